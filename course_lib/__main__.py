@@ -1,0 +1,234 @@
+"""The command line: `python -m course_lib doctor | train | refresh | grade`."""
+
+import argparse
+import importlib
+import os
+import platform
+import sys
+import tempfile
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from tqdm.auto import tqdm
+
+from course_lib.experiments import TinytownFigures, TinytownRecipe, train_tinytown
+from course_lib.pretrained import load_pretrained, shipped_figures
+
+
+# -------------------------------------------------------------------------------------------------------------------- doctor
+@dataclass
+class Finding:
+    """One thing that the doctor looked at: whether it is well, and if not, what to do."""
+
+    name: str
+    well: bool
+    seen: str
+    remedy: str = ""
+
+
+INSTALL = "run `python -m pip install -r requirements.txt` in the course's environment"
+
+
+def examine() -> list[Finding]:
+    """Look at everything that the course needs, in the order in which it is needed."""
+    python = sys.version_info
+    findings = [
+        Finding("Python", python >= (3, 11), platform.python_version(), "install Python 3.11 or newer and make the environment again")
+    ]
+    for package in ("torch", "numpy", "matplotlib", "ipywidgets", "jupyterlab", "nbclient", "safetensors", "tokenizers", "tqdm"):
+        try:
+            version = getattr(importlib.import_module(package), "__version__", "installed")
+            findings.append(Finding(package, True, str(version)))
+        except Exception as error:
+            findings.append(Finding(package, False, f"{type(error).__name__}: {error}", INSTALL))
+    findings.append(_sliders())
+    try:
+        model, tokenizer = load_pretrained("tinytown")
+        count = sum(parameter.numel() for parameter in model.parameters())
+        findings.append(Finding("Tinytown model", True, f"{count:,} parameters, {len(tokenizer)} tokens"))
+    except Exception as error:
+        findings.append(Finding("Tinytown model", False, str(error), "fetch the repository again: course_lib/assets is not whole"))
+    findings.append(_progress_file())
+    return findings
+
+
+def _sliders() -> Finding:
+    """Sliders need their half in the browser, which the package jupyterlab_widgets brings."""
+    remedy = "run `python -m pip install --force-reinstall ipywidgets jupyterlab_widgets`, then restart JupyterLab"
+    try:
+        importlib.import_module("jupyterlab_widgets")
+        return Finding("sliders in JupyterLab", True, "jupyterlab_widgets is there")
+    except ImportError:
+        return Finding("sliders in JupyterLab", False, "jupyterlab_widgets is missing: sliders would stay blank", remedy)
+
+
+def _progress_file() -> Finding:
+    from course_lib.grading import progress_path
+
+    path = progress_path()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            return Finding("progress file", True, "its folder can be written to")
+    except OSError as error:
+        remedy = "set the environment variable COURSE_PROGRESS to a file that you may write"
+        return Finding("progress file", False, f"{path.parent}: {error.strerror}", remedy)
+
+
+def doctor(versions: bool = True) -> bool:
+    """Print what is well and what is missing, with the remedy; True if all is well. versions=False prints no version numbers."""
+    findings = examine()
+    for finding in findings:
+        seen = f"  {finding.seen}" if versions or not finding.well else ""
+        print(f"{'✓ well   ' if finding.well else '✗ MISSING'} {finding.name:<22}{seen}".rstrip())
+        if not finding.well:
+            print(f"            → {finding.remedy}")
+    missing = sum(not finding.well for finding in findings)
+    print("All is well: open notebooks/00_start_here.ipynb." if not missing else f"{missing} to mend, in this order.")
+    return not missing
+
+
+# --------------------------------------------------------------------------------------------------------------------- train
+def run_train(arguments: argparse.Namespace) -> int:
+    recipe = TinytownRecipe()
+    chosen = {field.name: getattr(arguments, field.name, None) for field in fields(recipe)}
+    recipe = replace(recipe, **{name: value for name, value in chosen.items() if value is not None})
+    folder = Path(arguments.out)
+    print(f"Training the Tinytown model for {recipe.steps:,} steps on {recipe.threads} threads, into {folder}.")
+    print("You may interrupt it: the same command goes on from the last checkpoint.")
+    figures, _ = train_tinytown(folder, recipe)
+    report_figures(figures, shipped_figures()["figures"])
+    print(f'\nOpen it with `load_pretrained("{folder}")`.')
+    return 0
+
+
+def report_figures(figures: TinytownFigures, shipped: dict) -> None:
+    """A table: what this model shows, beside what the shipped model showed when it was trained."""
+    print(f"\n{'on held-out stories':<28}{'this model':>32}{'shipped':>32}")
+    for field in fields(figures):
+        now, then = getattr(figures, field.name), shipped.get(field.name, "not measured")
+        print(f"{field.name:<28}{_shown(now):>32}{_shown(then):>32}")
+
+
+def _shown(value) -> str:
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return " ".join(value) if isinstance(value, list) else str(value)
+
+
+# ------------------------------------------------------------------------------------------------------------------- refresh
+def run_refresh(arguments: argparse.Namespace) -> int:
+    from course_lib.grading import notebook
+
+    root = Path.cwd()
+    if not (root / "notebooks").is_dir() or not (root / "solutions").is_dir():
+        raise ValueError(f"{root} holds no notebooks/ and solutions/: run this at the top of the course's repository")
+    paths = [Path(name) for name in arguments.notebooks]
+    if not paths and not arguments.exercises_only:
+        paths = sorted([*root.glob("notebooks/*.ipynb"), *root.glob("solutions/*.ipynb")])
+    for path in paths:
+        if not path.is_file() or path.suffix != ".ipynb":
+            raise ValueError(f"{path} is not a notebook; name files such as notebooks/01_embeddings.ipynb, or none for all")
+        if path.resolve().parent.name == "exercises":
+            raise ValueError(f"{path} is generated: change solutions/{path.name} and refresh that")
+    for path in (bar := tqdm(paths, desc="running notebooks", unit="notebook", disable=not paths)):
+        bar.set_postfix_str(path.name)
+        notebook.refresh(path, timeout=arguments.timeout)
+    for path in notebook.write_exercises(root / "solutions", root / "exercises"):
+        print(f"wrote {path.relative_to(root)}")
+    return 0
+
+
+# --------------------------------------------------------------------------------------------------------------------- grade
+def run_grade(arguments: argparse.Namespace) -> int:
+    from course_lib.grading import notebook
+
+    earned = points = 0
+    for name in arguments.notebooks:
+        report = notebook.grade_notebook(Path(name), seed=arguments.seed)
+        print(report.as_text())
+        earned, points = earned + report.earned, points + report.points
+    if len(arguments.notebooks) > 1:
+        print(f"all notebooks: {earned} of {points} points")
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------------------------------- main
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m course_lib",
+        description="Transformers, Measured: commands for learners, teachers and authors.",
+        epilog="Begin with `python -m course_lib doctor`. Each command explains itself: `python -m course_lib train --help`.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    add = commands.add_parser(
+        "doctor",
+        help="say whether this environment can run the course, and how to mend it",
+        description="Looks at Python, the packages, the sliders, the shipped model and the progress file. Exit status 1 if something is missing.",
+    )
+    add.set_defaults(run=lambda arguments: 0 if doctor() else 1)
+
+    default = TinytownRecipe()
+    add = commands.add_parser(
+        "train",
+        help="train the Tinytown model from nothing",
+        description=(
+            "Trains the language model that ships with the course, from random weights, and measures it on held-out stories: its loss "
+            "against the exact entropy of the grammar, capitals, the referent of 'it', who bit whom, pronouns, analogies. "
+            "About ten minutes on two cores. Interrupt it when you like; the same command goes on."
+        ),
+        epilog="Example: python -m course_lib train --steps 500 --out runs/short     (a minute: see what is not yet learnt)",
+    )
+    add.add_argument("--out", default="runs/tinytown", help="folder for the model (default: %(default)s); a finished model is never overwritten")
+    add.add_argument("--steps", type=int, help=f"updates of the weights (default: {default.steps})")
+    add.add_argument("--batch-size", type=int, help=f"rows of text per update (default: {default.batch_size})")
+    add.add_argument("--peak", type=float, help=f"highest learning rate (default: {default.peak})")
+    add.add_argument("--seed", type=int, help=f"decides the first weights and the stories (default: {default.seed})")
+    add.add_argument("--threads", type=int, help=f"cores to use (default: {default.threads})")
+    add.set_defaults(run=run_train)
+
+    add = commands.add_parser(
+        "refresh",
+        help="authors: run notebooks again, keep their outputs, make the exercises from the solutions",
+        description=(
+            "Runs the notebooks from top to bottom in fresh kernels and stores their outputs in the form that the tests compare. Then "
+            "writes exercises/ from solutions/. A notebook that raises stays as it was."
+        ),
+        epilog="Example: python -m course_lib refresh notebooks/01_embeddings.ipynb solutions/01_embeddings.ipynb",
+    )
+    add.add_argument("notebooks", nargs="*", help="files in notebooks/ or solutions/ (default: all)")
+    add.add_argument("--exercises-only", action="store_true", help="run nothing: write exercises/ from solutions/ alone")
+    add.add_argument("--timeout", type=int, default=180, help="seconds that one cell may take (default: %(default)s)")
+    add.set_defaults(run=run_refresh)
+
+    add = commands.add_parser(
+        "grade",
+        help="grade the answers in an exercise notebook",
+        description=(
+            "Runs the notebook's cells and grades every exercise of its chapter by the names that the exercises ask for, with cases that "
+            "differ from those of `check`. It runs the notebook's code in this process: grade only what you would also run yourself."
+        ),
+        epilog="Example: python -m course_lib grade exercises/13_sampling.ipynb",
+    )
+    add.add_argument("notebooks", nargs="+", help="exercise notebooks with answers in them")
+    add.add_argument("--seed", type=int, default=1, help="decides the cases (default: %(default)s)")
+    add.set_defaults(run=run_grade)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = build_parser().parse_args(argv)
+    try:
+        return arguments.run(arguments)
+    except (ValueError, RuntimeError) as error:
+        print(f"{arguments.command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nInterrupted. What was finished is kept.", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""Accounting: what a Transformer weighs and costs, computed from its description alone.
+
+Chapter 10. Every figure is a closed form, so that a 7-billion-parameter model can be counted without building it; the
+tests hold the counts equal to built models, to the last parameter.
+"""
+
+from dataclasses import dataclass
+
+from course_lib.checks import at_least_one
+from course_lib.config import TransformerConfig
+
+
+@dataclass(frozen=True)
+class Bill:
+    """A total and the items that make it up. `print(bill)` shows a table; items of 0 stay, so that all bills match."""
+
+    by_component: dict[str, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.by_component.values())
+
+    def __str__(self) -> str:
+        rows = [*self.by_component.items(), ("total", self.total)]
+        return "\n".join(f"{name:<20}{value:>20,}{value / max(self.total, 1):>9.1%}" for name, value in rows)
+
+
+class ParameterCount(Bill):
+    """Number of parameters: .total, and .by_component with "token embedding", "position embedding", "segment
+    embedding", "attention", "feed-forward", "norms" and "output head"."""
+
+
+class MemoryCount(Bill):
+    """Bytes: .total and .by_component."""
+
+
+def count_parameters(config: TransformerConfig) -> ParameterCount:
+    """Every parameter of the model that config describes, by component.
+
+    Per block, with d = d_model and d_kv = n_kv_heads · d_head (= d unless heads are grouped):
+        attention       2 d² + 2 d d_kv     + biases 2 d + 2 d_kv
+        feed-forward    2 d d_ff            + biases d_ff + d          SwiGLU: 3 d d_ff + biases 2 d_ff + d
+        norms           2 norms of 2 d (LayerNorm), d (LayerNorm without bias, RMSNorm)
+    Once: token embedding V d; learned positions max_seq_len d; the norm after the last pre-norm block, or after the
+    embeddings of a post-norm encoder such as BERT; the output head V d, or 0 where it shares the token embedding.
+
+    An encoder has no output head. In an encoder-decoder both stacks share one token embedding, have a learned position
+    table each, and every decoder block has a second attention (to the encoder) with its norm.
+    """
+    d, V = config.d_model, config.vocab_size
+    d_kv = config.n_kv_heads * config.d_head
+    bias = int(config.bias)
+    attention = 2 * d * d + 2 * d * d_kv + bias * (2 * d + 2 * d_kv)
+    ups = 2 if config.activation == "swiglu" else 1  # SwiGLU has two projections up: the gate and what it lets through
+    feed_forward = (ups + 1) * d * config.d_ff + bias * (ups * config.d_ff + d)
+    norm = 2 * d if config.norm == "layer" and config.bias else d
+
+    two_stacks = config.family == "encoder-decoder"
+    stacks = 2 if two_stacks else 1
+    blocks = stacks * config.n_layers
+    cross_attentions = config.n_layers if two_stacks else 0
+    # Pre-norm: one after each stack's last block. Post-norm: one after the embeddings of an encoder.
+    norms_outside = stacks if config.norm_position == "pre" else int(config.family == "encoder")
+
+    return ParameterCount(
+        {
+            "token embedding": V * d,
+            "position embedding": stacks * config.max_seq_len * d if config.positions == "learned" else 0,
+            "segment embedding": config.n_segments * d,
+            "attention": (blocks + cross_attentions) * attention,
+            "feed-forward": blocks * feed_forward,
+            "norms": (2 * blocks + cross_attentions + norms_outside) * norm,
+            "output head": 0 if config.tie_weights or config.family == "encoder" else V * d,
+        }
+    )
+
+
+def forward_flops(config: TransformerConfig, T: int, batch: int = 1) -> int:
+    """Floating-point operations of one forward pass over `batch` sequences of T tokens.
+
+    A matrix product (m, k) @ (k, n) counts as 2 m k n: one multiplication and one addition each. Per token that is 2
+    per weight of every linear layer, the output head included (tied or not), plus 4 T d_model per attention for Q Kᵀ
+    and weights · V. All T × T scores are counted, although a causal kernel may skip the masked half. Not counted,
+    because small beside these: look-ups, biases, softmax, norms, activations. In an encoder-decoder source and target
+    are both T long.
+
+    Divide by batch · T for the FLOPs per token; a training step costs about three times the forward pass.
+    """
+    at_least_one(T=T, batch=batch)
+    d = config.d_model
+    d_kv = config.n_kv_heads * config.d_head
+    attention = 2 * (2 * d * d + 2 * d * d_kv) + 4 * T * d  # per token: projections, then scores and values
+    feed_forward = 2 * (3 if config.activation == "swiglu" else 2) * d * config.d_ff
+    output_head = 0 if config.family == "encoder" else 2 * config.vocab_size * d
+    per_token = config.n_layers * (attention + feed_forward) + output_head
+    if config.family == "encoder-decoder":
+        per_token += config.n_layers * (2 * attention + feed_forward)  # the decoder attends twice
+    return batch * T * per_token
+
+
+def attention_matrix_bytes(config: TransformerConfig, T: int, batch: int = 1, bytes_per_element: int = 4) -> int:
+    """Bytes of the attention weights of one layer when they are stored: batch · n_heads · T² · bytes_per_element.
+
+    The d_model features do not enter. A fused kernel never stores this matrix. float32 has 4 bytes, float16 has 2.
+    """
+    at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
+    return batch * config.n_heads * T * T * bytes_per_element
+
+
+def kv_cache_bytes(config: TransformerConfig, T: int, batch: int = 1, bytes_per_element: int = 2) -> int:
+    """Bytes of the keys and values kept while generating, after T tokens.
+
+    2 · n_layers · batch · T · n_kv_heads · d_head · bytes_per_element: one key and one value per layer and token.
+    An encoder-decoder keeps those of the source as well, here also T long: twice as much.
+
+    Errors: ValueError for an encoder, which does not generate and keeps nothing.
+    """
+    at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
+    if config.family == "encoder":
+        raise ValueError("family='encoder' does not generate, so it has no cache: ask for a decoder")
+    attentions = config.n_layers * (2 if config.family == "encoder-decoder" else 1)
+    return 2 * attentions * batch * T * config.n_kv_heads * config.d_head * bytes_per_element
+
+
+def inference_memory(config: TransformerConfig, T: int = 1, batch: int = 1, bytes_per_element: int = 2) -> MemoryCount:
+    """Bytes to hold while generating up to T tokens: the weights and the cache (none for an encoder).
+
+    Activations are left out: one token's worth is small, and they are freed at once.
+    """
+    at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
+    encoder = config.family == "encoder"
+    return MemoryCount(
+        {
+            "weights": count_parameters(config).total * bytes_per_element,
+            "key-value cache": 0 if encoder else kv_cache_bytes(config, T, batch, bytes_per_element),
+        }
+    )
+
+
+def training_memory(config: TransformerConfig, mixed_precision: bool = False) -> MemoryCount:
+    """Bytes that AdamW training holds per model, whatever the batch: 16 per parameter either way.
+
+                        weights   gradients   moments   float32 master copy
+    float32                4          4          8               0
+    mixed precision        2          2          8               4
+
+    Mixed precision computes in 16 bits but adds its small updates to a float32 copy, where they are not rounded away.
+    It saves activations and time, not this memory. Activations come on top: they grow with the batch and T.
+    Source: Micikevicius et al. 2018, "Mixed Precision Training"; Rajbhandari et al. 2020 (ZeRO), section 3.1.
+    """
+    n = count_parameters(config).total
+    compute = 2 if mixed_precision else 4
+    return MemoryCount(
+        {
+            "weights": compute * n,
+            "gradients": compute * n,
+            "AdamW moments": 2 * 4 * n,
+            "float32 master copy": 4 * n if mixed_precision else 0,
+        }
+    )

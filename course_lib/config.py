@@ -1,0 +1,185 @@
+"""One description of a Transformer, from which everything follows: the model, its parameters, its memory, its cost.
+
+Chapters 9 and 10.
+"""
+
+import difflib
+import math
+from dataclasses import asdict, dataclass, fields, replace
+from numbers import Real
+
+from course_lib.checks import at_least_one, divisible_heads, dropout_rate, one_of
+
+FAMILIES = ("decoder", "encoder", "encoder-decoder")
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "swiglu")
+NORMS = ("layer", "rms")
+NORM_POSITIONS = ("pre", "post")
+POSITIONS = ("none", "sinusoidal", "learned", "rope", "alibi")
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """The shape of a Transformer. Frozen, and checked when made: a config that exists is a config that makes sense.
+
+    Sizes
+        vocab_size: V, number of tokens. d_model: features of a token. n_heads: attention heads of
+        d_head = d_model / n_heads features each. n_layers: blocks (in an encoder-decoder: in each of the two stacks).
+        d_ff: hidden units of the feed-forward; unless given 4 · d_model, for "swiglu" two thirds of that, rounded up
+        to a multiple of 256, so that its three matrices weigh about as much as two.
+        max_seq_len: longest sequence. n_kv_heads: heads of keys and values; n_heads unless given, fewer in
+        grouped-query attention. n_segments: segment embeddings of an encoder (BERT has 2).
+    Choices
+        family: "decoder" (GPT, LLaMA), "encoder" (BERT; no output head), "encoder-decoder" (the 2017 original).
+        activation: "relu", "gelu", "gelu_tanh" or "swiglu". norm: "layer" or "rms". norm_position: "pre" or "post".
+        positions: "none", "sinusoidal", "learned", "rope" or "alibi"; rope_theta is RoPE's base.
+        tie_weights: the output head shares the token embedding's table. bias: linear layers and LayerNorm have one.
+        dropout: probability while training. norm_eps: the norms' eps.
+
+    Errors: ValueError that names the field, what was given and what is allowed.
+    """
+
+    vocab_size: int
+    d_model: int
+    n_heads: int
+    n_layers: int
+    max_seq_len: int
+    d_ff: int | None = None
+    n_kv_heads: int | None = None
+    dropout: float = 0.0
+    activation: str = "gelu"
+    norm: str = "layer"
+    norm_position: str = "pre"
+    positions: str = "learned"
+    rope_theta: float = 10000.0
+    tie_weights: bool = True
+    bias: bool = True
+    norm_eps: float = 1e-5
+    family: str = "decoder"
+    n_segments: int = 0
+
+    def __post_init__(self):
+        at_least_one(vocab_size=self.vocab_size, n_layers=self.n_layers, max_seq_len=self.max_seq_len)
+        divisible_heads(self.d_model, self.n_heads)
+        one_of(FAMILIES, family=self.family)
+        one_of(ACTIVATIONS, activation=self.activation)
+        one_of(NORMS, norm=self.norm)
+        one_of(NORM_POSITIONS, norm_position=self.norm_position)
+        one_of(POSITIONS, positions=self.positions)
+        one_of((True, False), tie_weights=self.tie_weights, bias=self.bias)
+        dropout_rate(self.dropout)
+        for name in ("norm_eps", "rope_theta"):
+            value = getattr(self, name)
+            if not isinstance(value, Real) or not 0 < value < float("inf"):
+                raise ValueError(f"{name} must be a positive number, got {value!r}")
+
+        # What was left open is settled here, so that every reader of a config finds a number.
+        if self.d_ff is None:
+            d_ff = 4 * self.d_model
+            if self.activation == "swiglu":
+                d_ff = 256 * math.ceil(8 * self.d_model / 3 / 256)
+            object.__setattr__(self, "d_ff", d_ff)
+        if self.n_kv_heads is None:
+            object.__setattr__(self, "n_kv_heads", self.n_heads)
+        at_least_one(d_ff=self.d_ff, n_kv_heads=self.n_kv_heads)
+
+        if self.n_heads % self.n_kv_heads:
+            raise ValueError(
+                f"n_kv_heads={self.n_kv_heads} must divide n_heads={self.n_heads}: "
+                "each key-value head serves equally many query heads"
+            )
+        if self.positions == "rope" and self.d_head % 2:
+            raise ValueError(f"positions='rope' turns pairs of features, but d_head={self.d_head} is odd")
+        if self.n_segments != 0:
+            at_least_one(n_segments=self.n_segments)
+            if self.family != "encoder":
+                raise ValueError(f"n_segments={self.n_segments} needs family='encoder', got family={self.family!r}")
+
+    @property
+    def d_head(self) -> int:
+        """D, features of one head."""
+        return self.d_model // self.n_heads
+
+    def to_dict(self) -> dict[str, int | float | str | bool]:
+        """All fields as plain values, ready for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict) -> "TransformerConfig":
+        """The inverse of to_dict. An unknown or a missing field is a ValueError that names it."""
+        known = [field.name for field in fields(cls)]
+        unknown = [name for name in values if name not in known]
+        if unknown:
+            raise ValueError(f"unknown field {unknown[0]!r}: a TransformerConfig has {', '.join(known)}")
+        try:
+            return cls(**values)
+        except TypeError as error:
+            raise ValueError(f"the dictionary does not describe a whole TransformerConfig: {error}") from None
+
+
+_GPT2 = TransformerConfig(
+    vocab_size=50257, d_model=768, n_heads=12, n_layers=12, max_seq_len=1024, activation="gelu_tanh"
+)
+_LLAMA = TransformerConfig(
+    vocab_size=32000,
+    d_model=4096,
+    n_heads=32,
+    n_layers=32,
+    d_ff=11008,
+    max_seq_len=2048,
+    activation="swiglu",
+    norm="rms",
+    positions="rope",
+    tie_weights=False,
+    bias=False,
+    norm_eps=1e-6,
+)
+
+PRESETS: dict[str, TransformerConfig] = {
+    # Radford et al. 2019.
+    "gpt2": _GPT2,
+    "gpt2-medium": replace(_GPT2, d_model=1024, n_heads=16, n_kv_heads=16, n_layers=24, d_ff=4096),
+    "gpt2-large": replace(_GPT2, d_model=1280, n_heads=20, n_kv_heads=20, n_layers=36, d_ff=5120),
+    "gpt2-xl": replace(_GPT2, d_model=1600, n_heads=25, n_kv_heads=25, n_layers=48, d_ff=6400),
+    # Devlin et al. 2019, uncased, without the pooler.
+    "bert-base": TransformerConfig(
+        vocab_size=30522,
+        d_model=768,
+        n_heads=12,
+        n_layers=12,
+        max_seq_len=512,
+        norm_position="post",
+        norm_eps=1e-12,
+        dropout=0.1,
+        family="encoder",
+        n_segments=2,
+    ),
+    # Touvron et al. 2023; Llama 3: Grattafiori et al. 2024.
+    "llama-7b": _LLAMA,
+    "llama-3-8b": replace(
+        _LLAMA, vocab_size=128256, n_kv_heads=8, d_ff=14336, max_seq_len=8192, rope_theta=500000.0, norm_eps=1e-5
+    ),
+    # Vaswani et al. 2017, base model; one shared vocabulary of about 37,000 word pieces. The paper sets no longest
+    # sequence, since sinusoids need no table: 512 is ours.
+    "transformer-base": TransformerConfig(
+        vocab_size=37000,
+        d_model=512,
+        n_heads=8,
+        n_layers=6,
+        max_seq_len=512,
+        dropout=0.1,
+        activation="relu",
+        norm_position="post",
+        positions="sinusoidal",
+        family="encoder-decoder",
+    ),
+    # The model of this course.
+    "tinytown": TransformerConfig(vocab_size=335, d_model=128, n_heads=4, n_layers=4, d_ff=512, max_seq_len=96),
+}
+
+
+def preset(name: str) -> TransformerConfig:
+    """The published configuration of that name. Unknown: a ValueError that lists the nearest names."""
+    if name not in PRESETS:
+        near = difflib.get_close_matches(str(name), PRESETS, n=3, cutoff=0.3) or list(PRESETS)
+        raise ValueError(f"unknown preset {name!r}. Nearest: {', '.join(near)}. All: {', '.join(PRESETS)}")
+    return PRESETS[name]

@@ -1,0 +1,106 @@
+"""Embeddings: from token ids to vectors, and what the distances between those vectors say.
+
+Chapter 1. An embedding is a table with one row per token; looking a token up is picking its row.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from course_lib.checks import at_least_one
+
+
+class TokenEmbedding(nn.Module):
+    """Replace every token id by its row of a learned table.
+
+    y[b, t] = weight[ids[b, t]]            (× sqrt(d_model) if scale)
+
+    Args:
+        vocab_size: V, number of rows. Valid ids are 0 … V − 1.
+        d_model: number of features of a token.
+        scale: multiply by sqrt(d_model), as the original Transformer does, so that rows of size 1/sqrt(d_model)
+            stand beside positions of size 1.
+
+    Parameters: `weight` (V, d_model), drawn from N(0, 0.02²). The small spread matters when the same table also
+    produces the logits: with N(0, 1) the untrained model would be wrong with great confidence.
+    Shapes: ids (…), usually (B, T) → (…, d_model).
+    Errors: ValueError for ids that are not whole numbers or lie outside the table.
+    Source: Vaswani et al. 2017, section 3.4; spread as in GPT-2 (Radford et al. 2019).
+    """
+
+    def __init__(self, vocab_size: int, d_model: int, scale: bool = False):
+        super().__init__()
+        at_least_one(vocab_size=vocab_size, d_model=d_model)
+        self.factor = d_model**0.5 if scale else 1.0
+        self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def forward(self, ids: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch d_model"]:
+        check_ids(ids, len(self.weight))
+        x = F.embedding(ids, self.weight)  # (..., d_model)
+        return x if self.factor == 1.0 else x * self.factor
+
+
+def check_ids(ids: Int[Tensor, "*batch"], vocab_size: int, name: str = "ids") -> None:
+    """ValueError unless ids are whole numbers (int32 or int64) from 0 to vocab_size − 1; it names the first offender.
+
+    A GPU would answer a wrong id with an error that ends the process, so the check is worth its microseconds.
+    """
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise ValueError(f"{name} must be whole numbers (torch.int64 or torch.int32), got {ids.dtype}")
+    outside = (ids < 0) | (ids >= vocab_size)
+    if outside.any():
+        raise ValueError(
+            f"{name} contain {ids[outside][0].item()}, which is outside the vocabulary: with vocab_size={vocab_size} "
+            f"ids run from 0 to {vocab_size - 1}"
+        )
+
+
+def nearest_tokens(
+    weight: Float[Tensor, "V d_model"], index: int, k: int
+) -> tuple[Int[Tensor, "k"], Float[Tensor, "k"]]:
+    """The k tokens whose vectors point most nearly the same way as token `index`, itself left out.
+
+    cos(a, b) = a·b / (|a| |b|), from −1 to 1; a row of zeros has cosine 0 with everything.
+
+    Returns: (indices, cosines), best first.
+    Errors: ValueError if index is outside the table, or k is not in 1 … V − 1.
+    """
+    _check_rows(weight, index)
+    return _most_similar(weight, weight[index], exclude=[index], k=k)
+
+
+def analogy(
+    weight: Float[Tensor, "V d_model"], a: int, b: int, c: int, k: int
+) -> tuple[Int[Tensor, "k"], Float[Tensor, "k"]]:
+    """The k tokens nearest to weight[a] − weight[b] + weight[c]: king − man + woman → queen.
+
+    The three inputs are left out of the answer, as everyone does who reports this game: the nearest row is otherwise
+    often an input itself.
+
+    Returns: (indices, cosines), best first.
+    Errors: ValueError if a, b or c is outside the table, or k is larger than the number of rows that are left.
+    Source: Mikolov et al. 2013, "Linguistic Regularities in Continuous Space Word Representations".
+    """
+    _check_rows(weight, a, b, c)
+    return _most_similar(weight, weight[a] - weight[b] + weight[c], exclude=[a, b, c], k=k)
+
+
+def _most_similar(weight: Tensor, vector: Tensor, exclude: list[int], k: int) -> tuple[Tensor, Tensor]:
+    available = len(weight) - len(set(exclude))
+    at_least_one(k=k)
+    if k > available:
+        raise ValueError(f"k={k} tokens were asked for, but only {available} are left besides the input")
+    cosine = F.cosine_similarity(weight.detach(), vector.detach(), dim=-1)  # (V,)
+    cosine[exclude] = -torch.inf
+    scores, indices = cosine.topk(k)
+    return indices, scores
+
+
+def _check_rows(weight: Tensor, *rows: int) -> None:
+    if weight.ndim != 2:
+        raise ValueError(f"weight must be a table of shape (V, d_model), got shape {tuple(weight.shape)}")
+    for row in rows:
+        if not 0 <= row < len(weight):
+            raise ValueError(f"token {row} is outside the table: its {len(weight)} rows are 0 … {len(weight) - 1}")

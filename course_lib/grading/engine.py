@@ -1,0 +1,359 @@
+"""From an answer to a Result: run it, judge it, find the mistake, say it."""
+
+import inspect
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from . import progress as record
+from .catalogue import get
+from .exercise import Exercise, Misconception, Option
+from .judge import as_number, compare, differences, kind_of, same
+from .result import Hint, Result
+from .run import Failure, Outcome, Trial, call, inside_an_answer, limited, prepare, time_is_up, undisturbed
+from .show import number, plural, show
+from .values import plain
+
+PUBLIC_SEED = 0
+_one_at_a_time = threading.Lock()
+
+
+def check(exercise_id: str, answer: Any) -> Result:
+    """Check an answer and keep the result in your progress. In a notebook the result shows itself.
+
+    Args:
+        exercise_id: as in the heading of the exercise, "attention.softmax".
+        answer: your function, class, number, shapes, option or text, as the exercise asks.
+    Errors: KeyError for an unknown id, with the nearest ids. Never an error from the answer, whatever it does.
+    """
+    result = grade(exercise_id, answer, PUBLIC_SEED)
+    record.record(result)
+    return result
+
+
+def grade(exercise_id: str, answer: Any, seed: int) -> Result:
+    """Judge an answer on the cases that `seed` draws; nothing is kept.
+
+    Returns: Result, with .passed .earned .points .feedback .misconception
+    Errors: KeyError for an unknown id, with the nearest ids. Never an error from the answer, whatever it does.
+    """
+    exercise = get(exercise_id)
+    if inside_an_answer():
+        return _result(exercise, "unanswered", ["An answer cannot check itself: call check outside your function."])
+    with _one_at_a_time, undisturbed():
+        if exercise.kind in ("code", "experiment"):
+            return _judge_calls(exercise, answer, seed)
+        value, failure = _plain_answer(exercise, answer)
+        if failure:
+            return _result(exercise, "failed", [failure.sentence])
+        if value is Ellipsis:
+            return _unanswered(exercise)
+        return _JUDGES[exercise.kind](exercise, value)
+
+
+def hint(exercise_id: str) -> Hint:
+    """The next hint of an exercise. How many you have seen is kept with your progress; the last one repeats.
+
+    Errors: KeyError for an unknown id, with the nearest ids.
+    """
+    return record.next_hint(get(exercise_id))
+
+
+# --- code and experiment ----------------------------------------------------------------------------------------------
+
+
+def _judge_calls(exercise: Exercise, answer: Any, seed: int) -> Result:
+    if answer is Ellipsis:
+        return _unanswered(exercise)
+    trials = prepare(exercise, seed)
+    outcomes: list[Outcome] = []
+
+    def all_cases():
+        for trial in trials:
+            outcomes.append(call(exercise, answer, trial))
+
+    ended = limited(all_cases, exercise.time_limit)
+    outcomes = outcomes[: len(trials)]
+    if ended != "done":
+        outcomes.append(Outcome(failure=time_is_up(exercise.time_limit, ended == "stopped")))
+    if all(outcome.failure and outcome.failure.kind == "unanswered" for outcome in outcomes):
+        return _unanswered(exercise)
+    problems = [_problem(exercise, trial, outcome) for trial, outcome in zip(trials, outcomes)]
+    failing = next((i for i, problem in enumerate(problems) if problem), None)
+    if failing is None:
+        return _result(exercise, "passed", [f"Right in {plural(len(trials), 'case')}."])
+    trial, outcome, problem = trials[failing], outcomes[failing], problems[failing]
+    if outcome.failure and outcome.failure.kind in ("type", "signature"):
+        return _result(exercise, "failed", [problem])
+    evidence = _evidence(exercise, trial, outcome)
+    mistake = _diagnosis(exercise, trials, outcomes, failing) if ended == "done" else None
+    sentences = [mistake.sentence if mistake else problem, f"The case: {trial.stage}"]
+    return _result(exercise, "failed", sentences, evidence, mistake.name if mistake else None)
+
+
+def _problem(exercise: Exercise, trial: Trial, outcome: Outcome) -> str | None:
+    """What is wrong with one outcome, in a sentence; None if nothing is."""
+    if outcome.failure:
+        return outcome.failure.sentence
+    if outcome.forbidden:
+        return f"You use torch's own `{outcome.forbidden}`. Here the point is to do without it."
+    if exercise.judge:
+        problem = exercise.judge(trial.case, trial.expected, outcome.value)
+    else:
+        problem = compare(trial.expected, outcome.value, exercise.rtol, exercise.atol, exercise.returns)
+    if problem is None and outcome.changed:
+        names = ", ".join(f"`{name}`" for name in outcome.changed)
+        return f"Your result is right, but your function changes its input {names}. Work on a copy."
+    return problem
+
+
+def _diagnosis(
+    exercise: Exercise, trials: list[Trial], outcomes: list[Outcome], failing: int
+) -> Misconception | None:
+    """The misconception that does what the answer does, on every case. The failing case is tried first: it tells most."""
+    if any(outcome.forbidden for outcome in outcomes):
+        return None
+    pairs = list(zip(trials, outcomes))
+    pairs.insert(0, pairs.pop(failing))
+    for misconception in exercise.misconceptions:
+        for wrong in misconception.variants:
+            if all(_alike(exercise, call(exercise, wrong, trial), outcome) for trial, outcome in pairs):
+                return misconception
+    return None
+
+
+def _alike(exercise: Exercise, one: Outcome, other: Outcome) -> bool:
+    if one.failure or other.failure:
+        return bool(one.failure and other.failure) and (
+            (one.failure.kind, one.failure.behaviour) == (other.failure.kind, other.failure.behaviour)
+        )
+    return one.changed == other.changed and same(one.value, other.value, exercise.rtol, exercise.atol)
+
+
+def _evidence(exercise: Exercise, trial: Trial, outcome: Outcome) -> str:
+    """The failing case: input, expected, got, where they differ."""
+    names = list(inspect.signature(exercise.reference).parameters)
+    given = trial.case.init if exercise.module else trial.case.args
+    lines = [_entry(name, value) for name, value in zip(names, given)]
+    if exercise.module:
+        lines += [_entry("input", value) for value in trial.case.args]
+    if not outcome.failure:
+        lines += _pair(exercise, trial.expected, outcome.value)
+    if outcome.printed:
+        lines.append(_entry("printed", outcome.printed.rstrip()))
+    return "\n".join(lines)
+
+
+def _pair(exercise: Exercise, expected: Any, got: Any) -> list[str]:
+    """Expected beside got; of a tuple the first part that differs."""
+    both_tuples = isinstance(expected, tuple) and isinstance(got, (tuple, list)) and len(expected) == len(got)
+    if both_tuples:
+        for i, (e, g) in enumerate(zip(expected, got)):
+            if compare(e, g, exercise.rtol, exercise.atol):
+                name = f" {exercise.returns[i]}" if exercise.returns else f" [{i}]"
+                return [_entry(f"expected{name}", e), _entry(f"got{name}", g), *_first_difference(exercise, e, g)]
+    return [_entry("expected", expected), _entry("got", got), *_first_difference(exercise, expected, got)]
+
+
+def _first_difference(exercise: Exercise, expected: Any, got: Any) -> list[str]:
+    alike = (
+        isinstance(expected, Tensor) and isinstance(got, Tensor) and expected.shape == got.shape and expected.ndim > 0
+    )
+    if not alike or expected.device != got.device:
+        return []
+    wrong = differences(expected, got, exercise.rtol, exercise.atol)
+    if wrong.numel() == 1 or not wrong.any():
+        return []
+    place = tuple(wrong.nonzero()[0].tolist())
+    return [
+        f"first difference at {list(place)}: expected {show(expected[place].item())}, got {show(got[place].item())}"
+    ]
+
+
+def _entry(name: str, value: Any) -> str:
+    text = value if name == "printed" else show(value)
+    return f"{name}: {text}" if "\n" not in text else f"{name}: " + text.replace("\n", "\n  ")
+
+
+# --- number, shapes, choice, reflect ----------------------------------------------------------------------------------
+
+
+def _plain_answer(exercise: Exercise, answer: Any) -> tuple[Any, Failure | None]:
+    """The answer as plain data; made in a thread of its own, because even this may run the learner's code."""
+    values: list[Any] = []
+
+    def look():
+        try:
+            values.append(plain(answer))
+        except Exception:
+            values.append(plain(object()))
+
+    ended = limited(look, exercise.time_limit)
+    return (values[0], None) if values else (None, time_is_up(exercise.time_limit, ended == "stopped"))
+
+
+def _judge_number(exercise: Exercise, answer: Any) -> Result:
+    reference = exercise.reference
+    if not isinstance(reference, Mapping):
+        problem = _number_problem(exercise, "", reference, answer)
+        return _verdict(exercise, [problem] if problem else [], lambda wrong, rtol: _is_number(answer, wrong, rtol))
+    parts, problem = _by_name(reference, answer)
+    if problem:
+        return _result(exercise, "failed", [problem])
+    problems = [_number_problem(exercise, name, reference[name], parts[name]) for name in reference]
+
+    def made(wrong: Mapping, rtol: float) -> bool:
+        return all(_is_number(parts[name], wrong[name], rtol) for name in wrong)
+
+    return _verdict(exercise, [problem for problem in problems if problem], made)
+
+
+def _number_problem(exercise: Exercise, name: str, expected: float, got: Any) -> str | None:
+    what = f"`{name}`" if name else "Your answer"
+    value = as_number(got)
+    if isinstance(got, str):
+        return f"{what} is text. Write the number itself, without quotes or commas."
+    if value is None:
+        return f"{what} should be a number; it is {kind_of(got).removesuffix(' (is there a `return`?)')}."
+    if value != value:
+        return f"{what} is NaN, which is no number. Look for a 0 / 0 on the way."
+    if _is_number(value, expected, exercise.rtol or 0.0):
+        return None
+    if value * expected <= 0:
+        return f"{what} is not {number(value)}."
+    if abs(value) > 10 * abs(expected) or abs(expected) > 10 * abs(value):
+        size = "large" if abs(value) > abs(expected) else "small"
+        return f"{what} is not {number(value)}: that is more than ten times too {size}."
+    return f"{what} is not {number(value)}, though that is the right order of magnitude."
+
+
+def _is_number(value: Any, wanted: float, rtol: float) -> bool:
+    value = as_number(value)
+    return value is not None and (value == wanted or abs(value - wanted) <= rtol * abs(wanted))
+
+
+def _judge_shapes(exercise: Exercise, answer: Any) -> Result:
+    reference = exercise.reference
+    if _is_shape(reference):
+        problem = _shape_problem("Your shape", reference, answer)
+        return _verdict(exercise, [problem] if problem else [], lambda wrong, rtol: _as_shape(answer) == tuple(wrong))
+    named = reference if isinstance(reference, Mapping) else dict(enumerate(reference))
+    parts, problem = _by_name(named, answer)
+    if problem:
+        return _result(exercise, "failed", [problem])
+    labels = {key: f"`{key}`" if isinstance(key, str) else f"Shape {key + 1}" for key in named}
+    problems = [_shape_problem(labels[key], named[key], parts[key]) for key in named]
+
+    def made(wrong: Any, rtol: float) -> bool:
+        wrong = wrong if isinstance(wrong, Mapping) else dict(enumerate(wrong))
+        return all(_as_shape(parts[key]) == tuple(wrong[key]) for key in wrong)
+
+    return _verdict(exercise, [problem for problem in problems if problem], made)
+
+
+def _shape_problem(label: str, expected: tuple, got: Any) -> str | None:
+    shape = _as_shape(got)
+    if shape is None:
+        return f"{label} should be a tuple of whole numbers such as (2, 3); it is {kind_of(got)}."
+    if shape == tuple(expected):
+        return None
+    if len(shape) != len(expected):
+        return f"{label} is not {shape}: {len(shape)} is not the number of its axes."
+    wrong = [str(i) for i, (a, b) in enumerate(zip(shape, expected)) if a != b]
+    return f"{label} is not {shape}: it has the right number of axes, and the wrong size on axis {', '.join(wrong)}."
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and all(type(size) is int for size in value)
+
+
+def _as_shape(value: Any) -> tuple | None:
+    return tuple(value) if _is_shape(value) else None
+
+
+def _by_name(reference: Mapping, answer: Any) -> tuple[dict, str | None]:
+    """The parts of an answer by name: a dictionary with these names, or a sequence in their order."""
+    names = ", ".join(map(str, reference))
+    if isinstance(answer, (tuple, list)) and len(answer) == len(reference):
+        return dict(zip(reference, answer)), None
+    if isinstance(answer, (tuple, list)):
+        return {}, f"Expected {plural(len(reference), 'part')}, and got {len(answer)}."
+    if not isinstance(answer, dict):
+        wanted = f"a dictionary with the keys {names}" if isinstance(next(iter(reference)), str) else "a list"
+        return {}, f"Your answer should be {wanted}; it is {kind_of(answer)}."
+    missing = [str(name) for name in reference if name not in answer]
+    extra = [repr(name) for name in answer if name not in reference]
+    if missing:
+        return {}, f"Your answer lacks {', '.join(missing)}."
+    return answer, f"Your answer has the key {extra[0]}; expected only {names}." if extra else None
+
+
+def _judge_choice(exercise: Exercise, answer: Any) -> Result:
+    options = {option.key: option for option in exercise.options}
+    picks = (
+        [answer] if isinstance(answer, str) else list(answer) if isinstance(answer, (tuple, list, frozenset)) else []
+    )
+    if not picks or not all(isinstance(pick, str) for pick in picks):
+        return _result(
+            exercise, "failed", [f"Answer with the key of an option, or several in braces: {_keys(options)}."]
+        )
+    unknown = sorted({pick for pick in picks if pick not in options})
+    if unknown:
+        return _result(exercise, "failed", [f"There is no option {unknown[0]!r}. Choose from {_keys(options)}."])
+    picked = [option for option in exercise.options if option.key in picks]
+    wrong: list[Option] = [option for option in picked if not option.right]
+    if wrong:
+        reasons = [f"{option.key}: {option.text} — {option.why}" for option in wrong]
+        return _result(exercise, "failed", reasons, misconception=wrong[0].text)
+    if len(picked) < sum(option.right for option in exercise.options):
+        return _result(exercise, "failed", ["Nothing that you picked is wrong, but something is missing."])
+    return _result(exercise, "passed", [f"{option.key}: {option.text} — {option.why}" for option in picked])
+
+
+def _keys(options: Mapping) -> str:
+    return ", ".join(map(repr, options))
+
+
+def _judge_reflect(exercise: Exercise, answer: Any) -> Result:
+    if not isinstance(answer, str):
+        return _result(exercise, "unanswered", [f"Write your thoughts as text; this is {kind_of(answer)}."])
+    words = len(answer.split())
+    if words < exercise.min_words:
+        sentence = f"Write a little more first: {plural(words, 'word')} so far, of {exercise.min_words} or more."
+        return _result(exercise, "unanswered", [sentence, "Then you will see a model answer to compare with."])
+    points = [f"□ {point}" for point in exercise.rubric]
+    return _result(
+        exercise, "written", [f"A model answer: {exercise.model_answer}", "Compare. Does yours say:", *points]
+    )
+
+
+_JUDGES = {"number": _judge_number, "shapes": _judge_shapes, "choice": _judge_choice, "reflect": _judge_reflect}
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+def _verdict(exercise: Exercise, problems: list[str], made: Any) -> Result:
+    """Passed without problems; otherwise the misconception that `made` recognises, or the problems."""
+    if not problems:
+        return _result(exercise, "passed", ["Right."])
+    for misconception in exercise.misconceptions:
+        if any(made(wrong, misconception.rtol) for wrong in misconception.variants):
+            return _result(exercise, "failed", [misconception.sentence], misconception=misconception.name)
+    return _result(exercise, "failed", problems)
+
+
+def _unanswered(exercise: Exercise) -> Result:
+    asked = f"Write {exercise.signature}" if exercise.signature else "Put your answer in place of the dots"
+    return _result(exercise, "unanswered", [f"{asked}, then run this cell again."])
+
+
+def _result(
+    exercise: Exercise, status: str, sentences: list[str], evidence: str = "", misconception: str | None = None
+) -> Result:
+    closing = f'Stuck? hint("{exercise.id}")' if status == "failed" else ""
+    return Result(
+        exercise.id, exercise.title, status, exercise.points, tuple(sentences), evidence, misconception, closing
+    )

@@ -1,0 +1,180 @@
+"""Is the value that came back the value expected? And if not, what is the first thing to say about it?
+
+The order is that of a teacher looking at a screen: what kind of thing is it, how many, which dtype, device, shape,
+and only then which numbers. Tolerances: |got − expected| ≤ atol + rtol · |expected|, by the dtype of what is
+expected.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .show import number, plural, shape_of
+from .values import Foreign
+
+# rtol, atol. float64 is tight enough to notice a detour through float32, whose digits end at 1e-7.
+TOLERANCE = {
+    torch.float64: (1e-9, 1e-10),
+    torch.float32: (1e-4, 1e-6),
+    torch.float16: (1e-2, 1e-3),
+    torch.bfloat16: (3e-2, 1e-2),
+}
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+def compare(
+    expected: Any, got: Any, rtol: float | None = None, atol: float | None = None, names: Sequence[str] = ()
+) -> str | None:
+    """None if `got` is as good as `expected`; otherwise the first thing that is wrong, in a sentence.
+
+    Both are plain data (see `values.plain`). `names` name the parts of a tuple.
+
+    Lenient where a teacher would be: a 0-d tensor is a number, a list is a tuple, any integer dtype is an integer,
+    and a list of integers is an integer tensor (ids, indices). A list of floats is not a tensor: it has no dtype,
+    and nothing can be computed with it.
+    """
+    return _compare(expected, got, rtol, atol, list(names), "your result")
+
+
+def same(one: Any, other: Any, rtol: float | None = None, atol: float | None = None) -> bool:
+    """Do two answers behave alike? As compare, except that NaN equals NaN."""
+    return _compare(one, other, rtol, atol, [], "", nan_is_nan=True) is None
+
+
+def _compare(expected, got, rtol, atol, names, what, nan_is_nan=False) -> str | None:
+    sentence = what[:1].upper() + what[1:]
+    if isinstance(expected, (tuple, list)):
+        if not isinstance(got, (tuple, list)):
+            return f"Expected {_parts(expected, names)}, and got {kind_of(got)} only."
+        if len(got) != len(expected):
+            return f"Expected {_parts(expected, names)}, and got {plural(len(got), 'part')}."
+        names = [f"`{name}`" for name in names] or [f"part {i} of {what}" for i in range(len(expected))]
+        problems = (_compare(e, g, rtol, atol, [], n, nan_is_nan) for e, g, n in zip(expected, got, names))
+        return next((problem for problem in problems if problem), None)
+    if isinstance(expected, dict):
+        if not isinstance(got, dict):
+            return f"{sentence} should be a dictionary; it is {kind_of(got)}."
+        for key in expected:
+            if key not in got:
+                return f"{sentence} lacks the key {key!r}; it has {', '.join(map(repr, got)) or 'none'}."
+            problem = _compare(expected[key], got[key], rtol, atol, [], f"`{key}`", nan_is_nan)
+            if problem:
+                return problem
+        extra = [key for key in got if key not in expected]
+        return f"{sentence} has a key {extra[0]!r} that should not be there." if extra else None
+    if isinstance(expected, Tensor):
+        return _compare_tensor(expected, got, rtol, atol, sentence, nan_is_nan)
+    if isinstance(expected, (int, float)) and not isinstance(expected, bool):
+        value = as_number(got)
+        if value is None:
+            return f"{sentence} should be a number; it is {kind_of(got)}."
+        kind = torch.float32 if isinstance(got, Tensor) and got.dtype != torch.float64 else torch.float64
+        exact = isinstance(expected, int)
+        tolerance = (0.0 if exact else TOLERANCE[kind][0], 0.0 if exact else TOLERANCE[kind][1])
+        rtol = tolerance[0] if rtol is None else rtol
+        atol = tolerance[1] if atol is None else atol
+        if expected == value or abs(value - expected) <= atol + rtol * abs(expected):
+            return None
+        if nan_is_nan and expected != expected and value != value:
+            return None
+        return f"{sentence} is {number(value)}; expected {number(expected)}."
+    if isinstance(expected, bool):
+        if isinstance(got, Tensor) and got.numel() == 1 and got.dtype == torch.bool:
+            got = bool(got)
+        if not isinstance(got, bool):
+            return f"{sentence} should be True or False; it is {kind_of(got)}."
+    if type(expected) is not type(got):
+        wanted = f"{expected!r}" if expected is None else kind_of(expected)
+        return f"{sentence} should be {wanted}; it is {kind_of(got)}."
+    return None if expected == got else f"{sentence} is {got!r}; expected {expected!r}."
+
+
+def _compare_tensor(expected, got, rtol, atol, sentence, nan_is_nan) -> str | None:
+    integer = expected.dtype in INTEGERS
+    if isinstance(got, (list, tuple)) and integer:
+        got = _as_integers(got)
+    elif expected.ndim == 0 and isinstance(got, (int, float)) and not isinstance(got, bool):
+        got = torch.tensor(got, dtype=expected.dtype)
+    if not isinstance(got, Tensor):
+        return f"{sentence} should be a tensor of shape {shape_of(expected)}; it is {kind_of(got)}."
+    if got.dtype != expected.dtype and not (integer and got.dtype in INTEGERS):
+        return f"{sentence} has dtype {_name(got.dtype)}; expected {_name(expected.dtype)}."
+    if got.device.type != expected.device.type:
+        return f"{sentence} is on the device {got.device.type}; expected {expected.device.type}, where the input is."
+    if got.shape != expected.shape:
+        return f"{sentence} has shape {shape_of(got)}; expected {shape_of(expected)}."
+    wrong = differences(expected, got, rtol, atol, nan_is_nan)
+    if not wrong.any():
+        return None
+    if got.is_floating_point() and bool((got.isnan() & ~expected.isnan()).any()):
+        return f"{sentence} contains NaN: somewhere 0 was divided by 0, or −inf taken from −inf."
+    count = int(wrong.sum())
+    if count == wrong.numel():
+        return (
+            f"{sentence} has the right shape and dtype; {'its value is' if count == 1 else 'all its values are'} wrong."
+        )
+    return f"{sentence} has the right shape and dtype; {count:,} of {wrong.numel():,} values are wrong."
+
+
+def differences(
+    expected: Tensor, got: Tensor, rtol: float | None = None, atol: float | None = None, nan_is_nan: bool = False
+) -> Tensor:
+    """True where `got` is further from `expected` than the tolerance allows. Both have one shape."""
+    if not expected.is_floating_point():
+        return got != expected
+    default = TOLERANCE.get(expected.dtype, (1e-4, 1e-6))
+    rtol = default[0] if rtol is None else rtol
+    atol = default[1] if atol is None else atol
+    e, g = expected.double(), got.double()
+    near = (g - e).abs() <= atol + rtol * e.abs()  # False where either is NaN or an infinity meets another value
+    near = torch.where(e.isinf() | g.isinf(), e == g, near)
+    if nan_is_nan or bool(e.isnan().any()):
+        near |= e.isnan() & g.isnan()
+    return ~near
+
+
+def as_number(value: Any) -> int | float | None:
+    """The number in a plain value, or None: a bool is none, a tensor with a single element is one."""
+    if isinstance(value, Tensor) and value.numel() == 1 and value.device.type != "meta" and not value.is_complex():
+        value = value.item()
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def kind_of(value: Any) -> str:
+    """A plain value in a few words: 'a tensor of shape (2, 3)', 'None', 'a list'."""
+    if value is None:
+        return "None (is there a `return`?)"
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {shape_of(value)}"
+    if isinstance(value, str):
+        return f"the text {value[:40]!r}"
+    if isinstance(value, (bool, complex)):
+        return repr(value)
+    if isinstance(value, (int, float)):
+        return number(value)
+    if isinstance(value, (tuple, list)):
+        return f"a {type(value).__name__} of {plural(len(value), 'part')}"
+    if isinstance(value, Foreign):
+        return f"of type {value.type_name}"
+    return f"a {type(value).__name__}"
+
+
+def _parts(expected: Sequence, names: Sequence[str]) -> str:
+    return f"({', '.join(names)})" if names else plural(len(expected), "part")
+
+
+def _as_integers(value: Any) -> Any:
+    """A nested list of integers as a tensor; anything else as it is."""
+    if not len(value):
+        return torch.tensor(value, dtype=torch.int64)
+    try:
+        tensor = torch.tensor(value)
+    except (TypeError, ValueError, RuntimeError):  # ragged, or not numbers
+        return value
+    return tensor if tensor.dtype in INTEGERS else value
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,123 @@
+"""Notebooks as files: run them and keep their outputs equal everywhere; make the exercises from the solutions; grade one.
+
+`python -m course_lib refresh` and `python -m course_lib grade` are the doors to this module.
+"""
+
+import copy
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import nbformat
+
+BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
+SOLUTION_TAG = "solution"  # a cell with this tag stands in solutions/ alone
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+# -------------------------------------------------------------------------------------------------- exercises from solutions
+def student_version(solution: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """The exercise notebook of a solution notebook: answers cut out, outputs gone, cells tagged "solution" left away.
+
+    Inside a function or method the answer becomes `raise NotImplementedError`; at the top level every name that it assigned
+    becomes `name = ...`. Errors: ValueError for a region that is opened and not closed, or closed and not opened.
+    """
+    notebook = copy.deepcopy(solution)
+    notebook.cells = [cell for cell in notebook.cells if SOLUTION_TAG not in cell.metadata.get("tags", [])]
+    for cell in notebook.cells:
+        cell.metadata = {}
+        if cell.cell_type == "code":
+            cell.source = _cut_answers(cell.source)
+            cell.outputs, cell.execution_count = [], None
+    notebook.metadata = _metadata()
+    return notebook
+
+
+def _cut_answers(source: str) -> str:
+    kept: list[str] = []
+    answer: list[str] | None = None
+    for line in source.splitlines():
+        marker = line.strip()
+        if marker == BEGIN and answer is None:
+            answer, indent = [], line[: len(line) - len(line.lstrip())]
+        elif marker == END and answer is not None:
+            kept += _placeholder(answer, indent)
+            answer = None
+        elif marker in (BEGIN, END):
+            raise ValueError(f"{marker!r} without its partner in a cell that begins {source.splitlines()[0]!r}")
+        elif answer is None:
+            kept.append(line)
+        else:
+            answer.append(line)
+    if answer is not None:
+        raise ValueError(f"{BEGIN!r} is never closed in a cell that begins {source.splitlines()[0]!r}")
+    return "\n".join(kept)
+
+
+def _placeholder(answer: list[str], indent: str) -> list[str]:
+    if indent:
+        return [f"{indent}# Your answer goes here, in place of the next line.", f"{indent}raise NotImplementedError"]
+    names = dict.fromkeys(match[1] for line in answer if (match := re.match(r"(\w+)\s*=[^=]", line)))
+    return [f"{name} = ...  # your answer" for name in names]
+
+
+def write_exercises(solutions: Path, exercises: Path) -> list[Path]:
+    """Write the exercise notebook of every solution notebook; returns those whose content changed."""
+    changed = []
+    for path in sorted(solutions.glob("*.ipynb")):
+        target = exercises / path.name
+        text = nbformat.writes(student_version(nbformat.read(path, as_version=4)), version=4) + "\n"
+        if not target.exists() or target.read_text(encoding="utf-8") != text:
+            _replace(target, text)
+            changed.append(target)
+    return changed
+
+
+# ------------------------------------------------------------------------------------------------------------------- refresh
+def refresh(path: Path, timeout: int = 180) -> None:
+    """Run a notebook from top to bottom in a fresh kernel and keep what it printed, in the form that is compared later.
+
+    Errors: RuntimeError naming the cell, if one raises or takes longer than `timeout` seconds; the file then stays as it was.
+    """
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError
+
+    notebook = nbformat.read(path, as_version=4)
+    notebook.metadata = _metadata()
+    with tempfile.TemporaryDirectory() as folder:
+        environment = dict(os.environ, COURSE_PROGRESS=str(Path(folder) / "progress.json"))
+        client = NotebookClient(notebook, timeout=timeout, resources={"metadata": {"path": str(path.parent)}})
+        try:
+            client.execute(env=environment)
+        except (CellExecutionError, CellTimeoutError) as error:
+            raise RuntimeError(f"{path} was left as it was: {error}") from error
+    _replace(path, nbformat.writes(_portable(notebook), version=4) + "\n")
+
+
+def _portable(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Without what differs from machine to machine and run to run: times, widget state, versions."""
+    notebook.metadata = _metadata()
+    for cell in notebook.cells:
+        tags = cell.metadata.get("tags")
+        cell.metadata = {"tags": tags} if tags else {}
+        for output in cell.get("outputs", []):
+            output.get("data", {}).pop(WIDGET_VIEW, None)
+    return notebook
+
+
+def _metadata() -> dict:
+    return nbformat.from_dict(
+        {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        }
+    )
+
+
+def _replace(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)

@@ -1,0 +1,101 @@
+"""Values in text: the same on every machine and in every run, so that a notebook's output can be compared."""
+
+import math
+import re
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .values import Foreign
+
+MOST_SHOWN = 36  # elements of a tensor that is printed whole
+LONGEST = 400  # characters of any other value
+
+
+def number(value: int | float) -> str:
+    """Four significant digits; an integer in full; −0 as 0."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    if math.isfinite(value) and value == int(value) and abs(value) < 1e6:
+        return str(int(value))
+    return f"{value:.4g}"
+
+
+def shape_of(tensor: Tensor) -> str:
+    return str(tuple(tensor.shape))
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def show(value: Any) -> str:
+    """A value in a few lines: a tensor by dtype and shape, its numbers if they are few, otherwise its range."""
+    if isinstance(value, Tensor):
+        return _show_tensor(value)
+    if isinstance(value, bool) or value is None or isinstance(value, complex):
+        return repr(value)
+    if isinstance(value, (int, float)):
+        return number(value)
+    if isinstance(value, Foreign):
+        return f"(a value of type {value.type_name})"
+    if isinstance(value, nn.Module):
+        return f"(a {type(value).__name__})"
+    if isinstance(value, torch.Generator):
+        return "(a seeded generator)"
+    if isinstance(value, (tuple, list)) and any(isinstance(part, Tensor) for part in value):
+        return "\n".join(f"[{i}] {show(part)}" for i, part in enumerate(value))
+    if isinstance(value, dict) and any(isinstance(part, Tensor) for part in value.values()):
+        return "\n".join(f"{key!r}: {show(part)}" for key, part in value.items())
+    if callable(value):
+        return f"(the function {getattr(value, '__name__', type(value).__name__)})"
+    text = without_addresses(repr(value))
+    return text if len(text) <= LONGEST else text[:LONGEST] + " …"
+
+
+def without_addresses(text: str) -> str:
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
+
+
+def _show_tensor(tensor: Tensor) -> str:
+    head = f"{str(tensor.dtype).removeprefix('torch.')} {shape_of(tensor)}"
+    if tensor.device.type != "cpu":
+        head += f" on {tensor.device.type}"
+    if tensor.device.type == "meta" or tensor.numel() == 0:
+        return head
+    if tensor.numel() > MOST_SHOWN:
+        if not tensor.is_floating_point():
+            return head
+        finite = tensor[tensor.isfinite()].double()
+        oddities = [f"{int(mask.sum()):,} {name}" for name, mask in _oddities(tensor) if mask.any()]
+        spread = [f"from {number(finite.min().item())} to {number(finite.max().item())}"] if finite.numel() else []
+        return f"{head}, {', '.join(spread + oddities)}"
+    cells = [_cell(x) for x in tensor.flatten().tolist()]
+    width = max(map(len, cells))
+    cells = [cell.rjust(width) for cell in cells]
+    if tensor.ndim == 0:
+        return f"{head}  {cells[0]}"
+    return f"{head}\n" + "\n".join(_rows(cells, list(tensor.shape)))
+
+
+def _cell(x: Any) -> str:
+    return str(x) if isinstance(x, (bool, complex)) else number(x)
+
+
+def _rows(cells: list[str], shape: list[int]) -> list[str]:
+    """Nested brackets, one row of the last axis per line."""
+    if len(shape) == 1:
+        return [f"[{'  '.join(cells)}]"]
+    step = len(cells) // shape[0]
+    lines: list[str] = []
+    for i in range(shape[0]):
+        lines.extend(_rows(cells[i * step : (i + 1) * step], shape[1:]))
+    lines = [" " + line for line in lines]
+    lines[0] = "[" + lines[0][1:]
+    lines[-1] += "]"
+    return lines
+
+
+def _oddities(tensor: Tensor) -> list[tuple[str, Tensor]]:
+    return [("NaN", tensor.isnan()), ("inf", tensor == math.inf), ("−inf", tensor == -math.inf)]

@@ -1,0 +1,112 @@
+"""What a learner's function returns, turned into plain data; and inputs, copied before a call and compared after it.
+
+An answer may return anything, objects that lie about their class or their equality included. Everything that is
+judged has gone through `plain` first, which trusts `type()` and the base classes' own methods only.
+"""
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+MOST_ENTRIES = 10_000  # of a list, tuple, dictionary or set
+MOST_BITS = 1000  # of an integer: beyond, it has no float
+MOST_ELEMENTS = 50_000_000  # of a tensor that is copied
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A value that no exercise asks for; only the name of its type is kept."""
+
+    type_name: str
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """`value` as None, ..., bool, int, float, complex, str, Tensor, tuple, list, dict, frozenset, or Foreign.
+
+    A tensor is detached, dense, and a copy: nothing that the answer does later can change it. A NumPy array or
+    scalar counts as the tensor or number it holds.
+    """
+    kind = type(value)
+    if value is None or value is Ellipsis or kind is complex:
+        return value
+    if issubclass(kind, Tensor):
+        return _plain_tensor(value)
+    if issubclass(kind, np.generic):
+        value = np.generic.item(value)
+        kind = type(value)
+    if kind is bool:
+        return value
+    for base in (int, float, str):
+        if issubclass(kind, base):  # IntEnum and the like: the number without the class
+            value = base.__str__(value) if base is str else base.__pos__(value)
+            return Foreign("huge integer") if base is int and value.bit_length() > MOST_BITS else value
+    if issubclass(kind, np.ndarray):
+        try:
+            return torch.from_numpy(np.array(value, copy=True, subok=False))
+        except TypeError:  # an array of text or objects
+            return Foreign("numpy array of text or objects")
+    too_much = depth > 5 or (issubclass(kind, (tuple, list, dict, set, frozenset)) and _length(value) > MOST_ENTRIES)
+    if too_much:
+        return Foreign(f"deep or very long {kind.__name__}")
+    for base in (tuple, list):
+        if issubclass(kind, base):
+            return base(plain(part, depth + 1) for part in base.__iter__(value))
+    if issubclass(kind, dict):
+        return {plain(key, depth + 1): plain(part, depth + 1) for key, part in dict.items(value)}
+    for base in (set, frozenset):
+        if issubclass(kind, base):
+            return frozenset(plain(part, depth + 1) for part in base.__iter__(value))
+    return Foreign(kind.__name__)
+
+
+def _plain_tensor(value: Tensor) -> Tensor:
+    with torch._C.DisableTorchFunctionSubclass():
+        value = Tensor.detach(value).as_subclass(Tensor)
+        if value.layout != torch.strided:
+            value = value.to_dense()
+        if value.is_quantized:
+            value = value.dequantize()
+        return value.clone() if value.numel() <= MOST_ELEMENTS else value
+
+
+def _length(value: Any) -> int:
+    return next(base.__len__(value) for base in (tuple, list, dict, set, frozenset) if issubclass(type(value), base))
+
+
+def fresh(value: Any) -> Any:
+    """A copy of an input, so that every answer meets the same one. Functions and plain data need none."""
+    if isinstance(value, Tensor):
+        return value.detach().clone().requires_grad_(value.requires_grad)
+    if isinstance(value, torch.Generator):
+        return value.clone_state()
+    if isinstance(value, (tuple, list)):
+        return type(value)(fresh(part) for part in value)
+    if isinstance(value, dict):
+        return {key: fresh(part) for key, part in value.items()}
+    return copy.deepcopy(value) if isinstance(value, (nn.Module, np.ndarray, set)) else value
+
+
+def changed(before: Any, after: Any) -> bool:
+    """Did a call alter this input? The state of a random generator may move."""
+    if isinstance(before, Tensor):
+        return not same_tensor(before, after)
+    if isinstance(before, nn.Module):
+        return changed(before.state_dict(), after.state_dict())
+    if isinstance(before, np.ndarray):
+        return not np.array_equal(before, after)
+    if isinstance(before, (tuple, list)):
+        return len(before) != len(after) or any(changed(b, a) for b, a in zip(before, after))
+    if isinstance(before, dict):
+        return before.keys() != after.keys() or any(changed(before[key], after[key]) for key in before)
+    return before != after if isinstance(before, (bool, int, float, str, set)) else False
+
+
+def same_tensor(a: Any, b: Any) -> bool:
+    """Equal in shape, dtype and every bit that counts (NaN equals NaN)."""
+    if not isinstance(b, Tensor) or a.shape != b.shape or a.dtype != b.dtype or a.device != b.device:
+        return False
+    return bool(((a == b) | ((a != a) & (b != b))).all())

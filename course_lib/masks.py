@@ -1,0 +1,107 @@
+"""Masks: who may look at whom.
+
+Chapter 4. A mask is boolean, True = may attend, and broadcasts to (B, H, T, S): batch, heads, queries, keys.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from course_lib.checks import at_least_one
+
+
+def causal_mask(T: int, S: int | None = None, device: torch.device | str | None = None) -> Bool[Tensor, "T S"]:
+    """Each token sees itself and what came before: the lower triangle.
+
+    mask[t, s] = s ≤ t + (S − T)
+
+    S > T means that S − T keys came before the first query (a cached prefix): the queries are the last T positions.
+
+    Args:
+        T: number of queries. S: number of keys, T unless given. device: where the mask is made.
+    Errors: ValueError if S < T: the first queries would have no key at all.
+    """
+    S = T if S is None else S
+    at_least_one(T=T, S=S)
+    if S < T:
+        raise ValueError(f"S={S} keys are fewer than T={T} queries: the first queries would see nothing. Give S ≥ T")
+    return torch.ones(T, S, dtype=torch.bool, device=device).tril(diagonal=S - T)
+
+
+def padding_mask(lengths: Int[Tensor, "B"] | Sequence[int], S: int) -> Bool[Tensor, "B 1 1 S"]:
+    """Hide the padding at the end of each row: mask[b, 0, 0, s] = s < lengths[b].
+
+    Two dimensions of size 1 let it serve every head and every query.
+
+    Errors: ValueError if a length is not in 0 … S.
+    """
+    at_least_one(S=S)
+    lengths = torch.as_tensor(lengths)
+    if lengths.ndim != 1 or lengths.is_floating_point():
+        raise ValueError(f"lengths must be one whole number per row, got shape {tuple(lengths.shape)}, {lengths.dtype}")
+    wrong = (lengths < 0) | (lengths > S)
+    if wrong.any():
+        raise ValueError(f"lengths contain {lengths[wrong][0].item()}, but a row of S={S} keys holds 0 to {S}")
+    mask = torch.arange(S, device=lengths.device) < lengths[:, None]  # (B, S)
+    return mask[:, None, None, :]  # (B, 1, 1, S)
+
+
+def prefix_mask(prefix_len: int, T: int, device: torch.device | str | None = None) -> Bool[Tensor, "T T"]:
+    """The first prefix_len tokens see each other in both directions; the rest is causal.
+
+    mask[t, s] = s < prefix_len or s ≤ t
+
+    Errors: ValueError if prefix_len is not in 0 … T.
+    Source: the "prefix LM" of Raffel et al. 2020 (T5).
+    """
+    if not 0 <= prefix_len <= T:
+        raise ValueError(f"prefix_len must be in 0 … T={T}, got {prefix_len}")
+    mask = causal_mask(T, device=device)
+    mask[:, :prefix_len] = True
+    return mask
+
+
+def combine(*masks: Bool[Tensor, "..."] | None) -> Bool[Tensor, "..."]:
+    """Attend only where every mask allows it (logical and, with broadcasting). None stands for "everything allowed".
+
+    Errors: ValueError if no mask is left, one is not boolean, or the shapes do not broadcast.
+    """
+    masks = [mask for mask in masks if mask is not None]
+    if not masks:
+        raise ValueError("combine needs at least one mask that is not None")
+    for mask in masks:
+        check_boolean(mask)
+    try:
+        torch.broadcast_shapes(*(mask.shape for mask in masks))
+    except RuntimeError:
+        shapes = " and ".join(str(tuple(mask.shape)) for mask in masks)
+        raise ValueError(f"masks of shapes {shapes} do not fit together: each must broadcast to (B, H, T, S)") from None
+    result = masks[0]
+    for mask in masks[1:]:
+        result = result & mask
+    return result
+
+
+def check_boolean(mask: Tensor) -> None:
+    """ValueError unless the mask is boolean: numbers would leave open whether 1 means "look" or "hide"."""
+    if mask.dtype != torch.bool:
+        raise ValueError(
+            f"a mask must be boolean with True = may attend, got {mask.dtype}. Write `mask == 1` for a mask of ones "
+            "and zeros where 1 = may attend, `mask == 0` for one that is added to the scores (0 or −inf)"
+        )
+
+
+def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
+    """ValueError unless the mask is boolean and broadcasts to `shape`, which ends in (…, T, S)."""
+    check_boolean(mask)
+    try:
+        fits = torch.broadcast_shapes(mask.shape, shape) == shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"mask has shape {tuple(mask.shape)}, which does not broadcast to {tuple(shape)}, the shape of the scores. "
+            "A mask per query and key is (T, S); one per row of the batch is (B, 1, 1, S), as padding_mask makes it"
+        )

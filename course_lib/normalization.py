@@ -1,0 +1,43 @@
+"""Normalization: keep every token's vector at a steady size, whatever the depth.
+
+Chapter 7. LayerNorm (Ba et al. 2016) works on one token at a time, over its `d_model` features: no batch, no
+neighbours, nothing to remember between steps.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from course_lib.checks import at_least_one, last_size
+
+
+class LayerNorm(nn.Module):
+    """Centre each token, divide by its standard deviation, then rescale and shift each feature by learned numbers.
+
+    y = (x − mean(x)) / sqrt(var(x) + eps) · weight + bias
+
+    The variance divides by d_model, not d_model − 1: the features are the whole population, not a sample of it.
+    `forward` calls PyTorch's fused kernel, which computes exactly this formula.
+
+    Args:
+        d_model: number of features of a token.
+        eps: added to the variance, inside the root, so that equal features give zeros instead of a division by zero.
+        bias: whether to learn a shift.
+
+    Parameters: `weight` (d_model,), ones at the start; `bias` (d_model,), zeros at the start, or None.
+    Shapes: x (…, d_model) → the same.
+    Errors: ValueError if d_model < 1, or the last dimension is not d_model.
+    Source: Ba, Kiros & Hinton 2016, "Layer Normalization".
+    """
+
+    def __init__(self, d_model: int, eps: float = 1e-5, bias: bool = True):
+        super().__init__()
+        at_least_one(d_model=d_model)
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(d_model))
+        self.bias = nn.Parameter(torch.zeros(d_model)) if bias else None
+
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        last_size(x, len(self.weight))
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)

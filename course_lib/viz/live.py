@@ -1,0 +1,174 @@
+"""What makes a figure live: sliders, a picture that is redrawn in place, and a sentence that says what it shows.
+
+A figure is drawn by a pure function and sent as one PNG, so nothing flickers and nothing is loaded from elsewhere.
+"""
+
+import base64
+import html
+import io
+from collections.abc import Callable, Mapping, Sequence
+
+import ipywidgets as widgets
+from matplotlib.figure import Figure
+
+DPI = 200  # twice the 100 screen pixels of an inch: sharp on dense screens
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as PNG bytes."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=DPI)
+    return buffer.getvalue()
+
+
+def _picture(image: bytes, figure: Figure, alt: str) -> tuple[dict, dict]:
+    width, height = (round(100 * inches) for inches in figure.get_size_inches())
+    data = {"image/png": base64.b64encode(image).decode(), "text/plain": alt}
+    return data, {"image/png": {"width": width, "height": height, "alt": alt}}
+
+
+class show:
+    """Show a figure in a notebook, with a text that says what it shows.
+
+    Args:
+        figure: from a function of `course_lib.viz.figures`.
+        alt: what a reader who does not see the picture should know: the message and its numbers. It is compared when the notebooks
+            are tested, so round what it quotes.
+
+    Errors: ValueError if alt is empty.
+    """
+
+    def __init__(self, figure: Figure, alt: str):
+        if not alt.strip():
+            raise ValueError("alt must say in words what the figure shows")
+        self.figure, self.alt = figure, alt
+
+    def __repr__(self) -> str:
+        return self.alt
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        return _picture(png(self.figure), self.figure, self.alt)
+
+
+class LiveFigure(widgets.VBox):
+    """A figure with sliders in front of it.
+
+    Args:
+        draw: a pure figure function: draw(**state) -> Figure, draw(figure=figure, **state) redraws that figure.
+        controls: name of an argument of `draw` -> the ipywidget that sets it. Their values together are the state.
+        describe: describe(**state) -> one or two sentences (plain text) under the picture: what it shows now. Screen readers read it.
+        also: also(**state) -> text shown in a box of its own below, such as generated text.
+
+    `render(**state)` is what a slider triggers: it works without a kernel or a browser, for tests. State that is left out keeps its
+    present value. An exception in `draw` is shown under the picture: it must not vanish in a callback.
+    """
+
+    def __init__(
+        self,
+        draw: Callable[..., Figure],
+        controls: Mapping[str, widgets.Widget],
+        describe: Callable[..., str],
+        also: Callable[..., str] | None = None,
+    ):
+        self._draw, self._controls, self._describe, self._also = draw, dict(controls), describe, also
+        self.figure: Figure | None = None
+        self.text = self.also_text = ""
+        image = self.render()
+        self._default = _picture(image, self.figure, self.text)
+        width, height = (f"{round(100 * inches)}px" for inches in self.figure.get_size_inches())
+        self._image = widgets.Image(value=image, format="png", layout=widgets.Layout(width=width, height=height, max_width="none"))
+        self._caption = widgets.HTML()
+        self._below = widgets.HTML()
+        self._write()
+        for control in self._controls.values():
+            control.style.description_width = "initial"
+            control.layout.width = control.layout.width or "440px"
+            control.observe(self._moved, names="value")
+        super().__init__([*self._controls.values(), self._image, self._caption, *([self._below] if also else [])])
+
+    @property
+    def state(self) -> dict:
+        """The present value of every control."""
+        return {name: control.value for name, control in self._controls.items()}
+
+    def render(self, **state) -> bytes:
+        """PNG bytes of the figure in this state; `text` and `also_text` then describe it."""
+        unknown = state.keys() - self._controls.keys()
+        if unknown:
+            raise ValueError(f"unknown state {sorted(unknown)}: the controls are {sorted(self._controls)}")
+        state = self.state | state
+        self.figure = self._draw(**state) if self.figure is None else self._draw(**state, figure=self.figure)
+        self.text = self._describe(**state)
+        self.also_text = self._also(**state) if self._also else ""
+        return png(self.figure)
+
+    def _moved(self, _change) -> None:
+        try:
+            self._image.value = self.render()
+            self._write()
+        except Exception as error:
+            self._caption.value = f"<b>This setting did not work:</b> {html.escape(f'{type(error).__name__}: {error}')}"
+
+    def _write(self) -> None:
+        self._caption.value = f'<div role="status" style="line-height:1.5">{html.escape(self.text)}</div>'
+        self._below.value = f'<div style="line-height:1.5;max-width:70em">{html.escape(self.also_text)}</div>'
+
+    # In print, on GitHub and before the first run, the figure at its default values stands in for the sliders.
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{name}={control.value}" for name, control in self._controls.items())
+        return f"[live figure: {settings}] {self._default[0]['text/plain']}"
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        data, metadata = self._default
+        bundle = super()._repr_mimebundle_(include=include, exclude=exclude)
+        return bundle | data | {"text/plain": repr(self)}, metadata
+
+
+class Predict(widgets.VBox):
+    """A guess, committed before the measurement: choices, a button, and then the reason that belongs to the choice.
+
+    Args:
+        question: what will happen?
+        options: text of an option -> what to say to somebody who picked it.
+        answer: the option that the measurement will bear out.
+
+    Errors: ValueError if answer is not among the options.
+    """
+
+    def __init__(self, question: str, options: Mapping[str, str], answer: str):
+        if answer not in options:
+            raise ValueError(f"answer {answer!r} is not among the options: {list(options)}")
+        self.question, self.options, self.answer = question, dict(options), answer
+        self.choices = widgets.RadioButtons(options=list(options), value=None, layout=widgets.Layout(width="auto"))
+        self.button = widgets.Button(description="Commit", button_style="primary", tooltip="Fix your guess and see the reason")
+        self.reply = widgets.HTML()
+        self.button.on_click(lambda _button: self.commit())
+        super().__init__([widgets.HTML(f"<b>{html.escape(question)}</b>"), self.choices, self.button, self.reply])
+
+    def commit(self) -> None:
+        """Show the reason for the chosen option and fix the choice."""
+        choice = self.choices.value
+        if choice is None:
+            self.reply.value = "Pick one first. A wrong guess is worth more here than none."
+            return
+        self.choices.disabled = self.button.disabled = True
+        verdict = "✓ The measurement will agree." if choice == self.answer else "✗ The measurement will surprise you."
+        self.reply.value = f'<div role="status"><b>{verdict}</b> {html.escape(self.options[choice])}</div>'
+
+    def __repr__(self) -> str:
+        return "\n".join([f"Predict: {self.question}", *(f"  ( ) {option}" for option in self.options)])
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        return super()._repr_mimebundle_(include=include, exclude=exclude) | {"text/plain": repr(self)}
+
+
+def slider(description: str, value: float, low: float, high: float, step: float) -> widgets.Widget:
+    """A slider for a number: whole numbers if all are whole, and redrawn while it moves."""
+    kind = widgets.IntSlider if all(isinstance(number, int) for number in (value, low, high, step)) else widgets.FloatSlider
+    return kind(value=value, min=low, max=high, step=step, description=description, continuous_update=True)
+
+
+def dropdown(description: str, options: Sequence | Mapping, value) -> widgets.Widget:
+    """A list to choose one from."""
+    options = list(options.items()) if isinstance(options, Mapping) else list(options)
+    return widgets.Dropdown(options=options, value=value, description=description)

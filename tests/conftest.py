@@ -1,0 +1,47 @@
+"""What every test shares: enforced shapes, seeds, one thread each, and nothing written to the learner's own folders."""
+
+import os
+import pkgutil
+import random
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # the reference models are built from configurations, nothing is fetched
+
+import jaxtyping
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+from jaxtyping import install_import_hook
+
+# Every annotation of the library, shapes included, is checked on every call; this must come before it is imported.
+install_import_hook("course_lib", "checked_annotations.check")
+
+torch.set_num_threads(1)
+settings.register_profile("course", derandomize=True, deadline=None, max_examples=25, database=None)
+settings.load_profile("course")
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """The same random numbers in every run, whatever ran before."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_progress_file(tmp_path_factory):
+    """Tests never touch the learner's progress file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COURSE_PROGRESS", str(tmp_path_factory.mktemp("progress") / "progress.json"))
+        yield
+
+
+@pytest.fixture
+def as_a_learner():
+    """Switch the annotation checks off, as in normal use, to see the library's own errors for bad input."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)

@@ -1,0 +1,184 @@
+"""Training: the schedule against its closed form, the loop by what it must do, the loss of stories against PyTorch's."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from course_lib.config import preset
+from course_lib.models import DecoderOnly
+from course_lib.text import Batches
+from course_lib.training import History, TrainingDiverged, learning_rate, make_optimizer, story_losses, train
+
+SMALL = replace(preset("tinytown"), vocab_size=20, d_model=16, n_heads=2, n_layers=2, d_ff=32, n_kv_heads=2, max_seq_len=16)
+
+
+def small_model(seed=0):
+    torch.manual_seed(seed)
+    return DecoderOnly(SMALL)
+
+
+def small_batches(seed=0):
+    ids = torch.randint(20, (300,), generator=torch.Generator().manual_seed(1))
+    return Batches(ids, batch_size=4, T=8, generator=torch.Generator().manual_seed(seed))
+
+
+# ------------------------------------------------------------------------------------------------------------------- schedule
+def test_learning_rate_at_its_corners():
+    rate = lambda step: learning_rate(step, peak=2.0, warmup=10, total=110, floor=0.5)  # noqa: E731
+    assert rate(0) == 0
+    assert rate(5) == 1.0
+    assert rate(10) == 2.0
+    assert rate(60) == pytest.approx(1.25), "half-way between peak and floor"
+    assert rate(110) == rate(10_000) == 0.5
+    assert rate(35) == pytest.approx(0.5 + 1.5 * (1 + math.sqrt(0.5)) / 2), "a quarter of the way: cos 45°"
+
+
+def test_learning_rate_agrees_with_pytorchs_cosine_after_warm_up():
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([parameter], lr=3e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=90, eta_min=1e-4)
+    for step in range(10, 100):
+        assert learning_rate(step, 3e-3, 10, 100, 1e-4) == pytest.approx(schedule.get_last_lr()[0], rel=1e-9)
+        optimizer.step()
+        schedule.step()
+
+
+@pytest.mark.parametrize("bad", [{"step": -1}, {"warmup": -1}, {"total": 10}, {"floor": 3.0}, {"floor": -1.0}])
+def test_learning_rate_refuses_a_schedule_that_makes_no_sense(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        learning_rate(**{"step": 1, "peak": 2.0, "warmup": 10, "total": 100, "floor": 0.0} | bad)
+
+
+# ----------------------------------------------------------------------------------------------------------------------- loop
+def test_a_model_learns_a_text_that_repeats_by_heart():
+    ids = torch.arange(5).repeat(40)
+    history = train(small_model(), Batches(ids, 4, 8, torch.Generator().manual_seed(0)), 150, peak=1e-2, warmup=10, progress=False)
+    assert history.losses[0] == pytest.approx(math.log(20), rel=0.05), "an untrained model guesses evenly"
+    assert history.losses[-1] < 0.05
+
+
+def test_history_holds_the_schedule_and_the_norms():
+    history = train(small_model(), small_batches(), 30, peak=1e-3, warmup=10, progress=False)
+    assert len(history) == len(history.learning_rates) == len(history.gradient_norms) == 30
+    assert history.learning_rates == [learning_rate(step, 1e-3, 10, 30) for step in range(1, 31)]
+    assert all(norm > 0 for norm in history.gradient_norms)
+
+
+def test_one_update_equals_adamw_on_clipped_gradients():
+    model, reference = small_model(), small_model()
+    train(model, small_batches(), 1, peak=1e-2, warmup=0, max_norm=0.1, weight_decay=0.3, progress=False)
+
+    decayed = [p for p in reference.parameters() if p.dim() >= 2]
+    plain = [p for p in reference.parameters() if p.dim() < 2]
+    rate = learning_rate(1, 1e-2, 0, 1)
+    groups = [{"params": decayed, "weight_decay": 0.3}, {"params": plain, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.95), fused=False)
+    inputs, targets = next(small_batches())
+    F.cross_entropy(reference(inputs).flatten(0, 1), targets.flatten()).backward()
+    norm = torch.linalg.vector_norm(torch.stack([p.grad.norm() for p in reference.parameters()]))
+    for p in reference.parameters():
+        p.grad *= min(1.0, 0.1 / norm.item())
+    optimizer.step()
+    for (name, p), q in zip(model.named_parameters(), reference.parameters()):
+        torch.testing.assert_close(p, q, msg=name)
+
+
+def test_an_interrupted_run_ends_where_an_uninterrupted_one_does(tmp_path):
+    whole = small_model()
+    history = train(whole, small_batches(), 24, warmup=5, progress=False)
+
+    class Interrupted(Exception):
+        pass
+
+    def stop_after_17(step, model):
+        if step == 17:
+            raise Interrupted
+
+    checkpoint = tmp_path / "training.pt"
+    settings = {"warmup": 5, "checkpoint": checkpoint, "checkpoint_every": 6, "progress": False}
+    with pytest.raises(Interrupted):
+        train(small_model(), small_batches(), 24, on_step=stop_after_17, **settings)
+    resumed = small_model(seed=99)  # its own weights must not matter
+    later = train(resumed, small_batches(seed=98), 24, **settings)
+    assert later == history
+    for (name, p), q in zip(whole.named_parameters(), resumed.parameters()):
+        assert torch.equal(p, q), name
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_checkpoint_of_another_model_or_a_damaged_one_is_refused_and_kept(tmp_path):
+    checkpoint = tmp_path / "training.pt"
+    train(small_model(), small_batches(), 2, checkpoint=checkpoint, progress=False)
+    other = DecoderOnly(replace(SMALL, d_model=32))
+    with pytest.raises(ValueError, match="cannot resume"):
+        train(other, small_batches(), 4, checkpoint=checkpoint, progress=False)
+    before = checkpoint.read_bytes()[:100]
+    checkpoint.write_bytes(before)
+    with pytest.raises(ValueError, match=r"training\.pt"):
+        train(small_model(), small_batches(), 4, checkpoint=checkpoint, progress=False)
+    assert checkpoint.read_bytes() == before
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_weights():
+    model = small_model()
+    calls = []
+
+    class Diverging(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = model
+
+        def forward(self, inputs, targets):
+            calls.append(1)
+            logits, loss = self.inner(inputs, targets)
+            return logits, loss * (math.nan if len(calls) == 4 else 1.0)
+
+    with pytest.raises(TrainingDiverged, match=r"step 3 .*Try a lower peak"):
+        train(Diverging(), small_batches(), 10, progress=False)
+    assert all(p.isfinite().all() for p in model.parameters())
+
+
+def test_only_matrices_decay():
+    decayed, plain = make_optimizer(small_model(), weight_decay=0.2).param_groups
+    assert decayed["weight_decay"] == 0.2
+    assert plain["weight_decay"] == 0.0
+    assert {p.dim() for p in decayed["params"]} == {2}
+    assert {p.dim() for p in plain["params"]} == {1}
+
+
+@pytest.mark.parametrize("steps", [0, -3])
+def test_a_run_without_steps_is_refused(steps):
+    with pytest.raises(ValueError, match="steps"):
+        train(small_model(), small_batches(), steps, progress=False)
+
+
+def test_progress_is_shown_unless_declined(capsys):
+    train(small_model(), small_batches(), 2)
+    assert "2/2" in capsys.readouterr().err
+    train(small_model(), small_batches(), 2, progress=False)
+    assert capsys.readouterr().err == ""
+
+
+# -------------------------------------------------------------------------------------------------------------- story losses
+def test_story_losses_equal_pytorchs_cross_entropy_story_by_story():
+    model = small_model().eval()
+    stories = [[1, *torch.randint(3, 20, (n,)).tolist(), 2] for n in (3, 9, 1, 6)]
+    nats, tokens = story_losses(model, stories, batch_size=3)
+    assert tokens.tolist() == [len(story) - 1 for story in stories]
+    for story, found in zip(stories, nats):
+        ids = torch.tensor(story)
+        expected = F.cross_entropy(model(ids[None, :-1])[0], ids[1:], reduction="sum").item()
+        assert found.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_measuring_leaves_the_model_in_its_mode():
+    model = small_model().train()
+    story_losses(model, [[1, 5, 2]])
+    assert model.training
+
+
+def test_history_starts_empty():
+    assert len(History()) == 0
