@@ -4,37 +4,3 @@ Parts: `embeddings positions masks attention feedforward normalization`. Whole m
 Text: `text`. Use: `training sampling pretrained`. Measurements: `experiments`. Exercises: `course_lib.grading`; figures: `course_lib.viz`.
 `python -m course_lib --help` lists the commands.
 """
-
-from course_lib import (
-    accounting,
-    attention,
-    blocks,
-    config,
-    embeddings,
-    feedforward,
-    masks,
-    models,
-    normalization,
-    positions,
-    pretrained,
-    sampling,
-    text,
-    training,
-)
-
-__all__ = [
-    "accounting",
-    "attention",
-    "blocks",
-    "config",
-    "embeddings",
-    "feedforward",
-    "masks",
-    "models",
-    "normalization",
-    "positions",
-    "pretrained",
-    "sampling",
-    "text",
-    "training",
-]

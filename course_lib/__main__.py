@@ -1,4 +1,7 @@
-"""The command line: `python -m course_lib doctor | train | refresh | grade`."""
+"""The command line: `python -m course_lib doctor | train | refresh | grade`.
+
+What a command needs is imported when it runs: the doctor must be able to speak where torch is missing.
+"""
 
 import argparse
 import importlib
@@ -9,13 +12,8 @@ import tempfile
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from tqdm.auto import tqdm
 
-from course_lib.experiments import TinytownFigures, TinytownRecipe, train_tinytown
-from course_lib.pretrained import load_pretrained, shipped_figures
-
-
-# -------------------------------------------------------------------------------------------------------------------- doctor
+# --------------------------------------------------------------------------------------------------------------- doctor
 @dataclass
 class Finding:
     """One thing that the doctor looked at: whether it is well, and if not, what to do."""
@@ -33,9 +31,24 @@ def examine() -> list[Finding]:
     """Look at everything that the course needs, in the order in which it is needed."""
     python = sys.version_info
     findings = [
-        Finding("Python", python >= (3, 11), platform.python_version(), "install Python 3.11 or newer and make the environment again")
+        Finding(
+            "Python",
+            python >= (3, 11),
+            platform.python_version(),
+            "install Python 3.11 or newer and make the environment again",
+        )
     ]
-    for package in ("torch", "numpy", "matplotlib", "ipywidgets", "jupyterlab", "nbclient", "safetensors", "tokenizers", "tqdm"):
+    for package in (
+        "torch",
+        "numpy",
+        "matplotlib",
+        "ipywidgets",
+        "jupyterlab",
+        "nbclient",
+        "safetensors",
+        "tokenizers",
+        "tqdm",
+    ):
         try:
             version = getattr(importlib.import_module(package), "__version__", "installed")
             findings.append(Finding(package, True, str(version)))
@@ -43,11 +56,15 @@ def examine() -> list[Finding]:
             findings.append(Finding(package, False, f"{type(error).__name__}: {error}", INSTALL))
     findings.append(_sliders())
     try:
+        from course_lib.pretrained import load_pretrained
+
         model, tokenizer = load_pretrained("tinytown")
         count = sum(parameter.numel() for parameter in model.parameters())
         findings.append(Finding("Tinytown model", True, f"{count:,} parameters, {len(tokenizer)} tokens"))
     except Exception as error:
-        findings.append(Finding("Tinytown model", False, str(error), "fetch the repository again: course_lib/assets is not whole"))
+        findings.append(
+            Finding("Tinytown model", False, str(error), "fetch the repository again: course_lib/assets is not whole")
+        )
     findings.append(_progress_file())
     return findings
 
@@ -59,13 +76,15 @@ def _sliders() -> Finding:
         importlib.import_module("jupyterlab_widgets")
         return Finding("sliders in JupyterLab", True, "jupyterlab_widgets is there")
     except ImportError:
-        return Finding("sliders in JupyterLab", False, "jupyterlab_widgets is missing: sliders would stay blank", remedy)
+        return Finding(
+            "sliders in JupyterLab", False, "jupyterlab_widgets is missing: sliders would stay blank", remedy
+        )
 
 
 def _progress_file() -> Finding:
-    from course_lib.grading import progress_path
+    from course_lib.grading.progress import where
 
-    path = progress_path()
+    path = where()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
@@ -76,7 +95,8 @@ def _progress_file() -> Finding:
 
 
 def doctor(versions: bool = True) -> bool:
-    """Print what is well and what is missing, with the remedy; True if all is well. versions=False prints no version numbers."""
+    """Print what is well and what is missing, with the remedy; True if all is well. versions=False prints no version
+    numbers."""
     findings = examine()
     for finding in findings:
         seen = f"  {finding.seen}" if versions or not finding.well else ""
@@ -88,8 +108,11 @@ def doctor(versions: bool = True) -> bool:
     return not missing
 
 
-# --------------------------------------------------------------------------------------------------------------------- train
+# ---------------------------------------------------------------------------------------------------------------- train
 def run_train(arguments: argparse.Namespace) -> int:
+    from course_lib.experiments import TinytownRecipe, train_tinytown
+    from course_lib.pretrained import shipped_figures
+
     recipe = TinytownRecipe()
     chosen = {field.name: getattr(arguments, field.name, None) for field in fields(recipe)}
     recipe = replace(recipe, **{name: value for name, value in chosen.items() if value is not None})
@@ -102,8 +125,8 @@ def run_train(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def report_figures(figures: TinytownFigures, shipped: dict) -> None:
-    """A table: what this model shows, beside what the shipped model showed when it was trained."""
+def report_figures(figures, shipped: dict) -> None:
+    """A table of `TinytownFigures`: what this model shows, beside what the shipped model showed when it was trained."""
     print(f"\n{'on held-out stories':<28}{'this model':>32}{'shipped':>32}")
     for field in fields(figures):
         now, then = getattr(figures, field.name), shipped.get(field.name, "not measured")
@@ -116,8 +139,10 @@ def _shown(value) -> str:
     return " ".join(value) if isinstance(value, list) else str(value)
 
 
-# ------------------------------------------------------------------------------------------------------------------- refresh
+# -------------------------------------------------------------------------------------------------------------- refresh
 def run_refresh(arguments: argparse.Namespace) -> int:
+    from tqdm.auto import tqdm
+
     from course_lib.grading import notebook
 
     root = Path.cwd()
@@ -128,7 +153,9 @@ def run_refresh(arguments: argparse.Namespace) -> int:
         paths = sorted([*root.glob("notebooks/*.ipynb"), *root.glob("solutions/*.ipynb")])
     for path in paths:
         if not path.is_file() or path.suffix != ".ipynb":
-            raise ValueError(f"{path} is not a notebook; name files such as notebooks/01_embeddings.ipynb, or none for all")
+            raise ValueError(
+                f"{path} is not a notebook; name files such as notebooks/01_embeddings.ipynb, or none for all"
+            )
         if path.resolve().parent.name == "exercises":
             raise ValueError(f"{path} is generated: change solutions/{path.name} and refresh that")
     for path in (bar := tqdm(paths, desc="running notebooks", unit="notebook", disable=not paths)):
@@ -139,7 +166,7 @@ def run_refresh(arguments: argparse.Namespace) -> int:
     return 0
 
 
-# --------------------------------------------------------------------------------------------------------------------- grade
+# ---------------------------------------------------------------------------------------------------------------- grade
 def run_grade(arguments: argparse.Namespace) -> int:
     from course_lib.grading import notebook
 
@@ -153,52 +180,59 @@ def run_grade(arguments: argparse.Namespace) -> int:
     return 0
 
 
-# ---------------------------------------------------------------------------------------------------------------------- main
+# ----------------------------------------------------------------------------------------------------------------- main
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m course_lib",
         description="Transformers, Measured: commands for learners, teachers and authors.",
-        epilog="Begin with `python -m course_lib doctor`. Each command explains itself: `python -m course_lib train --help`.",
+        epilog="Begin with `python -m course_lib doctor`. Each command explains itself: `… train --help`.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     add = commands.add_parser(
         "doctor",
         help="say whether this environment can run the course, and how to mend it",
-        description="Looks at Python, the packages, the sliders, the shipped model and the progress file. Exit status 1 if something is missing.",
+        description="Looks at Python, the packages, the sliders, the shipped model and the progress file. "
+        "Exit status 1 if something is missing.",
     )
     add.set_defaults(run=lambda arguments: 0 if doctor() else 1)
 
-    default = TinytownRecipe()
     add = commands.add_parser(
         "train",
         help="train the Tinytown model from nothing",
         description=(
-            "Trains the language model that ships with the course, from random weights, and measures it on held-out stories: its loss "
-            "against the exact entropy of the grammar, capitals, the referent of 'it', who bit whom, pronouns, analogies. "
-            "About ten minutes on two cores. Interrupt it when you like; the same command goes on."
+            "Trains the language model that ships with the course, from random weights, and measures it on held-out "
+            "stories: its loss against the exact entropy of the grammar, capitals, the referent of 'it', who bit whom, "
+            "pronouns, analogies. About ten minutes on two cores. You may interrupt it; the same command goes on. "
+            "What you leave open is as in the recipe of the shipped model (course_lib/assets/tinytown/figures.json)."
         ),
-        epilog="Example: python -m course_lib train --steps 500 --out runs/short     (a minute: see what is not yet learnt)",
+        epilog="Example: python -m course_lib train --steps 500 --out runs/short   (what is not yet learnt?)",
     )
-    add.add_argument("--out", default="runs/tinytown", help="folder for the model (default: %(default)s); a finished model is never overwritten")
-    add.add_argument("--steps", type=int, help=f"updates of the weights (default: {default.steps})")
-    add.add_argument("--batch-size", type=int, help=f"rows of text per update (default: {default.batch_size})")
-    add.add_argument("--peak", type=float, help=f"highest learning rate (default: {default.peak})")
-    add.add_argument("--seed", type=int, help=f"decides the first weights and the stories (default: {default.seed})")
-    add.add_argument("--threads", type=int, help=f"cores to use (default: {default.threads})")
+    add.add_argument(
+        "--out",
+        default="runs/tinytown",
+        help="folder for the model (default: %(default)s); a finished model is never overwritten",
+    )
+    add.add_argument("--steps", type=int, help="updates of the weights")
+    add.add_argument("--batch-size", type=int, help="rows of text per update")
+    add.add_argument("--peak", type=float, help="highest learning rate")
+    add.add_argument("--seed", type=int, help="decides the first weights and the stories")
+    add.add_argument("--threads", type=int, help="cores to use")
     add.set_defaults(run=run_train)
 
     add = commands.add_parser(
         "refresh",
         help="authors: run notebooks again, keep their outputs, make the exercises from the solutions",
         description=(
-            "Runs the notebooks from top to bottom in fresh kernels and stores their outputs in the form that the tests compare. Then "
-            "writes exercises/ from solutions/. A notebook that raises stays as it was."
+            "Runs the notebooks from top to bottom in fresh kernels and stores their outputs as the tests compare them. "
+            " Then writes exercises/ from solutions/. A notebook that raises stays as it was."
         ),
         epilog="Example: python -m course_lib refresh notebooks/01_embeddings.ipynb solutions/01_embeddings.ipynb",
     )
     add.add_argument("notebooks", nargs="*", help="files in notebooks/ or solutions/ (default: all)")
-    add.add_argument("--exercises-only", action="store_true", help="run nothing: write exercises/ from solutions/ alone")
+    add.add_argument(
+        "--exercises-only", action="store_true", help="run nothing: write exercises/ from solutions/ alone"
+    )
     add.add_argument("--timeout", type=int, default=180, help="seconds that one cell may take (default: %(default)s)")
     add.set_defaults(run=run_refresh)
 
@@ -206,8 +240,9 @@ def build_parser() -> argparse.ArgumentParser:
         "grade",
         help="grade the answers in an exercise notebook",
         description=(
-            "Runs the notebook's cells and grades every exercise of its chapter by the names that the exercises ask for, with cases that "
-            "differ from those of `check`. It runs the notebook's code in this process: grade only what you would also run yourself."
+            "Runs the notebook's cells and grades every exercise of its chapter by the names that the exercises ask "
+            "for, with cases that differ from those of `check`. It runs the notebook's code in this process: grade "
+            "only what you would also run yourself."
         ),
         epilog="Example: python -m course_lib grade exercises/13_sampling.ipynb",
     )

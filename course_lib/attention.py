@@ -45,8 +45,8 @@ def scaled_dot_product_attention(
         check_mask(mask, scores.shape)
         nothing_allowed = ~mask.any(dim=-1, keepdim=True)  # (..., T, 1)
         scores = scores.masked_fill(~mask, -torch.inf)
-        # softmax over nothing but −inf is 0 / 0. Such a row is computed on zeros instead and its weights are cleared
-        # afterwards; clearing NaN would come too late, because the gradient would still be NaN.
+        # Softmax over nothing but −inf is 0 / 0. Such a row goes through softmax as zeros and its weights are cleared
+        # afterwards, so that NaN appears neither here nor in the backward pass.
         scores = scores.masked_fill(nothing_allowed, 0.0)
         weights = scores.softmax(dim=-1).masked_fill(nothing_allowed, 0.0)
     output = F.dropout(weights, dropout_p) @ value  # (..., T, D_v)

@@ -20,12 +20,13 @@ from course_lib.training import History, story_losses, train
 HELD_OUT_SEED = 20_000  # stories of this seed are for measuring only: no recipe trains on them
 
 
-# --------------------------------------------------------------------------------------------- what a Tinytown model has learnt
+# ------------------------------------------------------------------------------------- what a Tinytown model has learnt
 @dataclass
 class TinytownFigures:
     """What a model trained on Tinytown shows on held-out stories.
 
-    loss, entropy, grammar_loss: nats per predicted token: the model's; the grammar's exact entropy; and the loss of the grammar
+    loss, entropy, grammar_loss: nats per predicted token: the model's; the grammar's exact entropy; and the loss of the
+        grammar
         itself on these very stories (it differs from the entropy because the sample is finite).
     excess: loss / entropy − 1.
     capitals, it_referent, who_bit_whom, copying: share of cases in which the most probable token is the right one.
@@ -85,7 +86,8 @@ OTHER_PRONOUN = {"he": "she", "she": "he", "his": "her", "her": "his"}
 def measure_tinytown(
     model: nn.Module, tokenizer: WordTokenizer, n_stories: int = 2000, seed: int = HELD_OUT_SEED
 ) -> TinytownFigures:
-    """Loss against the exact entropy, and each ability that Tinytown was built to test, on `n_stories` held-out stories.
+    """Loss against the exact entropy, and each ability that Tinytown was built to test, on `n_stories` held-out
+    stories.
 
     Source: this course; the abilities are those that the course notes speak of.
     """
@@ -95,8 +97,12 @@ def measure_tinytown(
     nats, tokens = story_losses(model, encoded)
 
     probes: dict[str, Callable[[Step], list[int]]] = {
-        "capitals": _capitals, "it_referent": _it_referent, "who_bit_whom": _who_bit_whom, "pronouns": _pronouns, "copying": _copies
-    }  # fmt: skip
+        "capitals": _capitals,
+        "it_referent": _it_referent,
+        "who_bit_whom": _who_bit_whom,
+        "pronouns": _pronouns,
+        "copying": _copies,
+    }
     right: dict[str, list[bool]] = {name: [] for name in probes}
     for story, ids in zip(stories, encoded):
         with evaluating(model):
@@ -130,7 +136,7 @@ def measure_tinytown(
     )
 
 
-# -------------------------------------------------------------------------------------------------- the model that ships with us
+# ----------------------------------------------------------------------------------------- the model that ships with us
 @dataclass(frozen=True)
 class TinytownRecipe:
     """All that decides the shipped model: the same recipe on the same machine gives the same weights."""
@@ -148,9 +154,11 @@ class TinytownRecipe:
 def train_tinytown(
     folder: str | Path, recipe: TinytownRecipe | None = None, progress: bool = True, measure_stories: int = 2000
 ) -> tuple[TinytownFigures, History]:
-    """Train the Tinytown model from nothing and write it to `folder`, with its config, vocabulary, recipe and measured figures.
+    """Train the Tinytown model from nothing and write it to `folder`, with its config, vocabulary, recipe and measured
+    figures.
 
-    Resumable: interrupted, it goes on where the last checkpoint was. Errors: ValueError if the folder holds a finished model.
+    Resumable: interrupted, it goes on where the last checkpoint was. Errors: ValueError if the folder holds a finished
+        model.
     """
     recipe = recipe or TinytownRecipe()
     folder = Path(folder)

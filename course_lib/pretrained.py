@@ -92,8 +92,8 @@ def _folder(name: str | Path) -> Path:
     folder = Path(name).expanduser()
     if not (folder / MODEL_FILE).is_file():
         raise ValueError(
-            f"there is no pretrained model {str(name)!r}: give {' or '.join(map(repr, SHIPPED))}, or a folder that holds {MODEL_FILE}, "
-            f"{CONFIG_FILE} and {VOCABULARY_FILE}"
+            f"there is no pretrained model {str(name)!r}: give {' or '.join(map(repr, SHIPPED))}, or a folder that "
+            f"holds {MODEL_FILE}, {CONFIG_FILE} and {VOCABULARY_FILE}"
         )
     return folder
 

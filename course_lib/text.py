@@ -1,12 +1,13 @@
 """Text: Tinytown, a world small enough to know exactly; tokenizers; batches.
 
-Chapters 1, 12 and 13. Real text has an entropy that nobody knows, so nobody can say how far a model is from perfect. Tinytown is a
-grammar that fits on two screens (`OPENINGS`, `BEATS`, `CLOSINGS` below). It writes short stories, gives the exact probability of
-each, and so its exact entropy: the loss that no model can beat.
+Chapters 1, 12 and 13. Real text has an entropy that nobody knows, so nobody can say how far a model is from perfect.
+Tinytown is a grammar that fits on two screens (`OPENINGS`, `BEATS`, `CLOSINGS` below). It writes short stories, gives
+the exact probability of each, and so its exact entropy: the loss that no model can beat.
 
-How a story is made: an opening introduces somebody; then beats follow, no topic twice, until a closing sentence ends it. A beat is a
-line of words and slots. `{animal:animal}` draws a word of the class `animal` and remembers it as `animal`; `{animal}` says it again;
-`{animal/sound}` says what belongs to it. A draw never takes a word that its line, or the hero, has drawn already.
+How a story is made: an opening introduces somebody; then beats follow, no topic twice, until a closing sentence ends
+it. A beat is a line of words and slots. `{animal:animal}` draws a word of the class `animal` and remembers it as
+`animal`; `{animal}` says it again; `{animal/sound}` says what belongs to it. A draw never takes a word that its line,
+or the hero, has drawn already.
 """
 
 import math
@@ -21,7 +22,7 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-# ---------------------------------------------------------------------------------------------------------------- the world
+# ------------------------------------------------------------------------------------------------------------ the world
 MEN = ("tom", "ben", "max", "leo", "sam", "jack", "hugo", "paul", "adam", "felix")
 WOMEN = ("anna", "emma", "lily", "mia", "zoe", "clara", "ruth", "nina", "julia", "alice")
 #             word        gender  age      rank
@@ -104,7 +105,8 @@ OPENINGS = (
     "long ago there lived a {role:role} called {name:role/name} .",
     "this is the story of a {role:role} called {name:role/name} .",
 )
-# Topic -> its lines. Every line of every topic is as likely as the next, among those whose topic is new and whose sentences still fit.
+# Topic -> its lines. Every line of every topic is as likely as the next, among those whose topic is new and whose
+# sentences still fit.
 BEATS: dict[str, tuple[str, ...]] = {
     "home": (
         "{role/pronoun} lived in a {home:role/home} .",
@@ -118,7 +120,8 @@ BEATS: dict[str, tuple[str, ...]] = {
         "every {day:weekday} {name} went to {role/duty} .",
         "every {day:weekday} the {role} went to {role/duty} with {friend:name} .",
     ),
-    # "it" is the animal when the animal can be so, and the thing when the thing can: the two lists of adjectives share no word.
+    # "it" is the animal when the animal can be so, and the thing when the thing can: the two lists of adjectives share
+    # no word.
     "rest": (
         "the {animal:animal} {rest:rest} on the {thing:thing} because it was {why:animal_adjective} . yes , the {animal} was very {why} .",
         "the {animal:animal} {rest:rest} on the {thing:thing} because it was {why:thing_adjective} . yes , the {thing} was very {why} .",
@@ -181,10 +184,11 @@ STOP = 0.25  # chance that the closing follows, after each beat
 SENTENCE_ENDS = frozenset(".?")
 
 
-# ------------------------------------------------------------------------------------------------------------- lines and slots
+# ------------------------------------------------------------------------------------------------------ lines and slots
 @dataclass(frozen=True)
 class Word:
-    """One word of a line: a literal; or a draw (`name` and `source` set); or a word said again or derived (`name` alone, `relation`)."""
+    """One word of a line: a literal; or a draw (`name` and `source` set); or a word said again or derived (`name`
+    alone, `relation`)."""
 
     literal: str | None = None
     name: str | None = None
@@ -243,7 +247,8 @@ def _say(word: Word, bindings: Bindings) -> str:
 
 
 def _choices(word: Word, bindings: Bindings) -> dict[str, float]:
-    """What a draw may take, with probabilities: its class, or what belongs to an earlier word, less the words already drawn."""
+    """What a draw may take, with probabilities: its class, or what belongs to an earlier word, less the words already
+    drawn."""
     if "/" in word.source:
         slot, relation = word.source.split("/")
         options = RELATIONS[relation][bindings[slot]]
@@ -274,7 +279,7 @@ def _after(plan: Plan, line: Line) -> Plan:
 _START: Plan = (frozenset(), MAX_BEAT_SENTENCES)
 
 
-# -------------------------------------------------------------------------------------------------------------------- Tinytown
+# ------------------------------------------------------------------------------------------------------------- Tinytown
 class Tinytown:
     """The micro-world: an endless, seeded supply of stories whose probabilities are known exactly.
 
@@ -286,7 +291,8 @@ class Tinytown:
 
     >>> town = Tinytown(seed=0)
     >>> story = next(town.stories())
-    >>> -town.log_prob(story) / (len(split_words(story)) + 1)   # nats per predicted token of this story; the +1 is <eos>
+    >>> -town.log_prob(story) / (len(split_words(story)) + 1)   # nats per predicted token of this story; the +1 is
+    <eos>
     """
 
     def __init__(self, seed: int = 0):
@@ -295,7 +301,8 @@ class Tinytown:
         self.seed = seed
 
     def stories(self) -> Iterator[str]:
-        """Stories without end, each a string such as "once there was a king called tom. he wore a crown. at last tom went home."."""
+        """Stories without end, each a string such as "once there was a king called tom. he wore a crown. at last tom
+        went home."."""
         random_source = random.Random(self.seed)
         while True:
             yield join_words(self._story(random_source))
@@ -336,8 +343,8 @@ class Tinytown:
     # Every question about a text is one walk: follow all the ways in which the grammar could have said these words.
     @staticmethod
     def _walk(words: list[str], at_end=None) -> Iterator[tuple[float, list[Step]]]:
-        """Every derivation of the whole text as (log probability, steps). `at_end(log_probability, word, bindings)` is called for each
-        way in which the text can go on, where the words run out in the middle of the story."""
+        """Every derivation of the whole text as (log probability, steps). `at_end(log_probability, word, bindings)` is
+        called for each way in which the text can go on, where the words run out in the middle of the story."""
 
         def follow(line, start, log_probability, bindings):
             """Say `line` from `start` on; None if the text disagrees or ends first."""
@@ -415,9 +422,11 @@ class Tinytown:
         return {word: weight / total for word, weight in sorted(weights.items(), key=lambda item: -item[1])}
 
     def entropy(self) -> float:
-        """The entropy of Tinytown in nats per predicted token, the end of the story included: the loss of a perfect model.
+        """The entropy of Tinytown in nats per predicted token, the end of the story included: the loss of a perfect
+        model.
 
-        Exact, from the grammar: the expected information of all choices in a story, divided by the expected number of tokens."""
+        Exact, from the grammar: the expected information of all choices in a story, divided by the expected number of
+        tokens."""
         nats, tokens = _story_totals()
         return nats / tokens
 
@@ -441,7 +450,8 @@ class Tinytown:
 
 @cache
 def _story_totals() -> tuple[float, float]:
-    """(entropy in nats, expected predicted tokens) of a whole story, by the chain rule over the plan and over every line's draws."""
+    """(entropy in nats, expected predicted tokens) of a whole story, by the chain rule over the plan and over every
+    line's draws."""
 
     @cache
     def rest(plan: Plan) -> tuple[float, float]:
@@ -467,7 +477,8 @@ def _line_entropy(line: Line, hero: tuple[Word, ...] = ()) -> float:
 
 
 def _relevant(draw: Word, earlier: tuple[Word, ...]) -> tuple[Word, ...]:
-    """Those earlier draws on which this draw's choices depend: the slot that it belongs to, and those that may take one of its words."""
+    """Those earlier draws on which this draw's choices depend: the slot that it belongs to, and those that may take one
+    of its words."""
     needed: set[Word] = set()
     queue = [draw]
     while queue:
@@ -500,7 +511,7 @@ def _support(draw: Word) -> frozenset[str]:
     return frozenset(word for options in relation.values() for word in options)
 
 
-# ------------------------------------------------------------------------------------------------------------------ tokenizers
+# ----------------------------------------------------------------------------------------------------------- tokenizers
 PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
 
 
@@ -515,7 +526,8 @@ def join_words(words: Iterable[str]) -> str:
 
 
 class WordTokenizer:
-    """One token per word or punctuation mark. The vocabulary is fixed; the first three ids are `<pad>`, `<bos>`, `<eos>`.
+    """One token per word or punctuation mark. The vocabulary is fixed; the first three ids are `<pad>`, `<bos>`,
+    `<eos>`.
 
     Args:
         words: the vocabulary, without the three special tokens; Tinytown's if left out.
@@ -557,8 +569,8 @@ class WordTokenizer:
 
 
 class BytePairTokenizer:
-    """Byte-pair encoding (Gage 1994; Sennrich et al. 2016), by the `tokenizers` package: start from bytes, then merge the commonest
-    neighbours again and again. No text is ever outside its vocabulary.
+    """Byte-pair encoding (Gage 1994; Sennrich et al. 2016), by the `tokenizers` package: start from bytes, then merge
+    the commonest neighbours again and again. No text is ever outside its vocabulary.
 
     `BytePairTokenizer.train(text, vocab_size)` learns the merges; `encode`, `decode` and `pieces` use them.
     """
@@ -568,7 +580,8 @@ class BytePairTokenizer:
 
     @classmethod
     def train(cls, text: str, vocab_size: int = 512) -> "BytePairTokenizer":
-        """Learn merges on `text` until there are `vocab_size` tokens, or nothing occurs twice. The 256 bytes are always there."""
+        """Learn merges on `text` until there are `vocab_size` tokens, or nothing occurs twice. The 256 bytes are always
+        there."""
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
         if vocab_size < 256:
@@ -597,7 +610,7 @@ class BytePairTokenizer:
         return [self._tokenizer.decode([i]) for i in self.encode(text)]
 
 
-# --------------------------------------------------------------------------------------------------------------------- batches
+# -------------------------------------------------------------------------------------------------------------- batches
 class Batches:
     """An endless supply of (inputs, targets) from one long row of token ids: targets are the inputs one step later.
 
@@ -606,7 +619,8 @@ class Batches:
         batch_size: rows in a batch.
         T: tokens in a row.
         generator: draws the places; same generator state, same batches.
-        start_id: if given, every row begins at a token with this id (such as `<bos>`), so that a story is never cut at its front.
+        start_id: if given, every row begins at a token with this id (such as `<bos>`), so that a story is never cut at
+            its front.
 
     Each batch: inputs (B, T), targets (B, T), both on the device of `ids`.
     Errors: ValueError if there are not T + 1 tokens, or no row of T + 1 tokens begins with start_id.

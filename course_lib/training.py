@@ -22,7 +22,8 @@ class TrainingDiverged(RuntimeError):
 
 @dataclass
 class History:
-    """What a training run saw, one entry per step: loss in nats per token, learning rate, gradient norm before clipping."""
+    """What a training run saw, one entry per step: loss in nats per token, learning rate, gradient norm before
+    clipping."""
 
     losses: list[float] = field(default_factory=list)
     learning_rates: list[float] = field(default_factory=list)
@@ -60,7 +61,8 @@ def learning_rate(step: int, peak: float, warmup: int, total: int, floor: float 
 def make_optimizer(
     model: nn.Module, weight_decay: float = 0.1, betas: tuple[float, float] = (0.9, 0.95)
 ) -> torch.optim.AdamW:
-    """AdamW (Loshchilov & Hutter 2019) that decays matrices only: a norm's gain or a bias has no reason to be pulled to zero."""
+    """AdamW (Loshchilov & Hutter 2019) that decays matrices only: a norm's gain or a bias has no reason to be pulled to
+    zero."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
@@ -91,12 +93,14 @@ def train(
         steps: updates in all, those before a resumption counted in.
         peak, warmup, floor: see `learning_rate`; total is `steps`.
         max_norm: gradients with a larger norm are scaled down to it.
-        checkpoint: a file. If it exists, training goes on from it, exactly as if it had never stopped; it is written every
+        checkpoint: a file. If it exists, training goes on from it, exactly as if it had never stopped; it is written
+            every
             `checkpoint_every` steps and at the end, and never half.
         on_step: called with (updates done, model) before the first update and after each.
         progress: show a bar with the loss.
 
-    Errors: ValueError if steps < 1; TrainingDiverged as soon as loss or gradient is not finite, with the step and what to try.
+    Errors: ValueError if steps < 1; TrainingDiverged as soon as loss or gradient is not finite, with the step and what
+        to try.
     """
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")
@@ -122,8 +126,9 @@ def train(
         if not (math.isfinite(loss.item()) and math.isfinite(norm.item())):
             bar.close()
             raise TrainingDiverged(
-                f"at step {step} the loss is {loss.item()} and the gradient norm {norm.item()} (learning rate {rate:.2e}). "
-                f"The model holds the weights of the step before. Try a lower peak (now {peak}) or a longer warmup (now {warmup})."
+                f"at step {step} the loss is {loss.item()} and the gradient norm {norm.item()}, "
+                f"at learning rate {rate:.2e}. The model holds the weights of the step before. "
+                f"Try a lower peak (now {peak}) or a longer warmup (now {warmup})."
             )
         optimizer.step()
         history.losses.append(loss.item())
@@ -161,8 +166,8 @@ def _resume(path, model, optimizer, generator) -> History:
         return History(**state["history"])
     except Exception as error:
         raise ValueError(
-            f"cannot resume from {path}: {type(error).__name__}: {str(error).splitlines()[0]}. It belongs to another model, or is "
-            "damaged. Move it away to begin anew, or give another file as `checkpoint`."
+            f"cannot resume from {path}: {type(error).__name__}: {str(error).splitlines()[0]}. "
+            "It belongs to another model, or is damaged. Move it away to begin anew, or name another `checkpoint`."
         ) from error
 
 

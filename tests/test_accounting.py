@@ -155,6 +155,28 @@ def test_an_encoder_decoder_weighs_the_sum_of_its_parts(norm_position, norm, bia
     assert count_parameters(config).total == total + 11 * 8 + 2 * 5 * 8  # one token table, two position tables
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("tie_weights", [True, False])
+@pytest.mark.parametrize("n_kv_heads", [1, 2, 4])
+def test_grouped_heads_swiglu_and_biases_weigh_what_they_weigh_in_transformers(bias, tie_weights, n_kv_heads):
+    config = dataclasses.replace(
+        preset("llama-7b"), vocab_size=50, d_model=24, n_heads=4, n_kv_heads=n_kv_heads, n_layers=3, d_ff=37,
+        bias=bias, tie_weights=tie_weights,
+    )  # fmt: skip
+    reference = transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(
+            vocab_size=50, hidden_size=24, num_attention_heads=4, num_key_value_heads=n_kv_heads, num_hidden_layers=3,
+            intermediate_size=37, attention_bias=bias, mlp_bias=bias, tie_word_embeddings=tie_weights,
+        )
+    )  # fmt: skip
+    assert count_parameters(config).total == sum(p.numel() for p in reference.parameters())
+
+
+def test_an_encoder_has_no_output_head_to_tie():
+    untied = dataclasses.replace(preset("bert-base"), tie_weights=False)
+    assert count_parameters(untied).total == PUBLISHED["bert-base"]
+
+
 def test_a_bill_prints_every_item_and_its_share():
     lines = str(count_parameters(preset("gpt2"))).splitlines()
     assert lines[0].split() == ["token", "embedding", "38,597,376", "31.0%"]
@@ -208,7 +230,7 @@ def test_the_scores_are_half_of_the_flops_of_a_block_where_t_is_six_times_d_mode
     assert share(512) == pytest.approx(1 / 7)  # T / (6 d + T)
 
 
-def test_an_encoder_has_no_output_head_and_an_encoder_decoder_attends_three_times():
+def test_an_encoder_computes_no_logits_and_an_encoder_decoder_attends_three_times():
     decoder = TransformerConfig(vocab_size=100, d_model=16, n_heads=2, n_layers=3, max_seq_len=8)
     encoder = dataclasses.replace(decoder, family="encoder")
     both = dataclasses.replace(decoder, family="encoder-decoder")

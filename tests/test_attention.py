@@ -74,13 +74,15 @@ def test_sharp_queries_look_up_one_value_as_a_dictionary_would():
     torch.testing.assert_close(output, value[(query @ key.T).argmax(dim=-1)])
 
 
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_query_that_may_attend_to_nothing_gets_zeros_and_finite_gradients(dtype):
     inputs = draw_qkv((2,), 3, 4, 5, 5, dtype, seed=1)
     mask = torch.ones(3, 4, dtype=torch.bool)
     mask[1] = False
-    output, weights = scaled_dot_product_attention(*inputs, mask)
-    output.sum().backward()
+    with torch.autograd.detect_anomaly(check_nan=True):  # not even inside the backward pass is anything NaN
+        output, weights = scaled_dot_product_attention(*inputs, mask)
+        output.sum().backward()
     assert (output[:, 1] == 0).all()
     assert (weights[:, 1] == 0).all()
     assert (output[:, [0, 2]] != 0).all()
@@ -180,15 +182,24 @@ def test_the_readable_path_and_the_fused_path_agree_in_outputs_and_gradients(nam
 def test_the_fused_kernel_runs_unless_weights_are_asked_for(monkeypatch):
     calls = []
     fused, readable = F.scaled_dot_product_attention, scaled_dot_product_attention
-    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a, **k: calls.append("fused") or fused(*a, **k))
-    monkeypatch.setattr(
-        attention_module, "scaled_dot_product_attention", lambda *a, **k: calls.append("readable") or readable(*a, **k)
-    )
+
+    def note_fused(*args, attn_mask, is_causal, **options):
+        calls.append(("fused", attn_mask is not None, is_causal))
+        return fused(*args, attn_mask=attn_mask, is_causal=is_causal, **options)
+
+    def note_readable(*args):
+        calls.append("readable")
+        return readable(*args)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", note_fused)
+    monkeypatch.setattr(attention_module, "scaled_dot_product_attention", note_readable)
     module, x = MultiHeadAttention(4, 2), torch.randn(1, 3, 4)
     module(x)
-    module(x, causal_mask(3), is_causal=True)
+    module(x, is_causal=True)
+    module(x, padding_mask([2], 3), is_causal=True)
     module(x, need_weights=True)
-    assert calls == ["fused", "fused", "readable"]
+    # PyTorch's documentation forbids a mask together with the flag.
+    assert calls == [("fused", False, False), ("fused", False, True), ("fused", True, False), "readable"]
 
 
 @pytest.mark.parametrize("n_heads", [1, 2, 4])

@@ -92,13 +92,17 @@ def test_without_positions_a_bidirectional_block_only_shuffles_and_with_them_it_
     assert (block(positions(x[:, order])) - block(positions(x))[:, order]).abs().max() > 0.1
 
 
-def test_dropout_acts_on_the_branches_and_only_while_training():
-    block = block_with_real_weights(dataclasses.replace(CONFIG, dropout=0.5))
+def test_dropout_acts_on_both_branches_and_only_while_training():
     x = torch.randn(1, 4, 12)
-    assert not torch.equal(block(x), block(x))
-    undropped = TransformerBlock(CONFIG)
-    undropped.load_state_dict(block.state_dict())
-    assert torch.equal(block.eval()(x), undropped(x))
+    for silent in ("attention.out_proj", "feed_forward.down_proj"):
+        block = block_with_real_weights(dataclasses.replace(CONFIG, dropout=0.5))
+        block.attention.dropout = 0.0  # of the weights; here only the branches are watched
+        for parameter in block.get_submodule(silent).parameters():
+            nn.init.zeros_(parameter)
+        assert not torch.equal(block(x), block(x))
+        undropped = TransformerBlock(CONFIG)
+        undropped.load_state_dict(block.state_dict())
+        assert torch.equal(block.eval()(x), undropped(x))
 
 
 @pytest.mark.parametrize(

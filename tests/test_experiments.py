@@ -1,4 +1,5 @@
-"""What the shipped model must show, measured again; and the measurements themselves on models whose answers are known."""
+"""What the shipped model must show, measured again; and the measurements themselves on models whose answers are
+known."""
 
 import math
 from dataclasses import replace

@@ -20,7 +20,7 @@ from course_lib.grading.engine import PUBLIC_SEED
 
 SEEDS = (PUBLIC_SEED, 1, 20_26)
 
-IDS = {  # chapter: its exercises, in order, with their kinds
+IDS = {  # chapter: the exercises it must have, with their kinds; it may have more
     "embeddings": {
         "lookup": "code",
         "one_hot": "code",
@@ -95,9 +95,9 @@ def complete(exercise, wrong):
 
 
 @pytest.mark.parametrize("chapter", IDS)
-def test_the_catalogue_holds_every_exercise_of_the_built_chapters_in_order(chapter):
-    found = {exercise.id: exercise.kind for exercise in ALL if exercise.id.startswith(f"{chapter}.")}
-    assert list(found.items()) == [(f"{chapter}.{name}", kind) for name, kind in IDS[chapter].items()]
+def test_the_catalogue_holds_every_exercise_of_the_built_chapters(chapter):
+    found = {exercise.id.partition(".")[2]: exercise.kind for exercise in ALL if exercise.id.startswith(f"{chapter}.")}
+    assert {name: found.get(name) for name in IDS[chapter]} == IDS[chapter]
 
 
 def test_exercises_come_in_chapter_order():
@@ -215,8 +215,8 @@ def softmax_by_log(x, dim):
 
 
 def softmax_by_rows(x, dim):
-    out = x.movedim(dim, -1).clone()
-    for row in out.reshape(-1, out.shape[-1]).split(1) if out.is_contiguous() else []:
+    out = x.movedim(dim, -1).clone(memory_format=torch.contiguous_format)
+    for row in out.view(-1, out.shape[-1]).split(1):
         row -= row.max()
         row.exp_()
         row /= row.sum()

@@ -8,7 +8,14 @@ import torch
 
 from course_lib.config import preset
 from course_lib.models import DecoderOnly
-from course_lib.pretrained import ASSETS, MODEL_FILE, embeddings_by_step, load_pretrained, save_pretrained, shipped_figures
+from course_lib.pretrained import (
+    ASSETS,
+    MODEL_FILE,
+    embeddings_by_step,
+    load_pretrained,
+    save_pretrained,
+    shipped_figures,
+)
 from course_lib.text import WordTokenizer
 
 WORDS = ["the", "cat", "sat", "."]
@@ -49,12 +56,14 @@ def test_early_steps_end_at_the_shipped_table():
     assert steps == sorted(steps)
     assert steps[0] == 0
     assert steps[-1] == shipped_figures()["recipe"]["steps"]
-    torch.testing.assert_close(tables[steps[-1]], model.token_embedding.weight.detach(), atol=2e-3, rtol=2e-3)  # kept in half precision
+    torch.testing.assert_close(
+        tables[steps[-1]], model.token_embedding.weight.detach(), atol=2e-3, rtol=2e-3
+    )  # kept in half precision
     assert tables[0].std().item() == pytest.approx(0.02, rel=0.05)
 
 
 def test_an_unknown_model_is_named_with_what_there_is(as_a_learner):
-    with pytest.raises(ValueError, match="'gpt5'.*tinytown"):
+    with pytest.raises(ValueError, match=r"'gpt5'.*tinytown"):
         load_pretrained("gpt5")
 
 

@@ -25,7 +25,11 @@ from course_lib.text import (
 @pytest.fixture
 def tiny_world(monkeypatch):
     """A grammar with a few hundred stories, so that every one of them can be written down."""
-    monkeypatch.setattr(text, "CLASSES", {"role": ("king", "queen"), "name": ("tom", "ben", "ada"), "food": {"pie": 3, "jam": 1, "tom": 2}})
+    monkeypatch.setattr(
+        text,
+        "CLASSES",
+        {"role": ("king", "queen"), "name": ("tom", "ben", "ada"), "food": {"pie": 3, "jam": 1, "tom": 2}},
+    )
     relations = {"name": {"king": ("tom", "ben"), "queen": ("ada",)}, "hat": {"king": "crown", "queen": ("tiara")}}
     monkeypatch.setattr(text, "RELATIONS", relations)
     beats = {
@@ -34,7 +38,9 @@ def tiny_world(monkeypatch):
         "meet": ("{name} met {friend:name} .",),
     }
     monkeypatch.setattr(text, "_OPENINGS", (Line.parse("a {role:role} called {name:role/name} ."),))
-    monkeypatch.setattr(text, "_BEATS", tuple(Line.parse(line, topic) for topic, lines in beats.items() for line in lines))
+    monkeypatch.setattr(
+        text, "_BEATS", tuple(Line.parse(line, topic) for topic, lines in beats.items() for line in lines)
+    )
     monkeypatch.setattr(text, "_CLOSINGS", (Line.parse("good night ."), Line.parse("the {role} slept .")))
     monkeypatch.setattr(text, "_START", (frozenset(), 3))
     remembered = (text._story_totals, text._line_entropy, text._next_lines, text._support)
@@ -57,7 +63,9 @@ def test_probabilities_of_all_stories_sum_to_one_and_give_the_entropy(tiny_world
     assert set(town.sample(2000)) <= set(stories)
     probabilities = {story: math.exp(town.log_prob(story)) for story in stories}
     assert 100 < len(stories) < 1000
-    assert sum(probabilities.values()) == pytest.approx(1, abs=1e-9), "either stories are missing or a probability is wrong"
+    assert sum(probabilities.values()) == pytest.approx(1, abs=1e-9), (
+        "either stories are missing or a probability is wrong"
+    )
     nats = -sum(p * math.log(p) for p in probabilities.values())
     tokens = sum(p * (len(split_words(story)) + 1) for story, p in probabilities.items())
     assert town.entropy() == pytest.approx(nats / tokens, rel=1e-9)
@@ -129,7 +137,9 @@ def test_world_holds_every_phenomenon_unambiguously():
     assert not set(CLASSES["animal_adjective"]) & set(CLASSES["thing_adjective"]), "'it' could be either"
     assert len(set(ANIMAL_SOUNDS.values())) == len(ANIMAL_SOUNDS)
     assert len(set(CAPITALS.values())) == len(CAPITALS)
-    topics = {topic for story in Tinytown(7).sample(300) for step in Tinytown().parse(story) if (topic := step.line.topic)}
+    topics = {
+        topic for story in Tinytown(7).sample(300) for step in Tinytown().parse(story) if (topic := step.line.topic)
+    }
     assert topics == set(text.BEATS)
 
 
@@ -137,7 +147,13 @@ def test_what_tinytown_cannot_say_has_probability_zero():
     town = Tinytown()
     story = "once there was a king called tom. tom wanted to eat soup. at last tom went home."
     assert town.log_prob(story) > -math.inf
-    for wrong in (story.replace("king", "queen"), story[:-1], story + " he slept.", story.replace("soup", "stones"), ""):
+    for wrong in (
+        story.replace("king", "queen"),
+        story[:-1],
+        story + " he slept.",
+        story.replace("soup", "stones"),
+        "",
+    ):
         assert town.log_prob(wrong) == -math.inf
         with pytest.raises(ValueError, match="not a Tinytown story"):
             town.parse(wrong)
@@ -151,7 +167,7 @@ def test_seed_must_be_an_integer(seed, as_a_learner):
         Tinytown(seed)
 
 
-# ------------------------------------------------------------------------------------------------------------------ tokenizers
+# ----------------------------------------------------------------------------------------------------------- tokenizers
 def test_word_tokenizer_gives_back_what_it_was_given():
     tokenizer = WordTokenizer()
     for story in Tinytown(9).sample(200):
@@ -190,7 +206,7 @@ def test_byte_pair_vocabulary_holds_every_byte(as_a_learner):
         BytePairTokenizer.train("abc", vocab_size=100)
 
 
-# --------------------------------------------------------------------------------------------------------------------- batches
+# -------------------------------------------------------------------------------------------------------------- batches
 def test_targets_are_the_inputs_one_step_later():
     ids = torch.arange(50) * 3
     batches = Batches(ids, batch_size=8, T=7, generator=torch.Generator().manual_seed(0))

@@ -1,4 +1,5 @@
-"""Training: the schedule against its closed form, the loop by what it must do, the loss of stories against PyTorch's."""
+"""Training: the schedule against its closed form, the loop by what it must do, the loss of stories against
+PyTorch's."""
 
 import math
 from dataclasses import replace
@@ -12,7 +13,9 @@ from course_lib.models import DecoderOnly
 from course_lib.text import Batches
 from course_lib.training import History, TrainingDiverged, learning_rate, make_optimizer, story_losses, train
 
-SMALL = replace(preset("tinytown"), vocab_size=20, d_model=16, n_heads=2, n_layers=2, d_ff=32, n_kv_heads=2, max_seq_len=16)
+SMALL = replace(
+    preset("tinytown"), vocab_size=20, d_model=16, n_heads=2, n_layers=2, d_ff=32, n_kv_heads=2, max_seq_len=16
+)
 
 
 def small_model(seed=0):
@@ -25,7 +28,7 @@ def small_batches(seed=0):
     return Batches(ids, batch_size=4, T=8, generator=torch.Generator().manual_seed(seed))
 
 
-# ------------------------------------------------------------------------------------------------------------------- schedule
+# ------------------------------------------------------------------------------------------------------------- schedule
 def test_learning_rate_at_its_corners():
     rate = lambda step: learning_rate(step, peak=2.0, warmup=10, total=110, floor=0.5)  # noqa: E731
     assert rate(0) == 0
@@ -52,10 +55,12 @@ def test_learning_rate_refuses_a_schedule_that_makes_no_sense(bad):
         learning_rate(**{"step": 1, "peak": 2.0, "warmup": 10, "total": 100, "floor": 0.0} | bad)
 
 
-# ----------------------------------------------------------------------------------------------------------------------- loop
+# ----------------------------------------------------------------------------------------------------------------- loop
 def test_a_model_learns_a_text_that_repeats_by_heart():
     ids = torch.arange(5).repeat(40)
-    history = train(small_model(), Batches(ids, 4, 8, torch.Generator().manual_seed(0)), 150, peak=1e-2, warmup=10, progress=False)
+    history = train(
+        small_model(), Batches(ids, 4, 8, torch.Generator().manual_seed(0)), 150, peak=1e-2, warmup=10, progress=False
+    )
     assert history.losses[0] == pytest.approx(math.log(20), rel=0.05), "an untrained model guesses evenly"
     assert history.losses[-1] < 0.05
 
@@ -162,7 +167,7 @@ def test_progress_is_shown_unless_declined(capsys):
     assert capsys.readouterr().err == ""
 
 
-# -------------------------------------------------------------------------------------------------------------- story losses
+# --------------------------------------------------------------------------------------------------------- story losses
 def test_story_losses_equal_pytorchs_cross_entropy_story_by_story():
     model = small_model().eval()
     stories = [[1, *torch.randint(3, 20, (n,)).tolist(), 2] for n in (3, 9, 1, 6)]

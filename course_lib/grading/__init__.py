@@ -12,7 +12,7 @@ How to declare an exercise: `exercise.py`. The exercises: `catalogue/`, one modu
 from .catalogue import EXERCISES, get
 from .engine import check, grade, hint
 from .exercise import Case, Exercise, Misconception, Option, generator
-from .progress import progress
+from .record import progress
 from .result import Hint, Progress, Result
 
 __all__ = [

@@ -76,6 +76,7 @@ class Trial:
 def prepare(exercise: Exercise, seed: int) -> list[Trial]:
     """Every case of every stage in the order in which they are tried, with what the reference makes of it."""
     trials = []
+    _settle(seed)
     for stage in exercise.stages:
         for case in sorted(stage(seed), key=_size):
             _settle(seed)
@@ -309,24 +310,26 @@ class _Paper(io.TextIOBase):
 class Stop(BaseException):
     """Thrown into a thread whose time is up.
 
-    A bare `except:` in the learner's loop catches it. So its birth switches line tracing on in the learner's
-    frames: the next line that runs, already outside that `try`, raises it again.
+    A bare `except:` in the learner's loop catches it. So its birth puts a trap into the learner's frames: the next line
+    that runs there, already outside that `try`, raises another one.
     """
 
     def __init__(self):
         frame = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename != __file__:
-            frame.f_trace = _stop_here
+            frame.f_trace = _trap
             frame = frame.f_back
-        sys.settrace(_stop_here)
+        sys.settrace(_no_trace)
 
 
-def _stop_here(frame, event, argument):
-    if frame.f_code.co_filename == __file__:
-        return None
+def _no_trace(frame, event, argument):
+    """No traps in functions that are called from now on: those of the way out are ours."""
+
+
+def _trap(frame, event, argument):
     if event == "line":
         raise Stop
-    return _stop_here
+    return _trap
 
 
 def limited(job: Callable[[], None], seconds: float) -> str:
@@ -334,15 +337,16 @@ def limited(job: Callable[[], None], seconds: float) -> str:
 
     def work():
         try:
-            job()
-            finished.append(True)
-        except Stop:
+            try:
+                job()
+                finished.append(True)
+            finally:
+                sys.settrace(None)
+        except Stop:  # a second one may arrive on the way out: it must not reach the end of the thread
             pass
-        finally:
-            sys.settrace(None)
 
     finished: list[bool] = []
-    worker = threading.Thread(target=_quietly, args=(work,), name=WORKER, daemon=True)
+    worker = threading.Thread(target=work, name=WORKER, daemon=True)
     worker.start()
     try:
         worker.join(seconds)
@@ -357,12 +361,6 @@ WORKER = "a learner's answer"
 def inside_an_answer() -> bool:
     """Is this thread one that runs an answer? Then the answer called `check`."""
     return threading.current_thread().name == WORKER
-
-
-def _quietly(work: Callable[[], None]) -> None:
-    """A Stop may arrive in the last lines of `work`: let it end there."""
-    with contextlib.suppress(Stop):
-        work()
 
 
 def _stop(worker: threading.Thread) -> bool:

@@ -65,7 +65,9 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 def _plain_tensor(value: Tensor) -> Tensor:
     with torch._C.DisableTorchFunctionSubclass():
-        value = Tensor.detach(value).as_subclass(Tensor)
+        value = Tensor.detach(value)
+        if type(value) is not Tensor:
+            value = value.as_subclass(Tensor)
         if value.layout != torch.strided:
             value = value.to_dense()
         if value.is_quantized:

@@ -32,8 +32,8 @@ class show:
 
     Args:
         figure: from a function of `course_lib.viz.figures`.
-        alt: what a reader who does not see the picture should know: the message and its numbers. It is compared when the notebooks
-            are tested, so round what it quotes.
+        alt: what a reader who does not see the picture should know: the message and its numbers. It is compared when
+            the notebooks are tested, so round what it quotes.
 
     Errors: ValueError if alt is empty.
     """
@@ -56,11 +56,12 @@ class LiveFigure(widgets.VBox):
     Args:
         draw: a pure figure function: draw(**state) -> Figure, draw(figure=figure, **state) redraws that figure.
         controls: name of an argument of `draw` -> the ipywidget that sets it. Their values together are the state.
-        describe: describe(**state) -> one or two sentences (plain text) under the picture: what it shows now. Screen readers read it.
+        describe: describe(**state) -> one or two sentences (plain text) under the picture: what it shows now. Screen
+            readers read it.
         also: also(**state) -> text shown in a box of its own below, such as generated text.
 
-    `render(**state)` is what a slider triggers: it works without a kernel or a browser, for tests. State that is left out keeps its
-    present value. An exception in `draw` is shown under the picture: it must not vanish in a callback.
+    `render(**state)` is what a slider triggers: it works without a kernel or a browser, for tests. State that is left
+    out keeps its present value. An exception in `draw` is shown under the picture: it must not vanish in a callback.
     """
 
     def __init__(
@@ -76,7 +77,9 @@ class LiveFigure(widgets.VBox):
         image = self.render()
         self._default = _picture(image, self.figure, self.text)
         width, height = (f"{round(100 * inches)}px" for inches in self.figure.get_size_inches())
-        self._image = widgets.Image(value=image, format="png", layout=widgets.Layout(width=width, height=height, max_width="none"))
+        self._image = widgets.Image(
+            value=image, format="png", layout=widgets.Layout(width=width, height=height, max_width="none")
+        )
         self._caption = widgets.HTML()
         self._below = widgets.HTML()
         self._write()
@@ -140,7 +143,9 @@ class Predict(widgets.VBox):
             raise ValueError(f"answer {answer!r} is not among the options: {list(options)}")
         self.question, self.options, self.answer = question, dict(options), answer
         self.choices = widgets.RadioButtons(options=list(options), value=None, layout=widgets.Layout(width="auto"))
-        self.button = widgets.Button(description="Commit", button_style="primary", tooltip="Fix your guess and see the reason")
+        self.button = widgets.Button(
+            description="Commit", button_style="primary", tooltip="Fix your guess and see the reason"
+        )
         self.reply = widgets.HTML()
         self.button.on_click(lambda _button: self.commit())
         super().__init__([widgets.HTML(f"<b>{html.escape(question)}</b>"), self.choices, self.button, self.reply])
@@ -164,7 +169,11 @@ class Predict(widgets.VBox):
 
 def slider(description: str, value: float, low: float, high: float, step: float) -> widgets.Widget:
     """A slider for a number: whole numbers if all are whole, and redrawn while it moves."""
-    kind = widgets.IntSlider if all(isinstance(number, int) for number in (value, low, high, step)) else widgets.FloatSlider
+    kind = (
+        widgets.IntSlider
+        if all(isinstance(number, int) for number in (value, low, high, step))
+        else widgets.FloatSlider
+    )
     return kind(value=value, min=low, max=high, step=step, description=description, continuous_update=True)
 
 

@@ -63,6 +63,13 @@ def double_precision(seed):
     return [Case(torch.randn(4, 7, generator=generator(seed), dtype=torch.float64), -1)]
 
 
+def forgiving_when_large(case, expected, got):
+    """A float32 near 10,000 has steps of 0.001: x − logsumexp(x) is a right way, and loses that much."""
+    x = case.args[0]
+    coarse = x.dtype == torch.float32 and x[x.isfinite()].abs().max() > 1000
+    return compare(expected, got, rtol=2e-3 if coarse else None)
+
+
 SOFTMAX = Exercise(
     id="attention.softmax",
     chapter=3,
@@ -76,6 +83,7 @@ SOFTMAX = Exercise(
     reference=softmax,
     stages=[one_row, rows_and_columns, large_numbers, more_axes, blocked_scores, double_precision],
     forbidden=["softmax", "log_softmax", "softmin", "special_softmax", "special_log_softmax"],
+    judge=forgiving_when_large,
     hints=[
         "Two properties define it: every share is positive, and along `dim` the shares sum to 1. Which function is "
         "always positive?",
@@ -939,7 +947,7 @@ def it_looks(seed):
 
 def others_look(seed):
     "The same five tokens; the query is another of them."
-    return [Case(list(IT_TOKENS), IT_EMBEDDINGS.clone(), token) for token in ("sat", "cat", "tired")]
+    return [Case(list(IT_TOKENS), IT_EMBEDDINGS.clone(), token) for token in ("sat", "cat", "mat")]
 
 
 def drawn_tokens(seed):

@@ -27,6 +27,7 @@ COLOURS = {
     "norms": INK,
     "output head": BLUE,
 }
+PHRASE = {"feed-forward": "the feed-forward layers", "attention": "attention", "norms": "the norms"}
 BRIEF = {"token embedding": "tokens", "position embedding": "positions", "feed-forward": "FFN", "output head": "head"}
 MEMORY_COLOURS = {
     "weights": SKY,
@@ -79,7 +80,7 @@ def parameter_bill(config: TransformerConfig, figure: Figure | None = None) -> F
     and the FLOPs of a token."""
     count, rows = count_parameters(config), memory_rows(config)
     if figure is None:
-        figure, (top, bottom) = new_figure(9.5, 5.2, rows=2)
+        figure, (top, bottom) = new_figure(9.5, 4.9, rows=2)
         figure.set_layout_engine("none")  # fixed places: nothing jumps when a slider moves
         top.set_position((0.03, 0.50, 0.94, 0.41))
         bottom.set_position((0.15, 0.07, 0.75, 0.29))
@@ -88,7 +89,8 @@ def parameter_bill(config: TransformerConfig, figure: Figure | None = None) -> F
     biggest = largest(count)
     _move_bar_with_labels(figure.parts.parameters, count)
     figure.parts.parameters.title.set_text(
-        f"{short(count.total)} parameters: {percent(count.by_component[biggest] / count.total)} in the {biggest}"
+        f"{short(count.total)} parameters, {percent(count.by_component[biggest] / count.total)} of them in "
+        + PHRASE.get(biggest, f"the {biggest}")
     )
     _move_stacked_rows(figure.parts.memory, list(rows.values()))
     run, train = (sum(rows[name].values()) for name in RUNS[:2])
@@ -201,7 +203,7 @@ def embedding_share(
     if figure is None:
         figure, axes = new_figure(9.5, 4.2)
         figure.set_layout_engine("none")
-        axes.set_position((0.09, 0.14, 0.72, 0.74))
+        axes.set_position((0.09, 0.14, 0.72, 0.72))
         axes.set(xscale="log", xlim=(WIDTHS[0], WIDTHS[-1]), ylim=(0, 1), xlabel="d_model (features of a token)")
         axes.set_ylabel("share of all parameters")
         ticks = [64, 128, 256, 512, 1024, 2048, 4096, 8192]
@@ -224,7 +226,7 @@ def embedding_share(
             dots=dots,
             labels=labels,
             here=axes.axvline(d_model, color=INK, linewidth=1),
-            title=axes.set_title("", loc="left", fontsize=STYLE["title"], x=-0.09),
+            title=axes.set_title("", loc="left", fontsize=STYLE["title"], x=-0.09, pad=12),
         )
 
     parts = figure.parts
@@ -232,7 +234,7 @@ def embedding_share(
     here = three_shares(count_parameters(gpt_like(vocab_size, n_layers, d_model, tie_weights)))
     curves = [three_shares(count) for count in counts]
     at_the_end = curves[-1]
-    heights = dict(zip(at_the_end, spread(list(at_the_end.values()), 0.13)))
+    heights = dict(zip(at_the_end, spread(list(at_the_end.values()), 0.16)))
     for name in parts.lines:
         parts.lines[name].set_ydata([shares[name] for shares in curves])
         parts.dots[name].set_data([d_model], [here[name]])
@@ -292,7 +294,8 @@ def model_shares(counts: Mapping[str, ParameterCount]) -> Figure:
     axes.set_title(
         "The feed-forward layers hold "
         f"{percent(first.by_component['feed-forward'] / first.total)} of {name} and "
-        f"{percent(last.by_component['feed-forward'] / last.total)} of {last_name}"
+        f"{percent(last.by_component['feed-forward'] / last.total)} of {last_name}",
+        loc="left",
     )
     return figure
 
@@ -312,7 +315,7 @@ def itemised_bill(
     if figure is None:
         figure, axes = new_figure(9.5, 3.9)
         figure.set_layout_engine("none")
-        axes.set_position((0.16, 0.04, 0.82, 0.84))
+        axes.set_position((0.2, 0.04, 0.78, 0.84))
         axes.spines[["left", "bottom"]].set_visible(False)
         axes.set(xlim=(0, 1.45), ylim=(len(names) - 0.5, -0.5))
         axes.tick_params(length=0)
@@ -322,7 +325,7 @@ def itemised_bill(
             axes=axes,
             bars=axes.barh(range(len(names)), [0] * len(names), 0.7, color=colours),
             texts=[axes.text(0, row, "", va="center", fontsize=STYLE["font"]) for row in range(len(names))],
-            title=axes.set_title("", loc="left", fontsize=STYLE["title"], x=-0.19),
+            title=axes.set_title("", loc="left", fontsize=STYLE["title"], x=-0.245),
         )
     values = [*count.by_component.values(), count.total, yours]
     for row, value in enumerate(values):
@@ -330,10 +333,16 @@ def itemised_bill(
         width = min(max(share, 0), 1.15)  # a count far off runs to the edge; its number says how far
         figure.parts.bars[row].set_width(width)
         figure.parts.texts[row].set_x(width + 0.01)
-        figure.parts.texts[row].set_text(
-            "" if value is None else f"{value:,}" if row > 6 else f"{value:,}  {percent(share)}"
-        )
+        figure.parts.texts[row].set_text(_amount(value, share if row < len(COLOURS) else None))
     labels = names if yours is not None else [*names[:-1], ""]
     figure.parts.axes.set_yticks(range(len(names)), labels, fontsize=STYLE["font"])
     figure.parts.title.set_text(title)
     return figure
+
+
+def _amount(value: float | None, share: float | None) -> str:
+    if value is None:
+        return ""
+    if share is None:
+        return f"{value:,}"
+    return f"{value:,}  ({percent(share)})" if value else "none"

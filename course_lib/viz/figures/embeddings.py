@@ -1,11 +1,14 @@
 """Chapter 1, embeddings: figures of look-ups, of words on a map, of neighbours, and of what reaches a table's rows."""
 
+import math
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.text import Annotation
 from torch import Tensor
 
 from course_lib.viz.figures import BLUE, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, RED, SKY, STYLE, new_figure
@@ -68,7 +71,7 @@ def lookup(weight: Tensor, ids: Sequence[int], rows: Tensor, figure: Figure | No
     for cells, values in zip(parts.cells, (one_hot, weight, rows)):
         for line, numbers in zip(cells, values.tolist()):
             for cell, number in zip(line, numbers):
-                cell.set_text(f"{number:g}" if abs(number) < 1000 else "big")
+                cell.set_text("?" if number != number else f"{number:.3g}")
     for line in parts.cells[0]:
         for cell in line:
             cell.set_fontweight("bold" if cell.get_text() == "1" else "normal")
@@ -119,7 +122,6 @@ def word_map(
         classes: name of a class -> its words.
         limits: x from, x to, y from, y to.
     """
-    words = [word for group in classes.values() for word in group]
     if figure is None:
         figure, axes = new_figure(9.4, 6.2)
         axes.set(xlabel="first principal axis of the finished table", ylabel="second principal axis", title="Words")
@@ -127,45 +129,86 @@ def word_map(
         parts = SimpleNamespace(axes=axes, title=axes.title, dots=[], names=[], words=[])
         for (name, group), (colour, marker) in zip(classes.items(), CLASS_STYLES):
             parts.dots += axes.plot([], [], linestyle="", marker=marker, color=colour, markersize=6.5, alpha=0.85)
-            parts.names.append(
-                axes.text(0, 0, name, color=colour, fontsize=15, fontweight="bold", alpha=0.6, ha="center")
-            )
-            parts.words += [axes.annotate(word, (0, 0), textcoords="offset points", color=INK) for word in group]
-        figure.draw_without_rendering()  # settles the layout, so that a place on the page can be computed below
+            parts.names.append(_label(axes, name, color=colour, fontsize=14, fontweight="bold"))
+            parts.words += [_label(axes, word, color=INK, fontsize=10) for word in group]
+        figure.draw_without_rendering()  # settles the layout, so that places on the page can be computed below
         figure.parts = parts
     parts = figure.parts
-    start = 0
-    for dots, name, group in zip(parts.dots, parts.names, classes.values()):
-        own = points[start : start + len(group)]
-        dots.set_data(own[:, 0].tolist(), own[:, 1].tolist())
-        name.set_position((own[:, 0].mean().item(), own[:, 1].max().item() + 0.05 * (limits[3] - limits[2])))
-        start += len(group)
-    on_page = parts.axes.transData.transform(points.numpy()) * 72 / figure.dpi  # in points, as the offsets are
-    for word, point, offset in zip(parts.words, points.tolist(), _room_for(words, on_page.tolist())):
-        word.set_visible(offset is not None)
-        word.xy = tuple(point)
-        word.set_position(offset or (0, 0))
     parts.title.set_text(title)
+    start, groups = 0, []
+    for dots, group in zip(parts.dots, classes.values()):
+        groups.append(points[start : start + len(group)])
+        dots.set_data(groups[-1][:, 0].tolist(), groups[-1][:, 1].tolist())
+        start += len(group)
+    page = Page(parts.axes, points)
+    for name, group in zip(parts.names, groups):
+        page.place(name, group.mean(0), page.around_group(group, name), always=True)
+    for word, point in zip(parts.words, points):
+        page.place(word, point, page.around_dot(word))
     return figure
 
 
-def _room_for(words: Sequence[str], dots: Sequence[Sequence[float]]) -> list[tuple[float, float] | None]:
-    """For each word the offset (in points) of a place near its dot that covers neither dots nor words; None if there is none."""
-    taken = [(x - 3.5, y - 3.5, x + 3.5, y + 3.5) for x, y in dots]
-    offsets: list[tuple[float, float] | None] = []
-    for word, (x, y) in zip(words, dots):
-        width, height = 6.3 * len(word), 11.0
-        places = [(5, -4), (-5 - width, -4), (-width / 2, 5), (-width / 2, -15), (5, 5), (5, -14), (-5 - width, 5)]
-        places += [(-5 - width, -14), (14, 10), (14, -18), (-14 - width, 10), (-14 - width, -18)]
-        for dx, dy in places:
-            box = (x + dx, y + dy, x + dx + width, y + dy + height)
-            if not any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken):
-                taken.append(box)
-                offsets.append((dx, dy))
-                break
-        else:
-            offsets.append(None)
-    return offsets
+def _label(axes: Axes, text: str, **style) -> Annotation:
+    label = axes.annotate(text, (0, 0), (0, 0), textcoords="offset points", **style)
+    label.set_in_layout(False)
+    return label
+
+
+class Page:
+    """Finds room for labels on a map: a label covers no dot and no earlier label. Units: points of the page."""
+
+    def __init__(self, axes: Axes, points: Tensor):
+        self.axes, self.scale = axes, 72 / axes.figure.dpi
+        self.frame = [edge * self.scale for edge in axes.bbox.extents]
+        self.taken = [(x - 3.5, y - 3.5, x + 3.5, y + 3.5) for x, y in self.at(points).tolist()]
+
+    def at(self, points: Tensor):
+        return self.axes.transData.transform(points.numpy()) * self.scale
+
+    @staticmethod
+    def size(label: Annotation) -> tuple[float, float]:
+        """Width and height of a label, near enough: exact ones would have to be drawn first."""
+        wide = 0.72 if label.get_fontweight() == "bold" else 0.63
+        return wide * label.get_fontsize() * len(label.get_text()), 1.1 * label.get_fontsize()
+
+    def around_dot(self, label: Annotation) -> list[tuple[float, float]]:
+        width, height = self.size(label)
+        near = [(5, -4), (-5 - width, -4), (-width / 2, 5), (-width / 2, -5 - height)]
+        beside = [(x, y) for y in (6, -3 - height) for x in (4, -4 - width)]
+        return near + beside + [(x, y) for y in (11, -8 - height) for x in (14, -14 - width)]
+
+    def around_group(self, group: Tensor, label: Annotation) -> list[tuple[float, float]]:
+        width, height = self.size(label)
+        dots, middle = self.at(group), self.at(group.mean(0, keepdim=True))[0]
+        half_width, half_height = (dots.max(0) - dots.min(0)) / 2
+        shift_x, shift_y = (dots.max(0) + dots.min(0)) / 2 - middle - (width / 2, height / 2)
+        return [
+            (
+                shift_x + (half_width + width / 2 + 0.8 * gap) * math.cos(math.radians(turn)),
+                shift_y + (half_height + height / 2 + gap) * math.sin(math.radians(turn)),
+            )
+            for gap in (14, 30, 50, 75, 105, 140)  # above, below, to the sides, then farther away
+            for turn in (90, -90, 60, 120, -60, -120, 0, 180)
+        ]
+
+    def place(self, label: Annotation, point: Tensor, offsets: list[tuple[float, float]], always: bool = False) -> None:
+        """Put the label at the first offset from the point where there is room; hide it if there is none."""
+        label.xy = tuple(point.tolist())
+        (x, y), (width, height) = self.at(point[None])[0].tolist(), self.size(label)
+        boxes = [(x + dx, y + dy, x + dx + width, y + dy + height) for dx, dy in offsets]
+        free = [offset for offset, box in zip(offsets, boxes) if self._is_free(box)]
+        label.set_visible(bool(free) or always)
+        offset = (free or offsets)[0]
+        label.set_position(offset)
+        if free or always:
+            self.taken.append(boxes[offsets.index(offset)])
+
+    def _is_free(self, box: tuple[float, float, float, float]) -> bool:
+        left, low, right, high = self.frame
+        inside = left < box[0] and low < box[1] and box[2] < right and box[3] < high
+        return inside and not any(
+            box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in self.taken
+        )
 
 
 # ----------------------------------------------------------------------------------------------------------- neighbours

@@ -1,6 +1,7 @@
 """Live figures, one module per chapter; `explore` finds the one that belongs to an exercise.
 
-A module may hold `EXPLORERS`: exercise id -> a function that takes the learner's function and returns a widget driven by it.
+A module may hold `EXPLORERS`: exercise id -> a function that takes the learner's function and returns a widget driven
+by it.
 """
 
 from collections.abc import Callable
@@ -28,7 +29,8 @@ def explore(exercise_id: str, function: Callable):
         exercise_id: one of `explorable()`.
         function: your answer to that exercise. What it raises or gets wrong shows in the figure.
 
-    Errors: KeyError for an exercise without a live figure, with the nearest ids; TypeError if function cannot be called.
+    Errors: KeyError for an exercise without a live figure, with the nearest ids; TypeError if function cannot be
+        called.
     """
     if exercise_id not in _explorers():
         near = get_close_matches(exercise_id, explorable(), n=3, cutoff=0.4) or explorable()

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import ipywidgets as widgets
 import numpy as np
@@ -172,6 +173,7 @@ def explore_entropy(function: Callable) -> LiveFigure:
     """Your `attention_entropy(scores, d_k, scaled)` over d_k, for 200 drawn queries."""
     queries, keys = _drawn(200, 64)
 
+    @cache
     def measure(n_keys: int) -> tuple[np.ndarray, np.ndarray, str]:
         curves = []
         for scaled in (True, False):

@@ -32,7 +32,7 @@ def where() -> Path:
     return Path(chosen).expanduser().resolve() if chosen else folder / "progress.json"
 
 
-def record(result: Result) -> None:
+def keep(result: Result) -> None:
     """Keep a result. An exercise that was not answered is no attempt; points once earned stay."""
 
     def note(entry: dict) -> None:

@@ -1,0 +1,916 @@
+"""The engine of the graded exercises: nothing that an answer does breaks, hangs or fools it, and no record is lost."""
+
+import builtins
+import json
+import multiprocessing
+import os
+import random
+import sys
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from course_lib.grading import (
+    Case,
+    Exercise,
+    Misconception,
+    Option,
+    catalogue,
+    check,
+    generator,
+    grade,
+    hint,
+    judge,
+    progress,
+    record,
+    run,
+)
+from course_lib.grading.values import Foreign, plain
+
+
+def two_numbers(seed):
+    "Two numbers."
+    return [Case(torch.tensor([1.0, -2.0]))]
+
+
+def a_table(seed):
+    "A drawn table."
+    return [Case(torch.randn(3, 4, generator=generator(seed)))]
+
+
+def declared(**fields):
+    """An exercise with everything that is not under test filled in."""
+    usual = {
+        "id": "toy.double",
+        "chapter": 0,
+        "title": "Twice",
+        "kind": "code",
+        "points": 2,
+        "difficulty": 1,
+        "minutes": 1,
+        "hints": ["How often?", "What is x + x?", "Which operator?"],
+    }
+    if fields.get("kind", "code") in ("code", "experiment"):
+        usual |= {"signature": "double(x)", "reference": lambda x: 2 * x, "stages": [two_numbers, a_table]}
+    return Exercise(**(usual | fields))
+
+
+@pytest.fixture
+def toy(monkeypatch, tmp_path):
+    """Puts an exercise into the catalogue for one test, with a progress file of its own."""
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.json"))
+    monkeypatch.setattr(record, "_memory", {})
+    monkeypatch.setattr(record, "_said", set())
+
+    def add(**fields):
+        exercise = declared(**fields)
+        monkeypatch.setitem(catalogue.EXERCISES, exercise.id, exercise)
+        return exercise
+
+    return add
+
+
+def failed(answer, exercise_id="toy.double"):
+    """The feedback of an answer that must fail, by check and by grade alike."""
+    result = check(exercise_id, answer)
+    assert repr(grade(exercise_id, answer, 0)) == repr(result)
+    assert not result.passed
+    assert result.earned == 0
+    assert result.points == 2
+    return result.feedback
+
+
+# --- right, wrong, named ----------------------------------------------------------------------------------------------
+
+
+def test_a_right_answer_earns_all_points(toy):
+    toy()
+    result = grade("toy.double", lambda x: x + x, 5)
+    assert (result.passed, result.earned, result.points, result.misconception) == (True, 2, 2, None)
+
+
+def test_the_first_failing_stage_gives_the_case_that_is_shown(toy):
+    toy()
+    feedback = failed(lambda x: 2 * x if x.ndim == 1 else x)
+    assert "A drawn table." in feedback
+    assert "Two numbers." not in feedback
+    assert "expected: float32 (3, 4)" in feedback
+    assert "first difference at [0, 0]" in feedback
+
+
+def test_the_smallest_failing_case_of_a_stage_is_shown(toy):
+    def large_then_small(seed):
+        "Two sizes."
+        return [Case(torch.ones(50)), Case(torch.ones(2))]
+
+    toy(stages=[large_then_small])
+    assert "x: float32 (2,)" in failed(lambda x: 3 * x)
+
+
+def test_shape_dtype_and_number_of_parts_are_said_before_values(toy):
+    toy()
+    assert "Your result has shape (1, 2); expected (2,)." in failed(lambda x: 2 * x[None])
+    assert "Your result has dtype float64; expected float32." in failed(lambda x: 2 * x.double())
+    assert "should be a tensor of shape (2,); it is a tuple of 2 parts" in failed(lambda x: (x, x))
+
+
+def test_a_tuple_is_judged_part_by_part_and_named(toy):
+    toy(reference=lambda x: (2 * x, x.sum()), returns=["twice", "total"])
+    assert grade("toy.double", lambda x: [2 * x, x.sum()], 0).passed
+    assert "`total` has the right shape and dtype; its value is wrong." in failed(lambda x: (2 * x, x.mean()))
+    assert "Expected (twice, total), and got a tensor of shape (2,) only." in failed(lambda x: 2 * x)
+
+
+def test_a_misconception_is_named_only_if_it_fits_every_case(toy):
+    halves = Misconception("halved", lambda x: x / 2, "You halve.")
+    toy(misconceptions=[halves])
+    assert grade("toy.double", lambda x: x * 0.5, 0).misconception == "halved"
+    assert grade("toy.double", lambda x: x * 0.5 if x.ndim == 1 else x, 0).misconception is None
+
+
+def test_a_misconception_that_raises_is_recognised_by_its_error(toy):
+    toy(misconceptions=[Misconception("matrix product", lambda x: x @ torch.ones(9, 9), "That is @.")])
+    assert grade("toy.double", lambda x: x.matmul(torch.ones(9, 9)), 0).misconception == "matrix product"
+    assert grade("toy.double", lambda x: x + torch.ones(9), 0).misconception is None
+
+
+def test_another_way_to_the_same_mistake_has_the_same_name(toy):
+    toy(misconceptions=[Misconception("halved", lambda x: x / 2, "You halve.", also=[lambda x: x / 2 + 1])])
+    assert grade("toy.double", lambda x: x / 2 + 1, 0).misconception == "halved"
+
+
+def test_grade_draws_its_cases_from_the_seed(toy):
+    toy(stages=[a_table])
+    seen = []
+    for seed in (0, 0, 1):
+        grade("toy.double", lambda x: seen.append(x.clone()), seed)
+    assert torch.equal(seen[0], seen[1])
+    assert not torch.equal(seen[0], seen[2])
+
+
+def test_check_always_uses_the_same_cases(toy):
+    toy(stages=[a_table])
+    seen = []
+    for _ in range(2):
+        check("toy.double", lambda x: seen.append(x.clone()))
+    assert torch.equal(*seen)
+
+
+@pytest.mark.parametrize("function", [check, lambda name, answer: grade(name, answer, 0), lambda name, _: hint(name)])
+def test_an_unknown_id_lists_the_nearest(function):
+    with pytest.raises(KeyError, match=r"no exercise 'attention\.sofmax'.*'attention\.softmax'"):
+        function("attention.sofmax", 1)
+    with pytest.raises(KeyError, match="no exercise None"):
+        function(None, 1)
+
+
+# --- what a tensor may be replaced by ---------------------------------------------------------------------------------
+
+
+def test_arrays_count_as_tensors_and_lists_of_numbers_do_not(toy):
+    toy()
+    assert grade("toy.double", lambda x: 2 * x.numpy(), 0).passed
+    assert grade("toy.double", lambda x: nn.Parameter(2 * x), 0).passed
+    assert grade("toy.double", lambda x: (2 * x).requires_grad_(), 0).passed
+    assert grade("toy.double", lambda x: (2 * x).to_sparse(), 0).passed
+    assert "it is a list of 2 parts" in failed(lambda x: (2 * x).tolist())
+    assert "dtype float64" in failed(lambda x: 2 * x.numpy().astype(float))
+
+
+def test_a_list_of_ids_counts_as_an_integer_tensor(toy):
+    toy(reference=lambda x: x.argsort())
+    assert grade("toy.double", lambda x: x.argsort().tolist(), 0).passed
+    assert grade("toy.double", lambda x: x.argsort().int(), 0).passed
+    assert "dtype float32; expected int64" in failed(lambda x: x.argsort().float())
+
+
+def test_a_number_may_come_as_tensor_scalar_or_python_number(toy):
+    toy(reference=lambda x: float(x.sum()))
+    for form in (float, torch.tensor, np.float64, lambda total: np.array([total])):
+        assert grade("toy.double", lambda x, form=form: form(x.double().sum().item()), 0).passed
+    assert "should be a number; it is True" in failed(lambda x: True)
+    assert "should be a number; it is the text '3'" in failed(lambda x: "3")
+
+
+def test_tolerance_follows_the_dtype():
+    one = torch.ones(1, dtype=torch.float64)
+    assert judge.compare(one, one + 1e-11) is None
+    assert judge.compare(one, (one + 1e-7)) is not None
+    assert judge.compare(one.float(), one.float() + 1e-5) is None
+    assert judge.compare(one.float(), one.float() + 1e-2) is not None
+    assert judge.compare(one.bfloat16(), one.bfloat16() + 1e-2) is None
+
+
+@pytest.mark.parametrize("wrong", [[1.0, 0.0], [-float("inf"), 1.0], [float("inf"), float("nan")], [1e30, 0.0]])
+def test_infinities_must_stand_where_they_belong(wrong):
+    expected = torch.tensor([-float("inf"), 0.0])
+    assert judge.compare(expected, torch.tensor([-float("inf"), 1e-9])) is None
+    assert judge.compare(expected, torch.tensor(wrong)) is not None
+
+
+# --- answers that misbehave -------------------------------------------------------------------------------------------
+
+
+def forever(x):
+    while True:
+        pass
+
+
+def forever_catching_everything(x):
+    while True:
+        try:
+            x.sum()
+        except:  # noqa: E722
+            pass
+
+
+def forever_catching_in_a_loop(x):
+    while True:
+        try:
+            while True:
+                time.sleep(0)
+        except BaseException:
+            continue
+
+
+def recurse(x):
+    return recurse(x)
+
+
+class Liar:
+    """Equal to everything, of every class, with every attribute."""
+
+    __class__ = torch.Tensor
+    shape, dtype, device = (2,), torch.float32, torch.device("cpu")
+
+    def __eq__(self, other):
+        return True
+
+    def __getattr__(self, name):
+        return lambda *args, **kwargs: self
+
+    __hash__ = None
+
+
+class FalseTensor(torch.Tensor):
+    """A tensor that answers every question with yes."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return True
+
+    def __eq__(self, other):
+        return True
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise SystemExit
+
+
+def raise_(error):
+    raise error
+
+
+MISBEHAVED = {
+    "not callable": (3, "The answer should be the function double(x)."),
+    "text": ("double", "The answer should be the function double(x)."),
+    "None": (None, "The answer should be the function double(x)."),
+    "a liar": (Liar(), "The answer should be the function double(x)."),
+    "wrong arguments": (lambda: 1, "It cannot be called as double(x): too many positional arguments."),
+    "too many arguments": (lambda x, y: x, "It cannot be called as double(x): missing a required argument: 'y'."),
+    "a class": (type("Double", (), {"__init__": lambda self, x: None}), "it is of type Double"),
+    "raises": (lambda x: x + torch.ones(7), "Your function raised RuntimeError: The size of tensor a (2) must match"),
+    "raises without a message": (lambda x: raise_(ValueError), "Your function raised ValueError\n"),
+    "raises the unspeakable": (lambda x: raise_(Unspeakable()), "Your function raised Unspeakable"),
+    "interrupts": (lambda x: raise_(KeyboardInterrupt()), "Your function raised KeyboardInterrupt"),
+    "sys.exit": (lambda x: sys.exit(0), "Your function ends the program instead of returning"),
+    "quit": (lambda x: builtins.quit(), "Your function ends the program instead of returning"),
+    "exit": (lambda x: builtins.exit(), "Your function ends the program instead of returning"),
+    "os._exit": (lambda x: os._exit(0), "Your function ends the program instead of returning"),
+    "os.abort": (lambda x: os.abort(), "Your function ends the program instead of returning"),
+    "asks for input": (lambda x: input("?"), "there is nobody to answer input()"),
+    "returns None": (lambda x: None, "it is None (is there a `return`?)"),
+    "returns text": (lambda x: "2x", "it is the text '2x'"),
+    "returns an object": (lambda x: object(), "it is of type object"),
+    "returns a liar": (lambda x: Liar(), "it is of type Liar"),
+    "returns a false tensor": (lambda x: x.as_subclass(FalseTensor), "all its values are wrong"),
+    "returns NaN": (lambda x: x * float("nan"), "Your result contains NaN"),
+    "returns another device": (lambda x: x.to("meta"), "Your result is on the device meta; expected cpu"),
+    "returns a huge integer": (lambda x: 10**5000, "it is of type huge integer"),
+    "returns a list without end": (lambda x: (lambda a: a.append(a) or a)([]), "it is a list of 1 part"),
+    "returns an array of objects": (lambda x: np.array([None, x], dtype=object), "array of text or objects"),
+    "returns itself": (lambda x: failed, "it is of type function"),
+    "is a generator": (lambda x: (y for y in x), "it is of type generator"),
+    "changes its input": (lambda x: x.mul_(2), "changes its input `x`. Work on a copy."),
+    "changes the shape of its input": (lambda x: (2 * x, x.unsqueeze_(0))[0], "changes its input `x`"),
+    "recurses": (recurse, "Your function calls itself without end"),
+    "allocates absurdly": (lambda x: torch.ones(10**13), "asks for more memory than there is"),
+    "allocates in Python": (lambda x: [0] * 10**11, "asks for more memory than there is"),
+    "allocates in numpy": (lambda x: np.ones(10**13), "asks for more memory than there is"),
+    "overflows a shape": (lambda x: torch.ones(10**18, 10**18), "Your function"),
+    "checks itself": (lambda x: check("toy.double", forever), "it is of type Result"),
+}
+
+
+@pytest.mark.parametrize(("answer", "sentence"), MISBEHAVED.values(), ids=MISBEHAVED)
+def test_a_misbehaving_answer_gets_a_plain_sentence(toy, answer, sentence):
+    toy()
+    assert sentence in failed(answer)
+
+
+@pytest.mark.parametrize("loop", [forever, forever_catching_everything, forever_catching_in_a_loop])
+def test_a_loop_without_end_is_stopped(toy, loop):
+    toy(time_limit=0.2)
+    before = threading.active_count()
+    result = check("toy.double", loop)
+    assert "was still running after" in result.feedback
+    assert "and was stopped. Is there a loop that never ends?" in result.feedback
+    assert threading.active_count() == before
+    assert sys.gettrace() is threading.gettrace() or sys.gettrace() is not run._stop_here
+
+
+def test_what_cannot_be_stopped_is_left_behind_with_the_advice_to_restart(toy, monkeypatch):
+    toy(time_limit=0.2)
+    monkeypatch.setattr(run, "PATIENCE", 0.2)
+    release = threading.Event()
+    try:
+        result = check("toy.double", lambda x: release.wait())
+        assert "could not be stopped: restart the kernel" in result.feedback
+        assert grade("toy.double", lambda x: 2 * x, 0).passed, "the next check works all the same"
+    finally:
+        release.set()
+
+
+def test_ipythons_own_quit_does_not_end_the_kernel(toy):
+    from IPython.core.autocall import ExitAutocall, ZMQExitAutocall
+
+    class Shell:
+        left = False
+
+        def ask_exit(self):
+            self.left = True
+
+    toy()
+    for kind in (ExitAutocall, ZMQExitAutocall):
+        shell = Shell()
+        quit_cell = kind()
+        quit_cell.set_ip(shell)
+        assert "ends the program" in failed(lambda x, quit_cell=quit_cell: quit_cell())
+        assert not shell.left
+        quit_cell()
+        assert shell.left, "outside of a check it works as ever"
+
+
+def test_the_doors_are_open_again_afterwards(toy):
+    toy()
+    before = os._exit, os.abort, builtins.input, builtins.quit, builtins.exit, sys.stdout, sys.stderr
+    failed(lambda x: os._exit(0))
+    assert (os._exit, os.abort, builtins.input, builtins.quit, builtins.exit, sys.stdout, sys.stderr) == before
+
+
+def test_an_error_shows_the_line_of_the_learner(toy):
+    toy()
+
+    def mine(x):
+        y = x[:, None]
+        return torch.stack([y, torch.nn.functional.linear(y, torch.ones(5, 9))])
+
+    feedback = failed(mine)
+    assert "Your function raised RuntimeError" in feedback
+    assert "in mine: return torch.stack([y, torch.nn.functional.linear(y, torch.ones(5, 9))])" in feedback
+
+
+def test_feedback_holds_no_addresses(toy):
+    toy()
+    assert "0x" not in failed(lambda x: raise_(ValueError(f"bad {object()}")))
+
+
+def test_half_an_answer_is_told_from_none(toy):
+    toy()
+
+    def half(x):
+        if x.ndim > 1:
+            raise NotImplementedError
+        return 2 * x
+
+    assert "raises NotImplementedError here" in failed(half)
+    assert check("toy.double", lambda x: ...).status == "unanswered"
+
+
+def test_printing_a_lot_and_warning_cost_nothing(toy, capfd):
+    toy()
+
+    def noisy(x):
+        for i in range(10_000):
+            print(i, "lines")
+        warnings.warn("careful", stacklevel=1)
+        print("careful", file=sys.stderr)
+        return 2 * x
+
+    assert check("toy.double", noisy).passed
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_was_printed_is_shown_with_the_failing_case(toy):
+    toy()
+    assert "printed: halving 1.0" in failed(lambda x: print("halving", x[0].item()) if x.ndim == 1 else 2 * x)
+
+
+def test_every_answer_meets_the_same_untouched_input(toy):
+    toy(misconceptions=[Misconception("spoils", lambda x: x.zero_(), "You spoil x.")])
+    assert grade("toy.double", lambda x: x.fill_(0), 0).misconception == "spoils"
+    assert "x: float32 (2,)\n  [ 1  -2]" in failed(lambda x: x.zero_() + 1)
+
+
+def test_an_input_may_change_where_the_exercise_says_so(toy):
+    toy(may_change=["x"])
+    assert grade("toy.double", lambda x: x.mul_(2), 0).passed
+
+
+def test_global_state_is_put_back(toy):
+    toy()
+    torch.manual_seed(1), np.random.seed(1), random.seed(1)
+    expected = torch.rand(3), np.random.rand(), random.random()
+    torch.manual_seed(1), np.random.seed(1), random.seed(1)
+    threads, recursion, folder = torch.get_num_threads(), sys.getrecursionlimit(), os.getcwd()
+
+    def vandal(x):
+        torch.set_default_dtype(torch.float64)
+        torch.set_num_threads(threads + 1)
+        torch.set_grad_enabled(False)
+        torch.manual_seed(99), np.random.seed(99), random.seed(99)
+        sys.setrecursionlimit(recursion + 7)
+        os.chdir("/")
+        sys.stdout = None
+        return 2 * x
+
+    assert grade("toy.double", vandal, 0).passed
+    assert torch.equal(torch.rand(3), expected[0])
+    assert (np.random.rand(), random.random()) == expected[1:]
+    assert (torch.get_default_dtype(), torch.get_num_threads(), torch.is_grad_enabled()) == (
+        torch.float32,
+        threads,
+        True,
+    )
+    assert (sys.getrecursionlimit(), os.getcwd()) == (recursion, folder)
+    assert sys.stdout is not None
+
+
+def test_the_verdict_does_not_depend_on_the_notebooks_own_settings(toy):
+    toy(stages=[a_table])
+    expected = repr(grade("toy.double", lambda x: x, 4))
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.no_grad():
+            assert repr(grade("toy.double", lambda x: x, 4)) == expected
+            assert not torch.is_grad_enabled()
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_answers_that_draw_are_given_the_same_random_numbers(toy):
+    toy(reference=lambda x: x + torch.rand(x.shape) + float(np.random.rand()) + random.random())
+    assert grade("toy.double", lambda x: torch.rand(x.shape) + x + float(np.random.rand()) + random.random(), 0).passed
+
+
+# --- forbidden operations, probes, judges -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda x: torch.mul(x, 2).relu() - (-2 * x).relu(),
+        lambda x: nn.ReLU()(2 * x) - torch.relu(-2 * x),
+        lambda x: torch.nn.functional.relu(2 * x) - torch.nn.functional.relu(-2 * x),
+    ],
+)
+def test_a_forbidden_operation_is_noticed_in_every_spelling(toy, answer):
+    toy(forbidden=["relu"])
+    assert "You use torch's own `relu`. Here the point is to do without it." in failed(answer)
+    assert grade("toy.double", lambda x: (2 * x).clamp(min=0) + (2 * x).clamp(max=0), 0).passed
+
+
+def test_a_forbidden_operation_cannot_be_hidden_by_catching(toy):
+    toy(forbidden=["relu"])
+
+    def sly(x):
+        try:
+            return x.relu() + x.relu() - 2 * (-x).relu()
+        except:  # noqa: E722
+            return 2 * x
+
+    assert "`relu`" in failed(sly)
+
+
+def test_forbidden_operations_stay_allowed_outside(toy):
+    toy(forbidden=["relu"])
+    grade("toy.double", lambda x: x.relu(), 0)
+    assert torch.ones(1).relu() == 1
+
+
+def test_a_judge_replaces_the_comparison(toy):
+    toy(judge=lambda case, expected, got: None if got.sum() > expected.sum() else "Not more.")
+    assert grade("toy.double", lambda x: 2 * x + 1, 0).passed
+    assert "Not more." in failed(lambda x: x - 100)
+
+
+def test_a_probe_decides_how_the_answer_is_used(toy):
+    toy(probe=lambda answer, x: torch.stack([answer(x), answer(-x)]))
+    assert grade("toy.double", lambda x: 2 * x, 0).passed
+    assert "first difference at [1" in failed(lambda x: (2 * x).abs() if x[0].sum() < 0 else 2 * x)
+
+
+def test_an_experiment_leaves_room_for_noise(toy):
+    toy(kind="experiment", reference=lambda x: 1.0, rtol=0.1)
+    assert grade("toy.double", lambda x: 1.05, 0).passed
+    assert "Your result is 1.2; expected 1." in failed(lambda x: 1.2)
+
+
+# --- classes ----------------------------------------------------------------------------------------------------------
+
+
+class Affine(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.gain, self.shift = nn.Parameter(torch.ones(d)), nn.Parameter(torch.zeros(d))
+
+    def forward(self, x):
+        return self.gain * x + self.shift
+
+
+def test_a_class_is_built_given_the_reference_weights_and_called(toy):
+    toy(reference=Affine, module=True, signature="Affine(d)", stages=[three_features])
+
+    class Same(nn.Module):
+        def __init__(self, d):
+            super().__init__()
+            self.shift, self.gain = nn.Parameter(torch.zeros(d)), nn.Parameter(torch.ones(d))
+            self.register_buffer("seen", torch.zeros(1))
+
+        def forward(self, x):
+            return torch.addcmul(self.shift, x, self.gain)
+
+    class Forgets(Affine):
+        def forward(self, x):
+            return self.gain * x
+
+    class Renamed(nn.Module):
+        def __init__(self, d):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(d))
+
+    class Wide(Affine):
+        def __init__(self, d):
+            super().__init__(2 * d)
+
+    class More(Affine):
+        def __init__(self, d):
+            super().__init__(d)
+            self.more = nn.Parameter(torch.ones(d))
+
+    assert grade("toy.double", Same, 0).passed
+    assert "all its values are wrong" in failed(Forgets)
+    assert "Your module lacks the parameter gain; it has weight." in failed(Renamed)
+    assert "The parameter gain has shape (6,); expected (3,)." in failed(Wide)
+    assert "Your module has a parameter that should not be there: more." in failed(More)
+    assert "should be the class Affine(d) itself" in failed(Affine(3))
+    assert "should be an nn.Module; it makes a Plain." in failed(type("Plain", (), {"__init__": lambda self, d: None}))
+    assert "It cannot be called as Affine(d)" in failed(type("Empty", (), {}))
+
+
+def three_features(seed):
+    "Three features, in float32 and float64."
+    x = torch.randn(2, 3, generator=generator(seed))
+    return [Case(x, init=(3,)), Case(x.double(), init=(3,))]
+
+
+# --- number, shapes, choice, reflect ----------------------------------------------------------------------------------
+
+MEGA = Misconception("mega", 1.0, "That is in millions.", rtol=0.01)
+
+
+@pytest.mark.parametrize("right", [1_000_000, 1e6, np.float32(1e6), np.int64(10**6), torch.tensor(10**6)])
+def test_a_number_passes_in_any_form(toy, right):
+    toy(kind="number", reference=1_000_000)
+    assert grade("toy.double", right, 0).passed
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ("1,000,000", "Your answer is text. Write the number itself, without quotes or commas."),
+        (None, "Your answer should be a number; it is None."),
+        (float("nan"), "Your answer is NaN"),
+        (float("inf"), "more than ten times too large"),
+        (True, "Your answer should be a number; it is True."),
+        ([10**6], "Your answer should be a number; it is a list of 1 part."),
+        (1j, "Your answer should be a number; it is 1j."),
+        (torch.ones(2), "it is a tensor of shape (2,)."),
+        (Liar(), "it is of type Liar."),
+        (lambda: 10**6, "it is of type function."),
+        (1.003, "That is in millions."),
+        (999_999, "not 999,999, though that is the right order of magnitude."),
+        (0, "Your answer is not 0."),
+        (-(10**6), "Your answer is not -1,000,000."),
+        pytest.param(10**5000, "it is of type huge integer.", id="huge"),
+    ],
+)
+def test_a_wrong_number_gets_a_plain_sentence(toy, answer, sentence):
+    toy(kind="number", reference=1_000_000, misconceptions=[MEGA])
+    assert sentence in failed(answer)
+
+
+def test_a_number_may_have_a_tolerance(toy):
+    toy(kind="number", reference=10.8, rtol=0.02)
+    assert grade("toy.double", 10.9, 0).passed
+    assert not grade("toy.double", 11.1, 0).passed
+
+
+def test_named_numbers_say_which_is_wrong(toy):
+    halved = Misconception("halved", {"b": 10}, "b is halved.")
+    toy(kind="number", reference={"a": 1, "b": 20}, misconceptions=[halved])
+    assert grade("toy.double", {"b": 20, "a": 1}, 0).passed
+    assert grade("toy.double", (1, 20), 0).passed
+    assert grade("toy.double", {"a": 7, "b": 10}, 0).misconception == "halved"
+    assert "`a` is not 2, though" in failed({"a": 2, "b": 20})
+    assert "Your answer lacks b." in failed({"a": 1})
+    assert "Your answer has the key 'c'" in failed({"a": 1, "b": 20, "c": 1})
+    assert "a dictionary with the keys a, b; it is 3." in failed(3)
+    assert "Expected 2 parts, and got 1." in failed([1])
+
+
+def test_shapes_say_which_entry_is_wrong_and_not_what_is_right(toy):
+    swapped = Misconception("swapped", {"scores": (2, 4, 8)}, "Queries and features are swapped.")
+    toy(kind="shapes", reference={"q": (2, 8), "scores": (2, 8, 4)}, misconceptions=[swapped])
+    assert grade("toy.double", {"q": torch.Size([2, 8]), "scores": [2, 8, 4]}, 0).passed
+    assert grade("toy.double", {"q": (1,), "scores": (2, 4, 8)}, 0).misconception == "swapped"
+    feedback = failed({"q": (2, 8), "scores": (2, 8, 5)})
+    assert "`scores` is not (2, 8, 5): it has the right number of axes, and the wrong size on axis 2." in feedback
+    assert "4" not in feedback.replace("(2, 8, 5)", "")
+    assert "3 is not the number of its axes" in failed({"q": (2, 8, 1), "scores": (2, 8, 4)})
+    assert "should be a tuple of whole numbers such as (2, 3); it is the text 'x'" in failed({"q": "x", "scores": ()})
+
+
+@pytest.mark.parametrize("reference", [(2, 3), [(2, 3), (4,)]])
+def test_shapes_may_be_one_or_a_list(toy, reference):
+    toy(kind="shapes", reference=reference)
+    assert grade("toy.double", reference, 0).passed
+    assert not grade("toy.double", (3, 2), 0).passed
+    assert not grade("toy.double", None, 0).passed
+
+
+OPTIONS = [
+    Option("a", "the used rows", True, "They were looked up."),
+    Option("b", "all rows", False, "Rows that were not looked up do not enter the loss."),
+    Option("c", "repeated rows", True, "They are summed."),
+    Option("d", "no row", False, "A lookup is differentiable in the table."),
+]
+
+
+@pytest.mark.parametrize("answer", [{"a", "c"}, ["c", "a"], ("a", "c", "a"), frozenset("ca")])
+def test_all_right_options_and_no_other_pass(toy, answer):
+    toy(kind="choice", options=OPTIONS)
+    assert grade("toy.double", answer, 0).passed
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ({"a", "b", "c"}, "Rows that were not looked up do not enter the loss."),
+        ("a", "Nothing that you picked is wrong, but something is missing."),
+        ("e", "There is no option 'e'. Choose from 'a', 'b', 'c', 'd'."),
+        (set(), "Answer with the key of an option"),
+        (1, "Answer with the key of an option"),
+        ({"a": 1}, "Answer with the key of an option"),
+        (None, "Answer with the key of an option"),
+        (Liar(), "Answer with the key of an option"),
+    ],
+)
+def test_a_wrong_pick_shows_its_reason_and_never_which_is_right(toy, answer, sentence):
+    toy(kind="choice", options=OPTIONS)
+    feedback = failed(answer)
+    assert sentence in feedback
+    assert "They" not in feedback
+
+
+def test_a_reflection_is_compared_and_never_wrong(toy):
+    toy(kind="reflect", points=0, model_answer="Because.", rubric=["Says why."], min_words=5)
+    short = check("toy.double", "too short")
+    assert (short.status, short.passed) == ("unanswered", False)
+    assert "Because." not in short.feedback
+    written = check("toy.double", "now these are five words")
+    assert (written.status, written.passed, written.earned) == ("written", True, 0)
+    assert "Because." in written.feedback
+    assert "Says why." in written.feedback
+    assert check("toy.double", None).status == "unanswered"
+    assert check("toy.double", Liar()).status == "unanswered"
+
+
+# --- declarations -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"id": "Nonsense"}, "id must read chapter.name"),
+        ({"kind": "essay"}, "kind='essay' must be one of code"),
+        ({"points": 0}, "points=0 must be positive"),
+        ({"difficulty": 4}, "difficulty=4 must be 1, 2 or 3"),
+        ({"minutes": 0}, "minutes=0 must be positive"),
+        ({"hints": []}, "hints must be a list"),
+        ({"title": ""}, "title is missing"),
+        ({"stages": []}, "stages is empty"),
+        ({"stages": [lambda seed: []]}, "every stage needs a docstring"),
+        ({"reference": 3}, "reference must be a function"),
+        ({"signature": ""}, "signature is missing"),
+        ({"misconceptions": [MEGA]}, "every misconception must be callable"),
+        ({"kind": "experiment"}, "an experiment needs rtol or judge"),
+        ({"kind": "number"}, "reference is missing"),
+        ({"kind": "number", "reference": {"a": 1}, "misconceptions": [MEGA]}, "keys of the reference"),
+        ({"kind": "choice", "options": OPTIONS[:1]}, "a right one and a wrong one"),
+        ({"kind": "choice", "options": [*OPTIONS, OPTIONS[0]]}, "option keys must differ"),
+        ({"kind": "reflect"}, "a reflect exercise has no points"),
+        ({"kind": "reflect", "points": 0}, "needs model_answer and rubric"),
+        ({"kind": "number", "reference": 1, "misconceptions": [MEGA, MEGA]}, "names of misconceptions must differ"),
+    ],
+)
+def test_a_faulty_declaration_is_refused_with_the_field_named(fields, problem):
+    with pytest.raises(ValueError, match=problem):
+        declared(**fields)
+
+
+# --- plain data -------------------------------------------------------------------------------------------------------
+
+
+def test_plain_data_keeps_no_door_to_the_answer():
+    shared = torch.ones(2, requires_grad=True)
+    copy = plain({"a": [shared, np.float32(2.5)]})
+    with torch.no_grad():
+        shared.zero_()
+    assert copy["a"][0].tolist() == [1, 1]
+    assert not copy["a"][0].requires_grad
+    assert copy["a"][1] == 2.5
+    assert plain(lambda: 1) == Foreign("function")
+    assert type(plain(FalseTensor([1.0]))) is torch.Tensor
+
+
+# --- display ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_result_says_in_words_and_signs_what_its_colour_says(toy):
+    toy()
+    right, wrong = check("toy.double", lambda x: 2 * x), check("toy.double", lambda x: x)
+    for text in (repr(right), right._repr_html_()):
+        assert "✓ Passed" in text
+        assert "2 of 2 points" in text
+    for text in (repr(wrong), wrong._repr_html_()):
+        assert "✗ Not yet" in text
+        assert "0 of 2 points" in text
+    assert "○ Not answered yet" in repr(check("toy.double", ...))
+
+
+def test_html_is_escaped(toy):
+    toy(title="<b>bold</b>")
+    html = check("toy.double", lambda x: raise_(ValueError("<script>alert(1)</script>")))._repr_html_()
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+    assert "<b>bold</b>" not in html
+
+
+def test_a_result_is_the_same_however_often_it_is_asked_for(toy):
+    toy()
+    first, second = (check("toy.double", lambda x: x) for _ in range(2))
+    assert repr(first) == repr(second)
+    assert first._repr_html_() == second._repr_html_()
+
+
+def test_large_tensors_are_summed_up_and_small_ones_printed(toy):
+    def much(seed):
+        "Much."
+        return [Case(torch.arange(1000.0))]
+
+    toy(stages=[much])
+    feedback = failed(lambda x: torch.where(x > 700, 0.0, 2 * x))
+    assert "x: float32 (1000,), from 0 to 999" in feedback
+    assert "first difference at [701]: expected 1402, got 0" in feedback
+    assert "299 of 1,000 values are wrong" in feedback
+
+
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+
+def row(exercise_id="toy.double"):
+    return next(row for row in progress().rows if row.exercise_id == exercise_id)
+
+
+def test_progress_keeps_points_attempts_and_the_last_result(toy):
+    toy()
+    assert (row().earned, row().attempts, row().last) == (0, 0, "")
+    check("toy.double", lambda x: 2 * x)
+    check("toy.double", lambda x: x)
+    assert (row().earned, row().attempts, row().last) == (2, 2, "failed")
+    table = repr(progress())
+    assert "toy.double" in table
+    assert "2 / 2" in table
+    assert "✗ Not yet" in table
+    assert "<table>" in progress()._repr_html_()
+
+
+def test_what_is_not_answered_is_no_attempt_and_grade_keeps_nothing(toy):
+    toy()
+    check("toy.double", ...)
+    grade("toy.double", lambda x: 2 * x, 0)
+    assert (row().attempts, row().earned) == (0, 0)
+
+
+def test_hints_come_one_after_the_other_and_the_last_one_stays(toy):
+    exercise = toy()
+    texts = [hint("toy.double").text for _ in range(5)]
+    assert texts == [*exercise.hints, exercise.hints[-1], exercise.hints[-1]]
+    assert "Hint 3 of 3" in repr(hint("toy.double"))
+    assert row().attempts == 0
+
+
+@pytest.mark.parametrize(
+    "content", [b"{", b"\xff\xfe", b"[]", b'{"exercises": {"a": 3}}', b'{"exercises": {"a": {"attempts": "x"}}}']
+)
+def test_an_unreadable_file_is_kept_aside_and_never_overwritten(toy, capsys, content):
+    toy()
+    path = record.where()
+    for attempt in (1, 2):
+        path.write_bytes(content)
+        assert check("toy.double", lambda x: 2 * x).passed
+        aside = path.with_name(f"progress.unreadable-{attempt}.json")
+        assert aside.read_bytes() == content
+        assert f"could not be read and is kept as {aside}" in capsys.readouterr().err
+    assert row().attempts == 1
+
+
+def test_a_place_that_cannot_be_written_is_said_once_and_breaks_nothing(toy, monkeypatch, capsys, tmp_path):
+    toy()
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "file" / "progress.json"))
+    assert check("toy.double", lambda x: 2 * x).passed
+    assert "Your progress cannot be kept" in capsys.readouterr().err
+    assert not check("toy.double", lambda x: x).passed
+    assert [hint("toy.double").number for _ in range(2)] == [1, 2]
+    assert (row().earned, row().attempts) == (2, 2), "it is remembered as long as the kernel lives"
+    assert capsys.readouterr().err == ""
+
+
+def test_a_write_that_fails_leaves_the_old_file_whole(toy, monkeypatch, capsys):
+    toy()
+    check("toy.double", lambda x: x)
+    before = record.where().read_text()
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        assert check("toy.double", lambda x: 2 * x).passed
+    assert record.where().read_text() == before
+    assert not list(record.where().parent.glob("*.new"))
+    assert "cannot be kept" in capsys.readouterr().err
+
+
+def test_records_of_other_versions_are_kept(toy):
+    toy()
+    entry = {"attempts": 3, "earned": 1, "last": "failed", "shoe size": 43}
+    record.where().write_text(json.dumps({"version": 9, "exercises": {"future.one": entry}, "more": 1}))
+    check("toy.double", lambda x: 2 * x)
+    data = json.loads(record.where().read_text())
+    assert data["exercises"]["future.one"] == entry
+    assert (data["more"], data["version"]) == (1, 9)
+
+
+def many_hints(times):
+    for _ in range(times):
+        record._change("toy.double", lambda entry: entry.update(attempts=entry.get("attempts", 0) + 1))
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork to be quick")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_two_kernels_at_once_lose_no_record(toy):
+    toy()
+    context = multiprocessing.get_context("fork")
+    kernels = [context.Process(target=many_hints, args=(25,)) for _ in range(2)]
+    for kernel in kernels:
+        kernel.start()
+    for kernel in kernels:
+        kernel.join()
+    assert [kernel.exitcode for kernel in kernels] == [0, 0]
+    assert row().attempts == 50
+
+
+def test_the_default_place_is_the_users_data_folder(monkeypatch):
+    monkeypatch.delenv("COURSE_PROGRESS")
+    assert record.where().name == "progress.json"
+    assert "transformers-measured" in str(record.where())

@@ -1,0 +1,112 @@
+"""The house stands as it was designed: who imports whom, what the top level holds, style, the README's commands."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LIBRARY = ROOT / "course_lib"
+
+# Floor of every room; a module imports from its own floor or below, and on floor 1 from earlier chapters alone.
+FLOORS = {
+    "checks": 0, "embeddings": 1, "positions": 1, "masks": 1, "attention": 1, "feedforward": 1, "normalization": 1,
+    "config": 2, "blocks": 2, "models": 2, "accounting": 2, "text": 2, "training": 3, "sampling": 3, "pretrained": 3,
+    "experiments": 4, "viz": 5, "grading": 5, "__main__": 6,
+}  # fmt: skip
+
+
+def room(path: Path) -> str:
+    return path.relative_to(LIBRARY).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> set[str]:
+    """The modules of course_lib that a file imports, as dotted names without the package's own."""
+    package = ["course_lib", *path.relative_to(LIBRARY).parts[:-1]]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            found |= {f"{module}.{alias.name}" for alias in node.names} | {module}
+    return {name.removeprefix("course_lib.") for name in found if name.startswith("course_lib.")}
+
+
+MODULES = sorted(path for path in LIBRARY.rglob("*.py") if path.name != "__init__.py" or path.parent != LIBRARY)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(LIBRARY)))
+def test_nothing_imports_upward(path):
+    own = FLOORS[room(path)]
+    for name in imported(path):
+        target = name.split(".")[0]
+        assert FLOORS[target] <= own, f"{room(path)} (floor {own}) imports {target} (floor {FLOORS[target]})"
+        if own == FLOORS[target] == 5:
+            assert target == room(path), "figures and grading stand side by side: neither needs the other"
+        assert not (room(path) == "grading" and name.startswith("viz.widgets"))
+
+
+def test_importing_the_library_is_light():
+    modules = [path.stem for path in LIBRARY.glob("*.py") if FLOORS.get(path.stem, 9) <= 3]
+    code = "\n".join(
+        [
+            "import sys, course_lib",
+            *(f"import course_lib.{name}" for name in modules),
+            "print([name for name in ('matplotlib', 'ipywidgets', 'transformers', 'IPython') if name in sys.modules])",
+        ]
+    )
+    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert seen.stdout.strip() == "[]"
+
+
+def test_the_top_level_holds_what_the_design_names_and_nothing_else():
+    listed = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=ROOT, check=True).stdout.split()
+    top = {name.split("/")[0] for name in listed}
+    assert top <= {
+        "README.md", "requirements.txt", "notebooks", "exercises", "solutions", "course_lib", "tests",
+        "pyproject.toml", "LICENSE", ".ci", ".gitignore", ".gitattributes",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", [["check"], ["format", "--check"]], ids=["lint", "format"])
+def test_ruff_is_content(arguments):
+    seen = subprocess.run([sys.executable, "-m", "ruff", *arguments, "."], capture_output=True, text=True, cwd=ROOT)
+    assert seen.returncode == 0, seen.stdout + seen.stderr
+
+
+def test_readme_commands_are_whole_and_ci_runs_the_second():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    make = r"python3 -m venv \.venv && \.venv/bin/python -m pip install -r requirements\.txt && \.venv/bin/python -m "
+    assert re.search(make + r"jupyter lab notebooks/00_start_here\.ipynb$", readme, flags=re.MULTILINE)
+    tests = re.findall(r"^python3 -m venv .*-m pytest$", readme, flags=re.MULTILINE)
+    assert len(tests) == 1
+    assert re.fullmatch(make + "pytest", tests[0])
+    assert "README.md" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_readme_names_files_that_exist():
+    for page in (ROOT / "README.md", ROOT / "solutions" / "README.md"):
+        links = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+        missing = [link for link in links if not (page.parent / link).exists()]
+        assert not missing, f"{page.name} links to {missing}"
+
+
+def test_requirements_pin_every_package_exactly_and_end_with_the_course():
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    packages = [line for line in lines if line and not line.startswith("#")]
+    assert packages[-1] == "-e ."
+    assert all(re.fullmatch(r"[\w-]+==[\w.]+", line) for line in packages[:-1])
+    assert "torch==2.13.0" in packages
+
+
+def test_committed_files_stay_small():
+    listed = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=ROOT, check=True).stdout.split(
+        "\n"
+    )
+    sizes = {name: (ROOT / name).stat().st_size for name in listed if name and (ROOT / name).exists()}
+    assert sum(sizes.values()) < 40 * 2**20

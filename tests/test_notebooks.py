@@ -1,0 +1,138 @@
+"""The notebooks as files: run in order, complete, portable; and the exercises are what the solutions generate."""
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from course_lib.grading import EXERCISES
+from course_lib.grading.notebook import BEGIN, END, guide, student_version
+
+ROOT = Path(__file__).parent.parent
+NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
+SOLUTIONS = sorted(ROOT.glob("solutions/*.ipynb"))
+RUN = [*NOTEBOOKS, *SOLUTIONS]
+
+# Cells whose output may differ, as "notebook: beginning of the cell" -> the reason. None is needed so far.
+RELAXED: dict[str, str] = {}
+LARGEST = 2_500_000  # bytes
+LONGEST_TEXT = 120  # words in one markdown cell
+
+
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+def name(path):
+    return f"{path.parent.name}/{path.name}"
+
+
+def plain_texts(notebook):
+    outputs = (output for cell in notebook.cells for output in cell.get("outputs", []))
+    return [output.get("data", {}).get("text/plain", "") for output in outputs]
+
+
+def test_there_are_notebooks_to_look_at():
+    assert len(NOTEBOOKS) >= 5
+    assert [path.name for path in SOLUTIONS] == [path.name for path in sorted(ROOT.glob("exercises/*.ipynb"))]
+
+
+@pytest.mark.parametrize("path", RUN, ids=name)
+class TestEveryNotebook:
+    def test_was_run_from_top_to_bottom(self, path):
+        counts = [cell.execution_count for cell in read(path).cells if cell.cell_type == "code"]
+        assert counts == list(range(1, len(counts) + 1))
+
+    def test_has_outputs_and_no_errors(self, path):
+        code = [cell for cell in read(path).cells if cell.cell_type == "code"]
+        assert sum(bool(cell.outputs) for cell in code) >= len(code) / 2, "most cells show something"
+        for cell in code:
+            for output in cell.outputs:
+                assert output.output_type != "error", cell.source
+                assert output.get("name") != "stderr", cell.source
+
+    def test_is_compared_whole(self, path):
+        for cell in read(path).cells:
+            tags = [tag for tag in cell.metadata.get("tags", []) if "nbval" in tag or tag == "raises-exception"]
+            if tags or "NBVAL_" in cell.source:
+                assert any(key == f"{name(path)}: {cell.source.splitlines()[0]}" for key in RELAXED), cell.source
+
+    def test_tells_nothing_of_the_machine_that_ran_it(self, path):
+        text = path.read_text(encoding="utf-8")
+        for pattern in (r"/home/\w", r"/Users/\w", r"/root/", r"/tmp/", r"/usr/lib", r"[A-Z]:\\\\", r"0x[0-9a-f]{8,}"):
+            assert not re.search(pattern, text), f"{pattern} occurs in {path.name}"
+
+    def test_is_small(self, path):
+        assert path.stat().st_size < LARGEST
+
+    def test_is_no_wall_of_text(self, path):
+        for cell in read(path).cells:
+            if cell.cell_type == "markdown":
+                assert len(cell.source.split()) <= LONGEST_TEXT, cell.source[:80]
+
+    def test_links_lead_somewhere(self, path):
+        for cell in read(path).cells:
+            if cell.cell_type == "markdown":
+                for link in re.findall(r"\]\(([^)#:\s]+)\)", cell.source):
+                    assert (path.parent / link).exists(), link
+
+    def test_pictures_have_words(self, path):
+        for cell in read(path).cells:
+            for output in cell.get("outputs", []):
+                if "image/png" in output.get("data", {}):
+                    assert len(output.data.get("text/plain", "").split()) >= 5, cell.source
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
+def test_every_chapter_can_be_moved_and_checked(path):
+    source = "\n".join(cell.source for cell in read(path).cells)
+    texts = [
+        str(output.get("data", {}).get("text/plain", ""))
+        for cell in read(path).cells
+        for output in cell.get("outputs", [])
+    ]
+    assert any("[live" in text for text in texts), "a chapter has at least one live figure"
+    assert "minutes" in read(path).cells[0].source
+    if path.name[:2] != "00":
+        assert f"../exercises/{path.name}" in source, "a chapter leads to its exercises"
+        assert any(text.startswith("Predict:") for text in texts), "a chapter asks for a guess"
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=name)
+class TestEverySolution:
+    def test_generates_the_exercises(self, path):
+        generated = nbformat.writes(student_version(read(path)), version=4) + "\n"
+        committed = (ROOT / "exercises" / path.name).read_text(encoding="utf-8")
+        assert generated == committed, f"run `python -m course_lib refresh solutions/{path.name}`"
+
+    def test_checks_every_exercise_of_its_chapter_and_passes(self, path):
+        notebook = read(path)
+        source = "\n".join(cell.source for cell in notebook.cells)
+        chapter = [exercise.id for exercise in EXERCISES.values() if exercise.chapter == int(path.name[:2])]
+        for exercise_id in chapter:
+            assert f'check("{exercise_id}"' in source, f"{exercise_id} is not checked"
+        verdicts = [text for text in plain_texts(notebook) if re.search(r"^[✓✗○✎] ", text)]
+        assert len(verdicts) == len(chapter)
+        assert all(verdict[0] in "✓✎" for verdict in verdicts), "a reference answer does not pass"
+
+    def test_leaks_no_answer(self, path):
+        notebook = read(path)
+        exercise = (ROOT / "exercises" / path.name).read_text(encoding="utf-8")
+        assert BEGIN not in exercise
+        assert END not in exercise
+        for cell in notebook.cells:
+            answer = re.findall(f"{BEGIN}\n(.*?){END}", cell.source, flags=re.DOTALL)
+            for line in "\n".join(answer).splitlines():
+                if len(line.strip()) > 25:
+                    assert line.strip() not in exercise.replace('\\"', '"'), line
+
+    def test_exercises_have_no_outputs(self, path):
+        for cell in read(ROOT / "exercises" / path.name).cells:
+            assert not cell.get("outputs")
+            assert cell.get("execution_count") is None
+
+
+def test_the_instructors_guide_lists_the_catalogue_as_it_is():
+    text = (ROOT / "solutions" / "README.md").read_text(encoding="utf-8")
+    assert guide(text) == text, "run `python -m course_lib refresh --exercises-only`"

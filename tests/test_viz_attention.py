@@ -1,0 +1,360 @@
+"""Chapter 3's figures and live figures: what they draw against another computation, over every value of every control."""
+
+import math
+import re
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.distributions import Categorical
+
+from course_lib.config import TransformerConfig
+from course_lib.grading import EXERCISES
+from course_lib.models import DecoderOnly
+from course_lib.text import WordTokenizer
+from course_lib.viz import explorable, explore, live
+from course_lib.viz.figures import attention as figures
+from course_lib.viz.widgets import attention as built
+
+TOKENS = ["cat", "sat", "mat", "it", "tired"]
+VECTORS = torch.tensor(
+    [[1.0, 0.1, 0, 0.9], [0, 0.8, 0.2, 0.1], [0.1, 0.2, 0.9, 0], [0.9, 0.1, 0, 0.8], [0, 0.1, 0, 0.9]]
+)
+
+
+def right_attention(q, k, v, mask=None):
+    weights = (q @ k.T / math.sqrt(q.shape[-1])).masked_fill(torch.zeros(4, 4).bool() if mask is None else ~mask, -1e30)
+    return weights.softmax(-1) @ v, weights.softmax(-1)
+
+
+def right_entropy(scores, d_k, scaled):
+    return Categorical(logits=scores / math.sqrt(d_k) if scaled else scores).entropy()
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A small model with weights large enough to look at some tokens more than at others."""
+    torch.manual_seed(1)
+    tokenizer = WordTokenizer()
+    model = DecoderOnly(TransformerConfig(vocab_size=len(tokenizer), d_model=16, n_heads=2, n_layers=3, max_seq_len=12))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return model.eval(), tokenizer
+
+
+def all_live_figures(trained):
+    return {
+        "soft_dictionary": built.soft_dictionary(),
+        "walk_through": built.walk_through(),
+        "walk_through, own function": built.walk_through(right_attention),
+        "saturation": built.saturation_sliders(),
+        "entropy": built.explore_entropy(right_entropy),
+        "softmax": built.explore_softmax(torch.softmax),
+        "longer_key": built.longer_key(TOKENS, VECTORS, "it", "cat"),
+        "head_viewer": built.head_viewer(*trained, "the dog bit the cow ."),
+    }
+
+
+NAMES = [
+    "soft_dictionary",
+    "walk_through",
+    "walk_through, own function",
+    "saturation",
+    "entropy",
+    "softmax",
+    "longer_key",
+    "head_viewer",
+]
+
+
+def values(control):
+    """Every value that a control can take."""
+    if hasattr(control, "options"):
+        return [option[1] if isinstance(option, tuple) else option for option in control.options]
+    if isinstance(control.value, bool):
+        return [False, True]
+    return [type(control.value)(x) for x in np.arange(control.min, control.max + control.step / 2, control.step)]
+
+
+def drawn(figure):
+    """All that a figure shows, as plain data."""
+    shown = [text.get_text() for text in figure.texts]
+    for axes in figure.axes:
+        shown += [(text.get_text(), text.get_visible(), text.get_position()) for text in axes.texts]
+        shown += [axes.get_title(), axes.get_title("left"), axes.get_xlim(), axes.get_ylim()]
+        shown += [label.get_text() for label in [*axes.get_xticklabels(), *axes.get_yticklabels()]]
+        shown += [(np.asarray(line.get_xydata()).tolist(), line.get_linewidth()) for line in axes.lines]
+        shown += [(patch.get_visible(), patch.get_extents().get_points().tolist()) for patch in axes.patches]
+        shown += [np.asarray(scatter.get_sizes()).tolist() for scatter in axes.collections]
+        shown += [np.asarray(image.get_array()).tolist() for image in axes.images]
+    return repr(shown)
+
+
+# ---------------------------------------------------------------------------------------------------- every live figure
+@pytest.mark.parametrize("name", NAMES)
+def test_every_value_of_every_control_draws_and_describes(name, trained, monkeypatch):
+    figure = all_live_figures(trained)[name]
+    monkeypatch.setattr(live, "png", lambda figure: b"")  # the pixels of the corners are drawn below
+    for control, widget in figure._controls.items():
+        texts = {figure.render(**{control: value}) or figure.text for value in values(widget)}
+        assert len(texts) == len(values(widget)), f"the description does not follow {control}"
+        assert not any("nan" in text.lower() for text in texts), texts
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pictures_of_the_corners_are_png_and_differ(name, trained):
+    figure = all_live_figures(trained)[name]
+    corners = [
+        dict(zip(figure._controls, ends))
+        for ends in product(*[(values(widget)[0], values(widget)[-1]) for widget in figure._controls.values()])
+    ]
+    pictures = [figure.render(**corner) for corner in corners]
+    assert all(picture.startswith(b"\x89PNG") for picture in pictures)
+    assert len(set(pictures)) > 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_moved_figure_equals_a_fresh_one_and_keeps_its_axes(name, trained):
+    moved, fresh = all_live_figures(trained)[name], all_live_figures(trained)[name]
+    axes = list(moved.figure.axes)
+    for control, widget in moved._controls.items():
+        state = {control: values(widget)[-1]}
+        if moved._draw(**moved.state | state) and moved.render(**state):
+            assert drawn(moved.figure) == drawn(fresh._draw(**fresh.state | state)), state
+    assert moved.figure.axes == axes
+
+
+# ---------------------------------------------------------------------------------------------------- a soft dictionary
+def test_a_sharp_look_up_returns_the_value_of_the_best_key():
+    lake = built.soft_dictionary()
+    for angle, temperature in built.STATIONS.values():
+        lake.render(angle=angle, sharpness=50.0)
+        assert f"answer {temperature:.1f} °C" in lake.text
+        assert f"Answer {temperature:.1f} °C" in lake.figure.parts.title.get_text()
+
+
+def test_sharpness_zero_gives_the_plain_average_from_everywhere():
+    lake = built.soft_dictionary()
+    for angle in (0, 130, 355):
+        lake.render(angle=angle, sharpness=0.0)
+        assert [bar.get_width() for bar in lake.figure.parts.bars] == [0.25] * 4
+        assert "answer 19.5 °C" in lake.text
+
+
+def test_the_look_up_averages_with_the_softmax_of_the_cosines():
+    lake = built.soft_dictionary()
+    lake.render(angle=60, sharpness=2.0)
+    expected = [math.exp(2 * math.cos(math.radians(60 - key))) for key, _ in built.STATIONS.values()]
+    widths = [bar.get_width() for bar in lake.figure.parts.bars]
+    assert widths == pytest.approx([weight / sum(expected) for weight in expected], abs=1e-6)
+    x, y = lake.figure.parts.query.get_xydata()[1]
+    assert (x, y) == pytest.approx((0.5, math.sqrt(3) / 2))
+
+
+# ---------------------------------------------------------------------------------------- one query, from scores to mix
+@pytest.mark.parametrize("hide_later", [False, True])
+@pytest.mark.parametrize("query", range(4))
+def test_the_walk_shows_pytorchs_own_weights_and_output(query, hide_later):
+    walk = built.walk_through()
+    walk.render(query=query, hide_later=hide_later)
+    parts = walk.figure.parts
+    weights = F.scaled_dot_product_attention(built.Q, built.K, torch.eye(4), is_causal=hide_later)[query]
+    output = F.scaled_dot_product_attention(built.Q, built.K, built.V, is_causal=hide_later)[query]
+    assert [bar.get_width() for bar in parts.weights] == pytest.approx(weights.tolist(), abs=1e-6)
+    assert parts.output.get_xydata()[0].tolist() == pytest.approx(output.tolist(), abs=1e-6)
+    assert f"output ({output[0]:.2f}, {output[1]:.2f})" in walk.text
+    hidden = [text.get_text() for text in parts.score_numbers].count("−inf: hidden")
+    assert hidden == (3 - query if hide_later else 0)
+    assert not any(outline.get_visible() for outline in parts.outlines)
+
+
+def test_the_walk_is_driven_by_the_learners_function():
+    def unscaled(q, k, v, mask=None):
+        weights = (q @ k.T).softmax(-1)
+        return weights @ v, weights
+
+    walk = explore("attention.scaled_dot_product", unscaled)
+    walk.render(query=2)
+    shown = [bar.get_width() for bar in walk.figure.parts.weights]
+    outlines = [outline.get_width() for outline in walk.figure.parts.outlines]
+    assert shown == pytest.approx((built.Q[2] @ built.K.T).softmax(-1).tolist())
+    assert outlines == pytest.approx((built.Q[2] @ built.K.T / 2).softmax(-1).tolist())
+    assert "The library (outlines) has 0.192, 0.316" in walk.text
+    right = explore("attention.scaled_dot_product", right_attention)
+    assert "agrees with the library" in right.text
+
+
+def raises(*arguments):
+    raise IndexError("too many indices")
+
+
+def unanswered(*arguments):
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (unanswered, "still empty"),
+        (raises, "IndexError: too many indices"),
+        (lambda q, k, v, mask=None: None, "It returned one NoneType"),
+        (lambda q, k, v, mask=None: v, "It returned one Tensor"),
+        (lambda q, k, v, mask=None: (v, v, v), "It returned 3 parts"),
+        (lambda q, k, v, mask=None: (v, v), "weights (4, 2)"),
+        (lambda q, k, v, mask=None: (v, torch.full((4, 4), torch.nan)), "NaN"),
+        (lambda q, k: (q, k), "TypeError"),
+    ],
+)
+def test_whatever_a_learners_attention_does_the_figure_says_so(function, said):
+    walk = explore("attention.scaled_dot_product", function)
+    assert said in walk.text
+    assert walk.render(query=3, hide_later=True).startswith(b"\x89PNG")
+    assert "no weights to show" in walk.figure.parts.title.get_text() or function.__name__ == "<lambda>"
+
+
+# ------------------------------------------------------------------------------------------------------------- why √d_k
+@pytest.mark.parametrize("scaled", [False, True])
+def test_saturation_shows_p_times_one_minus_p_as_autograd_has_it(scaled):
+    sliders = built.saturation_sliders()
+    sliders.render(d_k=16, scaled=scaled)
+    parts = sliders.figure.parts
+    weights = torch.tensor([bar.get_height() for bar in parts.weights])
+    jacobian = torch.autograd.functional.jacobian(lambda scores: scores.softmax(-1), weights.log())
+    assert weights.sum().item() == pytest.approx(1, abs=1e-5)
+    assert [bar.get_height() for bar in parts.slopes] == pytest.approx(jacobian.diagonal().tolist(), abs=1e-5)
+    entropy = Categorical(probs=weights).entropy()
+    assert f"entropy {entropy:.2f} of at most 2.08 nats" in parts.entropy.get_text()
+    assert f"entropy {entropy:.2f} nats" in sliders.text
+
+
+def test_only_unscaled_weights_saturate_as_d_k_grows():
+    sliders = built.saturation_sliders()
+
+    def mean_entropy(d_k, scaled):
+        sliders.render(d_k=d_k, scaled=scaled)
+        return float(re.search(r"queries: entropy ([\d.]+)", sliders.text)[1])
+
+    unscaled = [mean_entropy(d_k, False) for d_k in (1, 4, 16, 64, 256, 1024)]
+    scaled = [mean_entropy(d_k, True) for d_k in (1, 4, 16, 64, 256, 1024)]
+    assert all(later < earlier for earlier, later in pairwise(unscaled))
+    assert unscaled[-1] < 0.2
+    assert max(scaled) - min(scaled) < 0.2
+
+
+def test_static_figures_draw_the_data_they_are_given():
+    d_ks = [4, 64, 1024]
+    spread = figures.score_spread(d_ks, [2.1, 7.9, 31.6], [1.05, 0.99, 0.99])
+    lines = [line.get_ydata().tolist() for line in spread.axes[0].lines]
+    assert [2.1, 7.9, 31.6] in lines
+    assert [1.05, 0.99, 0.99] in lines
+    assert spread.texts[0].get_text() == "Scores spread from 2 to 32 as d_k grows, 1 if scaled"
+
+    unscaled, scaled = np.array([[1e-1, 1e-2, 1e-9], [0.3, 0.2, 0.01], [1, 3, 5]]), np.full((3, 3), 0.2)
+    bands = figures.gradient_range(d_ks, unscaled, scaled)
+    assert [line.get_ydata().tolist() for line in bands.axes[0].lines] == [[0.3, 0.2, 0.01], [0.2, 0.2, 0.2]]
+    corners = bands.axes[0].collections[0].get_paths()[0].vertices[:, 1]
+    assert {1e-9, 5.0} <= set(corners.tolist())
+    assert bands.texts[0].get_text() == "Not scaled, d_k = 1024: one query gets 1e-09, another 5"
+
+
+@pytest.mark.parametrize(("weights", "nats"), [([0.25] * 4, math.log(4)), ([1, 0, 0], 0), ([0.5, 0.5, 0], math.log(2))])
+def test_entropy_of_even_and_certain_weights(weights, nats):
+    assert figures.entropy(np.array(weights)) == pytest.approx(nats)
+
+
+def test_the_entropy_explorer_draws_the_learners_curve():
+    curve = explore("attention.saturation", right_entropy)
+    curve.render(d_k=256, n_keys=8)
+    rng = torch.Generator().manual_seed(3)
+    queries, keys = torch.randn(200, 1024, generator=rng), torch.randn(64, 1024, generator=rng)
+    scores = queries[:, :256] @ keys[:8, :256].T
+    here = built.D_KS.index(256)
+    assert curve.figure.parts.unscaled.get_ydata()[here] == pytest.approx(Categorical(logits=scores).entropy().mean())
+    assert curve.figure.parts.scaled.get_ydata()[here] == pytest.approx(
+        Categorical(logits=scores / 16).entropy().mean()
+    )
+    assert curve.text.endswith("the most there can be is ln 8 = 2.08.")
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (unanswered, "still empty"),
+        (raises, "IndexError"),
+        (lambda scores, d_k, scaled: right_entropy(scores, d_k, scaled) / math.log(2), "is it in nats?"),
+        (lambda scores, d_k, scaled: -right_entropy(scores, d_k, scaled), "never negative"),
+        (lambda scores, d_k, scaled: right_entropy(scores, d_k, scaled) * torch.nan, "NaN"),
+        (lambda scores, d_k, scaled: right_entropy(scores, d_k, scaled).mean(), "(200,), one per query. Yours gave ()"),
+        (lambda scores, d_k, scaled: 1.5, "Yours gave float"),
+    ],
+)
+def test_whatever_a_learners_entropy_does_the_figure_says_so(function, said):
+    curve = explore("attention.saturation", function)
+    assert said in curve.text
+    assert curve.render(d_k=1024, n_keys=64).startswith(b"\x89PNG")
+
+
+# -------------------------------------------------------------------------------------------------------------- softmax
+def test_the_softmax_explorer_shows_what_overflow_does():
+    def naive(x, dim):
+        return x.exp() / x.exp().sum(dim)
+
+    careless, careful = explore("attention.softmax", naive), explore("attention.softmax", torch.softmax)
+    assert careless.text == careful.text
+    careless.render(power=4.0)
+    careful.render(power=4.0)
+    assert "NaN at scores up to 10,000" in careless.text
+    assert [number.get_text() for number in careless.figure.parts.numbers][:3] == ["?", "?", "?"]
+    assert careful.text == "Weights 1.000, 0.000, 0.000, 0.000; they sum to 1.000."
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (unanswered, "still empty"),
+        (raises, "IndexError"),
+        (lambda x, dim: x.exp(), "they should share out exactly 1"),
+        (lambda x, dim: x.sum(), "Your function returned ()"),
+        (lambda x, dim: [0.25] * 4, "Your function returned list"),
+    ],
+)
+def test_whatever_a_learners_softmax_does_the_figure_says_so(function, said):
+    assert said in explore("attention.softmax", function).text
+
+
+# --------------------------------------------------------------------------------------------------------- who is "it"?
+@pytest.mark.parametrize(("factor", "favourite"), [(0.1, "it"), (0.85, "it"), (0.9, "cat"), (1.0, "cat"), (3.0, "cat")])
+def test_a_longer_key_gets_more_weight_from_the_same_direction(factor, favourite):
+    stretched = built.longer_key(TOKENS, VECTORS, "it", "cat")
+    stretched.render(factor=factor)
+    keys = VECTORS * torch.tensor([factor, 1, 1, 1, 1])[:, None]
+    expected = F.scaled_dot_product_attention(VECTORS[3:4], keys, torch.eye(5))[0]
+    assert [bar.get_width() for bar in stretched.figure.parts.bars] == pytest.approx(expected.tolist(), abs=1e-6)
+    assert f"“it” looks most at “{favourite}”" in stretched.figure.parts.title.get_text()
+    assert "stays 0.9999" in stretched.text
+
+
+# ------------------------------------------------------------------------------------------------------- a trained head
+def test_the_head_viewer_shows_the_models_own_weights(trained):
+    model, tokenizer = trained
+    viewer = built.head_viewer(model, tokenizer, "the dog bit the cow .", layer=1, head=1)
+    ids = torch.tensor([tokenizer.encode("the dog bit the cow .", end=False)])
+    tokens = ["<bos>", "the", "dog", "bit", "the", "cow", "."]
+    for layer, head, query in [(1, 1, 6), (0, 0, 3), (2, 1, 0)]:
+        viewer.render(layer=layer, head=head, query=query)
+        weights = model.attention_weights(ids)[layer][0, head]
+        parts = viewer.figure.parts
+        assert np.allclose(parts.image.get_array(), weights)
+        assert [bar.get_width() for bar in parts.bars] == pytest.approx(weights[query].tolist())
+        best = int(weights[query].argmax())
+        assert f"looks most at “{tokens[best]}” ({weights[query, best]:.2f})" in parts.title.get_text()
+        assert f"looks most at {tokens[best]} (place {best}) {weights[query, best]:.2f}" in viewer.text
+        assert parts.row.get_y() == query - 0.5
+
+
+def test_the_explorers_belong_to_exercises_that_exist():
+    assert set(built.EXPLORERS) <= set(explorable()) & {
+        exercise if isinstance(exercise, str) else exercise.id for exercise in EXERCISES
+    }
