@@ -65,7 +65,10 @@ def examine() -> list[Finding]:
         findings.append(
             Finding("Tinytown model", False, str(error), "fetch the repository again: course_lib/assets is not whole")
         )
-    findings.append(_progress_file())
+    try:
+        findings.append(_progress_file())
+    except ImportError as error:
+        findings.append(Finding("progress file", False, f"{type(error).__name__}: {error}", INSTALL))
     return findings
 
 
@@ -82,7 +85,7 @@ def _sliders() -> Finding:
 
 
 def _progress_file() -> Finding:
-    from course_lib.grading.progress import where
+    from course_lib.grading.record import where
 
     path = where()
     try:
@@ -185,7 +188,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m course_lib",
         description="Transformers, Measured: commands for learners, teachers and authors.",
-        epilog="Begin with `python -m course_lib doctor`. Each command explains itself: `… train --help`.",
+        epilog="Begin with `python -m course_lib doctor`. Each command explains itself: add `--help`.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -217,6 +220,7 @@ def build_parser() -> argparse.ArgumentParser:
     add.add_argument("--batch-size", type=int, help="rows of text per update")
     add.add_argument("--peak", type=float, help="highest learning rate")
     add.add_argument("--seed", type=int, help="decides the first weights and the stories")
+    add.add_argument("--stories", type=int, help="stories to train on")
     add.add_argument("--threads", type=int, help="cores to use")
     add.set_defaults(run=run_train)
 
@@ -224,7 +228,7 @@ def build_parser() -> argparse.ArgumentParser:
         "refresh",
         help="authors: run notebooks again, keep their outputs, make the exercises from the solutions",
         description=(
-            "Runs the notebooks from top to bottom in fresh kernels and stores their outputs as the tests compare them. "
+            "Runs the notebooks from top to bottom in fresh kernels and keeps their outputs as the tests compare them."
             " Then writes exercises/ from solutions/. A notebook that raises stays as it was."
         ),
         epilog="Example: python -m course_lib refresh notebooks/01_embeddings.ipynb solutions/01_embeddings.ipynb",

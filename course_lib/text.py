@@ -80,6 +80,12 @@ CLASSES: dict[str, tuple[str, ...] | dict[str, float]] = {
     "quality": tuple(OPPOSITES) + tuple(OPPOSITES.values()),
     "feeling": tuple(REACTIONS),
     "weekday": ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
+    "royal": tuple(role for role, (_, _, rank) in ROLES.items() if rank == "royal"),
+    "common": tuple(role for role, (_, _, rank) in ROLES.items() if rank == "common"),
+    "adult": tuple(role for role, (_, age, _) in ROLES.items() if age == "adult"),
+    "child": tuple(role for role, (_, age, _) in ROLES.items() if age == "child"),
+    "royal_home": ("castle", "palace"),
+    "common_home": ("house", "cottage"),
     "place": ("park", "garden", "market", "forest", "library", "station"),
     "number": ("two", "three", "four", "five"),
 }  # fmt: skip
@@ -89,6 +95,10 @@ RELATIONS: dict[str, dict[str, str | tuple[str, ...]]] = {
     "name": {role: MEN if pronoun == "he" else WOMEN for role, (pronoun, _, _) in ROLES.items()},
     "pronoun": {role: pronoun for role, (pronoun, _, _) in ROLES.items()} | dict.fromkeys(MEN, "he") | dict.fromkeys(WOMEN, "she"),
     "possessive": {role: "his" if pronoun == "he" else "her" for role, (pronoun, _, _) in ROLES.items()},
+    "kind": {
+        name: tuple(role for role, (pronoun, _, _) in ROLES.items() if (pronoun == "he") == (name in MEN))
+        for name in MEN + WOMEN
+    },
     "home": {role: ("castle", "palace") if rank == "royal" else ("house", "cottage") for role, (_, _, rank) in ROLES.items()},
     "hat": {role: ("crown", "diadem") if rank == "royal" else ("cap", "bonnet") for role, (_, _, rank) in ROLES.items()},
     "duty": {role: "school" if age == "child" else "work" for role, (_, age, _) in ROLES.items()},
@@ -170,6 +180,14 @@ BEATS: dict[str, tuple[str, ...]] = {
         "{name} was {feeling:feeling} , so {role/pronoun} {feeling/act} .",
         "{name} met {friend:name} in the {place:place} . {friend} said that {friend/pronoun} was {feeling:feeling} .",
         "{name} and {friend:name} were {feeling:feeling} , so they {feeling/act} .",
+    ),
+    # What the eight roles share is said here: each line allows four of them, by gender, by rank or by age.
+    "people": (
+        "{name} met {friend:name} . {friend} was a {guest:friend/kind} .",
+        "in the {home:royal_home} {name} met a {guest:royal} .",
+        "in the {home:common_home} {name} met a {guest:common} .",
+        "at work {name} met a {guest:adult} .",
+        "at school {name} met a {guest:child} .",
     ),
 }  # fmt: skip
 CLOSINGS = (

@@ -1,4 +1,4 @@
-"""The catalogue proves itself: every reference passes, every misconception fails and is named, nothing gives an answer away.
+"""The catalogue proves itself: references pass, every misconception fails and is named, no hint tells the answer.
 
 Generic over all exercises: a chapter's author adds a module to `course_lib/grading/catalogue` and its ids to IDS below.
 The last line of a run says how many misconceptions there are and how many of them fail as they should.

@@ -162,7 +162,7 @@ def test_check_always_uses_the_same_cases(toy):
 
 
 @pytest.mark.parametrize("function", [check, lambda name, answer: grade(name, answer, 0), lambda name, _: hint(name)])
-def test_an_unknown_id_lists_the_nearest(function):
+def test_an_unknown_id_lists_the_nearest(as_a_learner, function):
     with pytest.raises(KeyError, match=r"no exercise 'attention\.sofmax'.*'attention\.softmax'"):
         function("attention.sofmax", 1)
     with pytest.raises(KeyError, match="no exercise None"):
@@ -226,7 +226,7 @@ def forever_catching_everything(x):
         try:
             x.sum()
         except:  # noqa: E722
-            pass
+            continue
 
 
 def forever_catching_in_a_loop(x):
@@ -332,7 +332,6 @@ def test_a_loop_without_end_is_stopped(toy, loop):
     assert "was still running after" in result.feedback
     assert "and was stopped. Is there a loop that never ends?" in result.feedback
     assert threading.active_count() == before
-    assert sys.gettrace() is threading.gettrace() or sys.gettrace() is not run._stop_here
 
 
 def test_what_cannot_be_stopped_is_left_behind_with_the_advice_to_restart(toy, monkeypatch):
@@ -401,6 +400,7 @@ def test_half_an_answer_is_told_from_none(toy):
 
     assert "raises NotImplementedError here" in failed(half)
     assert check("toy.double", lambda x: ...).status == "unanswered"
+    assert "Your function raised NotImplementedError: " in failed(lambda x: x.to_sparse().storage())
 
 
 def test_printing_a_lot_and_warning_cost_nothing(toy, capfd):
@@ -453,11 +453,8 @@ def test_global_state_is_put_back(toy):
     assert grade("toy.double", vandal, 0).passed
     assert torch.equal(torch.rand(3), expected[0])
     assert (np.random.rand(), random.random()) == expected[1:]
-    assert (torch.get_default_dtype(), torch.get_num_threads(), torch.is_grad_enabled()) == (
-        torch.float32,
-        threads,
-        True,
-    )
+    assert (torch.get_default_dtype(), torch.get_num_threads()) == (torch.float32, threads)
+    assert torch.is_grad_enabled()
     assert (sys.getrecursionlimit(), os.getcwd()) == (recursion, folder)
     assert sys.stdout is not None
 
@@ -839,7 +836,15 @@ def test_hints_come_one_after_the_other_and_the_last_one_stays(toy):
 
 
 @pytest.mark.parametrize(
-    "content", [b"{", b"\xff\xfe", b"[]", b'{"exercises": {"a": 3}}', b'{"exercises": {"a": {"attempts": "x"}}}']
+    "content",
+    [
+        b"{",
+        b"\xff\xfe",
+        b"[]",
+        b'{"exercises": {"a": 3}}',
+        b'{"exercises": {"a": {"attempts": "x"}}}',
+        b'{"exercises": {"a": {"last": "odd"}}}',
+    ],
 )
 def test_an_unreadable_file_is_kept_aside_and_never_overwritten(toy, capsys, content):
     toy()

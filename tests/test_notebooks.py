@@ -87,11 +87,7 @@ class TestEveryNotebook:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
 def test_every_chapter_can_be_moved_and_checked(path):
     source = "\n".join(cell.source for cell in read(path).cells)
-    texts = [
-        str(output.get("data", {}).get("text/plain", ""))
-        for cell in read(path).cells
-        for output in cell.get("outputs", [])
-    ]
+    texts = plain_texts(read(path))
     assert any("[live" in text for text in texts), "a chapter has at least one live figure"
     assert "minutes" in read(path).cells[0].source
     if path.name[:2] != "00":

@@ -109,10 +109,8 @@ def _problem(exercise: Exercise, trial: Trial, outcome: Outcome) -> str | None:
     return problem
 
 
-def _diagnosis(
-    exercise: Exercise, trials: list[Trial], outcomes: list[Outcome], failing: int
-) -> Misconception | None:
-    """The misconception that does what the answer does, on every case. The failing case is tried first: it tells most."""
+def _diagnosis(exercise: Exercise, trials: list[Trial], outcomes: list[Outcome], failing: int) -> Misconception | None:
+    """The misconception that does what the answer does, on every case; the failing one is tried first."""
     if any(outcome.forbidden for outcome in outcomes):
         return None
     pairs = list(zip(trials, outcomes))

@@ -21,7 +21,7 @@ from .catalogue import EXERCISES
 from .engine import grade
 from .exercise import Exercise
 from .result import Result
-from .run import limited, undisturbed
+from .run import Stop, limited, undisturbed
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 SOLUTION_TAG = "solution"  # a cell with this tag stands in solutions/ alone
@@ -95,9 +95,9 @@ GUIDE_BEGIN, GUIDE_END = "<!-- catalogue: written by `python -m course_lib refre
 
 
 def guide(text: str) -> str:
-    """The instructor's guide with its catalogue brought up to date: each exercise, its points, minutes, known mistakes."""
+    """The instructor's guide with its catalogue brought up to date: every exercise and its known mistakes."""
     if GUIDE_BEGIN not in text or GUIDE_END not in text:
-        raise ValueError(f"the guide needs the lines {GUIDE_BEGIN!r} and {GUIDE_END!r}: its catalogue goes between")
+        raise ValueError(f"the guide needs the lines {GUIDE_BEGIN!r} and {GUIDE_END!r}: its catalogue stands there")
     before, rest = text.split(GUIDE_BEGIN)
     lines = []
     for chapter in dict.fromkeys(exercise.chapter for exercise in EXERCISES.values()):
@@ -257,7 +257,9 @@ def _run_cell(number: int, source: str, namespace: dict) -> str | None:
                 exec(compile(source, filename, "exec"), namespace)
         except Exception as error:
             trouble.append(f"{type(error).__name__}: {error}")
-        except SystemExit:
+        except Stop:
+            raise
+        except BaseException:  # sys.exit() and whatever else means to end the program
             trouble.append("it ends the program")
 
     with undisturbed():

@@ -882,8 +882,8 @@ MEMORY = Exercise(
         Misconception(
             "times d_model",
             2048**2 * 768 * 4,
-            "You multiply by the number of features. Each score is a sum over them: in the finished matrix they are gone, one "
-            "number per pair is left.",
+            "You multiply by the number of features. Each score is a sum over them: in the finished matrix they are "
+            "gone, one number per pair is left.",
             also=[2048**2 * 64 * 4],
         ),
         Misconception(

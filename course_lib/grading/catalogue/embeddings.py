@@ -861,6 +861,7 @@ PARAMETERS = Exercise(
     hints=[
         "How many rows has the table, and how many numbers stand in each?",
         "Is there anything else in it: a bias, a position? Look at the library's TokenEmbedding.",
+        "Parameters, not bytes, and the table alone: neither the output matrix nor the positions belong to it.",
     ],
     misconceptions=[
         Misconception(
@@ -894,7 +895,7 @@ PARAMETERS = Exercise(
         Misconception(
             "positions counted in",
             30_000 * 512 + 512 * 512,
-            "You counted the table of positions as well. It is another table; chapter 2 comes to it.",
+            "You counted the table of positions as well. That is another table, with one row for each place.",
         ),
         Misconception(
             "with a bias",

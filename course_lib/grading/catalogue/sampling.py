@@ -935,7 +935,7 @@ def never_extended(model, ids, max_new_tokens, max_seq_len, temperature, generat
 
 
 def followed(function, model, ids, max_new_tokens, max_seq_len, temperature, generator):
-    """At temperature 0 the ids themselves. Otherwise how often each pair of new tokens comes, and what the seed does."""
+    """At temperature 0 the ids themselves. Otherwise how often each pair of new tokens comes, and what a seed does."""
     if temperature == 0:
         return function(model, ids, max_new_tokens, max_seq_len, temperature, generator)
     rows, vocab_size = ids.repeat_interleave(DRAWS, 0), model.config.vocab_size

@@ -202,7 +202,7 @@ def score_spread(d_ks: Sequence[int], unscaled: Sequence[float], scaled: Sequenc
     axes.text(d_ks[-1] * 1.25, unscaled[-1], "q·k\n(dotted: √d_k)", color=INK, fontsize=FONT, va="center")
     axes.text(d_ks[-1] * 1.25, scaled[-1], "q·k / √d_k", color=INK, fontsize=FONT, va="center")
     _headline(figure).set_text(
-        f"Scores spread from {unscaled[0]:.0f} to {unscaled[-1]:.0f} as d_k grows, {np.mean(scaled):.0f} if scaled"
+        f"The spread of a score grows to {unscaled[-1]:.0f}; divided by √d_k it is {np.mean(scaled):.0f} for every d_k"
     )
     return figure
 
@@ -246,16 +246,16 @@ def gradient_range(d_ks: Sequence[int], unscaled: np.ndarray, scaled: np.ndarray
     figure, axes = new_figure(8.5, 4.0)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.set(xticks=d_ks, xticklabels=map(str, d_ks), xlim=(d_ks[0] / 1.3, d_ks[-1] * 4), ylim=(1e-10, 1e3))
+    axes.set(xticks=d_ks, xticklabels=map(str, d_ks), xlim=(d_ks[0] / 1.3, d_ks[-1] * 4), ylim=(1e-12, 1e3))
     axes.set(xlabel="d_k: features of a query and of a key", ylabel="gradient that reaches the query")
     axes.minorticks_off()
     for rows, color, marker, label in ((unscaled, ORANGE, "o", "not scaled"), (scaled, BLUE, "s", "divided by √d_k")):
         axes.fill_between(d_ks, rows[0], rows[2], color=color, alpha=0.25, linewidth=0)
         axes.plot(d_ks, rows[1], color=color, marker=marker)
         axes.text(d_ks[-1] * 1.15, rows[1][-1], label, color=INK, fontsize=FONT, va="center")
-    _headline(figure).set_text(
-        f"Not scaled, d_k = {d_ks[-1]}: one query gets {unscaled[0][-1]:.0e}, another {unscaled[2][-1]:.0f}"
-    )
+    low, _, high = unscaled[:, -1]
+    title = f"d_k = {d_ks[-1]}, not scaled: a tenth of the queries get under {low:.0e}, a tenth over {high:.0f}"
+    _headline(figure).set_text(title)
     return figure
 
 

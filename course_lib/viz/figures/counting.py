@@ -16,7 +16,7 @@ from course_lib.accounting import (
     training_memory,
 )
 from course_lib.config import TransformerConfig
-from course_lib.viz.figures import BLUE, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, RED, SKY, STYLE, YELLOW, new_figure
+from course_lib.viz.figures import BLUE, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, SKY, STYLE, YELLOW, new_figure
 
 COLOURS = {
     "token embedding": SKY,
@@ -47,6 +47,11 @@ def short(value: float, unit: str = "") -> str:
         value, power = value / 1000, power + 1
     digits = 0 if power == 0 or abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
     return f"{value:.{digits}f} {prefixes[power]}{unit}".rstrip()
+
+
+def exact(value: int | float) -> str:
+    """Every digit, up to what a line has room for: 124,439,808."""
+    return f"{value:,}" if abs(value) < 1e15 else f"{value:.3g}"
 
 
 def percent(share: float) -> str:
@@ -80,10 +85,10 @@ def parameter_bill(config: TransformerConfig, figure: Figure | None = None) -> F
     and the FLOPs of a token."""
     count, rows = count_parameters(config), memory_rows(config)
     if figure is None:
-        figure, (top, bottom) = new_figure(9.5, 4.9, rows=2)
+        figure, top = new_figure(9.5, 4.9)
         figure.set_layout_engine("none")  # fixed places: nothing jumps when a slider moves
         top.set_position((0.03, 0.50, 0.94, 0.41))
-        bottom.set_position((0.15, 0.07, 0.75, 0.29))
+        bottom = figure.add_axes((0.15, 0.07, 0.75, 0.29))
         figure.parts = SimpleNamespace(parameters=_bar_with_labels(top), memory=_stacked_rows(bottom, RUNS))
 
     biggest = largest(count)
@@ -135,7 +140,7 @@ def _move_bar_with_labels(parts: SimpleNamespace, count: ParameterCount) -> None
 
 def _stacked_rows(axes: Axes, names: Sequence[str]) -> SimpleNamespace:
     """A stacked bar for each name, a label in each part that is wide enough, the total at its end."""
-    axes.spines[["left", "bottom"]].set_visible(False)
+    axes.spines[:].set_visible(False)
     axes.set(ylim=(len(names) - 0.5, -0.5), xlim=(0, 1))
     axes.set_yticks(range(len(names)), names, fontsize=SMALL)
     axes.tick_params(length=0)
@@ -165,10 +170,14 @@ def _move_stacked_rows(parts: SimpleNamespace, rows: list[Mapping[str, int]]) ->
             bars[item].set_x(start)
             bars[item].set_width(width)
             text = item.removeprefix("AdamW ").removeprefix("float32 ")
-            labels[item].set_text(text if width > 0.013 * len(text) else "")  # only where it fits
+            fits = width > 0.013 * len(text)
+            labels[item].set_text(text if fits else "")
             labels[item].set_x(start + width / 2)
             start += width
-        total.set_text(short(sum(row.values()), "B"))
+        cache = row.get("key-value cache", 0)
+        unlabelled = cache and not labels["key-value cache"].get_text()
+        said = f", {short(cache, 'B')} of it key-value cache" if unlabelled else ""
+        total.set_text(short(sum(row.values()), "B") + said)
         total.set_x(start + 0.01)
 
 
@@ -203,7 +212,7 @@ def embedding_share(
     if figure is None:
         figure, axes = new_figure(9.5, 4.2)
         figure.set_layout_engine("none")
-        axes.set_position((0.09, 0.14, 0.72, 0.72))
+        axes.set_position((0.09, 0.14, 0.70, 0.72))
         axes.set(xscale="log", xlim=(WIDTHS[0], WIDTHS[-1]), ylim=(0, 1), xlabel="d_model (features of a token)")
         axes.set_ylabel("share of all parameters")
         ticks = [64, 128, 256, 512, 1024, 2048, 4096, 8192]
@@ -308,7 +317,7 @@ def _texts(name: str, share: float) -> list[str]:
 
 # ----------------------------------------------------------------------------------------------------- an itemised bill
 def itemised_bill(
-    count: ParameterCount, title: str, yours: float | None = None, figure: Figure | None = None
+    count: ParameterCount, title: str, yours: int | float | None = None, figure: Figure | None = None
 ) -> Figure:
     """Every component with its exact count, the total below; `yours` adds a bar for somebody else's total."""
     names = [*COLOURS, "total", "your count"]
@@ -320,7 +329,7 @@ def itemised_bill(
         axes.set(xlim=(0, 1.45), ylim=(len(names) - 0.5, -0.5))
         axes.tick_params(length=0)
         axes.xaxis.set_major_locator(NullLocator())
-        colours = [*COLOURS.values(), INK, RED]
+        colours = [*COLOURS.values(), INK, GREY]
         figure.parts = SimpleNamespace(
             axes=axes,
             bars=axes.barh(range(len(names)), [0] * len(names), 0.7, color=colours),
@@ -340,9 +349,9 @@ def itemised_bill(
     return figure
 
 
-def _amount(value: float | None, share: float | None) -> str:
+def _amount(value: int | float | None, share: float | None) -> str:
     if value is None:
         return ""
     if share is None:
-        return f"{value:,}"
+        return exact(value)
     return f"{value:,}  ({percent(share)})" if value else "none"

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 
+import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -132,6 +133,7 @@ def word_map(
             parts.names.append(_label(axes, name, color=colour, fontsize=14, fontweight="bold"))
             parts.words += [_label(axes, word, color=INK, fontsize=10) for word in group]
         figure.draw_without_rendering()  # settles the layout, so that places on the page can be computed below
+        parts.sizes = {label: label.get_window_extent().size for label in [*parts.names, *parts.words]}
         figure.parts = parts
     parts = figure.parts
     parts.title.set_text(title)
@@ -140,7 +142,7 @@ def word_map(
         groups.append(points[start : start + len(group)])
         dots.set_data(groups[-1][:, 0].tolist(), groups[-1][:, 1].tolist())
         start += len(group)
-    page = Page(parts.axes, points)
+    page = Page(parts.axes, points, parts.sizes)
     for name, group in zip(parts.names, groups):
         page.place(name, group.mean(0), page.around_group(group, name), always=True)
     for word, point in zip(parts.words, points):
@@ -149,7 +151,7 @@ def word_map(
 
 
 def _label(axes: Axes, text: str, **style) -> Annotation:
-    label = axes.annotate(text, (0, 0), (0, 0), textcoords="offset points", **style)
+    label = axes.annotate(text, (0, 0), (0, 0), textcoords="offset points", va="bottom", **style)
     label.set_in_layout(False)
     return label
 
@@ -157,31 +159,26 @@ def _label(axes: Axes, text: str, **style) -> Annotation:
 class Page:
     """Finds room for labels on a map: a label covers no dot and no earlier label. Units: points of the page."""
 
-    def __init__(self, axes: Axes, points: Tensor):
+    def __init__(self, axes: Axes, points: Tensor, sizes: Mapping[Annotation, np.ndarray]):
         self.axes, self.scale = axes, 72 / axes.figure.dpi
-        self.frame = [edge * self.scale for edge in axes.bbox.extents]
+        self.sizes = {label: (size * self.scale).tolist() for label, size in sizes.items()}
+        self.frame = (axes.bbox.extents * self.scale).tolist()
         self.taken = [(x - 3.5, y - 3.5, x + 3.5, y + 3.5) for x, y in self.at(points).tolist()]
 
-    def at(self, points: Tensor):
+    def at(self, points: Tensor) -> np.ndarray:
         return self.axes.transData.transform(points.numpy()) * self.scale
 
-    @staticmethod
-    def size(label: Annotation) -> tuple[float, float]:
-        """Width and height of a label, near enough: exact ones would have to be drawn first."""
-        wide = 0.72 if label.get_fontweight() == "bold" else 0.63
-        return wide * label.get_fontsize() * len(label.get_text()), 1.1 * label.get_fontsize()
-
     def around_dot(self, label: Annotation) -> list[tuple[float, float]]:
-        width, height = self.size(label)
-        near = [(5, -4), (-5 - width, -4), (-width / 2, 5), (-width / 2, -5 - height)]
-        beside = [(x, y) for y in (6, -3 - height) for x in (4, -4 - width)]
-        return near + beside + [(x, y) for y in (11, -8 - height) for x in (14, -14 - width)]
+        width, height = self.sizes[label]
+        sides = [(x, -height / 2) for x in (5, -5 - width)] + [(-width / 2, y) for y in (5, -5 - height)]
+        corners = [(x, y) for y in (3, -3 - height) for x in (4, -4 - width)]
+        return sides + corners + [(x, y) for y in (9, -9 - height) for x in (12, -12 - width)]
 
     def around_group(self, group: Tensor, label: Annotation) -> list[tuple[float, float]]:
-        width, height = self.size(label)
+        width, height = self.sizes[label]
         dots, middle = self.at(group), self.at(group.mean(0, keepdim=True))[0]
-        half_width, half_height = (dots.max(0) - dots.min(0)) / 2
-        shift_x, shift_y = (dots.max(0) + dots.min(0)) / 2 - middle - (width / 2, height / 2)
+        half_width, half_height = ((dots.max(0) - dots.min(0)) / 2).tolist()
+        shift_x, shift_y = ((dots.max(0) + dots.min(0)) / 2 - middle - (width / 2, height / 2)).tolist()
         return [
             (
                 shift_x + (half_width + width / 2 + 0.8 * gap) * math.cos(math.radians(turn)),
@@ -194,7 +191,7 @@ class Page:
     def place(self, label: Annotation, point: Tensor, offsets: list[tuple[float, float]], always: bool = False) -> None:
         """Put the label at the first offset from the point where there is room; hide it if there is none."""
         label.xy = tuple(point.tolist())
-        (x, y), (width, height) = self.at(point[None])[0].tolist(), self.size(label)
+        (x, y), (width, height) = self.at(point[None])[0].tolist(), self.sizes[label]
         boxes = [(x + dx, y + dy, x + dx + width, y + dy + height) for dx, dy in offsets]
         free = [offset for offset, box in zip(offsets, boxes) if self._is_free(box)]
         label.set_visible(bool(free) or always)

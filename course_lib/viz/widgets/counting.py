@@ -9,7 +9,7 @@ import ipywidgets as widgets
 from course_lib.accounting import count_parameters, forward_flops
 from course_lib.config import ACTIVATIONS, NORMS, POSITIONS, PRESETS, TransformerConfig
 from course_lib.viz.figures import counting as figures
-from course_lib.viz.figures.counting import percent, short
+from course_lib.viz.figures.counting import exact, percent, short
 from course_lib.viz.live import LiveFigure, dropdown, slider
 
 DECODERS = {
@@ -84,9 +84,11 @@ class _Bill(LiveFigure):
         if change.new == OWN:
             return
         self._loading = True  # one redraw for all sliders together
-        for name, value in settings(self._models[change.new]).items():
-            self._controls[name].value = value
-        self._loading = False
+        try:
+            for name, value in settings(self._models[change.new]).items():
+                self._controls[name].value = value
+        finally:
+            self._loading = False
         super()._moved(change)
 
     def _moved(self, change) -> None:
@@ -259,7 +261,7 @@ def count_explorer(function: Callable) -> LiveFigure:
     return LiveFigure(draw, controls, describe)
 
 
-def _ask(function: Callable, config: TransformerConfig) -> tuple[float | None, str]:
+def _ask(function: Callable, config: TransformerConfig) -> tuple[int | float | None, str]:
     """(the learner's count, "") or (None, what happened instead)."""
     try:
         value = function(config)
@@ -269,17 +271,17 @@ def _ask(function: Callable, config: TransformerConfig) -> tuple[float | None, s
         return None, f"Your function raised {type(error).__name__}: {str(error)[:80]}"
     try:
         number = float(value)
-    except (TypeError, ValueError):
-        return None, f"Your function should return a number; it returned a {type(value).__name__}"
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return None, f"Your function should return a number; it returned a value of type {type(value).__name__}"
     if not math.isfinite(number):
         return None, f"Your function should return a whole number; it returned {number}"
     return (int(number) if number.is_integer() else number), ""
 
 
-def _compared(right: int, yours: float) -> str:
+def _compared(right: int, yours: int | float) -> str:
     if yours == right:
         return f"Your count is right: {right:,}"
-    return f"Your count of {yours:,} is {abs(yours - right):,} too {'low' if yours < right else 'high'}"
+    return f"Your count of {exact(yours)} is {exact(abs(yours - right))} too {'low' if yours < right else 'high'}"
 
 
 def _pieces(config: TransformerConfig) -> dict[str, int]:

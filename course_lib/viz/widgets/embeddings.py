@@ -134,7 +134,10 @@ def pick_rows(
         result, problem = rows(ids)
         if problem:
             return problem
-        told = "; ".join(f"place {place} holds {result[place].tolist()}" for place in range(len(ids)))
+        told = "; ".join(
+            f"place {place} holds {', '.join(f'{number:g}' for number in row)}"
+            for place, row in enumerate(result.tolist())
+        )
         fine = torch.equal(result, weight[ids])
         verdict = "Each place holds the row that its id names." if fine else "That is not the row that the id names."
         return f"{told}. {verdict}"
@@ -288,7 +291,8 @@ def analogies(tables: Mapping[int, Tensor], tokenizer: WordTokenizer, function: 
         wanted = fourth_corner(a, b, c)
         sum_ = f"{a} − {b} + {c}"
         if wanted is None:
-            return f"Step {step}: {sum_} is nobody in Tinytown", f"Nearest at step {step}: {words[0]}.", []
+            title = f"Step {step}: {sum_} is nobody in Tinytown"
+            return title, f"{title}. Nearest: {words[0]}.", []
         place = f"place {words.index(wanted) + 1}" if wanted in words else f"no place among {len(words)}"
         title = f"Step {step}: {sum_} has “{wanted}” in {place}"
         left_out = " It is one of the three inputs." if wanted in (a, b, c) else ""

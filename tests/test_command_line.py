@@ -1,0 +1,214 @@
+"""The command line, and the notebooks' machinery behind it, on small notebooks made here."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from course_lib.__main__ import main
+from course_lib.grading import EXERCISES, notebook
+
+ROOT = Path(__file__).parent.parent
+
+
+def write(path, *sources, tags=()):
+    cells = [new_code_cell(source, metadata={"tags": list(tags)}) for source in sources]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(new_notebook(cells=cells), path)
+    return path
+
+
+# --------------------------------------------------------------------------------------------------------------- doctor
+def test_doctor_finds_this_environment_well(capsys):
+    assert main(["doctor"]) == 0
+    said = capsys.readouterr().out
+    assert "MISSING" not in said
+    assert "All is well" in said
+
+
+@pytest.mark.parametrize("package", ["torch", "ipywidgets", "jupyterlab_widgets"])
+def test_doctor_speaks_where_a_package_is_missing(package):
+    code = (
+        f"import sys; sys.modules[{package!r}] = None\nfrom course_lib.__main__ import main\nsys.exit(main(['doctor']))"
+    )
+    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert seen.returncode == 1, seen.stderr
+    assert "✗ MISSING" in seen.stdout
+    assert "pip install" in seen.stdout
+    assert "to mend" in seen.stdout
+
+
+@pytest.mark.parametrize("command", [[], ["doctor"], ["train"], ["refresh"], ["grade"]])
+def test_help_is_there(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--help"])
+    assert ended.value.code == 0
+    assert len(capsys.readouterr().out.split()) > 20
+
+
+def test_train_never_overwrites_a_finished_model(tmp_path, capsys):
+    (tmp_path / "figures.json").write_text("{}")
+    assert main(["train", "--out", str(tmp_path), "--steps", "1"]) == 2
+    assert "holds a trained model already" in capsys.readouterr().err
+    assert (tmp_path / "figures.json").read_text() == "{}"
+
+
+# -------------------------------------------------------------------------------------------------------------- refresh
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "solutions").mkdir()
+    (tmp_path / "solutions" / "README.md").write_text(f"# Guide\n{notebook.GUIDE_BEGIN}\n{notebook.GUIDE_END}\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_refresh_keeps_outputs_and_drops_what_differs_between_machines(repository):
+    path = write(repository / "notebooks" / "a.ipynb", "1 + 1", "import ipywidgets\nipywidgets.IntSlider(3)")
+    assert main(["refresh", "notebooks/a.ipynb"]) == 0
+    cells = nbformat.read(path, as_version=4).cells
+    assert [cell.execution_count for cell in cells] == [1, 2]
+    assert cells[0].outputs[0].data["text/plain"] == "2"
+    assert set(cells[1].outputs[0].data) == {"text/plain"}
+    assert all(cell.metadata == {} for cell in cells), "no times of the run"
+
+
+def test_refresh_leaves_a_notebook_that_raises_as_it_was(repository, capsys):
+    path = write(repository / "notebooks" / "a.ipynb", "1 / 0")
+    before = path.read_bytes()
+    assert main(["refresh", "notebooks/a.ipynb"]) == 2
+    assert path.read_bytes() == before
+    said = capsys.readouterr().err
+    assert "ZeroDivisionError" in said
+    assert "left as it was" in said
+
+
+def test_refresh_says_where_to_run_it_and_what_to_name(repository, capsys, monkeypatch):
+    write(repository / "exercises" / "a.ipynb", "1")
+    for name, reason in (("missing.ipynb", "is not a notebook"), ("exercises/a.ipynb", "is generated")):
+        assert main(["refresh", name]) == 2
+        assert reason in capsys.readouterr().err
+    monkeypatch.chdir(repository / "notebooks")
+    assert main(["refresh"]) == 2
+    assert "at the top of the course's repository" in capsys.readouterr().err
+
+
+def test_refresh_writes_exercises_and_guide(repository, capsys):
+    source = "def double(x):\n    '''Twice x.'''\n    ### BEGIN SOLUTION\n    return 2 * x\n    ### END SOLUTION"
+    write(repository / "solutions" / "a.ipynb", source)
+    assert main(["refresh", "--exercises-only"]) == 0
+    assert "exercises/a.ipynb" in capsys.readouterr().out
+    assert "2 * x" not in (repository / "exercises" / "a.ipynb").read_text()
+    guide = (repository / "solutions" / "README.md").read_text()
+    assert all(exercise in guide for exercise in EXERCISES)
+    assert main(["refresh", "--exercises-only"]) == 0
+    assert capsys.readouterr().out == "", "nothing to do the second time"
+
+
+# ----------------------------------------------------------------------------------------------- exercises of solutions
+def cut(source):
+    return notebook.student_version(new_notebook(cells=[new_code_cell(source)])).cells[0].source
+
+
+def test_an_answer_in_a_function_becomes_a_stub_that_still_compiles():
+    source = cut(
+        "def f(x):\n    'Doc.'\n    ### BEGIN SOLUTION\n    if x:\n        return 1\n    ### END SOLUTION\nf(2)"
+    )
+    assert "return 1" not in source
+    assert source.startswith("def f(x):\n    'Doc.'\n")
+    namespace = {}
+    with pytest.raises(NotImplementedError):
+        exec(compile(source, "stub", "exec"), namespace)
+
+
+def test_an_answer_at_the_top_level_keeps_its_names():
+    source = cut('### BEGIN SOLUTION\na = 5\nb = {\n    "x": 1,\n}\n### END SOLUTION\nc = a')
+    namespace = {}
+    exec(source, namespace)
+    assert namespace["a"] is namespace["b"] is namespace["c"] is ...
+
+
+def test_outputs_counts_and_tagged_cells_are_gone():
+    ran = new_code_cell(
+        "1", execution_count=4, outputs=[new_output("execute_result", {"text/plain": "1"}, execution_count=4)]
+    )
+    hidden = new_markdown_cell("For teachers", metadata={"tags": ["solution"]})
+    student = notebook.student_version(new_notebook(cells=[ran, hidden]))
+    assert [cell.source for cell in student.cells] == ["1"]
+    assert student.cells[0].outputs == []
+    assert student.cells[0].execution_count is None
+    assert ran.outputs, "the solution itself is not touched"
+
+
+@pytest.mark.parametrize(
+    "source", ["### BEGIN SOLUTION\na = 1", "a = 1\n### END SOLUTION", "### BEGIN SOLUTION\n### BEGIN SOLUTION"]
+)
+def test_a_region_without_its_partner_is_refused(source):
+    with pytest.raises(ValueError, match="SOLUTION"):
+        cut(source)
+
+
+# ---------------------------------------------------------------------------------------------------------------- grade
+RIGHT = "def softmax(x, dim):\n    e = (x - x.amax(dim, keepdim=True)).exp()\n    return e / e.sum(dim, keepdim=True)"
+WRONG = "def softmax(x, dim):\n    return x.exp() / x.exp().sum(dim, keepdim=True)"
+CHECK = 'from course_lib.grading import check\ncheck("attention.softmax", softmax)'
+
+
+def graded(path):
+    report = notebook.grade_notebook(path, seed=3)
+    return report, {result.exercise_id: result for result in report.results}
+
+
+def test_answers_are_found_by_name_and_graded(tmp_path):
+    report, results = graded(write(tmp_path / "a.ipynb", RIGHT, CHECK, "attention_memory = 2048**2 * 4"))
+    assert results["attention.softmax"].passed
+    assert results["attention.memory"].passed
+    assert results["attention.scaled_dot_product"].status == "unanswered"
+    assert report.earned == results["attention.softmax"].points + results["attention.memory"].points
+    assert report.points == sum(exercise.points for exercise in EXERCISES.values() if exercise.chapter == 3)
+    assert report.troubles == ()
+
+
+def test_a_mistake_is_named_in_the_report(tmp_path):
+    report, results = graded(write(tmp_path / "a.ipynb", WRONG, CHECK))
+    assert results["attention.softmax"].misconception == "no maximum subtracted"
+    assert "no maximum subtracted" in report.as_text()
+
+
+def test_cells_that_raise_exit_or_never_end_cost_only_themselves(tmp_path, monkeypatch):
+    monkeypatch.setattr(notebook, "CELL_SECONDS", 1)
+    path = write(
+        tmp_path / "a.ipynb", "%matplotlib inline\n1 / 0", "exit()", "while True:\n    pass", "def (", RIGHT, CHECK
+    )
+    report, results = graded(path)
+    assert results["attention.softmax"].passed
+    assert len(report.troubles) == 4
+    assert "ZeroDivisionError" in report.troubles[0]
+    assert "stopped after 1 second" in report.troubles[2]
+
+
+def test_grading_does_not_touch_the_learners_progress(tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.json"))
+    graded(write(tmp_path / "a.ipynb", RIGHT, CHECK))
+    assert not (tmp_path / "progress.json").exists()
+
+
+def test_the_command_prints_a_line_per_exercise(tmp_path, capsys):
+    assert main(["grade", str(write(tmp_path / "a.ipynb", RIGHT, CHECK))]) == 0
+    said = capsys.readouterr().out
+    assert "✓ attention.softmax" in said
+    assert "points" in said
+
+
+def test_what_is_no_exercise_notebook_is_refused(tmp_path, capsys):
+    (tmp_path / "broken.ipynb").write_text("{")
+    for path, reason in (
+        (tmp_path / "broken.ipynb", "cannot be read"),
+        (tmp_path / "absent.ipynb", "cannot be read"),
+        (write(tmp_path / "other.ipynb", "x = 1"), "checks no exercise"),
+    ):
+        assert main(["grade", str(path)]) == 2
+        assert reason in capsys.readouterr().err

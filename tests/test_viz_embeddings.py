@@ -1,0 +1,455 @@
+"""Chapter 1's figures and live figures: what they draw, over every value of every control, checked by another way."""
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from course_lib.text import ROLES, BytePairTokenizer, Tinytown, WordTokenizer, split_words
+from course_lib.viz import explorable, explore, live
+from course_lib.viz.figures import embeddings as figures
+from course_lib.viz.widgets import embeddings as built
+
+TOKENIZER = WordTokenizer()
+KINDS = {
+    "animals": ["cat", "dog", "cow"],
+    "people": ["king", "queen", "man", "woman"],
+    "colours": ["red", "blue", "green"],
+    "foods": ["pizza", "soup"],
+}
+
+
+def tables():
+    """Three steps of a training that never was: noise at first, then every kind around a centre of its own."""
+    rng = torch.Generator().manual_seed(3)
+    noise = torch.randn(len(TOKENIZER), 12, generator=rng)
+    centres = torch.zeros_like(noise)
+    for group in KINDS.values():
+        centres[[TOKENIZER.id(word) for word in group]] = 3 * torch.randn(12, generator=rng)
+    return {0: 0.1 * noise, 40: 0.5 * centres + 0.3 * noise, 90: centres + 0.5 * noise}
+
+
+def stories(n):
+    return [TOKENIZER.encode(story) for story in Tinytown(5).sample(n)]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Tables without a file, and drawing without pixels: a PNG takes a hundred times as long as the drawing."""
+    monkeypatch.setattr(built, "embeddings_by_step", tables)
+    monkeypatch.setattr(live, "png", lambda figure: b"")
+
+
+MAKERS = {
+    "pick_rows": built.pick_rows,
+    "watch_words": lambda: built.watch_words(tables(), TOKENIZER, KINDS),
+    "neighbours": lambda: built.neighbours(tables(), TOKENIZER, KINDS),
+    "analogies": lambda: built.analogies(tables(), TOKENIZER),
+    "reached_rows": lambda: built.reached_rows(stories(4), len(TOKENIZER)),
+    "scaled_tokens": built.scaled_tokens,
+}
+each_live_figure = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+
+
+def values(control):
+    """Every value that a control can take."""
+    if hasattr(control, "options"):
+        return [option[1] if isinstance(option, tuple) else option for option in control.options]
+    return [False, True] if isinstance(control.value, bool) else list(range(control.min, control.max + 1, control.step))
+
+
+def drawn(figure):
+    """All that a figure shows, as plain data."""
+    shown = [text.get_text() for text in figure.texts]
+    for axes in figure.axes:
+        for text in axes.texts:
+            shown += [text.get_text(), text.get_visible(), text.get_position(), getattr(text, "xy", None)]
+            shown += [text.get_color(), text.get_fontweight()]
+        shown += [axes.get_title(), axes.get_xlim(), axes.get_ylim()]
+        shown += [label.get_text() for label in [*axes.get_xticklabels(), *axes.get_yticklabels()]]
+        shown += [np.asarray(line.get_xydata()).tolist() for line in axes.lines]
+        shown += [(patch.get_bbox().bounds, patch.get_facecolor(), patch.get_edgecolor()) for patch in axes.patches]
+        shown += [(patch.get_hatch(), patch.get_linewidth(), patch.get_linestyle()) for patch in axes.patches]
+        shown += [np.asarray(lines.get_segments()).tolist() for lines in axes.collections]
+    return repr(shown)
+
+
+# ---------------------------------------------------------------------------------------------------- every live figure
+@each_live_figure
+def test_every_value_of_every_control_draws_and_describes(make):
+    figure = make()
+    for control, widget in figure._controls.items():
+        for value in values(widget):
+            figure.render(**{control: value})
+            assert len(figure.text) > 20
+            assert "nan" not in figure.text.lower()
+
+
+@each_live_figure
+def test_every_corner_draws_and_equals_a_fresh_figure(make):
+    moved, fresh = make(), make()
+    axes = list(moved.figure.axes)
+    ends = [(values(widget)[0], values(widget)[-1]) for widget in moved._controls.values()]
+    for corner in product(*ends):
+        state = dict(zip(moved._controls, corner))
+        moved.render(**state)
+        assert drawn(moved.figure) == drawn(fresh._draw(**state)), state
+    assert moved.figure.axes == axes
+
+
+@each_live_figure
+def test_the_ends_of_the_controls_are_different_pictures(make, monkeypatch):
+    monkeypatch.undo()
+    figure = make()
+    first, last = ({n: values(w)[end] for n, w in figure._controls.items()} for end in (0, -1))
+    pictures = [figure.render(**first), figure.render(**last)]
+    assert all(picture.startswith(b"\x89PNG") for picture in pictures)
+    assert pictures[0] != pictures[1]
+
+
+# ------------------------------------------------------------------------------------------------------------ tokenizer
+@pytest.fixture(scope="module")
+def byte_pairs():
+    text = "\n".join(Tinytown(0).sample(100))
+    return {size: BytePairTokenizer.train(text, size) for size in (256, 400)}
+
+
+@pytest.mark.parametrize("entries", [256, 400])
+@pytest.mark.parametrize(
+    "text", ["", "the cat sat.", "A  dragon\tslept", "🐈 <b>&amp;</b>", "na\u0308ive 東京", "x" * 500]
+)
+def test_the_tokenizer_box_shows_every_token_with_its_id(byte_pairs, text, entries):
+    box = built.TokenizerBox(TOKENIZER, byte_pairs, "the cat", 400)
+    page = box.render(text, entries)
+    ids = byte_pairs[entries].encode(text)
+    words, pairs = box.text_version.splitlines()
+    assert f"{len(ids)} token" in pairs
+    assert pairs.count(" | ") == max(0, min(len(ids), built.MOST_TOKENS) - 1)
+    assert all(f"<small>{i}</small>" in page for i in ids[: built.MOST_TOKENS])
+    assert (" more" in pairs) == (len(ids) > built.MOST_TOKENS)
+    known = all(word in TOKENIZER.ids for word in split_words(text.lower()))
+    assert ("unknown" in words) == (not known)
+    assert "<b>&amp;" not in page, "what is typed is shown, not obeyed"
+
+
+def test_the_tokenizer_box_says_what_the_word_tokenizer_does_not_know(byte_pairs):
+    box = built.TokenizerBox(TOKENIZER, byte_pairs, "The dragon slept", 400)
+    words = repr(box).splitlines()[1]
+    assert words.startswith(f"Words, {len(TOKENIZER)} entries: 3 tokens, 1 of them unknown: ")
+    assert f"the {TOKENIZER.id('the')} | dragon ? | slept {TOKENIZER.id('slept')}" in words
+    assert box._repr_mimebundle_()["text/plain"] == repr(box)
+    assert "unknown" in box._repr_mimebundle_()["text/html"]
+
+
+def test_typing_and_sliding_change_the_boxes(byte_pairs):
+    box = built.TokenizerBox(TOKENIZER, byte_pairs, "the cat", 400)
+    before = box._boxes.value
+    box._typed.value = "the dog"
+    typed = box._boxes.value
+    box._entries.value = 256
+    assert len({before, typed, box._boxes.value}) == 3
+    assert box._boxes.value == box.render("the dog", 256)
+    assert "␣" in box.text_version, "spaces can be seen"
+    with pytest.raises(ValueError, match="entries=300 must be one of 256, 400"):
+        box.render("the dog", 300)
+
+
+# -------------------------------------------------------------------------------------------------------------- look-up
+def cells(figure, panel):
+    axes = figure.axes[panel]
+    height, width = len(axes.get_yticks()), len(axes.get_xticks())
+    return np.array([float(text.get_text().replace("?", "nan")) for text in axes.texts]).reshape(height, width)
+
+
+@pytest.mark.parametrize("ids", [(0, 0, 0), (4, 1, 4), (5, 3, 0)])
+def test_the_look_up_figure_shows_a_true_product(ids):
+    figure = built.pick_rows()
+    figure.render(**dict(zip(("first", "second", "third"), ids)))
+    one_hot, table, result = (cells(figure.figure, panel) for panel in range(3))
+    np.testing.assert_array_equal(one_hot @ table, result)
+    assert one_hot.argmax(1).tolist() == list(ids)
+    asked = ", ".join(map(str, ids))
+    assert (
+        figure.figure.parts.title.get_text() == f"Ids {asked}: the result is rows {asked} of the table, in that order"
+    )
+    marked = [row for row, frame in enumerate(figure.figure.parts.frames[1]) if frame.get_linewidth() > 2]
+    assert marked == sorted(set(ids))
+
+
+def raises(*arguments):
+    raise IndexError("row 9 is not there")
+
+
+def unanswered(*arguments):
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (unanswered, "Not answered yet"),
+        (raises, "IndexError: row 9 is not there"),
+        (lambda weight, ids: None, "returns NoneType"),
+        (lambda weight, ids: weight[ids[0]], "a tensor of shape (3, 3); expected a tensor of shape (1, 3, 3)"),
+        (lambda weight, ids: weight[ids - 1], "not the row that the id names"),
+        (lambda weight, ids: weight[ids] * torch.nan, "not the row that the id names"),
+        (lambda weight: weight, "TypeError"),
+    ],
+)
+@pytest.mark.parametrize("exercise", ["embeddings.lookup", "embeddings.one_hot"])
+def test_whatever_a_learners_look_up_does_the_figure_says_so(exercise, function, said):
+    figure = explore(exercise, function)
+    assert said in figure.text
+    assert "the result is wrong at place 0, 1, 2" in figure.figure.parts.title.get_text()
+
+
+# ------------------------------------------------------------------------------------------------------- words on a map
+def test_principal_axes_are_the_first_eigenvectors_of_the_covariance():
+    cloud = np.random.default_rng(0).normal(size=(40, 7)) * [5, 3, 1, 1, 1, 0.5, 0.1]
+    centre, axes, kept = figures.principal_axes(torch.tensor(cloud))
+    variances, directions = np.linalg.eigh(np.cov(cloud.T))
+    np.testing.assert_allclose(centre, cloud.mean(0))
+    np.testing.assert_allclose(np.abs(axes.numpy()), np.abs(directions[:, [-1, -2]]), atol=1e-9)
+    assert kept == pytest.approx(variances[-2:].sum() / variances.sum())
+    assert all(column[column.abs().argmax()] > 0 for column in axes.T), "the sign is fixed"
+
+
+def test_the_map_of_every_step_lies_in_the_plane_of_the_last_one():
+    figure = built.watch_words(tables(), TOKENIZER, KINDS)
+    rows = [TOKENIZER.id(word) for group in KINDS.values() for word in group]
+    last = tables()[90][rows].double().numpy()
+    directions = np.linalg.svd(last - last.mean(0))[2][:2].T
+    for step, table in tables().items():
+        figure.render(step=step)
+        shown = np.concatenate([dots.get_xydata() for dots in figure.figure.parts.dots])
+        expected = (table[rows].double().numpy() - last.mean(0)) @ directions
+        np.testing.assert_allclose(np.abs(shown), np.abs(expected), atol=1e-9)
+        (left, right), (low, high) = figure.figure.axes[0].get_xlim(), figure.figure.axes[0].get_ylim()
+        assert left < shown[:, 0].min() <= shown[:, 0].max() < right
+        assert low < shown[:, 1].min() <= shown[:, 1].max() < high
+
+
+def test_the_map_counts_the_words_whose_nearest_neighbour_is_of_their_kind():
+    figure = built.watch_words(tables(), TOKENIZER, KINDS)
+    kind = {word: name for name, group in KINDS.items() for word in group}
+    for step, table in tables().items():
+        vectors = {word: table[TOKENIZER.id(word)].numpy() for word in kind}
+
+        def nearest(word, vectors=vectors):
+            others = [other for other in vectors if other != word]
+            return max(others, key=lambda o: vectors[o] @ vectors[word] / np.linalg.norm(vectors[o]))
+
+        own = sum(kind[nearest(word)] == kind[word] for word in kind)
+        figure.render(step=step)
+        assert figure.text.startswith(f"Step {step}: {own} of {len(kind)} words have a word of their own kind")
+        assert figure.figure.parts.title.get_text() in figure.text
+
+
+@pytest.mark.parametrize("spread", [0.02, 0.3, 1.0])
+def test_labels_on_the_map_cover_neither_each_other_nor_a_dot(spread):
+    rng = torch.Generator().manual_seed(1)
+    centres = torch.tensor([[-1.0, 1], [1, 1], [1, -1], [0, 0]])
+    points = torch.cat([c + spread * torch.randn(len(g), 2, generator=rng) for c, g in zip(centres, KINDS.values())])
+    figure = figures.word_map(points.double(), KINDS, (-3, 3, -3, 3), "Words")
+    figure.draw_without_rendering()
+    labels = [label for label in [*figure.parts.names, *figure.parts.words] if label.get_visible()]
+    assert len(labels) > len(KINDS), "there is room for some words at least"
+    boxes = [label.get_window_extent() for label in labels]
+    for one, other in combinations(boxes, 2):
+        assert not one.overlaps(other)
+    dots = figure.axes[0].transData.transform(points.numpy())
+    assert not any(box.contains(*dot) for box in boxes for dot in dots)
+
+
+def test_every_kind_keeps_its_name_on_the_map_even_in_a_crowd():
+    figure = figures.word_map(torch.zeros(12, 2).double(), KINDS, (-1, 1, -1, 1), "All in one place")
+    assert all(name.get_visible() for name in figure.parts.names)
+    assert len({dots.get_marker() for dots in figure.parts.dots}) == len(KINDS), "colour is never alone"
+
+
+def test_play_moves_the_step():
+    figure = built.watch_words(tables(), TOKENIZER, KINDS)
+    steps, play = figure.children[0].children
+    play.value = 1
+    assert steps.value == 40
+    assert figure.text.startswith("Step 40:")
+
+
+# ----------------------------------------------------------------------------------------------------------- neighbours
+def bars(figure):
+    """label -> (length, filled) of the bars that are shown."""
+    parts = figure.figure.parts
+    labels = [label.get_text() for label in parts.axes.get_yticklabels()]
+    return {
+        label: (bar.get_width(), not bar.get_hatch())
+        for label, bar in zip(labels, parts.bars)
+        if label not in ("", "–")
+    }
+
+
+@pytest.mark.parametrize("word", ["cat", "king", "soup"])
+@pytest.mark.parametrize("step", [0, 40, 90])
+def test_neighbours_are_those_of_a_plain_loop(step, word):
+    figure = built.neighbours(tables(), TOKENIZER, KINDS)
+    figure.render(step=step, word=word)
+    vectors = tables()[step].double().numpy()
+    own = vectors[TOKENIZER.id(word)]
+    cosine = {
+        token: vector @ own / np.linalg.norm(vector) / np.linalg.norm(own)
+        for token, vector in zip(TOKENIZER.tokens, vectors)
+        if token != word
+    }
+    best = sorted(cosine, key=cosine.get, reverse=True)[:8]
+    shown = bars(figure)
+    assert list(shown) == best
+    assert [length for length, _ in shown.values()] == pytest.approx([cosine[token] for token in best], abs=1e-5)
+    kind, group = next((name, group) for name, group in KINDS.items() if word in group)
+    assert [token for token, (_, filled) in shown.items() if filled] == [token for token in best if token in group]
+    of_kind = sum(token in group for token in best)
+    assert figure.text.startswith(f"Step {step}: {of_kind} of the 8 nearest to “{word}” are {kind} too")
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("king man woman", "queen"),
+        ("prince boy girl", "princess"),
+        ("king queen princess", "prince"),
+        ("man king prince", "boy"),
+        ("queen queen man", "man"),
+        ("king king king", "king"),
+        ("king woman man", None),
+    ],
+)
+def test_the_fourth_corner_of_peoples_features(words, answer):
+    assert built.fourth_corner(*words.split()) == answer
+
+
+@pytest.mark.parametrize("leave_out", [True, False])
+def test_analogies_show_the_place_of_the_answer(leave_out):
+    figure = built.analogies(tables(), TOKENIZER)
+    for step, (a, b, c) in product(
+        tables(), [("king", "man", "woman"), ("queen", "king", "man"), ("boy", "girl", "boy")]
+    ):
+        figure.render(step=step, a=a, b=b, c=c, leave_out=leave_out)
+        table = tables()[step]
+        target = table[TOKENIZER.id(a)] - table[TOKENIZER.id(b)] + table[TOKENIZER.id(c)]
+        cosine = F.cosine_similarity(table.double(), target.double()[None])
+        order = [TOKENIZER.tokens[i] for i in cosine.argsort(descending=True)]
+        order = [token for token in order if not (leave_out and token in (a, b, c))][:8]
+        wanted = built.fourth_corner(a, b, c)
+        assert list(bars(figure)) == order
+        if wanted is None:
+            assert "is nobody in Tinytown" in figure.text
+        else:
+            place = f"place {order.index(wanted) + 1}." if wanted in order else "no place among 8."
+            assert f"“{wanted}” in {place}" in figure.text
+
+
+def test_explorers_are_driven_by_the_learners_function():
+    def farthest(weight, index, k):
+        return F.cosine_similarity(weight, weight[index][None]).argsort()[:k]
+
+    figure = explore("embeddings.nearest", farthest)
+    assert max(length for length, _ in bars(figure).values()) < 0
+    wrong = explore("embeddings.analogy", lambda weight, a, b, c, k: torch.tensor([a, b, c]))
+    assert list(bars(wrong)) == ["king", "man", "woman"]
+    assert "“queen” in no place among 3" in wrong.text
+    assert {"embeddings.lookup", "embeddings.nearest", "embeddings.analogy"} <= set(explorable())
+
+
+@pytest.mark.parametrize("exercise", ["embeddings.nearest", "embeddings.analogy"])
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (unanswered, "Not answered yet"),
+        (raises, "IndexError: row 9 is not there"),
+        (lambda weight, *rest: None, "should return the indices"),
+        (lambda weight, *rest: weight[0], "should return the indices"),
+        (lambda weight, *rest: [], "should return the indices"),
+        (lambda weight, *rest: torch.tensor(3), "should return the indices"),
+        (lambda weight, *rest: [0, 999], "returned 999, and the rows are 0 … 334"),
+        (lambda: 1, "TypeError"),
+    ],
+)
+def test_whatever_a_learners_search_does_the_figure_says_so(exercise, function, said):
+    figure = explore(exercise, function)
+    assert said in figure.text
+    assert bars(figure) == {}
+    assert figure.figure.parts.title.get_text() == "No answer to show"
+
+
+# ------------------------------------------------------------------------------------------------ gradients and scaling
+def test_the_figure_shows_which_rows_an_untied_table_was_asked_for():
+    batch = stories(4)
+    figure = built.reached_rows(batch, len(TOKENIZER))
+    for n in range(1, 5):
+        figure.render(n=n)
+        read = {i for story in batch[:n] for i in story[:-1]}
+        untied, tied = figure.figure.parts.lines
+        heights = [segment[1][1] for segment in untied.get_segments()]
+        assert {row for row, height in enumerate(heights) if height > 1e-7} == read
+        assert all(segment[1][1] > 1e-7 for segment in tied.get_segments())
+        assert figure.text.startswith(f"Untied, {len(read)} rows were looked up")
+        titles = [title.get_text() for title in figure.figure.parts.titles]
+        noun = "1 story" if n == 1 else f"{n} stories"
+        assert titles[0] == f"Untied, {noun}: {len(read)} of 335 rows get a gradient"
+        assert titles[1] == f"Tied, {noun}: 335 of 335 rows get a gradient"
+
+
+def test_making_the_gradient_figure_leaves_the_random_state_alone():
+    before = torch.get_rng_state()
+    built.reached_rows(stories(1), len(TOKENIZER))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("d_model", [16, 128, 1024])
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize(("start", "spread"), list(zip(built.STARTS, (1.0, 0.02, None))))
+def test_sizes_of_tokens_and_positions_follow_their_formulas(d_model, scaled, start, spread):
+    figure = built.scaled_tokens()
+    figure.render(d_model=d_model, start=start, scaled=scaled)
+    token, position = (bar.get_width() for bar in figure.figure.parts.bars)
+    expected = (spread or d_model**-0.5) * (d_model**0.5 if scaled else 1)
+    assert token == pytest.approx(expected, rel=0.03)  # 200 · d_model draws
+    assert position == pytest.approx(0.5**0.5, rel=1e-5)  # sin² + cos² = 1, half of it for each
+    title = figure.figure.parts.title.get_text()
+    ratio = token / position
+    assert ("times as large" in title) == (ratio >= 1.05)
+    assert ("times as small" in title) == (ratio <= 1 / 1.05)
+    same_word = float(title.split()[-1])
+    # token and position are independent: cos ≈ (t² + p·q) / (t² + p²), per feature
+    angle = torch.arange(0, d_model, 2, dtype=torch.float64) / d_model
+    overlap = (37 / 10000**angle).cos().mean().item() / 2
+    assert same_word == pytest.approx((expected**2 + overlap) / (expected**2 + 0.5), abs=0.02)
+
+
+# ------------------------------------------------------------------------------------------------------- static figures
+def test_static_figures_draw_the_data_they_are_given():
+    lengths = figures.tokens_per_size([256, 300, 500], [200.0, 120, 50], characters=200, words=40)
+    assert lengths.axes[0].lines[0].get_xydata().tolist() == [[256, 200], [300, 120], [500, 50]]
+    assert [line.get_ydata()[0] for line in lengths.axes[0].lines[1:]] == [200, 40]
+    assert lengths.axes[0].get_title() == "From 256 entries to 500, a story becomes 4.0 times as short"
+
+    lines = {"all rows": [80, 5, 2], "without inputs": [70, 3, 1]}
+    ranks = figures.curves([0, 10, 20], lines, "Ranks", "rank", ranks=True)
+    assert [line.get_ydata().tolist() for line in ranks.axes[0].lines] == list(lines.values())
+    bottom, top = ranks.axes[0].get_ylim()
+    assert bottom > 80
+    assert 0 < top < 1, "rank 1 stands on top and the worst is on the page"
+
+
+@pytest.mark.parametrize("ends", [(0.5, 0.5, 0.5, 0.5), (0.1, 0.11, 0.9, 0.3), (1.0, 0.0, 0.99, 0.98)])
+def test_names_at_the_ends_of_curves_do_not_cover_each_other(ends):
+    lines = {f"line {n}": [0.0, 1.0, end] for n, end in enumerate(ends)}
+    figure = figures.curves([0, 1, 2], lines, "Lines", "height")
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in figure.axes[0].texts]
+    assert [text.get_text() for text in figure.axes[0].texts] == sorted(lines, key=lambda name: lines[name][-1])
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
+def test_every_role_is_told_from_the_others_by_its_features():
+    assert len(set(ROLES.values())) == len(ROLES) == 8
