@@ -176,9 +176,8 @@ def generate(
     stops = torch.tensor(stops) if stops else torch.empty(0, dtype=torch.int64)
     check_ids(stops, vocab_size, name="stop ids")
     settings = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
-    next_token_distribution(
-        torch.zeros(1), **settings
-    )  # a bad setting is named here, not at the first step of a stream
+    # A bad setting is named here, not at the first step of a stream.
+    next_token_distribution(torch.zeros(1), **settings)
 
     steps = _steps(model, ids, max_new_tokens, stops.to(ids.device), settings, generator)
     if stream:
@@ -194,8 +193,9 @@ def _steps(model, ids, max_new_tokens, stops, settings, generator) -> Iterator[T
         with evaluating(model):
             logits = model(ids[:, -model.config.max_seq_len :])[:, -1]  # (B, V)
         new = sample_next_token(logits, **settings, generator=generator).to(ids.dtype)
-        new = torch.where(stopped, ids[:, -1], new)  # a stopped row repeats its last id, the one that stopped it
-        stopped = stopped | torch.isin(new, stops)
+        # A stopped row repeats its last id, the one that stopped it, and so stays stopped.
+        new = torch.where(stopped, ids[:, -1], new)
+        stopped = torch.isin(new, stops)
         ids = torch.cat([ids, new[:, None]], dim=1)
         yield new
 

@@ -181,13 +181,18 @@ BEATS: dict[str, tuple[str, ...]] = {
         "{name} met {friend:name} in the {place:place} . {friend} said that {friend/pronoun} was {feeling:feeling} .",
         "{name} and {friend:name} were {feeling:feeling} , so they {feeling/act} .",
     ),
-    # What the eight roles share is said here: each line allows four of them, by gender, by rank or by age.
-    "people": (
+    # What the eight roles share is said here: each line allows those of one gender, one rank or one age.
+    "friend": (
         "{name} met {friend:name} . {friend} was a {guest:friend/kind} .",
-        "in the {home:royal_home} {name} met a {guest:royal} .",
-        "in the {home:common_home} {name} met a {guest:common} .",
-        "at work {name} met a {guest:adult} .",
-        "at school {name} met a {guest:child} .",
+        "{name} met a {guest:role} called {friend:guest/name} .",
+    ),
+    "court": (
+        "in the {home:royal_home} {name} met a {guest:royal} and a {other:royal} .",
+        "in the {home:common_home} {name} met a {guest:common} and a {other:common} .",
+    ),
+    "company": (
+        "at work {name} met a {guest:adult} and a {other:adult} .",
+        "at school {name} met a {guest:child} and a {other:child} .",
     ),
 }  # fmt: skip
 CLOSINGS = (

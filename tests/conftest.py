@@ -1,9 +1,7 @@
 """What every test shares: enforced shapes, seeds, one thread each, and nothing written to the learner's own folders."""
 
 import os
-import pkgutil
 import random
-from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # the reference models are built from configurations, nothing is fetched
 
@@ -14,8 +12,23 @@ import torch
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
-# Every annotation of the library, shapes included, is checked on every call; this must come before it is imported.
-install_import_hook("course_lib", "checked_annotations.check")
+# Every annotation of the tensor code, shapes included, is checked on every call; this must come before it is imported.
+# `text` and the sub-packages are left out: they have words and records rather than shapes, in so many small calls that
+# checking them would take longer than the tests.
+SHAPED = [
+    "embeddings",
+    "positions",
+    "masks",
+    "attention",
+    "feedforward",
+    "normalization",
+    "config",
+    "blocks",
+    "models",
+    "accounting",
+]
+SHAPED += ["training", "sampling", "pretrained", "experiments"]
+install_import_hook([f"course_lib.{name}" for name in SHAPED], "checked_annotations.check")
 
 torch.set_num_threads(1)
 settings.register_profile("course", derandomize=True, deadline=None, max_examples=25, database=None)

@@ -110,6 +110,12 @@ def test_more_tokens_than_there_are_keeps_all():
     assert torch.equal(top_k_filter(logits, 6), logits)
 
 
+def test_a_token_at_exactly_the_share_min_p_stays_whatever_the_rounding():
+    for hundredths in range(1, 100):
+        logits = logits_of(0.4, 0.4 * hundredths / 100)
+        assert (min_p_filter(logits, hundredths / 100) > -INF).all()
+
+
 def test_min_p_is_a_share_of_the_largest_probability():
     logits = logits_of(0.4, 0.2, 0.1, 0.04, 0.26)
     assert (min_p_filter(logits, 0.25) > -INF).tolist() == [True, True, True, False, True]  # 0.1 = 0.25 · 0.4 stays
@@ -150,7 +156,7 @@ def test_top_k_of_all_top_p_of_one_and_no_filter_are_the_same(shape, seed):
     assert torch.equal(next_token_distribution(logits, top_p=1.0), plain)
 
 
-@given(shape=shapes, temperature=st.sampled_from([0, 0.0, 1e-4, 1e-30, 1e-300, 5e-324]), seed=seeds)
+@given(shape=shapes, temperature=st.sampled_from([0, 0.0, 1e-4, 1e-30, 2e-38, 1e-300, 5e-324]), seed=seeds)
 def test_a_temperature_towards_zero_is_the_argmax(shape, temperature, seed):
     logits = random_logits(shape, seed, spread=20.0)
     expected = nn.functional.one_hot(logits.argmax(-1), shape[-1]).float()

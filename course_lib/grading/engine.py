@@ -2,7 +2,7 @@
 
 import inspect
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -12,7 +12,7 @@ from .catalogue import get
 from .exercise import Exercise, Misconception, Option
 from .judge import as_number, compare, differences, kind_of, same
 from .result import Hint, Result
-from .run import Failure, Outcome, Trial, call, inside_an_answer, limited, prepare, time_is_up, undisturbed
+from .run import Failure, Outcome, Trial, call, inside_an_answer, limited, mistaken, prepare, time_is_up, undisturbed
 from .show import number, plural, show
 from .values import plain
 
@@ -109,7 +109,9 @@ def _problem(exercise: Exercise, trial: Trial, outcome: Outcome) -> str | None:
     return problem
 
 
-def _diagnosis(exercise: Exercise, trials: list[Trial], outcomes: list[Outcome], failing: int) -> Misconception | None:
+def _diagnosis(
+    exercise: Exercise, trials: Sequence[Trial], outcomes: list[Outcome], failing: int
+) -> Misconception | None:
     """The misconception that does what the answer does, on every case; the failing one is tried first."""
     if any(outcome.forbidden for outcome in outcomes):
         return None
@@ -117,7 +119,7 @@ def _diagnosis(exercise: Exercise, trials: list[Trial], outcomes: list[Outcome],
     pairs.insert(0, pairs.pop(failing))
     for misconception in exercise.misconceptions:
         for wrong in misconception.variants:
-            if all(_alike(exercise, call(exercise, wrong, trial), outcome) for trial, outcome in pairs):
+            if all(_alike(exercise, mistaken(exercise, wrong, trial), outcome) for trial, outcome in pairs):
                 return misconception
     return None
 

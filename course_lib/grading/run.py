@@ -9,6 +9,7 @@ a second process.
 import builtins
 import contextlib
 import ctypes
+import functools
 import inspect
 import io
 import linecache
@@ -21,7 +22,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, no_type_check
 
@@ -61,20 +62,27 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Trial:
-    """A case made ready: the reference's value, and its weights where the answer is a class."""
+    """A case made ready: the reference's value, its weights where the answer is a class, and what mistakes do with it."""
 
     stage: str
     case: Case
     expected: Any
     weights: dict | None
     seed: int
+    mistakes: dict = field(
+        default_factory=dict, compare=False
+    )  # id of a wrong answer -> its Outcome, once it was needed
 
 
 # --- one call ---------------------------------------------------------------------------------------------------------
 
 
-def prepare(exercise: Exercise, seed: int) -> list[Trial]:
-    """Every case of every stage in the order in which they are tried, with what the reference makes of it."""
+@functools.lru_cache(maxsize=64)
+def prepare(exercise: Exercise, seed: int) -> tuple[Trial, ...]:
+    """Every case of every stage in the order in which they are tried, with what the reference makes of it.
+
+    Kept, because a learner checks the same exercise again and again, and a class is graded with one seed.
+    """
     trials = []
     _settle(seed)
     for stage in exercise.stages:
@@ -88,7 +96,7 @@ def prepare(exercise: Exercise, seed: int) -> list[Trial]:
             _settle(seed)
             value = plain(_apply(exercise, function, fresh(case.args)))
             trials.append(Trial(inspect.cleandoc(stage.__doc__), case, value, weights, seed))
-    return trials
+    return tuple(trials)
 
 
 def call(exercise: Exercise, answer: Any, trial: Trial) -> Outcome:
@@ -99,7 +107,7 @@ def call(exercise: Exercise, answer: Any, trial: Trial) -> Outcome:
     _settle(trial.seed)
     value, failure = None, None
     try:
-        with paper, watch:
+        with paper, watch if exercise.forbidden else contextlib.nullcontext():
             function = answer
             failure = _misfit(exercise, answer, trial.case)
             if exercise.module and not failure:
@@ -120,6 +128,13 @@ def call(exercise: Exercise, answer: Any, trial: Trial) -> Outcome:
         return Outcome(failure=failure, printed=paper.text)
     altered = tuple(name for name in altered if name not in exercise.may_change)
     return Outcome(value, None, altered, watch.used, paper.text)
+
+
+def mistaken(exercise: Exercise, wrong: Any, trial: Trial) -> Outcome:
+    """What one of the exercise's own misconceptions does with one case."""
+    if id(wrong) not in trial.mistakes:
+        trial.mistakes[id(wrong)] = call(exercise, wrong, trial)
+    return trial.mistakes[id(wrong)]
 
 
 def _apply(exercise: Exercise, function: Callable, args: tuple) -> Any:
@@ -207,7 +222,7 @@ def _size(case: Case) -> int:
 def _explain(error: BaseException) -> Failure:
     name, message, where = type(error).__name__, _message(error), _where(error)
     if isinstance(error, NotImplementedError) and (
-        not message or "NotImplementedError" in where
+        not message or "raise NotImplementedError" in where
     ):  # torch raises it, too
         return Failure("unanswered", "Your function raises NotImplementedError here: this case is not answered yet.")
     if isinstance(error, (SystemExit, _Exit)):
@@ -276,7 +291,7 @@ class _Watch(TorchFunctionMode):
         self.used = ""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        if self.forbidden and not self.used:
+        if not self.used:
             name = getattr(function, "__name__", "")
             self.used = name if name in self.forbidden else ""
         return function(*args, **(kwargs or {}))
@@ -381,8 +396,9 @@ def undisturbed() -> Iterator[None]:
     settings = torch.get_default_dtype(), torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()
     streams, limit, folder = (sys.stdout, sys.stderr), sys.getrecursionlimit(), os.getcwd()
+    on_the_cpu = contextlib.nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
     try:
-        with _exits_closed(), _memory_limited(), torch.device("cpu"), torch.enable_grad():
+        with _exits_closed(), _memory_limited(), on_the_cpu, torch.enable_grad():
             yield
     finally:
         sys.stdout, sys.stderr = streams

@@ -1129,6 +1129,7 @@ CHANGES = Exercise(
     hints=[
         "For each change ask: which tensor gets another shape?",
         "Some settings change what is computed, or how much memory an input takes, and no tensor that is learned.",
+        "Three of the eight give a tensor another shape or add one. Look at the tables first, then at the projections.",
     ],
     options=[
         Option(

@@ -148,25 +148,33 @@ def _and(words: Sequence[str]) -> str:
 
 # ---------------------------------------------------------------------------------------------------------- temperature
 def temperature_sweep(tokens: Sequence[str], temperatures: np.ndarray, probabilities: np.ndarray, at: float) -> Figure:
-    """Each token's probability (n, V) over n temperatures; the title compares first and last token at T = `at`."""
+    """Each token's probability (n, V) over n temperatures; the title compares first and last token at T = `at`.
+
+    Errors: ValueError if `at` is not one of the temperatures.
+    """
+    places = np.flatnonzero(np.isclose(temperatures, at))
+    if len(places) == 0:
+        raise ValueError(f"at={at} must be one of the temperatures")
     figure, axes = new_figure(8.2, 4.0)
-    colours = [BLUE, ORANGE, GREEN, RED, SKY, GREY, INK]
     for i in range(len(tokens)):
-        axes.plot(temperatures, probabilities[:, i], color=colours[i % 7], linewidth=2)
+        axes.plot(temperatures, probabilities[:, i], color=BLUE, linewidth=2, alpha=1 - 0.8 * i / len(tokens))
     even = 1 / len(tokens)
-    axes.axhline(even, color=GREY, linestyle=":")
+    axes.axhline(even, color=INK, linestyle=":")
     axes.text(temperatures[0] * 1.05, even + 0.01, f"uniform: 1/{len(tokens)}", fontsize=FONT - 1, color=INK)
     axes.axvline(at, color=GREY, linestyle="--", linewidth=1)
-    axes.text(at * 1.03, 0.93, f"T = {at:g}", fontsize=FONT, color=INK)
-    for i in (0, 1, 2, len(tokens) - 1):  # where the lines are still apart
-        place = int(np.abs(temperatures - 0.55).argmin())
-        axes.text(0.55, probabilities[place, i] + 0.02, tokens[i], fontsize=FONT, color=colours[i % 7])
+    axes.text(at * 1.04, 0.93, f"T = {at:g}", fontsize=FONT, color=INK)
+    here = probabilities[places[0]]
+    for i, align in ((0, "bottom"), (-1, "top")):
+        axes.plot(at, here[i], "o", color=ORANGE, markeredgecolor=INK, markersize=8)
+        axes.annotate(
+            f"{tokens[i]} {here[i]:.2f}", (at, here[i]), (7, 3 if align == "bottom" else -5), va=align,
+            textcoords="offset points", fontsize=FONT, color=INK,
+        )  # fmt: skip
     axes.set(xscale="log", ylim=(0, 1.02), xlim=(temperatures[0], temperatures[-1]), xlabel="temperature T")
-    ticks = [t for t in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20) if temperatures[0] <= t <= temperatures[-1]]
+    ticks = [t for t in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 40) if temperatures[0] <= t <= temperatures[-1]]
     axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
     axes.minorticks_off()
     axes.set_ylabel("probability")
-    here = probabilities[int(np.abs(temperatures - at).argmin())]
     axes.set_title(
         f"At T = {at:g} “{tokens[0]}” still comes {here[0] / here[-1]:.1f} times as often as “{tokens[-1]}”", loc="left"
     )
@@ -234,33 +242,34 @@ def surprise(words: Sequence[str], nats: np.ndarray, prompt_length: int = 0, fig
 # ----------------------------------------------------------------------------------------------- what it buys and costs
 def trade_off(
     temperatures: Sequence[float],
-    possible: Sequence[float],
-    words: Sequence[float],
+    sense: Sequence[float],
+    variety: Sequence[float],
     likelihood: Sequence[float],
     town: float,
 ) -> Figure:
     """Over the temperature: share of texts that Tinytown could say, different words, and mean ln p per token.
 
-    town: the mean ln p of Tinytown's own stories under the model.
+    town: the mean ln p of Tinytown's own stories under the model. The title compares T = 1 with the last temperature.
     """
-    figure, (left, middle, right) = new_figure(9.5, 3.5, 1, 3)
-    left.plot(temperatures, 100 * np.asarray(possible), "o-", color=BLUE, linewidth=2)
-    left.set(ylim=(-4, 105), ylabel="possible texts (%)")
-    left.set_title("sense", fontsize=FONT, loc="left")
-    middle.plot(temperatures, words, "s-", color=GREEN, linewidth=2)
-    middle.set(ylim=(0, None), ylabel="different words")
-    middle.set_title("variety", fontsize=FONT, loc="left")
-    right.plot(temperatures, likelihood, "D-", color=ORANGE, linewidth=2)
-    right.axhline(town, color=INK, linestyle=":")
-    right.text(temperatures[0], town, "Tinytown's own stories", va="bottom", fontsize=FONT - 1, color=INK)
-    right.set(ylabel="mean ln p per token (nats)")
-    right.set_title("likelihood", fontsize=FONT, loc="left")
-    for axes in (left, middle, right):
-        axes.set(xlabel="temperature T", xticks=np.arange(0, max(temperatures) + 0.1, 0.5))
-    best = [t for t, share in zip(temperatures, possible) if share >= 0.5 and t > 0]
+    figure, axes = new_figure(9.5, 3.5, 1, 3)
+    for one, values, style, colour, name in (
+        (axes[0], 100 * np.asarray(sense), "o-", BLUE, "sense: possible texts (%)"),
+        (axes[1], variety, "s-", GREEN, "variety: different words"),
+        (axes[2], likelihood, "D-", ORANGE, "likelihood: mean ln p (nats)"),
+    ):
+        one.plot(temperatures, values, style, color=colour, linewidth=2, markersize=7, clip_on=False)
+        one.set(xlabel="temperature T", xticks=np.arange(0, max(temperatures) + 0.1, 0.5))
+        one.set_title(name, fontsize=FONT, loc="left")
+    axes[0].set_ylim(0, 104)
+    axes[1].set_ylim(0, None)
+    axes[2].axhline(town, color=INK, linestyle=":")
+    axes[2].annotate(
+        "Tinytown's\nown stories", (0, town), (0, -10), va="top", textcoords="offset points", fontsize=FONT
+    )
+    one = list(temperatures).index(1.0)
     figure.suptitle(
-        f"Up to T = {max(best, default=0):g} most texts make sense; at T = {temperatures[-1]:g} "
-        f"{round(100 * possible[-1])} % do",
+        f"From T = 1 to T = {temperatures[-1]:g}: possible texts {sense[one]:.0%} → {sense[-1]:.0%}, "
+        f"different words {variety[one]} → {variety[-1]}",
         fontsize=STYLE["title"],
         x=0.01,
         ha="left",
@@ -269,22 +278,37 @@ def trade_off(
 
 
 def filter_curves(
-    curves: Mapping[str, tuple[Sequence[str], Sequence[float], Sequence[float]]], unfiltered: float, temperature: float
+    curves: Mapping[str, tuple[Sequence[float], Sequence[float], Sequence[float]]],
+    marked: Mapping[str, Sequence[float]],
+    temperature: float,
+    at: float = 0.01,
 ) -> Figure:
-    """What a filter removes rightly and wrongly, one curve per filter, one point per setting.
+    """What a filter removes rightly and wrongly: one curve per filter, from hardly filtered to strongly filtered.
 
-    curves: name -> (settings, lost, impossible): the probability of possible words that the filter loses, and the
-        probability of impossible words that it lets through, both as shares, averaged over contexts.
+    Args:
+        curves: name -> (settings, lost, let through): the probability of possible words that the filter loses, and that
+            of impossible words that it lets through, both as shares, averaged over contexts. `lost` rises.
+        marked: name -> the settings that get a mark.
+        at: the loss at which the title compares the curves.
     """
-    figure, axes = new_figure(8.2, 4.4)
-    for (name, (settings, lost, impossible)), colour, marker in zip(curves.items(), (ORANGE, BLUE, GREEN), "osD"):
-        x, y = 100 * np.asarray(lost), 100 * np.asarray(impossible)
-        axes.plot(x, y, marker=marker, color=colour, linewidth=1.8, markersize=6)
-        for setting, a, b in zip(settings, x, y):
-            axes.annotate(setting, (a, b), (5, 5), textcoords="offset points", fontsize=FONT - 2, color=INK)
-        axes.text(x[0], y[0], f"{name}  ", color=colour, fontsize=FONT, ha="right", va="center", weight="bold")
-    axes.axhline(100 * unfiltered, color=GREY, linestyle=":")
-    axes.set(ylim=(0, None), xlabel="possible words lost (% of the true probability)")
-    axes.set_ylabel("impossible words let through (%)")
-    axes.set_title(f"At T = {temperature:g}: the nearer to the corner, the better the filter", loc="left")
+    figure, axes = new_figure(8.6, 4.4)
+    axes.set_xscale("function", functions=(lambda x: np.sqrt(np.maximum(x, 0)), np.square))
+    compared = []
+    for (name, (settings, lost, through)), colour, marker, offset in zip(
+        curves.items(), (ORANGE, BLUE, GREEN), "osD", ((6, 6), (8, 3), (-4, -15))
+    ):
+        lost, through = 100 * np.asarray(lost), 100 * np.asarray(through)
+        axes.plot(lost, through, color=colour, linewidth=2)
+        for setting, x, y in zip(settings, lost, through):
+            if setting in marked[name]:
+                axes.plot(x, y, marker, color=colour, markeredgecolor=INK, markersize=8, clip_on=False)
+                axes.annotate(
+                    f"{name} = {setting:g}", (x, y), offset, textcoords="offset points", fontsize=FONT - 1, color=INK
+                )
+        compared.append(f"{name} {np.interp(100 * at, lost, through):.1f} %")
+    axes.axvline(100 * at, color=GREY, linestyle="--", linewidth=1)
+    axes.set(xlim=(0, 8), ylim=(0, None), xticks=[0, 0.1, 0.5, 1, 2, 4, 8])
+    axes.set_xticklabels(["0", "0.1", "0.5", "1", "2", "4", "8"])
+    axes.set(xlabel="lost: true probability of the words removed (%)", ylabel="let through: impossible words (%)")
+    axes.set_title(f"T = {temperature:g}, {100 * at:g} % lost: let through {', '.join(compared)}", loc="left")
     return figure

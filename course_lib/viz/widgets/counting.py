@@ -117,7 +117,9 @@ def parameter_bill(models: Mapping[str, TransformerConfig] = DECODERS, start: st
         "max_seq_len": steps("context (tokens)", with_models(CONTEXTS, "max_seq_len"), first["max_seq_len"]),
         "group": steps("query heads per key-value head", (1, 2, 4, 8), first["group"]),
         "activation": dropdown(
-            "feed-forward", {"ReLU or GELU: two matrices": "gelu", "SwiGLU: three": "swiglu"}, first["activation"]
+            "feed-forward",
+            {"ReLU or GELU: two matrices": "gelu", "SwiGLU: three matrices": "swiglu"},
+            first["activation"],
         ),
         "norm": dropdown("norm", {"LayerNorm: gain and bias": "layer", "RMSNorm: gain": "rms"}, first["norm"]),
         "positions": dropdown(

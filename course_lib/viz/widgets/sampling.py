@@ -132,7 +132,7 @@ def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
     def describe(prompt, seed, **settings):
         now, (_, truth) = distribution(prompt, **settings), known(prompt)
         return (
-            f"{figures.what_is_left(tokenizer.tokens, now)}. Tinytown itself: {int((truth > 0).sum())} words, "
+            f"{figures.what_is_left(tokenizer.tokens, now)}. Words that Tinytown allows here: {int((truth > 0).sum())}, "
             f"{figures.entropy(truth):.2f} nats. Probability of words that cannot come: {now[truth == 0].sum():.3f}."
         )
 

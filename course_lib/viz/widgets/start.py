@@ -13,6 +13,7 @@ from torch import nn
 from course_lib.models import DecoderOnly, evaluating
 from course_lib.sampling import sample_next_token
 from course_lib.text import EOS, Tinytown, WordTokenizer, join_words, split_words
+from course_lib.viz.figures import INK, ORANGE, SKY
 from course_lib.viz.figures import start as figures
 from course_lib.viz.figures.start import Part
 from course_lib.viz.live import LiveFigure, dropdown, show, slider
@@ -250,13 +251,16 @@ class ModelMap(widgets.HBox):
         )
         self.chapter = widgets.HTML()
         self._panel.children = [*self._panel.children[1:], self.chapter]
+        self._panel.layout.width = "570px"
         self.buttons = {name: widgets.Button(tooltip=f"Show {name}") for name in self.parts}
         for name, button in self.buttons.items():
             button.on_click(lambda _button, name=name: self.select(name))
-        alt = f"{chosen}. {self._describe(chosen)}\n{self._table()}"
+        alt = f"{chosen}: {self._describe(chosen)}\n{self._table()}"
         page = show(figures.model_map(parts, chosen, self._layers), alt)
         self._default = page._repr_mimebundle_()
-        super().__init__([self._laid_out(), self._panel])
+        super().__init__(
+            [self._laid_out(), self._panel], layout=widgets.Layout(flex_flow="row wrap", align_items="flex-start")
+        )
         self.select(chosen)
 
     @property
@@ -276,7 +280,8 @@ class ModelMap(widgets.HBox):
         for other, button in self.buttons.items():
             button.description = f"▸ {other}" if other == name else other
             button.style.font_weight = "bold" if other == name else "normal"
-            button.button_style = "warning" if other == name else "info" if other == "residual stream" else ""
+            button.style.button_color = ORANGE if other == name else SKY if other == "residual stream" else None
+            button.style.text_color = INK if button.style.button_color else None
         self.chapter.value = _taught(self.parts[name].chapter)
 
     def _check(self, name: str) -> None:
@@ -301,24 +306,28 @@ class ModelMap(widgets.HBox):
         rows = [part for part in self.parts.values() if part.place != "stream"]
         beside = [row for row, part in enumerate(rows, start=1) if part.place != "alone"]
         inside = [row for row, part in enumerate(rows, start=1) if part.in_blocks]
-        stream = self.buttons["residual stream"]
-        stream.add_class("residual-stream")
         frame = widgets.Box(layout=_cell(inside[0], 2, inside[-1], 4, border="1px dashed #7F7F7F", margin="-2px 0"))
-        repeated = _sign(f"{self._layers} ×", _cell(inside[0], 4, inside[-1], 4))
-        cells = [_style(), frame, repeated, _placed(stream, _cell(beside[0], 1, beside[-1], 1, height="auto"))]
-        for row, part in enumerate(rows, start=1):
-            first = 1 if part.place == "alone" else 3
-            cells.append(_placed(self.buttons[part.name], _cell(row, first, row, 3)))
-            if first == 3:
+        cells = [_style(), frame, _sign(f"{self._layers} ×", _cell(inside[0], 4, inside[-1], 4))]
+        for name, part in self.parts.items():  # this order is also the order of the Tab key
+            button = self.buttons[name]
+            if part.place == "stream":
+                button.add_class("residual-stream")
+                cells.append(_placed(button, _cell(beside[0], 1, beside[-1], 1, height="auto")))
+                continue
+            row = rows.index(part) + 1
+            cells.append(_placed(button, _cell(row, 1 if part.place == "alone" else 3, row, 3)))
+            if part.place != "alone":
                 cells.append(_sign("→" if part.place == "reads" else "← +", _cell(row, 2, row, 2)))
             elif row < len(rows):
                 cells.append(_sign("↓", _cell(row, 4, row, 4)))
-        layout = widgets.Layout(grid_template_columns="40px 46px 170px 40px", grid_gap="6px 0", width="310px")
+        layout = widgets.Layout(
+            grid_template_columns="36px 40px 160px 36px", grid_gap="4px 0", flex="0 0 auto", margin="0 16px 0 0"
+        )
         return widgets.GridBox(cells, layout=layout)
 
     # In print, on GitHub and before the first run, the whole map as a picture stands in for the buttons.
     def __repr__(self) -> str:
-        return f"[live map: {self.chosen}] {self._default[0]['text/plain']}"
+        return f"[live map] {self._default[0]['text/plain']}"
 
     def _repr_mimebundle_(self, include=None, exclude=None):
         data, metadata = self._default
@@ -350,4 +359,5 @@ def _sign(text: str, layout: widgets.Layout) -> widgets.HTML:
 
 def _style() -> widgets.HTML:
     """The stream's name runs downwards, as the stream does."""
-    return widgets.HTML("<style>.residual-stream {writing-mode: vertical-rl}</style>", layout=_cell(1, 4, 1, 4))
+    rule = ".residual-stream {writing-mode: vertical-rl; padding: 0; line-height: 36px}"
+    return widgets.HTML(f"<style>{rule}</style>", layout=_cell(1, 4, 1, 4))
