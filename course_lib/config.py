@@ -173,7 +173,7 @@ PRESETS: dict[str, TransformerConfig] = {
         family="encoder-decoder",
     ),
     # The model of this course.
-    "tinytown": TransformerConfig(vocab_size=335, d_model=128, n_heads=4, n_layers=4, d_ff=512, max_seq_len=96),
+    "tinytown": TransformerConfig(vocab_size=343, d_model=128, n_heads=4, n_layers=4, d_ff=512, max_seq_len=96),
 }
 
 

@@ -63,7 +63,7 @@ CLASSES: dict[str, tuple[str, ...] | dict[str, float]] = {
     "name": MEN + WOMEN,
     "animal": tuple(ANIMAL_SOUNDS),
     "animals": tuple({"mouse": "mice", "wolf": "wolves"}.get(animal, animal + "s") for animal in ANIMAL_SOUNDS),
-    "creature": tuple(ANIMAL_SOUNDS) + tuple(ROLES),
+    "creature": tuple(ANIMAL_SOUNDS) + ("farmer", "baker", "nurse", "teacher", "doctor", "sailor", "painter", "driver"),
     "thing": ("mat", "rug", "bed", "sofa", "chair", "box", "table", "bench", "pillow", "blanket"),
     "rest": ("sat", "lay", "slept", "rested"),
     "animal_adjective": ("tired", "sleepy", "hungry", "sick", "lazy", "sad", "nervous", "clever"),
@@ -128,7 +128,7 @@ BEATS: dict[str, tuple[str, ...]] = {
     ),
     "day": (
         "every {day:weekday} {name} went to {role/duty} .",
-        "every {day:weekday} the {role} went to {role/duty} with {friend:name} .",
+        "{role/pronoun} went to {role/duty} with {friend:name} every {day:weekday} .",
     ),
     # "it" is the animal when the animal can be so, and the thing when the thing can: the two lists of adjectives share
     # no word.
@@ -181,24 +181,24 @@ BEATS: dict[str, tuple[str, ...]] = {
         "{name} met {friend:name} in the {place:place} . {friend} said that {friend/pronoun} was {feeling:feeling} .",
         "{name} and {friend:name} were {feeling:feeling} , so they {feeling/act} .",
     ),
-    # What the eight roles share is said here: each line allows those of one gender, one rank or one age.
+    # What the eight roles share is all that the world says of them: their gender, their rank, their age.
     "friend": (
         "{name} met {friend:name} . {friend} was a {guest:friend/kind} .",
         "{name} met a {guest:role} called {friend:guest/name} .",
     ),
     "court": (
-        "in the {home:royal_home} {name} met a {guest:royal} and a {other:royal} .",
-        "in the {home:common_home} {name} met a {guest:common} and a {other:common} .",
+        "in the {place:royal_home} {name} met a {guest:royal} .",
+        "in the {place:common_home} {name} met a {guest:common} .",
     ),
     "company": (
-        "at work {name} met a {guest:adult} and a {other:adult} .",
-        "at school {name} met a {guest:child} and a {other:child} .",
+        "at work {name} met a {guest:adult} .",
+        "at school {name} met a {guest:child} .",
     ),
 }  # fmt: skip
 CLOSINGS = (
     "then {role/pronoun} went to bed .",
     "at last {name} went home .",
-    "in the end the {role} was happy .",
+    "in the end {name} was happy .",
     "and that was the end of the day .",
 )
 MAX_BEAT_SENTENCES = 6  # with the opening and the closing, 3 to 8 sentences
@@ -278,7 +278,7 @@ def _choices(word: Word, bindings: Bindings) -> dict[str, float]:
     else:
         options = CLASSES[word.source]
     weights = options if isinstance(options, dict) else dict.fromkeys(options, 1.0)
-    taken = set(bindings.values())
+    taken = {word for slot, word in bindings.items() if slot != "role"}  # a king may meet a king, but never himself
     weights = {option: weight for option, weight in weights.items() if option not in taken}
     total = sum(weights.values())
     return {option: weight / total for option, weight in weights.items()}

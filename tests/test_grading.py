@@ -158,14 +158,14 @@ def test_the_reference_passes_with_full_points(exercise):
 
 @pytest.mark.parametrize(("exercise", "misconception"), WRONG)
 def test_misconception_fails_and_is_named(exercise, misconception):
-    for seed in SEEDS:
-        for number, wrong in enumerate(misconception.variants):
-            result = grade(exercise.id, complete(exercise, wrong), seed)
-            where = f"seed {seed}, variant {number}"
-            assert not result.passed, f"{where}: this wrong answer passes"
-            assert result.earned == 0
-            assert result.misconception == misconception.name, f"{where}: {result}"
-            assert misconception.sentence in result.feedback
+    tries = [(misconception.wrong, seed) for seed in SEEDS] + [(wrong, PUBLIC_SEED) for wrong in misconception.also]
+    for number, (wrong, seed) in enumerate(tries):
+        result = grade(exercise.id, complete(exercise, wrong), seed)
+        where = f"try {number}, seed {seed}"
+        assert not result.passed, f"{where}: this wrong answer passes"
+        assert result.earned == 0
+        assert result.misconception == misconception.name, f"{where}: {result}"
+        assert misconception.sentence in result.feedback
 
 
 @pytest.mark.parametrize(("exercise", "option"), WRONG_OPTIONS)

@@ -7,6 +7,7 @@ import ipywidgets as widgets
 import numpy as np
 import pytest
 import torch
+from matplotlib.colors import to_rgba
 from torch import nn
 
 from course_lib.accounting import count_parameters
@@ -14,10 +15,14 @@ from course_lib.config import TransformerConfig, preset
 from course_lib.models import DecoderOnly
 from course_lib.text import Tinytown, WordTokenizer
 from course_lib.viz import live
+from course_lib.viz.figures import ORANGE
 from course_lib.viz.figures import start as figures
 from course_lib.viz.widgets import start as built
 
-TIRED = "once there was a queen called anna. the cat sat on the mat because it was tired. yes, the cat was very tired. at last anna went home."
+TIRED = (
+    "once there was a queen called anna. the cat sat on the mat because it was tired. yes, the cat was very tired. "
+    "at last anna went home."
+)
 SOFT = TIRED.replace("tired", "soft").replace("yes, the cat", "yes, the mat")
 PROMPT = "once there was a queen called anna. she wore a"
 IN_BLOCKS = {"norm 1": "norm1", "attention": "attention", "norm 2": "norm2", "feed-forward": "feed_forward"}
@@ -45,26 +50,32 @@ def course_model():
     return DecoderOnly(preset("tinytown")).eval()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def reading(small, tokenizer):
     return built.read_along(small, tokenizer, {"it was tired": TIRED, "it was soft": SOFT}, start=20)
 
 
-@pytest.fixture
-def course_map(course_model, tokenizer):
+@pytest.fixture(scope="module")
+def one_map(course_model, tokenizer):
     return built.ModelMap(course_model, tokenizer, PROMPT)
 
 
-# ---------------------------------------------------------------------------------------------------------- what is next
+@pytest.fixture
+def course_map(one_map):
+    one_map.select("attention")
+    return one_map
+
+
+# --------------------------------------------------------------------------------------------------------- what is next
 def every_place(reading):
     slider, names = reading._controls["n"], reading._controls["name"]
-    return [(name, n) for name, _ in names.options for n in range(slider.min, slider.max + 1)]
+    return [(name, n) for name in names.options for n in range(slider.min, slider.max + 1)]
 
 
 def test_the_bars_are_the_models_and_the_grammars_probabilities_at_every_word(reading, small, tokenizer, monkeypatch):
     monkeypatch.setattr(live, "png", lambda figure: b"")  # what is drawn counts here, not its pixels
     stories = {"it was tired": TIRED, "it was soft": SOFT}
-    assert len(every_place(reading)) == 2 * 32
+    assert len(every_place(reading)) == 2 * 33
     for name, n in every_place(reading):
         reading.render(name=name, n=n)
         ids = tokenizer.encode(stories[name])
@@ -90,11 +101,11 @@ def test_the_title_names_the_favourite_and_the_last_words(reading, monkeypatch):
     monkeypatch.setattr(live, "png", lambda figure: b"")
     reading.render(name="it was tired", n=4)
     assert reading.figure.parts.title.get_text().startswith("After “once there was a” the model expects “")
-    reading.render(name="it was soft", n=22)
+    reading.render(name="it was soft", n=23)
     favourite = reading.figure.parts.axes.get_yticklabels()[0].get_text()
     number = reading.figure.parts.numbers[0].get_text()
     title = reading.figure.parts.title.get_text()
-    assert title == f"After “… soft. yes, the mat” the model expects “{favourite}” ({number})"
+    assert title == f"After “… yes, the mat” the model expects “{favourite}” ({number})"
 
 
 def test_the_second_draw_equals_a_fresh_one():
@@ -107,7 +118,7 @@ def test_the_second_draw_equals_a_fresh_one():
 
 def test_every_corner_is_a_picture_in_which_nothing_is_cut_off(reading):
     for name in ("it was tired", "it was soft"):
-        for n in (1, 20, 32):
+        for n in (1, 20, 33):
             assert reading.render(name=name, n=n).startswith(b"\x89PNG")
             assert_nothing_is_cut_off(reading.figure)
 
@@ -117,7 +128,7 @@ def test_a_story_that_tinytown_cannot_say_is_refused(small, tokenizer):
         built.read_along(small, tokenizer, {"wrong": TIRED.replace("a queen", "a mat")}, start=1)
 
 
-# --------------------------------------------------------------------------------------------------------------- the map
+# -------------------------------------------------------------------------------------------------------------- the map
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 def test_the_parts_count_every_parameter_once_as_the_closed_form_does(tied, tokenizer):
     config = replace(preset("tinytown"), tie_weights=tied)
@@ -154,8 +165,9 @@ def test_each_part_has_the_parameters_of_its_modules(course_map, course_model):
 
 def test_the_shapes_are_those_of_a_story_of_twelve_tokens(course_map):
     shapes = {name: part.shape for name, part in course_map.parts.items()}
+    V = preset("tinytown").vocab_size
     stream = dict.fromkeys([*IN_BLOCKS, "token embedding", "positions", "residual stream", "final norm"], (1, 12, 128))
-    ends = {"text to ids": (1, 12), "output": (1, 12, 335), "last logits": (1, 335), "sampling": (1,)}
+    ends = {"text to ids": (1, 12), "output": (1, 12, V), "last logits": (1, V), "sampling": (1,)}
     assert shapes == stream | ends
     for part in course_map.parts.values():
         assert len(part.letters.split(", ")) == len(part.shape)
@@ -172,8 +184,9 @@ def test_looking_at_a_model_leaves_it_as_it_was(small, tokenizer):
     small.eval()
 
 
-def test_every_part_can_be_pressed_and_tells_its_own(course_map):
-    total = 848_512
+def test_every_part_can_be_pressed_and_tells_its_own(course_map, monkeypatch):
+    monkeypatch.setattr(live, "png", lambda figure: b"")
+    total = count_parameters(preset("tinytown")).total
     for name, part in course_map.parts.items():
         course_map.buttons[name].click()
         assert course_map.chosen == name
@@ -196,7 +209,8 @@ def test_every_part_can_be_pressed_and_tells_its_own(course_map):
         )
 
 
-def test_the_chosen_bar_stands_out_by_colour_and_weight(course_map):
+def test_the_chosen_bar_stands_out_by_colour_and_weight(course_map, monkeypatch):
+    monkeypatch.setattr(live, "png", lambda figure: b"")
     owners = [name for name, part in course_map.parts.items() if part.parameters]
     for name in course_map.parts:
         course_map.select(name)
@@ -205,7 +219,7 @@ def test_the_chosen_bar_stands_out_by_colour_and_weight(course_map):
         assert [bar.get_width() for bar in rows.bars] == [course_map.parts[owner].parameters for owner in owners]
         for owner, bar, number, label in zip(owners, rows.bars, rows.numbers, axes.get_yticklabels()):
             chosen = owner == name
-            assert (bar.get_facecolor() == rows.bars[0].get_facecolor()) or chosen or owners[0] == name
+            assert (bar.get_facecolor() == to_rgba(ORANGE)) == chosen
             assert number.get_weight() == label.get_weight() == ("bold" if chosen else "normal")
 
 
@@ -280,7 +294,7 @@ def test_cells_of_the_map_do_not_overlap(course_map):
 
 
 def test_an_unknown_part_is_refused_with_the_names_of_the_others(course_map, course_model, tokenizer):
-    with pytest.raises(ValueError, match="no part 'heads' on the map. The parts: text to ids, token embedding"):
+    with pytest.raises(ValueError, match=r"no part 'heads' on the map.+: text to ids, token embedding"):
         course_map.select("heads")
     assert course_map.chosen == "attention"
     with pytest.raises(ValueError, match="no part 'heads'"):

@@ -125,7 +125,9 @@ def refresh(path: Path, timeout: int = 180) -> None:
     notebook.metadata = _metadata()
     with tempfile.TemporaryDirectory() as folder:
         environment = dict(os.environ, COURSE_PROGRESS=str(Path(folder) / "progress.json"))
-        client = NotebookClient(notebook, timeout=timeout, resources={"metadata": {"path": str(path.parent)}})
+        client = NotebookClient(
+            notebook, timeout=timeout, coalesce_streams=True, resources={"metadata": {"path": str(path.parent)}}
+        )
         try:
             client.execute(env=environment)
         except (CellExecutionError, CellTimeoutError) as error:
@@ -138,7 +140,9 @@ def _portable(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     notebook.metadata = _metadata()
     for cell in notebook.cells:
         tags = cell.metadata.get("tags")
-        cell.metadata = {"tags": tags} if tags else {}
+        cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
+        if cell.source.startswith("Predict("):  # its source holds the answer: JupyterLab folds it away
+            cell.metadata["jupyter"] = {"source_hidden": True}
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(WIDGET_VIEW, None)
     return notebook

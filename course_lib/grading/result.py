@@ -4,14 +4,17 @@ The same answer gives the same text everywhere, always: no times, no attempt num
 alone: a symbol and a word say the same. Colours are chosen to be read on a light and on a dark page.
 """
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass
 from html import escape
+
+from .show import plural
 
 SIGNS = {  # symbol, word, colour of the badge behind white letters
     "passed": ("✓", "Passed", "#1a7f37"),
     "failed": ("✗", "Not yet", "#b3261e"),
     "unanswered": ("○", "Not answered yet", "#57606a"),
-    "written": ("✎", "Compare", "#57606a"),
+    "written": ("✎", "Written", "#57606a"),
 }
 
 
@@ -46,7 +49,7 @@ class Result:
 
     @property
     def _score(self) -> str:
-        return f"{self.earned} of {self.points} points" if self.points else "no points"
+        return f"{self.earned} of {plural(self.points, 'point')}" if self.points else "no points"
 
     def __repr__(self) -> str:
         sign, word, _ = SIGNS[self.status]
@@ -81,7 +84,7 @@ class Hint:
         return (
             f'<div style="border-left: 4px solid #57606a; padding: 4px 12px; max-width: 52em;">'
             f"<b>Hint {self.number} of {self.of}</b> <code>{escape(self.exercise_id)}</code>"
-            f'<div style="margin-top: 6px;">{escape(self.text)}</div></div>'
+            f'<div style="margin-top: 6px;">{_code(self.text)}</div></div>'
         )
 
 
@@ -103,7 +106,6 @@ class Progress:
     """Every exercise of the course with the points earned, the number of attempts and the last result."""
 
     rows: tuple[Row, ...]
-    note: str = field(default="")
 
     @property
     def earned(self) -> int:
@@ -129,7 +131,7 @@ class Progress:
         widths = [max(len(row[column]) for row in table) for column in range(4)]
         lines = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d}" for a, b, c, d in table]
         lines.insert(1, "─" * max(map(len, lines)))
-        return "\n".join([*lines, f"{self.earned} of {self.points} points", *([self.note] if self.note else [])])
+        return "\n".join([*lines, f"{self.earned} of {self.points} points"])
 
     def _repr_html_(self) -> str:
         cell = "padding: 2px 10px; text-align:"
@@ -149,15 +151,19 @@ class Progress:
             )
         )
         bar = f'<progress value="{self.earned}" max="{max(self.points, 1)}" style="vertical-align: middle;"></progress>'
-        note = f"<div>{escape(self.note)}</div>" if self.note else ""
         return (
             f"<div>{bar} <b>{self.earned} of {self.points} "
-            f"points</b>{note}<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
+            f"points</b><table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
         )
 
 
 def _line(text: str) -> str:
-    return f'<div style="margin-top: 6px; white-space: pre-wrap;">{escape(text)}</div>'
+    return f'<div style="margin-top: 6px; white-space: pre-wrap;">{_code(text)}</div>'
+
+
+def _code(text: str) -> str:
+    """Escaped, with `names` set as code."""
+    return re.sub(r"`([^`\n]+)`", r"<code>\1</code>", escape(text))
 
 
 def _badge(sign: str, word: str, colour: str) -> str:

@@ -37,6 +37,7 @@ from .values import changed, fresh, plain
 
 MEMORY = 4 << 30  # bytes that an answer may take beyond what the process has
 PATIENCE = 2.0  # seconds in which a thread is asked to stop
+BUSY = 3  # an answer that computes may take so many times its limit by the clock on the wall, if the machine is busy
 PRINTED = 2000  # characters of what an answer prints that are kept
 
 
@@ -62,7 +63,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Trial:
-    """A case made ready: the reference's value, its weights where the answer is a class, and what mistakes do with it."""
+    """A case made ready: the reference's value, its weights where the answer is a class, what mistakes do with it."""
 
     stage: str
     case: Case
@@ -226,13 +227,12 @@ def _explain(error: BaseException) -> Failure:
     ):  # torch raises it, too
         return Failure("unanswered", "Your function raises NotImplementedError here: this case is not answered yet.")
     if isinstance(error, (SystemExit, _Exit)):
-        return Failure("exit", f"Your function ends the program instead of returning{where}. Return the result.")
+        return Failure("exit", f"Your function ends the program. Return the result instead.{where}")
     if isinstance(error, RecursionError):
-        return Failure("raised", f"Your function calls itself without end{where}. When should it stop?", "recursion")
+        return Failure("raised", f"Your function calls itself without end. When should it stop?{where}", "recursion")
     if isinstance(error, MemoryError) or "allocate memory" in message or "Storage size" in message:
-        return Failure(
-            "raised", f"Your function asks for more memory than there is{where}. Which shape grows so large?", "memory"
-        )
+        sentence = f"Your function asks for more memory than there is. Which shape grows so large?{where}"
+        return Failure("raised", sentence, "memory")
     behaviour = f"{name} {re.sub(r'[0-9]+', '#', message)}"
     return Failure("raised", f"Your function raised {name}{f': {message}' if message else ''}{where}", behaviour)
 
@@ -352,9 +352,14 @@ def _trap(frame, event, argument):
 
 
 def limited(job: Callable[[], None], seconds: float) -> str:
-    """Run `job` in a thread of its own. Returns "done", "stopped" (its time was up) or "lost" (it would not stop)."""
+    """Run `job` in a thread of its own. Returns "done", "stopped" (its time was up) or "lost" (it would not stop).
+
+    `seconds` are the thread's own where the system counts them, so that a busy machine fails nobody.
+    """
 
     def work():
+        if _COUNTED:
+            clocks.append(time.pthread_getcpuclockid(threading.get_ident()))
         try:
             try:
                 job()
@@ -365,10 +370,13 @@ def limited(job: Callable[[], None], seconds: float) -> str:
             pass
 
     finished: list[bool] = []
+    clocks: list[int] = []  # of the worker
     worker = threading.Thread(target=work, name=WORKER, daemon=True)
     worker.start()
     try:
-        worker.join(seconds)
+        end = time.monotonic() + seconds * (BUSY if _COUNTED else 1)
+        while worker.is_alive() and time.monotonic() < end and _seconds_used(clocks) < seconds:
+            worker.join(0.05)
     finally:  # an interrupt from the keyboard comes this way, too
         stopped = _stop(worker)
     return "done" if finished else "stopped" if stopped else "lost"
@@ -380,6 +388,17 @@ WORKER = "a learner's answer"
 def inside_an_answer() -> bool:
     """Is this thread one that runs an answer? Then the answer called `check`."""
     return threading.current_thread().name == WORKER
+
+
+_COUNTED = hasattr(time, "pthread_getcpuclockid")  # Linux
+
+
+def _seconds_used(clocks: list[int]) -> float:
+    """The time that a thread has computed, sleeping and waiting left out; 0 where the system does not tell."""
+    try:
+        return time.clock_gettime(clocks[0]) if clocks else 0.0
+    except OSError:  # the thread has ended
+        return 0.0
 
 
 def _stop(worker: threading.Thread) -> bool:

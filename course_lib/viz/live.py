@@ -78,7 +78,10 @@ class LiveFigure(widgets.VBox):
         self._default = _picture(image, self.figure, self.text)
         width, height = (f"{round(100 * inches)}px" for inches in self.figure.get_size_inches())
         self._image = widgets.Image(
-            value=image, format="png", layout=widgets.Layout(width=width, height=height, max_width="none")
+            value=image,
+            format="png",
+            # On a narrow page the picture shrinks inside its box, so that nothing below it jumps.
+            layout=widgets.Layout(width=width, height=height, max_width="100%", object_fit="contain"),
         )
         self._caption = widgets.HTML()
         self._below = widgets.HTML()

@@ -361,7 +361,7 @@ ATTENTION = Exercise(
             "You multiply q by k as it stands. Where T, S and D happen to be equal this even runs, but it pairs "
             "queries with features. A score is the dot product of a query row and a key row: swap the last two axes "
             "of k.",
-            also=careless_too(score=lambda q, k: q @ k / math.sqrt(q.shape[-1])),
+            also=[partial(wrong_attention, score=torch.matmul)],
         ),
         Misconception(
             "all axes of k reversed",

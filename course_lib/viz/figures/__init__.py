@@ -14,6 +14,7 @@ Either way the result depends on the data alone.
         return figure
 """
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -34,7 +35,9 @@ SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"
 STYLE = {"font": 11, "title": 12.5}
 
 
-def new_figure(width: float = 7.5, height: float = 4.0, rows: int = 1, columns: int = 1, **grid) -> tuple[Figure, Axes]:
+def new_figure(
+    width: float = 7.5, height: float = 4.0, rows: int = 1, columns: int = 1, **grid
+) -> tuple[Figure, Axes | np.ndarray]:
     """A figure of width × height inches (100 screen pixels each) without pyplot, so that nothing global keeps it alive.
 
     Returns (figure, axes): one Axes, or an array of them as in `Figure.subplots`. `grid` goes to `subplots`
@@ -49,5 +52,4 @@ def new_figure(width: float = 7.5, height: float = 4.0, rows: int = 1, columns: 
         one.xaxis.label.set_size(STYLE["font"])
         one.yaxis.label.set_size(STYLE["font"])
         one.title.set_size(STYLE["title"])
-        one.titlelocation = "left"
     return figure, axes

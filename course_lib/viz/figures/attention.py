@@ -11,6 +11,7 @@ from matplotlib.patches import Rectangle
 from course_lib.viz.figures import BLUE, GREY, INK, LIGHT, ORANGE, SKY, STYLE, new_figure
 
 FONT, TITLE = STYLE["font"], STYLE["title"]
+WIDE = 8.4  # inches: fits a 1280-pixel JupyterLab with its file browser open
 
 
 def entropy(weights: np.ndarray) -> float:
@@ -75,7 +76,7 @@ def soft_lookup(
     angle, key_angles: directions in degrees, anticlockwise from east.
     """
     if figure is None:
-        figure, (circle, axes) = new_figure(8.8, 3.9, 1, 2, width_ratios=[1, 1.2])
+        figure, (circle, axes) = new_figure(WIDE, 3.9, 1, 2, width_ratios=[1, 1.1])
         turn = np.linspace(0, 2 * np.pi, 100)
         circle.fill(np.cos(turn), np.sin(turn), color=LIGHT, zorder=0)
         circle.set(xlim=(-1.8, 1.8), ylim=(-1.55, 1.55), aspect="equal", xticks=[], yticks=[])
@@ -127,10 +128,10 @@ def one_query(
     A score of −inf belongs to a hidden key. `expected`: weights (S,) to compare with, drawn as outlines.
     """
     if figure is None:
-        figure, (left, middle, plane) = new_figure(9.5, 3.9, 1, 3, width_ratios=[1, 1, 1.05])
+        figure, (left, middle, plane) = new_figure(WIDE, 3.7, 1, 3, width_ratios=[1, 1, 1.1])
         parts = SimpleNamespace()
         parts.scores, parts.score_numbers = _bars(left, tokens, SKY)
-        parts.weights, parts.weight_numbers = _bars(middle, tokens, BLUE)
+        parts.weights, parts.weight_numbers = _bars(middle, [""] * len(tokens), BLUE)
         parts.outlines = middle.barh(
             range(len(tokens)), [0.0] * len(tokens), fill=False, edgecolor=INK, linestyle=":", linewidth=2
         )
@@ -216,7 +217,7 @@ def saturation(
     """
     S = len(weights)
     if figure is None:
-        figure, (left, right) = new_figure(9.0, 3.8, 1, 2)
+        figure, (left, right) = new_figure(WIDE, 3.8, 1, 2)
         parts = SimpleNamespace(title=_headline(figure))
         parts.weights = left.bar(range(S), [0.0] * S, color=BLUE)
         parts.slopes = right.bar(range(S), [0.0] * S, color=ORANGE)
@@ -243,7 +244,7 @@ def saturation(
 
 def gradient_range(d_ks: Sequence[int], unscaled: np.ndarray, scaled: np.ndarray) -> Figure:
     """Size of the gradient at the query, as percentiles 10, 50 and 90 over many queries: arrays (3, number of d_ks)."""
-    figure, axes = new_figure(8.5, 4.0)
+    figure, axes = new_figure(WIDE, 4.0)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set(xticks=d_ks, xticklabels=map(str, d_ks), xlim=(d_ks[0] / 1.3, d_ks[-1] * 4), ylim=(1e-12, 1e3))
@@ -270,7 +271,7 @@ def entropy_curve(
 ) -> Figure:
     """Mean entropy over d_k, scaled and unscaled, under the most that n_keys keys allow, ln n_keys. d_k is marked."""
     if figure is None:
-        figure, axes = new_figure(8.5, 3.9)
+        figure, axes = new_figure(WIDE, 3.9)
         axes.set_xscale("log", base=2)
         axes.set(xticks=d_ks, xticklabels=map(str, d_ks), xlim=(d_ks[0] / 1.3, d_ks[-1] * 4), xlabel="d_k")
         axes.set_ylabel("entropy (nats)")
@@ -314,7 +315,7 @@ def attention_map(
     """
     T = len(tokens)
     if figure is None:
-        figure, (left, right) = new_figure(9.5, max(3.2, 1.5 + 0.19 * T), 1, 2, width_ratios=[1.6, 1])
+        figure, (left, right) = new_figure(WIDE, max(3.2, 1.5 + 0.19 * T), 1, 2, width_ratios=[1.6, 1])
         image = left.imshow(np.zeros((T, T)), cmap="Blues", vmin=0, vmax=1, aspect="auto")
         left.set(xticks=range(T), yticks=range(T), ylabel="query", xlabel="key")
         left.set_xticklabels(tokens, rotation=90)
@@ -327,7 +328,7 @@ def attention_map(
             image=image, row=left.add_patch(Rectangle((-0.5, 0), T, 1, fill=False, edgecolor=ORANGE, linewidth=2.5))
         )
         parts.bars, parts.numbers = _bars(right, tokens, ORANGE)
-        parts.right = right.set_title(" ", fontsize=FONT)
+        parts.right = right.set_title(" ", fontsize=FONT, loc="left")
         right.set_xlabel("weight")
         parts.title = _headline(figure)
         figure.parts = parts
@@ -338,7 +339,7 @@ def attention_map(
     _set_bars(parts.bars, parts.numbers, weights[query])
     for number, weight in zip(parts.numbers, weights[query]):
         number.set_visible(bool(weight >= 0.05))
-    parts.right.set_text(f"the marked row: “{tokens[query]}” looks at")
+    parts.right.set_text(f"“{tokens[query]}” looks at")
     best = int(weights[query].argmax())
     parts.title.set_text(
         f"{head.capitalize()}: “{tokens[query]}” looks most at “{tokens[best]}” ({weights[query, best]:.2f})"

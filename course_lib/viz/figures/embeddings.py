@@ -28,9 +28,11 @@ def tokens_per_size(sizes: Sequence[int], tokens: Sequence[float], characters: f
     """
     figure, axes = new_figure(7.5, 3.6)
     axes.plot(sizes, tokens, color=BLUE, marker="o")
-    for level, name in [(characters, "one token per byte"), (words, "one token per word or sign")]:
+    bounds = [(characters, "one token per byte", "bottom"), (words, "one token per word or sign", "top")]
+    for level, name, side in bounds:
         axes.axhline(level, color=GREY, linestyle="--")
-        axes.text(sizes[-1], level + 0.015 * characters, f"{name}: {level:.0f}", color=INK, ha="right", va="bottom")
+        place = level + (0.015 if side == "bottom" else -0.02) * characters
+        axes.text(sizes[-1], place, f"{name}: {level:.0f}", color=INK, ha="right", va=side)
     axes.set(xlabel="entries in the vocabulary = rows of the table", ylabel="tokens per story")
     axes.set_ylim(0, 1.12 * characters)
     times = tokens[0] / tokens[-1]

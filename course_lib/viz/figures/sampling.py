@@ -170,7 +170,7 @@ def temperature_sweep(tokens: Sequence[str], temperatures: np.ndarray, probabili
             f"{tokens[i]} {here[i]:.2f}", (at, here[i]), (7, 3 if align == "bottom" else -5), va=align,
             textcoords="offset points", fontsize=FONT, color=INK,
         )  # fmt: skip
-    axes.set(xscale="log", ylim=(0, 1.02), xlim=(temperatures[0], temperatures[-1]), xlabel="temperature T")
+    axes.set(xscale="log", ylim=(-0.07, 1.02), xlim=(temperatures[0], temperatures[-1]), xlabel="temperature T")
     ticks = [t for t in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 40) if temperatures[0] <= t <= temperatures[-1]]
     axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
     axes.minorticks_off()
@@ -310,5 +310,7 @@ def filter_curves(
     axes.set(xlim=(0, 8), ylim=(0, None), xticks=[0, 0.1, 0.5, 1, 2, 4, 8])
     axes.set_xticklabels(["0", "0.1", "0.5", "1", "2", "4", "8"])
     axes.set(xlabel="lost: true probability of the words removed (%)", ylabel="let through: impossible words (%)")
-    axes.set_title(f"T = {temperature:g}, {100 * at:g} % lost: let through {', '.join(compared)}", loc="left")
+    axes.set_title(
+        f"At T = {temperature:g} and {100 * at:g} % lost, these let through: {', '.join(compared)}", loc="left"
+    )
     return figure

@@ -87,7 +87,7 @@ def share_bars(parts: Sequence[Part], chosen: str, figure: Figure | None = None)
     if figure is None:
         figure, axes = new_figure(5.6, 0.9 + 0.33 * len(owners))
         figure.set_layout_engine("none")
-        axes.set_position((0.27, 0.03, 0.72, 0.82))
+        axes.set_position((0.29, 0.03, 0.7, 0.82))
         axes.set_yticks(range(len(owners)), [part.name for part in owners], fontsize=FONT)
         figure.parts = SimpleNamespace(rows=_rows(axes, owners), title=figure.text(0.01, 0.91, "", fontsize=TITLE))
     figure.parts.title.set_text(_title(parts, chosen))

@@ -13,7 +13,7 @@ from course_lib.embeddings import TokenEmbedding, analogy, nearest_tokens
 from course_lib.models import DecoderOnly
 from course_lib.positions import sinusoidal_encoding
 from course_lib.pretrained import embeddings_by_step
-from course_lib.text import ROLES, BytePairTokenizer, WordTokenizer, split_words
+from course_lib.text import ANIMAL_SOUNDS, CLASSES, ROLES, BytePairTokenizer, WordTokenizer, split_words
 from course_lib.viz.figures import embeddings as figures
 from course_lib.viz.live import LiveFigure, dropdown, slider
 
@@ -395,7 +395,12 @@ def scaled_tokens() -> LiveFigure:
 
 # ------------------------------------------------------------------------------------------------------------ exercises
 def _explore_nearest(function: Callable) -> LiveFigure:
-    kinds = {"people": list(ROLES), "animals": ["cat", "dog", "horse", "frog"], "things": ["mat", "sofa", "table"]}
+    kinds = {
+        "animals": [*ANIMAL_SOUNDS, *CLASSES["animals"]],
+        "people": list(ROLES),
+        "things": list(CLASSES["thing"]),
+        "colours": list(CLASSES["colour"]),
+    }
     return neighbours(embeddings_by_step(), WordTokenizer(), kinds, function)
 
 
