@@ -63,7 +63,7 @@ CLASSES: dict[str, tuple[str, ...] | dict[str, float]] = {
     "name": MEN + WOMEN,
     "animal": tuple(ANIMAL_SOUNDS),
     "animals": tuple({"mouse": "mice", "wolf": "wolves"}.get(animal, animal + "s") for animal in ANIMAL_SOUNDS),
-    "creature": tuple(ANIMAL_SOUNDS) + ("farmer", "baker", "nurse", "teacher", "doctor", "sailor", "painter", "driver"),
+    "creature": (*tuple(ANIMAL_SOUNDS), "farmer", "baker", "nurse", "teacher", "doctor", "sailor", "painter", "driver"),
     "thing": ("mat", "rug", "bed", "sofa", "chair", "box", "table", "bench", "pillow", "blanket"),
     "rest": ("sat", "lay", "slept", "rested"),
     "animal_adjective": ("tired", "sleepy", "hungry", "sick", "lazy", "sad", "nervous", "clever"),

@@ -26,9 +26,9 @@ from course_lib.grading import (
     grade,
     hint,
     judge,
+    limits,
     progress,
     record,
-    run,
 )
 from course_lib.grading.values import Foreign, plain
 
@@ -336,7 +336,7 @@ def test_a_loop_without_end_is_stopped(toy, loop):
 
 def test_what_cannot_be_stopped_is_left_behind_with_the_advice_to_restart(toy, monkeypatch):
     toy(time_limit=0.2)
-    monkeypatch.setattr(run, "PATIENCE", 0.2)
+    monkeypatch.setattr(limits, "PATIENCE", 0.2)
     release = threading.Event()
     try:
         result = check("toy.double", lambda x: release.wait())

@@ -39,6 +39,7 @@ def stories(n):
 def quick(monkeypatch):
     """Tables without a file, and drawing without pixels: a PNG takes a hundred times as long as the drawing."""
     monkeypatch.setattr(built, "embeddings_by_step", tables)
+    monkeypatch.setattr(built, "load_pretrained", lambda name: (None, TOKENIZER))
     monkeypatch.setattr(live, "png", lambda figure: b"")
 
 
@@ -370,7 +371,7 @@ def test_explorers_are_driven_by_the_learners_function():
         (lambda weight, *rest: weight[0], "should return the indices"),
         (lambda weight, *rest: [], "should return the indices"),
         (lambda weight, *rest: torch.tensor(3), "should return the indices"),
-        (lambda weight, *rest: [0, 999], "returned 999, and the rows are 0 … 334"),
+        (lambda weight, *rest: [0, 999], f"returned 999, and the rows are 0 … {len(TOKENIZER) - 1}"),
         (lambda: 1, "TypeError"),
     ],
 )
@@ -395,8 +396,8 @@ def test_the_figure_shows_which_rows_an_untied_table_was_asked_for():
         assert figure.text.startswith(f"Untied, {len(read)} rows were looked up")
         titles = [title.get_text() for title in figure.figure.parts.titles]
         noun = "1 story" if n == 1 else f"{n} stories"
-        assert titles[0] == f"Untied, {noun}: {len(read)} of 335 rows get a gradient"
-        assert titles[1] == f"Tied, {noun}: 335 of 335 rows get a gradient"
+        assert titles[0] == f"Untied, {noun}: {len(read)} of {len(TOKENIZER)} rows get a gradient"
+        assert titles[1] == f"Tied, {noun}: {len(TOKENIZER)} of {len(TOKENIZER)} rows get a gradient"
 
 
 def test_making_the_gradient_figure_leaves_the_random_state_alone():

@@ -147,6 +147,7 @@ def test_the_parts_count_every_parameter_once_as_the_closed_form_does(tied, toke
     ]:
         assert parts[name].parameters == count.by_component[component]
     assert ("one table, two uses" in parts["output"].does) == tied
+    assert (parts["output"].instead == "shares the token embedding") == tied
 
 
 def test_each_part_has_the_parameters_of_its_modules(course_map, course_model):
@@ -257,6 +258,8 @@ def test_the_picture_of_the_map_holds_every_part_for_any_choice(course_map):
             assert str(part.shape) in written
             assert not part.parameters or any(text.startswith(f"{part.parameters:,}  (") for text in written)
         assert "4 ×" in written
+        assert written.count("none") == 3
+        assert "shares the token embedding" in written
         faces = {name: box.get_facecolor() for name, box in figure.parts.boxes.items()}
         assert [name for name in faces if name != "residual stream" and faces[name] != (1, 1, 1, 1)] == (
             [chosen] if chosen != "residual stream" else []

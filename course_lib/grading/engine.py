@@ -11,8 +11,9 @@ from . import record
 from .catalogue import get
 from .exercise import Exercise, Misconception, Option
 from .judge import as_number, compare, differences, kind_of, same
+from .limits import inside_an_answer, limited, undisturbed
 from .result import Hint, Result
-from .run import Failure, Outcome, Trial, call, inside_an_answer, limited, mistaken, prepare, time_is_up, undisturbed
+from .run import Failure, Outcome, Trial, call, mistaken, prepare, time_is_up
 from .show import number, plural, show
 from .values import plain
 

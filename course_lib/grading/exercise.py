@@ -134,7 +134,7 @@ class Exercise:
     judge: Callable | None = None
     rtol: float | None = None
     atol: float | None = None
-    time_limit: float = 10.0  # seconds, for all cases together
+    time_limit: float = 10.0  # seconds of computing, for all cases together
     model_answer: str = ""
     rubric: Sequence[str] = ()
     min_words: int = 20

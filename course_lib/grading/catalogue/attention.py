@@ -42,14 +42,16 @@ def large_numbers(seed):
     return [
         Case(torch.tensor([1e4, 1e4 + 1, 1e4 + 2]), -1),
         Case(torch.tensor([-1e4, -1e4 + 1, -1e4 + 2]), -1),
+        Case(torch.tensor([0.0, 1e4, -1e4, 1e4]), -1),
         Case(torch.tensor([[1e4], [-1e4]]) + steps, -1),
     ]
 
 
 def more_axes(seed):
-    "Three axes: any of them may be the one that sums to 1."
+    "Three axes: any of them may be the one that sums to 1, and x may be a transposed view."
     rng = generator(seed)
-    return [Case(torch.randn(2, 3, 5, generator=rng), dim) for dim in (-1, 1, 0, -2)]
+    drawn = [Case(torch.randn(2, 3, 5, generator=rng), dim) for dim in (-1, 1, 0, -2)]
+    return [*drawn, Case(torch.randn(2, 3, 5, generator=rng).transpose(0, 2), 1)]
 
 
 def blocked_scores(seed):
@@ -99,6 +101,12 @@ SOFTMAX = Exercise(
             "Right for small scores, but exp overflows above 88 and underflows far below 0: you then divide inf by "
             "inf, or 0 by 0. Subtract the largest score of each slice first: the shares stay the same and no "
             "exponent exceeds 0.",
+        ),
+        Misconception(
+            "mean subtracted",
+            lambda x, dim: (x - x.mean(dim, True)).exp() / (x - x.mean(dim, True)).exp().sum(dim, True),
+            "You subtract the mean of each slice. Where one score lies far above the others, its exponent is still "
+            "large enough to overflow. Subtract the maximum: then no exponent exceeds 0.",
         ),
         Misconception(
             "maximum of the whole tensor",
@@ -273,16 +281,17 @@ def masked_batch(seed):
 def nothing_to_see(seed):
     "A query whose every key is blocked: its weights and its output are zeros, never NaN."
     rng = generator(seed)
-    mask = drawn_mask(rng, 3, 4)
-    mask[1] = False
-    return [Case(*qkv(rng, T=3, S=4, D=2, D_v=2), mask)]
+    mask, masks = drawn_mask(rng, 3, 4), drawn_mask(rng, 2, 2, 3, 4)
+    mask[1] = masks[1, 0, 2] = False
+    return [Case(*qkv(rng, T=3, S=4, D=2, D_v=2), mask), Case(*qkv(rng, 2, 2, T=3, S=4, D=2, D_v=2), masks)]
 
 
 def large_scores(seed):
-    "Scores in the thousands: the largest takes all, and nothing overflows."
+    "Scores in the thousands, of either sign: the largest allowed one takes all, and nothing overflows."
     rng = generator(seed)
-    q, k, v = qkv(rng, T=2, S=3, D=4, D_v=2)
-    return [Case((q * 64).round(), (k * 64).round(), v)]
+    q, k, v = qkv(rng, T=3, S=4, D=4, D_v=2)
+    q, k = (q * 64).round(), (k * 64).round()
+    return [Case(q, k, v), Case(q, k, v, drawn_mask(rng, 3, 4))]
 
 
 def double_attention(seed):
@@ -703,6 +712,8 @@ SATURATION = Exercise(
     signature="attention_entropy(scores, d_k, scaled)",
     why="Entropy puts one number on 'saturated': ln S when a query looks everywhere, 0 when it looks at one key only.",
     reference=attention_entropy,
+    rtol=1e-4,  # ln(p + 1e-9) is a fair way to spare oneself ln 0
+    atol=1e-5,
     stages=[even_scores, the_notes_example, drawn_scores, saturated],
     hints=[
         "First the weights: divide the scores by √d_k if `scaled` says so, then softmax over the keys.",

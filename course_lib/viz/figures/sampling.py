@@ -232,10 +232,11 @@ def surprise(words: Sequence[str], nats: np.ndarray, prompt_length: int = 0, fig
         bar.set_height(height)
         bar.set_facecolor(LIGHT if i < prompt_length else BLUE)
     new = np.asarray(nats)[prompt_length:]
-    free = int((new > 0.1).sum())
-    parts.title.set_text(
-        f"{free} of {len(new)} words were a choice (more than 0.1 nats); the text costs {new.mean():.2f} nats per word"
+    title = (
+        f"{int((new > 0.1).sum())} of {len(new)} words were a choice (more than 0.1 nats); "
+        f"the text costs {new.mean():.2f} nats per word"
     )
+    parts.title.set_text(title if np.any(nats) else "No text yet")
     return figure
 
 

@@ -51,7 +51,7 @@ class Part:
     name, does: what it is called, and what it does in a sentence. letters, shape: the shape that leaves it, as
     dimension letters and in numbers. parameters: how many are its own, in all blocks together. chapter: where it is
     taught. place: "alone" before or after the blocks; "reads" the residual stream; "adds" to it; or is the "stream".
-    in_blocks: it stands in every block.
+    in_blocks: it stands in every block. instead: what the map says of a part without parameters of its own.
     """
 
     name: str
@@ -62,6 +62,7 @@ class Part:
     chapter: int
     place: str = "alone"
     in_blocks: bool = False
+    instead: str = "none"
 
 
 def total_of(parts: Sequence[Part]) -> int:
@@ -124,7 +125,7 @@ def _rows(axes: Axes, parts: Sequence[Part]) -> SimpleNamespace:
     axes.set(xlim=(0, 1.75 * most), ylim=(len(parts) - 0.5, -0.5), xticks=[])
     numbers = []
     for row, part in enumerate(parts):
-        text = f"{part.parameters:,}  ({percent(part.parameters / total)})" if part.parameters else "none"
+        text = f"{part.parameters:,}  ({percent(part.parameters / total)})" if part.parameters else part.instead
         numbers.append(axes.text(part.parameters + 0.02 * most, row, text, va="center", fontsize=SMALL, color=INK))
     bars = axes.barh(range(len(parts)), [part.parameters for part in parts], 0.62, edgecolor=INK, linewidth=0.6)
     return SimpleNamespace(bars=bars, numbers=numbers)

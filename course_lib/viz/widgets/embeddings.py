@@ -12,7 +12,7 @@ from course_lib.config import TransformerConfig
 from course_lib.embeddings import TokenEmbedding, analogy, nearest_tokens
 from course_lib.models import DecoderOnly
 from course_lib.positions import sinusoidal_encoding
-from course_lib.pretrained import embeddings_by_step
+from course_lib.pretrained import embeddings_by_step, load_pretrained
 from course_lib.text import ANIMAL_SOUNDS, CLASSES, ROLES, BytePairTokenizer, WordTokenizer, split_words
 from course_lib.viz.figures import embeddings as figures
 from course_lib.viz.live import LiveFigure, dropdown, slider
@@ -401,11 +401,11 @@ def _explore_nearest(function: Callable) -> LiveFigure:
         "things": list(CLASSES["thing"]),
         "colours": list(CLASSES["colour"]),
     }
-    return neighbours(embeddings_by_step(), WordTokenizer(), kinds, function)
+    return neighbours(embeddings_by_step(), load_pretrained("tinytown")[1], kinds, function)
 
 
 def _explore_analogy(function: Callable) -> LiveFigure:
-    return analogies(embeddings_by_step(), WordTokenizer(), function)
+    return analogies(embeddings_by_step(), load_pretrained("tinytown")[1], function)
 
 
 EXPLORERS = {

@@ -386,7 +386,7 @@ def explore_next_token(function: Callable) -> LiveFigure:
         return next_token_distribution(LOGITS, **settings_of(len(WORDS), temperature, top_k, top_p, 0.0))
 
     controls = {name: control for name, control in knobs(len(WORDS)).items() if name != "min_p"}
-    return beside_the_library(yours, right, {"seed": slider("seed", 0, 0, 9, 1), **controls})
+    return beside_the_library(yours, right, {"seed": slider("seed", 1, 0, 9, 1), **controls})
 
 
 def explore_generate(function: Callable) -> LiveFigure:
@@ -425,8 +425,7 @@ def explore_generate(function: Callable) -> LiveFigure:
         ids, problem = text(temperature, seed)
         if problem:
             return problem
-        right = generate(model, prompt, n, temperature=temperature)
-        if temperature == 0 and not torch.equal(ids, right):
+        if temperature == 0 and not torch.equal(ids, generate(model, prompt, n, temperature=0)):
             return "At temperature 0 there is one right text, and yours is another."
         nats = surprises(ids)[prompt.shape[1] - 1 :]
         return f"Temperature {temperature:.1f}, seed {seed}: {nats.mean():.2f} nats per new word."

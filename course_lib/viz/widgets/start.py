@@ -4,6 +4,7 @@ import html
 import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import ipywidgets as widgets
@@ -204,10 +205,12 @@ def parts_of(model: DecoderOnly, tokenizer: WordTokenizer, text: str) -> list[Pa
     config = model.config
     sizes = {"V": config.vocab_size, "d_model": config.d_model, "d_ff": config.d_ff}
     sizes["tied"] = TIED if config.tie_weights else ""
-    return [
+    parts = [
         Part(name, does.format(**sizes), letters, shapes[name], counts.get(name, 0), chapter, place, name in IN_BLOCKS)
         for name, does, letters, chapter, place in PARTS
     ]
+    shared = "shares the token embedding"
+    return [replace(part, instead=shared) if part.name == "output" and config.tie_weights else part for part in parts]
 
 
 def _shapes(model: DecoderOnly, modules: Mapping[str, nn.Module], ids: list[int]) -> dict[str, tuple[int, ...]]:

@@ -1,0 +1,190 @@
+"""Limits around a learner's answer: its time, its memory, its way out, and what it may leave behind.
+
+`limited` runs a job in a thread of its own and ends it when its time is up. `undisturbed` puts the process back as
+it was.
+"""
+
+import builtins
+import contextlib
+import ctypes
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, no_type_check
+
+import numpy as np
+import torch
+
+MEMORY = 4 << 30  # bytes that an answer may take beyond what the process has
+PATIENCE = 2.0  # seconds in which a thread is asked to stop
+BUSY = 3  # an answer that computes may take so many times its limit by the clock on the wall, if the machine is busy
+WORKER = "a learner's answer"  # the name of the thread
+OURS = str(Path(__file__).parent) + os.sep
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+@no_type_check  # here and below: wrappers that check annotations would stand between us and the learner's frames
+class Stop(BaseException):
+    """Thrown into a thread whose time is up.
+
+    A bare `except:` in the learner's loop catches it. So its birth puts a trap into the learner's frames: the next line
+    that runs there, already outside that `try`, raises another one.
+    """
+
+    def __init__(self):
+        frame = sys._getframe(1)
+        while frame is not None and not frame.f_code.co_filename.startswith(OURS):
+            frame.f_trace = _trap
+            frame = frame.f_back
+        sys.settrace(_no_trace)
+
+
+@no_type_check
+def _no_trace(frame, event, argument):
+    """No traps in functions that are called from now on: those of the way out are ours."""
+
+
+@no_type_check
+def _trap(frame, event, argument):
+    if event == "line":
+        raise Stop
+    return _trap
+
+
+def limited(job: Callable[[], None], seconds: float) -> str:
+    """Run `job` in a thread of its own. Returns "done", "stopped" (its time was up) or "lost" (it would not stop).
+
+    `seconds` are the thread's own where the system counts them, so that a busy machine fails nobody.
+    """
+
+    def work():
+        if _COUNTED:
+            clocks.append(time.pthread_getcpuclockid(threading.get_ident()))
+        try:
+            try:
+                job()
+                finished.append(True)
+            finally:
+                sys.settrace(None)
+        except Stop:  # a second one may arrive on the way out: it must not reach the end of the thread
+            pass
+
+    finished: list[bool] = []
+    clocks: list[int] = []  # of the worker
+    worker = threading.Thread(target=work, name=WORKER, daemon=True)
+    worker.start()
+    try:
+        end = time.monotonic() + seconds * (BUSY if _COUNTED else 1)
+        while worker.is_alive() and time.monotonic() < end and _seconds_used(clocks) < seconds:
+            worker.join(0.05)
+    finally:  # an interrupt from the keyboard comes this way, too
+        stopped = _stop(worker)
+    return "done" if finished else "stopped" if stopped else "lost"
+
+
+def inside_an_answer() -> bool:
+    """Is this thread one that runs an answer? Then the answer called `check`."""
+    return threading.current_thread().name == WORKER
+
+
+_COUNTED = hasattr(time, "pthread_getcpuclockid")  # Linux
+
+
+def _seconds_used(clocks: list[int]) -> float:
+    """The time that a thread has computed, sleeping and waiting left out; 0 where the system does not tell."""
+    try:
+        return time.clock_gettime(clocks[0]) if clocks else 0.0
+    except OSError:  # the thread has ended
+        return 0.0
+
+
+def _stop(worker: threading.Thread) -> bool:
+    end = time.monotonic() + PATIENCE
+    while worker.is_alive() and time.monotonic() < end:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident), ctypes.py_object(Stop))
+        worker.join(0.02)
+    return not worker.is_alive()
+
+
+# --- the process ----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Whatever an answer does to the process, afterwards it is as before: exits, streams, settings, random states."""
+    settings = torch.get_default_dtype(), torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    states = torch.get_rng_state(), np.random.get_state(), random.getstate()
+    streams, limit, folder = (sys.stdout, sys.stderr), sys.getrecursionlimit(), os.getcwd()
+    on_the_cpu = contextlib.nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
+    try:
+        with _exits_closed(), _memory_limited(), on_the_cpu, torch.enable_grad():
+            yield
+    finally:
+        sys.stdout, sys.stderr = streams
+        sys.setrecursionlimit(limit)
+        os.chdir(folder)
+        torch.set_default_dtype(settings[0])
+        if torch.get_num_threads() != settings[1]:
+            torch.set_num_threads(settings[1])
+        if torch.are_deterministic_algorithms_enabled() != settings[2]:
+            torch.use_deterministic_algorithms(settings[2])
+        torch.set_rng_state(states[0])
+        np.random.set_state(states[1])
+        random.setstate(states[2])
+
+
+@contextlib.contextmanager
+def _exits_closed() -> Iterator[None]:
+    """os._exit, exit() and quit() (IPython's own too) raise, and input() does not wait."""
+    doors = [(os, "_exit", _no_exit), (os, "abort", _no_exit), (builtins, "input", _no_input)]
+    doors += [(builtins, name, _no_exit) for name in ("exit", "quit")]
+    if "IPython.core.autocall" in sys.modules:
+        autocall = sys.modules["IPython.core.autocall"]
+        doors += [(kind, "__call__", _no_exit) for kind in (autocall.ExitAutocall, autocall.ZMQExitAutocall)]
+    absent = object()
+    before = [(place, name, getattr(place, name, absent)) for place, name, _ in doors]
+    for place, name, replacement in doors:
+        setattr(place, name, replacement)
+    try:
+        yield
+    finally:
+        for place, name, original in before:
+            delattr(place, name) if original is absent else setattr(place, name, original)
+
+
+@contextlib.contextmanager
+def _memory_limited() -> Iterator[None]:
+    """An absurd allocation becomes a MemoryError instead of the end of the kernel (on Linux)."""
+    try:
+        import resource
+
+        if torch.cuda.is_available():  # a GPU's driver maps far more addresses than it uses memory
+            raise OSError
+        taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    except (ImportError, OSError):  # Windows, macOS, a GPU
+        yield
+        return
+    room = taken + MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (room if soft == resource.RLIM_INFINITY else min(room, soft), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+class Exit(BaseException):
+    """Raised instead of ending the process."""
+
+
+def _no_exit(*_: Any, **__: Any) -> None:
+    raise Exit
+
+
+def _no_input(*_: Any, **__: Any) -> None:
+    raise RuntimeError("there is nobody to answer input() while an answer is checked")

@@ -1,0 +1,167 @@
+"""The machinery of live figures: what a slider triggers, what is shown, and what happens when something goes wrong."""
+
+import base64
+import io
+from types import SimpleNamespace
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from course_lib.viz import LiveFigure, Predict, explorable, explore, show
+from course_lib.viz.figures import new_figure
+from course_lib.viz.live import DPI, dropdown, png, slider
+
+
+def bar(height, colour="red", figure=None):
+    """One bar: the smallest figure that follows the pattern."""
+    if height > 9:
+        raise ValueError("too high")
+    if figure is None:
+        figure, axes = new_figure(3, 2)
+        axes.set_ylim(0, 10)
+        figure.parts = SimpleNamespace(bar=axes.bar([0], [1])[0])
+    figure.parts.bar.set_height(height)
+    figure.parts.bar.set_color(colour)
+    return figure
+
+
+@pytest.fixture
+def live():
+    controls = {"height": slider("Height", 2, 0, 10, 1), "colour": dropdown("Colour", ["red", "blue"], "red")}
+    return LiveFigure(
+        bar, controls, lambda height, colour: f"A {colour} bar of {height}.", lambda **state: f"<{state['height']}>"
+    )
+
+
+def pixels(data):
+    return matplotlib.image.imread(io.BytesIO(data))
+
+
+def test_render_draws_the_state_that_is_asked_for_into_one_figure(live):
+    figure = live.figure
+    low, high = pixels(live.render(height=1)), pixels(live.render(height=8))
+    assert low.shape == high.shape == (2 * DPI, 3 * DPI, 4)
+    red = lambda image: int(((image[..., 0] > 0.9) & (image[..., 1] < 0.1)).sum())  # noqa: E731
+    assert red(high) > 5 * red(low)
+    assert live.figure is figure, "artists move; nothing is rebuilt"
+    assert live.text == "A red bar of 8."
+    assert live.render(height=5) == png(bar(5)), "a redrawn figure equals a fresh one"
+
+
+def test_moving_a_slider_changes_picture_and_words(live):
+    picture = next(child for child in live.children if type(child).__name__ == "Image")
+    before = picture.value
+    live.children[0].value = 7
+    assert picture.value != before
+    assert picture.value == png(bar(7))
+    assert any(
+        "A red bar of 7." in getattr(child, "value", "")
+        for child in live.children
+        if isinstance(getattr(child, "value", ""), str)
+    )
+    assert any(
+        "&lt;7&gt;" in getattr(child, "value", "")
+        for child in live.children
+        if isinstance(getattr(child, "value", ""), str)
+    ), "text is escaped"
+
+
+def test_an_error_in_a_callback_is_shown_and_the_picture_stays(live):
+    picture = next(child for child in live.children if type(child).__name__ == "Image")
+    live.children[0].value = 9
+    before = picture.value
+    live.children[0].value = 10
+    assert picture.value == before
+    assert any("too high" in str(getattr(child, "value", "")) for child in live.children)
+    live.children[0].value = 3
+    assert picture.value == png(bar(3))
+    assert not any("too high" in str(getattr(child, "value", "")) for child in live.children)
+
+
+def test_unknown_state_is_named(live):
+    with pytest.raises(ValueError, match=r"'width'.*'colour', 'height'"):
+        live.render(width=3)
+
+
+def test_the_page_reads_complete_without_a_kernel(live):
+    live.children[0].value = 7
+    data, metadata = live._repr_mimebundle_()
+    assert base64.b64decode(data["image/png"]) == png(bar(2)), "the figure at its default values"
+    assert metadata["image/png"]["alt"] == "A red bar of 2."
+    assert "A red bar of 2." in data["text/plain"]
+
+
+def test_show_carries_the_words_and_the_size():
+    figure = bar(4)
+    data, metadata = show(figure, alt="A bar of four.")._repr_mimebundle_()
+    assert data["text/plain"] == "A bar of four."
+    assert metadata["image/png"] == {"width": 300, "height": 200, "alt": "A bar of four."}
+    assert np.array_equal(pixels(base64.b64decode(data["image/png"])), pixels(png(figure)))
+    with pytest.raises(ValueError, match="alt"):
+        show(figure, alt=" ")
+
+
+def test_figures_leave_nothing_behind_in_pyplot():
+    import matplotlib.pyplot as plt
+
+    before = plt.get_fignums()
+    new_figure(3, 2, rows=2, columns=2)
+    assert plt.get_fignums() == before
+
+
+def test_sliders_are_whole_where_their_numbers_are():
+    assert type(slider("k", 3, 1, 9, 1)).__name__ == "IntSlider"
+    assert type(slider("T", 1.0, 0.0, 2.0, 0.1)).__name__ == "FloatSlider"
+    assert dropdown("x", {"one": 1, "two": 2}, 2).value == 2
+
+
+# -------------------------------------------------------------------------------------------------------------- predict
+@pytest.fixture
+def question():
+    return Predict("Heads or <tails>?", {"heads": "It was biased.", "tails": "Look at the coin."}, answer="heads")
+
+
+def test_a_guess_is_wanted_before_the_reason_is_given(question):
+    question.button.click()
+    assert "Pick one first" in question.reply.value
+    assert not question.choices.disabled
+
+
+@pytest.mark.parametrize(("choice", "sign", "reason"), [("heads", "✓", "biased"), ("tails", "✗", "coin")])
+def test_a_committed_guess_gets_its_own_reason_and_stays(question, choice, sign, reason):
+    question.choices.value = choice
+    question.button.click()
+    assert sign in question.reply.value
+    assert reason in question.reply.value
+    assert question.choices.disabled
+    assert question.button.disabled
+
+
+def test_a_question_can_be_read_without_a_kernel_and_hides_its_answer(question):
+    text = question._repr_mimebundle_()["text/plain"]
+    assert "Heads or <tails>?" in text
+    assert "( ) heads" in text
+    assert "biased" not in text
+    with pytest.raises(ValueError, match="answer"):
+        Predict("?", {"a": "x"}, answer="b")
+
+
+# -------------------------------------------------------------------------------------------------------------- explore
+def test_explore_takes_a_function_and_names_what_there_is():
+    assert "attention.scaled_dot_product" in explorable()
+    with pytest.raises(KeyError, match=r"attention\.scaled_dot_product"):
+        explore("attention.scaled_dot_produkt", len)
+    with pytest.raises(TypeError, match="without calling"):
+        explore("attention.scaled_dot_product", 3)
+
+
+def broken(*args, **kwargs):
+    raise ZeroDivisionError("learner's own")
+
+
+@pytest.mark.parametrize("exercise_id", explorable())
+@pytest.mark.parametrize("function", [broken, lambda *args, **kwargs: None, lambda *args, **kwargs: "text"])
+def test_explore_survives_every_function_of_a_learner(exercise_id, function):
+    widget = explore(exercise_id, function)
+    assert len(repr(widget)) > 20
