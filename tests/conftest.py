@@ -1,4 +1,4 @@
-"""What every test shares: enforced shapes, seeds, one thread each, and nothing written to the learner's own folders."""
+"""What every test shares: enforced shapes, seeds, one thread each."""
 
 import os
 import random
@@ -41,14 +41,6 @@ def seeded():
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def own_progress_file(tmp_path_factory):
-    """Tests never touch the learner's progress file."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COURSE_PROGRESS", str(tmp_path_factory.mktemp("progress") / "progress.json"))
-        yield
 
 
 @pytest.fixture

@@ -334,28 +334,3 @@ def test_the_worked_figures_of_the_chapter():
 
 
 # --- the last line of the run -----------------------------------------------------------------------------------------
-
-
-class Tally:
-    """Counts the misconceptions that failed as they should, and says so at the end."""
-
-    def __init__(self):
-        self.named, self.missed, self.exercises = 0, 0, set()
-
-    def pytest_runtest_logreport(self, report):
-        if report.when == "call" and "::test_misconception_fails_and_is_named[" in report.nodeid:
-            self.named += report.passed
-            self.missed += report.failed
-            self.exercises.add(report.nodeid.partition("[")[2].partition(":")[0])
-
-    def pytest_terminal_summary(self, terminalreporter):
-        if self.named + self.missed:
-            terminalreporter.write_line(
-                f"{self.named + self.missed} misconceptions in {len(self.exercises)} exercises: "
-                f"{self.named} fail and are named, {self.missed} slip through"
-            )
-
-
-@pytest.fixture(scope="session", autouse=True)
-def tally(request):
-    request.config.pluginmanager.register(Tally())

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ..exercise import Case, Exercise, Misconception, Option, generator
-from ..judge import compare
+from ..judge import compare, kind_of
 
 INF = float("inf")
 DRAWS = 10_000  # a frequency of so many draws misses its probability by less than 0.02 (four standard errors)
@@ -673,17 +673,34 @@ def drawn_many_times(function, logits, temperature, top_k, top_p, generator):
     ids = function(rows, temperature, top_k, top_p, generator)  # (B · DRAWS,)
     next_ids = function(rows, temperature, top_k, top_p, generator)
     repeated = function(rows, temperature, top_k, top_p, again)
-    if not usable_ids(ids, logits.shape[-1], len(rows)):
-        return ids
+    problem = not_ids(ids, logits.shape[-1], len(rows))
+    if problem:
+        return problem
     frequency = nn.functional.one_hot(ids.long().view(len(logits), DRAWS), logits.shape[-1]).float().mean(1)  # (B, V)
     return frequency, torch.equal(ids, repeated), not torch.equal(ids, next_ids)
 
 
-def usable_ids(ids, vocab_size, *shape):
-    integers = isinstance(ids, torch.Tensor) and not ids.is_floating_point() and ids.shape == torch.Size(shape)
-    return integers and bool(((ids >= 0) & (ids < vocab_size)).all())
+def not_ids(ids, vocab_size, *shape):
+    """What keeps a result from being ids of this shape, in a sentence; None if nothing does."""
+    if not isinstance(ids, torch.Tensor) or ids.shape != torch.Size(shape):
+        return f"For {shape[0]:,} rows the result should be ids of shape {shape}; it is {kind_of(ids)}."
+    if ids.is_floating_point():
+        return f"Ids are whole numbers; your result has the dtype {str(ids.dtype).removeprefix('torch.')}."
+    if bool(((ids < 0) | (ids >= vocab_size)).any()):
+        return f"With {vocab_size} tokens the ids are 0 to {vocab_size - 1}; yours go from {ids.min()} to {ids.max()}."
+    return None
 
 
+def as_often_as_probable(case, expected, got):
+    """Ids must be equal, frequencies near; a probe that could not count says why."""
+    if isinstance(expected, tuple) and isinstance(got, str):
+        return got
+    return compare(
+        expected, got, rtol=0.0, atol=ROOM, names=DRAWN[: len(expected)] if isinstance(expected, tuple) else ()
+    )
+
+
+DRAWN = ("frequency", "the same with the same seed", "new at the next call")
 FIVE = torch.tensor([0.40, 0.25, 0.18, 0.11, 0.06]).log()
 
 
@@ -734,7 +751,8 @@ NEXT_TOKEN = Exercise(
     why="This is what runs once per word behind every chat window.",
     reference=sample_next_token,
     probe=drawn_many_times,
-    returns=["frequency", "same seed, same draws", "next call, other draws"],
+    returns=DRAWN,
+    judge=as_often_as_probable,
     stages=[the_largest, plain_draws, warm_draws, filtered_draws, everything_together],
     rtol=0.0,
     atol=ROOM,
@@ -942,8 +960,9 @@ def followed(function, model, ids, max_new_tokens, max_seq_len, temperature, gen
     again = generator.clone_state()
     out = function(model, rows, max_new_tokens, max_seq_len, temperature, generator)  # (DRAWS, T + 2)
     repeated = function(model, rows, max_new_tokens, max_seq_len, temperature, again)
-    if not usable_ids(out, vocab_size, len(rows), ids.shape[1] + max_new_tokens):
-        return out
+    problem = not_ids(out, vocab_size, len(rows), ids.shape[1] + max_new_tokens)
+    if problem:
+        return problem
     pairs = out[:, -2] * vocab_size + out[:, -1]
     frequency = torch.bincount(pairs, minlength=vocab_size**2).view(vocab_size, vocab_size) / DRAWS
     return frequency, torch.equal(out, repeated)
@@ -1002,7 +1021,8 @@ GENERATE = Exercise(
     why="Twelve chapters were about one forward pass. This loop makes a writer of it.",
     reference=generate,
     probe=followed,
-    returns=["frequency", "same seed, same text"],
+    returns=DRAWN[:2],
+    judge=as_often_as_probable,
     stages=[one_more_token, several_tokens, beyond_the_window, drawn_tokens],
     rtol=0.0,
     atol=ROOM,
@@ -1031,8 +1051,8 @@ GENERATE = Exercise(
         Misconception(
             "the text itself cropped",
             partial(generate_with, extend=lambda ids, new, limit: torch.cat([ids[:, -limit:], new[:, None]], 1)),
-            "You crop the text that you return, not just what the model sees: its beginning is lost. Keep the whole "
-            "text in one variable and crop only what goes into the model.",
+            "You crop the text that you return, and so lose its beginning. Keep the whole text in one variable and crop "
+            "only what goes into the model.",
             also=[partial(generate_with, extend=lambda ids, new, limit: torch.cat([ids, new[:, None]], 1)[:, -limit:])],
         ),
         Misconception(
@@ -1337,6 +1357,7 @@ NUCLEUS_SIZE = Exercise(
     reference={"confident": 1, "uncertain": 7},
     hints=[
         "Probabilities first: the softmax of each list. Then add them up from the largest down.",
+        "Before you add anything up, look at the largest probability of each list alone.",
         "Stop as soon as the sum has reached 0.9. The token that takes it there belongs to the set.",
     ],
     misconceptions=[

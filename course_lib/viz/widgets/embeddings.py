@@ -40,9 +40,14 @@ class TokenizerBox(widgets.VBox):
     def __init__(self, words: WordTokenizer, byte_pairs: Mapping[int, BytePairTokenizer], text: str, entries: int):
         self._words, self._byte_pairs = words, dict(byte_pairs)
         self.text_version = ""
-        self._typed = widgets.Text(value=text, description="your text", layout=widgets.Layout(width="860px"))
+        self._typed = widgets.Text(
+            value=text, description="your text", layout=widgets.Layout(width="98%", max_width="860px")
+        )
         self._entries = widgets.SelectionSlider(
-            options=list(self._byte_pairs), value=entries, description="byte-pair entries"
+            options=list(self._byte_pairs),
+            value=entries,
+            description="byte-pair entries",
+            layout=widgets.Layout(width="440px"),
         )
         for control in (self._typed, self._entries):
             control.style.description_width = "initial"
