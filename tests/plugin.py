@@ -7,7 +7,7 @@ A conftest.py would not reach the notebooks: they stand in other folders.
 import os
 import tempfile
 
-import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 
 def pytest_configure(config):
@@ -18,13 +18,15 @@ def pytest_configure(config):
         os.environ["COURSE_PROGRESS"] = os.path.join(folder.name, "progress.json")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items):
-    """The cells of a notebook share a kernel, so they go to one process, in order; every other test goes where there is
-    room."""
-    for item in items:
-        if item.path.suffix == ".ipynb":
-            item.add_marker(pytest.mark.xdist_group(item.path.name + item.path.parent.name))
+class ByNotebook(LoadScopeScheduling):
+    """The cells of a notebook share a kernel: they go to one process, in order. Other tests go where there is room."""
+
+    def _split_scope(self, nodeid):
+        return nodeid.split("::")[0] if ".ipynb::" in nodeid else nodeid
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return ByNotebook(config, log)
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -193,6 +193,9 @@ def test_the_untouched_stub_is_not_answered_yet(exercise):
 @each(ALL)
 def test_dots_are_not_answered_yet(exercise):
     assert grade(exercise.id, ..., PUBLIC_SEED).status == "unanswered"
+    if isinstance(exercise.reference, Mapping):
+        started = dict(exercise.reference) | {next(iter(exercise.reference)): ...}
+        assert grade(exercise.id, started, PUBLIC_SEED).status == "unanswered"
 
 
 @each(CALLED)

@@ -49,7 +49,7 @@ def grade(exercise_id: str, answer: Any, seed: int) -> Result:
         value, failure = _plain_answer(exercise, answer)
         if failure:
             return _result(exercise, "failed", [failure.sentence])
-        if value is Ellipsis:
+        if value is Ellipsis or (isinstance(value, dict) and any(part is ... for part in value.values())):
             return _unanswered(exercise)
         return _JUDGES[exercise.kind](exercise, value)
 

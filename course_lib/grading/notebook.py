@@ -10,6 +10,7 @@ import io
 import linecache
 import os
 import re
+import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,8 @@ import nbformat
 from .catalogue import EXERCISES
 from .engine import grade
 from .exercise import Exercise
+from .limits import Stop, limited, undisturbed
 from .result import Result
-from .run import Stop, limited, undisturbed
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 SOLUTION_TAG = "solution"  # a cell with this tag stands in solutions/ alone
@@ -129,7 +130,7 @@ def refresh(path: Path, timeout: int = 180) -> None:
             notebook, timeout=timeout, coalesce_streams=True, resources={"metadata": {"path": str(path.parent)}}
         )
         try:
-            client.execute(env=environment)
+            client.execute(env=environment, stderr=subprocess.DEVNULL)  # the kernel's own remarks, not the cells'
         except (CellExecutionError, CellTimeoutError) as error:
             raise RuntimeError(f"{path} was left as it was: {error}") from error
     _replace(path, nbformat.writes(_portable(notebook), version=4) + "\n")

@@ -45,7 +45,8 @@ def lookup(weight: Tensor, ids: Sequence[int], rows: Tensor, figure: Figure | No
     """One-hot rows, the table, and what came out: (T, V) × (V, d_model) = (T, d_model).
 
     Args:
-        weight: (V, d_model), small. ids: T ids. rows: (T, d_model) what some look-up made of them, right or wrong.
+        weight: (V, d_model), small. ids: T ids. rows: (T, d_model) what some look-up made of them, right or
+            wrong; all NaN if it made nothing.
     """
     (V, d_model), T = weight.shape, len(ids)
     if figure is None:
@@ -85,7 +86,9 @@ def lookup(weight: Tensor, ids: Sequence[int], rows: Tensor, figure: Figure | No
     for place, frame in enumerate(parts.frames[2]):
         frame.set(color=BLUE if right[place] else RED, linewidth=2.2, linestyle="-" if right[place] else "--")
     asked = ", ".join(map(str, ids))
-    if all(right):
+    if rows.isnan().all():
+        parts.title.set_text(f"Ids {asked}: there is no result to show")
+    elif all(right):
         parts.title.set_text(f"Ids {asked}: the result is rows {asked} of the table, in that order")
     else:
         wrong = ", ".join(str(place) for place, fine in enumerate(right) if not fine)
