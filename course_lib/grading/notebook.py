@@ -22,7 +22,7 @@ from .catalogue import EXERCISES
 from .engine import grade
 from .exercise import Exercise
 from .limits import Stop, limited, undisturbed
-from .result import Result
+from .result import SIGNS, Result
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 SOLUTION_TAG = "solution"  # a cell with this tag stands in solutions/ alone
@@ -190,10 +190,10 @@ class Report:
         lines = [self.notebook, "─" * len(self.notebook)]
         for result in self.results:
             score = f"{result.earned}/{result.points}" if result.points else "–"
-            sign = "✓" if result.passed else "✗"
+            sign, word, _ = SIGNS[result.status]
             lines.append(f"{sign} {result.exercise_id:<32}{score:>6}  {result.misconception or ''}".rstrip())
             if not result.passed:
-                lines.append(f"      {result.sentences[0]}")
+                lines.append(f"      {word if result.status == 'unanswered' else result.sentences[0]}")
         lines += [f"  ! {trouble}" for trouble in self.troubles]
         return "\n".join([*lines, f"{self.earned} of {self.points} points", ""])
 

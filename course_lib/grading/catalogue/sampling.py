@@ -1051,8 +1051,8 @@ GENERATE = Exercise(
         Misconception(
             "the text itself cropped",
             partial(generate_with, extend=lambda ids, new, limit: torch.cat([ids[:, -limit:], new[:, None]], 1)),
-            "You crop the text that you return, and so lose its beginning. Keep the whole text in one variable and crop "
-            "only what goes into the model.",
+            "You crop the text that you return, and so lose its beginning. Keep the whole text in one variable and "
+            "crop only what goes into the model.",
             also=[partial(generate_with, extend=lambda ids, new, limit: torch.cat([ids, new[:, None]], 1)[:, -limit:])],
         ),
         Misconception(
