@@ -148,7 +148,7 @@ class TinytownRecipe:
     seed: int = 0
     stories: int = 120_000
     threads: int = 2
-    early_steps: tuple[int, ...] = (0, 50, 100, 200, 300, 400, 500, 700, 1000, 1500, 2000, 3000)
+    early_steps: tuple[int, ...] = (0, 10, 25, 50, 100, 200, 300, 400, 500, 700, 1000, 1500, 2000, 3000)
 
 
 def train_tinytown(

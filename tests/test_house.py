@@ -82,7 +82,9 @@ def test_ruff_is_content(arguments):
 def test_readme_commands_are_whole_and_ci_runs_the_second():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     make = r"python3 -m venv \.venv && \.venv/bin/python -m pip install -r requirements\.txt && \.venv/bin/python -m "
-    assert re.search(make + r"jupyter lab notebooks/00_start_here\.ipynb --ServerApp\.root_dir=\.$", readme, flags=re.MULTILINE)
+    assert re.search(
+        make + r"jupyter lab notebooks/00_start_here\.ipynb --ServerApp\.root_dir=\.$", readme, flags=re.MULTILINE
+    )
     tests = re.findall(r"^python3 -m venv .*-m pytest$", readme, flags=re.MULTILINE)
     assert len(tests) == 1
     assert re.fullmatch(make + "pytest", tests[0])
