@@ -76,6 +76,7 @@ class LiveFigure(widgets.VBox):
         self.text = self.also_text = ""
         image = self.render()
         self._default = _picture(image, self.figure, self.text)
+        self._default_also = self.also_text
         width, height = (f"{round(100 * inches)}px" for inches in self.figure.get_size_inches())
         self._image = widgets.Image(
             value=image,
@@ -122,7 +123,8 @@ class LiveFigure(widgets.VBox):
     # In print, on GitHub and before the first run, the figure at its default values stands in for the sliders.
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={control.value}" for name, control in self._controls.items())
-        return f"[live figure: {settings}] {self._default[0]['text/plain']}"
+        said = f"[live figure: {settings}] {self._default[0]['text/plain']}"
+        return f"{said}\n{self._default_also}" if self._default_also else said
 
     def _repr_mimebundle_(self, include=None, exclude=None):
         data, metadata = self._default

@@ -1053,7 +1053,7 @@ GENERATE = Exercise(
             partial(generate_with, extend=lambda ids, new, limit: torch.cat([ids[:, -limit:], new[:, None]], 1)),
             "You crop the text that you return, and so lose its beginning. Keep the whole text in one variable and "
             "crop only what goes into the model.",
-            also=[partial(generate_with, extend=lambda ids, new, limit: torch.cat([ids, new[:, None]], 1)[:, -limit:])],
+            also=[partial(generate_with, extend=lambda ids, new, n: torch.cat([ids, new[:, None]], 1)[:, -n:])],
         ),
         Misconception(
             "window one too short",
