@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from sliders import values
 from torch.distributions import Categorical
 
 from course_lib.config import TransformerConfig
@@ -56,15 +57,6 @@ MAKERS = {
 }
 PNG = live.png
 each_live_figure = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-
-
-def values(control):
-    """Every value that a control can take."""
-    if hasattr(control, "options"):
-        return [option[1] if isinstance(option, tuple) else option for option in control.options]
-    if isinstance(control.value, bool):
-        return [False, True]
-    return [type(control.value)(x) for x in np.arange(control.min, control.max + control.step / 2, control.step)]
 
 
 def drawn(figure):

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.patches import Rectangle
+from sliders import values
 
 from course_lib.accounting import count_parameters, kv_cache_bytes
 from course_lib.config import PRESETS, TransformerConfig
@@ -62,23 +63,13 @@ def is_text(artist):
     return hasattr(artist, "get_text")
 
 
-def values_of(control):
-    """Every value that a control can take."""
-    if hasattr(control, "options"):
-        return [option[1] if isinstance(option, tuple) else option for option in control.options]
-    if hasattr(control, "step"):
-        count = round((control.max - control.min) / control.step) + 1
-        return [control.min + i * control.step for i in range(count)]
-    return [True, False]
-
-
 def states_of(figure):
     """The whole range of each control with the others at their defaults, then every combination of extremes."""
     controls = figure._controls
     for name, control in controls.items():
-        for value in values_of(control):
+        for value in values(control):
             yield {name: value}
-    ends = [[values[0], values[-1]] for values in map(values_of, controls.values())]
+    ends = [[stops[0], stops[-1]] for stops in map(values, controls.values())]
     corners = list(itertools.product(*ends))
     yield from (dict(zip(controls, corner)) for corner in corners[:: max(1, len(corners) // 64)])
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from sliders import values
 
 from course_lib.text import ROLES, BytePairTokenizer, Tinytown, WordTokenizer, split_words
 from course_lib.viz import explorable, explore, live
@@ -52,13 +53,6 @@ MAKERS = {
     "scaled_tokens": built.scaled_tokens,
 }
 each_live_figure = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-
-
-def values(control):
-    """Every value that a control can take."""
-    if hasattr(control, "options"):
-        return [option[1] if isinstance(option, tuple) else option for option in control.options]
-    return [False, True] if isinstance(control.value, bool) else list(range(control.min, control.max + 1, control.step))
 
 
 def drawn(figure):

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from sliders import values
 
 from course_lib.grading import EXERCISES
 from course_lib.pretrained import load_pretrained
@@ -68,16 +69,6 @@ MAKERS = {
     **{name: lambda trained, name=name: explore(name, RIGHT[name]) for name in RIGHT},
 }
 each_live_figure = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-
-
-def values(control):
-    """Every value that a control can take."""
-    if hasattr(control, "options"):
-        return [option[1] if isinstance(option, tuple) else option for option in control.options]
-    if isinstance(control.value, bool):
-        return [False, True]
-    count = round((control.max - control.min) / control.step) + 1
-    return [type(control.value)(x) for x in np.linspace(control.min, control.max, count)]
 
 
 def corners(figure):
