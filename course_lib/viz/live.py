@@ -87,11 +87,20 @@ class LiveFigure(widgets.VBox):
         self._caption = widgets.HTML()
         self._below = widgets.HTML()
         self._write()
+        longest = max((len(control.description) for control in self._controls.values()), default=0)
         for control in self._controls.values():
-            control.style.description_width = "initial"
-            control.layout.width = control.layout.width or "440px"
+            control.style.description_width = f"{7 * longest + 12}px"  # one width, so that the sliders stand in line
+            control.layout.width = control.layout.width or "460px"
             control.observe(self._moved, names="value")
-        super().__init__([*self._controls.values(), self._image, self._caption, *([self._below] if also else [])])
+        self._shown = [self._image, self._caption, *([self._below] if also else [])]
+        super().__init__([*self._front(list(self._controls.values())), *self._shown])
+
+    @staticmethod
+    def _front(controls: list[widgets.Widget]) -> list[widgets.Widget]:
+        """Up to three controls stand one below the other; more go side by side, to leave the picture on the screen."""
+        if len(controls) <= 3:
+            return controls
+        return [widgets.Box(controls, layout=widgets.Layout(flex_flow="row wrap", width="100%", max_width="980px"))]
 
     @property
     def state(self) -> dict:

@@ -78,7 +78,7 @@ class _Bill(LiveFigure):
         columns = widgets.GridBox(
             list(self._controls.values()), layout=widgets.Layout(grid_template_columns="460px 460px", width="950px")
         )
-        self.children = [self.model, columns, *self.children[len(self._controls) :]]
+        self.children = [self.model, columns, *self._shown]
 
     def _load(self, change) -> None:
         if change.new == OWN:
