@@ -89,7 +89,7 @@ class LiveFigure(widgets.VBox):
         self._write()
         longest = max((len(control.description) for control in self._controls.values()), default=0)
         for control in self._controls.values():
-            control.style.description_width = f"{7 * longest + 12}px"  # one width, so that the sliders stand in line
+            control.style.description_width = f"{8 * longest + 16}px"  # one width, so that the sliders stand in line
             control.layout.width = control.layout.width or "460px"
             control.observe(self._moved, names="value")
         self._shown = [self._image, self._caption, *([self._below] if also else [])]
