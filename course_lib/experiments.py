@@ -3,6 +3,7 @@
 The chapters call these and print the result beside the claim; `python -m course_lib train` calls them on a fresh model.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from torch import nn
 from course_lib.config import preset
 from course_lib.embeddings import analogy, nearest_tokens
 from course_lib.models import DecoderOnly, evaluating
-from course_lib.pretrained import EARLY_STEPS_FILE, save_json, save_pretrained, save_tensors
+from course_lib.pretrained import EARLY_STEPS_FILE, save_json, save_pretrained, save_tensors, write_whole
 from course_lib.text import ANIMAL_SOUNDS, CLASSES, Batches, Step, Tinytown, WordTokenizer, encode_stories
 from course_lib.training import History, story_losses, train
 
@@ -165,6 +166,12 @@ def train_tinytown(
     if (folder / "figures.json").exists():
         raise ValueError(f"{folder} holds a trained model already: give another folder, or move that one away")
     folder.mkdir(parents=True, exist_ok=True)
+    begun = folder / "recipe.json"
+    if begun.exists() and (other := _differences(json.loads(begun.read_text()), recipe)):
+        raise ValueError(
+            f"{folder} holds an unfinished run of another recipe ({other}): give the same options, or another folder"
+        )
+    save_json(begun, asdict(recipe))
     torch.set_num_threads(recipe.threads)
     torch.manual_seed(recipe.seed)
     tokenizer = WordTokenizer()
@@ -179,7 +186,7 @@ def train_tinytown(
     def keep_early_steps(step: int, model: nn.Module) -> None:
         if step in recipe.early_steps or step == recipe.steps:
             tables[str(step)] = model.token_embedding.weight.detach().half().clone()
-            torch.save(tables, early)
+            write_whole(early, lambda part: torch.save(tables, part))
 
     history = train(
         model, batches, recipe.steps, recipe.peak, recipe.warmup,
@@ -199,6 +206,14 @@ def train_tinytown(
             "training_loss_mean_of_50_steps": [round(loss, 4) for loss in curve],
         },
     )
-    unfinished.unlink()
-    early.unlink()
+    for finished in (unfinished, early, begun):
+        finished.unlink()
     return figures, history
+
+
+def _differences(begun: dict, recipe: TinytownRecipe) -> str:
+    """What a run that was begun has otherwise than the recipe: "seed 0 there, 1 here"; empty if nothing."""
+    wanted = json.loads(json.dumps(asdict(recipe)))  # as JSON keeps it: tuples are lists
+    return ", ".join(
+        f"{name} {begun.get(name)} there, {wanted[name]} here" for name in wanted if begun.get(name) != wanted[name]
+    )

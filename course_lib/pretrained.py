@@ -5,6 +5,7 @@ Chapters 1, 13 and 15. `load_pretrained("tinytown")` opens the model that ships 
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -66,17 +67,18 @@ def shipped_figures(name: str | Path = "tinytown") -> dict:
 
 
 def save_json(path: Path, content: object) -> None:
-    _replace(
+    write_whole(
         path, lambda part: part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     )
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    _replace(path, lambda part: save_file(tensors, part))
+    write_whole(path, lambda part: save_file(tensors, part))
 
 
-def _replace(path: Path, write) -> None:
-    part = path.with_name(path.name + ".part")  # a crash leaves the old file, never half a new one
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file whole or not at all: `write` fills a file beside it, which then takes its name."""
+    part = path.with_name(path.name + ".part")
     write(part)
     os.replace(part, path)
 

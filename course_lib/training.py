@@ -4,7 +4,6 @@ Chapter 12. `train` is one loop of plain PyTorch. The batches bring inputs and t
 """
 
 import math
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from course_lib.models import evaluating
+from course_lib.pretrained import write_whole
 
 
 class TrainingDiverged(RuntimeError):
@@ -151,9 +151,7 @@ def _save(path, model, optimizer, generator, history) -> None:
         "generator": generator.get_state() if generator else None,
         "history": asdict(history),
     }
-    unfinished = Path(f"{path}.part")  # a crash while writing leaves the last whole checkpoint in place
-    torch.save(state, unfinished)
-    os.replace(unfinished, path)
+    write_whole(Path(path), lambda part: torch.save(state, part))
 
 
 def _resume(path, model, optimizer, generator) -> History:

@@ -76,6 +76,23 @@ def test_an_untrained_model_has_none_of_the_abilities():
     assert 0.2 < figures.pronouns < 0.8, "he or she: a coin"
 
 
+def test_an_unfinished_run_of_another_recipe_is_not_mixed_up_with_this_one(tmp_path, monkeypatch):
+    recipe = replace(TinytownRecipe(), steps=4, stories=60, batch_size=2, threads=1, early_steps=(0, 2))
+
+    def interrupted(*arguments, **settings):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("course_lib.experiments.measure_tinytown", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train_tinytown(tmp_path, recipe, progress=False)
+    assert (tmp_path / "training.pt").exists()
+    with pytest.raises(ValueError, match="seed 0 there, 1 here"):
+        train_tinytown(tmp_path, replace(recipe, seed=1), progress=False)
+    _, history = train_tinytown(tmp_path, recipe, progress=False, measure_stories=20)
+    assert len(history) == 4
+
+
 def test_training_writes_a_model_with_its_figures_and_never_over_another(tmp_path):
     recipe = replace(TinytownRecipe(), steps=3, stories=60, batch_size=2, threads=1, early_steps=(0, 2))
     figures, history = train_tinytown(tmp_path / "run", recipe, progress=False, measure_stories=20)

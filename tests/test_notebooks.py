@@ -5,6 +5,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from nbclient import NotebookClient
 
 from course_lib.grading import EXERCISES
 from course_lib.grading.notebook import BEGIN, END, guide, student_version
@@ -127,6 +128,18 @@ class TestEverySolution:
         for cell in read(ROOT / "exercises" / path.name).cells:
             assert not cell.get("outputs")
             assert cell.get("execution_count") is None
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=name)
+def test_untouched_exercises_run_calmly(path):
+    """A learner who runs all cells first meets "not answered yet" at every exercise, and no traceback."""
+    notebook = read(ROOT / "exercises" / path.name)
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(ROOT / "exercises")}}).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert not [output for output in outputs if output.output_type == "error" or output.get("name") == "stderr"]
+    verdicts = [text for text in plain_texts(notebook) if re.search(r"^[✓✗○✎] ", text)]
+    assert len(verdicts) == sum(exercise.chapter == int(path.name[:2]) for exercise in EXERCISES.values())
+    assert all(verdict.startswith("○ Not answered yet") for verdict in verdicts)
 
 
 def test_the_instructors_guide_lists_the_catalogue_as_it_is():

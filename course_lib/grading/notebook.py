@@ -18,6 +18,8 @@ from unittest import mock
 
 import nbformat
 
+from course_lib.pretrained import write_whole
+
 from .catalogue import EXERCISES
 from .engine import grade
 from .exercise import Exercise
@@ -160,9 +162,7 @@ def _metadata() -> dict:
 
 def _replace(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
+    write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
 
 
 # ---------------------------------------------------------------------------------------------------------------- grade
