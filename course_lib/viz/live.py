@@ -87,9 +87,13 @@ class LiveFigure(widgets.VBox):
         self._caption = widgets.HTML()
         self._below = widgets.HTML()
         self._write()
-        longest = max((len(control.description) for control in self._controls.values()), default=0)
+        ticks = [control for control in self._controls.values() if isinstance(control, widgets.Checkbox)]
+        named = [len(control.description) for control in self._controls.values() if control not in ticks]
         for control in self._controls.values():
-            control.style.description_width = f"{8 * longest + 16}px"  # one width, so that the sliders stand in line
+            # One width for all names, so that the sliders stand in line; the words of a checkbox stand behind its box.
+            control.style.description_width = (
+                "initial" if control in ticks else f"{7.5 * max(named, default=0) + 16:.0f}px"
+            )
             control.layout.width = control.layout.width or "460px"
             control.observe(self._moved, names="value")
         self._shown = [self._image, self._caption, *([self._below] if also else [])]
