@@ -50,3 +50,17 @@ def as_a_learner():
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", before)
+
+
+@pytest.fixture
+def no_pixels(request, monkeypatch):
+    """Live figures without their PNG: most tests are about what is drawn, and a picture takes long."""
+    from course_lib.viz import live
+
+    if "pixels" not in request.fixturenames:
+        monkeypatch.setattr(live, "png", lambda figure: b"")
+
+
+@pytest.fixture
+def pixels():
+    """Real pictures after all, in a module that does without."""

@@ -15,7 +15,7 @@ from course_lib.config import TransformerConfig
 from course_lib.grading import EXERCISES
 from course_lib.models import DecoderOnly
 from course_lib.text import WordTokenizer
-from course_lib.viz import explorable, explore, live
+from course_lib.viz import explorable, explore
 from course_lib.viz.figures import attention as figures
 from course_lib.viz.widgets import attention as built
 
@@ -55,7 +55,7 @@ MAKERS = {
     "longer_key": lambda trained: built.longer_key(TOKENS, VECTORS, "it", "cat"),
     "head_viewer": lambda trained: built.head_viewer(*trained, "the dog bit the cow ."),
 }
-PNG = live.png
+pytestmark = pytest.mark.usefixtures("no_pixels")  # tests that want a real picture ask for `pixels`
 each_live_figure = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
@@ -78,17 +78,6 @@ def in_data(patch):
 
 
 # ---------------------------------------------------------------------------------------------------- every live figure
-@pytest.fixture(autouse=True)
-def no_pixels(monkeypatch):
-    """Most tests are about what is drawn, and a PNG takes a hundred times as long. `pixels` brings it back."""
-    monkeypatch.setattr(live, "png", lambda figure: b"")
-
-
-@pytest.fixture
-def pixels(no_pixels, monkeypatch):
-    monkeypatch.setattr(live, "png", PNG)
-
-
 @each_live_figure
 def test_every_value_of_every_control_draws_and_describes(make, trained):
     figure = make(trained)

@@ -74,12 +74,6 @@ def states_of(figure):
     yield from (dict(zip(controls, corner)) for corner in corners[:: max(1, len(corners) // 64)])
 
 
-@pytest.fixture
-def without_pixels(monkeypatch):
-    """Sweeps look at the artists; a few tests below make real pictures."""
-    monkeypatch.setattr(live, "png", lambda figure: b"")
-
-
 def overlapping_or_outside(figure):
     """Texts that leave the picture at a side, and pairs of texts that overlap."""
     figure.canvas.draw()
@@ -192,7 +186,7 @@ def test_choosing_a_model_redraws_once(monkeypatch):
     assert len(drawings) == 1
 
 
-@pytest.mark.usefixtures("without_pixels")
+@pytest.mark.usefixtures("no_pixels")
 def test_moving_a_slider_leaves_the_model_of_the_list():
     bill = widgets.parameter_bill(start="gpt2")
     bill._controls["tie_weights"].value = False
@@ -208,7 +202,7 @@ def test_a_model_that_the_sliders_cannot_show_is_refused(config):
         widgets.parameter_bill({"other": config}, start="other")
 
 
-@pytest.mark.usefixtures("without_pixels")
+@pytest.mark.usefixtures("no_pixels")
 def test_a_bill_is_whole_at_every_setting():
     bill = widgets.parameter_bill()
     for state in states_of(bill):
@@ -295,7 +289,7 @@ def test_a_redrawn_share_equals_a_fresh_one():
     assert contents(redrawn) == contents(figures.embedding_share(100000, 3, 2048, True))
 
 
-@pytest.mark.usefixtures("without_pixels")
+@pytest.mark.usefixtures("no_pixels")
 def test_the_share_is_described_at_every_setting():
     share = widgets.embedding_share()
     for state in states_of(share):
@@ -369,7 +363,7 @@ def test_a_redrawn_itemised_bill_equals_a_fresh_one(yours):
 # --- name the model from its bill -------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("without_pixels")
+@pytest.mark.usefixtures("no_pixels")
 def test_the_game_tells_right_from_wrong_for_every_bill_and_guess():
     game = widgets.name_the_model(PRESETS)
     answers = []
@@ -399,7 +393,7 @@ def test_a_wrong_guess_hears_what_speaks_against_it():
     assert "56,669,184" in reason
 
 
-@pytest.mark.usefixtures("without_pixels")
+@pytest.mark.usefixtures("no_pixels")
 def test_the_next_bill_forgets_the_guess():
     game = widgets.name_the_model(PRESETS)
     game._controls["guess"].value = "gpt2-xl"
@@ -415,7 +409,7 @@ def right(config):
     return count_parameters(config).total
 
 
-@pytest.mark.usefixtures("without_pixels")
+@pytest.mark.usefixtures("no_pixels")
 def test_the_explorer_agrees_with_a_right_counter_at_every_setting():
     explorer = explore("counting.function", right)
     for state in states_of(explorer):
@@ -425,7 +419,7 @@ def test_the_explorer_agrees_with_a_right_counter_at_every_setting():
         assert bars[7].get_width() == bars[8].get_width() == pytest.approx(1)
 
 
-@pytest.mark.usefixtures("without_pixels")
+@pytest.mark.usefixtures("no_pixels")
 def test_the_explorer_shows_the_count_of_the_built_model():
     explorer = explore("counting.function", right)
     for positions, tie, bias in itertools.product(("none", "sinusoidal", "learned"), (True, False), (True, False)):
@@ -452,7 +446,7 @@ def test_the_explorer_shows_the_count_of_the_built_model():
         (lambda config: right(config) + 1, "is 1 too high."),
     ],
 )
-@pytest.mark.usefixtures("without_pixels")
+@pytest.mark.usefixtures("no_pixels")
 def test_the_explorer_says_how_far_off_a_count_is_and_what_weighs_that_much(wrong, clue):
     explorer = explore("counting.function", wrong)
     assert clue in explorer.text

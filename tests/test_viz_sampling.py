@@ -13,12 +13,12 @@ from course_lib.grading import EXERCISES
 from course_lib.pretrained import load_pretrained
 from course_lib.sampling import generate, next_token_distribution, sample_next_token, top_k_filter, top_p_filter
 from course_lib.text import Tinytown
-from course_lib.viz import explorable, explore, live
+from course_lib.viz import explorable, explore
 from course_lib.viz.figures import sampling as figures
 from course_lib.viz.widgets import sampling as built
 
 LOGITS = [2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0]
-PNG = live.png
+pytestmark = pytest.mark.usefixtures("no_pixels")  # tests that want a real picture ask for `pixels`
 
 
 def by_loops(logits, temperature, top_k, top_p, min_p):
@@ -94,17 +94,6 @@ def drawn(figure):
 
 def widths(bars):
     return [bar.get_width() for bar in bars]
-
-
-@pytest.fixture(autouse=True)
-def no_pixels(monkeypatch):
-    """Most tests are about what is drawn, and a PNG takes much longer. `pixels` brings it back."""
-    monkeypatch.setattr(live, "png", lambda figure: b"")
-
-
-@pytest.fixture
-def pixels(no_pixels, monkeypatch):
-    monkeypatch.setattr(live, "png", PNG)
 
 
 # ---------------------------------------------------------------------------------------------------- every live figure
