@@ -27,8 +27,7 @@ class TinytownFigures:
     """What a model trained on Tinytown shows on held-out stories.
 
     loss, entropy, grammar_loss: nats per predicted token: the model's; the grammar's exact entropy; and the loss of the
-        grammar
-        itself on these very stories (it differs from the entropy because the sample is finite).
+        grammar itself on these very stories (it differs from the entropy because the sample is finite).
     excess: loss / entropy − 1.
     capitals, it_referent, who_bit_whom, copying: share of cases in which the most probable token is the right one.
     pronouns: share in which the right one of he/she (his/her) is more probable than the wrong one.
@@ -96,6 +95,7 @@ def measure_tinytown(
     stories = town.sample(n_stories)
     encoded = [tokenizer.encode(story) for story in stories]
     nats, tokens = story_losses(model, encoded)
+    weight = model.token_embedding.weight.detach()
 
     probes: dict[str, Callable[[Step], list[int]]] = {
         "capitals": _capitals,
@@ -106,8 +106,9 @@ def measure_tinytown(
     }
     right: dict[str, list[bool]] = {name: [] for name in probes}
     for story, ids in zip(stories, encoded):
+        inputs = torch.tensor([ids[:-1]], device=weight.device)  # (1, T)
         with evaluating(model):
-            logits = model(torch.tensor([ids[:-1]]))[0]  # (T, V); row t predicts ids[t + 1], which is word t
+            logits = model(inputs)[0].cpu()  # (T, V); row t predicts ids[t + 1], which is word t
         for step in town.parse(story):
             for name, probe in probes.items():
                 for position in probe(step):
@@ -118,7 +119,9 @@ def measure_tinytown(
                     else:
                         right[name].append(int(logits[position].argmax()) == expected)
 
-    weight = model.token_embedding.weight.detach()
+    if untested := [name for name, cases in right.items() if not cases]:
+        raise ValueError(f"n_stories={n_stories} is too few: these stories hold no case of {', '.join(untested)}")
+
     name = tokenizer.tokens
     king, man, woman = (tokenizer.id(word) for word in ("king", "man", "woman"))
     neighbours = [name[i] for i in nearest_tokens(weight, tokenizer.id("cat"), 5)[0].tolist()]
@@ -158,8 +161,8 @@ def train_tinytown(
     """Train the Tinytown model from nothing and write it to `folder`, with its config, vocabulary, recipe and measured
     figures.
 
-    Resumable: interrupted, it goes on where the last checkpoint was. Errors: ValueError if the folder holds a finished
-        model.
+    Resumable: interrupted, it goes on where the last checkpoint was.
+    Errors: ValueError if the folder holds a finished model, or an unfinished run of another recipe.
     """
     recipe = recipe or TinytownRecipe()
     folder = Path(folder)

@@ -7,7 +7,7 @@ the exact probability of each, and so its exact entropy: the loss that no model 
 How a story is made: an opening introduces somebody; then beats follow, no topic twice, until a closing sentence ends
 it. A beat is a line of words and slots. `{animal:animal}` draws a word of the class `animal` and remembers it as
 `animal`; `{animal}` says it again; `{animal/sound}` says what belongs to it. A draw never takes a word that its line,
-or the hero, has drawn already.
+or the hero, has drawn already; only the hero's role may come again, for a king may meet a king.
 """
 
 import math
@@ -278,7 +278,7 @@ def _choices(word: Word, bindings: Bindings) -> dict[str, float]:
     else:
         options = CLASSES[word.source]
     weights = options if isinstance(options, dict) else dict.fromkeys(options, 1.0)
-    taken = {word for slot, word in bindings.items() if slot != "role"}  # a king may meet a king, but never himself
+    taken = {said for slot, said in bindings.items() if slot != "role"}
     weights = {option: weight for option, weight in weights.items() if option not in taken}
     total = sum(weights.values())
     return {option: weight / total for option, weight in weights.items()}
@@ -314,8 +314,7 @@ class Tinytown:
 
     >>> town = Tinytown(seed=0)
     >>> story = next(town.stories())
-    >>> -town.log_prob(story) / (len(split_words(story)) + 1)   # nats per predicted token of this story; the +1 is
-    <eos>
+    >>> -town.log_prob(story) / (len(split_words(story)) + 1)   # nats per predicted token; the + 1 is <eos>
     """
 
     def __init__(self, seed: int = 0):

@@ -76,6 +76,11 @@ def test_an_untrained_model_has_none_of_the_abilities():
     assert 0.2 < figures.pronouns < 0.8, "he or she: a coin"
 
 
+def test_too_few_stories_to_measure_every_ability_are_refused():
+    with pytest.raises(ValueError, match=r"n_stories=1 is too few.*copying"):
+        measure_tinytown(*load_pretrained("tinytown"), n_stories=1)
+
+
 def test_an_unfinished_run_of_another_recipe_is_not_mixed_up_with_this_one(tmp_path, monkeypatch):
     recipe = replace(TinytownRecipe(), steps=4, stories=60, batch_size=2, threads=1, early_steps=(0, 2))
 
