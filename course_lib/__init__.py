@@ -1,7 +1,9 @@
 """The library of "Transformers, Measured": one flat module per chapter, each short enough to be read in class.
 
-Parts: `embeddings positions masks attention feedforward normalization`. Whole models: `config blocks models
-    accounting`.
-Text: `text`. Use: `training sampling pretrained`. Measurements: `experiments`. Exercises: `course_lib.grading`;
-    figures: `course_lib.viz`. `python -m course_lib --help` lists the commands.
+Parts: `embeddings positions masks attention cache feedforward normalization`.
+Whole models: `config blocks models trace accounting`.
+Text: `text`; Tinytown: `world grammar tinytown`, and in two languages `french`.
+Use: `training filters sampling decoding beam`. Real weights: `pretrained checkpoints names weights`.
+Measurements: `experiments`. Exercises: `course_lib.grading`; figures: `course_lib.viz`.
+`python -m course_lib --help` lists the commands.
 """

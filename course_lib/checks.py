@@ -2,6 +2,7 @@
 
 from numbers import Integral, Real
 
+import torch
 from torch import Tensor
 
 
@@ -36,7 +37,51 @@ def divisible_heads(d_model: int, n_heads: int) -> None:
         )
 
 
-def last_size(x: Tensor, d_model: int) -> None:
+def grouped_heads(n_heads: int, n_kv_heads: int) -> None:
+    """ValueError unless every key-value head can serve equally many query heads."""
+    at_least_one(n_kv_heads=n_kv_heads)
+    if n_heads % n_kv_heads:
+        raise ValueError(
+            f"n_kv_heads={n_kv_heads} must divide n_heads={n_heads}: each key-value head serves as many query heads"
+        )
+
+
+def broadcasts(x: Tensor, shape: tuple[int, ...], name: str, advice: str = "") -> None:
+    """ValueError unless x broadcasts to exactly this shape, without enlarging it."""
+    try:
+        fits = torch.broadcast_shapes(x.shape, shape) == tuple(shape)
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ValueError(f"{name} has shape {tuple(x.shape)}, which does not broadcast to {tuple(shape)}{advice}")
+
+
+def last_size(x: Tensor, d_model: int, name: str = "x") -> None:
     """ValueError unless the last dimension of x holds d_model features."""
     if x.ndim == 0 or x.shape[-1] != d_model:
-        raise ValueError(f"x has shape {tuple(x.shape)}, but its last dimension must be d_model={d_model}")
+        raise ValueError(f"{name} has shape {tuple(x.shape)}, but its last dimension must be d_model={d_model}")
+
+
+def token_rows(
+    ids: Tensor, offset: int, max_seq_len: int, segment_ids: Tensor | None = None, left_padding: Tensor | None = None
+) -> None:
+    """ValueError unless ids are rows of tokens that fit behind `offset` others.
+
+    Each token may have its segment, each row its count of padding.
+    """
+    if ids.ndim != 2:
+        raise ValueError(f"ids must have shape (B, T), got {tuple(ids.shape)}; add a batch dimension with ids[None]")
+    B, T = ids.shape
+    if B == 0 or T == 0:
+        raise ValueError(f"ids of shape {(B, T)} hold no token: give at least one, such as the start token")
+    if max_seq_len < offset + T:
+        cached = f" after {offset} in the cache" if offset else ""
+        raise ValueError(f"ids have {T} tokens per row{cached}, more than max_seq_len={max_seq_len}: shorten them")
+    if segment_ids is not None and segment_ids.shape != (B, T):
+        raise ValueError(f"segment_ids must have the shape of ids, {(B, T)}, got {tuple(segment_ids.shape)}")
+    if left_padding is None:
+        return
+    if left_padding.shape != (B,):
+        raise ValueError(f"left_padding must be one count per row, shape {(B,)}, got {tuple(left_padding.shape)}")
+    if not left_padding.is_meta and (left_padding < 0).any():
+        raise ValueError(f"left_padding counts tokens, so it is at least 0, got {left_padding.min().item()}")

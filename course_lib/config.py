@@ -4,14 +4,14 @@ Chapters 9 and 10.
 """
 
 import difflib
-import math
 from dataclasses import asdict, dataclass, fields, replace
 from numbers import Real
 
-from course_lib.checks import at_least_one, divisible_heads, dropout_rate, one_of
+from course_lib import feedforward
+from course_lib.checks import at_least_one, divisible_heads, dropout_rate, grouped_heads, one_of
 
+ACTIVATIONS = (*feedforward.ACTIVATIONS, "swiglu")
 FAMILIES = ("decoder", "encoder", "encoder-decoder")
-ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "swiglu")
 NORMS = ("layer", "rms")
 NORM_POSITIONS = ("pre", "post")
 POSITIONS = ("none", "sinusoidal", "learned", "rope", "alibi")
@@ -31,7 +31,8 @@ class TransformerConfig:
     Choices
         family: "decoder" (GPT, LLaMA), "encoder" (BERT; no output head), "encoder-decoder" (the 2017 original).
         activation: "relu", "gelu", "gelu_tanh" or "swiglu". norm: "layer" or "rms". norm_position: "pre" or "post".
-        positions: "none", "sinusoidal", "learned", "rope" or "alibi"; rope_theta is RoPE's base.
+        positions: "none", "sinusoidal", "learned", "rope" or "alibi"; rope_theta is RoPE's base, rope_interleaved its
+        pairing (see positions.apply_rotary).
         tie_weights: the output head shares the token embedding's table. bias: linear layers and LayerNorm have one.
         dropout: probability while training. norm_eps: the norms' eps.
 
@@ -56,6 +57,7 @@ class TransformerConfig:
     norm_eps: float = 1e-5
     family: str = "decoder"
     n_segments: int = 0
+    rope_interleaved: bool = False
 
     def __post_init__(self):
         at_least_one(vocab_size=self.vocab_size, n_layers=self.n_layers, max_seq_len=self.max_seq_len)
@@ -65,7 +67,7 @@ class TransformerConfig:
         one_of(NORMS, norm=self.norm)
         one_of(NORM_POSITIONS, norm_position=self.norm_position)
         one_of(POSITIONS, positions=self.positions)
-        one_of((True, False), tie_weights=self.tie_weights, bias=self.bias)
+        one_of((True, False), tie_weights=self.tie_weights, bias=self.bias, rope_interleaved=self.rope_interleaved)
         dropout_rate(self.dropout)
         for name in ("norm_eps", "rope_theta"):
             value = getattr(self, name)
@@ -74,19 +76,12 @@ class TransformerConfig:
 
         # What was left open is settled here, so that every reader of a config finds a number.
         if self.d_ff is None:
-            d_ff = 4 * self.d_model
-            if self.activation == "swiglu":
-                d_ff = 256 * math.ceil(8 * self.d_model / 3 / 256)
+            d_ff = feedforward.swiglu_width(self.d_model) if self.activation == "swiglu" else 4 * self.d_model
             object.__setattr__(self, "d_ff", d_ff)
         if self.n_kv_heads is None:
             object.__setattr__(self, "n_kv_heads", self.n_heads)
-        at_least_one(d_ff=self.d_ff, n_kv_heads=self.n_kv_heads)
-
-        if self.n_heads % self.n_kv_heads:
-            raise ValueError(
-                f"n_kv_heads={self.n_kv_heads} must divide n_heads={self.n_heads}: "
-                "each key-value head serves equally many query heads"
-            )
+        at_least_one(d_ff=self.d_ff)
+        grouped_heads(self.n_heads, self.n_kv_heads)
         if self.positions == "rope" and self.d_head % 2:
             raise ValueError(f"positions='rope' turns pairs of features, but d_head={self.d_head} is odd")
         if self.n_segments != 0:
@@ -116,22 +111,13 @@ class TransformerConfig:
             raise ValueError(f"the dictionary does not describe a whole TransformerConfig: {error}") from None
 
 
+# fmt: off
 _GPT2 = TransformerConfig(
-    vocab_size=50257, d_model=768, n_heads=12, n_layers=12, max_seq_len=1024, activation="gelu_tanh"
+    vocab_size=50257, d_model=768, n_heads=12, n_layers=12, max_seq_len=1024, activation="gelu_tanh",
 )
 _LLAMA = TransformerConfig(
-    vocab_size=32000,
-    d_model=4096,
-    n_heads=32,
-    n_layers=32,
-    d_ff=11008,
-    max_seq_len=2048,
-    activation="swiglu",
-    norm="rms",
-    positions="rope",
-    tie_weights=False,
-    bias=False,
-    norm_eps=1e-6,
+    vocab_size=32000, d_model=4096, n_heads=32, n_layers=32, d_ff=11008, max_seq_len=2048, activation="swiglu",
+    norm="rms", positions="rope", tie_weights=False, bias=False, norm_eps=1e-6,
 )
 
 PRESETS: dict[str, TransformerConfig] = {
@@ -142,39 +128,24 @@ PRESETS: dict[str, TransformerConfig] = {
     "gpt2-xl": replace(_GPT2, d_model=1600, n_heads=25, n_kv_heads=25, n_layers=48, d_ff=6400),
     # Devlin et al. 2019, uncased, without the pooler.
     "bert-base": TransformerConfig(
-        vocab_size=30522,
-        d_model=768,
-        n_heads=12,
-        n_layers=12,
-        max_seq_len=512,
-        norm_position="post",
-        norm_eps=1e-12,
-        dropout=0.1,
-        family="encoder",
-        n_segments=2,
+        vocab_size=30522, d_model=768, n_heads=12, n_layers=12, max_seq_len=512, norm_position="post", norm_eps=1e-12,
+        dropout=0.1, family="encoder", n_segments=2,
     ),
     # Touvron et al. 2023; Llama 3: Grattafiori et al. 2024.
     "llama-7b": _LLAMA,
     "llama-3-8b": replace(
-        _LLAMA, vocab_size=128256, n_kv_heads=8, d_ff=14336, max_seq_len=8192, rope_theta=500000.0, norm_eps=1e-5
+        _LLAMA, vocab_size=128256, n_kv_heads=8, d_ff=14336, max_seq_len=8192, rope_theta=500000.0, norm_eps=1e-5,
     ),
     # Vaswani et al. 2017, base model; one shared vocabulary of about 37,000 word pieces. The paper sets no longest
     # sequence, since sinusoids need no table: 512 is ours.
     "transformer-base": TransformerConfig(
-        vocab_size=37000,
-        d_model=512,
-        n_heads=8,
-        n_layers=6,
-        max_seq_len=512,
-        dropout=0.1,
-        activation="relu",
-        norm_position="post",
-        positions="sinusoidal",
-        family="encoder-decoder",
+        vocab_size=37000, d_model=512, n_heads=8, n_layers=6, max_seq_len=512, dropout=0.1, activation="relu",
+        norm_position="post", positions="sinusoidal", family="encoder-decoder",
     ),
     # The model of this course.
     "tinytown": TransformerConfig(vocab_size=343, d_model=128, n_heads=4, n_layers=4, d_ff=512, max_seq_len=96),
 }
+# fmt: on
 
 
 def preset(name: str) -> TransformerConfig:

@@ -50,7 +50,7 @@ def check_ids(ids: Int[Tensor, "*batch"], vocab_size: int, name: str = "ids") ->
     if ids.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"{name} must be whole numbers (torch.int64 or torch.int32), got {ids.dtype}")
     outside = (ids < 0) | (ids >= vocab_size)
-    if outside.any():
+    if not ids.is_meta and outside.any():  # a tensor on the meta device has a shape and no values
         raise ValueError(
             f"{name} contain {ids[outside][0].item()}, which is outside the vocabulary: with vocab_size={vocab_size} "
             f"ids run from 0 to {vocab_size - 1}"

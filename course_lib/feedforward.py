@@ -4,6 +4,8 @@ Chapter 6. Expand, bend, contract: the hidden units look for patterns in a token
 vector to the result.
 """
 
+import math
+
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -58,4 +60,50 @@ class FeedForward(nn.Module):
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         last_size(x, self.d_model)
         hidden = ACTIVATIONS[self.activation](self.up_proj(x))  # (..., d_ff)
+        return self.down_proj(self.dropout(hidden))
+
+
+def swiglu_width(d_model: int, multiple_of: int = 256) -> int:
+    """Hidden units of a SwiGLU unless told otherwise: 8/3 · d_model, rounded up to a multiple that suits the hardware.
+
+    Three matrices of width 8/3 · d_model weigh as much as the two of width 4 · d_model that they replace.
+    """
+    at_least_one(d_model=d_model, multiple_of=multiple_of)
+    return multiple_of * math.ceil(8 * d_model / (3 * multiple_of))
+
+
+class SwiGLU(nn.Module):
+    """A feed-forward with a gate: one projection proposes hidden units, another decides how far each is let through.
+
+    y = (silu(x W_gate) ⊙ x W_up) W_down,   silu(z) = z · sigmoid(z)
+
+    Args:
+        d_model: features of a token.
+        d_ff: number of hidden units; swiglu_width(d_model, multiple_of) unless given.
+        multiple_of: what the default width is rounded up to.
+        dropout: probability of dropping a hidden unit while training.
+        bias: whether the three layers have a bias; LLaMA's have none.
+
+    Parameters: `gate_proj`, `up_proj` (d_model → d_ff), `down_proj` (d_ff → d_model).
+    Shapes: x (…, d_model) → the same.
+    Errors: ValueError if the last dimension is not d_model.
+    Source: Shazeer 2020, "GLU Variants Improve Transformer"; width: Touvron et al. 2023 (LLaMA).
+    """
+
+    def __init__(
+        self, d_model: int, d_ff: int | None = None, multiple_of: int = 256, dropout: float = 0.0, bias: bool = False
+    ):
+        super().__init__()
+        d_ff = swiglu_width(d_model, multiple_of) if d_ff is None else d_ff
+        at_least_one(d_model=d_model, d_ff=d_ff)
+        dropout_rate(dropout)
+        self.d_model = d_model
+        self.gate_proj = nn.Linear(d_model, d_ff, bias=bias)
+        self.up_proj = nn.Linear(d_model, d_ff, bias=bias)
+        self.down_proj = nn.Linear(d_ff, d_model, bias=bias)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        last_size(x, self.d_model)
+        hidden = F.silu(self.gate_proj(x)) * self.up_proj(x)  # (..., d_ff)
         return self.down_proj(self.dropout(hidden))

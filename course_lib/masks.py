@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from course_lib.checks import at_least_one
+from course_lib.checks import at_least_one, broadcasts
 
 
 def causal_mask(T: int, S: int | None = None, device: torch.device | str | None = None) -> Bool[Tensor, "T S"]:
@@ -30,8 +30,8 @@ def causal_mask(T: int, S: int | None = None, device: torch.device | str | None 
     return torch.ones(T, S, dtype=torch.bool, device=device).tril(diagonal=S - T)
 
 
-def padding_mask(lengths: Int[Tensor, "B"] | Sequence[int], S: int) -> Bool[Tensor, "B 1 1 S"]:
-    """Hide the padding at the end of each row: mask[b, 0, 0, s] = s < lengths[b].
+def padding_mask(lengths: Int[Tensor, "B"] | Sequence[int], S: int, left: bool = False) -> Bool[Tensor, "B 1 1 S"]:
+    """Hide the padding at the end of each row: mask[b, 0, 0, s] = s < lengths[b]; with left, that at its front.
 
     Two dimensions of size 1 let it serve every head and every query.
 
@@ -44,7 +44,8 @@ def padding_mask(lengths: Int[Tensor, "B"] | Sequence[int], S: int) -> Bool[Tens
     wrong = (lengths < 0) | (lengths > S)
     if wrong.any():
         raise ValueError(f"lengths contain {lengths[wrong][0].item()}, but a row of S={S} keys holds 0 to {S}")
-    mask = torch.arange(S, device=lengths.device) < lengths[:, None]  # (B, S)
+    position = torch.arange(S, device=lengths.device)
+    mask = position >= S - lengths[:, None] if left else position < lengths[:, None]  # (B, S)
     return mask[:, None, None, :]  # (B, 1, 1, S)
 
 
@@ -96,12 +97,8 @@ def check_boolean(mask: Tensor) -> None:
 def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
     """ValueError unless the mask is boolean and broadcasts to `shape`, which ends in (…, T, S)."""
     check_boolean(mask)
-    try:
-        fits = torch.broadcast_shapes(mask.shape, shape) == shape
-    except RuntimeError:
-        fits = False
-    if not fits:
-        raise ValueError(
-            f"mask has shape {tuple(mask.shape)}, which does not broadcast to {tuple(shape)}, the shape of the scores. "
-            "A mask per query and key is (T, S); one per row of the batch is (B, 1, 1, S), as padding_mask makes it"
-        )
+    advice = (
+        ", the shape of the scores. A mask per query and key is (T, S); one per row of the batch is (B, 1, 1, S), as "
+        "padding_mask makes it"
+    )
+    broadcasts(mask, shape, "mask", advice)

@@ -1,121 +1,182 @@
 """Models: the parts put together.
 
-Chapter 9. A decoder-only Transformer, as in GPT: ids in, and for every position the logits of the token that follows.
+Chapters 9 and 11. Three families: a decoder alone writes text (GPT, LLaMA), an encoder alone reads it (BERT), and the
+two together turn one text into another (the original Transformer).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.blocks import TransformerBlock, only_available
+from course_lib.attention import KVCache
+from course_lib.blocks import Stack, TransformerBlock
 from course_lib.config import TransformerConfig
-from course_lib.embeddings import TokenEmbedding, check_ids
-from course_lib.normalization import LayerNorm
-from course_lib.positions import LearnedPositions, SinusoidalPositions
+from course_lib.embeddings import check_ids
+from course_lib.trace import trace as trace
 
 IGNORED = -100  # a target of −100 is not predicted: padding, or a part of the text that should not be learned
 
 
-class DecoderOnly(nn.Module):
-    """A language model: token and position embedding, blocks, a final norm, and the logits of the next token.
+class DecoderOnly(Stack):
+    """A language model: a causal stack of blocks, and the logits of the next token.
 
-    Parameters: `token_embedding positions blocks final_norm output`. With tie_weights `output.weight` *is*
-    `token_embedding.weight`: one tensor, two uses.
-    Initialization as in GPT-2: linear layers and tables from N(0, 0.02²), biases 0, norms 1 and 0. The projections
-    that write into the residual stream are divided by sqrt(2 · n_layers), so that the sum of the 2 · n_layers branches
-    does not grow with depth. An untrained model then guesses evenly: its loss is about ln V.
-    Errors: ValueError for a config that asks for a part that is not built.
-    Source: Radford et al. 2019 (GPT-2).
+    Parameters: those of Stack, and `output`. With tie_weights `output.weight` *is* `token_embedding.weight`: one
+    tensor, two uses. How they start: see `initialize`.
+    Errors: ValueError if config.family is not "decoder".
+    Source: Radford et al. 2019 (GPT-2); Touvron et al. 2023 (LLaMA).
     """
 
     def __init__(self, config: TransformerConfig):
-        super().__init__()
-        only_available(config, "family", ("decoder",))
-        only_available(config, "positions", ("none", "sinusoidal", "learned"))
-        self.config = config
-        self.token_embedding = TokenEmbedding(config.vocab_size, config.d_model)
-        if config.positions == "none":
-            self.positions = nn.Identity()
-        else:
-            table = {"learned": LearnedPositions, "sinusoidal": SinusoidalPositions}[config.positions]
-            self.positions = table(config.max_seq_len, config.d_model)
-        self.dropout = nn.Dropout(config.dropout)
-        self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.n_layers))
-        self.final_norm = LayerNorm(config.d_model, config.norm_eps, config.bias)
+        _check_family(config, "decoder")
+        super().__init__(config)
         self.output = nn.Linear(config.d_model, config.vocab_size, bias=False)
-        self._initialize()
+        initialize(self)
         if config.tie_weights:
             self.output.weight = self.token_embedding.weight
 
-    def _initialize(self) -> None:
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.normal_(module.weight, std=0.02)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-        for block in self.blocks:
-            for writes_to_stream in (block.attention.out_proj, block.feed_forward.down_proj):
-                nn.init.normal_(writes_to_stream.weight, std=0.02 / (2 * self.config.n_layers) ** 0.5)
-
     def forward(
-        self, ids: Int[Tensor, "B T"], targets: Int[Tensor, "B T"] | None = None
+        self,
+        ids: Int[Tensor, "B T"],
+        targets: Int[Tensor, "B T"] | None = None,
+        cache: Sequence[tuple[KVCache, KVCache]] | None = None,
+        left_padding: Int[Tensor, "B"] | None = None,
     ) -> Float[Tensor, "B T V"] | tuple[Float[Tensor, "B T V"], Float[Tensor, ""]]:
         """Logits of the next token at every position.
 
         Args:
             ids: (B, T), T ≤ max_seq_len.
             targets: (B, T), the ids that come next, already shifted: targets[b, t] follows ids[b, t]; −100 is ignored.
+            cache: from new_cache(), what earlier calls have seen: ids are then the tokens that follow, one or several.
+            left_padding: (B,), how many padding tokens stand at the front of each row.
         Returns: logits (B, T, V); with targets (logits, loss), the loss in nats per predicted token (mean
             cross-entropy).
         Errors: ValueError for an empty or too long sequence, ids outside the vocabulary, targets of another shape or
             none to predict.
         """
-        x = self._embed(ids)  # (B, T, d_model)
-        for block in self.blocks:
-            x = block(x)
-        logits = self.output(self.final_norm(x))  # (B, T, V)
-        if targets is None:
-            return logits
-        return logits, self._loss(logits, targets)
+        logits = self.output(super().forward(ids, left_padding=left_padding, cache=cache))  # (B, T, V)
+        return logits if targets is None else (logits, next_token_loss(logits, targets))
 
     def attention_weights(self, ids: Int[Tensor, "B T"]) -> list[Float[Tensor, "B H T T"]]:
         """What each head looks at: one (B, H, T, T) per block; each row holds a query's weights over the keys."""
-        weights = []
-        with evaluating(self):
-            x = self._embed(ids)
-            for block in self.blocks:
-                x, block_weights = block(x, need_weights=True)
-                weights.append(block_weights)
-        return weights
+        with evaluating(self), trace(self, "*.weights") as seen:
+            self(ids)
+        return [seen[f"blocks.{i}.attention.weights"] for i in range(len(self.blocks))]
 
-    def _embed(self, ids: Tensor) -> Tensor:
-        if ids.ndim != 2:
-            raise ValueError(
-                f"ids must have shape (B, T), got {tuple(ids.shape)}; add a batch dimension with ids[None]"
-            )
-        B, T = ids.shape
-        if B == 0 or T == 0:
-            raise ValueError(f"ids of shape {(B, T)} hold no token: give at least one, such as the start token")
-        if self.config.max_seq_len < T:
-            raise ValueError(
-                f"ids have {T} tokens per row, more than max_seq_len={self.config.max_seq_len}: shorten them"
-            )
-        return self.dropout(self.positions(self.token_embedding(ids)))
 
-    def _loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        if targets.shape != logits.shape[:2]:
-            raise ValueError(
-                f"targets must have the shape of ids, {tuple(logits.shape[:2])}, got {tuple(targets.shape)}"
-            )
-        predicted = targets[targets != IGNORED]
-        if predicted.numel() == 0:
-            raise ValueError(f"all targets are {IGNORED}: there is nothing to predict, and the mean of nothing is NaN")
-        check_ids(predicted, self.config.vocab_size, name="targets")
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), ignore_index=IGNORED)
+class EncoderOnly(Stack):
+    """A reader of whole texts: every token sees every other, and comes out as a vector that knows its surroundings.
+
+    Parameters: those of Stack. There is no output head: what is done with the hidden states is up to the task.
+    Errors: ValueError if config.family is not "encoder".
+    Source: Devlin et al. 2019 (BERT), without its pooler.
+    """
+
+    def __init__(self, config: TransformerConfig):
+        _check_family(config, "encoder")
+        super().__init__(config)
+        initialize(self)
+
+    def forward(
+        self,
+        ids: Int[Tensor, "B T"],
+        mask: Bool[Tensor, "..."] | None = None,
+        segment_ids: Int[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B T d_model"]:
+        """Hidden states (B, T, d_model). mask: True = may attend, broadcastable to (B, H, T, T), such as
+        padding_mask(lengths, T). segment_ids: (B, T), first or second text; all first unless given."""
+        return super().forward(ids, mask, segment_ids=segment_ids)
+
+
+class EncoderDecoder(nn.Module):
+    """A translator: an encoder reads the source; a decoder writes the target and looks at the source while it does.
+
+    Parameters: `encoder`, `decoder` (two stacks that share one token embedding) and `output`; with tie_weights
+    `output.weight` is that token embedding too.
+    Errors: ValueError if config.family is not "encoder-decoder".
+    Source: Vaswani et al. 2017; the three-fold sharing: section 3.4.
+    """
+
+    def __init__(self, config: TransformerConfig):
+        _check_family(config, "encoder-decoder")
+        super().__init__()
+        self.config = config
+        self.encoder = Stack(config)
+        self.decoder = Stack(config, cross_attention=True)
+        self.decoder.token_embedding = self.encoder.token_embedding
+        self.output = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        initialize(self)
+        if config.tie_weights:
+            self.output.weight = self.encoder.token_embedding.weight
+
+    def forward(
+        self,
+        source_ids: Int[Tensor, "B S"],
+        target_ids: Int[Tensor, "B T"],
+        source_mask: Bool[Tensor, "..."] | None = None,
+        targets: Int[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B T V"] | tuple[Float[Tensor, "B T V"], Float[Tensor, ""]]:
+        """Logits (B, T, V) of the token after each of target_ids; with targets also the loss, as in DecoderOnly.
+
+        source_mask: True = may be attended to, broadcastable to (B, H, T, S), such as padding_mask(lengths, S)."""
+        logits = self.decode(target_ids, self.encode(source_ids, source_mask), source_mask)
+        return logits if targets is None else (logits, next_token_loss(logits, targets))
+
+    def encode(
+        self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "..."] | None = None
+    ) -> Float[Tensor, "B S d_model"]:
+        """The source as hidden states (B, S, d_model): computed once, however long the target becomes."""
+        return self.encoder(source_ids, source_mask)
+
+    def decode(
+        self,
+        target_ids: Int[Tensor, "B T"],
+        encoded: Float[Tensor, "B S d_model"],
+        source_mask: Bool[Tensor, "..."] | None = None,
+        cache: Sequence[tuple[KVCache, KVCache]] | None = None,
+    ) -> Float[Tensor, "B T V"]:
+        """Logits (B, T, V) from the target so far and the encoded source; cache: from new_cache()."""
+        return self.output(self.decoder(target_ids, context=encoded, context_mask=source_mask, cache=cache))
+
+    def new_cache(self) -> list[tuple[KVCache, KVCache]]:
+        """An empty cache for `decode`."""
+        return self.decoder.new_cache()
+
+
+def initialize(model: nn.Module) -> None:
+    """Start as GPT-2 does: linear layers and tables from N(0, 0.02²), biases 0, norms 1 and 0.
+
+    The projections that write into the residual stream are divided by the root of their number in a stack, so that the
+    sum of all branches does not grow with depth. An untrained model then guesses evenly: its loss is about ln V.
+    Source: Radford et al. 2019, section 2.3.
+    """
+    blocks = [module for module in model.modules() if isinstance(module, TransformerBlock)]
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=0.02)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    for block in blocks:
+        writers = [module for name, module in block.named_modules() if name.endswith(("out_proj", "down_proj"))]
+        for writes_to_stream in writers:
+            nn.init.normal_(writes_to_stream.weight, std=0.02 / (len(writers) * model.config.n_layers) ** 0.5)
+
+
+def next_token_loss(logits: Float[Tensor, "B T V"], targets: Int[Tensor, "B T"]) -> Float[Tensor, ""]:
+    """Mean cross-entropy in nats per predicted token: −ln p(target), averaged over all targets but −100.
+
+    Errors: ValueError if the shapes differ, a target is outside the vocabulary, or none is left to predict.
+    """
+    if targets.shape != logits.shape[:2]:
+        raise ValueError(f"targets must have the shape of ids, {tuple(logits.shape[:2])}, got {tuple(targets.shape)}")
+    predicted = targets[targets != IGNORED]
+    if predicted.numel() == 0:
+        raise ValueError(f"all targets are {IGNORED}: there is nothing to predict, and the mean of nothing is NaN")
+    check_ids(predicted, logits.shape[-1], name="targets")
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), ignore_index=IGNORED)
 
 
 @contextmanager
@@ -129,3 +190,11 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes:
             module.training = mode
+
+
+def _check_family(config: TransformerConfig, family: str) -> None:
+    classes = {"decoder": "DecoderOnly", "encoder": "EncoderOnly", "encoder-decoder": "EncoderDecoder"}
+    if config.family != family:
+        raise ValueError(
+            f"{classes[family]} needs family={family!r}, got {config.family!r}: use {classes[config.family]} instead"
+        )

@@ -1,7 +1,7 @@
 """Normalization: keep every token's vector at a steady size, whatever the depth.
 
-Chapter 7. LayerNorm (Ba et al. 2016) works on one token at a time, over its `d_model` features: no batch, no
-neighbours, nothing to remember between steps.
+Chapter 7. LayerNorm (Ba et al. 2016) centres and scales; RMSNorm (Zhang & Sennrich 2019) only scales. Both work on one
+token at a time, over its `d_model` features: no batch, no neighbours, nothing to remember between steps.
 """
 
 import torch
@@ -41,3 +41,31 @@ class LayerNorm(nn.Module):
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         last_size(x, len(self.weight))
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+
+
+class RMSNorm(nn.Module):
+    """Divide each token by its root mean square, then rescale each feature by a learned gain.
+
+    y = x / sqrt(mean(x²) + eps) · weight
+
+    There is no bias and no centring: RMSNorm never moves the mean. `forward` calls PyTorch's kernel for this formula.
+
+    Args:
+        d_model: number of features of a token.
+        eps: added to the mean square, inside the root, so that a zero vector stays zero instead of dividing by zero.
+
+    Parameters: `weight` (d_model,), ones at the start.
+    Shapes: x (…, d_model) → the same.
+    Errors: ValueError if d_model < 1, or the last dimension is not d_model.
+    Source: Zhang & Sennrich 2019, "Root Mean Square Layer Normalization", eq. 4.
+    """
+
+    def __init__(self, d_model: int, eps: float = 1e-6):
+        super().__init__()
+        at_least_one(d_model=d_model)
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(d_model))
+
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        last_size(x, len(self.weight))
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)

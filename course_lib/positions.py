@@ -1,13 +1,14 @@
 """Positions: tell the model where each token stands.
 
-Chapter 2. Without them attention sees a bag of tokens: shuffle the input and the outputs are shuffled alike.
+Chapter 2. Without them attention sees a bag of tokens: shuffle the input and the outputs are shuffled alike. Sinusoids
+and learned tables are added to the tokens; RoPE turns queries and keys; ALiBi takes from the scores.
 """
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.checks import at_least_one, last_size
+from course_lib.checks import at_least_one, broadcasts, last_size
 
 
 def sinusoidal_encoding(max_seq_len: int, d_model: int) -> Float[Tensor, "max_seq_len d_model"]:
@@ -37,8 +38,8 @@ class SinusoidalPositions(nn.Module):
 
     The table is a buffer that is not saved: it can always be computed again.
 
-    Shapes: x (B, T, d_model) → the same.
-    Errors: ValueError if T > max_seq_len, or the last dimension is not d_model.
+    Shapes: x (B, T, d_model) → the same. positions: (T,) or (B, T), where the tokens stand; 0 … T − 1 unless given.
+    Errors: ValueError for a position below 0 or from max_seq_len on, or if the last dimension is not d_model.
     Source: Vaswani et al. 2017, section 3.5.
     """
 
@@ -46,8 +47,10 @@ class SinusoidalPositions(nn.Module):
         super().__init__()
         self.register_buffer("table", sinusoidal_encoding(max_seq_len, d_model), persistent=False)
 
-    def forward(self, x: Float[Tensor, "*batch T d_model"]) -> Float[Tensor, "*batch T d_model"]:
-        return _add_rows(x, self.table)
+    def forward(
+        self, x: Float[Tensor, "*batch T d_model"], positions: Int[Tensor, "..."] | None = None
+    ) -> Float[Tensor, "*batch T d_model"]:
+        return _add_rows(x, self.table, positions)
 
 
 class LearnedPositions(nn.Module):
@@ -55,8 +58,8 @@ class LearnedPositions(nn.Module):
 
     Parameters: `weight` (max_seq_len, d_model), drawn from N(0, 0.02²). Position max_seq_len has no row and cannot
     be served: a learned table does not reach beyond its training length.
-    Shapes: x (B, T, d_model) → the same.
-    Errors: ValueError if T > max_seq_len, or the last dimension is not d_model.
+    Shapes: x (B, T, d_model) → the same. positions: (T,) or (B, T), where the tokens stand; 0 … T − 1 unless given.
+    Errors: ValueError for a position below 0 or from max_seq_len on, or if the last dimension is not d_model.
     Source: Gehring et al. 2017; used by BERT and GPT-2.
     """
 
@@ -66,14 +69,102 @@ class LearnedPositions(nn.Module):
         self.weight = nn.Parameter(torch.empty(max_seq_len, d_model))
         nn.init.normal_(self.weight, std=0.02)
 
-    def forward(self, x: Float[Tensor, "*batch T d_model"]) -> Float[Tensor, "*batch T d_model"]:
-        return _add_rows(x, self.weight)
+    def forward(
+        self, x: Float[Tensor, "*batch T d_model"], positions: Int[Tensor, "..."] | None = None
+    ) -> Float[Tensor, "*batch T d_model"]:
+        return _add_rows(x, self.weight, positions)
 
 
-def _add_rows(x: Tensor, table: Tensor) -> Tensor:
+def _add_rows(x: Tensor, table: Tensor, positions: Tensor | None) -> Tensor:
     max_seq_len, d_model = table.shape
     last_size(x, d_model)
     T = x.shape[-2]
-    if max_seq_len < T:
-        raise ValueError(f"the sequence has {T} positions, but there are only max_seq_len={max_seq_len}: shorten it")
-    return x + table[:T].to(x)
+    first, last = 0, T - 1
+    if positions is not None:
+        broadcasts(positions, x.shape[:-1], "positions")
+        if not positions.is_meta:  # a tensor on the meta device has a shape and no values
+            first, last = int(positions.min()), int(positions.max())
+    if first < 0 or last >= max_seq_len:
+        raise ValueError(
+            f"the sequence runs from position {first} to {last}, but there are only max_seq_len={max_seq_len} "
+            f"positions, 0 to {max_seq_len - 1}: shorten it"
+        )
+    return x + (table[:T] if positions is None else table[positions]).to(x)
+
+
+def rotary_angles(
+    positions: Int[Tensor, "*batch T"], d_head: int, theta: float = 10000.0, dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "*batch T half"]:
+    """How far RoPE turns each pair of features at each position, in radians.
+
+    angle[t, i] = positions[t] · theta^(−2i / d_head),   i = 0 … d_head / 2 − 1
+
+    The first pair turns by one radian per token, the last by almost none.
+
+    Args:
+        positions: whole numbers, such as torch.arange(offset, offset + T) after `offset` cached tokens.
+        d_head: D, features of a head. theta: the base; Llama 3 has 500,000.
+        dtype: float32 at least; in half precision far positions would fall together.
+    Errors: ValueError if d_head is odd.
+    Source: Su et al. 2021, "RoFormer".
+    """
+    at_least_one(d_head=d_head)
+    if d_head % 2:
+        raise ValueError(f"RoPE turns pairs of features, but d_head={d_head} is odd: choose an even one")
+    two_i = torch.arange(0, d_head, 2, device=positions.device).to(dtype)  # (D / 2,)
+    return positions[..., None].to(dtype) * (1.0 / theta ** (two_i / d_head))  # (..., T, D / 2)
+
+
+def apply_rotary(
+    x: Float[Tensor, "*batch T D"], angles: Float[Tensor, "..."], interleaved: bool = False
+) -> Float[Tensor, "*batch T D"]:
+    """Turn each pair of features of queries or keys by its angle: (a, b) → (a cos − b sin, a sin + b cos).
+
+    A turn changes no length, and the score of a query at t with a key at s depends on t − s alone.
+
+    Args:
+        x: (…, T, D), queries or keys. angles: from rotary_angles, broadcastable to (…, T, D / 2).
+        interleaved: which features form a pair. False, "half-split": i and i + D / 2 (Hugging Face's Llama). True,
+            "interleaved": 2i and 2i + 1 (the paper, Meta's own files). The same up to an order of features, so weights
+            trained with one are noise to the other.
+    Errors: ValueError if D is not twice the number of angles, or the shapes do not broadcast.
+    Source: Su et al. 2021, section 3.2.2.
+    """
+    if x.shape[-1] != 2 * angles.shape[-1]:
+        raise ValueError(
+            f"x has D={x.shape[-1]} features, but {angles.shape[-1]} angles turn {2 * angles.shape[-1]}: "
+            "make the angles with rotary_angles(positions, d_head=D)"
+        )
+    broadcasts(angles, (*x.shape[:-1], angles.shape[-1]), "angles")
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)  # (..., T, D / 2)
+    if interleaved:
+        a, b = x[..., 0::2], x[..., 1::2]
+        return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(start_dim=-2)  # (..., T, D)
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)  # (..., T, D)
+
+
+def alibi_bias(
+    n_heads: int, T: int, S: int | None = None, device: torch.device | str | None = None
+) -> Float[Tensor, "H T S"]:
+    """What ALiBi adds to the scores: the further away a key, the more is taken off.
+
+    bias[h, t, s] = −slope_h · |t + (S − T) − s|,   slope_h = 2^(−8 h / n_heads),   h = 1 … n_heads
+
+    As in causal_mask the queries are the last T of the S positions. Each head has its own eyesight: the first is
+    short-sighted, the last sees far. If n_heads is no power of two, the slopes are those of the power below it,
+    followed by every second slope of the power above.
+
+    Returns: (H, T, S), float32, 0 or less.
+    Errors: ValueError if a size is less than 1, or S < T.
+    Source: Press et al. 2022, "Train Short, Test Long".
+    """
+    S = T if S is None else S
+    at_least_one(n_heads=n_heads, T=T, S=S)
+    if S < T:
+        raise ValueError(f"S={S} keys are fewer than T={T} queries: the queries are the last T of the S positions")
+    power = 2 ** (n_heads.bit_length() - 1)
+    slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
+    slopes += [2 ** (-4 * h / power) for h in range(1, 2 * (n_heads - power) + 1, 2)]
+    query, key = torch.arange(S - T, S, device=device)[:, None], torch.arange(S, device=device)  # (T, 1), (S,)
+    return -torch.tensor(slopes, device=device)[:, None, None] * (query - key).abs()  # (H, T, S)

@@ -1,118 +1,139 @@
 """Pretrained models: weights from a folder into our modules, and back.
 
 Chapters 1, 13 and 15. `load_pretrained("tinytown")` opens the model that ships with the course; nothing is downloaded.
+How other libraries' weights become ours stands in `course_lib/checkpoints.py`, their names in `course_lib/names.py`.
 """
 
-import json
-import os
-from collections.abc import Callable
 from pathlib import Path
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 from torch import Tensor
 
+from course_lib.checkpoints import Model, assemble, from_hf_state_dict, load_gguf, tied_names
+from course_lib.checks import one_of
 from course_lib.config import TransformerConfig
-from course_lib.models import DecoderOnly
-from course_lib.text import WordTokenizer
+from course_lib.files import damaged, read_json, read_tensors, save_json, save_tensors, write_whole
+from course_lib.text import BytePairTokenizer, SubwordTokenizer, WordTokenizer
+from course_lib.weights import SOURCES, weights_folder
 
 ASSETS = Path(__file__).parent / "assets"
-SHIPPED = ("tinytown",)
-MODEL_FILE, CONFIG_FILE, VOCABULARY_FILE = "model.safetensors", "config.json", "vocabulary.json"
+MODEL_FILE, CONFIG_FILE, GGUF_FILE = "model.safetensors", "config.json", "model.gguf"
+VOCABULARY_FILE, TOKENIZER_FILE = "vocabulary.json", "tokenizer.json"
 EARLY_STEPS_FILE = "embeddings_by_step.safetensors"
+ON_THE_HUB = {name: f"openai-community/{name}" for name in ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")}
+NAMES = ("tinytown", "minilm", "smollm2-135m", *ON_THE_HUB)
 
 
-def load_pretrained(name: str | Path) -> tuple[DecoderOnly, WordTokenizer]:
+def load_pretrained(name: str | Path) -> tuple[Model, WordTokenizer | SubwordTokenizer]:
     """A trained model, in evaluation mode on the CPU, and its tokenizer.
 
     Args:
-        name: "tinytown", the model that ships with the course, or a folder written by `save_pretrained`.
+        name: "tinytown", the model that ships with the course;
+            "minilm" or "smollm2-135m", once `python -m course_lib weights` has fetched them;
+            "gpt2", "gpt2-medium", "gpt2-large" or "gpt2-xl", downloaded by huggingface_hub the first time;
+            or a folder: one written by `save_pretrained`, or one in Hugging Face's layout with a GPT-2, LLaMA or BERT
+            (config.json, model.safetensors, tokenizer.json).
 
-    Errors: ValueError if there is no such model, or a file of it is missing or damaged.
+    Errors: ValueError if there is no such model, a file of it is missing or damaged, or it is not what our models do.
     """
     folder = _folder(name)
-    tokenizer = WordTokenizer(_read_json(folder / VOCABULARY_FILE))
-    model = DecoderOnly(TransformerConfig.from_dict(_read_json(folder / CONFIG_FILE)))
-    tensors = _read_tensors(folder / MODEL_FILE)
-    try:
-        missing, unexpected = model.load_state_dict(tensors, strict=False)
-    except RuntimeError as error:
-        raise ValueError(f"{folder / MODEL_FILE} does not fit {CONFIG_FILE} beside it: {error}") from error
-    missing = set(missing) - _tied_names(model)
-    if missing or unexpected:
-        raise ValueError(f"{folder / MODEL_FILE} lacks {sorted(missing)} and has unknown {sorted(unexpected)}")
-    return model.eval(), tokenizer
+    if (folder / GGUF_FILE).is_file():
+        return load_gguf(folder / GGUF_FILE)
+    settings, tensors = read_json(folder / CONFIG_FILE), _read_weights(folder)
+    if "model_type" in settings:
+        model = from_hf_state_dict(settings["model_type"], tensors, settings)
+    else:
+        model = assemble(TransformerConfig.from_dict(settings), tensors, folder / MODEL_FILE)
+    return model, _read_tokenizer(folder)
 
 
-def save_pretrained(folder: str | Path, model: DecoderOnly, tokenizer: WordTokenizer) -> None:
-    """Write model.safetensors, config.json and vocabulary.json to `folder`, each whole or not at all."""
+def load_tokenizer(name: str | Path) -> WordTokenizer | SubwordTokenizer:
+    """A tokenizer alone: "gpt2-tokenizer" (once fetched), or that of a model, named as in `load_pretrained`."""
+    folder = weights_folder(name) if name == "gpt2-tokenizer" else _folder(name)
+    return _read_tokenizer(folder)
+
+
+def load_text(name: str = "tinyshakespeare") -> str:
+    """A text that `python -m course_lib weights` has fetched: "tinyshakespeare"."""
+    one_of(("tinyshakespeare",), name=name)
+    return (weights_folder(name) / "input.txt").read_text(encoding="utf-8")
+
+
+def save_pretrained(folder: str | Path, model: Model, tokenizer: WordTokenizer | SubwordTokenizer) -> None:
+    """Write a model of any family to `folder`: model.safetensors, config.json, and vocabulary.json or tokenizer.json.
+    Each file is written whole or not at all."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    tied = _tied_names(model)
+    tied = tied_names(model)
     state = {name: tensor.contiguous().cpu() for name, tensor in model.state_dict().items() if name not in tied}
     save_tensors(folder / MODEL_FILE, state)
     save_json(folder / CONFIG_FILE, model.config.to_dict())
-    save_json(folder / VOCABULARY_FILE, tokenizer.tokens[3:])
+    if isinstance(tokenizer, WordTokenizer):
+        save_json(folder / VOCABULARY_FILE, tokenizer.tokens[3:])
+    else:
+        (folder / VOCABULARY_FILE).unlink(missing_ok=True)  # of an earlier model: it would be read first
+        write_whole(folder / TOKENIZER_FILE, lambda part: tokenizer.tokenizer.save(str(part)))
 
 
 def embeddings_by_step(name: str | Path = "tinytown") -> dict[int, Tensor]:
     """The token embedding table (V, d_model) after chosen training steps, in order: what chapter 1 watches grow."""
-    tensors = _read_tensors(_folder(name) / EARLY_STEPS_FILE)
+    tensors = read_tensors(_folder(name) / EARLY_STEPS_FILE)
     return {int(step): tensors[step].float() for step in sorted(tensors, key=int)}
 
 
 def shipped_figures(name: str | Path = "tinytown") -> dict:
     """What was measured on this model when it was trained (`figures.json`), with the recipe that made it."""
-    return _read_json(_folder(name) / "figures.json")
-
-
-def save_json(path: Path, content: object) -> None:
-    write_whole(
-        path, lambda part: part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    )
-
-
-def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    write_whole(path, lambda part: save_file(tensors, part))
-
-
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file whole or not at all: `write` fills a file beside it, which then takes its name."""
-    part = path.with_name(path.name + ".part")
-    write(part)
-    os.replace(part, path)
-
-
-def _tied_names(model: DecoderOnly) -> set[str]:
-    """The output matrix is the embedding table when weights are tied: stored once."""
-    return {"output.weight"} if model.config.tie_weights else set()
+    return read_json(_folder(name) / "figures.json")
 
 
 def _folder(name: str | Path) -> Path:
-    if str(name) in SHIPPED:
-        return ASSETS / str(name)
+    """Where the files of a model lie. The network is asked only for a name that stands in ON_THE_HUB."""
+    if name == "tinytown":
+        return ASSETS / name
+    if name in SOURCES and name in NAMES:
+        return weights_folder(name)
+    if name in ON_THE_HUB:
+        return _from_the_hub(name)
     folder = Path(name).expanduser()
-    if not (folder / MODEL_FILE).is_file():
+    if not (folder / CONFIG_FILE).is_file():
         raise ValueError(
-            f"there is no pretrained model {str(name)!r}: give {' or '.join(map(repr, SHIPPED))}, or a folder that "
-            f"holds {MODEL_FILE}, {CONFIG_FILE} and {VOCABULARY_FILE}"
+            f"there is no pretrained model {str(name)!r}: give one of {', '.join(map(repr, NAMES))}, or a folder that "
+            f"holds {MODEL_FILE}, {CONFIG_FILE}, and {VOCABULARY_FILE} or {TOKENIZER_FILE}"
         )
     return folder
 
 
-def _read_json(path: Path):
+def _from_the_hub(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    files = [CONFIG_FILE, "model*.safetensors", f"{MODEL_FILE}.index.json", TOKENIZER_FILE]
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return Path(snapshot_download(ON_THE_HUB[name], allow_patterns=files))
+    except Exception as error:  # its own errors, the network's and the system's
         raise ValueError(
-            f"{path} is missing or damaged ({type(error).__name__}). Reinstall the course, or train again."
+            f"{name!r} is not in the cache of huggingface_hub, and could not be fetched ({type(error).__name__}): it "
+            "needs a network, and HF_HUB_OFFLINE must not be set. Or give the folder of a copy"
         ) from error
 
 
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise ValueError(
-            f"{path} is missing or damaged ({type(error).__name__}). Reinstall the course, or train again."
-        ) from error
+def _read_weights(folder: Path) -> dict[str, Tensor]:
+    """All tensors of a folder, from one file or from several with an index."""
+    index = folder / f"{MODEL_FILE}.index.json"
+    files = sorted(set(read_json(index)["weight_map"].values())) if index.is_file() else [MODEL_FILE]
+    return {name: tensor for file in files for name, tensor in read_tensors(folder / file).items()}
+
+
+def _read_tokenizer(folder: Path) -> WordTokenizer | SubwordTokenizer:
+    words, subwords, pieces = (folder / file for file in (VOCABULARY_FILE, TOKENIZER_FILE, "vocab.json"))
+    if (folder / GGUF_FILE).is_file():
+        return load_gguf(folder / GGUF_FILE)[1]
+    if words.is_file():
+        return WordTokenizer(read_json(words))
+    if subwords.is_file():
+        try:
+            return SubwordTokenizer(Tokenizer.from_file(str(subwords)))
+        except Exception as error:  # the package raises nothing narrower
+            raise damaged(subwords, error) from error
+    if pieces.is_file():
+        return BytePairTokenizer.from_files(pieces, folder / "merges.txt")
+    raise ValueError(f"{folder} holds no tokenizer: {VOCABULARY_FILE}, {TOKENIZER_FILE}, or vocab.json with merges.txt")

@@ -19,15 +19,17 @@ SHAPED = [
     "embeddings",
     "positions",
     "masks",
+    "cache",
     "attention",
     "feedforward",
     "normalization",
     "config",
     "blocks",
+    "trace",
     "models",
     "accounting",
 ]
-SHAPED += ["training", "sampling", "pretrained", "experiments"]
+SHAPED += ["training", "sampling", "filters", "decoding", "beam", "pretrained", "experiments"]
 install_import_hook([f"course_lib.{name}" for name in SHAPED], "checked_annotations.check")
 
 torch.set_num_threads(1)
@@ -41,6 +43,12 @@ def seeded():
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session", params=["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
+def device(request):
+    """The CPU, and the GPU where there is one: a test that takes it runs on both."""
+    return request.param
 
 
 @pytest.fixture

@@ -19,10 +19,12 @@ def pytest_configure(config):
 
 
 class ByNotebook(LoadScopeScheduling):
-    """The cells of a notebook share a kernel: they go to one process, in order. Other tests go where there is room."""
+    """The cells of a notebook share a kernel: they go to one process, in order; so do the tests that share a large
+    model. Other tests go where there is room."""
 
     def _split_scope(self, nodeid):
-        return nodeid.split("::")[0] if ".ipynb::" in nodeid else nodeid
+        together = ".ipynb::" in nodeid or "test_real_weights.py::" in nodeid
+        return nodeid.split("::")[0] if together else nodeid
 
 
 def pytest_xdist_make_scheduler(config, log):

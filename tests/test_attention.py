@@ -1,4 +1,7 @@
-"""Attention against PyTorch's own, by its properties, and the readable path against the fused one."""
+"""Attention against PyTorch's operation, by its properties, and the readable path against the fused one.
+
+The module against PyTorch's own module: test_parity_torch.py.
+"""
 
 import math
 
@@ -6,20 +9,20 @@ import jaxtyping
 import pytest
 import torch
 import torch.nn.functional as F
+from helpers import seeds, with_real_weights
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
 import course_lib.attention as attention_module
 from course_lib.attention import MultiHeadAttention, merge_heads, scaled_dot_product_attention, split_heads
 from course_lib.masks import causal_mask, padding_mask
+from course_lib.positions import alibi_bias, apply_rotary, rotary_angles
 
 TOLERANCE = {torch.float32: {"atol": 2e-6, "rtol": 2e-5}, torch.float64: {"atol": 1e-12, "rtol": 1e-10}}
 
 sizes = st.integers(1, 6)
 leading = st.lists(st.integers(1, 3), max_size=3)
 dtypes = st.sampled_from([torch.float32, torch.float64])
-seeds = st.integers(0, 999)
 
 
 def draw_qkv(leading, T, S, D, D_v, dtype, seed):
@@ -28,15 +31,30 @@ def draw_qkv(leading, T, S, D, D_v, dtype, seed):
     return [torch.randn(*leading, *shape, dtype=dtype, requires_grad=True) for shape in shapes]
 
 
-@given(leading=leading, T=sizes, S=sizes, D=sizes, D_v=sizes, dtype=dtypes, masked=st.booleans(), seed=seeds)
-def test_outputs_and_gradients_equal_pytorchs_whatever_the_shape(leading, T, S, D, D_v, dtype, masked, seed):
+@given(
+    leading=leading,
+    T=sizes,
+    S=sizes,
+    D=sizes,
+    D_v=sizes,
+    dtype=dtypes,
+    masked=st.booleans(),
+    biased=st.booleans(),
+    seed=seeds,
+)
+def test_outputs_and_gradients_equal_pytorchs_whatever_the_shape(leading, T, S, D, D_v, dtype, masked, biased, seed):
     inputs = draw_qkv(leading, T, S, D, D_v, dtype, seed)
     mask = torch.rand(*leading, T, S) < 0.6 if masked else None  # some rows may allow nothing
+    score_bias = torch.randn(T, S, dtype=dtype, requires_grad=True) if biased else None
+    theirs = mask  # PyTorch takes numbers in place of the mask
+    if biased:
+        theirs = score_bias if mask is None else score_bias.masked_fill(~mask, -torch.inf)
+        inputs.append(score_bias)
     upstream = torch.randn(*leading, T, D_v, dtype=dtype)
 
-    output, _ = scaled_dot_product_attention(*inputs, mask)
+    output, _ = scaled_dot_product_attention(*inputs[:3], mask, score_bias=score_bias)
     gradients = torch.autograd.grad(output, inputs, upstream)
-    expected = F.scaled_dot_product_attention(*inputs, attn_mask=mask)
+    expected = F.scaled_dot_product_attention(*inputs[:3], attn_mask=theirs)
     expected_gradients = torch.autograd.grad(expected, inputs, upstream)
 
     torch.testing.assert_close(output, expected, **TOLERANCE[dtype])
@@ -113,14 +131,28 @@ def test_leading_dimensions_broadcast_so_that_heads_can_share_keys():
     torch.testing.assert_close(output[:, 3], scaled_dot_product_attention(query[:, 3], key[:, 0], value[:, 0])[0])
 
 
-def test_dropout_changes_the_output_and_not_the_weights_that_are_returned():
-    query, key, value = torch.randn(3, 4, 4).unbind()
-    clean, clean_weights = scaled_dot_product_attention(query, key, value)
-    dropped, weights = scaled_dot_product_attention(query, key, value, dropout_p=0.5)
-    assert torch.equal(weights, clean_weights)
-    assert not torch.allclose(dropped, clean)
-    averaged = torch.stack([scaled_dot_product_attention(query, key, value, dropout_p=0.5)[0] for _ in range(4000)])
-    assert (averaged.mean(0) - clean).abs().max() < 6 * averaged.std(0).max() / 4000**0.5  # kept weights are doubled
+def test_dropout_drops_weights_at_its_rate_scales_the_others_up_and_returns_those_before():
+    query, key = torch.randn(2, 20, 8).unbind()
+    clean, clean_weights = scaled_dot_product_attention(query, key, torch.eye(20))
+    assert torch.equal(clean, clean_weights)  # with the identity for values, the output is what the values see
+    copies = query.expand(500, 20, 8)
+    seen, weights = scaled_dot_product_attention(copies, key, torch.eye(20), dropout_p=0.3)
+    assert torch.equal(weights[0], clean_weights)
+    dropped = seen == 0
+    assert dropped.double().mean().item() == pytest.approx(0.3, abs=0.005)  # 200,000 draws: ± 0.001
+    torch.testing.assert_close(seen, (weights / 0.7).masked_fill(dropped, 0.0))
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_on_average_dropout_changes_nothing_on_either_path(need_weights):
+    module = with_real_weights(MultiHeadAttention(8, 2, dropout=0.3))
+    x = torch.randn(1, 5, 8)
+    clean = module.eval()(x)
+    runs = module.train()(x.expand(20_000, 5, 8), need_weights=need_weights)
+    runs = runs[0] if need_weights else runs
+    standard_error = runs.std(0) / len(runs) ** 0.5
+    assert ((runs.mean(0) - clean).abs() < 5 * standard_error).all()
+    assert (runs.std(0) > 0.01).any()
 
 
 def test_heads_are_slices_of_the_features():
@@ -138,11 +170,8 @@ def test_merging_undoes_splitting_for_any_strides(B, T, H, D):
     assert torch.equal(merge_heads(heads.transpose(2, 3).contiguous().transpose(2, 3)), x)
 
 
-def attention_with_real_biases(d_model, n_heads, **options):
-    module = MultiHeadAttention(d_model, n_heads, **options)
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.5)
-    return module
+def with_real_attention(*sizes, **options):
+    return with_real_weights(MultiHeadAttention(*sizes, **options))
 
 
 MASKS = {
@@ -158,17 +187,29 @@ MASKS = {
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", MASKS)
-@given(B=st.integers(1, 3), T=st.integers(1, 7), D=st.integers(1, 5), bias=st.booleans(), seed=seeds)
-def test_the_readable_path_and_the_fused_path_agree_in_outputs_and_gradients(name, dtype, B, T, D, bias, seed):
+@given(
+    B=st.integers(1, 3),
+    T=st.integers(1, 7),
+    D=st.integers(1, 5),
+    n_kv_heads=st.sampled_from([1, 2]),
+    bias=st.booleans(),
+    biased=st.booleans(),
+    seed=seeds,
+)
+def test_the_readable_path_and_the_fused_path_agree_in_outputs_and_gradients(
+    name, dtype, B, T, D, n_kv_heads, bias, biased, seed
+):
     torch.manual_seed(seed)
-    module = attention_with_real_biases(2 * D, 2, bias=bias).to(dtype)
+    module = with_real_weights(MultiHeadAttention(2 * D, 2, n_kv_heads, bias=bias), seed).to(dtype)
     x = torch.randn(B, T, 2 * D, dtype=dtype, requires_grad=True)
+    score_bias = torch.randn(2, T, T, dtype=dtype, requires_grad=True) if biased else None
     upstream = torch.randn(B, T, 2 * D, dtype=dtype)
     mask, is_causal = MASKS[name](B, T)
-    wanted = [x, *module.parameters()]
+    wanted = [x, *module.parameters(), *([score_bias] if biased else [])]
 
-    fused = module(x, mask, is_causal)
-    readable, weights = module(x, mask, is_causal, need_weights=True)
+    options = {"mask": mask, "is_causal": is_causal, "score_bias": score_bias}
+    fused = module(x, **options)
+    readable, weights = module(x, **options, need_weights=True)
     torch.testing.assert_close(readable, fused, **TOLERANCE[dtype])
     assert weights.shape == (B, 2, T, T)
     loose = {"atol": 2e-5, "rtol": 2e-4} if dtype == torch.float32 else TOLERANCE[dtype]  # sums over all tokens
@@ -179,13 +220,27 @@ def test_the_readable_path_and_the_fused_path_agree_in_outputs_and_gradients(nam
         torch.testing.assert_close(ours, theirs, **loose)
 
 
+@pytest.mark.parametrize("kind", ["mask", "score_bias"])
+@given(shape=st.tuples(*(st.sampled_from([1, size]) for size in (2, 4, 3, 5))), n_dims=st.integers(0, 4), seed=seeds)
+def test_both_paths_take_whatever_broadcasts_to_the_scores(kind, shape, n_dims, seed):
+    torch.manual_seed(seed)
+    module, x, context = with_real_attention(8, 4), torch.randn(2, 3, 8), torch.randn(2, 5, 8)
+    shape = shape[4 - n_dims :]
+    given_shape = torch.rand(shape) < 0.7 if kind == "mask" else torch.randn(shape)
+    full = given_shape.expand(2, 4, 3, 5)
+    expected, _ = module(x, context, **{kind: full}, need_weights=True)
+    readable, _ = module(x, context, **{kind: given_shape}, need_weights=True)
+    for output in (readable, module(x, context, **{kind: given_shape})):
+        torch.testing.assert_close(output, expected, **TOLERANCE[torch.float32])
+
+
 def test_the_fused_kernel_runs_unless_weights_are_asked_for(monkeypatch):
     calls = []
     fused, readable = F.scaled_dot_product_attention, scaled_dot_product_attention
 
-    def note_fused(*args, attn_mask, is_causal, **options):
+    def note_fused(query, key, value, attn_mask, dropout_p, is_causal):
         calls.append(("fused", attn_mask is not None, is_causal))
-        return fused(*args, attn_mask=attn_mask, is_causal=is_causal, **options)
+        return fused(query, key, value, attn_mask, dropout_p, is_causal)
 
     def note_readable(*args):
         calls.append("readable")
@@ -196,34 +251,100 @@ def test_the_fused_kernel_runs_unless_weights_are_asked_for(monkeypatch):
     module, x = MultiHeadAttention(4, 2), torch.randn(1, 3, 4)
     module(x)
     module(x, is_causal=True)
-    module(x, padding_mask([2], 3), is_causal=True)
+    module(x, mask=padding_mask([2], 3), is_causal=True)
+    module(x, is_causal=True, score_bias=alibi_bias(2, 3))
     module(x, need_weights=True)
     # PyTorch's documentation forbids a mask together with the flag.
-    assert calls == [("fused", False, False), ("fused", False, True), ("fused", True, False), "readable"]
+    assert calls == [("fused", False, False), ("fused", False, True), *[("fused", True, False)] * 2, "readable"]
 
 
-@pytest.mark.parametrize("n_heads", [1, 2, 4])
-@pytest.mark.parametrize("masked", [False, True])
-def test_the_module_equals_pytorchs_multihead_attention(n_heads, masked):
-    ours, theirs = attention_with_real_biases(8, n_heads), nn.MultiheadAttention(8, n_heads, batch_first=True)
-    with torch.no_grad():
-        theirs.in_proj_weight.copy_(torch.cat([ours.q_proj.weight, ours.k_proj.weight, ours.v_proj.weight]))
-        theirs.in_proj_bias.copy_(torch.cat([ours.q_proj.bias, ours.k_proj.bias, ours.v_proj.bias]))
-        theirs.out_proj.load_state_dict(ours.out_proj.state_dict())
-    x = torch.randn(3, 5, 8)
-    lengths = [5, 2, 4]
-    hidden = ~padding_mask(lengths, 5)[:, 0, 0] if masked else None  # theirs: True = may not attend
-    not_causal = ~causal_mask(5) if masked else None
-    expected, expected_weights = theirs(
-        x, x, x, key_padding_mask=hidden, attn_mask=not_causal, need_weights=True, average_attn_weights=False
+@given(
+    B=st.integers(1, 3),
+    T=st.integers(1, 6),
+    S=st.integers(1, 6),
+    D=st.integers(1, 4),
+    groups=st.sampled_from([(2, 1), (4, 2), (6, 3), (6, 2), (4, 4)]),
+    need_weights=st.booleans(),
+    seed=seeds,
+)
+def test_grouped_heads_are_pytorchs(B, T, S, D, groups, need_weights, seed):
+    torch.manual_seed(seed)
+    n_heads, n_kv_heads = groups
+    module = with_real_weights(MultiHeadAttention(n_heads * D, n_heads, n_kv_heads), seed).double()
+    x, context = (torch.randn(B, L, n_heads * D, dtype=torch.float64) for L in (T, S))
+    mask = torch.rand(B, n_heads, T, S) < 0.8
+    query, key, value = (
+        projection(source).unflatten(-1, (-1, D)).transpose(1, 2)
+        for projection, source in ((module.q_proj, x), (module.k_proj, context), (module.v_proj, context))
     )
-    output, weights = ours(x, padding_mask(lengths, 5) if masked else None, is_causal=masked, need_weights=True)
-    torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(weights, expected_weights, atol=1e-6, rtol=1e-5)
+    heads = F.scaled_dot_product_attention(query, key, value, mask, enable_gqa=True)
+    expected = module.out_proj(heads.transpose(1, 2).flatten(2))
+    output = module(x, context, mask, need_weights=need_weights)
+    torch.testing.assert_close(output[0] if need_weights else output, expected, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize(("n_heads", "n_kv_heads"), [(4, 2), (4, 1), (6, 3)])
+def test_grouped_heads_are_full_heads_of_which_some_are_equal(n_heads, n_kv_heads):
+    grouped = with_real_attention(24, n_heads, n_kv_heads)
+    full = MultiHeadAttention(24, n_heads)
+    state = grouped.state_dict()
+    for name in ("k_proj", "v_proj"):
+        for kind in ("weight", "bias"):
+            rows = state[f"{name}.{kind}"].unflatten(0, (n_kv_heads, -1))  # one slice per key-value head
+            state[f"{name}.{kind}"] = rows.repeat_interleave(n_heads // n_kv_heads, dim=0).flatten(0, 1)
+    full.load_state_dict(state)
+    x = torch.randn(2, 5, 24)
+    torch.testing.assert_close(grouped(x, is_causal=True), full(x, is_causal=True), atol=1e-5, rtol=1e-5)
+    count = [sum(p.numel() for p in m.k_proj.parameters()) for m in (grouped, full)]
+    assert count[0] * n_heads == count[1] * n_kv_heads
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_rotary_turns_queries_and_keys_of_every_head_alike_and_no_values(interleaved, need_weights):
+    module = with_real_attention(12, 3, 1, rope_interleaved=interleaved)
+    x, angles = torch.randn(2, 5, 12), rotary_angles(torch.arange(7, 12), 4)
+    query, key, value = (
+        projection(x).unflatten(-1, (-1, 4)).transpose(1, 2)
+        for projection in (module.q_proj, module.k_proj, module.v_proj)
+    )
+    query, key = (apply_rotary(z, angles, interleaved) for z in (query, key))
+    heads = F.scaled_dot_product_attention(query, key, value, enable_gqa=True)
+    output = module(x, rotary=angles, need_weights=need_weights)
+    expected = module.out_proj(heads.transpose(1, 2).flatten(2))
+    torch.testing.assert_close(output[0] if need_weights else output, expected, atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(module(x), expected, atol=1e-2)
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_what_a_bias_adds_to_a_whole_row_is_not_noticed_and_a_huge_one_hides(need_weights):
+    module, x = with_real_attention(8, 2).double(), torch.randn(2, 5, 8, dtype=torch.float64)
+
+    def run(**options):
+        output = module(x, need_weights=need_weights, **options)
+        return output[0] if need_weights else output
+
+    bias = torch.randn(2, 5, 5, dtype=torch.float64)
+    torch.testing.assert_close(run(score_bias=bias + torch.randn(2, 5, 1)), run(score_bias=bias))
+    torch.testing.assert_close(run(score_bias=torch.zeros(5)), run())
+    hiding = torch.zeros(5, 5, dtype=torch.float64).masked_fill(~causal_mask(5), -1e9)
+    torch.testing.assert_close(run(score_bias=hiding), run(is_causal=True))
+
+
+@pytest.mark.parametrize("n_kv_heads", [1, 2])
+def test_bfloat16_runs_on_both_paths_and_is_near(n_kv_heads):
+    module, x = with_real_attention(16, 2, n_kv_heads), torch.randn(2, 6, 16)
+    options = {"mask": padding_mask([6, 4], 6), "is_causal": True, "score_bias": alibi_bias(2, 6)}
+    exact = module(x, **options)
+    module, x = module.bfloat16(), x.bfloat16()
+    fused, (readable, weights) = module(x, **options), module(x, **options, need_weights=True)
+    assert fused.dtype == readable.dtype == weights.dtype == torch.bfloat16
+    for output in (fused, readable):
+        torch.testing.assert_close(output.float(), exact, atol=0.1, rtol=0)
 
 
 def test_one_head_is_plain_attention_between_two_projections():
-    module, x = attention_with_real_biases(6, 1), torch.randn(2, 4, 6)
+    module, x = with_real_attention(6, 1), torch.randn(2, 4, 6)
     plain, weights = scaled_dot_product_attention(module.q_proj(x), module.k_proj(x), module.v_proj(x))
     output, head_weights = module(x, need_weights=True)
     torch.testing.assert_close(output, module.out_proj(plain))
@@ -231,7 +352,7 @@ def test_one_head_is_plain_attention_between_two_projections():
 
 
 def test_a_head_depends_on_its_own_slice_of_the_projections_alone():
-    module, x = attention_with_real_biases(12, 3), torch.randn(2, 5, 12)
+    module, x = with_real_attention(12, 3), torch.randn(2, 5, 12)
     with torch.no_grad():
         module.out_proj.weight.copy_(torch.eye(12))  # the heads stay side by side, visible
         before, before_weights = module(x, need_weights=True)
@@ -246,13 +367,13 @@ def test_a_head_depends_on_its_own_slice_of_the_projections_alone():
 @given(T=st.integers(1, 8), seed=seeds)
 def test_shuffling_the_tokens_shuffles_the_outputs_alike(T, seed):
     torch.manual_seed(seed)
-    module = attention_with_real_biases(6, 2).double()
+    module = with_real_attention(6, 2).double()
     x, order = torch.randn(2, T, 6, dtype=torch.float64), torch.randperm(T)
     torch.testing.assert_close(module(x[:, order]), module(x)[:, order])
 
 
 def test_under_a_causal_mask_the_order_of_the_others_stays_invisible_to_one_layer_but_not_where_one_stands():
-    module = attention_with_real_biases(6, 2).double()
+    module = with_real_attention(6, 2).double()
     x = torch.randn(1, 4, 6, dtype=torch.float64)
     swapped = x[:, [1, 0, 2, 3]]
     before, after = module(x, is_causal=True), module(swapped, is_causal=True)
@@ -264,7 +385,7 @@ def test_under_a_causal_mask_the_order_of_the_others_stays_invisible_to_one_laye
 def test_changing_a_later_token_leaves_earlier_outputs_alone(T, data, seed, need_weights):
     torch.manual_seed(seed)
     t = data.draw(st.integers(1, T - 1))
-    module, x = attention_with_real_biases(4, 2), torch.randn(2, T, 4)
+    module, x = with_real_attention(4, 2), torch.randn(2, T, 4)
     changed = x.clone()
     changed[:, t] += 1
     before, after = (module(z, is_causal=True, need_weights=need_weights) for z in (x, changed))
@@ -275,7 +396,7 @@ def test_changing_a_later_token_leaves_earlier_outputs_alone(T, data, seed, need
 
 
 def test_attention_dropout_acts_only_while_training_on_both_paths():
-    module, x = attention_with_real_biases(8, 2, dropout=0.5), torch.randn(1, 6, 8)
+    module, x = with_real_attention(8, 2, dropout=0.5), torch.randn(1, 6, 8)
     for need_weights in (False, True):
         runs = [module(x, need_weights=need_weights) for _ in range(2)]
         runs = [run[0] if need_weights else run for run in runs]
@@ -305,6 +426,7 @@ class TestBadInput:
             (((2, 3), (2, 4), (2, 4)), "equally many features"),
             (((2, 3), (4, 3), (5, 3)), "the same S"),
             (((3,), (2, 3), (2, 3)), "at least two dimensions"),
+            (((2, 3), (2, 3), (3,)), "at least two dimensions"),
             (((2, 1, 3), (3, 1, 3), (3, 1, 3)), "leading dimensions"),
         ],
     )
@@ -317,16 +439,54 @@ class TestBadInput:
         with pytest.raises(ValueError, match="must be boolean"):
             scaled_dot_product_attention(x, x, x, torch.ones(3, 3))
         with pytest.raises(ValueError, match="must be boolean"):
-            MultiHeadAttention(4, 2)(x, torch.ones(3, 3))
+            MultiHeadAttention(4, 2)(x, mask=torch.ones(3, 3))
 
     def test_a_padding_mask_without_its_two_dimensions_is_refused(self):
         with pytest.raises(ValueError, match=r"\(2, 3\), which does not broadcast to \(2, 2, 3, 3\).*padding_mask"):
-            MultiHeadAttention(4, 2)(torch.randn(2, 3, 4), torch.ones(2, 3, dtype=torch.bool))
+            MultiHeadAttention(4, 2)(torch.randn(2, 3, 4), mask=torch.ones(2, 3, dtype=torch.bool))
 
     def test_a_mask_may_not_enlarge_the_scores(self):
         x = torch.randn(3, 4)
         with pytest.raises(ValueError, match="does not broadcast"):
             scaled_dot_product_attention(x, x, x, torch.ones(5, 3, 3, dtype=torch.bool))
+
+    @pytest.mark.parametrize("need_weights", [False, True])
+    def test_a_bias_that_does_not_fit_the_scores_is_refused(self, need_weights):
+        x = torch.randn(2, 3, 4)
+        for shape in ((3, 3, 3), (2, 2), (2, 2, 2, 3, 3)):
+            with pytest.raises(ValueError, match=r"score_bias has shape .* does not broadcast to \(2, 2, 3, 3\)"):
+                MultiHeadAttention(4, 2)(x, score_bias=torch.zeros(shape), need_weights=need_weights)
+        with pytest.raises(ValueError, match="score_bias"):
+            scaled_dot_product_attention(x, x, x, score_bias=torch.zeros(5, 1, 3, 3))
+
+    @pytest.mark.parametrize("rows", [1, 3])
+    @pytest.mark.parametrize("need_weights", [False, True])
+    def test_every_row_has_its_own_context(self, rows, need_weights):
+        with pytest.raises(ValueError, match=f"x has 2 rows, but the context or its cache has {rows}"):
+            MultiHeadAttention(4, 2)(torch.randn(2, 3, 4), torch.randn(rows, 5, 4), need_weights=need_weights)
+
+    @pytest.mark.parametrize("context", [(2, 5, 3), (2, 5)])
+    def test_a_context_of_another_shape_is_refused(self, context):
+        with pytest.raises(ValueError, match=r"context has shape|must have shape"):
+            MultiHeadAttention(4, 2)(torch.randn(2, 3, 4), torch.randn(context))
+
+    @pytest.mark.parametrize("option", [{"is_causal": True}, {"rotary": rotary_angles(torch.arange(3), 2)}])
+    def test_between_two_sequences_there_is_no_order(self, option):
+        with pytest.raises(ValueError, match="is_causal and rotary speak of one sequence"):
+            MultiHeadAttention(4, 2)(torch.randn(2, 3, 4), torch.randn(2, 3, 4), **option)
+
+    def test_angles_that_do_not_fit_are_refused(self):
+        module, x = MultiHeadAttention(8, 2), torch.randn(2, 3, 8)
+        with pytest.raises(ValueError, match="x has D=4 features, but 1 angles turn 2"):
+            module(x, rotary=rotary_angles(torch.arange(3), 2))
+        with pytest.raises(ValueError, match="angles has shape"):
+            module(x, rotary=rotary_angles(torch.arange(4), 4))
+
+    def test_each_key_value_head_serves_equally_many_query_heads(self):
+        with pytest.raises(ValueError, match="n_kv_heads=3 must divide n_heads=4"):
+            MultiHeadAttention(8, 4, 3)
+        with pytest.raises(ValueError, match="n_kv_heads must be a whole number of at least 1"):
+            MultiHeadAttention(8, 4, 0)
 
     def test_features_that_cannot_be_shared_out_list_the_heads_that_can(self):
         message = "d_model=12 cannot be shared among n_heads=5 heads.*Choose n_heads from 1, 2, 3, 4, 6, 12$"

@@ -1,9 +1,10 @@
-"""Configurations: what they check, what they fill in, and the presets."""
+"""Configurations: what they check, what they fill in, and the presets, held against transformers' own."""
 
 import dataclasses
 import json
 
 import pytest
+import transformers
 
 from course_lib.config import PRESETS, TransformerConfig, preset
 
@@ -22,10 +23,70 @@ def test_what_is_left_open_is_filled_in():
     assert TransformerConfig(**SMALL, d_ff=7, n_kv_heads=2).d_ff == 7
 
 
-def test_the_default_width_of_swiglu_is_llamas():
-    llama = preset("llama-7b")
-    sizes = {**SMALL, "d_model": llama.d_model, "activation": "swiglu"}
-    assert TransformerConfig(**sizes).d_ff == llama.d_ff == 11008
+# The published widths of LLaMA-7B, 13B, 33B and 65B; then two thirds of 4 · 384, which is 4 · 256 without rounding, and
+# one unit more than fits.
+@pytest.mark.parametrize(
+    ("d_model", "d_ff"), [(4096, 11008), (5120, 13824), (6656, 17920), (8192, 22016), (384, 1024), (388, 1280)]
+)
+def test_the_default_width_of_swiglu_is_llamas(d_model, d_ff):
+    sizes = {**SMALL, "d_model": d_model, "activation": "swiglu"}
+    assert TransformerConfig(**sizes).d_ff == d_ff
+    assert TransformerConfig(**sizes, d_ff=7).d_ff == 7
+
+
+@pytest.mark.parametrize(("name", "d_ff"), [("gpt2-xl", 6400), ("llama-7b", 11008)])
+def test_a_changed_copy_keeps_its_width_unless_told_to_settle_it_again(name, d_ff):
+    assert dataclasses.replace(preset(name), d_model=2 * preset(name).d_model).d_ff == d_ff
+    assert dataclasses.replace(preset(name), d_ff=None).d_ff == d_ff
+
+
+def test_half_split_is_the_pairing_of_rope_unless_interleaved_is_asked_for():
+    assert TransformerConfig(**SMALL).rope_interleaved is False
+    assert TransformerConfig.from_dict({**SMALL, "rope_interleaved": True}).rope_interleaved is True
+    assert {config.rope_interleaved for config in PRESETS.values()} == {False}  # as in Hugging Face's files
+
+
+# Our names and theirs. What transformers' configurations say by default is the published small model.
+BERT = {
+    "vocab_size": "vocab_size",
+    "d_model": "hidden_size",
+    "n_heads": "num_attention_heads",
+    "n_layers": "num_hidden_layers",
+    "max_seq_len": "max_position_embeddings",
+    "d_ff": "intermediate_size",
+    "tie_weights": "tie_word_embeddings",
+}
+THEIRS = {
+    "gpt2": {
+        "vocab_size": "vocab_size", "d_model": "n_embd", "n_heads": "n_head", "n_layers": "n_layer",
+        "max_seq_len": "n_positions", "norm_eps": "layer_norm_epsilon", "tie_weights": "tie_word_embeddings",
+    },
+    "bert-base": {
+        **BERT, "norm_eps": "layer_norm_eps", "n_segments": "type_vocab_size", "dropout": "hidden_dropout_prob",
+    },
+    "llama-7b": {
+        **BERT, "norm_eps": "rms_norm_eps", "bias": "attention_bias", "n_kv_heads": "num_key_value_heads",
+        "d_head": "head_dim",
+    },
+}  # fmt: skip
+ACTIVATIONS = {"gelu_tanh": "gelu_new", "gelu": "gelu", "swiglu": "silu"}
+
+
+@pytest.mark.parametrize(
+    ("name", "reference"),
+    [
+        ("gpt2", transformers.GPT2Config),
+        ("bert-base", transformers.BertConfig),
+        ("llama-7b", transformers.LlamaConfig),
+    ],
+)
+def test_the_presets_say_what_transformers_says(name, reference):
+    config, theirs = preset(name), reference().to_dict()
+    for ours, other in THEIRS[name].items():
+        assert getattr(config, ours) == theirs[other], ours
+    assert ACTIVATIONS[config.activation] == theirs.get("hidden_act", theirs.get("activation_function"))
+    if config.positions == "rope":
+        assert config.rope_theta == theirs["rope_parameters"]["rope_theta"]
 
 
 def test_a_config_cannot_change_once_it_is_checked():
@@ -59,6 +120,11 @@ class TestBadInput:
             ({"family": "gpt"}, "family='gpt' .* 'decoder', 'encoder', 'encoder-decoder'"),
             ({"bias": "no"}, "bias='no'"),
             ({"tie_weights": None}, "tie_weights=None"),
+            ({"rope_interleaved": "half-split"}, "rope_interleaved='half-split' is not known: .* True, False"),
+            ({"positions": "rope", "rope_theta": 0.0}, "rope_theta must be a positive number, got 0.0"),
+            ({"positions": "rope", "rope_interleaved": True, "n_heads": 24}, "d_head=1 is odd"),
+            ({"activation": "swiglu", "d_model": 0}, "d_model must be a whole number of at least 1, got 0"),
+            ({"activation": "swiglu", "d_ff": 2.5}, "d_ff must be a whole number of at least 1, got 2.5"),
             ({"dropout": 1.0}, r"dropout must be a number in \[0, 1\)"),
             ({"norm_eps": 0.0}, "norm_eps must be a positive number"),
             ({"rope_theta": float("nan")}, "rope_theta must be a positive number"),

@@ -1,4 +1,4 @@
-"""The feed-forward network against its formula."""
+"""The feed-forward networks against their formulas and LLaMA's."""
 
 import math
 
@@ -6,8 +6,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaMLP
 
-from course_lib.feedforward import FeedForward
+from course_lib.config import preset
+from course_lib.feedforward import FeedForward, SwiGLU, swiglu_width
 
 # Written out from the papers, in float64, without torch.nn.functional.
 FORMULAS = {
@@ -44,22 +47,78 @@ def test_unless_told_otherwise_the_hidden_layer_is_four_times_as_wide():
     assert module.down_proj.weight.shape == (6, 24)
 
 
-def test_tokens_do_not_see_each_other():
-    module = FeedForward(5, 9)
+@pytest.mark.parametrize("kind", [FeedForward, SwiGLU])
+def test_tokens_do_not_see_each_other(kind):
+    module = kind(5, 9)
     x = torch.randn(2, 4, 5)
     one_by_one = torch.stack([torch.stack([module(token) for token in row]) for row in x])
     torch.testing.assert_close(module(x), one_by_one)
 
 
-def test_dropout_acts_on_hidden_units_and_only_while_training():
-    module = FeedForward(4, 2000, dropout=0.5)
+@pytest.mark.parametrize("kind", [FeedForward, SwiGLU])
+def test_dropout_acts_on_hidden_units_and_only_while_training(kind):
+    module = kind(4, 2000, dropout=0.5)
     x = torch.randn(1, 4)
     assert not torch.equal(module(x), module(x))
     module.eval()
     assert torch.equal(module(x), module(x))
-    undropped = FeedForward(4, 2000)
+    undropped = kind(4, 2000)
     undropped.load_state_dict(module.state_dict())
     torch.testing.assert_close(module(x), undropped(x))
+
+
+@given(
+    d_model=st.integers(1, 8), d_ff=st.integers(1, 16), T=st.integers(0, 5), bias=st.booleans(), seed=st.integers(0, 99)
+)
+def test_swiglu_follows_its_formula(d_model, d_ff, T, bias, seed):
+    torch.manual_seed(seed)
+    module = SwiGLU(d_model, d_ff, bias=bias).double()
+    x = 3 * torch.randn(2, T, d_model, dtype=torch.float64)
+    gate, up, down = (
+        lambda z, layer=layer: z @ layer.weight.T + (layer.bias if bias else 0)
+        for layer in (module.gate_proj, module.up_proj, module.down_proj)
+    )
+    expected = down(gate(x) / (1 + torch.exp(-gate(x))) * up(x))
+    torch.testing.assert_close(module(x), expected, atol=1e-10, rtol=1e-10)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
+def test_swiglu_is_llamas_in_values_and_gradients(bias, dtype, tolerance):
+    ours = SwiGLU(6, 10, bias=bias).to(dtype)
+    theirs = LlamaMLP(LlamaConfig(hidden_size=6, num_attention_heads=1, intermediate_size=10, mlp_bias=bias)).to(dtype)
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(3, 4, 6, dtype=dtype, requires_grad=True)
+    upstream = torch.randn(3, 4, 6, dtype=dtype)
+    names = list(dict(ours.named_parameters()))
+    results = []
+    for module in (ours, theirs):
+        y = module(x)
+        parameters = dict(module.named_parameters())
+        results.append([y, *torch.autograd.grad(y, [x, *(parameters[name] for name in names)], upstream)])
+    for ours, theirs in zip(*results):
+        torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=0)
+
+
+def test_a_closed_gate_lets_nothing_through():
+    module = SwiGLU(4, 8, bias=True)
+    torch.nn.init.constant_(module.gate_proj.bias, -1e4)
+    torch.testing.assert_close(module(torch.randn(3, 4)), module.down_proj.bias.expand(3, 4))
+
+
+@given(d_model=st.integers(1, 9000), multiple_of=st.sampled_from([1, 2, 7, 64, 256]))
+def test_the_width_of_swiglu_is_eight_thirds_of_d_model_rounded_up(d_model, multiple_of):
+    width = swiglu_width(d_model, multiple_of)
+    assert width % multiple_of == 0
+    assert 3 * (width - multiple_of) < 8 * d_model <= 3 * width  # whole numbers, so exact
+
+
+def test_swiglu_has_the_width_of_the_rule_unless_told_otherwise():
+    assert swiglu_width(4096) == preset("llama-7b").d_ff
+    assert SwiGLU(100).up_proj.weight.shape == (512, 100)
+    assert SwiGLU(100, multiple_of=8).gate_proj.weight.shape == (272, 100)
+    three, two = (sum(p.numel() for p in module.parameters()) for module in (SwiGLU(96), FeedForward(96, bias=False)))
+    assert three == two  # 3 · 96 · 256 = 2 · 96 · 384
 
 
 @pytest.mark.usefixtures("as_a_learner")
@@ -70,16 +129,23 @@ class TestBadInput:
         ):
             FeedForward(4, activation="swish")
 
-    def test_a_wrong_number_of_features_is_refused(self):
+    @pytest.mark.parametrize("kind", [FeedForward, SwiGLU])
+    def test_a_wrong_number_of_features_is_refused(self, kind):
         with pytest.raises(ValueError, match=r"shape \(2, 3\).*d_model=4"):
-            FeedForward(4)(torch.randn(2, 3))
+            kind(4)(torch.randn(2, 3))
 
     @pytest.mark.parametrize("sizes", [(0,), (4, 0), (4, 2.5)])
-    def test_sizes_must_be_whole_numbers_of_at_least_one(self, sizes):
+    @pytest.mark.parametrize("kind", [FeedForward, SwiGLU])
+    def test_sizes_must_be_whole_numbers_of_at_least_one(self, kind, sizes):
         with pytest.raises(ValueError, match="at least 1"):
-            FeedForward(*sizes)
+            kind(*sizes)
+
+    def test_a_width_is_rounded_to_a_whole_number_of_at_least_one(self):
+        with pytest.raises(ValueError, match="multiple_of must be"):
+            SwiGLU(4, multiple_of=0)
 
     @pytest.mark.parametrize("dropout", [-0.1, 1.0, "0.1", float("nan")])
-    def test_dropout_must_be_a_probability_below_one(self, dropout):
+    @pytest.mark.parametrize("kind", [FeedForward, SwiGLU])
+    def test_dropout_must_be_a_probability_below_one(self, kind, dropout):
         with pytest.raises(ValueError, match=r"dropout must be a number in \[0, 1\)"):
-            FeedForward(4, dropout=dropout)
+            kind(4, dropout=dropout)

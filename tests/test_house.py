@@ -13,8 +13,10 @@ LIBRARY = ROOT / "course_lib"
 
 # Floor of every room; a module imports from its own floor or below, and on floor 1 from earlier chapters alone.
 FLOORS = {
-    "checks": 0, "embeddings": 1, "positions": 1, "masks": 1, "attention": 1, "feedforward": 1, "normalization": 1,
-    "config": 2, "blocks": 2, "models": 2, "accounting": 2, "text": 2, "training": 3, "sampling": 3, "pretrained": 3,
+    "checks": 0, "files": 0, "embeddings": 1, "positions": 1, "masks": 1, "cache": 1, "attention": 1, "feedforward": 1,
+    "normalization": 1, "config": 2, "blocks": 2, "trace": 2, "models": 2, "accounting": 2, "world": 2, "grammar": 2,
+    "tinytown": 2, "text": 2, "french": 2, "training": 3, "filters": 3, "decoding": 3, "beam": 3, "sampling": 3,
+    "weights": 3, "names": 3, "checkpoints": 3, "pretrained": 3, "download": 4,
     "experiments": 4, "viz": 5, "grading": 5, "__main__": 6,
 }  # fmt: skip
 

@@ -29,6 +29,9 @@ def test_padding_is_hidden_and_nothing_else(lengths, extra):
         assert mask.shape == (len(lengths), 1, 1, S)
         assert mask.dtype == torch.bool
         assert mask[:, 0, 0].tolist() == [[s < length for s in range(S)] for length in lengths]
+        left = padding_mask(given_lengths, S, left=True)
+        assert left.shape == mask.shape
+        assert left[:, 0, 0].tolist() == [[s >= S - length for s in range(S)] for length in lengths]
 
 
 @given(T=st.integers(1, 9), data=st.data())

@@ -1,212 +1,269 @@
-"""The decoder-only model: against a stack of PyTorch's layers, and by the properties that make it a language model."""
+"""The three families: what they are made of, how they start, their loss, and what they refuse.
+
+Against PyTorch: test_parity_torch.py; against `transformers`: test_models_against_transformers.py; what holds for every
+configuration: test_properties.py.
+"""
 
 import dataclasses
 import math
+import pickle
 
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
+from helpers import MODELS, V, build, configs, draw_ids, seeds, small
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
 
-from course_lib.config import TransformerConfig, preset
-from course_lib.models import DecoderOnly, evaluating
+from course_lib.config import POSITIONS, TransformerConfig, preset
+from course_lib.masks import padding_mask
+from course_lib.models import DecoderOnly, EncoderDecoder, EncoderOnly, evaluating, next_token_loss
 
-CONFIG = TransformerConfig(vocab_size=31, d_model=12, n_heads=3, n_layers=2, max_seq_len=10, d_ff=20)
-
-
-def model_with_real_weights(config=CONFIG, seed=0):
-    torch.manual_seed(seed)
-    model = DecoderOnly(config)
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, mean=0.05, std=0.5)
-    return model
+families = pytest.mark.parametrize("family", MODELS)
 
 
-def ids_for(model, B, T):
-    return torch.randint(model.config.vocab_size, (B, T))
+def inputs_of(family, B=2, S=5, T=4):
+    return (draw_ids(B, S), draw_ids(B, T)) if family == "encoder-decoder" else (draw_ids(B, T),)
 
 
-@pytest.mark.parametrize("tie_weights", [True, False])
-def test_the_model_equals_a_stack_of_pytorchs_layers(tie_weights):
-    model = model_with_real_weights(dataclasses.replace(CONFIG, tie_weights=tie_weights))
-    ids = ids_for(model, 3, 7)
-    x = F.embedding(ids, model.token_embedding.weight) + model.positions.weight[:7]
-    for block in model.blocks:
-        layer = nn.TransformerEncoderLayer(12, 3, 20, dropout=0, activation="gelu", batch_first=True, norm_first=True)
-        attention = block.attention
+class TestLoss:
+    @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
+    def test_it_is_the_mean_surprise_in_nats_of_the_targets_that_count(self, family):
+        model = build(small(family))
+        inputs = inputs_of(family, T=5)
+        targets = torch.tensor([[4, -100, 0, 30, 2], [-100, -100, 7, 7, -100]])
+        logits, loss = model(*inputs, targets=targets)
+        assert torch.equal(logits, model(*inputs))
+        probabilities = logits.double().softmax(-1)
+        surprise = [
+            -math.log(probabilities[b, t, targets[b, t]].item())
+            for b in range(2)
+            for t in range(5)
+            if targets[b, t] >= 0
+        ]
+        assert len(surprise) == 6
+        assert loss.item() == pytest.approx(sum(surprise) / 6, rel=1e-5)
+
+    def test_ignored_targets_send_no_gradient(self):
+        model = build(small())
+        _, loss = model(draw_ids(1, 5), torch.tensor([[3, 4, -100, -100, -100]]))
+        loss.backward()
+        assert (model.positions.weight.grad[2:] == 0).all()
+        assert (model.positions.weight.grad[:2] != 0).any(-1).all()
+
+    def test_a_certain_model_is_not_surprised_and_an_even_one_by_ln_v(self):
+        targets = draw_ids(2, 3)
+        certain = 100 * F.one_hot(targets, V).float()
+        assert next_token_loss(certain, targets).item() == pytest.approx(0, abs=1e-6)
+        assert next_token_loss(torch.zeros(2, 3, V), targets).item() == pytest.approx(math.log(V))
+
+
+class TestStart:
+    @families
+    @pytest.mark.parametrize("tie_weights", [True, False])
+    @pytest.mark.parametrize("norm_position", ["pre", "post"])
+    def test_an_untrained_model_guesses_evenly(self, family, tie_weights, norm_position):
+        config = small(family, vocab_size=1000, d_model=128, max_seq_len=64)
+        config = dataclasses.replace(config, tie_weights=tie_weights, norm_position=norm_position)
+        model = MODELS[family](config)
+        ids, targets = torch.randint(1000, (4, 64)), torch.randint(1000, (4, 64))
         with torch.no_grad():
-            projections = (attention.q_proj, attention.k_proj, attention.v_proj)
-            layer.self_attn.in_proj_weight.copy_(torch.cat([p.weight for p in projections]))
-            layer.self_attn.in_proj_bias.copy_(torch.cat([p.bias for p in projections]))
-        layer.self_attn.out_proj.load_state_dict(attention.out_proj.state_dict())
-        layer.norm1.load_state_dict(block.norm1.state_dict())
-        layer.norm2.load_state_dict(block.norm2.state_dict())
-        layer.linear1.load_state_dict(block.feed_forward.up_proj.state_dict())
-        layer.linear2.load_state_dict(block.feed_forward.down_proj.state_dict())
-        x = layer(x, src_mask=torch.ones(7, 7, dtype=torch.bool).triu(1))
-    x = F.layer_norm(x, (12,), model.final_norm.weight, model.final_norm.bias)
-    head = model.token_embedding.weight if tie_weights else model.output.weight
-    torch.testing.assert_close(model(ids), x @ head.T, atol=2e-5, rtol=1e-4)
+            if family == "encoder":  # has no head of its own; BERT's looks words up in the same table
+                loss = next_token_loss(model(ids) @ model.token_embedding.weight.T, targets)
+            else:
+                loss = model(ids, targets)[1] if family == "decoder" else model(ids, ids, targets=targets)[1]
+        assert loss.item() == pytest.approx(math.log(1000), rel=0.02)
+
+    @families
+    @pytest.mark.parametrize("activation", ["gelu", "swiglu"])
+    def test_the_initial_weights_have_gpt2s_spread(self, family, activation):
+        sizes = {"vocab_size": 500, "d_model": 128, "n_layers": 8, "max_seq_len": 200, "d_ff": 300}
+        config = dataclasses.replace(small(family, activation=activation), **sizes, tie_weights=False)
+        for name, parameter in MODELS[family](config).named_parameters():
+            if "norm" in name:
+                assert (parameter == (1 if name.endswith("weight") else 0)).all(), name
+            elif name.endswith("bias"):
+                assert (parameter == 0).all(), name
+            else:
+                writes_to_stream = name.endswith(("out_proj.weight", "down_proj.weight"))
+                branches = 3 if name.startswith("decoder.") else 2
+                expected = 0.02 / (branches * 8) ** 0.5 if writes_to_stream else 0.02
+                assert parameter.std().item() == pytest.approx(expected, rel=0.04), name
+                assert abs(parameter.mean().item()) < 0.04 * expected, name
+
+    @families
+    def test_a_seed_makes_the_same_weights_again_and_another_seed_others(self, family):
+        def made(seed):
+            torch.manual_seed(seed)
+            return MODELS[family](small(family, tie_weights=False)).state_dict()
+
+        first, again, other = made(1), made(1), made(2)
+        assert all(torch.equal(first[name], again[name]) for name in first)
+        drawn = [name for name in first if first[name].unique().numel() > 2]
+        assert drawn
+        assert not any(torch.equal(first[name], other[name]) for name in drawn)
 
 
-@given(
-    B=st.integers(1, 3),
-    T=st.integers(2, 10),
-    positions=st.sampled_from(["none", "sinusoidal", "learned"]),
-    data=st.data(),
-    seed=st.integers(0, 99),
-)
-def test_changing_a_later_token_leaves_earlier_outputs_alone(B, T, positions, data, seed):
-    model = model_with_real_weights(dataclasses.replace(CONFIG, positions=positions), seed)
-    t = data.draw(st.integers(1, T - 1))
-    ids = ids_for(model, B, T)
-    changed = ids.clone()
-    changed[:, t] = (ids[:, t] + 1) % CONFIG.vocab_size
-    before, after = model(ids), model(changed)
-    assert torch.equal(before[:, :t], after[:, :t])
-    assert (before[:, t:] != after[:, t:]).any(-1).all()
+class TestMakeUp:
+    def test_gpt2_follows_from_its_config_alone(self):
+        config = dataclasses.replace(
+            preset("gpt2"), vocab_size=V, d_model=16, n_heads=4, n_kv_heads=4, n_layers=1, d_ff=64, max_seq_len=12
+        )
+        model = DecoderOnly(config)
+        assert {name: tuple(p.shape) for name, p in model.named_parameters()} == {
+            "token_embedding.weight": (V, 16),
+            "positions.weight": (12, 16),
+            **{
+                f"blocks.0.{name}.{kind}": shape if kind == "weight" else shape[:1]
+                for name, shape in {
+                    "norm1": (16,),
+                    "attention.q_proj": (16, 16),
+                    "attention.k_proj": (16, 16),
+                    "attention.v_proj": (16, 16),
+                    "attention.out_proj": (16, 16),
+                    "norm2": (16,),
+                    "feed_forward.up_proj": (64, 16),
+                    "feed_forward.down_proj": (16, 64),
+                }.items()
+                for kind in ("weight", "bias")
+            },
+            "final_norm.weight": (16,),
+            "final_norm.bias": (16,),
+        }
+        assert model.blocks[0].feed_forward.activation == "gelu_tanh"
+
+    def test_llama_follows_from_its_config_alone(self):
+        config = dataclasses.replace(
+            preset("llama-3-8b"), vocab_size=V, d_model=16, n_heads=4, n_kv_heads=2, n_layers=1, d_ff=56, max_seq_len=12
+        )
+        model = DecoderOnly(config)
+        assert {name: tuple(p.shape) for name, p in model.named_parameters()} == {
+            "token_embedding.weight": (V, 16),
+            "blocks.0.norm1.weight": (16,),
+            "blocks.0.attention.q_proj.weight": (16, 16),
+            "blocks.0.attention.k_proj.weight": (8, 16),
+            "blocks.0.attention.v_proj.weight": (8, 16),
+            "blocks.0.attention.out_proj.weight": (16, 16),
+            "blocks.0.norm2.weight": (16,),
+            "blocks.0.feed_forward.gate_proj.weight": (56, 16),
+            "blocks.0.feed_forward.up_proj.weight": (56, 16),
+            "blocks.0.feed_forward.down_proj.weight": (16, 56),
+            "final_norm.weight": (16,),
+            "output.weight": (V, 16),
+        }
+
+    def test_tied_weights_are_one_tensor(self):
+        tied, untied = DecoderOnly(small()), DecoderOnly(small(tie_weights=False))
+        assert tied.output.weight is tied.token_embedding.weight
+        assert untied.output.weight is not untied.token_embedding.weight
+        tied_count, untied_count = (sum(p.numel() for p in model.parameters()) for model in (tied, untied))
+        assert untied_count - tied_count == V * 16
+
+    def test_in_a_translator_three_uses_share_one_tensor_whose_gradient_is_their_sum(self):
+        model, untied = (build(small("encoder-decoder", tie_weights=tie)) for tie in (True, False))
+        table = model.encoder.token_embedding.weight
+        assert model.decoder.token_embedding.weight is table
+        assert model.output.weight is table
+        assert untied.decoder.token_embedding.weight is untied.encoder.token_embedding.weight
+        assert untied.output.weight is not untied.encoder.token_embedding.weight
+
+        untied.load_state_dict(model.state_dict())  # the same numbers, with a head of its own
+        source, target, targets = draw_ids(2, 5), draw_ids(2, 4), draw_ids(2, 4)
+        for each in (model, untied):
+            each(source, target, targets=targets)[1].backward()
+        sum_of_uses = untied.encoder.token_embedding.weight.grad + untied.output.weight.grad
+        torch.testing.assert_close(table.grad, sum_of_uses, atol=1e-6, rtol=1e-5)
+
+    @families
+    @settings(max_examples=10)
+    @given(data=st.data(), seed=seeds)
+    def test_saved_weights_bring_back_the_same_model(self, family, data, seed):
+        config = data.draw(configs(family))
+        model, other = build(config, seed=seed), build(config, seed=seed + 1)
+        inputs = inputs_of(family)
+        assert not torch.allclose(model(*inputs), other(*inputs))
+        other.load_state_dict(pickle.loads(pickle.dumps(model.state_dict())))
+        assert torch.equal(model(*inputs), other(*inputs))
+
+    @families
+    @pytest.mark.parametrize("activation", ["gelu", "swiglu"])
+    def test_the_config_says_whether_there_are_biases_everywhere_or_nowhere(self, family, activation):
+        for bias in (True, False):
+            model = MODELS[family](small(family, bias=bias, activation=activation))
+            names = {name for name, _ in model.named_parameters()}
+            weights = {name for name in names if "proj" in name or "norm" in name} - {n for n in names if "bias" in n}
+            expected = {name.replace("weight", "bias") for name in weights} if bias else set()
+            assert {name for name in names if name.endswith("bias")} == expected
+
+    def test_a_translator_scales_its_token_vectors_and_the_others_do_not(self):
+        for family, factor in (("decoder", 1), ("encoder", 1), ("encoder-decoder", 4)):  # sqrt(16)
+            model = build(small(family))
+            stack = model.encoder if family == "encoder-decoder" else model
+            ids = draw_ids(2, 3)
+            torch.testing.assert_close(stack.token_embedding(ids), factor * stack.token_embedding.weight[ids])
 
 
-@pytest.mark.parametrize("positions", ["none", "sinusoidal", "learned"])
-def test_the_gradient_reaches_every_earlier_token_and_no_later_one(positions):
-    model = model_with_real_weights(dataclasses.replace(CONFIG, positions=positions))
-    x = torch.randn(1, 6, 12, requires_grad=True)
-    y = model.positions(x)
-    for block in model.blocks:
-        y = block(y)
-    logits = model.output(model.final_norm(y))
-    for t in range(6):
-        (gradient,) = torch.autograd.grad(logits[0, t].square().sum(), x, retain_graph=True)
-        assert (gradient[0, t + 1 :] == 0).all()
-        assert (gradient[0, : t + 1].norm(dim=-1) > 1e-6).all()
+class TestNumbers:
+    @families
+    @settings(max_examples=10)
+    @given(data=st.data(), seed=seeds)
+    def test_the_model_computes_in_the_dtype_of_its_weights(self, family, data, seed):
+        torch.manual_seed(seed)
+        model = build(data.draw(configs(family)), seed=seed)
+        inputs = inputs_of(family)
+        with torch.no_grad():
+            single = model(*inputs)
+            low = model.bfloat16()(*inputs)
+            rounded = model.double()(*inputs)  # bfloat16's weights in float64
+        assert (single.dtype, low.dtype, rounded.dtype) == (torch.float32, torch.bfloat16, torch.float64)
+        assert low.isfinite().all()
+        assert (low - rounded).norm() < 0.1 * rounded.norm()
+
+    @families
+    @pytest.mark.parametrize("positions", POSITIONS)
+    def test_a_model_without_values_still_has_shapes(self, family, positions):
+        # On the meta device everything a model makes must follow its input, or the two do not mix.
+        with torch.device("meta"):
+            model = MODELS[family](
+                small(family, positions=positions, n_kv_heads=2, n_segments=2 * (family == "encoder"))
+            )
+        ids = torch.zeros(2, 5, dtype=torch.long, device="meta")
+        mask = torch.ones(2, 1, 1, 5, dtype=torch.bool, device="meta")
+        outputs = {"decoder": lambda: model(ids), "encoder": lambda: model(ids, mask)}
+        output = outputs.get(family, lambda: model(ids, ids[:, :3], mask))()
+        assert output.is_meta
+        assert output.shape == {"decoder": (2, 5, V), "encoder": (2, 5, 16)}.get(family, (2, 3, V))
+        if family == "decoder":
+            cache, left_padding = model.new_cache(), torch.zeros(2, dtype=torch.long, device="meta")
+            for expected in (5, 10):
+                assert model(ids, cache=cache, left_padding=left_padding).shape == (2, 5, V)
+                assert cache[0][0].key.shape == (2, 2, expected, 4)
 
 
-@pytest.mark.parametrize(("n_layers", "order_is_visible"), [(1, False), (2, True)])
-def test_without_positions_two_causal_blocks_see_the_order_of_the_past_and_one_does_not(n_layers, order_is_visible):
-    config = dataclasses.replace(CONFIG, positions="none", n_layers=n_layers)
-    model = model_with_real_weights(config).double()
-    dog_bites_man, man_bites_dog = torch.tensor([[3, 7, 5, 9]]), torch.tensor([[5, 7, 3, 9]])
-    difference = (model(dog_bites_man)[0, -1] - model(man_bites_dog)[0, -1]).abs().max().item()
-    assert (difference > 1e-3) == order_is_visible
-    assert order_is_visible or difference < 1e-12
-
-
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_with_positions_one_block_sees_the_order(positions):
-    model = model_with_real_weights(dataclasses.replace(CONFIG, positions=positions, n_layers=1))
-    nn.init.normal_(model.token_embedding.weight)
-    difference = model(torch.tensor([[3, 7, 5, 9]]))[0, -1] - model(torch.tensor([[5, 7, 3, 9]]))[0, -1]
-    assert difference.abs().max() > 1e-3
-
-
-def test_rows_of_a_batch_do_not_see_each_other():
-    model = model_with_real_weights()
-    ids = ids_for(model, 4, 6)
-    one_by_one = torch.cat([model(row[None]) for row in ids])
-    torch.testing.assert_close(model(ids), one_by_one, atol=2e-5, rtol=1e-4)
-
-
-def test_the_loss_is_the_mean_surprise_in_nats_of_the_targets_that_count():
-    model = model_with_real_weights()
-    ids = ids_for(model, 2, 5)
-    targets = torch.tensor([[4, -100, 0, 30, 2], [-100, -100, 7, 7, -100]])
-    logits, loss = model(ids, targets)
-    assert torch.equal(logits, model(ids))
-    probabilities = logits.double().softmax(-1)
-    surprise = [
-        -math.log(probabilities[b, t, targets[b, t]].item()) for b in range(2) for t in range(5) if targets[b, t] >= 0
-    ]
-    assert len(surprise) == 6
-    assert loss.item() == pytest.approx(sum(surprise) / 6, rel=1e-5)
-
-
-def test_ignored_targets_send_no_gradient():
-    model = model_with_real_weights()
-    ids = ids_for(model, 1, 5)
-    _, loss = model(ids, torch.tensor([[3, 4, -100, -100, -100]]))
-    loss.backward()
-    assert (model.positions.weight.grad[2:] == 0).all()
-    assert (model.positions.weight.grad[:2] != 0).any(-1).all()
-
-
-@pytest.mark.parametrize("tie_weights", [True, False])
-def test_an_untrained_model_guesses_evenly(tie_weights):
-    config = dataclasses.replace(preset("tinytown"), vocab_size=1000, tie_weights=tie_weights)
-    model = DecoderOnly(config)
-    ids = torch.randint(1000, (4, 64))
-    _, loss = model(ids, torch.randint(1000, (4, 64)))
-    assert loss.item() == pytest.approx(math.log(1000), rel=0.02)
-
-
-def test_the_initial_weights_have_gpt2s_spread():
-    config = TransformerConfig(vocab_size=500, d_model=128, n_heads=4, n_layers=8, max_seq_len=200, tie_weights=False)
-    model = DecoderOnly(config)
-    for name, parameter in model.named_parameters():
-        if "norm" in name:
-            assert (parameter == (1 if name.endswith("weight") else 0)).all(), name
-        elif name.endswith("bias"):
-            assert (parameter == 0).all(), name
-        else:
-            writes_to_stream = name.endswith(("out_proj.weight", "down_proj.weight"))
-            expected = 0.02 / 4 if writes_to_stream else 0.02  # sqrt(2 · 8 layers) = 4
-            assert parameter.std().item() == pytest.approx(expected, rel=0.03), name
-            assert abs(parameter.mean().item()) < 0.03 * expected, name
-
-
-def test_tied_weights_are_one_tensor_with_one_gradient():
-    tied, untied = DecoderOnly(CONFIG), DecoderOnly(dataclasses.replace(CONFIG, tie_weights=False))
-    assert tied.output.weight is tied.token_embedding.weight
-    assert untied.output.weight is not untied.token_embedding.weight
-    tied_count, untied_count = (sum(p.numel() for p in model.parameters()) for model in (tied, untied))
-    assert untied_count - tied_count == 31 * 12
-
-
-def test_attention_weights_are_those_of_the_forward_pass():
-    model = model_with_real_weights(dataclasses.replace(CONFIG, dropout=0.5)).train()
-    ids = ids_for(model, 2, 6)
-    weights = model.attention_weights(ids)
-    assert model.training
-    model.eval()
-    assert len(weights) == 2
-    x = model.positions(model.token_embedding(ids))
-    for block, ours in zip(model.blocks, weights):
-        projections = (block.attention.q_proj, block.attention.k_proj)
-        query, key = (proj(block.norm1(x)).unflatten(-1, (3, 4)).transpose(1, 2) for proj in projections)
-        identity = torch.eye(6).expand(2, 3, 6, 6)  # with the identity for values, attention returns its weights
-        expected = F.scaled_dot_product_attention(query, key, identity, is_causal=True)
-        torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-4)
-        assert not ours.requires_grad
-        x = block(x)
-
-
-def test_the_model_computes_in_the_dtype_of_its_weights():
-    model = model_with_real_weights(dataclasses.replace(CONFIG, positions="sinusoidal"))
-    ids = ids_for(model, 1, 4)
-    single, double = model(ids), model.double()(ids)
-    assert double.dtype == torch.float64
-    torch.testing.assert_close(single, double.float(), atol=2e-5, rtol=1e-4)
-
-
-def test_saved_weights_bring_back_the_same_model():
-    model, other = model_with_real_weights(seed=1), model_with_real_weights(seed=2)
-    ids = ids_for(model, 2, 5)
-    assert not torch.allclose(model(ids), other(ids))
-    other.load_state_dict(model.state_dict())
-    assert torch.equal(model(ids), other(ids))
-
-
-def test_without_biases_no_bias_is_left():
-    model = DecoderOnly(dataclasses.replace(CONFIG, bias=False))
-    assert [name for name, _ in model.named_parameters() if name.endswith("bias")] == []
+class TestAttentionWeights:
+    def test_they_are_those_of_the_forward_pass(self):
+        model = build(small(dropout=0.5)).train()
+        ids = draw_ids(2, 6)
+        weights = model.attention_weights(ids)
+        assert model.training
+        model.eval()
+        assert len(weights) == 2
+        x = model.positions(model.token_embedding(ids))
+        for block, ours in zip(model.blocks, weights):
+            projections = (block.attention.q_proj, block.attention.k_proj)
+            query, key = (proj(block.norm1(x)).unflatten(-1, (4, 4)).transpose(1, 2) for proj in projections)
+            identity = torch.eye(6).expand(2, 4, 6, 6)  # with the identity for values, attention returns its weights
+            expected = F.scaled_dot_product_attention(query, key, identity, is_causal=True)
+            torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-4)
+            assert not ours.requires_grad
+            x = block(x)
 
 
 def test_evaluating_gives_every_module_its_mode_back_even_after_an_error():
-    model = DecoderOnly(dataclasses.replace(CONFIG, dropout=0.5)).train()
+    model = DecoderOnly(small(dropout=0.5)).train()
     model.blocks[0].eval()  # a frozen part
     modes = [module.training for module in model.modules()]
-    ids = ids_for(model, 1, 4)
+    ids = draw_ids(1, 4)
     with evaluating(model):
         assert torch.equal(model(ids), model(ids))
         assert not model(ids).requires_grad
@@ -217,14 +274,14 @@ def test_evaluating_gives_every_module_its_mode_back_even_after_an_error():
     assert model(ids).requires_grad
 
 
-def test_a_position_that_is_not_built_is_refused_with_what_is_available():
-    for positions in ("rope", "alibi"):
-        with pytest.raises(
-            ValueError, match=f"positions='{positions}' cannot be built yet: available are 'none', 'sin"
-        ):
-            DecoderOnly(dataclasses.replace(CONFIG, positions=positions))
-    with pytest.raises(ValueError, match="family='encoder' cannot be built yet"):
-        DecoderOnly(preset("bert-base"))
+@families
+def test_dropout_acts_only_while_training(family):
+    model, inputs = build(small(family, dropout=0.3)), inputs_of(family)
+    undropped = MODELS[family](small(family))
+    undropped.load_state_dict(model.state_dict())
+    assert torch.equal(model(*inputs), undropped(*inputs))
+    model.train()
+    assert not torch.equal(model(*inputs), model(*inputs))
 
 
 @pytest.mark.usefixtures("as_a_learner")
@@ -236,16 +293,19 @@ class TestBadInput:
             (torch.zeros(1, 2, 3, dtype=torch.long), r"\(B, T\), got \(1, 2, 3\)"),
             (torch.zeros(2, 0, dtype=torch.long), "hold no token"),
             (torch.zeros(0, 2, dtype=torch.long), "hold no token"),
-            (torch.zeros(1, 11, dtype=torch.long), "11 tokens per row, more than max_seq_len=10"),
-            (torch.tensor([[1, 31]]), "ids contain 31, .* from 0 to 30"),
+            (torch.zeros(1, 13, dtype=torch.long), "13 tokens per row, more than max_seq_len=12"),
+            (torch.tensor([[1, V]]), "ids contain 31, .* from 0 to 30"),
             (torch.tensor([[-1, 3]]), "ids contain -1"),
             (torch.zeros(1, 2), "whole numbers"),
         ],
     )
-    @pytest.mark.parametrize("positions", ["none", "sinusoidal", "learned"])
+    @pytest.mark.parametrize("positions", POSITIONS)
     def test_ids_that_make_no_sense_are_refused(self, positions, ids, message):
-        model = DecoderOnly(dataclasses.replace(CONFIG, positions=positions))
-        for use in (model, model.attention_weights):
+        writer, reader, translator = (MODELS[family](small(family, positions=positions)) for family in MODELS)
+        good = torch.zeros(1, 2, dtype=torch.long)
+        uses = [writer, writer.attention_weights, reader, translator.encode]
+        uses += [lambda ids: translator(ids, good), lambda ids: translator(good, ids)]
+        for use in uses:
             with pytest.raises(ValueError, match=message):
                 use(ids)
 
@@ -254,12 +314,48 @@ class TestBadInput:
         [
             (torch.tensor([[1, 2]]), r"the shape of ids, \(1, 3\), got \(1, 2\)"),
             (torch.tensor([1, 2, 3]), "the shape of ids"),
-            (torch.tensor([[1, 31, 2]]), "targets contain 31"),
+            (torch.tensor([[1, V, 2]]), "targets contain 31"),
             (torch.tensor([[1, -1, 2]]), "targets contain -1"),
             (torch.tensor([[-100, -100, -100]]), "nothing to predict"),
             (torch.tensor([[1.0, 2.0, 3.0]]), "targets must be whole numbers"),
         ],
     )
     def test_targets_that_make_no_sense_are_refused(self, targets, message):
+        ids = torch.tensor([[1, 2, 3]])
         with pytest.raises(ValueError, match=message):
-            DecoderOnly(CONFIG)(torch.tensor([[1, 2, 3]]), targets)
+            DecoderOnly(small())(ids, targets)
+        with pytest.raises(ValueError, match=message):
+            EncoderDecoder(small("encoder-decoder"))(ids, ids, targets=targets)
+
+    @pytest.mark.parametrize("wrong", [torch.ones(2, 5, dtype=torch.bool), torch.ones(3, 1, 1, 5, dtype=torch.bool)])
+    def test_masks_of_another_shape_are_refused(self, wrong):
+        ids = draw_ids(2, 5)
+        with pytest.raises(ValueError, match=r"mask has shape .* does not broadcast to"):
+            EncoderOnly(small("encoder"))(ids, wrong)
+        translator = EncoderDecoder(small("encoder-decoder"))
+        encoded = translator.encode(ids)
+        with pytest.raises(ValueError, match=r"mask has shape .* does not broadcast to \(2, 4, 3, 5\)"):
+            translator.decode(ids[:, :3], encoded, wrong)
+        with pytest.raises(ValueError, match="must be boolean"):
+            EncoderOnly(small("encoder"))(ids, padding_mask([5, 3], 5).float())
+
+    @pytest.mark.parametrize("rows", [1, 3])
+    def test_each_target_has_one_source(self, rows):
+        with pytest.raises(ValueError, match=f"x has 2 rows, but the context or its cache has {rows}"):
+            EncoderDecoder(small("encoder-decoder"))(draw_ids(rows, 4), draw_ids(2, 3))
+
+    @pytest.mark.parametrize(
+        ("kind", "family", "instead"),
+        [
+            (DecoderOnly, "encoder", "EncoderOnly"),
+            (EncoderOnly, "encoder-decoder", "EncoderDecoder"),
+            (EncoderDecoder, "decoder", "DecoderOnly"),
+        ],
+    )
+    def test_a_config_of_another_family_names_the_right_class(self, kind, family, instead):
+        with pytest.raises(ValueError, match=f"{kind.__name__} needs family=.*got '{family}': use {instead} instead"):
+            kind(small(family))
+
+    def test_a_config_that_makes_no_sense_makes_no_model(self):
+        with pytest.raises(ValueError, match="d_head=3 is odd"):
+            DecoderOnly(TransformerConfig(V, d_model=12, n_heads=4, n_layers=1, max_seq_len=4, positions="rope"))

@@ -1,21 +1,14 @@
-"""LayerNorm against its formula, PyTorch's module and its invariances."""
+"""The norms against their formulas, PyTorch's modules and LLaMA's, and what each of them does not notice."""
 
 import pytest
 import torch
+from helpers import with_real_weights
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
-from course_lib.normalization import LayerNorm
-
-
-def with_real_weights(norm):
-    """A trained norm has neither ones nor zeros."""
-    with torch.no_grad():
-        norm.weight.uniform_(0.3, 2.0)
-        if norm.bias is not None:
-            norm.bias.normal_()
-    return norm
+from course_lib.normalization import LayerNorm, RMSNorm
 
 
 @given(d_model=st.integers(2, 17), T=st.integers(0, 4), bias=st.booleans(), seed=st.integers(0, 99))
@@ -29,10 +22,28 @@ def test_the_output_follows_the_formula_with_the_population_variance(d_model, T,
     torch.testing.assert_close(norm(x), expected)
 
 
-@pytest.mark.parametrize("bias", [True, False])
+@given(d_model=st.integers(1, 17), T=st.integers(0, 4), seed=st.integers(0, 99))
+def test_rms_norm_follows_its_formula_and_leaves_the_mean_alone(d_model, T, seed):
+    torch.manual_seed(seed)
+    norm = with_real_weights(RMSNorm(d_model, eps=1e-3)).double()
+    x = 5 * torch.randn(2, T, d_model, dtype=torch.float64) + 2
+    mean_square = (x**2).sum(-1, keepdim=True) / d_model
+    torch.testing.assert_close(norm(x), x / (mean_square + 1e-3).sqrt() * norm.weight)
+
+
+PAIRS = {
+    "LayerNorm": lambda: (LayerNorm(6), nn.LayerNorm(6)),
+    "LayerNorm without bias": lambda: (LayerNorm(6, bias=False), nn.LayerNorm(6, bias=False)),
+    "RMSNorm": lambda: (RMSNorm(6), nn.RMSNorm(6, eps=1e-6)),
+    "LLaMA's RMSNorm": lambda: (RMSNorm(6, eps=1e-5), LlamaRMSNorm(6, eps=1e-5)),
+}
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_it_equals_pytorchs_module_in_values_and_gradients(dtype, bias):
-    ours, theirs = with_real_weights(LayerNorm(6, bias=bias)), nn.LayerNorm(6, bias=bias)
+@pytest.mark.parametrize("pair", PAIRS)
+def test_it_equals_the_reference_in_values_and_gradients(pair, dtype):
+    ours, theirs = PAIRS[pair]()
+    with_real_weights(ours)
     theirs.load_state_dict(ours.state_dict())
     ours, theirs = ours.to(dtype), theirs.to(dtype)
     x1 = torch.randn(3, 4, 6, dtype=dtype, requires_grad=True)
@@ -40,9 +51,22 @@ def test_it_equals_pytorchs_module_in_values_and_gradients(dtype, bias):
     upstream = torch.randn(3, 4, 6, dtype=dtype)
     ours(x1).backward(upstream)
     theirs(x2).backward(upstream)
-    torch.testing.assert_close(ours(x1), theirs(x2))
-    torch.testing.assert_close(x1.grad, x2.grad)
-    torch.testing.assert_close(ours.weight.grad, theirs.weight.grad)
+    # LLaMA's computes in float32 whatever it is given; the others to the last digits of their dtype.
+    digits = {"atol": 1e-6, "rtol": 1e-6} if pair.startswith("LLaMA") else {}
+    torch.testing.assert_close(ours(x1), theirs(x2), **digits)
+    torch.testing.assert_close(x1.grad, x2.grad, **digits)
+    for mine, reference in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, reference.grad, **digits)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_loses_no_more_than_the_rounding_of_its_result(dtype):
+    x = (300 * torch.randn(50, 64)).to(dtype)  # squares beyond float16's largest number, 65504
+    for norm in (with_real_weights(RMSNorm(64)), with_real_weights(LayerNorm(64))):
+        low = norm.to(dtype)(x)
+        assert low.dtype == dtype
+        last_digit = torch.finfo(dtype).eps
+        torch.testing.assert_close(low.double(), norm.double()(x.double()), rtol=2 * last_digit, atol=2 * last_digit)
 
 
 def test_the_example_of_the_chapter_by_hand():
@@ -59,13 +83,33 @@ def test_it_does_not_notice_the_scale_and_shift_of_a_token(scale, shift, seed):
     torch.testing.assert_close(norm(scale * x + shift), norm(x), atol=1e-6, rtol=1e-6)
 
 
+@given(scale=st.floats(0.5, 1000), seed=st.integers(0, 99))
+def test_rms_norm_does_not_notice_the_scale_of_a_token_but_its_shift(scale, seed):
+    torch.manual_seed(seed)
+    norm = with_real_weights(RMSNorm(16, eps=1e-12)).double()
+    x = torch.randn(3, 16, dtype=torch.float64)
+    torch.testing.assert_close(norm(scale * x), norm(x), atol=1e-6, rtol=1e-6)
+    assert (norm(x + scale) - norm(x)).abs().max() > 0.1
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+def test_a_token_of_zeros_stays_zero_with_finite_gradients():
+    norm, x = with_real_weights(RMSNorm(5)), torch.zeros(2, 5, requires_grad=True)
+    with torch.autograd.detect_anomaly(check_nan=True):
+        y = norm(x)
+        y.sum().backward()
+    assert (y == 0).all()
+    assert x.grad.isfinite().all()
+
+
 def test_equal_features_give_the_bias_rather_than_nan():
     norm = with_real_weights(LayerNorm(5))
     torch.testing.assert_close(norm(torch.full((2, 5), 3.0)), norm.bias.expand(2, 5))
 
 
-def test_each_token_is_normalized_by_itself():
-    norm = with_real_weights(LayerNorm(5))
+@pytest.mark.parametrize("kind", [LayerNorm, RMSNorm])
+def test_each_token_is_normalized_by_itself(kind):
+    norm = with_real_weights(kind(5))
     x = torch.randn(2, 3, 5)
     changed = x.clone()
     changed[0, 1] *= 100
@@ -75,12 +119,13 @@ def test_each_token_is_normalized_by_itself():
 
 
 @pytest.mark.usefixtures("as_a_learner")
+@pytest.mark.parametrize("kind", [LayerNorm, RMSNorm])
 class TestBadInput:
     @pytest.mark.parametrize("d_model", [0, -3, 2.0])
-    def test_d_model_must_be_a_whole_number_of_at_least_one(self, d_model):
+    def test_d_model_must_be_a_whole_number_of_at_least_one(self, kind, d_model):
         with pytest.raises(ValueError, match="d_model must be"):
-            LayerNorm(d_model)
+            kind(d_model)
 
-    def test_a_wrong_number_of_features_is_refused(self):
+    def test_a_wrong_number_of_features_is_refused(self, kind):
         with pytest.raises(ValueError, match=r"shape \(2, 5\).*d_model=4"):
-            LayerNorm(4)(torch.randn(2, 5))
+            kind(4)(torch.randn(2, 5))

@@ -1,30 +1,23 @@
-"""Sampling: filters against transformers' processors, distributions against theory, and text that can be repeated."""
+"""Sampling: draws against theory, and repeatable text: cached or not, streamed or not, alone or in a batch."""
 
 import dataclasses
 import math
 
+import copies
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
-from transformers import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers import TopKLogitsWarper
 
 from course_lib.config import TransformerConfig
-from course_lib.models import DecoderOnly
-from course_lib.sampling import (
-    generate,
-    min_p_filter,
-    next_token_distribution,
-    sample_next_token,
-    top_k_filter,
-    top_p_filter,
-)
+from course_lib.masks import padding_mask
+from course_lib.models import DecoderOnly, EncoderDecoder, EncoderOnly
+from course_lib.sampling import generate, pad_left, penalize_repetition, sample_next_token
 
 INF = math.inf
-shapes = st.tuples(st.integers(1, 3), st.integers(1, 40))
 seeds = st.integers(0, 9999)
-shares = st.floats(0.01, 1.0)
 
 
 def random_logits(shape, seed, spread=2.0):
@@ -35,156 +28,8 @@ def logits_of(*probabilities):
     return torch.tensor(probabilities).log()
 
 
-# --- filters against transformers
-
-
-@given(shape=shapes, k=st.integers(1, 50), seed=seeds)
-def test_top_k_keeps_what_transformers_keeps(shape, k, seed):
-    logits = random_logits(shape, seed)
-    assert torch.equal(top_k_filter(logits, k), TopKLogitsWarper(k)(None, logits))
-
-
-@given(shape=shapes, p=shares, seed=seeds)
-def test_top_p_keeps_what_transformers_keeps(shape, p, seed):
-    logits = random_logits(shape, seed)
-    assert torch.equal(top_p_filter(logits, p), TopPLogitsWarper(p)(None, logits))
-
-
-@given(shape=shapes, p=shares, seed=seeds)
-def test_min_p_keeps_what_transformers_keeps(shape, p, seed):
-    logits = random_logits(shape, seed)
-    assert torch.equal(min_p_filter(logits, p), MinPLogitsWarper(p)(None, logits))
-
-
-@given(shape=shapes, temperature=st.floats(0.05, 20), k=st.integers(1, 50), p=shares, floor=shares, seed=seeds)
-def test_the_filters_apply_in_the_order_temperature_top_k_top_p_min_p(shape, temperature, k, p, floor, seed):
-    logits = random_logits(shape, seed).double()
-    expected = logits
-    for warper in (
-        TemperatureLogitsWarper(temperature),
-        TopKLogitsWarper(k),
-        TopPLogitsWarper(p),
-        MinPLogitsWarper(floor),
-    ):
-        expected = warper(None, expected)
-    torch.testing.assert_close(next_token_distribution(logits, temperature, k, p, floor), expected.softmax(-1))
-
-
-# --- filters by hand
-
-
-def test_top_p_keeps_the_token_that_crosses_p():
-    logits = logits_of(0.15, 0.5, 0.05, 0.3)
-    assert (top_p_filter(logits, 0.6) > -INF).tolist() == [False, True, False, True]
-    assert (top_p_filter(logits, 0.4) > -INF).tolist() == [False, True, False, False]
-    assert (top_p_filter(logits, 0.96) > -INF).all()
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_sum_that_reaches_p_exactly_is_enough_whatever_the_rounding(dtype):
-    for V in range(2, 60):
-        for n in range(1, V):
-            assert (top_p_filter(torch.zeros(V, dtype=dtype), n / V) > -INF).sum() == n
-    assert (top_p_filter(logits_of(0.5, 0.25, 0.125, 0.125), 0.75) > -INF).tolist() == [True, True, False, False]
-
-
-def test_top_p_of_one_keeps_even_the_least_probable_token():
-    logits = torch.cat([torch.zeros(10_000), torch.tensor([-60.0])])
-    assert (top_p_filter(logits, 1.0) > -INF).all()
-
-
-@given(shape=shapes, seed=seeds)
-def test_top_p_never_empties_the_set(shape, seed):
-    kept = top_p_filter(random_logits(shape, seed), 1e-9) > -INF
-    assert (kept.sum(-1) == 1).all()
-
-
-def test_tokens_that_tie_with_the_kth_stay():
-    logits = torch.tensor([1.0, 3.0, 2.0, 2.0])
-    assert top_k_filter(logits, 2).tolist() == [-INF, 3.0, 2.0, 2.0]
-
-
-def test_more_tokens_than_there_are_keeps_all():
-    logits = random_logits((2, 5), 0)
-    assert torch.equal(top_k_filter(logits, 5), logits)
-    assert torch.equal(top_k_filter(logits, 6), logits)
-
-
-def test_a_token_at_exactly_the_share_min_p_stays_whatever_the_rounding():
-    for hundredths in range(1, 100):
-        logits = logits_of(0.4, 0.4 * hundredths / 100)
-        assert (min_p_filter(logits, hundredths / 100) > -INF).all()
-
-
-def test_min_p_is_a_share_of_the_largest_probability():
-    logits = logits_of(0.4, 0.2, 0.1, 0.04, 0.26)
-    assert (min_p_filter(logits, 0.25) > -INF).tolist() == [True, True, True, False, True]  # 0.1 = 0.25 · 0.4 stays
-    assert (min_p_filter(logits, 1.0) > -INF).tolist() == [True, False, False, False, False]
-
-
-@pytest.mark.parametrize(
-    "keep", [lambda z: top_k_filter(z, 2), lambda z: top_p_filter(z, 0.9), lambda z: min_p_filter(z, 0.3)]
-)
-def test_filters_take_any_leading_shape_and_leave_their_input_alone(keep):
-    logits = random_logits((2, 3, 4, 7), 5)
-    before = logits.clone()
-    filtered = keep(logits)
-    assert torch.equal(logits, before)
-    kept = filtered > -INF
-    assert torch.equal(filtered[kept], logits[kept])
-    assert torch.equal(filtered[1, 2, 3], keep(logits[1, 2, 3]))
-
-
-# --- the distribution
-
-
-@given(shape=shapes, temperature=st.floats(0.05, 20), seed=seeds)
-def test_temperature_divides_the_logits(shape, temperature, seed):
-    logits = random_logits(shape, seed).double()
-    exponentials = (logits / temperature).exp()
-    torch.testing.assert_close(
-        next_token_distribution(logits, temperature), exponentials / exponentials.sum(-1, keepdim=True)
-    )
-
-
-@given(shape=shapes, seed=seeds)
-def test_top_k_of_all_top_p_of_one_and_no_filter_are_the_same(shape, seed):
-    logits = random_logits(shape, seed)
-    plain = next_token_distribution(logits)
-    torch.testing.assert_close(plain, logits.softmax(-1))
-    assert torch.equal(next_token_distribution(logits, top_k=shape[-1]), plain)
-    assert torch.equal(next_token_distribution(logits, top_p=1.0), plain)
-
-
-@given(shape=shapes, temperature=st.sampled_from([0, 0.0, 1e-4, 1e-30, 2e-38, 1e-300, 5e-324]), seed=seeds)
-def test_a_temperature_towards_zero_is_the_argmax(shape, temperature, seed):
-    logits = random_logits(shape, seed, spread=20.0)
-    expected = nn.functional.one_hot(logits.argmax(-1), shape[-1]).float()
-    torch.testing.assert_close(next_token_distribution(logits, temperature), expected)
-
-
-def test_a_temperature_towards_infinity_is_uniform_over_what_is_allowed():
-    logits = torch.tensor([5.0, -3.0, -INF, 1.0])
-    for temperature in (1e9, 1e300):
-        distribution = next_token_distribution(logits, temperature)
-        torch.testing.assert_close(distribution, torch.tensor([1 / 3, 1 / 3, 0.0, 1 / 3]))
-
-
-def test_greedy_takes_the_first_of_equal_logits():
-    assert next_token_distribution(torch.tensor([1.0, 4.0, 4.0]), temperature=0).tolist() == [0.0, 1.0, 0.0]
-
-
-def test_a_forbidden_token_keeps_probability_zero_under_every_filter():
-    logits = torch.tensor([-INF, 1.0, 2.0, -INF])
-    for settings in ({}, {"temperature": 0}, {"top_k": 4}, {"top_p": 0.99}, {"min_p": 0.01}, {"temperature": 1e-3}):
-        distribution = next_token_distribution(logits, **settings)
-        assert distribution[[0, 3]].tolist() == [0.0, 0.0]
-        assert distribution.sum().item() == pytest.approx(1)
-
-
-@pytest.mark.parametrize(("dtype", "expected"), [(torch.float16, torch.float32), (torch.float64, torch.float64)])
-def test_probabilities_are_at_least_float32(dtype, expected):
-    assert next_token_distribution(torch.randn(3, 5).to(dtype), top_p=0.9, min_p=0.1).dtype == expected
+def seeded(seed):
+    return torch.Generator().manual_seed(seed)
 
 
 # --- the draw
@@ -368,62 +213,200 @@ def test_generation_follows_the_dtype_of_its_prompt(model):
     assert generate(model, torch.tensor([[1]], dtype=torch.int32), 2).dtype == torch.int32
 
 
+# --- with the cache and without, in batches and alone
+
+V = 40
+SIZES = {"vocab_size": V, "d_model": 16, "n_heads": 4, "n_layers": 2, "max_seq_len": 12, "tie_weights": False}
+KINDS = {
+    "GPT-2": {"positions": "learned"},
+    "Llama": {"positions": "rope", "norm": "rms", "activation": "swiglu", "n_kv_heads": 2, "bias": False, "d_ff": 24},
+    "ALiBi": {"positions": "alibi"},
+    "sinusoids, post-norm": {"positions": "sinusoidal", "norm_position": "post"},
+    "no positions": {"positions": "none", "n_kv_heads": 1},
+}
+
+
+@pytest.fixture(params=KINDS)
+def any_model(request, device):
+    return copies.drawn(DecoderOnly(TransformerConfig(**SIZES, **KINDS[request.param])), seed=3).to(device)
+
+
+@pytest.fixture
+def translator():
+    return copies.drawn(
+        EncoderDecoder(
+            TransformerConfig(
+                **SIZES, positions="sinusoidal", norm_position="post", family="encoder-decoder", dropout=0.3
+            )
+        ),
+        seed=3,
+    )
+
+
+def tokens_read(model):
+    """How many tokens of each row the model is given, call by call; the list fills as it runs."""
+    lengths = []
+    model.token_embedding.register_forward_hook(lambda _, inputs, output: lengths.append(inputs[0].shape[1]))
+    return lengths
+
+
+@pytest.fixture
+def prompts(device):
+    """3 tokens, and the tests add 20: the text grows past max_seq_len = 12, where the window begins to slide."""
+    return [torch.tensor(ids, device=device) for ids in ([5, 6, 7], [8], [9, 10])]
+
+
+@pytest.mark.parametrize(
+    "settings", [{"temperature": 0, "repetition_penalty": 2.0}, {"temperature": 1.3, "top_p": 0.95}]
+)
+@pytest.mark.parametrize("padded", [False, True])
+def test_the_cache_does_not_change_the_text_before_and_after_the_window_slides(any_model, prompts, settings, padded):
+    ids, left_padding = pad_left(prompts, 0) if padded else (torch.stack([prompts[0], prompts[0] + 3]), None)
+    texts = [
+        generate(any_model, ids, 20, **settings, left_padding=left_padding, use_cache=use, generator=seeded(1))
+        for use in (True, False)
+    ]
+    assert torch.equal(*texts)
+    assert texts[0][:, 3:].unique().numel() > 5
+
+
+def test_with_the_cache_every_token_is_read_once_until_the_window_slides(any_model, prompts):
+    lengths = tokens_read(any_model)
+    generate(any_model, prompts[0][None], 12)
+    assert lengths == [3] + 9 * [1] + 2 * [12]
+    lengths.clear()
+    generate(any_model, prompts[0][None], 4, use_cache=False)
+    assert lengths == [3, 4, 5, 6]
+
+
+def test_greedy_text_is_the_same_alone_and_in_a_batch_of_other_lengths(any_model, prompts):
+    ids, left_padding = pad_left(prompts, 0)
+    texts = generate(any_model, ids, 20, temperature=0, left_padding=left_padding)
+    for prompt, padding, text in zip(prompts, left_padding, texts):
+        alone = generate(any_model, prompt[None], 20, temperature=0)[0]
+        assert text[padding:].tolist() == alone.tolist()
+
+
+@pytest.mark.parametrize("pad_id", [0, 7, 39])
+def test_what_stands_in_the_padding_does_not_matter(any_model, prompts, pad_id):
+    ids, left_padding = pad_left(prompts, pad_id)
+    text = generate(any_model, ids, 12, temperature=0, left_padding=left_padding, repetition_penalty=1.3)
+    ids, _ = pad_left(prompts, 20)
+    expected = generate(any_model, ids, 12, temperature=0, left_padding=left_padding, repetition_penalty=1.3)
+    assert text[:, 3:].tolist() == expected[:, 3:].tolist()
+
+
+def test_padding_on_the_left_makes_prompts_end_together():
+    ids, left_padding = pad_left([[5, 6, 7], torch.tensor([8]), (9, 10)], pad_id=3)
+    assert ids.tolist() == [[5, 6, 7], [3, 3, 8], [3, 9, 10]]
+    assert left_padding.tolist() == [0, 2, 1]
+
+
+@pytest.mark.parametrize("make", [copies.gpt2, copies.llama])
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_greedy_text_of_64_tokens_is_that_of_transformers_with_padding_too(make, use_cache):
+    ours, theirs = make(seed=4)
+    ids, left_padding = pad_left([[5, 6, 7, 8, 9], [10, 11], [12, 13, 14, 15, 16, 17, 18]], pad_id=0)
+    text = generate(ours, ids, 64, temperature=0, left_padding=left_padding, use_cache=use_cache)
+    real = (torch.arange(7) >= left_padding[:, None]).long()
+    expected = theirs.generate(ids, attention_mask=real, pad_token_id=0, max_new_tokens=64, do_sample=False)
+    assert text.tolist() == expected.tolist()
+    assert text[:, 7:].unique().numel() > 10
+
+
+# --- the repetition penalty
+
+
+@pytest.mark.parametrize("penalty", [0.7, 1.3, 3.0])
+def test_text_with_a_repetition_penalty_is_that_of_transformers(penalty):
+    ours, theirs = copies.gpt2(seed=5)
+    ids = torch.tensor([[5, 6, 7, 8, 9], [10, 11, 12, 13, 14]])
+    text = generate(ours, ids, 40, temperature=0, repetition_penalty=penalty)
+    expected = theirs.generate(
+        ids, attention_mask=ids.ne(-1), max_new_tokens=40, do_sample=False, repetition_penalty=penalty
+    )
+    assert text.tolist() == expected.tolist()
+    assert text.tolist() != generate(ours, ids, 40, temperature=0).tolist()
+
+
+def test_the_penalty_comes_before_the_temperature():
+    ours, _ = copies.gpt2(seed=6)
+    prompt = torch.tensor([[5, 6, 7, 8, 9]])
+    logits = penalize_repetition(ours(prompt)[:, -1].detach(), prompt, 1.8)
+    expected = sample_next_token(logits.expand(400, copies.V), 0.5, top_k=9, generator=seeded(2))
+    text = generate(
+        ours, prompt.expand(400, 5), 1, temperature=0.5, top_k=9, repetition_penalty=1.8, generator=seeded(2)
+    )
+    assert torch.equal(text[:, 5], expected)
+
+
+# --- translation
+
+SOURCE, SOURCE_LENGTHS = torch.tensor([[3, 4, 5, 6], [7, 8, 20, 20]]), [4, 2]
+
+
+def test_a_translation_is_the_argmax_at_every_step_with_the_cache_and_without(translator):
+    mask, start = padding_mask(SOURCE_LENGTHS, 4), torch.tensor([[1], [1]])
+    for use_cache in (True, False):
+        text = generate(translator, start, 11, temperature=0, source_ids=SOURCE, source_mask=mask, use_cache=use_cache)
+        translator.eval()
+        expected = translator(SOURCE, text, mask).argmax(-1)
+        translator.train()
+        assert torch.equal(text[:, 1:], expected[:, :-1])
+        assert text.unique().numel() > 4
+
+
+def test_a_translation_does_not_depend_on_the_cache_when_the_window_slides(translator):
+    settings = {"source_ids": SOURCE, "source_mask": padding_mask(SOURCE_LENGTHS, 4)}
+    start = torch.tensor([[1], [2]])
+    texts = [generate(translator, start, 20, **settings, use_cache=u, generator=seeded(3)) for u in (True, False)]
+    assert torch.equal(*texts)
+
+
+def test_a_source_is_translated_alike_alone_and_padded(translator):
+    text = generate(
+        translator, torch.tensor([[1], [1]]), 15, temperature=0, source_ids=SOURCE,
+        source_mask=padding_mask(SOURCE_LENGTHS, 4),
+    )  # fmt: skip
+    alone = generate(translator, torch.tensor([[1]]), 15, temperature=0, source_ids=SOURCE[1:, :2])
+    assert text[1].tolist() == alone[0].tolist()
+    assert text[0].tolist() != alone[0].tolist()
+
+
+def test_the_source_is_read_once(translator):
+    sources = tokens_read(translator.encoder)
+    targets = []
+    translator.decoder.blocks[0].register_forward_hook(lambda _, inputs, output: targets.append(output.shape[1]))
+    generate(translator, torch.tensor([[1]]), 5, source_ids=SOURCE[:1])
+    assert targets == [1] * 5
+    assert sources == [4] + [1] * 5  # the two stacks share the embedding: one source, then five targets
+    assert translator.training
+
+
 @pytest.mark.usefixtures("as_a_learner")
 class TestBadInput:
     @pytest.mark.parametrize(
         ("settings", "message"),
         [
-            ({"temperature": -0.1}, "temperature must be a finite number ≥ 0 .* got -0.1"),
-            ({"temperature": math.nan}, "temperature must be"),
-            ({"temperature": INF}, "temperature must be"),
-            ({"temperature": "hot"}, "temperature must be"),
-            ({"top_k": 0}, "top_k must be a whole number of at least 1, got 0"),
-            ({"top_k": 2.5}, "top_k must be"),
-            ({"top_p": 0.0}, r"top_p must be in \(0, 1\], got 0.0"),
-            ({"top_p": 1.01}, "top_p must be"),
-            ({"top_p": -0.5}, "top_p must be"),
-            ({"top_p": math.nan}, "top_p must be"),
-            ({"min_p": 0}, r"min_p must be in \(0, 1\], got 0"),
-            ({"min_p": 1.5}, "min_p must be"),
+            ({"temperature": -0.1}, "temperature must be a finite number ≥ 0"),
+            ({"top_k": 0}, "top_k must be a whole number of at least 1"),
+            ({"top_p": 0.0}, r"top_p must be in \(0, 1\]"),
+            ({"min_p": 1.5}, r"min_p must be in \(0, 1\]"),
         ],
     )
-    def test_a_wrong_setting_is_named_even_when_greedy_would_not_need_it(self, settings, message):
+    def test_a_wrong_setting_is_named_before_the_first_step(self, settings, message):
         for use in (
-            lambda **s: next_token_distribution(torch.randn(5), **s),
-            lambda **s: sample_next_token(torch.randn(5), **s),
-            lambda **s: generate(Script(), torch.tensor([[1]]), 0, **s),
-            lambda **s: generate(Script(), torch.tensor([[1]]), 3, stream=True, **s),  # before the first step
-            lambda **s: next_token_distribution(torch.randn(5), **{"temperature": 0, **s}),
+            lambda: sample_next_token(torch.randn(5), **settings),
+            lambda: generate(Script(), torch.tensor([[1]]), 0, **settings),
+            lambda: generate(Script(), torch.tensor([[1]]), 3, stream=True, **settings),
         ):
             with pytest.raises(ValueError, match=message):
-                use(**settings)
+                use()
 
-    @pytest.mark.parametrize(
-        ("logits", "message"),
-        [
-            ([1.0, math.nan], "contain NaN"),
-            ([-INF, math.nan], "contain NaN"),
-            ([1.0, INF], r"contain \+inf"),
-            ([-INF, -INF], "every token is forbidden"),
-            ([[1.0, 2.0], [-INF, -INF]], "every token is forbidden"),
-            ([], r"shape \(…, V\), got shape \(0,\)"),
-            (3.0, r"got shape \(\)"),
-            ([1, 2], "torch.int64"),
-        ],
-    )
-    @pytest.mark.parametrize(
-        "use",
-        [
-            next_token_distribution,
-            sample_next_token,
-            lambda logits: top_k_filter(logits, 1),
-            lambda logits: top_p_filter(logits, 0.5),
-            lambda logits: min_p_filter(logits, 0.5),
-        ],
-    )
-    def test_logits_without_a_distribution_are_refused(self, use, logits, message):
-        with pytest.raises(ValueError, match=message):
-            use(torch.tensor(logits))
+    @pytest.mark.parametrize("stream", [False, True])
+    def test_a_wrong_penalty_is_named_before_the_first_step(self, stream):
+        with pytest.raises(ValueError, match=r"repetition_penalty must be a positive number .* got 0"):
+            generate(Script(), torch.tensor([[1]]), 3, repetition_penalty=0, stream=stream)
 
     @pytest.mark.parametrize(
         ("ids", "message"),
@@ -460,3 +443,52 @@ class TestBadInput:
         config = dataclasses.replace(Script().config, max_seq_len=3)
         text = generate(DecoderOnly(config), torch.tensor([[1, 2, 3, 4, 5]]), 2)
         assert text.shape == (1, 7)
+
+    @pytest.mark.parametrize("prompts", [[], [[1, 2], []], [[1.5]], [[[1]]]])
+    def test_prompts_without_ids_cannot_be_padded(self, prompts):
+        with pytest.raises(ValueError, match="prompts must be lists of ids, at least one id in each"):
+            pad_left(prompts, 0)
+
+    def test_padding_is_an_id(self):
+        with pytest.raises(ValueError, match=r"pad_id must be a whole number, got 0\.5"):
+            pad_left([[1], [2, 3]], 0.5)
+        with pytest.raises(ValueError, match="ids contain -1"):
+            generate(Script(), *pad_left([[1], [2, 3]], -1)[:1], 3)
+
+    @pytest.mark.parametrize(
+        ("left_padding", "message"),
+        [
+            ([0], r"left_padding must have shape \(2,\), one row per prompt, got \(1,\)"),
+            ([0, 2], r"left_padding must leave a token: 0 to 1 of T=2, got \[0, 2\]"),
+            ([-1, 0], "left_padding must leave a token"),
+        ],
+    )
+    def test_left_padding_must_fit_the_prompts(self, model, left_padding, message):
+        with pytest.raises(ValueError, match=message):
+            generate(model, torch.tensor([[1, 2], [3, 4]]), 3, left_padding=torch.tensor(left_padding))
+
+    def test_a_cache_is_not_asked_of_a_model_that_has_none(self):
+        with pytest.raises(ValueError, match=r"use_cache=True needs model.new_cache\(\), which Script does not have"):
+            generate(Script(), torch.tensor([[1]]), 3, use_cache=True)
+
+    def test_a_reader_cannot_write(self):
+        config = TransformerConfig(V, 8, n_heads=2, n_layers=1, max_seq_len=8, family="encoder")
+        with pytest.raises(ValueError, match="an encoder has no logits of a next token"):
+            generate(EncoderOnly(config), torch.tensor([[1]]), 3)
+
+    def test_a_source_belongs_to_a_translator_and_only_there(self, model, translator):
+        ids, mask = torch.tensor([[1], [2]]), padding_mask([1, 1], 1)
+        for wrong in (
+            lambda: generate(model, ids, 3, source_ids=ids),
+            lambda: generate(model, ids, 3, source_mask=mask),
+            lambda: generate(translator, ids, 3),
+            lambda: generate(translator, ids, 3, source_mask=mask),
+        ):
+            with pytest.raises(ValueError, match="an encoder-decoder needs source_ids, others take no source"):
+                wrong()
+        with pytest.raises(ValueError, match=r"source_ids must have shape \(2, 1\), .* got \(1, 1\)"):
+            generate(translator, ids, 3, source_ids=ids[:1])
+        with pytest.raises(ValueError, match=r"source_mask must have shape \(2, 1, 1, 1\), .* got \(1,\)"):
+            generate(translator, ids, 3, source_ids=ids, source_mask=torch.tensor([True]))
+        with pytest.raises(ValueError, match="left_padding is for a decoder alone"):
+            generate(translator, ids, 3, source_ids=ids, left_padding=torch.tensor([0, 0]))

@@ -1,19 +1,21 @@
-"""Tinytown against brute force and closed forms; tokenizers and batches by their properties."""
+"""Tokenizers against independent ones and by their properties; batches by their properties."""
 
-import math
+import json
 import re
+from collections import Counter
+from itertools import pairwise
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import GPT2Tokenizer
 
-from course_lib import text
 from course_lib.text import (
-    ANIMAL_SOUNDS,
-    CAPITALS,
-    CLASSES,
     Batches,
     BytePairTokenizer,
-    Line,
+    SubwordTokenizer,
     Tinytown,
     WordTokenizer,
     encode_stories,
@@ -21,150 +23,31 @@ from course_lib.text import (
     split_words,
 )
 
-
-@pytest.fixture
-def tiny_world(monkeypatch):
-    """A grammar with a few hundred stories, so that every one of them can be written down."""
-    monkeypatch.setattr(
-        text,
-        "CLASSES",
-        {"role": ("king", "queen"), "name": ("tom", "ben", "ada"), "food": {"pie": 3, "jam": 1, "tom": 2}},
-    )
-    relations = {"name": {"king": ("tom", "ben"), "queen": ("ada",)}, "hat": {"king": "crown", "queen": ("tiara")}}
-    monkeypatch.setattr(text, "RELATIONS", relations)
-    beats = {
-        "eat": ("{name} ate {food:food} .", "{name} ate {food:food} . then {left:food} ."),
-        "hat": ("the {role} has a {role/hat} .",),
-        "meet": ("{name} met {friend:name} .",),
-    }
-    monkeypatch.setattr(text, "_OPENINGS", (Line.parse("a {role:role} called {name:role/name} ."),))
-    monkeypatch.setattr(
-        text, "_BEATS", tuple(Line.parse(line, topic) for topic, lines in beats.items() for line in lines)
-    )
-    monkeypatch.setattr(text, "_CLOSINGS", (Line.parse("good night ."), Line.parse("the {role} slept .")))
-    monkeypatch.setattr(text, "_START", (frozenset(), 3))
-    remembered = (text._story_totals, text._line_entropy, text._next_lines, text._support)
-    for function in remembered:
-        function.cache_clear()
-    yield
-    for function in remembered:
-        function.cache_clear()
+TRICKY = (
+    "The cat sat on the mat.",
+    "  two  spaces \n\n\ttab\r\n",
+    "don't we'll I'd 'quoted'",
+    "naïve café 你好 🙂👩‍👩‍👧 e\u0301 \u00a0\u200b",
+    "3.14159 (x**2) # _ok_",
+    "",
+    "the cat<|endoftext|>the mat",
+)
 
 
-def test_probabilities_of_all_stories_sum_to_one_and_give_the_entropy(tiny_world, as_a_learner):
-    town = Tinytown(0)
-
-    def every_story(prefix):
-        for word in town.next_word(join_words(prefix)):
-            yield from [join_words(prefix)] if word == text.EOS else every_story([*prefix, word])
-
-    stories = list(every_story([]))
-    assert len(stories) == len(set(stories))
-    assert set(town.sample(2000)) <= set(stories)
-    probabilities = {story: math.exp(town.log_prob(story)) for story in stories}
-    assert 100 < len(stories) < 1000
-    assert sum(probabilities.values()) == pytest.approx(1, abs=1e-9), (
-        "either stories are missing or a probability is wrong"
-    )
-    nats = -sum(p * math.log(p) for p in probabilities.values())
-    tokens = sum(p * (len(split_words(story)) + 1) for story, p in probabilities.items())
-    assert town.entropy() == pytest.approx(nats / tokens, rel=1e-9)
-    assert town.story_length() == pytest.approx(tokens, rel=1e-9)
-
-
-def test_stories_are_drawn_as_often_as_their_probability_says(tiny_world, as_a_learner):
-    town = Tinytown(1)
-    n = 6_000
-    counts: dict[str, int] = {}
-    for story in town.sample(n):
-        counts[story] = counts.get(story, 0) + 1
-    # Pearson's statistic over the common stories: its mean is the number of cells, its variance twice that.
-    common = {story: n * math.exp(town.log_prob(story)) for story in counts}
-    common = {story: expected for story, expected in common.items() if expected > 20}
-    statistic = sum((counts[story] - expected) ** 2 / expected for story, expected in common.items())
-    assert abs(statistic - len(common)) < 5 * math.sqrt(2 * len(common))
-
-
-def test_log_prob_of_a_short_story_is_the_product_of_its_choices():
-    story = "once there was a king called tom. the lion said roar. at last tom went home."
-    beats = sum(len(lines) for lines in text.BEATS.values())
-    by_hand = (1 / 3) * (1 / 8) * (1 / 10) * (1 / beats) * (1 / 16) * text.STOP * (1 / 4)
-    assert Tinytown().log_prob(story) == pytest.approx(math.log(by_hand), rel=1e-12)
-
-
-def test_entropy_is_the_mean_information_of_stories(as_a_learner):
-    town = Tinytown(3)
-    information = torch.tensor([-town.log_prob(story) for story in town.sample(2000)], dtype=torch.float64)
-    error = information.std() / math.sqrt(len(information))
-    assert abs(information.mean() - town.entropy() * town.story_length()) < 4 * error
-
-
-def test_every_story_has_exactly_one_derivation_and_it_says_the_story(as_a_learner):
-    town = Tinytown(5)
-    for story in town.sample(1000):
-        derivations = list(town._walk(split_words(story)))
-        assert len(derivations) == 1, f"{len(derivations)} derivations of {story!r}"
-        said = [word for step in derivations[0][1] for _, _, word in step.said]
-        assert join_words(said) == story
-
-
-def test_next_word_probabilities_multiply_to_the_probability_of_the_story():
-    town = Tinytown(8)
-    for story in town.sample(5):
-        words = split_words(story)
-        total = 0.0
-        for i, word in enumerate([*words, text.EOS]):
-            distribution = town.next_word(join_words(words[:i]))
-            assert sum(distribution.values()) == pytest.approx(1, abs=1e-12)
-            total += math.log(distribution[word])
-        assert total == pytest.approx(town.log_prob(story), abs=1e-9)
-
-
-def test_same_seed_same_stories_and_other_seed_others():
-    assert Tinytown(4).sample(20) == Tinytown(4).sample(20)
-    assert Tinytown(4).sample(20) != Tinytown(5).sample(20)
-
-
-def test_world_has_the_promised_size():
-    town = Tinytown(6)
-    assert 250 <= len(town.vocabulary) <= 400
-    for story in town.sample(500):
-        assert 3 <= len(re.findall(r"[.?]", story)) <= 8, story
-        assert set(split_words(story)) <= set(town.vocabulary)
-
-
-def test_world_holds_every_phenomenon_unambiguously():
-    assert not set(CLASSES["animal_adjective"]) & set(CLASSES["thing_adjective"]), "'it' could be either"
-    assert len(set(ANIMAL_SOUNDS.values())) == len(ANIMAL_SOUNDS)
-    assert len(set(CAPITALS.values())) == len(CAPITALS)
-    topics = {
-        topic for story in Tinytown(7).sample(300) for step in Tinytown().parse(story) if (topic := step.line.topic)
-    }
-    assert topics == set(text.BEATS)
-
-
-def test_what_tinytown_cannot_say_has_probability_zero():
-    town = Tinytown()
-    story = "once there was a king called tom. tom wanted to eat soup. at last tom went home."
-    assert town.log_prob(story) > -math.inf
-    for wrong in (
-        story.replace("king", "queen"),
-        story[:-1],
-        story + " he slept.",
-        story.replace("soup", "stones"),
-        "",
-    ):
-        assert town.log_prob(wrong) == -math.inf
-        with pytest.raises(ValueError, match="not a Tinytown story"):
-            town.parse(wrong)
-    with pytest.raises(ValueError, match="begins with"):
-        town.next_word("the king of france")
-
-
-@pytest.mark.parametrize("seed", [1.5, "0", None, True])
-def test_seed_must_be_an_integer(seed, as_a_learner):
-    with pytest.raises(TypeError, match="seed"):
-        Tinytown(seed)
+# ---------------------------------------------------------------------------------------------------------------- words
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("yes, it is.", ["yes", ",", "it", "is", "."]),
+        ("who? <eos> the cat!", ["who", "?", "<eos>", "the", "cat", "!"]),
+        ("le chat n'était pas noir.", ["le", "chat", "n'", "était", "pas", "noir", "."]),
+        ("l'ours, d'or", ["l'", "ours", ",", "d'", "or"]),
+    ],
+)
+def test_words_and_marks_come_apart_and_together_again(text, words):
+    assert split_words(text) == words
+    assert split_words(join_words(words)) == words
+    assert join_words(words) == text
 
 
 # ----------------------------------------------------------------------------------------------------------- tokenizers
@@ -179,7 +62,7 @@ def test_word_tokenizer_gives_back_what_it_was_given():
         assert tokenizer.encode(story, end=False) == ids[:-1]
 
 
-def test_unknown_words_and_ids_are_named(as_a_learner):
+def test_unknown_words_and_ids_are_named():
     tokenizer = WordTokenizer()
     with pytest.raises(ValueError, match=r"'catt'.*cat"):
         tokenizer.encode("the catt sat")
@@ -189,21 +72,128 @@ def test_unknown_words_and_ids_are_named(as_a_learner):
         WordTokenizer(["cat", "cat"])
 
 
-def test_byte_pairs_cover_any_text_and_shorten_what_they_were_trained_on():
-    stories = " ".join(Tinytown(0).sample(300))
-    tokenizer = BytePairTokenizer.train(stories, vocab_size=400)
-    assert 256 < len(tokenizer) <= 400
-    for sample in (stories[:500], "naïve 你好 🙂", "", "  two  spaces\n"):
-        ids = tokenizer.encode(sample)
-        assert tokenizer.decode(ids) == sample
-        assert max(ids, default=0) < len(tokenizer)
-    assert len(tokenizer.encode(stories[:2000])) < 2000 / 2
-    assert len(tokenizer.encode("你")) == 3, "an unseen character falls back to its bytes"
+# ------------------------------------------------------------------------------------------------------------- subwords
+@pytest.fixture(scope="module")
+def stories():
+    return " ".join(Tinytown(0).sample(300))
 
 
-def test_byte_pair_vocabulary_holds_every_byte(as_a_learner):
+@pytest.fixture(scope="module")
+def byte_pairs(stories):
+    return BytePairTokenizer.train(stories, vocab_size=400)
+
+
+@pytest.fixture(scope="module")
+def word_pieces():
+    """A tokenizer as BERT has them: it cuts and fills every text to six tokens, and puts [CLS] and [SEP] around it."""
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "un", "##believ", "##able", "cat", "the"]
+    tokenizer = Tokenizer(models.WordPiece({token: i for i, token in enumerate(vocabulary)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.add_special_tokens(vocabulary[:4])
+    tokenizer.enable_truncation(6)
+    tokenizer.enable_padding(length=6)
+    return SubwordTokenizer(tokenizer)
+
+
+def test_byte_pairs_shorten_what_they_were_trained_on(byte_pairs, stories):
+    assert 256 < len(byte_pairs) <= 400
+    assert len(byte_pairs.encode(stories[:2000])) < 2000 / 2
+    assert len(byte_pairs.encode("你")) == 3, "an unseen character falls back to its bytes"
+
+
+@given(st.text())
+def test_any_text_comes_back_from_byte_pairs(byte_pairs, text):
+    ids = byte_pairs.encode(text)
+    assert byte_pairs.decode(ids) == byte_pairs.decode(torch.tensor(ids, dtype=torch.long)) == text
+    for i, piece in zip(ids, byte_pairs.pieces(text), strict=True):
+        assert "�" in piece or byte_pairs.id(piece) == i
+
+
+def test_every_merge_joins_a_commonest_pair_and_encoding_repeats_the_merges(byte_pairs, stories):
+    """Against the algorithm as Sennrich et al. (2016) print it, on words with the space before them."""
+    model = json.loads(byte_pairs.tokenizer.to_str())["model"]
+    counts = Counter(word.replace(" ", "Ġ") for word in re.findall(r" ?\w+|[^\w\s]", stories))
+    words = {word: list(word) for word in counts}
+    for merge in map(tuple, model["merges"]):
+        pairs = Counter()
+        for word, pieces in words.items():
+            for pair in pairwise(pieces):
+                pairs[pair] += counts[word]
+        assert pairs[merge] == max(pairs.values()), f"{merge} is not the commonest pair"
+        for pieces in words.values():
+            for i in reversed(range(len(pieces) - 1)):
+                if tuple(pieces[i : i + 2]) == merge:
+                    pieces[i : i + 2] = ["".join(merge)]
+    for word, pieces in words.items():
+        assert byte_pairs.encode(word.replace("Ġ", " ")) == [model["vocab"][piece] for piece in pieces], word
+
+
+def test_files_of_gpt2_give_the_ids_of_its_own_tokenizer(byte_pairs, tmp_path):
+    byte_pairs.tokenizer.model.save(str(tmp_path))
+    encoder, merges = tmp_path / "vocab.json", tmp_path / "merges.txt"
+    vocabulary = json.loads(encoder.read_text(encoding="utf-8"))
+    encoder.write_text(json.dumps(vocabulary | {"<|endoftext|>": len(vocabulary)}), encoding="utf-8")
+    ours, theirs = BytePairTokenizer.from_files(encoder, merges), GPT2Tokenizer(str(encoder), str(merges))
+    assert len(ours) == len(theirs) == len(vocabulary) + 1
+    for text in TRICKY:
+        assert ours.encode(text) == theirs(text)["input_ids"], text
+        assert ours.decode(ours.encode(text), special=True) == text
+    assert ours.decode(ours.encode(TRICKY[-1])) == "the catthe mat"
+    with pytest.raises(ValueError, match=r"missing\.bpe"):
+        BytePairTokenizer.from_files(encoder, tmp_path / "missing.bpe")
+    with pytest.raises(ValueError, match="not a vocabulary"):
+        BytePairTokenizer.from_files(merges, encoder)
+
+
+def test_a_word_without_end_is_learned_in_parts():
+    tokenizer = BytePairTokenizer.train("a" * 20_000, vocab_size=300)
+    assert 100 < max(map(len, tokenizer.ids)) < 1000
+
+
+def test_merging_stops_where_no_pair_occurs_twice():
+    tokenizer = BytePairTokenizer.train("abab cd", vocab_size=300)
+    assert len(tokenizer) == 256 + 1
+    assert tokenizer.pieces("abab cd") == ["ab", "ab", " ", "c", "d"]
+
+
+def test_byte_pair_vocabulary_holds_every_byte():
+    assert len(BytePairTokenizer.train("", vocab_size=300)) == 256
     with pytest.raises(ValueError, match="256"):
         BytePairTokenizer.train("abc", vocab_size=100)
+
+
+def test_a_real_tokenizer_neither_cuts_nor_fills_and_adds_its_signs_when_asked(word_pieces):
+    assert word_pieces.encode("unbelievable cat") == [4, 5, 6, 7]
+    assert word_pieces.encode("unbelievable cat", special=True) == [2, 4, 5, 6, 7, 3]
+    assert word_pieces.encode("cat " * 10) == [7] * 10
+    assert word_pieces.pieces("unbelievable dog", special=True) == [
+        "[CLS]",
+        "un",
+        "##believ",
+        "##able",
+        "[UNK]",
+        "[SEP]",
+    ]
+    assert word_pieces.decode([2, 7, 3]) == "cat"
+    assert word_pieces.decode([2, 7, 3], special=True) == "[CLS] cat [SEP]"
+    assert len(word_pieces) == 9
+
+
+def test_tokens_are_found_as_pieces_shows_them(word_pieces, byte_pairs):
+    assert [word_pieces.id(token) for token in ("cat", "##able", "[CLS]")] == [7, 6, 2]
+    assert byte_pairs.encode(" the") == [byte_pairs.id(" the")]
+    for tokenizer, token, near in [
+        (word_pieces, "##abel", "##able"),
+        (byte_pairs, "Ġthe", " the"),
+        (byte_pairs, "é", ""),
+        (byte_pairs, "�", ""),
+    ]:
+        with pytest.raises(ValueError, match=f"{token}.*{near}"):
+            tokenizer.id(token)
+    for i in (-1, 9):
+        with pytest.raises(ValueError, match=f"id {i} .* 0 to 8"):
+            word_pieces.decode([7, i])
 
 
 # -------------------------------------------------------------------------------------------------------------- batches
@@ -233,7 +223,7 @@ def test_same_generator_state_gives_the_same_batches():
         assert torch.equal(next(first)[0], next(second)[0])
 
 
-def test_a_text_that_is_too_short_is_refused(as_a_learner):
+def test_a_text_that_is_too_short_is_refused():
     Batches(torch.arange(6), 1, 5)
     with pytest.raises(ValueError, match="at least 7 ids"):
         Batches(torch.arange(6), 1, 6)

@@ -1,0 +1,84 @@
+"""Beam search: keep the best few beginnings instead of one.
+
+Chapter 13. Greedy decoding cannot take back a token; a beam that starts worse may end better.
+"""
+
+from collections.abc import Collection
+from numbers import Real
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from course_lib.checks import at_least_one
+from course_lib.decoding import Draft, stop_ids
+from course_lib.filters import log_probabilities
+
+
+def beam_search(
+    model: nn.Module,
+    ids: Int[Tensor, "B T"],
+    max_new_tokens: int,
+    n_beams: int = 4,
+    stop: int | Collection[int] | None = None,
+    length_penalty: float = 1.0,
+    *,
+    left_padding: Int[Tensor, "B"] | None = None,
+    source_ids: Int[Tensor, "B S"] | None = None,
+    source_mask: Bool[Tensor, "B 1 1 S"] | None = None,
+    use_cache: bool | None = None,
+) -> tuple[Int[Tensor, "B T_new"], Float[Tensor, "B"]]:
+    """The most probable continuation of each prompt that a search of n_beams beginnings finds.
+
+    score = Σ ln p(token | what came before) / n^length_penalty,   n = number of new tokens, the stop id included
+
+    Each step continues every beam by every token and keeps the best n_beams. A continuation that is among these and
+    ends in a stop id is complete: it is noted, and the next best takes its place. At max_new_tokens all are complete.
+    The search ends sooner once no open beam can reach the best complete score, however it goes on. One beam is greedy
+    decoding; V^max_new_tokens beams try everything.
+
+    Args:
+        length_penalty: 0 compares sums, which prefers short texts; 1 compares means; more prefers longer ones.
+        The others: as in generate.
+    Returns: ids (B, T + n), the best text of each row, filled with its last id where another row's is longer, and its
+        score (B,).
+    Errors: ValueError for a bad setting, and as in generate.
+    Source: Wu et al. 2016 (GNMT), section 7, with n^length_penalty for their length normalization; Hugging Face's
+        transformers, early_stopping="never".
+    """
+    at_least_one(max_new_tokens=max_new_tokens, n_beams=n_beams)
+    if not isinstance(length_penalty, Real) or not abs(length_penalty) < torch.inf:
+        raise ValueError(f"length_penalty must be a finite number (0 compares sums, 1 means), got {length_penalty!r}")
+    draft = Draft(model, ids, left_padding, source_ids, source_mask, use_cache)
+    stops = stop_ids(stop, model.config.vocab_size).to(ids.device)
+    # Every beam has at most one continuation per stop id, so with these spares n_beams stay open. A single beam that
+    # ends has no successor.
+    n_candidates = n_beams * (1 + len(stops)) if n_beams > 1 else 1
+
+    best = list(ids)
+    best_score = torch.full((len(ids),), -torch.inf, device=ids.device)  # (B,)
+    sums = torch.zeros(len(ids), 1, device=ids.device)  # (B, k): Σ ln p of k open beams; first the prompt alone
+    for n in range(1, max_new_tokens + 1):
+        log_p = log_probabilities(draft.next_logits()).unflatten(0, sums.shape)  # (B, k, V)
+        B, k, V = log_p.shape
+        sums = (sums[..., None] + log_p).flatten(1)  # (B, k * V)
+        sums, index = sums.topk(min(n_candidates, k * V))  # (B, c) each, best first
+        rows, new = index // V + k * torch.arange(B, device=ids.device)[:, None], index % V  # (B, c): beam, token
+
+        ended = torch.isin(new, stops) | (n == max_new_tokens)
+        scores = (sums / n**length_penalty).masked_fill(~ended, -torch.inf)
+        score, place = scores[:, :n_beams].max(dim=1)  # (B,)
+        for b in (score > best_score).nonzero().flatten().tolist():
+            best[b] = torch.cat([draft.ids[rows[b, place[b]]], new[b, place[b], None].to(ids.dtype)])
+        best_score = torch.maximum(best_score, score)
+
+        sums, place = sums.masked_fill(ended, -torch.inf).topk(min(n_beams, sums.shape[1]))  # (B, k) of the open ones
+        # A sum can only fall. Divided by the largest possible length it is the most that a beam can still reach.
+        longest = max_new_tokens if length_penalty > 0 else n + 1
+        if (best_score >= sums[:, 0] / longest**length_penalty).all():
+            break
+        draft.select(rows.gather(1, place).flatten())
+        draft.append(new.gather(1, place).flatten())
+    T = max(len(row) for row in best)
+    return torch.stack([F.pad(row, (0, T - len(row)), value=int(row[-1])) for row in best]), best_score

@@ -1,0 +1,86 @@
+"""Trace: look inside a model while it runs.
+
+Chapters 9 and 15. `with trace(model) as seen: model(ids)`, and `seen["blocks.0.attention.weights"]` is what the heads
+of the first block looked at. The model computes what it would have computed anyway.
+"""
+
+import difflib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from fnmatch import fnmatch
+from unittest.mock import patch  # exchanges an attribute and puts the old one back
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.attention import MultiHeadAttention
+
+
+class Trace(dict[str, Tensor]):
+    """Intermediate results by name, in the order in which they were computed; `print` shows names and shapes."""
+
+    def __missing__(self, name: str) -> Tensor:
+        near = difflib.get_close_matches(name, self, n=3, cutoff=0.3) or list(self)[:3]
+        raise KeyError(
+            f"nothing was recorded as {name!r}. Nearest: {', '.join(near) or 'nothing; run the model first'}"
+        )
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<44}{tuple(value.shape)}" for name, value in self.items())
+
+
+@contextmanager
+def trace(model: nn.Module, *patterns: str) -> Iterator[Trace]:
+    """Record every named intermediate of a model while the `with` block runs, changing neither it nor its results.
+
+    The output of each module is recorded under the module's name, such as "token_embedding", "blocks.0" (the residual
+    stream after block 0) or "blocks.0.feed_forward". Beside these
+        …attention.query .key .value    (B, H, T, D) and (B, H_kv, S, D), as they meet, after RoPE and with the cache
+        …attention.weights              (B, H, T, S), before dropout, computed beside the fused kernel
+        …attention.heads                (B, H, T, D), what each head says, before W_O
+        …feed_forward.hidden            (B, T, d_ff), the hidden units as they enter the second layer
+
+    Args:
+        patterns: record matching names only, such as "*.weights" or "blocks.0.*"; all unless given.
+    Where a module runs several times, the last run stays. Recorded tensors are cut off from the gradient.
+    Errors: KeyError that lists the nearest names, for a name that was not recorded.
+    """
+    seen = Trace()
+
+    def keep(name: str, value: object) -> None:
+        if isinstance(value, Tensor) and (not patterns or any(fnmatch(name, pattern) for pattern in patterns)):
+            seen[name] = value.detach()
+
+    with ExitStack() as undo:
+        for name, module in model.named_modules():
+            if name:
+                handle = module.register_forward_hook(lambda _, inputs, output, name=name: keep(name, output))
+                undo.callback(handle.remove)
+            if hasattr(module, "down_proj"):
+                hidden = f"{name}.hidden".lstrip(".")
+                handle = module.down_proj.register_forward_pre_hook(
+                    lambda _, inputs, hidden=hidden: keep(hidden, inputs[0])
+                )
+                undo.callback(handle.remove)
+            if isinstance(module, MultiHeadAttention):
+                recording = _recording(module.attend, f"{name}.".lstrip("."), keep)
+                undo.enter_context(patch.object(module, "attend", recording))
+        yield seen
+
+
+def _recording(attend: Callable, prefix: str, keep: Callable[[str, Tensor], None]) -> Callable:
+    """MultiHeadAttention.attend that also keeps what it is given and what it finds."""
+
+    def recording_attend(
+        query, key, value, mask=None, is_causal=False, score_bias=None, dropout_p=0.0, need_weights=False
+    ):
+        heads, weights = attend(query, key, value, mask, is_causal, score_bias, dropout_p, need_weights)
+        shown = weights
+        if weights is None:
+            with torch.no_grad():
+                _, shown = attend(query, key, value, mask, is_causal, score_bias, 0.0, True)
+        for name, found in zip(("query", "key", "value", "weights", "heads"), (query, key, value, shown, heads)):
+            keep(prefix + name, found)
+        return heads, weights
+
+    return recording_attend

@@ -1,0 +1,54 @@
+"""What the tests of parts and models share: small configurations and weights that are neither ones nor zeros."""
+
+import torch
+from hypothesis import strategies as st
+from torch import nn
+
+from course_lib.config import POSITIONS, TransformerConfig
+from course_lib.models import DecoderOnly, EncoderDecoder, EncoderOnly
+
+MODELS = {"decoder": DecoderOnly, "encoder": EncoderOnly, "encoder-decoder": EncoderDecoder}
+V = 31
+SMALL = {"vocab_size": V, "d_model": 16, "n_heads": 4, "n_layers": 2, "max_seq_len": 12, "d_ff": 20}
+
+seeds = st.integers(0, 999)
+
+
+def small(family: str = "decoder", **changes) -> TransformerConfig:
+    return TransformerConfig(**{**SMALL, "family": family, **changes})
+
+
+def configs(family: str, **fixed) -> st.SearchStrategy[TransformerConfig]:
+    """Small configurations of a family with every choice open but those given."""
+    choices = {
+        "positions": POSITIONS,
+        "rope_interleaved": (False, True),
+        "n_kv_heads": (1, 2, 4),
+        "norm": ("layer", "rms"),
+        "norm_position": ("pre", "post"),
+        "activation": ("relu", "gelu", "gelu_tanh", "swiglu"),
+        "bias": (True, False),
+        "tie_weights": (True, False),
+    }
+    drawn = {name: st.sampled_from(options) for name, options in choices.items() if name not in fixed}
+    return st.fixed_dictionaries(drawn).map(lambda choice: small(family, **choice, **fixed))
+
+
+def with_real_weights(module: nn.Module, seed: int = 0) -> nn.Module:
+    """The module with every parameter drawn: gains around 1, all others around 0, as if it had been trained."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            is_gain = parameter.ndim == 1 and name.endswith("weight")
+            drawn = torch.randn(parameter.shape, generator=generator) * (0.2 if is_gain else 0.3)
+            parameter.copy_(drawn + is_gain)
+    return module
+
+
+def build(config: TransformerConfig, device: str = "cpu", dtype: torch.dtype = torch.float32, seed: int = 0):
+    """The config's model with real weights, in evaluation mode."""
+    return with_real_weights(MODELS[config.family](config), seed).to(device, dtype).eval()
+
+
+def draw_ids(*shape: int, device: str = "cpu") -> torch.Tensor:
+    return torch.randint(V, shape).to(device)
