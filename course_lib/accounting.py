@@ -158,15 +158,9 @@ def training_memory(config: TransformerConfig, mixed_precision: bool = False) ->
     Source: Micikevicius et al. 2018, "Mixed Precision Training"; Rajbhandari et al. 2020 (ZeRO), section 3.1.
     """
     n = count_parameters(config).total
-    compute = 2 if mixed_precision else 4
-    return MemoryCount(
-        {
-            "weights": compute * n,
-            "gradients": compute * n,
-            "AdamW moments": 2 * 4 * n,
-            "float32 master copy": 4 * n if mixed_precision else 0,
-        }
-    )
+    names = ("weights", "gradients", "AdamW moments", "float32 master copy")
+    bytes_each = (2, 2, 8, 4) if mixed_precision else (4, 4, 8, 0)
+    return MemoryCount({name: count * n for name, count in zip(names, bytes_each)})
 
 
 def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_per_element: int = 4) -> MemoryCount:

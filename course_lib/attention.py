@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from course_lib.cache import KVCache
-from course_lib.checks import broadcasts, divisible_heads, dropout_rate, grouped_heads, last_size
+from course_lib.checks import attention_sizes, broadcasts, divisible_heads, dropout_rate, grouped_heads, last_size
 from course_lib.masks import causal_mask, check_mask, combine
 from course_lib.positions import apply_rotary
 
@@ -40,7 +40,7 @@ def scaled_dot_product_attention(
     Errors: ValueError if the sizes do not fit or the mask is not boolean.
     Source: Vaswani et al. 2017, eq. 1.
     """
-    _check_sizes(query, key, value)
+    attention_sizes(query, key, value)
     D = query.shape[-1]
     scores = query @ key.transpose(-2, -1) / math.sqrt(D)  # (..., T, S)
     if score_bias is not None:
@@ -181,6 +181,7 @@ class MultiHeadAttention(nn.Module):
         S = key.shape[-2]
         if mask is not None:
             check_mask(mask, (B, H, T, S))
+        is_causal = is_causal and T > 1  # a single query is the last token: it may see all
         # The fused kernel takes a mask or a flag, never both, and its flag lets query t see keys 0 … t, not the last t.
         if is_causal and (need_weights or mask is not None or score_bias is not None or S != T):
             mask, is_causal = combine(mask, causal_mask(T, S, device=query.device)), False
@@ -190,20 +191,7 @@ class MultiHeadAttention(nn.Module):
             broadcasts(score_bias, (B, H, T, S), "score_bias")
             score_bias = score_bias.to(query)
             mask = score_bias if mask is None else score_bias.masked_fill(~mask, -torch.inf)  # (…, T, S)
-        mask = None if mask is None else torch.atleast_2d(mask)  # the kernel takes none of the keys alone, (S,)
+        if mask is not None:
+            mask = mask[(None,) * (4 - mask.ndim)]  # the kernel wants all four dimensions
         heads = F.scaled_dot_product_attention(query, key, value, mask, dropout_p, is_causal)  # (B, H, T, D)
         return heads, None
-
-
-def _check_sizes(query: Tensor, key: Tensor, value: Tensor) -> None:
-    shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
-    if min(query.ndim, key.ndim, value.ndim) < 2:
-        raise ValueError(f"query, key and value need at least two dimensions (tokens, features), got {shapes}")
-    if query.shape[-1] != key.shape[-1]:
-        raise ValueError(f"query and key must have equally many features (the last dimension), got {shapes}")
-    if key.shape[-2] != value.shape[-2]:
-        raise ValueError(f"each key needs one value: key and value must have the same S, got {shapes}")
-    try:
-        torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
-    except RuntimeError:
-        raise ValueError(f"the leading dimensions (batch, heads) do not fit together: {shapes}") from None

@@ -85,3 +85,18 @@ def token_rows(
         raise ValueError(f"left_padding must be one count per row, shape {(B,)}, got {tuple(left_padding.shape)}")
     if not left_padding.is_meta and (left_padding < 0).any():
         raise ValueError(f"left_padding counts tokens, so it is at least 0, got {left_padding.min().item()}")
+
+
+def attention_sizes(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """ValueError unless query, key and value fit together: features, number of keys, batch and heads."""
+    shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
+    if min(query.ndim, key.ndim, value.ndim) < 2:
+        raise ValueError(f"query, key and value need at least two dimensions (tokens, features), got {shapes}")
+    if query.shape[-1] != key.shape[-1]:
+        raise ValueError(f"query and key must have equally many features (the last dimension), got {shapes}")
+    if key.shape[-2] != value.shape[-2]:
+        raise ValueError(f"each key needs one value: key and value must have the same S, got {shapes}")
+    try:
+        torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+    except RuntimeError:
+        raise ValueError(f"the leading dimensions (batch, heads) do not fit together: {shapes}") from None

@@ -73,7 +73,7 @@ def make_optimizer(
 
 def train(
     model: nn.Module,
-    batches: Iterator[tuple[Tensor, Tensor]],
+    batches: Iterator[tuple[Tensor | None, ...]],
     steps: int,
     peak: float = 3e-3,
     warmup: int = 100,
@@ -85,10 +85,11 @@ def train(
     on_step: Callable[[int, nn.Module], None] | None = None,
     progress: bool = True,
 ) -> History:
-    """Train `model` for `steps` updates on `batches` of (inputs (B, T), targets (B, T)).
+    """Train `model` for `steps` updates on `batches`.
 
     Args:
-        model: called as model(inputs, targets) -> (logits, loss), such as `DecoderOnly`.
+        model: called as model(*batch) -> (logits, loss). For a `DecoderOnly` a batch is (ids (B, T), targets (B, T)),
+            for an `EncoderDecoder` (source_ids, target_ids, source_mask, targets).
         batches: an iterator such as `Batches`; if it has a `generator`, its state is kept in the checkpoint.
         steps: updates in all, those before a resumption counted in.
         peak, warmup, floor: see `learning_rate`; total is `steps`.
@@ -110,7 +111,8 @@ def train(
     if checkpoint and Path(checkpoint).exists():
         history = _resume(checkpoint, model, optimizer, generator)
     model.train()
-    if on_step and not len(history):
+    on_step = on_step or (lambda step, model: None)
+    if not len(history):
         on_step(0, model)
     warmup = min(warmup, steps - 1)  # a run of a few steps still reaches its peak
     bar = tqdm(total=steps, initial=len(history), disable=not progress, desc="training", unit="step")
@@ -118,17 +120,16 @@ def train(
         rate = learning_rate(step + 1, peak, warmup, steps, floor)  # step + 1: an update at rate 0 would be wasted
         for group in optimizer.param_groups:
             group["lr"] = rate
-        inputs, targets = next(batches)
-        _, loss = model(inputs, targets)
+        _, loss = model(*next(batches))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(model.parameters(), max_norm)
         if not (math.isfinite(loss.item()) and math.isfinite(norm.item())):
             bar.close()
             raise TrainingDiverged(
-                f"at step {step} the loss is {loss.item()} and the gradient norm {norm.item()}, "
-                f"at learning rate {rate:.2e}. The model holds the weights of the step before. "
-                f"Try a lower peak (now {peak}) or a longer warmup (now {warmup})."
+                f"at step {step} the loss is {loss.item()} and the gradient norm {norm.item()}, at learning rate "
+                f"{rate:.2e}. The model holds the weights of the step before. Try a lower peak (now {peak}) or a "
+                f"longer warmup (now {warmup})."
             )
         optimizer.step()
         history.losses.append(loss.item())
@@ -136,8 +137,7 @@ def train(
         history.gradient_norms.append(norm.item())
         bar.set_postfix(loss=f"{loss.item():.3f}", refresh=False)
         bar.update()
-        if on_step:
-            on_step(step + 1, model)
+        on_step(step + 1, model)
         if checkpoint and ((step + 1) % checkpoint_every == 0 or step + 1 == steps):
             _save(checkpoint, model, optimizer, generator, history)
     bar.close()

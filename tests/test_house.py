@@ -1,9 +1,11 @@
 """The house stands as it was designed: who imports whom, what the top level holds, style, the README's commands."""
 
 import ast
+import io
 import re
 import subprocess
 import sys
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,32 @@ def test_nothing_imports_upward(path):
         if own == FLOORS[target] == 5:
             assert target == room(path), "figures and grading stand side by side: neither needs the other"
         assert not (room(path) == "grading" and name.startswith("viz.widgets"))
+
+
+def lines_of_code(path: Path) -> int:
+    """Lines that hold code: not blank, no comment, no docstring, no part of a module's table (a CONSTANT of words,
+    names, sizes or hashes)."""
+    source = path.read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    aside = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node):
+            aside |= set(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    for node in tree.body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        if isinstance(target, ast.Name) and target.id.isupper():
+            aside |= set(range(node.lineno, node.end_lineno + 1))
+    code = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT):
+            code |= set(range(token.start[0], token.end[0] + 1))
+    return len(code - aside - {source.count("\n") + 1})  # the last is the end of the file
+
+
+def test_a_module_that_learners_read_fits_on_two_screens_and_the_library_stays_small():
+    lines = {name: lines_of_code(LIBRARY / f"{name}.py") for name, floor in FLOORS.items() if floor in (1, 2, 3)}
+    assert {name: count for name, count in lines.items() if count > 125} == {}
+    assert sum(lines.values()) < 2000
 
 
 def test_importing_the_library_is_light():
