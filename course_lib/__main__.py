@@ -1,4 +1,4 @@
-"""The command line: `python -m course_lib doctor | weights | train | refresh | grade`.
+"""The command line: `python -m course_lib doctor | weights | train | claims | refresh | grade`.
 
 What a command needs is imported when it runs: the doctor must be able to speak where torch is missing.
 """
@@ -134,13 +134,24 @@ def run_weights(arguments: argparse.Namespace) -> int:
 
 # ---------------------------------------------------------------------------------------------------------------- train
 def run_train(arguments: argparse.Namespace) -> int:
-    from course_lib.experiments import TinytownRecipe, train_tinytown
+    from course_lib.experiments import RECIPES, TinytownRecipe, train_tinytown
     from course_lib.pretrained import shipped_figures
 
     recipe = TinytownRecipe()
     chosen = {field.name: getattr(arguments, field.name, None) for field in fields(recipe)}
-    recipe = replace(recipe, **{name: value for name, value in chosen.items() if value is not None})
-    folder = Path(arguments.out)
+    chosen = {name: value for name, value in chosen.items() if value is not None}
+    folder = Path(arguments.out or f"runs/{arguments.model}")
+    if arguments.model != "tinytown":
+        if arguments.model not in RECIPES:
+            raise ValueError(f"there is no recipe {arguments.model!r}: choose from tinytown, {', '.join(RECIPES)}")
+        if chosen:
+            raise ValueError(f"only the recipe of tinytown has options; leave out {', '.join(chosen)}")
+        if folder.exists() and any(folder.iterdir()):
+            raise ValueError(f"{folder} is not empty: give another folder with --out, or move that one away")
+        RECIPES[arguments.model](folder, True)
+        print(f'Open it with `load_pretrained("{folder}")`.')
+        return 0
+    recipe = replace(recipe, **chosen)
     print(f"Training the Tinytown model for {recipe.steps:,} steps on {recipe.threads} threads, into {folder}.")
     print("You may interrupt it: the same command goes on from the last checkpoint.")
     figures, _ = train_tinytown(folder, recipe)
@@ -161,6 +172,40 @@ def _shown(value) -> str:
     if isinstance(value, float):
         return f"{value:.4f}"
     return " ".join(value) if isinstance(value, list) else str(value)
+
+
+# --------------------------------------------------------------------------------------------------------------- claims
+def run_claims(arguments: argparse.Namespace) -> int:
+    import json
+    import textwrap
+    from dataclasses import asdict
+
+    import torch
+    from tqdm.auto import tqdm
+
+    from course_lib.experiments import find, in_order
+
+    torch.set_num_threads(arguments.threads)
+    chosen = [find(id) for id in arguments.ids] or in_order(arguments.chapter or ())
+    if arguments.list:
+        print("\n".join(f"{each.chapter:>2}  {each.id:<34}{each.claim}" for each in chosen))
+        return 0
+    found = {}
+    for each in (bar := tqdm(chosen, desc="measuring", unit="claim")):
+        bar.set_postfix_str(each.id)
+        found[each.id] = each()
+    if arguments.json:
+        print(json.dumps({id: asdict(finding) for id, finding in found.items()}, indent=1, ensure_ascii=False))
+        return 0
+    for each in chosen:
+        finding = found[each.id]
+        where = f"chapter {each.chapter}, {each.id}" + (", this machine" if each.timed else "")
+        lines = (f"“{each.claim}”", f"measured: {finding.measured}", f"{finding.verdict}: {finding.because}")
+        print(f"\n{where}")
+        print("\n".join(textwrap.fill(line, 110, initial_indent="  ", subsequent_indent="    ") for line in lines))
+    counts = [f"{sum(f.verdict == v for f in found.values())} {v}" for v in ("confirmed", "depends", "refuted")]
+    print(f"\n{len(found)} claims: {', '.join(counts)}")
+    return 0
 
 
 # -------------------------------------------------------------------------------------------------------------- refresh
@@ -239,20 +284,18 @@ def build_parser() -> argparse.ArgumentParser:
 
     add = commands.add_parser(
         "train",
-        help="train the Tinytown model from nothing",
+        help="train a model of the course from nothing",
         description=(
-            "Trains the language model that ships with the course, from random weights, and measures it on held-out "
+            "Trains a model that ships with the course from random weights. Without a name that is tinytown, the "
+            "language model, which is then measured on held-out "
             "stories: its loss against the exact entropy of the grammar, capitals, the referent of 'it', who bit whom, "
             "pronouns, analogies. About ten minutes on two cores. You may interrupt it; the same command goes on. "
             "What you leave open is as in the recipe of the shipped model (course_lib/assets/tinytown/figures.json)."
         ),
         epilog="Example: python -m course_lib train --steps 500 --out runs/short   (what is not yet learnt?)",
     )
-    add.add_argument(
-        "--out",
-        default="runs/tinytown",
-        help="folder for the model (default: %(default)s); a finished model is never overwritten",
-    )
+    add.add_argument("model", nargs="?", default="tinytown", help="which model (default: %(default)s)")
+    add.add_argument("--out", help="folder for the model (default: runs/MODEL); a finished model is never overwritten")
     add.add_argument("--steps", type=int, help="updates of the weights")
     add.add_argument("--batch-size", type=int, help="rows of text per update")
     add.add_argument("--peak", type=float, help="highest learning rate")
@@ -260,6 +303,22 @@ def build_parser() -> argparse.ArgumentParser:
     add.add_argument("--stories", type=int, help="stories to train on")
     add.add_argument("--threads", type=int, help="cores to use")
     add.set_defaults(run=run_train)
+
+    add = commands.add_parser(
+        "claims",
+        help="measure what is said about Transformers",
+        description=(
+            "Runs the experiments of the course, each under a minute on two cores, and prints for each claim what was "
+            "measured and whether it is borne out. Figures with seeds are the same on every machine; times are not."
+        ),
+        epilog="Example: python -m course_lib claims --chapter 2",
+    )
+    add.add_argument("ids", nargs="*", metavar="ID", help="experiments (default: all)")
+    add.add_argument("--chapter", type=int, action="append", help="only those of this chapter; may be given again")
+    add.add_argument("--list", action="store_true", help="run nothing: list the claims")
+    add.add_argument("--json", action="store_true", help="print the findings as JSON")
+    add.add_argument("--threads", type=int, default=1, help="cores to use (default: %(default)s)")
+    add.set_defaults(run=run_claims)
 
     add = commands.add_parser(
         "refresh",

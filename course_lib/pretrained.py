@@ -20,15 +20,16 @@ ASSETS = Path(__file__).parent / "assets"
 MODEL_FILE, CONFIG_FILE, GGUF_FILE = "model.safetensors", "config.json", "model.gguf"
 VOCABULARY_FILE, TOKENIZER_FILE = "vocabulary.json", "tokenizer.json"
 EARLY_STEPS_FILE = "embeddings_by_step.safetensors"
+SHIPPED = tuple(sorted(path.parent.name for path in ASSETS.glob("*/config.json")))
 ON_THE_HUB = {name: f"openai-community/{name}" for name in ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")}
-NAMES = ("tinytown", "minilm", "smollm2-135m", *ON_THE_HUB)
+NAMES = (*SHIPPED, "minilm", "smollm2-135m", *ON_THE_HUB)
 
 
 def load_pretrained(name: str | Path) -> tuple[Model, WordTokenizer | SubwordTokenizer]:
     """A trained model, in evaluation mode on the CPU, and its tokenizer.
 
     Args:
-        name: "tinytown", the model that ships with the course;
+        name: "tinytown", or another model that ships with the course (SHIPPED lists them);
             "minilm" or "smollm2-135m", once `python -m course_lib weights` has fetched them;
             "gpt2", "gpt2-medium", "gpt2-large" or "gpt2-xl", downloaded by huggingface_hub the first time;
             or a folder: one written by `save_pretrained`, or one in Hugging Face's layout with a GPT-2, LLaMA or BERT
@@ -88,7 +89,7 @@ def shipped_figures(name: str | Path = "tinytown") -> dict:
 
 def _folder(name: str | Path) -> Path:
     """Where the files of a model lie. The network is asked only for a name that stands in ON_THE_HUB."""
-    if name == "tinytown":
+    if name in SHIPPED:
         return ASSETS / name
     if name in SOURCES and name in NAMES:
         return weights_folder(name)

@@ -41,7 +41,7 @@ def test_doctor_speaks_where_a_package_is_missing(package):
     assert "to mend" in seen.stdout
 
 
-@pytest.mark.parametrize("command", [[], ["doctor"], ["weights"], ["train"], ["refresh"], ["grade"]])
+@pytest.mark.parametrize("command", [[], ["doctor"], ["weights"], ["train"], ["claims"], ["refresh"], ["grade"]])
 def test_help_is_there(command, capsys):
     with pytest.raises(SystemExit) as ended:
         main([*command, "--help"])

@@ -88,7 +88,7 @@ def test_an_unfinished_run_of_another_recipe_is_not_mixed_up_with_this_one(tmp_p
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("course_lib.experiments.measure_tinytown", interrupted)
+        patch.setattr("course_lib.experiments.tinytown.measure_tinytown", interrupted)
         with pytest.raises(KeyboardInterrupt):
             train_tinytown(tmp_path, recipe, progress=False)
     assert (tmp_path / "training.pt").exists()

@@ -1,7 +1,4 @@
-"""Experiments: one function per claim. Each measures, and returns what it measured as a small dataclass.
-
-The chapters call these and print the result beside the claim; `python -m course_lib train` calls them on a fresh model.
-"""
+"""The Tinytown model: its recipe, and what it has learnt, held against the world that is known exactly."""
 
 import json
 from collections.abc import Callable

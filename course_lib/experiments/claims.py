@@ -1,0 +1,93 @@
+"""Claims: what is said about Transformers, each with the experiment that settles it.
+
+An experiment is a function without arguments that measures and returns a `Finding`. The decorator `experiment` gives it
+a name, so that the chapters, `python -m course_lib claims` and the tests all run the same code.
+"""
+
+import difflib
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+VERDICTS = ("confirmed", "depends", "refuted")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What an experiment measured, and what follows for the claim.
+
+    measured: the figure in words, with its unit, rounded so far that every machine says the same.
+    values: the figure itself, once per seed (once alone if nothing is drawn).
+    verdict: "confirmed", "depends" (true under conditions that `because` names) or "refuted".
+    because: one sentence that a learner can follow.
+    """
+
+    measured: str
+    values: tuple[float, ...]
+    verdict: str
+    because: str
+
+    def __post_init__(self):
+        if self.verdict not in VERDICTS:
+            raise ValueError(f"verdict={self.verdict!r} is not known: choose one of {', '.join(VERDICTS)}")
+        if not self.values:
+            raise ValueError("values must hold the measured figure, once per seed")
+
+    @property
+    def mean(self) -> float:
+        """Mean over the seeds."""
+        return statistics.fmean(self.values)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation over the seeds; 0 if there is one."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A claim and the function that measures it. `timed`: it measures this machine, so its figures differ elsewhere."""
+
+    id: str
+    chapter: int
+    claim: str
+    timed: bool
+    run: Callable[[], Finding]
+
+    def __call__(self) -> Finding:
+        return self.run()
+
+
+EXPERIMENTS: dict[str, Experiment] = {}
+
+
+def experiment(id: str, chapter: int, claim: str, timed: bool = False) -> Callable[[Callable[[], Finding]], Experiment]:
+    """Decorator: the function below is the experiment on this claim.
+
+    Args:
+        id: "topic.what", unique. chapter: number of the chapter that teaches it. claim: what is said, one sentence as a
+            learner would meet it, right or wrong. timed: the figures depend on the machine.
+    Errors: ValueError if the id is taken.
+    """
+
+    def register(run: Callable[[], Finding]) -> Experiment:
+        if id in EXPERIMENTS:
+            raise ValueError(f"there are two experiments {id!r}: choose another id")
+        EXPERIMENTS[id] = Experiment(id, chapter, claim, timed, run)
+        return EXPERIMENTS[id]
+
+    return register
+
+
+def find(id: str) -> Experiment:
+    """The experiment of that id. Unknown: a ValueError with the nearest ones."""
+    if id not in EXPERIMENTS:
+        near = difflib.get_close_matches(id, EXPERIMENTS, n=3, cutoff=0.3) or list(EXPERIMENTS)[:3]
+        raise ValueError(f"there is no experiment {id!r}. Nearest: {', '.join(near)}")
+    return EXPERIMENTS[id]
+
+
+def in_order(chapters: Sequence[int] = ()) -> list[Experiment]:
+    """All experiments, or those of these chapters, in the order of the course."""
+    chosen = [each for each in EXPERIMENTS.values() if not chapters or each.chapter in chapters]
+    return sorted(chosen, key=lambda each: each.chapter)
