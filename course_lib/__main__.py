@@ -183,7 +183,7 @@ def run_claims(arguments: argparse.Namespace) -> int:
     import torch
     from tqdm.auto import tqdm
 
-    from course_lib.experiments import find, in_order
+    from course_lib.experiments import VERDICTS, find, in_order, record
 
     torch.set_num_threads(arguments.threads)
     chosen = [find(id) for id in arguments.ids] or in_order(arguments.chapter or ())
@@ -194,6 +194,11 @@ def run_claims(arguments: argparse.Namespace) -> int:
     for each in (bar := tqdm(chosen, desc="measuring", unit="claim")):
         bar.set_postfix_str(each.id)
         found[each.id] = each()
+    if arguments.record:
+        from course_lib.viz.widgets.claims import picture
+
+        record(found)
+        print(f"recorded {len(found)} findings; drew {picture()}")
     if arguments.json:
         print(json.dumps({id: asdict(finding) for id, finding in found.items()}, indent=1, ensure_ascii=False))
         return 0
@@ -203,7 +208,7 @@ def run_claims(arguments: argparse.Namespace) -> int:
         lines = (f"“{each.claim}”", f"measured: {finding.measured}", f"{finding.verdict}: {finding.because}")
         print(f"\n{where}")
         print("\n".join(textwrap.fill(line, 110, initial_indent="  ", subsequent_indent="    ") for line in lines))
-    counts = [f"{sum(f.verdict == v for f in found.values())} {v}" for v in ("confirmed", "depends", "refuted")]
+    counts = [f"{sum(f.verdict == v for f in found.values())} {v}" for v in VERDICTS]
     print(f"\n{len(found)} claims: {', '.join(counts)}")
     return 0
 
@@ -317,6 +322,7 @@ def build_parser() -> argparse.ArgumentParser:
     add.add_argument("--chapter", type=int, action="append", help="only those of this chapter; may be given again")
     add.add_argument("--list", action="store_true", help="run nothing: list the claims")
     add.add_argument("--json", action="store_true", help="print the findings as JSON")
+    add.add_argument("--record", action="store_true", help="authors: keep the findings for chapter 16 and the README")
     add.add_argument("--threads", type=int, default=1, help="cores to use (default: %(default)s)")
     add.set_defaults(run=run_claims)
 

@@ -7,7 +7,18 @@ One module per chapter; `claims` says what an experiment is. The chapters print 
 import importlib
 import pkgutil
 
-from course_lib.experiments.claims import EXPERIMENTS, Experiment, Finding, experiment, find, in_order
+from course_lib.experiments.claims import (
+    CHAPTERS,
+    EXPERIMENTS,
+    VERDICTS,
+    Experiment,
+    Finding,
+    experiment,
+    find,
+    in_order,
+    record,
+    recorded,
+)
 from course_lib.experiments.recipes import RECIPES, recipe
 from course_lib.experiments.tinytown import (
     HELD_OUT_SEED,
@@ -18,8 +29,9 @@ from course_lib.experiments.tinytown import (
 )
 
 __all__ = [
-    "EXPERIMENTS", "HELD_OUT_SEED", "RECIPES", "Experiment", "Finding", "TinytownFigures", "TinytownRecipe",
-    "experiment", "find", "in_order", "measure_tinytown", "recipe", "train_tinytown",
+    "CHAPTERS", "EXPERIMENTS", "HELD_OUT_SEED", "RECIPES", "VERDICTS", "Experiment", "Finding", "TinytownFigures",
+    "TinytownRecipe", "experiment", "find", "in_order", "measure_tinytown", "recipe", "record", "recorded",
+    "train_tinytown",
 ]  # fmt: skip
 
 # Every module of this folder brings its experiments.

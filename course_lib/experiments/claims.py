@@ -6,10 +6,20 @@ a name, so that the chapters, `python -m course_lib claims` and the tests all ru
 
 import difflib
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
+from course_lib.files import read_json, save_json
+from course_lib.pretrained import ASSETS
+
+CHAPTERS = {
+    0: "Start here", 1: "Embeddings", 2: "Positional encoding", 3: "Scaled dot-product attention", 4: "Causal masking",
+    5: "Multi-head attention", 6: "Feed-forward", 7: "Normalization", 8: "Residuals and blocks", 9: "The GPT model",
+    10: "Parameter counting", 11: "Encoder–decoder", 12: "Training", 13: "Sampling", 14: "Efficiency",
+    15: "Pretrained models", 16: "Claims",
+}  # fmt: skip
 VERDICTS = ("confirmed", "depends", "refuted")
+RECORD = ASSETS / "claims.json"
 
 
 @dataclass(frozen=True)
@@ -91,3 +101,19 @@ def in_order(chapters: Sequence[int] = ()) -> list[Experiment]:
     """All experiments, or those of these chapters, in the order of the course."""
     chosen = [each for each in EXPERIMENTS.values() if not chapters or each.chapter in chapters]
     return sorted(chosen, key=lambda each: each.chapter)
+
+
+def recorded() -> dict[str, Finding]:
+    """What the experiments found when the course was made, id -> Finding: chapter 16 shows it without measuring again.
+
+    Errors: ValueError if the file is missing or damaged.
+    """
+    return {id: Finding(**fields | {"values": tuple(fields["values"])}) for id, fields in read_json(RECORD).items()}
+
+
+def record(findings: Mapping[str, Finding]) -> None:
+    """Write these findings into the course's record, and drop those whose experiment is gone."""
+    known = recorded() if RECORD.exists() else {}
+    known = {id: finding for id, finding in (known | dict(findings)).items() if id in EXPERIMENTS}
+    ordered = {each.id: known[each.id] for each in in_order() if each.id in known}
+    save_json(RECORD, {id: asdict(finding) for id, finding in ordered.items()})

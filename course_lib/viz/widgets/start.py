@@ -11,6 +11,7 @@ import ipywidgets as widgets
 import torch
 from torch import nn
 
+from course_lib.experiments import CHAPTERS
 from course_lib.models import DecoderOnly, evaluating
 from course_lib.sampling import sample_next_token
 from course_lib.text import EOS, Tinytown, WordTokenizer, join_words, split_words
@@ -80,16 +81,6 @@ def _shown(word: str) -> str:
 
 
 # -------------------------------------------------------------------------------------------------------------- the map
-CHAPTERS = {
-    1: "Embeddings",
-    2: "Positional encoding",
-    3: "Scaled dot-product attention",
-    6: "Feed-forward",
-    7: "Normalization",
-    8: "Residuals and blocks",
-    9: "The GPT model",
-    13: "Sampling",
-}
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
 
 # name, what it does, letters of the shape that leaves it, chapter, place on the map (see Part)
