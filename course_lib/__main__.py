@@ -1,4 +1,4 @@
-"""The command line: `python -m course_lib doctor | weights | train | claims | refresh | grade`.
+"""The command line: `python -m course_lib doctor | weights | train | claims | refresh | grade | release`.
 
 What a command needs is imported when it runs: the doctor must be able to speak where torch is missing.
 """
@@ -120,7 +120,11 @@ def run_weights(arguments: argparse.Namespace) -> int:
     if arguments.folder:
         print(*([weights.weights_folder(name) for name in arguments.names] or [weights.cache()]), sep="\n")
     elif arguments.list or not arguments.names:
-        print(weights.table())
+        print(f"{'name':<16}{'size':>10}  {'licence':<14}{'':<10}what it is")
+        for name, source in weights.SOURCES.items():
+            size, state = source.size / 1e6, weights.state(name)
+            print(f"{name:<16}{size:>7.1f} MB  {source.licence:<14}{state:<10}{source.what}")
+        print("folder:", weights.cache())
     else:
         import truststore
 
@@ -254,6 +258,17 @@ def run_grade(arguments: argparse.Namespace) -> int:
     return 0
 
 
+# -------------------------------------------------------------------------------------------------------------- release
+def run_release(arguments: argparse.Namespace) -> int:
+    from course_lib.grading.release import release
+
+    folder = Path(arguments.folder)
+    files = release(Path.cwd(), folder)
+    size = sum(path.stat().st_size for path in files) / 1e6
+    print(f"wrote {len(files)} files, {size:.0f} MB, to {folder}: no solutions, no tests, the catalogue sealed")
+    return 0
+
+
 # ----------------------------------------------------------------------------------------------------------------- main
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
@@ -355,6 +370,19 @@ def build_parser() -> argparse.ArgumentParser:
     add.add_argument("notebooks", nargs="+", help="exercise notebooks with answers in them")
     add.add_argument("--seed", type=int, default=1, help="decides the cases (default: %(default)s)")
     add.set_defaults(run=run_grade)
+
+    add = commands.add_parser(
+        "release",
+        help="teachers: write the package for learners, without solutions and tests",
+        description=(
+            "Writes notebooks, exercises and the library into a new folder that you can hand out. Solutions and tests "
+            "stay here. The catalogue of exercises, with its reference answers and mistakes, is sealed into one file, "
+            "so that nobody meets an answer by reading or searching; solutions/README.md says what remains."
+        ),
+        epilog="Example: python -m course_lib release ../transformers-measured-for-learners",
+    )
+    add.add_argument("folder", metavar="FOLDER", help="a folder that is new or empty, outside of the repository")
+    add.set_defaults(run=run_release)
     return parser
 
 

@@ -102,17 +102,17 @@ class Stack(nn.Module):
     keys of every self-attention, ALiBi lowers their scores. A post-norm encoder has a norm after the embeddings (BERT);
     a pre-norm stack has one after its last block.
 
-    Parameters: `token_embedding positions segment_embedding embedding_norm blocks final_norm`, as far as needed. In the
-    encoder-decoder family the token embedding is scaled by sqrt(d_model), as in the original.
+    Parameters: `token_embedding positions segment_embedding embedding_norm blocks final_norm`, as far as needed. The
+    tokens are scaled by sqrt(d_model), as in the original, in its family and wherever sinusoids are added.
     """
 
     def __init__(self, config: TransformerConfig, cross_attention: bool = False):
         super().__init__()
         self.config = config
         sizes = (config.max_seq_len, config.d_model)
-        self.token_embedding = TokenEmbedding(
-            config.vocab_size, config.d_model, scale=config.family == "encoder-decoder"
-        )
+        # Sinusoids are up to 1 in size and stay so: beside them, rows of the size that `initialize` gives would drown.
+        scale = config.positions == "sinusoidal" or config.family == "encoder-decoder"
+        self.token_embedding = TokenEmbedding(config.vocab_size, config.d_model, scale)
         tables = {"learned": LearnedPositions, "sinusoidal": SinusoidalPositions}
         self.positions = tables[config.positions](*sizes) if config.positions in tables else None
         self.segment_embedding = TokenEmbedding(config.n_segments, config.d_model) if config.n_segments else None

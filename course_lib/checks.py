@@ -20,6 +20,27 @@ def one_of(allowed: tuple, **choices: object) -> None:
             raise ValueError(f"{name}={value!r} is not known: choose one of {', '.join(map(repr, allowed))}")
 
 
+def positive(**numbers: object) -> None:
+    """ValueError unless every named number is above 0 and finite."""
+    for name, value in numbers.items():
+        if not isinstance(value, Real) or not 0 < value < float("inf"):
+            raise ValueError(f"{name} must be a positive number, got {value!r}")
+
+
+def share(**shares: object) -> None:
+    """ValueError unless every named number is in (0, 1]."""
+    for name, value in shares.items():
+        if not isinstance(value, Real) or not 0 < value <= 1:
+            raise ValueError(f"{name} must be in (0, 1], got {value!r}")
+
+
+def checked_seed(seed: object) -> int:
+    """The seed. TypeError unless it is an integer."""
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise TypeError(f"seed must be an integer, got {seed!r}")
+    return seed
+
+
 def dropout_rate(dropout: object) -> None:
     """ValueError unless dropout is a probability below 1: at 1 nothing would be left to learn from."""
     if not isinstance(dropout, Real) or isinstance(dropout, bool) or not 0 <= dropout < 1:
@@ -100,3 +121,35 @@ def attention_sizes(query: Tensor, key: Tensor, value: Tensor) -> None:
         torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
     except RuntimeError:
         raise ValueError(f"the leading dimensions (batch, heads) do not fit together: {shapes}") from None
+
+
+def prompts(
+    family: str, ids: Tensor, left_padding: Tensor | None, source_ids: Tensor | None, source_mask: Tensor | None
+) -> None:
+    """ValueError unless a model of this family can continue these prompts."""
+    if ids.ndim != 2 or ids.numel() == 0:
+        raise ValueError(
+            f"ids must be prompts of shape (B, T) with at least one token each, got shape {tuple(ids.shape)}: "
+            "begin with the start token if there is nothing else"
+        )
+    if family == "encoder":
+        raise ValueError("an encoder has no logits of a next token: give a decoder or an encoder-decoder")
+    translates = family == "encoder-decoder"
+    if translates != (source_ids is not None) or (source_mask is not None and not translates):
+        raise ValueError(
+            f"an encoder-decoder needs source_ids, others take no source: this model is of the {family} family"
+        )
+    if translates and left_padding is not None:
+        raise ValueError("left_padding is for a decoder alone: begin every target with the same number of tokens")
+    B, T = ids.shape
+    S = source_ids.shape[-1] if translates else None
+    needed = (
+        ("left_padding", left_padding, (B,)),
+        ("source_ids", source_ids, (B, S)),
+        ("source_mask", source_mask, (B, 1, 1, S)),
+    )
+    for name, given, shape in needed:
+        if given is not None and given.shape != shape:
+            raise ValueError(f"{name} must have shape {shape}, one row per prompt, got {tuple(given.shape)}")
+    if left_padding is not None and not ((left_padding >= 0) & (left_padding < T)).all():
+        raise ValueError(f"left_padding must leave a token: 0 to {T - 1} of T={T}, got {left_padding.tolist()}")

@@ -4,11 +4,11 @@ Chapters 9 and 10.
 """
 
 import difflib
-from dataclasses import asdict, dataclass, fields, replace
-from numbers import Real
+from dataclasses import asdict, dataclass, fields
 
 from course_lib import feedforward
-from course_lib.checks import at_least_one, divisible_heads, dropout_rate, grouped_heads, one_of
+from course_lib.checks import at_least_one, divisible_heads, dropout_rate, grouped_heads, one_of, positive
+from course_lib.files import read_table
 
 ACTIVATIONS = (*feedforward.ACTIVATIONS, "swiglu")
 FAMILIES = ("decoder", "encoder", "encoder-decoder")
@@ -69,10 +69,7 @@ class TransformerConfig:
         one_of(POSITIONS, positions=self.positions)
         one_of((True, False), tie_weights=self.tie_weights, bias=self.bias, rope_interleaved=self.rope_interleaved)
         dropout_rate(self.dropout)
-        for name in ("norm_eps", "rope_theta"):
-            value = getattr(self, name)
-            if not isinstance(value, Real) or not 0 < value < float("inf"):
-                raise ValueError(f"{name} must be a positive number, got {value!r}")
+        positive(norm_eps=self.norm_eps, rope_theta=self.rope_theta)
 
         # What was left open is settled here, so that every reader of a config finds a number.
         if self.d_ff is None:
@@ -111,41 +108,8 @@ class TransformerConfig:
             raise ValueError(f"the dictionary does not describe a whole TransformerConfig: {error}") from None
 
 
-# fmt: off
-_GPT2 = TransformerConfig(
-    vocab_size=50257, d_model=768, n_heads=12, n_layers=12, max_seq_len=1024, activation="gelu_tanh",
-)
-_LLAMA = TransformerConfig(
-    vocab_size=32000, d_model=4096, n_heads=32, n_layers=32, d_ff=11008, max_seq_len=2048, activation="swiglu",
-    norm="rms", positions="rope", tie_weights=False, bias=False, norm_eps=1e-6,
-)
-
-PRESETS: dict[str, TransformerConfig] = {
-    # Radford et al. 2019.
-    "gpt2": _GPT2,
-    "gpt2-medium": replace(_GPT2, d_model=1024, n_heads=16, n_kv_heads=16, n_layers=24, d_ff=4096),
-    "gpt2-large": replace(_GPT2, d_model=1280, n_heads=20, n_kv_heads=20, n_layers=36, d_ff=5120),
-    "gpt2-xl": replace(_GPT2, d_model=1600, n_heads=25, n_kv_heads=25, n_layers=48, d_ff=6400),
-    # Devlin et al. 2019, uncased, without the pooler.
-    "bert-base": TransformerConfig(
-        vocab_size=30522, d_model=768, n_heads=12, n_layers=12, max_seq_len=512, norm_position="post", norm_eps=1e-12,
-        dropout=0.1, family="encoder", n_segments=2,
-    ),
-    # Touvron et al. 2023; Llama 3: Grattafiori et al. 2024.
-    "llama-7b": _LLAMA,
-    "llama-3-8b": replace(
-        _LLAMA, vocab_size=128256, n_kv_heads=8, d_ff=14336, max_seq_len=8192, rope_theta=500000.0, norm_eps=1e-5,
-    ),
-    # Vaswani et al. 2017, base model; one shared vocabulary of about 37,000 word pieces. The paper sets no longest
-    # sequence, since sinusoids need no table: 512 is ours.
-    "transformer-base": TransformerConfig(
-        vocab_size=37000, d_model=512, n_heads=8, n_layers=6, max_seq_len=512, dropout=0.1, activation="relu",
-        norm_position="post", positions="sinusoidal", family="encoder-decoder",
-    ),
-    # The model of this course.
-    "tinytown": TransformerConfig(vocab_size=343, d_model=128, n_heads=4, n_layers=4, d_ff=512, max_seq_len=96),
-}
-# fmt: on
+# assets/tables/presets.toml, with the sources.
+PRESETS = {name: TransformerConfig.from_dict(row) for name, row in read_table("presets").items()}
 
 
 def preset(name: str) -> TransformerConfig:

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from course_lib.checks import prompts
 from course_lib.embeddings import check_ids
 from course_lib.models import evaluating
 
@@ -69,7 +70,8 @@ class Draft:
         source_mask: Bool[Tensor, "B 1 1 S"] | None = None,
         use_cache: bool | None = None,
     ):
-        _check(model, ids, left_padding, source_ids, source_mask)
+        prompts(getattr(model.config, "family", "decoder"), ids, left_padding, source_ids, source_mask)
+        check_ids(ids, model.config.vocab_size)
         if use_cache and not hasattr(model, "new_cache"):
             raise ValueError(f"use_cache=True needs model.new_cache(), which {type(model).__name__} does not have")
         use_cache = hasattr(model, "new_cache") if use_cache is None else use_cache
@@ -120,34 +122,3 @@ class Draft:
             return self.ids
         padding = torch.arange(self.ids.shape[1], device=self.ids.device) < self.left_padding[:, None]  # (B, T)
         return torch.where(padding, self.ids[:, -1:], self.ids)
-
-
-def _check(model: nn.Module, ids: Tensor, left_padding, source_ids, source_mask) -> None:
-    if ids.ndim != 2 or ids.numel() == 0:
-        raise ValueError(
-            f"ids must be prompts of shape (B, T) with at least one token each, got shape {tuple(ids.shape)}: "
-            "begin with the start token if there is nothing else"
-        )
-    check_ids(ids, model.config.vocab_size)
-    family = getattr(model.config, "family", "decoder")
-    if family == "encoder":
-        raise ValueError("an encoder has no logits of a next token: give a decoder or an encoder-decoder")
-    translates = family == "encoder-decoder"
-    if translates != (source_ids is not None) or (source_mask is not None and not translates):
-        raise ValueError(
-            f"an encoder-decoder needs source_ids, others take no source: this model is of the {family} family"
-        )
-    if translates and left_padding is not None:
-        raise ValueError("left_padding is for a decoder alone: begin every target with the same number of tokens")
-    B, T = ids.shape
-    S = source_ids.shape[-1] if translates else None
-    needed = (
-        ("left_padding", left_padding, (B,)),
-        ("source_ids", source_ids, (B, S)),
-        ("source_mask", source_mask, (B, 1, 1, S)),
-    )
-    for name, given, shape in needed:
-        if given is not None and given.shape != shape:
-            raise ValueError(f"{name} must have shape {shape}, one row per prompt, got {tuple(given.shape)}")
-    if left_padding is not None and not ((left_padding >= 0) & (left_padding < T)).all():
-        raise ValueError(f"left_padding must leave a token: 0 to {T - 1} of T={T}, got {left_padding.tolist()}")

@@ -2,12 +2,15 @@
 
 import json
 import os
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+
+ASSETS = Path(__file__).parent / "assets"  # what comes with the course
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -30,6 +33,11 @@ def save_json(path: Path, content: object) -> None:
 def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     """Write named tensors in the safetensors format: names, shapes and numbers, and no code."""
     write_whole(path, lambda part: save_file(tensors, part))
+
+
+def read_table(name: str) -> dict:
+    """A table that comes with the course, `assets/tables/NAME.toml`: words, sizes, names, hashes."""
+    return tomllib.loads((ASSETS / "tables" / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def read_json(path: Path):

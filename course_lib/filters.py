@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.checks import at_least_one
+from course_lib.checks import at_least_one, positive, share
 from course_lib.embeddings import check_ids
 
 # A float32 sum of probabilities is right to about this much. A set whose sum is nearer to p than that has reached p;
@@ -42,7 +42,7 @@ def top_p_filter(logits: Float[Tensor, "*batch V"], p: float) -> Float[Tensor, "
     Source: Holtzman et al. 2020 ("nucleus sampling").
     """
     _check_logits(logits)
-    _check_share("top_p", p)
+    share(top_p=p)
     if p == 1:
         return logits
     probabilities, order = _wide(logits).softmax(dim=-1).sort(dim=-1, descending=True, stable=True)
@@ -61,7 +61,7 @@ def min_p_filter(logits: Float[Tensor, "*batch V"], p: float) -> Float[Tensor, "
     Source: Nguyen et al. 2024, "Turning Up the Heat: Min-p Sampling".
     """
     _check_logits(logits)
-    _check_share("min_p", p)
+    share(min_p=p)
     threshold = _wide(logits).amax(dim=-1, keepdim=True) + math.log(p) - ROUNDING  # (..., 1)
     return logits.masked_fill(logits < threshold, -torch.inf)
 
@@ -80,8 +80,7 @@ def penalize_repetition(
     Source: Keskar et al. 2019 (CTRL), section 4.1; the case l < 0 as in Hugging Face's transformers.
     """
     _check_logits(logits)
-    if not isinstance(penalty, Real) or not 0 < penalty < math.inf:
-        raise ValueError(f"repetition_penalty must be a positive number (1 = none), got {penalty!r}")
+    positive(repetition_penalty=penalty)
     check_ids(ids, logits.shape[-1])
     if ids.shape[:-1] != logits.shape[:-1]:
         raise ValueError(f"ids must be (…, T) beside logits (…, V), got {tuple(ids.shape)} and {tuple(logits.shape)}")
@@ -126,12 +125,8 @@ def next_token_distribution(
     else:
         greedy = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, logits.argmax(dim=-1, keepdim=True), True)
         logits = logits.masked_fill(~greedy, -torch.inf)
-    if top_k is not None:
-        logits = top_k_filter(logits, top_k)
-    if top_p is not None:
-        logits = top_p_filter(logits, top_p)
-    if min_p is not None:
-        logits = min_p_filter(logits, min_p)
+    for cut, setting in ((top_k_filter, top_k), (top_p_filter, top_p), (min_p_filter, min_p)):
+        logits = logits if setting is None else cut(logits, setting)
     return logits.softmax(dim=-1)
 
 
@@ -151,8 +146,3 @@ def _check_logits(logits: Tensor) -> None:
     if (largest == torch.inf).any():
         raise ValueError("logits contain +inf: their softmax is NaN. Logits must be finite, or −inf to forbid a token")
     raise ValueError("a row of logits is −inf throughout: every token is forbidden, so none can be drawn")
-
-
-def _check_share(name: str, p: float) -> None:
-    if not isinstance(p, Real) or not 0 < p <= 1:
-        raise ValueError(f"{name} must be in (0, 1], got {p!r}")

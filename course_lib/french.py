@@ -16,40 +16,14 @@ import math
 import random
 from collections.abc import Iterator
 
-from course_lib.grammar import checked_seed, first, join_words, split_words
+from course_lib.checks import checked_seed
+from course_lib.files import read_table
+from course_lib.grammar import first, join_words, split_words
 from course_lib.text import WordTokenizer
 
-# A slot, then the English words that fill it, each with its French: one form; or masculine and feminine; or these two
-# in the singular and then in the plural. A noun has its gender for a second entry. `none` is `one` after "not".
-PAGE = """
-one      the le la, a un une, his son sa, her son sa
-none     the le la, a de, his son sa, her son sa
-many     the les, his ses, her ses, two deux, three trois
-size     big grand grande grands grandes, small petit petite petits petites, old vieux vieille vieux vieilles, beautiful beau belle beaux belles
-colour   black noir noire noirs noires, white blanc blanche blancs blanches, green vert verte verts vertes, red rouge rouge rouges rouges, grey gris grise gris grises
-mood     tired fatigué fatiguée fatigués fatiguées, happy heureux heureuse heureux heureuses, sad triste triste tristes tristes, sick malade malade malades malades
-name     tom tom m, ben ben m, he il m, anna anna f, emma emma f, she elle f
-animal   cat chat m, dog chien m, horse cheval m, wolf loup m, pig cochon m, mouse souris f, cow vache f, frog grenouille f, goat chèvre f, hen poule f
-animals  cats chats m, dogs chiens m, horses chevaux m, wolves loups m, pigs cochons m, mice souris f, cows vaches f, frogs grenouilles f, goats chèvres f, hens poules f
-thing    mat tapis m, book livre m, bench banc m, chair chaise f, box boîte f, key clé f
-things   mats tapis m, books livres m, benches bancs m, chairs chaises f, boxes boîtes f, keys clés f
-place    garden jardin m, castle château m, house maison f, forest forêt f
-places   gardens jardins m, castles châteaux m, houses maisons f, forests forêts f
-slept    slept dormi, sang chanté, jumped sauté, laughed ri, smiled souri
-bit      bit mordu, chased poursuivi, pushed poussé, followed suivi
-bite     bite mordu, chase poursuivi, push poussé, follow suivi
-took     took pris, saw vu
-did      did a a ont ont
-was      was était
-were     were étaient
-not      not pas
-very     very très
-on       on sur
-in       in dans
-.        . .
-"""  # noqa: E501
+# What stands in each slot: assets/tables/french.toml.
 WORDS: dict[str, dict[str, list[str]]] = {}  # slot -> English word -> its French
-for slot, entries in (row.split(maxsplit=1) for row in PAGE.strip().splitlines()):
+for slot, entries in (row.split(maxsplit=1) for row in read_table("french")["words"].strip().splitlines()):
     WORDS[slot] = {english: french for english, *french in map(str.split, entries.split(", "))}
 
 

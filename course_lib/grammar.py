@@ -1,7 +1,7 @@
 """How Tinytown's page is read: words, lines and their slots, and what may follow what.
 
-Chapters 1 and 12. The page itself is `world`. A draw never takes a word that its line, or the hero, has drawn already;
-only the hero's role may come again, for a king may meet a king.
+Chapters 1 and 12. The page itself is `assets/tables/world.toml`. A draw never takes a word that its line, or the hero,
+has drawn already; only the hero's role may come again, for a king may meet a king.
 """
 
 import random
@@ -26,13 +26,6 @@ def split_words(text: str) -> list[str]:
 def join_words(words: Iterable[str]) -> str:
     """The inverse of `split_words`: no space before a punctuation mark, none after an elided letter."""
     return re.sub(r" (?=[.,:?!;])|(?<=\b\w') ", "", " ".join(words))
-
-
-def checked_seed(seed: int) -> int:
-    """TypeError unless the seed is an integer."""
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise TypeError(f"seed must be an integer, got {seed!r}")
-    return seed
 
 
 def first(n: int, endless: Iterator) -> list:

@@ -48,7 +48,7 @@ class RMSNorm(nn.Module):
 
     y = x / sqrt(mean(x²) + eps) · weight
 
-    There is no bias and no centring: RMSNorm never moves the mean. `forward` calls PyTorch's kernel for this formula.
+    There is no bias and no centring: the mean is not taken away. `forward` calls PyTorch's kernel for this formula.
 
     Args:
         d_model: number of features of a token.

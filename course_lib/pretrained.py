@@ -12,11 +12,10 @@ from torch import Tensor
 from course_lib.checkpoints import Model, assemble, from_hf_state_dict, load_gguf, tied_names
 from course_lib.checks import one_of
 from course_lib.config import TransformerConfig
-from course_lib.files import damaged, read_json, read_tensors, save_json, save_tensors, write_whole
+from course_lib.files import ASSETS, damaged, read_json, read_tensors, save_json, save_tensors, write_whole
 from course_lib.text import BytePairTokenizer, SubwordTokenizer, WordTokenizer
 from course_lib.weights import SOURCES, weights_folder
 
-ASSETS = Path(__file__).parent / "assets"
 MODEL_FILE, CONFIG_FILE, GGUF_FILE = "model.safetensors", "config.json", "model.gguf"
 VOCABULARY_FILE, TOKENIZER_FILE = "vocabulary.json", "tokenizer.json"
 EARLY_STEPS_FILE = "embeddings_by_step.safetensors"

@@ -1,6 +1,6 @@
 """Text into numbers: tokenizers and batches.
 
-Chapters 1, 11, 12, 13 and 15. The stories come from Tinytown: its page is `course_lib/world.py`, its teller
+Chapters 1, 11, 12, 13 and 15. The stories come from Tinytown: its page is `assets/tables/world.toml`, its teller
 `course_lib/tinytown.py`. What the chapters take from the two can be imported from here as well.
 """
 
@@ -14,6 +14,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Generator, Tensor
 
+from course_lib.checks import at_least_one
 from course_lib.grammar import BOS, EOS, PAD, Step, join_words, split_words  # noqa: F401 - for the chapters
 from course_lib.tinytown import Tinytown
 from course_lib.world import ANIMAL_SOUNDS, CAPITALS, CLASSES, MEN, ROLES, WOMEN  # noqa: F401 - for the chapters
@@ -172,8 +173,7 @@ class Batches:
     ):
         if ids.dim() != 1:
             raise ValueError(f"ids must be one row of token ids, shape (N,), got shape {tuple(ids.shape)}")
-        if batch_size < 1 or T < 1:
-            raise ValueError(f"batch_size and T must be at least 1, got batch_size={batch_size}, T={T}")
+        at_least_one(batch_size=batch_size, T=T)
         if len(ids) < T + 1:
             raise ValueError(f"T={T} needs at least {T + 1} ids (a target for the last input), got {len(ids)}")
         self.ids, self.batch_size, self.T, self.generator = ids, batch_size, T, generator

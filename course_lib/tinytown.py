@@ -1,7 +1,7 @@
 """Tinytown: a world small enough to know exactly.
 
 Chapters 1, 12 and 13. Real text has an entropy that nobody knows, so nobody can say how far a model is from perfect.
-Tinytown is a grammar that fits on one page (`world`). It writes short stories, gives the exact probability of each, and
+Tinytown is a grammar that fits on one page. It writes short stories, gives the exact probability of each, and
 so its exact entropy: the loss that no model can beat.
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from course_lib import grammar
+from course_lib.checks import checked_seed
 from course_lib.grammar import EOS, Bindings, Line, Plan, Step, Word, choices, join_words, say, split_words, support
 from course_lib.world import CLASSES, RELATIONS
 
@@ -22,7 +23,7 @@ class Tinytown:
         seed: same seed, same stories, on any machine and any Python.
 
     Errors: TypeError if seed is not an integer.
-    Source: this course. The grammar is the page `course_lib/world.py`.
+    Source: this course. The grammar is the page `course_lib/assets/tables/world.toml`.
 
     >>> town = Tinytown(seed=0)
     >>> story = next(town.stories())
@@ -30,7 +31,7 @@ class Tinytown:
     """
 
     def __init__(self, seed: int = 0):
-        self.seed = grammar.checked_seed(seed)
+        self.seed = checked_seed(seed)
 
     def stories(self) -> Iterator[str]:
         """Stories without end, each a string such as "once there was a king called tom. he wore a crown. at last tom

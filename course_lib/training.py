@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from course_lib.checks import at_least_one
+from course_lib.files import write_whole
 from course_lib.models import evaluating
-from course_lib.pretrained import write_whole
 
 
 class TrainingDiverged(RuntimeError):
@@ -103,8 +104,7 @@ def train(
     Errors: ValueError if steps < 1; TrainingDiverged as soon as loss or gradient is not finite, with the step and what
         to try.
     """
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps}")
+    at_least_one(steps=steps)
     optimizer = make_optimizer(model, weight_decay)
     history = History()
     generator = getattr(batches, "generator", None)

@@ -124,7 +124,10 @@ def test_a_stack_is_embeddings_then_blocks_then_the_last_norm(config, seed):
     torch.manual_seed(seed)
     stack = with_real_weights(Stack(config), seed).double()
     ids, segments, mask = draw_ids(2, 5), torch.randint(3, (2, 5)), padding_mask([5, 2], 5)
-    x = stack.token_embedding.weight[ids] + stack.segment_embedding.weight[segments]
+    x = stack.token_embedding.weight[ids]
+    if config.positions == "sinusoidal":
+        x = x * config.d_model**0.5  # as in Vaswani et al. 2017, section 3.4: beside sinusoids, small rows would drown
+    x = x + stack.segment_embedding.weight[segments]
     if config.positions in ("learned", "sinusoidal"):
         x = stack.positions(x)
     if config.norm_position == "post":

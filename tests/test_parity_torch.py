@@ -234,8 +234,9 @@ def stacks_as_in_pytorch(model: nn.Module, of: Callable[[Tensor], Tensor]) -> di
 
 
 def embedded(stack: nn.Module, ids: Tensor, scale: float = 1.0) -> Tensor:
-    """Tokens and positions, looked up in the stack's tables."""
+    """Tokens and positions, looked up in the stack's tables. Beside sinusoids, tokens are scaled by sqrt(d_model)."""
     positions = stack.positions
+    scale = D_MODEL**0.5 if hasattr(positions, "table") else scale
     table = positions.weight if hasattr(positions, "weight") else positions.table
     return F.embedding(ids, stack.token_embedding.weight) * scale + table[: ids.shape[1]]
 

@@ -18,6 +18,7 @@ from course_lib.experiments.claims import (
     in_order,
     record,
     recorded,
+    settle,
 )
 from course_lib.experiments.recipes import RECIPES, recipe
 from course_lib.experiments.tinytown import (
@@ -30,7 +31,7 @@ from course_lib.experiments.tinytown import (
 
 __all__ = [
     "CHAPTERS", "EXPERIMENTS", "HELD_OUT_SEED", "RECIPES", "VERDICTS", "Experiment", "Finding", "TinytownFigures",
-    "TinytownRecipe", "experiment", "find", "in_order", "measure_tinytown", "recipe", "record", "recorded",
+    "TinytownRecipe", "experiment", "find", "in_order", "measure_tinytown", "recipe", "record", "recorded", "settle",
     "train_tinytown",
 ]  # fmt: skip
 

@@ -6,11 +6,11 @@ a name, so that the chapters, `python -m course_lib claims` and the tests all ru
 
 import difflib
 import statistics
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from course_lib.files import read_json, save_json
-from course_lib.pretrained import ASSETS
+from course_lib.files import ASSETS, read_json, save_json
 
 CHAPTERS = {
     0: "Start here", 1: "Embeddings", 2: "Positional encoding", 3: "Scaled dot-product attention", 4: "Causal masking",
@@ -27,7 +27,7 @@ class Finding:
     """What an experiment measured, and what follows for the claim.
 
     measured: the figure in words, with its unit, rounded so far that every machine says the same.
-    values: the figure itself, once per seed (once alone if nothing is drawn).
+    values: the figures behind it: one for each seed where something is drawn, else those that are compared.
     verdict: "confirmed", "depends" (true under conditions that `because` names) or "refuted".
     because: one sentence that a learner can follow.
     """
@@ -41,16 +41,16 @@ class Finding:
         if self.verdict not in VERDICTS:
             raise ValueError(f"verdict={self.verdict!r} is not known: choose one of {', '.join(VERDICTS)}")
         if not self.values:
-            raise ValueError("values must hold the measured figure, once per seed")
+            raise ValueError("values must hold what was measured: one figure for each seed, or those compared")
 
     @property
     def mean(self) -> float:
-        """Mean over the seeds."""
+        """Mean of the values."""
         return statistics.fmean(self.values)
 
     @property
     def spread(self) -> float:
-        """Standard deviation over the seeds; 0 if there is one."""
+        """Standard deviation of the values; 0 if there is one."""
         return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
 
 
@@ -95,6 +95,19 @@ def find(id: str) -> Experiment:
         near = difflib.get_close_matches(id, EXPERIMENTS, n=3, cutoff=0.3) or list(EXPERIMENTS)[:3]
         raise ValueError(f"there is no experiment {id!r}. Nearest: {', '.join(near)}")
     return EXPERIMENTS[id]
+
+
+def settle(*ids: str, findings: Mapping[str, Finding] | None = None) -> None:
+    """Print the claim of each id, what its experiment measured, and the verdict.
+
+    findings: those that are known already (`recorded()`); without them each experiment runs now.
+    Errors: ValueError if an id is unknown.
+    """
+    for each in map(find, ids):
+        finding = each() if findings is None else findings[each.id]
+        print(f"“{each.claim}”")
+        for line in (f"measured: {finding.measured}", f"{finding.verdict}: {finding.because}"):
+            print(textwrap.fill(line, width=100, initial_indent="  ", subsequent_indent="    "))
 
 
 def in_order(chapters: Sequence[int] = ()) -> list[Experiment]:

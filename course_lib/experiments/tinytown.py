@@ -10,8 +10,9 @@ from torch import nn
 
 from course_lib.config import preset
 from course_lib.embeddings import analogy, nearest_tokens
+from course_lib.files import save_json, save_tensors, write_whole
 from course_lib.models import DecoderOnly, evaluating
-from course_lib.pretrained import EARLY_STEPS_FILE, save_json, save_pretrained, save_tensors, write_whole
+from course_lib.pretrained import EARLY_STEPS_FILE, save_pretrained
 from course_lib.text import ANIMAL_SOUNDS, CLASSES, Batches, Step, Tinytown, WordTokenizer, encode_stories
 from course_lib.training import History, story_losses, train
 

@@ -1,0 +1,126 @@
+"""Chapter 3's experiments: the verdicts, and figures that follow from elsewhere."""
+
+import math
+
+import pytest
+import torch
+
+from course_lib.config import TransformerConfig
+from course_lib.experiments import attention, find
+from course_lib.masks import causal_mask
+from course_lib.models import DecoderOnly, trace
+
+
+def test_scores_spread_with_the_root_of_d_k():
+    finding = find("attention.spread")()
+    assert finding.verdict == "confirmed"
+    assert all(slope == pytest.approx(0.5, abs=0.02) for slope in finding.values), "variances add"
+
+
+def test_scores_that_do_not_grow_would_not_confirm_it(monkeypatch):
+    monkeypatch.setattr(attention, "drawn", lambda seed, *shapes: [torch.randn(n, d) / d for n, d in shapes])
+    assert find("attention.spread")().verdict == "depends"
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_the_gradient_at_a_query_is_the_covariance_of_keys_and_values(scaled):
+    """∂(Σ wᵢ vᵢ)/∂q = Σ wᵢ (vᵢ − Σ wⱼ vⱼ) kᵢ, divided by √d_k if the scores are."""
+    d_k = 16
+    q, k, v = attention.drawn(3, (500, d_k), (64, d_k), (64, 1))
+    scale = math.sqrt(d_k) if scaled else 1
+    weights = torch.exp(q @ k.T / scale)
+    weights /= weights.sum(dim=-1, keepdim=True)
+    expected = ((weights * (v.T - weights @ v)) @ k / scale).norm(dim=-1)
+    torch.testing.assert_close(attention.gradients_at_queries(d_k, scaled, 3), expected)
+
+
+def test_most_gradients_vanish_and_a_few_explode():
+    finding = find("attention.vanishing")()
+    assert finding.verdict == "depends"
+    assert all(0 < share < 0.1 for share in finding.values)
+
+
+def test_large_scores_look_up_one_value():
+    finding = find("attention.soft_dictionary")()
+    assert finding.verdict == "confirmed"
+    assert max(finding.values) < 1e-3
+
+
+def test_cat_wins_by_its_length_alone():
+    finding = find("attention.resemblance")()
+    assert finding.verdict == "refuted"
+    # By hand: q · k of “it” with cat 1.63, sat 0.16, mat 0.11, it 1.46, tired 0.73; √4 = 2.
+    raised = [math.exp(score / 2) for score in (1.63, 0.16, 0.11, 1.46, 0.73)]
+    assert finding.values == pytest.approx([raised[0] / sum(raised), raised[3] / sum(raised)], abs=1e-9)
+
+
+def test_attention_is_not_linear_in_its_input():
+    finding = find("attention.linear")()
+    assert finding.verdict == "refuted"
+    assert "(error 0.0)" in finding.measured, "for given weights it is"
+
+
+def test_with_keys_that_are_all_alike_attention_would_be_linear(monkeypatch):
+    """W_K = 0: every weight is 1 / S whatever x is, so the same measurement must confirm the claim."""
+    ordinary = attention.drawn
+
+    def no_keys(seed, *shapes):
+        x, W_Q, W_K, W_V = ordinary(seed, *shapes)
+        return [x, W_Q, 0 * W_K, W_V]
+
+    monkeypatch.setattr(attention, "drawn", no_keys)
+    assert find("attention.linear")().verdict == "confirmed"
+
+
+def test_scores_take_four_bytes_for_each_pair():
+    finding = find("attention.score_memory")()
+    assert finding.verdict == "refuted"
+    assert set(finding.values) == {4 * 2048**2}
+
+
+@pytest.mark.parametrize("n_heads", [1, 4])
+def test_leaving_out_the_scale_is_attention_without_the_division(n_heads):
+    torch.manual_seed(0)
+    model = DecoderOnly(TransformerConfig(9, 16, n_heads, 1, max_seq_len=6, positions="none"))
+    ids = torch.randint(9, (2, 6))
+    with trace(model, "blocks.0.attention.query", "blocks.0.attention.key") as seen:
+        model(ids)
+    scores = seen["blocks.0.attention.query"] @ seen["blocks.0.attention.key"].transpose(-2, -1)
+    expected = scores.masked_fill(~causal_mask(6), -torch.inf).softmax(dim=-1)
+    assert not torch.allclose(model.attention_weights(ids)[0], expected, atol=1e-4)
+    attention.leave_out_scale(model)
+    torch.testing.assert_close(model.attention_weights(ids)[0], expected)
+
+
+def test_one_matrix_for_both_makes_scores_symmetric():
+    torch.manual_seed(0)
+    model = DecoderOnly(TransformerConfig(9, 16, 2, 1, max_seq_len=6, positions="none"))
+    attention.share_query_and_key(model)
+    with trace(model, "blocks.0.attention.query", "blocks.0.attention.key") as seen:
+        model(torch.randint(9, (2, 6)))
+    scores = seen["blocks.0.attention.query"] @ seen["blocks.0.attention.key"].transpose(-2, -1)
+    torch.testing.assert_close(scores, scores.transpose(-2, -1))
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "verdict"), [(0.4, 0.0, "depends"), (0.4, 0.3, "confirmed"), (0.05, 0.0, "refuted")]
+)
+def test_the_verdict_on_the_scale_follows_both_widths(monkeypatch, wide, narrow, verdict):
+    def trained(seed, steps, d_model, n_heads, prepare):
+        return None, 1.5 + (prepare is attention.leave_out_scale) * (wide if n_heads == 1 else narrow)
+
+    monkeypatch.setattr(attention, "train_on_letters", trained)
+    found = find("attention.unscaled_training")()
+    assert found.verdict == verdict
+    assert found.values == pytest.approx((wide,) * 3)
+
+
+@pytest.mark.parametrize(("cost", "verdict"), [(0.8, "confirmed"), (0.1, "depends"), (-0.1, "refuted")])
+def test_the_verdict_on_one_matrix_follows_its_cost(monkeypatch, cost, verdict):
+    def trained(seed, steps, n_layers, prepare):
+        return None, 1.5 + cost * (prepare is attention.share_query_and_key)
+
+    monkeypatch.setattr(attention, "train_on_letters", trained)
+    found = find("attention.one_matrix")()
+    assert found.verdict == verdict
+    assert found.values == pytest.approx((cost,) * 3)

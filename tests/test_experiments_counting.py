@@ -1,0 +1,58 @@
+"""Chapter 10's experiments: the verdicts, and the exact numbers, worked out here on their own."""
+
+import pytest
+
+from course_lib.config import PRESETS
+from course_lib.experiments import counting, find
+
+
+def test_gpt2_small_is_larger_than_its_first_label():
+    finding = find("counting.gpt2_117m")()
+    assert finding.verdict == "refuted"
+    d = 768
+    block = 4 * d * d + 4 * d + 8 * d * d + 5 * d + 4 * d
+    assert finding.values[0] == 50_257 * d + 1024 * d + 12 * block + 2 * d == 124_439_808
+    assert finding.values[1] == 40_478 * d + 512 * d + 12 * block == 116_534_784
+
+
+def test_the_token_table_leads_in_one_model_and_holds_most_in_none():
+    finding = find("counting.tables_hold_most")()
+    assert finding.verdict == "depends"
+    assert finding.values[0] == pytest.approx(15_360_000 / 34_537_472)
+    assert max(finding.values) < 0.5
+    # V > 8 · L · d: true of the notes' model, not of GPT-2 small
+    assert 30_000 > 8 * 6 * 512
+    assert 50_257 < 8 * 12 * 768
+
+
+def test_two_to_one_holds_for_gpt2_and_not_for_grouped_heads():
+    finding = find("counting.twice_attention")()
+    assert finding.verdict == "depends"
+    gpt2, llama, llama_3 = finding.values
+    assert gpt2 == pytest.approx((8 * 768 + 5) / (4 * 768 + 4))
+    assert llama == pytest.approx(3 * 11_008 / (4 * 4096))
+    assert llama_3 == pytest.approx(3 * 14_336 / (2.5 * 4096)), "keys and values of a quarter the width"
+
+
+def test_the_notes_forget_one_norm():
+    finding = find("counting.notes_table")()
+    assert finding.verdict == "refuted"
+    assert finding.values == (49_896_448, 49_897_472)
+    assert "missing 1,024" in finding.measured
+
+
+def test_tying_saves_one_table():
+    finding = find("counting.tying_saves")()
+    assert finding.verdict == "confirmed"
+    assert finding.values == (30_000 * 512, 50_257 * 768)
+
+
+def test_the_quadratic_part_passes_one_half_at_six_times_d_model():
+    finding = find("counting.quadratic")()
+    assert finding.verdict == "depends"
+    d = PRESETS["gpt2"].d_model
+    assert finding.values == pytest.approx([T / (6 * d + T) for T in (128, 1024, 16_384)], rel=1e-3)
+
+
+def test_counts_of_built_models_need_no_memory():
+    assert counting.built(PRESETS["gpt2-xl"]) == 1_557_611_200

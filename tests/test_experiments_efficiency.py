@@ -1,0 +1,141 @@
+"""Chapter 14's experiments: the verdicts, bands for the figures from elsewhere, and the script of several processes."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+import torch
+
+from course_lib.experiments import efficiency, find, in_order
+from course_lib.models import DecoderOnly
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize(("T", "d_model"), [(16, 16), (96, 16), (7, 32)])
+def test_the_counted_share_of_pairs_is_the_formulas(T, d_model):
+    assert efficiency.pairs_share(T, d_model) == pytest.approx(T / (T + 6 * d_model))
+
+
+def test_pairs_are_the_larger_part_for_long_texts_only():
+    finding = find("efficiency.quadratic")()
+    assert finding.verdict == "depends"
+    assert finding.values == pytest.approx((1 / 25, 1 / 7, 1 / 2, 4 / 5))
+
+
+def test_a_heads_scores_have_one_number_per_pair():
+    finding = find("efficiency.score_memory")()
+    assert finding.verdict == "refuted"
+    assert finding.mean == 2048**2 * 4 / 1e6
+    assert "6.3 MB" in finding.because  # 2048 · 768 numbers of 4 bytes
+
+
+def test_the_largest_tensor_of_a_chain_of_operations():
+    x = torch.zeros(10, 3)
+    assert efficiency.largest_tensor(lambda: (x @ x.T).sum()) == 10 * 10 * 4
+    assert efficiency.largest_tensor(lambda: x.T @ x) == 10 * 3 * 4  # x.T is a view of all 30
+    assert efficiency.largest_tensor(lambda: torch.zeros(7, dtype=torch.float64).max(dim=0)) == 7 * 8
+
+
+def test_only_the_plain_steps_store_the_table():
+    finding = find("efficiency.stored_scores")()
+    assert finding.verdict == "depends"
+    assert finding.values == (16, 4)
+
+
+def test_mixed_precision_still_takes_16_bytes_per_parameter():
+    finding = find("efficiency.mixed_precision")()
+    assert finding.verdict == "refuted"
+    assert finding.measured.startswith("16 bytes per parameter in float32, 16 in")
+
+
+def test_a_cache_changes_nothing_but_rounding(monkeypatch):
+    assert find("efficiency.cache_equal")().verdict == "refuted"
+    forward = DecoderOnly.forward
+
+    def forgets(model, ids, cache=None, **others):  # a cache that does not know the keys before
+        return forward(model, ids, cache=model.new_cache() if cache else None, **others)
+
+    monkeypatch.setattr(DecoderOnly, "forward", forgets)
+    assert find("efficiency.cache_equal")().verdict == "confirmed"
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0, 2.5])
+def test_the_slope_finds_the_power(power):
+    lengths = (3, 10, 17, 400)
+    assert efficiency.slope(lengths, [0.7 * length**power for length in lengths]) == pytest.approx(power)
+
+
+def test_the_shortest_time_of_each_function_counts_and_the_first_round_does_not(monkeypatch):
+    clock = iter([0, 0, 0, 5, 0, 4, 0, 3, 0, 8])  # the first round only starts the clock
+    monkeypatch.setattr(efficiency.time, "perf_counter", lambda: next(clock))
+    called = []
+    assert efficiency.best_seconds([lambda: called.append(0), lambda: called.append(1)], rounds=2) == [3, 4]
+    assert called == [0, 1] * 3
+
+
+@pytest.mark.parametrize(
+    ("id", "seconds", "verdict"),
+    [
+        ("efficiency.time_exponent", [[1, 4, 16]] * 3, "confirmed"),
+        ("efficiency.time_exponent", [[1, 2, 4]] * 3, "refuted"),
+        ("efficiency.cache_time", [[1, 1], [1.1, 16]], "confirmed"),
+        ("efficiency.cache_time", [[1, 1], [2, 16]], "depends"),
+        ("efficiency.cache_time", [[1, 1], [16, 16]], "refuted"),
+        ("efficiency.rnn", [[1, 2], [4, 1]], "depends"),
+        ("efficiency.rnn", [[1, 2], [1, 2]], "confirmed"),
+    ],
+)
+def test_a_timed_verdict_follows_the_times(id, seconds, verdict, monkeypatch):
+    given = iter(seconds)
+
+    def timed(functions, rounds=7):
+        for function in functions:
+            function()  # it runs, once
+        return next(given)
+
+    monkeypatch.setattr(efficiency, "best_seconds", timed)
+    assert find(id)().verdict == verdict
+    assert find(id).timed
+
+
+def test_what_is_counted_is_not_marked_as_timed():
+    assert {each.id for each in in_order([14]) if each.timed} == {
+        "efficiency.time_exponent",
+        "efficiency.cache_time",
+        "efficiency.rnn",
+    }
+
+
+def test_the_script_of_the_chapter_trains_alike_in_one_process_and_in_two(tmp_path, monkeypatch, capsys):
+    notebook = nbformat.read(ROOT / "notebooks" / "14_efficiency.ipynb", as_version=4)
+    script = next(cell.source for cell in notebook.cells if cell.source.startswith("script = '''")).split("'''")[1]
+    # A group that outlives its end keeps threads, and those abort Python's own end now and then.
+    left = "import os, psutil\nopen('left' + os.environ['RANK'], 'w').write(str(psutil.Process().num_threads()))\n"
+    (tmp_path / "train.py").write_text(script + left, encoding="utf-8")
+    two = subprocess.Popen(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "train.py"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    for name, value in {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "localhost", "MASTER_PORT": port}.items():
+        monkeypatch.setenv(name, str(value))  # what torchrun tells a process
+    exec(script, {})
+    out, errors = two.communicate(timeout=120)
+    assert two.returncode == 0, errors
+    alone, together = (float(re.search(r"loss ([\d.]+) with", said)[1]) for said in (capsys.readouterr().out, out))
+    assert "2 process" in out
+    assert [(tmp_path / f"left{rank}").read_text() for rank in (0, 1)] == ["1", "1"]
+    assert alone == pytest.approx(together, abs=2e-3)
+    assert alone < 2, "ln 5 = 1.61 is the least for five even tokens; it began at ln 50 = 3.9"

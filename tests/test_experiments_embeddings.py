@@ -1,0 +1,100 @@
+"""Chapter 1's experiments: the verdicts on the shipped tables, and on tables whose answers are known."""
+
+import math
+
+import pytest
+import torch
+
+from course_lib.experiments import embeddings, find
+from course_lib.text import ROLES, Tinytown, WordTokenizer
+
+
+def test_mean_cosine_counts_pairs_and_not_rows_with_themselves():
+    table = torch.tensor([[1.0, 0], [0, 2], [3, 3], [5, 5]])
+    assert embeddings.mean_cosine(table, [0, 1]) == pytest.approx(0)
+    assert embeddings.mean_cosine(table, [2, 3]) == pytest.approx(1)
+    assert embeddings.mean_cosine(table, [0, 1, 2]) == pytest.approx(2 * math.sqrt(0.5) / 3)
+
+
+def test_two_tables_learn_what_follows_a_word():
+    untrained, trained = (embeddings.two_tables(0.02, 0, steps)[1] for steps in (1, 120))
+    assert untrained == pytest.approx(math.log(len(WordTokenizer())), rel=0.01), "before the first step: an even guess"
+    assert trained < 0.6 * untrained
+
+
+def test_nearness_depends_on_the_start(monkeypatch):
+    monkeypatch.setattr(embeddings, "SEEDS", (0,))
+    monkeypatch.setattr(embeddings, "STEPS", 200)
+    finding = find("embeddings.similar_words")()
+    assert finding.verdict == "depends"
+    assert finding.values[0] > 0.7
+
+
+def test_animals_come_together_and_part_again():
+    finding = find("embeddings.longer_is_nearer")()
+    assert finding.verdict == "refuted"
+    nearest, last = finding.values
+    assert 1 >= nearest > last + 0.1
+
+
+# ----------------------------------------------------------------------------------------------------------- analogies
+def test_a_cube_has_ninety_six_parallelograms():
+    """From each of 8 corners two steps in disjoint, non-empty sets of directions: 3³ − 2 · 2³ + 1 = 12 pairs."""
+    found = embeddings.parallelograms()
+    assert len(found) == len(set(found)) == 8 * 12
+    assert ("king", "man", "woman", "queen") in found
+    assert all(len(set(corners)) == 4 for corners in found)
+
+
+def test_the_shipped_table_solves_its_analogies_and_king_alone_does_not():
+    finding = find("embeddings.analogies")()
+    assert finding.verdict == "confirmed"
+    left_out, honest, alone = finding.values
+    assert left_out >= honest > 0.9
+    assert alone < 0.5
+
+
+def test_a_table_whose_directions_are_the_traits_solves_all(monkeypatch):
+    traits = sorted({trait for each in ROLES.values() for trait in each})
+    table = torch.zeros(len(WordTokenizer()), 400)
+    table[range(len(table)), range(len(table))] = 0.01  # nothing in common with another row
+    for role, own in ROLES.items():
+        for trait in own:
+            table[WordTokenizer().id(role), 390 + traits.index(trait)] = 1
+    monkeypatch.setattr(embeddings, "embeddings_by_step", lambda: {0: table})
+    assert find("embeddings.analogies")().values[:2] == (1.0, 1.0)
+
+
+def test_a_drawn_table_solves_none(monkeypatch):
+    table = torch.randn(len(WordTokenizer()), 64)
+    monkeypatch.setattr(embeddings, "embeddings_by_step", lambda: {0: table})
+    finding = find("embeddings.analogies")()
+    assert finding.verdict == "refuted"
+    assert finding.values[1] == 0.0, "the nearest row of all is one of the inputs"
+
+
+# ------------------------------------------------------------------------------------------------- gradients and sizes
+def test_a_story_reaches_its_own_rows_or_all():
+    finding = find("embeddings.own_rows")()
+    assert finding.verdict == "depends"
+    tokenizer = WordTokenizer()
+    for seed, share in zip(embeddings.SEEDS, finding.values):
+        read = set(tokenizer.encode(next(Tinytown(seed).stories()))[:-1])  # <eos> is predicted, not read
+        assert share == pytest.approx(len(read) / len(tokenizer))
+    assert "100 % tied" in finding.measured
+
+
+def test_adamw_moves_rows_without_a_gradient():
+    finding = find("embeddings.standing_still")()
+    assert finding.verdict == "depends"
+    # Adam's second step after one gradient g: lr · (0.09 / 0.19) / √(0.000999 / 0.001999), whatever g is, and a little
+    # decay on top.
+    expected = 0.1 * (0.09 / 0.19) / math.sqrt(0.000999 / 0.001999)
+    assert all(moved == pytest.approx(expected, rel=0.03) for moved in finding.values)
+
+
+def test_scaled_rows_drown_a_position_only_from_the_default_start():
+    finding = find("embeddings.times_root_d")()
+    assert finding.verdict == "depends"
+    expected = [std * math.sqrt(768) / math.sqrt(0.5) for std in (1, 0.02, 768**-0.5)]
+    assert finding.values == pytest.approx(expected, rel=0.01)

@@ -1,0 +1,174 @@
+"""Chapter 15's claims: what the experiments measure, on models and texts whose answers are known otherwise."""
+
+import math
+import statistics
+
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from course_lib.checkpoints import from_hf_state_dict
+from course_lib.config import TransformerConfig
+from course_lib.experiments import find
+from course_lib.experiments import pretrained as measured
+from course_lib.models import DecoderOnly, EncoderOnly
+from course_lib.pretrained import load_pretrained, shipped_figures
+
+
+@pytest.fixture(scope="module")
+def tinytown():
+    return load_pretrained("tinytown")
+
+
+def drawn(build, **fields):
+    model = build(
+        TransformerConfig(**{"vocab_size": 30, "d_model": 16, "n_heads": 2, "n_layers": 2, "max_seq_len": 12} | fields)
+    )
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model.eval()
+
+
+# ---------------------------------------------------------------------------------------------- a model as others write
+@pytest.mark.parametrize(
+    "fields", [{}, {"tie_weights": False}, {"activation": "relu", "d_ff": 20}, {"activation": "gelu_tanh"}]
+)
+def test_a_model_written_as_gpt2_runs_in_transformers(fields):
+    model = drawn(DecoderOnly, **fields)
+    tensors, settings = measured.gpt2_layout(model)
+    theirs = GPT2LMHeadModel(GPT2Config(**settings, bos_token_id=1, eos_token_id=2)).eval()
+    head = {"lm_head.weight": tensors.pop("lm_head.weight", tensors["wte.weight"])}
+    theirs.load_state_dict({f"transformer.{name}": tensor for name, tensor in tensors.items()} | head)
+    ids = torch.randint(30, (2, 9))
+    with torch.no_grad():
+        torch.testing.assert_close(model(ids), theirs(ids).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_there_and_back_again_changes_no_bit():
+    model = drawn(DecoderOnly)
+    again = from_hf_state_dict("gpt2", *measured.gpt2_layout(model)).state_dict()
+    assert all(torch.equal(tensor, again[name]) for name, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize("fields", [{"positions": "rope"}, {"norm": "rms"}, {"norm_position": "post"}, {"bias": False}])
+def test_what_gpt2_cannot_be_is_refused_by_name(fields):
+    with pytest.raises(ValueError, match=f"GPT-2's kind.*{next(iter(fields))}"):
+        measured.gpt2_layout(drawn(DecoderOnly, **fields))
+
+
+def test_the_loss_on_held_out_stories_is_the_one_kept_beside_the_weights(tinytown):
+    kept = shipped_figures()["figures"]["loss"]
+    assert measured.mean_loss(*tinytown, n_stories=60) == pytest.approx(kept, rel=0.06), "another sample of stories"
+
+
+def test_a_turned_square_matrix_loads_and_ruins_the_model(monkeypatch):
+    monkeypatch.setattr(measured, "STORIES", 12)
+    finding = find("pretrained.shapes_that_fit")()
+    assert finding.verdict == "refuted"
+    assert all(1.5 < loss < math.log(343) + 1 for loss in finding.values), "far above the entropy of 0.65"
+
+
+def test_some_missing_matrices_hardly_show_and_some_do(tinytown, monkeypatch):
+    monkeypatch.setattr(measured, "SEEDS", (0,))
+    finding = find("pretrained.missing_tensor")()
+    assert finding.verdict == "depends"
+    assert 0.1 < finding.values[0] < 0.9
+    assert "of 24 matrices" in finding.measured, "4 blocks of 4 + 2"
+
+
+def test_looking_for_gaps_leaves_no_gap_behind(tinytown, monkeypatch):
+    """The experiment exchanges matrices; a model opened afterwards is whole."""
+    monkeypatch.setattr(measured, "SEEDS", (0,))
+    find("pretrained.missing_tensor")()
+    again = load_pretrained("tinytown")[0].state_dict()
+    assert all(torch.equal(tensor, again[name]) for name, tensor in tinytown[0].state_dict().items())
+
+
+# ---------------------------------------------------------------------------------------------------- what a map shows
+def test_rows_before_the_difference_are_equal_in_a_decoder_and_free_in_an_encoder():
+    one, other = [3, 4, 5, 6, 7, 8], [3, 4, 5, 20, 7, 8]
+    causal = measured.rows_that_differ(drawn(DecoderOnly), one, other)
+    assert causal[:3].tolist() == [0, 0, 0]
+    assert (causal[3:] > 0).all()
+    assert (measured.rows_that_differ(drawn(EncoderOnly, family="encoder"), one, other) > 0).all()
+
+
+def test_texts_of_different_lengths_cannot_be_compared_row_by_row():
+    with pytest.raises(ValueError, match="equally many tokens, got 3 and 2"):
+        measured.rows_that_differ(drawn(DecoderOnly), [3, 4, 5], [3, 4])
+
+
+def test_the_row_of_it_cannot_know_what_comes_later():
+    finding = find("pretrained.it_in_a_decoder")()
+    assert finding.values == (0.0, 0.0, 0.0)
+    assert finding.verdict == "refuted"
+    assert "at the last word: 1.0" in finding.measured or "at the last word: 0.9" in finding.measured
+
+
+def test_influence_is_zero_where_a_model_does_not_look():
+    """A model without blocks knows the last token alone; one that averages the past knows all."""
+    model = drawn(DecoderOnly)
+    for block in model.blocks:
+        torch.nn.init.zeros_(block.attention.out_proj.weight)
+        torch.nn.init.zeros_(block.attention.out_proj.bias)
+    ids, others = torch.arange(3, 11), torch.tensor([20, 21])
+    assert measured.influence(model, ids, others)[1:-1].abs().max() < 1e-6
+    moved = measured.influence(drawn(DecoderOnly), ids, others)
+    assert (moved[1:-1] > 1e-6).all(), "a divergence is never negative"
+    assert moved[[0, -1]].isnan().all()
+
+
+def test_rank_correlation_knows_order_alone():
+    values = torch.tensor([0.1, 3.0, 0.7, 9.0, 2.0])
+    assert measured.rank_correlation(values, values**3) == pytest.approx(1)
+    assert measured.rank_correlation(values, -values) == pytest.approx(-1)
+    # By hand: ranks 0 1 2 3 and 1 0 3 2 differ by 1 each: 1 − 6 · 4 / (4 · 15) = 0.6
+    swapped = measured.rank_correlation(torch.tensor([1.0, 2, 3, 4]), torch.tensor([2.0, 1, 4, 3]))
+    assert swapped == pytest.approx(0.6)
+
+
+def test_weights_go_with_influence_but_are_not_it(monkeypatch):
+    monkeypatch.setattr(
+        measured, "weights_and_influence", lambda seed, run=measured.weights_and_influence: run(seed, 3, 2)
+    )
+    finding = find("pretrained.weights_as_influence")()
+    assert finding.verdict == "depends"
+    assert all(0.2 < value < 0.95 for value in finding.values)
+
+
+# ---------------------------------------------------------------------------------------------------- sentence vectors
+def test_topics_are_told_by_lines_and_vectors_have_length_one(tinytown):
+    story = "once there was a king called tom . the goat said maa . then he went to bed ."
+    vectors, topics = measured.topic_vectors(*tinytown, [story])
+    assert topics == ["opening", "say", "closing"]
+    torch.testing.assert_close(vectors.norm(dim=-1), torch.ones(3))
+
+
+def test_nearest_neighbours_are_counted_without_the_line_itself():
+    angles = torch.tensor([0.0, 0.1, 1.5, 1.6, 3.0])
+    vectors = torch.stack([angles.cos(), angles.sin()], dim=-1)
+    assert measured.nearest_has_the_topic(vectors, ["a", "a", "b", "b", "c"]) == 0.8
+    assert measured.nearest_has_the_topic(vectors, ["a", "b", "a", "b", "c"]) == 0.0
+
+
+def test_an_untrained_model_groups_lines_too_only_worse(monkeypatch):
+    monkeypatch.setattr(measured, "STORIES", 12)
+    monkeypatch.setattr(measured, "SEEDS", (0, 1))
+    finding = find("pretrained.grouped_sentences")()
+    assert finding.verdict == "depends"
+    assert statistics.fmean(finding.values) > 0.8
+
+
+# --------------------------------------------------------------------------------------------- what training brought
+def test_training_taught_a_head_to_look_at_what_it_stands_for():
+    found = find("pretrained.referent_learned")()
+    assert found.verdict == "confirmed"
+    assert found.values[0] > 0.8
+    assert max(found.values[1:]) < 0.1, "untrained heads spread their weight over some twenty tokens"
+
+
+def test_a_model_that_had_learned_nothing_would_refute_it(monkeypatch, tinytown):
+    torch.manual_seed(5)
+    untrained = DecoderOnly(tinytown[0].config).eval()
+    monkeypatch.setattr(measured, "load_pretrained", lambda name: (untrained, tinytown[1]))
+    assert find("pretrained.referent_learned")().verdict == "refuted"
