@@ -1,4 +1,9 @@
-"""What the tests of live figures share: every value that a control can take."""
+"""What the tests of live figures share: every value that a control can take, what a figure shows, and three tests."""
+
+import re
+from itertools import product
+
+import numpy as np
 
 
 def values(control) -> list:
@@ -9,3 +14,81 @@ def values(control) -> list:
         return [False, True]
     stops = round((control.max - control.min) / control.step) + 1
     return [type(control.value)(control.min + i * control.step) for i in range(stops)]
+
+
+def corners(live) -> list[dict]:
+    """Every control at one of its two ends: all combinations, the lowest first and the highest last. Of more than six
+    controls, those few in which each pair of them (of up to eight) still meets at all four pairs of ends."""
+    ends = {name: (values(control)[0], values(control)[-1]) for name, control in live._controls.items()}
+    if len(ends) <= 6:
+        return [dict(zip(ends, corner)) for corner in product(*ends.values())]
+    patterns = [0, 0x55, 0x33, 0x0F, ~0x0F, ~0x33, ~0x55, ~0]
+    return [{name: pair[pattern >> i & 1] for i, (name, pair) in enumerate(ends.items())} for pattern in patterns]
+
+
+def drawn(figure) -> str:
+    """All that a figure shows, as plain data."""
+    shown = [figure.get_suptitle(), [_words(text) for text in figure.texts]]
+    for axes in figure.axes:
+        shown += [
+            [axes.get_title(loc=loc) for loc in ("left", "center", "right")],
+            axes.get_xlabel(),
+            axes.get_ylabel(),
+        ]
+        shown += [axes.get_xlim(), axes.get_ylim(), axes.get_visible()]
+        shown += [_words(text) for text in (*axes.texts, *axes.get_xticklabels(), *axes.get_yticklabels())]
+        for line in filter(lambda line: len(line.get_xdata()), axes.lines):
+            shown += [_plain(line.get_xydata()), line.get_visible(), line.get_color(), line.get_linewidth()]
+            shown += [line.get_linestyle(), line.get_marker()]
+        for patch in axes.patches:
+            shown += [_plain(patch.get_patch_transform().transform(patch.get_path().vertices)), patch.get_visible()]
+            shown += [patch.get_facecolor(), patch.get_edgecolor(), patch.get_hatch()]
+            shown += [patch.get_linewidth(), patch.get_linestyle()]
+        for many in axes.collections:
+            shown += [[_plain(path.vertices) for path in many.get_paths()], _plain(many.get_offsets())]
+            shown += [_plain(look()) for look in (many.get_facecolor, many.get_edgecolor, many.get_linewidth)]
+            shown += [many.get_visible(), _plain(getattr(many, "get_sizes", list)())]
+        for image in axes.images:
+            shown += [_plain(image.get_array()), image.get_visible(), image.get_extent(), image.get_clim()]
+            shown += [image.get_cmap().name]
+    return repr(shown)
+
+
+def _plain(numbers) -> list:
+    return np.ma.asarray(numbers).tolist()
+
+
+def _words(text) -> tuple:
+    at = getattr(text, "xy", None)
+    look = text.get_color(), text.get_fontweight(), text.get_fontsize(), text.get_rotation()
+    return text.get_text(), text.get_visible(), text.get_position(), at, look
+
+
+class LiveFigureTests:
+    """Subclass it where there is a fixture `make`, which builds each live figure of a chapter anew."""
+
+    distinct = 10  # so many different descriptions each control must have, if it has so many values
+
+    def test_every_value_of_every_control_draws_and_describes(self, make):
+        live = make()
+        for control, widget in live._controls.items():
+            texts = {live.render(**{control: value}) or live.text for value in values(widget)}
+            assert len(texts) >= min(len(values(widget)), self.distinct), f"the description does not follow {control}"
+            broken = [text for text in texts if len(text) <= 20 or re.search(r"\bnan|\binf\b", text.lower())]
+            assert not broken, broken
+            assert widget.value is not None, "JupyterLab shows None as an empty box"
+
+    def test_the_outermost_corners_are_different_pictures(self, make, pixels):
+        live = make()
+        low, *_, high = (live.render(**corner) for corner in corners(live))
+        assert low.startswith(b"\x89PNG"), low[:20]
+        assert high.startswith(b"\x89PNG"), high[:20]
+        assert low != high, "the controls at their ends change nothing"
+
+    def test_a_moved_figure_equals_a_fresh_one_and_keeps_its_axes(self, make):
+        moved, fresh = make(), make()
+        axes = list(moved.figure.axes)
+        for state in corners(moved):
+            moved.render(**state)
+            assert drawn(moved.figure) == drawn(fresh._draw(**state)), state
+        assert moved.figure.axes == axes, "its axes were made anew"

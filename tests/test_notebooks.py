@@ -7,6 +7,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from course_lib.experiments import CHAPTERS
 from course_lib.grading import EXERCISES
 from course_lib.grading.notebook import BEGIN, END, guide, student_version
 
@@ -35,7 +36,7 @@ def plain_texts(notebook):
 
 
 def test_there_are_notebooks_to_look_at():
-    assert len(NOTEBOOKS) >= 5
+    assert [int(path.name[:2]) for path in NOTEBOOKS] == list(CHAPTERS)
     assert [path.name for path in SOLUTIONS] == [path.name for path in sorted(ROOT.glob("exercises/*.ipynb"))]
 
 
@@ -91,9 +92,21 @@ def test_every_chapter_can_be_moved_and_checked(path):
     texts = plain_texts(read(path))
     assert any("[live" in text for text in texts), "a chapter has at least one live figure"
     assert "minutes" in read(path).cells[0].source
-    if path.name[:2] != "00":
+    if (ROOT / "exercises" / path.name).exists():
         assert f"../exercises/{path.name}" in source, "a chapter leads to its exercises"
+    if path.name[:2] != "00":
         assert any(text.startswith("Predict:") for text in texts), "a chapter asks for a guess"
+
+
+def test_the_readme_lists_every_chapter_with_its_title_and_minutes():
+    rows = re.findall(
+        r"^\| (\d+) \| ([^|]+) \|.*\| (\d+) \| \[read\]\((\S+)\)", (ROOT / "README.md").read_text("utf-8"), re.M
+    )
+    assert [ROOT / row[3] for row in rows] == NOTEBOOKS
+    for number, title, minutes, link in rows:
+        first = read(ROOT / link).cells[0].source
+        assert title == CHAPTERS[int(number)]
+        assert re.search(rf"\b{minutes} minutes", first), f"{link} says otherwise than the README's {minutes} minutes"
 
 
 @pytest.mark.parametrize("path", SOLUTIONS, ids=name)

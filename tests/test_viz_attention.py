@@ -2,13 +2,14 @@
 
 import math
 import re
-from itertools import pairwise, product
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from sliders import values
+from sliders import LiveFigureTests
 from torch.distributions import Categorical
 
 from course_lib.config import TransformerConfig
@@ -56,56 +57,19 @@ MAKERS = {
     "head_viewer": lambda trained: built.head_viewer(*trained, "the dog bit the cow ."),
 }
 pytestmark = pytest.mark.usefixtures("no_pixels")  # tests that want a real picture ask for `pixels`
-each_live_figure = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-
-
-def drawn(figure):
-    """All that a figure shows, as plain data."""
-    shown = [text.get_text() for text in figure.texts]
-    for axes in figure.axes:
-        shown += [(text.get_text(), text.get_visible(), text.get_position()) for text in axes.texts]
-        shown += [axes.get_title(), axes.get_xlim(), axes.get_ylim()]
-        shown += [label.get_text() for label in [*axes.get_xticklabels(), *axes.get_yticklabels()]]
-        shown += [(np.asarray(line.get_xydata()).tolist(), line.get_linewidth()) for line in axes.lines]
-        shown += [(patch.get_visible(), in_data(patch)) for patch in axes.patches]
-        shown += [np.asarray(dots.get_sizes()).tolist() for dots in axes.collections if hasattr(dots, "get_sizes")]
-        shown += [np.asarray(image.get_array()).tolist() for image in axes.images]
-    return repr(shown)
 
 
 def in_data(patch):
     return patch.get_patch_transform().transform(patch.get_path().vertices).tolist()
 
 
-# ---------------------------------------------------------------------------------------------------- every live figure
-@each_live_figure
-def test_every_value_of_every_control_draws_and_describes(make, trained):
-    figure = make(trained)
-    for control, widget in figure._controls.items():
-        texts = {figure.render(**{control: value}) or figure.text for value in values(widget)}
-        assert len(texts) >= min(len(values(widget)), 10), f"the description does not follow {control}"
-        assert not any("nan" in text.lower() for text in texts), texts
+@pytest.fixture(params=MAKERS.values(), ids=MAKERS)
+def make(request, trained):
+    return partial(request.param, trained)
 
 
-@each_live_figure
-def test_the_outermost_corners_are_different_pictures(make, trained, pixels):
-    figure = make(trained)
-    ends = [(values(widget)[0], values(widget)[-1]) for widget in figure._controls.values()]
-    low, high = (figure.render(**dict(zip(figure._controls, corner))) for corner in zip(*ends))
-    assert low.startswith(b"\x89PNG")
-    assert high.startswith(b"\x89PNG")
-    assert low != high
-
-
-@each_live_figure
-def test_a_moved_figure_equals_a_fresh_one_and_keeps_its_axes(make, trained):
-    moved, fresh = make(trained), make(trained)
-    axes = list(moved.figure.axes)
-    for corner in product(*[(values(widget)[0], values(widget)[-1]) for widget in moved._controls.values()]):
-        state = dict(zip(moved._controls, corner))
-        moved.render(**state)
-        assert drawn(moved.figure) == drawn(fresh._draw(**state)), state
-    assert moved.figure.axes == axes
+class TestEveryLiveFigure(LiveFigureTests):
+    pass
 
 
 # ---------------------------------------------------------------------------------------------------- a soft dictionary

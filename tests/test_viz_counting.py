@@ -225,8 +225,8 @@ def test_a_bill_is_whole_at_every_setting():
     "state",
     [
         {},
-        {"vocab_size": 335, "d_model": 64, "n_layers": 1, "max_seq_len": 131072},
-        {"vocab_size": 335, "d_model": 64, "n_layers": 96, "ff_ratio": 0.5, "max_seq_len": 131072, "positions": "rope"},
+        {"vocab_size": 343, "d_model": 64, "n_layers": 1, "max_seq_len": 131072},
+        {"vocab_size": 343, "d_model": 64, "n_layers": 96, "ff_ratio": 0.5, "max_seq_len": 131072, "positions": "rope"},
         {"vocab_size": 256000, "d_model": 8192, "n_layers": 96, "ff_ratio": 8.0, "tie_weights": False},
         {"group": 8, "activation": "swiglu", "norm": "rms", "bias": False, "positions": "rope"},
     ],
@@ -241,7 +241,7 @@ def test_the_texts_of_a_bill_neither_overlap_nor_leave_the_picture(state):
 
 
 @pytest.mark.parametrize(
-    ("vocab_size", "n_layers", "tie_weights"), [(30000, 6, True), (30000, 6, False), (335, 2, True)]
+    ("vocab_size", "n_layers", "tie_weights"), [(30000, 6, True), (30000, 6, False), (343, 2, True)]
 )
 def test_the_curves_are_the_shares_of_built_models(vocab_size, n_layers, tie_weights):
     figure = figures.embedding_share(vocab_size, n_layers, 512, tie_weights)
@@ -261,7 +261,7 @@ def test_the_curves_are_the_shares_of_built_models(vocab_size, n_layers, tie_wei
         ((30000, 6, 512, True), "44 %: the largest part, and less than half"),
         ((30000, 6, 512, False), "62 %: most of the model"),
         ((50257, 12, 768, True), "31 %: less than the feed-forward layers"),
-        ((335, 4, 128, True), "5 %: less than the feed-forward layers"),
+        ((343, 4, 128, True), "5 %: less than the feed-forward layers"),
     ],
 )
 def test_the_title_gives_the_verdict_on_the_claim(state, says):
@@ -284,7 +284,7 @@ def test_the_tables_lead_below_the_width_of_the_rule(vocab_size, n_layers, ratio
 
 
 def test_a_redrawn_share_equals_a_fresh_one():
-    first = figures.embedding_share(335, 96, 64, False)
+    first = figures.embedding_share(343, 96, 64, False)
     redrawn = figures.embedding_share(100000, 3, 2048, True, figure=first)
     assert contents(redrawn) == contents(figures.embedding_share(100000, 3, 2048, True))
 
@@ -306,7 +306,7 @@ def test_the_share_is_described_at_every_setting():
 
 @pytest.mark.parametrize(
     "state",
-    [{}, {"vocab_size": 256000, "n_layers": 1, "d_model": 8192}, {"vocab_size": 335, "n_layers": 96, "d_model": 64}],
+    [{}, {"vocab_size": 256000, "n_layers": 1, "d_model": 8192}, {"vocab_size": 343, "n_layers": 96, "d_model": 64}],
 )
 def test_the_texts_of_the_share_neither_overlap_nor_leave_the_picture(state):
     share = widgets.embedding_share()

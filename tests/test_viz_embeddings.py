@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from sliders import values
+from sliders import LiveFigureTests
 
 from course_lib.text import ROLES, BytePairTokenizer, Tinytown, WordTokenizer, split_words
-from course_lib.viz import explorable, explore, live
+from course_lib.viz import explorable, explore
 from course_lib.viz.figures import embeddings as figures
 from course_lib.viz.widgets import embeddings as built
 
@@ -38,12 +38,12 @@ def stories(n):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    """Tables without a file, and drawing without pixels: a PNG takes a hundred times as long as the drawing."""
+    """Tables without a file."""
     monkeypatch.setattr(built, "embeddings_by_step", tables)
     monkeypatch.setattr(built, "load_pretrained", lambda name: (None, TOKENIZER))
-    monkeypatch.setattr(live, "png", lambda figure: b"")
 
 
+pytestmark = pytest.mark.usefixtures("no_pixels")  # tests that want a real picture ask for `pixels`
 MAKERS = {
     "pick_rows": built.pick_rows,
     "watch_words": lambda: built.watch_words(tables(), TOKENIZER, KINDS),
@@ -52,56 +52,15 @@ MAKERS = {
     "reached_rows": lambda: built.reached_rows(stories(4), len(TOKENIZER)),
     "scaled_tokens": built.scaled_tokens,
 }
-each_live_figure = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
-def drawn(figure):
-    """All that a figure shows, as plain data."""
-    shown = [text.get_text() for text in figure.texts]
-    for axes in figure.axes:
-        for text in axes.texts:
-            shown += [text.get_text(), text.get_visible(), text.get_position(), getattr(text, "xy", None)]
-            shown += [text.get_color(), text.get_fontweight()]
-        shown += [axes.get_title(), axes.get_xlim(), axes.get_ylim()]
-        shown += [label.get_text() for label in [*axes.get_xticklabels(), *axes.get_yticklabels()]]
-        shown += [np.asarray(line.get_xydata()).tolist() for line in axes.lines]
-        shown += [(patch.get_bbox().bounds, patch.get_facecolor(), patch.get_edgecolor()) for patch in axes.patches]
-        shown += [(patch.get_hatch(), patch.get_linewidth(), patch.get_linestyle()) for patch in axes.patches]
-        shown += [np.asarray(lines.get_segments()).tolist() for lines in axes.collections]
-    return repr(shown)
+@pytest.fixture(params=MAKERS.values(), ids=MAKERS)
+def make(request):
+    return request.param
 
 
-# ---------------------------------------------------------------------------------------------------- every live figure
-@each_live_figure
-def test_every_value_of_every_control_draws_and_describes(make):
-    figure = make()
-    for control, widget in figure._controls.items():
-        for value in values(widget):
-            figure.render(**{control: value})
-            assert len(figure.text) > 20
-            assert "nan" not in figure.text.lower()
-
-
-@each_live_figure
-def test_every_corner_draws_and_equals_a_fresh_figure(make):
-    moved, fresh = make(), make()
-    axes = list(moved.figure.axes)
-    ends = [(values(widget)[0], values(widget)[-1]) for widget in moved._controls.values()]
-    for corner in product(*ends):
-        state = dict(zip(moved._controls, corner))
-        moved.render(**state)
-        assert drawn(moved.figure) == drawn(fresh._draw(**state)), state
-    assert moved.figure.axes == axes
-
-
-@each_live_figure
-def test_the_ends_of_the_controls_are_different_pictures(make, monkeypatch):
-    monkeypatch.undo()
-    figure = make()
-    first, last = ({n: values(w)[end] for n, w in figure._controls.items()} for end in (0, -1))
-    pictures = [figure.render(**first), figure.render(**last)]
-    assert all(picture.startswith(b"\x89PNG") for picture in pictures)
-    assert pictures[0] != pictures[1]
+class TestEveryLiveFigure(LiveFigureTests):
+    pass
 
 
 # ------------------------------------------------------------------------------------------------------------ tokenizer

@@ -1,14 +1,18 @@
 """The machinery of live figures: what a slider triggers, what is shown, and what happens when something goes wrong."""
 
 import base64
+import inspect
 import io
+import re
+import textwrap
+from fractions import Fraction
 from types import SimpleNamespace
 
 import matplotlib.image
 import numpy as np
 import pytest
 
-from course_lib.viz import LiveFigure, Predict, explorable, explore, show
+from course_lib.viz import LiveFigure, Predict, explorable, explore, show, source
 from course_lib.viz.figures import new_figure
 from course_lib.viz.live import DPI, dropdown, png, slider
 
@@ -100,6 +104,14 @@ def test_show_carries_the_words_and_the_size():
     assert np.array_equal(pixels(base64.b64decode(data["image/png"])), pixels(png(figure)))
     with pytest.raises(ValueError, match="alt"):
         show(figure, alt=" ")
+
+
+def test_source_shows_the_code_itself_and_nothing_else():
+    shown = source(Fraction.limit_denominator, textwrap.dedent).data
+    before, code, after = re.split(r"^```(?:python)?$", shown, flags=re.MULTILINE)
+    assert before == after == ""
+    assert inspect.getsource(Fraction.limit_denominator) in code
+    assert inspect.getsource(textwrap.dedent) in code
 
 
 def test_figures_leave_nothing_behind_in_pyplot():

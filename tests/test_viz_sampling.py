@@ -3,11 +3,12 @@
 import html
 import math
 import re
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from sliders import values
+from sliders import LiveFigureTests, corners, values
 
 from course_lib.grading import EXERCISES
 from course_lib.pretrained import load_pretrained
@@ -68,67 +69,23 @@ MAKERS = {
     "every_knob": lambda trained: built.every_knob(*trained),
     **{name: lambda trained, name=name: explore(name, RIGHT[name]) for name in RIGHT},
 }
-each_live_figure = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-
-
-def corners(figure):
-    """A few combinations of the outermost values: each control meets each end of every other."""
-    ends = {name: (values(control)[0], values(control)[-1]) for name, control in figure._controls.items()}
-    patterns = [0, -1, 0x55, 0x33, 0x0F, ~0x55, ~0x33, ~0x0F]
-    return [{name: pair[pattern >> i & 1] for i, (name, pair) in enumerate(ends.items())} for pattern in patterns]
-
-
-def drawn(figure):
-    """All that a figure shows, as plain data."""
-    shown = [text.get_text() for text in figure.texts]
-    for axes in figure.axes:
-        shown += [(text.get_text(), text.get_visible(), text.get_position(), text.get_color()) for text in axes.texts]
-        shown += [axes.get_title(loc="left"), axes.get_xlim(), axes.get_ylim()]
-        shown += [label.get_text() for label in [*axes.get_xticklabels(), *axes.get_yticklabels()]]
-        shown += [np.asarray(line.get_xydata()).tolist() for line in axes.lines]
-        shown += [
-            (patch.get_x(), patch.get_width(), patch.get_height(), patch.get_facecolor()) for patch in axes.patches
-        ]
-    return repr(shown)
 
 
 def widths(bars):
     return [bar.get_width() for bar in bars]
 
 
-# ---------------------------------------------------------------------------------------------------- every live figure
-@each_live_figure
-def test_every_value_of_every_control_draws_and_describes(make, trained):
-    figure = make(trained)
-    for control, widget in figure._controls.items():
-        for value in values(widget):
-            figure.render(**{control: value})
-            assert figure.text
-            assert "nan" not in figure.text.lower()
+@pytest.fixture(params=MAKERS.values(), ids=MAKERS)
+def make(request, trained):
+    return partial(request.param, trained)
 
 
-@each_live_figure
-def test_the_outermost_corners_are_pictures(make, trained, pixels):
-    figure = make(trained)
-    low, high = (figure.render(**corner) for corner in corners(figure)[:2])
-    assert low.startswith(b"\x89PNG")
-    assert high.startswith(b"\x89PNG")
-    assert low != high
+class TestEveryLiveFigure(LiveFigureTests):
+    distinct = 1
 
 
-@each_live_figure
-def test_a_moved_figure_equals_a_fresh_one_and_keeps_its_axes(make, trained):
-    moved, fresh = make(trained), make(trained)
-    axes = list(moved.figure.axes)
-    for state in corners(moved):
-        moved.render(**state)
-        assert drawn(moved.figure) == drawn(fresh._draw(**state)), state
-    assert moved.figure.axes == axes
-
-
-@each_live_figure
-def test_controls_that_move_rewrite_what_stands_below(make, trained):
-    figure = make(trained)
+def test_controls_that_move_rewrite_what_stands_below(make):
+    figure = make()
     for control in figure._controls.values():
         control.value = values(control)[-1]
     assert html.escape(figure.text) in figure._caption.value

@@ -4,10 +4,10 @@ import math
 from dataclasses import replace
 
 import ipywidgets as widgets
-import numpy as np
 import pytest
 import torch
 from matplotlib.colors import to_rgba
+from sliders import drawn
 from torch import nn
 
 from course_lib.accounting import count_parameters
@@ -302,16 +302,6 @@ def test_an_unknown_part_is_refused_with_the_names_of_the_others(course_map, cou
     assert course_map.chosen == "attention"
     with pytest.raises(ValueError, match="no part 'heads'"):
         built.ModelMap(course_model, tokenizer, PROMPT, chosen="heads")
-
-
-def drawn(figure):
-    """All that a figure shows, as plain data."""
-    shown = [(text.get_text(), text.get_position()) for text in figure.texts]
-    for axes in figure.axes:
-        shown += [(text.get_text(), text.get_weight(), text.get_position()) for text in axes.texts]
-        shown += [(label.get_text(), label.get_weight()) for label in axes.get_yticklabels()]
-        shown += [(patch.get_facecolor(), np.asarray(patch.get_extents()).tolist()) for patch in axes.patches]
-    return repr(shown)
 
 
 def assert_nothing_is_cut_off(figure):

@@ -4,7 +4,7 @@
 in front of them. Importing `course_lib` imports none of this: `from course_lib import viz` does.
 """
 
-from course_lib.viz.live import LiveFigure, Predict, show
+from course_lib.viz.live import LiveFigure, Predict, show, source
 from course_lib.viz.widgets import explorable, explore
 
-__all__ = ["LiveFigure", "Predict", "explorable", "explore", "show"]
+__all__ = ["LiveFigure", "Predict", "explorable", "explore", "show", "source"]

@@ -5,10 +5,12 @@ A figure is drawn by a pure function and sent as one PNG, so nothing flickers an
 
 import base64
 import html
+import inspect
 import io
 from collections.abc import Callable, Mapping, Sequence
 
 import ipywidgets as widgets
+from IPython.display import Markdown
 from matplotlib.figure import Figure
 
 DPI = 200  # twice the 100 screen pixels of an inch: sharp on dense screens
@@ -48,6 +50,11 @@ class show:
 
     def _repr_mimebundle_(self, include=None, exclude=None):
         return _picture(png(self.figure), self.figure, self.alt)
+
+
+def source(*things) -> Markdown:
+    """The code of functions, methods or classes as the library holds it, coloured, for the end of a cell."""
+    return Markdown("```python\n" + "\n".join(map(inspect.getsource, things)) + "```")
 
 
 class LiveFigure(widgets.VBox):

@@ -18,6 +18,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 # Okabe & Ito's palette, which stays distinct for colour-blind readers; meaning never rides on colour alone.
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW = (
@@ -32,7 +33,8 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW = (
 GREY, LIGHT, INK = "#7F7F7F", "#E4E4E4", "#222222"
 SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"
 
-STYLE = {"font": 11, "title": 12.5}
+FONT, TITLE = 11, 12.5  # points
+WIDE = 8.4  # inches: fits a 1280-pixel JupyterLab with its file browser open
 
 
 def new_figure(
@@ -48,8 +50,20 @@ def new_figure(
     axes = figure.subplots(rows, columns, gridspec_kw=grid or None)
     for one in [axes] if isinstance(axes, Axes) else axes.flat:
         one.spines[["top", "right"]].set_visible(False)
-        one.tick_params(labelsize=STYLE["font"] - 1, colors=INK)
-        one.xaxis.label.set_size(STYLE["font"])
-        one.yaxis.label.set_size(STYLE["font"])
-        one.title.set_size(STYLE["title"])
+        one.tick_params(labelsize=FONT - 1, colors=INK)
+        one.xaxis.label.set_size(FONT)
+        one.yaxis.label.set_size(FONT)
+        one.title.set_size(TITLE)
     return figure, axes
+
+
+def headline(figure: Figure) -> Text:
+    """An empty title over all axes, at the left, to be filled when the figure is drawn."""
+    return figure.suptitle(" ", fontsize=TITLE, x=0.01, ha="left")
+
+
+def fix_layout(figure: Figure, **pads: float) -> None:
+    """Lay out once: axes that do not move, and a quicker redraw. pads: of the constrained layout, such as w_pad."""
+    figure.get_layout_engine().set(**pads)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")

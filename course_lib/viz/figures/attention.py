@@ -8,10 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from course_lib.viz.figures import BLUE, GREY, INK, LIGHT, ORANGE, SKY, STYLE, new_figure
-
-FONT, TITLE = STYLE["font"], STYLE["title"]
-WIDE = 8.4  # inches: fits a 1280-pixel JupyterLab with its file browser open
+from course_lib.viz.figures import BLUE, FONT, GREY, INK, LIGHT, ORANGE, SKY, WIDE, fix_layout, headline, new_figure
 
 
 def entropy(weights: np.ndarray) -> float:
@@ -25,7 +22,7 @@ def weight_bars(labels: Sequence[str], weights: np.ndarray, title: str, figure: 
     """One horizontal bar per key."""
     if figure is None:
         figure, axes = new_figure(8.0, 1.1 + 0.36 * len(labels))
-        figure.parts = SimpleNamespace(title=_headline(figure), axes=axes)
+        figure.parts = SimpleNamespace(title=headline(figure), axes=axes)
         figure.parts.bars, figure.parts.numbers = _bars(axes, labels, BLUE)
         axes.set_xlabel("weight")
     _set_bars(figure.parts.bars, figure.parts.numbers, weights)
@@ -50,16 +47,6 @@ def _set_bars(bars, numbers, lengths: np.ndarray, beside: np.ndarray | None = No
         finite = bool(np.isfinite(length))
         bar.set_width(length if finite else 0)
         number.set(x=np.nanmax([length if finite else 0, outline, 0]) + 0.02, text=f"{length:.2f}" if finite else "?")
-
-
-def _headline(figure: Figure):
-    return figure.suptitle(" ", fontsize=TITLE, x=0.01, ha="left")
-
-
-def _fix_layout(figure: Figure) -> None:
-    """Lay out once: axes that do not move, and a quicker redraw."""
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
 
 
 # ---------------------------------------------------------------------------------------------------- a soft dictionary
@@ -91,9 +78,9 @@ def soft_lookup(
         parts.you = circle.text(0, 0, "you", color=BLUE, fontsize=FONT, weight="bold", ha="center", va="center")
         parts.bars, parts.numbers = _bars(axes, [f"{name}, {value:g} °C" for name, value in zip(names, values)], BLUE)
         axes.set_xlabel("weight (they sum to 1)")
-        parts.title = _headline(figure)
+        parts.title = headline(figure)
         figure.parts = parts
-        _fix_layout(figure)
+        fix_layout(figure)
     parts = figure.parts
     x, y = _on_circle(angle)
     parts.query.set_data([0, x], [0, y])
@@ -151,9 +138,9 @@ def one_query(
             shift = (0, 15 if above else -23)
             plane.annotate(token, place, xytext=shift, textcoords="offset points", ha="center", fontsize=FONT - 1)
         (parts.output,) = plane.plot([], [], "*", markersize=17, color=ORANGE, markeredgecolor=INK, zorder=3)
-        parts.title = _headline(figure)
+        parts.title = headline(figure)
         figure.parts = parts
-        _fix_layout(figure)
+        fix_layout(figure)
     parts = figure.parts
     _set_bars(parts.scores, parts.score_numbers, scores)
     for number, score in zip(parts.score_numbers, scores):
@@ -202,7 +189,7 @@ def score_spread(d_ks: Sequence[int], unscaled: Sequence[float], scaled: Sequenc
     axes.plot(d_ks, scaled, "s", color=BLUE, markersize=9)
     axes.text(d_ks[-1] * 1.25, unscaled[-1], "q·k\n(dotted: √d_k)", color=INK, fontsize=FONT, va="center")
     axes.text(d_ks[-1] * 1.25, scaled[-1], "q·k / √d_k", color=INK, fontsize=FONT, va="center")
-    _headline(figure).set_text(
+    headline(figure).set_text(
         f"The spread of a score grows to {unscaled[-1]:.0f}; divided by √d_k it is {np.mean(scaled):.0f} for every d_k"
     )
     return figure
@@ -218,7 +205,7 @@ def saturation(
     S = len(weights)
     if figure is None:
         figure, (left, right) = new_figure(WIDE, 3.8, 1, 2)
-        parts = SimpleNamespace(title=_headline(figure))
+        parts = SimpleNamespace(title=headline(figure))
         parts.weights = left.bar(range(S), [0.0] * S, color=BLUE)
         parts.slopes = right.bar(range(S), [0.0] * S, color=ORANGE)
         left.set(ylim=(0, 1.08), xticks=range(S), xlabel="key", ylabel="weight p")
@@ -229,7 +216,7 @@ def saturation(
         parts.entropy = left.set_title(" ", fontsize=FONT)
         parts.mean_text = right.set_title(" ", fontsize=FONT)
         figure.parts = parts
-        _fix_layout(figure)
+        fix_layout(figure)
     parts = figure.parts
     for bar, slope, p in zip(parts.weights, parts.slopes, weights):
         bar.set_height(p)
@@ -256,7 +243,7 @@ def gradient_range(d_ks: Sequence[int], unscaled: np.ndarray, scaled: np.ndarray
         axes.text(d_ks[-1] * 1.15, rows[1][-1], label, color=INK, fontsize=FONT, va="center")
     low, _, high = unscaled[:, -1]
     title = f"d_k = {d_ks[-1]}, not scaled: a tenth of the queries get under {low:.0e}, a tenth over {high:.0f}"
-    _headline(figure).set_text(title)
+    headline(figure).set_text(title)
     return figure
 
 
@@ -287,9 +274,9 @@ def entropy_curve(
             for text in ("scaled", "not scaled")
         ]
         parts.limit_text = axes.text(d_ks[-1] * 1.15, 0, "", fontsize=FONT, va="bottom", color=INK)
-        parts.title = _headline(figure)
+        parts.title = headline(figure)
         figure.parts = parts
-        _fix_layout(figure)
+        fix_layout(figure)
     parts = figure.parts
     parts.scaled.set_data(d_ks, scaled)
     parts.unscaled.set_data(d_ks, unscaled)
@@ -330,9 +317,9 @@ def attention_map(
         parts.bars, parts.numbers = _bars(right, tokens, ORANGE)
         parts.right = right.set_title(" ", fontsize=FONT, loc="left")
         right.set_xlabel("weight")
-        parts.title = _headline(figure)
+        parts.title = headline(figure)
         figure.parts = parts
-        _fix_layout(figure)
+        fix_layout(figure)
     parts = figure.parts
     parts.image.set_data(weights)
     parts.row.set_xy((-0.5, query - 0.5))

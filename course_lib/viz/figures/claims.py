@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from matplotlib.figure import Figure
 
-from course_lib.viz.figures import BLUE, GREY, INK, LIGHT, ORANGE, RED, STYLE, new_figure
+from course_lib.viz.figures import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED, TITLE, new_figure
 
 # A verdict is a colour, a sign and a word: none of the three is needed to know it.
 MARKS = {"confirmed": (BLUE, "o", "holds"), "depends": (ORANGE, "D", "depends"), "refuted": (RED, "X", "does not hold")}
@@ -40,10 +40,10 @@ def overview(chapters: Mapping[str, Sequence[str]]) -> Figure:
         axes.plot(x, len(chapters) + 0.35, sign, color=colour, markersize=11, markeredgecolor="white")
         axes.text(
             x + 0.25, len(chapters) + 0.35, f"{word}: {count(everything, verdict)}",
-            va="center", fontsize=STYLE["font"], color=INK,
+            va="center", fontsize=FONT, color=INK,
         )  # fmt: skip
     axes.set(xlim=(0.4, max(widest, 6) + 1.2), ylim=(len(chapters) + 0.9, -0.7), xticks=[])
-    axes.set_yticks(range(len(chapters)), list(chapters), fontsize=STYLE["font"])
+    axes.set_yticks(range(len(chapters)), list(chapters), fontsize=FONT)
     axes.tick_params(length=0)
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.set_xlabel("one sign for each claim, measured by an experiment of the course")
@@ -66,13 +66,13 @@ def card(claim: str, measured: str, because: str, verdict: str, figure: Figure |
             return axes.text(0.19, y, "", va="top", linespacing=1.35, color=INK, **style)
 
         for y, name in ((0.93, "the claim"), (0.55, "measured"), (0.28, "so")):
-            axes.text(0.03, y, name, va="top", fontsize=STYLE["font"], color=GREY)
+            axes.text(0.03, y, name, va="top", fontsize=FONT, color=GREY)
         figure.parts = SimpleNamespace(
-            claim=text(0.93, fontsize=STYLE["title"]),
-            measured=text(0.55, fontsize=STYLE["font"]),
-            because=text(0.28, fontsize=STYLE["font"]),
+            claim=text(0.93, fontsize=TITLE),
+            measured=text(0.55, fontsize=FONT),
+            because=text(0.28, fontsize=FONT),
             mark=axes.plot([0.045], [0.14], marker="o", markersize=13, linestyle="none")[0],
-            word=axes.text(0.065, 0.14, "", va="center", fontsize=STYLE["font"], color=INK),
+            word=axes.text(0.065, 0.14, "", va="center", fontsize=FONT, color=INK),
         )
     parts = figure.parts
     colour, sign, word = MARKS[verdict]

@@ -16,7 +16,7 @@ from course_lib.accounting import (
     training_memory,
 )
 from course_lib.config import TransformerConfig
-from course_lib.viz.figures import BLUE, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, SKY, STYLE, YELLOW, new_figure
+from course_lib.viz.figures import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, SKY, TITLE, YELLOW, new_figure
 
 COLOURS = {
     "token embedding": SKY,
@@ -36,7 +36,7 @@ MEMORY_COLOURS = {
     "AdamW moments": GREEN,
     "float32 master copy": LIGHT,
 }
-SMALL = STYLE["font"] - 1
+SMALL = FONT - 1
 
 
 def short(value: float, unit: str = "") -> str:
@@ -116,7 +116,7 @@ def _bar_with_labels(axes: Axes) -> SimpleNamespace:
         bars={name: axes.barh(0.86, 0, 0.24, color=colour)[0] for name, colour in COLOURS.items()},
         lines={name: axes.plot([0, 0], [0, 0], color=colour, linewidth=1.5)[0] for name, colour in COLOURS.items()},
         labels={name: axes.text(0, 0.36, "", ha="center", va="top", fontsize=SMALL) for name in COLOURS},
-        title=axes.set_title("", loc="left", fontsize=STYLE["title"]),
+        title=axes.set_title("", loc="left", fontsize=TITLE),
     )
 
 
@@ -155,8 +155,8 @@ def _stacked_rows(axes: Axes, names: Sequence[str]) -> SimpleNamespace:
             for row in range(len(names))
         ],
         totals=[axes.text(0, row, "", va="center", fontsize=SMALL, weight="bold") for row in range(len(names))],
-        title=axes.set_title("", loc="left", fontsize=STYLE["title"], x=-0.155),
-        note=axes.text(-0.155, -0.08, "", transform=axes.transAxes, va="top", fontsize=STYLE["font"]),
+        title=axes.set_title("", loc="left", fontsize=TITLE, x=-0.155),
+        note=axes.text(-0.155, -0.08, "", transform=axes.transAxes, va="top", fontsize=FONT),
     )
     return parts
 
@@ -223,19 +223,20 @@ def embedding_share(
         axes.axhline(0.5, color=GREY, linewidth=1, linestyle=":")
         axes.text(WIDTHS[-1], 0.51, "half ", color=GREY, ha="right", fontsize=SMALL)
         styles = {"token tables": (BLUE, "-"), "attention": (ORANGE, "--"), "feed-forward": (GREEN, "-.")}
-        lines, dots, labels = {}, {}, {}
+        lines, dots, labels, leaders = {}, {}, {}, {}
         for name, (colour, style) in styles.items():
             lines[name] = axes.plot(WIDTHS, [0] * len(WIDTHS), style, color=colour, linewidth=2.2)[0]
             dots[name] = axes.plot([0], [0], "o", color=colour, markersize=8, clip_on=False)[0]
-            labels[name] = axes.text(
-                1.02, 0, "", transform=axes.get_yaxis_transform(), color=INK, va="center", fontsize=STYLE["font"]
-            )
+            side = {"transform": axes.get_yaxis_transform(), "clip_on": False}
+            labels[name] = axes.text(1.04, 0, "", color=INK, va="center", fontsize=FONT, **side)
+            leaders[name] = axes.plot([1, 1.035], [0, 0], color=colour, linewidth=1.2, **side)[0]
         figure.parts = SimpleNamespace(
             lines=lines,
             dots=dots,
             labels=labels,
+            leaders=leaders,
             here=axes.axvline(d_model, color=INK, linewidth=1),
-            title=axes.set_title("", loc="left", fontsize=STYLE["title"], x=-0.09, pad=12),
+            title=axes.set_title("", loc="left", fontsize=TITLE, x=-0.09, pad=12),
         )
 
     parts = figure.parts
@@ -249,6 +250,7 @@ def embedding_share(
         parts.dots[name].set_data([d_model], [here[name]])
         parts.labels[name].set_text(f"{name}\n{percent(here[name])} at the mark")
         parts.labels[name].set_y(heights[name])
+        parts.leaders[name].set_ydata([at_the_end[name], heights[name]])  # from the end of the curve to its label
     parts.here.set_xdata([d_model, d_model])
     parts.title.set_text(f"At d_model = {d_model:,} {verdict(here)}")
     return figure
@@ -284,7 +286,7 @@ def model_shares(counts: Mapping[str, ParameterCount]) -> Figure:
     figure, axes = new_figure(9.5, 0.9 + 0.48 * len(counts))
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.set(xlim=(0, 1.13), ylim=(len(counts) - 0.5, -0.5))
-    axes.set_yticks(range(len(counts)), counts, fontsize=STYLE["font"])
+    axes.set_yticks(range(len(counts)), counts, fontsize=FONT)
     axes.tick_params(length=0)
     axes.xaxis.set_major_locator(NullLocator())
     for row, count in enumerate(counts.values()):
@@ -298,7 +300,7 @@ def model_shares(counts: Mapping[str, ParameterCount]) -> Figure:
                 start + share / 2, row, text, ha="center", va="center", fontsize=SMALL, color="white" if white else INK
             )
             start += share
-        axes.text(1.01, row, short(count.total), va="center", fontsize=STYLE["font"], weight="bold")
+        axes.text(1.01, row, short(count.total), va="center", fontsize=FONT, weight="bold")
     (name, first), *_, (last_name, last) = counts.items()
     axes.set_title(
         "The feed-forward layers hold "
@@ -333,8 +335,8 @@ def itemised_bill(
         figure.parts = SimpleNamespace(
             axes=axes,
             bars=axes.barh(range(len(names)), [0] * len(names), 0.7, color=colours),
-            texts=[axes.text(0, row, "", va="center", fontsize=STYLE["font"]) for row in range(len(names))],
-            title=axes.set_title("", loc="left", fontsize=STYLE["title"], x=-0.245),
+            texts=[axes.text(0, row, "", va="center", fontsize=FONT) for row in range(len(names))],
+            title=axes.set_title("", loc="left", fontsize=TITLE, x=-0.245),
         )
     values = [*count.by_component.values(), count.total, yours]
     for row, value in enumerate(values):
@@ -344,7 +346,7 @@ def itemised_bill(
         figure.parts.texts[row].set_x(width + 0.01)
         figure.parts.texts[row].set_text(_amount(value, share if row < len(COLOURS) else None))
     labels = names if yours is not None else [*names[:-1], ""]
-    figure.parts.axes.set_yticks(range(len(names)), labels, fontsize=STYLE["font"])
+    figure.parts.axes.set_yticks(range(len(names)), labels, fontsize=FONT)
     figure.parts.title.set_text(title)
     return figure
 

@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation
 from torch import Tensor
 
-from course_lib.viz.figures import BLUE, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, RED, SKY, STYLE, new_figure
+from course_lib.viz.figures import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, RED, SKY, TITLE, new_figure
 
 # A class of words has its colour, its marker and its name beside it: any one of the three is enough to tell it.
 CLASS_STYLES = [(BLUE, "o"), (RED, "s"), (GREEN, "^"), (PURPLE, "D"), (ORANGE, "v"), (SKY, "P"), (GREY, "X")]
@@ -57,7 +57,7 @@ def lookup(weight: Tensor, ids: Sequence[int], rows: Tensor, figure: Figure | No
             axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), xticks=range(width), yticks=range(height))
             axes.tick_params(length=0)
             axes.spines[["left", "bottom"]].set_visible(False)
-            axes.set_title(f"{name} ({height}, {width})", fontsize=STYLE["font"])
+            axes.set_title(f"{name} ({height}, {width})", fontsize=FONT)
             places = [[(x, y) for x in range(width)] for y in range(height)]
             parts.cells.append([[axes.text(*place, "", ha="center", va="center") for place in line] for line in places])
             frames = [
@@ -69,7 +69,7 @@ def lookup(weight: Tensor, ids: Sequence[int], rows: Tensor, figure: Figure | No
         panels[1].set(xlabel="feature", ylabel="token id = row")
         panels[2].set(xlabel="feature", ylabel="place in the text")
         figure.parts = parts
-        parts.title = figure.suptitle("", x=0.01, ha="left", fontsize=STYLE["title"])
+        parts.title = figure.suptitle("", x=0.01, ha="left", fontsize=TITLE)
     parts = figure.parts
     one_hot = torch.nn.functional.one_hot(torch.tensor(ids), V)
     for cells, values in zip(parts.cells, (one_hot, weight, rows)):
@@ -231,7 +231,7 @@ def nearest_bars(
         axes.set_ylim(len(labels) - 0.4, -0.6)
         axes.axvline(0, color=INK, linewidth=0.8)
         axes.spines["left"].set_visible(False)
-        axes.tick_params(axis="y", length=0, labelsize=STYLE["font"])
+        axes.tick_params(axis="y", length=0, labelsize=FONT)
         figure.parts = SimpleNamespace(axes=axes, bars=bars, values=values, title=axes.set_title(""))
     parts = figure.parts
     empty = len(parts.bars) - len(labels)
@@ -274,7 +274,7 @@ def curves(
     for name in sorted(heights, key=heights.get):
         lowest = max(heights[name], lowest + 0.085)  # names keep their distance where lines end together
         place = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "center"}
-        axes.annotate(name, (1, lowest), (6, 0), color=colours[name], fontsize=STYLE["font"], **place)
+        axes.annotate(name, (1, lowest), (6, 0), color=colours[name], fontsize=FONT, **place)
     return figure
 
 
@@ -315,7 +315,7 @@ def token_and_position(token: float, position: float, same_word: float, figure: 
         bars[1].set_hatch("//")
         values = [axes.text(1.0, i, "", va="center", color=INK) for i in (0, 1)]
         axes.set(xscale="log", xlim=(0.005, 100), xlabel="root mean square of the features", yticks=[0, 1])
-        axes.set_yticklabels(["token", "position"], fontsize=STYLE["font"])
+        axes.set_yticklabels(["token", "position"], fontsize=FONT)
         axes.set_ylim(1.5, -0.5)
         figure.parts = SimpleNamespace(bars=bars, values=values, title=axes.set_title(""))
     parts = figure.parts

@@ -9,9 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from course_lib.viz.figures import BLUE, GREEN, GREY, INK, LIGHT, ORANGE, RED, SKY, STYLE, new_figure
+from course_lib.viz.figures import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, RED, SKY, TITLE, fix_layout, new_figure
 
-FONT = STYLE["font"]
 SCALES = (0.25, 0.5, 1.0)  # the bars' axis ends at one of these, so that it does not slide with every slider
 
 
@@ -19,13 +18,6 @@ def entropy(probabilities: np.ndarray) -> float:
     """−Σ p ln p in nats, with 0 ln 0 = 0."""
     p = probabilities[probabilities > 0]
     return float(-(p * np.log(p)).sum()) + 0.0
-
-
-def fix_layout(figure: Figure) -> None:
-    """Lay out once: axes that do not move, and a quicker redraw."""
-    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
 
 
 # ------------------------------------------------------------------------------------------------------- the next token
@@ -64,10 +56,10 @@ def next_token(
         keys += [parts.truth] if truth is not None else []
         parts.truth.set_label(truth_name)
         axes.legend(handles=keys, loc="center right", frameon=False, fontsize=FONT - 1)
-        parts.title = axes.set_title(" ", fontsize=STYLE["title"], loc="left")
+        parts.title = axes.set_title(" ", fontsize=TITLE, loc="left")
         axes.set_yticklabels([max([*tokens, names[-1]], key=len)] * len(names))  # room for the longest
         figure.parts = parts
-        fix_layout(figure)
+        fix_layout(figure, w_pad=0.1, h_pad=0.08)
     parts = figure.parts
     right = next(scale for scale in SCALES if max(p.max() for p in wide) <= scale + 1e-6)
     parts.axes.set_xlim(0, 1.12 * right)
@@ -131,9 +123,7 @@ def model_and_truth(panels: Mapping[str, tuple[Sequence[str], np.ndarray, np.nda
         one.set_title(f"{heading}", fontsize=FONT, loc="left")
         _say_which_is_which(one, model[chosen], truth[chosen])
     told = _and([f"{100 * gap:.1f} %" for gap in gaps])
-    figure.suptitle(
-        f"{told} of the model's probability lies on the wrong words", fontsize=STYLE["title"], x=0.01, ha="left"
-    )
+    figure.suptitle(f"{told} of the model's probability lies on the wrong words", fontsize=TITLE, x=0.01, ha="left")
     return figure
 
 
@@ -194,9 +184,9 @@ def unit_interval(tokens: Sequence[str], probabilities: np.ndarray, u: float, fi
         mark = axes.text(0, 0.86, "", color=RED, fontsize=FONT, ha="center", weight="bold")
         axes.set(xlim=(-0.03, 1.03), ylim=(-0.5, 1.15), yticks=[], xlabel="running sum of the probabilities")
         axes.spines["left"].set_visible(False)
-        title = axes.set_title(" ", fontsize=STYLE["title"], loc="left")
+        title = axes.set_title(" ", fontsize=TITLE, loc="left")
         figure.parts = SimpleNamespace(pieces=pieces, names=names, arrow=arrow, mark=mark, title=title)
-        fix_layout(figure)
+        fix_layout(figure, w_pad=0.1, h_pad=0.08)
     parts = figure.parts
     hit = min(int(np.searchsorted(ends, u * ends[-1], side="right")), len(tokens) - 1)
     for i, (piece, name) in enumerate(zip(parts.pieces, parts.names)):
@@ -221,10 +211,10 @@ def surprise(words: Sequence[str], nats: np.ndarray, prompt_length: int = 0, fig
         figure, axes = new_figure(9.5, 3.4)
         parts = SimpleNamespace(axes=axes, bars=axes.bar(np.arange(len(words)), 0, color=BLUE), heights=nats)
         axes.set(xlim=(-0.7, len(words) - 0.3), ylabel="surprise −ln p (nats)", xticks=np.arange(len(words)))
-        parts.title = axes.set_title(" ", fontsize=STYLE["title"], loc="left")
+        parts.title = axes.set_title(" ", fontsize=TITLE, loc="left")
         axes.set_xticklabels(["shouted"] * len(words), **SLANTED)  # room for the longest
         figure.parts = parts
-        fix_layout(figure)
+        fix_layout(figure, w_pad=0.1, h_pad=0.08)
     parts = figure.parts
     parts.axes.set_xticklabels(words, **SLANTED)
     parts.axes.set_ylim(0, max(3.0, 1.08 * float(np.max(nats))))
@@ -271,7 +261,7 @@ def trade_off(
     figure.suptitle(
         f"From T = 1 to T = {temperatures[-1]:g}: possible texts {sense[one]:.0%} → {sense[-1]:.0%}, "
         f"different words {variety[one]} → {variety[-1]}",
-        fontsize=STYLE["title"],
+        fontsize=TITLE,
         x=0.01,
         ha="left",
     )

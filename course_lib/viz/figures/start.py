@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from course_lib.viz.figures import BLUE, GREY, INK, LIGHT, ORANGE, SKY, STYLE, new_figure
+from course_lib.viz.figures import BLUE, FONT, GREY, INK, LIGHT, ORANGE, SKY, TITLE, new_figure
 from course_lib.viz.figures.counting import percent
 
-FONT, SMALL, TITLE = STYLE["font"], STYLE["font"] - 1, STYLE["title"]
+SMALL = FONT - 1
 
 
 # --------------------------------------------------------------------------------------------------------- what is next

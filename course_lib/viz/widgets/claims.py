@@ -6,7 +6,7 @@ from pathlib import Path
 import ipywidgets as widgets
 
 from course_lib.experiments import CHAPTERS, Finding, find, recorded
-from course_lib.pretrained import ASSETS
+from course_lib.files import ASSETS
 from course_lib.viz.figures.claims import MARKS, card, overview
 from course_lib.viz.live import LiveFigure, dropdown, png
 

@@ -29,7 +29,7 @@ def switch(description: str, value: bool) -> widgets.Checkbox:
 
 # ----------------------------------------------------------------------------------------------------- one model, whole
 OWN = "your own settings"
-VOCABULARIES = (335, 1000, 5000, 10000, 30000, 50257, 100000, 128256, 256000)
+VOCABULARIES = (343, 1000, 5000, 10000, 30000, 50257, 100000, 128256, 256000)
 WIDTHS = (64, 128, 256, 384, 512, 768, 1024, 1280, 1600, 2048, 3072, 4096, 5120, 8192, 12288)
 CONTEXTS = (96, 512, 1024, 2048, 4096, 8192, 32768, 131072)
 
@@ -76,7 +76,8 @@ class _Bill(LiveFigure):
         self.model.style.description_width = "initial"
         self.model.observe(self._load, names="value")
         columns = widgets.GridBox(
-            list(self._controls.values()), layout=widgets.Layout(grid_template_columns="460px 460px", width="950px")
+            list(self._controls.values()),
+            layout=widgets.Layout(grid_template_columns="460px 460px", grid_gap="0 20px", width="950px"),
         )
         self.children = [self.model, columns, *self._shown]
 
@@ -203,7 +204,8 @@ def name_the_model(models: Mapping[str, TransformerConfig]) -> LiveFigure:
     def describe(bill, guess):
         name = names[bill - 1]
         if guess == ASK:
-            return f"Bill {bill}: {_in_words(counts[name].by_component)}. Divide the tables by widths that you know."
+            items = _in_words(counts[name].by_component)
+            return f"Bill {bill}: {items}. Divide the token table by vocabularies that you know."
         if guess == name:
             return f"✓ Yes, {name}: {counts[name].total:,} parameters."
         return f"✗ Not {guess}: {_difference(guess, counts[guess].by_component, counts[name].by_component)}"

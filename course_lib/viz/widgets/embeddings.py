@@ -300,8 +300,11 @@ def analogies(tables: Mapping[int, Tensor], tokenizer: WordTokenizer, function: 
             return title, f"{title}. Nearest: {words[0]}.", []
         place = f"place {words.index(wanted) + 1}" if wanted in words else f"no place among {len(words)}"
         title = f"Step {step}: {sum_} has “{wanted}” in {place}"
-        left_out = " It is one of the three inputs." if wanted in (a, b, c) else ""
-        return title, f"{title}. Nearest: {words[0]}.{left_out}", [wanted]
+        text = f"{title}. Nearest: {words[0]}."
+        if wanted in (a, b, c):
+            left_out = ", which are left out" if leave_out and not function else ""
+            text += f" “{wanted}” is one of the three inputs{left_out}."
+        return title, text, [wanted]
 
     people = list(ROLES)
     chosen = {

@@ -77,6 +77,21 @@ QUESTIONS = {
         },
         "the same few heroes and sentences",
     ),
+    "beams": Question(
+        "Greedy keeps one beginning, beam search keeps 16. What is the most probable text that it finds?",
+        {
+            "a long, well-made story": (
+                "Each further word multiplies the probability by a number below 1. Length costs, however good the "
+                "words are."
+            ),
+            "something very short": (
+                "Each further word multiplies the probability by a number below 1. The shortest way to the end wins, "
+                "unless it is very improbable."
+            ),
+            "the greedy story": "That is what one beam finds. The best step each time is not the best text.",
+        },
+        "something very short",
+    ),
     "creative": Question(
         "From T = 1 to T = 2, what happens to the variety and to the sense of the texts?",
         {
@@ -118,8 +133,8 @@ QUESTIONS = {
         "Temperature 0.5, then top-p 0.9; or top-p 0.9 first, then temperature 0.5. The same distribution?",
         {
             "yes": (
-                "Top-p adds up probabilities, and these depend on the temperature: section 3 printed how the kept set "
-                "moves with T."
+                "Top-p adds up probabilities, and these depend on the temperature: section 13.3 printed how the kept "
+                "set moves with T."
             ),
             "no": "Temperature changes the probabilities that top-p adds up. Cooled first, fewer tokens reach 0.9.",
         },

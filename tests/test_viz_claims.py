@@ -1,0 +1,119 @@
+"""Chapter 16's figures and the record of findings: every claim has its sign, every experiment its finding."""
+
+import pytest
+from matplotlib.colors import to_rgba
+
+from course_lib import experiments
+from course_lib.experiments import EXPERIMENTS, VERDICTS, Finding, find, in_order, recorded, settle
+from course_lib.experiments import claims as registry
+from course_lib.viz.figures import claims as figures
+from course_lib.viz.widgets.claims import claim_explorer
+
+
+def test_every_experiment_has_a_finding_on_record_and_no_other():
+    assert recorded().keys() == EXPERIMENTS.keys()
+
+
+def test_claims_are_sentences_of_a_chapter():
+    for each in in_order():
+        assert 1 <= each.chapter <= 15, each.id
+        assert "." in each.id
+        assert len(each.claim.split()) >= 3, each.id
+        found = recorded()[each.id]
+        assert len(found.because.split()) >= 5, each.id
+        assert found.measured, each.id
+
+
+def test_a_chapters_experiments_alone_and_in_order():
+    everything = in_order()
+    assert [each.chapter for each in everything] == sorted(each.chapter for each in everything)
+    first = everything[0].chapter
+    assert {each.chapter for each in in_order([first])} == {first}
+
+
+def test_an_unknown_experiment_names_its_neighbours():
+    known = next(iter(EXPERIMENTS))
+    with pytest.raises(ValueError, match=known.replace(".", r"\.")):
+        find(known[:-1])
+
+
+def test_a_name_is_given_once_and_a_verdict_is_one_of_three():
+    known = next(iter(EXPERIMENTS))
+    with pytest.raises(ValueError, match="two experiments"):
+        experiments.experiment(known, chapter=1, claim="something that is said")(lambda: None)
+    with pytest.raises(ValueError, match="choose one of confirmed, depends, refuted"):
+        Finding("1", (1.0,), "true", "it is so")
+    with pytest.raises(ValueError, match="one figure for each seed"):
+        Finding("1", (), "confirmed", "it is so")
+
+
+def test_a_settled_claim_is_told_with_its_figure_and_its_verdict(capsys):
+    known = {"masks.leak": Finding("3 of 4 tokens " + "leak " * 40, (3.0,), "depends", "The mask has holes.")}
+    settle("masks.leak", findings=known)
+    said = capsys.readouterr().out
+    assert find("masks.leak").claim in said
+    assert "depends: The mask has holes." in said
+    assert "measured: 3 of 4 tokens" in said
+    assert max(map(len, said.splitlines())) <= 100
+    settle("masks.leak")
+    assert "confirmed: " in capsys.readouterr().out, "without findings it is measured"
+
+
+def test_mean_and_spread_over_the_seeds():
+    found = Finding("2", (1.0, 2.0, 3.0), "confirmed", "it is so")
+    assert (found.mean, found.spread) == (2.0, 1.0)
+    assert Finding("2", (2.0,), "confirmed", "it is so").spread == 0
+
+
+def test_what_is_recorded_is_read_again_and_what_is_gone_is_dropped(tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "RECORD", tmp_path / "claims.json")
+    first, second = list(EXPERIMENTS)[:2]
+    found = Finding("2 bits", (1.5, 2.5), "depends", "it depends on the seed")
+    registry.record({second: found, first: found, "gone.claim": found})
+    assert registry.recorded() == {first: found, second: found}
+    other = Finding("3 bits", (3.0,), "refuted", "it is not so")
+    registry.record({first: other})
+    assert registry.recorded() == {first: other, second: found}
+
+
+def test_the_overview_shows_every_claim_in_the_colour_and_sign_of_its_verdict():
+    chapters = {"1 A": ["refuted", "confirmed"], "2 B": ["depends"], "3 C": []}
+    figure = figures.overview(chapters)
+    (axes,) = figure.axes
+    drawn = [(line.get_xdata()[0], line.get_ydata()[0], line.get_marker(), line.get_color()) for line in axes.lines]
+    signs = {verdict: (sign, colour) for verdict, (colour, sign, _) in figures.MARKS.items()}
+    assert drawn[:3] == [(1, 0, *signs["confirmed"]), (2, 0, *signs["refuted"]), (1, 1, *signs["depends"])]
+    assert [text.get_text() for text in axes.texts] == ["holds: 1", "depends: 1", "does not hold: 1"]
+    assert figures.overview_title(["confirmed", "refuted", "refuted"]).startswith("Of 3 popular claims, 1 hold")
+    assert tuple(figures.MARKS) == VERDICTS
+
+
+def test_every_card_fits_its_page_and_a_second_draw_equals_a_fresh_one():
+    findings = recorded()
+    moved = None
+    for id, found in findings.items():
+        page = (find(id).claim, found.measured, found.because, found.verdict)
+        moved, fresh = figures.card(*page, figure=moved), figures.card(*page)
+        for one, other in zip(moved.axes[0].texts, fresh.axes[0].texts, strict=True):
+            assert one.get_text() == other.get_text()
+        renderer = moved.canvas.get_renderer()
+        boxes = {
+            name: getattr(moved.parts, name).get_window_extent(renderer) for name in ("claim", "measured", "because")
+        }
+        assert max(box.x1 for box in boxes.values()) < 0.99 * moved.bbox.width, id
+        lines = [0.60 * moved.bbox.height, 0.33 * moved.bbox.height, 0]
+        assert all(box.y0 > line for box, line in zip(boxes.values(), lines, strict=True)), id
+        assert to_rgba(moved.parts.mark.get_color()) == to_rgba(figures.MARKS[found.verdict][0])
+
+
+@pytest.mark.usefixtures("no_pixels")
+def test_the_explorer_shows_every_claim_with_its_verdict():
+    findings = recorded()
+    explorer = claim_explorer(findings)
+    for id, found in findings.items():
+        explorer.render(claim=id)
+        assert found.because in explorer.text
+        assert f"claims {id}" in explorer.text
+        assert figures.MARKS[found.verdict][2] in explorer.text
+    with pytest.raises(ValueError, match="at least one"):
+        claim_explorer({})

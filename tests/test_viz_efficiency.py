@@ -1,0 +1,91 @@
+"""Chapter 14's figures and live figures: what they draw, computed another way, over every value of every control."""
+
+import re
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from sliders import drawn, values
+
+from course_lib.accounting import kv_cache_bytes
+from course_lib.config import preset
+from course_lib.viz.widgets import efficiency as built
+
+pytestmark = pytest.mark.usefixtures("no_pixels")
+MAKERS = [built.length_sliders, built.online_softmax, built.cache_sliders]
+
+
+def test_pairs_and_linear_layers_meet_at_six_times_the_width():
+    figure = built.length_sliders()
+    for T, d_model in product(values(figure._controls["T"]), values(figure._controls["d_model"])):
+        figure.render(T=T, d_model=d_model)
+        parts = figure.figure.parts
+        lengths, pairs = parts.pairs.get_data()
+        linear = parts.linear.get_ydata()
+        assert np.all((pairs > linear) == (lengths > 6 * d_model))
+        assert f"They are even at T = {6 * d_model:,}." in figure.text
+        told = re.search(r"pairs is (under )?(\d+) % of", figure.figure.get_suptitle())
+        share = 100 * T / (T + 6 * d_model)
+        assert share < 0.5 if told[1] else abs(int(told[2]) - share) <= 0.5
+
+
+@pytest.mark.parametrize("block", [1, 2, 4, 8])
+def test_softmax_in_blocks_has_at_every_block_the_softmax_of_the_keys_so_far(block):
+    scores, mixed = torch.tensor(built.SCORES), torch.tensor(built.VALUES)
+    for i, (maximum, total, average) in enumerate(built.online(built.SCORES, built.VALUES, block)):
+        read = (i + 1) * block
+        assert maximum == scores[:read].max()
+        assert total * np.exp(maximum) == pytest.approx(scores[:read].exp().sum().item())
+        assert average == pytest.approx((scores[:read].softmax(0) @ mixed[:read]).item())
+
+
+def test_every_block_of_the_reader_is_drawn():
+    reader = built.online_softmax()
+    for block, share in product(values(reader._controls["block"]), values(reader._controls["share"])):
+        reader.render(block=block, share=share)
+        read = -(-share // block) * block
+        parts = reader.figure.parts
+        assert reader.figure.get_suptitle().startswith(f"{read} of 8 keys read")
+        assert len({bar.get_facecolor() for bar in list(parts.bars)[:read]}) == 1
+        assert parts.line.get_xdata()[-1] == read
+        expected = torch.tensor(built.SCORES[:read]).softmax(0) @ torch.tensor(built.VALUES[:read])
+        assert parts.line.get_ydata()[-1] == pytest.approx(expected.item())
+
+
+def test_the_cache_is_drawn_against_the_weights():
+    figure = built.cache_sliders()
+    controls = figure._controls
+    for T, batch, group in product(*(values(controls[name]) for name in ("T", "batch", "group"))):
+        figure.render(model="llama-7b", T=T, batch=batch, group=group)
+        cache = 2 * 32 * batch * T * (32 // group) * 128 * 2  # two vectors, 32 layers, heads of 128, 2 bytes
+        weights = 2 * (6_738_415_616 - 2 * 32 * 4096 * (4096 - 4096 // group))  # W_K and W_V shrink with the group
+        bars = figure.figure.parts.memory
+        assert bars[1].get_width() / bars[0].get_width() == pytest.approx(cache / weights)
+        assert f"{32 // group} key-value heads" in figure.text
+        times = float(figure.figure.get_suptitle().split("a token takes ")[1].split(" times")[0].replace(",", ""))
+        assert 0.8 * T < times <= 1.01 * T  # everything once more for each token; the pairs are shared
+    figure.render(model="llama-3-8b", T=8192, batch=1, group=4)
+    assert kv_cache_bytes(preset("llama-3-8b"), 8192) == 2**30, "1.07 GB"
+    assert "The cache takes 1.07 GB" in figure.figure.get_suptitle()
+
+
+@pytest.mark.parametrize(
+    ("make", "state"),
+    [
+        (built.length_sliders, {"T": 4096, "d_model": 64}),
+        (built.online_softmax, {"block": 4, "share": 8}),
+        (built.cache_sliders, {"model": "llama-7b", "batch": 64, "group": 1}),
+    ],
+)
+def test_a_second_draw_equals_a_fresh_one(make, state):
+    moved, fresh = make(), make()
+    moved.render(**state)
+    fresh.figure = None
+    fresh.render(**state)
+    assert drawn(moved.figure) == drawn(fresh.figure)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_live_figures_become_pictures(make, pixels):
+    assert make().render().startswith(b"\x89PNG")

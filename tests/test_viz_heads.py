@@ -1,0 +1,149 @@
+"""Chapter 5's figures and live figures: what they draw, computed another way, over every value of every control."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from sliders import drawn, values
+from torch.utils.flop_counter import FlopCounterMode
+
+from course_lib.attention import MultiHeadAttention
+from course_lib.pretrained import load_pretrained
+from course_lib.viz.figures import heads as figures
+from course_lib.viz.widgets import heads as built
+
+pytestmark = pytest.mark.usefixtures("no_pixels")
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return load_pretrained("tinytown")
+
+
+@pytest.fixture
+def asked(trained):
+    return built.remove_a_head(*trained, "name", layer=2, head=3)
+
+
+# ---------------------------------------------------------------------------------------------- features dealt to heads
+@pytest.mark.parametrize(("n_heads", "transpose"), list(product((1, 2, 4, 8), (True, False))))
+def test_each_cell_is_given_to_the_head_that_torch_gives_it(n_heads, transpose):
+    split = built.split_sliders()
+    split.render(n_heads=n_heads, transpose=transpose)
+    whole = torch.arange(32).reshape(1, 4, 8)
+    wide = 8 // n_heads
+    for (t, i), name in split.figure.parts.names.items():
+        head = i // wide if transpose else int(whole[0, t, i]) // (32 // n_heads)
+        assert name.get_text() == f"head {head}"
+    wrong = not transpose and n_heads > 1
+    assert split.figure.get_suptitle().startswith("Wrong" if wrong else "Each head gets")
+
+
+# ----------------------------------------------------------------------------------------------------- shapes and costs
+@pytest.mark.parametrize(
+    ("B", "T", "d_model", "n_heads"), [(2, 4, 8, 2), (1, 16, 64, 4), (4, 64, 128, 1), (2, 16, 64, 64)]
+)
+def test_the_priced_steps_are_what_torch_counts(B, T, d_model, n_heads):
+    attention = MultiHeadAttention(d_model, n_heads)
+    with FlopCounterMode(display=False) as counter:
+        y, weights = attention(torch.randn(B, T, d_model), need_weights=True)
+    rows = built.priced_steps(B, T, d_model, n_heads)
+    assert sum(row[4] for row in rows) == counter.get_total_flops()
+    assert sum(row[3] for row in rows) == sum(parameter.numel() for parameter in attention.parameters())
+    assert rows[4][1:3] == (str(tuple(weights.shape)), weights.numel())
+    assert rows[7][1:3] == (str(tuple(y.shape)), y.numel())
+
+
+def test_every_setting_of_the_explorer_is_drawn_and_told():
+    explorer = built.shapes_and_costs()
+    for T, d_model, n_heads in product(*(values(explorer._controls[name]) for name in ("T", "d_model", "n_heads"))):
+        explorer.render(T=T, d_model=d_model, n_heads=n_heads)
+        title = explorer.figure.get_suptitle()
+        if d_model % n_heads:
+            assert f"cannot be dealt to {n_heads} heads" in title
+            assert "refuses" in explorer.text
+            assert {text.get_text() for line in explorer.figure.parts.texts for text in line[1:]} == {""}
+        else:
+            pairs = T / (T + 2 * d_model)  # 4 T² d against 8 T d²
+            shown = int(title.split("tokens is ")[1].split(" %")[0].replace("under ", ""))
+            assert abs(shown - 100 * pairs) <= 1
+            parts = explorer.figure.parts
+            assert sum(bar.get_width() for bar in parts.bars) == pytest.approx(0.14)
+            assert f"({parts.texts[4][1].get_text().split('(')[1]}" == f"(2, {n_heads}, {T}, {T})"
+    explorer.render(B=32)
+    assert "B = 32" in explorer.text
+
+
+# ------------------------------------------------------------------------------------------------- a head at a question
+def test_a_removed_head_says_nothing_and_the_figure_shows_the_difference(trained, asked):
+    model, tokenizer = trained
+    for question, layer, head in [("capital", 0, 0), ("copy, word 2", 2, 3), ("who was bitten", 3, 1)]:
+        asked.render(question=question, example=2, layer=layer, head=head)
+        prompt, answer = built.draw_questions(question, 5)[1]
+        ids = torch.tensor([tokenizer.encode(prompt, end=False)])
+        weights = model.attention_weights(ids)[layer][0, head, -1]
+        with torch.no_grad():
+            whole = model(ids)[0, -1].softmax(-1)[tokenizer.id(answer)].item()
+            # Another way to silence a head: its rows of W_O are 0.
+            rows = model.blocks[layer].attention.out_proj.weight[:, 32 * head : 32 * head + 32]
+            kept = rows.clone()
+            rows.zero_()
+            lacking = model(ids)[0, -1].softmax(-1)[tokenizer.id(answer)].item()
+            rows.copy_(kept)
+        parts = asked.figure.parts
+        assert [bar.get_width() for bar in parts.weights][: len(weights)] == pytest.approx(weights.tolist())
+        assert parts.with_head[0].get_width() == pytest.approx(whole, abs=1e-5)
+        assert parts.without[0].get_width() == pytest.approx(lacking, abs=1e-5)
+        assert f"{whole:.2f} with this head, {lacking:.2f} without" in asked.text
+
+
+def test_every_question_and_every_head_can_be_looked_at(asked):
+    controls = asked._controls
+    for question in values(controls["question"]):
+        for example in values(controls["example"]):
+            asked.render(question=question, example=example)
+            assert asked.figure.parts.left.get_yticklabels()[0].get_text() == "<bos>"
+    for layer, head in product(values(controls["layer"]), values(controls["head"])):
+        asked.render(layer=layer, head=head)
+        assert f"Layer {layer}, head {head}" in asked.figure.get_suptitle()
+
+
+@pytest.mark.parametrize(
+    ("make", "state"),
+    [
+        (built.split_sliders, {"n_heads": 4, "transpose": False}),
+        (built.shapes_and_costs, {"T": 128, "d_model": 768, "n_heads": 12}),
+        (None, {"question": "who bit", "layer": 1}),
+    ],
+)
+def test_a_second_draw_equals_a_fresh_one(make, state, asked, trained):
+    moved, fresh = (make(), make()) if make else (asked, built.remove_a_head(*trained, "name", layer=2, head=3))
+    moved.render()
+    moved.render(**state)
+    fresh.figure = None
+    fresh.render(**state)
+    assert drawn(moved.figure) == drawn(fresh.figure)
+
+
+def test_live_figures_become_pictures(pixels, asked):
+    for figure in (built.split_sliders(), built.shapes_and_costs(), asked):
+        assert figure.render().startswith(b"\x89PNG")
+
+
+# ------------------------------------------------------------------------------------------------------- static figures
+def test_the_table_of_costs_writes_every_cost_that_is_not_nothing():
+    costs = np.array([[0.25, 3.04, 0.0], [0.001, 0.02, -0.3]])
+    figure = figures.costs_of_removal(costs, ["a", "b"], ["all", "one", "two"], "said")
+    assert figure.get_suptitle() == "said"
+    told = {text.get_text(): text.get_position() for text in figure.axes[0].texts}
+    assert told == {"0.25": (0, 0), "3.0": (1, 0), "-0.3": (2, 1)}
+
+
+@pytest.mark.parametrize(
+    ("losses", "title"), [([2.0, 1.0, 3.0], "4 heads end lower than 1 or 16"), ([1, 2, 3], "1 head end")]
+)
+def test_the_title_names_the_lowest_loss(losses, title):
+    figure = figures.loss_by_heads([1, 4, 16], losses, 32)
+    assert list(figure.axes[0].lines[0].get_ydata()) == losses
+    assert figure.axes[0].get_title(loc="left").startswith(title)

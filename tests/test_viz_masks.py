@@ -1,0 +1,148 @@
+"""Chapter 4's figures and live figures: what they draw, computed another way, over every value of every control."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sliders import LiveFigureTests
+
+from course_lib.viz.figures import masks as figures
+from course_lib.viz.widgets import masks as built
+
+SCORES = np.array([[0.5, -0.1, 0.6, 1.5], [-0.2, -0.2, 1.5, 0.7], [-0.4, 0.5, -0.4, -0.5], [0.2, -1.9, -1.7, -0.5]])
+MAKERS = {
+    "mask_patterns": built.mask_patterns,
+    "masked_row": lambda: built.masked_row(SCORES),
+    "leak_test": built.leak_test,
+}
+pytestmark = pytest.mark.usefixtures("no_pixels")
+
+
+def title(figure):
+    return figure.parts.title.get_text()
+
+
+@pytest.fixture(params=MAKERS.values(), ids=MAKERS)
+def make(request):
+    return request.param
+
+
+class TestEveryLiveFigure(LiveFigureTests):
+    distinct = 8
+
+
+def test_a_live_figure_leaves_the_callers_random_numbers_alone():
+    torch.manual_seed(5)
+    expected = torch.randn(3)
+    torch.manual_seed(5)
+    built.leak_test()
+    assert torch.equal(torch.randn(3), expected)
+
+
+# ------------------------------------------------------------------------------------------------------------- patterns
+ALLOWED = {
+    built.BERT: lambda t, s, source: True,
+    built.GPT: lambda t, s, source: s <= t,
+    built.T5: lambda t, s, source: s < source or s <= t,
+}
+
+
+@pytest.mark.parametrize(("length", "prefix", "padding"), [(2, 0, 0), (8, 3, 0), (8, 3, 2), (16, 16, 8), (5, 16, 8)])
+@pytest.mark.parametrize("pattern", ALLOWED)
+def test_a_pair_is_coloured_exactly_if_its_family_allows_it(pattern, length, prefix, padding):
+    live = built.mask_patterns()
+    live.render(pattern=pattern, length=length, prefix=prefix, padding=padding)
+    real = max(1, length - padding)
+    counts = {}
+    for image, (name, allows) in zip(live.figure.parts.images, ALLOWED.items()):
+        expected = [[int(s < real and allows(t, s, min(prefix, length))) for s in range(length)] for t in range(length)]
+        assert image.get_array().tolist() == expected
+        assert tuple(image.get_extent()) == (-0.5, length - 0.5, length - 0.5, -0.5)
+        counts[name] = sum(map(sum, expected))
+    assert title(live.figure) == f"{pattern}: {counts[pattern]} of {length**2} pairs may attend (coloured)"
+    assert live.text.endswith(f"{counts[pattern]} pairs.")
+    framed = [axes.get_title().startswith("▸") for axes in live.figure.axes]
+    assert framed == [name == pattern for name in ALLOWED], "the chosen one is marked by more than its colour"
+
+
+@pytest.mark.parametrize(("prefix", "marked"), [(0, False), (3, True), (8, False), (16, False)])
+def test_dashed_lines_mark_where_the_target_of_t5_begins_and_nothing_else(prefix, marked):
+    live = built.mask_patterns()
+    live.render(length=8, prefix=prefix)
+    for name, (across, down) in zip(ALLOWED, live.figure.parts.edges):
+        assert across.get_visible() == down.get_visible() == (marked and name == built.T5)
+        if across.get_visible():
+            assert [*across.get_ydata(), *down.get_xdata()] == [prefix - 0.5] * 4
+
+
+# ----------------------------------------------------------------------------------------------------------- one row
+@pytest.mark.parametrize("query", range(4))
+def test_a_masked_row_shares_out_one_and_a_row_zeroed_afterwards_less(query):
+    raised = [math.exp(score) for score in SCORES[query]]
+    seen = raised[: query + 1]
+    expected = {
+        built.BEFORE: [each / sum(seen) for each in seen] + [0] * (3 - query),
+        built.AFTER: [each / sum(raised) for each in seen] + [0] * (3 - query),
+        built.NONE: [each / sum(raised) for each in raised],
+    }
+    live = built.masked_row(SCORES)
+    for how, weights in expected.items():
+        live.render(query=query, how=how)
+        parts = live.figure.parts
+        assert [bar.get_width() for bar in parts.weights] == pytest.approx(weights)
+        assert parts.sum.get_text() == f"sum of the weights: {sum(weights):.2f}"
+        assert ("a full share of 1" in title(live.figure)) == (abs(sum(weights) - 1) < 1e-4)
+        hidden = [note.get_text() for note in parts.notes].count("−inf: hidden")
+        assert hidden == (3 - query if how == built.BEFORE else 0)
+        zeroed = [number.get_text() for number in parts.numbers].count("0.00, zeroed")
+        assert zeroed == (3 - query if how == built.AFTER else 0)
+        assert parts.notes[0].get_text() == f"{SCORES[query][0]:.2f}".replace("-", "−"), "the first is always seen"
+
+
+# ------------------------------------------------------------------------------------------------------------ leak test
+REACHED = {  # which outputs can a change at `place` reach in two layers?
+    "no mask": lambda t, place: True,
+    "causal mask": lambda t, place: t >= place,
+    "off by one": lambda t, place: t >= place - 2,  # one place further in each layer
+    "prefix of 4": lambda t, place: t >= place or (place < 4 and t < 4),
+}
+
+
+@pytest.mark.parametrize("mask", REACHED)
+def test_exactly_the_outputs_move_that_a_path_leads_to(mask):
+    live = built.leak_test()
+    for place in range(built.PLACES):
+        live.render(mask=mask, place=place)
+        moved = [bar.get_height() > 1e-5 for bar in live.figure.parts.bars]
+        assert moved == [REACHED[mask](t, place) for t in range(built.PLACES)]
+        leaks = sum(moved[:place])
+        assert (f"{leaks} of the {place} outputs before it move" in title(live.figure)) == (leaks > 0)
+
+
+def test_leaks_are_hatched_and_not_only_red():
+    figure = figures.leak_bars(np.array([0.5, 0.0, 2.0, 0.3]), 2, "Some mask")
+    assert [bar.get_hatch() for bar in figure.parts.bars] == ["//", "//", None, None]
+    assert title(figure) == "Some mask: changing the token at 2, 1 of the 2 outputs before it move"
+
+
+# ------------------------------------------------------------------------------------------------- with and without
+def test_losses_are_drawn_in_pairs_and_the_worst_in_use_is_named():
+    figure = figures.losses(["with", "without"], [1.4, 0.5], [1.5, 3.0])
+    assert [bar.get_width() for bar in figure.axes[0].patches] == [1.4, 0.5, 1.5, 3.0]
+    assert figure.texts[0].get_text() == "Without: 0.5 nats in training, 3.0 where it counts"
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ([0.1, 0.2, 0.7], "Without a mask 70 % of the weight goes to one place: 1 to the right"),
+        ([0.1, 0.8, 0.1], "Without a mask 80 % of the weight goes to one place: itself"),
+        ([0.9, 0.0, 0.1], "Without a mask 90 % of the weight goes to one place: 1 to the left"),
+    ],
+)
+def test_weights_over_the_distance_are_drawn_and_the_largest_is_named(weights, said):
+    figure = figures.where_it_looks([-1, 0, 1], weights)
+    assert [bar.get_height() for bar in figure.axes[0].patches] == weights
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["−1", "itself", "+1"]
+    assert figure.texts[0].get_text() == said

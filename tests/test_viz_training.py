@@ -1,0 +1,83 @@
+"""Chapter 12's figures and live figures: what they draw, computed another way, over every value of every control."""
+
+import math
+
+import pytest
+from sliders import LiveFigureTests
+
+from course_lib.viz.figures import training as figures
+from course_lib.viz.widgets import training as built
+
+pytestmark = pytest.mark.usefixtures("no_pixels")  # tests that want a real picture ask for `pixels`
+
+
+@pytest.fixture
+def sliders():
+    return built.schedule_sliders()
+
+
+@pytest.fixture
+def make():
+    return built.schedule_sliders
+
+
+class TestEveryLiveFigure(LiveFigureTests):
+    pass
+
+
+@pytest.mark.parametrize(("at", "rate"), [(0, 0.0), (5, 0.002), (10, 0.004), (55, 0.0025), (100, 0.001)])
+def test_the_schedule_passes_through_points_computed_by_hand(sliders, at, rate):
+    sliders.render(peak=0.004, warmup=100, total=1000, floor=0.25, at=at)
+    x, y = sliders.figure.parts.here.get_xydata()[0]
+    assert (x, y) == pytest.approx((10 * at, rate), abs=1e-9)
+    assert f"Step {10 * at}: {rate:.4f}." in sliders.text
+
+
+def test_without_warm_up_and_with_a_full_floor_the_rate_is_constant(sliders):
+    sliders.render(peak=0.002, warmup=0, total=200, floor=1.0)
+    assert set(sliders.figure.parts.line.get_ydata()) == {0.002}
+    assert "Mean over the training: 100% of the peak." in sliders.text
+    assert "steady" in sliders.figure.parts.title.get_text()
+
+
+def test_the_live_curve_grows_by_each_point_and_says_so(pixels):
+    curve = built.LiveCurve(entropy=0.65, guessing=5.84, total=200)
+    first = bytes(curve._image.value)
+    assert first.startswith(b"\x89PNG")
+    assert "can fall to 0.65 and no further" in curve._caption.value
+    curve.add(0, 5.8)
+    curve.add(100, 1.25)
+    assert curve.figure.parts.line.get_xydata().tolist() == [[0, 5.8], [100, 1.25]]
+    assert "Step 100: the loss is 1.25, still 0.60 nats above the entropy" in curve._caption.value
+    assert bytes(curve._image.value) != first
+    assert (curve._bar.value, curve._bar.max) == (100, 200)
+
+
+def test_the_live_curve_reads_complete_before_training():
+    curve = built.LiveCurve(entropy=0.65, guessing=5.84, total=200)
+    assert repr(curve).startswith("[live curve: 200 steps]")
+    data, metadata = curve._repr_mimebundle_()
+    assert data["text/plain"] == repr(curve)
+    assert metadata["image/png"]["alt"] == repr(curve)
+    curve.add(10, 3.0)
+    assert curve._repr_mimebundle_()[0]["text/plain"] == data["text/plain"], "the page's text does not depend on time"
+
+
+def test_static_figures_draw_the_data_they_are_given():
+    long = figures.long_run([25, 75, 125], [4.0, 2.0, 0.8], entropy=0.6, final=0.66, total=150)
+    assert long.axes[0].lines[0].get_xydata().tolist() == [[25, 4.0], [75, 2.0], [125, 0.8]]
+    assert long.texts[0].get_text() == "After 150 steps the loss on new stories is 0.660: 10.0% above the entropy"
+
+    noisy = figures.loss_curve([0, 2], [5.8, 2.0], 0.65, 4, 5.84, batch_losses=[5.9, 2.2, 1.8])
+    assert noisy.parts.line.get_xydata().tolist() == [[0, 5.8], [2, 2.0]]
+    assert noisy.parts.batches.get_xydata().tolist() == [[1, 5.9], [2, 2.2], [3, 1.8]], "one for each step, from 1"
+
+    jump = figures.jump([3.2, 3.1, 0.4, 0.2], [0, 2, 4], [0.05, 0.1, 0.9], guessing=math.log(24))
+    assert jump.axes[1].lines[0].get_ydata().tolist() == [0.05, 0.1, 0.9]
+    assert jump.texts[0].get_text() == "The loss lingers, then falls; near step 4 the copies turn right"
+    never = figures.jump([3.2, 3.1], [0, 2], [0.05, 0.1], guessing=math.log(24))
+    assert never.texts[0].get_text().endswith("the copies stay wrong")
+
+    scaling = figures.scaling([1000, 10_000], [3.0, 1.5], entropy=0.65)
+    assert scaling.axes[0].lines[0].get_xydata().tolist() == [[1000, 3.0], [10_000, 1.5]]
+    assert scaling.texts[0].get_text() == "10 times the parameters: the loss falls from 3.0 to 1.5"
