@@ -5,24 +5,23 @@ A conftest.py would not reach the notebooks: they stand in other folders.
 """
 
 import os
-import tempfile
 
 from xdist.scheduler import LoadScopeScheduling
 
 
 def pytest_configure(config):
-    """Neither tests nor notebooks touch the learner's own progress file."""
-    if not hasattr(config, "workerinput"):  # xdist's workers inherit the variable
-        folder = tempfile.TemporaryDirectory(prefix="course-progress-")
-        config.add_cleanup(folder.cleanup)
-        os.environ["COURSE_PROGRESS"] = os.path.join(folder.name, "progress.json")
+    """Neither tests nor notebooks touch the learner's own progress file, and no notebook sees what another has done."""
+    os.environ["COURSE_PROGRESS"] = ":memory:"
 
 
 class ByNotebook(LoadScopeScheduling):
     """The cells of a notebook share a kernel: they go to one process, in order; so do the tests that share a large
-    model. Other tests go where there is room."""
+    model, and the misconceptions of one exercise, which are held against each other. Other tests go where there is
+    room."""
 
     def _split_scope(self, nodeid):
+        if "::test_misconception_fails_and_is_named[" in nodeid:
+            return nodeid.partition(": ")[0]
         together = ".ipynb::" in nodeid or "test_real_weights.py::" in nodeid
         return nodeid.split("::")[0] if together else nodeid
 
@@ -31,15 +30,33 @@ def pytest_xdist_make_scheduler(config, log):
     return ByNotebook(config, log)
 
 
+COUNTED = {  # a test of tests/test_grading.py -> its line in the table at the end
+    "test_the_reference_passes_with_full_points": "references: pass with full points",
+    "test_right_answers_in_other_styles_pass": "right answers in other styles: pass",
+    "test_misconception_fails_and_is_named": "misconceptions: fail and are named",
+    "test_wrong_option_gives_its_own_reason_and_no_other": "wrong options: fail with their own reason",
+}
+KINDS = ("code", "experiment", "number", "shapes", "choice", "reflect")
+
+
 def pytest_terminal_summary(terminalreporter):
-    """The last line of a run: how many misconceptions there are, and whether each fails and is told from the others."""
-    mark = "::test_misconception_fails_and_is_named["
-    named, missed = (
-        [r.nodeid for r in terminalreporter.stats.get(o, []) if mark in r.nodeid] for o in ("passed", "failed")
-    )
-    if named or missed:
-        exercises = {nodeid.partition("[")[2].partition(":")[0] for nodeid in named + missed}
-        terminalreporter.write_line(
-            f"{len(named + missed)} misconceptions in {len(exercises)} exercises: "
-            f"{len(named)} fail and are named, {len(missed)} slip through"
-        )
+    """The last lines of a run: how many exercises, wrong answers and right ones there are, and how many of each do as
+    they should. "41 of 42" says that one does not."""
+    counts: dict[str, dict[str, list[int]]] = {}
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.stats.get(outcome, []):
+            line = COUNTED.get(report.nodeid.partition("::")[2].partition("[")[0])
+            kind = dict(report.user_properties).get("kind")
+            if line and kind and report.when == "call":
+                count = counts.setdefault(line, {}).setdefault(kind, [0, 0])
+                count[0] += outcome == "passed"
+                count[1] += 1
+    if counts:
+        terminalreporter.write_line(f"\n{'':<42}" + "".join(f"{kind:>12}" for kind in (*KINDS, "all")))
+    for line in COUNTED.values():
+        if line in counts:
+            by_kind = counts[line]
+            by_kind["all"] = [sum(each) for each in zip(*by_kind.values())]
+            cells = [by_kind.get(kind, [0, 0]) for kind in (*KINDS, "all")]
+            texts = [f"{good:,}" if good == of else f"{good:,} of {of:,}" for good, of in cells]
+            terminalreporter.write_line(f"{line:<42}" + "".join(f"{text:>12}" for text in texts))

@@ -1,7 +1,11 @@
 """The command line, and the notebooks' machinery behind it, on small notebooks made here."""
 
+import contextlib
+import inspect
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import nbformat
@@ -10,6 +14,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from course_lib.__main__ import main
 from course_lib.grading import EXERCISES, notebook
+from course_lib.grading.release import release
+from course_lib.grading.sealed import NAME
 
 ROOT = Path(__file__).parent.parent
 
@@ -41,7 +47,9 @@ def test_doctor_speaks_where_a_package_is_missing(package):
     assert "to mend" in seen.stdout
 
 
-@pytest.mark.parametrize("command", [[], ["doctor"], ["weights"], ["train"], ["claims"], ["refresh"], ["grade"]])
+@pytest.mark.parametrize(
+    "command", [[], ["doctor"], ["weights"], ["train"], ["claims"], ["refresh"], ["grade"], ["release"]]
+)
 def test_help_is_there(command, capsys):
     with pytest.raises(SystemExit) as ended:
         main([*command, "--help"])
@@ -191,9 +199,9 @@ def test_cells_that_raise_exit_or_never_end_cost_only_themselves(tmp_path, monke
 
 
 def test_grading_does_not_touch_the_learners_progress(tmp_path, monkeypatch):
-    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.json"))
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.sqlite3"))
     graded(write(tmp_path / "a.ipynb", RIGHT, CHECK))
-    assert not (tmp_path / "progress.json").exists()
+    assert not (tmp_path / "progress.sqlite3").exists()
 
 
 def test_the_command_prints_a_line_per_exercise(tmp_path, capsys):
@@ -212,3 +220,123 @@ def test_what_is_no_exercise_notebook_is_refused(tmp_path, capsys):
     ):
         assert main(["grade", str(path)]) == 2
         assert reason in capsys.readouterr().err
+
+
+# -------------------------------------------------------------------------------------------------------------- release
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("for") / "learners"
+    release(ROOT, folder)
+    return folder
+
+
+def texts(folder):
+    """The text files below a folder; what cannot be read as text is none."""
+    found = {}
+    for path in folder.rglob("*"):
+        with contextlib.suppress(UnicodeDecodeError, IsADirectoryError):
+            found[path] = path.read_text(encoding="utf-8")
+    return found
+
+
+def test_a_learners_package_holds_the_course_and_neither_solutions_nor_tests(package):
+    assert {path.name for path in package.iterdir()} == {
+        "README.md", "LICENSE", "requirements.txt", "pyproject.toml", "notebooks", "exercises", "course_lib",
+    }  # fmt: skip
+    assert {path.name for path in (package / "course_lib/grading/catalogue").iterdir()} == {"__init__.py", NAME}
+    assert not [path for path in package.rglob("*") if path.name in ("solutions", "tests", "__pycache__", "right")]
+    for name in ("README.md", "requirements.txt", "pyproject.toml"):
+        text = (package / name).read_text(encoding="utf-8")
+        assert "pytest" not in text
+        assert "solutions" not in text
+    assert "-e .\n" in (package / "requirements.txt").read_text(encoding="utf-8")
+    project = tomllib.loads((package / "pyproject.toml").read_text(encoding="utf-8"))
+    assert f"grading/catalogue/{NAME}" in project["tool"]["setuptools"]["package-data"]["course_lib"]
+
+
+def test_links_in_a_learners_package_lead_somewhere(package):
+    pages = {path: text for path, text in texts(package).items() if path.suffix in (".md", ".ipynb")}
+    assert len(pages) > 10
+    for path, text in pages.items():
+        for link in re.findall(r"\]\(([^)#:\s\\]+\.(?:ipynb|md|py|png))\)", text):
+            assert (path.parent / link).exists(), f"{path.name} links to {link}"
+
+
+def test_nothing_in_a_learners_package_gives_an_exercise_away_in_plain_reading(package):
+    """Outside of the chapters, which show the library's own code and two named mistakes."""
+    plain = {path: text for path, text in texts(package).items() if "notebooks" not in path.parts}
+    everything = "\n".join(plain.values())
+    grading = "\n".join(text for path, text in plain.items() if "grading" in path.parts or "exercises" in path.parts)
+    for exercise in EXERCISES.values():
+        told = [misconception.sentence for misconception in exercise.misconceptions]
+        told += [option.why for option in exercise.options] + [exercise.model_answer, *exercise.hints]
+        assert not [text for text in told if len(text) > 40 and text in everything], exercise.id
+        if callable(exercise.reference):
+            lines = [line.partition("#")[0].strip() for line in inspect.getsource(exercise.reference).splitlines()]
+            whole = "\n".join(line for line in lines[1:] if line)
+            assert whole not in "\n".join(line.strip() for line in grading.splitlines()), exercise.id
+
+
+def test_a_learners_package_checks_answers_and_names_mistakes(package):
+    """In a fresh process that can only see the package. And Python itself does not show the reference."""
+    code = (
+        "import inspect, pathlib, course_lib\n"
+        "assert pathlib.Path(course_lib.__file__).is_relative_to(pathlib.Path.cwd()), course_lib.__file__\n"
+        "from course_lib.grading import EXERCISES, check\n"
+        f"{RIGHT}\n"
+        "print(check('attention.softmax', softmax))\n"
+        f"{WRONG}\n"
+        "print(check('attention.softmax', softmax))\n"
+        f"assert len(EXERCISES) == {len(EXERCISES)}\n"
+        "try:\n    print(inspect.getsource(EXERCISES['attention.softmax'].reference))\n"
+        "except OSError:\n    print('no source')\n"
+    )
+    seen = subprocess.run([sys.executable, "-c", code], cwd=package, capture_output=True, text=True)
+    assert seen.returncode == 0, seen.stderr
+    assert "✓ Passed · attention.softmax" in seen.stdout
+    assert "exp overflows above 88" in seen.stdout
+    assert seen.stdout.endswith("no source\n")
+
+
+def test_release_refuses_what_it_might_spoil_and_what_is_not_up_to_date(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    (tmp_path / "mine.txt").write_text("precious")
+    for folder, reason in ((tmp_path, "is not empty"), (ROOT / "runs" / "out", "lies in the repository")):
+        assert main(["release", str(folder)]) == 2
+        assert reason in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+    monkeypatch.chdir(tmp_path)
+    assert main(["release", str(tmp_path / "out")]) == 2
+    assert "is not the course's repository" in capsys.readouterr().err
+    for name in ("notebooks", "course_lib/grading/catalogue"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "LICENSE").touch()
+    write(tmp_path / "solutions" / "a.ipynb", "### BEGIN SOLUTION\na = 1\n### END SOLUTION")
+    write(tmp_path / "exercises" / "a.ipynb", "a = 1")
+    assert main(["release", str(tmp_path.parent / f"{tmp_path.name}-out")]) == 2
+    assert "run `python -m course_lib refresh` first" in capsys.readouterr().err
+
+
+# -------------------------------------------------------------------------------------------------- stubs and solutions
+@pytest.mark.parametrize("path", sorted(ROOT.glob("solutions/*.ipynb")), ids=lambda path: path.stem)
+def test_a_stub_differs_from_its_solution_inside_the_marked_regions_alone(path):
+    """Told without the code that makes stubs: outside of the regions every line stands in both, in the same order."""
+    shown = [cell for cell in nbformat.read(path, 4).cells if "solution" not in cell.metadata.get("tags", [])]
+    stubs = nbformat.read(ROOT / "exercises" / path.name, 4).cells
+    assert [cell.cell_type for cell in shown] == [cell.cell_type for cell in stubs]
+    regions = 0
+    for solution, stub in zip(shown, stubs):
+        pieces = re.split(r"^ *### BEGIN SOLUTION\n.*?^ *### END SOLUTION$\n?", solution.source, flags=re.M | re.S)
+        regions += len(pieces) - 1
+        if len(pieces) == 1:
+            assert stub.source == solution.source
+            continue
+        pattern = r"([\s\S]*?)".join(re.escape(piece.rstrip("\n")) + r"\n?" for piece in pieces)
+        found = re.fullmatch(pattern, stub.source)
+        assert found, stub.source
+        for put in found.groups():
+            for line in filter(None, map(str.strip, put.splitlines())):
+                assert re.fullmatch(
+                    r"raise NotImplementedError|\w+ = \.\.\.  # your answer|# Your answer goes .*", line
+                )
+    assert regions > 0

@@ -1,64 +1,110 @@
 """The catalogue proves itself: references pass, every misconception fails and is named, no hint tells the answer.
 
-Generic over all exercises: a chapter's author adds a module to `course_lib/grading/catalogue` and its ids to IDS below.
-The last line of a run says how many misconceptions there are and how many of them fail as they should.
+Generic over all exercises: a chapter's author adds a module to `course_lib/grading/catalogue`, and right answers in
+other styles to `tests/right`. The last lines of a run are a table: how many there are of each, and how many do as they
+should.
 """
 
+import importlib
 import inspect
+import io
 import math
+import pickle
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
-import numpy as np
+import nbformat
 import pytest
 import torch
 import torch.nn.functional as F
 
-from course_lib import attention as library
 from course_lib.grading import EXERCISES, grade
-from course_lib.grading.engine import PUBLIC_SEED
+from course_lib.grading.engine import PUBLIC_SEED, problem_of
+from course_lib.grading.run import call
+from course_lib.grading.trials import prepare
 
+ROOT = Path(__file__).parent.parent
 SEEDS = (PUBLIC_SEED, 1, 20_26)
 
 IDS = {  # chapter: the exercises it must have, with their kinds; it may have more
     "embeddings": {
-        "lookup": "code",
-        "one_hot": "code",
-        "nearest": "code",
-        "analogy": "code",
-        "parameters": "number",
-        "gradient_rows": "choice",
+        "code": ["lookup", "one_hot", "nearest", "analogy"],
+        "number": ["parameters"],
+        "choice": ["gradient_rows"],
+    },
+    "positions": {
+        "code": ["sinusoidal", "shift_matrix", "rotary"],
+        "number": ["wavelength", "learned_parameters"],
+        "experiment": ["equivariance"],
+        "reflect": ["no_positions"],
     },
     "attention": {
-        "softmax": "code",
-        "scaled_dot_product": "code",
-        "worked_example": "code",
-        "score_variance": "experiment",
-        "saturation": "code",
-        "why_scale": "reflect",
-        "memory": "number",
-        "who_is_it": "code",
+        "code": ["softmax", "scaled_dot_product", "worked_example", "saturation", "who_is_it"],
+        "experiment": ["score_variance"],
+        "number": ["memory"],
+        "reflect": ["why_scale"],
+    },
+    "masks": {"code": ["causal", "padding", "masked_attention", "leak_test"], "choice": ["patterns"]},
+    "heads": {
+        "code": ["split", "merge", "module", "grouped"],
+        "shapes": ["shape_trace"],
+        "number": ["parameters"],
+        "choice": ["d_k_tradeoff"],
+        "reflect": ["output_projection"],
+        "experiment": ["how_many"],
+    },
+    "ffn": {
+        "code": ["forward", "gelu", "gelu_tanh", "swiglu", "swiglu_width"],
+        "number": ["parameters"],
+        "experiment": ["sparsity", "ablate_fact"],
+        "reflect": ["why_expand"],
+    },
+    "norm": {
+        "code": ["layer_norm", "rms_norm"],
+        "choice": ["batch_vs_layer"],
+        "number": ["worked_example", "parameters"],
+        "experiment": ["speed"],
+    },
+    "blocks": {
+        "code": ["pre_norm", "post_norm", "encoder"],
+        "experiment": ["gradient_norms", "pre_or_post"],
+        "reflect": ["no_residual"],
+    },
+    "gpt": {
+        "code": ["forward", "tie_weights"],
+        "number": ["initial_loss"],
+        "shapes": ["shape_trace"],
+        "reflect": ["why_effective"],
     },
     "counting": {
-        "gpt2": "number",
-        "bert_layer": "number",
-        "bert": "number",
-        "llama7b": "number",
-        "transformer_512": "number",
-        "function": "code",
-        "memory": "code",
-        "flops": "code",
+        "number": ["gpt2", "bert_layer", "bert", "llama7b", "transformer_512"],
+        "code": ["function", "memory", "flops"],
+    },
+    "cross": {"code": ["attention", "decoder_block"], "shapes": ["shape_trace"], "choice": ["families"]},
+    "training": {
+        "code": ["cross_entropy", "get_batch", "learning_rate", "step", "clip"],
+        "experiment": ["overfit"],
+        "number": ["limit"],
     },
     "sampling": {
-        "temperature": "code",
-        "top_k": "code",
-        "top_p": "code",
-        "next_token": "code",
-        "generate": "code",
-        "compare": "experiment",
+        "code": ["temperature", "top_k", "top_p", "next_token", "generate"],
+        "experiment": ["compare"],
     },
+    "efficiency": {
+        "code": ["kv_cache", "online_softmax"],
+        "number": ["kv_cache_bytes"],
+        "experiment": ["quadratic", "rnn_or_attention"],
+    },
+    "pretrained": {"code": ["map_gpt2"], "experiment": ["head_roles"]},
 }
 
+BUILT = [chapter for chapter in IDS if (ROOT / f"course_lib/grading/catalogue/{chapter}.py").exists()]
+RIGHT = {  # exercise: right answers in other styles
+    exercise_id: answers
+    for path in sorted((Path(__file__).parent / "right").glob("[a-z]*.py"))
+    for exercise_id, answers in importlib.import_module(f"right.{path.stem}").RIGHT.items()
+}
 ALL = list(EXERCISES.values())
 CALLED = [exercise for exercise in ALL if exercise.kind in ("code", "experiment")]
 GRADED = [exercise for exercise in ALL if exercise.points]
@@ -91,13 +137,28 @@ def complete(exercise, wrong):
     return {**exercise.reference, **wrong} if named else wrong
 
 
+@pytest.fixture(autouse=True)
+def counted(request, record_property):
+    """The kind of the exercise under test, for the table at the end."""
+    exercise = getattr(request.node, "callspec", None) and request.node.callspec.params.get("exercise")
+    if exercise:
+        record_property("kind", exercise.kind)
+
+
 # --- the catalogue ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("chapter", IDS)
-def test_the_catalogue_holds_every_exercise_of_the_built_chapters(chapter):
-    found = {exercise.id.partition(".")[2]: exercise.kind for exercise in ALL if exercise.id.startswith(f"{chapter}.")}
-    assert {name: found.get(name) for name in IDS[chapter]} == IDS[chapter]
+def test_the_catalogue_holds_every_exercise_of_the_chapter(chapter):
+    if chapter not in BUILT:
+        pytest.skip(f"catalogue/{chapter}.py is not there yet")
+    expected = {f"{chapter}.{name}": kind for kind, names in IDS[chapter].items() for name in names}
+    assert {name: EXERCISES[name].kind for name in expected if name in EXERCISES} == expected
+
+
+def test_ninety_three_exercises_are_asked_for_and_every_module_of_the_catalogue_is_one_of_their_chapters():
+    assert sum(len(names) for kinds in IDS.values() for names in kinds.values()) == 93
+    assert {exercise.id.partition(".")[0] for exercise in ALL} == set(BUILT)
 
 
 def test_exercises_come_in_chapter_order():
@@ -108,9 +169,14 @@ def test_exercises_come_in_chapter_order():
 @each(ALL)
 def test_enough_hints_and_misconceptions_to_learn_from(exercise):
     assert len(exercise.hints) >= 3
+    assert len(set(exercise.hints)) == len(exercise.hints)
     assert exercise.why
-    least = {"code": 4, "experiment": 2, "number": 2, "shapes": 2, "choice": 0, "reflect": 0}[exercise.kind]
+    least = {"code": 4, "experiment": 4, "number": 2, "shapes": 2, "choice": 0, "reflect": 0}[exercise.kind]
     assert len(exercise.misconceptions) >= least
+    if exercise.kind == "choice":
+        assert len({option.why for option in exercise.options}) == len(exercise.options) >= 3
+    if exercise.kind == "reflect":
+        assert 3 <= len(exercise.rubric) <= 5
 
 
 @each(ALL)
@@ -210,91 +276,78 @@ def test_the_verdict_is_the_same_every_time(exercise):
     assert repr(grade(exercise.id, wrong, 3)) == repr(grade(exercise.id, wrong, 3))
 
 
+# --- the narrow door --------------------------------------------------------------------------------------------------
+
+
+class Narrow(pickle.Unpickler):
+    """Reads plain data, tensors and functions of `given.py`, and nothing else."""
+
+    def find_class(self, module, name):
+        ours = module in ("course_lib.grading.given", "course_lib.grading.run") or name in ("Given", "Foreign")
+        assert ours or module.split(".")[0] in ("torch", "collections", "numpy", "builtins"), f"{module}.{name}"
+        return super().find_class(module, name)
+
+
+def sent(value):
+    return Narrow(io.BytesIO(pickle.dumps(value))).load()
+
+
+@each(CALLED)
+def test_calls_and_outcomes_are_plain_data_that_another_process_can_be_sent(exercise):
+    """A model comes as Given, a probe stands in given.py, and what comes back holds no object of the answer's."""
+    for trial in prepare(exercise, PUBLIC_SEED):
+        outcome = sent(call(exercise.reference, sent(trial.call)))
+        assert outcome.failure is None
+        assert problem_of(exercise, trial, outcome) is None
+
+
 # --- right answers in other styles ------------------------------------------------------------------------------------
 
 
-def softmax_by_log(x, dim):
-    return (x - x.logsumexp(dim, keepdim=True)).exp()
+@pytest.mark.parametrize("chapter", BUILT)
+def test_every_code_exercise_has_two_right_answers_in_other_styles(chapter):
+    """Written by other means than the reference, and by two of them: an experiment has one."""
+    for exercise in CALLED:
+        if exercise.id.startswith(f"{chapter}."):
+            least = 2 if exercise.kind == "code" else 1
+            assert len(RIGHT.get(exercise.id, [])) >= least, f"tests/right/{chapter}.py: {exercise.id}"
 
 
-def softmax_by_rows(x, dim):
-    out = x.movedim(dim, -1).clone(memory_format=torch.contiguous_format)
-    for row in out.view(-1, out.shape[-1]).split(1):
-        row -= row.max()
-        row.exp_()
-        row /= row.sum()
-    return out.movedim(-1, dim)
-
-
-def softmax_in_numpy(x, dim):
-    e = np.exp(x.numpy() - x.numpy().max(dim, keepdims=True))
-    return e / e.sum(dim, keepdims=True)
-
-
-def attention_by_einsum(q, k, v, mask=None):
-    scores = torch.einsum("...td,...sd->...ts", q, k) * q.size(-1) ** -0.5
-    if mask is not None:
-        scores = torch.where(mask, scores, torch.tensor(-math.inf, dtype=q.dtype))
-    weights = scores.softmax(-1).nan_to_num(0.0)
-    return torch.einsum("...ts,...sv->...tv", weights, v), weights
-
-
-def attention_by_loops(q, k, v, mask=None):
-    scores_shape = (*q.shape[:-1], k.shape[-2])
-    allowed = torch.ones(scores_shape, dtype=torch.bool) if mask is None else mask.expand(scores_shape)
-    weights = q.new_zeros(scores_shape)
-    for place in np.ndindex(*q.shape[:-1]):
-        keys = allowed[place].nonzero().flatten()
-        if len(keys):
-            scores = k[(*place[:-1], keys)] @ q[place] / math.sqrt(q.shape[-1])
-            weights[(*place, keys)] = scores.softmax(0)
-    return weights @ v, weights
-
-
-def entropy_by_log_softmax(scores, d_k, scaled):
-    log_weights = (scores / d_k**0.5 if scaled else scores).log_softmax(-1)
-    return -(log_weights.exp() * log_weights.clamp(min=torch.finfo(scores.dtype).min)).sum(-1)
-
-
-def variance_pair_by_pair(d_k, n_pairs):
-    scores = np.array([np.random.randn(d_k) @ np.random.randn(d_k) for _ in range(n_pairs)])
-    return scores.var(), (scores / d_k**0.5).var()
-
-
-def most_attended_by_matrix(tokens, embeddings, query_token):
-    _, weights = attention_by_einsum(embeddings, embeddings, embeddings)
-    row = weights[tokens.index(query_token)]
-    return [max(zip(row.tolist(), tokens))[1], row]
-
-
-RIGHT = {
-    "attention.softmax": [softmax_by_log, softmax_by_rows, softmax_in_numpy],
-    "attention.scaled_dot_product": [
-        attention_by_einsum,
-        attention_by_loops,
-        lambda q, k, v, mask=None: library.scaled_dot_product_attention(q, k, v, mask),
-    ],
-    "attention.worked_example": [
-        lambda Q, K: attention_by_einsum(Q, K, K)[1],
-        lambda Q, K: F.softmax(F.linear(Q, K) / len(Q[0]) ** 0.5, dim=1),
-    ],
-    "attention.score_variance": [variance_pair_by_pair],
-    "attention.saturation": [
-        entropy_by_log_softmax,
-        lambda scores, d_k, scaled: torch.special.entr((scores / d_k ** (scaled / 2)).softmax(-1)).sum(-1),
-    ],
-    "attention.memory": [16_777_216.0, np.int64(16_777_216), torch.tensor(16_777_216), torch.zeros(2048, 2048).nbytes],
-    "attention.who_is_it": [most_attended_by_matrix],
-}
+def test_right_answers_belong_to_exercises():
+    assert set(RIGHT) <= set(EXERCISES)
 
 
 @pytest.mark.parametrize(
-    ("exercise_id", "answer"), [(exercise_id, answer) for exercise_id in RIGHT for answer in RIGHT[exercise_id]]
+    ("exercise", "answer"),
+    [
+        pytest.param(EXERCISES[exercise_id], answer, id=f"{exercise_id}: {getattr(answer, '__name__', number)}")
+        for exercise_id in RIGHT
+        if exercise_id in EXERCISES
+        for number, answer in enumerate(RIGHT[exercise_id])
+    ],
 )
-def test_right_answers_in_other_styles_pass(exercise_id, answer):
+@pytest.mark.usefixtures("as_a_learner")
+def test_right_answers_in_other_styles_pass(exercise, answer):
     for seed in SEEDS:
-        result = grade(exercise_id, answer, seed)
+        result = grade(exercise.id, answer, seed)
         assert result.passed, f"seed {seed}: {result}"
+        assert result.earned == exercise.points
+
+
+# --- the page that the learner reads ----------------------------------------------------------------------------------
+
+
+@each(ALL)
+def test_the_box_above_an_exercise_says_what_the_catalogue_says(exercise):
+    pages = list(ROOT.glob(f"solutions/{exercise.chapter:02d}_*.ipynb"))
+    assert len(pages) == 1, f"solutions/ has no notebook of chapter {exercise.chapter}"
+    cells = [cell.source for cell in nbformat.read(pages[0], as_version=4).cells if cell.cell_type == "markdown"]
+    boxes = [cell for cell in cells if cell.startswith(f"## {exercise.id} · {exercise.title}\n")]
+    assert len(boxes) == 1, f"{pages[0].name} needs one cell that begins ## {exercise.id} · {exercise.title}"
+    points = f"{exercise.points} point{'' if exercise.points == 1 else 's'}" if exercise.points else "No points"
+    signs = "●" * exercise.difficulty + "○" * (5 - exercise.difficulty)
+    assert f"{points} · {signs} · {exercise.minutes} minute" in boxes[0]
+    assert re.search(r"\*[^*\n]{20,}\*", boxes[0]), "why it matters stands there in italics"
 
 
 # --- references against PyTorch ---------------------------------------------------------------------------------------
@@ -334,6 +387,3 @@ def test_the_worked_figures_of_the_chapter():
     assert token == "cat"
     assert [round(weight, 3) for weight in weights.tolist()] == [0.285, 0.137, 0.133, 0.262, 0.182]
     assert EXERCISES["attention.memory"].reference == torch.empty(2048, 2048).nbytes == 16_777_216
-
-
-# --- the last line of the run -----------------------------------------------------------------------------------------

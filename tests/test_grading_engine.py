@@ -1,36 +1,56 @@
 """The engine of the graded exercises: nothing that an answer does breaks, hangs or fools it, and no record is lost."""
 
+import base64
 import builtins
+import io
 import json
 import multiprocessing
 import os
+import pickle
 import random
+import re
+import sqlite3
+import subprocess
 import sys
 import threading
 import time
 import warnings
+from contextlib import closing, contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
+from PIL import Image
 from torch import nn
 
 from course_lib.grading import (
     Case,
     Exercise,
+    Given,
     Misconception,
     Option,
     catalogue,
     check,
     generator,
+    given,
     grade,
     hint,
     judge,
     limits,
+    picture,
     progress,
     record,
+    run,
 )
+from course_lib.grading.button import VIEW, hint_button
+from course_lib.grading.result import Progress, Row
+from course_lib.grading.trials import prepare
 from course_lib.grading.values import Foreign, plain
+
+ROOT = Path(__file__).parent.parent
 
 
 def two_numbers(seed):
@@ -63,7 +83,7 @@ def declared(**fields):
 @pytest.fixture
 def toy(monkeypatch, tmp_path):
     """Puts an exercise into the catalogue for one test, with a progress file of its own."""
-    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.json"))
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.sqlite3"))
     monkeypatch.setattr(record, "_memory", {})
     monkeypatch.setattr(record, "_said", set())
 
@@ -593,6 +613,104 @@ def three_features(seed):
     return [Case(x, init=(3,)), Case(x.double(), init=(3,))]
 
 
+# --- what is no plain data is made where the answer runs --------------------------------------------------------------
+
+CONFIG = {"vocab_size": 5, "d_model": 4, "n_heads": 2, "n_layers": 1, "d_ff": 6, "max_seq_len": 8}
+
+
+def a_small_model(seed):
+    "A small model and some ids."
+    return [Case(Given(given.drawn_decoder, CONFIG, seed, says="a model of one block"), torch.tensor([[1, 2, 3]]))]
+
+
+def logits_of(model, ids):
+    return model(ids)
+
+
+@pytest.fixture
+def asks_a_model(toy):
+    wrong = Misconception("no model", lambda model, ids: torch.zeros(1, 3, 5), "You do not ask the model.")
+    toy(stages=[a_small_model], signature="logits_of(model, ids)", reference=logits_of, misconceptions=[wrong])
+
+
+def test_every_call_meets_a_model_of_its_own(asks_a_model):
+    seen = []
+
+    def spoils_the_next(model, ids):
+        seen.append(model)
+        logits = model(ids)
+        model.embedding = None
+        return logits
+
+    for _ in range(2):
+        grade("toy.double", spoils_the_next, 0)
+    assert len(seen) == 2
+    assert seen[0] is not seen[1]
+    assert grade("toy.double", logits_of, 0).passed
+
+
+def test_a_model_that_comes_back_altered_is_noticed(asks_a_model):
+    def trains(model, ids):
+        logits = model(ids)
+        with torch.no_grad():
+            next(model.parameters()).add_(1.0)
+        return logits
+
+    assert "changes its input `model`. Work on a copy." in failed(trains)
+
+
+def test_feedback_says_what_the_model_is(asks_a_model):
+    assert "model: a model of one block" in failed(lambda model, ids: 2 * model(ids))
+    assert grade("toy.double", lambda model, ids: torch.zeros(1, 3, 5), 0).misconception == "no model"
+
+
+def test_given_tells_itself_by_its_maker_and_travels_by_name():
+    made = Given(given.decoder, CONFIG, {})
+    assert repr(made) == "A decoder with weights of its own, in evaluation mode."
+    back = pickle.loads(pickle.dumps(Given(given.drawn_decoder, CONFIG, 3, says="a model")))
+    assert (back.make, back.data, repr(back)) == (given.drawn_decoder, (CONFIG, 3), "a model")
+
+
+def test_given_data_may_hold_another_given(toy):
+    def nested(seed):
+        "A model in a list."
+        return [Case([Given(given.drawn_decoder, CONFIG, seed)], torch.tensor([[0, 1]]))]
+
+    toy(stages=[nested], signature="first(models, ids)", reference=lambda models, ids: models[0](ids))
+    assert grade("toy.double", lambda models, ids: models[0](ids), 0).passed
+    assert not grade("toy.double", lambda models, ids: ids, 0).passed
+
+
+# --- the door ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_and_its_outcome_travel_to_another_process_and_back(tmp_path):
+    """The other process knows neither the catalogue nor a reference: it has an answer, and calls it as it is told."""
+    trials = prepare(catalogue.get("attention.softmax"), 3)
+    (tmp_path / "calls").write_bytes(pickle.dumps([trial.call for trial in trials]))
+    worker = (
+        "import pickle, sys, torch\n"
+        "from course_lib.grading import given, run\n"
+        "calls = pickle.load(open('calls', 'rb'))\n"
+        "outcomes = run.run(lambda x, dim: x.exp() / x.exp().sum(dim, keepdim=True), calls, 10.0)\n"
+        "pickle.dump(outcomes, open('outcomes', 'wb'))\n"
+        "assert not [name for name in sys.modules if name.startswith('course_lib.grading.catalogue')]\n"
+    )
+    environment = dict(os.environ, PYTHONPATH=str(ROOT))
+    subprocess.run([sys.executable, "-c", worker], cwd=tmp_path, env=environment, check=True)
+    outcomes = pickle.loads((tmp_path / "outcomes").read_bytes())
+    assert len(outcomes) == len(trials)
+    right = [judge.compare(trial.expected, outcome.value) is None for trial, outcome in zip(trials, outcomes)]
+    assert any(right), "small scores come out right without subtracting the maximum"
+    assert not all(right), "large ones do not"
+
+
+def test_an_answer_that_runs_out_of_time_ends_the_list_of_outcomes(toy):
+    calls = [trial.call for trial in prepare(toy(), 0)]
+    outcomes = run.run(lambda x: x if x.ndim == 1 else forever(x), calls, 0.2)
+    assert [outcome.failure and outcome.failure.kind for outcome in outcomes] == [None, "time"]
+
+
 # --- number, shapes, choice, reflect ----------------------------------------------------------------------------------
 
 MEGA = Misconception("mega", 1.0, "That is in millions.", rtol=0.01)
@@ -724,7 +842,7 @@ def test_a_reflection_is_compared_and_never_wrong(toy):
         ({"id": "Nonsense"}, "id must read chapter.name"),
         ({"kind": "essay"}, "kind='essay' must be one of code"),
         ({"points": 0}, "points=0 must be positive"),
-        ({"difficulty": 4}, "difficulty=4 must be 1, 2 or 3"),
+        ({"difficulty": 6}, "difficulty=6 must be 1, 2, 3, 4 or 5"),
         ({"minutes": 0}, "minutes=0 must be positive"),
         ({"hints": []}, "hints must be a list"),
         ({"title": ""}, "title is missing"),
@@ -805,6 +923,116 @@ def test_large_tensors_are_summed_up_and_small_ones_printed(toy):
     assert "299 of 1,000 values are wrong" in feedback
 
 
+# --- target against yours ---------------------------------------------------------------------------------------------
+
+
+def pixels_in(html):
+    """Every picture of a page: (its words, its pixels (height, width, 3))."""
+    found = []
+    for words, code in re.findall(r'<img alt="([^"]+)"[^>]* src="data:image/png;base64,([^"]+)">', html):
+        image = Image.open(io.BytesIO(base64.b64decode(code)))
+        found.append((words, torch.from_numpy(np.array(image.convert("RGB"))).int()))
+    return found
+
+
+def cell(pixels, shape, row, column):
+    height, width = pixels.shape[0] // shape[0], pixels.shape[1] // shape[1]
+    return pixels[row * height : (row + 1) * height, column * width : (column + 1) * width]
+
+
+def test_matrices_are_shown_side_by_side_and_what_differs_is_outlined():
+    expected = torch.tensor([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
+    got = expected.clone()
+    got[1, 0] = 0.0
+    (words, left), (other_words, right) = pixels_in(picture.as_html(expected, got))
+    assert left.shape == right.shape == (2 * 28, 3 * 28, 3)
+    assert "expected 2 × 3" in words
+    assert "1 entry of 6 differ, the first at [1, 0]" in other_words
+    grey = [float(cell(left, (2, 3), *place)[14, 14].sum()) for place in np.ndindex(2, 3)]
+    assert grey == sorted(grey, reverse=True), "larger is darker, in colour and in grey"
+    for row, column in np.ndindex(2, 3):
+        edge = cell(right, (2, 3), row, column)[:2, 5].sum(-1).tolist()
+        outlined = edge == [3 * 255, 0]
+        assert outlined == ((row, column) == (1, 0)), "white outside, black inside: seen on light and on dark cells"
+
+
+def test_the_picture_of_more_axes_is_the_first_slice_that_differs():
+    expected = torch.zeros(2, 3, 4, 5)
+    got = expected.clone()
+    got[1, 2, 3, 4] = 1.0
+    html = picture.as_html(expected, got)
+    assert "slice [1, 2]" in html
+    assert "slice [1, 2]" in picture.as_text(expected, got)
+    assert pixels_in(html)[0][1].shape == (4 * 28, 5 * 28, 3)
+
+
+def test_nan_and_infinities_are_crossed():
+    expected = torch.tensor([[0.0, 1.0], [2.0, -float("inf")]])
+    html = picture.as_html(expected, torch.tensor([[float("nan"), 1.0], [2.0, -float("inf")]]))
+    assert "A cross: NaN or infinite." in html
+    _, right = pixels_in(html)[1]
+    diagonal = [cell(right, (2, 2), *place)[5, 5].sum() == 0 for place in np.ndindex(2, 2)]
+    assert diagonal == [True, False, False, True]
+
+
+def test_the_largest_matrix_stays_a_small_page_and_larger_ones_have_no_picture():
+    expected = torch.randn(64, 64)
+    html = picture.as_html(expected, torch.where(expected > 0, expected, 0.0))
+    assert len(html) < 100_000
+    assert len(pixels_in(html)) == 2
+    assert picture.as_html(torch.zeros(65, 2), torch.ones(65, 2)) == ""
+
+
+@pytest.mark.parametrize(
+    "other", [None, 3, torch.zeros(2), torch.zeros(2, 3), torch.zeros(3, 2), torch.zeros(2, 3) + 1j]
+)
+def test_what_is_no_pair_of_different_matrices_has_no_picture(other):
+    assert picture.as_html(torch.zeros(2, 3), other) == ""
+    assert picture.as_text(torch.zeros(2, 3), other) == ""
+
+
+def test_a_terminal_shows_the_same_in_signs(toy):
+    toy(stages=[a_table])
+    result = check("toy.double", lambda x: torch.where(torch.arange(4) == 2, x, 2 * x))
+    assert result.feedback.count("  · · ✗ ·") == 3
+    assert "✗ ·" not in result._repr_html_(), "there the picture shows it"
+    assert len(pixels_in(result._repr_html_())) == 2
+
+
+# --- the next hint on a button ----------------------------------------------------------------------------------------
+
+
+def test_the_button_gives_one_hint_after_the_other_and_counts_them(toy):
+    exercise = toy()
+    hint("toy.double")
+    button, place = hint_button(exercise).children
+    assert place.value == ""
+    button.click()
+    assert "Hint 2 of 3" in place.value
+    assert button.description == "Next hint (1 left)"
+    button.click()
+    assert "Hint 3 of 3" in place.value
+    assert exercise.hints[1] in place.value, "the one before stays"
+    assert button.disabled
+    assert hint("toy.double").number == 3
+
+
+def test_feedback_in_a_notebook_stays_without_its_button(tmp_path):
+    """The verdict is an output of its own: text and HTML that need no kernel. The button follows where it may help."""
+    cells = [
+        "from course_lib.grading import check",
+        'check("attention.memory", 2048 * 2048)',
+        'check("attention.memory", 2048 * 2048 * 4)',
+    ]
+    notebook = new_notebook(cells=[new_code_cell(source) for source in cells])
+    NotebookClient(notebook, resources={"metadata": {"path": str(ROOT)}}).execute()
+    wrong, right = ([set(output.data) for output in cell.outputs] for cell in notebook.cells[1:])
+    assert wrong == [{"text/plain", "text/html"}, {VIEW, "text/plain"}]
+    assert right == [{"text/plain", "text/html"}]
+    assert notebook.cells[1].outputs[0].data["text/plain"].startswith("✗ Not yet · attention.memory")
+    assert notebook.cells[1].outputs[1].data["text/plain"] == ""
+
+
 # --- progress ---------------------------------------------------------------------------------------------------------
 
 
@@ -825,6 +1053,24 @@ def test_progress_keeps_points_attempts_and_the_last_result(toy):
     assert "<table>" in progress()._repr_html_()
 
 
+def test_progress_is_grouped_by_chapter_and_opens_what_was_begun(toy):
+    toy()
+    last = ["passed"] * 8 + ["failed"] + [""] * 84
+    rows = tuple(
+        Row(f"part.number_{i}", i // 6, f"Title {i}", 2, 2 * (word == "passed"), int(word != ""), word)
+        for i, word in enumerate(last)
+    )
+    shown = Progress(rows, {0: "The first", 1: "The second"})
+    text, html = repr(shown), shown._repr_html_()
+    assert "16 of 186 points" in text
+    assert "0 · The first" in text
+    assert all(row.exercise_id.partition(".")[2] in text for row in rows)
+    assert len(text.splitlines()) < 50, "a chapter that was not begun takes two lines"
+    assert html.count("<details") == 16
+    assert html.count("<details open") == 1, "begun and not finished: the second"
+    assert all(row.exercise_id in html and row.title in html for row in rows)
+
+
 def test_what_is_not_answered_is_no_attempt_and_grade_keeps_nothing(toy):
     toy()
     check("toy.double", ...)
@@ -840,87 +1086,219 @@ def test_hints_come_one_after_the_other_and_the_last_one_stays(toy):
     assert row().attempts == 0
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"{",
-        b"\xff\xfe",
-        b"[]",
-        b'{"exercises": {"a": 3}}',
-        b'{"exercises": {"a": {"attempts": "x"}}}',
-        b'{"exercises": {"a": {"last": "odd"}}}',
-    ],
-)
-def test_an_unreadable_file_is_kept_aside_and_never_overwritten(toy, capsys, content):
+RIGHT, WRONG = (lambda x: 2 * x), (lambda x: x)
+
+
+def damaged_database(tmp_path):
+    """A database that was written in part: its head is whole, a page behind it is not."""
+    path = tmp_path / "whole"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("CREATE TABLE exercises (id); INSERT INTO exercises VALUES ('a');")
+    return path.read_bytes()[:4100] + b"\xff" * 4000
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[]", b'{"exercises": {"a": 3}}', b"SQLite format 3\0", None])
+def test_a_file_that_is_no_database_is_kept_aside_and_never_overwritten(toy, capsys, tmp_path, content):
     toy()
-    path = record.where()
+    path, content = record.where(), content or damaged_database(tmp_path)
     for attempt in (1, 2):
         path.write_bytes(content)
-        assert check("toy.double", lambda x: 2 * x).passed
-        aside = path.with_name(f"progress.unreadable-{attempt}.json")
+        assert check("toy.double", RIGHT).passed
+        aside = path.with_name(f"progress.unreadable-{attempt}.sqlite3")
         assert aside.read_bytes() == content
         assert f"could not be read and is kept as {aside}" in capsys.readouterr().err
     assert row().attempts == 1
 
 
+def test_the_journal_of_a_broken_file_is_not_played_into_the_new_one(toy):
+    toy()
+    journal = record.where().with_name("progress.sqlite3-journal")
+    record.where().write_bytes(b"no database")
+    journal.write_bytes(b"old journal")
+    check("toy.double", RIGHT)
+    assert not journal.exists()
+    assert record.where().with_name("progress.unreadable-1.sqlite3-journal").read_bytes() == b"old journal"
+
+
+def test_an_empty_file_is_a_record_that_begins(toy, capsys):
+    toy()
+    record.where().touch()
+    check("toy.double", RIGHT)
+    assert row().attempts == 1
+    assert capsys.readouterr().err == ""
+
+
 def test_a_place_that_cannot_be_written_is_said_once_and_breaks_nothing(toy, monkeypatch, capsys, tmp_path):
     toy()
     (tmp_path / "file").write_text("not a folder")
-    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "file" / "progress.json"))
-    assert check("toy.double", lambda x: 2 * x).passed
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "file" / "progress.sqlite3"))
+    assert check("toy.double", RIGHT).passed
     assert "Your progress cannot be kept" in capsys.readouterr().err
-    assert not check("toy.double", lambda x: x).passed
+    assert not check("toy.double", WRONG).passed
     assert [hint("toy.double").number for _ in range(2)] == [1, 2]
     assert (row().earned, row().attempts) == (2, 2), "it is remembered as long as the kernel lives"
     assert capsys.readouterr().err == ""
 
 
-def test_a_write_that_fails_leaves_the_old_file_whole(toy, monkeypatch, capsys):
+@pytest.fixture
+def full_disk():
+    """No file may grow any more."""
+    resource = pytest.importorskip("resource")
+    limits_before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    @contextmanager
+    def full():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits_before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits_before)
+
+    return full
+
+
+def test_a_full_disk_leaves_the_old_record_whole_and_what_was_missed_follows(toy, full_disk, capsys):
     toy()
-    check("toy.double", lambda x: x)
-    before = record.where().read_text()
-
-    def full(*args):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", full)
-        assert check("toy.double", lambda x: 2 * x).passed
-    assert record.where().read_text() == before
-    assert not list(record.where().parent.glob("*.new"))
+    check("toy.double", WRONG)
+    before = record.where().read_bytes()
+    with full_disk():
+        assert check("toy.double", RIGHT).passed
+        assert (row().earned, row().attempts, row().last) == (2, 2, "passed")
+    assert record.where().read_bytes() == before
     assert "cannot be kept" in capsys.readouterr().err
+    check("toy.double", WRONG)
+    assert entries_in(record.where()) == {"toy.double": (3, 2, 0, "failed")}
 
 
-def test_records_of_other_versions_are_kept(toy):
+def entries_in(path):
+    with closing(sqlite3.connect(path)) as database:
+        return {name: tuple(entry) for name, *entry in database.execute("SELECT * FROM exercises")}
+
+
+def test_a_kernel_that_dies_while_it_writes_leaves_the_old_record(toy):
     toy()
-    entry = {"attempts": 3, "earned": 1, "last": "failed", "shoe size": 43}
-    record.where().write_text(json.dumps({"version": 9, "exercises": {"future.one": entry}, "more": 1}))
-    check("toy.double", lambda x: 2 * x)
-    data = json.loads(record.where().read_text())
-    assert data["exercises"]["future.one"] == entry
-    assert (data["more"], data["version"]) == (1, 9)
+    check("toy.double", WRONG)
+    dies = (
+        "import os\nfrom course_lib.grading import record\n"
+        "def die(entries):\n    entries['toy.double']['attempts'] = 99\n"
+        "write = record._write\n"
+        "record._write = lambda *args: (write(*args), os._exit(7))\n"
+        "record._with_entries(die)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", dies], env=dict(os.environ, PYTHONPATH=str(ROOT)))
+    assert ended.returncode == 7
+    assert row().attempts == 1
+    check("toy.double", WRONG)
+    assert row().attempts == 2
 
 
-def many_hints(times):
+def test_a_record_that_another_kernel_holds_for_long_waits_in_memory(toy, monkeypatch, capsys):
+    toy()
+    monkeypatch.setattr(record, "LOCK_SECONDS", 0.05)
+    check("toy.double", WRONG)
+    with closing(sqlite3.connect(record.where(), isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        assert check("toy.double", RIGHT).passed
+    assert "database is locked" in capsys.readouterr().err
+    assert hint("toy.double").number == 1
+    assert entries_in(record.where())["toy.double"][1:3] == (2, 1), "points and hint are in the file now"
+
+
+@pytest.mark.parametrize("mark", ["PRAGMA user_version = 9", "PRAGMA application_id = 1"])
+def test_what_a_newer_course_or_another_program_wrote_is_left_alone(toy, capsys, mark):
+    toy()
+    check("toy.double", WRONG)
+    with closing(sqlite3.connect(record.where())) as database:
+        database.execute(mark)
+    before = record.where().read_bytes()
+    for _ in range(2):
+        assert check("toy.double", RIGHT).passed
+    assert row().attempts == 3, "the record is read, and goes on in memory"
+    assert record.where().read_bytes() == before
+    said = capsys.readouterr().err
+    assert said.count("cannot be kept") == 1
+    assert "a newer version of the course wrote it" in said or "belongs to another program" in said
+
+
+OLD_FORM = {
+    "version": 1,
+    "exercises": {"toy.double": {"attempts": 3, "earned": 1, "last": "failed"}, "a.b": {"hints": 2}},
+}
+
+
+def test_a_record_of_the_old_form_is_taken_over_once_and_kept(toy, capsys):
+    toy()
+    old = record.where().with_suffix(".json")
+    old.write_text(json.dumps(OLD_FORM))
+    assert (row().attempts, row().earned, row().last) == (3, 1, "failed")
+    assert "was taken over from" in capsys.readouterr().err
+    check("toy.double", RIGHT)
+    assert row().attempts == 4
+    assert json.loads(old.read_text()) == OLD_FORM
+    assert entries_in(record.where())["a.b"] == (0, 0, 2, "")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_named_file_of_the_old_form_is_taken_over_and_kept_aside(toy, capsys, monkeypatch, tmp_path):
+    toy()
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(OLD_FORM))
+    monkeypatch.setenv("COURSE_PROGRESS", str(path))
+    check("toy.double", RIGHT)
+    assert row().attempts == 4
+    assert json.loads((tmp_path / "mine.old-1.json").read_text()) == OLD_FORM
+    assert "was taken over; it is kept as" in capsys.readouterr().err
+
+
+def test_a_course_update_keeps_entries_of_exercises_that_it_does_not_know(toy):
+    toy()
+    with closing(sqlite3.connect(record.where())) as database:
+        record._begin(database, {"future.one": {"attempts": 3, "earned": 1, "hints": 0, "last": "glorious"}})
+        database.commit()
+    check("toy.double", RIGHT)
+    assert entries_in(record.where())["future.one"] == (3, 1, 0, "glorious")
+    repr(progress())
+
+
+def many_attempts(times):
     for _ in range(times):
-        record._change("toy.double", lambda entry: entry.update(attempts=entry.get("attempts", 0) + 1))
+        record._change("toy.double", lambda entry: entry.update(attempts=entry["attempts"] + 1))
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork to be quick")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_two_kernels_at_once_lose_no_record(toy):
+@pytest.mark.parametrize("at_first", [None, b"no database"])
+def test_two_kernels_at_once_lose_no_record(toy, at_first):
     toy()
+    if at_first:
+        record.where().write_bytes(at_first)
     context = multiprocessing.get_context("fork")
-    kernels = [context.Process(target=many_hints, args=(25,)) for _ in range(2)]
+    kernels = [context.Process(target=many_attempts, args=(25,)) for _ in range(2)]
     for kernel in kernels:
         kernel.start()
     for kernel in kernels:
         kernel.join()
     assert [kernel.exitcode for kernel in kernels] == [0, 0]
     assert row().attempts == 50
+    assert len(list(record.where().parent.glob("*unreadable*"))) == bool(at_first)
 
 
 def test_the_default_place_is_the_users_data_folder(monkeypatch):
     monkeypatch.delenv("COURSE_PROGRESS")
-    assert record.where().name == "progress.json"
+    assert record.where().name == "progress.sqlite3"
     assert "transformers-measured" in str(record.where())
+
+
+def test_a_record_in_memory_leaves_no_file(toy, monkeypatch, tmp_path):
+    toy()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COURSE_PROGRESS", ":memory:")
+    check("toy.double", RIGHT)
+    assert row().attempts == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_looking_at_the_progress_makes_no_file(toy):
+    toy()
+    assert row().attempts == 0
+    assert not record.where().exists()

@@ -11,11 +11,12 @@ from . import record
 from .catalogue import get
 from .exercise import Exercise, Misconception, Option
 from .judge import as_number, compare, differences, kind_of, same
-from .limits import inside_an_answer, limited, undisturbed
+from .limits import inside_an_answer, undisturbed
+from .picture import as_html, as_text
 from .result import Hint, Result
-from .run import Failure, Outcome, Trial, call, mistaken, prepare, time_is_up
+from .run import Outcome, read, run
 from .show import number, plural, show
-from .values import plain
+from .trials import Trial, mistaken, prepare
 
 PUBLIC_SEED = 0
 _one_at_a_time = threading.Lock()
@@ -46,9 +47,10 @@ def grade(exercise_id: str, answer: Any, seed: int) -> Result:
     with _one_at_a_time, undisturbed():
         if exercise.kind in ("code", "experiment"):
             return _judge_calls(exercise, answer, seed)
-        value, failure = _plain_answer(exercise, answer)
-        if failure:
-            return _result(exercise, "failed", [failure.sentence])
+        outcome = read(answer, exercise.time_limit)
+        if outcome.failure:
+            return _result(exercise, "failed", [outcome.failure.sentence])
+        value = outcome.value
         if value is Ellipsis or (isinstance(value, dict) and any(part is ... for part in value.values())):
             return _unanswered(exercise)
         return _JUDGES[exercise.kind](exercise, value)
@@ -69,32 +71,23 @@ def _judge_calls(exercise: Exercise, answer: Any, seed: int) -> Result:
     if answer is Ellipsis:
         return _unanswered(exercise)
     trials = prepare(exercise, seed)
-    outcomes: list[Outcome] = []
-
-    def all_cases():
-        for trial in trials:
-            outcomes.append(call(exercise, answer, trial))
-
-    ended = limited(all_cases, exercise.time_limit)
-    outcomes = outcomes[: len(trials)]
-    if ended != "done":
-        outcomes.append(Outcome(failure=time_is_up(exercise.time_limit, ended == "stopped")))
+    outcomes = run(answer, [trial.call for trial in trials], exercise.time_limit)
     if all(outcome.failure and outcome.failure.kind == "unanswered" for outcome in outcomes):
         return _unanswered(exercise)
-    problems = [_problem(exercise, trial, outcome) for trial, outcome in zip(trials, outcomes)]
+    problems = [problem_of(exercise, trial, outcome) for trial, outcome in zip(trials, outcomes)]
     failing = next((i for i, problem in enumerate(problems) if problem), None)
     if failing is None:
         return _result(exercise, "passed", [f"Right in {plural(len(trials), 'case')}."])
     trial, outcome, problem = trials[failing], outcomes[failing], problems[failing]
     if outcome.failure and outcome.failure.kind in ("type", "signature"):
         return _result(exercise, "failed", [problem])
-    evidence = _evidence(exercise, trial, outcome)
-    mistake = _diagnosis(exercise, trials, outcomes, failing) if ended == "done" else None
+    evidence, pictures = _evidence(exercise, trial, outcome), _pictures(exercise, trial, outcome)
+    mistake = _diagnosis(exercise, trials, outcomes, failing)
     sentences = [mistake.sentence if mistake else problem, f"The case: {trial.stage}"]
-    return _result(exercise, "failed", sentences, evidence, mistake.name if mistake else None)
+    return _result(exercise, "failed", sentences, evidence, mistake.name if mistake else None, pictures)
 
 
-def _problem(exercise: Exercise, trial: Trial, outcome: Outcome) -> str | None:
+def problem_of(exercise: Exercise, trial: Trial, outcome: Outcome) -> str | None:
     """What is wrong with one outcome, in a sentence; None if nothing is."""
     if outcome.failure:
         return outcome.failure.sentence
@@ -114,13 +107,13 @@ def _diagnosis(
     exercise: Exercise, trials: Sequence[Trial], outcomes: list[Outcome], failing: int
 ) -> Misconception | None:
     """The misconception that does what the answer does, on every case; the failing one is tried first."""
-    if any(outcome.forbidden for outcome in outcomes):
+    if any(outcome.forbidden or (outcome.failure and outcome.failure.kind == "time") for outcome in outcomes):
         return None
     pairs = list(zip(trials, outcomes))
     pairs.insert(0, pairs.pop(failing))
     for misconception in exercise.misconceptions:
         for wrong in misconception.variants:
-            if all(_alike(exercise, mistaken(exercise, wrong, trial), outcome) for trial, outcome in pairs):
+            if all(_alike(exercise, mistaken(wrong, trial), outcome) for trial, outcome in pairs):
                 return misconception
     return None
 
@@ -148,14 +141,27 @@ def _evidence(exercise: Exercise, trial: Trial, outcome: Outcome) -> str:
 
 
 def _pair(exercise: Exercise, expected: Any, got: Any) -> list[str]:
-    """Expected beside got; of a tuple the first part that differs."""
-    both_tuples = isinstance(expected, tuple) and isinstance(got, (tuple, list)) and len(expected) == len(got)
-    if both_tuples:
+    """Expected beside got, and where they differ."""
+    name, expected, got = _differing(exercise, expected, got)
+    lines = [_entry(f"expected{name}", expected), _entry(f"got{name}", got)]
+    return [*lines, *_first_difference(exercise, expected, got)]
+
+
+def _differing(exercise: Exercise, expected: Any, got: Any) -> tuple[str, Any, Any]:
+    """Of a tuple the first part that differs, with its name; anything else as it is."""
+    if isinstance(expected, tuple) and isinstance(got, (tuple, list)) and len(expected) == len(got):
         for i, (e, g) in enumerate(zip(expected, got)):
             if compare(e, g, exercise.rtol, exercise.atol):
-                name = f" {exercise.returns[i]}" if exercise.returns else f" [{i}]"
-                return [_entry(f"expected{name}", e), _entry(f"got{name}", g), *_first_difference(exercise, e, g)]
-    return [_entry("expected", expected), _entry("got", got), *_first_difference(exercise, expected, got)]
+                return f" {exercise.returns[i]}" if exercise.returns else f" [{i}]", e, g
+    return "", expected, got
+
+
+def _pictures(exercise: Exercise, trial: Trial, outcome: Outcome) -> tuple[str, str]:
+    """Target beside answer, as HTML and as text, if both are matrices."""
+    if outcome.failure:
+        return "", ""
+    _, expected, got = _differing(exercise, trial.expected, outcome.value)
+    return tuple(show_as(expected, got, exercise.rtol, exercise.atol) for show_as in (as_html, as_text))
 
 
 def _first_difference(exercise: Exercise, expected: Any, got: Any) -> list[str]:
@@ -179,20 +185,6 @@ def _entry(name: str, value: Any) -> str:
 
 
 # --- number, shapes, choice, reflect ----------------------------------------------------------------------------------
-
-
-def _plain_answer(exercise: Exercise, answer: Any) -> tuple[Any, Failure | None]:
-    """The answer as plain data; made in a thread of its own, because even this may run the learner's code."""
-    values: list[Any] = []
-
-    def look():
-        try:
-            values.append(plain(answer))
-        except Exception:
-            values.append(plain(object()))
-
-    ended = limited(look, exercise.time_limit)
-    return (values[0], None) if values else (None, time_is_up(exercise.time_limit, ended == "stopped"))
 
 
 def _judge_number(exercise: Exercise, answer: Any) -> Result:
@@ -352,9 +344,13 @@ def _unanswered(exercise: Exercise) -> Result:
 
 
 def _result(
-    exercise: Exercise, status: str, sentences: list[str], evidence: str = "", misconception: str | None = None
+    exercise: Exercise,
+    status: str,
+    sentences: list[str],
+    evidence: str = "",
+    misconception: str | None = None,
+    pictures: tuple[str, str] = ("", ""),
 ) -> Result:
     closing = f'Stuck? hint("{exercise.id}")' if status == "failed" else ""
-    return Result(
-        exercise.id, exercise.title, status, exercise.points, tuple(sentences), evidence, misconception, closing
-    )
+    named = (exercise.id, exercise.title, status, exercise.points)
+    return Result(*named, tuple(sentences), evidence, misconception, closing, *pictures)

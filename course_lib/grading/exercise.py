@@ -38,8 +38,13 @@ may_change names inputs that an answer is allowed to alter · returns names the 
 operations (the last part of their names: "softmax" covers torch.softmax, F.softmax and x.softmax).
 With module=True a case is Case(*args, init=(…)): the class is built with `init`, given the reference's weights,
 called with `args`.
+
+An answer is called with arrays and plain data, and what it returns is made plain. What is neither, a model or an
+optimizer or a function, comes as `Given(make, *data)`: `make` stands in `given.py`, and so do the probes. (A seeded
+`torch.Generator` may stand in a case as it is.) So a case can be sent to another process: `run.Call`.
 """
 
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,6 +66,24 @@ class Case:
     def __init__(self, *args: Any, init: tuple = ()):
         self.args = args
         self.init = init
+
+
+class Given:
+    """An argument that is no plain data, such as a model, told as data: how it is made, and from what.
+
+    Args:
+        make: a function of `given.py`, called anew for every call of an answer, so that none meets what another
+            altered. It can be named to another process; the data can be sent there.
+        data: its arguments, plain: numbers, text, tensors, lists, dictionaries, or another Given.
+        says: what the learner reads in place of the value, "a model of two blocks".
+    """
+
+    def __init__(self, make: Callable, *data: Any, says: str = ""):
+        self.make, self.data = make, data
+        self.says = says or inspect.getdoc(make).splitlines()[0]
+
+    def __repr__(self) -> str:
+        return self.says
 
 
 @dataclass(frozen=True)
@@ -117,7 +140,7 @@ class Exercise:
     title: str
     kind: str
     points: int
-    difficulty: int  # 1 to 3
+    difficulty: int  # 1 to 5
     minutes: int
     hints: Sequence[str]
     why: str = ""
@@ -134,7 +157,7 @@ class Exercise:
     judge: Callable | None = None
     rtol: float | None = None
     atol: float | None = None
-    time_limit: float = 10.0  # seconds of computing, for all cases together
+    time_limit: float = 60.0  # seconds of computing, for all cases together: an answer may be slow
     model_answer: str = ""
     rubric: Sequence[str] = ()
     min_words: int = 20
@@ -144,7 +167,7 @@ class Exercise:
         self._need(self.kind in KINDS, f"kind={self.kind!r} must be one of {', '.join(KINDS)}")
         self._need(self.chapter >= 0, f"chapter={self.chapter} must not be negative")
         self._need(self.title, "title is missing")
-        self._need(self.difficulty in (1, 2, 3), f"difficulty={self.difficulty} must be 1, 2 or 3")
+        self._need(self.difficulty in (1, 2, 3, 4, 5), f"difficulty={self.difficulty} must be 1, 2, 3, 4 or 5")
         self._need(self.minutes > 0, f"minutes={self.minutes} must be positive")
         self._need(self.time_limit > 0, f"time_limit={self.time_limit} must be positive")
         self._need(self.hints and not isinstance(self.hints, str), "hints must be a list of sentences")

@@ -37,11 +37,14 @@ class Stop(BaseException):
     """
 
     def __init__(self):
-        frame = sys._getframe(1)
+        theirs, frame = [], sys._getframe(1)
         while frame is not None and not frame.f_code.co_filename.startswith(OURS):
-            frame.f_trace = _trap
+            theirs.append(frame)
             frame = frame.f_back
-        sys.settrace(_no_trace)
+        if frame is not None:  # otherwise the thread is already on its way out
+            for frame in theirs:
+                frame.f_trace = _trap
+            sys.settrace(_no_trace)
 
 
 @no_type_check
@@ -70,11 +73,13 @@ def limited(job: Callable[[], None], seconds: float) -> str:
                 job()
                 finished.append(True)
             finally:
+                left.append(True)
                 sys.settrace(None)
         except Stop:  # a second one may arrive on the way out: it must not reach the end of the thread
             pass
 
     finished: list[bool] = []
+    left: list[bool] = []  # the job is behind it, one way or the other: there is nothing more to stop
     clocks: list[int] = []  # of the worker
     worker = threading.Thread(target=work, name=WORKER, daemon=True)
     worker.start()
@@ -83,7 +88,7 @@ def limited(job: Callable[[], None], seconds: float) -> str:
         while worker.is_alive() and time.monotonic() < end and _seconds_used(clocks) < seconds:
             worker.join(0.05)
     finally:  # an interrupt from the keyboard comes this way, too
-        stopped = _stop(worker)
+        stopped = _stop(worker, left)
     return "done" if finished else "stopped" if stopped else "lost"
 
 
@@ -103,10 +108,11 @@ def _seconds_used(clocks: list[int]) -> float:
         return 0.0
 
 
-def _stop(worker: threading.Thread) -> bool:
+def _stop(worker: threading.Thread, left: list[bool]) -> bool:
     end = time.monotonic() + PATIENCE
     while worker.is_alive() and time.monotonic() < end:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident), ctypes.py_object(Stop))
+        if not left:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident), ctypes.py_object(Stop))
         worker.join(0.02)
     return not worker.is_alive()
 

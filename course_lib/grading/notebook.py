@@ -11,19 +11,19 @@ import linecache
 import os
 import re
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
 import nbformat
 
-from course_lib.pretrained import write_whole
+from course_lib.files import write_whole
 
 from .catalogue import EXERCISES
 from .engine import grade
 from .exercise import Exercise
 from .limits import Stop, limited, undisturbed
+from .record import IN_MEMORY
 from .result import SIGNS, Result
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
@@ -126,15 +126,14 @@ def refresh(path: Path, timeout: int = 180) -> None:
 
     notebook = nbformat.read(path, as_version=4)
     notebook.metadata = _metadata()
-    with tempfile.TemporaryDirectory() as folder:
-        environment = dict(os.environ, COURSE_PROGRESS=str(Path(folder) / "progress.json"))
-        client = NotebookClient(
-            notebook, timeout=timeout, coalesce_streams=True, resources={"metadata": {"path": str(path.parent)}}
-        )
-        try:
-            client.execute(env=environment, stderr=subprocess.DEVNULL)  # the kernel's own remarks, not the cells'
-        except (CellExecutionError, CellTimeoutError) as error:
-            raise RuntimeError(f"{path} was left as it was: {error}") from error
+    environment = dict(os.environ, COURSE_PROGRESS=IN_MEMORY)
+    client = NotebookClient(
+        notebook, timeout=timeout, coalesce_streams=True, resources={"metadata": {"path": str(path.parent)}}
+    )
+    try:
+        client.execute(env=environment, stderr=subprocess.DEVNULL)  # the kernel's own remarks, not the cells'
+    except (CellExecutionError, CellTimeoutError) as error:
+        raise RuntimeError(f"{path} was left as it was: {error}") from error
     _replace(path, nbformat.writes(_portable(notebook), version=4) + "\n")
 
 
@@ -234,10 +233,7 @@ def answer_name(exercise: Exercise) -> str:
 def _run_cells(cells: list[str]) -> tuple[dict, list[str]]:
     namespace: dict = {"__name__": "__main__"}
     troubles = []
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        mock.patch.dict(os.environ, COURSE_PROGRESS=str(Path(folder) / "progress.json")),
-    ):
+    with mock.patch.dict(os.environ, COURSE_PROGRESS=IN_MEMORY):
         for number, source in enumerate(cells, start=1):
             if trouble := _run_cell(number, source, namespace):
                 troubles.append(f"code cell {number}: {trouble}")

@@ -1,16 +1,20 @@
 """The learner's record: which exercises were tried, how often, with what result, and how many hints were taken.
 
-One small JSON file in the user's data folder; the environment variable COURSE_PROGRESS names another. Every change
-reads the file again under a lock and replaces it in one step, so that two notebooks open at once lose nothing and a
-power cut leaves the old file or the new one. Nothing that goes wrong here may stop a check: it is said once, on
-stderr, and the record is kept in memory as long as the kernel lives.
+One small SQLite file in the user's data folder; the environment variable COURSE_PROGRESS names another, and
+COURSE_PROGRESS=:memory: none: then the record lives as long as the kernel. Every change is one transaction, so that
+two notebooks open at once lose nothing and a power cut leaves the old record or the new one.
+
+Nothing that goes wrong here may stop a check. What cannot be written is said once, on stderr, kept in memory, and
+written with the next change that can be. A file that is no database is kept under another name, never overwritten; one
+that a newer version of the course or another program wrote is left alone.
 """
 
 import json
 import os
+import sqlite3
 import sys
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import platformdirs
@@ -20,24 +24,41 @@ from .catalogue import EXERCISES
 from .exercise import Exercise
 from .result import SIGNS, Hint, Progress, Result, Row
 
+VERSION = 1
+OURS = 0x544D4541  # SQLite's application_id: "TMEA"
+HEAD = b"SQLite format 3\0"
 LOCK_SECONDS = 5
-_memory: dict = {}  # entries that could not be written
+IN_MEMORY = ":memory:"
+FIELDS = {"attempts": int, "earned": int, "hints": int, "last": str}
+TABLE = (
+    "CREATE TABLE exercises (id TEXT PRIMARY KEY, attempts INTEGER NOT NULL DEFAULT 0, "
+    "earned INTEGER NOT NULL DEFAULT 0, hints INTEGER NOT NULL DEFAULT 0, last TEXT NOT NULL DEFAULT '')"
+)
+Entries = dict[str, dict]
+
+_memory: dict[str, Entries] = {}  # by place: entries that could not be written yet
 _said: set[str] = set()
 
 
+class NotOurs(Exception):
+    """A database that is not for us to write to; the message says why."""
+
+
 def where() -> Path:
-    """The file: COURSE_PROGRESS if it is set, otherwise progress.json in the user's data folder."""
+    """The file: COURSE_PROGRESS if it is set, otherwise progress.sqlite3 in the user's data folder."""
     chosen = os.environ.get("COURSE_PROGRESS")
+    if chosen == IN_MEMORY:
+        return Path(IN_MEMORY)
     folder = Path(platformdirs.user_data_dir("transformers-measured", appauthor=False))
-    return Path(chosen).expanduser().resolve() if chosen else folder / "progress.json"
+    return Path(chosen).expanduser().resolve() if chosen else folder / "progress.sqlite3"
 
 
 def keep(result: Result) -> None:
     """Keep a result. An exercise that was not answered is no attempt; points once earned stay."""
 
     def note(entry: dict) -> None:
-        entry["attempts"] = entry.get("attempts", 0) + 1
-        entry["earned"] = max(entry.get("earned", 0), result.earned)
+        entry["attempts"] += 1
+        entry["earned"] = max(entry["earned"], result.earned)
         entry["last"] = result.status
 
     if result.status != "unanswered":
@@ -48,112 +69,222 @@ def next_hint(exercise: Exercise) -> Hint:
     """The next hint of an exercise; after the last one, the last one again."""
 
     def note(entry: dict) -> None:
-        entry["hints"] = min(entry.get("hints", 0) + 1, len(exercise.hints))
+        entry["hints"] = min(entry["hints"] + 1, len(exercise.hints))
 
     count = _change(exercise.id, note)["hints"]
     return Hint(exercise.id, count, len(exercise.hints), exercise.hints[count - 1])
 
 
 def progress() -> Progress:
-    """Every exercise: points, attempts, last result. A table in a notebook, and text elsewhere."""
-    entries = _with_entries(lambda entries: None)
+    """Every exercise: points, attempts, last result. Tables in a notebook, one per chapter, and text elsewhere."""
+    from course_lib.experiments import CHAPTERS  # takes a moment, and only this needs it
+
+    entries = _with_entries(None)
     rows = []
     for exercise in EXERCISES.values():
-        entry = entries.get(exercise.id, {})
-        earned = min(entry.get("earned", 0), exercise.points)
+        entry = {**_blank(), **entries.get(exercise.id, {})}
+        earned = min(entry["earned"], exercise.points)
+        last = entry["last"] if entry["last"] in SIGNS else ""
         rows.append(
-            Row(
-                exercise.id,
-                exercise.chapter,
-                exercise.title,
-                exercise.points,
-                earned,
-                entry.get("attempts", 0),
-                entry.get("last", ""),
-            )
+            Row(exercise.id, exercise.chapter, exercise.title, exercise.points, earned, entry["attempts"], last)
         )
-    return Progress(tuple(rows))
+    return Progress(tuple(rows), CHAPTERS)
+
+
+# --- entries: in the file, or in memory -------------------------------------------------------------------------------
+
+
+def _blank() -> dict:
+    return {name: kind() for name, kind in FIELDS.items()}
 
 
 def _change(exercise_id: str, note: Callable[[dict], None]) -> dict:
     """Apply `note` to the entry of one exercise, and return the entry."""
-    entries = _with_entries(lambda entries: note(entries.setdefault(exercise_id, {})))
+    entries = _with_entries(lambda entries: note(entries.setdefault(exercise_id, _blank())))
     return entries[exercise_id]
 
 
-def _with_entries(change: Callable[[dict], None]) -> dict:
-    """All entries after `change`: those of the file where it can be kept, otherwise those in memory."""
+def _with_entries(change: Callable[[Entries], None] | None) -> Entries:
+    """All entries after `change`; None only reads."""
     path = where()
+    waiting = _memory.setdefault(str(path), {})
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{path}.lock", timeout=LOCK_SECONDS):
-            data = _read(path)
-            before = json.dumps(data)
-            change(data["exercises"])
-            if json.dumps(data) != before:
-                _write(path, data)
-        return data["exercises"]
-    except (OSError, NotImplementedError) as error:  # Timeout of the lock is an OSError
-        _say_once(error)
-        change(_memory)
-        return _memory
+        if str(path) != IN_MEMORY and (change or path.exists() or _older(path).exists()):
+            with _opened(path) as database:
+                before = _read(database)
+                entries = _merged(before, waiting)
+                if change:
+                    change(entries)
+                _write(database, {name: entry for name, entry in entries.items() if entry != before.get(name)})
+            waiting.clear()
+            return entries
+    except (sqlite3.Error, OSError, NotImplementedError, NotOurs) as error:  # Timeout of the lock is an OSError
+        _say_once(path, error)
+        waiting.update(_merged(_as_far_as_readable(path), waiting))
+    if change:
+        change(waiting)
+    return waiting
 
 
-def _read(path: Path) -> dict:
-    """The file's content. One that cannot be understood is set aside under a new name, never overwritten."""
+def _merged(entries: Entries, waiting: Entries) -> Entries:
+    """The entries with what has waited in memory: counts only ever grow, so the larger one is the later one."""
+    merged = {name: dict(entry) for name, entry in entries.items()}
+    for name, late in waiting.items():
+        early = entries.get(name, _blank())
+        merged[name] = {key: max(early[key], late[key]) for key in ("attempts", "earned", "hints")}
+        merged[name]["last"] = late["last"] or early["last"]
+    return merged
+
+
+# --- the file ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """The database, open for one transaction; made if there is none, taken over if it is of the old form."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {"version": 1, "exercises": {}}
-    except ValueError:  # not JSON, or not UTF-8
-        data = None
-    if _understood(data):
-        return data
-    aside = _free_name(path)
-    os.replace(path, aside)
-    print(f"The progress file could not be read and is kept as {aside}. A new one begins.", file=sys.stderr)
-    return {"version": 1, "exercises": {}}
+        _examine(path)
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError):  # busy, full, not to be opened: the file may be well
+            raise
+        _set_aside(path)
+    with closing(_connect(path)) as database:
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            if _is_empty(database):
+                _begin(database, _taken_over(path))
+            yield database
+            database.execute("COMMIT")
+        except BaseException:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            raise
 
 
-def _understood(data: object) -> bool:
-    if not isinstance(data, dict) or not isinstance(data.get("exercises"), dict):
-        return False
-    kinds = {"attempts": int, "earned": int, "hints": int, "last": str}
-    return all(
-        isinstance(entry, dict)
-        and all(type(entry.get(name, kind())) is kind for name, kind in kinds.items())
-        and entry.get("last", "") in ("", *SIGNS)
-        for entry in data["exercises"].values()
-    )
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None)
 
 
-def _free_name(path: Path) -> Path:
-    number = 1
-    while (aside := path.with_name(f"{path.stem}.unreadable-{number}{path.suffix}")).exists():
-        number += 1
-    return aside
+def _examine(path: Path) -> None:
+    """Errors: sqlite3.DatabaseError if the file is no database, or a broken one; NotOurs if it is not for us."""
+    if not path.exists():
+        return
+    with open(path, "rb") as file:
+        if file.read(len(HEAD)) not in (HEAD, b""):  # SQLite takes a file of a few bytes for an empty one
+            raise sqlite3.DatabaseError("no database")
+    with closing(_connect(path)) as database:
+        if database.execute("PRAGMA quick_check").fetchone() != ("ok",):
+            raise sqlite3.DatabaseError("damaged")
+        if _is_empty(database):
+            return
+        application, version = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS)
+        if application != OURS:
+            raise NotOurs("the file belongs to another program")
+        if version > VERSION:
+            raise NotOurs("a newer version of the course wrote it")
+        _read(database)
 
 
-def _write(path: Path, data: dict) -> None:
-    """Replace the file in one step: a reader sees the old content or the new, whatever happens in between."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".new")
+_MARKS = ("application_id", "user_version")
+
+
+def _begin(database: sqlite3.Connection, entries: Entries) -> None:
+    database.execute(TABLE)
+    database.execute(f"PRAGMA application_id = {OURS}")
+    database.execute(f"PRAGMA user_version = {VERSION}")
+    _write(database, entries)
+
+
+def _is_empty(database: sqlite3.Connection) -> bool:
+    return database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+
+
+def _read(database: sqlite3.Connection) -> Entries:
+    rows = database.execute(f"SELECT id, {', '.join(FIELDS)} FROM exercises")
+    entries = {name: dict(zip(FIELDS, values)) for name, *values in rows}
+    if not _understood(entries):
+        raise sqlite3.DatabaseError("damaged")
+    return entries
+
+
+def _write(database: sqlite3.Connection, entries: Entries) -> None:
+    places = ", ".join(f":{name}" for name in FIELDS)
+    update = ", ".join(f"{name} = excluded.{name}" for name in FIELDS)
+    insert = f"INSERT INTO exercises (id, {', '.join(FIELDS)}) VALUES (:id, {places})"
+    rows = [{"id": name, **entry} for name, entry in entries.items()]
+    database.executemany(f"{insert} ON CONFLICT (id) DO UPDATE SET {update}", rows)
+
+
+def _as_far_as_readable(path: Path) -> Entries:
+    """What a file holds that cannot be written; nothing, if it cannot be read either."""
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(data, file, indent=1, sort_keys=True)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=LOCK_SECONDS)) as database:
+            return _read(database)
+    except (sqlite3.Error, OSError):
+        return {}
 
 
-def _say_once(error: Exception) -> None:
-    path = str(where())
-    if path not in _said:
-        _said.add(path)
+def _set_aside(path: Path) -> None:
+    """Give a file that is no database another name, with what SQLite may have left beside it. Two kernels may notice
+    at once: the second finds the new file of the first well, and leaves it."""
+    with FileLock(f"{path}.lock", timeout=LOCK_SECONDS):
+        try:
+            _examine(path)
+            return
+        except sqlite3.DatabaseError:
+            pass
+        number, old = 1, _old_form(path)
+        kind = "old" if old is not None else "unreadable"
+        while (aside := path.with_name(f"{path.stem}.{kind}-{number}{path.suffix}")).exists():
+            number += 1
+        os.replace(path, aside)
+        for ending in ("-journal", "-wal", "-shm"):  # a journal without its file would be played into the next one
+            if (beside := path.with_name(path.name + ending)).exists():
+                os.replace(beside, aside.with_name(aside.name + ending))
+        with closing(_connect(path)) as database:  # the lock is held: nobody else makes it
+            database.execute("BEGIN IMMEDIATE")
+            _begin(database, old or {})
+            database.execute("COMMIT")
+    what = "is of the old form and was taken over; it" if old is not None else "could not be read and"
+    print(f"The progress file {what} is kept as {aside}. A new one begins.", file=sys.stderr)
+
+
+# --- the old form, a JSON file ----------------------------------------------------------------------------------------
+
+
+def _older(path: Path) -> Path:
+    return path.with_suffix(".json")
+
+
+def _taken_over(path: Path) -> Entries:
+    """The entries of progress.json beside a file that is new. It stays where it is, and is not read again."""
+    old = _old_form(_older(path))
+    if old:
+        print(f"Your progress was taken over from {_older(path)}, which is kept.", file=sys.stderr)
+    return old or {}
+
+
+def _old_form(path: Path) -> Entries | None:
+    """What a JSON file of the first version of the course holds; None if it is no such file."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["exercises"].items()
+        entries = {name: {key: entry.get(key, kind()) for key, kind in FIELDS.items()} for name, entry in found}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+    return entries if _understood(entries) else None
+
+
+def _understood(entries: Entries) -> bool:
+    return all(type(entry[key]) is kind for entry in entries.values() for key, kind in FIELDS.items())
+
+
+def _say_once(path: Path, error: Exception) -> None:
+    if str(path) not in _said:
+        _said.add(str(path))
+        reason = str(error) if isinstance(error, (NotOurs, sqlite3.Error)) else type(error).__name__
         print(
-            f"Your progress cannot be kept in {path} ({type(error).__name__}). Checks work all the same. "
+            f"Your progress cannot be kept in {path} ({reason}). Checks work all the same. "
             "Set COURSE_PROGRESS to a file that you may write.",
             file=sys.stderr,
         )

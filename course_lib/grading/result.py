@@ -5,7 +5,9 @@ alone: a symbol and a word say the same. Colours are chosen to be read on a ligh
 """
 
 import re
-from dataclasses import dataclass
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from html import escape
 
 from .show import plural
@@ -23,7 +25,8 @@ class Result:
     """The verdict on one answer.
 
     Fields: passed, earned, points, feedback (text), misconception (its name, or None), status (passed, failed,
-    unanswered, or written for a reflection), and `evidence`, the failing case as preformatted text.
+    unanswered, or written for a reflection), `evidence`, the failing case as preformatted text, and the target beside
+    the answer, where both are matrices: `picture` in HTML, `sketch` in text.
     """
 
     exercise_id: str
@@ -34,6 +37,8 @@ class Result:
     evidence: str = ""
     misconception: str | None = None
     closing: str = ""
+    picture: str = ""
+    sketch: str = ""
 
     @property
     def passed(self) -> bool:
@@ -45,7 +50,7 @@ class Result:
 
     @property
     def feedback(self) -> str:
-        return "\n".join(part for part in (*self.sentences, self.evidence, self.closing) if part)
+        return "\n".join(part for part in (*self.sentences, self.evidence, self.sketch, self.closing) if part)
 
     @property
     def _score(self) -> str:
@@ -64,8 +69,19 @@ class Result:
         return (
             f'<div style="border-left: 4px solid {colour}; padding: 4px 12px; max-width: 52em;">'
             f"{_badge(sign, word, colour)} <b>{escape(self.title)}</b> "
-            f"<code>{escape(self.exercise_id)}</code> · {self._score}{lines}{evidence}{closing}</div>"
+            f"<code>{escape(self.exercise_id)}</code> · {self._score}{lines}{evidence}{self.picture}{closing}</div>"
         )
+
+    def _ipython_display_(self) -> None:
+        """In a notebook the next hint stands on a button below; what is said above it stays without a kernel."""
+        if self.status not in ("failed", "unanswered"):
+            raise NotImplementedError  # IPython then shows it as it shows everything
+        from IPython.display import publish_display_data
+
+        from .button import show_button
+
+        publish_display_data({"text/plain": repr(self), "text/html": self._repr_html_()})
+        show_button(self.exercise_id)
 
 
 @dataclass(frozen=True)
@@ -100,12 +116,20 @@ class Row:
     attempts: int
     last: str
 
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        """Points, attempts, last result, as they are shown."""
+        points = f"{self.earned} / {self.points}" if self.points else "–"
+        last = " ".join(SIGNS[self.last][:2]) if self.last else "–"
+        return points, str(self.attempts) if self.attempts else "–", last
+
 
 @dataclass(frozen=True)
 class Progress:
-    """Every exercise of the course with the points earned, the number of attempts and the last result."""
+    """Every exercise of the course with the points earned, the number of attempts and the last result, by chapter."""
 
     rows: tuple[Row, ...]
+    titles: Mapping[int, str] = field(default_factory=dict)  # of the chapters
 
     @property
     def earned(self) -> int:
@@ -115,46 +139,73 @@ class Progress:
     def points(self) -> int:
         return sum(row.points for row in self.rows)
 
-    def _cells(self) -> list[tuple[str, str, str, str]]:
-        return [
-            (
-                row.exercise_id,
-                f"{row.earned} / {row.points}" if row.points else "–",
-                str(row.attempts) if row.attempts else "–",
-                " ".join(SIGNS[row.last][:2]) if row.last else "–",
-            )
-            for row in self.rows
-        ]
+    @property
+    def chapters(self) -> list["Progress"]:
+        """The same for each chapter alone."""
+        numbers = dict.fromkeys(row.chapter for row in self.rows)
+        return [Progress(tuple(row for row in self.rows if row.chapter == number), self.titles) for number in numbers]
+
+    @property
+    def _begun(self) -> bool:
+        return any(row.last for row in self.rows)
+
+    @property
+    def _done(self) -> bool:
+        return all(row.last in ("passed", "written") for row in self.rows)
+
+    @property
+    def _title(self) -> str:
+        number = self.rows[0].chapter
+        return f"{number} · {self.titles[number]}" if number in self.titles else f"Chapter {number}"
 
     def __repr__(self) -> str:
-        table = [("exercise", "points", "attempts", "last result"), *self._cells()]
-        widths = [max(len(row[column]) for row in table) for column in range(4)]
-        lines = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d}" for a, b, c, d in table]
-        lines.insert(1, "─" * max(map(len, lines)))
+        """A line per chapter, and under a chapter that was begun a line per exercise."""
+        width = max((len(row.exercise_id) for row in self.rows), default=0) + 2
+        lines = []
+        for chapter in self.chapters:
+            lines.append(f"{chapter._title:<{width + 4}}{chapter.earned:>4} of {chapter.points} points")
+            if not chapter._begun:
+                names = ", ".join(row.exercise_id.partition(".")[2] for row in chapter.rows)
+                lines += textwrap.wrap(f"not begun: {names}", 100, initial_indent="    ", subsequent_indent="    ")
+                continue
+            for row in chapter.rows:
+                points, attempts, last = row.cells
+                attempts = "–" if attempts == "–" else plural(row.attempts, "attempt")
+                lines.append(f"    {row.exercise_id:<{width}}{points:>6}  {attempts:>12}  {last}".rstrip())
         return "\n".join([*lines, f"{self.earned} of {self.points} points"])
 
     def _repr_html_(self) -> str:
+        """A bar per chapter, which opens into its table; the chapters that were begun and not finished are open."""
+        chapters = "".join(chapter._chapter_html() for chapter in self.chapters)
+        return f'<div style="max-width: 60em;">{_bar(self.earned, self.points, "All chapters")}{chapters}</div>'
+
+    def _chapter_html(self) -> str:
         cell = "padding: 2px 10px; text-align:"
         body = []
-        for row, (name, points, attempts, last) in zip(self.rows, self._cells()):
-            last = _badge(*SIGNS[row.last]) if row.last else escape(last)
+        for row in self.rows:
+            points, attempts, last = row.cells
+            last = _badge(*SIGNS[row.last]) if row.last else last
             body.append(
-                f'<tr><td style="{cell} left;"><code>{escape(name)}</code></td>'
+                f'<tr><td style="{cell} left;"><code>{escape(row.exercise_id)}</code></td>'
                 f'<td style="{cell} left;">{escape(row.title)}</td>'
                 f'<td style="{cell} right;">{points}</td><td style="{cell} right;">{attempts}</td>'
                 f'<td style="{cell} left;">{last}</td></tr>'
             )
-        head = "".join(
-            f'<th style="{cell} {side};">{name}</th>'
-            for name, side in zip(
-                ("exercise", "title", "points", "attempts", "last result"), ("left", "left", "right", "right", "left")
-            )
+        heads = zip(
+            ("exercise", "title", "points", "attempts", "last result"), ("left", "left", *["right"] * 2, "left")
         )
-        bar = f'<progress value="{self.earned}" max="{max(self.points, 1)}" style="vertical-align: middle;"></progress>'
+        head = "".join(f'<th style="{cell} {side};">{name}</th>' for name, side in heads)
+        bar = _bar(self.earned, self.points, self._title)
         return (
-            f"<div>{bar} <b>{self.earned} of {self.points} "
-            f"points</b><table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
+            f'<details{" open" if self._begun and not self._done else ""} style="margin-top: 4px;">'
+            f'<summary style="cursor: pointer;">{bar}</summary>'
+            f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></details>"
         )
+
+
+def _bar(earned: int, points: int, what: str) -> str:
+    bar = f'<progress value="{earned}" max="{max(points, 1)}" style="vertical-align: middle;"></progress>'
+    return f"{bar} <b>{escape(what)}</b>: {earned} of {plural(points, 'point')}"
 
 
 def _line(text: str) -> str:

@@ -1,5 +1,9 @@
 """Calling a learner's answer: nothing that it does may break, hang or change the notebook around it.
 
+This is the one door between an answer and its judges: `run` takes an answer and `Call`s, and gives back an `Outcome`
+for each. Both are plain data; nothing here knows what is right. So an answer may as well run in another process, which
+imports this module and `given.py` and never the catalogue.
+
 The call runs in a thread of its own, in this process (`limited`). It may raise, exit, recurse, loop for ever, ask
 for a terabyte, print a million lines or turn torch's settings upside down: `call` makes an `Outcome` of it, and
 `undisturbed` puts things back. This guards against accidents. It is no wall against malice: grading strangers needs
@@ -7,7 +11,6 @@ a second process.
 """
 
 import contextlib
-import functools
 import inspect
 import io
 import linecache
@@ -16,8 +19,8 @@ import random
 import re
 import sysconfig
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +29,31 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from .exercise import Case, Exercise
-from .limits import Exit, Stop
+from .limits import Exit, Stop, limited
 from .show import plural, without_addresses
 from .values import changed, fresh, plain
 
 PRINTED = 2000  # characters of what an answer prints that are kept
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """How to call an answer once.
+
+    Fields: signature, as the exercise states it · args, plain data or `Given`, and their names · seed of the global
+    random numbers · init, for a class: what it is built with, and weights, the parameters it is then given · probe, a
+    function of `given.py` that does the calling · forbidden, names of operations · may_change, names of arguments.
+    """
+
+    signature: str
+    args: tuple
+    names: tuple[str, ...]
+    seed: int
+    init: tuple | None = None
+    weights: dict | None = None
+    probe: Callable | None = None
+    forbidden: tuple[str, ...] = ()
+    may_change: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,88 +76,68 @@ class Outcome:
     printed: str = ""
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A case made ready: the reference's value, its weights where the answer is a class, what mistakes do with it."""
+def run(answer: Any, calls: Sequence[Call], seconds: float) -> list[Outcome]:
+    """What `answer` does with each call. If the time is up before the last one, the list ends with a failure "time"."""
+    outcomes: list[Outcome] = []
 
-    stage: str
-    case: Case
-    expected: Any
-    weights: dict | None
-    seed: int
-    mistakes: dict = field(
-        default_factory=dict, compare=False
-    )  # id of a wrong answer -> its Outcome, once it was needed
+    def all_calls():
+        for each in calls:
+            outcomes.append(call(answer, each))
+
+    ended = limited(all_calls, seconds)
+    done = outcomes[: len(calls)]  # a copy: what could not be stopped may still add to the list
+    return done if ended == "done" else [*done, Outcome(failure=_time_is_up(seconds, ended == "stopped"))]
+
+
+def read(answer: Any, seconds: float) -> Outcome:
+    """An answer that is a value. Read like the result of a call, because even this may run the learner's code."""
+    values: list[Any] = []
+
+    def look():
+        try:
+            values.append(plain(answer))
+        except Exception:
+            values.append(plain(object()))
+
+    ended = limited(look, seconds)
+    return Outcome(values[0]) if values else Outcome(failure=_time_is_up(seconds, ended == "stopped"))
 
 
 # --- one call ---------------------------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=64)
-def prepare(exercise: Exercise, seed: int) -> tuple[Trial, ...]:
-    """Every case of every stage in the order in which they are tried, with what the reference makes of it.
-
-    Kept, because a learner checks the same exercise again and again, and a class is graded with one seed.
-    """
-    trials = []
-    _settle(seed)
-    for stage in exercise.stages:
-        for case in sorted(stage(seed), key=_size):
-            _settle(seed)
-            function, weights = exercise.reference, None
-            if exercise.module:
-                function = _moved(exercise.reference(*fresh(case.init)), seed)
-                weights = fresh(function.state_dict())
-                function = _ready(function, weights, case)
-            _settle(seed)
-            value = plain(_apply(exercise, function, fresh(case.args)))
-            trials.append(Trial(inspect.cleandoc(stage.__doc__), case, value, weights, seed))
-    return tuple(trials)
-
-
-def call(exercise: Exercise, answer: Any, trial: Trial) -> Outcome:
-    """What `answer` does with one case. Raises nothing but Stop, which `limited` throws into it."""
-    watch = _Watch(exercise.forbidden)
+def call(answer: Any, how: Call) -> Outcome:
+    """What `answer` does with one call. Raises nothing but Stop, which `limited` throws into it."""
+    watch = _Watch(how.forbidden)
     paper = _Paper()
-    args = fresh(trial.case.args)
-    _settle(trial.seed)
+    args = fresh(how.args)
+    settle(how.seed)
     value, failure = None, None
     try:
-        with paper, watch if exercise.forbidden else contextlib.nullcontext():
+        with paper, watch if how.forbidden else contextlib.nullcontext():
             function = answer
-            failure = _misfit(exercise, answer, trial.case)
-            if exercise.module and not failure:
-                function = answer(*fresh(trial.case.init))
-                failure = _unlike(function, trial.weights)
-                function = function if failure else _ready(function, trial.weights, trial.case)
+            failure = _misfit(answer, how)
+            if how.init is not None and not failure:
+                function = answer(*fresh(how.init))
+                failure = _unlike(function, how.weights)
+                function = function if failure else ready(function, how.weights, how.args)
             if not failure:
-                value = _apply(exercise, function, args)
+                value = how.probe(function, *args) if how.probe else function(*args)
         value = plain(value)
         if value is Ellipsis:
             failure = Failure("unanswered", "Your function returns ... here: this case is not answered yet.")
-        altered = [name for name, b, a in zip(_names(exercise), trial.case.args, args) if changed(b, a)]
+        altered = [name for name, before, after in zip(how.names, how.args, args) if changed(before, after)]
     except Stop:
         raise
     except BaseException as error:
         failure = _explain(error)
     if failure:
         return Outcome(failure=failure, printed=paper.text)
-    altered = tuple(name for name in altered if name not in exercise.may_change)
+    altered = tuple(name for name in altered if name not in how.may_change)
     return Outcome(value, None, altered, watch.used, paper.text)
 
 
-def mistaken(exercise: Exercise, wrong: Any, trial: Trial) -> Outcome:
-    """What one of the exercise's own misconceptions does with one case."""
-    if id(wrong) not in trial.mistakes:
-        trial.mistakes[id(wrong)] = call(exercise, wrong, trial)
-    return trial.mistakes[id(wrong)]
-
-
-def _apply(exercise: Exercise, function: Callable, args: tuple) -> Any:
-    return exercise.probe(function, *args) if exercise.probe else function(*args)
-
-
-def _settle(seed: int) -> None:
+def settle(seed: int) -> None:
     """The same state before every call, whoever is called."""
     torch.set_default_dtype(torch.float32)
     torch.set_grad_enabled(True)
@@ -144,41 +146,31 @@ def _settle(seed: int) -> None:
     random.seed(seed)
 
 
-def _misfit(exercise: Exercise, answer: Any, case: Case) -> Failure | None:
+def ready(module: nn.Module, weights: dict, args: tuple) -> nn.Module:
+    """In evaluation mode, in the dtype of its input, with the reference's weights."""
+    dtypes = [x.dtype for x in args if isinstance(x, torch.Tensor) and x.is_floating_point()]
+    module.load_state_dict(weights, strict=False)  # `_unlike` has looked; buffers of the learner's own stay
+    return module.to(dtypes[0] if dtypes else torch.float32).eval()
+
+
+def _misfit(answer: Any, how: Call) -> Failure | None:
     """Does the answer take the arguments that the exercise names?"""
-    wanted = exercise.signature
+    wanted, module = how.signature, how.init is not None
     if not callable(answer):
-        return Failure("type", f"The answer should be {'the class' if exercise.module else 'the function'} {wanted}.")
-    if exercise.module and not isinstance(answer, type):
+        return Failure("type", f"The answer should be {'the class' if module else 'the function'} {wanted}.")
+    if module and not isinstance(answer, type):
         return Failure("type", f"The answer should be the class {wanted} itself, not something made from it.")
-    if exercise.probe and not exercise.module:
+    if how.probe and not module:
         return None
     try:
         signature = inspect.signature(answer)
     except (ValueError, TypeError):  # built in C, without one
         return None
-    given = case.init if exercise.module else case.args
     try:
-        signature.bind(*given)
+        signature.bind(*(how.init if module else how.args))
     except TypeError as error:
         return Failure("signature", f"It cannot be called as {wanted}: {error}.", str(error))
     return None
-
-
-def _moved(module: nn.Module, seed: int) -> nn.Module:
-    """Every parameter off its initial value, so that no gain of 1 and no bias of 0 hides a mistake."""
-    rng = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape, generator=rng).to(parameter))
-    return module
-
-
-def _ready(module: nn.Module, weights: dict, case: Case) -> nn.Module:
-    """In evaluation mode, in the dtype of its input, with the reference's weights."""
-    dtypes = [x.dtype for x in case.args if isinstance(x, torch.Tensor) and x.is_floating_point()]
-    module.load_state_dict(weights, strict=False)  # `_unlike` has looked; buffers of the learner's own stay
-    return module.to(dtypes[0] if dtypes else torch.float32).eval()
 
 
 def _unlike(module: Any, weights: dict) -> Failure | None:
@@ -198,16 +190,6 @@ def _unlike(module: Any, weights: dict) -> Failure | None:
             sentence = f"The parameter {name} has shape {tuple(own[name].shape)}; expected {tuple(weight.shape)}."
             return Failure("type", sentence, f"shape {name}")
     return None
-
-
-def _names(exercise: Exercise) -> list[str]:
-    function = exercise.reference.forward if exercise.module else exercise.reference
-    names = list(inspect.signature(function).parameters)
-    return names[1:] if exercise.module else names
-
-
-def _size(case: Case) -> int:
-    return sum(x.numel() for x in case.args if isinstance(x, torch.Tensor))
 
 
 # --- what went wrong, in a sentence -----------------------------------------------------------------------------------
@@ -301,9 +283,9 @@ class _Paper(io.TextIOBase):
         self._redirects.close()
 
 
-def time_is_up(seconds: float, stopped: bool) -> Failure:
+def _time_is_up(seconds: float, stopped: bool) -> Failure:
     """The sentence for an answer that was still running."""
-    sentence = f"Your function was still running after {plural(int(seconds), 'second')}"
+    sentence = f"Your function was still running after {plural(int(seconds), 'second')}, which is the limit,"
     if stopped:
         return Failure("time", f"{sentence} and was stopped. Is there a loop that never ends?")
     return Failure("time", f"{sentence} and could not be stopped: restart the kernel before you go on.")

@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .exercise import Given
+
 MOST_ENTRIES = 10_000  # of a list, tuple, dictionary or set
 MOST_BITS = 1000  # of an integer: beyond, it has no float
 MOST_ELEMENTS = 50_000_000  # of a tensor that is copied
@@ -85,6 +87,8 @@ def fresh(value: Any) -> Any:
         return value.detach().clone().requires_grad_(value.requires_grad)
     if isinstance(value, torch.Generator):
         return value.clone_state()
+    if isinstance(value, Given):
+        return value.make(*fresh(value.data))
     if isinstance(value, (tuple, list)):
         return type(value)(fresh(part) for part in value)
     if isinstance(value, dict):
@@ -96,6 +100,8 @@ def changed(before: Any, after: Any) -> bool:
     """Did a call alter this input? The state of a random generator may move."""
     if isinstance(before, Tensor):
         return not same_tensor(before, after)
+    if isinstance(before, Given):
+        return isinstance(after, nn.Module) and changed(fresh(before), after)
     if isinstance(before, nn.Module):
         return changed(before.state_dict(), after.state_dict())
     if isinstance(before, np.ndarray):

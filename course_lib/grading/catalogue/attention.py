@@ -78,7 +78,7 @@ SOFTMAX = Exercise(
     title="Softmax that survives large scores",
     kind="code",
     points=2,
-    difficulty=1,
+    difficulty=2,
     minutes=10,
     signature="softmax(x, dim)",
     why="Every attention weight of every Transformer is an output of this function.",
@@ -212,6 +212,10 @@ def block_the_allowed(scores, mask):
     return scores if mask is None else scores.masked_fill(mask, -INF)
 
 
+def block_the_allowed_with_a_billion(scores, mask):
+    return scores if mask is None else scores.masked_fill(mask, -1e9)
+
+
 def scaled_too_late(q, k, v, mask=None):
     weights = shares(block(raw_scores(q, k), mask)) / math.sqrt(q.shape[-1])
     return weights @ v, weights
@@ -305,7 +309,7 @@ ATTENTION = Exercise(
     title="Scaled dot-product attention",
     kind="code",
     points=5,
-    difficulty=2,
+    difficulty=4,
     minutes=25,
     signature="scaled_dot_product_attention(q, k, v, mask=None)",
     why="This is the one place in a Transformer where tokens exchange information.",
@@ -397,7 +401,10 @@ ATTENTION = Exercise(
             partial(wrong_attention, mask_with=block_the_allowed),
             "Your weights sit exactly where they must not: True means *may attend* here, as in PyTorch's own function. "
             "Block the keys where the mask is False.",
-            also=[partial(wrong_attention, mask_with=block_the_allowed, weigh=careless)],
+            also=[
+                partial(wrong_attention, mask_with=block_the_allowed, weigh=careless),
+                partial(wrong_attention, mask_with=block_the_allowed_with_a_billion, weigh=careless),
+            ],
         ),
         Misconception(
             "mask after the softmax",
@@ -707,7 +714,7 @@ SATURATION = Exercise(
     title="How decided is a query?",
     kind="code",
     points=3,
-    difficulty=2,
+    difficulty=3,
     minutes=15,
     signature="attention_entropy(scores, d_k, scaled)",
     why="Entropy puts one number on 'saturated': ln S when a query looks everywhere, 0 when it looks at one key only.",
@@ -798,7 +805,7 @@ WHY_SCALE = Exercise(
     title="Why divide by √d_k?",
     kind="reflect",
     points=0,
-    difficulty=2,
+    difficulty=3,
     minutes=10,
     why="The most asked question about the formula. An answer in your own words is worth more than the formula.",
     hints=[

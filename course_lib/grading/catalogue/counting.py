@@ -3,13 +3,14 @@
 In formulas: V = vocab_size, d = d_model, d_kv = n_kv_heads · d_head. A config is a `TransformerConfig`.
 """
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import torch
 
 from course_lib.config import PRESETS, TransformerConfig
 
-from ..exercise import Case, Exercise, Misconception, Option, generator
+from .. import given
+from ..exercise import Case, Exercise, Given, Misconception, Option, generator
 
 # --- counting.gpt2 ----------------------------------------------------------------------------------------------------
 
@@ -27,7 +28,7 @@ GPT2 = Exercise(
     title="GPT-2 small, to the last parameter",
     kind="number",
     points=2,
-    difficulty=2,
+    difficulty=3,
     minutes=15,
     why="If your sum equals the number in the published file, you know where every part of a GPT is.",
     reference=GPT2_TOTAL,
@@ -130,7 +131,7 @@ BERT_LAYER = Exercise(
     title="One layer of BERT-base, in five parts",
     kind="number",
     points=3,
-    difficulty=2,
+    difficulty=3,
     minutes=15,
     why="The course notes reach the right layer by two mistakes that cancel. Yours should be right part by part.",
     reference={
@@ -244,7 +245,7 @@ BERT = Exercise(
     title="BERT-base without its pooler",
     kind="number",
     points=2,
-    difficulty=2,
+    difficulty=3,
     minutes=10,
     why=(
         "BERT is not a GPT with other numbers: it has a third table, its norms stand elsewhere, and it has no output "
@@ -344,7 +345,7 @@ LLAMA7B = Exercise(
     title="LLaMA-7B, to the last parameter",
     kind="number",
     points=2,
-    difficulty=2,
+    difficulty=3,
     minutes=10,
     why="Four things changed between GPT-2 and LLaMA. Each of them leaves a mark on the bill.",
     reference=LLAMA_TOTAL,
@@ -452,7 +453,7 @@ TRANSFORMER_512 = Exercise(
     title="The course notes' model, and their table put right",
     kind="number",
     points=3,
-    difficulty=2,
+    difficulty=3,
     minutes=15,
     why="A table that does not sum to the model is a table with a part missing. Find it by counting, not by looking.",
     reference={**D512, "untied_total": D512_TIED + D512_TABLE, "tied_total": D512_TIED},
@@ -601,36 +602,44 @@ PLAIN = TransformerConfig(
 )
 
 
+def told(config):
+    """A config told as data."""
+    return Given(given.config, asdict(config), says=repr(config))
+
+
 def one_block(seed):
     "One block without biases, with RMSNorm and RoPE, tied: matrices and gains only."
-    return [Case(PLAIN)]
+    return [Case(told(PLAIN))]
 
 
 def several_blocks(seed):
     "Three blocks, and a d_ff that is not 4 · d_model."
-    return [Case(replace(PLAIN, n_layers=3)), Case(replace(PLAIN, n_layers=3, d_ff=7))]
+    return [Case(told(replace(PLAIN, n_layers=3))), Case(told(replace(PLAIN, n_layers=3, d_ff=7)))]
 
 
 def positions(seed):
     "Other positions: which of the five schemes has parameters?"
-    return [Case(replace(PLAIN, positions=scheme)) for scheme in ("none", "sinusoidal", "alibi", "learned")]
+    return [Case(told(replace(PLAIN, positions=scheme))) for scheme in ("none", "sinusoidal", "alibi", "learned")]
 
 
 def layer_norms(seed):
     "LayerNorm, without and with biases; with `bias` every linear layer in a block has one, too."
-    return [Case(replace(PLAIN, norm="layer")), Case(replace(PLAIN, norm="layer", bias=True, n_layers=2))]
+    return [Case(told(replace(PLAIN, norm="layer"))), Case(told(replace(PLAIN, norm="layer", bias=True, n_layers=2)))]
 
 
 def untied(seed):
     "An output head with a table of its own."
-    return [Case(replace(PLAIN, tie_weights=False)), Case(replace(PLAIN, tie_weights=False, bias=True, norm="layer"))]
+    return [
+        Case(told(replace(PLAIN, tie_weights=False))),
+        Case(told(replace(PLAIN, tie_weights=False, bias=True, norm="layer"))),
+    ]
 
 
 def swiglu(seed):
     "SwiGLU, without and with biases."
     return [
-        Case(replace(PLAIN, activation="swiglu")),
-        Case(replace(PLAIN, activation="swiglu", bias=True, norm="layer")),
+        Case(told(replace(PLAIN, activation="swiglu"))),
+        Case(told(replace(PLAIN, activation="swiglu", bias=True, norm="layer"))),
     ]
 
 
@@ -638,15 +647,15 @@ def grouped_heads(seed):
     "Fewer key-value heads than query heads."
     wide = replace(PLAIN, d_model=24, n_heads=6, n_kv_heads=6)
     return [
-        Case(replace(wide, n_kv_heads=2)),
-        Case(replace(wide, n_kv_heads=1)),
-        Case(replace(wide, n_kv_heads=3, bias=True, norm="layer")),
+        Case(told(replace(wide, n_kv_heads=2))),
+        Case(told(replace(wide, n_kv_heads=1))),
+        Case(told(replace(wide, n_kv_heads=3, bias=True, norm="layer"))),
     ]
 
 
 def rms_with_biases(seed):
     "RMSNorm in a model whose linear layers have biases."
-    return [Case(replace(PLAIN, bias=True))]
+    return [Case(told(replace(PLAIN, bias=True)))]
 
 
 def drawn(seed):
@@ -677,13 +686,13 @@ def drawn(seed):
             tie_weights=one_of(True, False),
             bias=one_of(True, False),
         )
-        cases.append(Case(config))
+        cases.append(Case(told(config)))
     return cases
 
 
 def published(seed):
     "Published models: GPT-2, LLaMA-7B, Llama-3-8B."
-    return [Case(PRESETS[name]) for name in ("gpt2", "llama-7b", "llama-3-8b")]
+    return [Case(told(PRESETS[name])) for name in ("gpt2", "llama-7b", "llama-3-8b")]
 
 
 FUNCTION = Exercise(
@@ -692,7 +701,7 @@ FUNCTION = Exercise(
     title="A counter for every decoder",
     kind="code",
     points=5,
-    difficulty=3,
+    difficulty=5,
     minutes=30,
     signature="count_parameters(config)",
     why="Twenty lines that count GPT-2 and Llama 3 alike: you then know what each field of a config buys.",
@@ -940,7 +949,7 @@ MEMORY = Exercise(
     title="What AdamW keeps of each parameter",
     kind="code",
     points=2,
-    difficulty=1,
+    difficulty=2,
     minutes=10,
     signature="training_bytes(n_params, mixed_precision=False)",
     why='"It runs on my machine" and "it trains on my machine" are far apart. This is by how much.',
@@ -1123,7 +1132,7 @@ CHANGES = Exercise(
     title="Which change alters the count?",
     kind="choice",
     points=1,
-    difficulty=1,
+    difficulty=2,
     minutes=5,
     why="Half of the settings of a model cost no parameter at all. It is worth knowing which half.",
     hints=[

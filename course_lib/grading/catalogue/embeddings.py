@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from ..exercise import Case, Exercise, Misconception, Option, generator
+from ..given import rows_and_gradient
 
 INF = float("inf")
 
@@ -106,10 +107,10 @@ MERGE_PAIR = Exercise(
     title="One merge of byte-pair encoding",
     kind="code",
     points=3,
-    difficulty=2,
+    difficulty=3,
     minutes=15,
     signature="merge_pair(tokens, pair)",
-    why="Repeat this step a few thousand times and you have the vocabulary of GPT-2.",
+    why="Repeat this step fifty thousand times and you have the vocabulary of GPT-2.",
     reference=merge_pair,
     stages=[one_place, every_place, order_counts, overlapping, longer_tokens, nothing_to_merge, drawn_letters],
     hints=[
@@ -172,18 +173,6 @@ MERGE_PAIR = Exercise(
 
 def embedding_lookup(weight, ids):
     return weight[ids.long()]  # (B, T, D)
-
-
-def rows_and_gradient(answer, weight, ids):
-    """The rows; and where the table asks for a gradient, what their weighted sum sends back to it."""
-    rows = answer(weight, ids)
-    if not weight.requires_grad:
-        return rows
-    if not (isinstance(rows, torch.Tensor) and rows.requires_grad):
-        return rows, torch.zeros_like(weight)
-    importance = torch.arange(1.0, rows.numel() + 1, dtype=rows.dtype).view(rows.shape)
-    (rows * importance).sum().backward()
-    return rows, torch.zeros_like(weight) if weight.grad is None else weight.grad
 
 
 def table(rng, V, D, dtype=torch.float32):
@@ -649,7 +638,7 @@ NEAREST = Exercise(
     title="Nearest tokens by cosine",
     kind="code",
     points=3,
-    difficulty=2,
+    difficulty=3,
     minutes=15,
     signature="nearest_tokens(weight, index, k)",
     why="Whoever says that two words are near each other has run this function.",
@@ -832,7 +821,7 @@ ANALOGY = Exercise(
     title="King − man + woman",
     kind="code",
     points=3,
-    difficulty=2,
+    difficulty=3,
     minutes=10,
     signature="analogy(weight, a, b, c, k)",
     why="The most quoted result about embeddings depends on three tokens that are quietly left out.",
@@ -927,7 +916,7 @@ GRADIENT_ROWS = Exercise(
     title="Who learns from this batch?",
     kind="choice",
     points=2,
-    difficulty=2,
+    difficulty=3,
     minutes=8,
     why="A word that is never read never learns. Whether that is true hangs on one line of the model.",
     hints=[

@@ -4,16 +4,14 @@ Shapes: logits (..., V), V tokens in the vocabulary. A logit of −inf forbids a
 """
 
 from functools import partial
-from types import SimpleNamespace
 
 import torch
-from torch import nn
 
-from ..exercise import Case, Exercise, Misconception, Option, generator
-from ..judge import compare, kind_of
+from ..exercise import Case, Exercise, Given, Misconception, Option, generator
+from ..given import DRAWS, as_two_rows, chain, drawn_many_times, followed, sum_of_all
+from ..judge import compare
 
 INF = float("inf")
-DRAWS = 10_000  # a frequency of so many draws misses its probability by less than 0.02 (four standard errors)
 ROOM = 0.04  # so two honest samplers agree within this, and every mistake below is further off
 
 SEVEN_WORDS = torch.tensor([2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0])  # the, a, my, his, some, that, one
@@ -98,7 +96,7 @@ TEMPERATURE = Exercise(
     title="Softmax with a temperature",
     kind="code",
     points=2,
-    difficulty=1,
+    difficulty=2,
     minutes=10,
     signature="temperature_softmax(logits, temperature)",
     why="The first knob of every text generator, and the one that most stories are told about.",
@@ -294,7 +292,7 @@ TOP_K = Exercise(
     title="Top-k: a fixed number of candidates",
     kind="code",
     points=2,
-    difficulty=1,
+    difficulty=2,
     minutes=10,
     signature="top_k_filter(logits, k)",
     why="The oldest way to keep a model from saying something absurd: it may choose among its k favourites only.",
@@ -495,7 +493,7 @@ TOP_P = Exercise(
     title="Top-p: as many candidates as it takes",
     kind="code",
     points=3,
-    difficulty=2,
+    difficulty=4,
     minutes=20,
     signature="top_p_filter(logits, p)",
     why=(
@@ -664,33 +662,6 @@ def rank_instead_of_id(logits, temperature, top_k, top_p, generator):
     return draw_with(logits.sort(-1, descending=True).values, temperature, top_k, top_p, generator)
 
 
-def drawn_many_times(function, logits, temperature, top_k, top_p, generator):
-    """At temperature 0 the ids themselves. Otherwise how often each token comes, and what the generator does."""
-    if temperature == 0:
-        return function(logits, temperature, top_k, top_p, generator)
-    rows = logits.repeat_interleave(DRAWS, 0)  # (B · DRAWS, V)
-    again = generator.clone_state()
-    ids = function(rows, temperature, top_k, top_p, generator)  # (B · DRAWS,)
-    next_ids = function(rows, temperature, top_k, top_p, generator)
-    repeated = function(rows, temperature, top_k, top_p, again)
-    problem = not_ids(ids, logits.shape[-1], len(rows))
-    if problem:
-        return problem
-    frequency = nn.functional.one_hot(ids.long().view(len(logits), DRAWS), logits.shape[-1]).float().mean(1)  # (B, V)
-    return frequency, torch.equal(ids, repeated), not torch.equal(ids, next_ids)
-
-
-def not_ids(ids, vocab_size, *shape):
-    """What keeps a result from being ids of this shape, in a sentence; None if nothing does."""
-    if not isinstance(ids, torch.Tensor) or ids.shape != torch.Size(shape):
-        return f"For {shape[0]:,} rows the result should be ids of shape {shape}; it is {kind_of(ids)}."
-    if ids.is_floating_point():
-        return f"Ids are whole numbers; your result has the dtype {str(ids.dtype).removeprefix('torch.')}."
-    if bool(((ids < 0) | (ids >= vocab_size)).any()):
-        return f"With {vocab_size} tokens the ids are 0 to {vocab_size - 1}; yours go from {ids.min()} to {ids.max()}."
-    return None
-
-
 def as_often_as_probable(case, expected, got):
     """Ids must be equal, frequencies near; a probe that could not count says why."""
     if isinstance(expected, tuple) and isinstance(got, str):
@@ -730,8 +701,8 @@ def warm_draws(seed):
 
 
 def filtered_draws(seed):
-    "Top-k or top-p: what is removed never comes, and the rest share its part."
-    return cases_of_five(seed, (1.0, 2, None), (1.0, None, 0.75))
+    "Top-k or top-p: what is removed never comes, and the rest share its part. A k beyond V removes nothing."
+    return cases_of_five(seed, (1.0, 2, None), (1.0, None, 0.75), (1.0, None, 0.3), (1.0, 50, None))
 
 
 def everything_together(seed):
@@ -745,7 +716,7 @@ NEXT_TOKEN = Exercise(
     title="Draw the next token",
     kind="code",
     points=3,
-    difficulty=2,
+    difficulty=3,
     minutes=20,
     signature="sample_next_token(logits, temperature, top_k, top_p, generator)",
     why="This is what runs once per word behind every chat window.",
@@ -878,37 +849,6 @@ NEXT_TOKEN = Exercise(
 # --- sampling.generate ------------------------------------------------------------------------------------------------
 
 
-class SumOfAll(nn.Module):
-    """A model that one can follow on paper: after the tokens so far, the next one is (their sum + their number) mod V.
-
-    It sees no more than `limit` tokens, as a model with positions up to max_seq_len does.
-    """
-
-    def __init__(self, vocab_size, limit):
-        super().__init__()
-        self.vocab_size, self.limit = vocab_size, limit
-
-    def forward(self, ids):
-        if ids.shape[1] > self.limit:
-            raise ValueError(f"ids have {ids.shape[1]} tokens per row, more than max_seq_len={self.limit}")
-        favourite = (ids + 1).cumsum(1) % self.vocab_size  # (B, T)
-        return 4.0 * nn.functional.one_hot(favourite, self.vocab_size).float()  # (B, T, V)
-
-
-class Chain(nn.Module):
-    """A model that knows the last token only: its logits are row `last token` of a table (V, V)."""
-
-    def __init__(self, table, max_seq_len=8):
-        super().__init__()
-        self.register_buffer("table", table)
-        self.config = SimpleNamespace(vocab_size=len(table), max_seq_len=max_seq_len)
-
-    def forward(self, ids):
-        if ids.shape[1] > self.config.max_seq_len:
-            raise ValueError(f"ids have {ids.shape[1]} tokens per row, more than max_seq_len={self.config.max_seq_len}")
-        return self.table[ids]  # (B, T, V)
-
-
 def draw(logits, temperature, generator):
     """(B, V) -> (B,)"""
     return draw_with(logits, temperature, None, None, generator)
@@ -952,22 +892,6 @@ def never_extended(model, ids, max_new_tokens, max_seq_len, temperature, generat
     return torch.cat([ids, new[:, None]], 1) if max_new_tokens else ids
 
 
-def followed(function, model, ids, max_new_tokens, max_seq_len, temperature, generator):
-    """At temperature 0 the ids themselves. Otherwise how often each pair of new tokens comes, and what a seed does."""
-    if temperature == 0:
-        return function(model, ids, max_new_tokens, max_seq_len, temperature, generator)
-    rows, vocab_size = ids.repeat_interleave(DRAWS, 0), model.config.vocab_size
-    again = generator.clone_state()
-    out = function(model, rows, max_new_tokens, max_seq_len, temperature, generator)  # (DRAWS, T + 2)
-    repeated = function(model, rows, max_new_tokens, max_seq_len, temperature, again)
-    problem = not_ids(out, vocab_size, len(rows), ids.shape[1] + max_new_tokens)
-    if problem:
-        return problem
-    pairs = out[:, -2] * vocab_size + out[:, -1]
-    frequency = torch.bincount(pairs, minlength=vocab_size**2).view(vocab_size, vocab_size) / DRAWS
-    return frequency, torch.equal(out, repeated)
-
-
 def some_ids(rng, B, T, vocab_size=11):
     return torch.randint(vocab_size, (B, T), generator=rng)
 
@@ -976,8 +900,8 @@ def one_more_token(seed):
     "One new token, at temperature 0: the favourite after the last token of the prompt."
     rng = generator(seed)
     return [
-        Case(SumOfAll(11, 16), some_ids(rng, 1, 3), 1, 16, 0, generator(seed)),
-        Case(SumOfAll(11, 16), some_ids(rng, 3, 4), 1, 16, 0, generator(seed)),
+        Case(Given(sum_of_all, 11, 16), some_ids(rng, 1, 3), 1, 16, 0, generator(seed)),
+        Case(Given(sum_of_all, 11, 16), some_ids(rng, 3, 4), 1, 16, 0, generator(seed)),
     ]
 
 
@@ -985,9 +909,9 @@ def several_tokens(seed):
     "Several new tokens: each depends on all before it, the new ones included. For 0 new tokens the prompt comes back."
     rng = generator(seed)
     return [
-        Case(SumOfAll(11, 16), some_ids(rng, 1, 2), 4, 16, 0, generator(seed)),
-        Case(SumOfAll(11, 16), some_ids(rng, 3, 5), 6, 16, 0, generator(seed)),
-        Case(SumOfAll(11, 16), some_ids(rng, 2, 3), 0, 16, 0, generator(seed)),
+        Case(Given(sum_of_all, 11, 16), some_ids(rng, 1, 2), 4, 16, 0, generator(seed)),
+        Case(Given(sum_of_all, 11, 16), some_ids(rng, 3, 5), 6, 16, 0, generator(seed)),
+        Case(Given(sum_of_all, 11, 16), some_ids(rng, 2, 3), 0, 16, 0, generator(seed)),
     ]
 
 
@@ -995,8 +919,8 @@ def beyond_the_window(seed):
     "A text longer than max_seq_len: the model sees the last max_seq_len tokens, and the whole text comes back."
     rng = generator(seed)
     return [
-        Case(SumOfAll(11, 4), some_ids(rng, 2, 3), 5, 4, 0, generator(seed)),
-        Case(SumOfAll(11, 4), some_ids(rng, 2, 7), 3, 4, 0, generator(seed)),
+        Case(Given(sum_of_all, 11, 4), some_ids(rng, 2, 3), 5, 4, 0, generator(seed)),
+        Case(Given(sum_of_all, 11, 4), some_ids(rng, 2, 7), 3, 4, 0, generator(seed)),
     ]
 
 
@@ -1006,7 +930,9 @@ THREE_WORDS = torch.tensor([[0.6, 0.3, 0.1], [0.1, 0.6, 0.3], [0.3, 0.1, 0.6]]).
 def drawn_tokens(seed):
     "Above temperature 0 tokens are drawn: how often each pair of two new tokens comes in 10,000 texts."
     prompt = torch.randint(3, (1, 2), generator=generator(seed))
-    return [Case(Chain(THREE_WORDS), prompt, 2, 8, temperature, generator(seed)) for temperature in (1.0, 0.5, 2.0)]
+    return [
+        Case(Given(chain, THREE_WORDS), prompt, 2, 8, temperature, generator(seed)) for temperature in (1.0, 0.5, 2.0)
+    ]
 
 
 GENERATE = Exercise(
@@ -1015,7 +941,7 @@ GENERATE = Exercise(
     title="Generate text",
     kind="code",
     points=3,
-    difficulty=2,
+    difficulty=3,
     minutes=20,
     signature="generate(model, ids, max_new_tokens, max_seq_len, temperature, generator)",
     why="Twelve chapters were about one forward pass. This loop makes a writer of it.",
@@ -1202,17 +1128,6 @@ def under_its_own_temperature(model, text, start, temperature):
     return log_probabilities(model, text, temperature)[:, start - 1 :].mean()
 
 
-def as_two_rows(function, model, ids, n_tokens, temperatures, generator):
-    """Lists, tuples and tensors are all welcome."""
-    result = function(model, ids, n_tokens, list(temperatures), generator)
-    if not isinstance(result, (tuple, list)) or len(result) != 2:
-        return result
-    try:
-        return tuple(torch.as_tensor(part, dtype=torch.float64).detach() for part in result)
-    except (TypeError, ValueError, RuntimeError):
-        return result
-
-
 # Five words that can follow, two of them only when it is warm, and the prompt's own word, which never comes again.
 # No probability lies where 40,000 draws would bring a word in some runs and not in others.
 FIVE_WORDS = torch.tensor(
@@ -1230,7 +1145,7 @@ FIVE_WORDS = torch.tensor(
 def four_temperatures(seed):
     "10,000 texts of 4 new tokens from a small model, at temperatures 0.05, 0, 1 and 5."
     order = torch.cat([torch.randperm(5, generator=generator(seed)), torch.tensor([5])])
-    model = Chain(FIVE_WORDS[order][:, order])
+    model = Given(chain, FIVE_WORDS[order][:, order])
     return [Case(model, torch.full((DRAWS, 2), 5), 4, (0.05, 0, 1.0, 5.0), generator(seed))]
 
 
@@ -1240,13 +1155,13 @@ COMPARE = Exercise(
     title="Likelihood against diversity",
     kind="experiment",
     points=3,
-    difficulty=3,
+    difficulty=5,
     minutes=25,
     signature="compare_temperatures(model, ids, n_tokens, temperatures, generator)",
     why="Is a higher temperature more creative? Two numbers per temperature say what it buys and what it costs.",
     reference=compare_temperatures,
     probe=as_two_rows,
-    returns=["distinct", "likelihood"],
+    returns=["distinct", "likelihood", "the same with the same seed"],
     stages=[four_temperatures],
     rtol=0.0,
     atol=0.08,
@@ -1261,6 +1176,13 @@ COMPARE = Exercise(
         "One yardstick for all temperatures: the model's own probabilities, those of temperature 1.",
     ],
     misconceptions=[
+        Misconception(
+            "generator ignored",
+            lambda model, ids, n_tokens, temperatures, generator: compare_with(
+                model, ids, n_tokens, temperatures, None
+            ),
+            "Your figures are right, but the same seed gives others each time: hand the generator on to the draw.",
+        ),
         Misconception(
             "each temperature judges itself",
             partial(compare_with, likelihood=under_its_own_temperature),
@@ -1351,7 +1273,7 @@ NUCLEUS_SIZE = Exercise(
     title="How many tokens does p = 0.9 keep?",
     kind="number",
     points=1,
-    difficulty=1,
+    difficulty=2,
     minutes=5,
     why="The course notes say that a confident model keeps two or three tokens. Their own logits say something else.",
     reference={"confident": 1, "uncertain": 7},
@@ -1406,7 +1328,7 @@ WHICH_ARE_TRUE = Exercise(
     title="What the knobs do",
     kind="choice",
     points=2,
-    difficulty=2,
+    difficulty=3,
     minutes=5,
     why="Much of what is said about temperature is nearly right. Which of these sentences are right?",
     hints=[

@@ -1,0 +1,41 @@
+"""The next hint of an exercise on a button, below the feedback in a notebook. Hints taken are counted."""
+
+from .catalogue import get
+from .exercise import Exercise
+from .record import next_hint
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+def show_button(exercise_id: str) -> None:
+    """Show the button where there is a kernel that can answer it; elsewhere nothing: the feedback names `hint`."""
+    from IPython import get_ipython
+    from IPython.display import publish_display_data
+
+    if getattr(get_ipython(), "kernel", None) is None:
+        return
+    try:
+        box = hint_button(get(exercise_id))
+    except ImportError:  # ipywidgets is not there
+        return
+    bundle = box._repr_mimebundle_()
+    if VIEW in bundle:  # without the text: a page that is read later shows no trace of a button that cannot be pressed
+        publish_display_data({VIEW: bundle[VIEW], "text/plain": ""})
+
+
+def hint_button(exercise: Exercise):
+    """A button and a place below it, where each press adds the next hint."""
+    from ipywidgets import HTML, Button, Layout, VBox
+
+    button = Button(description="Next hint", layout=Layout(width="max-content"))
+    place = HTML()
+
+    def press(_) -> None:
+        hint = next_hint(exercise)
+        place.value += f'<div style="line-height: 1.45; margin-top: 4px;">{hint._repr_html_()}</div>'
+        button.description = f"Next hint ({hint.of - hint.number} left)"
+        if hint.number == hint.of:
+            button.description, button.disabled = "That was the last hint", True
+
+    button.on_click(press)
+    return VBox([button, place])

@@ -1,0 +1,102 @@
+"""The learner's package: the course without solutions and tests, with the catalogue sealed.
+
+`python -m course_lib release FOLDER` is the door to this module.
+"""
+
+import re
+import shutil
+from pathlib import Path
+
+import nbformat
+
+from .notebook import student_version
+from .sealed import NAME, seal
+
+CATALOGUE = Path("course_lib/grading/catalogue")
+WHOLE = ["notebooks", "exercises", "course_lib", "LICENSE"]
+LEFT_OUT = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "*.pyc", "*.egg-info", "*.part")
+OPENING = "from ..sealed import use\n\nuse(__path__)\n\n"
+
+
+def release(root: Path, folder: Path) -> list[Path]:
+    """Write the learner's package of the repository `root` into `folder`; returns its files.
+
+    Errors: ValueError if `root` is no repository of the course, if its exercises are not what its solutions make, if
+        the folder lies in the repository or holds anything, or if README.md lacks a part that learners need.
+    """
+    _ready(root, folder)
+    for name in WHOLE:
+        if (root / name).is_dir():
+            shutil.copytree(root / name, folder / name, ignore=LEFT_OUT)
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copy(root / name, folder / name)
+    modules = {path.stem: path for path in sorted((folder / CATALOGUE).glob("*.py")) if path.stem != "__init__"}
+    (folder / CATALOGUE / NAME).write_bytes(seal({name: path.read_text("utf-8") for name, path in modules.items()}))
+    for path in modules.values():
+        path.unlink()
+    opening = folder / CATALOGUE / "__init__.py"
+    opening.write_text(_after_docstring(opening.read_text("utf-8"), OPENING), encoding="utf-8")
+    for name, made in (("README.md", _readme), ("requirements.txt", _requirements), ("pyproject.toml", _project)):
+        (folder / name).write_text(made((root / name).read_text("utf-8")), encoding="utf-8")
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _ready(root: Path, folder: Path) -> None:
+    if not all((root / name).exists() for name in (*WHOLE, "solutions", CATALOGUE)):
+        raise ValueError(f"{root} is not the course's repository: run this at its top")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} is not empty: name a new folder, or move that one away")
+    if root.resolve() in (folder.resolve(), *folder.resolve().parents):
+        raise ValueError(f"{folder} lies in the repository: name a folder outside of it")
+    for path in sorted((root / "solutions").glob("*.ipynb")):
+        exercise = root / "exercises" / path.name
+        text = nbformat.writes(student_version(nbformat.read(path, as_version=4)), version=4) + "\n"
+        if not exercise.exists() or exercise.read_text("utf-8") != text:
+            raise ValueError(f"{exercise} is not what {path} makes: run `python -m course_lib refresh` first")
+
+
+def _after_docstring(source: str, addition: str) -> str:
+    docstring, end, rest = source.partition('"""\n\n')
+    if not end:
+        raise ValueError(f"{CATALOGUE}/__init__.py should begin with a docstring and an empty line")
+    return docstring + end + addition + rest
+
+
+def _readme(text: str) -> str:
+    """The parts of README.md that concern learners, with the command that opens the course."""
+    opening = text.partition("\n## ")[0].strip()
+    commands = [line for line in text.splitlines() if line.endswith("--ServerApp.root_dir=.")]
+    unix, windows = commands[:1], commands[1:2]
+    if not (unix and windows):
+        raise ValueError("README.md should hold the command that opens the course, for Linux or macOS and for Windows")
+    start = [
+        "## One command",
+        "It makes its own environment and opens the course in JupyterLab. Python 3.11 or newer; no GPU needed.",
+        f"```\n{unix[0]}\n```",
+        "On Windows (PowerShell 7):",
+        f"```\n{windows[0]}\n```",
+        "If anything is amiss, `.venv/bin/python -m course_lib doctor` says what, and how to mend it.",
+    ]
+    learners = re.sub(r" The tests of these models [^.]*\.", "", _section(text, "For learners"))
+    parts = [opening, *start, _section(text, "The chapters"), learners, "MIT licence."]
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(text: str, title: str) -> str:
+    found = re.search(rf"^## {title}\n.*?(?=^## |\Z)", text, flags=re.MULTILINE | re.DOTALL)
+    if not found:
+        raise ValueError(f"README.md should have a part {title!r}")
+    return found[0].strip()
+
+
+def _requirements(text: str) -> str:
+    """Without what only the tests need."""
+    return re.sub(r"^# The tests\n(?:[^#\n].*\n)*", "", text, flags=re.MULTILINE)
+
+
+def _project(text: str) -> str:
+    """Without the tools of contributors; with the sealed catalogue among the files of the package."""
+    parts = re.split(r"(?=^\[)", text, flags=re.MULTILINE)
+    kept = "".join(part for part in parts if not re.match(r"\[tool\.(ruff|pytest)", part))
+    return kept.replace('"assets/**/*"', f'"assets/**/*", "grading/catalogue/{NAME}"')

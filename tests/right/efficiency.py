@@ -1,0 +1,208 @@
+"""Right answers of chapter 14 in other styles."""
+
+import math
+import statistics
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+
+def cached_fused(q_new, k_new, v_new, cache):
+    if cache is not None:
+        k_new, v_new = (torch.cat(pair, 2) for pair in zip(cache, (k_new, v_new)))
+    T, S = q_new.shape[2], k_new.shape[2]
+    mask = torch.arange(S - T, S)[:, None] >= torch.arange(S)
+    return F.scaled_dot_product_attention(q_new, k_new, v_new, attn_mask=mask), [k_new, v_new]
+
+
+def cached_token_by_token(queries, keys, values, past):
+    """Each token attends with a cache of its own, which then holds it: no mask is needed."""
+    B, H, T, D = queries.shape
+    if past is None:
+        past = keys.new_empty(B, H, 0, D), values.new_empty(B, H, 0, values.shape[-1])
+    outputs = []
+    for t in range(T):
+        past = tuple(torch.cat([old, new[:, :, t : t + 1]], dim=2) for old, new in zip(past, (keys, values)))
+        scores = torch.einsum("bhd,bhsd->bhs", queries[:, :, t], past[0]) * D**-0.5
+        outputs.append(torch.einsum("bhs,bhsd->bhd", F.softmax(scores, dim=-1), past[1]))
+    return torch.stack(outputs, dim=2), past
+
+
+def cached_by_the_whole_text(q_new, k_new, v_new, cache):
+    """The full pass, with queries of zeros in the place of those that are gone, of which the last T rows are kept."""
+    k, v = (k_new, v_new) if cache is None else (torch.cat([a, b], -2) for a, b in zip(cache, (k_new, v_new)))
+    S, T = k.shape[-2], q_new.shape[-2]
+    q = torch.cat([torch.zeros_like(k[..., : S - T, :]), q_new], dim=-2)
+    scores = (q @ k.transpose(-1, -2)).div_(math.sqrt(q.shape[-1]))
+    scores[..., torch.ones(S, S).triu_(1).bool()] = float("-inf")
+    return (scores.softmax(-1) @ v)[..., S - T :, :], (k, v)
+
+
+def cached_in_numpy(q_new, k_new, v_new, cache):
+    q, k, v = q_new.numpy(), k_new.numpy(), v_new.numpy()
+    if cache is not None:
+        k, v = np.concatenate([cache[0].numpy(), k], axis=2), np.concatenate([cache[1].numpy(), v], axis=2)
+    T, S = q.shape[2], k.shape[2]
+    scores = q @ k.swapaxes(2, 3) / np.sqrt(q.shape[3]).astype(q.dtype)
+    scores = np.where(np.tri(T, S, S - T, dtype=bool), scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return (weights / weights.sum(-1, keepdims=True) @ v).astype(q.dtype), (k, v)
+
+
+def blocks_joined_by_their_logarithms(q, k, v, block_size):
+    """Each block has a softmax and a logsumexp of its own; two results are mixed by their shares."""
+    out, seen = None, None
+    for keys, values in zip(k.split(block_size, -2), v.split(block_size, -2)):
+        scores = torch.einsum("...td,...sd->...ts", q, keys) / q.shape[-1] ** 0.5
+        mine, log_sum = scores.softmax(-1) @ values, scores.logsumexp(-1, keepdim=True)
+        if out is None:
+            out, seen = mine, log_sum
+        else:
+            both = torch.logaddexp(seen, log_sum)
+            out, seen = out * (seen - both).exp() + mine * (log_sum - both).exp(), both
+    return out
+
+
+def query_by_query(q, k, v, block_size):
+    out = torch.empty(*q.shape[:-1], v.shape[-1], dtype=q.dtype)
+    for place in np.ndindex(*q.shape[:-1]):
+        keys, values = k[place[:-1]], v[place[:-1]]  # (S, D), (S, D_v)
+        m, total, o = -math.inf, 0.0, 0.0
+        for start in range(0, len(keys), block_size):
+            s = keys[start : start + block_size].mv(q[place]) / math.sqrt(len(q[place]))
+            new = max(m, s.max().item())
+            p = (s - new).exp()
+            total = total * math.exp(m - new) + p.sum()
+            o = o * math.exp(m - new) + p @ values[start : start + block_size]
+            m = new
+        out[place] = o / total
+    return out
+
+
+def from_the_last_block_in_place(q, k, v, block_size):
+    """From the end to the beginning, the first state taken from a block; sums and mix kept in one tensor, in place."""
+    S, scale = k.shape[-2], q.shape[-1] ** -0.5
+    v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)  # the last feature of the mix is the sum
+    starts = list(range(0, S, block_size))[::-1]
+    top = None
+    for i in starts:
+        s = torch.matmul(q, k[..., i : i + block_size, :].transpose(-1, -2)).mul_(scale)
+        here = s.max(dim=-1, keepdim=True).values
+        if top is None:
+            top = here
+            kept = s.sub_(top).exp_() @ v[..., i : i + block_size, :]
+        else:
+            new = torch.maximum(top, here)
+            kept *= top.sub_(new).exp_()
+            kept += s.sub_(new).exp_() @ v[..., i : i + block_size, :]
+            top = new
+    return kept[..., :-1] / kept[..., -1:]
+
+
+def states_of_blocks_merged_at_the_end(q, k, v, block_size):
+    """As with several processors: each block leaves its maximum, sum and mix, and these are joined at the end."""
+    maxima, sums, mixes = [], [], []
+    for keys, values in zip(k.split(block_size, dim=-2), v.split(block_size, dim=-2)):
+        scores = q @ keys.mT / q.shape[-1] ** 0.5
+        maxima.append(scores.amax(-1))
+        raised = (scores - maxima[-1].unsqueeze(-1)).exp()
+        sums.append(raised.sum(-1))
+        mixes.append(raised @ values)
+    factors = (torch.stack(maxima) - torch.stack(maxima).amax(0)).exp()  # (blocks, ..., T)
+    total = (factors * torch.stack(sums)).sum(0)
+    return sum(factor[..., None] * mix for factor, mix in zip(factors, mixes)) / total[..., None]
+
+
+def blocks_filled_up_and_blocked(q, k, v, block_size):
+    S = k.shape[-2]
+    missing = -S % block_size
+    k, v = F.pad(k, (0, 0, 0, missing)), F.pad(v, (0, 0, 0, missing))
+    m = torch.full(q.shape[:-1], -torch.inf, dtype=q.dtype)
+    total, o = torch.zeros_like(m), torch.zeros(*q.shape[:-1], v.shape[-1], dtype=q.dtype)
+    for i in range(0, S + missing, block_size):
+        s = q @ k[..., i : i + block_size, :].mT * q.shape[-1] ** -0.5
+        s = s.masked_fill(torch.arange(i, i + block_size) >= S, -torch.inf)
+        new = torch.maximum(m, s.amax(-1))
+        total = total * torch.exp(m - new) + torch.exp(s - new[..., None]).sum(-1)
+        o = o * torch.exp(m - new)[..., None] + torch.exp(s - new[..., None]) @ v[..., i : i + block_size, :]
+        m = new
+    return torch.div(o, total.unsqueeze(-1))
+
+
+def exponent_by_polyfit_of_medians(attention, lengths, rounds, clock):
+    seconds = np.empty((rounds, len(lengths)))
+    for row in seconds:
+        for i in reversed(range(len(lengths))):  # from the last to the first
+            x = torch.randn(1, lengths[i], 4)
+            before = clock()
+            attention(x)
+            row[i] = clock() - before
+    return np.polyfit(np.log2(lengths), np.log2(np.median(seconds, axis=0)), 1)[0]
+
+
+def exponent_by_lstsq_after_warming_up(attention, lengths, rounds, clock):
+    texts = [torch.zeros(1, T, 16) for T in lengths]
+    for x in texts:
+        attention(x)
+    best = [math.inf] * len(lengths)
+    for _ in range(rounds):
+        for i, x in enumerate(texts):
+            start = clock()
+            attention(x)
+            best[i] = min(best[i], clock() - start)
+    columns = torch.stack([torch.tensor(lengths).double().log(), torch.ones(len(lengths)).double()], dim=1)
+    return torch.linalg.lstsq(columns, torch.tensor(best).double().log()[:, None]).solution[0]
+
+
+def seconds_by_medians(step, attention, lengths, batch, rounds, clock):
+    found = {"rnn": [], "attention": []}
+    for T in lengths:
+        x = torch.ones(batch, T, 5)
+        taken = {"rnn": [], "attention": []}
+        for _ in range(rounds):
+            begin = clock()
+            attention(x)
+            taken["attention"].append((clock() - begin) / batch)
+            begin, state = clock(), torch.zeros(batch, 5)
+            for token in x.unbind(1):
+                state = step(token, state)
+            taken["rnn"].append((clock() - begin) / batch)
+        for name in found:
+            found[name].append(statistics.median(taken[name]))
+    found["crossing"] = None
+    for i in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
+        if found["attention"][i] > found["rnn"][i]:
+            found["crossing"] = lengths[i]
+    return found
+
+
+def seconds_as_tensors(step, attention, lengths, batch, rounds, clock):
+    rnn, other = torch.full((2, len(lengths)), math.inf, dtype=torch.float64)
+    for _ in range(rounds + 1):
+        for i, T in enumerate(lengths):
+            x, state = torch.randn(batch, T, 8), torch.zeros(batch, 8)
+            start = clock()
+            for t in range(T):
+                state = step(x[:, t, :], state)
+            middle = clock()
+            attention(x)
+            rnn[i] = min(rnn[i], middle - start)
+            other[i] = min(other[i], clock() - middle)
+    slower = torch.tensor(lengths)[other > rnn]
+    crossing = slower.min().item() if len(slower) else None
+    return {"rnn": rnn / batch, "attention": other / batch, "crossing": crossing}
+
+
+RIGHT = {
+    "efficiency.kv_cache": [cached_fused, cached_token_by_token, cached_by_the_whole_text, cached_in_numpy],
+    "efficiency.online_softmax": [
+        blocks_joined_by_their_logarithms,
+        query_by_query,
+        from_the_last_block_in_place,
+        states_of_blocks_merged_at_the_end,
+        blocks_filled_up_and_blocked,
+    ],
+    "efficiency.quadratic": [exponent_by_polyfit_of_medians, exponent_by_lstsq_after_warming_up],
+    "efficiency.rnn_or_attention": [seconds_by_medians, seconds_as_tensors],
+}

@@ -1,0 +1,174 @@
+"""Chapter 12: right answers in other styles."""
+
+import math
+import random
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from course_lib import training as library
+from course_lib.text import Batches, Tinytown, WordTokenizer
+
+
+def cross_entropy_of_torch(logits, targets, ignore_index=-100):
+    return F.cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=ignore_index)
+
+
+def cross_entropy_by_loops(logits, targets, ignore_index=-100):
+    total, count = logits.new_zeros(()), 0
+    for row, target in zip(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1).tolist()):
+        if target != ignore_index:
+            total = total + torch.logsumexp(row, dim=0) - row[target]
+            count += 1
+    return total / count
+
+
+def cross_entropy_in_numpy(x, wanted, ignored=-100):
+    x, wanted = x.numpy(), wanted.numpy()
+    x, wanted = x[wanted != ignored], wanted[wanted != ignored]
+    x = x - x.max(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        return np.mean(np.log(np.exp(x).sum(axis=-1)) - x[np.arange(len(wanted)), wanted])
+
+
+def cross_entropy_by_one_hot(logits, targets, ignore_index=-100):
+    counts = targets != ignore_index
+    log_p = logits.log_softmax(-1).clamp(min=torch.finfo(logits.dtype).min)  # 0 · −inf would be NaN
+    hot = F.one_hot(targets.where(counts, 0), logits.shape[-1]) * counts[..., None]
+    return -torch.einsum("...v,...v->", hot.to(log_p), log_p) / counts.sum()
+
+
+def batch_of_slices(ids, batch_size, T, generator):
+    inputs, targets = [], []
+    for start in torch.randint(0, len(ids) - T, (batch_size,), generator=generator).tolist():
+        inputs.append(ids[start : start + T])
+        targets.append(ids[start + 1 : start + 1 + T])
+    return torch.stack(inputs), torch.stack(targets)
+
+
+def batch_of_windows(ids, batch_size, T, generator):
+    windows = ids.unfold(0, T + 1, 1)  # every row that there is
+    chosen = windows[(torch.rand(batch_size, generator=generator) * len(windows)).long()]
+    return [chosen[:, :T], chosen[:, 1:]]
+
+
+def batch_in_numpy(ids, batch_size, T, generator):
+    random_places = np.random.default_rng(int(torch.randint(2**31, (), generator=generator)))
+    places = random_places.integers(0, len(ids) - T, size=(batch_size, 1)) + np.arange(T)
+    return ids.numpy()[places], ids.numpy()[places + 1]
+
+
+def batch_of_the_library(ids, batch_size, T, generator):
+    return next(Batches(ids, batch_size, T, generator))
+
+
+def rate_by_stretches(step, highest, climb, end, lowest):
+    if step >= end:
+        return lowest
+    if step >= climb:
+        turn = math.pi * (step - climb) / (end - climb)
+        return (highest + lowest) / 2 + (highest - lowest) / 2 * math.cos(turn)
+    return step * (highest / climb)
+
+
+def rate_in_torch(step, peak, warmup, total, floor):
+    share = ((torch.tensor(step, dtype=torch.float64) - warmup) / (total - warmup)).clamp(0, 1)
+    cosine = torch.lerp(
+        torch.tensor(float(floor)).double(), torch.tensor(float(peak)).double(), share.mul(math.pi / 2).cos() ** 2
+    )
+    return torch.where(torch.tensor(step < warmup), peak * step / max(1, warmup), cosine)
+
+
+def step_with_own_loss(model, ids, targets, optimizer, max_norm):
+    logits = model(ids)
+    loss = F.cross_entropy(logits.transpose(1, 2), targets)
+    model.zero_grad()
+    loss.backward()
+    with torch.no_grad():
+        norm = sum((p.grad**2).sum() for p in model.parameters()).sqrt()
+        for p in model.parameters():
+            p.grad.mul_((max_norm / norm).clamp(max=1))
+    optimizer.step()
+    return loss
+
+
+def step_with_autograd(model, ids, targets, optimizer, max_norm):
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    loss = model(ids, targets)[1]
+    gradients = torch.autograd.grad(loss, parameters)
+    norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients]))
+    for parameter, gradient in zip(parameters, gradients):
+        parameter.grad = gradient * min(1.0, max_norm / float(norm))
+    optimizer.step()
+    optimizer.zero_grad()
+    return float(loss.detach())
+
+
+def step_with_none(model, ids, targets, optimizer, max_norm):
+    for p in model.parameters():
+        p.grad = None
+    model.train()
+    out = model(ids, targets)[-1]
+    out.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=max_norm)
+    optimizer.step()
+    return out.detach()
+
+
+def clip_of_torch(parameters, max_norm):
+    return torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+
+
+def clip_one_long_vector(parameters, max_norm):
+    parameters = [p for p in parameters if p.grad is not None]
+    norm = torch.cat([p.grad.reshape(-1) for p in parameters]).norm().item()
+    factor = max_norm / max(norm, max_norm)
+    for p in parameters:
+        p.grad = p.grad * factor
+    return norm
+
+
+def clip_by_loops(parameters, max_norm):
+    parameters, total = list(parameters), 0.0
+    for p in parameters:
+        if p.grad is not None:
+            for entry in p.grad.reshape(-1).tolist():
+                total += entry * entry
+    if total > max_norm**2:
+        for p in parameters:
+            if p.grad is not None:
+                p.grad.mul_(max_norm).div_(total**0.5)
+    return np.float64(total**0.5)
+
+
+def overfit_with_momentum(model, ids, targets, steps):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    return torch.stack([step_with_none(model, ids, targets, optimizer, 1.0) for _ in range(steps)])
+
+
+def overfit_of_the_library(model, ids, targets, steps):
+    batches = iter(lambda: (ids, targets), None)
+    return library.train(model, batches, steps, peak=1e-2, warmup=10, weight_decay=0, progress=False).losses
+
+
+def tinytown_by_its_stories():
+    town = Tinytown(random.Random(5).randrange(1000))
+    stories, tokenizer = town.sample(1500), WordTokenizer()
+    return -sum(map(town.log_prob, stories)) / sum(len(tokenizer.encode(story)) - 1 for story in stories)
+
+
+RIGHT = {
+    "training.cross_entropy": [
+        cross_entropy_of_torch,
+        cross_entropy_by_loops,
+        cross_entropy_in_numpy,
+        cross_entropy_by_one_hot,
+    ],
+    "training.get_batch": [batch_of_slices, batch_of_windows, batch_in_numpy, batch_of_the_library],
+    "training.learning_rate": [library.learning_rate, rate_by_stretches, rate_in_torch],
+    "training.step": [step_with_own_loss, step_with_autograd, step_with_none],
+    "training.clip": [clip_of_torch, clip_one_long_vector, clip_by_loops],
+    "training.overfit": [overfit_with_momentum, overfit_of_the_library],
+    "training.limit": [0.647, np.float64(0.65), torch.tensor(Tinytown().entropy()), tinytown_by_its_stories()],
+}

@@ -1,0 +1,28 @@
+"""Every live figure that a learner's own function drives: with the reference, and with mistakes that learners make."""
+
+import pytest
+from sliders import corners, drawn
+
+from course_lib.grading import EXERCISES
+from course_lib.viz import explorable, explore
+
+pytestmark = [pytest.mark.usefixtures("no_pixels"), pytest.mark.parametrize("exercise_id", explorable())]
+
+
+def test_the_outermost_corners_of_an_explorer_differ(exercise_id):
+    live = explore(exercise_id, EXERCISES[exercise_id].reference)
+    (low, *_, high), shown = corners(live), []
+    for state in (low, high):
+        live.render(**state)
+        shown.append((drawn(live.figure), live.text))
+    assert shown[0] != shown[1], "the controls at their ends change nothing"
+    assert min(len(text) for _, text in shown) > 20
+
+
+def test_an_explorer_survives_mistakes_and_some_of_them_show(exercise_id):
+    def look(function):
+        live = explore(exercise_id, function)
+        return drawn(live.figure), live.text
+
+    right = look(EXERCISES[exercise_id].reference)
+    assert any(look(each.wrong) != right for each in EXERCISES[exercise_id].misconceptions[:5]), "no mistake shows"
