@@ -1,4 +1,4 @@
-"""The command line: `python -m course_lib doctor | weights | train | claims | refresh | grade | release`.
+"""The command line: `python -m course_lib COMMAND`; `--help` lists the commands.
 
 What a command needs is imported when it runs: the doctor must be able to speak where torch is missing.
 """
@@ -11,6 +11,8 @@ import sys
 import tempfile
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+
+from course_lib.grading.classroom import command
 
 
 # --------------------------------------------------------------------------------------------------------------- doctor
@@ -244,20 +246,6 @@ def run_refresh(arguments: argparse.Namespace) -> int:
     return 0
 
 
-# ---------------------------------------------------------------------------------------------------------------- grade
-def run_grade(arguments: argparse.Namespace) -> int:
-    from course_lib.grading import notebook
-
-    earned = points = 0
-    for name in arguments.notebooks:
-        report = notebook.grade_notebook(Path(name), seed=arguments.seed)
-        print(report.as_text())
-        earned, points = earned + report.earned, points + report.points
-    if len(arguments.notebooks) > 1:
-        print(f"all notebooks: {earned} of {points} points")
-    return 0
-
-
 # -------------------------------------------------------------------------------------------------------------- release
 def run_release(arguments: argparse.Namespace) -> int:
     from course_lib.grading.release import release
@@ -266,6 +254,23 @@ def run_release(arguments: argparse.Namespace) -> int:
     files = release(Path.cwd(), folder)
     size = sum(path.stat().st_size for path in files) / 1e6
     print(f"wrote {len(files)} files, {size:.0f} MB, to {folder}: no solutions, no tests, the catalogue sealed")
+    return 0
+
+
+# ------------------------------------------------------------------------------------------------ Gradescope and GitHub
+def run_autograder(arguments: argparse.Namespace) -> int:
+    from course_lib.grading.classroom.standin import write_autograder
+
+    path = write_autograder(Path.cwd(), Path(arguments.file), arguments.chapters, arguments.index)
+    print(f"wrote {path}: upload it as the autograder of a programming assignment. It holds the reference answers.")
+    return 0
+
+
+def run_workflow(arguments: argparse.Namespace) -> int:
+    from course_lib.grading.classroom.standin import write_workflow
+
+    path = write_workflow(Path(arguments.file), arguments.chapters, arguments.course, arguments.index)
+    print(f"wrote {path}: it belongs into the learners' repositories, as .github/workflows/grade.yml")
     return 0
 
 
@@ -357,19 +362,9 @@ def build_parser() -> argparse.ArgumentParser:
     add.add_argument("--timeout", type=int, default=180, help="seconds that one cell may take (default: %(default)s)")
     add.set_defaults(run=run_refresh)
 
-    add = commands.add_parser(
-        "grade",
-        help="grade the answers in an exercise notebook",
-        description=(
-            "Runs the notebook's cells and grades every exercise of its chapter by the names that the exercises ask "
-            "for, with cases that differ from those of `check`. It runs the notebook's code in this process: grade "
-            "only what you would also run yourself."
-        ),
-        epilog="Example: python -m course_lib grade exercises/13_sampling.ipynb",
-    )
-    add.add_argument("notebooks", nargs="+", help="exercise notebooks with answers in them")
-    add.add_argument("--seed", type=int, default=1, help="decides the cases (default: %(default)s)")
-    add.set_defaults(run=run_grade)
+    add = commands.add_parser("grade", help="grade a notebook, or those of a whole class, behind a wall")
+    command.add_arguments(add)
+    add.set_defaults(run=command.run)
 
     add = commands.add_parser(
         "release",
@@ -383,7 +378,37 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add.add_argument("folder", metavar="FOLDER", help="a folder that is new or empty, outside of the repository")
     add.set_defaults(run=run_release)
+
+    add = commands.add_parser(
+        "autograder",
+        help="make the autograder zip for Gradescope",
+        description="Writes the zip that a programming assignment on Gradescope takes as its autograder. It holds the "
+        "reference answers. Which settings it needs stands in solutions/README.md.",
+        epilog="Example: python -m course_lib autograder attention.zip --chapters 3",
+    )
+    add.add_argument("file", metavar="FILE.zip")
+    _add_assignment(add)
+    add.set_defaults(run=run_autograder)
+
+    add = commands.add_parser(
+        "workflow",
+        help="write a GitHub Actions workflow that grades learners' repositories",
+        description="Writes a workflow for learners' repositories, where it lies as .github/workflows/grade.yml: each "
+        "push is graded, and the points are kept as Classroom 50 reads them.",
+        epilog="Example: python -m course_lib workflow grade.yml --chapters 3 4 --course OWNER/NAME@REF",
+    )
+    add.add_argument("file", metavar="FILE.yml")
+    _add_assignment(add)
+    add.add_argument(
+        "--course", required=True, metavar="OWNER/NAME@REF", help="a public repository with the learner's package"
+    )
+    add.set_defaults(run=run_workflow)
     return parser
+
+
+def _add_assignment(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--chapters", type=int, nargs="+", required=True, metavar="N", help="of the assignment")
+    parser.add_argument("--index", default="", metavar="ADDRESS", help="for pip: an index of torch without CUDA")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -16,9 +16,10 @@ from .picture import as_html, as_text
 from .result import Hint, Result
 from .run import Outcome, read, run
 from .show import number, plural, show
-from .trials import Trial, mistaken, prepare
+from .trials import Trial, mistaken, prepare, summed_up
 
 PUBLIC_SEED = 0
+LONGEST = 4000  # characters of a sentence: some hold what an answer returned
 _one_at_a_time = threading.Lock()
 
 
@@ -43,17 +44,40 @@ def grade(exercise_id: str, answer: Any, seed: int) -> Result:
     """
     exercise = get(exercise_id)
     if inside_an_answer():
-        return _result(exercise, "unanswered", ["An answer cannot check itself: call check outside your function."])
+        return verdict(exercise, "unanswered", ["An answer cannot check itself: call check outside your function."])
+    if exercise.kind not in ("code", "experiment"):
+        with _one_at_a_time, undisturbed():
+            outcome = read(answer, exercise.time_limit)
+        return judge_value(exercise, outcome)
+    if answer is Ellipsis:
+        return _unanswered(exercise)
+    trials = ready_trials(exercise, seed)
     with _one_at_a_time, undisturbed():
-        if exercise.kind in ("code", "experiment"):
-            return _judge_calls(exercise, answer, seed)
-        outcome = read(answer, exercise.time_limit)
-        if outcome.failure:
-            return _result(exercise, "failed", [outcome.failure.sentence])
-        value = outcome.value
-        if value is Ellipsis or (isinstance(value, dict) and any(part is ... for part in value.values())):
-            return _unanswered(exercise)
-        return _JUDGES[exercise.kind](exercise, value)
+        outcomes = run(answer, [trial.call for trial in trials], exercise.time_limit)
+    return judge_calls(exercise, trials, outcomes)
+
+
+def ready_trials(exercise: Exercise, seed: int) -> tuple[Trial, ...]:
+    """The cases of an exercise that is code, with what the reference makes of them."""
+    with _one_at_a_time, undisturbed():
+        return prepare(exercise, seed)
+
+
+def judge_value(exercise: Exercise, outcome: Outcome) -> Result:
+    """The verdict on an answer that is a value, read in this process or in another."""
+    if outcome.failure:
+        return verdict(exercise, "failed", [outcome.failure.sentence])
+    value = outcome.value
+    if value is Ellipsis or (isinstance(value, dict) and any(part is ... for part in value.values())):
+        return _unanswered(exercise)
+    return _JUDGES[exercise.kind](exercise, value)
+
+
+def judge_calls(exercise: Exercise, trials: Sequence[Trial], outcomes: list[Outcome]) -> Result:
+    """The verdict on what the trials' calls did, in this process or in another."""
+    with _one_at_a_time, undisturbed():
+        summed = [summed_up(trial, outcome) for trial, outcome in zip(trials, outcomes)]
+        return _judge_calls(exercise, trials, [*summed, *outcomes[len(summed) :]])
 
 
 def hint(exercise_id: str) -> Hint:
@@ -67,24 +91,22 @@ def hint(exercise_id: str) -> Hint:
 # --- code and experiment ----------------------------------------------------------------------------------------------
 
 
-def _judge_calls(exercise: Exercise, answer: Any, seed: int) -> Result:
-    if answer is Ellipsis:
-        return _unanswered(exercise)
-    trials = prepare(exercise, seed)
-    outcomes = run(answer, [trial.call for trial in trials], exercise.time_limit)
+def _judge_calls(exercise: Exercise, trials: Sequence[Trial], outcomes: list[Outcome]) -> Result:
     if all(outcome.failure and outcome.failure.kind == "unanswered" for outcome in outcomes):
         return _unanswered(exercise)
     problems = [problem_of(exercise, trial, outcome) for trial, outcome in zip(trials, outcomes)]
-    failing = next((i for i, problem in enumerate(problems) if problem), None)
-    if failing is None:
-        return _result(exercise, "passed", [f"Right in {plural(len(trials), 'case')}."])
+    failing = next((i for i, problem in enumerate(problems) if problem is not None), None)
+    if failing is None and len(outcomes) == len(trials) > 0:
+        return verdict(exercise, "passed", [f"Right in {plural(len(trials), 'case')}."])
+    if failing is None:  # a worker that is not to be trusted may leave some out
+        return verdict(exercise, "failed", [f"{len(outcomes)} of {plural(len(trials), 'case')} were answered."])
     trial, outcome, problem = trials[failing], outcomes[failing], problems[failing]
     if outcome.failure and outcome.failure.kind in ("type", "signature"):
-        return _result(exercise, "failed", [problem])
+        return verdict(exercise, "failed", [problem])
     evidence, pictures = _evidence(exercise, trial, outcome), _pictures(exercise, trial, outcome)
     mistake = _diagnosis(exercise, trials, outcomes, failing)
     sentences = [mistake.sentence if mistake else problem, f"The case: {trial.stage}"]
-    return _result(exercise, "failed", sentences, evidence, mistake.name if mistake else None, pictures)
+    return verdict(exercise, "failed", sentences, evidence, mistake.name if mistake else None, pictures)
 
 
 def problem_of(exercise: Exercise, trial: Trial, outcome: Outcome) -> str | None:
@@ -94,7 +116,10 @@ def problem_of(exercise: Exercise, trial: Trial, outcome: Outcome) -> str | None
     if outcome.forbidden:
         return f"You use torch's own `{outcome.forbidden}`. Here the point is to do without it."
     if exercise.judge:
-        problem = exercise.judge(trial.case, trial.expected, outcome.value)
+        try:
+            problem = exercise.judge(trial.case, trial.expected, outcome.value)
+        except Exception:  # it met a value of a form that its author did not think of
+            problem = f"Your result has not the form that is asked for; it is {kind_of(outcome.value)}."
     else:
         problem = compare(trial.expected, outcome.value, exercise.rtol, exercise.atol, exercise.returns)
     if problem is None and outcome.changed:
@@ -107,7 +132,8 @@ def _diagnosis(
     exercise: Exercise, trials: Sequence[Trial], outcomes: list[Outcome], failing: int
 ) -> Misconception | None:
     """The misconception that does what the answer does, on every case; the failing one is tried first."""
-    if any(outcome.forbidden or (outcome.failure and outcome.failure.kind == "time") for outcome in outcomes):
+    ended = ("time", "exit")  # no misconception of ours does that
+    if any(outcome.forbidden or (outcome.failure and outcome.failure.kind in ended) for outcome in outcomes):
         return None
     pairs = list(zip(trials, outcomes))
     pairs.insert(0, pairs.pop(failing))
@@ -191,16 +217,16 @@ def _judge_number(exercise: Exercise, answer: Any) -> Result:
     reference = exercise.reference
     if not isinstance(reference, Mapping):
         problem = _number_problem(exercise, "", reference, answer)
-        return _verdict(exercise, [problem] if problem else [], lambda wrong, rtol: _is_number(answer, wrong, rtol))
+        return _unless(exercise, [problem] if problem else [], lambda wrong, rtol: _is_number(answer, wrong, rtol))
     parts, problem = _by_name(reference, answer)
     if problem:
-        return _result(exercise, "failed", [problem])
+        return verdict(exercise, "failed", [problem])
     problems = [_number_problem(exercise, name, reference[name], parts[name]) for name in reference]
 
     def made(wrong: Mapping, rtol: float) -> bool:
         return all(_is_number(parts[name], wrong[name], rtol) for name in wrong)
 
-    return _verdict(exercise, [problem for problem in problems if problem], made)
+    return _unless(exercise, [problem for problem in problems if problem], made)
 
 
 def _number_problem(exercise: Exercise, name: str, expected: float, got: Any) -> str | None:
@@ -231,11 +257,11 @@ def _judge_shapes(exercise: Exercise, answer: Any) -> Result:
     reference = exercise.reference
     if _is_shape(reference):
         problem = _shape_problem("Your shape", reference, answer)
-        return _verdict(exercise, [problem] if problem else [], lambda wrong, rtol: _as_shape(answer) == tuple(wrong))
+        return _unless(exercise, [problem] if problem else [], lambda wrong, rtol: _as_shape(answer) == tuple(wrong))
     named = reference if isinstance(reference, Mapping) else dict(enumerate(reference))
     parts, problem = _by_name(named, answer)
     if problem:
-        return _result(exercise, "failed", [problem])
+        return verdict(exercise, "failed", [problem])
     labels = {key: f"`{key}`" if isinstance(key, str) else f"Shape {key + 1}" for key in named}
     problems = [_shape_problem(labels[key], named[key], parts[key]) for key in named]
 
@@ -243,7 +269,7 @@ def _judge_shapes(exercise: Exercise, answer: Any) -> Result:
         wrong = wrong if isinstance(wrong, Mapping) else dict(enumerate(wrong))
         return all(_as_shape(parts[key]) == tuple(wrong[key]) for key in wrong)
 
-    return _verdict(exercise, [problem for problem in problems if problem], made)
+    return _unless(exercise, [problem for problem in problems if problem], made)
 
 
 def _shape_problem(label: str, expected: tuple, got: Any) -> str | None:
@@ -289,20 +315,20 @@ def _judge_choice(exercise: Exercise, answer: Any) -> Result:
         [answer] if isinstance(answer, str) else list(answer) if isinstance(answer, (tuple, list, frozenset)) else []
     )
     if not picks or not all(isinstance(pick, str) for pick in picks):
-        return _result(
+        return verdict(
             exercise, "failed", [f"Answer with the key of an option, or several in braces: {_keys(options)}."]
         )
     unknown = sorted({pick for pick in picks if pick not in options})
     if unknown:
-        return _result(exercise, "failed", [f"There is no option {unknown[0]!r}. Choose from {_keys(options)}."])
+        return verdict(exercise, "failed", [f"There is no option {unknown[0]!r}. Choose from {_keys(options)}."])
     picked = [option for option in exercise.options if option.key in picks]
     wrong: list[Option] = [option for option in picked if not option.right]
     if wrong:
         reasons = [f"{option.key}: {option.text} — {option.why}" for option in wrong]
-        return _result(exercise, "failed", reasons, misconception=wrong[0].text)
+        return verdict(exercise, "failed", reasons, misconception=wrong[0].text)
     if len(picked) < sum(option.right for option in exercise.options):
-        return _result(exercise, "failed", ["Nothing that you picked is wrong, but something is missing."])
-    return _result(exercise, "passed", [f"{option.key}: {option.text} — {option.why}" for option in picked])
+        return verdict(exercise, "failed", ["Nothing that you picked is wrong, but something is missing."])
+    return verdict(exercise, "passed", [f"{option.key}: {option.text} — {option.why}" for option in picked])
 
 
 def _keys(options: Mapping) -> str:
@@ -311,13 +337,13 @@ def _keys(options: Mapping) -> str:
 
 def _judge_reflect(exercise: Exercise, answer: Any) -> Result:
     if not isinstance(answer, str):
-        return _result(exercise, "unanswered", [f"Write your thoughts as text; this is {kind_of(answer)}."])
+        return verdict(exercise, "unanswered", [f"Write your thoughts as text; this is {kind_of(answer)}."])
     words = len(answer.split())
     if words < exercise.min_words:
         sentence = f"Write a little more first: {plural(words, 'word')} so far, of {exercise.min_words} or more."
-        return _result(exercise, "unanswered", [sentence, "Then you will see a model answer to compare with."])
+        return verdict(exercise, "unanswered", [sentence, "Then you will see a model answer to compare with."])
     points = [f"□ {point}" for point in exercise.rubric]
-    return _result(
+    return verdict(
         exercise, "written", [f"A model answer: {exercise.model_answer}", "Compare. Does yours say:", *points]
     )
 
@@ -328,29 +354,31 @@ _JUDGES = {"number": _judge_number, "shapes": _judge_shapes, "choice": _judge_ch
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
-def _verdict(exercise: Exercise, problems: list[str], made: Any) -> Result:
+def _unless(exercise: Exercise, problems: list[str], made: Any) -> Result:
     """Passed without problems; otherwise the misconception that `made` recognises, or the problems."""
     if not problems:
-        return _result(exercise, "passed", ["Right."])
+        return verdict(exercise, "passed", ["Right."])
     for misconception in exercise.misconceptions:
         if any(made(wrong, misconception.rtol) for wrong in misconception.variants):
-            return _result(exercise, "failed", [misconception.sentence], misconception=misconception.name)
-    return _result(exercise, "failed", problems)
+            return verdict(exercise, "failed", [misconception.sentence], misconception=misconception.name)
+    return verdict(exercise, "failed", problems)
 
 
 def _unanswered(exercise: Exercise) -> Result:
     asked = f"Write {exercise.signature}" if exercise.signature else "Put your answer in place of the dots"
-    return _result(exercise, "unanswered", [f"{asked}, then run this cell again."])
+    return verdict(exercise, "unanswered", [f"{asked}, then run this cell again."])
 
 
-def _result(
+def verdict(
     exercise: Exercise,
     status: str,
-    sentences: list[str],
+    sentences: Sequence[str],
     evidence: str = "",
     misconception: str | None = None,
     pictures: tuple[str, str] = ("", ""),
 ) -> Result:
+    """A `Result` of this exercise."""
     closing = f'Stuck? hint("{exercise.id}")' if status == "failed" else ""
     named = (exercise.id, exercise.title, status, exercise.points)
-    return Result(*named, tuple(sentences), evidence, misconception, closing, *pictures)
+    sentences = tuple(sentence[:LONGEST] for sentence in sentences)
+    return Result(*named, sentences, evidence[: 4 * LONGEST], misconception, closing, *pictures)

@@ -34,6 +34,8 @@ several seeds.
 Values are judged by type, dtype, device, shape, then numbers, with a tolerance by dtype (`judge.py`). Where that is not
 the right question:  rtol, atol replace the tolerance · judge(case, expected, got) -> None or a sentence replaces the
 comparison · probe(answer, *args) replaces the single call (many draws, a gradient: what it returns is judged) ·
+summary(case, brought) computes what is judged from what a probe brought: where a class is graded it runs out of the
+answer's reach, so a verdict belongs here and only its raw material into the probe ·
 may_change names inputs that an answer is allowed to alter · returns names the parts of a tuple · forbidden names
 operations (the last part of their names: "softmax" covers torch.softmax, F.softmax and x.softmax).
 With module=True a case is Case(*args, init=(…)): the class is built with `init`, given the reference's weights,
@@ -154,6 +156,7 @@ class Exercise:
     may_change: Sequence[str] = ()
     module: bool = False
     probe: Callable | None = None
+    summary: Callable | None = None
     judge: Callable | None = None
     rtol: float | None = None
     atol: float | None = None
@@ -201,6 +204,12 @@ class Exercise:
             self._need(len({option.right for option in self.options}) == 2, "options need a right one and a wrong one")
         names = [m.name for m in self.misconceptions]
         self._need(len(names) == len(set(names)), f"names of misconceptions must differ, got {names}")
+
+    @property
+    def answer_name(self) -> str:
+        """The name under which a notebook holds the answer: that of the function or class, otherwise the id with "_"
+        for "."."""
+        return self.signature.split("(")[0] if self.kind in ("code", "experiment") else self.id.replace(".", "_")
 
     def _need(self, condition: Any, problem: str) -> None:
         if not condition:

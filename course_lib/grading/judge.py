@@ -5,6 +5,7 @@ and only then which numbers. Tolerances: |got − expected| ≤ atol + rtol · |
 expected.
 """
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -96,7 +97,8 @@ def _compare_tensor(expected, got, rtol, atol, sentence, nan_is_nan) -> str | No
     if isinstance(got, (list, tuple)) and integer:
         got = _as_integers(got)
     elif expected.ndim == 0 and isinstance(got, (int, float)) and not isinstance(got, bool):
-        got = torch.tensor(got, dtype=expected.dtype)
+        with contextlib.suppress(RuntimeError, OverflowError, ValueError):  # a number that this dtype does not hold
+            got = torch.tensor(got, dtype=expected.dtype)
     if not isinstance(got, Tensor):
         return f"{sentence} should be a tensor of shape {shape_of(expected)}; it is {kind_of(got)}."
     if got.dtype != expected.dtype and not (integer and got.dtype in INTEGERS):

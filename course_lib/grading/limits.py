@@ -128,7 +128,7 @@ def undisturbed() -> Iterator[None]:
     streams, limit, folder = (sys.stdout, sys.stderr), sys.getrecursionlimit(), os.getcwd()
     on_the_cpu = contextlib.nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
     try:
-        with _exits_closed(), _memory_limited(), on_the_cpu, torch.enable_grad():
+        with exits_closed(), _memory_limited(), on_the_cpu, torch.enable_grad():
             yield
     finally:
         sys.stdout, sys.stderr = streams
@@ -145,9 +145,15 @@ def undisturbed() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _exits_closed() -> Iterator[None]:
-    """os._exit, exit() and quit() (IPython's own too) raise, and input() does not wait."""
-    doors = [(os, "_exit", _no_exit), (os, "abort", _no_exit), (builtins, "input", _no_input)]
+def exits_closed() -> Iterator[None]:
+    """os._exit, exit() and quit() (IPython's own too) raise, and input() does not wait. Processes that an answer forks
+    may end as they like."""
+    here, real_exit = os.getpid(), os._exit
+
+    def no_hard_exit(code: int) -> None:
+        real_exit(code) if os.getpid() != here else _no_exit()
+
+    doors = [(os, "_exit", no_hard_exit), (os, "abort", _no_exit), (builtins, "input", _no_input)]
     doors += [(builtins, name, _no_exit) for name in ("exit", "quit")]
     if "IPython.core.autocall" in sys.modules:
         autocall = sys.modules["IPython.core.autocall"]

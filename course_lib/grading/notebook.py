@@ -1,30 +1,20 @@
-"""Notebooks as files: run them and keep their outputs equal everywhere; make the exercises from the solutions; grade
-one.
+"""Notebooks as files: run them and keep their outputs equal everywhere; make the exercises from the solutions.
 
-`python -m course_lib refresh` and `python -m course_lib grade` are the doors to this module.
+`python -m course_lib refresh` is the door to this module.
 """
 
-import contextlib
 import copy
-import io
-import linecache
 import os
 import re
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
-from unittest import mock
 
 import nbformat
 
 from course_lib.files import write_whole
 
 from .catalogue import EXERCISES
-from .engine import grade
-from .exercise import Exercise
-from .limits import Stop, limited, undisturbed
 from .record import IN_MEMORY
-from .result import SIGNS, Result
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 SOLUTION_TAG = "solution"  # a cell with this tag stands in solutions/ alone
@@ -162,107 +152,3 @@ def _metadata() -> dict:
 def _replace(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
-
-
-# ---------------------------------------------------------------------------------------------------------------- grade
-CELL_SECONDS = 60  # for one cell of a notebook that is graded
-
-
-@dataclass(frozen=True)
-class Report:
-    """The grade of one notebook: a result per exercise, and what went wrong while its cells ran."""
-
-    notebook: str
-    results: tuple[Result, ...]
-    troubles: tuple[str, ...]
-
-    @property
-    def earned(self) -> int:
-        return sum(result.earned for result in self.results)
-
-    @property
-    def points(self) -> int:
-        return sum(result.points for result in self.results)
-
-    def as_text(self) -> str:
-        """A line per exercise, with the first sentence of the feedback where something is wrong."""
-        lines = [self.notebook, "─" * len(self.notebook)]
-        for result in self.results:
-            score = f"{result.earned}/{result.points}" if result.points else "–"
-            sign, word, _ = SIGNS[result.status]
-            lines.append(f"{sign} {result.exercise_id:<32}{score:>6}  {result.misconception or ''}".rstrip())
-            if not result.passed:
-                lines.append(f"      {word if result.status == 'unanswered' else result.sentences[0]}")
-        lines += [f"  ! {trouble}" for trouble in self.troubles]
-        return "\n".join([*lines, f"{self.earned} of {self.points} points", ""])
-
-
-def grade_notebook(path: Path, seed: int = 1) -> Report:
-    """Run a notebook's code cells in this process and grade the answers by their names, on cases drawn by `seed`.
-
-    The chapters are those whose exercises the notebook checks. A cell that raises, ends the program or runs for ever
-    costs only what it would have defined. Errors: ValueError if the file is not a notebook, or checks no exercise.
-    """
-    try:
-        notebook = nbformat.read(path, as_version=4)
-    except Exception as error:
-        raise ValueError(
-            f"{path} cannot be read as a notebook ({type(error).__name__}): give the .ipynb file with your answers"
-        ) from error
-    cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    named = re.findall(r"""\bcheck\(\s*["']([\w.]+)["']""", "\n".join(cells))
-    chapters = {EXERCISES[name].chapter for name in named if name in EXERCISES}
-    if not chapters:
-        raise ValueError(
-            f'{path} checks no exercise of this course: it has no cell such as check("attention.softmax", softmax)'
-        )
-    namespace, troubles = _run_cells(cells)
-    exercises = [exercise for exercise in EXERCISES.values() if exercise.chapter in chapters]
-    results = tuple(grade(exercise.id, namespace.get(answer_name(exercise), ...), seed) for exercise in exercises)
-    return Report(path.name, results, tuple(troubles))
-
-
-def answer_name(exercise: Exercise) -> str:
-    """The name under which a notebook holds the answer: that of the function or class, otherwise the id with "_" for
-    "."."""
-    return (
-        exercise.signature.split("(")[0] if exercise.kind in ("code", "experiment") else exercise.id.replace(".", "_")
-    )
-
-
-def _run_cells(cells: list[str]) -> tuple[dict, list[str]]:
-    namespace: dict = {"__name__": "__main__"}
-    troubles = []
-    with mock.patch.dict(os.environ, COURSE_PROGRESS=IN_MEMORY):
-        for number, source in enumerate(cells, start=1):
-            if trouble := _run_cell(number, source, namespace):
-                troubles.append(f"code cell {number}: {trouble}")
-    return namespace, troubles
-
-
-def _run_cell(number: int, source: str, namespace: dict) -> str | None:
-    """Run one cell; what went wrong in a sentence, or None."""
-    source = re.sub(r"^\s*[%!?].*$", "pass", source, flags=re.MULTILINE)  # IPython's commands mean nothing here
-    filename = f"<code cell {number}>"
-    linecache.cache[filename] = (
-        len(source),
-        None,
-        source.splitlines(keepends=True),
-        filename,
-    )  # so that feedback can quote the line
-    trouble: list[str] = []
-
-    def run():
-        try:
-            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-                exec(compile(source, filename, "exec"), namespace)
-        except Exception as error:
-            trouble.append(f"{type(error).__name__}: {error}")
-        except Stop:
-            raise
-        except BaseException:  # sys.exit() and whatever else means to end the program
-            trouble.append("it ends the program")
-
-    with undisturbed():
-        ended = limited(run, CELL_SECONDS)
-    return f"stopped after {CELL_SECONDS} seconds" if ended != "done" and not trouble else next(iter(trouble), None)

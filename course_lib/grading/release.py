@@ -3,18 +3,21 @@
 `python -m course_lib release FOLDER` is the door to this module.
 """
 
+import copy
 import re
 import shutil
 from pathlib import Path
 
 import nbformat
 
+from .catalogue import EXERCISES
 from .notebook import student_version
 from .sealed import NAME, seal
 
 CATALOGUE = Path("course_lib/grading/catalogue")
 WHOLE = ["notebooks", "exercises", "course_lib", "LICENSE"]
 LEFT_OUT = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "*.pyc", "*.egg-info", "*.part")
+CHECK = re.compile(r"""(?:\A|\n+)(?P<call>check\(["'](?P<id>[\w.]+)["'], \w+\))\Z""")  # as a cell's last line
 OPENING = "from ..sealed import use\n\nuse(__path__)\n\n"
 
 
@@ -37,9 +40,38 @@ def release(root: Path, folder: Path) -> list[Path]:
         path.unlink()
     opening = folder / CATALOGUE / "__init__.py"
     opening.write_text(_after_docstring(opening.read_text("utf-8"), OPENING), encoding="utf-8")
-    for name, made in (("README.md", _readme), ("requirements.txt", _requirements), ("pyproject.toml", _project)):
+    for path in sorted((folder / "exercises").glob("*.ipynb")):
+        notebook = for_nbgrader(nbformat.read(path, as_version=4))
+        path.write_text(nbformat.writes(notebook, version=4) + "\n", encoding="utf-8")
+    for name, made in (("README.md", _readme), ("requirements.txt", requirements), ("pyproject.toml", _project)):
         (folder / name).write_text(made((root / name).read_text("utf-8")), encoding="utf-8")
     return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def for_nbgrader(exercise: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """The exercise notebook with nbgrader's metadata on the cells that check an answer: they are its tests.
+
+    Nothing else is marked: an answer may be copied, split and moved, and `nbgrader generate_assignment` takes the
+    notebook as it is. Where a cell holds an answer and its check, the check gets a cell of its own, because nbgrader
+    writes a test back as it was. A reflection has no points and no mark.
+    Source: nbgrader's cell metadata, schema 3. Errors: KeyError for a check of an unknown exercise.
+    """
+    notebook = copy.deepcopy(exercise)
+    cells, notebook.cells = notebook.cells, []
+    for cell in cells:
+        notebook.cells.append(cell)
+        found = CHECK.search(cell.source) if cell.cell_type == "code" else None
+        if not found:
+            continue
+        if answer := cell.source[: found.start()]:
+            cell.source = answer
+            cell = nbformat.v4.new_code_cell(found["call"], id=f"{cell.id}-check")
+            notebook.cells.append(cell)
+        if points := EXERCISES[found["id"]].points:
+            name = found["id"].replace(".", "__")  # letters, digits, - and _ alone
+            mark = {"schema_version": 3, "grade_id": name, "grade": True, "solution": False, "task": False}
+            cell.metadata["nbgrader"] = nbformat.from_dict(mark | {"locked": True, "points": points})
+    return notebook
 
 
 def _ready(root: Path, folder: Path) -> None:
@@ -90,8 +122,8 @@ def _section(text: str, title: str) -> str:
     return found[0].strip()
 
 
-def _requirements(text: str) -> str:
-    """Without what only the tests need."""
+def requirements(text: str) -> str:
+    """The lines of requirements.txt without what only the tests need."""
     return re.sub(r"^# The tests\n(?:[^#\n].*\n)*", "", text, flags=re.MULTILINE)
 
 

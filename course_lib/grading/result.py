@@ -4,6 +4,7 @@ The same answer gives the same text everywhere, always: no times, no attempt num
 alone: a symbol and a word say the same. Colours are chosen to be read on a light and on a dark page.
 """
 
+import os
 import re
 import textwrap
 from collections.abc import Mapping
@@ -72,9 +73,13 @@ class Result:
             f"<code>{escape(self.exercise_id)}</code> · {self._score}{lines}{evidence}{self.picture}{closing}</div>"
         )
 
+    def _repr_pretty_(self, printer, cycle: bool) -> None:
+        """As text in a notebook. For nbgrader the points alone: it takes the text of a cell for its score."""
+        printer.text(str(self.earned) if _for_nbgrader() else repr(self))
+
     def _ipython_display_(self) -> None:
         """In a notebook the next hint stands on a button below; what is said above it stays without a kernel."""
-        if self.status not in ("failed", "unanswered"):
+        if self.status not in ("failed", "unanswered") or _for_nbgrader():
             raise NotImplementedError  # IPython then shows it as it shows everything
         from IPython.display import publish_display_data
 
@@ -82,6 +87,10 @@ class Result:
 
         publish_display_data({"text/plain": repr(self), "text/html": self._repr_html_()})
         show_button(self.exercise_id)
+
+
+def _for_nbgrader() -> bool:
+    return "NBGRADER_EXECUTION" in os.environ  # set while nbgrader grades or validates a notebook, by nbgrader itself
 
 
 @dataclass(frozen=True)

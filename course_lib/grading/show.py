@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from .values import Foreign
 
 MOST_SHOWN = 36  # elements of a tensor that is printed whole
 LONGEST = 400  # characters of any other value
+JOINERS = "\u200c\u200d"  # invisible, but part of how some names and signs are spelled
 
 
 def number(value: int | float) -> str:
@@ -28,6 +30,24 @@ def shape_of(tensor: Tensor) -> str:
 
 def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def printable(text: str, most: int = 200) -> str:
+    """Text that may hold anything, fit for one line of ours: at most `most` characters, the last of them " …" if it was
+    cut.
+
+    Line breaks and tabs become a space; � stands for what could act on a terminal or on the text around it: control
+    characters, changes of the direction of writing, halves of a character.
+    """
+    text = text if len(text) <= most else text[: most - 2] + " …"
+    return "".join(map(_printable, text))
+
+
+def _printable(character: str) -> str:
+    category = unicodedata.category(character)
+    if character in "\t\n\r" or category in ("Zl", "Zp"):
+        return " "
+    return "�" if category in ("Cc", "Cf", "Cs") and character not in JOINERS else character
 
 
 def show(value: Any) -> str:

@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -12,21 +12,27 @@ from torch import nn
 from .exercise import Case, Exercise, Given
 from .given import generator_at
 from .run import Call, Outcome, call, ready, settle
-from .values import fresh, plain
+from .values import Foreign, fresh, plain
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A case made ready. mistakes: id of a wrong answer -> its Outcome, once it was needed."""
+    """A case made ready.
+
+    brought: what the call of the reference gives, and expected: what the exercise's summary makes of that, if it has
+    one · mistakes: id of a wrong answer -> its Outcome, once it was needed.
+    """
 
     stage: str
     case: Case
     call: Call
     expected: Any
+    brought: Any
+    summary: Callable | None = None
     mistakes: dict[int, Outcome] = field(default_factory=dict)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=128)
 def prepare(exercise: Exercise, seed: int) -> tuple[Trial, ...]:
     """Every case of every stage in the order in which they are tried, with what the reference makes of it.
 
@@ -56,15 +62,26 @@ def prepare(exercise: Exercise, seed: int) -> tuple[Trial, ...]:
             settle(seed)
             args = fresh(how.args)
             value = plain(exercise.probe(function, *args) if exercise.probe else function(*args))
-            trials.append(Trial(inspect.cleandoc(stage.__doc__), case, how, value))
+            expected = exercise.summary(case, value) if exercise.summary else value
+            trials.append(Trial(inspect.cleandoc(stage.__doc__), case, how, expected, value, exercise.summary))
     return tuple(trials)
 
 
 def mistaken(wrong: Callable, trial: Trial) -> Outcome:
     """What one of the exercise's own misconceptions does with one case."""
     if id(wrong) not in trial.mistakes:
-        trial.mistakes[id(wrong)] = call(wrong, trial.call)
+        trial.mistakes[id(wrong)] = summed_up(trial, call(wrong, trial.call))
     return trial.mistakes[id(wrong)]
+
+
+def summed_up(trial: Trial, outcome: Outcome) -> Outcome:
+    """The outcome with what is to be judged, where the exercise computes that from what its probe brought."""
+    if trial.summary is None or outcome.failure:
+        return outcome
+    try:
+        return replace(outcome, value=trial.summary(trial.case, outcome.value))
+    except Exception:  # brought by something else than the probe
+        return replace(outcome, value=Foreign("something that cannot be summed up"))
 
 
 def argument_names(exercise: Exercise) -> tuple[str, ...]:

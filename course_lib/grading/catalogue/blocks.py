@@ -1009,7 +1009,7 @@ def near_the_reference(case, expected, got):
             return f"Expected {steps} losses of the {name}-norm model, one per step; got {own_steps}."
         if moved != own_moved:
             return f"No parameter of the {name}-norm model that you were given has moved."
-        for step, (one, other) in enumerate(zip(early, own_early)):
+        for step, (one, other) in enumerate(zip(early, own_early, strict=True)):
             if not abs(one - other) < 0.01:
                 return f"Loss {step} of the {name}-norm model is {other:.2f}; expected {one:.2f}."
         if not abs(late - own_late) < 0.1:

@@ -14,6 +14,7 @@ from torch import nn
 from ..exercise import Case, Exercise, Given, Misconception, generator
 from ..given import batches_read, clipped, drawn_decoder, memorized, steps_taken, with_gradients
 from ..judge import compare, kind_of
+from ..values import fresh
 
 INF = float("inf")
 
@@ -414,6 +415,32 @@ def many_places(seed):
     ]
 
 
+def places_read(case, brought):
+    """Which places of a text of different tokens the batches come from, and what the generator does.
+
+    -> by name: share of rows that begin at each place (N,), steps within a row of inputs, steps from an input to its
+    target, whether the rows of a batch differ, whether batches are the same with the same seed and new at the next
+    call; or what was brought instead.
+    """
+    if not isinstance(brought, dict):
+        return brought
+    ids = case.args[0]
+    batches, targets, repeated = brought.values()
+    inputs, targets = batches.flatten(0, 1), targets.flatten(0, 1)  # (calls · B, T)
+    places = {token: place for place, token in enumerate(ids.tolist())}
+    if not places.keys() >= {*inputs.flatten().tolist(), *targets.flatten().tolist()}:
+        return "tokens that are not in the text"
+    inputs, targets = (part.clone().apply_(places.__getitem__) for part in (inputs, targets))
+    return {
+        "begins at": torch.bincount(inputs[:, 0], minlength=len(ids)) / len(inputs),
+        "steps in a row of inputs": sorted({*inputs.diff().flatten().tolist()}),
+        "from input to target": sorted({*(targets - inputs).flatten().tolist()}),
+        "rows of a batch differ": bool((batches != batches[:, :1]).any()),
+        "the same with the same seed": torch.equal(batches[: len(repeated)], repeated),
+        "new at the next call": not bool((batches == batches[0]).all()),
+    }
+
+
 def read_as_expected(case, expected, got):
     """Places are drawn, so that how often each is drawn has room: 0.09, five standard deviations of 600 rows."""
     ids, batch_size, T, _ = case.args
@@ -455,6 +482,7 @@ GET_BATCH = Exercise(
     why="An error of one place here trains a model to repeat its input, and its loss looks wonderful.",
     reference=get_batch,
     probe=batches_read,
+    summary=places_read,
     judge=read_as_expected,
     stages=[barely_long_enough, two_places, many_places],
     rtol=0.0,
@@ -1575,6 +1603,36 @@ def one_batch(seed):
     return [Case(model, rows[:, :-1], rows[:, 1:], 120)]
 
 
+def held_against_the_model(case, brought):
+    """What a training on one batch reports, beside what the model itself says before and after.
+
+    -> number of losses reported, first of them minus the loss before, last of them minus the loss after, the loss
+    after, the loss after if inputs were their own targets, whether any parameter moved; or what was reported instead.
+    Losses count no further than 10.
+    """
+    if not isinstance(brought, dict):
+        return brought
+    model, ids, targets, _ = fresh(case.args)
+
+    def loss(wanted):
+        with torch.no_grad():
+            return model(ids, wanted)[1].clamp(max=10.0).item()
+
+    losses, weights = brought.values()
+    reported, start = losses.clamp(-10.0, 10.0), fresh(model.state_dict())
+    before = loss(targets)
+    model.load_state_dict(weights)
+    after = loss(targets)
+    return {
+        "losses": len(reported),
+        "first of them, minus the loss before": reported[0].item() - before,
+        "last of them, minus the loss after": reported[-1].item() - after,
+        "loss after": after,
+        "loss after, each token its own target": loss(ids),
+        "moved": any(not torch.equal(start[name], weight) for name, weight in model.state_dict().items()),
+    }
+
+
 def has_memorized(case, expected, got):
     """With AdamW at 0.005 the loss after 120 steps was 0.007 to 0.009 in 20 seeds, from 3.2: 0.1 leaves room for other
     optimizers. What is reported must fit what the model itself says, before and after."""
@@ -1590,9 +1648,9 @@ def has_memorized(case, expected, got):
         return f"After your training the model's loss on the batch is {after:.2f}; expected below {LOW} nats per token."
     if count != steps:
         return f"Expected {steps} losses, one per step; got {count}."
-    if abs(first) > 0.5:
+    if not abs(first) <= 0.5:  # NaN is refused, too
         return f"Your first loss differs by {first:+.2f} from the model's loss before the training."
-    return f"Your last loss differs by {last:+.2f} from the model's." if abs(last) > 0.2 else None
+    return None if abs(last) <= 0.2 else f"Your last loss differs by {last:+.2f} from the model's."
 
 
 OVERFIT = Exercise(
@@ -1607,6 +1665,7 @@ OVERFIT = Exercise(
     why="A model that cannot learn one batch by heart is wired wrongly. It takes seconds to find out.",
     reference=overfit,
     probe=memorized,
+    summary=held_against_the_model,
     may_change=("model",),
     judge=has_memorized,
     stages=[one_batch],

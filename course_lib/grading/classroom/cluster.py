@@ -1,0 +1,87 @@
+"""The same jobs on a Dask cluster: workers may be killed or added, the scheduler restarted; nothing is lost.
+
+`pip install distributed` here and on the cluster. What is sent to a cluster is run by it: its machines are trusted, and
+need this course and the sandbox as this one does.
+"""
+
+import asyncio
+import atexit
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
+
+from .bounds import Limits
+from .jobs import TRIES, Done, Job, do_job
+from .journal import version
+from .remote import Worker
+
+ANSWER = 10.0  # seconds in which a scheduler must answer
+PATIENCE = 600.0  # seconds without a scheduler after which the rest is given up
+_mine = threading.local()
+_slots = iter(range(10**9))
+
+
+def on_cluster(jobs: Sequence[Job], scheduler: str) -> Iterator[Done]:
+    """Every job, as it is done. A job that fails three times, or finds no scheduler for ten minutes, has a fault.
+
+    Errors: ValueError if `distributed` is not installed, or no scheduler answers at the beginning.
+    """
+    try:
+        from distributed import Client, KilledWorker, as_completed
+    except ImportError as error:
+        raise ValueError("--scheduler needs `pip install distributed`, here and on the cluster") from error
+    todo = {job.key: job for job in jobs}
+    faults = dict.fromkeys(todo, 0)
+    seen, first = time.monotonic(), True
+    while todo and time.monotonic() - seen < PATIENCE:
+        # Who fell with a worker may have done nothing but wait there: it is tried again alone.
+        batch = [job for key, job in todo.items() if not faults[key]] or [next(iter(todo.values()))]
+        try:
+            with Client(scheduler, timeout=ANSWER, set_as_default=False) as client:
+                first = False
+                futures = {}
+                for job in batch:
+                    name = f"mark-{job.key}-{faults[job.key]}"
+                    futures[client.submit(on_worker, job, version(), key=name, pure=False)] = job.key
+                for future in as_completed(futures, loop=client.loop):
+                    key, done = futures[future], None
+                    if future.status == "finished":
+                        done = future.result()
+                        faults[key] += not done.marked
+                    elif future.status == "error":
+                        error = future.exception()
+                        done = Done(key, None, f"{type(error).__name__}: {error}"[:500])
+                        faults[key] += TRIES if isinstance(error, KilledWorker) and len(batch) == 1 else 1
+                    # else lost or cancelled, with a scheduler that is gone: it is sent again
+                    if done and (done.marked or faults[key] >= TRIES):
+                        del todo[key]
+                        yield done
+                    seen = time.monotonic()
+        except (OSError, CancelledError, asyncio.CancelledError) as error:  # of the scheduler, or with it
+            if first:
+                raise ValueError(f"--scheduler {scheduler}: no Dask scheduler answers there; is it running?") from error
+            time.sleep(1)
+        except ValueError as error:
+            if not first:
+                raise
+            raise ValueError(f"--scheduler {scheduler} is no address ({error}): write it as tcp://host:8786") from error
+    for key in todo:
+        yield Done(key, None, f"the Dask scheduler at {scheduler} did not come back")
+
+
+def on_worker(job: Job, grader: str) -> Done:
+    """Grade one job in a Dask worker, with a sandboxed worker that this thread keeps. grader: the version to be."""
+    if version() != grader:
+        raise RuntimeError(
+            f"this worker has another version of the course ({version()}, not {grader}): install it there"
+        )
+    terms: tuple[str, Limits] = (job.sandbox, job.limits)
+    if getattr(_mine, "terms", None) != terms:
+        if getattr(_mine, "worker", None):
+            _mine.worker.close()
+        _mine.worker = Worker(job.sandbox, job.limits, slot=next(_slots) % 64).__enter__()
+        atexit.register(_mine.worker.close)
+        _mine.worker.probe()
+        _mine.terms = terms
+    return do_job(job, _mine.worker)

@@ -1,0 +1,165 @@
+"""Inside the sandbox: what parts one learner's process from the next, asked of the Linux kernel.
+
+The wall to the outside is bubblewrap's. Behind it a worker forks a child for every notebook, so that torch is loaded
+once; `apart` gives that child namespaces of its own, empty folders to write to, and nothing to win them back with.
+Landlock (`only_files`) is for the level "none", where there is no bubblewrap. Numbers: linux/sched.h, linux/prctl.h,
+linux/landlock.h.
+"""
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import struct
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
+NOSUID_NODEV = 2 | 4
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 36, 38
+SYS_CAPSET = {"x86_64": 126, "aarch64": 91}
+# What no notebook needs: memory that belongs to no process (memfd_create, memfd_secret, shmget, msgget, semget,
+# mq_open, io_uring_setup), other processes' memory (ptrace, process_vm_readv, process_vm_writev, pidfd_getfd), other
+# walls (unshare, setns, mount, umount2, pivot_root, chroot), keys (add_key, request_key, keyctl), and what kernels
+# stumbled over (bpf, perf_event_open, userfaultfd).
+DENIED = {
+    "x86_64": "319 447 29 68 64 240 425 101 310 311 438 272 308 165 166 155 161 248 249 250 321 298 323",
+    "aarch64": "279 447 194 186 190 180 425 117 270 271 438 97 268 40 39 41 51 217 218 219 280 241 282",
+}
+AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446  # the same on every architecture
+READ = 1 | 4 | 8  # execute, read a file, list a folder
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") else None
+
+
+def _call(result: int, what: str) -> int:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+    return result
+
+
+def _prctl(option: int, value: int) -> None:
+    _call(_libc.prctl(option, value, 0, 0, 0), f"prctl {option}")
+
+
+def apart() -> None:
+    """Give this process namespaces of its own; its next child is the first process in them.
+
+    Errors: OSError where the kernel or a container around forbids it.
+    """
+    user, group = os.getuid(), os.getgid()
+    _call(_libc.unshare(NAMESPACES), "unshare")
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        Path(f"/proc/self/{name}").write_text(text)
+
+
+def own_folders(disk: int) -> None:
+    """Fresh /tmp, /dev/shm and /proc over the old ones: for the first process after `apart`. disk: bytes of /tmp."""
+    for folder, kind, options in (
+        ("/tmp", "tmpfs", f"size={disk},nr_inodes=10000"),
+        ("/dev/shm", "tmpfs", f"size={disk // 4},nr_inodes=1000"),
+        ("/proc", "proc", ""),
+    ):
+        mounted = _libc.mount(kind.encode(), folder.encode(), kind.encode(), NOSUID_NODEV, options.encode())
+        _call(mounted, f"mounting {folder}")
+    Path("/proc/sys/user/max_user_namespaces").write_text("0")  # no namespaces within
+
+
+def powerless() -> None:
+    """Give up every capability, and any way to new ones."""
+    for capability in range(64):
+        if _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
+            break
+    head, none = struct.pack("Ii", 0x20080522, 0), bytes(24)  # version 3, this process; no set holds any
+    _call(_libc.syscall(SYS_CAPSET[os.uname().machine], head, none), "capset")
+    no_new_privileges()
+
+
+def fewer_calls() -> None:
+    """The kernel answers "not permitted" to the system calls in `DENIED`, from now on and in all children.
+
+    Errors: OSError where the kernel has no seccomp.
+    """
+    machine = os.uname().machine
+    load, equal, above, give = 0x20, 0x15, 0x35, 0x06  # instructions of a classic BPF program
+    kill, refuse, allow = 0x80000000, 0x00050000 | 1, 0x7FFF0000
+    program = [(load, 0, 0, 4), (equal, 1, 0, AUDIT_ARCH[machine]), (give, 0, 0, kill), (load, 0, 0, 0)]
+    program += [(above, 0, 1, 0x40000000), (give, 0, 0, kill)]  # the 32-bit numbers of x86-64
+    for number in map(int, DENIED[machine].split()):
+        program += [(equal, 0, 1, number), (give, 0, 0, refuse)]
+    program.append((give, 0, 0, allow))
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in program))
+    whole = struct.pack("HxxxxxxP", len(program), ctypes.addressof(code))
+    no_new_privileges()
+    _call(_libc.prctl(22, 2, ctypes.c_char_p(whole), 0, 0), "seccomp")  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+
+
+def no_new_privileges() -> None:
+    _prctl(PR_SET_NO_NEW_PRIVS, 1)
+
+
+def die_with_parent() -> None:
+    """The kernel kills this process when the thread that forked it ends."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """What a child leaves behind becomes this process's own child, and can be ended."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def readable(by_others: bool) -> None:
+    """May processes of the same user look into the memory of this one? A child inherits the answer."""
+    _prctl(PR_SET_DUMPABLE, by_others)
+
+
+def within(memory: int, processes: int, file: int, seconds: float) -> None:
+    """Limits of this process and what it starts: bytes beyond what it has, processes, bytes of a file, seconds."""
+    has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    for kind, most in (
+        (resource.RLIMIT_AS, has + memory),
+        (resource.RLIMIT_NPROC, processes),
+        (resource.RLIMIT_FSIZE, file),
+        (resource.RLIMIT_CPU, int(seconds) + 1),
+        (resource.RLIMIT_NOFILE, 128),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (most, most))
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")  # if memory runs out, this goes first
+
+
+def landlock() -> int:
+    """The version of Landlock that the kernel offers; 0 for none."""
+    return max(0, _libc.syscall(LANDLOCK_CREATE, None, 0, 1))
+
+
+def only_files(read: Iterable[Path], write: Iterable[Path]) -> None:
+    """From now on this process and its children reach these files and folders only; no TCP, no signals to others.
+
+    Errors: OSError where the kernel has no Landlock.
+    """
+    version = landlock()
+    files = (1 << (13 + (version > 1) + (version > 2))) - 1 | ((1 << 15) if version > 4 else 0)
+    attributes = struct.pack("QQQ", files, 3 if version > 3 else 0, 3 if version > 5 else 0)
+    size = 24 if version > 5 else 16 if version > 3 else 8
+    rules = _call(_libc.syscall(LANDLOCK_CREATE, attributes, size, 0), "Landlock")
+    try:
+        for paths, access in ((read, READ), (write, files)):
+            for path in paths:
+                with contextlib.suppress(FileNotFoundError):
+                    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+                    allowed = access if os.path.isdir(path) else access & (1 | 2 | 4 | (1 << 14 if version > 2 else 0))
+                    try:
+                        rule = struct.pack("=Qi", allowed, place)
+                        _call(_libc.syscall(LANDLOCK_ADD, rules, 1, rule, 0), f"Landlock, {path}")
+                    finally:
+                        os.close(place)
+        no_new_privileges()
+        _call(_libc.syscall(LANDLOCK_RESTRICT, rules, 0), "Landlock")
+    finally:
+        os.close(rules)

@@ -1,0 +1,158 @@
+"""The process that loads torch once and forks a child for every notebook.
+
+It runs inside the sandbox, holds nothing secret and never runs a line of a learner's. For "fork" it gets a socket, the
+child's one line to the grader; for "end" it ends the child and all that the child has started.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from pathlib import Path
+
+from . import walls
+from .bounds import Limits
+from .notebook import Shell, warm_up
+from .worker import serve
+
+SELF = "/proc/self/fd"
+
+
+def main(control_fd: int, inner: str, allowed: dict, readable: list[str]) -> None:
+    """Serve until the grader hangs up. inner: "namespaces", "landlock" or "" is what parts the children."""
+    control, limits = socket.socket(fileno=control_fd), Limits(**allowed)
+    shell = warm_up()
+    walls.readable(by_others=False)
+    walls.adopt_orphans()
+    _say(control, ready=True)
+    child = None
+    while True:
+        request, fds, _, _ = socket.recv_fds(control, 1, 1)
+        if request == b"f":
+            try:
+                child = _fork(control, fds[0], shell, inner, limits, readable)
+                _say(control, forked=True)
+            except OSError as error:
+                _say(control, forked=False, why=str(error))
+            finally:
+                os.close(fds[0])
+        elif request == b"e":
+            code, child = _end(child), None
+            for left in Path(os.environ["HOME"]).glob("notebook-*"):  # in namespaces it went with them
+                shutil.rmtree(left, ignore_errors=True)
+            _say(control, ended=code)
+        else:
+            _end(child)
+            os._exit(0)  # the interpreter would take a second to tidy up what goes anyway
+
+
+def _say(control: socket.socket, **message) -> None:
+    control.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _fork(
+    control: socket.socket, line: int, shell: Shell, inner: str, limits: Limits, readable: list[str]
+) -> tuple[int, int]:
+    """Start a child. Returns the process to wait for and the one to kill: in namespaces, these are two."""
+    told, tell = os.pipe()
+    outer = os.fork()
+    if outer:
+        os.close(tell)
+        with os.fdopen(told) as pipe:
+            answer = pipe.read()
+        if not answer.isdigit():
+            os.waitpid(outer, 0)
+            raise OSError(answer or "the child ended at once")
+        return outer, int(answer)
+    try:
+        control.close()
+        walls.die_with_parent()
+        walls.readable(by_others=True)  # otherwise its own /proc is closed to it
+        if inner == "namespaces":
+            walls.apart()
+            first = os.fork()
+            if first:
+                os.write(tell, str(first).encode())
+                os.close(tell)
+                os._exit(_code(os.waitpid(first, 0)[1]))
+            walls.die_with_parent()
+            os.close(tell)
+            walls.own_folders(limits.disk)
+            last = os.fork()
+            if last:  # the first process in a namespace: it takes in orphans, and with it all others end
+                while True:
+                    pid, status = os.wait()
+                    if pid == last:
+                        os._exit(_code(status))
+        else:
+            os.setsid()
+            os.write(tell, str(os.getpid()).encode())
+            os.close(tell)
+        _become_worker(line, shell, inner, limits, readable)
+    except BaseException as error:
+        with contextlib.suppress(OSError):  # it may be closed: then the grader sees the line end
+            os.write(tell, f"{type(error).__name__}: {error}".encode())
+        os._exit(1)
+
+
+def _become_worker(line: int, shell: Shell, inner: str, limits: Limits, readable: list[str]) -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(nothing, fd)
+    for fd in map(int, os.listdir(SELF)):
+        if fd > 2 and fd != line:
+            with contextlib.suppress(OSError):  # the one that listed them is gone
+                os.close(fd)
+    folder = Path(tempfile.mkdtemp(prefix="notebook-", dir=os.environ["HOME"]))  # at level none others' lie beside it
+    os.chdir(folder)
+    walls.within(limits.memory, limits.processes, limits.file, limits.total)
+    if inner == "landlock":
+        walls.only_files(map(Path, readable), [folder])
+    walls.powerless()
+    if os.uname().machine in walls.DENIED:
+        walls.fewer_calls()
+    serve(line, line, shell, limits)
+    os._exit(0)
+
+
+def _end(child: tuple[int, int] | None) -> int:
+    """Kill a child and everything that it left behind; returns its exit code."""
+    if child is None:
+        return 0
+    outer, inner = child
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(inner, signal.SIGKILL)
+    status = os.waitpid(outer, 0)[1]
+    deadline = time.monotonic() + 5
+    while children := _children():  # orphans, which became ours; there are none where the namespace took them along
+        for signal_ in (signal.SIGSTOP, signal.SIGKILL):  # first they must stand still, or they fork faster
+            for pid in children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal_)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        if time.monotonic() > deadline:
+            raise SystemExit("a notebook's processes could not be ended")
+    return _code(status)
+
+
+def _children() -> list[int]:
+    mine, found = str(os.getpid()), []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            text = (folder / "stat").read_text()
+        except OSError:
+            continue
+        if text.rpartition(")")[2].split()[1] == mine:
+            found.append(int(folder.name))
+    return found
+
+
+def _code(status: int) -> int:
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
