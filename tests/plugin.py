@@ -5,6 +5,7 @@ A conftest.py would not reach the notebooks: they stand in other folders.
 """
 
 import os
+import re
 
 from xdist.scheduler import LoadScopeScheduling
 
@@ -16,13 +17,13 @@ def pytest_configure(config):
 
 class ByNotebook(LoadScopeScheduling):
     """The cells of a notebook share a kernel: they go to one process, in order; so do the tests that share a large
-    model, and the misconceptions of one exercise, which are held against each other. Other tests go where there is
-    room."""
+    model or sandboxed workers, and the misconceptions of one exercise, which are held against each other. Other tests
+    go where there is room."""
 
     def _split_scope(self, nodeid):
         if "::test_misconception_fails_and_is_named[" in nodeid:
             return nodeid.partition(": ")[0]
-        together = ".ipynb::" in nodeid or "test_real_weights.py::" in nodeid
+        together = re.search(r"\.ipynb::|test_real_weights\.py::|test_classroom_(grade|docker|cluster)\.py::", nodeid)
         return nodeid.split("::")[0] if together else nodeid
 
 

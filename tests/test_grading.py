@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from course_lib.grading import EXERCISES, grade
 from course_lib.grading.engine import PUBLIC_SEED, problem_of
 from course_lib.grading.run import call
-from course_lib.grading.trials import prepare
+from course_lib.grading.trials import prepare, summed_up
 
 ROOT = Path(__file__).parent.parent
 SEEDS = (PUBLIC_SEED, 1, 20_26)
@@ -297,7 +297,7 @@ def test_calls_and_outcomes_are_plain_data_that_another_process_can_be_sent(exer
     for trial in prepare(exercise, PUBLIC_SEED):
         outcome = sent(call(exercise.reference, sent(trial.call)))
         assert outcome.failure is None
-        assert problem_of(exercise, trial, outcome) is None
+        assert problem_of(exercise, trial, summed_up(trial, outcome)) is None
 
 
 # --- right answers in other styles ------------------------------------------------------------------------------------

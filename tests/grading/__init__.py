@@ -1,0 +1,1 @@
+"""Submissions to be graded: hostile ones, awkward honest ones, odd archives."""

@@ -1,0 +1,31 @@
+# Variables are called list, sum, max, id, type, len, print, range, dict, str, Exception and input. The answers use other
+# ways; the grader must not lean on the learner's names.
+# expects: masks.padding attention.memory norm.worked_example
+# earns: masks.padding attention.memory norm.worked_example
+# %%
+import torch
+
+list = [1, 2, 3]
+sum = 0
+max, min = 7, 1
+id = "ada"
+type = "decoder"
+dict = {}
+# %%
+len = 12
+print = None
+range = (0, 1)
+str = "text"
+isinstance = callable = getattr = tuple = set = int = float = bool = None
+Exception = BaseException = NotImplementedError = "none of these"
+input = torch.ones(2)
+globals = locals = vars = dir = open = compile = exec = eval = 5
+# %%
+def padding_mask(lengths, S):
+    return torch.arange(S).repeat(lengths.shape[0], 1).lt(lengths.unsqueeze(1)).unsqueeze(1).unsqueeze(1)
+# %%
+attention_memory = 2048 * 2048 * 4
+# %%
+x = torch.tensor([10.0, 20.0, 30.0, 40.0])
+norm_worked_example = {"y1": -1.3416, "y2": 0.1056, "y3": -0.2764, "y4": 2.0125}
+norm_worked_example["std_before"], norm_worked_example["std_after"] = x.std(), (1.0 / 3 * 4) ** 0.5

@@ -1,0 +1,23 @@
+# The learner's notes quote code, some of it wrong on purpose, under the names of the exercises. The code cells hold the
+# answers, and what is quoted does not replace them.
+# expects: norm.layer_norm norm.parameters
+# earns: norm.layer_norm norm.parameters
+# %%
+import torch
+# %%
+def layer_norm(x, gamma, beta, eps):
+    x = x - x.mean(-1, keepdim=True)
+    return x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * gamma + beta
+# %%
+norm_parameters = 2 * 2 * 768
+# %% [markdown]
+What I had first, and why it was wrong:
+
+```python
+def layer_norm(x, gamma, beta, eps):
+    return (x - x.mean()) / (x.std() + eps)
+```
+
+```python
+norm_parameters = 768
+```

@@ -1,0 +1,39 @@
+# Answers are computed with the course's own library, which learners are meant to read: its models, its accounting, its
+# trained Tinytown model, its text. Unless an exercise says otherwise, that is an answer like any other.
+# expects: counting.gpt2 heads.parameters embeddings.lookup masks.causal heads.module
+# earns: counting.gpt2 heads.parameters embeddings.lookup masks.causal heads.module
+# %%
+import torch
+
+from course_lib import masks
+from course_lib.accounting import count_parameters as count
+from course_lib.attention import MultiHeadAttention as Library
+from course_lib.config import TransformerConfig
+from course_lib.grading import check, hint, progress
+from course_lib.pretrained import load_pretrained
+from course_lib.text import Tinytown, WordTokenizer
+from course_lib.viz import explore, show
+# %%
+model, tokenizer = load_pretrained("tinytown")
+ids = torch.tensor([tokenizer.encode("once there was a", end=False)])
+with torch.no_grad():
+    print(tokenizer.decode([int(model(ids)[0, -1].argmax())]), len(WordTokenizer()), Tinytown(1).sample(2))
+
+def embedding_lookup(weight, ids):
+    return weight[ids]
+# %%
+config = TransformerConfig(
+    vocab_size=50257, max_seq_len=1024, d_model=768, n_heads=12, n_layers=12, d_ff=3072,
+    positions="learned", norm="layer", norm_position="pre", activation="gelu_tanh", bias=True, tie_weights=True,
+)
+counting_gpt2 = count(config).total
+# %%
+heads_parameters = sum(p.numel() for p in Library(512, 8).parameters())
+# %%
+causal_mask = masks.causal_mask
+# %%
+class MultiHeadAttention(Library):
+    def forward(self, x, mask=None):
+        return super().forward(x, mask=mask, need_weights=True)[0]
+
+explore("heads.module", MultiHeadAttention)

@@ -1,0 +1,280 @@
+"""A class on a Dask cluster of real processes: workers are killed and added, the scheduler is killed and comes back.
+
+Most of these jobs are small stand-ins (`helping.py`, which the workers import), so that nobody waits for torch.
+"""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+
+from course_lib.__main__ import main
+from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.classroom import cluster
+from course_lib.grading.classroom.grade import grade_class
+from course_lib.grading.classroom.submissions import find
+from tests.small_class import (
+    EARNS,
+    EXERCISE,
+    LIMITS,
+    PATIENCE,
+    ROOT,
+    SEED,
+    environment,
+    lines,
+    needs_bwrap,
+    wait_until,
+    write_class,
+)
+
+pytest.importorskip("distributed")
+
+HELPING = '''\
+"""Jobs that say that they have begun, and what they wait for."""
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Job:
+    key: str
+    folder: str
+    deadly: bool = False
+    waits: bool = False
+
+
+@dataclass(frozen=True)
+class Done:
+    key: str
+    marked: str | None
+    fault: str = ""
+
+
+def on_worker(job, grader):
+    with open(Path(job.folder, f"begun-{job.key}"), "a") as file:
+        file.write(f"{os.getpid()}\\n")
+    if job.deadly:
+        os._exit(9)
+    while job.waits and not Path(job.folder, "go on").exists():
+        time.sleep(0.01)
+    if job.key == "faulty":
+        return Done(job.key, None, "the machine is on fire")
+    return Done(job.key, f"marks of {job.key}")
+'''
+
+
+class Cluster:
+    """A scheduler and workers, each a process, on a port of 127.0.0.1 that stays the same."""
+
+    def __init__(self, folder):
+        self.folder, self.scheduler = folder, None
+        self.workers: list[subprocess.Popen] = []
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.address = f"tcp://127.0.0.1:{self.port}"
+
+    def _start(self, what: str, *arguments: str) -> subprocess.Popen:
+        settings = {
+            "PYTHONPATH": os.pathsep.join([str(self.folder), str(ROOT)]),
+            "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1",
+            "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "10s",
+            "DASK_TEMPORARY_DIRECTORY": str(self.folder),
+        }
+        command = [sys.executable, "-m", f"distributed.cli.{what}", "--no-dashboard", *arguments]
+        log = open(self.folder / "log", "ab")  # noqa: SIM115 (the process keeps it)
+        with log:
+            return subprocess.Popen(command, env={**environment(), **settings}, stdout=log, stderr=log)
+
+    def start(self) -> None:
+        place = ["--host", "127.0.0.1", "--port", str(self.port), "--dashboard-address", "127.0.0.1:0"]
+        self.scheduler = self._start("dask_scheduler", *place)
+        wait_until(self._answers, self.scheduler)
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+            return True
+        return False
+
+    def add_worker(self) -> subprocess.Popen:
+        options = ["--no-nanny", "--nthreads", "1", "--host", "127.0.0.1", "--memory-limit", "0"]
+        self.workers.append(self._start("dask_worker", self.address, *options))
+        return self.workers[-1]
+
+    def close(self) -> None:
+        started = [each for each in (*self.workers, self.scheduler) if each]
+        family = []
+        for process in started:
+            with contextlib.suppress(psutil.Error):
+                family += psutil.Process(process.pid).children(recursive=True)
+            process.kill()
+            process.wait()
+            for stage in Path(tempfile.gettempdir()).glob(f"course-grading-{process.pid}-*"):
+                shutil.rmtree(stage, ignore_errors=True)  # the next grader would clear it away
+        for each in family:
+            with contextlib.suppress(psutil.Error):
+                each.kill()
+        psutil.wait_procs(family, timeout=60)
+
+
+@pytest.fixture
+def dask(tmp_path):
+    (tmp_path / "helping.py").write_text(HELPING)
+    dask = Cluster(tmp_path)
+    try:
+        dask.start()
+        yield dask
+    except BaseException:
+        print((tmp_path / "log").read_text()[-5000:])
+        raise
+    finally:
+        dask.close()
+
+
+@pytest.fixture
+def helping(tmp_path, monkeypatch):
+    """The stand-in for grading, and jobs for it."""
+    (tmp_path / "helping.py").write_text(HELPING)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "helping", raising=False)
+    import helping
+
+    monkeypatch.setattr(cluster, "on_worker", helping.on_worker)
+    return helping
+
+
+class Run(threading.Thread):
+    """`on_cluster` in a thread of its own, while a test does harm to the cluster."""
+
+    def __init__(self, jobs, address):
+        super().__init__(daemon=True)
+        self.jobs, self.address = jobs, address
+        self.done: dict[str, object] = {}
+        self.start()
+
+    def run(self):
+        for done in cluster.on_cluster(self.jobs, self.address):
+            assert done.key not in self.done, "nothing comes twice"
+            self.done[done.key] = done
+
+    def result(self) -> dict[str, object]:
+        self.join(PATIENCE)
+        assert not self.is_alive(), "it hangs"
+        return {key: done.marked for key, done in self.done.items()}
+
+
+def begun(folder, *jobs) -> list[int]:
+    """The processes that began these jobs."""
+    paths = [folder / f"begun-{job.key}" for job in jobs]
+    return [int(pid) for path in paths if path.exists() for pid in path.read_text().split()]
+
+
+def test_no_job_is_lost_with_its_worker_and_a_worker_that_comes_later_helps(dask, helping, tmp_path):
+    jobs = [helping.Job(f"{number}", str(tmp_path), waits=True) for number in range(6)]
+    first = dask.add_worker()
+    run = Run(jobs, dask.address)
+    wait_until(lambda: begun(tmp_path, *jobs))
+    first.kill()
+    later = [dask.add_worker(), dask.add_worker()]
+    wait_until(lambda: {each.pid for each in later} <= set(begun(tmp_path, *jobs)))
+    (tmp_path / "go on").touch()
+    assert run.result() == {job.key: f"marks of {job.key}" for job in jobs}
+
+
+def test_a_scheduler_that_is_killed_and_comes_back_loses_nothing(dask, helping, tmp_path):
+    """Its workers end with it, as Dask's do; what they had done before is not done again."""
+    finished = helping.Job("finished", str(tmp_path))
+    jobs = [helping.Job(f"{number}", str(tmp_path), waits=True) for number in range(3)]
+    old = dask.add_worker()
+    run = Run([finished, *jobs], dask.address)
+    wait_until(lambda: "finished" in run.done and begun(tmp_path, *jobs))
+    dask.scheduler.kill()
+    dask.scheduler.wait()
+    old.kill()
+    dask.start()
+    dask.add_worker()
+    (tmp_path / "go on").touch()
+    assert run.result() == {job.key: f"marks of {job.key}" for job in (finished, *jobs)}
+    assert len(begun(tmp_path, finished)) == 1
+
+
+def test_a_job_that_ends_every_worker_is_told_as_a_fault_and_the_others_are_done(dask, helping, tmp_path):
+    deadly = helping.Job("deadly", str(tmp_path), deadly=True)
+    jobs = [helping.Job(f"{number}", str(tmp_path)) for number in range(4)]
+    run = Run([deadly, *jobs], dask.address)
+    while run.is_alive() and len(dask.workers) < 12:
+        dask.add_worker()
+        wait_until(lambda: dask.workers[-1].poll() is not None or not run.is_alive())
+    assert run.result() == {"deadly": None} | {job.key: f"marks of {job.key}" for job in jobs}
+    assert "KilledWorker" in run.done["deadly"].fault
+    assert len(begun(tmp_path, deadly)) <= 6, "it is not tried for ever"
+
+
+def test_a_fault_is_tried_three_times_and_told(dask, helping, tmp_path):
+    jobs = [helping.Job(key, str(tmp_path)) for key in ("faulty", "well")]
+    dask.add_worker()
+    run = Run(jobs, dask.address)
+    assert run.result() == {"faulty": None, "well": "marks of well"}
+    assert run.done["faulty"].fault == "the machine is on fire"
+    assert len(begun(tmp_path, jobs[0])) == 3
+
+
+def test_a_worker_with_another_version_of_the_course_grades_nothing():
+    with pytest.raises(RuntimeError, match=r"another version of the course .*not older.*install it there"):
+        cluster.on_worker(None, "older")
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [("tcp://127.0.0.1:1", "is it running?"), ("nonsense://x", "write it as tcp://host:8786")],
+)
+def test_a_scheduler_that_is_not_there_is_named_with_a_remedy(tmp_path, monkeypatch, capsys, address, reason):
+    monkeypatch.setattr(cluster, "ANSWER", 1)
+    arguments = ["grade", str(write_class(tmp_path / "class", "ada", "bert")), "--exercises", EXERCISE]
+    assert main([*arguments, "--out", str(tmp_path / "out"), "--scheduler", address]) == 2
+    said = capsys.readouterr().err
+    assert f"--scheduler {address}" in said
+    assert reason in said
+    assert lines(tmp_path / "out") == []
+
+
+@needs_bwrap
+def test_a_class_on_a_cluster_gets_the_same_marks_though_a_worker_is_killed(dask, tmp_path):
+    """Two workers with sandboxes of their own; one is killed after the first result, and its sandbox goes with it."""
+    names = ["ada", "bert", "dora", "emil", "fritz", "hans"]
+    submissions = find([write_class(tmp_path / "class", *names)])
+    expected = [EXERCISES[EXERCISE]]
+    terms = {"limits": LIMITS, "seed": SEED}
+    workers = [dask.add_worker(), dask.add_worker()]
+    killed = []
+
+    def tell(done):
+        assert done.marked, done.fault
+        if not killed:
+            victim = busy(workers)
+            killed.extend(psutil.Process(victim.pid).children(recursive=True))
+            victim.kill()
+
+    outcome = grade_class(submissions, expected, tmp_path / "cluster", scheduler=dask.address, tell=tell, **terms)
+    assert killed
+    assert psutil.wait_procs(killed, timeout=60)[1] == []
+    alone = grade_class(submissions, expected, tmp_path / "here", jobs=1, **terms)
+    assert outcome.failed == {}
+    assert outcome.marked == alone.marked
+    assert {each.name: each.earned for each in outcome.marked} == {name: EARNS[name] for name in names}
+    assert len(lines(tmp_path / "cluster")) == len({each.digest for each in submissions})
+
+
+def busy(workers: list[subprocess.Popen]) -> subprocess.Popen:
+    """The worker that has a sandbox; the last of them if there are several."""
+    return [each for each in workers if psutil.Process(each.pid).children()][-1]

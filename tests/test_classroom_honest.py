@@ -1,0 +1,106 @@
+"""Awkward submissions of honest learners: each gets exactly the points that it earned, at every level of the sandbox.
+
+The cases stand in `grading/honest`, one file each, and in `grading/awkward.py`; the first lines of a case argue what it
+earns.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+from grading import awkward, corpus
+
+from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.classroom.bounds import Limits
+from course_lib.grading.classroom.marked import Marked
+from course_lib.grading.classroom.marking import mark
+from course_lib.grading.classroom.remote import Worker
+from course_lib.grading.classroom.sandbox import SandboxError
+from course_lib.grading.classroom.submissions import find
+
+SEED = 20_261_120
+CASES = {case.name: case for case in [*corpus.cases(Path(__file__).parent / "grading" / "honest"), *awkward.CASES]}
+WITHOUT_A_WALL = [  # what a sandbox may change: files, imports, threads, exits, settings, time
+    "a_cell_that_raises_half_way",
+    "answers_in_helper_files",
+    "classes_with_more_than_asked",
+    "exits_in_cells",
+    "experiments_and_models",
+    "files_of_ones_own",
+    "lines_as_windows_ends_them",
+    "plots_between_the_answers",
+    "settings_left_on",
+    "threads_and_processes",
+]
+SAID = {  # case -> what the teacher reads of it
+    "a_cell_that_raises_half_way": "I always get this wrong",
+    "a_kernel_of_another_language": "julia",
+    "an_endless_loop_elsewhere": "cell 2: stopped after",
+    "answers_in_markdown_with_a_fence": "masks_patterns",
+    "answers_in_raw_cells": "train_flops",
+    "data_that_was_not_handed_in": "measurements.csv",
+    "one_syntax_error": "cell 3: SyntaxError",
+    "seaborn_is_not_installed": "seaborn",
+}
+
+
+@pytest.fixture(scope="module")
+def grade(tmp_path_factory):
+    """Grades a case at a level, once: a class of one, by a worker in a slot that no other test uses."""
+    workers: dict[str, Worker] = {}
+    done: dict[tuple[str, str], Marked] = {}
+    slot = 40 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+
+    def graded(case: corpus.Case, level: str) -> Marked:
+        if level not in workers:
+            worker = Worker(sandbox=level, limits=Limits(cell=3, exercise=3, total=60), slot=slot)
+            try:
+                workers[level] = worker.__enter__()
+            except SandboxError as error:
+                pytest.skip(str(error))
+        if (case.name, level) not in done:
+            folder = tmp_path_factory.mktemp("class")
+            case.write(folder)
+            (submission,) = find([folder])
+            expected = [EXERCISES[name] for name in case.expects]
+            done[case.name, level] = mark(submission, expected, workers[level], SEED)
+        return done[case.name, level]
+
+    yield graded
+    for worker in workers.values():
+        worker.close()
+
+
+def told(marked: Marked) -> str:
+    lines = [f"{result.exercise_id}: {result.status}: {result.feedback}" for result in marked.results]
+    return "\n".join([*lines, *marked.troubles])
+
+
+def assert_as_earned(case: corpus.Case, marked: Marked) -> None:
+    assert [result.exercise_id for result in marked.results] == list(case.expects)
+    assert [result.exercise_id for result in marked.results if result.passed] == [
+        name for name in case.expects if name in case.earns
+    ], f"{case.about}\n{told(marked)}"
+    assert marked.earned == sum(EXERCISES[name].points for name in case.earns)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_honest_submission_gets_exactly_what_it_earned(name, grade):
+    assert_as_earned(CASES[name], grade(CASES[name], "bwrap"))
+
+
+@pytest.mark.parametrize("name", WITHOUT_A_WALL)
+def test_the_points_are_the_same_without_a_sandbox(name, grade):
+    assert_as_earned(CASES[name], grade(CASES[name], "none"))
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_what_could_not_be_read_or_run_is_said(name, grade):
+    marked = grade(CASES[name], "bwrap")
+    assert any(SAID[name] in trouble for trouble in marked.troubles), told(marked)
+
+
+def test_there_are_many_cases_and_each_argues_what_it_earns():
+    assert len(CASES) >= 60
+    assert [name for name, case in CASES.items() if len(case.about.split()) < 10] == []
+    assert len({case.about for case in CASES.values()}) == len(CASES)

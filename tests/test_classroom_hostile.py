@@ -1,0 +1,423 @@
+"""Hostile submissions: none gains a point, is lost, or harms the grader, its machine or the next learner.
+
+The cases stand in `tests/grading/hostile/`, one file each, and bound themselves: at most 200 processes, 4 GiB, a minute
+and 200 MB written. So a hole in the wall fails a test and not the machine. What a case breaks into, it tells by raising
+what holds TOLD; what it leaves behind bears a mark, by which it is found and removed. Words in braces, such as {PORT},
+lead a case to what it attacks.
+"""
+
+import builtins
+import contextlib
+import dataclasses
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+import course_lib
+from course_lib.grading.catalogue import get
+from course_lib.grading.classroom import formats, remote, report
+from course_lib.grading.classroom.bounds import Limits
+from course_lib.grading.classroom.marked import Marked
+from course_lib.grading.classroom.marking import mark
+from course_lib.grading.classroom.remote import Fault, Worker
+from course_lib.grading.classroom.sandbox import IMAGE, LEVELS, SandboxError
+from course_lib.grading.classroom.submissions import find
+from course_lib.grading.engine import PUBLIC_SEED, grade
+from tests.grading import archives, corpus
+
+CASES = {case.name: case for case in corpus.cases(Path(__file__).parent / "grading" / "hostile")}
+NEIGHBOUR = corpus.Case(
+    "neighbour",
+    "An honest learner, graded by the same worker right after each hostile one.",
+    ("attention.softmax", "attention.memory"),
+    ("attention.softmax", "attention.memory"),
+    corpus.notebook(
+        [
+            ("code", "def softmax(x, dim):\n    return (x - x.logsumexp(dim, keepdim=True)).exp()"),
+            ("code", "attention_memory = 4 * 2048 * 2048"),
+        ]
+    ),
+)
+LIMITS = Limits(cell=1, exercise=1, total=40, memory=1 << 30, tree=1 << 30)
+remote.GRACE = 1.0  # a stubborn answer is waited for no longer than that
+SEED = 61_803_398
+TOLD = "broken-out"
+ROOT = Path(course_lib.__file__).parents[1]
+MOST_KEPT = 100_000  # characters of the results of one case
+MOST_GROWTH = 400 << 20  # bytes that the grader may take more than before
+
+
+# --- what there is to attack ------------------------------------------------------------------------------------------
+
+
+class Ground:
+    """A teacher's file and folder, a listener and a process of no concern, and the words that lead a case to them."""
+
+    def __init__(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="ground-"))
+        self.folder.chmod(0o777)
+        self.secret = f"canary-{os.urandom(8).hex()}"
+        self.mark = f"hc{os.urandom(5).hex()}"
+        self.canary = self.folder / "grades.csv"
+        self.reset()
+        environment = {"COURSE_CANARY": self.secret}
+        wait = [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()"]
+        self.bystander = subprocess.Popen(wait, env=environment, stdin=subprocess.PIPE)
+        self.calls: list[str] = []
+        self.doors = self._doors()
+        for door in self.doors:
+            threading.Thread(target=self._listen, args=(door,), daemon=True).start()
+        NEIGHBOUR.write(self.folder)
+
+    def reset(self) -> None:
+        self.canary.write_text(self.secret, encoding="utf-8")
+        self.canary.chmod(0o666)
+
+    def _doors(self) -> list[socket.socket]:
+        tcp = socket.create_server(("127.0.0.1", 0))
+        self.port = tcp.getsockname()[1]
+        doors = [tcp, socket.socket(socket.AF_INET, socket.SOCK_DGRAM)]
+        doors[1].bind(("127.0.0.1", self.port))
+        for name in (f"{self.folder}/door", f"\0{self.mark}-listener"):
+            doors.append(socket.socket(socket.AF_UNIX))
+            doors[-1].bind(name)
+            doors[-1].listen()
+        (self.folder / "door").chmod(0o777)
+        return doors
+
+    def _listen(self, door: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # closed at the end
+            while True:
+                if door.type == socket.SOCK_DGRAM:
+                    self.calls.append(f"{door.recvfrom(100)}")
+                else:
+                    line, caller = door.accept()
+                    line.close()
+                    self.calls.append(f"{door.getsockname()} from {caller}")
+
+    def close(self) -> None:
+        for door in self.doors:
+            with contextlib.suppress(OSError):
+                door.shutdown(socket.SHUT_RDWR)
+            door.close()
+        self.bystander.kill()
+        self.bystander.communicate()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def words(self) -> dict[str, str]:
+        return {
+            "{PORT}": str(self.port),
+            "{CANARY}": str(self.canary),
+            "{OUTSIDE}": str(self.folder),
+            "{UNIX}": f"{self.folder}/door",
+            "{MARK}": self.mark,
+            "{REPO}": str(ROOT),
+            "{HOME}": str(Path.home()),
+            "{RUNNER}": str(os.getpid()),
+            "{PIDNS}": os.readlink("/proc/self/ns/pid"),
+        }
+
+    def marked_files(self) -> list[Path]:
+        """What bears the mark, in every folder that a case may have tried."""
+        folders = {self.folder, ROOT, ROOT / "tests", Path.home(), Path.cwd(), *map(Path, sys.path)}
+        folders |= {Path(module.__file__).parent for module in (course_lib, torch, os)}
+        folders |= set(map(Path, ("/", "/tmp", "/var/tmp", "/dev/shm", "/dev", "/run", "/etc", "/opt", "/usr/lib")))
+        folders |= {Path(sys.prefix), Path(sys.base_prefix), Path("/usr/bin"), Path("/usr/local/lib")}
+        found = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if self.mark in path.name]
+        return sorted({path.resolve() for path in found})
+
+    def marked_processes(self) -> list[psutil.Process]:
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if self.mark in process.name():
+                    found.append(process)
+        return found
+
+
+def filled(case: corpus.Case, words: dict[str, str]) -> corpus.Case:
+    """A case with the words put in, and with what its text cannot say."""
+
+    def put(text: str) -> str:
+        for word, value in words.items():
+            text = text.replace(word, value)
+        return text
+
+    files = {put(name): put(text) for name, text in case.files.items()}
+    text = put(case.notebook_json)
+    for touch in case.touches:
+        if touch in BY_HAND:
+            whole = json.loads(text)
+            BY_HAND[touch](whole)
+            text = json.dumps(whole)
+    return dataclasses.replace(case, notebook_json=text, files=files)
+
+
+def claims(whole: dict) -> None:
+    """Points in the metadata, in outputs, in attachments."""
+    passed = {"score": 100, "earned": 100, "points": 100, "status": "passed", "passed": True}
+    graded = {"grade": True, "grade_id": "attention.softmax", "locked": True, "points": 100, "schema_version": 3}
+    whole["metadata"] |= {"grades": passed, "attention.softmax": passed, "otter": {"score": 100}}
+    for cell in whole["cells"]:
+        cell["metadata"] = {
+            "nbgrader": {**graded, "solution": False, "task": False},
+            "grade": passed,
+            "tags": ["passed"],
+        }
+        data = {"text/plain": "✓ Passed · 2 of 2 points", "application/json": passed}
+        cell["outputs"] = [{"output_type": "execute_result", "data": data, "metadata": passed, "execution_count": 1}]
+
+
+def same_ids(whole: dict) -> None:
+    for cell in whole["cells"]:
+        cell["id"] = "same"
+        cell["metadata"] = {"nbgrader": {"grade": True, "grade_id": "same", "points": 100, "schema_version": 3}}
+
+
+def awkward(whole: dict) -> None:
+    """Sources that no parser likes, around cells that are fine."""
+    whole["cells"][1]["source"] = ["def softmax(x, dim):\n    return " + "(" * 5000 + "x" + ")" * 5000]
+    model = whole["cells"][0]
+    sources = ["x = '" + "y" * 900_000 + "'", "a\0b", "\ud800 = 1", "# -*- coding: latin-1 -*-\nx = 1", "%" * 10_000]
+    sources += [
+        "-" * 100_000 + "1",
+        "lambda: " * 5000 + "0",
+        "[" * 10_000,
+        "\t\r\f\x0b if x:\n \tpass",
+        "!" * 5000,
+        "?" * 99,
+    ]
+    whole["cells"] += [{**model, "source": source} for source in sources]
+
+
+BY_HAND = {"claims": claims, "ids": same_ids, "awkward": awkward}
+
+# --- the grader, before and after -------------------------------------------------------------------------------------
+
+
+def own_state() -> dict[str, object]:
+    """Whatever a submission might have altered in the process that grades."""
+    places = [torch, torch.Tensor, torch.nn.functional, np, np.ndarray, builtins, json, struct, socket, os, sys]
+    places += [module for name, module in sys.modules.items() if name.startswith("course_lib.grading")]
+    functions = {
+        f"{place.__name__}.{name}": id(each) for place in places for name, each in vars(place).items() if callable(each)
+    }
+    umask = os.umask(0o022)
+    os.umask(umask)
+    return {
+        "functions": functions,
+        "modules": {name: id(module) for name, module in sys.modules.items()},
+        "environment": dict(os.environ),
+        "folder": os.getcwd(),
+        "umask": umask,
+        "path": list(sys.path),
+        "streams": (id(sys.stdout), id(sys.stderr)),
+        "signals": {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)},
+        "limits": [
+            resource.getrlimit(kind) for kind in (resource.RLIMIT_AS, resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE)
+        ],
+        "torch": (torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads(), torch.initial_seed()),
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "threads": threading.active_count(),
+        "children": len(psutil.Process().children(recursive=True)),
+    }
+
+
+GROWS = ("functions", "modules", "environment")  # something may be imported late; nothing may be exchanged
+DYNAMO = "torch.manual_seed"  # torch wraps it itself when an optimizer brings in its compiler
+
+
+def alteration(before: dict[str, object], after: dict[str, object]) -> str:
+    for what, value in before.items():
+        if what in GROWS:
+            changed = [name for name in value if after[what].get(name) != value[name] and name != DYNAMO]
+            if changed:
+                return f"{what}: {changed[:5]}"
+        elif after[what] != value:
+            return f"{what}: {value} became {after[what]}"
+    return ""
+
+
+def eventually(condition, seconds: float = 10.0) -> bool:
+    """Does it become true? What is killed takes a moment to be gone."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@pytest.fixture(scope="module")
+def ground():
+    ground = Ground()
+    yield ground
+    for process in ground.marked_processes():
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    for path in ground.marked_files():
+        path.unlink(missing_ok=True)
+    ground.close()
+
+
+def docker_works() -> bool:
+    """Is there a docker with the course's image?"""
+    look = ["docker", "image", "inspect", os.environ.get("COURSE_IMAGE", IMAGE)]
+    return bool(shutil.which("docker")) and subprocess.run(look, capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture(scope="module", params=LEVELS)
+def worker(request):
+    if request.param == "docker" and not docker_works():
+        pytest.skip("no docker with the image of the course")
+    try:
+        with Worker(sandbox=request.param, limits=LIMITS) as worker:
+            graded(NEIGHBOUR, worker, Path(tempfile.gettempdir()))  # whatever is loaded late, is loaded now
+            yield worker
+    except SandboxError as error:
+        pytest.skip(str(error))
+
+
+def graded(case: corpus.Case, worker: Worker, folder: Path) -> Marked:
+    with tempfile.TemporaryDirectory(prefix="handed-in-", dir=folder) as place:
+        submission = find([case.write(Path(place))])[0]
+        try:
+            return mark(submission, [get(name) for name in case.expects], worker, SEED)
+        except Fault as fault:
+            worker.restart()
+            pytest.fail(f"{case.name} is lost, for it looks like a fault of the machine: {fault}")
+
+
+def hold_points(marked: Marked, case: corpus.Case) -> None:
+    assert [result.exercise_id for result in marked.results] == list(case.expects), "every exercise has a result"
+    earned = {result.exercise_id: result.earned for result in marked.results}
+    feedback = "\n".join(map(repr, marked.results))[:5000]
+    due = {name: get(name).points if name in case.earns else 0 for name in case.expects}
+    assert earned == due, f"{feedback}\n{marked.troubles}"
+
+
+def hold_text(marked: Marked) -> str:
+    """What is kept of a submission can be written to any file, read back, and is no flood."""
+    text = json.dumps(marked.as_dict(), ensure_ascii=False)
+    assert text.encode("utf-8")
+    assert Marked.from_dict(json.loads(text)) == marked
+    assert len(text) < MOST_KEPT, f"{len(text):,} characters are kept: {text[:500]}"
+    return text
+
+
+# --- the tests --------------------------------------------------------------------------------------------------------
+
+
+LIMIT = pytest.mark.xfail(strict=True, reason="seen beside the answer, not outside: see solutions/README.md")
+EACH = [pytest.param(name, marks=LIMIT) if "limit" in case.touches else name for name, case in CASES.items()]
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_a_hostile_submission_gains_nothing_and_harms_nobody(name, worker, ground):
+    walled = worker.sandbox != "none"
+    case = filled(CASES[name], ground.words)
+    before, peak, called = own_state(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, len(ground.calls)
+    worker.peak = 0
+    start = time.monotonic()
+
+    marked = graded(case, worker, ground.folder)
+    assert time.monotonic() - start < 2 * LIMITS.total + 30
+    following = next((touch.removeprefix("then=") for touch in case.touches if touch.startswith("then=")), "")
+    if following:
+        next_case = filled(CASES[following], ground.words)
+        hold_points(graded(next_case, worker, ground.folder), next_case)
+    honest = graded(NEIGHBOUR, worker, ground.folder)
+
+    hold_points(marked, case)
+    text = hold_text(marked)
+    hold_points(honest, NEIGHBOUR)
+    assert eventually(lambda: not alteration(before, own_state())), alteration(before, own_state())
+    assert ground.bystander.poll() is None
+    if walled:
+        assert TOLD not in text, text
+        assert ground.secret not in text, text
+        assert eventually(lambda: not ground.marked_processes()), "a process has got away"
+        assert ground.canary.read_text(encoding="utf-8") == ground.secret
+        assert ground.marked_files() == []
+        assert ground.calls[called:] == []
+    if "memory" in case.touches:
+        assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) << 10 < MOST_GROWTH
+    if "text" in case.touches:
+        hold_reports(marked, ground.folder / "reports")
+    ground.reset()
+
+
+def hold_reports(marked: Marked, folder: Path) -> None:
+    """No mark of HTML and no code of a terminal gets through to a report, and no formula to a table."""
+    shutil.rmtree(folder, ignore_errors=True)
+    paths = [*report.write_reports([marked], folder, titles={}, about={}), *formats.write_csv([marked], folder)]
+    paths += [*formats.write_json([marked], folder), *formats.write_junit([marked], folder)]
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        codes = "\x00\x1b\x07\x08" + ("" if path.suffix == ".json" else "\u202e\u2066")  # JSON is read by programs
+        assert not [code for code in codes if code in text], path
+        if path.suffix in (".html", ".xml"):
+            assert "<script>alert" not in text, path
+            assert "<img" not in text, path
+    table = formats.terminal_table([marked])
+    assert not [code for code in "\x00\x07\x08\r\u202e" if code in table]
+
+
+@pytest.mark.parametrize("name", archives.ARCHIVES)
+def test_a_hostile_archive_gains_nothing_and_loses_no_honest_notebook(name, worker, ground, tmp_path):
+    """Reading is the same at every level; what was read is graded at each."""
+    before = own_state()
+    found = find([archives.ARCHIVES[name](tmp_path, NEIGHBOUR.notebook_json)])
+    expected = [get(each) for each in NEIGHBOUR.expects]
+    marked = [mark(submission, expected, worker, SEED) for submission in found]
+    due = expected if archives.EARNS[name] else []
+    assert [each.earned for each in marked] == [sum(exercise.points for exercise in due)]
+    assert due or marked[0].troubles, "what was refused is said"
+    assert ground.secret not in hold_text(marked[0])
+    assert eventually(lambda: not alteration(before, own_state())), alteration(before, own_state())
+
+
+def test_the_next_worker_leaves_nothing_behind(ground):
+    """A worker that was attacked and closed has left no process, no descriptor and no folder."""
+    before = own_state()
+    try:
+        with Worker(sandbox="bwrap", limits=LIMITS) as worker:
+            for name in ("daemons", "kills_itself"):
+                graded(filled(CASES[name], ground.words), worker, ground.folder)
+            stage = worker.stage.folder
+    except SandboxError as error:
+        pytest.skip(str(error))
+    assert eventually(lambda: not alteration(before, own_state())), alteration(before, own_state())
+    assert not ground.marked_processes()
+    assert not stage.exists()
+
+
+def test_typed_in_answers_would_pass_on_the_public_cases():
+    """So that the case means something: on the cases that everybody sees, its answers are right."""
+    case, names = CASES["public_answers"], {}
+    exec("".join(json.loads(case.notebook_json)["cells"][0]["source"]), names)
+    for name in case.expects:
+        answer = names[get(name).answer_name]
+        assert grade(name, answer, PUBLIC_SEED).passed
+        assert not grade(name, answer, SEED).passed
+
+
+def test_the_corpus_is_large():
+    assert len(CASES) >= 60
+    assert all(case.about.endswith(".") for case in CASES.values())

@@ -1,0 +1,498 @@
+"""The reports for people: what learners wrote stays text, the numbers are those of the results, every link leads on."""
+
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from course_lib.grading import EXERCISES, grade
+from course_lib.grading.classroom.marked import Marked
+from course_lib.grading.classroom.names import file_name
+from course_lib.grading.classroom.report import STYLE, TROUBLES, write_reports
+from course_lib.grading.result import SIGNS, Result
+
+TITLES = {3: "Attention", 4: "Masks", 9: "The GPT model", 2: "Positions"}
+ABOUT = {"sandbox": "bwrap", "version": "1.0"}
+VOID = {"meta", "img", "wbr", "br", "hr", "link", "input", "base"}
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "javascript:alert(1)",
+    "</title></style></pre><h1>mine</h1><!--",
+    "&lt;b&gt; &#x3c;script&#62; &amp;amp; &nosuch;",
+    "\N{RIGHT-TO-LEFT OVERRIDE}gpj.exe\N{RIGHT-TO-LEFT ISOLATE}",
+    "nul\0 bell\a \x1b[31mred\x1b[0m \x1b]8;;http://a.example\x07link\x1b]8;;\x07 \x9b1m",
+    "\ud800 half, \uffff none",
+    "../../../etc/passwd",
+    "]]>{{7*7}}<svg/onload=alert(1)>${x}",
+    "`<b>code</b>` \r\n\t next line\u2028and next",
+]
+
+
+class Page(HTMLParser):
+    """A page as a browser without mercy reads it: every element is closed, in order, and nothing else stands there."""
+
+    def __init__(self, text: str):
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict]] = []
+        self.words: list[tuple[tuple[str, ...], str]] = []  # path, text
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        assert len({name for name, _ in attrs}) == len(attrs), f"<{tag}> has an attribute twice"
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        raise AssertionError(f"<{tag}/>: closed at once")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append((tuple(self.open), data))
+
+    def handle_comment(self, data):
+        raise AssertionError(f"a comment: {data}")
+
+    def unknown_decl(self, data):
+        raise AssertionError(f"a declaration: {data}")
+
+    def text(self, within: str = "body") -> str:
+        return "".join(data for path, data in self.words if within in path)
+
+    def attributes(self, name: str) -> list[str]:
+        return [attributes[name] for _, attributes in self.elements if name in attributes]
+
+    @property
+    def skeleton(self) -> list[tuple]:
+        """Everything but what may hold text of others: link targets, labels, and the code in a sentence."""
+        return [
+            (tag, *((name, value if name not in ("href", "aria-label") else "") for name, value in attributes.items()))
+            for tag, attributes in self.elements
+            if tag not in ("code", "wbr")
+        ]
+
+
+def pages(marked, folder, titles=TITLES, about=ABOUT) -> dict[Path, Page]:
+    paths = write_reports(marked, folder, titles=titles, about=about)
+    return {path: Page(path.read_bytes().decode()) for path in paths}
+
+
+def rows(page: Path, title: str) -> list[list[str]]:
+    """The body of the table whose caption begins so, as cells of text."""
+    html = page.read_text(encoding="utf-8")
+    table = next(table for table in re.findall(r"<table.*?</table>", html, re.S) if f"<caption>{title}" in table)
+    body = table.split("<tbody>")[1]
+    found = [re.findall(r"<t[hd].*?</t[hd]>", row, re.S) for row in re.findall(r"<tr.*?</tr>", body, re.S)]
+    return [[Page(cell).text("bdi") or Page(cell).text(cell[1:3]) for cell in cells] for cells in found]
+
+
+def answers(*chosen) -> tuple[Result, ...]:
+    return tuple(grade(exercise_id, answer, 7) for exercise_id, answer in chosen)
+
+
+@pytest.fixture(scope="module")
+def graded() -> list[Marked]:
+    """Three learners, graded for real: right answers, known mistakes, a wrong option, and gaps."""
+
+    def right(exercise_id):
+        return exercise_id, EXERCISES[exercise_id].reference
+
+    def wrong(exercise_id, number):
+        return exercise_id, EXERCISES[exercise_id].misconceptions[number].wrong
+
+    a, b, c, d = "attention.softmax", "attention.memory", "masks.causal", "masks.patterns"
+    option = next(option.key for option in EXERCISES[d].options if not option.right)
+    reflect = ("attention.why_scale", "word " * 30)
+    return [
+        Marked("Zoë", "1" * 64, answers(right(a), right(b), reflect, wrong(c, 0), (d, ...))),
+        Marked(
+            "Émile", "2" * 64, answers(wrong(a, 0), right(b), reflect, wrong(c, 0), (d, option)), ("Cell 3 fails.",)
+        ),
+        Marked("Ada", "3" * 64, answers(wrong(a, 3), (b, ...), (reflect[0], ...), (c, ...), (d, ...))),
+    ]
+
+
+def hostile(text: str) -> list[Marked]:
+    """Two submissions in which every text that may be a learner's holds `text`."""
+    result = replace(grade("attention.softmax", lambda x, dim: x, 7), picture="")
+    results = tuple(
+        Result(result.exercise_id, text, status, 2, (text, text), text, text, text, "", text) for status in SIGNS
+    )
+    return [Marked(f"{number}{text}", "same", results, (text, text)) for number in range(2)]
+
+
+# --- hostile text -----------------------------------------------------------------------------------------------------
+
+
+def assert_it_stays_text(text: str, folder: Path):
+    harmless = pages(hostile("words"), folder / "a", {3: "words"}, {"words": "words"})
+    attacked = pages(hostile(text), folder / "b", {3: text}, {text: text})
+    assert [page.skeleton for page in attacked.values()] == [page.skeleton for page in harmless.values()]
+    for page in attacked.values():
+        for target in page.attributes("href"):
+            assert re.fullmatch(r"#[a-z0-9-]+|learners/[\w%-]+\.html", target, re.ASCII)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_in_every_field_makes_no_element_and_no_attribute(text, tmp_path):
+    assert_it_stays_text(text, tmp_path)
+
+
+@settings(max_examples=15)
+@given(st.text(st.sampled_from("<>&\"'`=/!-;#x0\0\x1b\r\n\u202e\ud800") | st.characters(codec=None), min_size=1))
+def test_no_text_at_all_makes_an_element(tmp_path_factory, text):
+    assert_it_stays_text(text, tmp_path_factory.mktemp("report"))
+
+
+def test_what_was_written_can_be_read_as_it_was_written(tmp_path):
+    text = "<script>alert('&amp;')</script> & \"quotes\""
+    index, *learners = pages(hostile(text), tmp_path, {3: text}, {"who": text}).values()
+    assert index.text().count(text) >= 2 * 3 + 1 + 1  # both names in table, matrix and groups; chapter; foot
+    for page in learners:
+        # name, two troubles, the chapter twice; title of four results, two sentences each, mistake, evidence and sketch
+        assert page.text().count(text) >= 1 + 2 + 2 + 4 + 2 * 4 + 3 + 2 * 3
+
+
+def test_text_loses_what_turns_the_reading_direction_and_what_steers_a_terminal(tmp_path):
+    for page in pages(hostile("a\u202eb\u2066c\0d\x1b[31me\x07f"), tmp_path).values():
+        assert not re.search("[\u202a-\u202e\u2066-\u2069\0\x07\x1b]", page.text("html"))
+        assert "abcdef" in page.text()
+
+
+def test_a_very_long_text_is_cut_and_a_very_long_list_too_and_both_are_said(tmp_path, graded):
+    result = replace(graded[0].results[0], status="failed", evidence="x" * 10**6)
+    marked = Marked("Ada", "d", (result,), tuple(f"trouble {i}" for i in range(TROUBLES + 1200)))
+    index, page = pages([marked], tmp_path)
+    assert page.stat().st_size < 100_000
+    text = page.read_text(encoding="utf-8")
+    assert "more characters)" in text
+    assert "… and 1,200 more." in text
+    assert f"trouble {TROUBLES - 1}" in text
+    assert f"⚠ {TROUBLES + 1200:,} notes" in index.read_text(encoding="utf-8")
+
+
+# --- the page itself --------------------------------------------------------------------------------------------------
+
+
+def test_a_page_asks_for_nothing_and_forbids_every_script(tmp_path, graded):
+    for page in pages(graded, tmp_path).values():
+        tags = {tag for tag, _ in page.elements}
+        assert not tags & {"script", "link", "iframe", "object", "embed", "base", "form", "audio", "video", "use"}
+        assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
+        assert all(source.startswith("data:image/png;base64,") for source in page.attributes("src"))
+        policies = [
+            given["content"] for tag, given in page.elements if "Security-Policy" in given.get("http-equiv", "")
+        ]
+        assert [rule.strip() for rule in policies[0].split(";")][:3] == [
+            "default-src 'none'",
+            "style-src 'unsafe-inline'",
+            "img-src data:",
+        ]
+        # The set of characters is declared within the first 1,024 bytes, and the policy before any content.
+        assert [next(iter(given)) for tag, given in page.elements if tag == "meta"][:2] == ["charset", "http-equiv"]
+    assert "url(" not in STYLE
+    assert "@import" not in STYLE
+
+
+def test_a_page_can_be_read_by_ear_and_by_keyboard(tmp_path, graded):
+    for page in pages(graded, tmp_path).values():
+        counts = Counter(tag for tag, _ in page.elements)
+        assert (counts["main"], counts["h1"], counts["title"]) == (1, 1, 1)
+        ids = page.attributes("id")
+        assert len(ids) == len(set(ids))
+        assert set(page.attributes("aria-labelledby")) <= set(ids)
+        assert counts["caption"] == counts["table"]
+        for tag, attributes in page.elements:
+            if tag == "th":
+                assert attributes["scope"] in ("row", "col")
+            if tag == "img":
+                assert attributes["alt"]
+            if tag == "svg":
+                assert (attributes["role"], bool(attributes["aria-label"])) == ("img", True)
+            if "scroll" in attributes.get("class", ""):
+                assert (attributes["tabindex"], attributes["role"]) == ("0", "region")
+                assert attributes["aria-label"]
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of "#rrggbb", WCAG 2."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_stands_out_from_its_ground(scheme):
+    """WCAG 2 AA: a contrast of at least 4.5 to 1; of a bar, which is not text, 3 to 1."""
+    light, dark = re.findall(r":root \{(.*?)\}", STYLE, re.S)
+    colours = dict(re.findall(r"--(\w+): (#\w{6})", light))
+    if scheme == "dark":
+        colours |= dict(re.findall(r"--(\w+): (#\w{6})", dark))
+    pairs = [("text", "ground"), ("soft", "ground"), ("link", "ground"), ("warn", "ground"), ("text", "panel")]
+    pairs += [("soft", "panel"), ("text", "g1"), ("text", "g2"), ("t3", "g3"), ("t4", "g4"), ("t4", "g5")]
+    for text, ground in [*pairs, ("fill", "ground")]:
+        bright, dim = sorted((luminance(colours[text]), luminance(colours[ground])), reverse=True)
+        assert (bright + 0.05) / (dim + 0.05) >= (3 if text == "fill" else 4.5), (text, ground)
+
+
+def test_every_link_leads_to_a_file_or_a_place_that_exists(tmp_path, graded):
+    names = [*HOSTILE, "Ada", "ADA", "ada", "a/b", "", "   ", "con", "x" * 300, "李" * 200, "100 % #1?.html", "\u200b"]
+    marked = [Marked(name, str(i), graded[0].results) for i, name in enumerate(names)]
+    found = pages(marked, tmp_path)
+    index, *learners = found
+    assert index == tmp_path / "report" / "index.html"
+    linked = set()
+    for path, page in found.items():
+        for target in page.attributes("href"):
+            if target.startswith("#"):
+                assert target[1:] in page.attributes("id")
+            else:
+                linked.add(path.parent / unquote(target))
+    assert linked == set(learners)
+    assert len(linked) == len(names)
+    assert all(path.parent == tmp_path / "report" / "learners" and path.is_file() for path in linked)
+
+
+def test_equal_results_give_equal_bytes_in_whatever_order_they_come(tmp_path, graded):
+    twins = [*graded, replace(graded[1], name=graded[0].name)]
+    one = write_reports(twins, tmp_path / "a", titles=TITLES, about=ABOUT)
+    other = write_reports(twins[::-1], tmp_path / "b", titles=TITLES, about=ABOUT)
+    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in other]
+    assert not list(tmp_path.rglob("*.part"))
+
+
+# --- what the class page says -----------------------------------------------------------------------------------------
+
+
+def test_learners_stand_by_name_with_their_points(tmp_path, graded):
+    index, *_ = write_reports(graded, tmp_path, titles=TITLES, about=ABOUT)
+    by_name = {each.name: each for each in graded}
+    found = rows(index, "By name")
+    for name, points, percent in found:
+        assert points == f"{by_name[name].earned} / {by_name[name].points}"
+        assert percent.strip() == f"{round(100 * by_name[name].earned / by_name[name].points)} %"
+    assert sum(each.earned for each in graded) > 0
+    assert "⚠ 1 note<" in index.read_text(encoding="utf-8")
+
+
+def test_learners_stand_by_name_and_an_accent_changes_no_place(tmp_path):
+    marked = [Marked(name, "", ()) for name in ("zoé", "Eva", "ada", "Émile", "Ede", "Łukasz")]
+    page = next(iter(pages(marked, tmp_path).values()))
+    places = [page.text().index(name) for name in ("ada", "Ede", "Émile", "Eva", "zoé")]
+    assert places == sorted(places)
+
+
+def test_the_matrix_holds_the_points_of_every_learner_in_every_chapter(tmp_path, graded):
+    index, *_ = write_reports(graded, tmp_path, titles=TITLES, about=ABOUT)
+    mean, *found = rows(index, "Points earned")
+    by_name = {each.name: each for each in graded}
+    for name, *cells in found:
+        wanted = [sum(r.earned for r in by_name[name].results if r.exercise_id.startswith(prefix))
+                  for prefix in ("attention.", "masks.")]  # fmt: skip
+        assert [int(cell) for cell in cells] == wanted
+    columns = list(zip(*[[int(cell) for cell in cells] for _, *cells in found]))
+    assert mean[1:] == [f"{sum(column) / 3:.1f}" for column in columns]
+
+
+def test_the_ground_of_the_matrix_tells_the_share_and_a_chapter_that_was_not_graded_stays_empty(tmp_path):
+    ids = ("attention.softmax", "masks.causal")
+    results = {key: [Result(key, "t", status, 1, ()) for status in ("passed", "failed")] for key in ids}
+    marked = [Marked(str(k), str(k), (*[results[ids[0]][0]] * k, *[results[ids[0]][1]] * (8 - k))) for k in range(9)]
+    marked.append(Marked("other", "o", (results[ids[1]][0],)))
+    index, *_ = write_reports(marked, tmp_path, titles=TITLES, about=ABOUT)
+    html = index.read_text(encoding="utf-8").split("<caption>Points earned")[1].split("</table>")[0]
+    cells = re.findall(r"<td( class=\"h\d\")?>([^<]*)</td>", html)
+    levels = [level[-2:-1] for level, _ in cells]
+    assert [shown for _, shown in cells[:2]] == ["4.0", "1.0"]  # the mean of those who have the chapter
+    assert levels[2::2] == [*"012233445", ""]  # k of 8 points: none, below ¼, from ¼, … all
+    assert [shown for _, shown in cells[2:]] == [x for k in range(9) for x in (str(k), "–")] + ["–", "1"]
+
+
+def test_a_share_of_one_hundred_percent_means_all(tmp_path):
+    exercise = EXERCISES["attention.softmax"]
+    right = [Result(exercise.id, "t", "passed", 1, ())] * 399
+    almost = Marked("almost", "1", (*right, Result(exercise.id, "t", "failed", 1, ())))
+    every = Marked("every", "2", (*right, right[0]))
+    index, *_ = write_reports([almost, every], tmp_path, titles={}, about={})
+    assert [row[2].strip() for row in rows(index, "By name")] == ["99 %", "100 %"]
+
+
+def test_common_mistakes_come_with_their_count_their_learners_and_the_teachers_sentence(tmp_path, graded):
+    index = next(iter(pages(graded, tmp_path).values()))
+    items = index.text("ol")
+    causal, softmax = EXERCISES["masks.causal"], EXERCISES["attention.softmax"]
+    assert items.startswith(f"{causal.misconceptions[0].name} · {causal.title}")  # two fell for it: the most
+    assert causal.misconceptions[0].sentence.replace("`", "") in items
+    assert "2 of 3 submissionsÉmile, Zoë" in items
+    assert softmax.misconceptions[0].sentence.replace("`", "") in items
+    wrong = next(option for option in EXERCISES["masks.patterns"].options if not option.right)
+    assert wrong.why.replace("`", "") in items
+    assert items.count("1 of 3 submissionsÉmile") == 2
+
+
+def test_hardest_exercises_come_with_the_share_of_those_who_tried(tmp_path, graded):
+    index, *_ = write_reports(graded, tmp_path, titles=TITLES, about=ABOUT)
+    found = {cells[0].rpartition(" ")[2]: [cell.strip() for cell in cells[1:]] for cells in rows(index, "Share of")}
+    assert found == {
+        "masks.causal": ["0 %", "2 of 3"],
+        "masks.patterns": ["0 %", "1 of 3"],
+        "attention.softmax": ["33 %", "3 of 3"],
+    }
+
+
+def test_the_histogram_and_its_table_count_every_submission(tmp_path, graded):
+    index, *_ = write_reports(graded, tmp_path, titles=TITLES, about=ABOUT)
+    shares = [each.earned / each.points for each in graded]
+    wanted = [sum(min(int(share * 10 + 1e-9), 9) == i for share in shares) for i in range(10)]
+    assert [int(count) for _, count in rows(index, "Submissions by")] == wanted
+    page = Page(index.read_text(encoding="utf-8"))
+    label = next(attributes["aria-label"] for tag, attributes in page.elements if tag == "svg")
+    assert sum(int(count) for count in re.findall(r"%: (\d+)", label)) == 3
+
+
+def test_the_histogram_says_what_the_better_half_earned(tmp_path, graded):
+    index = next(iter(pages(graded, tmp_path / "a").values()))
+    share = sorted(each.earned / each.points for each in graded)[1]
+    assert index.text("figcaption") == f"At least half of the class earned {int(100 * share)} % of the points or more."
+    index = next(iter(pages([Marked("a", "", graded[2].results)], tmp_path / "b").values()))
+    assert index.text("figcaption") == "At least half of the class earned no points."
+
+
+def test_equal_submissions_stand_beside_each_other_and_a_missing_digest_equals_nothing(tmp_path, graded):
+    alike = [replace(graded[0], name=name, digest=digest) for name, digest in
+             [("Ada", "x"), ("Ben", "y"), ("Cem", "x"), ("Dan", ""), ("Eva", "")]]  # fmt: skip
+    page = next(iter(pages(alike, tmp_path).values()))
+    assert "word for word the same" in page.text()
+    assert "Ada, Cem" in page.text("ul")
+    assert "Dan, Eva" not in page.text("ul")
+
+
+def test_an_empty_class_and_an_empty_submission_have_their_pages(tmp_path):
+    (index,) = pages([], tmp_path / "a").values()
+    assert "Nothing was handed in." in index.text()
+    index, learner = pages([Marked("Ada", "", (), ("There is no notebook.",))], tmp_path / "b").values()
+    assert "no points" in learner.text()
+    assert "There is no notebook." in learner.text("main")
+
+
+def test_the_class_page_of_five_hundred_stays_small(tmp_path, graded):
+    one_each = {exercise.chapter: exercise for exercise in EXERCISES.values()}
+    results = tuple(Result(e.id, e.title, "failed", e.points, ("No.",), misconception="m") for e in one_each.values())
+    marked = [Marked(f"Learner number {i:03}", str(i), results, ("Cell 3 fails.",)) for i in range(500)]
+    index, *learners = write_reports(marked, tmp_path, titles=TITLES, about=ABOUT)
+    assert len(learners) == 500
+    assert index.stat().st_size < 2_000_000
+
+
+# --- what a learner's page says ---------------------------------------------------------------------------------------
+
+
+def test_a_learner_reads_every_result_and_no_line_on_hints(tmp_path, graded):
+    found = {path.stem: page for path, page in pages(graded, tmp_path).items()}
+    for each in graded:
+        page = found[each.name]
+        text, articles = page.text(), page.text("article")
+        assert page.text("h1") == each.name
+        assert f"{each.earned} of {each.points} points" in text
+        for result in each.results:
+            assert result.title in text
+            shown = articles if result.status != "unanswered" else page.text("ul")
+            for sentence in result.sentences:
+                assert sentence.replace("`", "") in shown
+            assert result.evidence in articles
+        for status, (sign, word, _) in SIGNS.items():
+            count = sum(result.status == status for result in each.results)
+            assert (f"{sign} {word}: {count}" in text) == bool(count)
+        assert "hint(" not in text
+        pictures = sum(result.picture.count("<img") for result in each.results)
+        assert sum(tag == "img" for tag, _ in page.elements) == pictures
+    assert any(result.picture for each in graded for result in each.results)
+    known = EXERCISES["masks.causal"].misconceptions[0].name
+    assert f"Recognised mistake: {known}" in found["Zoë"].text()
+
+
+def test_a_learner_reads_the_points_of_every_chapter(tmp_path, graded):
+    for path in write_reports(graded, tmp_path, titles=TITLES, about=ABOUT)[1:]:
+        (each,) = [each for each in graded if each.name == path.stem]
+        wanted = []
+        for title, prefix in (("3 · Attention", "attention."), ("4 · Masks", "masks.")):
+            results = [result for result in each.results if result.exercise_id.startswith(prefix)]
+            wanted.append([title, f"{sum(r.earned for r in results)} / {sum(r.points for r in results)}"])
+        assert [cells[:2] for cells in rows(path, "By chapter")] == wanted
+
+
+def test_the_map_in_text_stands_only_where_there_is_no_picture(tmp_path):
+    result = Result("masks.causal", "t", "failed", 2, ("No.",), sketch="in text")
+    drawn = replace(result, picture="<p>drawn</p>")
+    marked = [Marked("a", "1", (result,)), Marked("b", "2", (drawn,))]
+    _, text, picture = pages(marked, tmp_path).values()
+    assert ("in text" in text.text(), "drawn" in text.text()) == (True, False)
+    assert ("in text" in picture.text(), "drawn" in picture.text()) == (False, True)
+
+
+def test_troubles_stand_above_the_points(tmp_path, graded):
+    text = {path.stem: page.text("main") for path, page in pages(graded, tmp_path).items()}
+    assert 0 < text["Émile"].index("Cell 3 fails.") < text["Émile"].index("By chapter")
+    assert "Notes on your notebook" not in text["Zoë"]
+
+
+def test_a_learners_page_says_nothing_of_the_others(tmp_path, graded):
+    for path, page in pages(graded, tmp_path).items():
+        if path.stem != "index":
+            others = {each.name for each in graded} - {path.stem}
+            assert not [name for name in others if name in page.text("html")]
+            assert all(target.startswith("#chapter-") for target in page.attributes("href"))
+
+
+# --- file names -------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.text(st.characters(codec=None), max_size=120) | st.sampled_from([*HOSTILE, "Ada", "ADA", "ada-2"])))
+def test_file_names_are_safe_and_differ_on_every_file_system(names):
+    taken: set[str] = set()
+    given_out = [file_name(name, taken) for name in names]
+    assert len({name.casefold() for name in given_out}) == len(names)
+    for name in given_out:
+        assert 1 <= len(name) <= 80
+        assert len(f"{name}.html.part".encode()) <= 255
+        assert not re.search(r"[\s/\\:*?\"<>|.%#&;$`'~\0-\x1f\x7f-\x9f\u200b-\u206f\ud800-\udfff]", name)
+        assert not name.startswith("-")
+
+
+@pytest.mark.parametrize("name", ["con", "NUL", "Aux.txt", "com1", "LPT9.html", "ＣＯＮ", "com¹", "prn.", "..con"])
+def test_names_that_windows_keeps_for_devices_are_changed(name):
+    devices = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(10))}
+    assert file_name(name, set()).split(".")[0].lower() not in devices
+
+
+def test_names_that_can_be_told_apart_by_eye_stay_readable():
+    names = ["Łukasz Żak", "李雷", "हिन्दी", "anna-lena_1", "O'Brien, Zoë_12345_assignsubmission_file"]
+    assert [file_name(name, set()) for name in names] == [
+        "Łukasz_Żak",
+        "李雷",
+        "हिन्दी",
+        "anna-lena_1",
+        "O_Brien_Zoë_12345_assignsubmission_file",
+    ]
+
+
+def test_one_name_in_two_spellings_of_its_letters_makes_two_files(tmp_path):
+    taken: set[str] = set()
+    names = [file_name(name, taken) for name in ("Zo\u00eb", "Zoe\u0308", "ZOË", "Zoë-2")]
+    assert names[0] == "Zoë"
+    for name in names:
+        (tmp_path / name).write_text(name, encoding="utf-8")
+    assert len(list(tmp_path.iterdir())) == 4

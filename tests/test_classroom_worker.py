@@ -1,0 +1,325 @@
+"""A worker behind its wall: what it cannot do, what survives it, and what becomes of a notebook whose process ends."""
+
+import json
+import os
+import time
+
+import psutil
+import pytest
+
+from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.classroom import walls
+from course_lib.grading.classroom.bounds import Limits
+from course_lib.grading.classroom.marking import mark
+from course_lib.grading.classroom.remote import Ended, Fault, Session, Worker
+from course_lib.grading.classroom.sandbox import SandboxError, Stage
+from course_lib.grading.classroom.submissions import Cell, Notebook, Submission
+from course_lib.grading.engine import ready_trials
+
+LIMITS = Limits(cell=3, exercise=3, total=120)
+
+
+def notebook(*sources: str) -> Notebook:
+    return Notebook("notebook.ipynb", tuple(Cell(i, "code", source) for i, source in enumerate(sources, start=1)))
+
+
+def asked(worker: Worker, *sources: str, name: str = "found"):
+    """What a notebook leaves under a name, and what was said of its cells."""
+    session = Session(worker, notebook(*sources), {}, {name: False}, time.monotonic() + 100)
+    try:
+        count = session.found.answers.get(name, 0)
+        return (session.read(name, count - 1, 3).value if count else None), session.found.troubles
+    finally:
+        session.close()
+
+
+@pytest.fixture(scope="module")
+def behind(request):
+    """A worker at the level bwrap, skipped where that does not work."""
+    try:
+        with Worker("bwrap", LIMITS, slot=50) as worker:
+            worker.probe()
+            yield worker
+    except SandboxError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def beside():
+    """A worker at the level none."""
+    with Worker("none", LIMITS, slot=51) as worker:
+        yield worker
+
+
+@pytest.fixture(params=["behind", "beside"])
+def worker(request):
+    return request.getfixturevalue(request.param)
+
+
+# --- the wall ---------------------------------------------------------------------------------------------------------
+
+
+def test_behind_the_wall_there_is_one_user_one_empty_folder_and_no_other_process(behind):
+    source = """
+import os
+found = {
+    "user": os.getuid(),
+    "processes": len([name for name in os.listdir("/proc") if name.isdigit()]),
+    "tmp": [name for name in os.listdir("/tmp") if not name.startswith("notebook-")],
+    "environment": sorted(os.environ.keys() & {"PATH", "HOME", "PYTEST_CURRENT_TEST", "COURSE_PROGRESS"}),
+    "interfaces": [line.split(":")[0].strip() for line in open("/proc/net/dev").readlines()[2:]],
+    "status": [line for line in open("/proc/self/status") if line.startswith(("CapEff", "NoNewPrivs", "Seccomp:"))],
+}
+"""
+    found, troubles = asked(behind, source)
+    assert troubles == ()
+    assert found["user"] != 0
+    assert found["processes"] == 2  # the first of the namespace, and this one
+    assert found["tmp"] == []
+    assert found["environment"] == ["HOME", "PATH"]
+    assert found["interfaces"] == ["lo"]
+    assert found["status"] == ["CapEff:\t0000000000000000\n", "NoNewPrivs:\t1\n", "Seccomp:\t2\n"]
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    {
+        "a namespace": "import ctypes; found = ctypes.CDLL(None).unshare(0x10000000)",
+        "memory without an owner": "import ctypes; found = ctypes.CDLL(None).memfd_create(b'x', 0)",
+        "shared memory of System V": "import ctypes; found = ctypes.CDLL(None).shmget(1, 4096, 0o1600)",
+        "looking into a process": "import ctypes; found = ctypes.CDLL(None).ptrace(16, 1, 0, 0)",
+    }.items(),
+    ids=lambda pair: pair[0],
+)
+def test_the_kernel_refuses_what_no_notebook_needs(worker, attempt):
+    assert asked(worker, attempt[1])[0] == -1
+
+
+def test_the_library_is_there_without_its_catalogue(worker):
+    source = """
+import course_lib.attention, course_lib.grading
+from pathlib import Path
+try:
+    import course_lib.grading.catalogue as found
+except ImportError:
+    found = [str(path) for path in Path(course_lib.__file__).parent.rglob("*catalogue*")]
+"""
+    found, troubles = asked(worker, source)
+    assert (found, troubles) == ([], ())
+
+
+def test_level_none_reads_no_files_outside_where_the_kernel_has_landlock(beside, tmp_path):
+    if not walls.landlock():
+        pytest.skip("this kernel has no Landlock")
+    (tmp_path / "outside").write_text("secret")
+    source = f"""
+found = []
+for attempt in (lambda: open({str(tmp_path / "outside")!r}).read(), lambda: open("/proc/1/environ").read(),
+                lambda: open({str(tmp_path / "new")!r}, "w"), lambda: open({str(__file__)!r}).read()):
+    try:
+        attempt()
+        found.append("open")
+    except OSError:
+        found.append("closed")
+"""
+    assert asked(beside, source)[0] == ["closed"] * 4
+    assert not (tmp_path / "new").exists()
+
+
+# --- one after the other ----------------------------------------------------------------------------------------------
+
+
+def test_nothing_of_a_notebook_is_left_for_the_next(worker):
+    leave = """
+import os, sys, torch
+torch.softmax = None
+sys.modules["planted"] = sys
+os.environ["LEFT"] = "1"
+for folder in ("/tmp", "/dev/shm", "."):
+    try:
+        open(os.path.join(folder, "left"), "w").write("x")
+    except OSError:
+        pass
+found = 1
+"""
+    look = """
+import glob, os, sys, torch
+found = [torch.softmax is None, "planted" in sys.modules, "LEFT" in os.environ]
+found += glob.glob("/tmp/left") + glob.glob("/dev/shm/left") + glob.glob("**/left")
+"""
+    assert asked(worker, leave)[0] == 1
+    assert asked(worker, look)[0] == [False, False, False]
+
+
+def test_a_process_that_a_notebook_left_running_is_ended_with_it(worker):
+    mark_ = f"left-by-a-test-{os.getpid()}"
+    source = f"""
+import subprocess, sys
+found = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", {mark_!r}], start_new_session=True).pid
+"""
+    assert asked(worker, source)[0]
+    assert [each for each in psutil.process_iter(["cmdline"]) if mark_ in (each.info["cmdline"] or [])] == []
+
+
+# --- a notebook whose process ends ------------------------------------------------------------------------------------
+
+
+CRASH = "import ctypes; ctypes.string_at(0)"
+
+
+def test_a_cell_that_ends_the_process_is_left_out_and_named(worker):
+    found, troubles = asked(worker, "found = 1", CRASH, "found += 1")
+    assert found == 2
+    assert len(troubles) == 1
+    assert troubles[0].startswith("cell 2: It ended the process in which it ran (signal 11).")
+
+
+def test_a_cell_that_never_ends_is_stopped_and_the_next_ones_run(worker):
+    found, troubles = asked(
+        worker, "while True:\n    try:\n        pass\n    except BaseException:\n        pass", "found = 3"
+    )
+    assert found == 3
+    assert troubles == ("cell 1: stopped after 3 seconds",)
+
+
+def test_an_answer_that_ends_its_process_costs_that_exercise_only(worker):
+    source = (
+        "def softmax(x, dim):\n    import ctypes\n    return ctypes.string_at(0)\n"
+        "attention_memory = 4 * 2048 * 2048\n"
+        "def attention_entropy(scores, d_k, scaled):\n    import os, signal\n    os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    submission = Submission("one", (notebook(source),), {}, (), "digest")
+    ids = ("attention.softmax", "attention.memory", "attention.saturation")
+    marked = mark(submission, [EXERCISES[id] for id in ids], worker, seed=4)
+    softmax, memory, saturation = marked.results
+    assert [result.exercise_id for result in marked.results] == list(ids)
+    assert not softmax.passed
+    assert "ended the process in which it ran (signal 11)" in softmax.sentences[0]
+    assert softmax.sentences[1].startswith("The case:")
+    assert not saturation.passed
+    assert "signal 9" in saturation.sentences[0]
+    assert memory.status in ("passed", "failed")  # it was judged
+
+
+def test_what_one_answer_leaves_behind_does_not_cost_the_next_one(worker):
+    source = """
+def softmax(x, dim):
+    import os, threading
+    threading.Thread.start = lambda thread: os.kill(os.getpid(), 9)
+    return x
+attention_memory = 4 * 2048 * 2048
+"""
+    session = Session(worker, notebook(source), {}, {"softmax": True, "attention_memory": False}, time.monotonic() + 60)
+    try:
+        assert len(session.run("softmax", 0, ready_trials(EXERCISES["attention.softmax"], 1)[:1], 3)) == 1
+        assert session.read("attention_memory", 0, 3).value == 4 * 2048 * 2048
+        assert session.crashes == 1
+    finally:
+        session.close()
+
+
+def test_a_notebook_that_crashes_without_end_gives_up_and_says_so(worker):
+    found, troubles = asked(worker, *[CRASH] * 12, "found = 1")
+    assert found is None
+    assert 8 <= len(troubles) <= 12
+
+
+def test_more_memory_than_allowed_ends_the_process_of_the_learner_only():
+    with Worker("none", Limits(cell=20, tree=1 << 30, memory=4 << 30), slot=52) as small:
+        source = """
+import os, time
+for _ in range(4):
+    if os.fork() == 0:
+        held = bytearray(400 << 20)
+        for i in range(0, len(held), 4096):
+            held[i] = 1
+        time.sleep(20)
+        os._exit(0)
+time.sleep(15)
+"""
+        found, troubles = asked(small, source, "found = 1")
+        assert troubles == ("cell 1: It took more than 1 GiB of memory with all its processes.",)
+        assert found == 1
+
+
+FORGED = [
+    {"cell": [1]},
+    {"cell": {"a": 1}},
+    {"found": {"found": True}, "open": [], "troubles": []},
+    {"found": {"found": 10**9}, "open": [], "troubles": []},
+    {"found": {"found": 1}, "open": [[1], {}, None], "troubles": [[], "\ud800"]},
+    {"found": [], "open": 1, "troubles": None},
+    {},
+]
+
+
+@pytest.mark.parametrize("forged", FORGED, ids=str)
+def test_what_a_notebook_says_of_itself_is_read_or_refused(behind, forged):
+    source = f"""
+import os, struct, json
+text = json.dumps({{**json.loads({json.dumps(json.dumps(forged))}), "arrays": 0}}).encode()
+for fd in range(3, 30):
+    try:
+        os.write(fd, struct.pack(">I", len(text)) + text)
+    except OSError:
+        pass
+found = 1
+"""
+    submission = Submission("one", (notebook(source, "attention_memory = 1"),), {}, (), "digest")
+    marked = mark(submission, [EXERCISES["attention.memory"]], behind, seed=1)
+    assert marked.earned == 0
+    json.dumps(marked.as_dict()).encode()
+
+
+# --- faults of the machine --------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_is_gone_is_a_fault_and_no_result():
+    with Worker("none", LIMITS, slot=53) as worker:
+        worker.process.kill()
+        worker.process.wait()
+        with pytest.raises(Fault):
+            asked(worker, "found = 1")
+        worker.restart()
+        assert asked(worker, "found = 1")[0] == 1
+
+
+def test_an_answer_that_is_asked_after_its_time_is_up_says_so(beside):
+    session = Session(beside, notebook("found = 1"), {}, {"found": False}, time.monotonic() + 60)
+    session.deadline = time.monotonic() - 1
+    with pytest.raises(Ended, match="The time for this submission"):
+        session.read("found", 0, 3)
+    session.close()
+
+
+@pytest.mark.parametrize("level", ["chroot", "", "BWRAP"])
+def test_an_unknown_level_is_refused_before_anything_starts(level):
+    with pytest.raises(ValueError, match="must be one of bwrap, docker, none"):
+        Worker(level)
+
+
+def test_a_missing_bubblewrap_is_said_with_the_remedy(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SandboxError, match="apt-get install bubblewrap"), Worker("bwrap", LIMITS):
+        pass
+
+
+def test_a_probe_refuses_a_wall_that_does_not_hold(beside, monkeypatch):
+    monkeypatch.setattr(beside, "sandbox", "bwrap")
+    with pytest.raises(SandboxError, match="does not hold here") as error:
+        beside.probe()
+    assert "Nothing was graded" in str(error.value)
+
+
+def test_a_stage_holds_the_library_and_goes_with_its_owner():
+    with Stage() as stage:
+        assert (stage.code / "course_lib" / "attention.py").is_file()
+        assert list(stage.folder.rglob("*catalogue*")) == []
+        assert (stage.code / "course_lib" / "attention.py").stat().st_mode & 0o777 == 0o644
+    assert not stage.folder.exists()
+
+
+@pytest.mark.parametrize(("name", "value"), [("cell", 0), ("memory", -1), ("total", 0), ("processes", 0)])
+def test_a_limit_that_leaves_nothing_is_refused(name, value):
+    with pytest.raises(ValueError, match=name):
+        Limits(**{name: value})
