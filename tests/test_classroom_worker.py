@@ -126,6 +126,25 @@ for attempt in (lambda: open({str(tmp_path / "outside")!r}).read(), lambda: open
     assert not (tmp_path / "new").exists()
 
 
+def test_the_first_process_of_the_namespace_is_as_powerless_and_cannot_be_written_to(behind):
+    source = """
+found = [line for line in open("/proc/1/status") if line.startswith(("CapEff", "CapBnd", "NoNewPrivs", "Seccomp:"))]
+try:
+    open("/proc/1/mem", "r+b")
+    found.append("open")
+except PermissionError:
+    found.append("closed")
+"""
+    none = "0000000000000000\n"
+    assert asked(behind, source)[0] == [
+        f"CapEff:\t{none}",
+        f"CapBnd:\t{none}",
+        "NoNewPrivs:\t1\n",
+        "Seccomp:\t2\n",
+        "closed",
+    ]
+
+
 # --- one after the other ----------------------------------------------------------------------------------------------
 
 

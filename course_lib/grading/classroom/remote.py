@@ -7,6 +7,7 @@ machine: `Fault`, which is tried again and never a zero.
 
 import contextlib
 import json
+import math
 import os
 import secrets
 import select
@@ -94,7 +95,7 @@ class Worker:
         self.stage = stage or Stage()
         self.process: subprocess.Popen | None = None
         self.control: socket.socket | None = None
-        self._next_look = time.monotonic()
+        self._next_look, self._least = time.monotonic(), math.inf
         self.peak = 0  # bytes of all its processes, as far as they were seen
 
     def __enter__(self) -> "Worker":
@@ -269,9 +270,11 @@ class Worker:
     def _watch(self) -> None:
         """Look at the memory and the number of all processes. Errors: Ended if they are too many or too large."""
         family = self._family()
-        # "rss" counts shared pages in each process; "pss" shares them out, but takes the kernel a fifth of a second.
-        now = time.monotonic()
-        if self._memory(family, "rss") > self.limits.tree or now > self._next_look:
+        # "rss" counts shared pages in each process; "pss" shares them out, but takes the kernel a fifth of a second: so
+        # that is asked when "rss" has grown, as it does with every process that is forked, and now and then.
+        now, rss = time.monotonic(), self._memory(family, "rss")
+        self._least = min(self._least, rss)
+        if rss - self._least > self.limits.tree / 4 or now > self._next_look:
             self._next_look = now + LOOKING
             used = self._memory(family, "pss")
             self.peak = max(self.peak, used)

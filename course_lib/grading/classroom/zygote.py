@@ -5,6 +5,7 @@ child's one line to the grader; for "end" it ends the child and all that the chi
 """
 
 import contextlib
+import gc
 import json
 import os
 import shutil
@@ -26,6 +27,7 @@ def main(control_fd: int, inner: str, allowed: dict, readable: list[str]) -> Non
     """Serve until the grader hangs up. inner: "namespaces", "landlock" or "" is what parts the children."""
     control, limits = socket.socket(fileno=control_fd), Limits(**allowed)
     shell = warm_up()
+    gc.freeze()  # otherwise each child's collector would look at all that is here, and copy the pages it lies on
     walls.readable(by_others=False)
     walls.adopt_orphans()
     _say(control, ready=True)
@@ -82,12 +84,15 @@ def _fork(
             walls.die_with_parent()
             os.close(tell)
             walls.own_folders(limits.disk)
+            _give_up_powers()  # of this process, too: the learner's runs as the same user and sees it
+            walls.readable(by_others=False)
             last = os.fork()
             if last:  # the first process in a namespace: it takes in orphans, and with it all others end
                 while True:
                     pid, status = os.wait()
                     if pid == last:
                         os._exit(_code(status))
+            walls.readable(by_others=True)
         else:
             os.setsid()
             os.write(tell, str(os.getpid()).encode())
@@ -112,11 +117,15 @@ def _become_worker(line: int, shell: Shell, inner: str, limits: Limits, readable
     walls.within(limits.memory, limits.processes, limits.file, limits.total)
     if inner == "landlock":
         walls.only_files(map(Path, readable), [folder])
+    _give_up_powers()
+    serve(line, line, shell, limits)
+    os._exit(0)
+
+
+def _give_up_powers() -> None:
     walls.powerless()
     if os.uname().machine in walls.DENIED:
         walls.fewer_calls()
-    serve(line, line, shell, limits)
-    os._exit(0)
 
 
 def _end(child: tuple[int, int] | None) -> int:

@@ -20,7 +20,7 @@ def values():
         yield from frame.f_locals.items()
         if frame.f_back is not None:
             frames.append(frame.f_back)
-    for found in gc.get_objects():
+    for found in (gc.unfreeze() or gc.get_objects()):
         if isinstance(found, dict):
             yield from ((key, found[key]) for key in ("expected", "reference", "answer_key", "right") if key in found)
         for name in ("expected", "reference"):
