@@ -160,7 +160,7 @@ class Exercise:
     judge: Callable | None = None
     rtol: float | None = None
     atol: float | None = None
-    time_limit: float = 60.0  # seconds of computing, for all cases together: an answer may be slow
+    time_limit: float = 20.0  # seconds of computing for all cases: loops in Python may be slow, endless ones end soon
     model_answer: str = ""
     rubric: Sequence[str] = ()
     min_words: int = 20
