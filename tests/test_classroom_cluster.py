@@ -208,6 +208,25 @@ def test_a_scheduler_that_is_killed_and_comes_back_loses_nothing(dask, helping, 
     assert len(begun(tmp_path, finished)) == 1
 
 
+def test_a_cluster_without_workers_is_told_with_a_remedy_and_waited_for(dask, helping, tmp_path, capsys):
+    said = []
+
+    def told() -> bool:
+        said.append(capsys.readouterr().err)
+        return "dask worker" in said[-1]
+
+    job = helping.Job("patient", str(tmp_path))
+    run = Run([job], dask.address)
+    wait_until(told)
+    dask.add_worker()
+    assert run.result() == {"patient": "marks of patient"}
+    said.append(capsys.readouterr().err)
+    assert (
+        "".join(said)
+        == f"The scheduler at {dask.address} has no workers yet: start some with `dask worker {dask.address}`.\n"
+    )
+
+
 def test_a_job_that_ends_every_worker_is_told_as_a_fault_and_the_others_are_done(dask, helping, tmp_path):
     deadly = helping.Job("deadly", str(tmp_path), deadly=True)
     jobs = [helping.Job(f"{number}", str(tmp_path)) for number in range(4)]

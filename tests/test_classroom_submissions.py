@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.grading.classroom import submissions
+from course_lib.grading.classroom import folders, submissions
+from course_lib.grading.classroom.cells import cells_of
 from course_lib.grading.classroom.submissions import chapters_of, find
 from course_lib.grading.show import printable
 from tests.grading.archives import ARCHIVES, EARNS, HONEST, packed
@@ -398,7 +399,7 @@ def test_limits_cost_what_is_beyond_them_and_no_more(tmp_path, monkeypatch):
     short = read(tmp_path, notebook([("code", "a = 1"), ("code", "c = 333"), ("code", "b=2")]))
     assert sources(short) == [("code", "a = 1"), ("code", "b=2")]
     assert "cell 2 was left out" in said(short)
-    monkeypatch.setattr(submissions, "MOST_CELLS", 3)
+    monkeypatch.setattr("course_lib.grading.classroom.cells.MOST_CELLS", 3)
     many = read(tmp_path, notebook([("code", str(number)) for number in range(9)]))
     assert [source for _, source in sources(many)] == ["0", "1", "2"]
     assert said(many).count("only its first 3 cells") == 1
@@ -419,7 +420,7 @@ def test_outputs_take_no_memory(tmp_path):
     line = '{"name": "stdout", "output_type": "stream", "text": ["x\\n"]},'
     data = TEXT.replace('"outputs": []', '"outputs": [' + line * 100_000 + "0]").encode()
     tracemalloc.start()
-    cells, troubles = submissions._cells(data)
+    cells, troubles = cells_of(data)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert [(cell.kind, cell.source) for cell in cells] == CELLS
@@ -554,8 +555,8 @@ def test_a_bomb_is_left_when_it_goes_too_far(tmp_path, monkeypatch):
     [submission] = find([tmp_path / "bomb.zip"])
     assert "unpacks to more than 500 times its size" in said(submission)
     assert sum(unpacked) < 50_000_000
-    assert max(unpacked) <= submissions.PIECE
-    monkeypatch.setattr(submissions, "MOST_RATIO", 2_000)
+    assert max(unpacked) <= folders.PIECE
+    monkeypatch.setattr(folders, "MOST_RATIO", 2_000)
     unpacked.clear()
     assert "larger than 64 MB" in said(*find([tmp_path / "bomb.zip"]))
     assert sum(unpacked) <= 65_000_000
@@ -571,7 +572,7 @@ def test_all_files_of_a_submission_share_one_allowance(tmp_path, monkeypatch):
 
 def test_an_archive_that_lists_too_much_is_not_listed(tmp_path, monkeypatch):
     lay_out(tmp_path, {"many.zip": packed(*((f"{number}.txt", b"") for number in range(300)))})
-    monkeypatch.setattr(submissions, "LARGEST_LIST", 10_000)
+    monkeypatch.setattr(folders, "LARGEST_LIST", 10_000)
     assert "lists too many members" in said(*find([tmp_path / "many.zip"]))
 
 
@@ -624,10 +625,10 @@ def test_a_file_that_becomes_a_link_or_a_pipe_after_it_was_seen_is_not_opened(tm
     lay_out(tmp_path, {"secret.ipynb": TEXT, "work/03_attention.ipynb": TEXT})
     path = tmp_path / "work" / HONEST
     for swap in (lambda: path.symlink_to(tmp_path / "secret.ipynb"), lambda: os.mkfifo(path)):
-        item = submissions._on_disk(path)
+        item = folders.on_disk(path)
         path.unlink()
         swap()
-        with pytest.raises(submissions._Refused):
+        with pytest.raises(folders.Refused):
             item.read(10_000, lambda size: None)
         path.unlink()
         path.write_text(TEXT)

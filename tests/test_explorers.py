@@ -5,6 +5,7 @@ from sliders import corners, drawn
 
 from course_lib.grading import EXERCISES
 from course_lib.viz import explorable, explore
+from course_lib.viz.attempts import UNWRITTEN
 
 pytestmark = [pytest.mark.usefixtures("no_pixels"), pytest.mark.parametrize("exercise_id", explorable())]
 
@@ -26,3 +27,21 @@ def test_an_explorer_survives_mistakes_and_some_of_them_show(exercise_id):
 
     right = look(EXERCISES[exercise_id].reference)
     assert any(look(each.wrong) != right for each in EXERCISES[exercise_id].misconceptions[:5]), "no mistake shows"
+
+
+def unwritten(*arguments, **named):
+    raise NotImplementedError
+
+
+def without_a_kernel(*arguments, **named):
+    raise NotImplementedError("\"softmax\" not implemented for 'Half'\nand more lines")
+
+
+def test_an_explorer_waits_for_what_is_not_written(exercise_id):
+    assert UNWRITTEN in explore(exercise_id, unwritten).text
+
+
+def test_what_torch_has_not_written_is_an_error_and_no_empty_answer(exercise_id):
+    text = explore(exercise_id, without_a_kernel).text
+    assert "Your function raised NotImplementedError: \"softmax\" not implemented for 'Half'" in text
+    assert "more lines" not in text

@@ -147,7 +147,7 @@ def unanswered(*arguments):
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (unanswered, "Not answered yet"),
+        (unanswered, "still empty"),
         (raises, "IndexError: row 9 is not there"),
         (lambda weight, ids: None, "returns NoneType"),
         (lambda weight, ids: weight[ids[0]], "a tensor of shape (3, 3); expected a tensor of shape (1, 3, 3)"),
@@ -328,7 +328,7 @@ def test_explorers_are_driven_by_the_learners_function():
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (unanswered, "Not answered yet"),
+        (unanswered, "still empty"),
         (raises, "IndexError: row 9 is not there"),
         (lambda weight, *rest: None, "should return the indices"),
         (lambda weight, *rest: weight[0], "should return the indices"),

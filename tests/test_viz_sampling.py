@@ -270,7 +270,7 @@ def broken(*arguments):
 
 
 WRONG = {
-    "unanswered": (unanswered, "is not written yet"),
+    "unanswered": (unanswered, "still empty"),
     "raises": (broken, "raised IndexError: too many indices"),
     "nothing": (lambda *arguments: None, "returned NoneType, not a tensor"),
     "shape": (lambda *arguments: torch.zeros(2, 2), r"returned shape \(2, 2\); expected"),

@@ -6,10 +6,13 @@ need this course and the sandbox as this one does.
 
 import asyncio
 import atexit
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
+
+from tqdm import tqdm
 
 from .bounds import Limits
 from .jobs import TRIES, Done, Job, do_job
@@ -25,6 +28,7 @@ _slots = iter(range(10**9))
 def on_cluster(jobs: Sequence[Job], scheduler: str) -> Iterator[Done]:
     """Every job, as it is done. A job that fails three times, or finds no scheduler for ten minutes, has a fault.
 
+    A cluster without workers is told on stderr, and waited for.
     Errors: ValueError if `distributed` is not installed, or no scheduler answers at the beginning.
     """
     try:
@@ -40,6 +44,9 @@ def on_cluster(jobs: Sequence[Job], scheduler: str) -> Iterator[Done]:
         try:
             with Client(scheduler, timeout=ANSWER, set_as_default=False) as client:
                 first = False
+                if not client.nthreads():
+                    start = f"start some with `dask worker {scheduler}`"
+                    tqdm.write(f"The scheduler at {scheduler} has no workers yet: {start}.", file=sys.stderr)
                 futures = {}
                 for job in batch:
                     name = f"mark-{job.key}-{faults[job.key]}"

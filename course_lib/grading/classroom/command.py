@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--resume", action="store_true", help="go on with the run in DIR; what is graded stays")
     how.add_argument("--seed", type=int, help="draw the cases of an earlier run again (its seed is in DIR/run.json)")
     how.add_argument("--scheduler", default="", metavar="ADDRESS", help="a Dask scheduler, tcp://host:8786, does it")
-    how.add_argument("--seconds", type=float, default=0.0, help="computing time of an exercise (default: its own, 60)")
+    how.add_argument("--seconds", type=float, default=0.0, help="computing time of an exercise (default: its own)")
     how.add_argument("--minutes", type=float, default=20.0, help="for a whole submission (default: %(default)g)")
     how.add_argument("--memory", type=float, default=3.0, help="GiB for a submission (default: %(default)g)")
 

@@ -13,6 +13,7 @@ from course_lib.attention import scaled_dot_product_attention
 from course_lib.masks import causal_mask
 from course_lib.models import DecoderOnly
 from course_lib.text import WordTokenizer
+from course_lib.viz.attempts import went_wrong
 from course_lib.viz.figures import attention as figures
 from course_lib.viz.live import LiveFigure, dropdown, slider
 
@@ -108,7 +109,7 @@ def _try_attention(function: Callable, mask: Tensor | None) -> tuple[Tensor, Ten
     try:
         result = function(Q.clone(), K.clone(), V.clone(), mask)
     except Exception as error:
-        return *nothing, _raised(error)
+        return *nothing, went_wrong(error)
     if not isinstance(result, tuple) or len(result) != 2 or not all(isinstance(part, Tensor) for part in result):
         return *nothing, f"Your function should return (output, weights), two tensors. It returned {_kind(result)}."
     output, weights = (part.detach().float() for part in result)
@@ -121,12 +122,6 @@ def _try_attention(function: Callable, mask: Tensor | None) -> tuple[Tensor, Ten
     if not (output.isfinite().all() and weights.isfinite().all()):
         return output, weights, "Your result holds NaN or infinity: look for 0 / 0, or for exp of a large number."
     return output, weights, ""
-
-
-def _raised(error: Exception) -> str:
-    if isinstance(error, NotImplementedError):
-        return "Nothing to show yet: your function is still empty. Write it, run its cell, then run this one again."
-    return f"Your function raised {type(error).__name__}: {error}"
 
 
 def _kind(result: object) -> str:
@@ -183,7 +178,7 @@ def explore_entropy(function: Callable) -> LiveFigure:
                 try:
                     entropies = function(scores, d_k, scaled)
                 except Exception as error:
-                    return *np.full((2, len(D_KS)), np.nan), _raised(error)
+                    return *np.full((2, len(D_KS)), np.nan), went_wrong(error)
                 if not isinstance(entropies, Tensor) or entropies.shape != (200,):
                     got = tuple(entropies.shape) if isinstance(entropies, Tensor) else type(entropies).__name__
                     problem = f"Scores (200, {n_keys}) should give entropies (200,), one per query. Yours gave {got}."
@@ -235,7 +230,7 @@ def explore_softmax(function: Callable) -> LiveFigure:
         try:
             weights = function(scores.clone(), 0)
         except Exception as error:
-            return labels, nothing, _raised(error)
+            return labels, nothing, went_wrong(error)
         if not isinstance(weights, Tensor) or weights.shape != (4,):
             got = tuple(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
             return labels, nothing, f"Four scores should give four weights, shape (4,). Your function returned {got}."

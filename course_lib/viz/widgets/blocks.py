@@ -10,6 +10,7 @@ from torch import Tensor
 from course_lib.blocks import TransformerBlock
 from course_lib.config import TransformerConfig
 from course_lib.experiments.blocks import ARRANGEMENTS, StackProfile, stack_profile, tanh_gradients
+from course_lib.viz.attempts import went_wrong
 from course_lib.viz.figures import blocks as figures
 from course_lib.viz.figures.blocks import power
 from course_lib.viz.live import LiveFigure, dropdown, slider
@@ -130,14 +131,8 @@ def _stacked(wire: Callable | None, arrangement: str, depth: int, gain: float) -
             try:
                 parts = block.attention, block.feed_forward, block.norm1, block.norm2
                 after = wire(before, *parts) if wire else block(before)
-            except NotImplementedError:
-                return (
-                    nothing,
-                    nothing,
-                    "Nothing to show yet: your function is still empty. Write it, then run this again.",
-                )
             except Exception as error:
-                return nothing, nothing, f"Your function raised {type(error).__name__}: {error}"
+                return nothing, nothing, went_wrong(error)
             if not isinstance(after, Tensor) or after.shape != x.shape:
                 got = f"shape {tuple(after.shape)}" if isinstance(after, Tensor) else f"a {type(after).__name__}"
                 return (
@@ -172,11 +167,8 @@ def explore_gradients(function: Callable) -> LiveFigure:
             try:
                 without, with_skip = function(weights[:depth].clone(), biases[:depth].clone(), x.clone())
                 rows.append((float(without), float(with_skip)))
-            except NotImplementedError:
-                problem = "Nothing to show yet: your function is still empty. Write it, then run this again."
-                return [], [], problem
             except Exception as error:
-                return [], [], f"Your function raised {type(error).__name__}: {error}"
+                return [], [], went_wrong(error)
         if not all(math.isfinite(number) for row in rows for number in row):
             return [], [], "Some of your norms are NaN or infinity."
         return [row[1] for row in rows], [row[0] for row in rows], ""

@@ -8,6 +8,7 @@ import ipywidgets as widgets
 
 from course_lib.accounting import count_parameters, forward_flops
 from course_lib.config import ACTIVATIONS, NORMS, POSITIONS, PRESETS, TransformerConfig
+from course_lib.viz.attempts import went_wrong
 from course_lib.viz.figures import counting as figures
 from course_lib.viz.figures.counting import exact, percent, short
 from course_lib.viz.live import LiveFigure, dropdown, slider
@@ -248,7 +249,7 @@ def count_explorer(function: Callable) -> LiveFigure:
     def draw(figure=None, **state):
         config, yours, problem = look(**state)
         count = count_parameters(config)
-        title = problem or _compared(count.total, yours)
+        title = f"The right count: {count.total:,}" if problem else _compared(count.total, yours)
         return figures.itemised_bill(count, title, yours=yours, figure=figure)
 
     def describe(**state):
@@ -256,7 +257,7 @@ def count_explorer(function: Callable) -> LiveFigure:
         count = count_parameters(config)
         start = f"The right count is {count.total:,}."
         if problem:
-            return f"{start} {problem}."
+            return f"{start} {problem}"
         difference = abs(yours - count.total)
         twins = [item for item, value in _pieces(config).items() if value == difference]
         clue = f" The difference is as large as {' or '.join(twins)}." if twins else ""
@@ -269,16 +270,14 @@ def _ask(function: Callable, config: TransformerConfig) -> tuple[int | float | N
     """(the learner's count, "") or (None, what happened instead)."""
     try:
         value = function(config)
-    except NotImplementedError:
-        return None, "Not answered yet: write count_parameters, then run this cell again"
     except Exception as error:
-        return None, f"Your function raised {type(error).__name__}: {str(error)[:80]}"
+        return None, went_wrong(error)
     try:
         number = float(value)
     except (TypeError, ValueError, RuntimeError, OverflowError):
-        return None, f"Your function should return a number; it returned a value of type {type(value).__name__}"
+        return None, f"Your function should return a number; it returned a value of type {type(value).__name__}."
     if not math.isfinite(number):
-        return None, f"Your function should return a whole number; it returned {number}"
+        return None, f"Your function should return a whole number; it returned {number}."
     return (int(number) if number.is_integer() else number), ""
 
 

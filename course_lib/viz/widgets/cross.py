@@ -13,6 +13,7 @@ from course_lib.french import TinytownPairs
 from course_lib.models import DecoderOnly, EncoderDecoder, EncoderOnly, evaluating, trace
 from course_lib.pretrained import load_pretrained
 from course_lib.text import WordTokenizer, join_words, split_words
+from course_lib.viz.attempts import went_wrong
 from course_lib.viz.figures import cross as figures
 from course_lib.viz.live import LiveFigure, dropdown, slider
 
@@ -156,19 +157,13 @@ def _try_attention(function: Callable, query: Tensor, key: Tensor, padding: int,
     try:
         result = function(*(arg.clone() for arg in args), torch.eye(H * width), H, torch.tensor([S]))
     except Exception as error:
-        return torch.zeros_like(right), _raised(error)
+        return torch.zeros_like(right), went_wrong(error)
     if not isinstance(result, Tensor) or result.shape != x.shape:
         got = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
         return torch.zeros_like(right), f"The result should have the shape {tuple(x.shape)}. Yours: {got}."
     if not result.isfinite().all():
         return torch.zeros_like(right), "Your result holds NaN or infinity."
     return result.detach().float().view(T, H, width)[..., D:].transpose(0, 1), ""
-
-
-def _raised(error: Exception) -> str:
-    if isinstance(error, NotImplementedError):
-        return "Nothing to show yet: your function is still empty. Write it, run its cell, then run this one again."
-    return f"Your function raised {type(error).__name__}: {error}"
 
 
 class _Yours(nn.Module):
@@ -206,7 +201,7 @@ def explore_block(function: Callable) -> LiveFigure:
                 ids.append(int(logits[0, -1].argmax()))
         except Exception as error:
             nothing = torch.zeros(model.config.n_heads, 1, len(source))
-            return Look("", source, ["?"], nothing, [], problem=_raised(error))
+            return Look("", source, ["?"], nothing, [], problem=went_wrong(error))
         target = [tokenizer.tokens[i] for i in ids[1:]]
         french = tokenizer.decode([i for i in ids if i != tokenizer.eos_id])
         weights, note = next(iter(seen.values()), torch.zeros(0))[0:1], ""

@@ -13,11 +13,11 @@ from course_lib.accounting import count_parameters, forward_flops, kv_cache_byte
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.config import preset
 from course_lib.masks import causal_mask
+from course_lib.viz.attempts import attempt_numbers
 from course_lib.viz.figures import efficiency as figures
 from course_lib.viz.figures.counting import percent, short
 from course_lib.viz.figures.masks import patterns
 from course_lib.viz.live import LiveFigure, dropdown, slider
-from course_lib.viz.widgets.positions import attempt_numbers
 
 
 def steps(description: str, values, value) -> widgets.SelectionSlider:

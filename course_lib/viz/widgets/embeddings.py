@@ -14,6 +14,7 @@ from course_lib.models import DecoderOnly
 from course_lib.positions import sinusoidal_encoding
 from course_lib.pretrained import embeddings_by_step, load_pretrained
 from course_lib.text import ANIMAL_SOUNDS, CLASSES, ROLES, BytePairTokenizer, WordTokenizer, split_words
+from course_lib.viz.attempts import went_wrong
 from course_lib.viz.figures import embeddings as figures
 from course_lib.viz.live import LiveFigure, dropdown, slider
 
@@ -157,10 +158,8 @@ def _call(function: Callable, *args):
     """(answer, "") or (None, what went wrong in one sentence): somebody's function may do anything."""
     try:
         return function(*args), ""
-    except NotImplementedError:
-        return None, "Not answered yet: write the function above, run its cell, then this one again."
     except Exception as error:
-        return None, f"Your function raised {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        return None, went_wrong(error)
 
 
 # ---------------------------------------------------------------------------------------------------- words find places

@@ -13,9 +13,9 @@ from course_lib.feedforward import ACTIVATIONS
 from course_lib.models import DecoderOnly
 from course_lib.pretrained import load_pretrained
 from course_lib.text import CAPITALS, WordTokenizer
+from course_lib.viz.attempts import attempt, went_wrong
 from course_lib.viz.figures import feedforward as figures
 from course_lib.viz.live import LiveFigure, dropdown, slider
-from course_lib.viz.widgets.sampling import attempt
 
 
 def small_example() -> tuple[Tensor, Tensor, Tensor]:
@@ -178,11 +178,13 @@ def explore_units(function: Callable) -> LiveFigure:
         candidates = [tuple(pair) for pair in strongest(contribution[chosen], CANDIDATES).nonzero().tolist()]
         args = copy.deepcopy(model), found[[chosen]].clone(), int(answers[chosen]), list(candidates), len(candidates)
         try:
-            order = [tuple(int(number) for number in pair) for pair in function(*args)]
-        except NotImplementedError:
-            return [], "Your function is not written yet: this picture waits for it."
+            result = function(*args)
         except Exception as error:
-            return [], f"Your function raised {type(error).__name__}, or returned no pairs: {error}"
+            return [], went_wrong(error)
+        try:
+            order = [tuple(int(number) for number in pair) for pair in result]
+        except (TypeError, ValueError):
+            order = []
         if sorted(order) != candidates:
             return [], f"Your function should return each of its {len(candidates)} candidates once, strongest first."
         return order, ""

@@ -17,6 +17,7 @@ from course_lib.experiments import gpt as measured
 from course_lib.models import DecoderOnly, evaluating, trace
 from course_lib.pretrained import load_pretrained
 from course_lib.text import WordTokenizer
+from course_lib.viz.attempts import went_wrong
 from course_lib.viz.figures import gpt as figures
 from course_lib.viz.live import LiveFigure, dropdown, slider
 
@@ -173,7 +174,7 @@ def _try_forward(function: Callable, model: DecoderOnly, ids: Tensor, right: Ten
             with evaluating(model):
                 logits = function(parts, ids.clone())
         except Exception as error:
-            return torch.zeros_like(right), _raised(error)
+            return torch.zeros_like(right), went_wrong(error)
         if not isinstance(logits, Tensor) or logits.shape != (1, *right.shape[1:]):
             got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             return torch.zeros_like(right), f"Logits should have the shape {(1, *right.shape[1:])}. Yours: {got}."
@@ -182,12 +183,6 @@ def _try_forward(function: Callable, model: DecoderOnly, ids: Tensor, right: Ten
             return torch.zeros_like(right), "Your logits hold NaN or infinity."
         rows.append(logits[0])
     return torch.stack(rows), ""
-
-
-def _raised(error: Exception) -> str:
-    if isinstance(error, NotImplementedError):
-        return "Nothing to show yet: your function is still empty. Write it, run its cell, then run this one again."
-    return f"Your function raised {type(error).__name__}: {error}"
 
 
 def explore_forward(function: Callable) -> LiveFigure:
@@ -246,7 +241,7 @@ def _try_tie(function: Callable, std: float) -> tuple[Tensor, float, float, str]
             logits, loss = model(ids, targets)
         problem = "" if model.output.weight is model.token_embedding.weight else "These are still two parameters."
     except Exception as error:
-        return *measured.first_guess(std, tied=False), _raised(error)
+        return *measured.first_guess(std, tied=False), went_wrong(error)
     if not logits.isfinite().all():
         return *measured.first_guess(std, tied=False), "Your table holds NaN or infinity."
     return logits, loss.item(), (logits.argmax(dim=-1) == ids).float().mean().item(), problem

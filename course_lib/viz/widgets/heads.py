@@ -12,11 +12,11 @@ from course_lib.attention import MultiHeadAttention, split_heads
 from course_lib.experiments.heads import QUESTIONS, draw_questions, without_heads
 from course_lib.models import DecoderOnly, evaluating
 from course_lib.text import WordTokenizer
+from course_lib.viz.attempts import attempt, went_wrong
 from course_lib.viz.figures import attention as attention_figures
 from course_lib.viz.figures import heads as figures
 from course_lib.viz.figures.counting import percent, short
 from course_lib.viz.live import LiveFigure, dropdown, slider
-from course_lib.viz.widgets.sampling import attempt
 
 
 def counted(number: int, name: str) -> str:
@@ -270,10 +270,8 @@ def explore_module(module: Callable) -> LiveFigure:
                 attention = module(D_MODEL, n_heads)
                 attention.load_state_dict(library.state_dict())
                 attention.eval()
-            except NotImplementedError:
-                return yours, library_moved, "Your class is not written yet: this picture waits for it."
             except Exception as error:
-                return yours, library_moved, f"With the library's weights: {type(error).__name__}: {error}"
+                return yours, library_moved, went_wrong(error)
             yours, problem = moved(attention, token, masks[mask])
             return yours, library_moved, problem
 

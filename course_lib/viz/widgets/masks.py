@@ -9,10 +9,9 @@ from torch import Tensor, nn
 
 from course_lib.attention import MultiHeadAttention, scaled_dot_product_attention
 from course_lib.masks import causal_mask, combine, padding_mask, prefix_mask
+from course_lib.viz.attempts import attempt, attempt_numbers
 from course_lib.viz.figures import masks as figures
 from course_lib.viz.live import LiveFigure, dropdown, slider
-from course_lib.viz.widgets.positions import attempt_numbers
-from course_lib.viz.widgets.sampling import attempt
 
 BERT, GPT, T5 = "BERT: all see all", "GPT: causal", "T5: source, then target"
 

@@ -18,6 +18,7 @@ from course_lib.experiments.normalization import (
     rms_norm_by_hand,
     spread_by_depth,
 )
+from course_lib.viz.attempts import went_wrong
 from course_lib.viz.figures import normalization as figures
 from course_lib.viz.live import LiveFigure, dropdown, slider
 
@@ -91,7 +92,7 @@ def _try_norm(function: Callable, x: Tensor, eps: float) -> tuple[Tensor, str]:
         result = function(x.clone(), torch.ones(4).double(), torch.zeros(4).double(), eps)
         result = torch.from_numpy(result) if isinstance(result, np.ndarray) else result
     except Exception as error:
-        return nothing, _raised(error)
+        return nothing, went_wrong(error)
     if not isinstance(result, Tensor) or result.shape != x.shape:
         got = f"shape {tuple(result.shape)}" if isinstance(result, Tensor) else f"a {type(result).__name__}"
         return nothing, f"A token of shape (4,) should give a tensor of shape (4,). Yours gave {got}."
@@ -99,12 +100,6 @@ def _try_norm(function: Callable, x: Tensor, eps: float) -> tuple[Tensor, str]:
     if not result.isfinite().all():
         return nothing, "Your result holds NaN or infinity: look for a division by 0."
     return result, ""
-
-
-def _raised(error: Exception) -> str:
-    if isinstance(error, NotImplementedError):
-        return "Nothing to show yet: your answer is still empty. Write it, run its cell, then run this one again."
-    return f"Your answer raised {type(error).__name__}: {error}"
 
 
 # ------------------------------------------------------------------------------------------- which numbers share a mean
@@ -214,7 +209,7 @@ def explore_speed(function: Callable) -> LiveFigure:
                     found = function(*norms, list(WIDTHS), rounds, time.perf_counter)
                 ratios[name] = [float(ratio) for ratio in found]
             except Exception as error:
-                return dict.fromkeys(pairs, [0.0] * len(WIDTHS)), _raised(error)
+                return dict.fromkeys(pairs, [0.0] * len(WIDTHS)), went_wrong(error)
             if len(ratios[name]) != len(WIDTHS) or not all(math.isfinite(ratio) for ratio in ratios[name]):
                 problem = f"{len(WIDTHS)} widths should give {len(WIDTHS)} finite ratios; yours gave {ratios[name]}."
                 return dict.fromkeys(pairs, [0.0] * len(WIDTHS)), problem

@@ -7,14 +7,13 @@ from functools import cache
 import ipywidgets as widgets
 import numpy as np
 import torch
-from torch import Tensor
 
 from course_lib.experiments.positions import similarity
 from course_lib.masks import causal_mask
 from course_lib.positions import alibi_bias, apply_rotary, rotary_angles, sinusoidal_encoding
+from course_lib.viz.attempts import attempt_numbers
 from course_lib.viz.figures import positions as figures
 from course_lib.viz.live import LiveFigure, slider
-from course_lib.viz.widgets.sampling import attempt
 
 FURTHEST = 100  # last position of the clock
 
@@ -120,14 +119,6 @@ def eyesight() -> LiveFigure:
 
 
 # ----------------------------------------------------------------------------------------------------------- exercises
-def attempt_numbers(function: Callable, *args, shape: tuple[int, ...]) -> tuple[Tensor | None, str]:
-    """As `attempt`, but finite and real as well: what can be drawn."""
-    result, problem = attempt(function, *args, shape=shape)
-    if result is not None and (result.is_complex() or not result.isfinite().all()):
-        return None, "Your result holds complex numbers or infinity: this picture needs ordinary numbers."
-    return result, problem
-
-
 def explore_sinusoids(function: Callable) -> LiveFigure:
     """Your `sinusoidal_encoding(max_seq_len, d_model)` turns the clock hands."""
 

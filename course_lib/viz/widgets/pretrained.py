@@ -11,6 +11,7 @@ from course_lib.experiments.pretrained import gpt2_layout
 from course_lib.models import DecoderOnly, EncoderOnly, evaluating, trace
 from course_lib.pretrained import load_pretrained
 from course_lib.text import SubwordTokenizer, WordTokenizer
+from course_lib.viz.attempts import went_wrong
 from course_lib.viz.figures import ORANGE
 from course_lib.viz.figures import pretrained as figures
 from course_lib.viz.figures.attention import weight_bars
@@ -100,7 +101,7 @@ def mapping_explorer(function: Callable) -> LiveFigure:
         try:
             ours = function(theirs)
         except Exception as error:
-            return None, _raised(error)
+            return None, went_wrong(error)
         if not isinstance(ours, Mapping) or not all(isinstance(tensor, Tensor) for tensor in ours.values()):
             return None, f"Expected a dictionary of tensors; your function returned one {type(ours).__name__}."
         yours = DecoderOnly(model.config).eval()
@@ -175,7 +176,7 @@ def roles_explorer(function: Callable) -> LiveFigure:
         try:
             scores = function(models[model], torch.cat([words, words], dim=1))
         except Exception as error:
-            return nothing, _raised(error)
+            return nothing, went_wrong(error)
         if not isinstance(scores, Mapping) or set(scores) != set(ROLES):
             return nothing, f"Expected a dictionary with the keys {', '.join(ROLES)}."
         try:
@@ -221,12 +222,6 @@ def roles_explorer(function: Callable) -> LiveFigure:
         "n": slider("words, given twice", 12, 3, 40, 1),
     }
     return LiveFigure(draw, controls, describe)
-
-
-def _raised(error: Exception) -> str:
-    if isinstance(error, NotImplementedError):
-        return "Nothing to show yet: your function is still empty. Write it, run its cell, then run this one again."
-    return f"Your function raised {type(error).__name__}: {error}"
 
 
 EXPLORERS = {"pretrained.map_gpt2": mapping_explorer, "pretrained.head_roles": roles_explorer}

@@ -19,6 +19,7 @@ from course_lib.sampling import (
     top_p_filter,
 )
 from course_lib.text import EOS, Tinytown, WordTokenizer, join_words
+from course_lib.viz.attempts import attempt
 from course_lib.viz.figures import sampling as figures
 from course_lib.viz.live import LiveFigure, Predict, dropdown, slider
 
@@ -282,24 +283,6 @@ def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
 
 
 # ----------------------------------------------------------------------------------------- driven by the learner's code
-def attempt(function: Callable, *args, shape: tuple[int, ...]) -> tuple[Tensor | None, str]:
-    """(what the function returns, "") if it is a tensor of this shape without NaN; otherwise (None, what happened)."""
-    name = getattr(function, "__name__", "your function")
-    try:
-        result = function(*args)
-    except NotImplementedError:
-        return None, f"{name} is not written yet: this picture waits for it."
-    except Exception as error:
-        return None, f"{name} raised {type(error).__name__}: {error}"
-    if not isinstance(result, Tensor):
-        return None, f"{name} returned {type(result).__name__}, not a tensor."
-    if tuple(result.shape) != shape:
-        return None, f"{name} returned shape {tuple(result.shape)}; expected {shape}."
-    if result.isnan().any():
-        return None, f"{name} returned NaN."
-    return result.detach().cpu(), ""
-
-
 def beside_the_library(
     yours: Callable[..., tuple[Tensor | None, str]], library: Callable[..., Tensor], controls
 ) -> LiveFigure:

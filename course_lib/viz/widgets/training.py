@@ -10,6 +10,7 @@ from torch import Tensor
 from course_lib.experiments import training
 from course_lib.text import Tinytown, WordTokenizer
 from course_lib.training import learning_rate, make_optimizer
+from course_lib.viz.attempts import UNWRITTEN, went_wrong
 from course_lib.viz.figures import GREY
 from course_lib.viz.figures import training as figures
 from course_lib.viz.live import LiveFigure, _picture, png, slider
@@ -208,27 +209,22 @@ def step_explorer(function: Callable) -> LiveFigure:
     return LiveFigure(draw, controls, describe)
 
 
-UNANSWERED = "Nothing to show yet: your function is still empty. Write it, run its cell, then run this one again."
-
-
 def _at(step: int, said: str) -> str:
     """What went wrong, and at which step; nothing if nothing did."""
-    return f"At step {step}: {said}" if said and said != UNANSWERED else said
+    return f"At step {step}: {said}" if said and said != UNWRITTEN else said
 
 
 def _number(function: Callable, *args) -> tuple[float, str]:
     """(what the learner's function gives, "") or (NaN, what happened instead)."""
     try:
         value = function(*args)
-    except NotImplementedError:
-        return math.nan, UNANSWERED
     except Exception as error:
-        return math.nan, f"your function raised {type(error).__name__}: {error}"
+        return math.nan, went_wrong(error)
     try:
         number = float(value.detach() if isinstance(value, Tensor) else value)
     except Exception:
-        return math.nan, f"your function should return a number; it returned one {type(value).__name__}."
-    return (number, "") if math.isfinite(number) else (math.nan, f"your function returned {number}.")
+        return math.nan, f"Your function should return a number; it returned one {type(value).__name__}."
+    return (number, "") if math.isfinite(number) else (math.nan, f"Your function returned {number}.")
 
 
 EXPLORERS = {"training.learning_rate": schedule_explorer, "training.step": step_explorer}
