@@ -4,7 +4,8 @@
 
 Draws a class (`tests/pupils.py`), grades it with `python -m course_lib grade`, and some of it with `nbgrader autograde`
 and with one fresh process per submission (`tests/rivals.py`), all in one run on one machine. Then grades the class once
-more, kills the grader with −9 twice on the way, resumes, and compares the results byte for byte.
+more, kills the grader with −9 twice on the way, resumes, and compares the results byte for byte. With --cluster it does
+so once more on Dask workers, one of which is killed.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from course_lib.grading import EXERCISES
 from course_lib.grading.classroom.journal import LINES
 from course_lib.grading.record import IN_MEMORY
 from tests import pupils, rivals
+from tests.clusters import Cluster
 
 SEED = 20261120  # of the cases; in a real class it is secret
 EVERY = 10.0  # seconds between two looks at the memory
@@ -100,7 +102,10 @@ def chapters(arguments: argparse.Namespace) -> list[int]:
 
 
 def grade(arguments: argparse.Namespace, handed_in: Path, out: Path, jobs: int, *more: str) -> None:
-    process = grader(arguments, handed_in, out, jobs, *more)
+    finish(grader(arguments, handed_in, out, jobs, *more), out)
+
+
+def finish(process: subprocess.Popen, out: Path) -> None:
     try:
         if process.wait():
             raise SystemExit(f"the grader ended with {process.returncode}; it says why in {out.parent}/{out.name}.log")
@@ -126,6 +131,25 @@ def killed_and_resumed(arguments: argparse.Namespace, handed_in: Path, out: Path
             each.kill()
     grade(arguments, handed_in, out, arguments.jobs, "--resume")
     return left
+
+
+def on_cluster(arguments: argparse.Namespace, handed_in: Path, out: Path) -> None:
+    """Grade a class on a Dask cluster of two workers. When half is done, one is killed, and another one joins."""
+    place = out.parent / "cluster"
+    place.mkdir()
+    cluster = Cluster(place)
+    try:
+        cluster.start()
+        first, _ = cluster.add_worker(), cluster.add_worker()
+        process = grader(arguments, handed_in, out, 1, "--scheduler", cluster.address)
+        while graded(out) < arguments.count // 2 and process.poll() is None:
+            time.sleep(0.05)
+        first.kill()
+        cluster.add_worker()
+        print(f"  a worker was killed after {graded(out)} of {arguments.count}", flush=True)
+        finish(process, out)
+    finally:
+        cluster.close()
 
 
 def graded(out: Path) -> int:
@@ -204,6 +228,7 @@ def main() -> int:
     parser.add_argument("--sandbox", default="bwrap", help="of our grader (default: %(default)s)")
     parser.add_argument("--chapters", type=int, nargs="+", default=[], help="for a short run (default: all)")
     parser.add_argument("--no-kill", action="store_true", help="leave the second half away")
+    parser.add_argument("--cluster", action="store_true", help="once more on a Dask cluster (needs `distributed`)")
     parser.add_argument(
         "--folder", type=Path, help="work here and leave everything there (default: a temporary folder)"
     )
@@ -219,7 +244,8 @@ def main() -> int:
 
 
 def measure(arguments: argparse.Namespace, folder: Path) -> int:
-    handed_in, out, again = folder / "class", folder / "ours", folder / "ours_killed"
+    handed_in, out = folder / "class", folder / "ours"
+    again, clustered = folder / "ours_killed", folder / "ours_clustered"
     numbers = tuple(f"{chapter:02}" for chapter in chapters(arguments))
     drawn = pupils.make(handed_in, arguments.count, seed=1, chapters=numbers)
     print(
@@ -236,14 +262,23 @@ def measure(arguments: argparse.Namespace, folder: Path) -> int:
     if arguments.compare:
         runs += compare(arguments, drawn, folder)
     print(table(runs), flush=True)
-    if arguments.no_kill:
-        return 0
-    print("once more, killed twice:", flush=True)
-    left = killed_and_resumed(arguments, handed_in, again)
+    wrong = []
+    if not arguments.no_kill:
+        print("once more, killed twice:", flush=True)
+        left = killed_and_resumed(arguments, handed_in, again)
+        print("nothing was left running" if not left else "LEFT RUNNING: " + "; ".join(left))
+        wrong += [*left, *different(out, again)]
+    if arguments.cluster:
+        print("once more, on a cluster of two workers:", flush=True)
+        on_cluster(arguments, handed_in, clustered)
+        wrong += different(out, clustered)
+    return int(bool(wrong))
+
+
+def different(out: Path, again: Path) -> list[str]:
     same = (out / "results.json").read_bytes() == (again / "results.json").read_bytes()
-    print(f"results.json is {'the same' if same else 'NOT THE SAME'}, byte for byte")
-    print("nothing was left running" if not left else "LEFT RUNNING: " + "; ".join(left))
-    return int(not same or bool(left))
+    print(f"results.json is {'the same' if same else 'NOT THE SAME'}, byte for byte", flush=True)
+    return [] if same else [again.name]
 
 
 if __name__ == "__main__":
