@@ -158,13 +158,17 @@ def graded(out: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
+def results(out: Path) -> dict[str, list[dict]]:
+    """By submission, the result of every exercise."""
+    marked = [json.loads(line)["marked"] for line in (out / LINES).read_bytes().splitlines()]
+    return {each["name"]: each["results"] for each in marked}
+
+
 def totals(out: Path) -> dict[str, int]:
     """Points by submission."""
-    lines = map(json.loads, (out / LINES).read_bytes().splitlines())
-    marked = [line["marked"] for line in lines]
     return {
-        each["name"]: sum(result["points"] for result in each["results"] if result["status"] == "passed")
-        for each in marked
+        name: sum(result["points"] for result in graded if result["status"] == "passed")
+        for name, graded in results(out).items()
     }
 
 
@@ -259,6 +263,14 @@ def measure(arguments: argparse.Namespace, folder: Path) -> int:
     for pupil in drawn:
         if points.get(pupil.name) != pupil.earned:
             print(f"  {pupil.name}: {pupil.earned} drawn, {points.get(pupil.name)} graded", flush=True)
+    found = results(out)
+    told = [
+        result["status"] == "unanswered"
+        for pupil in drawn
+        for result in found.get(pupil.name, ())
+        if pupil.did.get(result["exercise_id"]) == pupils.OPEN
+    ]
+    print(f"left open, and told so: {sum(told)} of {len(told)} exercises", flush=True)
     if arguments.compare:
         runs += compare(arguments, drawn, folder)
     print(table(runs), flush=True)

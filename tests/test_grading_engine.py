@@ -2,6 +2,7 @@
 
 import base64
 import builtins
+import functools
 import io
 import json
 import multiprocessing
@@ -26,6 +27,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from PIL import Image
 from torch import nn
 
+from course_lib import masks
 from course_lib.grading import (
     Case,
     Exercise,
@@ -420,6 +422,27 @@ def test_half_an_answer_is_told_from_none(toy):
 
     assert "raises NotImplementedError here" in failed(half)
     assert check("toy.double", lambda x: ...).status == "unanswered"
+
+
+def test_the_librarys_own_function_is_nobodys_answer(toy, monkeypatch):
+    """It is imported to be used, under the name that an answer has: what is open must stay open."""
+    toy(reference=lambda T: masks.causal_mask(T), signature="causal_mask(T)", stages=[two_lengths])
+    result = check("toy.double", masks.causal_mask)
+    assert (result.status, result.earned) == ("unanswered", 0)
+    assert "library's own `causal_mask`" in result.feedback
+    assert check("toy.double", lambda T: masks.causal_mask(T)).passed
+    assert check("toy.double", functools.wraps(masks.causal_mask)(lambda T: masks.causal_mask(T))).passed
+
+    def causal_mask(T, kept=masks.causal_mask):
+        return kept(T)
+
+    monkeypatch.setattr(masks, "causal_mask", causal_mask)
+    assert check("toy.double", causal_mask).passed, "it is the learner's, though the library uses it now"
+
+
+def two_lengths(seed):
+    "Two lengths."
+    return [Case(2), Case(3)]
 
 
 def test_an_operation_that_torch_lacks_is_no_stub(toy):

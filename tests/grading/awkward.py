@@ -3,11 +3,14 @@
 `CASES` holds them all, as `corpus.cases` holds those of a folder. The docstring of a builder says what it is about.
 """
 
+import ast
 import inspect
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+from course_lib.grading.catalogue import EXERCISES
 from grading.corpus import Case, notebook
 
 ROOT = Path(__file__).parent.parent.parent
@@ -46,6 +49,14 @@ def case(*expects: str, earns: tuple[str, ...] | None = None) -> Callable:
 
 def code(*sources: str) -> list[tuple[str, str]]:
     return [("code", source) for source in sources]
+
+
+def imports(source: str) -> str:
+    """The import statements of a cell."""
+    with suppress(SyntaxError):  # a magic
+        body = [line for line in ast.parse(source).body if isinstance(line, (ast.Import, ast.ImportFrom))]
+        return ast.unparse(ast.Module(body, []))
+    return ""
 
 
 def altered(text: str, **fields) -> dict:
@@ -222,6 +233,20 @@ def as_it_was_handed_out():
 def the_solutions_themselves():
     """The solution notebook of chapter 10, outputs and all: what an instructor hands in to see whether all is well."""
     return (ROOT / "solutions" / "10_parameter_counting.ipynb").read_text(encoding="utf-8"), {}, "10_counting.ipynb"
+
+
+@case(*EXERCISES, earns=())
+def the_whole_course_untouched():
+    """The folder of the course as it was handed out: all exercises, open, and of the chapters what they import. Much of
+    that bears the name of an answer."""
+    files = {}
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        files[f"notebooks/{path.name}"] = notebook(code(*filter(None, map(imports, sources))))
+    for path in sorted((ROOT / "exercises").glob("*.ipynb")):
+        files[f"exercises/{path.name}"] = path.read_text(encoding="utf-8")
+    return notebook([("markdown", "My notes.")]), files
 
 
 @case("attention.memory", "counting.flops", earns=("attention.memory",))

@@ -3,3 +3,16 @@
 A checker that knows one way to write an answer rejects the others. So every code exercise has at least two more here:
 loops, einsum, numpy, PyTorch's own function, in-place work on a copy.
 """
+
+from collections.abc import Callable
+from functools import wraps
+
+
+def by_way_of(function: Callable) -> Callable:
+    """An answer that calls a function of the library: as it stands there that is nobody's answer."""
+
+    @wraps(function)
+    def answer(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return answer

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 from course_lib.feedforward import FeedForward, SwiGLU, swiglu_width
 from course_lib.models import evaluating, trace
+from tests.right import by_way_of
 
 
 def ffn_by_einsum(x, W1, b1, W2, b2, activation):
@@ -168,7 +169,7 @@ RIGHT = {
     "ffn.gelu": [gelu_by_the_distribution, gelu_number_by_number, F.gelu, lambda x: x * torch.special.ndtr(x)],
     "ffn.gelu_tanh": [gelu_tanh_in_numpy, gelu_tanh_by_sigmoid, gelu_tanh_fused],
     "ffn.swiglu": [swiglu_fused, swiglu_unit_by_unit, swiglu_of_the_library],
-    "ffn.swiglu_width": [width_as_llama_has_it, width_by_steps, swiglu_width],
+    "ffn.swiglu_width": [width_as_llama_has_it, width_by_steps, by_way_of(swiglu_width)],
     "ffn.parameters": [
         {"ffn": 2_099_712, "ratio": 135_266_304 / 134_238_208},
         (2_099_712.0, np.float64(135_266_304) / 134_238_208),

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from course_lib import masks as library
+from tests.right import by_way_of
 
 
 def causal_by_loops(T, S=None):
@@ -112,9 +113,9 @@ RIGHT = {
         causal_by_tril,
         causal_in_numpy,
         causal_as_the_last_rows,
-        library.causal_mask,
+        by_way_of(library.causal_mask),
     ],
-    "masks.padding": [padding_by_loops, padding_in_numpy, padding_by_running_sum, library.padding_mask],
+    "masks.padding": [padding_by_loops, padding_in_numpy, padding_by_running_sum, by_way_of(library.padding_mask)],
     "masks.masked_attention": [attention_by_pytorch, attention_by_einsum, attention_by_loops, attention_in_numpy],
     "masks.leak_test": [leaks_by_prefixes, leaks_with_another_future, leaks_in_one_batch],
     "masks.patterns": [["b", "d", "i"]],

@@ -61,6 +61,10 @@ class RMSNormByNorm(nn.Module):
         return torch.stack(rows).view(x.shape) * self.weight
 
 
+class RMSNormInherited(LibraryRMSNorm):
+    pass
+
+
 class RMSNormFused(nn.RMSNorm):
     def __init__(self, d_model, eps=1e-6):
         super().__init__(d_model, eps)
@@ -99,7 +103,7 @@ WORKED = {"y1": -1.342, "y2": 0.106, "y3": -0.276, "y4": 2.012, "std_before": 12
 
 RIGHT = {
     "norm.layer_norm": [layer_norm_fused, layer_norm_token_by_token, layer_norm_in_numpy, layer_norm_in_place],
-    "norm.rms_norm": [RMSNormByRsqrt, RMSNormByNorm, RMSNormFused, LibraryRMSNorm],
+    "norm.rms_norm": [RMSNormByRsqrt, RMSNormByNorm, RMSNormFused, RMSNormInherited],
     "norm.batch_vs_layer": [["a", "c", "e", "g"], ("g", "e", "c", "a"), {"a", "c", "e", "g"}],
     "norm.worked_example": [WORKED, list(WORKED.values()), {name: torch.tensor(x) for name, x in WORKED.items()}],
     "norm.speed": [speed_by_medians, speed_with_a_warm_up],

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from course_lib import positions as library
+from tests.right import by_way_of
 
 
 def sinusoids_by_loops(max_seq_len, d_model):
@@ -121,7 +122,7 @@ RIGHT = {
         sinusoids_by_exp,
         sinusoids_in_numpy,
         sinusoids_as_complex_numbers,
-        library.sinusoidal_encoding,
+        by_way_of(library.sinusoidal_encoding),
     ],
     "positions.shift_matrix": [
         shift_by_loops,

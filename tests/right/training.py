@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 from course_lib import training as library
 from course_lib.text import Batches, Tinytown, WordTokenizer
+from tests.right import by_way_of
 
 
 def cross_entropy_of_torch(logits, targets, ignore_index=-100):
@@ -166,7 +167,7 @@ RIGHT = {
         cross_entropy_by_one_hot,
     ],
     "training.get_batch": [batch_of_slices, batch_of_windows, batch_in_numpy, batch_of_the_library],
-    "training.learning_rate": [library.learning_rate, rate_by_stretches, rate_in_torch],
+    "training.learning_rate": [by_way_of(library.learning_rate), rate_by_stretches, rate_in_torch],
     "training.step": [step_with_own_loss, step_with_autograd, step_with_none],
     "training.clip": [clip_of_torch, clip_one_long_vector, clip_by_loops],
     "training.overfit": [overfit_with_momentum, overfit_of_the_library],

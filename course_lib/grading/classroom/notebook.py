@@ -19,6 +19,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from ..limits import Exit, Stop, limited
+from ..run import is_the_librarys
 from .bounds import Limits
 
 BEGINNING = "import math\nimport numpy as np\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
@@ -157,16 +158,19 @@ class Notebook:
         before = dict(names)
         error = self._execute(cell)
         for name in [name for name, value in names.items() if before.get(name, _quiet) is not value]:
-            value = names[name]
-            if name in self.given and (value is ... or is_stub(value) or (self.wanted[name] and not callable(value))):
+            if name in self.given and self._is_open(name, names[name]):
                 self.open.add(name)
             elif name in self.given:
-                self.given[name].append((number, value))
+                self.given[name].append((number, names[name]))
             if self.bound.get(name, 0) > number:
                 names[name] = before[name]
             else:
                 self.bound[name] = number
         return error
+
+    def _is_open(self, name: str, value: Any) -> bool:
+        """Is nothing written there yet? An import from the library that gives a wanted name is no answer either."""
+        return value is ... or is_the_librarys(value) or is_stub(value) or (self.wanted[name] and not callable(value))
 
     def _do_without(self, cell: dict, error: ModuleNotFoundError) -> bool:
         """A stand-in for a package that is not installed here, if it is new: the answer below it may not need it."""

@@ -30,7 +30,8 @@ counting_gpt2 = count(config).total
 # %%
 heads_parameters = sum(p.numel() for p in Library(512, 8).parameters())
 # %%
-causal_mask = masks.causal_mask
+def causal_mask(T, S=None):
+    return masks.causal_mask(T, S)
 # %%
 class MultiHeadAttention(Library):
     def forward(self, x, mask=None):
