@@ -59,7 +59,7 @@ def run(words):
             "--name", "--network", "--cap-drop", "--security-opt", "--user", "--cpus", "--memory", "--memory-swap",
             "--pids-limit", "--ulimit", "--tmpfs", "--shm-size", "--env", "--volume", "--workdir", "--entrypoint",
         }},
-        "python": one["--entrypoint"] == "python3" and arguments[0] == "-I",
+        "python": one["--entrypoint"] == "python3" and arguments[:2] == ["-s", "-P"],
     }}
     if wrong := [what for what, well in needed.items() if not well]:
         (state / "refused").write_text(", ".join(wrong))

@@ -186,6 +186,33 @@ found = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", {
 CRASH = "import ctypes; ctypes.string_at(0)"
 
 
+def test_what_depends_on_chance_is_the_same_in_every_worker(worker):
+    """Memory that was never written, the order of a set, draws without a seed: a class is graded again alike."""
+    lucky = """
+import random
+import numpy as np
+import torch
+
+def softmax(x, dim):
+    spoilt = torch.full((1000, 1000), random.random())
+    del spoilt
+    return torch.empty_like(x)
+
+def merge_pair(tokens, pair):
+    return list(set(tokens))
+
+attention_memory = np.random.rand() + torch.rand(1).item() + random.random()
+"""
+    submission = Submission("ada", (notebook(lucky),), {}, (), "")
+    expected = [EXERCISES[id] for id in ("attention.softmax", "embeddings.merge_pair", "attention.memory")]
+    first = mark(submission, expected, worker, 0)
+    assert [result.status for result in first.results] == ["failed"] * 3
+    with Worker(worker.sandbox, LIMITS, slot=52) as another:
+        again = mark(submission, expected, another, 0)
+    assert again == first
+    assert "nan" in first.results[0].feedback
+
+
 def test_a_cell_that_ends_the_process_is_left_out_and_named(worker):
     found, troubles = asked(worker, "found = 1", CRASH, "found += 1")
     assert found == 2

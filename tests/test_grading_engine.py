@@ -424,6 +424,25 @@ def test_half_an_answer_is_told_from_none(toy):
     assert check("toy.double", lambda x: ...).status == "unanswered"
 
 
+def test_memory_that_was_never_written_is_the_same_garbage_every_time(toy):
+    """`torch.empty` holds what was there before: a wrong answer would look right now and then."""
+    toy()
+
+    def unfinished(x):
+        spoilt = torch.full((1000, 1000), 7.0)
+        del spoilt
+        return torch.empty_like(x)
+
+    assert "nan" in failed(unfinished)
+    mode = torch.get_deterministic_debug_mode()
+    torch.use_deterministic_algorithms(True)
+    try:
+        failed(unfinished)
+        assert torch.get_deterministic_debug_mode() == 2, "the notebook's own setting is put back"
+    finally:
+        torch.set_deterministic_debug_mode(mode)
+
+
 def test_the_librarys_own_function_is_nobodys_answer(toy, monkeypatch):
     """It is imported to be used, under the name that an answer has: what is open must stay open."""
     toy(reference=lambda T: masks.causal_mask(T), signature="causal_mask(T)", stages=[two_lengths])
@@ -438,6 +457,23 @@ def test_the_librarys_own_function_is_nobodys_answer(toy, monkeypatch):
 
     monkeypatch.setattr(masks, "causal_mask", causal_mask)
     assert check("toy.double", causal_mask).passed, "it is the learner's, though the library uses it now"
+
+
+@pytest.mark.parametrize("field", ["__module__", "__name__"])
+def test_names_that_run_code_are_not_asked_whether_they_are_the_librarys(toy, field):
+    class Name(str):
+        def __hash__(self):
+            raise KeyError("caught you")
+
+        startswith = __eq__ = __hash__
+
+    def double(x):
+        return 2 * x
+
+    toy()
+    double.__module__ = "course_lib.masks"
+    setattr(double, field, Name("course_lib.masks"))
+    assert check("toy.double", double).passed
 
 
 def two_lengths(seed):

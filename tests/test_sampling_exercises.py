@@ -8,6 +8,7 @@ from torch import nn
 
 from course_lib.grading import grade
 from course_lib.sampling import generate, next_token_distribution, sample_next_token, top_k_filter, top_p_filter
+from tests.right import by_way_of
 
 
 class Adapted(nn.Module):
@@ -45,9 +46,9 @@ def library_next_token(logits, temperature, top_k, top_p, generator):
 
 
 ANSWERS = {
-    "sampling.temperature": next_token_distribution,
-    "sampling.top_k": top_k_filter,
-    "sampling.top_p": top_p_filter,
+    "sampling.temperature": by_way_of(next_token_distribution),
+    "sampling.top_k": by_way_of(top_k_filter),
+    "sampling.top_p": by_way_of(top_p_filter),
     "sampling.next_token": library_next_token,
     "sampling.generate": library_generate,
     "sampling.compare": library_compare,
@@ -57,7 +58,7 @@ ANSWERS = {
 @pytest.mark.parametrize("seed", [0, 11, 2024])
 @pytest.mark.parametrize("name", ANSWERS)
 @pytest.mark.usefixtures("as_a_learner")
-def test_the_librarys_own_function_passes(name, seed):
+def test_what_the_librarys_function_computes_passes(name, seed):
     result = grade(name, ANSWERS[name], seed)
     assert result.passed, result
 

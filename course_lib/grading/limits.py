@@ -123,7 +123,7 @@ def _stop(worker: threading.Thread, left: list[bool]) -> bool:
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
     """Whatever an answer does to the process, afterwards it is as before: exits, streams, settings, random states."""
-    settings = torch.get_default_dtype(), torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    settings = torch.get_default_dtype(), torch.get_num_threads(), torch.get_deterministic_debug_mode()
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()
     streams, limit, folder = (sys.stdout, sys.stderr), sys.getrecursionlimit(), os.getcwd()
     on_the_cpu = contextlib.nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
@@ -137,8 +137,7 @@ def undisturbed() -> Iterator[None]:
         torch.set_default_dtype(settings[0])
         if torch.get_num_threads() != settings[1]:
             torch.set_num_threads(settings[1])
-        if torch.are_deterministic_algorithms_enabled() != settings[2]:
-            torch.use_deterministic_algorithms(settings[2])
+        torch.set_deterministic_debug_mode(settings[2])
         torch.set_rng_state(states[0])
         np.random.set_state(states[1])
         random.setstate(states[2])

@@ -23,7 +23,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -109,10 +109,13 @@ def is_the_librarys(answer: Any) -> bool:
     """Is this a function or class of the course's library, as it stands there? Then it is nobody's answer."""
     if type(answer) not in (type, FunctionType):  # of these two, attributes can be read without running any code
         return False
-    module = answer.__module__
-    if not isinstance(module, str) or not module.startswith("course_lib.") or module.startswith("course_lib.grading."):
+    module, name = answer.__module__, answer.__name__
+    if type(module) is not str or type(name) is not str:
         return False
-    return vars(sys.modules.get(module, object)).get(answer.__name__) is answer  # a wrapper copies the names alone
+    holder = sys.modules.get(module) if module.startswith("course_lib.") else None
+    if type(holder) is not ModuleType or module.startswith("course_lib.grading."):
+        return False
+    return vars(holder).get(name) is answer  # a wrapper copies the names alone
 
 
 # --- one call ---------------------------------------------------------------------------------------------------------
@@ -151,6 +154,7 @@ def call(answer: Any, how: Call) -> Outcome:
 
 def settle(seed: int) -> None:
     """The same state before every call, whoever is called."""
+    torch.set_deterministic_debug_mode("warn")  # `torch.empty` then holds NaN, and not what was there before
     torch.set_default_dtype(torch.float32)
     torch.set_grad_enabled(True)
     torch.default_generator.manual_seed(seed)

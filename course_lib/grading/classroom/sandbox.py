@@ -143,8 +143,8 @@ def _python(python: str, code: str, control: int, inner: str, limits: Limits, re
 
 
 def _run(python: str, code: str, module: str, *arguments: object) -> list[str]:
-    """The command that calls `main` of a module of this package, in a Python that looks at no environment."""
-    return [python, "-I", "-c", START.format(code=code, module=module), json.dumps(arguments)]
+    """The command that calls `main` of a module of this package, in a Python that imports from nowhere else."""
+    return [python, "-s", "-P", "-c", START.format(code=code, module=module), json.dumps(arguments)]
 
 
 def _bubblewrap(stage: Stage, slot: int, control: int, limits: Limits) -> list[str]:

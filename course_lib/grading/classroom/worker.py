@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from ..limits import exits_closed
-from ..run import read, run
+from ..run import read, run, settle
 from .bounds import Limits
 from .notebook import Notebook, Shell, warm_up
 from .protocol import Broken, Channel, frame, pack_outcome, unpack_call
@@ -46,6 +46,7 @@ def _load(message: dict, shell: Shell, limits: Limits, channel: Channel) -> Note
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     sys.path.insert(0, str(Path.cwd()))  # as in JupyterLab
+    settle(0)  # what a notebook draws without a seed is the same in every worker; a fork has seeded `random` anew
     notebook = Notebook(shell, message["wanted"], limits, lambda number: channel.announce({"cell": number}))
     notebook.load(message["cells"], message["skip"])
     found = {name: len(answers) for name, answers in notebook.answers.items()}
