@@ -564,18 +564,45 @@ def test_answers_that_draw_are_given_the_same_random_numbers(toy):
 # --- forbidden operations, probes, judges -----------------------------------------------------------------------------
 
 
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # learners' notebooks still have it
+    scripted_relu = torch.jit.script(nn.ReLU())
+
+
+def apart_from_functions(function, x):
+    with torch._C.DisableTorchFunction():
+        return function(x)
+
+
 @pytest.mark.parametrize(
     "answer",
     [
         lambda x: torch.mul(x, 2).relu() - (-2 * x).relu(),
         lambda x: nn.ReLU()(2 * x) - torch.relu(-2 * x),
         lambda x: torch.nn.functional.relu(2 * x) - torch.nn.functional.relu(-2 * x),
+        lambda x: torch.relu_(2 * x) - torch.ops.aten.relu(-2 * x),
+        lambda x: torch.ops.aten.relu.default(2 * x) - torch.ops.aten.relu.default(-2 * x),
+        lambda x: apart_from_functions(torch.relu, 2 * x) - apart_from_functions(torch.relu, -2 * x),
+        lambda x: scripted_relu(2 * x) - scripted_relu(-2 * x),
+        lambda x: nn.Sequential(nn.ReLU())(2 * x) - torch.vmap(torch.relu)(-2 * x),
     ],
 )
 def test_a_forbidden_operation_is_noticed_in_every_spelling(toy, answer):
     toy(forbidden=["relu"])
     assert "You use torch's own `relu`. Here the point is to do without it." in failed(answer)
     assert grade("toy.double", lambda x: (2 * x).clamp(min=0) + (2 * x).clamp(max=0), 0).passed
+
+
+def test_a_forbidden_operation_is_noticed_inside_of_others(toy):
+    toy(reference=lambda x: x.log_softmax(-1), forbidden=["softmax"])
+    n = torch.nn.functional
+
+    def sly(x):
+        places = torch.arange(x.shape[-1])
+        return torch.stack([-n.cross_entropy(x, place.expand(x.shape[:-1]), reduction="none") for place in places], -1)
+
+    assert "You use torch's own `log_softmax`." in failed(sly)
+    assert grade("toy.double", lambda x: x - x.logsumexp(-1, keepdim=True), 0).passed
 
 
 def test_a_forbidden_operation_cannot_be_hidden_by_catching(toy):

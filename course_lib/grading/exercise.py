@@ -36,8 +36,8 @@ the right question:  rtol, atol replace the tolerance · judge(case, expected, g
 comparison · probe(answer, *args) replaces the single call (many draws, a gradient: what it returns is judged) ·
 summary(case, brought) computes what is judged from what a probe brought: where a class is graded it runs out of the
 answer's reach, so a verdict belongs here and only its raw material into the probe ·
-may_change names inputs that an answer is allowed to alter · returns names the parts of a tuple · forbidden names
-operations (the last part of their names: "softmax" covers torch.softmax, F.softmax and x.softmax).
+may_change names inputs that an answer is allowed to alter · returns names the parts of a tuple · forbidden holds parts
+of operations' names: "softmax" covers torch.softmax, x.softmax, F.log_softmax, and F.cross_entropy (made of it).
 With module=True a case is Case(*args, init=(…)): the class is built with `init`, given the reference's weights,
 called with `args`.
 

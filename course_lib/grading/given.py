@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from course_lib import models
 from course_lib.blocks import TransformerBlock, make_norm
@@ -25,6 +24,7 @@ from course_lib.pretrained import load_pretrained
 
 from .judge import kind_of
 from .values import plain
+from .watch import Dispatched
 
 # --- makers -----------------------------------------------------------------------------------------------------------
 
@@ -756,18 +756,13 @@ def trained_both(answer, pre, post, inputs, targets, learning_rate):
 _SUMMED = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "vdot": 0, "addmm": 1, "addmv": 1, "baddbmm": 1}
 
 
-class _Held(TorchDispatchMode):
+class _Held(Dispatched):
     """Notes how many numbers the tensors that torch makes hold together at most, the products, and the operations."""
 
     def __init__(self, *inputs):
         super().__init__()
         self.inputs = {x.untyped_storage()._cdata for x in inputs}
         self.alive, self.most, self.products, self.operations = {}, 0, 0, 0
-
-    @classmethod
-    def _should_skip_dynamo(cls):
-        """Otherwise torch imports its compiler, which takes seconds."""
-        return False
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         result = operation(*args, **(kwargs or {}))

@@ -29,11 +29,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from .limits import Exit, Stop, limited
 from .show import plural, without_addresses
 from .values import changed, fresh, plain
+from .watch import Watch
 
 PRINTED = 2000  # characters of what an answer prints that are kept
 
@@ -44,7 +44,7 @@ class Call:
 
     Fields: signature, as the exercise states it · args, plain data or `Given`, and their names · seed of the global
     random numbers · init, for a class: what it is built with, and weights, the parameters it is then given · probe, a
-    function of `given.py` that does the calling · forbidden, names of operations · may_change, names of arguments.
+    function of `given.py` that does the calling · forbidden, parts of operations' names · may_change, arguments' names.
     """
 
     signature: str
@@ -123,13 +123,13 @@ def is_the_librarys(answer: Any) -> bool:
 
 def call(answer: Any, how: Call) -> Outcome:
     """What `answer` does with one call. Raises nothing but Stop, which `limited` throws into it."""
-    watch = _Watch(how.forbidden)
+    watch = Watch(how.forbidden)
     paper = _Paper()
     args = fresh(how.args)
     settle(how.seed)
     value, failure = None, None
     try:
-        with paper, watch if how.forbidden else contextlib.nullcontext():
+        with paper, watch:
             function = answer
             failure = _misfit(answer, how)
             if how.init is not None and not failure:
@@ -259,21 +259,7 @@ _NOT_THEIRS = (
 )
 
 
-# --- the watch on operations, the paper for prints --------------------------------------------------------------------
-
-
-class _Watch(TorchFunctionMode):
-    """Notes the first forbidden torch operation. It does not interfere: an answer cannot catch what is not raised."""
-
-    def __init__(self, forbidden: Any):
-        self.forbidden = set(forbidden)
-        self.used = ""
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        if not self.used:
-            name = getattr(function, "__name__", "")
-            self.used = name if name in self.forbidden else ""
-        return function(*args, **(kwargs or {}))
+# --- the paper for prints ---------------------------------------------------------------------------------------------
 
 
 class _Paper(io.TextIOBase):

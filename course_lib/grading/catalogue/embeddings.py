@@ -240,7 +240,7 @@ LOOKUP = Exercise(
     stages=[one_id, order_and_repeats, first_row, several_sequences, double_table, learning_table],
     probe=rows_and_gradient,
     returns=["rows", "gradient"],
-    forbidden=["embedding", "embedding_bag"],
+    forbidden=["embedding"],
     hints=[
         "An id is the number of a row. How do you ask a tensor for its row 2? And for its rows 2, 0 and 2?",
         "A tensor of ids may stand in the square brackets. The result has the shape of the ids, and one axis more.",
@@ -362,7 +362,6 @@ ONE_HOT = Exercise(
     why="It shows that an embedding is a linear layer, and why nobody computes it as one.",
     reference=one_hot_lookup,
     stages=[by_product, sequence_by_product, several_sequences, every_row_takes_part, double_table],
-    forbidden=["embedding", "embedding_bag"],
     hints=[
         "What must a row of V numbers hold so that its product with the (V, D) table is row 2 of the table?",
         "How long is each one-hot row: as long as the largest id of this batch demands, or as long as the table has "
