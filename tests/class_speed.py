@@ -33,6 +33,7 @@ from tests.clusters import Cluster
 
 SEED = 20261120  # of the cases; in a real class it is secret
 EVERY = 10.0  # seconds between two looks at the memory
+PAUSE = 0.5  # seconds between two looks at how far the grader is
 KILLS = (1 / 3, 2 / 3)  # of the class are graded when the grader is killed
 MB = 1 << 20
 
@@ -120,7 +121,7 @@ def killed_and_resumed(arguments: argparse.Namespace, handed_in: Path, out: Path
         enough = int(share * arguments.count)
         process = grader(arguments, handed_in, out, arguments.jobs, *(["--resume"] if out.exists() else []))
         while graded(out) < enough and process.poll() is None:
-            time.sleep(0.05)
+            time.sleep(PAUSE)
         family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
         process.kill()
         process.wait()
@@ -143,7 +144,7 @@ def on_cluster(arguments: argparse.Namespace, handed_in: Path, out: Path) -> Non
         first, _ = cluster.add_worker(), cluster.add_worker()
         process = grader(arguments, handed_in, out, 1, "--scheduler", cluster.address)
         while graded(out) < arguments.count // 2 and process.poll() is None:
-            time.sleep(0.05)
+            time.sleep(PAUSE)
         first.kill()
         cluster.add_worker()
         print(f"  a worker was killed after {graded(out)} of {arguments.count}", flush=True)
