@@ -130,6 +130,25 @@ def test_no_job_is_lost_with_its_worker_and_a_worker_that_comes_later_helps(dask
     assert run.result() == {job.key: f"marks of {job.key}" for job in jobs}
 
 
+def test_what_is_done_is_not_done_again_when_the_worker_that_did_it_is_killed(dask, helping, tmp_path):
+    """Dask does again what a lost worker held, as long as somebody wants it: so the grader must let go of it."""
+    from distributed import Client
+
+    finished = [helping.Job(f"finished-{number}", str(tmp_path)) for number in range(3)]
+    last = helping.Job("last", str(tmp_path), waits=True)
+    old = dask.add_worker()
+    run = Run([*finished, last], dask.address)
+    wait_until(lambda: len(run.done) == 3)
+    with Client(dask.address, set_as_default=False) as client:
+        held = lambda dask_scheduler: [str(key) for key in dask_scheduler.tasks]  # noqa: E731 (it is sent as it stands)
+        wait_until(lambda: not any("finished" in key for key in client.run_on_scheduler(held)))
+    old.kill()
+    dask.add_worker()
+    (tmp_path / "go on").touch()
+    assert run.result() == {job.key: f"marks of {job.key}" for job in (*finished, last)}
+    assert len(begun(tmp_path, *finished)) == 3
+
+
 def test_a_scheduler_that_is_killed_and_comes_back_loses_nothing(dask, helping, tmp_path):
     """Its workers end with it, as Dask's do; what they had done before is not done again."""
     finished = helping.Job("finished", str(tmp_path))

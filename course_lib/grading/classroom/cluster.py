@@ -52,9 +52,10 @@ def on_cluster(jobs: Sequence[Job], scheduler: str) -> Iterator[Done]:
                     name = f"mark-{job.key}-{faults[job.key]}"
                     futures[client.submit(on_worker, job, version(), key=name, pure=False)] = job.key
                 for future in as_completed(futures, loop=client.loop):
-                    key, done = futures[future], None
+                    key, done = futures.pop(future), None
                     if future.status == "finished":
                         done = future.result()
+                        future.release()  # otherwise the cluster grades it again if it loses the worker that holds it
                         faults[key] += not done.marked
                     elif future.status == "error":
                         error = future.exception()
