@@ -1,5 +1,5 @@
-# Right values, each from the function that the exercise forbids: by torch's inner names, compiled, as a part of another
-# function, and with the eyes of Python's modes closed.
+# Right values, each from the function that the exercise forbids: by one of torch's inner names, with the eyes of
+# Python's modes closed, and compiled.
 # expects: attention.softmax attention.scaled_dot_product embeddings.lookup
 # %%
 import torch
@@ -27,4 +27,3 @@ def picked(weight, ids):
 
 def embedding_lookup(weight, ids):
     return picked(weight, ids)
-
