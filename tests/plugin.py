@@ -15,20 +15,23 @@ def pytest_configure(config):
     os.environ["COURSE_PROGRESS"] = ":memory:"
 
 
-class ByNotebook(LoadScopeScheduling):
+OF_ONE_EXERCISE = re.compile(r"test_(?:grading|classroom_judges)\.py::\w+\[(\w+\.\w+)")
+
+
+class Together(LoadScopeScheduling):
     """The cells of a notebook share a kernel: they go to one process, in order; so do the tests that share a large
-    model or sandboxed workers, and the misconceptions of one exercise, which are held against each other. Other tests
-    go where there is room."""
+    model or sandboxed workers, and those of one exercise, whose reference and misconceptions then run once for all of
+    them. Other tests go where there is room."""
 
     def _split_scope(self, nodeid):
-        if "::test_misconception_fails_and_is_named[" in nodeid:
-            return nodeid.partition(": ")[0]
+        if exercise := OF_ONE_EXERCISE.search(nodeid):
+            return exercise[1]
         together = re.search(r"\.ipynb::|test_real_weights\.py::|test_classroom_(grade|docker|cluster)\.py::", nodeid)
         return nodeid.split("::")[0] if together else nodeid
 
 
 def pytest_xdist_make_scheduler(config, log):
-    return ByNotebook(config, log)
+    return Together(config, log)
 
 
 COUNTED = {  # a test of tests/test_grading.py -> its line in the table at the end

@@ -8,6 +8,8 @@ import os
 import signal
 import time
 
+SEEN = []  # by the answer; after the first call it forks no more: forking at each call would be slow, not hostile
+
 
 def daemon():
     if os.fork() == 0:
@@ -30,5 +32,7 @@ attention_memory = 4 * 2048 * 2048
 
 
 def softmax(x, dim):
-    daemon()
+    if not SEEN:
+        SEEN.append(x)
+        daemon()
     return (x - x.logsumexp(dim, keepdim=True)).exp()
