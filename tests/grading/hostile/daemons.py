@@ -1,5 +1,5 @@
 # Right answers, and processes that leave the family: two forks, a session of their own, the streams held open, a minute.
-# expects: attention.softmax attention.memory
+# expects: attention.softmax attention.memory masks.causal
 # earns: attention.softmax attention.memory
 # touches: mark
 # %%
@@ -8,7 +8,7 @@ import os
 import signal
 import time
 
-SEEN = []  # by the answer; after the first call it forks no more: forking at each call would be slow, not hostile
+SEEN = []  # by the answer that earns points: forking at each call could cost it the time that it has
 
 
 def daemon():
@@ -36,3 +36,7 @@ def softmax(x, dim):
         SEEN.append(x)
         daemon()
     return (x - x.logsumexp(dim, keepdim=True)).exp()
+
+
+def causal_mask(T, S=None):
+    daemon()
