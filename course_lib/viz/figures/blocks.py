@@ -89,7 +89,7 @@ def gradient_by_layer(with_skip: Sequence[float], without: Sequence[float], figu
         parts.names = [axes.text(0, 1, name, fontsize=FONT, color=INK, va="center") for name in ("x + F(x)", "F(x)")]
         figure.parts = parts
         axes.set_position((0.11, 0.14, 0.87, 0.74))  # fixed: room for 1e-40 beside the axis, whatever is drawn
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)
     parts, axes = figure.parts, figure.parts.axes
     depth = len(with_skip)
     rows = [np.clip(np.asarray(row, dtype=float), None, HIGHEST) for row in (with_skip, without)]
@@ -133,7 +133,7 @@ def stack_profile(std: Sequence[float], gradient: Sequence[float], name: str, fi
         figure.parts = parts
         left.set_position((0.10, 0.15, 0.38, 0.72))
         right.set_position((0.60, 0.15, 0.38, 0.72))
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)
     parts = figure.parts
     for axes, line, lost, row, floor in zip(
         parts.axes, (parts.std, parts.gradient), parts.lost, (std, gradient), (1e-1, 1e-4)

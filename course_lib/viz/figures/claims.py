@@ -55,7 +55,7 @@ def card(claim: str, measured: str, because: str, verdict: str, figure: Figure |
     """One claim as a page: what is said, what was measured, what follows."""
     if figure is None:
         figure, axes = new_figure(9.2, 3.4)
-        figure.set_layout_engine("none")  # fixed places: nothing jumps from claim to claim
+        figure.set_layout_engine(None)  # fixed places: nothing jumps from claim to claim
         axes.set_position((0, 0, 1, 1))
         axes.set(xlim=(0, 1), ylim=(0, 1))
         axes.axis("off")

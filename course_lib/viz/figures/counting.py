@@ -86,7 +86,7 @@ def parameter_bill(config: TransformerConfig, figure: Figure | None = None) -> F
     count, rows = count_parameters(config), memory_rows(config)
     if figure is None:
         figure, top = new_figure(9.5, 4.9)
-        figure.set_layout_engine("none")  # fixed places: nothing jumps when a slider moves
+        figure.set_layout_engine(None)  # fixed places: nothing jumps when a slider moves
         top.set_position((0.03, 0.50, 0.94, 0.41))
         bottom = figure.add_axes((0.15, 0.07, 0.75, 0.29))
         figure.parts = SimpleNamespace(parameters=_bar_with_labels(top), memory=_stacked_rows(bottom, RUNS))
@@ -211,7 +211,7 @@ def embedding_share(
     """Shares of tables, attention and feed-forward layers against d_model, with the chosen d_model marked."""
     if figure is None:
         figure, axes = new_figure(9.5, 4.2)
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)
         axes.set_position((0.09, 0.14, 0.70, 0.72))
         axes.set(xscale="log", xlim=(WIDTHS[0], WIDTHS[-1]), ylim=(0, 1), xlabel="d_model (features of a token)")
         axes.set_ylabel("share of all parameters")
@@ -325,7 +325,7 @@ def itemised_bill(
     names = [*COLOURS, "total", "your count"]
     if figure is None:
         figure, axes = new_figure(9.5, 3.9)
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)
         axes.set_position((0.2, 0.04, 0.78, 0.84))
         axes.spines[["left", "bottom"]].set_visible(False)
         axes.set(xlim=(0, 1.45), ylim=(len(names) - 0.5, -0.5))

@@ -98,7 +98,7 @@ def alignment_map(
     """
     if figure is None:
         figure, axes = new_figure(WIDE, 4.9)
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)
         axes.set_position([0.16, 0.23, 0.7, 0.66])
         parts = SimpleNamespace(axes=axes, title=headline(figure))
         parts.image = axes.imshow(np.zeros((1, 1)), cmap="Blues", vmin=0, vmax=1, aspect="auto")
@@ -140,7 +140,7 @@ def blank_guesses(
     panels = ((both, "reads both sides (encoder)"), (left, "reads the left alone (decoder)"))
     if figure is None:
         figure, axes = new_figure(WIDE, 3.3, 1, 2)
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)
         for one, x in zip(axes, (0.12, 0.62)):
             one.set_position([x, 0.19, 0.36, 0.58])
         parts = SimpleNamespace(axes=axes, title=headline(figure), bars=[], numbers=[])

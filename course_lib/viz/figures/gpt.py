@@ -181,7 +181,7 @@ def first_guess(
         figure.parts = parts
         right.set_position((0.64, 0.16, 0.34, 0.70))
         left.set_position((0.09, 0.16, 0.44, 0.70))
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)
     parts = figure.parts
     loss = losses[list(stds).index(std)]
     parts.curve.set_data(stds, losses)

@@ -67,7 +67,7 @@ def steps_and_costs(rows: Sequence[tuple[str, str, int, int, int]], title: str, 
     """
     if figure is None:
         figure, axes = new_figure(WIDE, 0.95 + 0.4 * len(rows))
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)
         axes.set_position((0.01, 0.01, 0.98, 0.86))
         axes.axis("off")
         axes.set(xlim=(0, 1), ylim=(len(rows) - 0.4, -1.1))

@@ -21,7 +21,7 @@ def next_words(
     """One bar for each word that may come next: filled as probable as the model finds it, dotted as it truly is."""
     if figure is None:
         figure, axes = new_figure(8.5, 3.4)
-        figure.set_layout_engine("none")  # fixed places: nothing jumps when a slider moves
+        figure.set_layout_engine(None)  # fixed places: nothing jumps when a slider moves
         axes.set_position((0.17, 0.18, 0.8, 0.66))
         rows = range(len(words))
         axes.set(xlim=(0, 1.12), ylim=(len(words) - 0.5, -0.5), xticks=[0, 0.25, 0.5, 0.75, 1])
@@ -87,7 +87,7 @@ def share_bars(parts: Sequence[Part], chosen: str, figure: Figure | None = None)
     owners = [part for part in parts if part.parameters]
     if figure is None:
         figure, axes = new_figure(5.6, 0.9 + 0.33 * len(owners))
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)
         axes.set_position((0.29, 0.03, 0.7, 0.82))
         axes.set_yticks(range(len(owners)), [part.name for part in owners], fontsize=FONT)
         figure.parts = SimpleNamespace(rows=_rows(axes, owners), title=figure.text(0.01, 0.91, "", fontsize=TITLE))
@@ -102,7 +102,7 @@ def model_map(parts: Sequence[Part], chosen: str, n_layers: int) -> Figure:
     stream = next(part for part in parts if part.place == "stream")
     rows = [part for part in parts if part is not stream]
     figure, (flow, bars) = new_figure(9.5, 1.25 + 0.4 * len(rows), 1, 2)
-    figure.set_layout_engine("none")
+    figure.set_layout_engine(None)
     flow.set_position((0.01, 0.02, 0.57, 0.82))
     bars.set_position((0.6, 0.02, 0.39, 0.82))
     boxes = _flow(flow, rows, stream, n_layers)

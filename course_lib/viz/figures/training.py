@@ -23,7 +23,7 @@ def schedule(
     highest: upper end of the axis."""
     if figure is None:
         figure, axes = new_figure(WIDE, 3.6)
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)
         axes.set_position([0.12, 0.17, 0.84, 0.67])
         parts = SimpleNamespace(axes=axes, title=headline(figure))
         parts.shade = axes.axvspan(0, 1, color=LIGHT, zorder=0)
@@ -57,7 +57,7 @@ def loss_curve(
     batch_losses: the loss of each step on its own batch, drawn behind the curve."""
     if figure is None:
         figure, axes = new_figure(WIDE, 3.8)
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)
         axes.set_position([0.1, 0.16, 0.87, 0.7])
         parts = SimpleNamespace(axes=axes, title=headline(figure))
         (parts.line,) = axes.plot([], [], "o-", color=BLUE, markersize=4)
