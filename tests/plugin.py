@@ -11,8 +11,10 @@ from xdist.scheduler import LoadScopeScheduling
 
 
 def pytest_configure(config):
-    """Neither tests nor notebooks touch the learner's own progress file, and no notebook sees what another has done."""
+    """Neither tests nor notebooks touch the learner's own progress file, and no notebook sees what another has done.
+    One thread each: where two processes share two cores, two threads in each wait for one another many times over."""
     os.environ["COURSE_PROGRESS"] = ":memory:"
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 
 OF_ONE_EXERCISE = re.compile(r"test_(?:grading|classroom_judges)\.py::\w+\[(\w+\.\w+)")

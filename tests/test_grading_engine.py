@@ -556,6 +556,39 @@ def test_the_verdict_does_not_depend_on_the_notebooks_own_settings(toy):
         torch.set_default_dtype(torch.float32)
 
 
+def test_an_answer_computes_with_one_thread_whatever_the_notebook_has(toy):
+    toy()
+    before, seen = torch.get_num_threads(), []
+    torch.set_num_threads(3)
+    try:
+        assert grade("toy.double", lambda x: seen.append(torch.get_num_threads()) or 2 * x, 0).passed
+        assert set(seen) == {1}
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_what_an_answer_alters_in_a_model_that_is_made_shows_in_every_call(toy):
+    """Of what is made, the weights are kept to compare with: neither the answer nor an earlier call reaches them."""
+
+    def a_model(seed):
+        "A model and ids."
+        return [Case(Given(given.drawn_decoder, CONFIG, seed), torch.tensor([[0, 1]]))]
+
+    def meddler(model, ids):
+        logits = model(ids)[0]
+        with torch.no_grad():
+            next(model.parameters()).add_(1)
+        return logits
+
+    toy(stages=[a_model], reference=lambda model, ids: model(ids)[0])
+    for _ in range(2):
+        result = grade("toy.double", meddler, 0)
+        assert not result.passed
+        assert "changes its input `model`" in result.feedback
+        assert grade("toy.double", lambda model, ids: model(ids)[0], 0).passed
+
+
 def test_answers_that_draw_are_given_the_same_random_numbers(toy):
     toy(reference=lambda x: x + torch.rand(x.shape) + float(np.random.rand()) + random.random())
     assert grade("toy.double", lambda x: torch.rand(x.shape) + x + float(np.random.rand()) + random.random(), 0).passed

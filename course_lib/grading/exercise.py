@@ -78,7 +78,11 @@ class Given:
             altered. It can be named to another process; the data can be sent there.
         data: its arguments, plain: numbers, text, tensors, lists, dictionaries, or another Given.
         says: what the learner reads in place of the value, "a model of two blocks".
+
+    weights: of a module, as it is when it is made: to see after a call whether the answer altered them.
     """
+
+    weights: dict | None = None
 
     def __init__(self, make: Callable, *data: Any, says: str = ""):
         self.make, self.data = make, data

@@ -128,6 +128,7 @@ def undisturbed() -> Iterator[None]:
     streams, limit, folder = (sys.stdout, sys.stderr), sys.getrecursionlimit(), os.getcwd()
     on_the_cpu = contextlib.nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
     try:
+        torch.set_num_threads(1)  # two would wait for each other most of the time where another notebook computes too
         with exits_closed(), _memory_limited(), on_the_cpu, torch.enable_grad():
             yield
     finally:
