@@ -40,6 +40,17 @@ def test_without_warm_up_and_with_a_full_floor_the_rate_is_constant(sliders):
     assert "steady" in sliders.figure.parts.title.get_text()
 
 
+def test_the_title_speaks_of_your_schedule_only_once_there_is_one():
+    def unwritten(*arguments):
+        raise NotImplementedError
+
+    titles = [built.schedule_explorer(each).figure.parts.title.get_text() for each in (unwritten, lambda *_: 0.001)]
+    assert titles == [
+        "No schedule of yours yet: the library's (dashed)",
+        "Your schedule (line) and the library's (dashed)",
+    ]
+
+
 def test_the_live_curve_grows_by_each_point_and_says_so(pixels):
     curve = built.LiveCurve(entropy=0.65, guessing=5.84, total=200)
     first = bytes(curve._image.value)

@@ -128,7 +128,10 @@ def schedule_explorer(function: Callable) -> LiveFigure:
         if not hasattr(parts, "right"):
             (parts.right,) = parts.axes.plot([], [], color=GREY, linestyle="--", linewidth=4, zorder=1)
         parts.right.set_data(steps, right)
-        parts.title.set_text("Your schedule (line) and the library's (dashed)")
+        drawn = any(map(math.isfinite, yours))
+        parts.title.set_text(
+            f"{'Your schedule (line) and the' if drawn else 'No schedule of yours yet: the'} library's (dashed)"
+        )
         return figure
 
     def describe(peak, warmup, total, floor, at):
