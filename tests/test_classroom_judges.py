@@ -17,6 +17,7 @@ from course_lib.grading.run import Failure, Outcome
 from course_lib.grading.trials import summed_up
 from course_lib.grading.values import Foreign
 
+pytestmark = pytest.mark.usefixtures("as_a_learner")  # the verdicts are those that learners get
 SEED = 31_415
 CALLED = [exercise for exercise in EXERCISES.values() if exercise.kind in ("code", "experiment")]
 VALUED = [exercise for exercise in EXERCISES.values() if exercise.kind in ("number", "shapes", "choice")]

@@ -24,6 +24,7 @@ from course_lib.grading.engine import PUBLIC_SEED, problem_of
 from course_lib.grading.run import call
 from course_lib.grading.trials import prepare, summed_up
 
+pytestmark = pytest.mark.usefixtures("as_a_learner")  # the verdicts are those that learners get
 ROOT = Path(__file__).parent.parent
 SEEDS = (PUBLIC_SEED, 1, 20_26)
 
