@@ -90,11 +90,11 @@ class LiveFigureTests:
         assert low != high, "the controls at their ends change nothing"
 
     def test_a_moved_figure_equals_a_fresh_one_and_keeps_its_axes(self, make):
-        moved = make()
+        moved, unmoved = make(), make()
         axes = list(moved.figure.axes)
         for state in corners(moved):
             moved.render(**state)
-            fresh = moved._draw(**state)
+            fresh = unmoved._draw(**state)
             assert drawn(moved.figure) == drawn(fresh), state
             assert png(fresh).startswith(PNG), state
         assert moved.figure.axes == axes, "its axes were made anew"

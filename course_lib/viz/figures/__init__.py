@@ -66,4 +66,4 @@ def fix_layout(figure: Figure, **pads: float) -> None:
     """Lay out once: axes that do not move, and a quicker redraw. pads: of the constrained layout, such as w_pad."""
     figure.get_layout_engine().set(**pads)
     figure.draw_without_rendering()
-    figure.set_layout_engine(None)
+    figure.set_layout_engine(None)  # not "none": with that in its place, every picture is drawn twice
