@@ -3,6 +3,7 @@
 import contextlib
 import inspect
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -14,6 +15,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from course_lib.__main__ import main
 from course_lib.grading import EXERCISES, notebook
+from course_lib.grading.notebook import exercise_text
 from course_lib.grading.release import release
 from course_lib.grading.sealed import NAME
 from tests.small_class import needs_bwrap
@@ -272,7 +274,7 @@ def test_a_learners_package_checks_answers_and_names_mistakes(package):
     assert seen.stdout.endswith("no source\n")
 
 
-def test_release_refuses_what_it_might_spoil_and_what_is_not_up_to_date(tmp_path, capsys, monkeypatch):
+def test_release_refuses_what_it_might_spoil(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     (tmp_path / "mine.txt").write_text("precious")
     for folder, reason in ((tmp_path, "is not empty"), (ROOT / "runs" / "out", "lies in the repository")):
@@ -282,13 +284,19 @@ def test_release_refuses_what_it_might_spoil_and_what_is_not_up_to_date(tmp_path
     monkeypatch.chdir(tmp_path)
     assert main(["release", str(tmp_path / "out")]) == 2
     assert "is not the course's repository" in capsys.readouterr().err
-    for name in ("notebooks", "course_lib/grading/catalogue"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "LICENSE").touch()
-    write(tmp_path / "solutions" / "a.ipynb", "### BEGIN SOLUTION\na = 1\n### END SOLUTION")
-    write(tmp_path / "exercises" / "a.ipynb", "a = 1")
-    assert main(["release", str(tmp_path.parent / f"{tmp_path.name}-out")]) == 2
-    assert "run `python -m course_lib refresh` first" in capsys.readouterr().err
+
+
+def test_answers_in_the_repositorys_own_exercises_reach_no_learner(tmp_path):
+    root = tmp_path / "course"
+    for name in ("course_lib", "notebooks", "solutions"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("LICENSE", "README.md", "requirements.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, root / name)
+    write(root / "exercises" / "04_masks.ipynb", "my_own_answer = 1")
+    release(root, tmp_path / "out")
+    handed_out = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "out/exercises").iterdir()}
+    assert handed_out.keys() == {path.name for path in (ROOT / "solutions").glob("*.ipynb")}
+    assert not [name for name, text in handed_out.items() if "my_own_answer" in text]
 
 
 # -------------------------------------------------------------------------------------------------- stubs and solutions
@@ -296,7 +304,7 @@ def test_release_refuses_what_it_might_spoil_and_what_is_not_up_to_date(tmp_path
 def test_a_stub_differs_from_its_solution_inside_the_marked_regions_alone(path):
     """Told without the code that makes stubs: outside of the regions every line stands in both, in the same order."""
     shown = [cell for cell in nbformat.read(path, 4).cells if "solution" not in cell.metadata.get("tags", [])]
-    stubs = nbformat.read(ROOT / "exercises" / path.name, 4).cells
+    stubs = nbformat.reads(exercise_text(path), 4).cells
     assert [cell.cell_type for cell in shown] == [cell.cell_type for cell in stubs]
     regions = 0
     for solution, stub in zip(shown, stubs):

@@ -68,6 +68,11 @@ def _placeholder(answer: list[str], indent: str) -> list[str]:
     return [f"{name} = ...  # your answer" for name in names]
 
 
+def exercise_text(solution: Path) -> str:
+    """The file that learners get for a solution notebook, whatever stands in exercises/ by now."""
+    return nbformat.writes(student_version(nbformat.read(solution, as_version=4)), version=4) + "\n"
+
+
 def write_exercises(solutions: Path, exercises: Path) -> list[Path]:
     """Write the exercise notebook of every solution notebook, and the guide's catalogue; returns what changed."""
     changed = []
@@ -77,7 +82,7 @@ def write_exercises(solutions: Path, exercises: Path) -> list[Path]:
         changed.append(readme)
     for path in sorted(solutions.glob("*.ipynb")):
         target = exercises / path.name
-        text = nbformat.writes(student_version(nbformat.read(path, as_version=4)), version=4) + "\n"
+        text = exercise_text(path)
         if not target.exists() or target.read_text(encoding="utf-8") != text:
             _replace(target, text)
             changed.append(target)

@@ -15,7 +15,7 @@ from .notebook import student_version
 from .sealed import NAME, seal
 
 CATALOGUE = Path("course_lib/grading/catalogue")
-WHOLE = ["notebooks", "exercises", "course_lib", "LICENSE"]
+WHOLE = ["notebooks", "course_lib", "LICENSE"]
 LEFT_OUT = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "*.pyc", "*.egg-info", "*.part")
 CHECK = re.compile(r"""(?:\A|\n+)(?P<call>check\(["'](?P<id>[\w.]+)["'], \w+\))\Z""")  # as a cell's last line
 OPENING = "from ..sealed import use\n\nuse(__path__)\n\n"
@@ -24,8 +24,10 @@ OPENING = "from ..sealed import use\n\nuse(__path__)\n\n"
 def release(root: Path, folder: Path) -> list[Path]:
     """Write the learner's package of the repository `root` into `folder`; returns its files.
 
-    Errors: ValueError if `root` is no repository of the course, if its exercises are not what its solutions make, if
-        the folder lies in the repository or holds anything, or if README.md lacks a part that learners need.
+    The exercises are made from the solutions: answers that somebody wrote into `root`'s own copies stay there.
+
+    Errors: ValueError if `root` is no repository of the course, if the folder lies in the repository or holds anything,
+        or if README.md lacks a part that learners need.
     """
     _ready(root, folder)
     for name in WHOLE:
@@ -40,9 +42,11 @@ def release(root: Path, folder: Path) -> list[Path]:
         path.unlink()
     opening = folder / CATALOGUE / "__init__.py"
     opening.write_text(_after_docstring(opening.read_text("utf-8"), OPENING), encoding="utf-8")
-    for path in sorted((folder / "exercises").glob("*.ipynb")):
-        notebook = for_nbgrader(nbformat.read(path, as_version=4))
-        path.write_text(nbformat.writes(notebook, version=4) + "\n", encoding="utf-8")
+    (folder / "exercises").mkdir()
+    for path in sorted((root / "solutions").glob("*.ipynb")):
+        notebook = for_nbgrader(student_version(nbformat.read(path, as_version=4)))
+        text = nbformat.writes(notebook, version=4) + "\n"
+        (folder / "exercises" / path.name).write_text(text, encoding="utf-8")
     for name, made in (("README.md", _readme), ("requirements.txt", requirements), ("pyproject.toml", _project)):
         (folder / name).write_text(made((root / name).read_text("utf-8")), encoding="utf-8")
     return sorted(path for path in folder.rglob("*") if path.is_file())
@@ -81,11 +85,6 @@ def _ready(root: Path, folder: Path) -> None:
         raise ValueError(f"{folder} is not empty: name a new folder, or move that one away")
     if root.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ValueError(f"{folder} lies in the repository: name a folder outside of it")
-    for path in sorted((root / "solutions").glob("*.ipynb")):
-        exercise = root / "exercises" / path.name
-        text = nbformat.writes(student_version(nbformat.read(path, as_version=4)), version=4) + "\n"
-        if not exercise.exists() or exercise.read_text("utf-8") != text:
-            raise ValueError(f"{exercise} is not what {path} makes: run `python -m course_lib refresh` first")
 
 
 def _after_docstring(source: str, addition: str) -> str:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.notebook import exercise_text
 from grading.corpus import Case, notebook
 
 ROOT = Path(__file__).parent.parent.parent
@@ -221,7 +222,7 @@ def an_old_state_in_the_checkpoints():
 @case("masks.causal", "masks.padding", "masks.patterns", earns=BOTH)
 def as_it_was_handed_out():
     """The exercise notebook of chapter 4 as it is handed out, with two answers in it: checks, hints, figures remain."""
-    whole = json.loads((ROOT / "exercises" / "04_masks.ipynb").read_text(encoding="utf-8"))
+    whole = json.loads(exercise_text(ROOT / "solutions" / "04_masks.ipynb"))
     for cell in whole["cells"]:
         source = "".join(cell["source"])
         if "def causal_mask" in source or "masks_patterns = ..." in source:
@@ -244,8 +245,8 @@ def the_whole_course_untouched():
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
         files[f"notebooks/{path.name}"] = notebook(code(*filter(None, map(imports, sources))))
-    for path in sorted((ROOT / "exercises").glob("*.ipynb")):
-        files[f"exercises/{path.name}"] = path.read_text(encoding="utf-8")
+    for path in sorted((ROOT / "solutions").glob("*.ipynb")):
+        files[f"exercises/{path.name}"] = exercise_text(path)
     return notebook([("markdown", "My notes.")]), files
 
 
