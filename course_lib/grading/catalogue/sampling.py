@@ -86,7 +86,7 @@ def forbidden_token(seed):
 
 
 def double_logits(seed):
-    "float64 in, float64 out, with its precision."
+    "float64 in, float64 out."
     return [Case(torch.randn(2, 6, generator=generator(seed), dtype=torch.float64), 0.6)]
 
 
@@ -217,7 +217,7 @@ TEMPERATURE = Exercise(
         Misconception(
             "always float32",
             lambda logits, temperature: temperature_softmax(logits.float(), temperature),
-            "You compute in float32 whatever comes in, and lose half the digits of a float64 input. Leave the dtype "
+            "You return float32 whatever comes in, and a float64 input loses half its digits. Leave the dtype "
             "as it is.",
         ),
     ],
