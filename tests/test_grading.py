@@ -334,6 +334,21 @@ def test_right_answers_in_other_styles_pass(exercise, answer):
         assert result.earned == exercise.points
 
 
+@pytest.mark.parametrize("exercise_id", ["sampling.next_token", "sampling.generate"])
+def test_a_loop_over_rows_is_far_from_the_time_limit(exercise_id):
+    """Rows are counted, not seconds: a loop in Python takes about 0.1 ms for each, at most a third of the limit."""
+    exercise, rows = EXERCISES[exercise_id], 0
+
+    def counting(logits_or_model, *args):
+        nonlocal rows
+        generates = exercise_id == "sampling.generate"
+        rows += len(args[0]) * args[1] if generates else len(logits_or_model)
+        return exercise.reference(logits_or_model, *args)
+
+    assert grade(exercise_id, counting, PUBLIC_SEED).passed
+    assert rows * 1e-4 < exercise.time_limit / 3
+
+
 # --- the page that the learner reads ----------------------------------------------------------------------------------
 
 
