@@ -158,7 +158,7 @@ def compared_with_the_library(make_model, heads, batches, held_out, lr, seeds):
         for j, seed in enumerate(seeds):
             torch.manual_seed(seed)
             model = make_model(n_heads, seed)
-            train(model, iter(batches), len(batches), peak=lr, warmup=0, floor=lr, progress=False)
+            train(model, iter(batches), len(batches), peak=lr, warmup=0, floor=lr, max_norm=math.inf, progress=False)
             with torch.inference_mode():
                 table[i, j] = model.eval()(*held_out)[1]
     return dict(zip(heads, table.mean(axis=1)))
