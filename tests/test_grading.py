@@ -27,6 +27,15 @@ from course_lib.grading.trials import prepare, summed_up
 pytestmark = pytest.mark.usefixtures("as_a_learner")  # the verdicts are those that learners get
 ROOT = Path(__file__).parent.parent
 SEEDS = (PUBLIC_SEED, 1, 20_26)
+MORE_SEEDS = (*range(10), 20_26)  # for right answers: a class is graded with a seed that nobody has tried
+SLOW = {  # a second or more for each seed, in training, in loops over rows or over keys: SEEDS must do
+    "blocks.pre_or_post",
+    "efficiency.online_softmax",
+    "ffn.ablate_fact",
+    "heads.how_many",
+    "sampling.next_token",
+    "training.overfit",
+}
 
 IDS = {  # chapter: the exercises it must have, with their kinds; it may have more
     "embeddings": {
@@ -328,10 +337,25 @@ def test_right_answers_belong_to_exercises():
 )
 @pytest.mark.usefixtures("as_a_learner")
 def test_right_answers_in_other_styles_pass(exercise, answer):
-    for seed in SEEDS:
+    for seed in SEEDS if exercise.id in SLOW else MORE_SEEDS:
         result = grade(exercise.id, answer, seed)
         assert result.passed, f"seed {seed}: {result}"
         assert result.earned == exercise.points
+
+
+@pytest.mark.parametrize("exercise_id", ["sampling.next_token", "sampling.generate"])
+def test_a_loop_over_rows_is_far_from_the_time_limit(exercise_id):
+    """Rows are counted, not seconds: a loop in Python takes about 0.1 ms for each, at most a third of the limit."""
+    exercise, rows = EXERCISES[exercise_id], 0
+
+    def counting(logits_or_model, *args):
+        nonlocal rows
+        generates = exercise_id == "sampling.generate"
+        rows += len(args[0]) * args[1] if generates else len(logits_or_model)
+        return exercise.reference(logits_or_model, *args)
+
+    assert grade(exercise_id, counting, PUBLIC_SEED).passed
+    assert rows * 1e-4 < exercise.time_limit / 3
 
 
 # --- the page that the learner reads ----------------------------------------------------------------------------------

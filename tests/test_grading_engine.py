@@ -5,6 +5,7 @@ import builtins
 import functools
 import io
 import json
+import math
 import multiprocessing
 import os
 import pickle
@@ -221,11 +222,42 @@ def test_a_number_may_come_as_tensor_scalar_or_python_number(toy):
 
 def test_tolerance_follows_the_dtype():
     one = torch.ones(1, dtype=torch.float64)
-    assert judge.compare(one, one + 1e-11) is None
-    assert judge.compare(one, (one + 1e-7)) is not None
+    assert judge.compare(one, one + 1e-6) is None
+    assert judge.compare(one, one + 3e-5) is not None
     assert judge.compare(one.float(), one.float() + 1e-5) is None
     assert judge.compare(one.float(), one.float() + 1e-2) is not None
     assert judge.compare(one.bfloat16(), one.bfloat16() + 1e-2) is None
+
+
+@pytest.mark.parametrize("size", [1e-12, 1.0, 1e6])
+def test_a_float64_is_measured_by_its_largest_number(size):
+    expected = size * torch.tensor([0.0, 1e-3, -1.0, -float("inf")], dtype=torch.float64)
+    off = size * torch.tensor([1.0, -1.0, 1.0, 0.0], dtype=torch.float64)
+    room = 1e-10 / size  # absolute, for what should be 0
+    assert judge.compare(expected, expected + 1e-6 * off) is None
+    assert "3 of 4" in judge.compare(expected, expected + (3e-5 + room) * off)
+    assert judge.compare(torch.zeros(3, dtype=torch.float64), torch.full((3,), 1e-9, dtype=torch.float64)) is not None
+
+
+def test_float32_inside_passes_with_a_note_and_a_lost_dtype_does_not(toy):
+    def in_double(seed):
+        "A float64."
+        return [Case(torch.randn(5, generator=generator(seed), dtype=torch.float64))]
+
+    toy(reference=lambda x: x * math.sqrt(2), stages=[two_numbers, in_double])
+    for answer in (
+        lambda x: x * torch.sqrt(torch.tensor(2.0)),
+        lambda x: (x.float() * math.sqrt(2)).type_as(x),
+        lambda x: x.numpy() * x.numpy().dtype.type(np.sqrt(np.float32(2))),
+    ):
+        result = grade("toy.double", answer, 0)
+        assert result.passed
+        assert "goes through float32" in result.feedback
+    exact = grade("toy.double", lambda x: math.sqrt(2) * x, 0)
+    assert exact.passed
+    assert "float32" not in exact.feedback
+    assert "has dtype float32; expected float64" in failed(lambda x: x.float() * math.sqrt(2))
+    assert "values are wrong" in failed(lambda x: (x.half() * math.sqrt(2)).type_as(x))
 
 
 @pytest.mark.parametrize("wrong", [[1.0, 0.0], [-float("inf"), 1.0], [float("inf"), float("nan")], [1e30, 0.0]])
@@ -1040,6 +1072,38 @@ def test_large_tensors_are_summed_up_and_small_ones_printed(toy):
     assert "x: float32 (1000,), from 0 to 999" in feedback
     assert "first difference at [701]: expected 1402, got 0" in feedback
     assert "299 of 1,000 values are wrong" in feedback
+
+
+@pytest.mark.parametrize(
+    ("expected", "got"),
+    [
+        (-0.672111, -0.672149),
+        (1234.5678, 1234.5679),
+        (25.0, 25.0000001),
+        (3, 3.0000001),
+        (0.1, 0.1 + 2**-50),
+        (1e-9, 1.00001e-9),
+        (2_000_000.5, 2_000_000.25),
+    ],
+)
+@pytest.mark.parametrize("form", [lambda x: x, lambda x: torch.tensor([x, 1.0], dtype=torch.float64)])
+def test_numbers_that_differ_are_never_shown_as_equal(toy, expected, got, form):
+    toy(reference=lambda x: form(expected), stages=[two_numbers], rtol=0.0, atol=0.0)
+    feedback = failed(lambda x: form(got))
+    pairs = [
+        re.findall(pattern, feedback)
+        for pattern in (r"expected ([-\d.e+,]+), got ([-\d.e+,]+)", r"is ([-\d.e+,]+); expected ([-\d.e+,]+)\.\n")
+    ]
+    pairs = [pair for found in pairs for pair in found]
+    assert pairs
+    assert all(one != other for one, other in pairs), feedback
+    lines = dict(re.findall(r"^ *(expected|got): ((?:.|\n  )+?)$(?!\n  )", feedback, re.MULTILINE))
+    assert lines["expected"] != lines["got"], feedback
+
+
+def test_numbers_that_differ_by_much_keep_four_digits(toy):
+    toy(reference=lambda x: x / 3)
+    assert "first difference at [0]: expected 0.3333, got 0.5" in failed(lambda x: x / 2)
 
 
 # --- target against yours ---------------------------------------------------------------------------------------------

@@ -10,15 +10,19 @@ from torch import Tensor
 from . import record
 from .catalogue import get
 from .exercise import Exercise, Misconception, Option
-from .judge import as_number, compare, differences, kind_of, same
+from .judge import as_number, compare, differences, kind_of, rounded, same
 from .limits import inside_an_answer, undisturbed
 from .picture import as_html, as_text
 from .result import Hint, Result
 from .run import Outcome, is_the_librarys, read, run
-from .show import number, plural, show
+from .show import DIGITS, MOST_SHOWN, digits_apart, number, plural, show
 from .trials import Trial, mistaken, prepare, summed_up
 
 PUBLIC_SEED = 0
+IN_FLOAT32 = (
+    "A note: somewhere your function goes through float32, so that a float64 input keeps about seven of its sixteen "
+    "digits. That is right enough here."
+)
 LONGEST = 4000  # characters of a sentence: some hold what an answer returned
 _one_at_a_time = threading.Lock()
 
@@ -100,7 +104,8 @@ def _judge_calls(exercise: Exercise, trials: Sequence[Trial], outcomes: list[Out
     problems = [problem_of(exercise, trial, outcome) for trial, outcome in zip(trials, outcomes)]
     failing = next((i for i, problem in enumerate(problems) if problem is not None), None)
     if failing is None and len(outcomes) == len(trials) > 0:
-        return verdict(exercise, "passed", [f"Right in {plural(len(trials), 'case')}."])
+        notes = [IN_FLOAT32] if _lost_digits(exercise, trials, outcomes) else []
+        return verdict(exercise, "passed", [f"Right in {plural(len(trials), 'case')}.", *notes])
     if failing is None:  # a worker that is not to be trusted may leave some out
         return verdict(exercise, "failed", [f"{len(outcomes)} of {plural(len(trials), 'case')} were answered."])
     trial, outcome, problem = trials[failing], outcomes[failing], problems[failing]
@@ -110,6 +115,16 @@ def _judge_calls(exercise: Exercise, trials: Sequence[Trial], outcomes: list[Out
     mistake = _diagnosis(exercise, trials, outcomes, failing)
     sentences = [mistake.sentence if mistake else problem, f"The case: {trial.stage}"]
     return verdict(exercise, "failed", sentences, evidence, mistake.name if mistake else None, pictures)
+
+
+def _lost_digits(exercise: Exercise, trials: Sequence[Trial], outcomes: list[Outcome]) -> bool:
+    """Is a float64 right by the usual tolerance, and no more than that? An exercise with its own leaves room anyway."""
+    if exercise.kind != "code" or exercise.rtol is not None or exercise.atol is not None:
+        return False
+    return any(
+        compare(trial.expected, outcome.value) is None and rounded(trial.expected, outcome.value)
+        for trial, outcome in zip(trials, outcomes)
+    )
 
 
 def problem_of(exercise: Exercise, trial: Trial, outcome: Outcome) -> str | None:
@@ -172,8 +187,23 @@ def _evidence(exercise: Exercise, trial: Trial, outcome: Outcome) -> str:
 def _pair(exercise: Exercise, expected: Any, got: Any) -> list[str]:
     """Expected beside got, and where they differ."""
     name, expected, got = _differing(exercise, expected, got)
-    lines = [_entry(f"expected{name}", expected), _entry(f"got{name}", got)]
+    digits = _digits(exercise, expected, got)
+    lines = [_entry(f"expected{name}", expected, digits), _entry(f"got{name}", got, digits)]
     return [*lines, *_first_difference(exercise, expected, got)]
+
+
+def _digits(exercise: Exercise, expected: Any, got: Any) -> int:
+    """So many that wherever `got` is wrong, it looks wrong: of a tensor that is too large to be printed, the usual."""
+    if isinstance(expected, dict) and isinstance(got, dict):
+        shared = [key for key in expected if key in got]
+        return max((_digits(exercise, expected[key], got[key]) for key in shared), default=DIGITS)
+    if _alike_tensors(expected, got):
+        if not expected.is_floating_point() or not got.is_floating_point() or expected.numel() > MOST_SHOWN:
+            return DIGITS
+        wrong = differences(expected, got, exercise.rtol, exercise.atol)
+        return max(map(digits_apart, expected[wrong].tolist(), got[wrong].tolist()), default=DIGITS)
+    e, g = as_number(expected), as_number(got)
+    return DIGITS if e is None or g is None else digits_apart(e, g)
 
 
 def _differing(exercise: Exercise, expected: Any, got: Any) -> tuple[str, Any, Any]:
@@ -194,22 +224,24 @@ def _pictures(exercise: Exercise, trial: Trial, outcome: Outcome) -> tuple[str, 
 
 
 def _first_difference(exercise: Exercise, expected: Any, got: Any) -> list[str]:
-    alike = (
-        isinstance(expected, Tensor) and isinstance(got, Tensor) and expected.shape == got.shape and expected.ndim > 0
-    )
-    if not alike or expected.device != got.device:
+    if not _alike_tensors(expected, got) or expected.ndim == 0:
         return []
     wrong = differences(expected, got, exercise.rtol, exercise.atol)
     if wrong.numel() == 1 or not wrong.any():
         return []
     place = tuple(wrong.nonzero()[0].tolist())
-    return [
-        f"first difference at {list(place)}: expected {show(expected[place].item())}, got {show(got[place].item())}"
-    ]
+    e, g = expected[place].item(), got[place].item()
+    digits = digits_apart(e, g) if isinstance(e, float) and isinstance(g, float) else DIGITS
+    return [f"first difference at {list(place)}: expected {show(e, digits)}, got {show(g, digits)}"]
 
 
-def _entry(name: str, value: Any) -> str:
-    text = value if name == "printed" else show(value)
+def _alike_tensors(expected: Any, got: Any) -> bool:
+    both = isinstance(expected, Tensor) and isinstance(got, Tensor)
+    return both and expected.shape == got.shape and expected.device == got.device
+
+
+def _entry(name: str, value: Any, digits: int = DIGITS) -> str:
+    text = value if name == "printed" else show(value, digits)
     return f"{name}: {text}" if "\n" not in text else f"{name}: " + text.replace("\n", "\n  ")
 
 

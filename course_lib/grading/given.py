@@ -476,22 +476,25 @@ def rows_and_gradient(answer, weight, ids):
 # Chapter 13: sampling
 
 DRAWS = 10_000  # a frequency of so many draws misses its probability by less than 0.02 (four standard errors)
+DRAWS_OF_A_ROW = 1_500  # by less than 0.08 (six), and an answer that loops over rows is done in a few seconds
+FEW = 32  # draws that show whether a seed repeats them: by chance no two such runs agree
 
 
 def drawn_many_times(function, logits, temperature, top_k, top_p, generator):
     """At temperature 0 the ids themselves. Otherwise how often each token comes, and what the generator does."""
     if temperature == 0:
         return function(logits, temperature, top_k, top_p, generator)
-    rows = logits.repeat_interleave(DRAWS, 0)  # (B · DRAWS, V)
-    again = generator.clone_state()
-    ids = function(rows, temperature, top_k, top_p, generator)  # (B · DRAWS,)
-    next_ids = function(rows, temperature, top_k, top_p, generator)
-    repeated = function(rows, temperature, top_k, top_p, again)
+    rows = logits.repeat_interleave(DRAWS_OF_A_ROW, 0)  # (B · DRAWS_OF_A_ROW, V)
+    few, again = logits.repeat_interleave(FEW // len(logits), 0), generator.clone_state()
+    first, then = (function(few, temperature, top_k, top_p, generator) for _ in range(2))
+    ids = function(rows, temperature, top_k, top_p, generator)  # (B · DRAWS_OF_A_ROW,)
+    repeated = function(few, temperature, top_k, top_p, again)
     problem = not_ids(ids, logits.shape[-1], len(rows))
     if problem:
         return problem
-    frequency = nn.functional.one_hot(ids.long().view(len(logits), DRAWS), logits.shape[-1]).float().mean(1)  # (B, V)
-    return frequency, torch.equal(ids, repeated), not torch.equal(ids, next_ids)
+    each_row = ids.long().view(len(logits), DRAWS_OF_A_ROW)
+    frequency = nn.functional.one_hot(each_row, logits.shape[-1]).float().mean(1)  # (B, V)
+    return frequency, torch.equal(first, repeated), not torch.equal(first, then)
 
 
 def followed(function, model, ids, max_new_tokens, max_seq_len, temperature, generator):
@@ -500,14 +503,15 @@ def followed(function, model, ids, max_new_tokens, max_seq_len, temperature, gen
         return function(model, ids, max_new_tokens, max_seq_len, temperature, generator)
     rows, vocab_size = ids.repeat_interleave(DRAWS, 0), model.config.vocab_size
     again = generator.clone_state()
+    first = function(model, rows[:FEW], max_new_tokens, max_seq_len, temperature, generator)
     out = function(model, rows, max_new_tokens, max_seq_len, temperature, generator)  # (DRAWS, T + 2)
-    repeated = function(model, rows, max_new_tokens, max_seq_len, temperature, again)
+    repeated = function(model, rows[:FEW], max_new_tokens, max_seq_len, temperature, again)
     problem = not_ids(out, vocab_size, len(rows), ids.shape[1] + max_new_tokens)
     if problem:
         return problem
     pairs = out[:, -2] * vocab_size + out[:, -1]
     frequency = torch.bincount(pairs, minlength=vocab_size**2).view(vocab_size, vocab_size) / DRAWS
-    return frequency, torch.equal(out, repeated)
+    return frequency, torch.equal(first, repeated)
 
 
 def as_two_rows(function, model, ids, n_tokens, temperatures, generator):

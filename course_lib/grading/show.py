@@ -10,18 +10,31 @@ from torch import Tensor, nn
 
 from .values import Foreign
 
+DIGITS = 4  # significant ones of a number
+MOST_DIGITS = 17  # beyond, two float64 do not differ
 MOST_SHOWN = 36  # elements of a tensor that is printed whole
 LONGEST = 400  # characters of any other value
 JOINERS = "\u200c\u200d"  # invisible, but part of how some names and signs are spelled
 
 
-def number(value: int | float) -> str:
-    """Four significant digits; an integer in full; −0 as 0."""
+def number(value: int | float, digits: int = DIGITS) -> str:
+    """Significant digits, four unless told; an integer in full; −0 as 0."""
     if isinstance(value, int):
         return f"{value:,}"
     if math.isfinite(value) and value == int(value) and abs(value) < 1e6:
         return str(int(value))
-    return f"{value:.4g}"
+    return f"{value:.{digits}g}"
+
+
+def apart(one: int | float, other: int | float) -> tuple[str, str]:
+    """Two numbers with as many digits as it takes to see that they differ, four at least."""
+    digits = digits_apart(one, other)
+    return number(one, digits), number(other, digits)
+
+
+def digits_apart(one: int | float, other: int | float) -> int:
+    """How many significant digits it takes to see that two numbers differ: four at least, and for equals."""
+    return next((d for d in range(DIGITS, MOST_DIGITS + 1) if number(one, d) != number(other, d)), DIGITS)
 
 
 def shape_of(tensor: Tensor) -> str:
@@ -50,14 +63,14 @@ def _printable(character: str) -> str:
     return "�" if category in ("Cc", "Cf", "Cs") and character not in JOINERS else character
 
 
-def show(value: Any) -> str:
+def show(value: Any, digits: int = DIGITS) -> str:
     """A value in a few lines: a tensor by dtype and shape, its numbers if they are few, otherwise its range."""
     if isinstance(value, Tensor):
-        return _show_tensor(value)
+        return _show_tensor(value, digits)
     if isinstance(value, bool) or value is None or isinstance(value, complex):
         return repr(value)
     if isinstance(value, (int, float)):
-        return number(value)
+        return number(value, digits)
     if isinstance(value, Foreign):
         return f"(a value of type {value.type_name})"
     if isinstance(value, nn.Module):
@@ -65,9 +78,9 @@ def show(value: Any) -> str:
     if isinstance(value, torch.Generator):
         return "(a seeded generator)"
     if isinstance(value, (tuple, list)) and any(isinstance(part, Tensor) for part in value):
-        return "\n".join(f"[{i}] {show(part)}" for i, part in enumerate(value))
+        return "\n".join(f"[{i}] {show(part, digits)}" for i, part in enumerate(value))
     if isinstance(value, dict) and any(isinstance(part, Tensor) for part in value.values()):
-        return "\n".join(f"{key!r}: {show(part)}" for key, part in value.items())
+        return "\n".join(f"{key!r}: {show(part, digits)}" for key, part in value.items())
     if callable(value):
         return f"(the function {getattr(value, '__name__', type(value).__name__)})"
     text = without_addresses(repr(value))
@@ -78,7 +91,7 @@ def without_addresses(text: str) -> str:
     return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
 
 
-def _show_tensor(tensor: Tensor) -> str:
+def _show_tensor(tensor: Tensor, digits: int) -> str:
     head = f"{str(tensor.dtype).removeprefix('torch.')} {shape_of(tensor)}"
     if tensor.device.type != "cpu":
         head += f" on {tensor.device.type}"
@@ -91,7 +104,7 @@ def _show_tensor(tensor: Tensor) -> str:
         oddities = [f"{int(mask.sum()):,} {name}" for name, mask in _oddities(tensor) if mask.any()]
         spread = [f"from {number(finite.min().item())} to {number(finite.max().item())}"] if finite.numel() else []
         return f"{head}, {', '.join(spread + oddities)}"
-    cells = [_cell(x) for x in tensor.flatten().tolist()]
+    cells = [_cell(x, digits) for x in tensor.flatten().tolist()]
     width = max(map(len, cells))
     cells = [cell.rjust(width) for cell in cells]
     if tensor.ndim == 0:
@@ -99,8 +112,8 @@ def _show_tensor(tensor: Tensor) -> str:
     return f"{head}\n" + "\n".join(_rows(cells, list(tensor.shape)))
 
 
-def _cell(x: Any) -> str:
-    return str(x) if isinstance(x, (bool, complex)) else number(x)
+def _cell(x: Any, digits: int) -> str:
+    return str(x) if isinstance(x, (bool, complex)) else number(x, digits)
 
 
 def _rows(cells: list[str], shape: list[int]) -> list[str]:

@@ -1,7 +1,9 @@
 """Right answers in other styles, one module per chapter: `RIGHT = {exercise id: [answers]}`, each of which must pass.
 
 A checker that knows one way to write an answer rejects the others. So every code exercise has at least two more here:
-loops, einsum, numpy, PyTorch's own function, in-place work on a copy.
+loops, einsum, numpy, PyTorch's own function, in-place work on a copy, and float32 on the way: a constant made as
+`torch.tensor(2.0)`, a softmax or a norm taken in float32 and brought back to the dtype of x, as models in half
+precision do it. What is right to 1e-6 is right.
 """
 
 from collections.abc import Callable

@@ -47,6 +47,29 @@ def attention_by_loops(q, k, v, mask=None):
     return weights @ v, weights
 
 
+def softmax_in_float32(x, dim):
+    e = (x.float() - x.float().amax(dim, keepdim=True)).exp()
+    return (e / e.sum(dim, keepdim=True)).type_as(x)
+
+
+def attention_with_a_float32_root(q, k, v, mask=None):
+    root = torch.sqrt(torch.tensor(q.size(-1), dtype=torch.float32))
+    scores = torch.matmul(q, k.transpose(-2, -1)) / root
+    if mask is None:
+        weights = torch.softmax(scores, dim=-1)
+    else:
+        weights = torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1).masked_fill(~mask, 0.0)
+    return torch.matmul(weights, v), weights
+
+
+def attention_with_shares_in_float32(q, k, v, mask=None):
+    scores = (q * q.shape[-1] ** -0.5) @ k.mT
+    if mask is not None:
+        scores = scores.masked_fill(mask.logical_not(), -math.inf)
+    weights = F.softmax(scores, dim=-1, dtype=torch.float32).nan_to_num().to(v.dtype)
+    return weights @ v, weights
+
+
 def attention_of_the_library(q, k, v, mask=None):
     return library.scaled_dot_product_attention(q, k, v, mask)
 
@@ -88,8 +111,14 @@ def most_attended_by_loops(tokens, embeddings, query_token):
 
 
 RIGHT = {
-    "attention.softmax": [softmax_by_log, softmax_by_rows, softmax_in_numpy],
-    "attention.scaled_dot_product": [attention_by_einsum, attention_by_loops, attention_of_the_library],
+    "attention.softmax": [softmax_by_log, softmax_by_rows, softmax_in_numpy, softmax_in_float32],
+    "attention.scaled_dot_product": [
+        attention_by_einsum,
+        attention_by_loops,
+        attention_with_a_float32_root,
+        attention_with_shares_in_float32,
+        attention_of_the_library,
+    ],
     "attention.worked_example": [example_by_attention, example_by_linear],
     "attention.score_variance": [variance_pair_by_pair],
     "attention.saturation": [entropy_by_log_softmax, entropy_by_entr],

@@ -1,6 +1,7 @@
 """Right answers of chapter 11 in other styles."""
 
 import math
+from functools import partial
 
 import numpy as np
 import torch
@@ -53,6 +54,18 @@ def attention_in_numpy(decoder_x, encoder_out, W_Q, W_K, W_V, W_O, n_heads, enco
     raised = np.exp(scores)
     weights = raised / np.maximum(raised.sum(-1, keepdims=True), np.finfo(x.dtype).tiny)
     return np.einsum("bhts,bhsd->bthd", weights, v).reshape(x.shape) @ W[3]
+
+
+def attention_with_a_float32_root(decoder_x, encoder_out, W_Q, W_K, W_V, W_O, n_heads, encoder_lengths=None):
+    """The scores' root as a float32 tensor, and their softmax in float32."""
+    split = partial(torch.Tensor.unflatten, dim=-1, sizes=(n_heads, -1))  # (B, L, H, D)
+    q, k, v = split(decoder_x @ W_Q), split(encoder_out @ W_K), split(encoder_out @ W_V)
+    scores = torch.einsum("bthd,bshd->bhts", q, k) / torch.sqrt(torch.tensor(q.shape[-1], dtype=torch.float32))
+    if encoder_lengths is not None:
+        beyond = torch.arange(k.shape[1]) >= encoder_lengths.view(-1, 1, 1, 1)
+        scores = scores.masked_fill(beyond, float("-inf"))
+    weights = scores.float().softmax(-1).nan_to_num().to(decoder_x.dtype)
+    return torch.einsum("bhts,bshd->bthd", weights, v).flatten(2) @ W_O
 
 
 def attention_of_the_library(decoder_x, encoder_out, W_Q, W_K, W_V, W_O, n_heads, encoder_lengths=None):
@@ -126,6 +139,7 @@ RIGHT = {
         attention_by_loops,
         attention_by_the_fused_kernel,
         attention_in_numpy,
+        attention_with_a_float32_root,
         attention_of_the_library,
         attention_of_pytorch,
     ],

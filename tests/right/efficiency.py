@@ -50,6 +50,31 @@ def cached_in_numpy(q_new, k_new, v_new, cache):
     return (weights / weights.sum(-1, keepdims=True) @ v).astype(q.dtype), (k, v)
 
 
+def cached_with_a_float32_root(q_new, k_new, v_new, cache):
+    k, v = k_new, v_new
+    if cache:
+        k, v = torch.cat((cache[0], k), dim=2), torch.cat((cache[1], v), dim=2)
+    T, S = q_new.size(2), k.size(2)
+    scores = q_new @ k.transpose(2, 3) / torch.sqrt(torch.tensor(k.size(3), dtype=torch.float32))
+    scores = scores + torch.full((T, S), float("-inf")).triu(S - T + 1)
+    return scores.float().softmax(dim=3).type_as(v) @ v, (k, v)
+
+
+def blocks_in_float32(q, k, v, block_size):
+    """Largest score, sum and mix are kept in float32, whatever comes in."""
+    root = torch.sqrt(torch.tensor(q.shape[-1], dtype=torch.float32))
+    largest = torch.full(q.shape[:-1], -torch.inf)[..., None]
+    total, mixed = torch.zeros_like(largest), torch.zeros(*q.shape[:-1], v.shape[-1])
+    for start in range(0, k.shape[-2], block_size):
+        keys, values = k[..., start : start + block_size, :].float(), v[..., start : start + block_size, :].float()
+        scores = q.float() @ keys.mT / root
+        new = torch.maximum(largest, scores.amax(-1, keepdim=True))
+        shrink, raised = (largest - new).exp(), (scores - new).exp()
+        total, mixed = total * shrink + raised.sum(-1, keepdim=True), mixed * shrink + raised @ values
+        largest = new
+    return (mixed / total).to(q.dtype)
+
+
 def blocks_joined_by_their_logarithms(q, k, v, block_size):
     """Each block has a softmax and a logsumexp of its own; two results are mixed by their shares."""
     out, seen = None, None
@@ -195,13 +220,20 @@ def seconds_as_tensors(step, attention, lengths, batch, rounds, clock):
 
 
 RIGHT = {
-    "efficiency.kv_cache": [cached_fused, cached_token_by_token, cached_by_the_whole_text, cached_in_numpy],
+    "efficiency.kv_cache": [
+        cached_fused,
+        cached_token_by_token,
+        cached_by_the_whole_text,
+        cached_in_numpy,
+        cached_with_a_float32_root,
+    ],
     "efficiency.online_softmax": [
         blocks_joined_by_their_logarithms,
         query_by_query,
         from_the_last_block_in_place,
         states_of_blocks_merged_at_the_end,
         blocks_filled_up_and_blocked,
+        blocks_in_float32,
     ],
     "efficiency.quadratic": [exponent_by_polyfit_of_medians, exponent_by_lstsq_after_warming_up],
     "efficiency.rnn_or_attention": [seconds_by_medians, seconds_as_tensors],

@@ -58,6 +58,11 @@ def one_hot_by_einsum(weight, ids):
     return torch.einsum("btv,vd->btd", torch.eye(len(weight), dtype=weight.dtype)[ids], weight)
 
 
+def one_hot_in_float32(weight, ids):
+    rows = torch.nn.functional.one_hot(ids, weight.shape[0])
+    return torch.matmul(rows.float(), weight.float()).type_as(weight)
+
+
 def one_hot_by_loops(weight, ids):
     rows = torch.zeros(*ids.shape, len(weight), dtype=weight.dtype)
     for place in np.ndindex(*ids.shape):
@@ -94,7 +99,7 @@ def analogy_of_the_library(weight, a, b, c, k):
 RIGHT = {
     "embeddings.merge_pair": [merge_by_scanning, merge_in_place, merge_recursively],
     "embeddings.lookup": [lookup_by_index_select, lookup_by_gather, lookup_by_loops],
-    "embeddings.one_hot": [one_hot_by_torch, one_hot_by_einsum, one_hot_by_loops],
+    "embeddings.one_hot": [one_hot_by_torch, one_hot_by_einsum, one_hot_by_loops, one_hot_in_float32],
     "embeddings.nearest": [nearest_by_cosine_similarity, nearest_in_numpy, nearest_of_the_library],
     "embeddings.analogy": [analogy_by_cosine_similarity, analogy_of_the_library],
     "embeddings.parameters": [30_000.0 * 512, torch.empty(30_000, 512, device="meta").numel()],

@@ -27,6 +27,26 @@ def ffn_unit_by_unit(x, W1, b1, W2, b2, activation):
     return out
 
 
+def ffn_in_float32(x, W1, b1, W2, b2, activation):
+    h = x.float() @ W1.float() + b1.float()
+    h = torch.clamp_min(h, 0) if activation == "relu" else F.gelu(h)
+    return F.linear(h, W2.float().T, b2.float()).type_as(x)
+
+
+def gelu_with_a_float32_root(x):
+    return 0.5 * x * (1.0 + torch.erf(x / torch.sqrt(torch.tensor(2.0))))
+
+
+def gelu_tanh_with_float32_constants(x):
+    inner = torch.sqrt(torch.tensor(2.0) / torch.tensor(torch.pi)) * (x + 0.044715 * torch.pow(x, 3))
+    return 0.5 * x * (1.0 + torch.tanh(inner))
+
+
+def swiglu_in_float32(x, W_gate, W_up, W_down):
+    gate = x.float() @ W_gate.float()
+    return (gate * gate.sigmoid() * (x.float() @ W_up.float()) @ W_down.float()).to(x.dtype)
+
+
 def ffn_of_the_library(x, W1, b1, W2, b2, activation):
     module = FeedForward(*W1.shape, activation=activation).to(x.dtype)
     names = {"up_proj.weight": W1.T, "up_proj.bias": b1, "down_proj.weight": W2.T, "down_proj.bias": b2}
@@ -165,10 +185,16 @@ def units_on_copies(model, ids, answer, candidates, k):
 
 
 RIGHT = {
-    "ffn.forward": [ffn_by_einsum, ffn_unit_by_unit, ffn_of_the_library, ffn_in_place],
-    "ffn.gelu": [gelu_by_the_distribution, gelu_number_by_number, F.gelu, lambda x: x * torch.special.ndtr(x)],
-    "ffn.gelu_tanh": [gelu_tanh_in_numpy, gelu_tanh_by_sigmoid, gelu_tanh_fused],
-    "ffn.swiglu": [swiglu_fused, swiglu_unit_by_unit, swiglu_of_the_library],
+    "ffn.forward": [ffn_by_einsum, ffn_unit_by_unit, ffn_in_float32, ffn_of_the_library, ffn_in_place],
+    "ffn.gelu": [
+        gelu_by_the_distribution,
+        gelu_number_by_number,
+        gelu_with_a_float32_root,
+        F.gelu,
+        lambda x: x * torch.special.ndtr(x),
+    ],
+    "ffn.gelu_tanh": [gelu_tanh_in_numpy, gelu_tanh_by_sigmoid, gelu_tanh_with_float32_constants, gelu_tanh_fused],
+    "ffn.swiglu": [swiglu_fused, swiglu_unit_by_unit, swiglu_in_float32, swiglu_of_the_library],
     "ffn.swiglu_width": [width_as_llama_has_it, width_by_steps, by_way_of(swiglu_width)],
     "ffn.parameters": [
         {"ffn": 2_099_712, "ratio": 135_266_304 / 134_238_208},

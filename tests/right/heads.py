@@ -102,6 +102,25 @@ class OfPyTorch(_Projections):
         return self.out_proj(merge_by_cat(heads))
 
 
+class WithAFloat32Root(_Projections):
+    def forward(self, x, mask=None):
+        q, k, v = (split_by_chunks(layer(x), self.H) for layer in (self.q_proj, self.k_proj, self.v_proj))
+        scores = q @ k.transpose(-2, -1) / torch.sqrt(torch.tensor(q.shape[-1], dtype=torch.float32))
+        if mask is not None:
+            scores = scores.masked_fill(~mask, float("-inf"))
+        return self.out_proj(merge_by_cat(scores.softmax(-1).nan_to_num(0.0) @ v))
+
+
+class WithSharesInFloat32(_Projections):
+    """As models in half precision have it: only the softmax is taken in float32."""
+
+    def forward(self, x, mask=None):
+        q, k, v = (split_by_chunks(layer(x), self.H) for layer in (self.q_proj, self.k_proj, self.v_proj))
+        scores = (q @ k.mT / math.sqrt(q.shape[-1])).float()
+        weights = scores.softmax(-1) if mask is None else torch.where(mask, scores, -torch.inf).softmax(-1)
+        return self.out_proj(merge_by_cat(weights.nan_to_num().type_as(x) @ v))
+
+
 def grouped_by_index(k, n_heads):
     return k[:, torch.arange(n_heads) // (n_heads // k.size(1))]
 
@@ -139,7 +158,7 @@ def compared_with_the_library(make_model, heads, batches, held_out, lr, seeds):
         for j, seed in enumerate(seeds):
             torch.manual_seed(seed)
             model = make_model(n_heads, seed)
-            train(model, iter(batches), len(batches), peak=lr, warmup=0, floor=lr, progress=False)
+            train(model, iter(batches), len(batches), peak=lr, warmup=0, floor=lr, max_norm=math.inf, progress=False)
             with torch.inference_mode():
                 table[i, j] = model.eval()(*held_out)[1]
     return dict(zip(heads, table.mean(axis=1)))
@@ -148,7 +167,7 @@ def compared_with_the_library(make_model, heads, batches, held_out, lr, seeds):
 RIGHT = {
     "heads.split": [split_by_chunks, split_by_loops, split_in_numpy],
     "heads.merge": [merge_by_cat, merge_by_loops, merge_by_einsum],
-    "heads.module": [Fused, HeadByHead, OfTheLibrary, OfPyTorch],
+    "heads.module": [Fused, HeadByHead, WithAFloat32Root, WithSharesInFloat32, OfTheLibrary, OfPyTorch],
     "heads.grouped": [grouped_by_index, grouped_by_expand, grouped_in_numpy],
     "heads.parameters": [1_050_624.0, sum(p.numel() for p in library.MultiHeadAttention(512, 8).parameters())],
     "heads.how_many": [compared_with_adam_by_hand, compared_with_the_library],

@@ -82,6 +82,23 @@ def attention_in_numpy(x, W_Q, W_K, W_V, W_O, n_heads):
     return np.concatenate(heads, axis=-1) @ W_O
 
 
+def attention_with_a_float32_root(x, W_Q, W_K, W_V, W_O, n_heads):
+    B, T, d_model = x.shape
+    q, k, v = ((x @ W).view(B, T, n_heads, d_model // n_heads).transpose(1, 2) for W in (W_Q, W_K, W_V))
+    scores = q @ k.transpose(2, 3) / torch.sqrt(torch.tensor(q.size(-1), dtype=torch.float32))
+    scores = scores.masked_fill(torch.ones(T, T).triu(1) == 1, -torch.inf)
+    return (torch.softmax(scores, dim=3) @ v).transpose(1, 2).reshape(B, T, d_model) @ W_O
+
+
+def attention_with_shares_in_float32(x, W_Q, W_K, W_V, W_O, n_heads):
+    """The mask is added and the softmax taken in float32, then brought back."""
+    T = x.shape[1]
+    q, k, v = (torch.stack((x @ W).chunk(n_heads, -1), 1) for W in (W_Q, W_K, W_V))
+    hidden = torch.full((T, T), float("-inf")).triu(diagonal=1)
+    scores = (q @ k.mT / q.shape[-1] ** 0.5).float() + hidden
+    return torch.cat((scores.softmax(-1).type_as(x) @ v).unbind(1), -1) @ W_O
+
+
 def leaks_by_prefixes(model, ids):
     """A causal model says the same about a beginning, whether or not the text goes on."""
     whole = model(ids)
@@ -95,6 +112,28 @@ def leaks_with_another_future(model, ids):
         for step in range(1, V):
             other = torch.cat([ids[:, : t + 1], (ids[:, t + 1 :] + step) % V], dim=1)
             if not np.allclose(model(other)[:, t], before[:, t], atol=1e-5):
+                return True
+    return False
+
+
+def leaks_by_prefixes_to_the_given_limit(model, ids):
+    whole = model(ids)
+    for length in range(ids.shape[1]):
+        moved = (model(ids[:, :length]) - whole[:, :length]).abs()
+        if bool((moved > 0.00001).any()):
+            return True
+    return False
+
+
+def leaks_with_other_tails(model, ids):
+    """Everything after a place at once, each token replaced by one above it or below it."""
+    before = model(ids)
+    V = before.shape[-1]
+    for first in range(1, ids.shape[1]):
+        for step in (1, V - 1):
+            tail = torch.remainder(ids[:, first:] + step, V)
+            after = model(torch.hstack([ids[:, :first], tail]))[:, :first]
+            if torch.max(torch.abs(after - before[:, :first])) > 1e-5:
                 return True
     return False
 
@@ -116,7 +155,20 @@ RIGHT = {
         by_way_of(library.causal_mask),
     ],
     "masks.padding": [padding_by_loops, padding_in_numpy, padding_by_running_sum, by_way_of(library.padding_mask)],
-    "masks.masked_attention": [attention_by_pytorch, attention_by_einsum, attention_by_loops, attention_in_numpy],
-    "masks.leak_test": [leaks_by_prefixes, leaks_with_another_future, leaks_in_one_batch],
+    "masks.masked_attention": [
+        attention_by_pytorch,
+        attention_by_einsum,
+        attention_by_loops,
+        attention_in_numpy,
+        attention_with_a_float32_root,
+        attention_with_shares_in_float32,
+    ],
+    "masks.leak_test": [
+        leaks_by_prefixes,
+        leaks_by_prefixes_to_the_given_limit,
+        leaks_with_another_future,
+        leaks_with_other_tails,
+        leaks_in_one_batch,
+    ],
     "masks.patterns": [["b", "d", "i"]],
 }

@@ -38,6 +38,12 @@ def layer_norm_in_place(x, gamma, beta, eps):
     return torch.addcmul(beta, x, gamma)
 
 
+def layer_norm_in_float32(x, gamma, beta, eps):
+    x32 = x.to(torch.float32)
+    mean, var = x32.mean(-1, keepdim=True), x32.var(-1, keepdim=True, unbiased=False)
+    return gamma * ((x32 - mean) * torch.rsqrt(var + eps)).type_as(x) + beta
+
+
 class RMSNormByRsqrt(nn.Module):
     def __init__(self, width, epsilon=1e-6):
         super().__init__()
@@ -59,6 +65,37 @@ class RMSNormByNorm(nn.Module):
         flat = x.reshape(-1, x.shape[-1])
         rows = [row / (row.dot(row) / len(row) + self.eps) ** 0.5 for row in flat]
         return torch.stack(rows).view(x.shape) * self.weight
+
+
+class RMSNormInFloat32(nn.Module):
+    """Normalised in float32, brought back to the dtype of x, then scaled: the manner of models in half precision."""
+
+    def __init__(self, d_model, eps=1e-6):
+        super().__init__()
+        self.eps, self.weight = eps, nn.Parameter(torch.ones(d_model))
+
+    def forward(self, x):
+        return self.normalised(x.float()).type_as(x) * self.weight
+
+    def normalised(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
+
+
+class RMSNormScaledInFloat32(RMSNormInFloat32):
+    """The weight, too, before it goes back."""
+
+    def forward(self, x):
+        came_as = x.dtype
+        x = x.to(torch.float32)
+        return (self.normalised(x) * self.weight.to(torch.float32)).to(came_as)
+
+
+class RMSNormWithAFloat32Mean(RMSNormInFloat32):
+    """Only the mean of the squares is taken in float32."""
+
+    def forward(self, x):
+        root = torch.sqrt(x.to(torch.float32).square().mean(-1, keepdim=True) + self.eps)
+        return self.weight * (x / root).to(x.dtype)
 
 
 class RMSNormInherited(LibraryRMSNorm):
@@ -102,8 +139,22 @@ def speed_with_a_warm_up(rms_norm, layer_norm, widths, rounds, clock):
 WORKED = {"y1": -1.342, "y2": 0.106, "y3": -0.276, "y4": 2.012, "std_before": 12.91, "std_after": 1.155}
 
 RIGHT = {
-    "norm.layer_norm": [layer_norm_fused, layer_norm_token_by_token, layer_norm_in_numpy, layer_norm_in_place],
-    "norm.rms_norm": [RMSNormByRsqrt, RMSNormByNorm, RMSNormFused, RMSNormInherited],
+    "norm.layer_norm": [
+        layer_norm_fused,
+        layer_norm_token_by_token,
+        layer_norm_in_numpy,
+        layer_norm_in_place,
+        layer_norm_in_float32,
+    ],
+    "norm.rms_norm": [
+        RMSNormByRsqrt,
+        RMSNormByNorm,
+        RMSNormFused,
+        RMSNormInFloat32,
+        RMSNormScaledInFloat32,
+        RMSNormWithAFloat32Mean,
+        RMSNormInherited,
+    ],
     "norm.batch_vs_layer": [["a", "c", "e", "g"], ("g", "e", "c", "a"), {"a", "c", "e", "g"}],
     "norm.worked_example": [WORKED, list(WORKED.values()), {name: torch.tensor(x) for name, x in WORKED.items()}],
     "norm.speed": [speed_by_medians, speed_with_a_warm_up],

@@ -86,6 +86,15 @@ def rotary_as_complex_numbers(x, positions, theta):
     return torch.cat([turned.real, turned.imag], dim=-1).to(x.dtype)
 
 
+def rotary_as_float32_complex_numbers(x, positions, theta):
+    """In the manner of the first LLaMA, with the pairs half-split: float32 complex numbers, and back to x's dtype."""
+    D = x.shape[-1]
+    angle = torch.outer(positions.float(), 1.0 / theta ** (torch.arange(0, D, 2).float() / D))  # (T, D/2)
+    pairs = torch.view_as_complex(x.float().unflatten(-1, (2, D // 2)).transpose(-1, -2).contiguous())
+    turned = torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle))  # (B, H, T, D/2, 2)
+    return turned.transpose(-1, -2).flatten(-2).type_as(x)
+
+
 def rotary_by_loops(x, positions, theta):
     out, half = x.clone(), x.size(3) // 2
     for t, p in enumerate(positions.tolist()):
@@ -133,6 +142,7 @@ RIGHT = {
     "positions.rotary": [
         rotary_by_half_rotation,
         rotary_as_complex_numbers,
+        rotary_as_float32_complex_numbers,
         rotary_by_loops,
         rotary_by_the_library,
     ],

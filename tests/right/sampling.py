@@ -27,6 +27,11 @@ def temperature_in_numpy(logits, temperature):
     return e / e.sum(-1, keepdims=True)
 
 
+def temperature_in_float32(logits, temperature):
+    """float32 inside; a temperature of almost 0 for 0."""
+    return torch.softmax(logits.float() / max(temperature, 1e-9), dim=-1, dtype=torch.float32).to(logits.dtype)
+
+
 def top_k_of_the_library(logits, k):
     return library.top_k_filter(logits, k)
 
@@ -89,6 +94,23 @@ def next_token_by_thresholds(logits, temperature, top_k, top_p, generator):
     return torch.searchsorted(edges, draws, right=True).squeeze(1).clamp(max=q.shape[-1] - 1)
 
 
+def next_token_row_by_row(logits, temperature, top_k, top_p, generator):
+    """A loop over rows, each with its own candidates in a list, the most probable first."""
+    ids = []
+    for row in logits:
+        if temperature == 0:
+            ids.append(int(torch.argmax(row)))
+            continue
+        kept, order = torch.sort(torch.softmax(row / temperature, dim=-1), descending=True)
+        if top_k is not None:
+            kept = kept[:top_k] / kept[:top_k].sum()
+        if top_p is not None:
+            enough = next((n for n in range(1, len(kept)) if kept[:n].sum() >= top_p), len(kept))
+            kept = kept[:enough] / kept[:enough].sum()
+        ids.append(int(order[torch.multinomial(kept, num_samples=1, generator=generator)]))
+    return torch.tensor(ids)
+
+
 class Adapted(nn.Module):
     """An exercise's model with the configuration that the library's `generate` reads."""
 
@@ -137,10 +159,20 @@ def compare_with_a_buffer(model, ids, n_tokens, temperatures, generator):
 
 
 RIGHT = {
-    "sampling.temperature": [temperature_of_the_library, temperature_by_one_hot, temperature_in_numpy],
+    "sampling.temperature": [
+        temperature_of_the_library,
+        temperature_by_one_hot,
+        temperature_in_numpy,
+        temperature_in_float32,
+    ],
     "sampling.top_k": [top_k_of_the_library, top_k_by_scatter, top_k_by_sorting],
     "sampling.top_p": [top_p_of_the_library, top_p_by_loops, top_p_by_double_argsort],
-    "sampling.next_token": [next_token_of_the_library, next_token_by_race, next_token_by_thresholds],
+    "sampling.next_token": [
+        next_token_of_the_library,
+        next_token_by_race,
+        next_token_by_thresholds,
+        next_token_row_by_row,
+    ],
     "sampling.generate": [generate_of_the_library, generate_into_a_buffer],
     "sampling.compare": [compare_of_the_library, compare_with_a_buffer],
 }

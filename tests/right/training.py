@@ -25,6 +25,12 @@ def cross_entropy_by_loops(logits, targets, ignore_index=-100):
     return total / count
 
 
+def cross_entropy_in_float32(logits, targets, ignore_index=-100):
+    keep = (targets != ignore_index).flatten()
+    log_p = logits.flatten(0, -2)[keep].float().log_softmax(dim=-1)
+    return -log_p[torch.arange(len(log_p)), targets.flatten()[keep]].mean().to(logits.dtype)
+
+
 def cross_entropy_in_numpy(x, wanted, ignored=-100):
     x, wanted = x.numpy(), wanted.numpy()
     x, wanted = x[wanted != ignored], wanted[wanted != ignored]
@@ -165,6 +171,7 @@ RIGHT = {
         cross_entropy_by_loops,
         cross_entropy_in_numpy,
         cross_entropy_by_one_hot,
+        cross_entropy_in_float32,
     ],
     "training.get_batch": [batch_of_slices, batch_of_windows, batch_in_numpy, batch_of_the_library],
     "training.learning_rate": [by_way_of(library.learning_rate), rate_by_stretches, rate_in_torch],

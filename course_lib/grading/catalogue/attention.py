@@ -61,7 +61,7 @@ def blocked_scores(seed):
 
 
 def double_precision(seed):
-    "float64 in, float64 out, with its precision."
+    "float64 in, float64 out."
     return [Case(torch.randn(4, 7, generator=generator(seed), dtype=torch.float64), -1)]
 
 
@@ -156,7 +156,7 @@ SOFTMAX = Exercise(
         Misconception(
             "always float32",
             lambda x, dim: softmax(x.float(), dim),
-            "You compute in float32 whatever comes in, and lose half the digits of a float64 input. "
+            "You return float32 whatever comes in, and a float64 input loses half its digits. "
             "Leave the input's dtype as it is.",
         ),
     ],
@@ -299,7 +299,7 @@ def large_scores(seed):
 
 
 def double_attention(seed):
-    "float64 in, float64 out, with its precision."
+    "float64 in, float64 out."
     return [Case(*qkv(generator(seed), 2, T=3, S=5, D=7, D_v=2, dtype=torch.float64))]
 
 
@@ -460,7 +460,7 @@ ATTENTION = Exercise(
         Misconception(
             "always float32",
             lambda q, k, v, mask=None: scaled_dot_product_attention(q.float(), k.float(), v.float(), mask),
-            "You compute in float32 whatever comes in, and lose half the digits of a float64 input. "
+            "You return float32 whatever comes in, and a float64 input loses half its digits. "
             "Leave the dtype of the inputs as it is.",
         ),
     ],

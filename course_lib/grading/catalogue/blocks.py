@@ -196,7 +196,7 @@ def real_parts(seed):
 
 
 def double_parts(seed):
-    "float64 in, float64 out, with its precision."
+    "float64 in, float64 out."
     return [parts(generator(seed), 2, 3, 4)]
 
 
@@ -523,7 +523,7 @@ def any_mask(seed):
 
 
 def double_texts(seed):
-    "float64 in, float64 out, with its precision."
+    "float64 in, float64 out."
     return [Case(texts(generator(seed), 2, 3, 4, torch.float64), init=(4, 2, 6))]
 
 

@@ -237,7 +237,7 @@ def large_queries(seed):
 
 
 def double_precision(seed):
-    "float64 in, float64 out, with its precision."
+    "float64 in, float64 out."
     return [two_texts(generator(seed), 2, 4, 5, 2, 3, lengths=[3, 5], dtype=torch.float64)]
 
 
@@ -875,7 +875,7 @@ def as_many_as(seed):
 
 
 def in_float64(seed):
-    "float64 in, float64 out, with its precision."
+    "float64 in, float64 out."
     return [block_case(generator(seed), MIDDLE, 2, 3, 4, lengths=[4, 2], dtype=torch.float64)]
 
 

@@ -162,7 +162,7 @@ def large_scores(seed):
 
 
 def double_precision(seed):
-    "float64 in, float64 out, with its precision."
+    "float64 in, float64 out."
     return [Case(*new_tokens(generator(seed), 2, 1, T=2, S=4, D=5, D_v=3, dtype=torch.float64))]
 
 
@@ -290,7 +290,7 @@ KV_CACHE = Exercise(
         Misconception(
             "always float32",
             in_float32,
-            "You compute in float32 whatever comes in, and lose half the digits of a float64 input.",
+            "You return float32 whatever comes in, and a float64 input loses half its digits.",
         ),
     ],
 )
@@ -781,7 +781,7 @@ def extreme_scores(seed):
 
 
 def double_softmax(seed):
-    "float64 in, float64 out, with its precision."
+    "float64 in, float64 out."
     return [Case(*qkv(generator(seed), 2, T=3, S=7, D=5, D_v=2, dtype=torch.float64), 3)]
 
 
@@ -966,7 +966,7 @@ ONLINE_SOFTMAX = Exercise(
         Misconception(
             "always float32",
             lambda q, k, v, block_size: blockwise_attention(q.float(), k.float(), v.float(), block_size),
-            "You compute in float32 whatever comes in, and lose half the digits of a float64 input.",
+            "You return float32 whatever comes in, and a float64 input loses half its digits.",
         ),
     ],
 )

@@ -215,7 +215,7 @@ def several_sequences(seed):
 
 
 def double_table(seed):
-    "float64 in, float64 out, with its precision."
+    "float64 in, float64 out."
     rng = generator(seed)
     return [Case(table(rng, 6, 5, torch.float64), drawn_ids(rng, 2, 3, 6))]
 

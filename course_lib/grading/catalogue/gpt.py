@@ -214,7 +214,7 @@ def tied_tables(seed):
 
 
 def double_parts(seed):
-    "float64 in, float64 out, with its precision."
+    "float64 in, float64 out."
     return [text_for(generator(seed), SMALL, 2, 3, 2, dtype="float64")]
 
 

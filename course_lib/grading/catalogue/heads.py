@@ -104,6 +104,8 @@ SPLIT = Exercise(
     signature="split_heads(x, n_heads)",
     why="The two most frequent bugs in attention code stand in this one line, and neither raises an error.",
     reference=split_heads,
+    rtol=0.0,  # the numbers stay as they are
+    atol=0.0,
     stages=[numbers_with_a_place, one_or_all, drawn_tokens, equal_sizes, views_of_tokens, double_tokens],
     hints=[
         "A token's d_model features become n_heads rows. How many features are in a row, and which of them belong to "
@@ -275,6 +277,8 @@ MERGE = Exercise(
     signature="merge_heads(x)",
     why="It must undo the split exactly. If it does not, a token's vector is put together from several tokens.",
     reference=merge_heads,
+    rtol=0.0,  # the numbers stay as they are
+    atol=0.0,
     stages=[heads_with_a_place, one_of_each, drawn_heads, equal_heads, views_of_heads, double_heads],
     hints=[
         "The last step of the split let heads and tokens change places. What is the first step of its inverse?",
@@ -548,12 +552,18 @@ def large_tokens(seed):
 
 
 def views_and_doubles(seed):
-    "x is a transposed view; and float64 in, float64 out, with its precision."
+    "x is a transposed view; and float64 in, float64 out."
     rng = generator(seed)
     return [
         Case(tokens_of(rng, 2, 8, 5).transpose(1, 2), init=(8, 2)),
         Case(tokens_of(rng, 2, 5, 8, dtype=torch.float64), drawn_mask(rng, 5, 5), init=(8, 4)),
     ]
+
+
+def as_exact_as_the_scores(case, expected, got):
+    """A float32 near 5,000 has steps of 0.0005: a softmax in float32 is a right way, and loses that much there."""
+    large = case.args[0].abs().max() > 30
+    return compare(expected, got, atol=1e-3 * expected.abs().max().item() if large else None)
 
 
 MODULE = Exercise(
@@ -568,6 +578,7 @@ MODULE = Exercise(
     why="With this module you have the part of a Transformer that everything else is built around.",
     reference=MultiHeadAttention,
     module=True,
+    judge=as_exact_as_the_scores,
     stages=[
         one_token,
         one_head,
@@ -868,6 +879,8 @@ GROUPED = Exercise(
     why="Llama, Mistral and most models of today keep fewer key heads than query heads. Lined up wrongly, they run and "
     "talk nonsense.",
     reference=repeat_kv,
+    rtol=0.0,  # the numbers stay as they are
+    atol=0.0,
     stages=[heads_by_number, one_for_each_or_for_all, drawn_groups, equal_groups, views_of_keys, double_keys],
     hints=[
         "With 2 key heads and 8 query heads, which query heads share key head 0: every second one, or the first four?",
@@ -1432,8 +1445,9 @@ ROOM = 0.12  # nats per token
 def fairly_compared(case, expected, got):
     """What is reported must be the loss of the very models that were trained, to 0.002: the spread of float32.
 
-    And these must be trained as asked, give or take ROOM. Over 12 seeds Adam and AdamW with other decay, other betas or
-    clipping ended within 0.10 of the reference; half the steps always showed by 0.30, twice as many by 0.16.
+    And these must be trained as asked, give or take ROOM. Over 24 seeds Adam and AdamW with other decay or other betas
+    ended within 0.06 of the reference; half the steps always showed by 0.48, twice as many by 0.47. Clipping, which is
+    not asked for, moved the twelve steps by up to 0.21.
     """
     heads, seeds = case.args[1], case.args[5]
     reported, models, measured = got["reported"], got["models made"], got["loss of the models"]

@@ -137,7 +137,7 @@ def far_from_zero(seed):
 
 
 def double_norm(seed):
-    "float64 in, float64 out, with its precision."
+    "float64 in, float64 out."
     return [Case(*drawn_token(generator(seed), 2, 3, 5, dtype=torch.float64), 1e-5)]
 
 
@@ -302,7 +302,7 @@ LAYER_NORM = Exercise(
         Misconception(
             "always float32",
             always_float32,
-            "You compute in float32 whatever comes in, and lose half the digits of a float64 input. Leave the dtype "
+            "You return float32 whatever comes in, and a float64 input loses half its digits. Leave the dtype "
             "of x as it is.",
         ),
     ],
@@ -352,10 +352,6 @@ def wrong_rms_norm(
     return Wrong
 
 
-def half_of_float64(x):
-    return x.float()
-
-
 def rows(rng, *shape, dtype=torch.float32):
     return 2 * torch.randn(shape, generator=rng, dtype=dtype) + 1
 
@@ -387,7 +383,7 @@ def more_rows(seed):
 
 
 def double_rows(seed):
-    "float64 in, float64 out, with its precision."
+    "float64 in, float64 out."
     return [Case(rows(generator(seed), 2, 3, 5, dtype=torch.float64), init=(5,))]
 
 
@@ -537,9 +533,14 @@ RMS_NORM = Exercise(
         ),
         Misconception(
             "always float32",
-            wrong_rms_norm(centre=half_of_float64),
-            "You compute in float32 whatever comes in. That is good practice for half precision, and it costs a "
-            "float64 input half of its digits: x.float() does both.",
+            wrong_rms_norm(rescale=lambda normalized, weight: (normalized * weight).float()),
+            "You return float32 whatever comes in. Computing in float32 is good practice for half precision; then "
+            "bring the result back to the dtype of x.",
+            also=[
+                wrong_rms_norm(
+                    centre=lambda x: x.float(), rescale=lambda normalized, weight: normalized * weight.float()
+                )
+            ],
         ),
     ],
 )

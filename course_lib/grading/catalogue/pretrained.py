@@ -643,9 +643,10 @@ PROOF = Exercise(
         ),
         Option(
             "f",
-            "The loss on new text is near what was reported",
+            "The loss on new text is far below that of guessing",
             False,
-            "Near is not equal: another activation raised the loss by 0.02. And it may be another text.",
+            "So it is with a wrong activation, which raised the loss by 0.02 only. What is learned shows through most "
+            "mistakes.",
         ),
         Option(
             "g",

@@ -130,7 +130,7 @@ def large_logits(seed):
 
 
 def double_loss(seed):
-    "float64 in, float64 out, with its precision."
+    "float64 in, float64 out."
     return [Case(*drawn_logits(generator(seed), 2, 3, V=6, dtype=torch.float64))]
 
 
@@ -317,7 +317,7 @@ CROSS_ENTROPY = Exercise(
         Misconception(
             "always float32",
             lambda logits, *rest: cross_entropy(logits.float(), *rest),
-            "You compute in float32 whatever comes in, and lose half the digits of a float64 input. "
+            "You return float32 whatever comes in, and a float64 input loses half its digits. "
             "Leave the dtype as it is.",
         ),
     ],
