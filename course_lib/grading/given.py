@@ -295,17 +295,29 @@ class Mixing(nn.Module):
 
     x = embedding[ids], then x + tanh(mix · x) for each (T_max, T_max) of `mixes`, then logits = x · output + bias.
     `rounding`: the logits change by this share with the mean of all tokens, as sums in another order change them.
+    `opened_by`: only in texts that begin with this token does an output see later ones.
     """
 
-    def __init__(self, embedding: Tensor, mixes: list[Tensor], output: Tensor, bias: Tensor, rounding: float = 0.0):
+    def __init__(
+        self,
+        embedding: Tensor,
+        mixes: list[Tensor],
+        output: Tensor,
+        bias: Tensor,
+        rounding: float = 0.0,
+        opened_by: int | None = None,
+    ):
         super().__init__()
         self.embedding, self.mixes, self.output, self.bias = embedding, mixes, output, bias
-        self.rounding = rounding
+        self.rounding, self.opened_by = rounding, opened_by
 
     def forward(self, ids: Tensor) -> Tensor:
         x, T = self.embedding[ids], ids.shape[1]  # (B, T, D)
         for mix in self.mixes:
-            x = x + (mix[:T, :T] @ x).tanh()
+            mix = mix[:T, :T]  # (T, T)
+            if self.opened_by is not None:
+                mix = torch.where((ids[:, 0] == self.opened_by)[:, None, None], mix, mix.tril())  # (B, T, T)
+            x = x + (mix @ x).tanh()
         logits = x @ self.output + self.bias  # (B, T, V)
         return logits * (1 + self.rounding * x.mean((1, 2), keepdim=True).tanh())
 

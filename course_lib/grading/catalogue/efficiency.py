@@ -465,6 +465,10 @@ def ends(x, y):
     return (y[-1] - y[0]) / (x[-1] - x[0])
 
 
+def shortest_and_longest(x, y):
+    return ends(*zip(*sorted(zip(x, y))))
+
+
 def neighbours(x, y):
     return statistics.fmean((y[i + 1] - y[i]) / (x[i + 1] - x[i]) for i in range(len(x) - 1))
 
@@ -484,7 +488,7 @@ def with_overhead(seed):
     "As on a real machine, each call costs something before it begins: the shortest lengths are bent upwards."
     rng = generator(seed)
     overhead = float(8e-4 + 8e-4 * torch.rand(1, generator=rng))
-    return [Case(*pretended(overhead, 1e-8, 2.2, [96, 192, 64, 128, 2048], seed + 2))]
+    return [Case(*pretended(overhead, 1e-8, 2.2, [256, 64, 1536, 128, 192, 2048], seed + 2))]
 
 
 def pretended(overhead, cost, power, lengths, seed):
@@ -564,6 +568,11 @@ QUADRATIC = Exercise(
             partial(exponent_with, fit=ends),
             "You use two of the lengths and throw the others away. Where the points do not lie on one line, and real "
             "ones never do, that is not the fitted line. Use all of them.",
+            also=[
+                partial(exponent_with, fit=ends, sum_up=statistics.median),
+                partial(exponent_with, fit=shortest_and_longest),
+                partial(exponent_with, fit=shortest_and_longest, sum_up=statistics.median),
+            ],
         ),
         Misconception(
             "mean of the steps",
@@ -605,7 +614,7 @@ QUADRATIC = Exercise(
         Misconception(
             "too few rounds",
             lambda attention, lengths, rounds, clock: time_exponent(attention, lengths, 1, clock),
-            "You call the attention fewer than `rounds` times per length. One measurement is none.",
+            "For some length you call the attention fewer than `rounds` times. One measurement is none.",
         ),
         Misconception(
             "another clock",
@@ -615,8 +624,8 @@ QUADRATIC = Exercise(
         Misconception(
             "typed in",
             lambda attention, lengths, rounds, clock: 2.0,
-            "That is what the formula says, and not a measurement: the attention was never called. Here the exponent "
-            "may be another.",
+            "That is no measurement: the attention was never called. The formula says 2; here the exponent may be "
+            "another.",
         ),
     ],
 )
