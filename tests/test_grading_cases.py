@@ -222,7 +222,6 @@ WRONG = {
 }
 
 
-
 @pytest.mark.parametrize(
     ("exercise_id", "answer"),
     [pytest.param(name, each, id=f"{name}-{i}") for name, answers in WRONG.items() for i, each in enumerate(answers)],

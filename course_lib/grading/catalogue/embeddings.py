@@ -623,8 +623,8 @@ def neighbour_slips():
         ),
         Misconception(
             "itself set to −1",
-            lambda weight, index, k: (
-                best(cosines(weight, weight[index]).index_fill(0, torch.tensor(index), -1.0), [], k)
+            lambda weight, index, k: best(
+                cosines(weight, weight[index]).index_fill(0, torch.tensor(index), -1.0), [], k
             ),
             "You give the token itself a cosine of −1, which a row that points exactly the opposite way has, too. "
             "Only a score of −inf is below everything.",

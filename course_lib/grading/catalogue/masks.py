@@ -452,14 +452,14 @@ def large_and_double(seed):
 
 
 def far_below_zero(seed):
-    "All scores, the visible ones, too, lie between −20,000 and −70,000: a low number in place of −inf may be too high."
+    "All scores, the visible ones, too, lie between −20,000 and −60,000: a low number in place of −inf may be too high."
     rng = generator(seed)
 
     def near_one(*shape):
         return 1 + 0.1 * torch.rand(shape, generator=rng, dtype=torch.float64)
 
     x, (W_Q, W_K, W_V, W_O) = near_one(2, 5, 4), (near_one(4, 4) for _ in range(4))
-    x = x * (1 + 0.8 * torch.rand(2, 5, 1, generator=rng, dtype=torch.float64))  # tokens of several lengths
+    x = x * torch.linspace(1.6, 1, 5, dtype=torch.float64)[:, None]  # hidden scores are the higher ones
     smallest = scaled(*(split(x @ W, 2) for W in (W_Q, W_K)), x).min()
     return [Case(x, -20_000 / smallest * W_Q, W_K, torch.randn(4, 4, generator=rng, dtype=torch.float64), W_O, 2)]
 
@@ -537,7 +537,10 @@ MASKED_ATTENTION = Exercise(
             "ones win. Use −inf.",
             also=[
                 *(partial(wrong_attention, hide=partial(hide, fill=fill)) for fill in LOW[1:]),
-                *(partial(wrong_attention, hide=lambda scores, later, fill=fill: scores + fill * later) for fill in LOW),
+                *(
+                    partial(wrong_attention, hide=lambda scores, later, fill=fill: scores + fill * later)
+                    for fill in LOW
+                ),
             ],
         ),
         Misconception(
