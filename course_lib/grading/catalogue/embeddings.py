@@ -557,7 +557,7 @@ def row_of_zeros(seed):
 
 
 def parallel_rows(seed):
-    "A row twice as long as the token's own, before it and after it: it has cosine 1, too, and is the nearest neighbour."
+    "A row that is twice the token's own, before it or after it: it has cosine 1, too, and is the nearest neighbour."
     weight = torch.tensor([[0.0, 4.0], [3.0, 1.0], [0.0, 2.0], [1.0, 1.0]])
     return [Case(weight, 2, 1), Case(weight, 0, 1), Case(weight, 2, 3), Case(weight, 0, 3)]
 

@@ -458,7 +458,7 @@ def far_below_zero(seed):
     def near_one(*shape):
         return 1 + 0.1 * torch.rand(shape, generator=rng, dtype=torch.float64)
 
-    x, (W_Q, W_K, W_V, W_O) = near_one(2, 5, 4), (near_one(4, 4) for _ in range(4))
+    x, (W_Q, W_K, W_O) = near_one(2, 5, 4), (near_one(4, 4) for _ in range(3))
     x = x * torch.linspace(1.6, 1, 5, dtype=torch.float64)[:, None]  # hidden scores are the higher ones
     smallest = scaled(*(split(x @ W, 2) for W in (W_Q, W_K)), x).min()
     return [Case(x, -20_000 / smallest * W_Q, W_K, torch.randn(4, 4, generator=rng, dtype=torch.float64), W_O, 2)]
@@ -785,7 +785,7 @@ def special_tokens(seed):
 
 
 def in_one_text_of_several(seed):
-    "A batch of three texts. A text with a certain first token is seen whole, as a prompt may be: the last, the middle one."
+    "Three texts, of which one is seen whole, because of its first token: the last text, then the one in the middle."
     rng = generator(seed)
     cases = []
     for leaky in (2, 1):

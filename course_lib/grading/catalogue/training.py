@@ -1623,7 +1623,7 @@ def longer_than_asked(model, ids, targets, steps):
 
 MEMORY = {"vocab_size": 24, "d_model": 32, "n_heads": 2, "n_layers": 1, "max_seq_len": 8}
 LOW = 0.1  # nats per token
-SAME_LOSS = 0.01  # nats per token: computed twice in any precision, a loss differs by less
+SAME_LOSS = 0.01  # nats per token: a loss that is computed twice differs by far less
 
 
 def one_batch(seed):
@@ -1638,9 +1638,9 @@ def one_batch(seed):
 def held_against_the_model(case, brought):
     """What a training on one batch reports, beside what the model itself says before and after.
 
-    -> number of losses reported, first of them minus the loss before, whether these two are one, last of them minus the
-    loss after, the loss after, the loss after if inputs were their own targets, whether any parameter moved; or what was
-    reported instead. Losses count no further than 10.
+    -> number of losses reported, first of them minus the loss before, whether these two are one, last of them minus
+    the loss after, the loss after, the loss after if inputs were their own targets, whether any parameter moved; or
+    what was reported instead. Losses count no further than 10.
     """
     if not isinstance(brought, dict):
         return brought
@@ -1742,16 +1742,16 @@ OVERFIT = Exercise(
         Misconception(
             "uphill",
             partial(overfit_with, objective=lambda *given: -model_loss(*given), note=lambda loss: -loss),
-            "After your training the loss is far higher than before it. Either you go along the gradient (the optimizer "
-            "subtracts already: give it the loss itself), or your steps are so long that each of them overshoots.",
+            "After your training the loss is far higher than before it. Either you go along the gradient (the "
+            "optimizer subtracts already: give it the loss itself), or your steps are so long that each overshoots.",
             also=[partial(overfit_with, make=lambda parameters: torch.optim.AdamW(parameters, lr=5.0))],
         ),
         Misconception(
             "steps too short",
             partial(overfit_with, make=lambda parameters: torch.optim.SGD(parameters, lr=1e-4)),
-            "After your training the loss is about what it was before. If it hardly moves from step to step, your steps "
-            "are too short: try a learning rate ten times as large, and again; or AdamW, whose steps do not depend on "
-            "the length of the gradient. If it jumps about, they are too long.",
+            "After your training the loss is about what it was before. If it hardly moves from step to step, your "
+            "steps are too short: try a learning rate ten times as large, and again; or AdamW, whose steps do not "
+            "depend on the length of the gradient. If it jumps about, they are too long.",
             also=[partial(overfit_with, make=lambda parameters: torch.optim.AdamW(parameters, lr=1e-6))],
         ),
         Misconception(
