@@ -5,7 +5,10 @@ told a cause that was not its own.
 """
 
 import math
+import re
+import statistics
 from functools import partial
+from itertools import pairwise
 
 import pytest
 import torch
@@ -15,9 +18,11 @@ from torch import nn
 from course_lib import accounting
 from course_lib.attention import MultiHeadAttention
 from course_lib.feedforward import FeedForward
-from course_lib.grading import grade
-from course_lib.grading.catalogue import efficiency, heads, masks, sampling
+from course_lib.grading import EXERCISES, grade
+from course_lib.grading.catalogue import blocks, efficiency, heads, masks, norm, sampling, training
 from course_lib.grading.engine import PUBLIC_SEED
+from course_lib.grading.picture import as_html
+from course_lib.grading.trials import prepare
 
 pytestmark = pytest.mark.usefixtures("as_a_learner")
 SEEDS = (PUBLIC_SEED, 1, 2, 20_26)
@@ -228,3 +233,111 @@ WRONG = {
 def test_an_answer_that_is_wrong_on_legal_input_does_not_pass(exercise_id, answer):
     for seed in SEEDS:
         assert not grade(exercise_id, answer, seed).passed, f"seed {seed}: it passes"
+
+
+# --- sentences that were said and are not true ------------------------------------------------------------------------
+
+
+def multiplied_in_sparse(weight, ids):
+    rows = F.one_hot(ids.flatten(), len(weight)).to(weight.dtype).to_sparse()
+    return (rows @ weight).view(*ids.shape, -1)
+
+
+def multiplied_with_part_of_the_table(weight, ids):
+    return F.one_hot(ids).to(weight.dtype) @ weight[: ids.max() + 1]
+
+
+def walk_without_the_first(step, x):
+    state = torch.zeros_like(x[:, 0])
+    for t in range(1, x.shape[1]):
+        state = step(x[:, t], state)
+
+
+def crossing_between_two_lengths(lengths, times):
+    """Where attention is faster at one length and slower at the next."""
+    found = sorted(zip(lengths, times["rnn"], times["attention"]))
+    pairs = pairwise(found)
+    return next((long[0] for short, long in pairs if short[2] < short[1] and long[2] > long[1]), None)
+
+
+def one_norm_timed_less_often(rms_norm, layer_norm, widths, rounds, clock):
+    ratios = []
+    for width in widths:
+        x = torch.randn(128, width)
+        rms = min(norm.in_turns(rms_norm, lambda x: x, x, rounds, clock)[0])
+        layer = min(norm.in_turns(lambda x: x, layer_norm, x, 5, clock)[1])
+        ratios.append(rms / layer)
+    return ratios
+
+
+def clock_read_once(rms_norm, layer_norm, widths, rounds, clock):
+    clock()
+    return norm.without_the_clock(rms_norm, layer_norm, widths, rounds, clock)
+
+
+def means_one_after_the_other(*given):
+    """The clock is read around every call."""
+    return norm.compare_speed_with(*given, take=norm.one_after_the_other, sum_up=lambda times: sum(times) / len(times))
+
+
+FALSE = [
+    ("gpt.initial_loss", 32 * math.log(50_257), "is what a tied table"),
+    ("gpt.shape_trace", {"position_vectors": (1, 10, 48)}, "The rows are taken once"),
+    ("heads.parameters", 4 * 512**2 + 512, "One bias is missing"),
+    ("blocks.gradient_norms", partial(blocks.wrong_gradients, size=lambda each: each.abs().sum()), "opposite signs"),
+    ("norm.speed", partial(norm.compare_speed_with, hand_in=statistics.median), "You average over the widths"),
+    ("norm.speed", one_norm_timed_less_often, "You call each norm fewer"),
+    ("norm.speed", clock_read_once, "You never read the clock"),
+    ("norm.speed", means_one_after_the_other, "Read the clock around every call"),
+    ("efficiency.rnn_or_attention", partial(efficiency.seconds_with, recurrent=walk_without_the_first), "single step"),
+    (
+        "efficiency.rnn_or_attention",
+        partial(efficiency.seconds_with, cross=crossing_between_two_lengths),
+        "is there a `return`",
+    ),
+    ("embeddings.one_hot", multiplied_in_sparse, "you picked them"),
+    ("embeddings.one_hot", multiplied_with_part_of_the_table, "you picked them"),
+    (
+        "training.overfit",
+        partial(training.overfit_with, make=partial(torch.optim.AdamW, lr=5.0)),
+        "from step to step: you go along the gradient",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("exercise_id", "answer", "false"), FALSE, ids=[f"{row[0]}-{i}" for i, row in enumerate(FALSE)]
+)
+def test_no_sentence_is_said_that_is_not_true_of_the_answer(exercise_id, answer, false):
+    exercise = EXERCISES[exercise_id]
+    if isinstance(answer, dict):
+        answer = exercise.reference | answer
+    for seed in SEEDS if callable(answer) else SEEDS[:1]:
+        result = grade(exercise_id, answer, seed)
+        assert not result.passed
+        assert false not in result.feedback, f"seed {seed}: {result.feedback}"
+
+
+# --- what is shown beside a sentence ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exercise_id", ["norm.rms_norm", "ffn.gelu"])
+def test_the_case_that_is_shown_is_one_of_which_the_sentence_speaks(exercise_id):
+    """The first case is the smallest, and its numbers stand in the sentence of its stage."""
+    (first, *_) = prepare(EXERCISES[exercise_id], PUBLIC_SEED)
+    said = set(re.findall(r"[−\d.]+\d|\d", first.stage))
+    shown = {f"{number:g}".replace("-", "−") for number in first.case.args[0].flatten().tolist()}
+    assert shown <= said, f"{shown} are shown, and the sentence speaks of {said}"
+
+
+def test_a_heat_map_of_zeros_has_a_scale_that_holds_what_is_beside_it():
+    shown = as_html(torch.zeros(2, 2), torch.tensor([[3.0, 4.0], [1.0, 2.0]]))
+    assert "all 0" not in shown
+    assert "from 0 (light) to 4 (dark)" in shown
+
+
+def test_one_block_is_no_blocks():
+    for exercise in EXERCISES.values():
+        for stage in exercise.stages:
+            for case in stage(PUBLIC_SEED):
+                assert not re.search(r"\b1 (blocks|layers|heads|texts|units)\b", repr(case.args)), exercise.id

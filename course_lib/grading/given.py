@@ -909,6 +909,8 @@ def timed_beside(answer, step, attention, lengths, batch, rounds, clock):
     problem = _not_timed(attention.calls, clock, lengths, rounds)
     if problem or not steps:
         return problem or "figures without a step of the recurrent layer"
+    if steps <= 2 * rounds * len(lengths) and step.walked.keys() == {1}:  # none had a step before it
+        return "figures from single steps of the recurrent layer"
     if steps < rounds * sum(lengths):
         return "figures from too few steps of the recurrent layer"
     if whole < rounds:

@@ -866,7 +866,11 @@ GRADIENT_NORMS = Exercise(
             "sum of the entries",
             partial(wrong_gradients, size=torch.sum),
             "You add up the gradient's entries, so that opposite signs cancel. Take the norm.",
-            also=[partial(wrong_gradients, size=lambda gradient: gradient.abs().sum())],
+        ),
+        Misconception(
+            "sum of the sizes",
+            partial(wrong_gradients, size=lambda gradient: gradient.abs().sum()),
+            "You add up the sizes of the gradient's entries. The norm adds up their squares, and takes the root.",
         ),
         Misconception(
             "mean of the entries",

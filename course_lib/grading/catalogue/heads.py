@@ -1123,7 +1123,11 @@ PARAMETERS = Exercise(
             "biases of Q, K and V only",
             4 * 512**2 + 3 * 512,
             "One bias is missing: the output projection has one, too.",
-            also=[4 * 512**2 + 512],
+        ),
+        Misconception(
+            "one bias for all",
+            4 * 512**2 + 512,
+            "You counted 512 biases in all. Each of the four layers has 512 of its own.",
         ),
         Misconception(
             "one matrix",
