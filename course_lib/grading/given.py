@@ -7,6 +7,7 @@ names a function of the first half; `probe=` in an exercise names one of the sec
 import contextlib
 import copy
 import random
+import sys
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -16,8 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from course_lib import models
+from course_lib import accounting, models
 from course_lib.blocks import TransformerBlock, make_norm
 from course_lib.config import TransformerConfig
 from course_lib.pretrained import load_pretrained
@@ -126,6 +128,7 @@ class _SumOfAll(nn.Module):
     def __init__(self, vocab_size, limit):
         super().__init__()
         self.vocab_size, self.limit = vocab_size, limit
+        self.config = SimpleNamespace(vocab_size=vocab_size, max_seq_len=limit)
 
     def forward(self, ids):
         if ids.shape[1] > self.limit:
@@ -295,17 +298,29 @@ class Mixing(nn.Module):
 
     x = embedding[ids], then x + tanh(mix · x) for each (T_max, T_max) of `mixes`, then logits = x · output + bias.
     `rounding`: the logits change by this share with the mean of all tokens, as sums in another order change them.
+    `opened_by`: only in texts that begin with this token does an output see later ones.
     """
 
-    def __init__(self, embedding: Tensor, mixes: list[Tensor], output: Tensor, bias: Tensor, rounding: float = 0.0):
+    def __init__(
+        self,
+        embedding: Tensor,
+        mixes: list[Tensor],
+        output: Tensor,
+        bias: Tensor,
+        rounding: float = 0.0,
+        opened_by: int | None = None,
+    ):
         super().__init__()
         self.embedding, self.mixes, self.output, self.bias = embedding, mixes, output, bias
-        self.rounding = rounding
+        self.rounding, self.opened_by = rounding, opened_by
 
     def forward(self, ids: Tensor) -> Tensor:
         x, T = self.embedding[ids], ids.shape[1]  # (B, T, D)
         for mix in self.mixes:
-            x = x + (mix[:T, :T] @ x).tanh()
+            mix = mix[:T, :T]  # (T, T)
+            if self.opened_by is not None:
+                mix = torch.where((ids[:, 0] == self.opened_by)[:, None, None], mix, mix.tril())  # (B, T, T)
+            x = x + (mix @ x).tanh()
         logits = x @ self.output + self.bias  # (B, T, V)
         return logits * (1 + self.rounding * x.mean((1, 2), keepdim=True).tanh())
 
@@ -471,6 +486,16 @@ def rows_and_gradient(answer, weight, ids):
     importance = torch.arange(1.0, rows.numel() + 1, dtype=rows.dtype).view(rows.shape)
     (rows * importance).sum().backward()
     return rows, torch.zeros_like(weight) if weight.grad is None else weight.grad
+
+
+# Chapter 3: attention
+
+
+def measured_or_scattered(answer, d_k, n_pairs):
+    """The figures; for fewer than a hundred pairs those of n_pairs, n_pairs + 1, … up to four times as many."""
+    if n_pairs >= 100:
+        return answer(d_k, n_pairs)
+    return [answer(d_k, number) for number in range(n_pairs, 4 * n_pairs)]
 
 
 # Chapter 13: sampling
@@ -701,6 +726,25 @@ def as_row(answer, *args):
         return result
 
 
+# Chapter 10: parameter counting
+
+
+def counted_by_hand(answer, config):
+    """The count; or in a sentence, that the library counted."""
+    seen, before = [], sys.getprofile()
+
+    def note(frame, event, argument):
+        if event == "call" and frame.f_code.co_filename == accounting.__file__:
+            seen.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        count = answer(config)
+    finally:
+        sys.setprofile(before)
+    return f"counted by the library's own `{seen[0]}`" if seen else count
+
+
 # Chapter 5: multi-head attention
 
 
@@ -708,12 +752,18 @@ def losses_and_models(answer, make_model, heads, batches, held_out, lr, seeds):
     """What a comparison of head counts reports, and what the models that it made, and left behind, can do.
 
     loss of the models: n_heads -> mean over its models of the loss on held_out. If a model was made twice, the later.
+    trained with dropout: no model that has dropout read fewer batches in training mode than there are.
     """
-    made = {}
+    made, read = {}, Counter()
 
     def make_and_note(n_heads, seed):
-        made[n_heads, seed] = make_model(n_heads, seed)
-        return made[n_heads, seed]
+        model = made[n_heads, seed] = make_model(n_heads, seed)
+
+        def note(module, *given):
+            read[n_heads, seed] += module.training
+
+        next(model.children()).register_forward_hook(note)  # of a part: who calls model.forward passes it, too
+        return model
 
     reported = answer(make_and_note, heads, batches, held_out, lr, seeds)
     losses = {}
@@ -723,6 +773,9 @@ def losses_and_models(answer, make_model, heads, batches, held_out, lr, seeds):
     return {
         "reported": reported,
         "models made": sorted(made),
+        "trained with dropout": all(
+            read[name] >= len(batches) for name, model in made.items() if model.config.dropout > 0
+        ),
         "loss of the models": {n_heads: sum(each) / len(each) for n_heads, each in losses.items()},
     }
 
@@ -730,12 +783,19 @@ def losses_and_models(answer, make_model, heads, batches, held_out, lr, seeds):
 # Chapter 8: residuals and blocks
 
 
+def also_in_training(module, x, *mask):
+    """The output; for an x that asks for a gradient, that in training mode."""
+    return module.train(x.requires_grad)(x, *mask)
+
+
 def trained_both(answer, pre, post, inputs, targets, learning_rate):
     """What is reported of the training of two models: for each how many losses, the first four, the mean of the last
-    three, and whether its parameters have moved; or what was reported instead. Losses count no further than 10."""
+    three, whether its parameters have moved, and whether an optimizer met a gradient that was altered after `backward`;
+    or what was reported instead. Losses count no further than 10."""
     models = {"pre": pre, "post": post}
     start = {name: [parameter.detach().clone() for parameter in model.parameters()] for name, model in models.items()}
-    result = answer(pre, post, inputs, targets, learning_rate)
+    with _Gradients(*models.values()) as gradients:
+        result = answer(pre, post, inputs, targets, learning_rate)
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         return result
     summary = {}
@@ -750,7 +810,33 @@ def trained_both(answer, pre, post, inputs, targets, learning_rate):
         summary[f"{name}: the first four"] = losses[:4].tolist()
         summary[f"{name}: mean of the last three"] = losses[-3:].mean().item()
         summary[f"{name}: moved"] = not all(map(torch.equal, start[name], model.parameters()))
+        summary[f"{name}: gradients altered"] = not gradients.altered.isdisjoint(model.parameters())
     return summary
+
+
+class _Gradients:
+    """Notes in `altered` the parameters whose gradient at an optimizer's step is not what `backward` has left there."""
+
+    def __init__(self, *models):
+        self.parameters = [parameter for model in models for parameter in model.parameters()]
+        self.left, self.altered = {}, set()
+
+    def __enter__(self):
+        self.hooks = [each.register_post_accumulate_grad_hook(self._note) for each in self.parameters]
+        self.hooks.append(register_optimizer_step_pre_hook(self._compare))
+        return self
+
+    def __exit__(self, *error):
+        for hook in self.hooks:
+            hook.remove()
+
+    def _note(self, parameter):
+        self.left[parameter] = parameter.grad.detach().clone()
+
+    def _compare(self, optimizer, args, kwargs):
+        for parameter, gradient in self.left.items():
+            if parameter.grad is not None and not torch.equal(parameter.grad, gradient):
+                self.altered.add(parameter)
 
 
 # Chapter 14: efficiency
@@ -827,6 +913,8 @@ def timed_beside(answer, step, attention, lengths, batch, rounds, clock):
     problem = _not_timed(attention.calls, clock, lengths, rounds)
     if problem or not steps:
         return problem or "figures without a step of the recurrent layer"
+    if steps <= 2 * rounds * len(lengths) and step.walked.keys() == {1}:  # none had a step before it
+        return "figures from single steps of the recurrent layer"
     if steps < rounds * sum(lengths):
         return "figures from too few steps of the recurrent layer"
     if whole < rounds:

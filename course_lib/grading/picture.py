@@ -55,18 +55,19 @@ def as_text(expected: Any, got: Any, rtol: float | None = None, atol: float | No
 
 
 def as_html(expected: Any, got: Any, rtol: float | None = None, atol: float | None = None) -> str:
-    """Two heat maps with one scale, that of what is expected; entries that differ are outlined."""
+    """Two heat maps with one scale, that of what is expected, or of both where this is a single number; entries that
+    differ are outlined."""
     found = matrices(expected, got, rtol, atol)
     if found is None:
         return ""
     wanted, yours, wrong, what = found
-    finite = wanted[wanted.isfinite()]
-    finite = finite if finite.numel() else torch.zeros(1)
-    low, high = finite.min().item(), finite.max().item()
+    low, high = _range(wanted)
+    if low == high:  # a scale of one number would show nothing of yours
+        low, high = _range(torch.cat([wanted, yours]))
     shape = f"{wrong.shape[0]} × {wrong.shape[1]}"
     first = wrong.nonzero()[0].tolist()
     where = f"{plural(int(wrong.sum()), 'entry').replace('entrys', 'entries')} of {wrong.numel():,} differ"
-    scale = f"from {number(low)} (light) to {number(high)} (dark)" if low < high else f"all {number(low)}"
+    scale = f"from {number(low)} (light) to {number(high)} (dark)" if low < high else f"all {number(low)} where finite"
     maps = [
         ("expected", wanted, f"Heat map of the expected {shape} matrix, {scale}."),
         ("yours", yours, f"Heat map of your {shape} matrix: {where}, the first at {first}; these are outlined."),
@@ -82,6 +83,13 @@ def as_html(expected: Any, got: Any, rtol: float | None = None, atol: float | No
         f'<div style="display: flex; flex-wrap: wrap; gap: 16px; margin-top: 8px;">{figures}</div>'
         f'<div style="margin-top: 4px; font-size: 90%;">{escape(note)}</div>'
     )
+
+
+def _range(values: Tensor) -> tuple[float, float]:
+    """The smallest and the largest of the finite values; 0 and 0 without any."""
+    finite = values[values.isfinite()]
+    finite = finite if finite.numel() else torch.zeros(1)
+    return finite.min().item(), finite.max().item()
 
 
 def _cells(values: Tensor, wrong: Tensor, low: float, high: float) -> Tensor:

@@ -139,10 +139,11 @@ def leaks_with_other_tails(model, ids):
 
 
 def leaks_in_one_batch(model, ids):
-    """All single changes of the first text, each as a row of one batch."""
-    T, before = ids.shape[1], model(ids[:1])
-    changed = (ids[:1] + torch.eye(T, dtype=torch.long)) % before.shape[-1]  # (T, T): row t has another token t
-    moved = (model(changed) - before).abs().amax(-1)  # (T, T): changed place, output
+    """All single changes of all texts, each as a row of one batch."""
+    (B, T), before = ids.shape, model(ids)
+    changed = (ids[:, None] + torch.eye(T, dtype=torch.long)) % before.shape[-1]  # (B, T, T): row t has another token t
+    after = model(changed.view(B * T, T)).view(B, T, T, -1)
+    moved = (after - before[:, None]).abs().amax(-1)  # (B, T, T): text, changed place, output
     return moved.tril(-1).max() > 1e-5
 
 

@@ -142,7 +142,9 @@ def compare_of_the_library(model, ids, n_tokens, temperatures, generator):
     distinct, likelihood = [], []
     for temperature in temperatures:
         text = library.generate(model, ids, n_tokens, temperature=temperature, generator=generator)
-        logits, new = model(text[:, ids.shape[1] - 1 : -1]), text[:, ids.shape[1] :]
+        new = text[:, ids.shape[1] :]
+        before = [text[:, : ids.shape[1] + i][:, -model.config.max_seq_len :] for i in range(n_tokens)]
+        logits = torch.stack([model(seen)[:, -1] for seen in before], 1)  # (B, n, V)
         distinct.append(len(set(new.flatten().tolist())))
         likelihood.append(-nn.functional.cross_entropy(logits.flatten(0, 1), new.flatten()))
     return torch.tensor(distinct), torch.stack(likelihood)
@@ -152,9 +154,11 @@ def compare_with_a_buffer(model, ids, n_tokens, temperatures, generator):
     results = []
     for temperature in temperatures:
         text = generate_into_a_buffer(model, ids, n_tokens, model.config.max_seq_len, temperature, generator)
-        log_p = model(text).log_softmax(-1)[:, ids.shape[1] - 1 : -1]
+        seen = range(ids.shape[1], text.shape[1])
+        logits = [model(text[:, max(0, t - model.config.max_seq_len) : t])[:, -1:] for t in seen]  # (B, 1, V) each
         new = text[:, -n_tokens:]
-        results.append((np.unique(new.numpy()).size, log_p.gather(2, new[..., None]).mean().item()))
+        log_p = torch.cat(logits, 1).log_softmax(-1).gather(2, new[..., None])
+        results.append((np.unique(new.numpy()).size, log_p.mean().item()))
     return [list(part) for part in zip(*results)]
 
 

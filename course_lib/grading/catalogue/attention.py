@@ -9,6 +9,7 @@ from functools import partial
 import torch
 
 from ..exercise import Case, Exercise, Misconception, generator
+from ..given import measured_or_scattered
 from ..judge import compare
 
 INF = float("inf")
@@ -591,7 +592,12 @@ def theory(d_k, n_pairs):
 
 
 def near_theory_and_noisy(case, expected, got):
-    """Within 10 % of theory, and not equal to it: 10,000 pairs miss the true variance by some 1.5 %."""
+    """Within 10 % of theory, and not equal to it: 10,000 pairs miss the true variance by some 1.5 %.
+
+    Of four to fifteen pairs a variance is off by half of itself: figures that keep still were not measured.
+    """
+    if case.args[1] < 100:
+        return None if got == expected else "With few pairs a variance jumps about, and yours does not: is it measured?"
     truth = theory(*case.args)
     problem = compare(truth, got, rtol=0.1, names=SCORE_VARIANCE.returns)
     if problem is None and tuple(float(part) for part in got) == truth:
@@ -602,6 +608,21 @@ def near_theory_and_noisy(case, expected, got):
 def three_sizes(seed):
     "10,000 pairs of q and k, at d_k = 16, 64 and 256."
     return [Case(d_k, 10_000) for d_k in (16, 64, 256)]
+
+
+def few_pairs(seed):
+    "Four pairs, five, and so on up to 15, at d_k = 8: with so few a measured variance jumps about."
+    return [Case(8, 4)]
+
+
+def scattered(case, brought):
+    """Of few pairs: do the variances differ from one another by more than a tenth? Over 4,000 seeds measured ones
+    did by 0.22 or more. Of many pairs the figures themselves."""
+    if case.args[1] >= 100:
+        return brought
+    figures = torch.tensor([[float(part) for part in pair] for pair in brought])  # (calls, 2)
+    still = (figures.std(0) < 0.1 * figures.mean(0).abs()).any()
+    return "variances that keep still" if still else "variances that jump about"
 
 
 SCORE_VARIANCE = Exercise(
@@ -616,7 +637,9 @@ SCORE_VARIANCE = Exercise(
     why="The √d_k of the formula is not a matter of taste. You can measure where it comes from.",
     reference=score_variance,
     returns=["variance before scaling", "variance after scaling"],
-    stages=[three_sizes],
+    stages=[three_sizes, few_pairs],
+    probe=measured_or_scattered,
+    summary=scattered,
     judge=near_theory_and_noisy,
     rtol=0.1,
     hints=[
@@ -660,9 +683,14 @@ SCORE_VARIANCE = Exercise(
             "You measure the single products q_i·k_i, whose variance is 1. A score is the sum of d_k of them.",
         ),
         Misconception(
-            "theory instead of measurement",
+            "figures that keep still",
             theory,
-            "This is the theory to the last digit, and no measurement is. Draw q and k, and measure.",
+            "These figures stay near the theory however few pairs are asked for, and no measurement does. Draw "
+            "`n_pairs` queries and keys, and measure.",
+            also=[
+                lambda d_k, n_pairs: (1.003 * d_k, 1.003),
+                lambda d_k, n_pairs: measured_variance(d_k, 10_000),
+            ],
         ),
     ],
 )

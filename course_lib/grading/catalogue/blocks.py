@@ -12,7 +12,15 @@ import torch.nn.functional as F
 from torch import nn
 
 from ..exercise import Case, Exercise, Given, Misconception, generator
-from ..given import affine, feed_forward, own_layer_norm, self_attention, small_stack, trained_both
+from ..given import (
+    affine,
+    also_in_training,
+    feed_forward,
+    own_layer_norm,
+    self_attention,
+    small_stack,
+    trained_both,
+)
 
 # --- blocks.pre_norm, blocks.post_norm --------------------------------------------------------------------------------
 
@@ -482,6 +490,11 @@ def wrong_encoder(
     return Wrong
 
 
+def with_dropout(x, attention, ffn, norm1, norm2):
+    x = norm1(x + F.dropout(attention(x), 0.1, norm1.training))
+    return norm2(x + F.dropout(ffn(x), 0.1, norm2.training))
+
+
 def texts(rng, B, T, d_model, dtype=torch.float32):
     return torch.randn(B, T, d_model, generator=rng, dtype=dtype)
 
@@ -527,6 +540,12 @@ def double_texts(seed):
     return [Case(texts(generator(seed), 2, 3, 4, torch.float64), init=(4, 2, 6))]
 
 
+def in_training_mode(seed):
+    "In training mode, in which dropout would act: there is none, so that nothing changes."
+    rng = generator(seed)
+    return [Case(texts(rng, 3, 6, 8).requires_grad_(), init=(8, 2, 16))]
+
+
 ENCODER = Exercise(
     id="blocks.encoder",
     chapter=8,
@@ -539,7 +558,8 @@ ENCODER = Exercise(
     why="Twelve of these, with an embedding in front, are BERT-base. You have all the parts: now wire them.",
     reference=EncoderBlock,
     module=True,
-    stages=[one_token, every_token_sees_all, padded, any_mask, double_texts],
+    probe=also_in_training,
+    stages=[one_token, every_token_sees_all, padded, any_mask, double_texts, in_training_mode],
     hints=[
         "List the parts first: an attention, a feed-forward network, and two norms. What does each constructor need?",
         "You have written the wiring already, in `post_norm_block`. What are its four functions here?",
@@ -665,6 +685,11 @@ ENCODER = Exercise(
             "softmax over the queries",
             wrong_encoder(over=-2),
             "Your columns sum to 1. Each query shares its attention among the keys: the last axis.",
+        ),
+        Misconception(
+            "dropout",
+            wrong_encoder(wire=with_dropout),
+            "Right in evaluation mode. In training mode your block has dropout, and this one has none.",
         ),
         Misconception(
             "out_proj not used",
@@ -841,7 +866,11 @@ GRADIENT_NORMS = Exercise(
             "sum of the entries",
             partial(wrong_gradients, size=torch.sum),
             "You add up the gradient's entries, so that opposite signs cancel. Take the norm.",
-            also=[partial(wrong_gradients, size=lambda gradient: gradient.abs().sum())],
+        ),
+        Misconception(
+            "sum of the sizes",
+            partial(wrong_gradients, size=lambda gradient: gradient.abs().sum()),
+            "You add up the sizes of the gradient's entries. The norm adds up their squares, and takes the root.",
         ),
         Misconception(
             "mean of the entries",
@@ -949,6 +978,7 @@ def train_wrongly(
     make=torch.optim.AdamW,
     renew=False,
     clear=lambda optimizer: optimizer.zero_grad(),
+    clip=lambda parameters: None,
     update=lambda optimizer: optimizer.step(),
     batch=lambda inputs, targets, step: (inputs[step], targets[step]),
 ):
@@ -961,6 +991,7 @@ def train_wrongly(
         _, loss = model(*batch(inputs, targets, step))
         clear(optimizer)
         loss.backward()
+        clip(model.parameters())
         update(optimizer)
         losses.append(loss.item())
     return losses
@@ -1004,7 +1035,9 @@ def near_the_reference(case, expected, got):
         right, own = (
             {key: value for key, value in each.items() if key.startswith(f"{name}:")} for each in (expected, got)
         )
-        (steps, early, late, moved), (own_steps, own_early, own_late, own_moved) = right.values(), own.values()
+        (steps, early, late, moved, _), (own_steps, own_early, own_late, own_moved, altered) = (
+            each.values() for each in (right, own)
+        )
         if own_steps != steps:
             return f"Expected {steps} losses of the {name}-norm model, one per step; got {own_steps}."
         if moved != own_moved:
@@ -1014,6 +1047,10 @@ def near_the_reference(case, expected, got):
                 return f"Loss {step} of the {name}-norm model is {other:.2f}; expected {one:.2f}."
         if not abs(late - own_late) < 0.1:
             return f"The last losses of the {name}-norm model are about {own_late:.2f}; expected {late:.2f}."
+        if altered:
+            return (
+                f"The {name}-norm model's gradients are altered between `backward` and the step: do without clipping."
+            )
     return None
 
 
@@ -1052,6 +1089,16 @@ PRE_OR_POST = Exercise(
             both(partial(train_wrongly, rate=warming_up)),
             "Your learning rate rises over the first steps. That is the cure which post-norm is given; here you are to "
             "see the illness: the full rate from the first step.",
+        ),
+        Misconception(
+            "clipping",
+            both(partial(train_wrongly, clip=partial(nn.utils.clip_grad_norm_, max_norm=1.0))),
+            "You clip the gradients, or alter them in another way, between `backward` and the step. AdamW divides by "
+            "their size, so that little of it shows; but the task is to do without, and then the comparison is fair.",
+            also=[
+                both(partial(train_wrongly, clip=partial(nn.utils.clip_grad_norm_, max_norm=0.5))),
+                both(partial(train_wrongly, clip=partial(nn.utils.clip_grad_value_, clip_value=0.01))),
+            ],
         ),
         Misconception(
             "learning rate ignored",

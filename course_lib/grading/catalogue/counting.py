@@ -7,10 +7,12 @@ from dataclasses import asdict, replace
 
 import torch
 
+from course_lib import accounting
 from course_lib.config import PRESETS, TransformerConfig
 
 from .. import given
 from ..exercise import Case, Exercise, Given, Misconception, Option, generator
+from ..judge import compare
 
 # --- counting.gpt2 ----------------------------------------------------------------------------------------------------
 
@@ -695,6 +697,12 @@ def published(seed):
     return [Case(told(PRESETS[name])) for name in ("gpt2", "llama-7b", "llama-3-8b")]
 
 
+def same_count(case, expected, got):
+    if isinstance(got, str):
+        return f"This is {got}: read it, and write one of your own."
+    return compare(expected, got)
+
+
 FUNCTION = Exercise(
     id="counting.function",
     chapter=10,
@@ -706,6 +714,8 @@ FUNCTION = Exercise(
     signature="count_parameters(config)",
     why="Twenty lines that count GPT-2 and Llama 3 alike: you then know what each field of a config buys.",
     reference=count_parameters,
+    probe=given.counted_by_hand,
+    judge=same_count,
     stages=[
         one_block,
         several_blocks,
@@ -728,6 +738,12 @@ FUNCTION = Exercise(
         "that change? Its bias, too.",
     ],
     misconceptions=[
+        Misconception(
+            "the library counts",
+            lambda config: accounting.count_parameters(config).total,
+            "You let the library's own counter do it. What you have read there you may use; the count is yours to "
+            "write.",
+        ),
         Misconception(
             "output head forgotten",
             without("head"),

@@ -52,6 +52,10 @@ def whatever_the_borders(tokens, pair):
     return by_steps(tokens, pair, matches=lambda left, right: left + right == pair[0] + pair[1])
 
 
+def replaced_in_the_text(tokens, pair):
+    return " ".join(tokens).replace(" ".join(pair), "".join(pair)).split()
+
+
 def from_the_right(tokens, pair):
     turned = merge_pair([token[::-1] for token in tokens[::-1]], [part[::-1] for part in tuple(pair)[::-1]])
     return [token[::-1] for token in turned[::-1]]
@@ -89,6 +93,11 @@ def longer_tokens(seed):
     ]
 
 
+def ends_and_beginnings(seed):
+    "A token that ends like the left one of the pair, or begins like the right one, is another token."
+    return [Case(["ca", "t"], ("a", "t")), Case(["a", "te"], ("a", "t")), Case(["ca", "a", "t", "te"], ("a", "t"))]
+
+
 def nothing_to_merge(seed):
     "Nothing to merge: the same tokens, be there one or none."
     return [Case(["a"], ("a", "a")), Case([], ("a", "b")), Case(list("cab"), ("b", "c"))]
@@ -112,7 +121,16 @@ MERGE_PAIR = Exercise(
     signature="merge_pair(tokens, pair)",
     why="Repeat this step fifty thousand times and you have the vocabulary of GPT-2.",
     reference=merge_pair,
-    stages=[one_place, every_place, order_counts, overlapping, longer_tokens, nothing_to_merge, drawn_letters],
+    stages=[
+        one_place,
+        every_place,
+        order_counts,
+        overlapping,
+        longer_tokens,
+        ends_and_beginnings,
+        nothing_to_merge,
+        drawn_letters,
+    ],
     hints=[
         "Walk from left to right with a place i that you move yourself: a `while` loop. What do you look at in a step?",
         "If tokens i and i + 1 are the pair, one token goes out and two have come in. By how much must i move on?",
@@ -147,6 +165,12 @@ MERGE_PAIR = Exercise(
             whatever_the_borders,
             "You compare what the two tokens spell together. The pair is two given tokens: ('ab', 'c') and ('a', 'bc') "
             "spell the same and are different pairs.",
+        ),
+        Misconception(
+            "replaced in the text",
+            replaced_in_the_text,
+            "You merge where the end of one token and the beginning of the next spell the pair, as replacing in a text "
+            "does: 'ca t' contains 'a t'. The tokens there are ca and t, another pair: compare whole tokens.",
         ),
         Misconception(
             "from the right",
@@ -371,10 +395,12 @@ ONE_HOT = Exercise(
     ],
     misconceptions=[
         Misconception(
-            "picked, not multiplied",
+            "not every row takes part",
             lambda weight, ids: weight[ids],
-            "The rows are right, and you picked them. Here every row of the table takes part: build the one-hot rows "
-            "and multiply. (The case with infinities tells the two apart: 0 · ∞ is NaN.)",
+            "The rows are right, and a row of infinities that nobody asks for leaves no trace: 0 · ∞ would be NaN. "
+            "Here every row of the table takes part. Picking rows leaves the others out, and so does a product with "
+            "rows that are too short or sparse, or a table that was cut or cleaned first. Build one-hot rows as long "
+            "as the table, and multiply them with all of it.",
             also=[lambda weight, ids: weight.index_select(0, ids.flatten()).view(*ids.shape, -1)],
         ),
         Misconception(
@@ -487,6 +513,16 @@ def too_few_nearest(weight, index, k):
     return with_itself[with_itself != index]
 
 
+def first_dropped(weight, index, k):
+    return cosines(weight, weight[index]).argsort(descending=True, stable=True)[1 : k + 1]
+
+
+def equals_left_out(weight, index, k):
+    """Leaves out whatever has cosine 1 with the token."""
+    scores = cosines(weight, weight[index])
+    return best(scores, (scores > 1 - 1e-6).nonzero().flatten().tolist(), k)
+
+
 def turned(order):
     return torch.as_tensor(order).flip(0)
 
@@ -518,6 +554,24 @@ def row_of_zeros(seed):
     weight[0] = 0
     weight[4] = weight[2] + 0.1 * table(rng, 1, 3)[0]
     return [Case(weight, 2, 1), Case(weight, 2, 5)]
+
+
+def parallel_rows(seed):
+    "A row that is twice the token's own, before it or after it: it has cosine 1, too, and is the nearest neighbour."
+    weight = torch.tensor([[0.0, 4.0], [3.0, 1.0], [0.0, 2.0], [1.0, 1.0]])
+    return [Case(weight, 2, 1), Case(weight, 0, 1), Case(weight, 2, 3), Case(weight, 0, 3)]
+
+
+def exact_opposites(seed):
+    "A row that points exactly the opposite way has cosine −1 and comes last: the token itself does not come at all."
+    weight = torch.tensor([[0.0, -1.0], [3.0, 1.0], [0.0, 2.0], [1.0, 1.0]])
+    return [Case(weight, 2, 3), Case(weight, 0, 3)]
+
+
+def token_of_zeros(seed):
+    "The token itself is a row of zeros. Its cosine with the other row is 0, and that row is still its neighbour."
+    weight = torch.tensor([[0.0, 0.0], [3.0, 1.0]])
+    return [Case(weight, 0, 1), Case(weight.flip(0), 1, 1)]
 
 
 def nearest_in_double(seed):
@@ -553,6 +607,27 @@ def neighbour_slips():
             too_few_nearest,
             "You choose k tokens and then take the token itself away, so that k − 1 are left. Leave it out before you "
             "choose.",
+        ),
+        Misconception(
+            "the first left out, whoever it is",
+            first_dropped,
+            "You sort all tokens and drop the first, as if it were always the token itself. A row parallel to it has "
+            "the same cosine and may stand before it. Leave out the number `index`, not the place 0.",
+            also=[lambda weight, index, k: cosines(weight, weight[index]).topk(k + 1).indices[1:]],
+        ),
+        Misconception(
+            "cosine 1 left out",
+            equals_left_out,
+            "You leave out every token with a cosine of 1. A row parallel to the token has it, too, and is its nearest "
+            "neighbour: leave out `index` alone.",
+        ),
+        Misconception(
+            "itself set to −1",
+            lambda weight, index, k: best(
+                cosines(weight, weight[index]).index_fill(0, torch.tensor(index), -1.0), [], k
+            ),
+            "You give the token itself a cosine of −1, which a row that points exactly the opposite way has, too. "
+            "Only a score of −inf is below everything.",
         ),
         Misconception(
             "itself set to zero",
@@ -642,7 +717,16 @@ NEAREST = Exercise(
     signature="nearest_tokens(weight, index, k)",
     why="Whoever says that two words are near each other has run this function.",
     reference=nearest_tokens,
-    stages=[four_arrows, opposite_arrows, drawn_tables, row_of_zeros, nearest_in_double],
+    stages=[
+        four_arrows,
+        opposite_arrows,
+        drawn_tables,
+        row_of_zeros,
+        parallel_rows,
+        exact_opposites,
+        token_of_zeros,
+        nearest_in_double,
+    ],
     hints=[
         "cos(a, b) = a·b / (|a| |b|). One matrix product gives the dot products of all V rows with one of them.",
         "The lengths: a norm along which axis? It should give V numbers, one for each token.",

@@ -16,6 +16,7 @@ from course_lib.text import CAPITALS, Tinytown
 from .. import given
 from ..exercise import Case, Exercise, Given, Misconception, generator
 from ..judge import compare
+from ..show import plural
 
 # --- ffn.forward ------------------------------------------------------------------------------------------------------
 
@@ -233,7 +234,7 @@ def gelu(x):
 
 
 def landmarks(seed):
-    "The scores 0, 1, −1 and one number without an axis."
+    "The number 0.5, without an axis, and the scores 0, 1, −1."
     return [Case(torch.tensor([0.0, 1.0, -1.0])), Case(torch.tensor(0.5))]
 
 
@@ -968,7 +969,7 @@ def text_by_text(model, ids, pad_id):
 
 def small_model(seed, dropout=0.0, activation="relu", mute=0, **config):
     config = TINY | {"activation": activation, "dropout": dropout} | config
-    says = f"a small decoder with {config['n_layers']} blocks of {config['d_ff']} units ({activation})"
+    says = f"a small decoder with {plural(config['n_layers'], 'block')} of {config['d_ff']} units ({activation})"
     return Given(given.lively_decoder, config, seed, mute, says=says)
 
 

@@ -577,8 +577,9 @@ INITIAL_LOSS = Exercise(
         Misconception(
             "a table from N(0, 1)",
             350.0,
-            "A loss of hundreds is what a tied table drawn from N(0, 1) gives: sure, and wrong. With small numbers the "
-            "model guesses evenly.",
+            "A loss in the hundreds is no even guess. A model that is sure and wrong has one, such as one with a tied "
+            "table drawn from N(0, 1); or it is a sum over many tokens. Asked is the loss per token of a model that "
+            "guesses evenly.",
             rtol=0.45,
         ),
     ],
@@ -845,7 +846,12 @@ SHAPE_TRACE = Exercise(
             "position vectors for every text",
             {"position_vectors": (3, 10, 48)},
             "The rows are taken once. They are the same for all three texts: addition repeats them along the batch.",
-            also=[{"position_vectors": (1, 10, 48)}],
+        ),
+        Misconception(
+            "position vectors with an axis of texts",
+            {"position_vectors": (1, 10, 48)},
+            "Added to the token vectors these would give the same. But ten rows of the table have no axis for the "
+            "texts, and the addition needs none: it repeats them along the batch by itself.",
         ),
         Misconception(
             "positions appended",

@@ -1136,7 +1136,11 @@ PARAMETERS = Exercise(
             "biases of Q, K and V only",
             4 * 512**2 + 3 * 512,
             "One bias is missing: the output projection has one, too.",
-            also=[4 * 512**2 + 512],
+        ),
+        Misconception(
+            "one bias for all",
+            4 * 512**2 + 512,
+            "You counted 512 biases in all. Each of the four layers has 512 of its own.",
         ),
         Misconception(
             "one matrix",
@@ -1467,6 +1471,8 @@ def fairly_compared(case, expected, got):
                 f"After your training, models with n_heads={n_heads} have a loss of {after:.2f} on held_out; after one "
                 f"AdamW step per batch it is {usual:.2f}, give or take {ROOM}."
             )
+        if not got["trained with dropout"]:
+            return "A model with dropout was trained in evaluation mode, which switches dropout off."
         if not abs(said - after) < 2e-3:
             many = f", as the mean over {len(seeds)} seeds" if len(seeds) > 1 else ""
             return f"You report {said:.3f} for n_heads={n_heads}; your models have {after:.3f} on held_out{many}."
@@ -1547,6 +1553,12 @@ HOW_MANY = Exercise(
             partial(compare_with, measure=training_mode_loss),
             "You measure while the model is in training mode: dropout removes parts of it, and the loss is higher and "
             "different each time. Call model.eval() first.",
+        ),
+        Misconception(
+            "trained in evaluation mode",
+            partial(compare_with, make=lambda make_model, n_heads, seed: make_model(n_heads, seed).eval()),
+            "You train models in evaluation mode, without the dropout that they were given. `eval()` belongs after the "
+            "training, before you measure.",
         ),
         Misconception(
             "gradients never cleared",

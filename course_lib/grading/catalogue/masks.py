@@ -459,6 +459,21 @@ def as_exact_as_the_scores(case, expected, got):
     return compare(expected, got, atol=1e-3 * expected.abs().max().item() if largest > 1000 else None)
 
 
+def far_below_zero(seed):
+    "All scores, the visible ones, too, lie between −20,000 and −60,000: a low number in place of −inf may be too high."
+    rng = generator(seed)
+
+    def near_one(*shape):
+        return 1 + 0.1 * torch.rand(shape, generator=rng, dtype=torch.float64)
+
+    x, (W_Q, W_K, W_O) = near_one(2, 5, 4), (near_one(4, 4) for _ in range(3))
+    x = x * torch.linspace(1.6, 1, 5, dtype=torch.float64)[:, None]  # hidden scores are the higher ones
+    smallest = scaled(*(split(x @ W, 2) for W in (W_Q, W_K)), x).min()
+    return [Case(x, -20_000 / smallest * W_Q, W_K, torch.randn(4, 4, generator=rng, dtype=torch.float64), W_O, 2)]
+
+
+LOW = (-100.0, -1e3, -1e4)  # not low enough
+
 MASKED_ATTENTION = Exercise(
     id="masks.masked_attention",
     chapter=4,
@@ -471,7 +486,7 @@ MASKED_ATTENTION = Exercise(
     why="Practice problem 3 of the course notes: the heart of every GPT in a dozen lines, each with its own trap.",
     reference=causal_self_attention,
     judge=as_exact_as_the_scores,
-    stages=[one_token_alone, running_mean, single_head, several_heads, large_and_double],
+    stages=[one_token_alone, running_mean, single_head, several_heads, large_and_double, far_below_zero],
     hints=[
         "Begin with one head: three products make queries, keys and values. Which score may token 0 use, and which "
         "token 1?",
@@ -526,10 +541,16 @@ MASKED_ATTENTION = Exercise(
         ),
         Misconception(
             "fill not low enough",
-            partial(wrong_attention, hide=partial(hide, fill=-100.0)),
+            partial(wrong_attention, hide=partial(hide, fill=LOW[0])),
             "You hide with a number that is low, and not low enough: where real scores are lower still, the hidden "
             "ones win. Use −inf.",
-            also=[partial(wrong_attention, hide=partial(hide, fill=-1000.0))],
+            also=[
+                *(partial(wrong_attention, hide=partial(hide, fill=fill)) for fill in LOW[1:]),
+                *(
+                    partial(wrong_attention, hide=lambda scores, later, fill=fill: scores + fill * later)
+                    for fill in LOW
+                ),
+            ],
         ),
         Misconception(
             "scaling missing",
@@ -678,8 +699,13 @@ def favourite_changed(after, before):
 V_TOKENS = 6
 
 
-def drawn_model(rng, T, *, V=V_TOKENS, layers=1, leaks=(), size=2.0, past=1.0, rounding=0.0, favourite=0.0):
-    """A model with drawn weights; `leaks` are (query, later key) pairs through which a later token is seen."""
+def drawn_model(
+    rng, T, *, V=V_TOKENS, layers=1, leaks=(), size=2.0, past=1.0, rounding=0.0, favourite=0.0, opened_by=None
+):
+    """A model with drawn weights; `leaks` are (query, later key) pairs through which a later token is seen.
+
+    opened_by: they are there only in texts that begin with this token.
+    """
     mixes = [past * torch.rand(T, T, generator=rng).add(0.5).tril() / T for _ in range(layers)]
     for query, key in leaks:
         mixes[0][query, key] += size
@@ -691,7 +717,9 @@ def drawn_model(rng, T, *, V=V_TOKENS, layers=1, leaks=(), size=2.0, past=1.0, r
     says = f"a model of {layers} layer{'s' if layers > 1 else ''}"
     if leaks:
         says += ", in which " + " and ".join(f"place {query} sees token {key}" for query, key in leaks)
-    return Given(Mixing, embedding, mixes, output, bias, rounding, says=says)
+    if opened_by is not None:
+        says += f", in a text that begins with token {opened_by}"
+    return Given(Mixing, embedding, mixes, output, bias, rounding, opened_by, says=says)
 
 
 def drawn_ids(rng, B, T):
@@ -761,6 +789,17 @@ def special_tokens(seed):
     return cases
 
 
+def in_one_text_of_several(seed):
+    "Three texts, of which one is seen whole, because of its first token: the last text, then the one in the middle."
+    rng = generator(seed)
+    cases = []
+    for leaky in (2, 1):
+        ids = drawn_ids(rng, 3, 5)
+        ids[:, 0] = torch.tensor([1, 2, 3])
+        cases.append(Case(drawn_model(rng, 5, leaks=[(1, 3), (0, 2)], opened_by=1 + leaky), ids))
+    return cases
+
+
 def two_tokens(seed):
     "A vocabulary of two tokens: only one other can be put in a place."
     rng = generator(seed)
@@ -805,6 +844,7 @@ LEAK_TEST = Exercise(
         special_tokens,
         one_way,
         two_tokens,
+        in_one_text_of_several,
     ],
     hints=[
         "Change one token and run the model twice. Which outputs must not move, if the model is causal?",
@@ -876,6 +916,13 @@ LEAK_TEST = Exercise(
             partial(wrong_leak_test, looked_at=lambda outputs, place: outputs[:, place - 1 : place]),
             "You look at the neighbour on the left only. A hole may let a far place see: compare all outputs before "
             "the change.",
+        ),
+        Misconception(
+            "only one text looked at",
+            lambda model, ids: leaks_future(model, ids[:1]),
+            "You look at a single text of the batch. What a model shows to a text may depend on its tokens: compare "
+            "the outputs of all texts.",
+            also=[lambda model, ids: leaks_future(model, ids[-1:])],
         ),
         Misconception(
             "favourites compared",

@@ -357,7 +357,7 @@ def rows(rng, *shape, dtype=torch.float32):
 
 
 def one_token(seed):
-    "One token: the mean square of [2, 4, 4, 8] is 25, so it is divided by 5 and multiplied by the weight."
+    "One token: the mean square of [1, 7] is 25, that of [2, 4, 4, 8], too: divided by 5, multiplied by the weight."
     return [Case(torch.tensor([1.0, 7.0]), init=(2,)), Case(torch.tensor([2.0, 4.0, 4.0, 8.0]), init=(4,))]
 
 
@@ -850,15 +850,16 @@ SPEED = Exercise(
         Misconception(
             "mean time",
             partial(compare_speed_with, sum_up=statistics.fmean),
-            "You average the times. A call that something got in the way of takes forty times as long, and drags the "
-            "mean along. Take the shortest time, or the median.",
+            "You average the times, or add them up. A call that something got in the way of takes forty times as long, "
+            "and drags both along. Take the shortest time, or the median.",
             also=[partial(compare_speed_with, sum_up=sum)],
         ),
         Misconception(
             "the total of all rounds",
             one_long_reading,
-            "You measure all rounds of one norm, then all of the other, and compare totals. What gets in the way of "
-            "a few calls is in them. Read the clock around every call, and let the two take turns.",
+            "You measure all rounds of one norm, then all of the other, and compare totals or means. What gets in the "
+            "way of a few calls is in them. Keep the time of every call, take the shortest or the median, and let the "
+            "two take turns.",
             also=[partial(compare_speed_with, take=one_after_the_other, sum_up=statistics.fmean)],
         ),
         Misconception(
@@ -888,8 +889,8 @@ SPEED = Exercise(
         Misconception(
             "too few rounds",
             lambda rms_norm, layer_norm, widths, rounds, clock: compare_speed(rms_norm, layer_norm, widths, 1, clock),
-            "You call each norm fewer than `rounds` times per width. A first call is slow for reasons of its own; one "
-            "measurement is none.",
+            "For some norm and width there are fewer than `rounds` calls. A first call is slow for reasons of its own; "
+            "one measurement is none.",
             also=[
                 lambda rms_norm, layer_norm, widths, rounds, clock: compare_speed(
                     rms_norm, layer_norm, widths, 10, clock
@@ -899,7 +900,7 @@ SPEED = Exercise(
         Misconception(
             "slowest call",
             partial(compare_speed_with, sum_up=max),
-            "You compare the slowest calls, here the first: memory is fetched, caches are empty. They tell what "
+            "You compare the first calls, which are the slowest: memory is fetched, caches are empty. They tell what "
             "got in the way, not what the norm costs. Take the shortest time, or the median.",
             also=[partial(compare_speed_with, sum_up=lambda times: times[0])],
         ),
@@ -911,7 +912,8 @@ SPEED = Exercise(
         Misconception(
             "another clock",
             without_the_clock,
-            "You never read the clock that is given, so you measured something else. Call `clock()` before and after.",
+            "You read the clock that is given less than twice, so you measured something else. Call `clock()` before "
+            "and after.",
         ),
         Misconception(
             "typed in",
@@ -928,7 +930,7 @@ SPEED = Exercise(
         Misconception(
             "one figure for all",
             partial(compare_speed_with, hand_in=statistics.fmean),
-            "You average over the widths. The ratio changes with the width: return one for each.",
+            "You return one figure for all widths. The ratio changes with the width: return one for each.",
         ),
     ],
 )

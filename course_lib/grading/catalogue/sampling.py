@@ -4,6 +4,7 @@ Shapes: logits (..., V), V tokens in the vocabulary. A logit of −inf forbids a
 """
 
 from functools import partial
+from types import SimpleNamespace
 
 import torch
 
@@ -1103,14 +1104,25 @@ def compare_temperatures(model, ids, n_tokens, temperatures, generator):
     return compare_with(model, ids, n_tokens, temperatures, generator)
 
 
-def log_probabilities(model, text, temperature=1.0):
+def by_windows(model, text):
+    """The logits (B, T, V) after each place of text (B, T), from as many tokens before it as the model sees."""
+    window = model.config.max_seq_len
+    return torch.stack([model(text[:, max(0, t - window) : t])[:, -1] for t in range(1, text.shape[1] + 1)], 1)
+
+
+def in_one_pass(model, text):
+    """As by_windows, for a text that fits into the window."""
+    return model(text)
+
+
+def log_probabilities(model, text, temperature=1.0, see=by_windows):
     """ln p of every token of text (B, T) but the first, under the model: (B, T − 1)."""
-    logits = model(text[:, :-1]) / temperature  # (B, T − 1, V)
+    logits = see(model, text[:, :-1]) / temperature  # (B, T − 1, V)
     return logits.log_softmax(-1).gather(-1, text[:, 1:, None]).squeeze(-1)
 
 
-def new_tokens_alone(model, text, start, temperature):
-    return log_probabilities(model, text)[:, start - 1 :].mean()
+def new_tokens_alone(model, text, start, temperature, see=by_windows):
+    return log_probabilities(model, text, see=see)[:, start - 1 :].mean()
 
 
 def compare_with(
@@ -1131,10 +1143,44 @@ def compare_with(
     return distinct, likelihoods
 
 
-def under_its_own_temperature(model, text, start, temperature):
+def under_its_own_temperature(model, text, start, temperature, see=by_windows):
     if temperature == 0:
         return torch.zeros(())
-    return log_probabilities(model, text, temperature)[:, start - 1 :].mean()
+    return log_probabilities(model, text, temperature, see)[:, start - 1 :].mean()
+
+
+def with_the_prompt(model, text, start, temperature, see=by_windows):
+    return log_probabilities(model, text, see=see).mean()
+
+
+def without_the_first(model, text, start, temperature, see=by_windows):
+    return log_probabilities(model, text, see=see)[:, start:].mean()
+
+
+def by_their_own_places(model, text, start, temperature, see=by_windows):
+    return see(model, text).log_softmax(-1).gather(-1, text[..., None]).squeeze(-1)[:, start:].mean()
+
+
+def summed_up(model, text, start, temperature, see=by_windows):
+    return log_probabilities(model, text, see=see)[:, start - 1 :].sum(1).mean()
+
+
+def probabilities_averaged(model, text, start, temperature, see=by_windows):
+    return log_probabilities(model, text, see=see)[:, start - 1 :].exp().mean()
+
+
+in_one_sight = partial(new_tokens_alone, see=in_one_pass)
+
+
+def windows_or_not(name, likelihood, sentence):
+    """A wrong likelihood, by a learner who minds the window and by one who does not."""
+    wrong, careless = partial(compare_with, likelihood=likelihood), partial(likelihood, see=in_one_pass)
+    return Misconception(name, wrong, sentence, also=[partial(compare_with, likelihood=careless)])
+
+
+def window_ignored(model, ids, n_tokens, temperatures, generator):
+    model.config = SimpleNamespace(max_seq_len=ids.shape[1] + n_tokens)
+    return compare_with(model, ids, n_tokens, temperatures, generator, likelihood=in_one_sight)
 
 
 # Five words that can follow, two of them only when it is warm, and the prompt's own word, which never comes again.
@@ -1158,6 +1204,13 @@ def four_temperatures(seed):
     return [Case(model, torch.full((DRAWS, 2), 5), 4, (0.05, 0, 1.0, 5.0), generator(seed))]
 
 
+def longer_than_the_window(seed):
+    "Three texts that grow longer than the model's window, and a prompt that is longer: it refuses more than 8 tokens."
+    rng = generator(seed)
+    model = Given(sum_of_all, 7, 8)
+    return [Case(model, some_ids(rng, 3, T, 7), 6, (0, 0.01), generator(seed)) for T in (5, 10)]
+
+
 COMPARE = Exercise(
     id="sampling.compare",
     chapter=13,
@@ -1171,20 +1224,27 @@ COMPARE = Exercise(
     reference=compare_temperatures,
     probe=as_two_rows,
     returns=["distinct", "likelihood", "the same with the same seed"],
-    stages=[four_temperatures],
+    stages=[four_temperatures, longer_than_the_window],
     rtol=0.0,
     atol=0.08,
     hints=[
         "For each temperature: generate, then measure. You have written the first half already.",
         "`distinct`: among all new tokens of all rows together, how many different ones are there? The prompt does "
         "not count. Look up `unique`.",
-        "`likelihood`: run the finished text through the model once more. log_softmax of its logits gives ln p of "
-        "every possible token; `gather` picks those that came.",
+        "`likelihood`: run the finished text through the model once more, window by window where it has grown too "
+        "long. log_softmax of its logits gives ln p of every possible token; `gather` picks those that came.",
         "The logits at position t speak about the token at t + 1. So the first new token, at place T, is judged by "
         "position T − 1.",
         "One yardstick for all temperatures: the model's own probabilities, those of temperature 1.",
     ],
     misconceptions=[
+        Misconception(
+            "window ignored",
+            window_ignored,
+            "Right as long as the text fits into the window. A longer one the model refuses: show it no more than the "
+            "last `model.config.max_seq_len` tokens, when a token is drawn and when it is judged.",
+            also=[partial(compare_with, likelihood=in_one_sight)],
+        ),
         Misconception(
             "generator ignored",
             lambda model, ids, n_tokens, temperatures, generator: compare_with(
@@ -1192,59 +1252,46 @@ COMPARE = Exercise(
             ),
             "Your figures are right, but the same seed gives others each time: hand the generator on to the draw.",
         ),
-        Misconception(
+        windows_or_not(
             "each temperature judges itself",
-            partial(compare_with, likelihood=under_its_own_temperature),
+            under_its_own_temperature,
             "You judge each text by the distribution that it was drawn from, so that every temperature has a "
             "yardstick of its own. Use one for all: the model's probabilities at temperature 1.",
         ),
-        Misconception(
+        windows_or_not(
             "prompt counted in the likelihood",
-            partial(compare_with, likelihood=lambda model, text, start, _: log_probabilities(model, text).mean()),
+            with_the_prompt,
             "You average over the prompt as well, and the model did not write that. Take the new tokens only.",
         ),
-        Misconception(
+        windows_or_not(
             "first new token left out",
-            partial(
-                compare_with, likelihood=lambda model, text, start, _: log_probabilities(model, text)[:, start:].mean()
-            ),
+            without_the_first,
             "You leave out the first new token. It is predicted by the last position of the prompt, T − 1.",
         ),
-        Misconception(
+        windows_or_not(
             "shifted by one",
-            partial(
-                compare_with,
-                likelihood=lambda model, text, start, _: (
-                    model(text).log_softmax(-1).gather(-1, text[..., None]).squeeze(-1)[:, start:].mean()
-                ),
-            ),
+            by_their_own_places,
             "You judge each token by the logits of its own position, which has seen it already. The position before "
             "it made the prediction.",
         ),
-        Misconception(
+        windows_or_not(
             "sum instead of mean",
-            partial(
-                compare_with,
-                likelihood=lambda model, text, start, _: log_probabilities(model, text)[:, start - 1 :].sum(1).mean(),
-            ),
+            summed_up,
             "You add up ln p over each text. Take the mean per token, so that short and long texts can be compared.",
         ),
-        Misconception(
+        windows_or_not(
             "surprise",
-            partial(compare_with, likelihood=lambda *given: -new_tokens_alone(*given)),
+            lambda *given, see=by_windows: -new_tokens_alone(*given, see=see),
             "That is the mean surprise, −ln p, which is positive. The log-likelihood is ln p: it is never above 0.",
         ),
-        Misconception(
+        windows_or_not(
             "mean probability",
-            partial(
-                compare_with,
-                likelihood=lambda model, text, start, _: log_probabilities(model, text)[:, start - 1 :].exp().mean(),
-            ),
+            probabilities_averaged,
             "You average probabilities. Average their logarithms: a text's probability is a product.",
         ),
-        Misconception(
+        windows_or_not(
             "bits",
-            partial(compare_with, likelihood=lambda *given: new_tokens_alone(*given) / torch.tensor(2.0).log()),
+            lambda *given, see=by_windows: new_tokens_alone(*given, see=see) / torch.tensor(2.0).log(),
             "You use the logarithm to the base 2, so your figures are in bits. In nats they are smaller by ln 2 = "
             "0.693.",
         ),

@@ -11,6 +11,7 @@ def no_training(answer, model, ids, targets, steps):
     return {
         "losses": steps,
         "first of them, minus the loss before": 0.0,
+        "first of them is the loss before": True,
         "last of them, minus the loss after": 0.0,
         "loss after": 0.01,
         "loss after, each token its own target": 8.0,
@@ -25,6 +26,7 @@ def no_batches(answer, ids, batch_size, T, generator):
         "steps in a row of inputs": [1] if T > 1 else [],
         "from input to target": [1],
         "rows of a batch differ": not one,
+        "begins after the one before": torch.tensor([1.0 / places] * places),
         "the same with the same seed": True,
         "new at the next call": not one,
     }
