@@ -9,6 +9,7 @@ import os
 import platform
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -18,60 +19,67 @@ from course_lib.grading.classroom import command
 # --------------------------------------------------------------------------------------------------------------- doctor
 @dataclass
 class Finding:
-    """One thing that the doctor looked at: whether it is well, and if not, what to do."""
+    """One thing that the doctor looked at: whether it is well, and if not, what to do. well=None: it was not looked at,
+    because something that it needs is missing."""
 
     name: str
-    well: bool
+    well: bool | None
     seen: str
     remedy: str = ""
 
 
-INSTALL = "run `python -m pip install -r requirements.txt` in the course's environment"
+PACKAGES = (
+    "torch",
+    "numpy",
+    "matplotlib",
+    "ipywidgets",
+    "jupyterlab",
+    "nbclient",
+    "safetensors",
+    "tokenizers",
+    "tqdm",
+)
+TOP = Path(__file__).resolve().parent.parent  # of the repository; an installed wheel has packages there
 
 
-def examine() -> list[Finding]:
-    """Look at everything that the course needs, in the order in which it is needed."""
-    python = sys.version_info
-    findings = [
-        Finding(
-            "Python",
-            python >= (3, 11),
-            platform.python_version(),
-            "install Python 3.11 or newer and make the environment again",
-        )
-    ]
-    for package in (
-        "torch",
-        "numpy",
-        "matplotlib",
-        "ipywidgets",
-        "jupyterlab",
-        "nbclient",
-        "safetensors",
-        "tokenizers",
-        "tqdm",
-    ):
+def examine(announce: Callable[[str], object] = lambda name: None) -> Iterator[Finding]:
+    """Look at everything that the course needs, in the order in which it is needed. `announce` is told the name of each
+    thing before it is looked at: the first import of torch may take a while."""
+    remedy = "install Python 3.11 or newer and make the environment again"
+    yield Finding("Python", sys.version_info >= (3, 11), platform.python_version(), remedy)
+    missing: set[str] = set()
+    for package in PACKAGES:
+        announce(package)
         try:
             version = getattr(importlib.import_module(package), "__version__", "installed")
-            findings.append(Finding(package, True, str(version)))
+            yield Finding(package, True, str(version))
         except Exception as error:
-            findings.append(Finding(package, False, f"{type(error).__name__}: {error}", INSTALL))
-    findings.append(_sliders())
-    try:
-        from course_lib.pretrained import load_pretrained
+            missing.add(package)
+            yield Finding(package, False, f"{type(error).__name__}: {error}", _install(package))
+    yield _sliders()
+    for name, needs, look in (
+        ("Tinytown model", ("torch", "safetensors", "tokenizers", "tqdm"), _model),
+        ("progress file", ("torch", "numpy", "safetensors", "tokenizers", "tqdm"), _progress_file),
+    ):
+        announce(name)
+        if not missing.intersection(needs):
+            try:
+                yield look()
+                continue
+            except ImportError as error:  # of a package that has no line of its own
+                package = str(error.name).partition(".")[0]
+                if package not in missing:
+                    yield Finding(package, False, f"{type(error).__name__}: {error}", _install(package))
+                missing.add(package)
+                needs = (package,)
+        yield Finding(name, None, f"not looked at: it needs {' and '.join(need for need in needs if need in missing)}")
 
-        model, tokenizer = load_pretrained("tinytown")
-        count = sum(parameter.numel() for parameter in model.parameters())
-        findings.append(Finding("Tinytown model", True, f"{count:,} parameters, {len(tokenizer)} tokens"))
-    except Exception as error:
-        findings.append(
-            Finding("Tinytown model", False, str(error), "fetch the repository again: course_lib/assets is not whole")
-        )
-    try:
-        findings.append(_progress_file())
-    except ImportError as error:
-        findings.append(Finding("progress file", False, f"{type(error).__name__}: {error}", INSTALL))
-    return findings
+
+def _install(package: str) -> str:
+    """How to install a package: with all the others, if the list of them is here."""
+    listed = TOP / "requirements.txt"
+    what = f"-r {os.path.relpath(listed)}" if listed.is_file() else package
+    return f"run `python -m pip install {what}` in the course's environment"
 
 
 def _sliders() -> Finding:
@@ -84,6 +92,19 @@ def _sliders() -> Finding:
         return Finding(
             "sliders in JupyterLab", False, "jupyterlab_widgets is missing: sliders would stay blank", remedy
         )
+
+
+def _model() -> Finding:
+    from course_lib.pretrained import load_pretrained
+
+    try:
+        model, tokenizer = load_pretrained("tinytown")
+    except Exception as error:
+        return Finding(
+            "Tinytown model", False, str(error), "fetch the repository again: course_lib/assets is not whole"
+        )
+    count = sum(parameter.numel() for parameter in model.parameters())
+    return Finding("Tinytown model", True, f"{count:,} parameters, {len(tokenizer)} tokens")
 
 
 def _progress_file() -> Finding:
@@ -100,17 +121,30 @@ def _progress_file() -> Finding:
 
 
 def doctor(versions: bool = True) -> bool:
-    """Print what is well and what is missing, with the remedy; True if all is well. versions=False prints no version
-    numbers."""
-    findings = examine()
-    for finding in findings:
+    """Print what is well and what is missing, with the remedy, each as soon as it is known; True if all is well.
+    versions=False prints no version numbers."""
+    signs = {True: "✓ well   ", False: "✗ MISSING", None: "– unknown"}
+    waits = sys.stdout.isatty()  # a terminal also says what is being looked at; the finding is written over it
+
+    def announce(name: str) -> None:
+        if waits:
+            print(f"…         {name:<22}", end="\r", flush=True)
+
+    ill = unknown = 0
+    for finding in examine(announce):
         seen = f"  {finding.seen}" if versions or not finding.well else ""
-        print(f"{'✓ well   ' if finding.well else '✗ MISSING'} {finding.name:<22}{seen}".rstrip())
-        if not finding.well:
-            print(f"            → {finding.remedy}")
-    missing = sum(not finding.well for finding in findings)
-    print("All is well: open notebooks/00_start_here.ipynb." if not missing else f"{missing} to mend, in this order.")
-    return not missing
+        print(f"{signs[finding.well]} {finding.name:<22}{seen}".rstrip(), flush=True)
+        if finding.remedy and not finding.well:
+            print(f"            → {finding.remedy}", flush=True)
+        ill += finding.well is False
+        unknown += finding.well is None
+    if ill or unknown:
+        print(f"{ill} to mend, in this order.")
+    elif (TOP / "notebooks" / "00_start_here.ipynb").is_file():
+        print("All is well: open notebooks/00_start_here.ipynb.")
+    else:
+        print("All is well. The notebooks are not part of this installation: they come with the course's repository.")
+    return not (ill or unknown)
 
 
 # -------------------------------------------------------------------------------------------------------------- weights
@@ -154,6 +188,7 @@ def run_train(arguments: argparse.Namespace) -> int:
             raise ValueError(f"only the recipe of tinytown has options; leave out {', '.join(chosen)}")
         if folder.exists() and any(folder.iterdir()):
             raise ValueError(f"{folder} is not empty: give another folder with --out, or move that one away")
+        folder.mkdir(parents=True, exist_ok=True)  # a folder that cannot be is known before the training
         RECIPES[arguments.model](folder, True)
         print(f'Open it with `load_pretrained("{folder}")`.')
         return 0
@@ -189,10 +224,17 @@ def run_claims(arguments: argparse.Namespace) -> int:
     import torch
     from tqdm.auto import tqdm
 
+    from course_lib.checks import at_least_one
     from course_lib.experiments import VERDICTS, find, in_order, record
 
+    at_least_one(threads=arguments.threads)
     torch.set_num_threads(arguments.threads)
     chosen = [find(id) for id in arguments.ids] or in_order(arguments.chapter or ())
+    if not chosen:
+        known = ", ".join(map(str, sorted({each.chapter for each in in_order()})))
+        raise ValueError(
+            f"there are no claims of chapter {' or '.join(map(str, arguments.chapter))}: choose from {known}"
+        )
     if arguments.list:
         print("\n".join(f"{each.chapter:>2}  {each.id:<34}{each.claim}" for each in chosen))
         return 0
@@ -223,8 +265,10 @@ def run_claims(arguments: argparse.Namespace) -> int:
 def run_refresh(arguments: argparse.Namespace) -> int:
     from tqdm.auto import tqdm
 
+    from course_lib.checks import at_least_one
     from course_lib.grading import notebook
 
+    at_least_one(timeout=arguments.timeout)
     root = Path.cwd()
     if not (root / "notebooks").is_dir() or not (root / "solutions").is_dir():
         raise ValueError(f"{root} holds no notebooks/ and solutions/: run this at the top of the course's repository")
@@ -289,7 +333,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Looks at Python, the packages, the sliders, the shipped model and the progress file. "
         "Exit status 1 if something is missing.",
     )
-    add.set_defaults(run=lambda arguments: 0 if doctor() else 1)
+    add.set_defaults(run=lambda arguments: 0 if doctor() else 1, remedy="see that it can be used")
 
     add = commands.add_parser(
         "weights",
@@ -305,7 +349,9 @@ def build_parser() -> argparse.ArgumentParser:
     add.add_argument("names", nargs="*", metavar="NAME", help="what to fetch")
     add.add_argument("--list", action="store_true", help="fetch nothing: say what there is, and whether it is here")
     add.add_argument("--folder", action="store_true", help="fetch nothing: say where it lies")
-    add.set_defaults(run=run_weights)
+    add.set_defaults(
+        run=run_weights, remedy="set the environment variable COURSE_WEIGHTS to a folder that you may read and write"
+    )
 
     add = commands.add_parser(
         "train",
@@ -327,7 +373,7 @@ def build_parser() -> argparse.ArgumentParser:
     add.add_argument("--seed", type=int, help="decides the first weights and the stories")
     add.add_argument("--stories", type=int, help="stories to train on")
     add.add_argument("--threads", type=int, help="cores to use")
-    add.set_defaults(run=run_train)
+    add.set_defaults(run=run_train, remedy="name a folder that you may write with --out")
 
     add = commands.add_parser(
         "claims",
@@ -344,7 +390,7 @@ def build_parser() -> argparse.ArgumentParser:
     add.add_argument("--json", action="store_true", help="print the findings as JSON")
     add.add_argument("--record", action="store_true", help="authors: keep the findings for chapter 16 and the README")
     add.add_argument("--threads", type=int, default=1, help="cores to use (default: %(default)s)")
-    add.set_defaults(run=run_claims)
+    add.set_defaults(run=run_claims, remedy="see that you may write there")
 
     add = commands.add_parser(
         "refresh",
@@ -360,11 +406,11 @@ def build_parser() -> argparse.ArgumentParser:
         "--exercises-only", action="store_true", help="run nothing: write exercises/ from solutions/ alone"
     )
     add.add_argument("--timeout", type=int, default=180, help="seconds that one cell may take (default: %(default)s)")
-    add.set_defaults(run=run_refresh)
+    add.set_defaults(run=run_refresh, remedy="see that you may write there")
 
     add = commands.add_parser("grade", help="grade a notebook, or those of a whole class, behind a wall")
     command.add_arguments(add)
-    add.set_defaults(run=command.run)
+    add.set_defaults(run=command.run, remedy="name a folder that you may write with --out")
 
     add = commands.add_parser(
         "release",
@@ -377,7 +423,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="Example: python -m course_lib release ../transformers-measured-for-learners",
     )
     add.add_argument("folder", metavar="FOLDER", help="a folder that is new or empty, outside of the repository")
-    add.set_defaults(run=run_release)
+    add.set_defaults(run=run_release, remedy="name a folder that you may write")
 
     add = commands.add_parser(
         "autograder",
@@ -388,7 +434,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add.add_argument("file", metavar="FILE.zip")
     _add_assignment(add)
-    add.set_defaults(run=run_autograder)
+    add.set_defaults(run=run_autograder, remedy="name a file that you may write")
 
     add = commands.add_parser(
         "workflow",
@@ -402,7 +448,7 @@ def build_parser() -> argparse.ArgumentParser:
     add.add_argument(
         "--course", required=True, metavar="OWNER/NAME@REF", help="a public repository with the learner's package"
     )
-    add.set_defaults(run=run_workflow)
+    add.set_defaults(run=run_workflow, remedy="name a file that you may write")
     return parser
 
 
@@ -412,15 +458,37 @@ def _add_assignment(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")  # a console that lacks a sign shows ? in its place
     arguments = build_parser().parse_args(argv)
     try:
-        return arguments.run(arguments)
-    except (ValueError, RuntimeError) as error:
+        status = arguments.run(arguments)
+        sys.stdout.flush()
+        return status
+    except (ValueError, TypeError, RuntimeError) as error:
         print(f"{arguments.command}: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) and _nobody_reads():
+            return 141  # as the shell counts it
+        what = error.strerror or str(error)
+        what = f"{error.filename} cannot be used ({what})" if error.filename else what
+        print(f"{arguments.command}: {what}: {arguments.remedy}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\nInterrupted. What was finished is kept.", file=sys.stderr)
         return 130
+
+
+def _nobody_reads() -> bool:
+    """Whether standard output leads nowhere, as in `… | head` once head has seen enough. It is then thrown away, or
+    Python would complain once more when it ends."""
+    try:
+        sys.stdout.flush()
+        return False
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
 
 
 if __name__ == "__main__":

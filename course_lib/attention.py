@@ -12,7 +12,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from course_lib.cache import KVCache
-from course_lib.checks import attention_sizes, broadcasts, divisible_heads, dropout_rate, grouped_heads, last_size
+from course_lib.checks import (
+    attention_sizes,
+    broadcasts,
+    divisible_heads,
+    dropout_rate,
+    grouped_heads,
+    last_size,
+    tensors,
+)
 from course_lib.masks import causal_mask, check_mask, combine
 from course_lib.positions import apply_rotary
 
@@ -37,12 +45,13 @@ def scaled_dot_product_attention(
         dropout_p: probability with which a weight is dropped. The weights returned are those before dropout.
         score_bias: numbers added to the scores, broadcastable to (…, T, S), such as alibi_bias.
     Returns: (output, weights). Each row of weights sums to 1, or to 0 if nothing is allowed.
-    Errors: ValueError if the sizes do not fit or the mask is not boolean.
+    Errors: ValueError if the sizes do not fit, or the mask is not boolean or fits the rows and the heads alike.
     Source: Vaswani et al. 2017, eq. 1.
     """
     attention_sizes(query, key, value)
     D = query.shape[-1]
-    scores = query @ key.transpose(-2, -1) / math.sqrt(D)  # (..., T, S)
+    # The query is divided rather than the product: in float16 a product may overflow whose score is in range.
+    scores = (query / math.sqrt(D)) @ key.transpose(-2, -1)  # (..., T, S)
     if score_bias is not None:
         broadcasts(score_bias, scores.shape, "score_bias")
         scores = scores + score_bias.to(scores)
@@ -65,6 +74,7 @@ def split_heads(x: Float[Tensor, "B T d_model"], n_heads: int) -> Float[Tensor, 
 
     Errors: ValueError if d_model is not divisible by n_heads.
     """
+    tensors(x=x)
     if x.ndim != 3:
         raise ValueError(f"x must have shape (B, T, d_model), got {tuple(x.shape)}")
     B, T, d_model = x.shape
@@ -74,6 +84,7 @@ def split_heads(x: Float[Tensor, "B T d_model"], n_heads: int) -> Float[Tensor, 
 
 def merge_heads(x: Float[Tensor, "B H T D"]) -> Float[Tensor, "B T d_model"]:
     """Lay the heads side by side again: the inverse of split_heads."""
+    tensors(x=x)
     if x.ndim != 4:
         raise ValueError(f"x must have shape (B, H, T, D), got {tuple(x.shape)}")
     return x.transpose(1, 2).flatten(start_dim=2)  # (B, T, H, D) -> (B, T, H * D)
@@ -137,7 +148,8 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             context: the sequence to attend to, of the batch size of x; x itself unless given.
-            mask: boolean, True = may attend, broadcastable to (B, H, T, S).
+            mask: boolean, True = may attend, broadcastable to (B, H, T, S). One of shape (B, T, S) is written
+                mask[:, None], one of shape (H, T, S) mask[None].
             is_causal: hide later tokens. Together with a mask, both must allow it.
             rotary: angles of the T tokens, from rotary_angles, broadcastable to (B, H, T, D / 2).
             cache: earlier tokens' keys and values; those of x are added to it. With a context, whose tokens stay the

@@ -3,6 +3,7 @@
 Chapter 13. Greedy decoding cannot take back a token; a beam that starts worse may end better.
 """
 
+import math
 from collections.abc import Collection
 from numbers import Real
 
@@ -48,8 +49,12 @@ def beam_search(
         transformers, early_stopping="never".
     """
     at_least_one(max_new_tokens=max_new_tokens, n_beams=n_beams)
-    if not isinstance(length_penalty, Real) or not abs(length_penalty) < torch.inf:
-        raise ValueError(f"length_penalty must be a finite number (0 compares sums, 1 means), got {length_penalty!r}")
+    largest = int(30 / math.log10(max_new_tokens + 1))  # n^length_penalty up to 1e30: a sum over it is still a float32
+    if not isinstance(length_penalty, Real) or not abs(length_penalty) <= largest:
+        raise ValueError(
+            f"length_penalty must be a finite number from -{largest} to {largest} for max_new_tokens={max_new_tokens} "
+            f"(0 compares sums, 1 means), got {length_penalty!r}"
+        )
     draft = Draft(model, ids, left_padding, source_ids, source_mask, use_cache)
     stops = stop_ids(stop, model.config.vocab_size).to(ids.device)
     # Every beam has at most one continuation per stop id, so with these spares n_beams stay open. A single beam that

@@ -165,7 +165,7 @@ class Stack(nn.Module):
             x = self.positions(x, None if S == T and left_padding is None else positions)
         if self.segment_embedding is not None:
             segment_ids = torch.zeros_like(ids) if segment_ids is None else segment_ids
-            check_ids(segment_ids, self.config.n_segments, name="segment_ids")
+            check_ids(segment_ids, self.config.n_segments, name="segment_ids", size="n_segments")
             x = x + self.segment_embedding(segment_ids)
         x = self.dropout(self.embedding_norm(x))
 

@@ -14,7 +14,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from course_lib.checks import one_of
+from course_lib.checks import finite, one_of
 from course_lib.config import TransformerConfig
 from course_lib.models import DecoderOnly, EncoderDecoder, EncoderOnly
 from course_lib.names import BASIS, SETTINGS, UNUSED, config_from_hf, their_name
@@ -35,7 +35,8 @@ def assemble(
     Args:
         tensors: the weights, under the names that they came with. source: where they are from, for the error.
         theirs: from our name of a tensor to the name that it came with; the same unless given.
-    Errors: ValueError that lists what is missing, unknown, of a wrong shape, or tied to numbers that it does not equal.
+    Errors: ValueError that lists what is missing, unknown, of a wrong shape, or tied to numbers that it does not equal,
+        or names a tensor that holds NaN or infinite numbers.
     """
     # "meta": shapes without numbers, for the numbers are at hand. Sinusoids are not among them: they are computed.
     with torch.device("cpu" if config.positions == "sinusoidal" else "meta"):
@@ -59,6 +60,8 @@ def assemble(
     if any(problems.values()):
         found = [f"{what} {_listed(sorted(names))}" for what, names in problems.items() if names]
         raise ValueError(f"{source} does not fit its config: it {'; '.join(found)}")
+    for name, tensor in tensors.items():
+        finite(tensor, f"{source}: {name}")
     dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors.values()))
     ours = {name: tensors[theirs(tied.get(name, name))].to(dtype) for name in parts}
     model.load_state_dict(ours, assign=True)

@@ -13,6 +13,26 @@ def at_least_one(**sizes: object) -> None:
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
 
 
+def at_least_zero(**numbers: object) -> None:
+    """ValueError unless every named number is finite and 0 or more."""
+    for name, value in numbers.items():
+        if not isinstance(value, Real) or not 0 <= value < float("inf"):
+            raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
+
+
+def tensors(**given: object) -> None:
+    """TypeError unless every named argument is a tensor."""
+    for name, value in given.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name} must be a tensor, got {type(value).__name__}: write torch.tensor({name})")
+
+
+def finite(tensor: Tensor, name: str) -> None:
+    """ValueError if a number of the tensor is NaN or infinite."""
+    if tensor.is_floating_point() and not tensor.isfinite().all():
+        raise ValueError(f"{name} holds NaN or infinite numbers: it is damaged, or the training that made it diverged")
+
+
 def one_of(allowed: tuple, **choices: object) -> None:
     """ValueError unless every named choice is one of the allowed values."""
     for name, value in choices.items():
@@ -68,7 +88,8 @@ def grouped_heads(n_heads: int, n_kv_heads: int) -> None:
 
 
 def broadcasts(x: Tensor, shape: tuple[int, ...], name: str, advice: str = "") -> None:
-    """ValueError unless x broadcasts to exactly this shape, without enlarging it."""
+    """ValueError unless x broadcasts to exactly this shape, without enlarging it; TypeError if it is no tensor."""
+    tensors(**{name: x})
     try:
         fits = torch.broadcast_shapes(x.shape, shape) == tuple(shape)
     except RuntimeError:
@@ -78,7 +99,8 @@ def broadcasts(x: Tensor, shape: tuple[int, ...], name: str, advice: str = "") -
 
 
 def last_size(x: Tensor, d_model: int, name: str = "x") -> None:
-    """ValueError unless the last dimension of x holds d_model features."""
+    """ValueError unless the last dimension of x holds d_model features; TypeError if it is no tensor."""
+    tensors(**{name: x})
     if x.ndim == 0 or x.shape[-1] != d_model:
         raise ValueError(f"{name} has shape {tuple(x.shape)}, but its last dimension must be d_model={d_model}")
 
@@ -88,8 +110,10 @@ def token_rows(
 ) -> None:
     """ValueError unless ids are rows of tokens that fit behind `offset` others.
 
-    Each token may have its segment, each row its count of padding.
+    Each token may have its segment, each row its count of padding. TypeError for what is no tensor.
     """
+    optional = {"segment_ids": segment_ids, "left_padding": left_padding}
+    tensors(ids=ids, **{name: given for name, given in optional.items() if given is not None})
     if ids.ndim != 2:
         raise ValueError(f"ids must have shape (B, T), got {tuple(ids.shape)}; add a batch dimension with ids[None]")
     B, T = ids.shape
@@ -110,6 +134,7 @@ def token_rows(
 
 def attention_sizes(query: Tensor, key: Tensor, value: Tensor) -> None:
     """ValueError unless query, key and value fit together: features, number of keys, batch and heads."""
+    tensors(query=query, key=key, value=value)
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise ValueError(f"query, key and value need at least two dimensions (tokens, features), got {shapes}")
@@ -126,7 +151,9 @@ def attention_sizes(query: Tensor, key: Tensor, value: Tensor) -> None:
 def prompts(
     family: str, ids: Tensor, left_padding: Tensor | None, source_ids: Tensor | None, source_mask: Tensor | None
 ) -> None:
-    """ValueError unless a model of this family can continue these prompts."""
+    """ValueError unless a model of this family can continue these prompts; TypeError for what is no tensor."""
+    optional = {"left_padding": left_padding, "source_ids": source_ids, "source_mask": source_mask}
+    tensors(ids=ids, **{name: given for name, given in optional.items() if given is not None})
     if ids.ndim != 2 or ids.numel() == 0:
         raise ValueError(
             f"ids must be prompts of shape (B, T) with at least one token each, got shape {tuple(ids.shape)}: "

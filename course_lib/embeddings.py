@@ -3,12 +3,14 @@
 Chapter 1. An embedding is a table with one row per token; looking a token up is picking its row.
 """
 
+from operator import index as whole_number
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.checks import at_least_one
+from course_lib.checks import at_least_one, tensors
 
 
 class TokenEmbedding(nn.Module):
@@ -42,18 +44,22 @@ class TokenEmbedding(nn.Module):
         return x if self.factor == 1.0 else x * self.factor
 
 
-def check_ids(ids: Int[Tensor, "*batch"], vocab_size: int, name: str = "ids") -> None:
+def check_ids(ids: Int[Tensor, "*batch"], vocab_size: int, name: str = "ids", size: str = "vocab_size") -> None:
     """ValueError unless ids are whole numbers (int32 or int64) from 0 to vocab_size − 1; it names the first offender.
+    `size` is what the model calls their number, if they are not tokens.
 
     A GPU would answer a wrong id with an error that ends the process, so the check is worth its microseconds.
     """
+    tensors(**{name: ids})
     if ids.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"{name} must be whole numbers (torch.int64 or torch.int32), got {ids.dtype}")
     outside = (ids < 0) | (ids >= vocab_size)
     if not ids.is_meta and outside.any():  # a tensor on the meta device has a shape and no values
+        wrong, range_ = ids[outside][0].item(), f"run from 0 to {vocab_size - 1}"
+        if size != "vocab_size":
+            raise ValueError(f"{name} contain {wrong}, but with {size}={vocab_size} they {range_}")
         raise ValueError(
-            f"{name} contain {ids[outside][0].item()}, which is outside the vocabulary: with vocab_size={vocab_size} "
-            f"ids run from 0 to {vocab_size - 1}"
+            f"{name} contain {wrong}, which is outside the vocabulary: with vocab_size={vocab_size} ids {range_}"
         )
 
 
@@ -65,7 +71,7 @@ def nearest_tokens(
     cos(a, b) = a·b / (|a| |b|), from −1 to 1; a row of zeros has cosine 0 with everything.
 
     Returns: (indices, cosines), best first.
-    Errors: ValueError if index is outside the table, or k is not in 1 … V − 1.
+    Errors: ValueError if index is outside the table, k is not in 1 … V − 1, or a row holds NaN or infinite numbers.
     """
     _check_rows(weight, index)
     return _most_similar(weight, weight[index], exclude=[index], k=k)
@@ -80,11 +86,14 @@ def analogy(
     often an input itself.
 
     Returns: (indices, cosines), best first.
-    Errors: ValueError if a, b or c is outside the table, or k is larger than the number of rows that are left.
+    Errors: ValueError if a, b or c is outside the table, k is larger than the number of rows that are left, or a row
+        holds NaN or infinite numbers.
     Source: Mikolov et al. 2013, "Linguistic Regularities in Continuous Space Word Representations".
     """
     _check_rows(weight, a, b, c)
-    return _most_similar(weight, weight[a] - weight[b] + weight[c], exclude=[a, b, c], k=k)
+    largest = weight[[a, b, c]].abs().max().clamp(min=torch.finfo(weight.dtype).tiny)  # so that no sum overflows
+    vector = weight[a] / largest - weight[b] / largest + weight[c] / largest  # its length does not matter
+    return _most_similar(weight, vector, exclude=[a, b, c], k=k)
 
 
 def _most_similar(weight: Tensor, vector: Tensor, exclude: list[int], k: int) -> tuple[Tensor, Tensor]:
@@ -92,15 +101,33 @@ def _most_similar(weight: Tensor, vector: Tensor, exclude: list[int], k: int) ->
     at_least_one(k=k)
     if k > available:
         raise ValueError(f"k={k} tokens were asked for, but only {available} are left besides the input")
-    cosine = F.cosine_similarity(weight.detach(), vector.detach(), dim=-1)  # (V,)
+    cosine = F.cosine_similarity(_rescaled(weight), _rescaled(vector), dim=-1).to(weight.dtype)  # (V,)
     cosine[exclude] = -torch.inf
     scores, indices = cosine.topk(k)
     return indices, scores
 
 
+def _rescaled(vectors: Tensor) -> Tensor:
+    """The same directions with ±1 as the largest number of each, in float32 at least: the squares of tiny or huge
+    numbers would underflow or overflow."""
+    vectors = vectors.detach().to(torch.promote_types(vectors.dtype, torch.float32))
+    largest = vectors.abs().amax(dim=-1, keepdim=True)
+    return vectors / largest.where(largest > 0, 1)
+
+
 def _check_rows(weight: Tensor, *rows: int) -> None:
-    if weight.ndim != 2:
-        raise ValueError(f"weight must be a table of shape (V, d_model), got shape {tuple(weight.shape)}")
+    tensors(weight=weight)
+    if weight.ndim != 2 or not weight.is_floating_point():
+        raise ValueError(
+            f"weight must be a table of numbers of shape (V, d_model), got shape {tuple(weight.shape)}, {weight.dtype}"
+        )
+    if not weight.isfinite().all():  # NaN would be nearer than anything else
+        row = (~weight.isfinite()).any(dim=1).nonzero()[0].item()
+        raise ValueError(f"row {row} of weight holds NaN or infinite numbers: the training that made it has diverged")
     for row in rows:
+        try:
+            whole_number(row)
+        except TypeError:
+            raise TypeError(f"a token is named by its id, a whole number, got {row!r}") from None
         if not 0 <= row < len(weight):
             raise ValueError(f"token {row} is outside the table: its {len(weight)} rows are 0 … {len(weight) - 1}")

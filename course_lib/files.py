@@ -32,7 +32,14 @@ def save_json(path: Path, content: object) -> None:
 
 def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     """Write named tensors in the safetensors format: names, shapes and numbers, and no code."""
-    write_whole(path, lambda part: save_file(tensors, part))
+
+    def write(part: Path) -> None:
+        try:
+            save_file(tensors, part)
+        except SafetensorError as error:  # a full disk, say: the package has its own name for the system's errors
+            raise OSError(None, str(error), str(path)) from error
+
+    write_whole(path, write)
 
 
 def read_table(name: str) -> dict:

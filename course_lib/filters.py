@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.checks import at_least_one, positive, share
+from course_lib.checks import at_least_one, positive, share, tensors
 from course_lib.embeddings import check_ids
 
 # A float32 sum of probabilities is right to about this much. A set whose sum is nearer to p than that has reached p;
@@ -136,6 +136,7 @@ def _wide(logits: Tensor) -> Tensor:
 
 
 def _check_logits(logits: Tensor) -> None:
+    tensors(logits=logits)
     if logits.ndim == 0 or logits.shape[-1] == 0 or not logits.is_floating_point():
         raise ValueError(f"logits must be numbers of shape (…, V), got shape {tuple(logits.shape)}, {logits.dtype}")
     largest = logits.amax(dim=-1)  # NaN if one logit of the row is

@@ -4,12 +4,13 @@ Chapter 4. A mask is boolean, True = may attend, and broadcasts to (B, H, T, S):
 """
 
 from collections.abc import Sequence
+from numbers import Integral
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from course_lib.checks import at_least_one, broadcasts
+from course_lib.checks import at_least_one, broadcasts, tensors
 
 
 def causal_mask(T: int, S: int | None = None, device: torch.device | str | None = None) -> Bool[Tensor, "T S"]:
@@ -57,9 +58,9 @@ def prefix_mask(prefix_len: int, T: int, device: torch.device | str | None = Non
     Errors: ValueError if prefix_len is not in 0 … T.
     Source: the "prefix LM" of Raffel et al. 2020 (T5).
     """
-    if not 0 <= prefix_len <= T:
-        raise ValueError(f"prefix_len must be in 0 … T={T}, got {prefix_len}")
     mask = causal_mask(T, device=device)
+    if not isinstance(prefix_len, Integral) or isinstance(prefix_len, bool) or not 0 <= prefix_len <= T:
+        raise ValueError(f"prefix_len must be a whole number in 0 … T={T}, got {prefix_len!r}")
     mask[:, :prefix_len] = True
     return mask
 
@@ -87,6 +88,7 @@ def combine(*masks: Bool[Tensor, "..."] | None) -> Bool[Tensor, "..."]:
 
 def check_boolean(mask: Tensor) -> None:
     """ValueError unless the mask is boolean: numbers would leave open whether 1 means "look" or "hide"."""
+    tensors(mask=mask)
     if mask.dtype != torch.bool:
         raise ValueError(
             f"a mask must be boolean with True = may attend, got {mask.dtype}. Write `mask == 1` for a mask of ones "
@@ -95,10 +97,15 @@ def check_boolean(mask: Tensor) -> None:
 
 
 def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
-    """ValueError unless the mask is boolean and broadcasts to `shape`, which ends in (…, T, S)."""
+    """ValueError unless the mask is boolean and broadcasts to `shape`, which ends in (…, T, S), in one way alone."""
     check_boolean(mask)
     advice = (
         ", the shape of the scores. A mask per query and key is (T, S); one per row of the batch is (B, 1, 1, S), as "
         "padding_mask makes it"
     )
     broadcasts(mask, shape, "mask", advice)
+    if mask.ndim == 3 and len(shape) == 4 and mask.shape[0] == shape[0] == shape[1] > 1:
+        raise ValueError(
+            f"a mask of shape {tuple(mask.shape)} fits {shape[0]} rows of the batch and {shape[1]} heads alike: write "
+            "mask[:, None] if there is one per row, mask[None] if there is one per head"
+        )

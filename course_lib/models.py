@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from course_lib.attention import KVCache
 from course_lib.blocks import Stack, TransformerBlock
+from course_lib.checks import tensors
 from course_lib.config import TransformerConfig
 from course_lib.embeddings import check_ids
 from course_lib.trace import trace as trace
@@ -170,6 +171,7 @@ def next_token_loss(logits: Float[Tensor, "B T V"], targets: Int[Tensor, "B T"])
 
     Errors: ValueError if the shapes differ, a target is outside the vocabulary, or none is left to predict.
     """
+    tensors(logits=logits, targets=targets)
     if targets.shape != logits.shape[:2]:
         raise ValueError(f"targets must have the shape of ids, {tuple(logits.shape[:2])}, got {tuple(targets.shape)}")
     predicted = targets[targets != IGNORED]

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.checks import at_least_one, last_size
+from course_lib.checks import at_least_one, last_size, positive
 
 
 class LayerNorm(nn.Module):
@@ -27,13 +27,14 @@ class LayerNorm(nn.Module):
 
     Parameters: `weight` (d_model,), ones at the start; `bias` (d_model,), zeros at the start, or None.
     Shapes: x (…, d_model) → the same.
-    Errors: ValueError if d_model < 1, or the last dimension is not d_model.
+    Errors: ValueError if d_model < 1, eps is not a positive number, or the last dimension is not d_model.
     Source: Ba, Kiros & Hinton 2016, "Layer Normalization".
     """
 
     def __init__(self, d_model: int, eps: float = 1e-5, bias: bool = True):
         super().__init__()
         at_least_one(d_model=d_model)
+        positive(eps=eps)
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(d_model))
         self.bias = nn.Parameter(torch.zeros(d_model)) if bias else None
@@ -56,13 +57,14 @@ class RMSNorm(nn.Module):
 
     Parameters: `weight` (d_model,), ones at the start.
     Shapes: x (…, d_model) → the same.
-    Errors: ValueError if d_model < 1, or the last dimension is not d_model.
+    Errors: ValueError if d_model < 1, eps is not a positive number, or the last dimension is not d_model.
     Source: Zhang & Sennrich 2019, "Root Mean Square Layer Normalization", eq. 4.
     """
 
     def __init__(self, d_model: int, eps: float = 1e-6):
         super().__init__()
         at_least_one(d_model=d_model)
+        positive(eps=eps)
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(d_model))
 

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.checks import at_least_one, broadcasts, last_size
+from course_lib.checks import at_least_one, broadcasts, last_size, positive, tensors
 
 
 def sinusoidal_encoding(max_seq_len: int, d_model: int) -> Float[Tensor, "max_seq_len d_model"]:
@@ -105,10 +105,12 @@ def rotary_angles(
         positions: whole numbers, such as torch.arange(offset, offset + T) after `offset` cached tokens.
         d_head: D, features of a head. theta: the base; Llama 3 has 500,000.
         dtype: float32 at least; in half precision far positions would fall together.
-    Errors: ValueError if d_head is odd.
+    Errors: ValueError if d_head is odd, or theta is not a positive number.
     Source: Su et al. 2021, "RoFormer".
     """
+    tensors(positions=positions)
     at_least_one(d_head=d_head)
+    positive(theta=theta)
     if d_head % 2:
         raise ValueError(f"RoPE turns pairs of features, but d_head={d_head} is odd: choose an even one")
     two_i = torch.arange(0, d_head, 2, device=positions.device).to(dtype)  # (D / 2,)
@@ -130,6 +132,7 @@ def apply_rotary(
     Errors: ValueError if D is not twice the number of angles, or the shapes do not broadcast.
     Source: Su et al. 2021, section 3.2.2.
     """
+    tensors(x=x, angles=angles)
     if x.shape[-1] != 2 * angles.shape[-1]:
         raise ValueError(
             f"x has D={x.shape[-1]} features, but {angles.shape[-1]} angles turn {2 * angles.shape[-1]}: "

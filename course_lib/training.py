@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from course_lib.checks import at_least_one
+from course_lib.checks import at_least_one, at_least_zero, finite, positive
 from course_lib.files import write_whole
-from course_lib.models import evaluating
+from course_lib.models import IGNORED, evaluating
 
 
 class TrainingDiverged(RuntimeError):
@@ -46,13 +46,13 @@ def learning_rate(step: int, peak: float, warmup: int, total: int, floor: float 
         peak, floor: highest and last learning rate.
         warmup, total: in steps.
 
-    Errors: ValueError if step or warmup is negative, total is not above warmup, or not 0 ≤ floor ≤ peak.
+    Errors: ValueError if step or warmup is negative, total is not above warmup, or not 0 ≤ floor ≤ peak < ∞.
     Source: Loshchilov & Hutter 2017 (cosine); Vaswani et al. 2017 (warm-up).
     """
     if step < 0 or warmup < 0 or total <= warmup:
         raise ValueError(f"need step ≥ 0 and 0 ≤ warmup < total, got step={step}, warmup={warmup}, total={total}")
-    if not 0 <= floor <= peak:
-        raise ValueError(f"need 0 ≤ floor ≤ peak, got floor={floor}, peak={peak}")
+    if not 0 <= floor <= peak < math.inf:
+        raise ValueError(f"need 0 ≤ floor ≤ peak, both finite, got floor={floor}, peak={peak}")
     if step < warmup:
         return peak * step / warmup
     progress = min(1.0, (step - warmup) / (total - warmup))
@@ -80,7 +80,7 @@ def train(
     warmup: int = 100,
     floor: float = 0.0,
     weight_decay: float = 0.1,
-    max_norm: float = 1.0,
+    max_norm: float | None = 1.0,
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 500,
     on_step: Callable[[int, nn.Module], None] | None = None,
@@ -94,17 +94,19 @@ def train(
         batches: an iterator such as `Batches`; if it has a `generator`, its state is kept in the checkpoint.
         steps: updates in all, those before a resumption counted in.
         peak, warmup, floor: see `learning_rate`; total is `steps`.
-        max_norm: gradients with a larger norm are scaled down to it.
+        max_norm: gradients with a larger norm are scaled down to it; None: never.
         checkpoint: a file. If it exists, training goes on from it, exactly as if it had never stopped; it is written
             every
             `checkpoint_every` steps and at the end, and never half.
         on_step: called with (updates done, model) before the first update and after each.
         progress: show a bar with the loss.
 
-    Errors: ValueError if steps < 1; TrainingDiverged as soon as loss or gradient is not finite, with the step and what
+    Errors: ValueError for a setting that makes no sense, before anything is done, or if the batches run out;
+        TrainingDiverged as soon as loss or gradient is not finite, with the step and what
         to try.
     """
-    at_least_one(steps=steps)
+    max_norm = math.inf if max_norm is None else max_norm
+    _check_settings(batches, steps, peak, warmup, floor, weight_decay, max_norm, checkpoint_every)
     optimizer = make_optimizer(model, weight_decay)
     history = History()
     generator = getattr(batches, "generator", None)
@@ -120,7 +122,13 @@ def train(
         rate = learning_rate(step + 1, peak, warmup, steps, floor)  # step + 1: an update at rate 0 would be wasted
         for group in optimizer.param_groups:
             group["lr"] = rate
-        _, loss = model(*next(batches))
+        if (batch := next(batches, None)) is None:
+            bar.close()
+            raise ValueError(
+                f"the batches ran out at step {step} of {steps}: give an endless supply such as Batches"
+                + (f", or ask for at most {step} steps" if step else "")
+            )
+        _, loss = model(*batch)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(model.parameters(), max_norm)
@@ -144,6 +152,22 @@ def train(
     return history
 
 
+def _check_settings(batches, steps, peak, warmup, floor, weight_decay, max_norm, checkpoint_every) -> None:
+    at_least_one(steps=steps, checkpoint_every=checkpoint_every)
+    learning_rate(1, peak, min(warmup, steps - 1), steps, floor)
+    at_least_zero(weight_decay=weight_decay)
+    if max_norm != math.inf:
+        try:
+            positive(max_norm=max_norm)
+        except ValueError as error:
+            raise ValueError(f"{error}; give None for gradients that are never scaled down") from None
+    if not hasattr(batches, "__next__"):
+        raise TypeError(
+            f"batches must be an iterator, such as Batches, got {type(batches).__name__}: write iter(batches), or "
+            "itertools.cycle(batches) to begin again after the last one"
+        )
+
+
 def _save(path, model, optimizer, generator, history) -> None:
     state = {
         "model": model.state_dict(),
@@ -157,6 +181,8 @@ def _save(path, model, optimizer, generator, history) -> None:
 def _resume(path, model, optimizer, generator) -> History:
     try:
         state = torch.load(path, weights_only=True)
+        for name, tensor in state["model"].items():
+            finite(tensor, name)
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         if generator and state["generator"] is not None:
@@ -176,20 +202,26 @@ def story_losses(
 
     Args:
         stories: token ids, each from `<bos>` to `<eos>`.
+        pad_id: any id of the vocabulary. It fills the rows behind shorter stories, where nothing is predicted.
 
+    Errors: ValueError if there is no story, or one holds no token to predict.
     Returns: (nats (N,), predicted tokens (N,)): −ln P(story) under the model, and len − 1.
     The loss per token of the whole set is nats.sum() / tokens.sum().
     """
+    at_least_one(batch_size=batch_size)
+    if not stories or min(map(len, stories)) < 2:
+        raise ValueError(f"stories must be lists of at least two ids, and at least one story, got {stories!r:.80}")
     device = next(model.parameters()).device
     nats = []
     for start in range(0, len(stories), batch_size):
         rows = stories[start : start + batch_size]
         longest = max(map(len, rows))
         ids = torch.tensor([row + [pad_id] * (longest - len(row)) for row in rows], device=device)  # (B, T + 1)
+        targets = torch.tensor([row[1:] + [IGNORED] * (longest - len(row)) for row in rows], device=device)  # (B, T)
         with evaluating(model):
             logits = model(ids[:, :-1])  # (B, T, V)
         loss = nn.functional.cross_entropy(
-            logits.transpose(1, 2), ids[:, 1:], ignore_index=pad_id, reduction="none"
+            logits.transpose(1, 2), targets, ignore_index=IGNORED, reduction="none"
         )  # (B, T)
         nats.append(loss.double().sum(dim=1).cpu())
     return torch.cat(nats), torch.tensor([len(row) - 1 for row in stories])

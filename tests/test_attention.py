@@ -124,6 +124,29 @@ def test_huge_scores_do_not_overflow():
     assert output.flatten().tolist() == [2.0, 2.0]
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("spread", [1.0, 8.0, 60.0])
+def test_in_every_precision_the_error_is_that_of_pytorchs_own_operation(dtype, spread):
+    """Both against float64 on the same rounded inputs. With spread 60 the largest product q·k is above 65504, the end
+    of float16, and the largest score q·k / √64 below: the division must come first."""
+    query, key, value = (x.to(dtype) for x in torch.randn(3, 6, 64))
+    query, key = spread * query, spread * key
+    exact, ours, theirs = (
+        attend(*(x.to(wide) for x in (query, key, value))).double()
+        for attend, wide in (
+            (F.scaled_dot_product_attention, torch.float64),
+            (lambda *qkv: scaled_dot_product_attention(*qkv)[0], dtype),
+            (F.scaled_dot_product_attention, dtype),
+        )
+    )
+    assert (query.double() @ key.double().T).abs().max() > 65504 or spread < 60
+    assert ours.isfinite().all()
+    # A score of size s is right to s · eps, and so is its weight: what rounding itself costs, whoever computes.
+    largest = (query.double() @ key.double().T).abs().max().item() / 8
+    allowed = 4 * (1 + largest) * torch.finfo(dtype).eps * value.abs().max().item()
+    assert (ours - exact).abs().max() <= max(allowed, 2 * (theirs - exact).abs().max())
+
+
 def test_leading_dimensions_broadcast_so_that_heads_can_share_keys():
     query, key, value = torch.randn(2, 6, 3, 4), torch.randn(2, 1, 5, 4), torch.randn(2, 1, 5, 4)
     output, weights = scaled_dot_product_attention(query, key, value)
@@ -444,6 +467,47 @@ class TestBadInput:
     def test_a_padding_mask_without_its_two_dimensions_is_refused(self):
         with pytest.raises(ValueError, match=r"\(2, 3\), which does not broadcast to \(2, 2, 3, 3\).*padding_mask"):
             MultiHeadAttention(4, 2)(torch.randn(2, 3, 4), mask=torch.ones(2, 3, dtype=torch.bool))
+
+    @pytest.mark.parametrize("need_weights", [False, True])
+    def test_a_mask_of_three_dimensions_that_may_mean_rows_or_heads_is_refused(self, need_weights):
+        """Where B = H it fits both ways, and broadcasting takes it for heads without a word."""
+        attention, mask = MultiHeadAttention(4, 2), torch.ones(2, 3, 3, dtype=torch.bool).tril()
+        mask[1] = True
+        with pytest.raises(ValueError, match=r"\(2, 3, 3\) fits.*2 rows.*2 heads.*mask\[:, None\].*mask\[None\]"):
+            attention(torch.randn(2, 3, 4), mask=mask, need_weights=need_weights)
+        q = torch.randn(2, 2, 3, 4)
+        with pytest.raises(ValueError, match=r"mask\[:, None\].*mask\[None\]"):
+            scaled_dot_product_attention(q, q, q, mask)
+
+    @pytest.mark.parametrize("need_weights", [False, True])
+    def test_where_three_dimensions_can_mean_one_thing_alone_they_are_taken(self, need_weights):
+        attention, per_head = MultiHeadAttention(4, 2).eval(), torch.rand(2, 3, 3) < 0.5
+        run = lambda x, mask: attention(x, mask=mask, need_weights=True)[1]  # noqa: E731
+        for rows in (1, 3):
+            x = torch.randn(rows, 3, 4)
+            assert torch.equal(run(x, per_head), run(x, per_head[None]))
+        x = torch.randn(2, 3, 4)
+        assert torch.equal(run(x, per_head[:1]), run(x, per_head[:1, None]))
+
+    def test_lists_are_no_tensors(self):
+        x, rows = torch.randn(2, 3, 4), [[[0.0] * 4] * 3] * 2
+        attention = MultiHeadAttention(4, 2)
+        for wrong, name in (
+            (lambda: scaled_dot_product_attention(rows, x, x), "query"),
+            (lambda: scaled_dot_product_attention(x, rows, x), "key"),
+            (lambda: scaled_dot_product_attention(x, x, rows), "value"),
+            (lambda: scaled_dot_product_attention(x, x, x, [[True] * 3] * 3), "mask"),
+            (lambda: scaled_dot_product_attention(x, x, x, score_bias=[[0.0] * 3] * 3), "score_bias"),
+            (lambda: split_heads(rows, 2), "x"),
+            (lambda: merge_heads(rows), "x"),
+            (lambda: attention(rows), "x"),
+            (lambda: attention(x, rows), "context"),
+            (lambda: attention(x, mask=[[True] * 3] * 3), "mask"),
+            (lambda: attention(x, score_bias=[[0.0] * 3] * 3), "score_bias"),
+            (lambda: attention(x, rotary=[[0.0]] * 3), "angles"),
+        ):
+            with pytest.raises(TypeError, match=rf"^{name} must be a tensor, got list: .*torch\.tensor\({name}\)"):
+                wrong()
 
     def test_a_mask_may_not_enlarge_the_scores(self):
         x = torch.randn(3, 4)

@@ -1,6 +1,7 @@
 """Beam search: against transformers on random models, against trying everything, and by hand."""
 
 import itertools
+import re
 
 import copies
 import pytest
@@ -175,6 +176,20 @@ def test_the_text_follows_the_dtype_of_its_prompt(tiny, device):
     assert scores.dtype == torch.float64
 
 
+@pytest.mark.parametrize("n", [1, 2, 30])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_at_the_edge_of_what_is_allowed_scores_are_still_numbers_that_differ(n, sign):
+    chain = Chain([[0.1, 0.2, 0.3, 0.4]] * 4)
+    with pytest.raises(ValueError, match="length_penalty") as refused:
+        beam_search(chain, torch.tensor([[0]]), n, 2, stop=3, length_penalty=sign * 1e6)
+    largest = int(re.search(r"from -(\d+) to \1 ", str(refused.value))[1])
+    found, scores = beam_search(chain, torch.tensor([[0]]), n, 2, stop=3, length_penalty=sign * largest)
+    assert scores.isfinite().all()
+    assert (scores < 0).all()
+    # One token more is compared at a great disadvantage (or advantage), and it is the right one that is kept.
+    assert found.shape == (1, 1 + (n if sign > 0 else 1))
+
+
 # --- by hand
 
 # After 0 comes 1 (0.6) or 2 (0.4). After 1 anything may come, after 2 always 3.
@@ -234,6 +249,9 @@ class TestBadInput:
             ({"n_beams": 0}, "n_beams must be a whole number of at least 1, got 0"),
             ({"max_new_tokens": 0}, "max_new_tokens must be a whole number of at least 1, got 0"),
             ({"length_penalty": float("nan")}, "length_penalty must be a finite number"),
+            ({"length_penalty": 1e3}, r"length_penalty must be a finite number from -62 to 62 .* got 1000\.0"),
+            ({"length_penalty": -1e3}, r"length_penalty must be a finite number from -62 to 62 .* got -1000\.0"),
+            ({"length_penalty": 11, "max_new_tokens": 1000}, "length_penalty must be a finite number from -9 to 9 "),
             ({"stop": 4}, "stop ids contain 4"),
             ({"ids": torch.tensor([1, 2])}, r"ids must be prompts of shape \(B, T\)"),
             ({"use_cache": True}, r"use_cache=True needs model.new_cache\(\)"),

@@ -201,7 +201,7 @@ class TestBadInput:
         [
             (torch.zeros(1, 3, dtype=torch.long), r"segment_ids must have the shape of ids, \(2, 3\), got \(1, 3\)"),
             (torch.zeros(3, dtype=torch.long), "the shape of ids"),
-            (torch.full((2, 3), 2), "segment_ids contain 2"),
+            (torch.full((2, 3), 2), "^segment_ids contain 2, but with n_segments=2 they run from 0 to 1$"),
             (torch.zeros(2, 3), "segment_ids must be whole numbers"),
         ],
     )

@@ -2,6 +2,8 @@
 
 import contextlib
 import inspect
+import io
+import os
 import re
 import shutil
 import subprocess
@@ -58,6 +60,216 @@ def test_help_is_there(command, capsys):
         main([*command, "--help"])
     assert ended.value.code == 0
     assert len(capsys.readouterr().out.split()) > 20
+
+
+def without(package, *command, cwd=ROOT, setup=""):
+    """The command in a fresh process in which a package cannot be imported."""
+    code = (
+        f"import sys; sys.modules[{package!r}] = None\n{setup}\n"
+        f"from course_lib.__main__ import main\nsys.exit(main({list(command)!r}))"
+    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=cwd)
+
+
+def test_without_torch_the_doctor_blames_torch_and_nothing_that_only_needs_it():
+    said = without("torch", "doctor").stdout
+    missing = [line.split()[2] for line in said.splitlines() if line.startswith("✗")]
+    assert missing == ["torch"], said
+    assert re.search(r"^– unknown Tinytown model +not looked at: it needs torch$", said, flags=re.M), said
+    assert re.search(r"^– unknown progress file +not looked at: it needs torch$", said, flags=re.M), said
+    assert "not whole" not in said
+    assert said.splitlines()[-1].startswith("1 to mend"), said
+
+
+def test_a_package_that_only_the_model_needs_is_blamed_by_its_name():
+    said = without("jaxtyping", "doctor")
+    assert said.returncode == 1
+    assert re.search(r"^✗ MISSING jaxtyping .*\n +→ .*pip install", said.stdout, flags=re.M), said.stdout
+    assert re.search(r"^– unknown Tinytown model +not looked at: it needs jaxtyping$", said.stdout, flags=re.M)
+    assert said.stdout.endswith("\n1 to mend, in this order.\n")
+    assert "not whole" not in said.stdout
+    assert "All is well" not in said.stdout
+
+
+def test_the_doctor_blames_the_assets_where_they_are_to_blame(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("course_lib.pretrained.ASSETS", tmp_path)
+    assert main(["doctor"]) == 1
+    said = capsys.readouterr().out
+    assert [line.split()[2] for line in said.splitlines() if line.startswith("✗")] == ["Tinytown"]
+    assert "course_lib/assets is not whole" in said
+
+
+def test_the_doctor_says_each_line_as_soon_as_it_knows_it(monkeypatch):
+    """In a pipe that nobody empties for it: what it said before torch is there while torch is still being imported."""
+    code = (
+        "import importlib, sys\n"
+        "import course_lib.__main__ as commands\n"
+        "def slow(name, real=importlib.import_module):\n"
+        "    if name == 'torch':\n"
+        "        sys.stderr.write('importing torch\\n'); sys.stderr.flush(); sys.stdin.readline()\n"
+        "    return real(name)\n"
+        "commands.importlib.import_module = slow\n"
+        "sys.exit(commands.main(['doctor']))\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
+    ) as process:
+        assert process.stderr.readline() == b"importing torch\n"
+        os.set_blocking(process.stdout.fileno(), False)
+        so_far = process.stdout.read() or b""
+        os.set_blocking(process.stdout.fileno(), True)
+        rest, _ = process.communicate(b"\n")
+    assert re.search("✓ well +Python", so_far.decode()), so_far
+    assert process.returncode == 0
+    assert "All is well" in rest.decode()
+
+
+def test_the_doctor_announces_on_a_terminal_what_may_take_a_while(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    said = Terminal()
+    monkeypatch.setattr(sys, "stdout", said)
+    assert main(["doctor"]) == 0
+    assert re.search(r"… torch +\r✓ well    torch", said.getvalue())
+    assert not [line for line in said.getvalue().splitlines() if line.startswith("…") and not line.strip("… ")]
+
+
+def test_an_installation_without_notebooks_is_not_told_to_open_one(tmp_path):
+    """As a wheel installs it: the library alone, in a folder of packages."""
+    shutil.copytree(
+        ROOT / "course_lib", tmp_path / "packages" / "course_lib", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    at = f"sys.path.insert(0, {str(tmp_path / 'packages')!r})"
+    well = without("nothing_that_exists", "doctor", cwd=tmp_path, setup=at)
+    assert well.returncode == 0, well.stderr + well.stdout
+    assert "All is well" in well.stdout
+    assert "00_start_here" not in well.stdout
+    ill = without("matplotlib", "doctor", cwd=tmp_path, setup=at).stdout
+    assert "requirements.txt" not in ill
+    assert "python -m pip install matplotlib" in ill
+
+
+def test_a_console_that_knows_no_signs_is_still_told():
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "course_lib", "doctor"]
+    seen = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+    assert seen.returncode == 0, seen.stderr
+    assert "All is well" in seen.stdout
+    assert "torch" in seen.stdout
+
+
+# ------------------------------------------------------------------------------------------- files that cannot be used
+@pytest.mark.parametrize("model", ["tinytown", "masked"])
+@pytest.mark.parametrize("below", [(), ("deeper", "still")])
+def test_train_says_in_a_sentence_that_its_folder_cannot_be(model, below, tmp_path, capsys):
+    (tmp_path / "taken").touch()
+    folder = (tmp_path / "taken").joinpath(*below)
+    assert main(["train", model, "--out", str(folder)]) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert said.startswith("train: "), said
+    assert str(tmp_path / "taken") in said
+    assert "--out" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+COMMANDS = {
+    "release": ["release", "{taken}/out"],
+    "autograder": ["autograder", "{taken}/a.zip", "--chapters", "3"],
+    "workflow": ["workflow", "{taken}/a.yml", "--chapters", "3", "--course", "OWNER/NAME@REF"],
+    "grade": ["grade", "solutions/03_attention.ipynb", "--sandbox", "none", "--out", "{taken}/out"],
+    "weights": ["weights", "tinyshakespeare"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_says_in_a_sentence_that_a_file_cannot_be(name, tmp_path, capsys, monkeypatch):
+    taken = tmp_path / "taken"
+    taken.touch()
+    monkeypatch.setenv("COURSE_WEIGHTS", str(taken))
+    monkeypatch.chdir(ROOT)
+    assert main([argument.format(taken=taken) for argument in COMMANDS[name]]) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert said.startswith(f"{name}: "), said
+    assert str(taken) in said
+    assert re.search(r"name |COURSE_WEIGHTS", said), said
+
+
+def test_refresh_says_in_a_sentence_what_it_may_not_write(repository, capsys, monkeypatch):
+    """An error of the system comes from anywhere below: here from the folder of the exercises, which is a file."""
+    write(repository / "solutions" / "a.ipynb", "### BEGIN SOLUTION\na = 1\n### END SOLUTION")
+    (repository / "exercises").touch()
+    assert main(["refresh", "--exercises-only"]) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("refresh: ")
+    assert "exercises" in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied", "/a/b"), OSError(28, "No space left")])
+def test_an_error_of_the_system_keeps_its_file_and_its_reason(error, capsys, monkeypatch):
+    def fail(*arguments):
+        raise error
+
+    monkeypatch.setattr("course_lib.grading.release.release", fail)
+    assert main(["release", "/a"]) == 2
+    said = capsys.readouterr().err
+    assert error.strerror in said
+    assert (error.filename or "release: No space left") in said
+    assert said.count("\n") == 1
+
+
+def test_a_full_disk_is_named_when_a_model_is_written(tmp_path):
+    """A limit on the size of files stands in for the full disk."""
+    code = (
+        "import resource, signal, sys, torch\n"
+        "from pathlib import Path\n"
+        "from course_lib.files import save_tensors\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "try:\n    save_tensors(Path(sys.argv[1]), {'a': torch.zeros(10_000)})\n"
+        "except OSError as error:\n    print('told', error.filename)\n"
+    )
+    path = tmp_path / "model.safetensors"
+    seen = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, cwd=ROOT)
+    assert seen.stdout == f"told {path}\n", seen.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    """As in `python -m course_lib claims --list | head -1`."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "course_lib", "claims", "--list"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+    ) as process:
+        process.stdout.close()
+        said = process.stderr.read().decode()
+    assert said == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["train", "--steps", "0"], "steps must be a whole number of at least 1, got 0"),
+        (["train", "--threads", "0"], "threads must be a whole number of at least 1, got 0"),
+        (["train", "--seed", "9" * 30], "seed must be"),
+        (["claims", "--threads", "0", "--list"], "threads must be a whole number of at least 1, got 0"),
+        (["claims", "--chapter", "99", "--list"], "no claims.*chapter.*99"),
+        (["refresh", "--timeout", "0", "--exercises-only"], "timeout must be a whole number of at least 1, got 0"),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused_before_anything_is_said_or_written(
+    command, message, repository, capsys
+):
+    before = sorted(repository.rglob("*"))
+    assert main(command) == 2
+    said = capsys.readouterr()
+    assert re.search(message, said.err), said.err
+    assert said.out == ""
+    assert sorted(repository.rglob("*")) == before
 
 
 def test_train_never_overwrites_a_finished_model(tmp_path, capsys):

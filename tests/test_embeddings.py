@@ -88,7 +88,34 @@ def test_the_inputs_of_an_analogy_are_left_out_even_when_they_are_nearest():
 
 def test_a_row_of_zeros_has_cosine_zero_rather_than_nan():
     weight = torch.tensor([[1.0, 2.0], [0.0, 0.0], [3.0, 1.0]])
-    assert nearest_tokens(weight, 1, 2)[1].tolist() == [0.0, 0.0]
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+        assert nearest_tokens(weight.to(dtype), 1, 2)[1].tolist() == [0.0, 0.0]
+        three_of_zeros = torch.cat([torch.zeros(3, 2), weight[:1]]).to(dtype)
+        assert analogy(three_of_zeros, 0, 1, 2, 1)[1].tolist() == [0.0]
+
+
+@pytest.mark.parametrize("scale", [1e-38, 1e-30, 1e-12, 1e12, 1e30, 1e37])
+def test_a_cosine_does_not_depend_on_how_long_the_vectors_are(scale):
+    """Squares of such numbers leave float32 at one end or the other; their angle is well within it."""
+    weight = torch.randn(12, 5)
+    for found in (nearest_tokens, lambda table, index, k: analogy(table, index, 1, 2, k)):
+        expected, cosines = found(weight.double(), 0, 4)
+        indices, scores = found(scale * weight, 0, 4)
+        assert indices.tolist() == expected.tolist()
+        torch.testing.assert_close(scores.double(), cosines, atol=1e-5, rtol=0)
+    mixed = weight.clone()
+    mixed[::2] *= scale
+    torch.testing.assert_close(nearest_tokens(mixed, 0, 11), nearest_tokens(weight, 0, 11))
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 2e-3), (torch.bfloat16, 2e-2)])
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+def test_half_precision_gives_the_cosines_of_its_own_numbers(dtype, tolerance, scale):
+    weight = (scale * torch.randn(9, 6)).to(dtype)
+    indices, scores = nearest_tokens(weight, 0, 8)
+    assert scores.dtype == dtype
+    expected = F.cosine_similarity(weight.double(), weight.double()[0], dim=-1)
+    torch.testing.assert_close(scores.double(), expected[indices], atol=tolerance, rtol=0)
 
 
 def test_neighbours_do_not_drag_a_gradient_along():
@@ -130,3 +157,27 @@ class TestBadInput:
     def test_a_table_has_two_dimensions(self):
         with pytest.raises(ValueError, match=r"\(V, d_model\)"):
             nearest_tokens(torch.randn(5), 0, 1)
+
+    @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
+    def test_a_row_that_is_no_vector_has_no_neighbours(self, wrong):
+        weight = torch.randn(6, 3)
+        weight[4, 1] = wrong
+        for use in (lambda: nearest_tokens(weight, 0, 2), lambda: analogy(weight, 0, 1, 2, 2)):
+            with pytest.raises(ValueError, match="row 4 of weight holds NaN or infinite numbers"):
+                use()
+
+    def test_rows_are_named_by_whole_numbers(self):
+        weight = torch.randn(5, 2)
+        for index in (1.5, "cat", None, torch.tensor([1, 2])):
+            with pytest.raises(TypeError, match="a token is named by its id, a whole number, got"):
+                nearest_tokens(weight, index, 1)
+        assert nearest_tokens(weight, torch.tensor(1), 1)[0].tolist() == nearest_tokens(weight, 1, 1)[0].tolist()
+
+    def test_lists_are_no_tensors(self):
+        for wrong, name in (
+            (lambda: TokenEmbedding(7, 3)([[1, 2]]), "ids"),
+            (lambda: nearest_tokens([[1.0, 2.0]] * 3, 0, 1), "weight"),
+            (lambda: analogy([[1.0, 2.0]] * 5, 0, 1, 2, 1), "weight"),
+        ):
+            with pytest.raises(TypeError, match=rf"^{name} must be a tensor, got list: .*torch\.tensor\({name}\)"):
+                wrong()

@@ -110,3 +110,28 @@ def test_training_writes_a_model_with_its_figures_and_never_over_another(tmp_pat
     ]  # fmt: skip
     with pytest.raises(ValueError, match="holds a trained model already"):
         train_tinytown(tmp_path / "run", recipe, progress=False)
+
+
+@pytest.mark.usefixtures("as_a_learner")
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
+        ({"stories": -1}, "stories must be a whole number of at least 1, got -1"),
+        ({"stories": 1}, "needs at least 97 ids"),
+        ({"threads": 0}, "threads must be a whole number of at least 1, got 0"),
+        ({"peak": 0.0}, r"peak must be a positive number, got 0\.0"),
+        ({"peak": math.nan}, "peak must be a positive number, got nan"),
+        ({"warmup": -1}, "warmup must be a whole number of at least 0, got -1"),
+        ({"seed": 2**70}, "seed must be .*, got 1180591620717411303424"),
+    ],
+)
+def test_a_recipe_that_makes_no_sense_leaves_nothing_behind(tmp_path, setting, message):
+    with pytest.raises(ValueError, match=message):
+        train_tinytown(tmp_path / "runs" / "new", replace(TinytownRecipe(), **setting), progress=False)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "kept.txt").touch()
+    with pytest.raises(ValueError, match=message):
+        train_tinytown(tmp_path, replace(TinytownRecipe(), **setting), progress=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.txt"]

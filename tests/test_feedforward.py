@@ -149,3 +149,8 @@ class TestBadInput:
     def test_dropout_must_be_a_probability_below_one(self, kind, dropout):
         with pytest.raises(ValueError, match=r"dropout must be a number in \[0, 1\)"):
             kind(4, dropout=dropout)
+
+    @pytest.mark.parametrize("kind", [FeedForward, SwiGLU])
+    def test_lists_are_no_tensors(self, kind):
+        with pytest.raises(TypeError, match=r"^x must be a tensor, got list: .*torch\.tensor\(x\)"):
+            kind(2)([[1.0, 2.0]])

@@ -300,3 +300,13 @@ class TestBadInput:
     def test_logits_without_a_distribution_are_refused(self, use, logits, message):
         with pytest.raises(ValueError, match=message):
             use(torch.tensor(logits))
+
+    def test_lists_are_no_tensors(self):
+        for wrong, name in (
+            (lambda: next_token_distribution([1.0, 2.0]), "logits"),
+            (lambda: log_probabilities([1.0, 2.0]), "logits"),
+            (lambda: top_k_filter([1.0, 2.0], 1), "logits"),
+            (lambda: penalize_repetition(torch.randn(3), [1], 2.0), "ids"),
+        ):
+            with pytest.raises(TypeError, match=rf"^{name} must be a tensor, got list: .*torch\.tensor\({name}\)"):
+                wrong()

@@ -92,3 +92,12 @@ class TestBadInput:
     def test_nothing_to_combine(self):
         with pytest.raises(ValueError, match="at least one mask"):
             combine(None)
+
+    def test_lists_are_no_tensors(self):
+        with pytest.raises(TypeError, match=r"^mask must be a tensor, got list: .*torch\.tensor\(mask\)"):
+            combine(causal_mask(2), [[True, False], [True, True]])
+
+    @pytest.mark.parametrize("prefix_len", [1.5, "1", None, True])
+    def test_a_prefix_has_a_whole_number_of_tokens(self, prefix_len):
+        with pytest.raises(ValueError, match="prefix_len must be a whole number in 0 … T=3, got"):
+            prefix_mask(prefix_len, 3)

@@ -327,6 +327,21 @@ class TestBadInput:
         with pytest.raises(ValueError, match=message):
             EncoderDecoder(small("encoder-decoder"))(ids, ids, targets=targets)
 
+    def test_lists_are_no_tensors(self):
+        writer, reader, translator = (MODELS[family](small(family)) for family in MODELS)
+        ids = torch.tensor([[1, 2, 3]])
+        for wrong, name in (
+            (lambda: writer([[1, 2, 3]]), "ids"),
+            (lambda: writer(ids, [[1, 2, 3]]), "targets"),
+            (lambda: writer(ids, left_padding=[1]), "left_padding"),
+            (lambda: reader(ids, [[True] * 3] * 3), "mask"),
+            (lambda: MODELS["encoder"](small("encoder", n_segments=2))(ids, segment_ids=[[0, 1, 1]]), "segment_ids"),
+            (lambda: translator([[1, 2, 3]], ids), "ids"),
+            (lambda: translator(ids, [[1, 2, 3]]), "ids"),
+        ):
+            with pytest.raises(TypeError, match=rf"^{name} must be a tensor, got list: .*torch\.tensor\({name}\)"):
+                wrong()
+
     @pytest.mark.parametrize("wrong", [torch.ones(2, 5, dtype=torch.bool), torch.ones(3, 1, 1, 5, dtype=torch.bool)])
     def test_masks_of_another_shape_are_refused(self, wrong):
         ids = draw_ids(2, 5)

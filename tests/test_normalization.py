@@ -129,3 +129,12 @@ class TestBadInput:
     def test_a_wrong_number_of_features_is_refused(self, kind):
         with pytest.raises(ValueError, match=r"shape \(2, 5\).*d_model=4"):
             kind(4)(torch.randn(2, 5))
+
+    @pytest.mark.parametrize("eps", [0.0, -1e-5, float("nan"), float("inf"), "1e-5"])
+    def test_eps_must_be_positive_or_equal_features_would_give_nan(self, kind, eps):
+        with pytest.raises(ValueError, match="eps must be a positive number, got"):
+            kind(4, eps=eps)
+
+    def test_lists_are_no_tensors(self, kind):
+        with pytest.raises(TypeError, match=r"^x must be a tensor, got list: .*torch\.tensor\(x\)"):
+            kind(2)([[1.0, 2.0]])

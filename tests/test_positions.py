@@ -203,6 +203,23 @@ class TestRotary:
         with pytest.raises(ValueError, match="angles has shape"):  # would make three of one
             apply_rotary(torch.randn(1, 4), angles)
 
+    @pytest.mark.usefixtures("as_a_learner")
+    @pytest.mark.parametrize("theta", [0.0, -10_000.0, float("nan"), float("inf"), "10000"])
+    def test_a_base_that_is_not_positive_would_turn_by_nan(self, theta):
+        with pytest.raises(ValueError, match="theta must be a positive number, got"):
+            rotary_angles(torch.arange(3), 4, theta)
+
+    @pytest.mark.usefixtures("as_a_learner")
+    def test_lists_are_no_tensors(self):
+        angles = rotary_angles(torch.arange(2), 2)
+        for wrong, name in (
+            (lambda: rotary_angles([0, 1], 2), "positions"),
+            (lambda: apply_rotary([[1.0, 2.0]] * 2, angles), "x"),
+            (lambda: apply_rotary(torch.randn(2, 2), [[0.0]] * 2), "angles"),
+        ):
+            with pytest.raises(TypeError, match=rf"^{name} must be a tensor, got list: .*torch\.tensor\({name}\)"):
+                wrong()
+
 
 class TestAlibi:
     @given(n_heads=st.integers(1, 40), T=st.integers(1, 6), cached=st.integers(0, 5))
@@ -257,3 +274,8 @@ class TestBadInput:
     def test_sizes_must_be_whole_numbers_of_at_least_one(self, module, sizes):
         with pytest.raises(ValueError, match="at least 1"):
             module(*sizes)
+
+    def test_lists_are_no_tensors(self, module):
+        for wrong, name in ((([[[1.0] * 4]],), "x"), ((torch.randn(1, 2, 4), [0, 1]), "positions")):
+            with pytest.raises(TypeError, match=rf"^{name} must be a tensor, got list: .*torch\.tensor\({name}\)"):
+                module(5, 4)(*wrong)

@@ -176,6 +176,21 @@ def test_weights_that_do_not_fit_their_config_are_refused(tmp_path, as_a_learner
         load_pretrained(tmp_path)
 
 
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused_by_the_name_of_the_tensor(tmp_path, wrong, as_a_learner):
+    model = saved(tmp_path)
+    with torch.no_grad():
+        model.blocks[1].feed_forward.up_proj.weight[3, 2] = wrong
+    save_pretrained(tmp_path, model, WordTokenizer(WORDS))
+    with pytest.raises(ValueError, match=r"model\.safetensors: blocks\.1\.feed_forward\.up_proj\.weight holds NaN or"):
+        load_pretrained(tmp_path)
+    theirs = drawn(GPT2LMHeadModel(GPT2))
+    with torch.no_grad():
+        theirs.transformer.h[1].ln_2.bias[5] = wrong
+    with pytest.raises(ValueError, match=r"the gpt2 state_dict: h\.1\.ln_2\.bias holds NaN or infinite numbers"):
+        from_hf_state_dict("gpt2", theirs.state_dict(), GPT2)
+
+
 # ----------------------------------------------------------------------------------------------- Hugging Face's folders
 HF_SIZES = {"vocab_size": 300, "max_position_embeddings": 20, "hidden_size": 16, "num_hidden_layers": 2}
 HF_SIZES |= {"num_attention_heads": 4, "intermediate_size": 24}

@@ -492,3 +492,15 @@ class TestBadInput:
             generate(translator, ids, 3, source_ids=ids, source_mask=torch.tensor([True]))
         with pytest.raises(ValueError, match="left_padding is for a decoder alone"):
             generate(translator, ids, 3, source_ids=ids, left_padding=torch.tensor([0, 0]))
+
+    def test_lists_are_no_tensors(self, model, translator):
+        ids = torch.tensor([[1], [2]])
+        for wrong, name in (
+            (lambda: generate(model, [[1], [2]], 3), "ids"),
+            (lambda: generate(model, ids, 3, left_padding=[0, 0]), "left_padding"),
+            (lambda: generate(translator, ids, 3, source_ids=[[1], [2]]), "source_ids"),
+            (lambda: generate(translator, ids, 3, source_ids=ids, source_mask=[[[[True]]]] * 2), "source_mask"),
+            (lambda: sample_next_token([1.0, 2.0]), "logits"),
+        ):
+            with pytest.raises(TypeError, match=rf"^{name} must be a tensor, got list: .*torch\.tensor\({name}\)"):
+                wrong()

@@ -233,3 +233,21 @@ def test_a_text_that_is_too_short_is_refused():
         Batches(torch.zeros(2, 3, dtype=torch.long), 1, 1)
     with pytest.raises(ValueError, match="batch_size"):
         Batches(torch.arange(6), 0, 2)
+    with pytest.raises(TypeError, match=r"^ids must be a tensor, got list: .*torch\.tensor\(ids\)"):
+        Batches([1, 2, 3, 4], 1, 2)
+    with pytest.raises(ValueError, match=r"ids must be whole numbers.*torch\.float32"):
+        Batches(torch.randn(6), 1, 2)
+
+
+def test_what_is_no_text_is_refused_by_name():
+    for tokenizer in (WordTokenizer(["cat"]), BytePairTokenizer.train("cat " * 9, 260)):
+        for wrong in (None, 3, ["cat"], b"cat"):
+            with pytest.raises(TypeError, match="text must be a string, got "):
+                tokenizer.encode(wrong)
+
+
+def test_what_are_no_ids_is_refused_by_name():
+    for tokenizer in (WordTokenizer(["cat"]), BytePairTokenizer.train("cat " * 9, 260)):
+        for wrong in ([1.5], ["1"], 3, torch.tensor([[1, 2]]), torch.tensor([1.0]), [None]):
+            with pytest.raises((TypeError, ValueError), match="ids must be one row of whole numbers, got "):
+                tokenizer.decode(wrong)

@@ -49,7 +49,9 @@ def test_learning_rate_agrees_with_pytorchs_cosine_after_warm_up():
         schedule.step()
 
 
-@pytest.mark.parametrize("bad", [{"step": -1}, {"warmup": -1}, {"total": 10}, {"floor": 3.0}, {"floor": -1.0}])
+@pytest.mark.parametrize(
+    "bad", [{"step": -1}, {"warmup": -1}, {"total": 10}, {"floor": 3.0}, {"floor": -1.0}, {"peak": math.inf}]
+)
 def test_learning_rate_refuses_a_schedule_that_makes_no_sense(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         learning_rate(**{"step": 1, "peak": 2.0, "warmup": 10, "total": 100, "floor": 0.0} | bad)
@@ -154,10 +156,83 @@ def test_only_matrices_decay():
     assert {p.dim() for p in plain["params"]} == {1}
 
 
-@pytest.mark.parametrize("steps", [0, -3])
-def test_a_run_without_steps_is_refused(steps):
-    with pytest.raises(ValueError, match="steps"):
-        train(small_model(), small_batches(), steps, progress=False)
+def test_without_a_bound_gradients_stay_as_they_are():
+    """Two updates of a run with clipping that never bites, and of runs with none."""
+    runs = [small_model() for _ in range(3)]
+    for model, max_norm in zip(runs, (1e6, math.inf, None)):
+        train(model, small_batches(), 2, warmup=0, max_norm=max_norm, progress=False)
+    for found in runs[1:]:
+        for p, q in zip(runs[0].parameters(), found.parameters()):
+            assert torch.equal(p, q)
+
+
+@pytest.mark.usefixtures("as_a_learner")
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
+            ({"steps": -3}, "steps must be a whole number of at least 1, got -3"),
+            ({"max_norm": -1.0}, r"max_norm must be a positive number, got -1\.0.*None"),
+            ({"max_norm": 0}, r"max_norm must be a positive number, got 0.*None"),
+            ({"max_norm": math.nan}, "max_norm must be a positive number, got nan"),
+            ({"max_norm": "1"}, "max_norm must be a positive number, got '1'"),
+            ({"weight_decay": -0.1}, r"weight_decay must be a finite number of at least 0, got -0\.1"),
+            ({"weight_decay": math.inf}, "weight_decay must be a finite number of at least 0, got inf"),
+            ({"weight_decay": math.nan}, "weight_decay must be a finite number of at least 0, got nan"),
+            ({"checkpoint_every": 0}, "checkpoint_every must be a whole number of at least 1, got 0"),
+            ({"checkpoint_every": -5}, "checkpoint_every must be a whole number of at least 1, got -5"),
+            ({"peak": -1e-3}, r"peak=-0\.001"),
+            ({"peak": math.inf}, "peak=inf"),
+            ({"peak": math.nan}, "peak=nan"),
+            ({"floor": 1.0}, r"floor=1\.0"),
+            ({"warmup": -1}, "warmup=-1"),
+        ],
+    )
+    def test_a_setting_that_makes_no_sense_is_named_before_anything_happens(self, settings, message, tmp_path):
+        checkpoint, began = tmp_path / "training.pt", []
+        model, batches = small_model(), small_batches()
+        before = [parameter.clone() for parameter in model.parameters()]
+        arguments = {"steps": 3, "checkpoint": checkpoint, "progress": False} | settings
+        with pytest.raises(ValueError, match=message):
+            train(model, batches, on_step=lambda step, model: began.append(step), **arguments)
+        assert not began
+        assert not checkpoint.exists()
+        assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before))
+
+    def test_batches_that_run_out_say_when_and_what_to_do(self):
+        supply = small_batches()
+        seen = []
+        with pytest.raises(ValueError, match=r"batches ran out at step 3 of 5.*Batches.*or ask for at most 3 steps"):
+            train(
+                small_model(), iter([next(supply) for _ in range(3)]), 5, progress=False,
+                on_step=lambda step, model: seen.append(step),
+            )  # fmt: skip
+        assert seen == [0, 1, 2, 3]
+
+    def test_a_list_of_batches_is_no_iterator(self):
+        with pytest.raises(TypeError, match=r"batches must be an iterator.*got list.*iter\(batches\)"):
+            train(small_model(), [next(small_batches())], 1, progress=False)
+
+    def test_a_checkpoint_that_holds_nan_is_refused_by_the_name_of_the_tensor(self, tmp_path):
+        checkpoint = tmp_path / "training.pt"
+        train(small_model(), small_batches(), 1, checkpoint=checkpoint, progress=False)
+        state = torch.load(checkpoint, weights_only=True)
+        state["model"]["blocks.1.norm2.weight"][3] = math.nan
+        torch.save(state, checkpoint)
+        model = small_model()
+        with pytest.raises(ValueError, match=r"cannot resume.*blocks\.1\.norm2\.weight holds NaN"):
+            train(model, small_batches(), 2, checkpoint=checkpoint, progress=False)
+        assert all(p.isfinite().all() for p in model.parameters())
+
+    @pytest.mark.parametrize("stories", [[], [[1, 5, 2], [1]], [[]]])
+    def test_stories_without_a_token_to_predict_are_refused(self, stories):
+        with pytest.raises(ValueError, match="stories must be lists of at least two ids"):
+            story_losses(small_model(), stories)
+
+    def test_losses_are_measured_in_batches_of_at_least_one(self):
+        with pytest.raises(ValueError, match="batch_size must be a whole number of at least 1, got 0"):
+            story_losses(small_model(), [[1, 5, 2]], batch_size=0)
 
 
 def test_progress_is_shown_unless_declined(capsys):
@@ -177,6 +252,18 @@ def test_story_losses_equal_pytorchs_cross_entropy_story_by_story():
         ids = torch.tensor(story)
         expected = F.cross_entropy(model(ids[None, :-1])[0], ids[1:], reduction="sum").item()
         assert found.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_an_id_that_also_serves_as_padding_counts_where_a_story_holds_it():
+    """Stories of random ids hold every id of the vocabulary, 0 too. Only what lies behind a story's end is padding."""
+    model = small_model().eval()
+    stories = [[0, 5, 0, 0, 7, 0], [3, 0], [0, 0, 0, 0]]
+    for pad_id in (0, 7):
+        nats, _ = story_losses(model, stories, pad_id=pad_id)
+        for story, found in zip(stories, nats):
+            ids = torch.tensor(story)
+            expected = F.cross_entropy(model(ids[None, :-1])[0], ids[1:], reduction="sum").item()
+            assert found.item() == pytest.approx(expected, rel=1e-5), (story, pad_id)
 
 
 def test_measuring_leaves_the_model_in_its_mode():

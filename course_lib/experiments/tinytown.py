@@ -8,9 +8,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from course_lib.checks import at_least_one, checked_seed, positive
 from course_lib.config import preset
 from course_lib.embeddings import analogy, nearest_tokens
-from course_lib.files import save_json, save_tensors, write_whole
+from course_lib.files import read_json, save_json, save_tensors, write_whole
 from course_lib.models import DecoderOnly, evaluating
 from course_lib.pretrained import EARLY_STEPS_FILE, save_pretrained
 from course_lib.text import ANIMAL_SOUNDS, CLASSES, Batches, Step, Tinytown, WordTokenizer, encode_stories
@@ -141,7 +142,10 @@ def measure_tinytown(
 # ----------------------------------------------------------------------------------------- the model that ships with us
 @dataclass(frozen=True)
 class TinytownRecipe:
-    """All that decides the shipped model: the same recipe on the same machine gives the same weights."""
+    """All that decides the shipped model: the same recipe on the same machine gives the same weights.
+
+    Errors: ValueError or TypeError that names the setting, what was given and what is allowed.
+    """
 
     steps: int = 5000
     batch_size: int = 24
@@ -152,6 +156,14 @@ class TinytownRecipe:
     threads: int = 2
     early_steps: tuple[int, ...] = (0, 10, 25, 50, 100, 200, 300, 400, 500, 700, 1000, 1500, 2000, 3000)
 
+    def __post_init__(self):
+        at_least_one(steps=self.steps, batch_size=self.batch_size, stories=self.stories, threads=self.threads)
+        positive(peak=self.peak)
+        if self.warmup != 0:
+            at_least_one(warmup=self.warmup)
+        if not -(2**63) <= checked_seed(self.seed) < 2**63:
+            raise ValueError(f"seed must be a whole number of at most 63 bits, got {self.seed}")
+
 
 def train_tinytown(
     folder: str | Path, recipe: TinytownRecipe | None = None, progress: bool = True, measure_stories: int = 2000
@@ -160,26 +172,27 @@ def train_tinytown(
     figures.
 
     Resumable: interrupted, it goes on where the last checkpoint was.
-    Errors: ValueError if the folder holds a finished model, or an unfinished run of another recipe.
+    Errors: ValueError if the folder holds a finished model, or an unfinished run of another recipe, or if the stories
+        are too few; OSError if the folder cannot be written. A run that is refused leaves nothing behind.
     """
     recipe = recipe or TinytownRecipe()
     folder = Path(folder)
     if (folder / "figures.json").exists():
         raise ValueError(f"{folder} holds a trained model already: give another folder, or move that one away")
-    folder.mkdir(parents=True, exist_ok=True)
     begun = folder / "recipe.json"
-    if begun.exists() and (other := _differences(json.loads(begun.read_text()), recipe)):
+    if begun.exists() and (other := _differences(read_json(begun), recipe)):
         raise ValueError(
             f"{folder} holds an unfinished run of another recipe ({other}): give the same options, or another folder"
         )
-    save_json(begun, asdict(recipe))
     torch.set_num_threads(recipe.threads)
     torch.manual_seed(recipe.seed)
     tokenizer = WordTokenizer()
     model = DecoderOnly(preset("tinytown"))
-    ids = encode_stories(Tinytown(recipe.seed).sample(recipe.stories), tokenizer)
-    generator = torch.Generator().manual_seed(recipe.seed)
-    batches = Batches(ids, recipe.batch_size, model.config.max_seq_len, generator, start_id=tokenizer.bos_id)
+    T = model.config.max_seq_len
+    _batches(recipe, tokenizer, T, min(recipe.stories, T))  # too few are refused before anything is written; T suffice
+    folder.mkdir(parents=True, exist_ok=True)
+    save_json(begun, asdict(recipe))
+    batches = _batches(recipe, tokenizer, T, recipe.stories)
     unfinished = folder / "training.pt"
     early = folder / "early-steps.pt"
     tables = torch.load(early, weights_only=True) if early.exists() else {}
@@ -210,6 +223,12 @@ def train_tinytown(
     for finished in (unfinished, early, begun):
         finished.unlink()
     return figures, history
+
+
+def _batches(recipe: TinytownRecipe, tokenizer: WordTokenizer, T: int, stories: int) -> Batches:
+    ids = encode_stories(Tinytown(recipe.seed).sample(stories), tokenizer)
+    generator = torch.Generator().manual_seed(recipe.seed)
+    return Batches(ids, recipe.batch_size, T, generator, start_id=tokenizer.bos_id)
 
 
 def _differences(begun: dict, recipe: TinytownRecipe) -> str:
