@@ -166,8 +166,8 @@ def test_the_larger_rates_verdict_gives_both_orders_the_same_help(monkeypatch, p
     finding = find("blocks.large_rates")()
     assert finding.verdict == verdict
     assert finding.values == (len(pre_learns), len(post_learns))
-    settings = [{(warmup, start) for order, warmup, start in seen if order == each} for each in ("pre-norm", "post-norm")]
-    assert settings[0] == settings[1], "every help that one is given the other is given as well"
+    helps = [{tuple(setting) for order, *setting in seen if order == each} for each in ("pre-norm", "post-norm")]
+    assert helps[0] == helps[1], "every help that one is given the other is given as well"
 
 
 def test_a_run_that_diverges_counts_as_not_learnt(monkeypatch):

@@ -36,8 +36,8 @@ def test_deleting_a_fact_deletes_that_fact():
     assert finding.verdict == "confirmed"
     assert finding.values[0] < 0.1
     assert finding.measured == (
-        "96 of 2,048 units removed: 16 of 16 capitals fall below p = 0.5, 15 are no longer the most probable word; of the "
-        "others 99 % keep p > 0.5 (random units: 100 %)"
+        "96 of 2,048 units removed: 16 of 16 capitals fall below p = 0.5, 15 are no longer the most probable word; of "
+        "the others 99 % keep p > 0.5 (random units: 100 %)"
     )
 
 

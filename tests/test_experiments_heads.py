@@ -148,7 +148,7 @@ def test_the_verdict_on_the_time_of_heads_follows_the_times(seconds, verdict, mo
     assert find("heads.time").timed
 
 
-# ------------------------------------------------------------------------------------------------ by which rule one copies
+# --------------------------------------------------------------------------------------------- by which rule one copies
 def test_toms_words_in_their_order_are_a_story_of_tinytown_and_in_another_order_they_are_not(trained):
     _, tokenizer = trained
     town = Tinytown()
@@ -181,7 +181,7 @@ def test_the_copying_head_goes_by_the_position_in_the_list_and_not_by_what_follo
 
 
 def test_no_head_finds_what_followed_a_random_word_the_first_time(trained):
-    """The test of Olsson et al. 2022: an induction head has most of its weight there, and makes the second copy easy."""
+    """The test of Olsson et al. 2022: an induction head has its weight there, and makes the second copy easy."""
     model, tokenizer = trained
     for seed in range(3):
         words = torch.randint(3, len(tokenizer), (50, 12), generator=torch.Generator().manual_seed(seed))

@@ -273,7 +273,7 @@ def no_residual() -> Finding:
 
 @experiment("blocks.warmup", chapter=8, claim="Post-norm needs a warm-up of the learning rate.")
 def warmup() -> Finding:
-    """Post-norm cold, with a warm-up, and with small weights; pre-norm, treated in the same three ways, is the control."""
+    """Post-norm cold, with a warm-up, and with small weights; the control is pre-norm, treated in the same ways."""
     settings = [("xavier", 0), ("xavier", STEPS // 2), ("gpt2", 0)]
     post, pre = (
         [_finals(arrangement, 6, 1e-2, steps, start) for start, steps in settings]
@@ -287,8 +287,8 @@ def warmup() -> Finding:
         "(pre-norm, treated alike: {:.1f}, {:.1f}, {:.1f})".format(*map(statistics.fmean, [*post, *pre])),
         tuple(cold),
         "refuted" if not need else "confirmed" if cure and its_own and not spared else "depends",
-        "With the large weights of Xavier's start it needs the warm-up; with GPT-2's small ones it does without, at this "
-        "rate.",
+        "With the large weights of Xavier's start it needs the warm-up; with GPT-2's small ones it does without, at "
+        "this rate.",
     )
 
 
@@ -303,8 +303,8 @@ def large_rates() -> Finding:
     ahead = sum(one > other for one, other in zip(pre, post))
     whole = [sum(runs == len(SEEDS) for runs in each) for each in (pre, post)]  # settings in which every run learns
     return Finding(
-        "rate 0.02, with and without warm-up, Xavier's and small weights: pre-norm learns with every seed in {} of {} "
-        "settings, post-norm in {}".format(whole[0], len(settings), whole[1]),
+        f"rate 0.02, with and without warm-up, Xavier's and small weights: pre-norm learns with every seed in "
+        f"{whole[0]} of {len(settings)} settings, post-norm in {whole[1]}",
         tuple(map(float, whole)),
         "confirmed" if ahead == len(settings) else "depends" if ahead else "refuted",
         "With large weights, or without a warm-up, such steps throw post-norm off; with small weights and a warm-up it "

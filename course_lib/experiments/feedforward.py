@@ -251,6 +251,7 @@ def answer_chances(
 
 LOST_BELOW = 0.5  # a capital counts as lost when its probability falls below this
 
+
 @experiment("feedforward.capitals", chapter=6, claim="Delete the hidden units of one fact, and only that fact is gone.")
 def capitals() -> Finding:
     """Trained Tinytown model: for each country the 96 units of 2,048 that contribute most are held at 0; the capital is
@@ -276,9 +277,9 @@ def capitals() -> Finding:
     gone, passed = (len(CAPITALS) - round(sum(each)) for each in (likely, first))
     spared = rest > 0.9 < control
     return Finding(
-        measured=f"{UNITS_REMOVED} of {contribution[0].numel():,} units removed: {gone} of {len(CAPITALS)} capitals fall "
-        f"below p = {LOST_BELOW}, {passed} are no longer the most probable word; of the others {100 * rest:.0f} % keep "
-        f"p > {LOST_BELOW} (random units: {100 * control:.0f} %)",
+        measured=f"{UNITS_REMOVED} of {contribution[0].numel():,} units removed: {gone} of {len(CAPITALS)} capitals "
+        f"fall below p = {LOST_BELOW}, {passed} are no longer the most probable word; of the others {100 * rest:.0f} % "
+        f"keep p > {LOST_BELOW} (random units: {100 * control:.0f} %)",
         values=(kept, still_first),
         verdict="confirmed"
         if max(kept, still_first) < 0.1 and spared

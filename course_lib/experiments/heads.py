@@ -192,9 +192,9 @@ def draw_misquotes(
 ) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N 3"]]:
     """Stories in which anna repeats tom's words in another order: those at `said`, counted from 0.
 
-    said = (2, 0) draws "tom said : lake sand stone . anna said it too : stone lake". Tinytown always repeats the words in
-    order, where "what followed this word before" (induction) and "what stands at this position of the list" (ordinal)
-    give the same next word. Here they differ.
+    said = (2, 0) draws "tom said : lake sand stone . anna said it too : stone lake". Tinytown always repeats the words
+    in order, where "what followed this word before" (induction) and "what stands at this position of the list"
+    (ordinal) give the same next word. Here they differ.
 
     Returns: ids (N, T), which end where anna's next word is due, and tom's three words (N, 3).
     """
