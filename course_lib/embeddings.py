@@ -21,8 +21,8 @@ class TokenEmbedding(nn.Module):
     Args:
         vocab_size: V, number of rows. Valid ids are 0 … V − 1.
         d_model: number of features of a token.
-        scale: multiply by sqrt(d_model), as the original Transformer does, so that rows of size 1/sqrt(d_model)
-            stand beside positions of size 1.
+        scale: multiply by sqrt(d_model), as the original Transformer does (its paper gives no reason): rows of size
+            1/sqrt(d_model) then have size 1, about that of a position.
 
     Parameters: `weight` (V, d_model), drawn from N(0, 0.02²). The small spread matters when the same table also
     produces the logits: with N(0, 1) the untrained model would be wrong with great confidence.

@@ -1,6 +1,7 @@
 """Chapter 3's experiments: the verdicts, and figures that follow from elsewhere."""
 
 import math
+import random
 
 import pytest
 import torch
@@ -9,6 +10,9 @@ from course_lib.config import TransformerConfig
 from course_lib.experiments import attention, find
 from course_lib.masks import causal_mask
 from course_lib.models import DecoderOnly, trace
+from course_lib.pretrained import load_pretrained
+from course_lib.text import Tinytown
+from course_lib.world import CLASSES
 
 
 def test_scores_spread_with_the_root_of_d_k():
@@ -124,3 +128,31 @@ def test_the_verdict_on_one_matrix_follows_its_cost(monkeypatch, cost, verdict):
     found = find("attention.one_matrix")()
     assert found.verdict == verdict
     assert found.values == pytest.approx((cost,) * 3)
+
+
+# ----------------------------------------------------------------------------------------- what moves a model's answer
+@pytest.mark.parametrize("seed", range(3))
+def test_the_question_moves_the_answer_though_the_head_that_looks_there_gives_it_next_to_no_weight(seed):
+    """Matched changes alone: every text is one that Tinytown can tell, and one thing in it is told otherwise."""
+    model, tokenizer = load_pretrained("tinytown")
+    town, creatures = Tinytown(), random.Random(seed).sample(CLASSES["creature"], 4)
+
+    def told(agent, victim, question):
+        asked = f"who chased the {victim}" if question == "who" else f"who did the {agent} chase"
+        return f"once there was a king called tom . the {agent} chased the {victim} . {asked} ? it was the"
+
+    def read(text):
+        """(what Tinytown says next, what the model says next, the head's weights from the last word)."""
+        ids = torch.tensor([tokenizer.encode(text, end=False)])
+        with torch.no_grad():
+            answer = tokenizer.tokens[model(ids)[0, -1].argmax()]
+            return next(iter(town.next_word(text))), answer, model.attention_weights(ids)[2][0, 3, -1]
+
+    agent, victim, another, third = creatures
+    due, said, looked = read(told(agent, victim, "who"))
+    assert due == said == agent
+    assert looked[10] > 0.5, "the agent"
+    assert looked[15:20].sum() < 0.1, "the five words of the question"
+    assert read(told(agent, another, "who"))[:2] == (agent, agent), "another victim changes nothing"
+    assert read(told(third, victim, "who"))[:2] == (third, third), "another agent is another answer"
+    assert read(told(agent, victim, "whom"))[:2] == (victim, victim), "and so is another question"

@@ -129,19 +129,45 @@ def test_residuals_are_needed_only_if_runs_without_them_are_stuck(monkeypatch, w
 )
 def test_the_warm_up_verdict_follows_the_three_settings(monkeypatch, cold, warm, small, verdict):
     def loss_of(arrangement, n_layers, peak, warmup, start, *_):
-        assert arrangement == "post-norm"
+        if arrangement == "pre-norm":  # the control, treated in the same three ways
+            return 1.2 if start == "gpt2" else 1.1 if warmup else 1.3
         return small if start == "gpt2" else warm if warmup else cold
 
     outcome(monkeypatch, loss_of)
-    assert find("blocks.warmup")().verdict == verdict
+    finding = find("blocks.warmup")()
+    assert finding.verdict == verdict
+    assert finding.measured.endswith("(pre-norm, treated alike: 1.3, 1.1, 1.2)")
 
 
-@pytest.mark.parametrize(("pre", "post", "verdict"), [(2, 4.5, "confirmed"), (2, 2, "depends"), (4.5, 2, "refuted")])
-def test_the_larger_rates_verdict_counts_the_runs_that_learn(monkeypatch, pre, post, verdict):
-    outcome(monkeypatch, lambda arrangement, *_: pre if arrangement == "pre-norm" else post)
+def test_the_warm_up_is_not_needed_by_post_norm_if_pre_norm_needs_it_as_much(monkeypatch):
+    """Stuck without a warm-up, whatever the order of norm and addition: then the need is not post-norm's."""
+    outcome(monkeypatch, lambda arrangement, n_layers, peak, warmup, *_: 2.0 if warmup else 4.5)
+    assert find("blocks.warmup")().verdict == "depends"
+
+
+@pytest.mark.parametrize(
+    ("pre_learns", "post_learns", "verdict"),
+    [
+        ({"xavier 0", "xavier 60", "gpt2 0", "gpt2 60"}, {"gpt2 60"}, "depends"),
+        ({"xavier 0", "xavier 60", "gpt2 0", "gpt2 60"}, set(), "confirmed"),
+        ({"xavier 0", "gpt2 0"}, {"xavier 0", "gpt2 0"}, "refuted"),
+        ({"gpt2 60"}, {"gpt2 60", "gpt2 0"}, "refuted"),
+        ({"xavier 0"}, {"gpt2 60"}, "depends"),
+    ],
+)
+def test_the_larger_rates_verdict_gives_both_orders_the_same_help(monkeypatch, pre_learns, post_learns, verdict):
+    seen = set()
+
+    def loss_of(arrangement, n_layers, peak, warmup, start, *_):
+        seen.add((arrangement, warmup, start))
+        return 2.0 if f"{start} {warmup}" in (pre_learns if arrangement == "pre-norm" else post_learns) else 4.5
+
+    outcome(monkeypatch, loss_of)
     finding = find("blocks.large_rates")()
     assert finding.verdict == verdict
-    assert set(finding.values) <= {0.0, 6.0}
+    assert finding.values == (len(pre_learns), len(post_learns))
+    helps = [{tuple(setting) for order, *setting in seen if order == each} for each in ("pre-norm", "post-norm")]
+    assert helps[0] == helps[1], "every help that one is given the other is given as well"
 
 
 def test_a_run_that_diverges_counts_as_not_learnt(monkeypatch):

@@ -98,3 +98,4 @@ def test_scaled_rows_drown_a_position_only_from_the_default_start():
     assert finding.verdict == "depends"
     expected = [std * math.sqrt(768) / math.sqrt(0.5) for std in (1, 0.02, 768**-0.5)]
     assert finding.values == pytest.approx(expected, rel=0.01)
+    assert "give no reason" in finding.because, "what the factor does is measured, what it was meant for is not"

@@ -35,7 +35,28 @@ def test_deleting_a_fact_deletes_that_fact():
     finding = find("feedforward.capitals")()
     assert finding.verdict == "confirmed"
     assert finding.values[0] < 0.1
-    assert finding.measured.startswith("96 of 2,048 units removed: 16 of 16 capitals gone, 99 %")
+    assert finding.measured == (
+        "96 of 2,048 units removed: 16 of 16 capitals fall below p = 0.5, 15 are no longer the most probable word; of "
+        "the others 99 % keep p > 0.5 (random units: 100 %)"
+    )
+
+
+@pytest.mark.parametrize(("chance", "verdict"), [(0.02, "confirmed"), (0.45, "depends"), (0.99, "refuted")])
+def test_a_capital_is_gone_only_if_it_is_so_by_both_criteria(monkeypatch, chance, verdict):
+    """p = 0.45 is below a half, and may still be the most probable word by far."""
+    chosen, country = torch.zeros(4, 512, dtype=torch.bool), iter(range(16))
+
+    def next_words(model, ids, removed=None):
+        own = next(country) if removed is chosen else None
+        p = torch.zeros(16, 343)
+        for row, answer in enumerate(claims.capital_questions(claims.WordTokenizer())[1]):
+            p[row, answer] = chance if row == own else 0.99
+            p[row, 0] = 0.1
+        return p
+
+    monkeypatch.setattr(claims, "strongest", lambda contribution, n: chosen if contribution.min() < 0 else ~chosen)
+    monkeypatch.setattr(claims, "next_words", next_words)
+    assert find("feedforward.capitals")().verdict == verdict
 
 
 def test_facts_need_no_feed_forward_network():

@@ -146,3 +146,52 @@ def test_the_verdict_on_the_time_of_heads_follows_the_times(seconds, verdict, mo
     monkeypatch.setattr(heads, "best_seconds", timed)
     assert find("heads.time")().verdict == verdict
     assert find("heads.time").timed
+
+
+# --------------------------------------------------------------------------------------------- by which rule one copies
+def test_toms_words_in_their_order_are_a_story_of_tinytown_and_in_another_order_they_are_not(trained):
+    _, tokenizer = trained
+    town = Tinytown()
+    for said in ((), (0,), (0, 1)):
+        ids, listed = heads.draw_misquotes(tokenizer, said, 20, seed=1)
+        for story, words in zip(ids, listed):
+            due = next(iter(town.next_word(tokenizer.decode(story[1:]))))
+            assert due == tokenizer.tokens[words[len(said)]]
+    for said in ((1,), (2,), (2, 0), (1, 0), (0, 0)):
+        ids, listed = heads.draw_misquotes(tokenizer, said, 20, seed=1)
+        assert ids[:, len(ids[0]) - len(said) :].tolist() == listed[:, list(said)].tolist()
+        with pytest.raises(ValueError, match="no Tinytown story begins"):
+            town.next_word(tokenizer.decode(ids[0][1:]))
+
+
+@pytest.mark.parametrize("said", [(1,), (2,), (1, 0), (2, 0), (0, 0), (2, 1)])
+@pytest.mark.parametrize("seed", [3, 4, 5])
+def test_the_copying_head_goes_by_the_position_in_the_list_and_not_by_what_followed(trained, said, seed):
+    model, tokenizer = trained
+    ids, listed = heads.draw_misquotes(tokenizer, said, 60, seed)
+    due = listed[:, len(said)]
+    with torch.no_grad():
+        answers = model(ids)[:, -1].argmax(dim=-1)
+        looks = model.attention_weights(ids)[2][:, 3, -1]  # (60, T)
+    in_the_list = torch.stack([row == word for row, word in zip(ids, due)]).float().argmax(dim=-1)
+    assert (answers == due).float().mean() > 0.95, "ordinal"
+    if said[-1] < 2 and said[-1] + 1 != len(said):
+        assert (answers == listed[:, said[-1] + 1]).float().mean() < 0.05, "induction would say what followed"
+    assert looks[torch.arange(60), in_the_list].mean() > 0.7
+
+
+def test_no_head_finds_what_followed_a_random_word_the_first_time(trained):
+    """The test of Olsson et al. 2022: an induction head has its weight there, and makes the second copy easy."""
+    model, tokenizer = trained
+    for seed in range(3):
+        words = torch.randint(3, len(tokenizer), (50, 12), generator=torch.Generator().manual_seed(seed))
+        ids = torch.cat([torch.full((50, 1), tokenizer.bos_id), words, words], dim=1)
+        with torch.no_grad():
+            matching = torch.zeros(4, 4)
+            for layer, weights in enumerate(model.attention_weights(ids)):
+                for t in range(13, 25):
+                    matching[layer] += weights[:, :, t, t - 11].mean(0) / 12
+            log_p = model(ids).log_softmax(dim=-1)
+        losses = [-log_p[torch.arange(50), t - 1, ids[:, t]].mean().item() for t in range(1, 25)]
+        assert matching.max() < 0.15
+        assert sum(losses[13:]) / 11 > sum(losses[1:12]) / 11 - 1

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from course_lib.attention import scaled_dot_product_attention
 from course_lib.masks import causal_mask, combine, padding_mask, prefix_mask
 
 
@@ -101,3 +102,12 @@ class TestBadInput:
     def test_a_prefix_has_a_whole_number_of_tokens(self, prefix_len):
         with pytest.raises(ValueError, match="prefix_len must be a whole number in 0 … T=3, got"):
             prefix_mask(prefix_len, 3)
+
+
+@given(T=st.integers(1, 7), seed=st.integers(0, 99))
+def test_a_late_mask_is_the_right_one_once_its_rows_are_divided_by_their_sums(T, seed):
+    q, k = torch.randn(2, T, 8, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    _, right = scaled_dot_product_attention(q, k, k, mask=causal_mask(T))
+    late = (q @ k.T / 8**0.5).softmax(dim=-1) * causal_mask(T)
+    assert T == 1 or (late[:-1].sum(dim=-1) < 1).all(), "without the division they are too small"
+    torch.testing.assert_close(late / late.sum(dim=-1, keepdim=True), right)

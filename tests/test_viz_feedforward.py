@@ -113,6 +113,18 @@ def test_the_eraser_takes_a_capital_away_and_gives_it_back(trained):
         assert sum(height > 0.5 for height in heights) >= 13
         assert eraser.figure.parts.bars[place].get_hatch() == "//", "the chosen one is told by more than its colour"
         assert CAPITALS[country] in eraser.text
+        assert "above 0.5" in eraser.text
+
+
+def test_the_criterion_of_a_lost_capital_stands_in_the_picture():
+    names = ["france → paris", "peru → lima", "italy → rome"]
+    figure = figures.capital_chances(names, np.array([0.3, 0.9, 0.6]), 0, 96)
+    assert figure.parts.title.get_text() == "96 units of france removed: 1 of 3 capitals falls below 0.5"
+    assert [line.get_ydata()[0] for line in figure.axes[0].lines] == [0.5]
+    figures.capital_chances(names, np.array([0.3, 0.4, 0.6]), 0, 96, figure)
+    assert figure.parts.title.get_text() == "96 units of france removed: 2 of 3 capitals fall below 0.5"
+    figures.capital_chances(names, np.array([0.5, 0.9, 0.6]), 0, 96, figure)
+    assert figure.parts.title.get_text() == "96 units of france removed: no capital falls below 0.5"
 
 
 # ------------------------------------------------------------------------------------------------------- static figures

@@ -204,6 +204,6 @@ def times_root_d() -> Finding:
         + " times as large as a position",
         values=tuple(ratios.values()),
         verdict="confirmed" if all(balanced) else "depends" if any(balanced) else "refuted",
-        because="It is a matter of balance with the position: right for rows that start small, and with the default "
-        "start of nn.Embedding it drowns the position.",
+        because="Vaswani et al. 2017 give no reason. What the factor moves is the balance with the position: even for "
+        "rows that start small; with the default start of nn.Embedding it drowns the position.",
     )

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from functools import cache
 
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from course_lib.attention import MultiHeadAttention, split_heads
@@ -113,11 +114,15 @@ def one_big_head() -> Finding:
 START = "once there was a king called tom . "
 
 
+def _quotation(words: Sequence[str], repeated: Sequence[str]) -> str:
+    """Tom's three words, and those that anna has said after him so far."""
+    return " ".join([f"{START}tom said :", *words, ". anna said it too :", *repeated])
+
+
 def _code(said: int) -> Callable[[random.Random], tuple[str, str]]:
     def ask(rng):
         words = rng.sample(CLASSES["code"], 3)
-        repeated = "".join(f" {word}" for word in words[:said])
-        return f"{START}tom said : {' '.join(words)} . anna said it too :{repeated}", words[said]
+        return _quotation(words, words[:said]), words[said]
 
     return ask
 
@@ -180,6 +185,26 @@ def encode_questions(tokenizer: WordTokenizer, questions: Sequence[tuple[str, st
     """Questions of one kind, which are of equal length, as ids (N, T) and answers (N,)."""
     ids = torch.tensor([tokenizer.encode(prompt, end=False) for prompt, _ in questions])
     return ids, torch.tensor([tokenizer.id(answer) for _, answer in questions])
+
+
+def draw_misquotes(
+    tokenizer: WordTokenizer, said: Sequence[int], number: int, seed: int = 0
+) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N 3"]]:
+    """Stories in which anna repeats tom's words in another order: those at `said`, counted from 0.
+
+    said = (2, 0) draws "tom said : lake sand stone . anna said it too : stone lake". Tinytown always repeats the words
+    in order, where "what followed this word before" (induction) and "what stands at this position of the list"
+    (ordinal) give the same next word. Here they differ.
+
+    Returns: ids (N, T), which end where anna's next word is due, and tom's three words (N, 3).
+    """
+    rng = random.Random(f"{seed} {tuple(said)}")
+    listed = [rng.sample(CLASSES["code"], 3) for _ in range(number)]
+    stories = [_quotation(words, [words[place] for place in said]) for words in listed]
+    return (
+        torch.tensor([tokenizer.encode(story, end=False) for story in stories]),
+        torch.tensor([[tokenizer.id(word) for word in words] for words in listed]),
+    )
 
 
 @contextmanager

@@ -80,8 +80,8 @@ def depth() -> Finding:
         measured=f"over {DEPTH} blocks: {mild:.0f} times with PyTorch's initialisation, {wild:.0e} times with Xavier's",
         values=tuple(growth["xavier"]),
         verdict="confirmed" if mild > 1e4 else "depends" if wild > 1e4 else "refuted",
-        because="The growth per block is multiplied fifty times. How large it is depends on the initial weights: with "
-        "small ones fifty blocks are harmless, with larger ones they are not.",
+        because="The growth per block is multiplied fifty times. How large it is depends on the initial weights: a "
+        "little more per block makes a gulf.",
     )
 
 

@@ -107,15 +107,26 @@ def activations(x: np.ndarray, curves: Mapping[str, np.ndarray]) -> Figure:
 
 # -------------------------------------------------------------------------------------------------- where a fact sits
 def capital_chances(
-    names: Sequence[str], chances: np.ndarray, chosen: int, n_removed: int, figure: Figure | None = None
+    names: Sequence[str],
+    chances: np.ndarray,
+    chosen: int,
+    n_removed: int,
+    figure: Figure | None = None,
+    lost_below: float = 0.5,
 ) -> Figure:
-    """The chance of the right capital for every country, while the units of the chosen country are removed."""
+    """The chance of the right capital for every country, while the units of the chosen country are removed.
+
+    lost_below: the criterion, drawn as a line: below it a capital counts as lost.
+    """
     if figure is None:
         figure, axes = new_figure(WIDE, 4.6)
         parts = SimpleNamespace(title=headline(figure), axes=axes)
         parts.bars = axes.bar(range(len(names)), [0.0] * len(names), edgecolor=INK, linewidth=0.5)
         axes.set(ylim=(0, 1.05), ylabel="probability of the capital", xticks=range(len(names)))
         axes.set_xticklabels(names, rotation=60, ha="right", rotation_mode="anchor")
+        axes.axhline(lost_below, color=INK, linestyle=":")
+        axes.text(len(names) - 0.4, lost_below + 0.02, f"lost below {lost_below}", fontsize=FONT - 1, color=INK)
+        axes.set_xlim(-0.7, len(names) + 2.2)
         parts.labels = axes.get_xticklabels()
         figure.parts = parts
         fix_layout(figure)
@@ -125,9 +136,9 @@ def capital_chances(
         bar.set_facecolor(ORANGE if i == chosen else SKY)
         bar.set_hatch("//" if i == chosen else "")
         label.set_fontweight("bold" if i == chosen else "normal")
-    lost = int((chances < 0.5).sum())
-    what = "no capital is lost" if lost == 0 else f"{lost} of {len(names)} capitals {'is' if lost == 1 else 'are'} lost"
-    parts.title.set_text(f"{n_removed} units of {names[chosen].split(' → ')[0]} removed: {what}")
+    lost = int((chances < lost_below).sum())
+    count = f"{lost} of {len(names)} capitals {'falls' if lost == 1 else 'fall'}" if lost else "no capital falls"
+    parts.title.set_text(f"{n_removed} units of {names[chosen].split(' → ')[0]} removed: {count} below {lost_below}")
     return figure
 
 

@@ -8,7 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course_lib.experiments.feedforward import TOLD, answer_chances, capital_questions, contributions, strongest
+from course_lib.experiments.feedforward import (
+    LOST_BELOW,
+    TOLD,
+    answer_chances,
+    capital_questions,
+    contributions,
+    strongest,
+)
 from course_lib.feedforward import ACTIVATIONS
 from course_lib.models import DecoderOnly
 from course_lib.pretrained import load_pretrained
@@ -110,7 +117,7 @@ def fact_eraser(model: DecoderOnly, tokenizer: WordTokenizer, country: str = "fr
         return (
             f"{n_removed} of {contribution[0].numel():,} units removed, those of {country}: "
             f"{CAPITALS[country]} has probability {chances[chosen] + 0.0:.1f}; "
-            f"{int((others > 0.5).sum())} of the {len(others)} other capitals are kept."
+            f"{int((others > LOST_BELOW).sum())} of the {len(others)} other capitals stay above {LOST_BELOW}."
         )
 
     controls = {
@@ -203,10 +210,10 @@ def explore_units(function: Callable) -> LiveFigure:
     def describe(country, n_removed):
         chosen = list(CAPITALS).index(country)
         chances, problem = measure(chosen, n_removed), ranking(chosen)[1]
-        kept = int((np.delete(chances, chosen) > 0.5).sum())
+        kept = int((np.delete(chances, chosen) > LOST_BELOW).sum())
         return problem or (
             f"The first {n_removed} units of your ranking for {country} removed: {CAPITALS[country]} has probability "
-            f"{chances[chosen] + 0.0:.1f}; {kept} of the {len(names) - 1} other capitals are kept."
+            f"{chances[chosen] + 0.0:.1f}; {kept} of the {len(names) - 1} other capitals stay above {LOST_BELOW}."
         )
 
     controls = {
