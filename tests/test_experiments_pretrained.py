@@ -146,20 +146,20 @@ def test_weight_on_the_first_token_is_averaged_over_each_half_without_the_first_
     assert later[0].tolist() == pytest.approx([second, 1, second])
 
 
-def test_tinytown_has_a_sink_early_in_a_text_and_none_later(tinytown):
+def test_heads_of_tinytown_lean_on_the_first_token_early_in_a_text_and_not_later(tinytown):
     model, tokenizer = tinytown
     torch.manual_seed(0)
     untrained = DecoderOnly(model.config).eval()
     for seed in measured.SEEDS:
-        for which, early_sinks in ((model, True), (untrained, False)):
+        for which, leans in ((model, True), (untrained, False)):
             halves = []
             for story in measured._held_out(seed, 10):
                 with torch.no_grad():
                     weights = torch.cat(which.attention_weights(torch.tensor([tokenizer.encode(story)])))
                 halves.append([share / even for even, share in measured.weight_on_first(weights)])
             early, late = (torch.stack(half).mean(dim=0) for half in zip(*halves))  # (L, H), 1: an even share
-            assert (early > 1.5).any() == early_sinks
-            assert early.max() > 2 if early_sinks else early.max() < 1.2
+            assert (early > 1.5).any() == leans
+            assert early.max() > 2 if leans else early.max() < 1.2
             assert late.mean() < 1.2
 
 
