@@ -147,14 +147,21 @@ def inference_memory(config: TransformerConfig, T: int = 1, batch: int = 1, byte
 
 
 def training_memory(config: TransformerConfig, mixed_precision: bool = False) -> MemoryCount:
-    """Bytes that AdamW training holds per model, whatever the batch: 16 per parameter either way.
+    """Bytes that AdamW training holds per model, whatever the batch: 16 per parameter in all three recipes.
 
                         weights   gradients   moments   float32 master copy
     float32                4          4          8               0
-    mixed precision        2          2          8               4
+    torch.autocast         4          4          8               0
+    16-bit weights         2          2          8               4
 
-    Mixed precision computes in 16 bits but adds its small updates to a float32 copy, where they are not rounded away.
-    It saves activations and time, not this memory. Activations come on top: see activation_memory.
+    Both ways of mixed precision compute in 16 bits and add the small updates to float32 numbers, where they are not
+    rounded away. `torch.autocast` casts the weights anew in every step: from the forward pass until the backward pass
+    is over, the casts take up to 2 bytes per parameter more. Neither saves this memory; they save activations and
+    time. Activations come on top: see activation_memory.
+
+    Args:
+        mixed_precision: False for float32 and `torch.autocast`, True for 16-bit weights with a float32 master copy.
+
     Source: Micikevicius et al. 2018, "Mixed Precision Training"; Rajbhandari et al. 2020 (ZeRO), section 3.1.
     """
     n = count_parameters(config).total

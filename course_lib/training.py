@@ -42,7 +42,8 @@ def learning_rate(step: int, peak: float, warmup: int, total: int, floor: float 
     floor                                                           after
 
     Args:
-        step: 0 for the first update. A warm-up of 0 starts at the peak.
+        step: updates are counted from 1, as in `train`. Step 0 lies before the first update: its rate is 0, or the peak
+            where warmup is 0.
         peak, floor: highest and last learning rate.
         warmup, total: in steps.
 

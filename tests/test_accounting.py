@@ -431,6 +431,34 @@ def test_mixed_precision_training_also_takes_16_bytes_per_parameter():
     assert mixed.total == training_memory(config).total == 16 * count_parameters(config).total
 
 
+def test_autocast_leaves_what_float32_leaves_and_holds_its_casts_during_the_step():
+    """Bytes kept for the backward pass grow with the batch by equal steps; what is left at no text are the casts."""
+    config = small("decoder")
+    model = DecoderOnly(config)
+    n, own = count_parameters(config).total, {p.untyped_storage().data_ptr() for p in model.parameters()}
+
+    def kept(batch, autocast):
+        seen = {}
+
+        def look(tensor):
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in own:
+                seen[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        ids = torch.randint(53, (batch, 8))
+        hooks = torch.autograd.graph.saved_tensors_hooks(look, lambda tensor: tensor)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast), hooks:
+            _, loss = model(ids, ids)
+        loss.backward()
+        return sum(seen.values())
+
+    casts, none = (2 * kept(8, autocast) - kept(16, autocast) for autocast in (True, False))
+    assert 1.5 * n < casts <= 2 * n
+    assert none < 0.1 * n
+    assert held(model.parameters()) + held(p.grad for p in model.parameters()) == 8 * n
+
+
 def test_inference_holds_the_weights_and_the_cache():
     memory = inference_memory(preset("llama-7b"), 4096)
     assert memory.by_component == {"weights": 2 * 6_738_415_616, "key-value cache": 2 * 2**30}

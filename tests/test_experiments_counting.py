@@ -12,7 +12,21 @@ def test_gpt2_small_is_larger_than_its_first_label():
     d = 768
     block = 4 * d * d + 4 * d + 8 * d * d + 5 * d + 4 * d
     assert finding.values[0] == 50_257 * d + 1024 * d + 12 * block + 2 * d == 124_439_808
-    assert finding.values[1] == 40_478 * d + 512 * d + 12 * block == 116_534_784
+    assert finding.values[1] == 40_478 * d + 1024 * d + 12 * block + 2 * d
+
+
+def test_the_papers_labels_are_the_four_sizes_with_gpt1s_vocabulary():
+    """Radford et al. 2019, table 2: 117M, 345M, 762M, 1542M. Their own vocabulary gives none of the four."""
+    sizes = {(12, 768): 117, (24, 1024): 345, (36, 1280): 762, (48, 1600): 1542}
+    with_gpt1s, own = (
+        [V * d + 1024 * d + L * (12 * d * d + 13 * d) + 2 * d for L, d in sizes] for V in (40_478, 50_257)
+    )
+    assert [round(n / 1e6) for n in with_gpt1s] == list(sizes.values())
+    assert not {round(n / 1e6) for n in own} & set(sizes.values())
+    assert f"{own[-1] / 1e9:.1f}" == "1.6", "its label 1.5B is not right after rounding"
+    finding = find("counting.gpt2_117m")()
+    assert finding.values == (own[0], *with_gpt1s)
+    assert "inference" in finding.because
 
 
 def test_the_token_table_leads_in_one_model_and_holds_most_in_none():

@@ -51,7 +51,24 @@ def test_only_the_plain_steps_store_the_table():
 def test_mixed_precision_still_takes_16_bytes_per_parameter():
     finding = find("efficiency.mixed_precision")()
     assert finding.verdict == "refuted"
-    assert finding.measured.startswith("16 bytes per parameter in float32, 16 in")
+    assert finding.values == (1, 1), "autocast, and 16-bit weights, against float32"
+    assert "16 under autocast (4 + 4 + 8)" in finding.measured
+    assert "float32 master copy (2 + 2 + 8 + 4)" in finding.measured
+
+
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [("float32", (4, 4, 8, 0)), ("autocast", (4, 4, 8, 0)), ("16-bit weights", (2, 2, 8, 4))],
+)
+def test_each_recipe_of_mixed_precision_has_its_own_bill(recipe, expected):
+    assert tuple(efficiency.kept_per_parameter(recipe).values()) == expected
+
+
+@pytest.mark.parametrize(("auto", "half", "verdict"), [(8, 8, "confirmed"), (16, 8, "depends"), (16, 15.5, "refuted")])
+def test_the_verdict_on_mixed_precision_follows_both_bills(monkeypatch, auto, half, verdict):
+    bills = {"float32": 16, "autocast": auto, "16-bit weights": half}
+    monkeypatch.setattr(efficiency, "kept_per_parameter", lambda recipe: {"weights": bills[recipe]})
+    assert find("efficiency.mixed_precision")().verdict == verdict
 
 
 def test_a_cache_changes_nothing_but_rounding(monkeypatch):

@@ -136,6 +136,33 @@ def test_weights_go_with_influence_but_are_not_it(monkeypatch):
     assert all(0.2 < value < 0.95 for value in finding.values)
 
 
+def test_weight_on_the_first_token_is_averaged_over_each_half_without_the_first_position():
+    even = torch.ones(6, 6).tril() / torch.arange(1, 7)[:, None]
+    sink = torch.eye(6)[0].expand(6, 6)
+    early = torch.cat([sink[:3], even[3:]])
+    (first, shares), (second, later) = measured.weight_on_first(torch.stack([even, sink, early])[None])
+    assert (first, second) == pytest.approx(((1 / 2 + 1 / 3) / 2, (1 / 4 + 1 / 5 + 1 / 6) / 3))
+    assert shares[0].tolist() == pytest.approx([first, 1, 1])
+    assert later[0].tolist() == pytest.approx([second, 1, second])
+
+
+def test_heads_of_tinytown_lean_on_the_first_token_early_in_a_text_and_not_later(tinytown):
+    model, tokenizer = tinytown
+    torch.manual_seed(0)
+    untrained = DecoderOnly(model.config).eval()
+    for seed in measured.SEEDS:
+        for which, leans in ((model, True), (untrained, False)):
+            halves = []
+            for story in measured._held_out(seed, 10):
+                with torch.no_grad():
+                    weights = torch.cat(which.attention_weights(torch.tensor([tokenizer.encode(story)])))
+                halves.append([share / even for even, share in measured.weight_on_first(weights)])
+            early, late = (torch.stack(half).mean(dim=0) for half in zip(*halves))  # (L, H), 1: an even share
+            assert (early > 1.5).any() == leans
+            assert early.max() > 2 if leans else early.max() < 1.2
+            assert late.mean() < 1.2
+
+
 # ---------------------------------------------------------------------------------------------------- sentence vectors
 def test_topics_are_told_by_lines_and_vectors_have_length_one(tinytown):
     story = "once there was a king called tom . the goat said maa . then he went to bed ."

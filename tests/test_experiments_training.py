@@ -102,9 +102,26 @@ def test_a_larger_model_has_more_parameters_and_learns_more(monkeypatch):
     assert large[0] == counted
 
 
-@pytest.mark.parametrize(("exponent", "verdict"), [(-1.0, "confirmed"), (-0.3, "refuted"), (-0.8, "depends")])
-def test_the_factor_for_each_doubling_is_that_of_a_power_law(monkeypatch, exponent, verdict):
-    monkeypatch.setattr(training, "train_at_scale", lambda d, seed: (100 * d, 7 * float(100 * d) ** exponent))
+def test_adamws_first_move_is_the_rate_and_later_ones_are_shorter():
+    """Step 1: m/√v is the sign of the gradient. A constant gradient would keep it so; those of a text do not."""
+    first, tenth, hundredth = training.moves(seed=1)
+    assert first == pytest.approx(1, abs=1e-3)
+    assert 0.2 < tenth < 0.5
+    assert 0.08 < hundredth < 0.25
+
+
+@pytest.mark.parametrize(
+    ("few", "more", "verdict"),
+    [(-1.0, -1.0, "confirmed"), (-0.3, -0.2, "refuted"), (-0.8, -0.8, "depends"), (-1.0, -0.3, "depends")],
+    ids=["always half", "never", "between", "only after few steps"],
+)
+def test_the_factor_for_each_doubling_is_that_of_a_power_law(monkeypatch, few, more, verdict):
+    """And it is measured after two numbers of steps: the first alone shows who learns faster."""
+    exponents = dict(zip(training.SCALE_STEPS, (few, more)))
+    monkeypatch.setattr(
+        training, "train_at_scale", lambda d, steps, seed: (100 * d, 7 * float(100 * d) ** exponents[steps])
+    )
     finding = find("training.scaling")()
-    assert finding.values == pytest.approx([2**exponent] * 3, rel=1e-3)
+    assert finding.values == pytest.approx([2**more] * 3, rel=1e-3)
+    assert f"{2**few:.2f} after 150 steps, {2**more:.2f} after 600" in finding.measured
     assert finding.verdict == verdict

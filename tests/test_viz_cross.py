@@ -114,11 +114,25 @@ def test_the_drawing_of_the_architecture_has_one_arrow_from_the_top_of_the_encod
     labels = [text.get_text() for text in figure.axes[0].texts]
     for label in ("cross-attention", "self-attention, causal", "self-attention, both ways", "logits → softmax"):
         assert labels.count(label) == 1
-    (line,) = figure.axes[0].lines
-    feed_forward = min(
-        (text for text in figure.axes[0].texts if text.get_text() == "feed-forward"), key=lambda t: t.get_position()[0]
-    )
-    assert line.get_ydata()[0] > feed_forward.get_position()[1], "it starts above the encoder's last branch"
+    encoder, source = figure.parts.encoder, figure.parts.source
+    top = encoder.get_y() + encoder.get_height()
+    assert source.get_ydata()[0] == top, "it starts where all N blocks of the encoder end, not inside of them"
+    heights = [text.get_position()[1] for text in figure.axes[0].texts if text.get_text() == "cross-attention"]
+    assert source.get_ydata()[-1] == heights[0]
+
+
+def test_the_drawing_leads_a_residual_around_every_branch_and_norms_the_sum():
+    figure = figures.architecture()
+    texts = [(text.get_text(), text.get_position()) for text in figure.axes[0].texts]
+    branches = [at for label, at in texts if label == "feed-forward" or "attention" in label]
+    norms = [at for label, at in texts if label == "+ norm"]
+    residuals = [line.get_xydata() for line in figure.axes[0].lines if len(line.get_xdata()) == 3]
+    assert len(branches) == len(norms) == len(residuals) == 5
+    for (x, y), (norm_x, norm_y), residual in zip(
+        sorted(branches), sorted(norms), sorted(residuals, key=lambda r: tuple(r[0]))
+    ):
+        assert x == norm_x == residual[0][0]
+        assert residual[0][1] < y < norm_y == residual[-1][1], "it leaves before the branch and arrives at the sum"
 
 
 def test_the_curve_shows_the_losses_between_guessing_and_perfection():

@@ -70,6 +70,24 @@ def test_the_cache_is_drawn_against_the_weights():
     assert "The cache takes 1.07 GB" in figure.figure.get_suptitle()
 
 
+def test_work_on_a_logarithmic_axis_is_told_by_places_and_not_by_lengths():
+    """8,192 times the work in a bar twice as long would be a lie: dots, and an axis with its figures."""
+    figure = built.cache_sliders()
+    for T, batch in product(values(figure._controls["T"]), values(figure._controls["batch"])):
+        figure.render(model="llama-7b", T=T, batch=batch, group=1)
+        right = figure.figure.parts.right
+        assert right.get_xscale() == "log"
+        assert "log" in right.get_xlabel()
+        assert not right.patches
+        with_cache, without = (dot.get_xdata()[0] for dot in figure.figure.parts.work)
+        linear, pairs = 2 * (6_738_415_616 - 32_000 * 4096 - 65 * 4096), 32 * 4 * 4096 * T
+        assert with_cache == batch * (linear + pairs)
+        assert without == T * with_cache
+        low, high = right.get_xlim()
+        assert low < with_cache < without < high / 100, "with room for its figure"
+    assert [label.get_text() for label in right.get_xticklabels()] == ["1 G", "1 T", "1 P", "1 EFLOP"]
+
+
 @pytest.mark.parametrize(
     ("make", "state"),
     [

@@ -392,6 +392,9 @@ def test_filter_curves_are_compared_at_one_loss():
     title = figure.axes[0].get_title(loc="left")
     assert title == "At T = 1.5 and 1 % lost, these let through: a 3.0 %, b 0.5 %, c 7.0 %"
     assert [text.get_text() for text in figure.axes[0].texts] == ["a = 2", "c = 1"]
+    near, half, far = figure.axes[0].transData.transform([(0, 0), (2, 0), (8, 0)])[:, 0]
+    assert (half - near) / (far - near) == pytest.approx(0.5), "2 lies half way to 8"
+    assert "square-root scale" in figure.axes[0].get_xlabel(), "an axis that is not linear says so"
 
 
 def test_surprise_counts_the_words_that_were_a_choice():

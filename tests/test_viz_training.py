@@ -89,6 +89,10 @@ def test_static_figures_draw_the_data_they_are_given():
     never = figures.jump([3.2, 3.1], [0, 2], [0.05, 0.1], guessing=math.log(24))
     assert never.texts[0].get_text().endswith("the copies stay wrong")
 
-    scaling = figures.scaling([1000, 10_000], [3.0, 1.5], entropy=0.65)
-    assert scaling.axes[0].lines[0].get_xydata().tolist() == [[1000, 3.0], [10_000, 1.5]]
-    assert scaling.texts[0].get_text() == "10 times the parameters: the loss falls from 3.0 to 1.5"
+    runs = {150: ([1000, 5000, 10_000], [3.0, 2.0, 1.5]), 600: ([1000, 10_000], [1.6, 1.2])}
+    scaling = figures.scaling(runs, entropy=0.65)
+    assert scaling.axes[0].lines[0].get_xydata().tolist() == [[1000, 3.0], [5000, 2.0], [10_000, 1.5]]
+    assert scaling.axes[0].lines[1].get_xydata().tolist() == [[1000, 1.6], [10_000, 1.2]]
+    said = "10 times the parameters multiply the loss by 0.50 after 150, by 0.75 after 600 steps"
+    assert scaling.texts[0].get_text() == said
+    assert {"150 steps", "600 steps"} <= {text.get_text() for text in scaling.axes[0].texts}

@@ -12,6 +12,8 @@ from course_lib.models import DecoderOnly
 # The course notes' model, untied; its positions are learned.
 NOTES = TransformerConfig(vocab_size=30_000, d_model=512, n_heads=8, n_layers=6, max_seq_len=512, tie_weights=False)
 
+GPT1_VOCABULARY = 40_478  # tokens; GPT-2's has 50,257
+
 
 def built(config: TransformerConfig) -> int:
     """Parameters of the decoder that config describes, counted in the model, which has shapes and no numbers."""
@@ -21,13 +23,18 @@ def built(config: TransformerConfig) -> int:
 
 @experiment("counting.gpt2_117m", chapter=10, claim="GPT-2 small has 117 million parameters.")
 def gpt2_117m() -> Finding:
+    """GPT-2 small as it is, and the four sizes of the family as they would be with GPT-1's vocabulary."""
     n = built(PRESETS["gpt2"])
-    gpt1 = count_parameters(replace(PRESETS["gpt2"], vocab_size=40_478, max_seq_len=512, norm_position="post")).total
+    family = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")
+    others = [built(replace(PRESETS[name], vocab_size=GPT1_VOCABULARY)) for name in family]
     return Finding(
-        measured=f"GPT-2 small {n:,}; GPT-1 {gpt1:,}",
-        values=(float(n), float(gpt1)),
+        measured=f"GPT-2 small {n:,}; with GPT-1's {GPT1_VOCABULARY:,} tokens the four sizes have "
+        + ", ".join(f"{other / 1e6:.1f}" for other in others)
+        + " million",
+        values=(float(n), *map(float, others)),
         verdict="confirmed" if round(n / 1e6) == 117 else "refuted",
-        because="The first release gave GPT-2 small the figure of GPT-1, and corrected it later: it is 124 million.",
+        because="It has 124 million. The paper's labels, 117M, 345M, 762M and 1542M, are the counts with GPT-1's "
+        "vocabulary; OpenAI called them an error, and that this was the error is our inference.",
     )
 
 

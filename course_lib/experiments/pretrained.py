@@ -155,6 +155,17 @@ def it_in_a_decoder() -> Finding:
     )
 
 
+def weight_on_first(weights: Tensor) -> list[tuple[float, Tensor]]:
+    """Weight on the first token, in the first half of the positions and in the second: two pairs (even share, (L, H)).
+
+    weights: (L, H, T, T). An even share is 1 over the number of positions that may be seen, averaged over the half. The
+    very first position is left out: in a causal model it sees nothing else.
+    """
+    T, seen = weights.shape[-1], (weights > 0).flatten(0, 1).any(dim=0).sum(dim=-1)  # (T,): by some head
+    halves = slice(1, T // 2), slice(T // 2, T)
+    return [((1 / seen[half]).mean().item(), weights[:, :, half, 0].mean(dim=-1)) for half in halves]
+
+
 def influence(model: DecoderOnly, ids: Tensor, replacements: Tensor) -> Tensor:
     """How far the prediction after ids (T,) moves if the word at each place is replaced: mean KL in nats, (T,).
 

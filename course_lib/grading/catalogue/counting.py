@@ -45,9 +45,9 @@ GPT2 = Exercise(
         Misconception(
             "the label 117M",
             117_000_000,
-            "That is the label from the first announcement, and it was wrong: 117 million is the size of GPT-1. Add "
-            "up the parts of GPT-2.",
-            also=[116_534_784, 116_500_000, 117],
+            "That is the label from the first announcement, and OpenAI corrected it: 117 million is what GPT-1 has, "
+            "and what this model would have with GPT-1's vocabulary. Add up the parts of GPT-2.",
+            also=[116_534_784, 116_929_536, 116_500_000, 117],
         ),
         Misconception(
             "untied",
@@ -976,8 +976,8 @@ MEMORY = Exercise(
         "For one parameter in float32, list what has to exist while AdamW takes a step. The number itself is only the "
         "first item.",
         "AdamW remembers two running averages of every gradient: of the gradient, and of its square.",
-        "In mixed precision weights and gradients have 16 bits. The moments do not, and one thing is added, so that "
-        "small updates are not rounded away.",
+        "In the mixed precision of this exercise weights and gradients have 16 bits. The moments do not, and one thing "
+        "is added, so that small updates are not rounded away.",
     ],
     misconceptions=[
         Misconception(
@@ -1024,8 +1024,8 @@ MEMORY = Exercise(
         Misconception(
             "float32 gradients when mixed",
             per_parameter(16, 18),
-            "You keep the gradients in float32. Some frameworks do; in the recipe of this exercise they have 16 bits, "
-            "like the weights.",
+            "You keep the gradients in float32. `torch.autocast` does, and the weights with them; in the recipe of "
+            "this exercise both have 16 bits.",
         ),
         Misconception(
             "a master copy always",

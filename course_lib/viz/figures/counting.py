@@ -67,7 +67,7 @@ def largest(count: ParameterCount) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------- one model, whole
-RUNS = ("run it, 16 bits", "train it, float32", "train it, mixed")
+RUNS = ("run it, 16 bits", "train it, float32\nor autocast", "train it, 16-bit\nweights + copy")
 
 
 def memory_rows(config: TransformerConfig) -> dict[str, Mapping[str, int]]:

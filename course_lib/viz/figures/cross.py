@@ -1,7 +1,6 @@
 """Figures of chapter 11: the wiring of an encoder–decoder, where a translation looks, a blank and its guesses."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,51 +13,68 @@ from course_lib.viz.figures import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, 
 
 # --------------------------------------------------------------------------------------------------------- architecture
 def architecture() -> Figure:
-    """Both stacks as boxes, and the one arrow between them: from the top of the encoder to every decoder block."""
-    figure, axes = new_figure(WIDE, 5.2)
-    axes.set(xlim=(0, 12), ylim=(-0.3, 9.1), xticks=[], yticks=[])
+    """The two stacks of 2017: each branch with its residual connection and norm, and the one arrow between the stacks,
+    from the top of the encoder to every decoder block."""
+    figure, axes = new_figure(WIDE, 6.0)
+    axes.set(xlim=(0, 12), ylim=(-0.4, 10.4), xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     left, right = 2.9, 9.1
-    _frame(axes, left, 1.75, 3.3, "encoder block × N")
-    _frame(axes, right, 1.75, 4.7, "decoder block × N")
-    encoder = [("token + position", 0.9, LIGHT), ("self-attention, both ways", 2.4, SKY), ("feed-forward", 3.9, YELLOW)]
+    attention, cross, last = 2.7, 4.6, 6.5
+    parts = SimpleNamespace(
+        encoder=_frame(axes, left, 1.7, 4.4, "encoder block × N"),
+        decoder=_frame(axes, right, 1.7, 6.3, "decoder block × N"),
+    )
+    encoder = [("self-attention, both ways", attention, SKY), ("feed-forward", cross, YELLOW)]
     decoder = [
-        ("token + position", 0.9, LIGHT), ("self-attention, causal", 2.4, SKY), ("cross-attention", 3.9, ORANGE),
-        ("feed-forward", 5.4, YELLOW), ("logits → softmax", 7.5, LIGHT),
+        ("self-attention, causal", attention, SKY), ("cross-attention", cross, ORANGE), ("feed-forward", last, YELLOW)
     ]  # fmt: skip
-    for middle, boxes in ((left, encoder), (right, decoder)):
-        for (_, low, _), (_, high, _) in pairwise(boxes):
-            _arrow(axes, (middle, low + 0.36), (middle, high - 0.36))
-        for label, height, color in boxes:
+    for middle, given, branches in ((left, "the black cat . <eos>", encoder), (right, "<bos> le chat noir", decoder)):
+        axes.text(middle, -0.1, given, ha="center", va="top", fontsize=FONT, color=INK)
+        _arrow(axes, (middle, 0.0), (middle, 0.54))
+        _box(axes, middle, 0.9, "token + position", LIGHT)
+        before = 0.9 + 0.36
+        for label, height, color in branches:
+            _arrow(axes, (middle, before), (middle, height - 0.36))
             _box(axes, middle, height, label, color)
-    _arrow(axes, (left, 0.1), (left, 0.54))
-    _arrow(axes, (right, 0.1), (right, 0.54))
-    axes.text(left, -0.05, "the black cat . <eos>", ha="center", va="top", fontsize=FONT, color=INK)
-    axes.text(right, -0.05, "<bos> le chat noir", ha="center", va="top", fontsize=FONT, color=INK)
-    _arrow(axes, (right, 7.86), (right, 8.5))
-    axes.text(right, 8.6, "le chat noir .", ha="center", fontsize=FONT, color=INK)
-    # From the top of the encoder across to the side of every cross-attention.
-    axes.plot([left, left, 6.1, 6.1], [4.26, 6.3, 6.3, 3.9], color=ORANGE, linewidth=2.5)
-    _arrow(axes, (6.1, 3.9), (right - 1.95, 3.9), ORANGE, 2.5)
-    axes.text(left + 1.6, 6.5, "encoded source:\nkeys and values", ha="center", fontsize=FONT, color=INK)
-    axes.text(right + 0.15, 3.15, "queries", fontsize=FONT, va="center", color=INK)
+            before = _add_and_norm(axes, middle, height)
+    # From the last block of the encoder across to the side of every cross-attention.
+    top = parts.encoder.get_y() + parts.encoder.get_height()
+    axes.plot([left, left], [cross + 1.06, top], color=INK, linewidth=1.2)
+    (parts.source,) = axes.plot([left, left, 6.1, 6.1], [top, 6.9, 6.9, cross], color=ORANGE, linewidth=2.5)
+    _arrow(axes, (6.1, cross), (right - 1.95, cross), ORANGE, 2.5)
+    axes.text(left + 1.6, 7.1, "encoded source:\nkeys and values", ha="center", fontsize=FONT, color=INK)
+    axes.text(right - 0.15, cross - 0.62, "queries", ha="right", fontsize=FONT, va="center", color=INK)
+    _arrow(axes, (right, last + 1.06), (right, 8.24))
+    _box(axes, right, 8.6, "logits → softmax", LIGHT)
+    _arrow(axes, (right, 8.96), (right, 9.6))
+    axes.text(right, 9.7, "le chat noir .", ha="center", fontsize=FONT, color=INK)
     headline(figure).set_text("One arrow joins the stacks: every decoder block reads the top of the encoder")
+    figure.parts = parts
     return figure
 
 
-def _box(axes: Axes, x: float, y: float, label: str, color: str) -> None:
-    axes.add_patch(
-        FancyBboxPatch((x - 1.9, y - 0.3), 3.8, 0.6, boxstyle="round,pad=0.06", facecolor=color, edgecolor=INK)
-    )
+def _box(axes: Axes, x: float, y: float, label: str, color: str, width: float = 3.8, height: float = 0.6) -> None:
+    corner = x - width / 2, y - height / 2
+    axes.add_patch(FancyBboxPatch(corner, width, height, boxstyle="round,pad=0.06", facecolor=color, edgecolor=INK))
     axes.text(x, y, label, ha="center", va="center", fontsize=FONT, color=INK)
 
 
-def _frame(axes: Axes, x: float, low: float, height: float, label: str) -> None:
-    frame = (x - 2.2, low), 4.4, height
-    axes.add_patch(
+def _add_and_norm(axes: Axes, x: float, y: float) -> float:
+    """The residual connection around the branch at height y, and the norm after the sum; returns where that ends."""
+    sum_at = y + 0.8
+    _arrow(axes, (x, y + 0.36), (x, sum_at - 0.26))
+    axes.plot([x, x + 2.1, x + 2.1], [y - 0.62, y - 0.62, sum_at], color=INK, linewidth=1.2)
+    _arrow(axes, (x + 2.1, sum_at), (x + 0.66, sum_at))
+    _box(axes, x, sum_at, "+ norm", "white", 1.2, 0.4)
+    return sum_at + 0.26
+
+
+def _frame(axes: Axes, x: float, low: float, height: float, label: str) -> FancyBboxPatch:
+    frame = (x - 2.3, low), 4.6, height
+    axes.text(x - 2.2, low + height - 0.05, label, ha="left", va="top", fontsize=FONT - 1, color=INK)
+    return axes.add_patch(
         FancyBboxPatch(*frame, boxstyle="round,pad=0.05", facecolor="none", edgecolor=GREY, linestyle="--", zorder=0)
     )
-    axes.text(x + 2.15, low + height - 0.05, label, ha="right", va="top", fontsize=FONT - 1, color=INK)
 
 
 def _arrow(axes: Axes, start: tuple, end: tuple, color: str = INK, width: float = 1.2) -> None:

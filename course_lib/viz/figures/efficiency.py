@@ -107,37 +107,45 @@ def running_softmax(
 
 
 # --------------------------------------------------------------------------------------------------- what writing takes
+DOTS = (BLUE, INK)  # with the cache, without
+
+
 def writing(
     weights: int, cache: int, with_cache: int, without: int, title: str, figure: Figure | None = None
 ) -> Figure:
-    """Memory of weights and cache in bytes, and FLOPs of the next token with the cache and without."""
+    """Memory of weights and cache in bytes, and FLOPs of the next token with the cache and without.
+
+    The memory as bars from 0. The FLOPs lie up to 131,072 times apart, so they are dots on a logarithmic axis: a
+    bar's length would say nothing there.
+    """
     if figure is None:
         figure, (left, right) = new_figure(WIDE, 2.9, 1, 2)
         parts = SimpleNamespace(title=headline(figure), left=left, right=right)
         parts.memory = left.barh(range(2), [0, 0], color=[GREY, ORANGE])
-        parts.work = right.barh(range(2), [0, 0], color=[BLUE, LIGHT], edgecolor=INK, linewidth=0.5)
+        parts.work = [right.plot([1e9], [row], "o", color=colour, markersize=11)[0] for row, colour in enumerate(DOTS)]
         for axes, names, label in (
             (left, ["weights", "cache"], "memory (16 bits)"),
-            (right, ["cache", "no cache"], "work for the next token of all texts (log)"),
+            (right, ["cache", "no cache"], "work for the next token of all texts (log scale)"),
         ):
             axes.set(yticks=range(2), ylim=(1.6, -0.6), xticks=[], xlabel=label)
             axes.set_yticklabels(names, fontsize=FONT)
         left.set_xlim(0, 1.4)
-        right.set_xlim(0, 1.4)
+        right.set(xscale="log", xlim=(1e9, 1e22))
+        right.set_xticks([10.0**power for power in range(9, 19, 3)], ["1 G", "1 T", "1 P", "1 EFLOP"])
+        right.minorticks_off()
+        right.grid(axis="x", color=LIGHT, linewidth=0.8)
+        right.set_axisbelow(True)
         parts.memory_texts = [left.text(0, row, "", va="center", fontsize=FONT, color=INK) for row in range(2)]
-        parts.work_texts = [right.text(0, row, "", va="center", fontsize=FONT, color=INK) for row in range(2)]
+        parts.work_texts = [right.text(1e9, row, "", va="center", fontsize=FONT, color=INK) for row in range(2)]
         figure.parts = parts
         fix_layout(figure)
     parts = figure.parts
-    _set(parts.memory, parts.memory_texts, [weights, cache], max(weights, cache), "B")
-    _set(parts.work, parts.work_texts, [with_cache, without], None, "FLOP")
+    most = max(weights, cache)
+    for bar, text, amount in zip(parts.memory, parts.memory_texts, (weights, cache)):
+        bar.set_width(amount / most)
+        text.set(x=amount / most + 0.02, text=short(amount, "B"))
+    for dot, text, amount in zip(parts.work, parts.work_texts, (with_cache, without)):
+        dot.set_xdata([amount])
+        text.set(x=2.5 * amount, text=short(amount, "FLOP"))
     parts.title.set_text(title)
     return figure
-
-
-def _set(bars, texts, amounts: Sequence[int], most: int | None, unit: str) -> None:
-    """Lengths as shares of `most`; without it as logarithms, from 1 mega to 1 exa."""
-    for bar, text, amount in zip(bars, texts, amounts):
-        length = amount / most if most else min(1.0, max(0.02, (np.log10(amount) - 6) / 12))
-        bar.set_width(length)
-        text.set(x=length + 0.02, text=short(amount, unit))

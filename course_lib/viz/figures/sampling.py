@@ -300,7 +300,10 @@ def filter_curves(
     axes.axvline(100 * at, color=GREY, linestyle="--", linewidth=1)
     axes.set(xlim=(0, 8), ylim=(0, None), xticks=[0, 0.1, 0.5, 1, 2, 4, 8])
     axes.set_xticklabels(["0", "0.1", "0.5", "1", "2", "4", "8"])
-    axes.set(xlabel="lost: true probability of the words removed (%)", ylabel="let through: impossible words (%)")
+    axes.set(
+        xlabel="lost: true probability of the words removed (%, square-root scale)",
+        ylabel="let through: impossible words (%)",
+    )
     axes.set_title(
         f"At T = {temperature:g} and {100 * at:g} % lost, these let through: {', '.join(compared)}", loc="left"
     )

@@ -1,9 +1,8 @@
 """Figures of chapter 12: the schedule, a loss on its way to the entropy, a jump, loss against size."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from course_lib.viz.figures import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, WIDE, headline, new_figure
@@ -121,23 +120,31 @@ def jump(losses: Sequence[float], right_steps: Sequence[int], right: Sequence[fl
     return figure
 
 
-def scaling(parameters: Sequence[int], losses: Sequence[float], entropy: float) -> Figure:
-    """Held-out loss over the number of parameters, both axes logarithmic, with the entropy as the floor."""
+def scaling(runs: Mapping[int, tuple[Sequence[int], Sequence[float]]], entropy: float) -> Figure:
+    """Held-out loss over the number of parameters, both axes logarithmic, with the entropy as the floor.
+
+    runs: number of steps -> (parameters, losses) of the models that were trained for so long; few steps first.
+    """
     figure, axes = new_figure(WIDE, 3.8)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.plot(parameters, losses, "o-", color=BLUE, markersize=8)
+    parameters, most = next(iter(runs.values()))[0], max(max(losses) for _, losses in runs.values())
+    for (steps, (counts, losses)), colour, marker in zip(runs.items(), (BLUE, ORANGE), "os"):
+        axes.plot(counts, losses, marker + "-", color=colour, markersize=8)
+        for x, y in zip(counts, losses):
+            axes.annotate(f"{y:.1f}", (x, y), xytext=(0, 10), textcoords="offset points", ha="center", fontsize=FONT)
+        axes.annotate(
+            f"{steps} steps", (counts[0], losses[0]), xytext=(0, -22), textcoords="offset points", fontsize=FONT
+        )
     axes.axhline(entropy, color=GREEN, linestyle="--", linewidth=1.8)
     axes.text(parameters[0], entropy * 0.96, f"entropy: {entropy:.2f}", va="top", fontsize=FONT, color=INK)
-    for x, y in zip(parameters, losses):
-        axes.annotate(f"{y:.1f}", (x, y), xytext=(0, 10), textcoords="offset points", ha="center", fontsize=FONT)
     ticks = [0.5, 1, 2, 4]
     axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.set_xticks(parameters, [f"{count:,}" for count in parameters])
     axes.minorticks_off()
-    axes.set(xlabel="parameters", ylabel="loss on new stories (nats per token)", ylim=(0.5, 1.35 * max(losses)))
-    times = parameters[-1] / parameters[0]
+    axes.set(xlabel="parameters", ylabel="loss on new stories (nats per token)", ylim=(0.5, 1.35 * most))
+    told = [f"{losses[-1] / losses[0]:.2f} after {steps}" for steps, (_, losses) in runs.items()]
     headline(figure).set_text(
-        f"{times:.0f} times the parameters: the loss falls from {losses[0]:.1f} to {np.min(losses):.1f}"
+        f"{parameters[-1] / parameters[0]:.0f} times the parameters multiply the loss by {', by '.join(told)} steps"
     )
     return figure

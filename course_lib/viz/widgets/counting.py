@@ -146,9 +146,9 @@ def describe_bill(config: TransformerConfig) -> str:
     per_token = forward_flops(config, T) / T
     return (
         f"{count.total:,} parameters: {', '.join(items)}. In 16 bits it runs in {short(rows[0], 'B')}, with the keys "
-        f"and values of {T:,} tokens; AdamW trains it in {short(rows[1], 'B')} in float32 and {short(rows[2], 'B')} in "
-        f"mixed precision, activations not counted. A token costs {short(per_token, 'FLOP')} forward and "
-        f"{short(3 * per_token, 'FLOP')} in training."
+        f"and values of {T:,} tokens; AdamW trains it in {short(rows[1], 'B')} in float32 or under autocast and "
+        f"{short(rows[2], 'B')} with 16-bit weights and a float32 copy, activations not counted. A token costs "
+        f"{short(per_token, 'FLOP')} forward and {short(3 * per_token, 'FLOP')} in training."
     )
 
 
