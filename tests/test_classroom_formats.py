@@ -545,7 +545,14 @@ def test_canvas_says_whom_it_did_not_find_and_never_guesses(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "names", [("grace", "hopper_104_7_x"), ("104", "Grace Hopper"), ("grace", "GRACE"), ("jo1",) * 2]
+    "names",
+    [
+        ("grace", "hopper_104_7_x"),
+        ("104", "Grace Hopper"),
+        ("grace", "GRACE"),
+        ("jo1",) * 2,
+        ("hopper_104_7_x", "hopper_104_8_y"),
+    ],
 )
 def test_of_two_submissions_for_one_row_neither_is_entered(tmp_path, names):
     """Also where both are found in the same way: the first one must not take the row away from the second."""

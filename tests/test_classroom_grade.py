@@ -576,8 +576,7 @@ def test_no_console_loses_the_reports(pretended, tmp_path, monkeypatch, name, re
     assert len(json.loads((out / "results.json").read_text(encoding="utf-8"))["submissions"]) == 3
     assert len(list((out / "report" / "learners").iterdir())) == 3
     if name in ("latin-1", "ascii"):
-        assert "3 submissions · mean" in CONSOLES["latin-1"][0].text or name == "ascii"
-        assert "wrote" in CONSOLES[name][0].text
+        assert re.search("3 submissions . mean", CONSOLES[name][0].text)
 
 
 def test_the_reports_are_written_before_the_table_is_shown(pretended, tmp_path, monkeypatch):
@@ -618,13 +617,20 @@ def nested(folder: Path, depth: int) -> None:
     os.close(at)
 
 
-def test_folders_of_any_depth_break_neither_this_run_nor_a_later_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+@pytest.fixture
+def deep(tmp_path):
+    """A folder that is emptied in the end, whatever became of it: pytest could not clear such depths away either."""
+    yield tmp_path
+    subprocess.run(["rm", "-rf", *tmp_path.iterdir()], check=True)
+
+
+def test_folders_of_any_depth_break_neither_this_run_nor_a_later_one(deep, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         pass
-    left = tmp_path / f"{sandbox.STAGE}{ended.pid}-x"
+    left = deep / f"{sandbox.STAGE}{ended.pid}-x"
     nested(left, 1_500)
-    beside = tmp_path / "beside"
+    beside = deep / "beside"
     nested(beside, 1)
     with sandbox.Stage() as stage:
         assert not left.exists(), "what a killed grader left behind"
