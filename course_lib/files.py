@@ -2,8 +2,11 @@
 
 import json
 import os
+import secrets
+import shutil
 import tomllib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -22,6 +25,48 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def delete_folder(folder: Path) -> None:
+    """Delete a folder with all that is in it, at any depth; what cannot be deleted stays, and nothing is raised.
+
+    `shutil.rmtree` calls itself for every level, which Python ends at a thousand, and no path may name what lies deeper
+    than 4,096 bytes. Here each folder hands what it holds up to the top before it goes; links are not followed.
+    """
+    if os.rename not in os.supports_dir_fd:  # Windows
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    with suppress(OSError):
+        top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            token, moved, waiting = secrets.token_hex(8), 0, ["."]
+            while waiting:
+                name = waiting.pop()
+                with suppress(OSError):
+                    inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
+                    try:
+                        folders = [each for each in os.listdir(inner) if not _unlinked(each, inner)]
+                        for each in folders:
+                            with suppress(OSError):
+                                os.rename(each, f"{token}-{moved}", src_dir_fd=inner, dst_dir_fd=top)
+                                waiting.append(f"{token}-{moved}")
+                                moved += 1
+                    finally:
+                        os.close(inner)
+                    if name != ".":
+                        os.rmdir(name, dir_fd=top)
+        finally:
+            os.close(top)
+        folder.rmdir()
+
+
+def _unlinked(name: str, folder: int) -> bool:
+    """Whether it could be deleted as a file or a link."""
+    try:
+        os.unlink(name, dir_fd=folder)
+    except OSError:
+        return False
+    return True
 
 
 def save_json(path: Path, content: object) -> None:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.classroom import formats, statistics
+from course_lib.grading.classroom.folders import LeftOut
 from course_lib.grading.classroom.marked import Marked
 from course_lib.grading.result import Result
 
@@ -210,6 +211,24 @@ def test_colours_and_links_leave_their_words():
     text = "\x1b[1;31mred\x1b[0m and \x1b]8;;http://localhost/\x1b\\a link\x1b]8;;\x1b\\\r\nnext\x1b"
     assert formats.plain(text) == "red and a link\nnext"
     assert "\x1b" not in formats.plain("\x1b\x1b[31m[31m"), "what is left after a removal is no escape either"
+
+
+@few
+@given(classes, st.lists(st.tuples(texts, texts), max_size=3))
+def test_what_was_not_taken_stands_in_json_and_csv(folder, drawn, pairs):
+    left = [LeftOut(*pair) for pair in pairs]
+    (path,) = formats.write_json(drawn, folder, left)
+    told = json.loads(path.read_text(encoding="utf-8"))["not_taken"]
+    assert len(told) == len(left)
+    (path,) = formats.write_csv(drawn, folder, left)
+    rows = list(csv.DictReader(io.StringIO(path.read_bytes().decode("utf-8-sig"), newline="")))
+    rows = [row for row in rows if row["status"] == "not taken"]
+    assert len(rows) == len(left)
+    for (name, why), row, entry in zip(pairs, rows, told):
+        assert spoken(row["learner"]) == spoken(entry["name"]) == spoken(name)
+        assert spoken(row["feedback"]) == spoken(why)
+        assert {row[key] for key in ("exercise", "earned", "points")} == {""}
+        assert not any(begins_a_formula(value) for value in row.values())
 
 
 # --- JUnit ------------------------------------------------------------------------------------------------------------
@@ -525,6 +544,48 @@ def test_canvas_says_whom_it_did_not_find_and_never_guesses(tmp_path):
     assert not left.exists(), "a table of an earlier run would mislead"
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("grace", "hopper_104_7_x"),
+        ("104", "Grace Hopper"),
+        ("grace", "GRACE"),
+        ("jo1",) * 2,
+        ("hopper_104_7_x", "hopper_104_8_y"),
+    ],
+)
+def test_of_two_submissions_for_one_row_neither_is_entered(tmp_path, names):
+    """Also where both are found in the same way: the first one must not take the row away from the second."""
+    book = tmp_path / "export.csv"
+    book.write_bytes(GRADEBOOK.encode())
+    path, left = formats.write_canvas([marked(name) for name in names], tmp_path, gradebook=book)
+    assert path.read_bytes() == book.read_bytes()
+    rows = csv.DictReader(io.StringIO(left.read_bytes().decode("utf-8-sig"), newline=""))
+    assert [row["not entered because"] for row in rows] == ["another submission fits the same row"] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("lovelaceada_101_7_102_9001_x", None),  # of 102, whose profile is as Ada's file; or Ada's, with an odd name
+        ("noetheremmy_101_7_102_9001_x", 102),  # of 102, with such a profile as well, but nobody else's name in it
+        ("noetheremmy_102_9001_101_7_x", 102),
+        ("mallory_101_7_999_9_x", None),  # 999 is in no row: the file is not Ada's for that
+        ("mallory_999_9_101_7_x", None),
+    ],
+)
+def test_a_name_with_two_numbers_of_canvas_goes_by_the_learners_name_or_nowhere(tmp_path, name, row):
+    book = tmp_path / "export.csv"
+    profile = {"lovelaceada_101_7": "Lovelace, Ada_101_7", "noetheremmy_101_7": "Noether, Emmy_101_7"}
+    student = profile.get(name.removesuffix("_102_9001_x"), "Noether, Emmy")
+    book.write_bytes(GRADEBOOK.replace("Noether, Emmy", student).encode())
+    path, *left = formats.write_canvas([marked(name)], tmp_path, gradebook=book)
+    scores, *_ = canvas_reads(path.read_bytes(), STUDENTS)
+    entered = {id for id, score in scores.items() if score == "60"}
+    assert entered == ({row} if row else set())
+    assert bool(left) == (row is None)
+
+
 def test_a_new_assignment_gets_a_column_of_its_own(tmp_path):
     book = tmp_path / "export.csv"
     book.write_bytes("\ufeff".encode() + GRADEBOOK.replace(",", ";").encode())  # as Canvas writes it in some countries
@@ -629,6 +690,27 @@ def test_moodle_gets_the_grade_scaled_and_everything_else_as_it_was(tmp_path, na
     assert page.elements == {("br",)}
     assert page.text.startswith("3 of 5 points.")
     assert EXERCISES["masks.causal"].title in page.text
+
+
+def test_a_profile_that_is_called_as_a_neighbours_download_takes_no_neighbours_mark(tmp_path):
+    """12347 calls herself "Ada Lovelace_12345_assignsubmission_file", which is what Moodle calls Ada's folder."""
+    profile = "Ada Lovelace_12345_assignsubmission_file"
+    sheet = tmp_path / "Grades.csv"
+    sheet.write_bytes(WORKSHEET.replace("=Alan", profile).encode())
+    ada, mallory = marked(profile, (True, True)), marked(f"{profile}_12347_assignsubmission_file", (False, False))
+    for handed in ([ada], [mallory], [ada, mallory]):
+        path, *left = formats.write_moodle(handed, tmp_path, sheet)
+        grades = {number: grade for number, (grade, _) in moodle_reads(path.read_bytes()).items()}
+        assert grades == {12345: 50 if ada in handed else None, 12346: 40, 12347: None}
+        assert bool(left) == (mallory in handed), "hers can be read in two ways: a person decides"
+    sheet.write_bytes(WORKSHEET.replace("=Alan", "Eve_12345_assignsubmission_file").encode())
+    own = marked("Eve_12345_assignsubmission_file_12347_assignsubmission_file")
+    (path,) = formats.write_moodle([own], tmp_path, sheet)
+    assert {number: grade for number, (grade, _) in moodle_reads(path.read_bytes()).items()} == {
+        12345: None,
+        12346: 40,
+        12347: 30,
+    }
 
 
 @few

@@ -4,6 +4,7 @@ The first half grades with a worker that only pretends; the second with real pro
 """
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +23,7 @@ import pytest
 
 from course_lib.__main__ import main
 from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.classroom import grade, jobs, journal
+from course_lib.grading.classroom import grade, jobs, journal, sandbox
 from course_lib.grading.classroom.grade import expected_exercises, grade_class
 from course_lib.grading.classroom.marked import Marked
 from course_lib.grading.classroom.marking import mark
@@ -366,6 +368,24 @@ def test_one_odd_submission_changes_nothing_for_the_others():
     assert chapters(honest) == chapters([*honest, everything]) == chapters([everything, *honest]) == [3]
 
 
+def test_the_loose_notebooks_of_one_learner_count_as_one(tmp_path):
+    """Three folders about chapter 3, beside four notebooks without a folder, which may be of one learner."""
+    cell = corpus.notebook([("code", 'check("attention.softmax", softmax)')])
+    for place in ("ada", "bo", "cy"):
+        write(tmp_path / "class" / place, "softmax = 1\ncheck('attention.softmax', softmax)")
+    loose = ["04_masks", "05_multi_head_attention", "06_feed_forward", "07_normalization"]
+    for prefix in ("", "dee_"):
+        for name in loose:
+            (tmp_path / "class" / f"{prefix}{name}.ipynb").write_text(cell.replace("attention.softmax", "nothing"))
+        submissions = find([tmp_path / "class"])
+        assert len(submissions) == 7
+        assert chapters(submissions) == [3]
+        for name in loose:
+            (tmp_path / "class" / f"{prefix}{name}.ipynb").unlink()
+    named = [replace(about(3 + i % 2), name=f"03_attention ({name})") for i, name in enumerate(("ada", "bo", "cy"))]
+    assert chapters(named) == [3], "each of them counts"
+
+
 def test_those_who_hand_in_nothing_do_not_take_the_exercises_from_the_others():
     nothing = [Submission(f"nobody {number}", (), {}, (), str(number)) for number in range(5)]
     assert chapters([*nothing, about(3), about(3)]) == [3]
@@ -476,6 +496,150 @@ def test_results_that_cannot_be_written_are_kept_as_marks(pretended, tmp_path, c
     assert len(pretended.names) == len(NAMES)
 
 
+@pytest.mark.parametrize("resume", [False, True])
+def test_what_was_not_taken_is_said_everywhere_and_is_no_success(pretended, tmp_path, capsys, resume):
+    class_, out = write_class(tmp_path / "class", "ada", "hans"), tmp_path / "out"
+    (class_ / "zoé.ipynb.txt").write_text("{}")
+    (class_ / "yan").symlink_to(class_ / "ada")
+    arguments = ["grade", str(class_), "--out", str(out), "--json", "--csv", "--exercises", EXERCISE]
+    if resume:
+        assert main(arguments) == 1
+        capsys.readouterr()
+        arguments.append("--resume")
+    assert main(arguments) == 1
+    said = capsys.readouterr()
+    assert "2 submitted, 2 not taken; expected: 1 exercise" in said.out
+    assert "NOT TAKEN: yan is a symbolic link, which is not followed" in said.err
+    assert "NOT TAKEN: zoé.ipynb.txt is neither a notebook" in said.err
+    content = json.loads((out / "results.json").read_text(encoding="utf-8"))
+    assert [each["name"] for each in content["submissions"]] == ["ada", "hans"]
+    assert [each["name"] for each in content["not_taken"]] == ["yan", "zoé.ipynb.txt"]
+    page = (out / "report" / "index.html").read_text(encoding="utf-8")
+    assert "zoé.ipynb.txt" in page
+    assert "symbolic link" in page
+    assert "zoé.ipynb.txt,,,,not taken" in (out / "results.csv").read_text(encoding="utf-8")
+
+
+def test_who_could_not_be_graded_stands_in_the_report(pretended, tmp_path):
+    pretended.wrong = {"bert": Fault("the machine is on fire")}
+    class_, out = write_class(tmp_path / "class"), tmp_path / "out"
+    assert main(["grade", str(class_), "--out", str(out), "--json", "--exercises", EXERCISE]) == 1
+    assert "bert</bdi> could not be graded" in (out / "report" / "index.html").read_text(encoding="utf-8")
+    [left] = json.loads((out / "results.json").read_text(encoding="utf-8"))["not_taken"]
+    assert left["name"] == "bert"
+    assert "on fire" in left["why"]
+
+
+class Gone(io.TextIOBase):
+    """A console that takes `lines` lines and no more, in one encoding."""
+
+    def __init__(self, encoding="utf-8", lines=None, error=BrokenPipeError):
+        self._encoding, self.lines, self.error, self.text = encoding, lines, error, ""
+
+    @property
+    def encoding(self):
+        return self._encoding
+
+    def write(self, text):
+        if self.lines is not None and self.text.count("\n") >= self.lines:
+            raise self.error
+        text.encode(self._encoding)
+        self.text += text
+        return len(text)
+
+
+CONSOLES = {
+    "latin-1": (Gone("latin-1"), Gone("latin-1")),
+    "ascii": (Gone("ascii"), Gone("ascii")),
+    "head": (Gone(lines=2), Gone()),
+    "no line": (Gone(lines=0), Gone(lines=0)),
+    "full disk": (Gone(lines=1, error=OSError(28, "No space left on device")), Gone()),
+    "closed": (Gone(lines=0, error=ValueError("I/O operation on closed file")), Gone()),
+    "none": (None, None),
+}
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("name", CONSOLES)
+def test_no_console_loses_the_reports(pretended, tmp_path, monkeypatch, name, resume):
+    class_, out = write_class(tmp_path / "class", "ada", "hans"), tmp_path / "out"
+    write(class_ / "李 Łukasz", ANSWERS["ada"])
+    arguments = ["grade", str(class_), "--out", str(out), "--json", "--exercises", EXERCISE]
+    if resume:
+        assert main(arguments) == 0
+        shutil.rmtree(out / "report")
+        (out / "results.json").unlink()
+        arguments.append("--resume")
+    monkeypatch.setattr(sys, "stdout", CONSOLES[name][0])
+    monkeypatch.setattr(sys, "stderr", CONSOLES[name][1])
+    assert main(arguments) == 0
+    assert len(json.loads((out / "results.json").read_text(encoding="utf-8"))["submissions"]) == 3
+    assert len(list((out / "report" / "learners").iterdir())) == 3
+    if name in ("latin-1", "ascii"):
+        assert re.search("3 submissions . mean", CONSOLES[name][0].text)
+
+
+def test_the_reports_are_written_before_the_table_is_shown(pretended, tmp_path, monkeypatch):
+    class_, out = write_class(tmp_path / "class", "ada", "hans"), tmp_path / "out"
+    there = []
+
+    def table(*_):
+        there.extend(path.name for path in out.rglob("*") if path.is_file())
+        return ""
+
+    monkeypatch.setattr("course_lib.grading.classroom.formats.terminal_table", table)
+    assert main(["grade", str(class_), "--out", str(out), "--json", "--csv", "--exercises", EXERCISE]) == 0
+    assert {"index.html", "ada.html", "hans.html", "results.json", "results.csv"} <= {*there}
+
+
+def test_the_table_is_shown_although_the_gradebook_is_refused(pretended, tmp_path, capsys):
+    class_, out = write_class(tmp_path / "class", "ada", "hans"), tmp_path / "out"
+    (tmp_path / "book.csv").write_text("no,gradebook\n")
+    options = ["--canvas", str(tmp_path / "book.csv"), "--exercises", EXERCISE]
+    assert main(["grade", str(class_), "--out", str(out), *options]) == 2
+    said = capsys.readouterr()
+    assert "2 submissions" in said.out
+    assert "export it in Canvas" in said.err
+    assert (out / "report" / "index.html").exists()
+
+
+def nested(folder: Path, depth: int) -> None:
+    """Folders in folders, deeper than a path can say, with a file and a link in each."""
+    folder.mkdir()
+    at = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("below", dir_fd=at)
+        os.symlink("/", "link", dir_fd=at)
+        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=at))
+        below = os.open("below", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+
+
+@pytest.fixture
+def deep(tmp_path):
+    """A folder that is emptied in the end, whatever became of it: pytest could not clear such depths away either."""
+    yield tmp_path
+    subprocess.run(["rm", "-rf", *tmp_path.iterdir()], check=True)
+
+
+def test_folders_of_any_depth_break_neither_this_run_nor_a_later_one(deep, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    left = deep / f"{sandbox.STAGE}{ended.pid}-x"
+    nested(left, 1_500)
+    beside = deep / "beside"
+    nested(beside, 1)
+    with sandbox.Stage() as stage:
+        assert not left.exists(), "what a killed grader left behind"
+        nested(stage.room(0) / "deep", 1_500)
+    assert not stage.folder.exists(), "what a notebook of this run made"
+    assert (beside / "below").is_dir()
+    assert (beside / "file").exists()
+
+
 # --------------------------------------------------------------------------------------------------------- real workers
 def run_to_end(*arguments) -> subprocess.CompletedProcess:
     seen = subprocess.run(grader(*arguments), capture_output=True, text=True, env=environment(), check=False)
@@ -538,6 +702,32 @@ def test_the_table_is_on_stdout_and_the_progress_on_stderr(undisturbed):
     assert "grading" not in seen.stdout
     assert "grading: 100%" in seen.stderr
     assert "8/8" in seen.stderr
+
+
+@needs_bwrap
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_a_real_console_without_our_letters_and_one_that_goes_away(undisturbed, tmp_path, encoding):
+    """All is graded already: what remains is to write, and to say it."""
+    class_, whole, _ = undisturbed
+    out = Path(shutil.copytree(whole, tmp_path / "out"))
+    for name in ("results.json", "results.csv", "report/index.html"):
+        (out / name).unlink()
+    command = grader(class_, "--out", out, "--resume", "--json", "--csv")
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, env=environment() | {"PYTHONIOENCODING": encoding}
+    ) as process:
+        if encoding == "ascii":
+            process.stdout.close()  # as `| head` does
+            said, errors = b"", process.stderr.read()
+        else:
+            said, errors = process.communicate()
+    assert b"Traceback" not in errors
+    assert b"BrokenPipe" not in errors
+    assert process.returncode == 0
+    assert (b"8 submissions \xb7 mean" in said) == (encoding == "latin-1")
+    for name in ("results.json", "results.csv", "report/index.html"):
+        assert (out / name).read_bytes() == (whole / name).read_bytes()
 
 
 @needs_bwrap

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.grading import EXERCISES, grade
+from course_lib.grading.classroom.folders import LeftOut
 from course_lib.grading.classroom.marked import Marked
 from course_lib.grading.classroom.names import file_name
 from course_lib.grading.classroom.report import STYLE, TROUBLES, write_reports
@@ -386,6 +387,41 @@ def test_an_empty_class_and_an_empty_submission_have_their_pages(tmp_path):
     index, learner = pages([Marked("Ada", "", (), ("There is no notebook.",))], tmp_path / "b").values()
     assert "no points" in learner.text()
     assert "There is no notebook." in learner.text("main")
+
+
+def test_the_class_page_says_what_was_not_taken_and_why(tmp_path, graded):
+    left = [LeftOut("eve.ipynb.txt", "is no notebook"), LeftOut(HOSTILE[0], HOSTILE[1])]
+    for marked in (graded, []):
+        index, *learners = write_reports(marked, tmp_path, titles=TITLES, about=ABOUT, left=left)
+        page = Page(index.read_text(encoding="utf-8"))
+        assert "Not taken: 2" in page.text("h2")
+        assert "eve.ipynb.txt is no notebook" in page.text("li")
+        assert "<script" not in index.read_text(encoding="utf-8")
+        assert not any("eve.ipynb" in path.read_text(encoding="utf-8") for path in learners)
+    index, *_ = write_reports(graded, tmp_path, titles=TITLES, about=ABOUT)
+    assert "Not taken" not in index.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "heading", "number"),
+    [
+        ("Ada Lovelace_1234567_assignsubmission_file", "Ada Lovelace", "1234567"),
+        ("Participant_1234567_assignsubmission_file_x", "Participant", "1234567"),
+        ("doejane_LATE_12345_678_03_attention", "doejane", "12345"),
+        ("_12345_assignsubmission_file", "_12345_assignsubmission_file", ""),
+        (
+            "Ada_1_assignsubmission_file_2_assignsubmission_file",
+            "Ada_1_assignsubmission_file_2_assignsubmission_file",
+            "",
+        ),
+        ("ada_03_attention", "ada_03_attention", ""),
+    ],
+)
+def test_a_learners_page_is_headed_by_the_name_and_not_by_that_of_the_download(tmp_path, name, heading, number):
+    _, page = pages([Marked(name, "", ())], tmp_path).values()
+    assert page.text("h1") == heading
+    assert page.text("title").startswith(f"{heading} ·")
+    assert (f"number {number}" in page.text("header")) == bool(number)
 
 
 def test_the_class_page_of_five_hundred_stays_small(tmp_path, graded):

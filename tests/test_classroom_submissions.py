@@ -17,7 +17,7 @@ from course_lib.grading.classroom import folders, submissions
 from course_lib.grading.classroom.cells import cells_of
 from course_lib.grading.classroom.submissions import chapters_of, find
 from course_lib.grading.show import printable
-from tests.grading.archives import ARCHIVES, EARNS, HONEST, packed
+from tests.grading.archives import ARCHIVES, EARNS, HONEST, NOT_TAKEN, packed
 from tests.grading.corpus import notebook
 
 ROOT = Path(__file__).parent.parent
@@ -59,6 +59,10 @@ def names(paths: list[Path]) -> list[str]:
     return [submission.name for submission in find(paths)]
 
 
+def not_taken(paths: list[Path]) -> dict[str, str]:
+    return {left.name: left.why for left in submissions.find_all(paths)[1]}
+
+
 def said(submission: submissions.Submission) -> str:
     return "\n".join(submission.all_troubles)
 
@@ -73,10 +77,11 @@ def test_a_notebook_is_a_submission_named_after_its_file(tmp_path):
 
 
 def test_a_folder_of_notebooks_about_different_chapters_is_one_submission(tmp_path):
-    folder = lay_out(tmp_path / "ada", {"05_x.ipynb": about(5), "three.ipynb": about(3), "04_masks.ipynb": TEXT})
-    [submission] = find([folder])
+    own = ["03_attention.ipynb", "04_masks (1).ipynb", "05_multi_head_attention.ipynb"]
+    others = {"helper.py": "x = 1", "notes.txt": "", "data/table.csv": "1,2"}
+    [submission] = find([lay_out(tmp_path / "ada", dict.fromkeys(own, TEXT) | others)])
     assert submission.name == "ada"
-    assert [book.path for book in submission.notebooks] == ["04_masks.ipynb", "05_x.ipynb", "three.ipynb"]
+    assert [book.path for book in submission.notebooks] == own
     assert chapters_of(submission) == {3, 4, 5}
 
 
@@ -117,6 +122,7 @@ def test_a_folder_of_folders_and_archives_is_a_class_and_an_empty_one_is_not_los
     assert [submission.name for submission in found] == ["ada", "bo", "cy", "dee", "eve.tar"]
     assert [len(submission.notebooks) for submission in found] == [1, 1, 0, 0, 0]
     assert "no notebook" in said(found[2])
+    assert "no notebook in it, but notes.txt" in said(found[3])
     assert "archive that is not opened" in said(found[4])
 
 
@@ -124,11 +130,15 @@ def test_a_download_of_notebooks_and_archives_side_by_side_is_a_class(tmp_path):
     files = {"doe_1_2_03_attention.ipynb": about(3), "roe_3_4_work.zip": packed((HONEST, TEXT))}
     assert names([lay_out(tmp_path / "one", files)]) == ["doe_1_2_03_attention", "roe_3_4_work"]
     files |= {"poe.zip": b"broken", "sue/03_attention.ipynb": TEXT, "data/table.csv": "1,2"}
-    assert names([lay_out(tmp_path / "two", files)]) == ["doe_1_2_03_attention", "poe", "roe_3_4_work", "sue"]
+    assert names([lay_out(tmp_path / "two", files)]) == ["data", "doe_1_2_03_attention", "poe", "roe_3_4_work", "sue"]
 
 
-def test_an_older_state_in_a_folder_beside_the_notebook_is_no_other_learner(tmp_path):
-    assert names([lay_out(tmp_path / "ada", {HONEST: TEXT, "old/03_attention.ipynb": TEXT})]) == ["ada"]
+@pytest.mark.parametrize("loose", ["ada.ipynb", HONEST])
+def test_a_folder_with_a_notebook_beside_a_notebook_may_be_another_learner(tmp_path, loose):
+    """An older state of the same learner looks the same: what was split is seen, what was merged is not."""
+    assert names([lay_out(tmp_path / "class", {loose: TEXT, "bo/03_attention.ipynb": TEXT})]) == sorted(
+        ["bo", loose.removesuffix(".ipynb")], key=folders.natural
+    )
 
 
 def test_a_notebook_that_lies_among_the_folders_of_a_class_does_not_swallow_them(tmp_path):
@@ -198,9 +208,174 @@ def test_a_link_that_the_teacher_gives_alone_is_followed_and_one_of_a_learner_is
     (tmp_path / "class").symlink_to(tmp_path / "real")
     assert names([tmp_path / "class"]) == ["ada", "bo"]
     (tmp_path / "real" / "cy").symlink_to(tmp_path / "real" / "ada")
-    cy = find([tmp_path / "class"])[2]
-    assert (cy.name, cy.notebooks) == ("cy", ())
-    assert "symbolic link" in said(cy)
+    assert names([tmp_path / "class"]) == ["ada", "bo"]
+    assert not_taken([tmp_path / "class"]) == {"cy": folders.LINK}
+
+
+# ------------------------------------------------------------------------------------------------------ nobody vanishes
+NO_SUBMISSION = "is neither a notebook (.ipynb) nor a zip file nor a folder"
+
+
+def test_a_folder_without_a_notebook_beside_loose_notebooks_is_a_submission(tmp_path):
+    files = {"ada.ipynb": about(3), "bo.ipynb": about(3), "cy/answers.py": "x = 1", "dee": None}
+    found = find([lay_out(tmp_path / "class", files)])
+    assert [submission.name for submission in found] == ["ada", "bo", "cy", "dee"]
+    assert said(found[2]) == "There is no notebook in it, but answers.py"
+
+
+def test_hand_ins_of_another_kind_are_listed_and_not_lost(tmp_path):
+    files = {"ada.ipynb": about(3), "bo.ipynb": about(3), "cy.zip": packed((HONEST, TEXT))}
+    others = {"dee.py": "x = 1", "eve.ipynb.txt": about(3), "fay.html": "<p>"}
+    litter = {
+        ".DS_Store": "",
+        "._ada.ipynb": "",
+        "__MACOSX/x": "",
+        "Thumbs.db": "",
+        ".ipynb_checkpoints/ada.ipynb": TEXT,
+    }
+    folder = lay_out(tmp_path / "class", {**files, **others, **litter, ".gil/x.ipynb": TEXT, "venv/x.ipynb": TEXT})
+    assert names([folder]) == ["ada", "bo", "cy"]
+    hidden = dict.fromkeys([".gil", "venv"], "is hidden or no work of a learner")
+    assert not_taken([folder]) == dict.fromkeys(others, NO_SUBMISSION) | hidden
+
+
+def test_nobody_joins_a_single_notebook_that_bears_a_name(tmp_path):
+    folder = lay_out(tmp_path / "class", {"ada.ipynb": about(3), "bo.py": "x = 1"})
+    assert names([folder]) == ["ada"]
+    assert not_taken([folder]) == {"bo.py": NO_SUBMISSION}
+
+
+def test_a_folder_called_exercises_does_not_swallow_its_neighbours(tmp_path):
+    files = {f"{name}/03_attention.ipynb": TEXT for name in ("ada", "bo", "cy", "exercises")}
+    assert names([lay_out(tmp_path / "class", files)]) == ["ada", "bo", "cy", "exercises"]
+
+
+def test_notebooks_about_different_chapters_are_one_learners_by_their_names_alone(tmp_path):
+    files = {"ada.ipynb": about(3), "bo.ipynb": about(4), "cy.ipynb": about(5)}
+    assert names([lay_out(tmp_path / "one", files)]) == ["ada", "bo", "cy"]
+    files = {"ada_03_attention.ipynb": TEXT, "bo_04_masks.ipynb": TEXT}
+    assert names([lay_out(tmp_path / "two", files)]) == ["ada_03_attention", "bo_04_masks"]
+
+
+def test_links_are_not_taken_and_are_no_zeros(tmp_path):
+    lay_out(tmp_path / "real", {"ada/x.ipynb": TEXT, "bo.ipynb": TEXT})
+    lay_out(tmp_path / "class", {"dee/x.ipynb": TEXT, "eve": None})
+    (tmp_path / "class" / "ada").symlink_to(tmp_path / "real" / "ada")
+    (tmp_path / "class" / "bo.ipynb").symlink_to(tmp_path / "real" / "bo.ipynb")
+    (tmp_path / "class" / "eve" / "x.ipynb").symlink_to(tmp_path / "real" / "bo.ipynb")
+    assert names([tmp_path / "class"]) == ["dee"]
+    within = f"holds no notebook that can be read: x.ipynb: it {folders.LINK}"
+    assert not_taken([tmp_path / "class"]) == {"ada": folders.LINK, "bo.ipynb": folders.LINK, "eve": within}
+    one_by_one = sorted((tmp_path / "class").iterdir())
+    assert not_taken(one_by_one) == {"ada": folders.LINK, "bo.ipynb": folders.LINK}
+    for alone in (ARCHIVES["symlinked_folder"](tmp_path / "alone", TEXT), tmp_path / "class" / "bo.ipynb"):
+        with pytest.raises(ValueError, match=r"holds no submission.*is a symbolic link"):
+            find([alone])
+
+
+def test_a_member_that_leads_out_of_the_archive_of_a_class_is_listed(tmp_path):
+    data = packed(("ada/x.ipynb", TEXT), ("bo/x.ipynb", TEXT), ("..\\cy\\x.ipynb", TEXT))
+    path = lay_out(tmp_path, {"class.zip": data}) / "class.zip"
+    assert names([path]) == ["ada", "bo"]
+    assert not_taken([path]) == {"..\\cy\\x.ipynb": folders.OUTSIDE}
+
+
+CANVAS = {
+    "doejane_LATE_12345_678_03_attention.ipynb": about(3),
+    "doejane_LATE_12345_679_04_masks-1.ipynb": about(4),
+    "doejane_LATE_12345_680_helper.py": "x = 1",
+    "roe_12346_681_03_attention.ipynb": about(3),
+}
+MOODLE = {
+    "Ada Lovelace_12345_assignsubmission_file/03_attention.ipynb": TEXT,
+    "Ada Lovelace_12345_assignsubmission_onlinetext/onlinetext.html": "<p>",
+    "Ada Lovelace_12347_assignsubmission_file/03_attention.ipynb": TEXT,
+}
+FLAT_MOODLE = {
+    "Ada Lovelace_12345_assignsubmission_file_03_attention.ipynb": TEXT,
+    "Ada Lovelace_12345_assignsubmission_file_helper.py": "x = 1",
+    "Bo_12346_assignsubmission_file_work.zip": packed((HONEST, TEXT)),
+}
+
+
+@pytest.mark.parametrize(
+    ("files", "learners"),
+    [
+        (CANVAS, {"doejane_LATE_12345_678_03_attention": 2, "roe_12346_681_03_attention": 1}),
+        (MOODLE, {"Ada Lovelace_12345_assignsubmission_file": 1, "Ada Lovelace_12347_assignsubmission_file": 1}),
+        (
+            FLAT_MOODLE,
+            {"Ada Lovelace_12345_assignsubmission_file_03_attention": 1, "Bo_12346_assignsubmission_file_work": 1},
+        ),
+    ],
+    ids=["Canvas", "Moodle", "Moodle, flat"],
+)
+def test_all_files_of_one_number_of_a_learning_platform_are_one_submission(tmp_path, files, learners):
+    folder = lay_out(tmp_path / "class", files)
+    found, left = submissions.find_all([folder])
+    assert {submission.name: len(submission.notebooks) for submission in found} == learners
+    assert left == []
+    if "onlinetext" not in str(files):
+        assert found[0].files == {"helper.py": "x = 1"}, "under the name by which the notebook imports it"
+    several = [path for path in folder.iterdir() if path.suffix in ("", ".ipynb", ".zip")]
+    assert [each.name for each in find(several)] == [*learners]
+
+
+def test_files_of_different_names_or_numbers_of_a_learning_platform_are_never_merged(tmp_path):
+    apart = {
+        "one": ["doe_11_201_a.ipynb", "roe_12_202_b.ipynb", "poe_13_203_c.ipynb"],  # about different chapters
+        "two": ["doe_11_201_a.ipynb", "roe_11_202_b.ipynb"],
+        "three": ["hw_1_2_ada.ipynb", "hw_1_2_bo.ipynb", "hw_1_3_cy.ipynb"],  # no numbers of files: one stands twice
+        "four": ["doe_11_201_x.ipynb", "doe_11_7_103_9_x.ipynb"],  # the profile "doe_11_7", or the file "103_9_x"
+        "five": [
+            "Ada_11_assignsubmission_file_x.ipynb",
+            "Ada_11_assignsubmission_file_12_assignsubmission_file_x.ipynb",
+        ],
+    }
+    for name, files in apart.items():
+        folder = lay_out(tmp_path / name, {file: about(3 + i) for i, file in enumerate(files)})
+        assert sorted(names([folder])) == sorted(file.removesuffix(".ipynb") for file in files)
+        assert {len(each.notebooks) for each in find([folder])} == {1}
+
+
+def test_one_file_of_a_learning_platform_keeps_the_name_that_says_whose_it_is(tmp_path):
+    assert names([lay_out(tmp_path / "class", {"doe_11_201_x.ipynb": TEXT})]) == ["doe_11_201_x"]
+
+
+def test_a_number_with_no_notebook_is_listed_file_by_file(tmp_path):
+    files = {"doe_11_201_a.ipynb": TEXT, "roe_12_202_b.ipynb.txt": TEXT, "roe_12_203_c.html": ""}
+    folder = lay_out(tmp_path / "class", files)
+    assert names([folder]) == ["doe_11_201_a"]
+    assert not_taken([folder]) == dict.fromkeys(["roe_12_202_b.ipynb.txt", "roe_12_203_c.html"], NO_SUBMISSION)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            ["ada", "bo", "doe_1_2_x", "doe_1_3_y", "exercises", "03_attention", "04_masks", ".hid", "venv"]
+        ),
+        st.sampled_from([".ipynb", ".py", ".ipynb.txt", ".zip", ".rar", "/x.ipynb", "/x.txt", "/"]),
+    )
+)
+def test_all_that_lies_in_a_class_is_in_a_submission_or_listed(tmp_path_factory, drawn):
+    """Whose it is, each notebook says in a cell: no two learners' are in one submission."""
+    folder = lay_out(tmp_path_factory.mktemp("any"), {"yan.ipynb": TEXT, "zoe.ipynb": TEXT})
+    for name, kind in drawn.items():
+        whose = name.partition("_1_")[0]
+        text = notebook([("code", f"whose = '{whose}'")])
+        content = packed((HONEST, text)) if kind == ".zip" else text
+        lay_out(folder, {(name + kind).rstrip("/"): None if kind == "/" else content})
+    found, left = submissions.find_all([folder])
+    found_names, left_names = [each.name for each in found], [each.name for each in left]
+    assert {"yan", "zoe"} <= {*found_names}
+    for name, kind in drawn.items():
+        as_one_of_two = [each for each in found_names if name[:6] == each[:6] == "doe_1_"]
+        assert name in found_names or name + kind.partition("/")[0] in left_names or as_one_of_two
+    for each in found:
+        assert len({cell.source for book in each.notebooks for cell in book.cells}) <= (
+            3 if each.name in "yanzoe" else 1
+        )
+    assert len(found) + len(left) >= 2 + len(drawn) - ("doe_1_2_x" in drawn and "doe_1_3_y" in drawn)
 
 
 @pytest.mark.parametrize("number", range(1, 16))
@@ -470,7 +645,7 @@ def test_a_notebook_with_damage_anywhere_raises_nothing(tmp_path_factory, at, le
 
 
 # ------------------------------------------------------------------------------------------------------------- archives
-@pytest.mark.parametrize("name", ARCHIVES)
+@pytest.mark.parametrize("name", sorted(ARCHIVES.keys() - NOT_TAKEN))
 def test_of_a_hostile_archive_only_the_honest_notebook_is_read(tmp_path, name):
     path = ARCHIVES[name](tmp_path / "in", TEXT)
     before = {each: each.lstat().st_mtime_ns for each in tmp_path.rglob("*")}
@@ -488,7 +663,6 @@ REASONS = {
     "file_and_folder": "twice",
     "symlink_member": "machine is a symbolic link",
     "symlinked_notebook": "symbolic link",
-    "symlinked_folder": "symbolic link",
     "fifo_as_notebook": "no ordinary file",
     "fifo_member": "no ordinary file",
     "bomb_by_ratio": "times its size",
@@ -564,8 +738,8 @@ def test_a_bomb_is_left_when_it_goes_too_far(tmp_path, monkeypatch):
 
 def test_all_files_of_a_submission_share_one_allowance(tmp_path, monkeypatch):
     monkeypatch.setattr(submissions, "MOST_READ", 3 * len(TEXT) + 10)
-    lay_out(tmp_path, {f"ada/{number:02}_x.ipynb": TEXT for number in range(6)})
-    [submission] = find([lay_out(tmp_path / "ada", {"exercises": None})])
+    lay_out(tmp_path, {f"class/ada/{number:02}_x.ipynb": TEXT for number in range(6)})
+    [submission] = find([tmp_path / "class"])
     assert [len(book.cells) for book in submission.notebooks] == [3, 3, 3, 0, 0, 0]
     assert "together" in said(submission)
 
@@ -585,7 +759,7 @@ def test_counts_have_limits(tmp_path, monkeypatch):
         for number in range(4)
     }
     files |= {f"a/h{number}.py": "x = 1" for number in range(4)}
-    [submission] = find([lay_out(tmp_path / "ada", {**files, "exercises": None})])
+    [submission] = find([lay_out(tmp_path / "class" / "ada", files).parent])
     assert len([book for book in submission.notebooks if book.cells]) == 2
     assert sorted(submission.files) == ["a/h0.py", "a/h1.py"]
     for reason in ("2 notebooks are", "2 helper files are", "an archive too many"):

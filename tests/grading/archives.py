@@ -2,6 +2,7 @@
 
     ARCHIVES[name](folder, notebook_json) -> the path that is handed in
     EARNS[name]: whether the honest notebook in it may still be graded
+    NOT_TAKEN: those that hold nothing which could be a submission, and are refused where they are given alone
 
 All are small on disk, and what they unpack to is bounded. A notebook that is not the honest one is named after chapter
 15, so that it is another notebook of the same learner.
@@ -19,6 +20,7 @@ from pathlib import Path
 HONEST, OTHER = "03_attention.ipynb", "15_pretrained_models.ipynb"
 ARCHIVES: dict[str, Callable[[Path, str], Path]] = {}
 EARNS: dict[str, bool] = {}
+NOT_TAKEN = {"symlinked_folder"}
 Builder = Callable[[Path, str], Path]
 
 

@@ -7,16 +7,19 @@ import shutil
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any, TextIO
 
 DESCRIPTION = """\
 Grades notebooks of people nobody should trust: their code runs in a sandbox, without network and without your files,
 and is judged outside of it, on cases drawn from a fresh secret seed. Every expected exercise gets a result.
 
-What is handed in: a notebook or a zip file is a submission. A folder given alone is one submission if it holds one
-notebook, or several about different chapters, and a class otherwise: each notebook, zip file and folder in it is a
-submission, with all notebooks below. A zip file given alone is read as a folder. Of several paths each is a submission.
+What is handed in: a notebook or a zip file is a submission. A folder given alone is one submission if it holds nothing
+but one notebook, or notebooks under the course's own file names, and a class otherwise: each notebook, zip file and
+folder in it is a submission, with all notebooks below. All else in it is listed as not taken. A zip file given alone is
+read as a folder. Of several paths each is a submission. Files that Canvas or Moodle gave one learner's number are one.
 """
 EPILOG = """\
 examples:
@@ -27,8 +30,9 @@ examples:
   python -m course_lib grade class.zip --out results/ --moodle Grades.csv
   python -m course_lib grade --plan 500                               how long would 500 submissions take here?
 
-exit status: 0 all graded (whatever the points) · 1 some could not be graded, see what is said · 2 it could not begin,
-or not go on, see what is said: --resume does, when that is mended · 130 interrupted: what was finished is kept in DIR
+exit status: 0 all graded (whatever the points) · 1 something was not taken, or could not be graded: see what is said,
+or the report · 2 it could not begin, or not go on, see what is said: --resume does, when that is mended · 130
+interrupted: what was finished is kept in DIR
 """
 
 
@@ -97,9 +101,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plan is not None:
         return _plan(arguments, limits)
     _check(arguments)
-    from .submissions import find
+    from .submissions import find_all
 
-    return _grade(arguments, limits, find(arguments.submissions))
+    return _grade(arguments, limits, *find_all(arguments.submissions))
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -122,18 +126,56 @@ def _check(arguments: argparse.Namespace) -> None:
             raise ValueError(f"{path} is not a file: give the one that you exported")
 
 
-def _grade(arguments: argparse.Namespace, limits, submissions: list) -> int:
+class _Console:
+    """Standard output or error that takes all that is said to it, so that no console ends a run: what it has no letters
+    for becomes "?", and when nobody listens any more, nothing is said."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:  # `tqdm` asks for what a terminal can do
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"
+        with self._listening():
+            self._stream.write(text.encode(encoding, "replace").decode(encoding))
+        return len(text)
+
+    def flush(self) -> None:
+        with self._listening():
+            self._stream.flush()
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError, AttributeError):  # the reader has gone, the disk is full; it is closed, or none
+            with suppress(
+                OSError, ValueError, AttributeError
+            ):  # what waits to be written would be an error when the program ends
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, self._stream.fileno())
+                os.close(null)
+
+
+def _grade(arguments: argparse.Namespace, limits, submissions: list, left: list) -> int:
     from tqdm.auto import tqdm
 
-    from .formats import terminal_table
+    from .folders import LeftOut
     from .grade import expected_exercises, grade_class
 
+    out, err = _Console(sys.stdout), _Console(sys.stderr)
     expected = expected_exercises(submissions, arguments.chapters, arguments.exercises)
     chapters = sorted({each.chapter for each in expected})
-    print(f"{len(submissions)} submitted; expected: {len(expected)} exercises of {_chapters(chapters)}")
+    missing = f", {len(left)} not taken" if left else ""
+    print(
+        f"{len(submissions)} submitted{missing}; expected: {len(expected)} exercises of {_chapters(chapters)}", file=out
+    )
+    out.flush()
     with ExitStack() as stack:
         folder = arguments.out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="course-results-")))
-        bar = stack.enter_context(tqdm(total=len(submissions), desc="grading", unit="submission", file=sys.stderr))
+        bar = stack.enter_context(tqdm(total=len(submissions), desc="grading", unit="submission", file=err))
         outcome = grade_class(
             submissions,
             expected,
@@ -147,34 +189,48 @@ def _grade(arguments: argparse.Namespace, limits, submissions: list) -> int:
             tell=lambda done: bar.update(),
         )
         bar.update(bar.total - bar.n)  # those that were known, or are equal to others
-    if outcome.known:
-        print(f"{outcome.known} were graded before and stay as they are")
-    if len(outcome.marked) == 1 and len(submissions) == 1:
-        print(_single(outcome.marked[0]))
-    else:
-        print(terminal_table(outcome.marked, shutil.get_terminal_size().columns))
-    if arguments.out:
-        try:
-            paths = _write(arguments, outcome.marked, chapters)
-        except OSError as error:
-            raise RuntimeError(
-                f"{error.filename or arguments.out} cannot be written ({error.strerror}). Every mark is kept: mend it, "
-                "and write the rest with --resume"
-            ) from error
+    failed = "could not be graded, and not for a fault of its own"
+    all_left = [*left, *(LeftOut(name, f"{failed}: {why}") for name, why in outcome.failed.items())]
+    paths = []
+    try:
+        if arguments.out:  # before anything is said
+            paths = _write(arguments, outcome.marked, chapters, all_left)
+    except OSError as error:
+        raise RuntimeError(
+            f"{error.filename or arguments.out} cannot be written ({error.strerror}). Every mark is kept: mend it, and "
+            "write the rest with --resume"
+        ) from error
+    finally:
+        if outcome.known:
+            print(f"{outcome.known} were graded before and stay as they are", file=out)
+        print(_table(outcome.marked, len(submissions)), file=out)
         for path in paths:
-            print(f"wrote {path}")
-            if path.stem.endswith("_unmatched"):
-                print(f"Some submissions found no row: {path} says which, and why.", file=sys.stderr)
+            print(f"wrote {path}", file=out)
+        out.flush()
+    for path in paths:
+        if path.stem.endswith("_unmatched"):
+            print(f"Some submissions found no row: {path} says which, and why.", file=err)
+    for each in left:
+        print(f"NOT TAKEN: {each.name} {each.why}", file=err)
     for name, why in outcome.failed.items():
-        print(f"NOT GRADED, and not for a fault of its own: {name!r}: {why}", file=sys.stderr)
+        print(f"NOT GRADED, and not for a fault of its own: {name!r}: {why}", file=err)
     if outcome.failed:
         again = "the same command with --resume grades them" if arguments.out else "try again"
-        print(f"{len(outcome.failed)} could not be graded by this machine; {again}.", file=sys.stderr)
-    return 1 if outcome.failed else 0
+        print(f"{len(outcome.failed)} could not be graded by this machine; {again}.", file=err)
+    err.flush()
+    return 1 if all_left else 0
 
 
 def _chapters(numbers: list[int]) -> str:
     return f"chapter{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+
+
+def _table(marked: list, submitted: int) -> str:
+    from .formats import terminal_table
+
+    if len(marked) == submitted == 1:
+        return _single(marked[0])
+    return terminal_table(marked, shutil.get_terminal_size().columns)
 
 
 def _single(marked) -> str:
@@ -196,7 +252,7 @@ def _single(marked) -> str:
 _FORMATS = ("json", "csv", "junit", "gradescope", "classroom50", "canvas", "moodle")
 
 
-def _write(arguments: argparse.Namespace, marked: list, chapters: list[int]) -> list[Path]:
+def _write(arguments: argparse.Namespace, marked: list, chapters: list[int], left: list) -> list[Path]:
     """The report, and every format that was asked for. Returns the first file of each."""
     from course_lib.experiments import CHAPTERS
 
@@ -205,8 +261,11 @@ def _write(arguments: argparse.Namespace, marked: list, chapters: list[int]) -> 
     from .report import write_reports
 
     about = {"chapters": ", ".join(map(str, chapters)), "sandbox": arguments.sandbox, "grader": version()}
-    written = write_reports(marked, arguments.out, titles=CHAPTERS, about=about)[:1]
-    for name in ("json", "csv", "junit", "gradescope", "classroom50"):
+    written = write_reports(marked, arguments.out, titles=CHAPTERS, about=about, left=left)[:1]
+    for name in ("json", "csv"):
+        if getattr(arguments, name):
+            written += getattr(formats, f"write_{name}")(marked, arguments.out, left)
+    for name in ("junit", "gradescope", "classroom50"):
         if getattr(arguments, name):
             written += getattr(formats, f"write_{name}")(marked, arguments.out)[:1]
     if arguments.canvas is not None:

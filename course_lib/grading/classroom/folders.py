@@ -88,7 +88,8 @@ ENCRYPTED, UTF8 = 0x1, 0x800  # flags of a member
 OUTSIDE = "has a name that leads out of the archive"
 NOWHERE = (OUTSIDE, TOO_DEEP)
 OTHER_ARCHIVES = (".7z", ".bz2", ".gz", ".rar", ".tar", ".tgz", ".xz")
-IGNORED = {"__MACOSX", "__pycache__", "node_modules", "site-packages", "venv"}
+LITTER = {"__MACOSX", "__pycache__", ".DS_Store", ".git", ".ipynb_checkpoints", "Thumbs.db", "desktop.ini"}  # no one's
+IGNORED = LITTER | {"node_modules", "site-packages", "venv"}
 
 
 def on_disk(path: Path) -> Item:

@@ -23,8 +23,9 @@ from ..catalogue import EXERCISES
 from ..result import SIGNS, Result
 from ..show import plural
 from . import statistics
+from .folders import LeftOut
 from .marked import Marked
-from .names import file_name
+from .names import CANVAS_DOWNLOAD, MOODLE_DOWNLOAD, downloads, file_name
 
 COURSE = "Transformers, Measured"
 
@@ -98,13 +99,14 @@ def _score(earned: int, points: int) -> str:
 # --- JSON and CSV -----------------------------------------------------------------------------------------------------
 
 
-def write_json(marked: Sequence[Marked], folder: Path) -> list[Path]:
+def write_json(marked: Sequence[Marked], folder: Path, left: Sequence[LeftOut] = ()) -> list[Path]:
     """`results.json`, everything in one object:
 
     schema         "transformers-measured/results/1"
     submissions    by name: name, digest, earned, points, troubles [text], and results, in the course's order:
                    exercise, chapter (null if the course no longer has it), title, status (passed, failed,
                    unanswered, written), earned, points, misconception (text or null), feedback
+    not_taken      what was handed in and has no results: name, why (the end of a sentence that begins with the name)
     summary        of all: submissions, mean and median share of points (null without submissions), hardest
                    [exercise, title, share, tried], misconceptions [exercise, name, count]
     """
@@ -122,6 +124,7 @@ def write_json(marked: Sequence[Marked], folder: Path) -> list[Path]:
             }
             for each in _in_order(marked)
         ],
+        "not_taken": [{"name": each.name, "why": each.why} for each in left],
         "summary": {
             "submissions": len(marked),
             "mean": mean,
@@ -146,14 +149,16 @@ def _as_object(result: Result) -> dict:
     }
 
 
-def write_csv(marked: Sequence[Marked], folder: Path) -> list[Path]:
-    """`results.csv`, a row for every exercise of every submission."""
+def write_csv(marked: Sequence[Marked], folder: Path, left: Sequence[LeftOut] = ()) -> list[Path]:
+    """`results.csv`, a row for every exercise of every submission. What was not taken has one row: the status says so,
+    the feedback says why, and all else is empty."""
     rows = [["learner", "exercise", "chapter", "title", "status", "earned", "points", "misconception", "feedback"]]
     for each in _in_order(marked):
         learner = cell(one_line(each.name))
         for result in each.results:
             row = _as_object(result)
             rows.append([learner] + [cell(value) if isinstance(value, str) else value for value in row.values()])
+    rows += [[cell(one_line(each.name)), "", "", "", "not taken", "", "", "", cell(each.why)] for each in left]
     # The byte order mark tells Excel that this is UTF-8: without it, it shows "Zoë" as "ZoÃ«".
     return [_save(folder / "results.csv", _table(rows), "utf-8-sig")]
 
@@ -328,18 +333,24 @@ def _key(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", plain(text)).replace("_", " ").casefold().split())
 
 
+def _letters(text: str) -> str:
+    """The same without spaces and signs, of which Canvas leaves none in the name of a download."""
+    return "".join(filter(str.isalnum, _key(text)))
+
+
 class _Roster:
     """Rows of a gradebook, found by the name of a submission.
 
     Args:
         rows: for each row its number there (the LMS's own, which stands in the names of downloaded submissions), and
             everything else by which a submission may be named: logins, addresses, the person's name.
-        number: how that number stands in the name of a download.
+        number: how that number stands in the name of a download (`names.downloads`).
     """
 
     def __init__(self, rows: Mapping[int, tuple[str, Sequence[str]]], number: re.Pattern):
         self._number = number
         self._numbers, self._names = defaultdict(set), defaultdict(set)
+        self._letters = {row: {_letters(name) for name in names} - {""} for row, (_, names) in rows.items()}
         for row, (id, names) in rows.items():
             if id.strip():
                 self._numbers[id.strip()].add(row)
@@ -349,10 +360,14 @@ class _Roster:
 
     def _rows(self, name: str) -> set[int]:
         stem = re.sub(r"\.(?:ipynb|zip)$", "", name, flags=re.IGNORECASE)
-        if rows := self._names.get(_key(name), set()) | self._names.get(_key(stem), set()):
-            return rows
-        found = self._number.search(name)
-        return self._numbers.get(found[1], set()) if found else set()
+        named = self._names.get(_key(name), set()) | self._names.get(_key(stem), set())
+        meant = downloads(name, self._number)
+        numbered = [(row, each.learner) for each in meant for row in self._numbers.get(each.number, ())]
+        rows = named | {row for row, _ in numbered}
+        if len(rows) > 1 or len(meant) > 1:  # a profile, or a file, may be called as somebody else's download is
+            agreed = {row for row, learner in numbered if _letters(learner) in self._letters[row]}
+            rows = agreed or (rows if len(rows) > 1 else named)
+        return rows
 
     def share_out(self, marked: Sequence[Marked]) -> tuple[dict[int, Marked], list[tuple[Marked, str]]]:
         """The submission of each row, and the submissions without one, with the reason. Nothing is guessed."""
@@ -360,7 +375,7 @@ class _Roster:
         for each in _in_order(marked):
             rows = self._rows(each.name)
             if len(rows) == 1:
-                claims[rows.pop()].append(each)
+                claims[next(iter(rows))].append(each)
             else:
                 left.append((each, "it fits several rows" if rows else "no row has this name or number"))
         for claimants in claims.values():
@@ -433,8 +448,6 @@ def _amount(text: str) -> float | None:
 
 
 # --- Canvas -----------------------------------------------------------------------------------------------------------
-
-CANVAS_DOWNLOAD = re.compile(r"_(\d+)_\d+_")  # lastfirst_12345_678_file: Canvas leaves no other "_5_" before it
 
 
 def write_canvas(
@@ -523,7 +536,6 @@ def _canvas_names(sheet: _Sheet, row: Sequence[str]) -> list[str]:
 
 # --- Moodle -----------------------------------------------------------------------------------------------------------
 
-MOODLE_DOWNLOAD = re.compile(r"_(\d+)_assignsubmission_")  # Full Name_12345_assignsubmission_file
 MOODLE_COLUMNS = ("Identifier", "Grade", "Last modified (grade)", "Feedback comments")
 LONGEST_FEEDBACK = 24_000  # characters; a spreadsheet takes 32,767 in a cell
 MOST_TROUBLES, MOST_OF_A_TROUBLE = 10, 300  # the rest stands in the report

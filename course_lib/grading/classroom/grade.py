@@ -4,8 +4,9 @@ Threads over sandboxed workers here (`Slots`), or a Dask cluster (`cluster.py`);
 """
 
 import contextlib
+import re
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from .bounds import Limits
 from .jobs import Done, Job, do_job
 from .journal import Journal
 from .marked import Marked
+from .names import COURSE_FILE
 from .remote import Fault, Worker
 from .sandbox import Stage
 from .submissions import Submission, chapters_of
@@ -40,7 +42,8 @@ def expected_exercises(
     """The exercises that every submission of a class is graded on, in the course's order.
 
     Without `chapters` and `ids` these are the chapters that at least half of the submissions are about, so that nobody
-    changes what is expected of the others; who handed in nothing is not asked.
+    changes what is expected of the others; who handed in nothing is not asked. Submissions that differ in the course's
+    own file name alone (ada_03_attention, ada_04_masks) may be of one learner, and count as one.
     Errors: ValueError for a chapter without exercises, for an unknown id, and if nothing is expected.
     """
     known = {exercise.chapter for exercise in EXERCISES.values()}
@@ -52,7 +55,10 @@ def expected_exercises(
     except KeyError as error:
         raise ValueError(f"--exercises: {error.args[0]}") from error
     if not chapters and not ids:
-        abouts = [about for submission in submissions if (about := chapters_of(submission))]
+        whose: dict[str, set[int]] = defaultdict(set)
+        for submission in submissions:
+            whose[re.sub(COURSE_FILE, "", submission.name, flags=re.IGNORECASE)] |= chapters_of(submission)
+        abouts = [about for about in whose.values() if about]
         counts = Counter(chapter for about in abouts for chapter in about)
         chapters = [chapter for chapter, count in counts.items() if 2 * count >= len(abouts)]
     expected = [each for each in EXERCISES.values() if each.chapter in chapters or each.id in chosen]

@@ -1,12 +1,60 @@
-"""File names for a learner's results, made of a name that may be anything."""
+"""Names: whose a downloaded file is, and file names for a learner's results, made of a name that may be anything."""
 
 import re
 import unicodedata
+from typing import NamedTuple
+
+STEMS = (  # of the exercise notebooks, by chapter
+    "embeddings",
+    "positions",
+    "attention",
+    "masks",
+    "multi_head_attention",
+    "feed_forward",
+    "normalization",
+    "residuals_and_blocks",
+    "gpt",
+    "parameter_counting",
+    "encoder_decoder",
+    "training",
+    "sampling",
+    "efficiency",
+    "pretrained_models",
+)
+COURSE_FILE = "|".join(rf"0?{number}_{stem}" for number, stem in enumerate(STEMS, start=1))
+
+# They look ahead, so that no match hides the next one. In Canvas the second number is the file's own; where a file name
+# of the course begins, there is no such number.
+MOODLE_DOWNLOAD = re.compile(r"(?=_([0-9]+)_assignsubmission_(?:file_)?()(.*))", re.DOTALL)
+CANVAS_DOWNLOAD = re.compile(rf"(?=_([0-9]+)_(?!{COURSE_FILE})([0-9]+)_(.*))", re.DOTALL | re.IGNORECASE)
 
 LONGEST = 80  # characters
 MOST_BYTES = 180  # of 255 that a file system takes: an ending comes on top
 # What Windows takes for a device, whatever ending follows.
 RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(10))}
+
+
+class Download(NamedTuple):
+    """How a learning platform names what it hands to the teacher: Full Name_12345_assignsubmission_file_x.ipynb is
+    Moodle's, lastfirst_12345_678_x.ipynb Canvas's. rest: the file's own name. file: its number, where it has one."""
+
+    learner: str
+    number: str
+    file: str
+    rest: str
+
+
+def downloads(name: str, *kinds: re.Pattern) -> list[Download]:
+    """All that a name can mean as one of a download; nothing if it is none.
+
+    If it can mean more than one, the number that counts is not told: what stands before it may be of a learner's choice
+    (the name in a profile), and so may what follows (the name of a file).
+    """
+    for kind in kinds or (MOODLE_DOWNLOAD, CANVAS_DOWNLOAD):
+        if found := list(kind.finditer(name[:1000])):
+            late = re.compile("[-_]late$", re.IGNORECASE)  # what Canvas puts behind the learner's name
+            return [Download(late.sub("", name[: each.start()]), *each.groups()) for each in found]
+    return []
 
 
 def file_name(learner: str, taken: set[str]) -> str:

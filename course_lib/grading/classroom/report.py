@@ -19,9 +19,10 @@ from course_lib.files import write_whole
 from ..catalogue import get
 from ..result import SIGNS, Result
 from ..show import plural
+from .folders import LeftOut
 from .formats import COURSE, plain
 from .marked import Marked
-from .names import file_name
+from .names import downloads, file_name
 from .statistics import average, distribution, hardest, misconceptions, share
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -31,7 +32,12 @@ TROUBLES = 50  # how many a learner's page lists
 
 
 def write_reports(
-    marked: Sequence[Marked], folder: Path, *, titles: Mapping[int, str], about: Mapping[str, Any]
+    marked: Sequence[Marked],
+    folder: Path,
+    *,
+    titles: Mapping[int, str],
+    about: Mapping[str, Any],
+    left: Sequence[LeftOut] = (),
 ) -> list[Path]:
     """Write `report/index.html` for the class and `report/learners/NAME.html` for each learner, below `folder`.
 
@@ -41,6 +47,7 @@ def write_reports(
     Args:
         titles: of the chapters, by number.
         about: what stands at the foot of the class page, {"sandbox": "bwrap"}.
+        left: what was handed in and has no results; the class page says so.
     Returns: the files, the class page first.
     Errors: KeyError for an exercise that the catalogue does not hold.
     """
@@ -48,7 +55,7 @@ def write_reports(
     in_order = sorted(marked, key=lambda each: (each.name, each.digest))  # as `formats` gives out its names
     named = [(each, f"learners/{file_name(each.name, taken)}.html") for each in in_order]
     named.sort(key=lambda pair: _place(pair[0]))
-    paths = [_save(folder / "report" / "index.html", _class_page(named, titles, about))]
+    paths = [_save(folder / "report" / "index.html", _class_page(named, titles, about, left))]
     return paths + [_save(folder / "report" / link, _learner_page(each, titles)) for each, link in named]
 
 
@@ -67,7 +74,9 @@ def _place(marked: Marked) -> str:
 # --- the class --------------------------------------------------------------------------------------------------------
 
 
-def _class_page(named: Sequence[tuple[Marked, str]], titles: Mapping[int, str], about: Mapping[str, Any]) -> str:
+def _class_page(
+    named: Sequence[tuple[Marked, str]], titles: Mapping[int, str], about: Mapping[str, Any], left: Sequence[LeftOut]
+) -> str:
     marked = [each for each, _ in named]
     results = {result.exercise_id: result for each in marked for result in each.results}
     points = sum(result.points for result in results.values())
@@ -75,10 +84,13 @@ def _class_page(named: Sequence[tuple[Marked, str]], titles: Mapping[int, str], 
     head = f'<p class="course">{COURSE}</p><h1>Class report</h1><p>{" · ".join(counts)}</p>'
     facts = "".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in about.items())
     foot = f'<footer><dl class="about">{facts}</dl></footer>\n' if facts else ""
+    missing = [("left", f"⚠ Not taken: {len(left):,}", _left(left))] if left else []
     if not marked:
-        return _page("Class report", head, "<p>Nothing was handed in.</p>", foot)
+        body = "".join(_section(*section) for section in missing) or "<p>Nothing was handed in.</p>"
+        return _page("Class report", head, body, foot)
     people = [f'<a href="{quote(link)}">{_name(each)}</a>' for each, link in named]
     sections = [
+        *missing,
         ("points", "Points", _spread(marked)),
         ("hardest", "Hardest exercises", _hardest(marked)),
         ("mistakes", "Most common mistakes", _mistakes(marked, people)),
@@ -89,6 +101,11 @@ def _class_page(named: Sequence[tuple[Marked, str]], titles: Mapping[int, str], 
     jumps = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title, _ in sections)
     nav = f'<nav aria-label="On this page"><ul>{jumps}</ul></nav>'
     return _page("Class report", head + nav, "".join(_section(*section) for section in sections), foot)
+
+
+def _left(left: Sequence[LeftOut]) -> str:
+    items = "".join(f"<li><bdi>{_text(each.name)}</bdi> {_text(each.why)}</li>" for each in left)
+    return f'<p>This was handed in, or lay there, and has no results.</p><ul class="text">{items}</ul>'
 
 
 def _spread(marked: Sequence[Marked]) -> str:
@@ -233,11 +250,15 @@ def _same(marked: Sequence[Marked], people: Sequence[str]) -> str:
 
 
 def _learner_page(marked: Marked, titles: Mapping[int, str]) -> str:
+    meant = downloads(marked.name)
+    learner, number = _shown(marked), ""
+    if len(meant) == 1 and meant[0].learner:
+        learner, number = meant[0].learner, f'<p class="course">number {_text(meant[0].number)}</p>'
     results = marked.results
     counts = [(sum(result.status == status for result in results), *SIGNS[status]) for status in SIGNS]
     said = " · ".join(f"<span>{sign} {word}: {count}</span>" for count, sign, word, _ in counts if count)
     head = (
-        f'<p class="course">{COURSE}</p><h1>{_name(marked)}</h1>'
+        f'<p class="course">{COURSE}</p><h1><bdi>{_text(learner)}</bdi></h1>{number}'
         f'<p class="score">{_score(results)} {_bar(share(marked))}</p><p class="counts">{said}</p>'
     )
     body = _section("notes", "⚠ Notes on your notebook", _troubles(marked)) if marked.troubles else ""
@@ -251,7 +272,7 @@ def _learner_page(marked: Marked, titles: Mapping[int, str]) -> str:
         body += _section("chapters", "Points", _table("By chapter", ["Chapter", *_POINTS], rows))
     for c, each in chapters.items():
         body += _section(f"chapter-{c}", _chapter(c, titles), _answers(each))
-    return _page(_text(_shown(marked)), head, body, "")
+    return _page(_text(learner), head, body, "")
 
 
 def _troubles(marked: Marked) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 
 import course_lib
+from course_lib.files import delete_folder
 
 from .bounds import Limits
 from .walls import landlock
@@ -72,7 +73,7 @@ class Stage:
         return Path(tempfile.mkdtemp(prefix=f"slot-{slot}-", dir=self.folder))
 
     def close(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        delete_folder(self.folder)
 
     def __enter__(self) -> "Stage":
         return self
@@ -86,7 +87,7 @@ def _sweep() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{STAGE}*"):
         owner = folder.name.removeprefix(STAGE).partition("-")[0]
         if owner.isdigit() and not psutil.pid_exists(int(owner)) and folder.lstat().st_uid == os.geteuid():
-            shutil.rmtree(folder, ignore_errors=True)
+            delete_folder(folder)
 
 
 def start(level: str, stage: Stage, slot: int, control: int, limits: Limits) -> subprocess.Popen:

@@ -10,9 +10,9 @@ import os
 import re
 import unicodedata
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ..catalogue import EXERCISES
@@ -20,6 +20,8 @@ from ..show import printable
 from .cells import Cell, cells_of, mended
 from .folders import (
     DEEPEST_FOLDER,
+    LINK,
+    LITTER,
     NOWHERE,
     OTHER_ARCHIVES,
     TOO_DEEP,
@@ -37,6 +39,7 @@ from .folders import (
     on_disk,
     unpacked,
 )
+from .names import COURSE_FILE, STEMS, downloads
 
 # For one submission. Sizes are in bytes, those of text in characters.
 LARGEST_NOTEBOOK = 64_000_000  # as a file: its outputs may be huge
@@ -49,24 +52,6 @@ MOST_FILES = 10_000  # that are looked at
 MOST_ARCHIVES = 20
 MOST_TROUBLES = 50  # that are said of a notebook, and of the rest
 DEEPEST_ARCHIVE = 2  # one inside another
-
-STEMS = (  # of the exercise notebooks, by chapter
-    "embeddings",
-    "positions",
-    "attention",
-    "masks",
-    "multi_head_attention",
-    "feed_forward",
-    "normalization",
-    "residuals_and_blocks",
-    "gpt",
-    "parameter_counting",
-    "encoder_decoder",
-    "training",
-    "sampling",
-    "efficiency",
-    "pretrained_models",
-)
 
 
 @dataclass(frozen=True)
@@ -141,6 +126,7 @@ class _Reading:
         self.files: dict[str, str] = {}
         self.troubles: list[str] = []
         self.found: dict[str, list[tuple[Place, File]]] = {".ipynb": [], ".py": []}
+        self.others: list[str] = []  # files of another kind
         self.bytes_left, self.text_left = MOST_READ, LARGEST_TEXT
         self.seen = self.archives = 0
 
@@ -167,6 +153,8 @@ class _Reading:
                             waiting.append(((*path, child.name), child, archives))
                 elif ending(item.name) in self.found:
                     self.found[ending(item.name)].append((path, item))
+                else:
+                    self.others.append(_shown(path))
             except Refused as refused:
                 self._leave_out(path, str(refused))
         if self.seen > MOST_FILES:
@@ -236,7 +224,9 @@ class _Reading:
 
     def submission(self, name: str) -> Submission:
         if not self.notebooks:
-            self.troubles.append("There is no notebook in it")
+            names = [*(_shown(path) for path, _ in self.found[".py"]), *self.others]
+            more = [f"and {len(names) - 5:,} more"] if len(names) > 5 else []
+            self.troubles.append(f"There is no notebook in it{', but ' if names else ''}{', '.join(names[:5] + more)}")
         notebooks, troubles = tuple(notebook for _, notebook in self.notebooks), _first(self.troubles)
         read = [[asdict(notebook) for notebook in notebooks], sorted(self.files.items()), troubles]
         digest = hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
@@ -274,16 +264,25 @@ def _first(troubles: list[str]) -> tuple[str, ...]:
 
 # --------------------------------------------------------------------------------------------------------------- layout
 def find(paths: Sequence[Path]) -> list[Submission]:
-    """Every submission among `paths`, in the natural order of their names.
+    """The submissions of `find_all`, without what was not taken."""
+    return find_all(paths)[0]
+
+
+def find_all(paths: Sequence[Path]) -> tuple[list[Submission], list[LeftOut]]:
+    """Every submission among `paths`, in the natural order of their names; and what was not taken, and why.
 
     A notebook or a zip file is a submission, named after itself. A folder that is given alone is
-      - one submission, if it holds the only notebook, or notebooks about different chapters (03_attention-Copy1.ipynb
-        is no other notebook than 03_attention.ipynb), or the course's own folder `exercises`;
-      - otherwise a class: each notebook, zip file and folder in it is a submission. One without a notebook is one too,
-        of no points: nobody is lost. So `submitted/NAME/ASSIGNMENT/x.ipynb` works, and what Canvas and Moodle make.
+      - one submission, if it holds nothing but one notebook, or if its notebooks bear the course's own file names, each
+        of another chapter (03_attention-Copy1.ipynb is no other notebook than 03_attention.ipynb), and no folder or
+        archive in it holds a notebook; so is a copy of the course;
+      - otherwise a class: each notebook, archive and folder in it is a submission. One without a notebook is one too,
+        of no points. So `submitted/NAME/ASSIGNMENT/x.ipynb` works. What else is in it, is told as not taken.
     A zip file that is given alone is read as such a folder. Of several paths each is one submission. A submission's
     notebooks are looked for at any depth, and in zip files within it; names that begin with a dot, `__MACOSX` and
     installed packages are passed by.
+
+    What Canvas or Moodle says by its file names to be of one learner is one submission. If in doubt, two files are two
+    submissions: what was split is seen, and what was merged is not.
 
     Two submissions of one name are told apart by the folder around them, or by a number.
 
@@ -303,50 +302,84 @@ def find(paths: Sequence[Path]) -> list[Submission]:
             [place] = places
             # The teacher's own link to a folder is followed; one inside of it is not.
             alone = Folder(place.name, lambda: items_of(place)) if os.path.isdir(place) else on_disk(place)
-            found = [(item, place.name) for item in _split(alone, until)]
+            handed_in = [(item, place.name) for item in _split(alone, until)]
+            is_class = handed_in[0:1] != [(alone, place.name)]
         else:
-            found = [(on_disk(place), place.parent.name) for place in places]
-        if not found:
-            raise ValueError(f"{places[0]} holds no submission: neither a notebook nor a zip file nor a folder")
-        submissions = [_read(name, item) for name, (item, _) in zip(_names(found), found)]
-    return sorted(submissions, key=lambda submission: natural(submission.name))
+            handed_in = [(on_disk(place), place.parent.name) for place in places]
+            is_class = False
+        found, left = _by_learner(handed_in)
+        submissions = []
+        for name, (item, _) in zip(_names(found), found):
+            submission = _read(name, item)
+            links = [trouble for trouble in submission.all_troubles if trouble.endswith(LINK)]
+            if is_class and links and not any(notebook.cells for notebook in submission.notebooks):
+                left.append(LeftOut(name, f"holds no notebook that can be read: {links[0]}"))
+            else:
+                submissions.append(submission)
+    if not submissions:
+        why = "; ".join(f"{each.name} {each.why}" for each in left[:5])
+        raise ValueError(
+            f"{places[0]} holds no submission: neither a notebook nor a zip file nor a folder{why and f' ({why})'}"
+        )
+    return sorted(submissions, key=lambda submission: natural(submission.name)), left
+
+
+COURSE = {"course_lib", "exercises", "notebooks", "solutions", "tests"}  # the folders of a copy of it
 
 
 def _split(item: Item, until: ExitStack) -> list[Item]:
-    """The submissions in what is given alone; the item itself if it is one."""
+    """What lies in a class that is given alone; the item itself if it is one submission."""
     folder = item
     if isinstance(item, File) and ending(item.name) == ".zip":
         with suppress(Refused):
             folder = unpacked(item, lambda size: None, until)
     if not isinstance(folder, Folder):
         return [item]
-    items = _visible(folder)
-    if folder is not item and len(items) == 1 and isinstance(items[0], Folder):
-        items = _visible(items[0])  # the archive of a folder
-    notebooks = [each for each in items if _is_notebook(each)]
-    others = [each for each in items if not _is_notebook(each) and _may_be_submission(each)]
-    if notebooks:  # then a folder without any is no learner's, but a folder of data
-        others = [each for each in others if not isinstance(each, Folder) or _holds_notebook(each)]
-    one = any(folder.name == "exercises" for folder in _folders(items))  # a copy of the course
-    if one or (notebooks and _belong_together(notebooks, others)) or (folder is not item and not notebooks + others):
-        return [item]
-    return sorted(notebooks + others, key=lambda each: natural(each.name))
+    items = _handed_in(folder)
+    if folder is not item and len(visible := _visible(items)) == 1 and isinstance(visible[0], Folder):
+        items = [each for each in items if each is not visible[0]] + _handed_in(visible[0])  # the archive of a folder
+    visible = _visible(items)
+    is_empty_archive = folder is not item and not any(map(_is_submission, visible))
+    return [item] if is_empty_archive or _is_one_learners(visible) else items
 
 
-def _visible(folder: Folder) -> list[Item]:
-    """Without what is ignored, and what is no place in an archive: nobody handed that in."""
-    return [each for each in folder.items() if not (ignored(each.name) or getattr(each, "why", "") in NOWHERE)]
+def _handed_in(folder: Folder) -> list[Item]:
+    """All but what systems leave in a folder. What is passed by says so."""
+    items = [each for each in folder.items() if each.name not in LITTER and not each.name.startswith("._")]
+    return [LeftOut(each.name, "is hidden or no work of a learner") if ignored(each.name) else each for each in items]
+
+
+def _visible(items: Sequence[Item]) -> list[Item]:
+    """Without what is no place in an archive, too."""
+    return [each for each in items if not (ignored(each.name) or getattr(each, "why", "") in NOWHERE)]
 
 
 def _is_notebook(item: Item) -> bool:
     return ending(item.name) == ".ipynb" and not isinstance(item, Folder)
 
 
-def _may_be_submission(item: Item) -> bool:
-    return not isinstance(item, File) or ending(item.name) in (".zip", *OTHER_ARCHIVES)
+def _is_submission(item: Item) -> bool:
+    named = ending(item.name) in (".ipynb", ".zip", *OTHER_ARCHIVES)
+    return isinstance(item, Folder) or (isinstance(item, File) and named)
 
 
-def _holds_notebook(item: Item) -> bool:
+def _is_one_learners(items: Sequence[Item]) -> bool:
+    """Whether what lies side by side is surely of one learner: see `find_all`."""
+    notebooks = [each for each in items if _is_notebook(each)]
+    others = [each for each in items if not _is_notebook(each) and _is_submission(each)]
+    if not notebooks:
+        names = {other.name for other in others}
+        return "exercises" in names and names <= COURSE
+    copied = re.compile("-Copy[0-9]+$")  # JupyterLab's own
+    originals = {copied.sub("", os.path.splitext(notebook.name)[0]) for notebook in notebooks}
+    if len(originals) == 1 and len(notebooks) == len(items):
+        return not downloads(notebooks[0].name)
+    chapters = [_chapters_in(name) for name in originals if re.fullmatch(rf"({COURSE_FILE})( \([0-9]+\))?", name)]
+    others_work = any(map(_may_hold_notebook, others))
+    return len(chapters) == len(originals) == len(set().union(*chapters)) and not others_work
+
+
+def _may_hold_notebook(item: Item) -> bool:
     """Whether a folder or an archive holds a notebook; an archive that cannot be opened may."""
     reading = _Reading()
     with ExitStack() as until:
@@ -354,25 +387,42 @@ def _holds_notebook(item: Item) -> bool:
     return bool(reading.found[".ipynb"] or reading.notebooks or (isinstance(item, File) and reading.troubles))
 
 
-def _belong_together(notebooks: Sequence[Item], others: Sequence[Item]) -> bool:
-    """Whether notebooks side by side are one learner's: the only one, or each about chapters of its own."""
-    originals = defaultdict(list)
-    for notebook in notebooks:
-        originals[re.sub(r"-Copy[0-9]+$", "", os.path.splitext(notebook.name)[0])].append(notebook)  # JupyterLab's own
-    if len(originals) == 1:  # a folder beside it may be an older state; two, or an archive, are other learners
-        archives = [other for other in others if isinstance(other, File) and _holds_notebook(other)]
-        return not archives and len(_folders(others)) < 2
-    known: set[int] = set()
-    for copies in originals.values():
-        chapters = set().union(*(chapters_of(_read("", notebook)) for notebook in copies))
-        if not chapters or chapters & known:
-            return False
-        known |= chapters
-    return True
+def _by_learner(handed_in: Sequence[tuple[Item, str]]) -> tuple[list[tuple[Item, str]], list[LeftOut]]:
+    """The submissions, each with the folder around it: what is one learner's in a download is one. And what is none."""
+    together = defaultdict(list)
+    for i, (item, around) in enumerate(handed_in):
+        meant = downloads(item.name)
+        together[meant[0][:2] if len(meant) == 1 else i].append((item, around))
+    found, left = [], []
+    for files in together.values():
+        numbers = Counter(each.file for item, _ in files for each in downloads(item.name)[:1] if each.file)
+        if len(files) == 1 or any(count > 1 for count in numbers.values()):  # Canvas gives each file its own
+            groups = [[file] for file in files]
+        else:
+            groups = [files]
+        for group in groups:
+            items = [item for item, _ in group]
+            if not any(map(_is_submission, items)):
+                left += map(_not_taken, items)
+            else:
+                found.append(group[0] if len(group) == 1 else (_joined(items), group[0][1]))
+    return found, left
 
 
-def _folders(items: Iterable[Item]) -> list[Folder]:
-    return [item for item in items if isinstance(item, Folder)]
+def _not_taken(item: Item) -> LeftOut:
+    why = item.why if isinstance(item, LeftOut) else "is neither a notebook (.ipynb) nor a zip file nor a folder"
+    return LeftOut(printable(item.name), why)
+
+
+def _joined(items: Sequence[Item]) -> Folder:
+    """Files of one learner as a folder, in which each bears the name that it had before it was handed in."""
+    names = [downloads(item.name)[0].rest or item.name for item in items]
+    if len(set(names)) < len(names):
+        names = [f"{number} {item.name}" for number, item in enumerate(items, start=1)]
+    inside = [replace(item, name=name) for item, name in zip(items, names)]
+    return Folder(
+        _stem(next(filter(_is_submission, items))), lambda: sorted(inside, key=lambda each: natural(each.name))
+    )
 
 
 def _names(found: Sequence[tuple[Item, str]]) -> list[str]:
@@ -395,9 +445,13 @@ def _names(found: Sequence[tuple[Item, str]]) -> list[str]:
 
 
 def _name(item: Item) -> str:
+    return _clean(_stem(item))
+
+
+def _stem(item: Item) -> str:
     stem, suffix = os.path.splitext(item.name)
     is_file = not isinstance(item, Folder) and suffix.lower() in (".ipynb", ".zip", *OTHER_ARCHIVES)
-    return _clean(stem if is_file else item.name)
+    return stem if is_file else item.name
 
 
 def _clean(name: str) -> str:

@@ -8,12 +8,13 @@ import contextlib
 import gc
 import json
 import os
-import shutil
 import signal
 import socket
 import tempfile
 import time
 from pathlib import Path
+
+from course_lib.files import delete_folder
 
 from . import walls
 from .bounds import Limits
@@ -45,7 +46,7 @@ def main(control_fd: int, inner: str, allowed: dict, readable: list[str]) -> Non
         elif request == b"e":
             code, child = _end(child), None
             for left in Path(os.environ["HOME"]).glob("notebook-*"):  # in namespaces it went with them
-                shutil.rmtree(left, ignore_errors=True)
+                delete_folder(left)
             _say(control, ended=code)
         else:
             _end(child)
