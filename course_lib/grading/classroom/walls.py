@@ -30,7 +30,8 @@ DENIED = {
 }
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446  # the same on every architecture
-READ = 1 | 4 | 8  # execute, read a file, list a folder
+LIST = 8  # a folder
+READ = 1 | 4 | LIST  # execute, read a file
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") else None
 
 
@@ -138,8 +139,9 @@ def landlock() -> int:
     return max(0, _libc.syscall(LANDLOCK_CREATE, None, 0, 1))
 
 
-def only_files(read: Iterable[Path], write: Iterable[Path]) -> None:
-    """From now on this process and its children reach these files and folders only; no TCP, no signals to others.
+def only_files(read: Iterable[Path], write: Iterable[Path], listed: Iterable[Path] = ()) -> None:
+    """From now on this process and its children reach these files and folders only, of those listed no more than the
+    names that stand in them; no TCP, no signals to others.
 
     Errors: OSError where the kernel has no Landlock.
     """
@@ -149,7 +151,7 @@ def only_files(read: Iterable[Path], write: Iterable[Path]) -> None:
     size = 24 if version > 5 else 16 if version > 3 else 8
     rules = _call(_libc.syscall(LANDLOCK_CREATE, attributes, size, 0), "Landlock")
     try:
-        for paths, access in ((read, READ), (write, files)):
+        for paths, access in ((read, READ), (write, files), (listed, LIST)):
             for path in paths:
                 with contextlib.suppress(FileNotFoundError):
                     place = os.open(path, os.O_PATH | os.O_CLOEXEC)
