@@ -5,7 +5,7 @@ docker  a container per notebook, with the same limits; for machines where bubbl
 none    a process as any other; where the kernel has Landlock, it reaches no files but Python and the library
 
 What is seen of this machine is `_seen`; what lies in there and holds answers, wherever the course is installed, is
-hidden: `_courses`.
+hidden: `courses`.
 """
 
 import importlib.metadata
@@ -271,10 +271,11 @@ def _holds_packages(folder: Path) -> bool:
     return folder.is_dir() and any(folder.glob("*.dist-info"))
 
 
-def _courses() -> list[Path]:
+def courses() -> list[Path]:
     """Every folder known that holds the course, answers included, or did when pip took it from there."""
     folders = [Path(course_lib.__file__).parents[1], *_installed_from()]
-    folders += [Path(each) for each in (*sys.path, *site.getsitepackages()) if each and Path(each, "course_lib").is_dir()]
+    imported_from = [Path(each) for each in (*sys.path, *site.getsitepackages()) if each]
+    folders += [folder for folder in imported_from if (folder / "course_lib").is_dir()]
     return [folder for folder in dict.fromkeys(each.resolve() for each in folders) if folder.is_dir()]
 
 
@@ -289,7 +290,7 @@ def _installed_from() -> Iterator[Path]:
 def _hidden() -> list[Path]:
     """Folders that no worker may see, wherever they lie in what it sees."""
     hidden = [folder for folder in SOURCES if folder.is_dir()]
-    for folder in _courses():
+    for folder in courses():
         among_packages = _holds_packages(folder) or folder in map(Path.resolve, map(Path, site.getsitepackages()))
         hidden += [folder / part for part in PARTS if (folder / part).is_dir()] if among_packages else [folder]
     return list(dict.fromkeys(path.resolve() for path in hidden))
@@ -297,7 +298,7 @@ def _hidden() -> list[Path]:
 
 def answers() -> list[str]:
     """Where answers would be found, if a wall did not hide them: every path in this machine and in a sandbox."""
-    folders = [course / part for course in _courses() for part in ANSWERS if (course / part).is_dir()]
+    folders = [course / part for course in courses() for part in ANSWERS if (course / part).is_dir()]
     files = [path for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]
     paths = list(map(str, files))
     for view in _seen():

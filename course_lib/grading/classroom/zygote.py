@@ -104,9 +104,7 @@ def _fork(
         os._exit(1)
 
 
-def _become_worker(
-    line: int, shell: Shell, inner: str, limits: Limits, readable: list[str], listed: list[str]
-) -> None:
+def _become_worker(line: int, shell: Shell, inner: str, limits: Limits, readable: list[str], listed: list[str]) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(nothing, fd)
@@ -126,8 +124,7 @@ def _become_worker(
 
 def _give_up_powers() -> None:
     walls.powerless()
-    if os.uname().machine in walls.DENIED:
-        walls.fewer_calls()
+    walls.fewer_calls()
 
 
 def _end(child: tuple[int, int] | None) -> int:
