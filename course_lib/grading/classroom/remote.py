@@ -16,12 +16,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psutil
 
 from ..limits import BUSY, PATIENCE
-from ..run import Outcome
+from ..run import RESTART, Outcome
 from ..show import printable
 from ..trials import Trial
 from .bounds import Limits
@@ -123,6 +123,9 @@ class Worker:
         self.control: socket.socket | None = None
         self._next_look, self._least = time.monotonic(), math.inf
         self.peak = 0  # bytes of all its processes, as far as they were seen
+        self.doubted: set[str] = (
+            set()
+        )  # exercises that failed by time, memory or a signal: a neighbour may have done it
 
     def __enter__(self) -> "Worker":
         try:
@@ -351,6 +354,7 @@ class Session:
         self.wanted, self.deadline = dict(wanted), deadline
         self.skipped: dict[int, str] = {}  # cells that ended the process, and how
         self.crashes = self.asked = 0
+        self.doubts = 0  # how often time, memory or a signal has ended something
         self.used = False  # has this child answered before?
         self.channel: Channel | None = None
         self.found = Found({}, frozenset(), ())
@@ -413,15 +417,21 @@ class Session:
                     raise Broken("a message came that nobody asked for")
         except (Broken, Ended) as error:
             raise Ended(self._told(error), max(0, announced - 1), begun=announced > 0) from error
+        self.doubts += any(each.failure and each.failure.behaviour == "memory" for each in outcomes)
         last = outcomes[-1].failure
         if last and last.kind == "time":  # it may be running still
+            self.doubts += 1
             self._drop()
+            outcomes[-1] = Outcome(
+                failure=replace(last, sentence=last.sentence.replace(RESTART, "its process was ended"))
+            )
         return outcomes
 
     def _told(self, error: Broken | Ended) -> str:
         """A sentence on why the child is no more."""
         broken = isinstance(error, Broken)
         code = self._drop()
+        self.doubts += not broken or str(error) == LATE or time.monotonic() > self.deadline or bool(_how(code))
         if not broken:
             return error.sentence
         if time.monotonic() > self.deadline:
@@ -489,6 +499,7 @@ class Session:
         names = {name for name in still_open if type(name) is str and name in self.wanted}
         ended = [f"cell {number}: {how}" for number, how in sorted(self.skipped.items())]
         told = [printable(str(text), 500) for text in troubles[:60]]
+        self.doubts += any(text.endswith(f"stopped after {self.worker.limits.cell:g} seconds") for text in told)
         return Found(known, frozenset(names), (*ended, *told))
 
 
