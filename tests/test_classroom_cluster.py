@@ -51,6 +51,7 @@ class Done:
     key: str
     marked: str | None
     fault: str = ""
+    doubted: frozenset = frozenset()
 
 
 def on_worker(job, grader):

@@ -88,6 +88,9 @@ found = {
         "memory without an owner": "import ctypes; found = ctypes.CDLL(None).memfd_create(b'x', 0)",
         "shared memory of System V": "import ctypes; found = ctypes.CDLL(None).shmget(1, 4096, 0o1600)",
         "looking into a process": "import ctypes; found = ctypes.CDLL(None).ptrace(16, 1, 0, 0)",
+        "the machine around (AF_VSOCK)": "import ctypes; found = ctypes.CDLL(None).socket(40, 1, 0)",
+        "the kernel's ciphers (AF_ALG)": "import ctypes; found = ctypes.CDLL(None).socket(38, 5, 0)",
+        "the half of a number": "import ctypes; found = ctypes.CDLL(None).socket(ctypes.c_long(40 + (1 << 32)), 1, 0)",
     }.items(),
     ids=lambda pair: pair[0],
 )

@@ -36,6 +36,7 @@ from .values import changed, fresh, plain
 from .watch import Watch
 
 PRINTED = 2000  # characters of what an answer prints that are kept
+RESTART = "restart the kernel before you go on"  # where there is one: graded work is nobody's kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,4 +291,4 @@ def _time_is_up(seconds: float, stopped: bool) -> Failure:
     sentence = f"Your function was still running after {plural(int(seconds), 'second')}, which is the limit,"
     if stopped:
         return Failure("time", f"{sentence} and was stopped. Is there a loop that never ends?")
-    return Failure("time", f"{sentence} and could not be stopped: restart the kernel before you go on.")
+    return Failure("time", f"{sentence} and could not be stopped: {RESTART}.")

@@ -15,7 +15,7 @@ from concurrent.futures import CancelledError
 from tqdm import tqdm
 
 from .bounds import Limits
-from .jobs import TRIES, Done, Job, do_job
+from .jobs import TRIES, Done, Job, do_again, do_job
 from .journal import version
 from .remote import Worker
 
@@ -37,10 +37,12 @@ def on_cluster(jobs: Sequence[Job], scheduler: str) -> Iterator[Done]:
         raise ValueError("--scheduler needs `pip install distributed`, here and on the cluster") from error
     todo = {job.key: job for job in jobs}
     faults = dict.fromkeys(todo, 0)
+    doubted: dict[str, Done] = {}  # what time, memory or a signal has failed: it is run again, and then alone
     seen, first = time.monotonic(), True
     while todo and time.monotonic() - seen < PATIENCE:
         # Who fell with a worker may have done nothing but wait there: it is tried again alone.
-        batch = [job for key, job in todo.items() if not faults[key]] or [next(iter(todo.values()))]
+        fresh = [job for key, job in todo.items() if not faults[key] and key not in doubted]
+        batch = fresh or [next(iter(todo.values()))]
         try:
             with Client(scheduler, timeout=ANSWER, set_as_default=False) as client:
                 first = False
@@ -49,14 +51,17 @@ def on_cluster(jobs: Sequence[Job], scheduler: str) -> Iterator[Done]:
                     tqdm.write(f"The scheduler at {scheduler} has no workers yet: {start}.", file=sys.stderr)
                 futures = {}
                 for job in batch:
-                    name = f"mark-{job.key}-{faults[job.key]}"
-                    futures[client.submit(on_worker, job, version(), key=name, pure=False)] = job.key
+                    more = [doubted[job.key]] if job.key in doubted else []
+                    name = f"mark-{job.key}-{faults[job.key]}{'-again' * len(more)}"
+                    futures[client.submit(on_worker, job, version(), *more, key=name, pure=False)] = job.key
                 for future in as_completed(futures, loop=client.loop):
                     key, done = futures.pop(future), None
                     if future.status == "finished":
                         done = future.result()
                         future.release()  # otherwise the cluster grades it again if it loses the worker that holds it
                         faults[key] += not done.marked
+                        if done.marked and done.doubted:
+                            doubted[key], done = done, None
                     elif future.status == "error":
                         error = future.exception()
                         done = Done(key, None, f"{type(error).__name__}: {error}"[:500])
@@ -78,8 +83,9 @@ def on_cluster(jobs: Sequence[Job], scheduler: str) -> Iterator[Done]:
         yield Done(key, None, f"the Dask scheduler at {scheduler} did not come back")
 
 
-def on_worker(job: Job, grader: str) -> Done:
-    """Grade one job in a Dask worker, with a sandboxed worker that this thread keeps. grader: the version to be."""
+def on_worker(job: Job, grader: str, first: Done | None = None) -> Done:
+    """Grade one job in a Dask worker, with a sandboxed worker that this thread keeps. grader: the version to be.
+    first: what became of it beside others, if it is run again."""
     if version() != grader:
         raise RuntimeError(
             f"this worker has another version of the course ({version()}, not {grader}): install it there"
@@ -92,4 +98,4 @@ def on_worker(job: Job, grader: str) -> Done:
         atexit.register(_mine.worker.close)
         _mine.worker.probe()
         _mine.terms = terms
-    return do_job(job, _mine.worker)
+    return do_again(job, first, _mine.worker) if first else do_job(job, _mine.worker)

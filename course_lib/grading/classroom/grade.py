@@ -16,7 +16,7 @@ from queue import Queue
 from ..catalogue import EXERCISES, get
 from ..exercise import Exercise
 from .bounds import Limits
-from .jobs import Done, Job, do_job
+from .jobs import Done, Job, do_again, do_job
 from .journal import Journal
 from .marked import Marked
 from .names import COURSE_FILE
@@ -169,22 +169,36 @@ class Slots:
         self.stage.close()
 
     def do(self, jobs: Sequence[Job]) -> Iterator[Done]:
-        """Every job, as it is done."""
-        with ThreadPoolExecutor(self.count) as pool:
-            waiting = {pool.submit(self._one, job) for job in jobs}
+        """Every job, as it is done; last, and one by one, those that time, memory or a signal has failed."""
+        doubted: dict[str, Done] = {}
+        for done in self._each(jobs, do_job, self.count):
+            if done.doubted:
+                doubted[done.key] = done
+            else:
+                yield done
+
+        def again(job: Job, worker: Worker, closing: Callable[[], bool]) -> Done:
+            return do_again(job, doubted[job.key], worker, closing, was_alone=self.count == 1)
+
+        yield from self._each([job for job in jobs if job.key in doubted], again, 1)
+
+    def _each(self, jobs: Sequence[Job], do: Callable[..., Done], count: int) -> Iterator[Done]:
+        with ThreadPoolExecutor(count) as pool:
+            waiting = {pool.submit(self._one, do, job) for job in jobs}
             try:
                 while waiting:
                     done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                     for future in done:
                         yield future.result()
-            finally:
+            except BaseException:
                 self.closing.set()
                 for future in waiting:
                     future.cancel()
+                raise
 
-    def _one(self, job: Job) -> Done:
+    def _one(self, do: Callable[..., Done], job: Job) -> Done:
         worker = self.free.get()
         try:
-            return do_job(job, worker, self.closing.is_set)
+            return do(job, worker, self.closing.is_set)
         finally:
             self.free.put(worker)

@@ -17,25 +17,34 @@ from .submissions import Submission
 WANTED = {each.answer_name: each.kind in ("code", "experiment") for each in EXERCISES.values()}
 
 
-def mark(submission: Submission, expected: Sequence[Exercise], worker: Worker, seed: int) -> Marked:
+def mark(
+    submission: Submission, expected: Sequence[Exercise], worker: Worker, seed: int, seconds: float | None = None
+) -> Marked:
     """Grade one submission on cases that `seed` draws. A result for every expected exercise, in the course's order.
+
+    `worker.doubted` names those that failed by time, memory or a signal. seconds: less than the worker's for all of it.
 
     An answer may stand in any notebook. If several hold one, those of its chapter come first, and of these the first
     that answers; in a notebook, the last answer counts.
     Errors: Fault if the machine failed: then nothing is known of the submission, and it should be tried again.
     """
-    deadline = time.monotonic() + worker.limits.total
+    deadline = time.monotonic() + (worker.limits.total if seconds is None else seconds)
+    worker.doubted = set()
     results: dict[str, Result] = {}
     elsewhere: dict[str, Result] = {}  # found in a notebook of another chapter
     troubles = list(submission.all_troubles)
     for notebook in submission.notebooks:
         chapters = notebook.chapters
         session = Session(worker, notebook, submission.beside(notebook), WANTED, deadline)
+        cells = session.doubts
         try:
             for exercise in expected:
                 place = results if not chapters or exercise.chapter in chapters else elsewhere
+                before = session.doubts
                 if _is_open(place.get(exercise.id)) and (result := _graded(session, exercise, seed)):
                     place[exercise.id] = result
+                if cells or session.doubts > before:
+                    worker.doubted.add(exercise.id)
         finally:
             session.close()
         troubles += [f"{notebook.path}: {trouble}" for trouble in session.found.troubles]
@@ -43,6 +52,7 @@ def mark(submission: Submission, expected: Sequence[Exercise], worker: Worker, s
     for exercise in expected:
         own, other = results.get(exercise.id), elsewhere.get(exercise.id)
         graded.append((other if _is_open(own) else own) or own or _missing(exercise, submission))
+    worker.doubted -= {result.exercise_id for result in graded if result.passed}
     return Marked(submission.name, submission.digest, tuple(graded), tuple(troubles))
 
 

@@ -16,17 +16,17 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psutil
 
 from ..limits import BUSY, PATIENCE
-from ..run import Outcome
+from ..run import RESTART, Outcome
 from ..show import printable
 from ..trials import Trial
 from .bounds import Limits
 from .protocol import GONE, LATE, Broken, Channel, frame, pack_call, unpack_outcome
-from .sandbox import LEVELS, SandboxError, Stage, container, start
+from .sandbox import LEVELS, SandboxError, Stage, answers, container, courses, start
 from .submissions import Cell, Notebook
 
 STARTING = 120.0  # seconds in which a worker must be ready, on a busy machine
@@ -58,7 +58,8 @@ class Ended(Exception):
 
 
 PROBE = """
-import os, socket
+import os, socket, sys
+from importlib.machinery import PathFinder
 
 def tried(what, attempt):
     try:
@@ -71,6 +72,31 @@ status = open("/proc/self/status").read()
 holes = tried("it reads files outside", lambda: open({outside!r}).read())
 holes += tried("it writes outside", lambda: open("/usr/written", "w"))
 holes += tried("it reaches the network", lambda: socket.create_connection(("127.0.0.1", {port}), 2))
+kinds = (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET, socket.SOCK_RAW)
+for family, name in ((40, "AF_VSOCK"), (38, "AF_ALG"), (17, "AF_PACKET")):  # to the machine around, into its kernel
+    if any(tried(name, lambda: socket.socket(family, kind).close()) for kind in kinds):
+        holes.append(f"it opens sockets of {{name}}")
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:  # the grader looks whether it came
+    tried("", lambda: line.sendto(b"home", ("127.0.0.1", {port})))
+
+def answers():
+    for path in {answers!r}:
+        if tried("", lambda: open(path, "rb").close()):
+            return [f"it reads the answers ({{path}})"]
+    for start in (None, *([path] for path in {courses!r} + sys.path)):
+        for finder in [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]:
+            spec, places = None, start
+            for name in ("course_lib", "course_lib.grading", "course_lib.grading.catalogue"):
+                finder = finder if name == "course_lib" else PathFinder
+                spec = finder.find_spec(name, places)
+                places = spec.submodule_search_locations if spec else None
+                if not places:
+                    break
+            else:
+                return [f"it imports the answers ({{list(places)[0]}})"]
+    return []
+
+holes += answers()
 holes += [] if "CapEff:\\t0000000000000000" in status else ["it has capabilities"]
 holes += [] if "NoNewPrivs:\\t1" in status else ["it can win privileges"]
 holes += ["it is root"] if os.getuid() == 0 else []
@@ -97,6 +123,9 @@ class Worker:
         self.control: socket.socket | None = None
         self._next_look, self._least = time.monotonic(), math.inf
         self.peak = 0  # bytes of all its processes, as far as they were seen
+        self.doubted: set[str] = (
+            set()
+        )  # exercises that failed by time, memory or a signal: a neighbour may have done it
 
     def __enter__(self) -> "Worker":
         try:
@@ -123,10 +152,14 @@ class Worker:
         """Try from within what the wall should stop. Errors: SandboxError that names what it does not."""
         if self.sandbox == "none":
             return
-        with socket.create_server(("127.0.0.1", 0)) as listener:
+        with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(type=socket.SOCK_DGRAM) as post:
             outside = self.stage.folder / "outside"
             outside.write_text("read by nobody")
-            source = PROBE.format(outside=str(outside), port=listener.getsockname()[1])
+            port = listener.getsockname()[1]
+            post.bind(("127.0.0.1", port))
+            post.setblocking(False)
+            known = {"answers": answers(), "courses": list(map(str, courses()))}
+            source = PROBE.format(outside=str(outside), port=port, **known)
             notebook = Notebook("probe.ipynb", (Cell(1, "code", source),))
             try:
                 session = Session(self, notebook, {}, {"holes": False}, time.monotonic() + STARTING)
@@ -138,6 +171,9 @@ class Worker:
                 holes = [str(error)]
             finally:
                 session.close()
+            with contextlib.suppress(BlockingIOError):
+                post.recv(100)
+                holes = [*holes, "it reaches the network (UDP)"]
         if holes:
             raise SandboxError(
                 f"--sandbox {self.sandbox} does not hold here: {'; '.join(map(str, holes))}. Nothing was graded"
@@ -318,6 +354,7 @@ class Session:
         self.wanted, self.deadline = dict(wanted), deadline
         self.skipped: dict[int, str] = {}  # cells that ended the process, and how
         self.crashes = self.asked = 0
+        self.doubts = 0  # how often time, memory or a signal has ended something
         self.used = False  # has this child answered before?
         self.channel: Channel | None = None
         self.found = Found({}, frozenset(), ())
@@ -380,15 +417,21 @@ class Session:
                     raise Broken("a message came that nobody asked for")
         except (Broken, Ended) as error:
             raise Ended(self._told(error), max(0, announced - 1), begun=announced > 0) from error
+        self.doubts += any(each.failure and each.failure.behaviour == "memory" for each in outcomes)
         last = outcomes[-1].failure
         if last and last.kind == "time":  # it may be running still
+            self.doubts += 1
             self._drop()
+            outcomes[-1] = Outcome(
+                failure=replace(last, sentence=last.sentence.replace(RESTART, "its process was ended"))
+            )
         return outcomes
 
     def _told(self, error: Broken | Ended) -> str:
         """A sentence on why the child is no more."""
         broken = isinstance(error, Broken)
         code = self._drop()
+        self.doubts += not broken or str(error) == LATE or time.monotonic() > self.deadline or bool(_how(code))
         if not broken:
             return error.sentence
         if time.monotonic() > self.deadline:
@@ -456,6 +499,7 @@ class Session:
         names = {name for name in still_open if type(name) is str and name in self.wanted}
         ended = [f"cell {number}: {how}" for number, how in sorted(self.skipped.items())]
         told = [printable(str(text), 500) for text in troubles[:60]]
+        self.doubts += any(text.endswith(f"stopped after {self.worker.limits.cell:g} seconds") for text in told)
         return Found(known, frozenset(names), (*ended, *told))
 
 

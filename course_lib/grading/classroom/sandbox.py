@@ -3,8 +3,12 @@
 bwrap   bubblewrap: no network, no files but Python, the library and an empty /tmp, a process table of its own
 docker  a container per notebook, with the same limits; for machines where bubblewrap does not work
 none    a process as any other; where the kernel has Landlock, it reaches no files but Python and the library
+
+What is seen of this machine is `_seen`; what lies in there and holds answers, wherever the course is installed, is
+hidden: `courses`.
 """
 
+import importlib.metadata
 import json
 import os
 import shutil
@@ -12,8 +16,11 @@ import site
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import psutil
 
@@ -26,7 +33,11 @@ from .walls import landlock
 LEVELS = ("bwrap", "docker", "none")
 IMAGE = "transformers-measured"  # of the level docker, unless COURSE_IMAGE names another
 STAGE = "course-grading-"  # and the process that made it: the folder's name
-INSIDE, VENV = "/opt/course", "/opt/venv"  # where the library and the environment lie in a sandbox
+INSIDE, VENV, MORE = "/opt/course", "/opt/venv", "/opt/packages"  # where library and packages lie in a sandbox
+NEEDED = ("bin", "lib", "lib64", "include", "pyvenv.cfg")  # of a Python: beside them may lie anything, even the course
+SOURCES = (Path("/usr/src"), Path("/usr/local/src"))  # nothing that runs needs them, and images keep courses there
+PARTS = ("course_lib", "solutions", "tests", "exercises", "notebooks", ".git")  # of the course, among other packages
+ANSWERS = ("course_lib/grading/catalogue", "solutions", "tests/right")  # the folders of a course that hold some
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "LANG": "C.UTF-8",
@@ -63,8 +74,6 @@ class Stage:
         self.code = self.folder / "code"
         library = Path(course_lib.__file__).parent
         shutil.copytree(library, self.code / "course_lib", ignore=shutil.ignore_patterns("catalogue", "sealed*"))
-        for name in ("base", "venv"):  # what root mounts there, a slot's user can reach
-            (self.folder / name).mkdir()
         for path in self.folder.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
 
@@ -102,8 +111,10 @@ def start(level: str, stage: Stage, slot: int, control: int, limits: Limits) -> 
     elif level == "none":
         room = str(stage.room(slot))
         environment = {**ENVIRONMENT, **dict.fromkeys(("HOME", "TMPDIR", "MPLCONFIGDIR"), room)}
+        if more := _packages():
+            environment["PYTHONPATH"] = os.pathsep.join(map(str, more))
         inner = "landlock" if landlock() else ""
-        command = _python(sys.executable, str(stage.code), control, inner, limits, _readable(stage))
+        command = _python(sys.executable, str(stage.code), control, inner, limits, *_readable(stage))
     else:
         raise ValueError(f"sandbox={level!r} must be one of {', '.join(LEVELS)}")
     return subprocess.Popen(
@@ -139,8 +150,16 @@ def container(stage: Stage, name: str, limits: Limits) -> list[str]:
     return [*command, "--entrypoint", "python3", image, *_run("", INSIDE, "worker", limits.as_dict())[1:]]
 
 
-def _python(python: str, code: str, control: int, inner: str, limits: Limits, readable: Sequence[str]) -> list[str]:
-    return _run(python, code, "zygote", control, inner, limits.as_dict(), list(readable))
+def _python(
+    python: str,
+    code: str,
+    control: int,
+    inner: str,
+    limits: Limits,
+    readable: Sequence[str] = (),
+    listed: Sequence[str] = (),
+) -> list[str]:
+    return _run(python, code, "zygote", control, inner, limits.as_dict(), list(readable), list(listed))
 
 
 def _run(python: str, code: str, module: str, *arguments: object) -> list[str]:
@@ -156,63 +175,151 @@ def _bubblewrap(stage: Stage, slot: int, control: int, limits: Limits) -> list[s
             "Elsewhere use --sandbox docker, or --sandbox none for notebooks whose authors you trust"
         )
     as_root = os.geteuid() == 0
-    base, venv = Path(sys.base_prefix), Path(sys.prefix)
-    python = Path(os.path.realpath(sys.executable))
-    binds = []
-    if not base.is_relative_to("/usr"):
-        binds.append((stage.folder / "base" if as_root else base, base))
-    if venv != base:
-        binds.append((stage.folder / "venv" if as_root else venv, Path(VENV)))
-        python = Path(VENV) / "bin" / "python"
-    hidden = [Path(VENV) / path.relative_to(venv) for path in _installed_library() if path.is_relative_to(venv)]
+    python = os.path.realpath(sys.executable) if sys.prefix == sys.base_prefix else f"{VENV}/bin/python"
+    views = _seen()
+    tops = list(dict.fromkeys(view.top for view in views if view.top))
+    doors = [stage.folder / f"top-{i}" for i in range(len(tops))]  # what root mounts there, a slot's user can reach
     command = [bwrap, "--unshare-user", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     command += ["--hostname", "sandbox", "--clearenv"]
-    for name, value in ENVIRONMENT.items():
+    more = [str(view.place) for view in views if view.place.is_relative_to(MORE)]
+    for name, value in {**ENVIRONMENT, **({"PYTHONPATH": os.pathsep.join(more)} if more else {})}.items():
         command += ["--setenv", name, value]
-    command += ["--ro-bind", "/usr", "/usr"]
+    command += ["--size", str(limits.disk), "--tmpfs", "/tmp"]
     for name in ("/lib", "/lib64", "/bin"):
         if os.path.islink(name):
             command += ["--symlink", os.readlink(name), name]
-        elif os.path.isdir(name):
-            command += ["--ro-bind", name, name]
     command += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
-    command += ["--size", str(limits.disk), "--tmpfs", "/tmp"]
-    for source, place in [*binds, (stage.code, Path(INSIDE))]:
-        command += ["--ro-bind", str(source), str(place)]
-    for place in hidden:
-        command += ["--tmpfs", str(place)]
+    masks = []
+    for view in views:
+        source = view.source
+        if as_root and view.top:
+            source = doors[tops.index(view.top)] / source.relative_to(view.top)
+        command += ["--ro-bind", str(source), str(view.place)]
+        for mask in view.masks:
+            command += ["--tmpfs", str(mask)]
+            masks.append(str(mask))
+    command += ["--ro-bind", str(stage.code), INSIDE]
+    for mask in masks:  # now, because what was bound within one needed a place there
+        command += ["--remount-ro", mask]
     command += ["--proc", "/proc", "--dev", "/dev", "--size", str(limits.disk // 4), "--tmpfs", "/dev/shm"]
     command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp", "--"]
-    command += _python(str(python), INSIDE, control, "namespaces", limits, [])
+    command += _python(python, INSIDE, control, "namespaces", limits)
     if not as_root:
         return command
     user = str(10**9 + 64 * os.getpid() + slot)  # one of its own, that no other grader on this machine has
     command = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", *command]
-    mounts = " && ".join(f'mount --bind "${2 * i + 1}" "${2 * i + 2}"' for i in range(2))
-    pairs = [str(x) for pair in ((base, stage.folder / "base"), (venv, stage.folder / "venv")) for x in pair]
-    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", f'{mounts} && shift 4 && exec "$@"', "sh"] + (
-        pairs + command
-    )
+    mounts = []
+    for i, door in enumerate(doors):
+        door.mkdir(exist_ok=True)
+        mounts.append(f'mount --bind "${2 * i + 1}" "${2 * i + 2}"')
+    pairs = [str(path) for pair in zip(tops, doors) for path in pair]
+    script = " && ".join([*mounts, f"shift {len(pairs)}", 'exec "$@"'])
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", *pairs, *command]
 
 
-def _installed_library() -> list[Path]:
-    """Copies of the library among the installed packages: they hold the catalogue."""
-    return [place / "course_lib" for place in _packages() if (place / "course_lib").is_dir()]
+# --- what is seen -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class View:
+    """A file or folder of this machine that a worker sees.
+
+    Fields: source, what it is here · place, where it is seen · masks, places within that are empty for it · top, the
+    folder of a Python in which it lies, which a slot's user may not be allowed to enter; None for the system's own.
+    """
+
+    source: Path
+    place: Path
+    top: Path | None = None
+
+    @property
+    def masks(self) -> list[Path]:
+        whole = self.source.resolve()
+        return [self.place / each.relative_to(whole) for each in _hidden() if each.is_relative_to(whole)]
+
+
+def _seen() -> list[View]:
+    """What a worker needs of this machine, in the order in which it is laid out."""
+    base, venv = Path(sys.base_prefix), Path(sys.prefix)
+    views = [View(folder, folder) for folder in map(Path, ("/usr", "/lib", "/lib64", "/bin")) if _is_folder(folder)]
+    tops = [] if any(_within(base, view.source) and not _hides(base) for view in views) else [(base, base)]
+    tops += [(venv, Path(VENV))] if venv != base else []
+    for top, place in tops:
+        views += [View(top / name, place / name, top) for name in NEEDED if (top / name).exists()]
+    return views + [View(folder, Path(MORE, str(i)), folder) for i, folder in enumerate(_packages())]
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _within(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def _hides(path: Path) -> bool:
+    return any(_within(path, each) for each in _hidden())
 
 
 def _packages() -> list[Path]:
-    return [Path(place) for place in dict.fromkeys(site.getsitepackages()) if Path(place).is_dir()]
+    """Folders of packages that Python alone would not find in a sandbox: of `pip install --user` and `--target`."""
+    own = {Path(each).resolve() for each in site.getsitepackages()}
+    folders = [Path(each) for each in dict.fromkeys(sys.path) if each]
+    return [folder for folder in folders if _holds_packages(folder) and folder.resolve() not in own]
 
 
-def _readable(stage: Stage) -> list[str]:
-    """What a worker at level none may read: Python, installed packages but not this course, the staged library."""
-    whole = ["/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/dev/null", "/dev/urandom"]
+def _holds_packages(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.glob("*.dist-info"))
+
+
+def courses() -> list[Path]:
+    """Every folder known that holds the course, answers included, or did when pip took it from there."""
+    folders = [Path(course_lib.__file__).parents[1], *_installed_from()]
+    imported_from = [Path(each) for each in (*sys.path, *site.getsitepackages()) if each]
+    folders += [folder for folder in imported_from if (folder / "course_lib").is_dir()]
+    return [folder for folder in dict.fromkeys(each.resolve() for each in folders) if folder.is_dir()]
+
+
+def _installed_from() -> Iterator[Path]:
+    """The folder from which pip installed the course, editable or not."""
+    for distribution in importlib.metadata.distributions(name="transformers-measured"):
+        address = urlsplit(json.loads(distribution.read_text("direct_url.json") or "{}").get("url", ""))
+        if address.scheme == "file":
+            yield Path(url2pathname(address.path))
+
+
+def _hidden() -> list[Path]:
+    """Folders that no worker may see, wherever they lie in what it sees."""
+    hidden = [folder for folder in SOURCES if folder.is_dir()]
+    for folder in courses():
+        among_packages = _holds_packages(folder) or folder in map(Path.resolve, map(Path, site.getsitepackages()))
+        hidden += [folder / part for part in PARTS if (folder / part).is_dir()] if among_packages else [folder]
+    return list(dict.fromkeys(path.resolve() for path in hidden))
+
+
+def answers() -> list[str]:
+    """Where answers would be found, if a wall did not hide them: every path in this machine and in a sandbox."""
+    folders = [course / part for course in courses() for part in ANSWERS if (course / part).is_dir()]
+    files = [path for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]
+    paths = list(map(str, files))
+    for view in _seen():
+        whole = view.source.resolve()
+        paths += [str(view.place / path.relative_to(whole)) for path in files if path.is_relative_to(whole)]
+    return list(dict.fromkeys(paths))
+
+
+def _readable(stage: Stage) -> tuple[list[str], list[str]]:
+    """What a worker at level none may read: Python, installed packages but not this course, the staged library; and
+    the folders in which it may see no more than names, because something in them is hidden."""
+    whole = ["/etc/ld.so.cache", "/etc/localtime", "/dev/null", "/dev/urandom"]
     whole += ["/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat"]  # of other processes nothing
-    paths = [*map(Path, whole), stage.code]
-    for prefix in {Path(sys.prefix), Path(sys.base_prefix)}:
-        holding = [place for place in _installed_library() if place.is_relative_to(prefix)]
-        paths += _around(prefix, holding)
-    return [str(path) for path in paths if path.exists()]
+    paths, listed, hidden = [*map(Path, whole), stage.code], [], _hidden()
+    for view in _seen():
+        source = view.source.resolve()
+        parts = _around(source, [each for each in hidden if each.is_relative_to(source)])
+        paths += parts
+        listed += [] if parts == [source] else [source]
+    return [str(path) for path in paths if path.exists()], list(map(str, listed))
 
 
 def _around(folder: Path, hidden: Sequence[Path]) -> list[Path]:

@@ -28,9 +28,13 @@ DENIED = {
     "x86_64": "319 447 29 68 64 240 425 101 310 311 438 272 308 165 166 155 161 248 249 250 321 298 323",
     "aarch64": "279 447 194 186 190 180 425 117 270 271 438 97 268 40 39 41 51 217 218 219 280 241 282",
 }
+# The families of sockets that stay: files' (1), IPv4 (2), IPv6 (10) and netlink (16), which a network namespace parts.
+# It does not part those of virtual machines (AF_VSOCK), of the kernel's ciphers, of Bluetooth and of others.
+SOCKET, FAMILIES = {"x86_64": 41, "aarch64": 198}, (1, 2, 10, 16)
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446  # the same on every architecture
-READ = 1 | 4 | 8  # execute, read a file, list a folder
+LIST = 8  # a folder
+READ = 1 | 4 | LIST  # execute, read a file
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") else None
 
 
@@ -78,18 +82,24 @@ def powerless() -> None:
 
 
 def fewer_calls() -> None:
-    """The kernel answers "not permitted" to the system calls in `DENIED`, from now on and in all children.
+    """The kernel answers "not permitted" to the system calls in `DENIED`, and "not supported" to sockets of other
+    families than `FAMILIES`, from now on and in all children; where their numbers are not known, nothing changes.
 
     Errors: OSError where the kernel has no seccomp.
     """
     machine = os.uname().machine
+    if machine not in DENIED:
+        return
     load, equal, above, give = 0x20, 0x15, 0x35, 0x06  # instructions of a classic BPF program
-    kill, refuse, allow = 0x80000000, 0x00050000 | 1, 0x7FFF0000
+    kill, refuse, unknown, allow = 0x80000000, 0x00050000 | 1, 0x00050000 | 97, 0x7FFF0000
     program = [(load, 0, 0, 4), (equal, 1, 0, AUDIT_ARCH[machine]), (give, 0, 0, kill), (load, 0, 0, 0)]
     program += [(above, 0, 1, 0x40000000), (give, 0, 0, kill)]  # the 32-bit numbers of x86-64
     for number in map(int, DENIED[machine].split()):
         program += [(equal, 0, 1, number), (give, 0, 0, refuse)]
-    program.append((give, 0, 0, allow))
+    program += [(equal, 1, 0, SOCKET[machine]), (give, 0, 0, allow), (load, 0, 0, 16)]  # the low half of the family
+    for family in FAMILIES:
+        program += [(equal, 0, 1, family), (give, 0, 0, allow)]
+    program.append((give, 0, 0, unknown))
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in program))
     whole = struct.pack("HxxxxxxP", len(program), ctypes.addressof(code))
     no_new_privileges()
@@ -138,8 +148,9 @@ def landlock() -> int:
     return max(0, _libc.syscall(LANDLOCK_CREATE, None, 0, 1))
 
 
-def only_files(read: Iterable[Path], write: Iterable[Path]) -> None:
-    """From now on this process and its children reach these files and folders only; no TCP, no signals to others.
+def only_files(read: Iterable[Path], write: Iterable[Path], listed: Iterable[Path] = ()) -> None:
+    """From now on this process and its children reach these files and folders only, of those listed no more than the
+    names that stand in them; no TCP, no signals to others.
 
     Errors: OSError where the kernel has no Landlock.
     """
@@ -149,7 +160,7 @@ def only_files(read: Iterable[Path], write: Iterable[Path]) -> None:
     size = 24 if version > 5 else 16 if version > 3 else 8
     rules = _call(_libc.syscall(LANDLOCK_CREATE, attributes, size, 0), "Landlock")
     try:
-        for paths, access in ((read, READ), (write, files)):
+        for paths, access in ((read, READ), (write, files), (listed, LIST)):
             for path in paths:
                 with contextlib.suppress(FileNotFoundError):
                     place = os.open(path, os.O_PATH | os.O_CLOEXEC)

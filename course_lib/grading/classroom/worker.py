@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..limits import exits_closed
 from ..run import read, run, settle
+from . import walls
 from .bounds import Limits
 from .notebook import Notebook, Shell, warm_up
 from .protocol import Broken, Channel, frame, pack_outcome, unpack_call
@@ -20,6 +21,7 @@ def main(allowed: dict) -> None:
     reader, writer, nothing = os.dup(0), os.dup(1), os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(nothing, fd)
+    walls.fewer_calls()  # whatever docker itself denies
     serve(reader, writer, shell, Limits(**allowed))
 
 

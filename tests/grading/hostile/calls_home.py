@@ -1,4 +1,4 @@
-# Connects to a listener on this machine: TCP, UDP, by name, by HTTP, by a socket file, and by a descriptor sent along.
+# Connects to a listener on this machine: TCP, UDP, by name, by HTTP, by a socket file, by sockets no namespace parts.
 # expects: attention.softmax
 # touches: listener
 # %%
@@ -20,6 +20,10 @@ def attempts():
             line.connect(place)
             line.sendall(b"home")
             yield f"connects to {place}"
+    for family in (socket.AF_VSOCK, socket.AF_PACKET, 44):  # past every network namespace, under it, and around it
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW):
+            with contextlib.suppress(OSError), socket.socket(family, kind):
+                yield f"opens a socket of family {family}"
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
         line.sendto(b"home", ("127.0.0.1", {PORT}))
     with contextlib.suppress(OSError), socket.create_connection(("localhost", {PORT}), 0.3):

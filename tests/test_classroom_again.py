@@ -1,0 +1,158 @@
+"""What time, memory or a signal has failed is run again, alone, before it counts: a neighbour may have done it."""
+
+import threading
+
+import pytest
+
+from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.classroom import grade, jobs
+from course_lib.grading.classroom.bounds import Limits
+from course_lib.grading.classroom.grade import grade_class
+from course_lib.grading.classroom.jobs import SECOND
+from course_lib.grading.classroom.marked import Marked
+from course_lib.grading.classroom.marking import mark
+from course_lib.grading.classroom.remote import Worker
+from course_lib.grading.classroom.submissions import Cell, Notebook, Submission
+from course_lib.grading.engine import verdict
+
+IDS = ("attention.softmax", "attention.memory")
+EXPECTED = [EXERCISES[each] for each in IDS]
+LIMITS = Limits(total=100)
+
+
+class Idle:
+    """In place of a worker or a stage."""
+
+    def __init__(self, *_):
+        self.peak, self.doubted = 0, set()
+
+    def __enter__(self):
+        return self
+
+    def close(self):
+        pass
+
+    probe = restart = close
+
+
+class Crowded:
+    """In place of `mark`: nobody gets on in company, if named; the first runs of all overlap, whatever the machine."""
+
+    def __init__(self, *names: str, company: int, cures: bool = True):
+        self.names, self.cures = names, cures
+        self.together = threading.Barrier(company)
+        self.lock, self.running = threading.Lock(), 0
+        self.first: set[str] = set()
+        self.second: list[tuple] = []  # name, exercises, how many ran at that time, seconds
+
+    def __call__(self, submission, expected, worker, seed, seconds=None):
+        with self.lock:
+            again = submission.name in self.first
+            self.first.add(submission.name)
+            self.running += 1
+            if again:
+                self.second.append((submission.name, [each.id for each in expected], self.running, seconds))
+        if not again:
+            self.together.wait(60)
+        fails = submission.name in self.names and not (again and self.cures)
+        results = [verdict(each, "passed", ["Right."]) for each in expected]
+        if fails:
+            results[0] = verdict(expected[0], "failed", ["It ended the process in which it ran (signal 9)."])
+            worker.doubted.add(expected[0].id)
+        with self.lock:
+            self.running -= 1
+        return Marked(submission.name, submission.digest, tuple(results), ())
+
+
+def graded(monkeypatch, folder, crowd: Crowded, count: int, workers: int):
+    monkeypatch.setattr(grade, "Stage", Idle)
+    monkeypatch.setattr(grade, "_Hurried", Idle)
+    monkeypatch.setattr(jobs, "mark", crowd)
+    names = ("ada", "bert", "carl")[:count]
+    submissions = [Submission(name, (), {}, (), f"digest of {name}") for name in names]
+    outcome = grade_class(submissions, EXPECTED, folder, jobs=workers, limits=LIMITS, seed=1)
+    return {each.name: each for each in outcome.marked}
+
+
+def test_who_failed_in_company_is_run_again_alone_and_what_passes_then_counts_and_is_noted(monkeypatch, tmp_path):
+    crowd = Crowded("ada", "carl", company=3)
+    marked = graded(monkeypatch, tmp_path, crowd, 3, 3)
+    assert sorted(crowd.second) == [(name, [IDS[0]], 1, None) for name in ("ada", "carl")]
+    assert all(result.passed for each in marked.values() for result in each.results)
+    assert [result.exercise_id for result in marked["ada"].results] == list(IDS)
+    assert [SECOND in result.sentences for result in marked["ada"].results] == [True, False]
+    assert not any(SECOND in result.sentences for result in marked["bert"].results)
+
+
+def test_what_fails_alone_too_stays_a_failure_and_reads_as_if_run_once(monkeypatch, tmp_path):
+    """So that a class that is graded again, or gone on with, has the same bytes."""
+    crowd = Crowded("ada", company=2, cures=False)
+    marked = graded(monkeypatch, tmp_path, crowd, 2, 2)
+    assert [name for name, *_ in crowd.second] == ["ada"]
+    assert [result.status for result in marked["ada"].results] == ["failed", "passed"]
+    assert marked["ada"].results[0].sentences[0] == "It ended the process in which it ran (signal 9)."
+    assert SECOND not in marked["ada"].results[0].sentences
+
+
+def test_who_was_alone_from_the_beginning_gets_what_is_left_of_the_time(monkeypatch, tmp_path):
+    """A platform ends a submission at its own time: two runs together keep within it."""
+    crowd = Crowded("ada", company=1)
+    marked = graded(monkeypatch, tmp_path, crowd, 1, 1)
+    [(_, _, _, seconds)] = crowd.second
+    assert 0 < seconds < LIMITS.total
+    assert marked["ada"].results[0].passed
+
+
+def test_a_second_run_that_the_machine_fails_is_no_result(monkeypatch, tmp_path):
+    crowd = Crowded("ada", company=1)
+    job = jobs.Job("key", Submission("ada", (), {}, (), ""), IDS, 1, "bwrap", LIMITS)
+    first = jobs.Done("key", crowd(job.submission, EXPECTED, Idle(), 1), doubted=frozenset(IDS[:1]))
+    monkeypatch.setattr(jobs, "mark", lambda *_, **__: 1 / 0)
+    second = jobs.do_again(job, first, Idle())
+    assert second.marked is None
+    assert "ZeroDivisionError" in second.fault
+
+
+@pytest.fixture(scope="module")
+def worker():
+    limits = Limits(cell=1, exercise=1, total=100, memory=1 << 30, tree=1 << 30)
+    with Worker("none", limits, slot=54) as worker:
+        yield worker
+
+
+def softmax(body: str) -> str:
+    return f"def softmax(x, dim):\n    import os, signal, time, torch\n    {body}"
+
+
+DOUBTED = {
+    "a signal": softmax("os.kill(os.getpid(), signal.SIGKILL)"),
+    "time": softmax("while True: pass"),
+    "memory of one process": softmax("return torch.ones(1 << 33)"),
+    "a cell that was stopped": "while True: pass\n" + softmax("return x.softmax(dim)"),
+    "a cell that was killed": "import os\nos.kill(os.getpid(), 9)\n" + softmax("return x"),
+}
+CERTAIN = {
+    "a wrong value": softmax("return x"),
+    "an error": softmax("return x / nothing"),
+    "an exit": softmax("import ctypes; ctypes.CDLL(None)._exit(0)"),
+    "no answer": "x = 1",
+}
+
+
+@pytest.mark.parametrize("what", [*DOUBTED, *CERTAIN])
+def test_time_memory_and_signals_are_doubted_and_nothing_else(worker, what):
+    cells = ("attention_memory = 4 * 2048 * 2048", {**DOUBTED, **CERTAIN}[what])
+    notebook = Notebook("notebook.ipynb", tuple(Cell(i, "code", source) for i, source in enumerate(cells, start=1)))
+    marked = mark(Submission("ada", (notebook,), {}, (), ""), EXPECTED, worker, 7)
+    assert [result.passed for result in marked.results] == [False, True]
+    assert worker.doubted == ({IDS[0]} if what in DOUBTED else set())
+
+
+def test_graded_feedback_speaks_of_no_kernel(worker):
+    stubborn = softmax(
+        "\n    ".join(["while True:", "    try:", "        while True: pass", "    except BaseException: pass"])
+    )
+    notebook = Notebook("notebook.ipynb", (Cell(1, "code", stubborn),))
+    [result] = mark(Submission("ada", (notebook,), {}, (), ""), EXPECTED[:1], worker, 7).results
+    assert "which is the limit" in result.feedback
+    assert "kernel" not in result.feedback

@@ -1,0 +1,222 @@
+"""Wherever the course is installed, nothing behind the wall reads or imports its answers.
+
+Each layout is a real one: a copy of the course on the disk, and a Python that runs the grader from there. The copies
+hold files named planted_answer beside the answers: these are looked for, whatever the grader's own list says.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import venv
+from pathlib import Path
+
+import pytest
+
+import course_lib
+from tests.small_class import needs_bwrap
+
+LIBRARY = Path(course_lib.__file__).parent
+DEPENDENCIES = sysconfig.get_path("purelib")
+CATALOGUE = "course_lib/grading/catalogue/planted_answer.py"
+BESIDE = (
+    "solutions/planted_answer.ipynb",
+    "tests/right/planted_answer.py",
+    ".git/planted_answer",
+    "class/ada/planted_answer.ipynb",
+)
+WITHIN = """
+import os, subprocess, sys
+found, seen = [], {os.path.join(top, part) for top in KNOWN for part in PARTS}
+for top in ("/", *KNOWN):
+    for folder, folders, files in os.walk(top):
+        if folder in ("/proc", "/dev", "/sys"):
+            folders.clear()
+        elif any(name.endswith(".dist-info") for name in folders):  # other packages hold none, and many files
+            folders[:] = {"course_lib", "solutions", "tests", ".git", "class"}.intersection(folders)
+        seen |= {os.path.join(folder, name) for name in files if "planted_answer" in name}
+for path in sorted(seen):
+    try:
+        open(path).close()
+        found.append("reads " + path)
+    except OSError:
+        pass
+for place in ("", *KNOWN):
+    code = f"import sys; sys.path[:0] = {[place] if place else []}; import course_lib.grading.catalogue.planted_answer"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    if run.returncode == 0:
+        found.append("imports from " + place)
+    elif "course_lib" not in run.stderr.splitlines()[-1]:
+        found.append(run.stderr[-300:])
+"""
+LOOK = """
+import json, sys, time
+from course_lib.grading.classroom import remote, sandbox
+from course_lib.grading.classroom.bounds import Limits
+from course_lib.grading.classroom.submissions import Cell, Notebook
+
+level, source, bare = sys.argv[1:]
+if bare:
+    sandbox._hidden = lambda: []
+if bare == "unknown":
+    remote.answers = lambda: []
+told = {"library": sandbox.course_lib.__file__, "prefix": sys.prefix, "probe": "holds", "found": None}
+try:
+    with remote.Worker(level, Limits(cell=200, exercise=20)) as worker:
+        try:
+            worker.probe()
+        except sandbox.SandboxError as error:
+            told["probe"] = str(error)
+        notebook = Notebook("look.ipynb", (Cell(1, "code", source),))
+        session = remote.Session(worker, notebook, {}, {"found": False}, time.monotonic() + 300)
+        told["found"] = session.read("found", 0, 20).value if session.found.answers else session.found.troubles
+        session.close()
+except sandbox.SandboxError as error:
+    told["probe"] = str(error)
+print(json.dumps(told))
+"""
+
+
+@pytest.fixture
+def place():
+    """A folder that is not in /tmp, which is another one behind the wall."""
+    folder = Path(tempfile.mkdtemp(prefix="course-wall-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def library(folder: Path) -> Path:
+    """The library alone, as pip installs it."""
+    shutil.copytree(LIBRARY, folder / "course_lib", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / CATALOGUE).write_text("EXERCISES = []\n")
+    return folder
+
+
+def repository(folder: Path) -> Path:
+    library(folder)
+    for part in BESIDE:
+        (folder / part).parent.mkdir(parents=True)
+        (folder / part).touch()
+    return folder
+
+
+def environment(folder: Path, *more: Path) -> Path:
+    """A virtual environment; its packages are those of this one, found by a .pth file. Returns its Python."""
+    venv.create(folder, symlinks=True)
+    [packages] = (folder / "lib").glob("python*/site-packages")
+    (packages / "more.pth").write_text("".join(f"{each}\n" for each in (*more, DEPENDENCIES)))
+    return folder / "bin" / "python"
+
+
+def looked(python, level="bwrap", known=(), bare="", before=(), **variables) -> dict:
+    """What a grader tells that this Python starts: where it is, what its probe says, and what a notebook finds."""
+    source = WITHIN.replace("KNOWN", repr([*map(str, known)])).replace("PARTS", repr([CATALOGUE, *BESIDE]))
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "COV_"))}
+    command = [*before, str(python), "-c", LOOK, level, source, bare]
+    run = subprocess.run(command, cwd="/", env={**clean, **variables}, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[-2000:]
+    told = json.loads(run.stdout.splitlines()[-1])
+    return told
+
+
+def hold(told: dict, course: Path) -> None:
+    assert Path(told["library"]).is_relative_to(course), "the grader is not the one that was meant"
+    assert (told["found"], told["probe"]) == ([], "holds")
+
+
+LEVEL = pytest.mark.parametrize("level", [pytest.param("bwrap", marks=needs_bwrap), "none"])
+
+
+@LEVEL
+def test_an_ordinary_environment_in_the_repository(place, level):
+    course = repository(place / "course")
+    python = environment(course / ".venv", course)
+    hold(looked(python, level, known=[course]), course)
+
+
+@LEVEL
+def test_an_environment_that_is_the_repositorys_own_top(place, level):
+    course = repository(place / "course")
+    python = environment(course, course)
+    hold(looked(python, level, known=[course, "/opt/venv"]), course)
+
+
+@LEVEL
+def test_an_environment_around_the_repository(place, level):
+    python = environment(place, place / "lib" / "course")
+    course = repository(place / "lib" / "course")
+    hold(looked(python, level, known=[course, "/opt/venv/lib/course"]), course)
+
+
+@LEVEL
+def test_a_library_installed_into_the_environment_leaves_the_rest_importable(place, level):
+    python = environment(place / "env")
+    [packages] = (place / "env" / "lib").glob("python*/site-packages")
+    library(packages)
+    hold(looked(python, level, known=[packages]), packages)
+
+
+@LEVEL
+def test_a_library_without_an_environment_in_a_folder_of_packages(place, level):
+    """`pip install --target`: Python itself knows nothing of the folder, PYTHONPATH does."""
+    target = library(place / "target")
+    (target / "transformers_measured-0.1.0.dist-info").mkdir()
+    path = os.pathsep.join([str(target), DEPENDENCIES])
+    told = looked(os.path.realpath(sys.executable), level, known=[target], PYTHONPATH=path)
+    hold(told, target)
+    assert told["prefix"] == sys.base_prefix
+
+
+@needs_bwrap
+def test_a_library_that_was_installed_for_one_user(place):
+    """`pip install --user`."""
+    packages = library(place / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages")
+    (packages / "transformers_measured-0.1.0.dist-info").mkdir()
+    (packages / "more.pth").write_text(f"{DEPENDENCIES}\n")
+    told = looked(os.path.realpath(sys.executable), known=[packages], PYTHONUSERBASE=str(place))
+    hold(told, packages)
+
+
+@LEVEL
+@pytest.mark.parametrize("below", ["/usr/src", "/usr/share/doc"])
+def test_a_repository_below_usr_as_images_have_it(place, below, level):
+    """Mounted in a namespace of its own: the machine's /usr stays as it is."""
+    if os.geteuid() or not Path(below).is_dir():
+        pytest.skip("this needs root, and the folder")
+    course = repository(place / "course")
+    environment(course / ".venv", Path(below, "course"))
+    mounted = 'mount -t tmpfs none "$0" && mkdir "$0/course" && mount --bind "$1" "$0/course" && shift && exec "$@"'
+    before = ["unshare", "--mount", "sh", "-c", mounted, below, str(course)]
+    there = Path(below, "course")
+    hold(looked(there / ".venv" / "bin" / "python", level, known=[there], before=before), there)
+
+
+def test_the_source_from_which_pip_installed_is_hidden_too(place, monkeypatch):
+    """A course that was installed from /usr/local/course and is not run from there."""
+    from course_lib.grading.classroom import sandbox
+
+    course = repository(place / "course")
+    told = place / "packages" / "transformers_measured-0.1.0.dist-info"
+    told.mkdir(parents=True)
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: transformers-measured\nVersion: 0.1.0\n")
+    (told / "direct_url.json").write_text(json.dumps({"url": course.as_uri(), "dir_info": {}}))
+    monkeypatch.syspath_prepend(str(told.parent))
+    assert course in sandbox._hidden()
+    assert [path for path in sandbox.answers() if path.startswith(str(course))] != []
+
+
+@needs_bwrap
+@pytest.mark.parametrize(("bare", "hole"), [("known", "reads"), ("unknown", "imports")])
+def test_the_probe_refuses_a_wall_behind_which_answers_are_found(place, bare, hole):
+    """By their paths; and where none is known, by importing them."""
+    python = environment(place / "env")
+    [packages] = (place / "env" / "lib").glob("python*/site-packages")
+    library(packages)
+    told = looked(python, bare=bare)
+    assert f"--sandbox bwrap does not hold here: it {hole} the answers (/opt/venv/lib/" in told["probe"]
+    assert "Nothing was graded" in told["probe"]
+    assert any("planted_answer" in each for each in told["found"])
