@@ -289,13 +289,20 @@ def repository(tmp_path, monkeypatch):
     return tmp_path
 
 
+PUBLISH = "from course_lib.page import publish\npublish(ipywidgets.IntSlider(3), 'a still', 'words');"
+
+
 def test_refresh_keeps_outputs_and_drops_what_differs_between_machines(repository):
-    path = write(repository / "notebooks" / "a.ipynb", "1 + 1", "import ipywidgets\nipywidgets.IntSlider(3)")
+    slider = "import ipywidgets\nipywidgets.IntSlider(3)"
+    path = write(repository / "notebooks" / "a.ipynb", "1 + 1", slider, f"{PUBLISH}\nprint('below')")
     assert main(["refresh", "notebooks/a.ipynb"]) == 0
     cells = nbformat.read(path, as_version=4).cells
-    assert [cell.execution_count for cell in cells] == [1, 2]
+    assert [cell.execution_count for cell in cells] == [1, 2, 3]
     assert cells[0].outputs[0].data["text/plain"] == "2"
     assert set(cells[1].outputs[0].data) == {"text/plain"}
+    still, below = cells[2].outputs
+    assert set(still.data) == {"text/html", "text/plain"}
+    assert below.text == "below\n", "of an output that was a view alone nothing is left"
     assert all(cell.metadata == {} for cell in cells), "no times of the run"
 
 

@@ -48,10 +48,11 @@ from course_lib.grading import (
     record,
     run,
 )
-from course_lib.grading.button import VIEW, hint_button
+from course_lib.grading.button import hint_button
 from course_lib.grading.result import Progress, Row
 from course_lib.grading.trials import prepare
 from course_lib.grading.values import Foreign, plain
+from course_lib.page import VIEW
 
 ROOT = Path(__file__).parent.parent
 
@@ -1203,17 +1204,23 @@ def test_the_button_gives_one_hint_after_the_other_and_counts_them(toy):
 def test_feedback_in_a_notebook_stays_without_its_button(tmp_path):
     """The verdict is an output of its own: text and HTML that need no kernel. The button follows where it may help."""
     cells = [
-        "from course_lib.grading import check",
+        "from course_lib.grading import button, check",
+        "make, boxes = button.hint_button, []\n"
+        "button.hint_button = lambda exercise: boxes.append(make(exercise)) or boxes[-1]",
         'check("attention.memory", 2048 * 2048)',
         'check("attention.memory", 2048 * 2048 * 4)',
+        "boxes[0].children[0].click()",
     ]
     notebook = new_notebook(cells=[new_code_cell(source) for source in cells])
     NotebookClient(notebook, resources={"metadata": {"path": str(ROOT)}}).execute()
-    wrong, right = ([set(output.data) for output in cell.outputs] for cell in notebook.cells[1:])
-    assert wrong == [{"text/plain", "text/html"}, {VIEW, "text/plain"}]
+    wrong, right = ([set(output.data) for output in cell.outputs] for cell in notebook.cells[2:4])
+    assert wrong == [{"text/plain", "text/html"}, {"text/plain", "text/html"}, {VIEW}]
     assert right == [{"text/plain", "text/html"}]
-    assert notebook.cells[1].outputs[0].data["text/plain"].startswith("✗ Not yet · attention.memory")
-    assert notebook.cells[1].outputs[1].data["text/plain"] == ""
+    feedback, below, _ = (output.data for output in notebook.cells[2].outputs)
+    assert feedback["text/plain"].startswith("✗ Not yet · attention.memory")
+    assert below["text/plain"] == ""
+    assert "Hint 1 of" in below["text/html"], "a hint that was taken stays on the page, too"
+    assert "Next hint" not in below["text/html"], "of a button that cannot be pressed there is no trace"
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------

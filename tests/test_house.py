@@ -19,7 +19,7 @@ FLOORS = {
     "normalization": 1, "config": 2, "blocks": 2, "trace": 2, "models": 2, "accounting": 2, "world": 2, "grammar": 2,
     "tinytown": 2, "text": 2, "french": 2, "training": 3, "filters": 3, "decoding": 3, "beam": 3, "sampling": 3,
     "weights": 3, "names": 3, "checkpoints": 3, "pretrained": 3, "download": 4,
-    "experiments": 4, "viz": 5, "grading": 5, "__main__": 6,
+    "page": 4, "experiments": 4, "viz": 5, "grading": 5, "__main__": 6,
 }  # fmt: skip
 
 

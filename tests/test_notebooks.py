@@ -7,10 +7,12 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from nbval.plugin import get_sanitize_patterns
 
 from course_lib.experiments import CHAPTERS
 from course_lib.grading import EXERCISES
 from course_lib.grading.notebook import BEGIN, END, exercise_text, guide
+from course_lib.page import VIEW, picture
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
@@ -110,10 +112,36 @@ class TestEveryNotebook:
                     assert (path.parent / link).exists(), link
 
     def test_pictures_have_words(self, path):
+        """As the alt of an image, which JupyterLab and exported pages show; and as text, which is compared, too."""
         for cell in read(path).cells:
             for output in cell.get("outputs", []):
-                if "image/png" in output.get("data", {}):
-                    assert len(output.data.get("text/plain", "").split()) >= 5, cell.source
+                data = output.get("data", {})
+                assert not [kind for kind in data if kind.startswith("image/")], (
+                    f"no page shows its words: {cell.source}"
+                )
+                images = re.findall("<img[^>]*>", data.get("text/html", ""))
+                words = [" ".join(re.findall(r' alt="([^"]*)"', image)) for image in images]
+                assert all(len(said.split()) >= 5 for said in words), cell.source
+                assert not images or len(data["text/plain"].split()) >= 5, cell.source
+
+    def test_holds_no_view_of_a_widget(self, path):
+        outputs = [output for cell in read(path).cells for output in cell.get("outputs", [])]
+        assert not [output for output in outputs if output.get("data") == {} or VIEW in output.get("data", {})]
+
+
+def test_of_a_picture_all_but_its_pixels_is_compared(pytestconfig):
+    def compared(*arguments):
+        text = picture(*arguments)
+        for pattern, instead in get_sanitize_patterns(
+            (ROOT / pytestconfig.option.nbval_sanitize_with).read_text("utf-8")
+        ):
+            text = re.sub(pattern, instead, text)
+        return text
+
+    one = compared(b"\x00 one machine's", 3, 2, "A bar of 2.")
+    assert one == compared(b"another \xff machine's", 3, 2, "A bar of 2.")
+    assert one != compared(b"\x00 one machine's", 3, 2, "A bar of 3.")
+    assert one != compared(b"\x00 one machine's", 3, 4, "A bar of 2.")
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=name)

@@ -6,12 +6,16 @@ import io
 import re
 import textwrap
 from fractions import Fraction
+from html.parser import HTMLParser
 from types import SimpleNamespace
 
 import matplotlib.image
 import numpy as np
 import pytest
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
 
+from course_lib.page import VIEW
 from course_lib.viz import LiveFigure, Predict, explorable, explore, show, source
 from course_lib.viz.figures import new_figure
 from course_lib.viz.live import DPI, dropdown, png, slider
@@ -88,20 +92,37 @@ def test_unknown_state_is_named(live):
         live.render(width=3)
 
 
+class Images(HTMLParser):
+    """The images of some HTML, as dictionaries of their attributes."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.found = []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.found += [dict(attributes)] if tag == "img" else []
+
+
 def test_the_page_reads_complete_without_a_kernel(live):
     live.children[0].value = 7
-    data, metadata = live._repr_mimebundle_()
-    assert base64.b64decode(data["image/png"]) == png(bar(2)), "the figure at its default values"
-    assert metadata["image/png"]["alt"] == "A red bar of 2."
-    assert "A red bar of 2." in data["text/plain"]
+    (image,) = Images(live.still).found
+    assert base64.b64decode(image["src"].removeprefix("data:image/png;base64,")) == png(bar(7))
+    assert image["alt"] == "A red bar of 7."
+    words = live.still.rpartition("<img")[2].partition(">")[2]
+    assert "A red bar of 7." in words
+    assert "&lt;7&gt;" in words, "text is escaped"
+    assert repr(live) == "[live figure: height=7, colour=red] A red bar of 7.\n<7>"
 
 
 def test_show_carries_the_words_and_the_size():
     figure = bar(4)
-    data, metadata = show(figure, alt="A bar of four.")._repr_mimebundle_()
-    assert data["text/plain"] == "A bar of four."
-    assert metadata["image/png"] == {"width": 300, "height": 200, "alt": "A bar of four."}
-    assert np.array_equal(pixels(base64.b64decode(data["image/png"])), pixels(png(figure)))
+    words = 'A bar of "four" <units> & more.'
+    shown = show(figure, alt=words)
+    (image,) = Images(shown._repr_html_()).found
+    assert repr(shown) == image["alt"] == words, "what a quote or a bracket would end is whole"
+    assert (image["width"], image["height"]) == ("300", "200")
+    assert np.array_equal(pixels(base64.b64decode(image["src"].partition(",")[2])), pixels(png(figure)))
     with pytest.raises(ValueError, match="alt"):
         show(figure, alt=" ")
 
@@ -151,12 +172,55 @@ def test_a_committed_guess_gets_its_own_reason_and_stays(question, choice, sign,
 
 
 def test_a_question_can_be_read_without_a_kernel_and_hides_its_answer(question):
-    text = question._repr_mimebundle_()["text/plain"]
+    text = repr(question)
     assert "Heads or <tails>?" in text
     assert "( ) heads" in text
-    assert "biased" not in text
+    assert "Heads or &lt;tails&gt;?" in question.still
+    assert "○ heads" in question.still
+    assert "biased" not in text + question.still
     with pytest.raises(ValueError, match="answer"):
         Predict("?", {"a": "x"}, answer="b")
+
+
+# --------------------------------------------------------------------------------------- what a page keeps of a widget
+CELLS = {
+    "question": 'question = Predict("Heads?", {"yes": "It was <biased>.", "no": "Look."}, answer="yes")\nquestion',
+    "figure": "live = soft_dictionary()\nlive\n",
+    "empty": "question.commit()",
+    "guess": 'question.choices.value = "no"\nquestion.button.click()',
+    "again": "question",
+}
+
+
+@pytest.fixture(scope="module")
+def page():
+    """The outputs of these cells as a notebook's page holds them at the end: name -> outputs."""
+    first = "from course_lib.viz import Predict\nfrom course_lib.viz.widgets.attention import soft_dictionary"
+    notebook = new_notebook(cells=[new_code_cell(source) for source in (first, *CELLS.values())])
+    NotebookClient(notebook).execute()
+    return dict(zip(CELLS, (cell.outputs for cell in notebook.cells[1:])))
+
+
+@pytest.mark.parametrize("name", ["question", "figure"])
+def test_a_widget_leaves_a_still_that_no_kernel_is_needed_for(page, name):
+    still, view = page[name]
+    assert set(still.data) == {"text/html", "text/plain"}
+    assert set(view.data) == {VIEW}, "the still is an output of its own, which a lost widget cannot take with it"
+    assert still.data["text/plain"].startswith(("Predict: Heads?", "[live figure:"))
+    images = Images(still.data["text/html"]).found
+    assert len(images) == (name == "figure")
+    assert all(len(image["alt"].split()) >= 5 for image in images)
+
+
+def test_a_committed_guess_is_kept_where_the_question_was_asked(page):
+    assert not page["empty"]
+    assert not page["guess"]
+    for still in (page["question"][0], page["again"][0]):
+        for kind, chosen in (("text/html", "◉ no"), ("text/plain", "(•) no")):
+            assert chosen in still.data[kind]
+            assert "The measurement will surprise you." in still.data[kind]
+            assert "Look." in still.data[kind]
+            assert "biased" not in still.data[kind]
 
 
 # -------------------------------------------------------------------------------------------------------------- explore

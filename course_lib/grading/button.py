@@ -1,16 +1,15 @@
 """The next hint of an exercise on a button, below the feedback in a notebook. Hints taken are counted."""
 
+from course_lib.page import publish
+
 from .catalogue import get
 from .exercise import Exercise
 from .record import next_hint
-
-VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 def show_button(exercise_id: str) -> None:
     """Show the button where there is a kernel that can answer it; elsewhere nothing: the feedback names `hint`."""
     from IPython import get_ipython
-    from IPython.display import publish_display_data
 
     if getattr(get_ipython(), "kernel", None) is None:
         return
@@ -18,9 +17,10 @@ def show_button(exercise_id: str) -> None:
         box = hint_button(get(exercise_id))
     except ImportError:  # ipywidgets is not there
         return
-    bundle = box._repr_mimebundle_()
-    if VIEW in bundle:  # without the text: a page that is read later shows no trace of a button that cannot be pressed
-        publish_display_data({VIEW: bundle[VIEW], "text/plain": ""})
+    _, place = box.children
+    # A page that is read later shows the hints that were taken, and no trace of a button that cannot be pressed.
+    keep = publish(box, "", "")
+    place.observe(lambda change: keep(change.new, ""), names="value")
 
 
 def hint_button(exercise: Exercise):

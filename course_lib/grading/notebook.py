@@ -12,13 +12,13 @@ from pathlib import Path
 import nbformat
 
 from course_lib.files import write_whole
+from course_lib.page import VIEW
 
 from .catalogue import EXERCISES
 from .record import IN_MEMORY
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 SOLUTION_TAG = "solution"  # a cell with this tag stands in solutions/ alone
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 # --------------------------------------------------------------------------------------------- exercises from solutions
@@ -141,7 +141,9 @@ def _portable(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
         if cell.source.startswith("Predict("):  # its source holds the answer: JupyterLab folds it away
             cell.metadata["jupyter"] = {"source_hidden": True}
         for output in cell.get("outputs", []):
-            output.get("data", {}).pop(WIDGET_VIEW, None)
+            output.get("data", {}).pop(VIEW, None)
+        if "outputs" in cell:  # a view that stood alone leaves an empty output behind
+            cell.outputs = [output for output in cell.outputs if output.get("data") != {}]
     return notebook
 
 

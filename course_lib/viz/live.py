@@ -3,7 +3,6 @@
 A figure is drawn by a pure function and sent as one PNG, so nothing flickers and nothing is loaded from elsewhere.
 """
 
-import base64
 import html
 import inspect
 import io
@@ -12,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 import ipywidgets as widgets
 from IPython.display import Markdown
 from matplotlib.figure import Figure
+
+from course_lib.page import picture, publish
 
 DPI = 200  # twice the 100 screen pixels of an inch: sharp on dense screens
 
@@ -24,10 +25,9 @@ def png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def _picture(image: bytes, figure: Figure, alt: str) -> tuple[dict, dict]:
-    width, height = (round(100 * inches) for inches in figure.get_size_inches())
-    data = {"image/png": base64.b64encode(image).decode(), "text/plain": alt}
-    return data, {"image/png": {"width": width, "height": height, "alt": alt}}
+def as_html(image: bytes, figure: Figure, alt: str) -> str:
+    """The picture of a figure in its own size, with the words of those who do not see it."""
+    return picture(image, *(round(100 * inches) for inches in figure.get_size_inches()), alt)
 
 
 class show:
@@ -49,8 +49,8 @@ class show:
     def __repr__(self) -> str:
         return self.alt
 
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        return _picture(png(self.figure), self.figure, self.alt)
+    def _repr_html_(self) -> str:
+        return as_html(png(self.figure), self.figure, self.alt)
 
 
 def source(*things) -> Markdown:
@@ -83,8 +83,6 @@ class LiveFigure(widgets.VBox):
         self.figure: Figure | None = None
         self.text = self.also_text = ""
         image = self.render()
-        self._default = _picture(image, self.figure, self.text)
-        self._default_also = self.also_text
         width, height = (f"{round(100 * inches)}px" for inches in self.figure.get_size_inches())
         self._image = widgets.Image(
             value=image,
@@ -141,16 +139,19 @@ class LiveFigure(widgets.VBox):
         self._caption.value = f'<div role="status" style="line-height:1.5">{html.escape(self.text)}</div>'
         self._below.value = f'<div style="line-height:1.5;max-width:70em">{html.escape(self.also_text)}</div>'
 
-    # In print, on GitHub and before the first run, the figure at its default values stands in for the sliders.
+    # In print, on GitHub and without its kernel, the figure as it was when it was shown stands in for the sliders.
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={control.value}" for name, control in self._controls.items())
-        said = f"[live figure: {settings}] {self._default[0]['text/plain']}"
-        return f"{said}\n{self._default_also}" if self._default_also else said
+        return "\n".join(filter(None, [f"[live figure: {settings}] {self.text}", self.also_text]))
 
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        data, metadata = self._default
-        bundle = super()._repr_mimebundle_(include=include, exclude=exclude)
-        return bundle | data | {"text/plain": repr(self)}, metadata
+    @property
+    def still(self) -> str:
+        """The picture and the words under it as HTML that needs no kernel."""
+        words = "".join(f"<div>{html.escape(text)}</div>" for text in (self.text, self.also_text) if text)
+        return as_html(self._image.value, self.figure, self.text) + words
+
+    def _ipython_display_(self) -> None:
+        publish(self, self.still, repr(self))
 
 
 class Predict(widgets.VBox):
@@ -168,13 +169,20 @@ class Predict(widgets.VBox):
         if answer not in options:
             raise ValueError(f"answer {answer!r} is not among the options: {list(options)}")
         self.question, self.options, self.answer = question, dict(options), answer
+        self.guess: str | None = None  # the option that was committed
         self.choices = widgets.RadioButtons(options=list(options), value=None, layout=widgets.Layout(width="auto"))
         self.button = widgets.Button(
             description="Commit", button_style="primary", tooltip="Fix your guess and see the reason"
         )
         self.reply = widgets.HTML()
         self.button.on_click(lambda _button: self.commit())
+        self._kept: list[Callable[[str, str], None]] = []  # one for each place of the page that shows this question
         super().__init__([widgets.HTML(f"<b>{html.escape(question)}</b>"), self.choices, self.button, self.reply])
+
+    @property
+    def verdict(self) -> str:
+        """What the committed guess is told."""
+        return "✓ The measurement will agree." if self.guess == self.answer else "✗ The measurement will surprise you."
 
     def commit(self) -> None:
         """Show the reason for the chosen option and fix the choice."""
@@ -182,15 +190,26 @@ class Predict(widgets.VBox):
         if choice is None:
             self.reply.value = "Pick one first. A wrong guess is worth more here than none."
             return
-        self.choices.disabled = self.button.disabled = True
-        verdict = "✓ The measurement will agree." if choice == self.answer else "✗ The measurement will surprise you."
-        self.reply.value = f'<div role="status"><b>{verdict}</b> {html.escape(self.options[choice])}</div>'
+        self.guess, self.choices.disabled, self.button.disabled = choice, True, True
+        self.reply.value = f'<div role="status"><b>{self.verdict}</b> {html.escape(self.options[choice])}</div>'
+        for keep in self._kept:
+            keep(self.still, repr(self))
 
+    # In print, on GitHub and without its kernel: the question, and the guess and its reason once it is committed.
     def __repr__(self) -> str:
-        return "\n".join([f"Predict: {self.question}", *(f"  ( ) {option}" for option in self.options)])
+        options = [f"  ({'•' if option == self.guess else ' '}) {option}" for option in self.options]
+        said = [f"{self.verdict} {self.options[self.guess]}"] if self.guess else []
+        return "\n".join([f"Predict: {self.question}", *options, *said])
 
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        return super()._repr_mimebundle_(include=include, exclude=exclude) | {"text/plain": repr(self)}
+    @property
+    def still(self) -> str:
+        """The same as HTML that needs no kernel."""
+        options = [f"{'◉' if option == self.guess else '○'} {html.escape(option)}" for option in self.options]
+        said = [self.reply.value] if self.guess else []
+        return "".join(f"<div>{line}</div>" for line in (f"<b>{html.escape(self.question)}</b>", *options, *said))
+
+    def _ipython_display_(self) -> None:
+        self._kept.append(publish(self, self.still, repr(self)))
 
 
 def slider(description: str, value: float, low: float, high: float, step: float) -> widgets.Widget:

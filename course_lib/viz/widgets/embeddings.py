@@ -11,6 +11,7 @@ from torch import Tensor
 from course_lib.config import TransformerConfig
 from course_lib.embeddings import TokenEmbedding, analogy, nearest_tokens
 from course_lib.models import DecoderOnly
+from course_lib.page import publish
 from course_lib.positions import sinusoidal_encoding
 from course_lib.pretrained import embeddings_by_step, load_pretrained
 from course_lib.text import ANIMAL_SOUNDS, CLASSES, ROLES, BytePairTokenizer, WordTokenizer, split_words
@@ -54,7 +55,6 @@ class TokenizerBox(widgets.VBox):
             control.style.description_width = "initial"
             control.observe(self._changed, names="value")
         self._boxes = widgets.HTML(self.render(text, entries))
-        self._default = self._boxes.value, f"[live tokenizer: text={text!r}, entries={entries}]\n{self.text_version}"
         super().__init__([self._typed, self._entries, self._boxes])
 
     def render(self, text: str, entries: int) -> str:
@@ -72,11 +72,15 @@ class TokenizerBox(widgets.VBox):
         self._boxes.value = self.render(self._typed.value, self._entries.value)
 
     def __repr__(self) -> str:
-        return self._default[1]
+        return f"[live tokenizer: text={self._typed.value!r}, entries={self._entries.value}]\n{self.text_version}"
 
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        boxes, text = self._default
-        return super()._repr_mimebundle_(include=include, exclude=exclude) | {"text/html": boxes, "text/plain": text}
+    @property
+    def still(self) -> str:
+        """The tokens as HTML that needs no kernel."""
+        return self._boxes.value
+
+    def _ipython_display_(self) -> None:
+        publish(self, self.still, repr(self))
 
 
 def _count(tokens: Sequence[tuple[str, int | None]]) -> str:

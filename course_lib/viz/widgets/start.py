@@ -13,6 +13,7 @@ from torch import nn
 
 from course_lib.experiments import CHAPTERS
 from course_lib.models import DecoderOnly, evaluating
+from course_lib.page import publish
 from course_lib.sampling import sample_next_token
 from course_lib.text import EOS, Tinytown, WordTokenizer, join_words, split_words
 from course_lib.viz.figures import INK, ORANGE, SKY
@@ -250,8 +251,7 @@ class ModelMap(widgets.HBox):
         for name, button in self.buttons.items():
             button.on_click(lambda _button, name=name: self.select(name))
         alt = f"{chosen}: {self._describe(chosen)}\n{self._table()}"
-        page = show(figures.model_map(parts, chosen, self._layers), alt)
-        self._default = page._repr_mimebundle_()
+        self._default = show(figures.model_map(parts, chosen, self._layers), alt)
         super().__init__(
             [self._laid_out(), self._panel], layout=widgets.Layout(flex_flow="row wrap", align_items="flex-start")
         )
@@ -321,12 +321,15 @@ class ModelMap(widgets.HBox):
 
     # In print, on GitHub and before the first run, the whole map as a picture stands in for the buttons.
     def __repr__(self) -> str:
-        return f"[live map] {self._default[0]['text/plain']}"
+        return f"[live map] {self._default.alt}"
 
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        data, metadata = self._default
-        bundle = super()._repr_mimebundle_(include=include, exclude=exclude)
-        return bundle | data | {"text/plain": repr(self)}, metadata
+    @property
+    def still(self) -> str:
+        """The whole map as HTML that needs no kernel."""
+        return f"{self._default._repr_html_()}<div>{html.escape(self._default.alt.splitlines()[0])}</div>"
+
+    def _ipython_display_(self) -> None:
+        publish(self, self.still, repr(self))
 
 
 def _taught(chapter: int) -> str:

@@ -8,12 +8,13 @@ import ipywidgets as widgets
 from torch import Tensor
 
 from course_lib.experiments import training
+from course_lib.page import publish
 from course_lib.text import Tinytown, WordTokenizer
 from course_lib.training import learning_rate, make_optimizer
 from course_lib.viz.attempts import UNWRITTEN, went_wrong
 from course_lib.viz.figures import GREY
 from course_lib.viz.figures import training as figures
-from course_lib.viz.live import LiveFigure, _picture, png, slider
+from course_lib.viz.live import LiveFigure, as_html, png, slider
 
 HIGHEST = 0.01
 
@@ -70,7 +71,6 @@ class LiveCurve(widgets.VBox):
         self.losses: list[float] = []
         self.figure = figures.loss_curve([], [], *self._limits)
         image = png(self.figure)
-        self._first = _picture(image, self.figure, repr(self))
         width, height = (f"{round(100 * inches)}px" for inches in self.figure.get_size_inches())
         layout = widgets.Layout(width=width, height=height, max_width="100%", object_fit="contain")
         self._image = widgets.Image(value=image, format="png", layout=layout)
@@ -100,9 +100,13 @@ class LiveCurve(widgets.VBox):
         entropy, total, guessing = self._limits
         return f"[live curve: {total} steps] It starts near {guessing:.1f} nats per token; the limit is {entropy:.2f}."
 
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        data, metadata = self._first
-        return super()._repr_mimebundle_(include=include, exclude=exclude) | data, metadata
+    @property
+    def still(self) -> str:
+        """The curve and the words under it as HTML that needs no kernel."""
+        return as_html(self._image.value, self.figure, repr(self)) + self._caption.value
+
+    def _ipython_display_(self) -> None:
+        publish(self, self.still, repr(self))
 
 
 # ---------------------------------------------------------------------------------- the learner's own schedule and step
