@@ -484,7 +484,7 @@ def _nobody_reads() -> bool:
     """Whether standard output leads nowhere, as in `… | head` once head has seen enough. It is then thrown away, or
     Python would complain once more when it ends."""
     try:
-        sys.stdout.flush()
+        print(flush=True)
         return False
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -55,6 +55,7 @@ def beam_search(
             f"length_penalty must be a finite number from -{largest} to {largest} for max_new_tokens={max_new_tokens} "
             f"(0 compares sums, 1 means), got {length_penalty!r}"
         )
+    length_penalty = float(length_penalty)  # n ** 40 as a whole number would be too long for a tensor
     draft = Draft(model, ids, left_padding, source_ids, source_mask, use_cache)
     stops = stop_ids(stop, model.config.vocab_size).to(ids.device)
     # Every beam has at most one continuation per stop id, so with these spares n_beams stay open. A single beam that

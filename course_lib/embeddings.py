@@ -73,7 +73,7 @@ def nearest_tokens(
     Returns: (indices, cosines), best first.
     Errors: ValueError if index is outside the table, k is not in 1 … V − 1, or a row holds NaN or infinite numbers.
     """
-    _check_rows(weight, index)
+    (index,) = _rows(weight, index)
     return _most_similar(weight, weight[index], exclude=[index], k=k)
 
 
@@ -90,7 +90,7 @@ def analogy(
         holds NaN or infinite numbers.
     Source: Mikolov et al. 2013, "Linguistic Regularities in Continuous Space Word Representations".
     """
-    _check_rows(weight, a, b, c)
+    a, b, c = _rows(weight, a, b, c)
     largest = weight[[a, b, c]].abs().max().clamp(min=torch.finfo(weight.dtype).tiny)  # so that no sum overflows
     vector = weight[a] / largest - weight[b] / largest + weight[c] / largest  # its length does not matter
     return _most_similar(weight, vector, exclude=[a, b, c], k=k)
@@ -115,7 +115,8 @@ def _rescaled(vectors: Tensor) -> Tensor:
     return vectors / largest.where(largest > 0, 1)
 
 
-def _check_rows(weight: Tensor, *rows: int) -> None:
+def _rows(weight: Tensor, *rows: int) -> list[int]:
+    """The rows. ValueError or TypeError unless each is one of the table, and the table holds numbers alone."""
     tensors(weight=weight)
     if weight.ndim != 2 or not weight.is_floating_point():
         raise ValueError(
@@ -126,8 +127,9 @@ def _check_rows(weight: Tensor, *rows: int) -> None:
         raise ValueError(f"row {row} of weight holds NaN or infinite numbers: the training that made it has diverged")
     for row in rows:
         try:
-            whole_number(row)
+            wrong = not 0 <= whole_number(row) < len(weight)
         except TypeError:
             raise TypeError(f"a token is named by its id, a whole number, got {row!r}") from None
-        if not 0 <= row < len(weight):
+        if wrong:
             raise ValueError(f"token {row} is outside the table: its {len(weight)} rows are 0 … {len(weight) - 1}")
+    return [whole_number(row) for row in rows]

@@ -60,7 +60,7 @@ def prefix_mask(prefix_len: int, T: int, device: torch.device | str | None = Non
     """
     mask = causal_mask(T, device=device)
     if not isinstance(prefix_len, Integral) or isinstance(prefix_len, bool) or not 0 <= prefix_len <= T:
-        raise ValueError(f"prefix_len must be a whole number in 0 … T={T}, got {prefix_len!r}")
+        raise ValueError(f"prefix_len must be in 0 … T={T}, a whole number, got {prefix_len!r}")
     mask[:, :prefix_len] = True
     return mask
 

@@ -196,6 +196,11 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 def _check_family(config: TransformerConfig, family: str) -> None:
     classes = {"decoder": "DecoderOnly", "encoder": "EncoderOnly", "encoder-decoder": "EncoderDecoder"}
+    if not isinstance(config, TransformerConfig):
+        raise TypeError(
+            f"{classes[family]} is built from a TransformerConfig, got {type(config).__name__}: make one with "
+            "TransformerConfig(…), preset(name) or TransformerConfig.from_dict(values)"
+        )
     if config.family != family:
         raise ValueError(
             f"{classes[family]} needs family={family!r}, got {config.family!r}: use {classes[config.family]} instead"

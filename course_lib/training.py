@@ -50,7 +50,7 @@ def learning_rate(step: int, peak: float, warmup: int, total: int, floor: float 
     Errors: ValueError if step or warmup is negative, total is not above warmup, or not 0 ≤ floor ≤ peak < ∞.
     Source: Loshchilov & Hutter 2017 (cosine); Vaswani et al. 2017 (warm-up).
     """
-    if step < 0 or warmup < 0 or total <= warmup:
+    if not (step >= 0 and 0 <= warmup < total):
         raise ValueError(f"need step ≥ 0 and 0 ≤ warmup < total, got step={step}, warmup={warmup}, total={total}")
     if not 0 <= floor <= peak < math.inf:
         raise ValueError(f"need 0 ≤ floor ≤ peak, both finite, got floor={floor}, peak={peak}")
@@ -65,6 +65,7 @@ def make_optimizer(
 ) -> torch.optim.AdamW:
     """AdamW (Loshchilov & Hutter 2019) that decays matrices only: a norm's gain or a bias has no reason to be pulled to
     zero."""
+    at_least_zero(weight_decay=weight_decay)
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
@@ -107,7 +108,7 @@ def train(
         to try.
     """
     max_norm = math.inf if max_norm is None else max_norm
-    _check_settings(batches, steps, peak, warmup, floor, weight_decay, max_norm, checkpoint_every)
+    _check_settings(batches, steps, peak, warmup, floor, max_norm, checkpoint, checkpoint_every)
     optimizer = make_optimizer(model, weight_decay)
     history = History()
     generator = getattr(batches, "generator", None)
@@ -153,10 +154,13 @@ def train(
     return history
 
 
-def _check_settings(batches, steps, peak, warmup, floor, weight_decay, max_norm, checkpoint_every) -> None:
+def _check_settings(batches, steps, peak, warmup, floor, max_norm, checkpoint, checkpoint_every) -> None:
     at_least_one(steps=steps, checkpoint_every=checkpoint_every)
     learning_rate(1, peak, min(warmup, steps - 1), steps, floor)
-    at_least_zero(weight_decay=weight_decay)
+    if checkpoint and not Path(checkpoint).parent.is_dir():
+        raise ValueError(
+            f"checkpoint={str(checkpoint)!r} cannot be written: there is no folder {Path(checkpoint).parent}"
+        )
     if max_norm != math.inf:
         try:
             positive(max_norm=max_norm)

@@ -100,7 +100,7 @@ class TestBadInput:
 
     @pytest.mark.parametrize("prefix_len", [1.5, "1", None, True])
     def test_a_prefix_has_a_whole_number_of_tokens(self, prefix_len):
-        with pytest.raises(ValueError, match="prefix_len must be a whole number in 0 … T=3, got"):
+        with pytest.raises(ValueError, match="prefix_len must be in 0 … T=3, a whole number, got"):
             prefix_mask(prefix_len, 3)
 
 

@@ -371,6 +371,12 @@ class TestBadInput:
         with pytest.raises(ValueError, match=f"{kind.__name__} needs family=.*got '{family}': use {instead} instead"):
             kind(small(family))
 
+    @pytest.mark.parametrize("kind", [DecoderOnly, EncoderOnly, EncoderDecoder])
+    def test_what_is_no_config_is_refused_by_name(self, kind):
+        for wrong in (None, {"d_model": 8}, "gpt2"):
+            with pytest.raises(TypeError, match=f"{kind.__name__} is built from a TransformerConfig, got "):
+                kind(wrong)
+
     def test_a_config_that_makes_no_sense_makes_no_model(self):
         with pytest.raises(ValueError, match="d_head=3 is odd"):
             DecoderOnly(TransformerConfig(V, d_model=12, n_heads=4, n_layers=1, max_seq_len=4, positions="rope"))

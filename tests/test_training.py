@@ -50,7 +50,17 @@ def test_learning_rate_agrees_with_pytorchs_cosine_after_warm_up():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"step": -1}, {"warmup": -1}, {"total": 10}, {"floor": 3.0}, {"floor": -1.0}, {"peak": math.inf}]
+    "bad",
+    [
+        {"step": -1},
+        {"warmup": -1},
+        {"total": 10},
+        {"floor": 3.0},
+        {"floor": -1.0},
+        {"peak": math.inf},
+        {"step": math.nan},
+        {"warmup": math.nan},
+    ],
 )
 def test_learning_rate_refuses_a_schedule_that_makes_no_sense(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
@@ -187,6 +197,10 @@ class TestBadInput:
             ({"peak": math.nan}, "peak=nan"),
             ({"floor": 1.0}, r"floor=1\.0"),
             ({"warmup": -1}, "warmup=-1"),
+            (
+                {"checkpoint": "no such folder/x.pt"},
+                "checkpoint='no such folder/x.pt' cannot be written: there is no folder",
+            ),
         ],
     )
     def test_a_setting_that_makes_no_sense_is_named_before_anything_happens(self, settings, message, tmp_path):
