@@ -1,20 +1,25 @@
 """A worker behind its wall: what it cannot do, what survives it, and what becomes of a notebook whose process ends."""
 
+import argparse
 import json
 import os
+import subprocess
+import sys
 import time
 
 import psutil
 import pytest
 
 from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.classroom import walls
+from course_lib.grading.classroom import command, walls
 from course_lib.grading.classroom.bounds import Limits
+from course_lib.grading.classroom.marked import Marked
 from course_lib.grading.classroom.marking import mark
 from course_lib.grading.classroom.remote import Ended, Fault, Session, Worker
 from course_lib.grading.classroom.sandbox import SandboxError, Stage
 from course_lib.grading.classroom.submissions import Cell, Notebook, Submission
 from course_lib.grading.engine import ready_trials
+from tests.grading.corpus import notebook as written
 
 LIMITS = Limits(cell=3, exercise=3, total=120)
 
@@ -351,6 +356,35 @@ def test_a_missing_bubblewrap_is_said_with_the_remedy(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SandboxError, match="apt-get install bubblewrap"), Worker("bwrap", LIMITS):
         pass
+
+
+@pytest.mark.parametrize(
+    ("platform", "level", "remedy"),
+    [("win32", "bwrap", "WSL 2"), ("win32", "docker", "WSL 2"), ("darwin", "bwrap", "use --sandbox docker here")],
+)
+def test_another_operating_system_is_told_what_to_do_instead_of_a_traceback(tmp_path, platform, level, remedy):
+    """Without the module `resource`, as on Windows; the rest of its differences stay out of this process."""
+    (tmp_path / "answers.ipynb").write_text(written([("code", "x = 1")]), encoding="utf-8")
+    code = (
+        "import sys, psutil, tqdm.auto; sys.modules['resource'] = None\n"
+        "import course_lib.grading.classroom.grade\n"
+        "from course_lib.__main__ import main\n"
+        f"sys.platform = {platform!r}\n"
+        f"sys.exit(main(['grade', 'answers.ipynb', '--sandbox', {level!r}, '--exercises', 'attention.memory']))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (run.returncode, "Traceback" in run.stderr) == (2, False), run.stderr
+    assert remedy in run.stderr
+
+
+@pytest.mark.parametrize("level", ["none", "bwrap"])
+def test_the_report_says_when_there_was_no_wall(tmp_path, level):
+    options = dict.fromkeys(("json", "csv", "junit", "gradescope", "classroom50"), False)
+    options |= {"canvas": None, "moodle": None, "sandbox": level, "out": tmp_path}
+    command._write(argparse.Namespace(**options), [Marked("ada", "", (), ())], [3])
+    assert ("there was no wall" in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")) == (
+        level == "none"
+    )
 
 
 def test_a_probe_refuses_a_wall_that_does_not_hold(beside, monkeypatch):

@@ -19,7 +19,7 @@ class Limits:
     tree: int = 3 << 30
     disk: int = 64 << 20
     file: int = 32 << 20
-    processes: int = 64
+    processes: int = 32
 
     def __post_init__(self):
         for field in fields(self):

@@ -260,7 +260,8 @@ def _write(arguments: argparse.Namespace, marked: list, chapters: list[int], lef
     from .journal import version
     from .report import write_reports
 
-    about = {"chapters": ", ".join(map(str, chapters)), "sandbox": arguments.sandbox, "grader": version()}
+    sandbox = "none: there was no wall around the answers" if arguments.sandbox == "none" else arguments.sandbox
+    about = {"chapters": ", ".join(map(str, chapters)), "sandbox": sandbox, "grader": version()}
     written = write_reports(marked, arguments.out, titles=CHAPTERS, about=about, left=left)[:1]
     for name in ("json", "csv"):
         if getattr(arguments, name):

@@ -26,7 +26,7 @@ from ..show import printable
 from ..trials import Trial
 from .bounds import Limits
 from .protocol import GONE, LATE, Broken, Channel, frame, pack_call, unpack_outcome
-from .sandbox import LEVELS, SandboxError, Stage, answers, container, courses, start
+from .sandbox import LEVELS, SandboxError, Stage, answers, container, courses, require_platform, start
 from .submissions import Cell, Notebook
 
 STARTING = 120.0  # seconds in which a worker must be ready, on a busy machine
@@ -116,6 +116,7 @@ class Worker:
     def __init__(self, sandbox: str = "bwrap", limits: Limits | None = None, slot: int = 0, stage: Stage | None = None):
         if sandbox not in LEVELS:
             raise ValueError(f"sandbox={sandbox!r} must be one of {', '.join(LEVELS)}")
+        require_platform(sandbox)
         self.sandbox, self.limits, self.slot = sandbox, limits or Limits(), slot
         self._own_stage = stage is None
         self.stage = stage or Stage()

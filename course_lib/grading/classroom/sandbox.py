@@ -99,13 +99,22 @@ def _sweep() -> None:
             delete_folder(folder)
 
 
+def require_platform(level: str) -> None:
+    """Errors: SandboxError for a level that this operating system does not have."""
+    if sys.platform == "win32":
+        raise SandboxError(
+            "grading a class works on Linux, and with docker on macOS, not on Windows itself: run the same command in "
+            "WSL 2 (`wsl --install`), which is a Linux"
+        )
+    if level != "docker" and not sys.platform.startswith("linux"):
+        raise SandboxError(f"--sandbox {level} works on Linux alone: use --sandbox docker here")
+
+
 def start(level: str, stage: Stage, slot: int, control: int, limits: Limits) -> subprocess.Popen:
     """Start the process that forks workers; `control` is its end of the conversation with the grader.
 
     Errors: ValueError for an unknown level, SandboxError if its program is missing.
     """
-    if not sys.platform.startswith("linux"):
-        raise SandboxError(f"--sandbox {level} works on Linux alone: use --sandbox docker here")
     if level == "bwrap":
         command, environment = _bubblewrap(stage, slot, control, limits), dict(ENVIRONMENT)
     elif level == "none":

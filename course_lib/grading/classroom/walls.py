@@ -9,12 +9,16 @@ linux/landlock.h.
 import contextlib
 import ctypes
 import os
-import resource
 import signal
 import struct
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+
+try:
+    import resource
+except ImportError:  # Windows, where `require_platform` says it in words
+    resource = None
 
 NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 NOSUID_NODEV = 2 | 4
