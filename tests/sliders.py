@@ -1,4 +1,4 @@
-"""What the tests of live figures share: every value that a control can take, what a figure shows, and three tests."""
+"""What the tests of live figures share: every value that a control can take, what a figure shows, and four tests."""
 
 import re
 from itertools import product
@@ -8,6 +8,7 @@ import numpy as np
 from course_lib.viz.live import png  # the real one, also where the tests do without pixels
 
 PNG = b"\x89PNG"
+PANE = 848  # pixels that JupyterLab gives an output in a window of 1280, beside the list of files
 
 
 def values(control) -> list:
@@ -68,6 +69,17 @@ def _words(text) -> tuple:
     return text.get_text(), text.get_visible(), text.get_position(), at, look
 
 
+def too_wide(widget) -> list[str]:
+    """The layouts in a widget that need more than the pane: a width, or the columns of a grid. Where there is a
+    max_width in percent, it gives way."""
+    layout = widget.layout
+    wide = layout.width or "", layout.grid_template_columns or ""
+    needed = max(sum(map(float, re.findall(r"([\d.]+)px", text))) for text in wide)
+    stiff = needed > PANE and "%" not in (layout.max_width or "")
+    here = [f"{type(widget).__name__}: {needed:.0f} px"] if stiff else []
+    return here + [found for child in getattr(widget, "children", ()) for found in too_wide(child)]
+
+
 class LiveFigureTests:
     """Subclass it where there is a fixture `make`, which builds each live figure of a chapter anew."""
 
@@ -81,6 +93,9 @@ class LiveFigureTests:
             broken = [text for text in texts if len(text) <= 20 or re.search(r"\bnan|\binf\b", text.lower())]
             assert not broken, broken
             assert widget.value is not None, "JupyterLab shows None as an empty box"
+
+    def test_nothing_runs_over_the_edge_of_a_laptops_page(self, make):
+        assert too_wide(make()) == []
 
     def test_the_outermost_corners_are_different_pictures(self, make, pixels):
         live = make()

@@ -93,7 +93,8 @@ class TestEveryNotebook:
                 assert any(key == f"{name(path)}: {cell.source.splitlines()[0]}" for key in RELAXED), cell.source
 
     def test_tells_nothing_of_the_machine_that_ran_it(self, path):
-        text = path.read_text(encoding="utf-8")
+        # Without pixels: among a million of their letters something looks like an address by chance.
+        text = re.sub(r"data:image/png;base64,[A-Za-z0-9+/=]+", "data:image/png", path.read_text(encoding="utf-8"))
         for pattern in (r"/home/\w", r"/Users/\w", r"/root/", r"/tmp/", r"/usr/lib", r"[A-Z]:\\\\", r"0x[0-9a-f]{8,}"):
             assert not re.search(pattern, text), f"{pattern} occurs in {path.name}"
 

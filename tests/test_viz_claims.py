@@ -2,6 +2,7 @@
 
 import pytest
 from matplotlib.colors import to_rgba
+from sliders import too_wide
 
 from course_lib import experiments
 from course_lib.experiments import EXPERIMENTS, VERDICTS, Finding, find, in_order, recorded, settle
@@ -110,6 +111,7 @@ def test_every_card_fits_its_page_and_a_second_draw_equals_a_fresh_one():
 def test_the_explorer_shows_every_claim_with_its_verdict():
     findings = recorded()
     explorer = claim_explorer(findings)
+    assert too_wide(explorer) == []
     for id, found in findings.items():
         explorer.render(claim=id)
         assert found.because in explorer.text

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.patches import Rectangle
-from sliders import values
+from sliders import too_wide, values
 
 from course_lib.accounting import count_parameters, kv_cache_bytes
 from course_lib.config import PRESETS, TransformerConfig
@@ -200,6 +200,10 @@ def test_moving_a_slider_leaves_the_model_of_the_list():
 def test_a_model_that_the_sliders_cannot_show_is_refused(config):
     with pytest.raises(ValueError, match="pre-norm decoders"):
         widgets.parameter_bill({"other": config}, start="other")
+
+
+def test_the_bills_controls_stay_on_a_laptops_page():
+    assert too_wide(widgets.parameter_bill()) == []
 
 
 @pytest.mark.usefixtures("no_pixels")

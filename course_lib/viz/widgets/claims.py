@@ -22,7 +22,7 @@ def claim_explorer(findings: Mapping[str, Finding]) -> LiveFigure:
     experiments = {id: find(id) for id in findings}
     options = {f"{each.chapter} · {each.claim}": id for id, each in experiments.items()}
     chosen = dropdown("claim", options, next(iter(findings)))
-    chosen.layout = widgets.Layout(width="900px")
+    chosen.layout = widgets.Layout(width="900px", max_width="98%")
 
     def draw(claim: str, figure=None):
         found = findings[claim]

@@ -78,8 +78,12 @@ class _Bill(LiveFigure):
         self.model.observe(self._load, names="value")
         columns = widgets.GridBox(
             list(self._controls.values()),
-            layout=widgets.Layout(grid_template_columns="460px 460px", grid_gap="0 20px", width="950px"),
+            layout=widgets.Layout(grid_template_columns="4fr 5fr", grid_gap="0 20px", width="100%", max_width="950px"),
         )
+        for i, control in enumerate(self._controls.values()):
+            control.layout.width = "auto"
+            if not isinstance(control, widgets.Checkbox):  # the longest names of the two columns are not equally long
+                control.style.description_width = ("130px", "215px")[i % 2]
         self.children = [self.model, columns, *self._shown]
 
     def _load(self, change) -> None:
