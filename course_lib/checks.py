@@ -21,7 +21,7 @@ def at_least_zero(**numbers: object) -> None:
 
 
 def tensors(**given: object) -> None:
-    """TypeError unless every named argument is a tensor."""
+    """TypeError unless every named argument is a tensor. Where every forward pass asks, isinstance is asked first."""
     for name, value in given.items():
         if not isinstance(value, Tensor):
             raise TypeError(f"{name} must be a tensor, got {type(value).__name__}: write torch.tensor({name})")
@@ -89,7 +89,8 @@ def grouped_heads(n_heads: int, n_kv_heads: int) -> None:
 
 def broadcasts(x: Tensor, shape: tuple[int, ...], name: str, advice: str = "") -> None:
     """ValueError unless x broadcasts to exactly this shape, without enlarging it; TypeError if it is no tensor."""
-    tensors(**{name: x})
+    if not isinstance(x, Tensor):
+        tensors(**{name: x})
     try:
         fits = torch.broadcast_shapes(x.shape, shape) == tuple(shape)
     except RuntimeError:
@@ -100,7 +101,8 @@ def broadcasts(x: Tensor, shape: tuple[int, ...], name: str, advice: str = "") -
 
 def last_size(x: Tensor, d_model: int, name: str = "x") -> None:
     """ValueError unless the last dimension of x holds d_model features; TypeError if it is no tensor."""
-    tensors(**{name: x})
+    if not isinstance(x, Tensor):
+        tensors(**{name: x})
     if x.ndim == 0 or x.shape[-1] != d_model:
         raise ValueError(f"{name} has shape {tuple(x.shape)}, but its last dimension must be d_model={d_model}")
 

@@ -50,7 +50,8 @@ def check_ids(ids: Int[Tensor, "*batch"], vocab_size: int, name: str = "ids", si
 
     A GPU would answer a wrong id with an error that ends the process, so the check is worth its microseconds.
     """
-    tensors(**{name: ids})
+    if not isinstance(ids, Tensor):
+        tensors(**{name: ids})
     if ids.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"{name} must be whole numbers (torch.int64 or torch.int32), got {ids.dtype}")
     outside = (ids < 0) | (ids >= vocab_size)

@@ -123,7 +123,7 @@ def test_training_writes_a_model_with_its_figures_and_never_over_another(tmp_pat
         ({"threads": 0}, "threads must be a whole number of at least 1, got 0"),
         ({"peak": 0.0}, r"peak must be a positive number, got 0\.0"),
         ({"peak": math.nan}, "peak must be a positive number, got nan"),
-        ({"warmup": -1}, "warmup must be a whole number of at least 0, got -1"),
+        ({"warmup": -1}, "warmup must be a finite number of at least 0, got -1"),
         ({"seed": 2**70}, "seed must be .*, got 1180591620717411303424"),
     ],
 )

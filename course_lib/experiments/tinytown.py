@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from course_lib.checks import at_least_one, checked_seed, positive
+from course_lib.checks import at_least_one, at_least_zero, checked_seed, positive
 from course_lib.config import preset
 from course_lib.embeddings import analogy, nearest_tokens
 from course_lib.files import read_json, save_json, save_tensors, write_whole
@@ -159,8 +159,7 @@ class TinytownRecipe:
     def __post_init__(self):
         at_least_one(steps=self.steps, batch_size=self.batch_size, stories=self.stories, threads=self.threads)
         positive(peak=self.peak)
-        if self.warmup != 0:
-            at_least_one(warmup=self.warmup)
+        at_least_zero(warmup=self.warmup)
         if not -(2**63) <= checked_seed(self.seed) < 2**63:
             raise ValueError(f"seed must be a whole number of at most 63 bits, got {self.seed}")
 
