@@ -84,7 +84,10 @@ EQUIVALENT = [
         for name in ("generate", "compare")
         for letter in "kp"
     ],
-    ("sampling.compare", "model(text[:, :-1]) * temperature", "the temperature of the yardstick is 1"),
+    ("sampling.compare", "see(model, text[:, :-1]) * temperature", "the temperature of the yardstick is 1"),
+    ("sampling.compare", "text.shape[1] + 1)], -2)", LAST),
+    ("sampling.compare", "text.shape[1] + 2)], 1)", "nobody gathers from the output that is one too many"),
+    ("sampling.compare", "log_probabilities(model, text)[:, start", DEFAULT),
     ("sampling.compare", "gather(-1, text[:, 1:, None])", SHAPE),
     ("positions.sinusoidal", "torch.arange(d_model)", FLOAT32),
     ("positions.sinusoidal", "torch.arange(max_seq_len)[", FLOAT32),

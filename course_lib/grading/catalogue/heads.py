@@ -1431,7 +1431,7 @@ def learnt_by_heart(seed):
 def more_steps(seed):
     "One number of heads, twelve steps: gradients that pile up, or an optimizer that is made anew, show by now."
     batches, held_out = told_stories(seed + 3, 12)
-    return [Case(small_models("models of 16 features"), [2], batches, held_out, 0.02, [seed + 4])]
+    return [Case(small_models("models of 16 features"), [2], batches, held_out, 0.016, [seed + 4])]
 
 
 def counting_up(seed):
