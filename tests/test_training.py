@@ -49,6 +49,7 @@ def test_learning_rate_agrees_with_pytorchs_cosine_after_warm_up():
         schedule.step()
 
 
+@pytest.mark.usefixtures("as_a_learner")
 @pytest.mark.parametrize(
     "bad",
     [
