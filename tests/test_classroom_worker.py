@@ -392,6 +392,20 @@ def test_a_probe_refuses_a_wall_that_does_not_hold(beside, monkeypatch):
     with pytest.raises(SandboxError, match="does not hold here") as error:
         beside.probe()
     assert "Nothing was graded" in str(error.value)
+    assert "it reaches the network (UDP)" in str(error.value)
+
+
+def test_the_probe_tries_the_sockets_that_no_namespace_parts():
+    with Stage() as stage:
+        denial = stage.code / "course_lib" / "grading" / "classroom" / "walls.py"
+        text = denial.read_text(encoding="utf-8")
+        denial.write_text(text.replace("(1, 2, 10, 16)", "(1, 2, 10, 16, 40)"), encoding="utf-8")
+        try:
+            with Worker("bwrap", LIMITS, slot=55, stage=stage) as worker, pytest.raises(SandboxError) as error:
+                worker.probe()
+        except SandboxError as missing:
+            pytest.skip(str(missing))
+    assert "does not hold here: it opens sockets of AF_VSOCK. Nothing" in str(error.value)
 
 
 def test_a_stage_holds_the_library_and_goes_with_its_owner():

@@ -74,6 +74,10 @@ class Stage:
         self.code = self.folder / "code"
         library = Path(course_lib.__file__).parent
         shutil.copytree(library, self.code / "course_lib", ignore=shutil.ignore_patterns("catalogue", "sealed*"))
+        tops = dict.fromkeys(view.top for view in _seen() if view.top)
+        self.doors = {top: self.folder / f"top-{i}" for i, top in enumerate(tops)}
+        for door in self.doors.values():  # what root mounts there, a slot's user can reach
+            door.mkdir()
         for path in self.folder.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
 
@@ -186,8 +190,6 @@ def _bubblewrap(stage: Stage, slot: int, control: int, limits: Limits) -> list[s
     as_root = os.geteuid() == 0
     python = os.path.realpath(sys.executable) if sys.prefix == sys.base_prefix else f"{VENV}/bin/python"
     views = _seen()
-    tops = list(dict.fromkeys(view.top for view in views if view.top))
-    doors = [stage.folder / f"top-{i}" for i in range(len(tops))]  # what root mounts there, a slot's user can reach
     command = [bwrap, "--unshare-user", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     command += ["--hostname", "sandbox", "--clearenv"]
     more = [str(view.place) for view in views if view.place.is_relative_to(MORE)]
@@ -202,7 +204,7 @@ def _bubblewrap(stage: Stage, slot: int, control: int, limits: Limits) -> list[s
     for view in views:
         source = view.source
         if as_root and view.top:
-            source = doors[tops.index(view.top)] / source.relative_to(view.top)
+            source = stage.doors[view.top] / source.relative_to(view.top)
         command += ["--ro-bind", str(source), str(view.place)]
         for mask in view.masks:
             command += ["--tmpfs", str(mask)]
@@ -217,11 +219,8 @@ def _bubblewrap(stage: Stage, slot: int, control: int, limits: Limits) -> list[s
         return command
     user = str(10**9 + 64 * os.getpid() + slot)  # one of its own, that no other grader on this machine has
     command = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", *command]
-    mounts = []
-    for i, door in enumerate(doors):
-        door.mkdir(exist_ok=True)
-        mounts.append(f'mount --bind "${2 * i + 1}" "${2 * i + 2}"')
-    pairs = [str(path) for pair in zip(tops, doors) for path in pair]
+    pairs = [str(path) for pair in stage.doors.items() for path in pair]
+    mounts = [f'mount --bind "${{{i}}}" "${{{i + 1}}}"' for i in range(1, len(pairs), 2)]
     script = " && ".join([*mounts, f"shift {len(pairs)}", 'exec "$@"'])
     return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", *pairs, *command]
 
