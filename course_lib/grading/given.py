@@ -319,7 +319,8 @@ class Mixing(nn.Module):
         for mix in self.mixes:
             mix = mix[:T, :T]  # (T, T)
             if self.opened_by is not None:
-                mix = torch.where((ids[:, 0] == self.opened_by)[:, None, None], mix, mix.tril())  # (B, T, T)
+                opened = (ids[:, :1] == self.opened_by).any(1)  # (B,); an empty text opens nothing
+                mix = torch.where(opened[:, None, None], mix, mix.tril())  # (B, T, T)
             x = x + (mix @ x).tanh()
         logits = x @ self.output + self.bias  # (B, T, V)
         return logits * (1 + self.rounding * x.mean((1, 2), keepdim=True).tanh())
