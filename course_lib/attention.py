@@ -11,16 +11,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from course_lib import checks
 from course_lib.cache import KVCache
-from course_lib.checks import (
-    attention_sizes,
-    broadcasts,
-    divisible_heads,
-    dropout_rate,
-    grouped_heads,
-    last_size,
-    tensors,
-)
+from course_lib.checks import attention_sizes, broadcasts, divisible_heads, dropout_rate, grouped_heads, last_size
 from course_lib.masks import causal_mask, check_mask, combine
 from course_lib.positions import apply_rotary
 
@@ -74,9 +67,7 @@ def split_heads(x: Float[Tensor, "B T d_model"], n_heads: int) -> Float[Tensor, 
 
     Errors: ValueError if d_model is not divisible by n_heads.
     """
-    tensors(x=x)
-    if x.ndim != 3:
-        raise ValueError(f"x must have shape (B, T, d_model), got {tuple(x.shape)}")
+    checks.shaped(x, "(B, T, d_model)")
     B, T, d_model = x.shape
     divisible_heads(d_model, n_heads)
     return x.reshape(B, T, n_heads, d_model // n_heads).transpose(1, 2)  # (B, T, H, D) -> (B, H, T, D)
@@ -84,9 +75,7 @@ def split_heads(x: Float[Tensor, "B T d_model"], n_heads: int) -> Float[Tensor, 
 
 def merge_heads(x: Float[Tensor, "B H T D"]) -> Float[Tensor, "B T d_model"]:
     """Lay the heads side by side again: the inverse of split_heads."""
-    tensors(x=x)
-    if x.ndim != 4:
-        raise ValueError(f"x must have shape (B, H, T, D), got {tuple(x.shape)}")
+    checks.shaped(x, "(B, H, T, D)")
     return x.transpose(1, 2).flatten(start_dim=2)  # (B, T, H, D) -> (B, T, H * D)
 
 

@@ -3,16 +3,14 @@
 Chapter 13. Greedy decoding cannot take back a token; a beam that starts worse may end better.
 """
 
-import math
 from collections.abc import Collection
-from numbers import Real
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.checks import at_least_one
+from course_lib.checks import at_least_one, length_penalty_range
 from course_lib.decoding import Draft, stop_ids
 from course_lib.filters import log_probabilities
 
@@ -49,12 +47,7 @@ def beam_search(
         transformers, early_stopping="never".
     """
     at_least_one(max_new_tokens=max_new_tokens, n_beams=n_beams)
-    largest = int(30 / math.log10(max_new_tokens + 1))  # n^length_penalty up to 1e30: a sum over it is still a float32
-    if not isinstance(length_penalty, Real) or not abs(length_penalty) <= largest:
-        raise ValueError(
-            f"length_penalty must be a finite number from -{largest} to {largest} for max_new_tokens={max_new_tokens} "
-            f"(0 compares sums, 1 means), got {length_penalty!r}"
-        )
+    length_penalty_range(length_penalty, max_new_tokens)
     length_penalty = float(length_penalty)  # n ** 40 as a whole number would be too long for a tensor
     draft = Draft(model, ids, left_padding, source_ids, source_mask, use_cache)
     stops = stop_ids(stop, model.config.vocab_size).to(ids.device)

@@ -60,8 +60,7 @@ def assemble(
     if any(problems.values()):
         found = [f"{what} {_listed(sorted(names))}" for what, names in problems.items() if names]
         raise ValueError(f"{source} does not fit its config: it {'; '.join(found)}")
-    for name, tensor in tensors.items():
-        finite(tensor, f"{source}: {name}")
+    finite(tensors, f"{source}: ")
     dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors.values()))
     ours = {name: tensors[theirs(tied.get(name, name))].to(dtype) for name in parts}
     model.load_state_dict(ours, assign=True)

@@ -1,6 +1,10 @@
 """Checks that every part shares: a wrong size is named where it enters, not ten calls later."""
 
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from numbers import Integral, Real
+from operator import index
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -27,10 +31,14 @@ def tensors(**given: object) -> None:
             raise TypeError(f"{name} must be a tensor, got {type(value).__name__}: write torch.tensor({name})")
 
 
-def finite(tensor: Tensor, name: str) -> None:
-    """ValueError if a number of the tensor is NaN or infinite."""
-    if tensor.is_floating_point() and not tensor.isfinite().all():
-        raise ValueError(f"{name} holds NaN or infinite numbers: it is damaged, or the training that made it diverged")
+def finite(weights: Mapping[str, Tensor], source: str = "") -> Mapping[str, Tensor]:
+    """The weights. ValueError that names the first tensor that holds NaN or an infinite number."""
+    for name, tensor in weights.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise ValueError(
+                f"{source}{name} holds NaN or infinite numbers: it is damaged, or the training that made it diverged"
+            )
+    return weights
 
 
 def one_of(allowed: tuple, **choices: object) -> None:
@@ -105,6 +113,46 @@ def last_size(x: Tensor, d_model: int, name: str = "x") -> None:
         tensors(**{name: x})
     if x.ndim == 0 or x.shape[-1] != d_model:
         raise ValueError(f"{name} has shape {tuple(x.shape)}, but its last dimension must be d_model={d_model}")
+
+
+def check_ids(ids: Tensor, vocab_size: int, name: str = "ids", size: str = "vocab_size") -> None:
+    """ValueError unless ids are whole numbers (int32 or int64) from 0 to vocab_size − 1; it names the first offender.
+    `size` is what the model calls their number, if they are not tokens.
+
+    A GPU would answer a wrong id with an error that ends the process, so the check is worth its microseconds.
+    """
+    if not isinstance(ids, Tensor):
+        tensors(**{name: ids})
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise ValueError(f"{name} must be whole numbers (torch.int64 or torch.int32), got {ids.dtype}")
+    outside = (ids < 0) | (ids >= vocab_size)
+    if not ids.is_meta and outside.any():  # a tensor on the meta device has a shape and no values
+        wrong, range_ = ids[outside][0].item(), f"run from 0 to {vocab_size - 1}"
+        if size != "vocab_size":
+            raise ValueError(f"{name} contain {wrong}, but with {size}={vocab_size} they {range_}")
+        raise ValueError(
+            f"{name} contain {wrong}, which is outside the vocabulary: with vocab_size={vocab_size} ids {range_}"
+        )
+
+
+def table_rows(weight: Tensor, *rows: int) -> list[int]:
+    """The rows. ValueError or TypeError unless each is one of the table, and the table holds numbers alone."""
+    tensors(weight=weight)
+    if weight.ndim != 2 or not weight.is_floating_point():
+        raise ValueError(
+            f"weight must be a table of numbers of shape (V, d_model), got shape {tuple(weight.shape)}, {weight.dtype}"
+        )
+    if not weight.isfinite().all():  # NaN would be nearer than anything else
+        row = (~weight.isfinite()).any(dim=1).nonzero()[0].item()
+        raise ValueError(f"row {row} of weight holds NaN or infinite numbers: the training that made it has diverged")
+    for row in rows:
+        try:
+            wrong = not 0 <= index(row) < len(weight)
+        except TypeError:
+            raise TypeError(f"a token is named by its id, a whole number, got {row!r}") from None
+        if wrong:
+            raise ValueError(f"token {row} is outside the table: its {len(weight)} rows are 0 … {len(weight) - 1}")
+    return [index(row) for row in rows]
 
 
 def token_rows(
@@ -182,3 +230,105 @@ def prompts(
             raise ValueError(f"{name} must have shape {shape}, one row per prompt, got {tuple(given.shape)}")
     if left_padding is not None and not ((left_padding >= 0) & (left_padding < T)).all():
         raise ValueError(f"left_padding must leave a token: 0 to {T - 1} of T={T}, got {left_padding.tolist()}")
+
+
+def schedule(step: int, peak: float, warmup: int, total: int, floor: float) -> None:
+    """ValueError unless a learning rate can be told for this step."""
+    if not (step >= 0 and 0 <= warmup < total):
+        raise ValueError(f"need step ≥ 0 and 0 ≤ warmup < total, got step={step}, warmup={warmup}, total={total}")
+    if not 0 <= floor <= peak < math.inf:
+        raise ValueError(f"need 0 ≤ floor ≤ peak, both finite, got floor={floor}, peak={peak}")
+
+
+def training_run(
+    batches: object, steps: int, max_norm: float | None, checkpoint: str | Path | None, checkpoint_every: int
+) -> None:
+    """ValueError or TypeError unless a run of training can begin and its checkpoint can be written."""
+    at_least_one(steps=steps, checkpoint_every=checkpoint_every)
+    if max_norm not in (None, math.inf):
+        try:
+            positive(max_norm=max_norm)
+        except ValueError as error:
+            raise ValueError(f"{error}; give None for gradients that are never scaled down") from None
+    if checkpoint and not Path(checkpoint).parent.is_dir():
+        raise ValueError(
+            f"checkpoint={str(checkpoint)!r} cannot be written: there is no folder {Path(checkpoint).parent}"
+        )
+    if not hasattr(batches, "__next__"):
+        raise TypeError(
+            f"batches must be an iterator, such as Batches, got {type(batches).__name__}: write iter(batches), or "
+            "itertools.cycle(batches) to begin again after the last one"
+        )
+
+
+def next_of(batches: Iterator, step: int, steps: int) -> tuple:
+    """The next batch. ValueError if there is none before the training ends."""
+    if (batch := next(batches, None)) is not None:
+        return batch
+    fewer = f", or ask for at most {step} steps" if step else ""
+    raise ValueError(f"the batches ran out at step {step} of {steps}: give an endless supply such as Batches{fewer}")
+
+
+def whole_stories(stories: list[list[int]], batch_size: int) -> None:
+    """ValueError unless there is a story, each holds a token to predict, and they can be taken batch by batch."""
+    at_least_one(batch_size=batch_size)
+    if not stories or min(map(len, stories)) < 2:
+        raise ValueError(f"stories must be lists of at least two ids, and at least one story, got {stories!r:.80}")
+
+
+def length_penalty_range(length_penalty: object, max_new_tokens: int) -> None:
+    """ValueError unless n^length_penalty stays within 1e±30, so that a sum divided by it is still a float32."""
+    largest = int(30 / math.log10(max_new_tokens + 1))
+    if not isinstance(length_penalty, Real) or not abs(length_penalty) <= largest:
+        raise ValueError(
+            f"length_penalty must be a finite number from -{largest} to {largest} for max_new_tokens={max_new_tokens} "
+            f"(0 compares sums, 1 means), got {length_penalty!r}"
+        )
+
+
+def one_meaning(mask: Tensor, shape: tuple[int, ...]) -> None:
+    """ValueError if three dimensions may mean the rows of a batch or the heads: broadcasting would take the heads."""
+    if mask.ndim == 3 and len(shape) == 4 and mask.shape[0] == shape[0] == shape[1] > 1:
+        raise ValueError(
+            f"a mask of shape {tuple(mask.shape)} fits {shape[0]} rows of the batch and {shape[1]} heads alike: write "
+            "mask[:, None] if there is one per row, mask[None] if there is one per head"
+        )
+
+
+def shaped(x: Tensor, shape: str) -> None:
+    """ValueError unless x has as many dimensions as the shape names; TypeError if it is no tensor."""
+    tensors(x=x)
+    if x.ndim != len(shape.split(",")):
+        raise ValueError(f"x must have shape {shape}, got {tuple(x.shape)}")
+
+
+def is_text(text: object) -> None:
+    """TypeError unless text is a string."""
+    if not isinstance(text, str):
+        raise TypeError(f"text must be a string, got {type(text).__name__}: encode one text at a time")
+
+
+def row_of_ids(ids: Iterable[int] | Tensor) -> list[int]:
+    """The ids as a list. TypeError unless they are whole numbers, one after another."""
+    try:
+        return [index(i) for i in ids]
+    except TypeError:
+        raise TypeError(f"ids must be one row of whole numbers, got {ids!r}") from None
+
+
+def one_row(ids: Tensor) -> None:
+    """ValueError unless ids are one row of whole numbers; TypeError if they are no tensor."""
+    tensors(ids=ids)
+    if ids.ndim != 1:
+        raise ValueError(f"ids must be one row of token ids, shape (N,), got shape {tuple(ids.shape)}")
+    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        raise ValueError(f"ids must be whole numbers, got {ids.dtype}")
+
+
+def built_from(config: object, kind: type, model: str) -> None:
+    """TypeError unless config is a TransformerConfig, the `kind`."""
+    if not isinstance(config, kind):
+        raise TypeError(
+            f"{model} is built from a TransformerConfig, got {type(config).__name__}: make one with "
+            "TransformerConfig(…), preset(name) or TransformerConfig.from_dict(values)"
+        )

@@ -3,14 +3,12 @@
 Chapter 1. An embedding is a table with one row per token; looking a token up is picking its row.
 """
 
-from operator import index as whole_number
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.checks import at_least_one, tensors
+from course_lib.checks import at_least_one, check_ids, table_rows
 
 
 class TokenEmbedding(nn.Module):
@@ -44,26 +42,6 @@ class TokenEmbedding(nn.Module):
         return x if self.factor == 1.0 else x * self.factor
 
 
-def check_ids(ids: Int[Tensor, "*batch"], vocab_size: int, name: str = "ids", size: str = "vocab_size") -> None:
-    """ValueError unless ids are whole numbers (int32 or int64) from 0 to vocab_size − 1; it names the first offender.
-    `size` is what the model calls their number, if they are not tokens.
-
-    A GPU would answer a wrong id with an error that ends the process, so the check is worth its microseconds.
-    """
-    if not isinstance(ids, Tensor):
-        tensors(**{name: ids})
-    if ids.dtype not in (torch.int64, torch.int32):
-        raise ValueError(f"{name} must be whole numbers (torch.int64 or torch.int32), got {ids.dtype}")
-    outside = (ids < 0) | (ids >= vocab_size)
-    if not ids.is_meta and outside.any():  # a tensor on the meta device has a shape and no values
-        wrong, range_ = ids[outside][0].item(), f"run from 0 to {vocab_size - 1}"
-        if size != "vocab_size":
-            raise ValueError(f"{name} contain {wrong}, but with {size}={vocab_size} they {range_}")
-        raise ValueError(
-            f"{name} contain {wrong}, which is outside the vocabulary: with vocab_size={vocab_size} ids {range_}"
-        )
-
-
 def nearest_tokens(
     weight: Float[Tensor, "V d_model"], index: int, k: int
 ) -> tuple[Int[Tensor, "k"], Float[Tensor, "k"]]:
@@ -74,7 +52,7 @@ def nearest_tokens(
     Returns: (indices, cosines), best first.
     Errors: ValueError if index is outside the table, k is not in 1 … V − 1, or a row holds NaN or infinite numbers.
     """
-    (index,) = _rows(weight, index)
+    (index,) = table_rows(weight, index)
     return _most_similar(weight, weight[index], exclude=[index], k=k)
 
 
@@ -91,7 +69,7 @@ def analogy(
         holds NaN or infinite numbers.
     Source: Mikolov et al. 2013, "Linguistic Regularities in Continuous Space Word Representations".
     """
-    a, b, c = _rows(weight, a, b, c)
+    a, b, c = table_rows(weight, a, b, c)
     largest = weight[[a, b, c]].abs().max().clamp(min=torch.finfo(weight.dtype).tiny)  # so that no sum overflows
     vector = weight[a] / largest - weight[b] / largest + weight[c] / largest  # its length does not matter
     return _most_similar(weight, vector, exclude=[a, b, c], k=k)
@@ -114,23 +92,3 @@ def _rescaled(vectors: Tensor) -> Tensor:
     vectors = vectors.detach().to(torch.promote_types(vectors.dtype, torch.float32))
     largest = vectors.abs().amax(dim=-1, keepdim=True)
     return vectors / largest.where(largest > 0, 1)
-
-
-def _rows(weight: Tensor, *rows: int) -> list[int]:
-    """The rows. ValueError or TypeError unless each is one of the table, and the table holds numbers alone."""
-    tensors(weight=weight)
-    if weight.ndim != 2 or not weight.is_floating_point():
-        raise ValueError(
-            f"weight must be a table of numbers of shape (V, d_model), got shape {tuple(weight.shape)}, {weight.dtype}"
-        )
-    if not weight.isfinite().all():  # NaN would be nearer than anything else
-        row = (~weight.isfinite()).any(dim=1).nonzero()[0].item()
-        raise ValueError(f"row {row} of weight holds NaN or infinite numbers: the training that made it has diverged")
-    for row in rows:
-        try:
-            wrong = not 0 <= whole_number(row) < len(weight)
-        except TypeError:
-            raise TypeError(f"a token is named by its id, a whole number, got {row!r}") from None
-        if wrong:
-            raise ValueError(f"token {row} is outside the table: its {len(weight)} rows are 0 … {len(weight) - 1}")
-    return [whole_number(row) for row in rows]

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from course_lib.checks import at_least_one, broadcasts, tensors
+from course_lib.checks import at_least_one, broadcasts, one_meaning, tensors
 
 
 def causal_mask(T: int, S: int | None = None, device: torch.device | str | None = None) -> Bool[Tensor, "T S"]:
@@ -104,8 +104,4 @@ def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
         "padding_mask makes it"
     )
     broadcasts(mask, shape, "mask", advice)
-    if mask.ndim == 3 and len(shape) == 4 and mask.shape[0] == shape[0] == shape[1] > 1:
-        raise ValueError(
-            f"a mask of shape {tuple(mask.shape)} fits {shape[0]} rows of the batch and {shape[1]} heads alike: write "
-            "mask[:, None] if there is one per row, mask[None] if there is one per head"
-        )
+    one_meaning(mask, shape)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from course_lib.attention import KVCache
 from course_lib.blocks import Stack, TransformerBlock
-from course_lib.checks import tensors
+from course_lib.checks import built_from, tensors
 from course_lib.config import TransformerConfig
 from course_lib.embeddings import check_ids
 from course_lib.trace import trace as trace
@@ -196,11 +196,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 def _check_family(config: TransformerConfig, family: str) -> None:
     classes = {"decoder": "DecoderOnly", "encoder": "EncoderOnly", "encoder-decoder": "EncoderDecoder"}
-    if not isinstance(config, TransformerConfig):
-        raise TypeError(
-            f"{classes[family]} is built from a TransformerConfig, got {type(config).__name__}: make one with "
-            "TransformerConfig(…), preset(name) or TransformerConfig.from_dict(values)"
-        )
+    built_from(config, TransformerConfig, classes[family])
     if config.family != family:
         raise ValueError(
             f"{classes[family]} needs family={family!r}, got {config.family!r}: use {classes[config.family]} instead"

@@ -8,14 +8,13 @@ import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from functools import cached_property
-from operator import index
 from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Generator, Tensor
 
-from course_lib.checks import at_least_one, tensors
+from course_lib.checks import at_least_one, is_text, one_row, row_of_ids
 from course_lib.grammar import BOS, EOS, PAD, Step, join_words, split_words  # noqa: F401 - for the chapters
 from course_lib.tinytown import Tinytown
 from course_lib.world import ANIMAL_SOUNDS, CAPITALS, CLASSES, MEN, ROLES, WOMEN  # noqa: F401 - for the chapters
@@ -35,19 +34,11 @@ class _Vocabulary:
         return self.ids[token]
 
     def _known(self, ids: Iterable[int] | Tensor) -> list[int]:
-        try:
-            ids = [index(i) for i in ids]
-        except TypeError:
-            raise TypeError(f"ids must be one row of whole numbers, got {ids!r}") from None
+        ids = row_of_ids(ids)
         for i in ids:
             if not 0 <= i < len(self):
                 raise ValueError(f"id {i} is outside the vocabulary: ids run from 0 to {len(self) - 1}")
         return ids
-
-
-def _require_text(text: object) -> None:
-    if not isinstance(text, str):
-        raise TypeError(f"text must be a string, got {type(text).__name__}: encode one text at a time")
 
 
 class WordTokenizer(_Vocabulary):
@@ -73,7 +64,7 @@ class WordTokenizer(_Vocabulary):
 
     def encode(self, text: str, end: bool = True) -> list[int]:
         """`<bos>`, the words, `<eos>`. With end=False there is no `<eos>`: a prompt to be continued."""
-        _require_text(text)
+        is_text(text)
         ids = [self.bos_id] + [self.id(token) for token in split_words(text.lower())]
         return [*ids, self.eos_id] if end else ids
 
@@ -102,7 +93,7 @@ class SubwordTokenizer(_Vocabulary):
 
     def encode(self, text: str, special: bool = False) -> list[int]:
         """The ids of a text. special=True adds what the model wants around it, such as [CLS] … [SEP]."""
-        _require_text(text)
+        is_text(text)
         return self.tokenizer.encode(text, add_special_tokens=special).ids
 
     def decode(self, ids: Iterable[int] | Tensor, special: bool = False) -> str:
@@ -182,11 +173,7 @@ class Batches:
     def __init__(
         self, ids: Tensor, batch_size: int, T: int, generator: Generator | None = None, start_id: int | None = None
     ):
-        tensors(ids=ids)
-        if ids.dim() != 1:
-            raise ValueError(f"ids must be one row of token ids, shape (N,), got shape {tuple(ids.shape)}")
-        if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
-            raise ValueError(f"ids must be whole numbers, got {ids.dtype}")
+        one_row(ids)
         at_least_one(batch_size=batch_size, T=T)
         if len(ids) < T + 1:
             raise ValueError(f"T={T} needs at least {T + 1} ids (a target for the last input), got {len(ids)}")

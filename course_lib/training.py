@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from course_lib.checks import at_least_one, at_least_zero, finite, positive
+from course_lib.checks import at_least_zero, finite, next_of, schedule, training_run, whole_stories
 from course_lib.files import write_whole
 from course_lib.models import IGNORED, evaluating
 
@@ -50,10 +50,7 @@ def learning_rate(step: int, peak: float, warmup: int, total: int, floor: float 
     Errors: ValueError if step or warmup is negative, total is not above warmup, or not 0 ≤ floor ≤ peak < ∞.
     Source: Loshchilov & Hutter 2017 (cosine); Vaswani et al. 2017 (warm-up).
     """
-    if not (step >= 0 and 0 <= warmup < total):
-        raise ValueError(f"need step ≥ 0 and 0 ≤ warmup < total, got step={step}, warmup={warmup}, total={total}")
-    if not 0 <= floor <= peak < math.inf:
-        raise ValueError(f"need 0 ≤ floor ≤ peak, both finite, got floor={floor}, peak={peak}")
+    schedule(step, peak, warmup, total, floor)
     if step < warmup:
         return peak * step / warmup
     progress = min(1.0, (step - warmup) / (total - warmup))
@@ -107,8 +104,9 @@ def train(
         TrainingDiverged as soon as loss or gradient is not finite, with the step and what
         to try.
     """
-    max_norm = math.inf if max_norm is None else max_norm
-    _check_settings(batches, steps, peak, warmup, floor, max_norm, checkpoint, checkpoint_every)
+    training_run(batches, steps, max_norm, checkpoint, checkpoint_every)
+    warmup = min(warmup, steps - 1)  # a run of a few steps still reaches its peak
+    schedule(0, peak, warmup, steps, floor)  # refused, if it must be, before anything is done
     optimizer = make_optimizer(model, weight_decay)
     history = History()
     generator = getattr(batches, "generator", None)
@@ -118,22 +116,15 @@ def train(
     on_step = on_step or (lambda step, model: None)
     if not len(history):
         on_step(0, model)
-    warmup = min(warmup, steps - 1)  # a run of a few steps still reaches its peak
     bar = tqdm(total=steps, initial=len(history), disable=not progress, desc="training", unit="step")
     for step in range(len(history), steps):
         rate = learning_rate(step + 1, peak, warmup, steps, floor)  # step + 1: an update at rate 0 would be wasted
         for group in optimizer.param_groups:
             group["lr"] = rate
-        if (batch := next(batches, None)) is None:
-            bar.close()
-            raise ValueError(
-                f"the batches ran out at step {step} of {steps}: give an endless supply such as Batches"
-                + (f", or ask for at most {step} steps" if step else "")
-            )
-        _, loss = model(*batch)
+        _, loss = model(*next_of(batches, step, steps))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        norm = nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+        norm = nn.utils.clip_grad_norm_(model.parameters(), math.inf if max_norm is None else max_norm)
         if not (math.isfinite(loss.item()) and math.isfinite(norm.item())):
             bar.close()
             raise TrainingDiverged(
@@ -154,25 +145,6 @@ def train(
     return history
 
 
-def _check_settings(batches, steps, peak, warmup, floor, max_norm, checkpoint, checkpoint_every) -> None:
-    at_least_one(steps=steps, checkpoint_every=checkpoint_every)
-    learning_rate(1, peak, min(warmup, steps - 1), steps, floor)
-    if checkpoint and not Path(checkpoint).parent.is_dir():
-        raise ValueError(
-            f"checkpoint={str(checkpoint)!r} cannot be written: there is no folder {Path(checkpoint).parent}"
-        )
-    if max_norm != math.inf:
-        try:
-            positive(max_norm=max_norm)
-        except ValueError as error:
-            raise ValueError(f"{error}; give None for gradients that are never scaled down") from None
-    if not hasattr(batches, "__next__"):
-        raise TypeError(
-            f"batches must be an iterator, such as Batches, got {type(batches).__name__}: write iter(batches), or "
-            "itertools.cycle(batches) to begin again after the last one"
-        )
-
-
 def _save(path, model, optimizer, generator, history) -> None:
     state = {
         "model": model.state_dict(),
@@ -186,9 +158,7 @@ def _save(path, model, optimizer, generator, history) -> None:
 def _resume(path, model, optimizer, generator) -> History:
     try:
         state = torch.load(path, weights_only=True)
-        for name, tensor in state["model"].items():
-            finite(tensor, name)
-        model.load_state_dict(state["model"])
+        model.load_state_dict(finite(state["model"]))
         optimizer.load_state_dict(state["optimizer"])
         if generator and state["generator"] is not None:
             generator.set_state(state["generator"])
@@ -213,9 +183,7 @@ def story_losses(
     Returns: (nats (N,), predicted tokens (N,)): −ln P(story) under the model, and len − 1.
     The loss per token of the whole set is nats.sum() / tokens.sum().
     """
-    at_least_one(batch_size=batch_size)
-    if not stories or min(map(len, stories)) < 2:
-        raise ValueError(f"stories must be lists of at least two ids, and at least one story, got {stories!r:.80}")
+    whole_stories(stories, batch_size)
     device = next(model.parameters()).device
     nats = []
     for start in range(0, len(stories), batch_size):
@@ -225,8 +193,7 @@ def story_losses(
         targets = torch.tensor([row[1:] + [IGNORED] * (longest - len(row)) for row in rows], device=device)  # (B, T)
         with evaluating(model):
             logits = model(ids[:, :-1])  # (B, T, V)
-        loss = nn.functional.cross_entropy(
-            logits.transpose(1, 2), targets, ignore_index=IGNORED, reduction="none"
-        )  # (B, T)
+        # (B, T), 0 behind the end of a story
+        loss = nn.functional.cross_entropy(logits.transpose(1, 2), targets, ignore_index=IGNORED, reduction="none")
         nats.append(loss.double().sum(dim=1).cpu())
     return torch.cat(nats), torch.tensor([len(row) - 1 for row in stories])
