@@ -20,8 +20,9 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.grading import EXERCISES, grade
-from course_lib.grading.engine import PUBLIC_SEED, problem_of
-from course_lib.grading.run import call
+from course_lib.grading.engine import PUBLIC_SEED, judge_calls, problem_of, ready_trials
+from course_lib.grading.limits import undisturbed
+from course_lib.grading.run import call, run
 from course_lib.grading.trials import prepare, summed_up
 from course_lib.grading.values import fresh
 
@@ -233,11 +234,24 @@ def test_the_reference_passes_with_full_points(exercise):
         assert result.earned == exercise.points
 
 
+def graded(exercise, wrong, seed):
+    """What `grade` says of a mistake, which runs once for it: what it did as the answer is what the answer is then held
+    against."""
+    if exercise not in CALLED:
+        return grade(exercise.id, wrong, seed)
+    trials = ready_trials(exercise, seed)
+    with undisturbed():
+        outcomes = run(wrong, [trial.call for trial in trials], exercise.time_limit)
+        for trial, outcome in zip(trials, outcomes):
+            trial.mistakes.setdefault(id(wrong), summed_up(trial, outcome))
+    return judge_calls(exercise, trials, outcomes)
+
+
 @pytest.mark.parametrize(("exercise", "misconception"), WRONG)
 def test_misconception_fails_and_is_named(exercise, misconception):
     tries = [(misconception.wrong, seed) for seed in SEEDS] + [(wrong, PUBLIC_SEED) for wrong in misconception.also]
     for number, (wrong, seed) in enumerate(tries):
-        result = grade(exercise.id, complete(exercise, wrong), seed)
+        result = graded(exercise, complete(exercise, wrong), seed)
         where = f"try {number}, seed {seed}"
         assert not result.passed, f"{where}: this wrong answer passes"
         assert result.earned == 0
