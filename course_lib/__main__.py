@@ -463,7 +463,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     try:
         status = arguments.run(arguments)
-        sys.stdout.flush()
+        if sys.stdout:  # None where there is no console
+            sys.stdout.flush()
         return status
     except (ValueError, TypeError, RuntimeError) as error:
         print(f"{arguments.command}: {error}", file=sys.stderr)

@@ -381,7 +381,7 @@ def test_another_operating_system_is_told_what_to_do_instead_of_a_traceback(tmp_
 def test_the_report_says_when_there_was_no_wall(tmp_path, level):
     options = dict.fromkeys(("json", "csv", "junit", "gradescope", "classroom50"), False)
     options |= {"canvas": None, "moodle": None, "sandbox": level, "out": tmp_path}
-    command._write(argparse.Namespace(**options), [Marked("ada", "", (), ())], [3])
+    command._write(argparse.Namespace(**options), [Marked("ada", "", (), ())], [3], left=[])
     assert ("there was no wall" in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")) == (
         level == "none"
     )

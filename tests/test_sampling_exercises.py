@@ -9,6 +9,7 @@ from torch import nn
 from course_lib.grading import grade
 from course_lib.sampling import generate, next_token_distribution, sample_next_token, top_k_filter, top_p_filter
 from tests.right import by_way_of
+from tests.right.sampling import compare_of_the_library
 
 
 class Adapted(nn.Module):
@@ -29,18 +30,6 @@ def library_generate(model, ids, max_new_tokens, max_seq_len, temperature, gener
     return generate(Adapted(model, max_seq_len), ids, max_new_tokens, temperature=temperature, generator=generator)
 
 
-def library_compare(model, ids, n_tokens, temperatures, generator):
-    distinct, likelihood = [], []
-    for temperature in temperatures:
-        text = generate(model, ids, n_tokens, temperature=temperature, generator=generator)
-        loss = nn.functional.cross_entropy(
-            model(text[:, ids.shape[1] - 1 : -1]).flatten(0, 1), text[:, ids.shape[1] :].flatten()
-        )
-        distinct.append(len(set(text[:, ids.shape[1] :].flatten().tolist())))
-        likelihood.append(-loss)
-    return torch.tensor(distinct), torch.stack(likelihood)
-
-
 def library_next_token(logits, temperature, top_k, top_p, generator):
     return sample_next_token(logits, temperature, top_k, top_p, generator=generator)
 
@@ -51,7 +40,7 @@ ANSWERS = {
     "sampling.top_p": by_way_of(top_p_filter),
     "sampling.next_token": library_next_token,
     "sampling.generate": library_generate,
-    "sampling.compare": library_compare,
+    "sampling.compare": compare_of_the_library,
 }
 
 
