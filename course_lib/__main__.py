@@ -465,7 +465,7 @@ def main(argv: list[str] | None = None) -> int:
         status = arguments.run(arguments)
         sys.stdout.flush()
         return status
-    except (ValueError, TypeError, RuntimeError) as error:
+    except (ValueError, RuntimeError) as error:
         print(f"{arguments.command}: {error}", file=sys.stderr)
         return 2
     except OSError as error:
