@@ -466,7 +466,7 @@ def main(argv: list[str] | None = None) -> int:
         if sys.stdout:  # None where there is no console
             sys.stdout.flush()
         return status
-    except (ValueError, TypeError, RuntimeError) as error:
+    except (ValueError, RuntimeError) as error:
         print(f"{arguments.command}: {error}", file=sys.stderr)
         return 2
     except OSError as error:
