@@ -180,6 +180,16 @@ def test_the_copying_head_goes_by_the_position_in_the_list_and_not_by_what_follo
     assert looks[torch.arange(60), in_the_list].mean() > 0.7
 
 
+@pytest.mark.parametrize("between", ["the cat slept .", "the dog chased the cow ."])
+def test_the_copying_head_does_not_go_by_the_distance_between_the_lists(trained, between):
+    model, tokenizer = trained
+    ids, listed = heads.draw_misquotes(tokenizer, (2, 0), 60, seed=3, between=between)
+    assert tokenizer.decode(ids[0]).count(between.replace(" .", ".")) == 1
+    with torch.no_grad():
+        answers = model(ids)[:, -1].argmax(dim=-1)
+    assert (answers == listed[:, 2]).float().mean() > 0.95
+
+
 def test_no_head_finds_what_followed_a_random_word_the_first_time(trained):
     """The test of Olsson et al. 2022: an induction head has its weight there, and makes the second copy easy."""
     model, tokenizer = trained

@@ -114,9 +114,10 @@ def one_big_head() -> Finding:
 START = "once there was a king called tom . "
 
 
-def _quotation(words: Sequence[str], repeated: Sequence[str]) -> str:
-    """Tom's three words, and those that anna has said after him so far."""
-    return " ".join([f"{START}tom said :", *words, ". anna said it too :", *repeated])
+def _quotation(words: Sequence[str], repeated: Sequence[str], between: str = "") -> str:
+    """Tom's three words, a sentence between or none, and the words that anna has said after him so far."""
+    parts = [f"{START}tom said :", *words, ".", between, "anna said it too :", *repeated]
+    return " ".join(filter(None, parts))
 
 
 def _code(said: int) -> Callable[[random.Random], tuple[str, str]]:
@@ -188,9 +189,11 @@ def encode_questions(tokenizer: WordTokenizer, questions: Sequence[tuple[str, st
 
 
 def draw_misquotes(
-    tokenizer: WordTokenizer, said: Sequence[int], number: int, seed: int = 0
+    tokenizer: WordTokenizer, said: Sequence[int], number: int, seed: int = 0, between: str = ""
 ) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N 3"]]:
     """Stories in which anna repeats tom's words in another order: those at `said`, counted from 0.
+
+    between: a sentence between the two lists, which moves anna's words further away from tom's.
 
     said = (2, 0) draws "tom said : lake sand stone . anna said it too : stone lake". Tinytown always repeats the words
     in order, where "what followed this word before" (induction) and "what stands at this position of the list"
@@ -200,7 +203,7 @@ def draw_misquotes(
     """
     rng = random.Random(f"{seed} {tuple(said)}")
     listed = [rng.sample(CLASSES["code"], 3) for _ in range(number)]
-    stories = [_quotation(words, [words[place] for place in said]) for words in listed]
+    stories = [_quotation(words, [words[place] for place in said], between) for words in listed]
     return (
         torch.tensor([tokenizer.encode(story, end=False) for story in stories]),
         torch.tensor([[tokenizer.id(word) for word in words] for words in listed]),

@@ -19,9 +19,9 @@ from .show import DIGITS, MOST_SHOWN, digits_apart, number, plural, show
 from .trials import Trial, mistaken, prepare, summed_up
 
 PUBLIC_SEED = 0
-IN_FLOAT32 = (
-    "A note: somewhere your function goes through float32, so that a float64 input keeps about seven of its sixteen "
-    "digits. That is right enough here."
+LESS_EXACT = (
+    "A note: of a float64 input not all sixteen digits are right. Something on the way is less exact: a step or a "
+    "constant in float32, a constant with few digits, a small number added for safety. That is right enough here."
 )
 LONGEST = 4000  # characters of a sentence: some hold what an answer returned
 _one_at_a_time = threading.Lock()
@@ -104,7 +104,7 @@ def _judge_calls(exercise: Exercise, trials: Sequence[Trial], outcomes: list[Out
     problems = [problem_of(exercise, trial, outcome) for trial, outcome in zip(trials, outcomes)]
     failing = next((i for i, problem in enumerate(problems) if problem is not None), None)
     if failing is None and len(outcomes) == len(trials) > 0:
-        notes = [IN_FLOAT32] if _lost_digits(exercise, trials, outcomes) else []
+        notes = [LESS_EXACT] if _lost_digits(exercise, trials, outcomes) else []
         return verdict(exercise, "passed", [f"Right in {plural(len(trials), 'case')}.", *notes])
     if failing is None:  # a worker that is not to be trusted may leave some out
         return verdict(exercise, "failed", [f"{len(outcomes)} of {plural(len(trials), 'case')} were answered."])

@@ -17,7 +17,7 @@ from .values import Foreign
 
 # rtol, atol. A constant or a step in float32 leaves about 1e-7 of the size of what is computed with, a chain of them up
 # to 2e-6: right enough in float64 as well, where the whole is measured by its largest number. Anything but rounding is
-# far beyond. What must be exact says so with an rtol and atol of its own.
+# far beyond. Heads that are split or merged must stay exact: such an exercise has an rtol and atol of its own.
 TOLERANCE = {
     torch.float64: (1e-5, 1e-10),
     torch.float32: (1e-4, 1e-6),

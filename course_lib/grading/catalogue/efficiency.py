@@ -1170,13 +1170,13 @@ RNN_OR_ATTENTION = Exercise(
         Misconception(
             "too few steps",
             partial(seconds_with, recurrent=one_step_less),
-            "For all `rounds` of all lengths your recurrent layer takes too few steps. Each text of T tokens needs T "
-            "of them, the first and the last token too, and every length is timed `rounds` times.",
+            "Over all lengths and rounds together your recurrent layer takes too few steps. Each text of T "
+            "tokens needs T of them, the first and the last token too, and every length is timed `rounds` times.",
         ),
         Misconception(
             "state not handed on",
             partial(seconds_with, recurrent=state_lost),
-            "The state is not handed on from the first token to the last in all rounds: a step that begins with zeros "
+            "In some round the state is not handed on from the first token to the last: a step that begins with zeros "
             "remembers nothing. Each step gets the state that the step before returned.",
         ),
         Misconception(
