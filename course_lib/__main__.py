@@ -4,6 +4,7 @@ What a command needs is imported when it runs: the doctor must be able to speak 
 """
 
 import argparse
+import errno
 import importlib
 import os
 import platform
@@ -78,7 +79,8 @@ def examine(announce: Callable[[str], object] = lambda name: None) -> Iterator[F
 def _install(package: str) -> str:
     """How to install a package: with all the others, if the list of them is here."""
     listed = TOP / "requirements.txt"
-    what = f"-r {os.path.relpath(listed)}" if listed.is_file() else package
+    near = listed.relative_to(Path.cwd()) if listed.is_relative_to(Path.cwd()) else listed
+    what = f"-r {near}" if listed.is_file() else package
     return f"run `python -m pip install {what}` in the course's environment"
 
 
@@ -124,7 +126,9 @@ def doctor(versions: bool = True) -> bool:
     """Print what is well and what is missing, with the remedy, each as soon as it is known; True if all is well.
     versions=False prints no version numbers."""
     signs = {True: "✓ well   ", False: "✗ MISSING", None: "– unknown"}
-    waits = sys.stdout.isatty()  # a terminal also says what is being looked at; the finding is written over it
+    waits = (
+        sys.stdout is not None and sys.stdout.isatty()
+    )  # a terminal also says what is being looked at; the finding is written over it
 
     def announce(name: str) -> None:
         if waits:
@@ -457,6 +461,10 @@ def _add_assignment(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--index", default="", metavar="ADDRESS", help="for pip: an index of torch without CUDA")
 
 
+# The machine's own trouble, of which no other folder rids anybody: too many files or processes, no memory.
+MACHINES = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
+
+
 def main(argv: list[str] | None = None) -> int:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a console that lacks a sign shows ? in its place
@@ -472,6 +480,8 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads():
             return 141  # as the shell counts it
+        if error.errno in MACHINES:
+            raise
         what = error.strerror or str(error)
         what = f"{error.filename} cannot be used ({what})" if error.filename else what
         print(f"{arguments.command}: {what}: {arguments.remedy}", file=sys.stderr)

@@ -158,7 +158,8 @@ def _save(path, model, optimizer, generator, history) -> None:
 def _resume(path, model, optimizer, generator) -> History:
     try:
         state = torch.load(path, weights_only=True)
-        model.load_state_dict(finite(state["model"]))
+        finite({name: state["model"][name] for name, _ in model.named_parameters() if name in state["model"]})
+        model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         if generator and state["generator"] is not None:
             generator.set_state(state["generator"])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from course_lib.grading.classroom import folders, submissions
 from course_lib.grading.classroom.cells import cells_of
-from course_lib.grading.classroom.submissions import chapters_of, find
+from course_lib.grading.classroom.submissions import chapters_of, find, find_all
 from course_lib.grading.show import printable
 from tests.grading.archives import ARCHIVES, EARNS, HONEST, NOT_TAKEN, packed
 from tests.grading.corpus import notebook
@@ -942,3 +942,35 @@ def test_printable_replaces_what_acts_on_a_terminal_and_keeps_how_names_are_spel
     assert printable("Zoë नमस्ते می‌خواهم 👩‍👩‍👧") == "Zoë नमस्ते می‌خواهم 👩‍👩‍👧"
     assert printable("x" * 300) == "x" * 198 + " …"
     assert printable("") == ""
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("notebook_20251122_101500_ada", "notebook_20251122_111500_bo", "notebook_20251122_121500_cy"),  # dates
+        ("group_3_1_ada", "group_3_2_bo"),
+    ],
+)
+def test_numbers_that_are_no_learning_platforms_merge_nobody(tmp_path, names):
+    submissions = find([lay_out(tmp_path / "class", {f"{name}.ipynb": about(3) for name in names})])
+    assert [submission.name for submission in submissions] == sorted(names)
+
+
+def test_a_copy_of_the_course_is_one_submission_whatever_else_lies_in_it(tmp_path):
+    copy = {"course_lib/__init__.py": "", "exercises/03_attention.ipynb": about(3), "runs/model/recipe.json": "{}"}
+    copy |= {"transformers_measured.egg-info/PKG-INFO": "", "Untitled.ipynb": about(4)}
+    assert len(find([lay_out(tmp_path / "copy", copy)])) == 1
+
+
+def test_a_notebook_that_begins_as_the_courses_keeps_what_it_imports(tmp_path):
+    files = {"03_attention_final.ipynb": about(3), "helpers.py": "x = 1", "03_attention_final (1).ipynb": about(3)}
+    submissions, left = find_all([lay_out(tmp_path / "ada", files)])
+    assert [len(each.notebooks) for each in submissions] == [2]
+    assert submissions[0].files == {"helpers.py": "x = 1"}
+    assert left == []
+
+
+def test_a_file_that_would_be_passed_by_without_its_learners_name_keeps_that_name(tmp_path):
+    files = {"doe_12345_678_03_attention.ipynb": about(3), "doe_12345_680_.secret.ipynb": about(4)}
+    [submission] = find([lay_out(tmp_path / "class", files)])
+    assert len(submission.notebooks) == 2

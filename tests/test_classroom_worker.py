@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.classroom import command, walls
+from course_lib.grading.classroom import command, remote, walls
 from course_lib.grading.classroom.bounds import Limits
 from course_lib.grading.classroom.marked import Marked
 from course_lib.grading.classroom.marking import mark
@@ -420,3 +420,12 @@ def test_a_stage_holds_the_library_and_goes_with_its_owner():
 def test_a_limit_that_leaves_nothing_is_refused(name, value):
     with pytest.raises(ValueError, match=name):
         Limits(**{name: value})
+
+
+def test_of_a_probe_that_breaks_off_nothing_is_believed(beside, monkeypatch):
+    broken = remote.PROBE.replace("seen += answers()", 'raise ValueError("half way")')
+    assert broken != remote.PROBE
+    monkeypatch.setattr(remote, "PROBE", broken)
+    monkeypatch.setattr(beside, "sandbox", "bwrap")
+    with pytest.raises(SandboxError, match="it runs nothing"):
+        beside.probe()

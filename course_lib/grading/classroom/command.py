@@ -154,9 +154,9 @@ class _Console:
             with suppress(
                 OSError, ValueError, AttributeError
             ):  # what waits to be written would be an error when the program ends
-                null = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(null, self._stream.fileno())
-                os.close(null)
+                number = self._stream.fileno()
+                with open(os.devnull, "wb") as null:
+                    os.dup2(null.fileno(), number)
 
 
 def _grade(arguments: argparse.Namespace, limits, submissions: list, left: list) -> int:

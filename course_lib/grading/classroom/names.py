@@ -24,9 +24,10 @@ STEMS = (  # of the exercise notebooks, by chapter
 COURSE_FILE = "|".join(rf"0?{number}_{stem}" for number, stem in enumerate(STEMS, start=1))
 
 # They look ahead, so that no match hides the next one. In Canvas the second number is the file's own; where a file name
-# of the course begins, there is no such number.
+# of the course begins, there is no such number; nor in a date with a time, nor in the 3_1 of a group's first hand-in.
 MOODLE_DOWNLOAD = re.compile(r"(?=_([0-9]+)_assignsubmission_(?:file_)?()(.*))", re.DOTALL)
-CANVAS_DOWNLOAD = re.compile(rf"(?=_([0-9]+)_(?!{COURSE_FILE})([0-9]+)_(.*))", re.DOTALL | re.IGNORECASE)
+DATE = "20[0-9]{2}[01][0-9][0-3][0-9]_(?:[0-9]{4}|[0-9]{6})_"
+CANVAS_DOWNLOAD = re.compile(rf"(?=_(?!{DATE})([0-9]{{2,}})_(?!{COURSE_FILE})([0-9]+)_(.*))", re.DOTALL | re.IGNORECASE)
 
 LONGEST = 80  # characters
 MOST_BYTES = 180  # of 255 that a file system takes: an ending comes on top

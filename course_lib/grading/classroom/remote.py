@@ -69,13 +69,13 @@ def tried(what, attempt):
     return [what]
 
 status = open("/proc/self/status").read()
-holes = tried("it reads files outside", lambda: open({outside!r}).read())
-holes += tried("it writes outside", lambda: open("/usr/written", "w"))
-holes += tried("it reaches the network", lambda: socket.create_connection(("127.0.0.1", {port}), 2))
+seen = tried("it reads files outside", lambda: open({outside!r}).read())
+seen += tried("it writes outside", lambda: open("/usr/written", "w"))
+seen += tried("it reaches the network", lambda: socket.create_connection(("127.0.0.1", {port}), 2))
 kinds = (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET, socket.SOCK_RAW)
 for family, name in ((40, "AF_VSOCK"), (38, "AF_ALG"), (17, "AF_PACKET")):  # to the machine around, into its kernel
     if any(tried(name, lambda: socket.socket(family, kind).close()) for kind in kinds):
-        holes.append(f"it opens sockets of {{name}}")
+        seen.append(f"it opens sockets of {{name}}")
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:  # the grader looks whether it came
     tried("", lambda: line.sendto(b"home", ("127.0.0.1", {port})))
 
@@ -96,10 +96,11 @@ def answers():
                 return [f"it imports the answers ({{list(places)[0]}})"]
     return []
 
-holes += answers()
-holes += [] if "CapEff:\\t0000000000000000" in status else ["it has capabilities"]
-holes += [] if "NoNewPrivs:\\t1" in status else ["it can win privileges"]
-holes += ["it is root"] if os.getuid() == 0 else []
+seen += answers()
+seen += [] if "CapEff:\\t0000000000000000" in status else ["it has capabilities"]
+seen += [] if "NoNewPrivs:\\t1" in status else ["it can win privileges"]
+seen += ["it is root"] if os.getuid() == 0 else []
+holes = seen  # last: of a probe that broke off nothing is known
 """
 
 

@@ -302,7 +302,8 @@ def _hidden() -> list[Path]:
     for folder in courses():
         among_packages = _holds_packages(folder) or folder in map(Path.resolve, map(Path, site.getsitepackages()))
         hidden += [folder / part for part in PARTS if (folder / part).is_dir()] if among_packages else [folder]
-    return list(dict.fromkeys(path.resolve() for path in hidden))
+    # A folder before what lies in it: an empty one that is laid over both would hide the place of the other.
+    return sorted({path.resolve() for path in hidden}, key=lambda path: (len(path.parts), path))
 
 
 def answers() -> list[str]:

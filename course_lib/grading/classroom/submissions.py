@@ -226,7 +226,7 @@ class _Reading:
         if not self.notebooks:
             names = [*(_shown(path) for path, _ in self.found[".py"]), *self.others]
             more = [f"and {len(names) - 5:,} more"] if len(names) > 5 else []
-            self.troubles.append(f"There is no notebook in it{', but ' if names else ''}{', '.join(names[:5] + more)}")
+            self.troubles.append(f"{NO_NOTEBOOK}{', but ' if names else ''}{', '.join(names[:5] + more)}")
         notebooks, troubles = tuple(notebook for _, notebook in self.notebooks), _first(self.troubles)
         read = [[asdict(notebook) for notebook in notebooks], sorted(self.files.items()), troubles]
         digest = hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
@@ -312,7 +312,8 @@ def find_all(paths: Sequence[Path]) -> tuple[list[Submission], list[LeftOut]]:
         for name, (item, _) in zip(_names(found), found):
             submission = _read(name, item)
             links = [trouble for trouble in submission.all_troubles if trouble.endswith(LINK)]
-            if is_class and links and not any(notebook.cells for notebook in submission.notebooks):
+            empty = not any(notebook.cells for notebook in submission.notebooks)
+            if is_class and links and empty and f"{NO_NOTEBOOK}, but" not in "".join(submission.troubles):
                 left.append(LeftOut(name, f"holds no notebook that can be read: {links[0]}"))
             else:
                 submissions.append(submission)
@@ -324,7 +325,7 @@ def find_all(paths: Sequence[Path]) -> tuple[list[Submission], list[LeftOut]]:
     return sorted(submissions, key=lambda submission: natural(submission.name)), left
 
 
-COURSE = {"course_lib", "exercises", "notebooks", "solutions", "tests"}  # the folders of a copy of it
+NO_NOTEBOOK = "There is no notebook in it"
 
 
 def _split(item: Item, until: ExitStack) -> list[Item]:
@@ -339,6 +340,9 @@ def _split(item: Item, until: ExitStack) -> list[Item]:
     if folder is not item and len(visible := _visible(items)) == 1 and isinstance(visible[0], Folder):
         items = [each for each in items if each is not visible[0]] + _handed_in(visible[0])  # the archive of a folder
     visible = _visible(items)
+    names = {each.name for each in visible if isinstance(each, Folder)}
+    if "exercises" in names and names & {"course_lib", "notebooks"}:  # a copy of the course, whatever else lies in it
+        return [item]
     is_empty_archive = folder is not item and not any(map(_is_submission, visible))
     return [item] if is_empty_archive or _is_one_learners(visible) else items
 
@@ -368,12 +372,13 @@ def _is_one_learners(items: Sequence[Item]) -> bool:
     notebooks = [each for each in items if _is_notebook(each)]
     others = [each for each in items if not _is_notebook(each) and _is_submission(each)]
     if not notebooks:
-        names = {other.name for other in others}
-        return "exercises" in names and names <= COURSE
-    copied = re.compile("-Copy[0-9]+$")  # JupyterLab's own
+        return False
+    copied = re.compile(r"-Copy[0-9]+$| \([0-9]+\)$")  # JupyterLab's own, and a browser's second download
     originals = {copied.sub("", os.path.splitext(notebook.name)[0]) for notebook in notebooks}
     if len(originals) == 1 and len(notebooks) == len(items):
         return not downloads(notebooks[0].name)
+    if len(originals) == 1 and not others and re.match(COURSE_FILE, next(iter(originals))):
+        return True  # 03_attention_final.ipynb, with what it imports
     chapters = [_chapters_in(name) for name in originals if re.fullmatch(rf"({COURSE_FILE})( \([0-9]+\))?", name)]
     others_work = any(map(_may_hold_notebook, others))
     return len(chapters) == len(originals) == len(set().union(*chapters)) and not others_work
@@ -416,7 +421,8 @@ def _not_taken(item: Item) -> LeftOut:
 
 def _joined(items: Sequence[Item]) -> Folder:
     """Files of one learner as a folder, in which each bears the name that it had before it was handed in."""
-    names = [downloads(item.name)[0].rest or item.name for item in items]
+    rests = [downloads(item.name)[0].rest for item in items]
+    names = [rest if rest and not ignored(rest) else item.name for item, rest in zip(items, rests)]
     if len(set(names)) < len(names):
         names = [f"{number} {item.name}" for number, item in enumerate(items, start=1)]
     inside = [replace(item, name=name) for item, name in zip(items, names)]
@@ -455,4 +461,4 @@ def _stem(item: Item) -> str:
 
 
 def _clean(name: str) -> str:
-    return printable(unicodedata.normalize("NFC", name), 100).strip() or "(without a name)"
+    return printable(unicodedata.normalize("NFC", name), 300).strip() or "(without a name)"
