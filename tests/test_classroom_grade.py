@@ -23,7 +23,7 @@ import pytest
 
 from course_lib.__main__ import main
 from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.classroom import grade, jobs, journal, sandbox
+from course_lib.grading.classroom import command, grade, jobs, journal, sandbox
 from course_lib.grading.classroom.grade import expected_exercises, grade_class
 from course_lib.grading.classroom.marked import Marked
 from course_lib.grading.classroom.marking import mark
@@ -888,3 +888,11 @@ def test_without_bubblewrap_nothing_is_graded_and_the_remedy_is_said(tmp_path, m
     assert "--sandbox none" in said
     assert lines(out) == []
     assert stages(os.getpid()) == before
+
+
+def test_where_nobody_listens_no_descriptor_is_lost():
+    opened = len(os.listdir("/proc/self/fd"))
+    console = command._Console(None)
+    for _ in range(20):
+        print("a word", file=console, flush=True)
+    assert len(os.listdir("/proc/self/fd")) <= opened

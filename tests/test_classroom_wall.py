@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import course_lib
+from course_lib.grading.classroom import sandbox
 from tests.small_class import needs_bwrap
 
 LIBRARY = Path(course_lib.__file__).parent
@@ -220,3 +221,12 @@ def test_the_probe_refuses_a_wall_behind_which_answers_are_found(place, bare, ho
     assert f"--sandbox bwrap does not hold here: it {hole} the answers (/opt/venv/lib/" in told["probe"]
     assert "Nothing was graded" in told["probe"]
     assert any("planted_answer" in each for each in told["found"])
+
+
+def test_an_outer_folder_is_hidden_before_what_lies_in_it(tmp_path, monkeypatch):
+    """The other way round, the empty folder that hides the outer one hides the place of the inner one as well."""
+    inner = tmp_path / ".venv" / "packages"
+    inner.mkdir(parents=True)
+    monkeypatch.setattr(sandbox, "courses", lambda: [inner, tmp_path])
+    hidden = [path for path in sandbox._hidden() if path.is_relative_to(tmp_path)]
+    assert hidden == [tmp_path.resolve(), inner.resolve()]

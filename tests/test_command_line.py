@@ -542,3 +542,19 @@ def test_a_stub_differs_from_its_solution_inside_the_marked_regions_alone(path):
                     r"raise NotImplementedError|\w+ = \.\.\.  # your answer|# Your answer goes .*", line
                 )
     assert regions > 0
+
+
+def test_the_doctor_needs_no_console(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["doctor"]) == 0
+
+
+def test_what_another_folder_would_not_mend_is_no_advice_about_folders(monkeypatch):
+    from course_lib import experiments
+
+    def exhausted(*_):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(experiments, "in_order", exhausted)
+    with pytest.raises(OSError, match="Too many open files"):
+        main(["claims", "--list"])

@@ -1,6 +1,7 @@
 """Training: the schedule against its closed form, the loop by what it must do, the loss of stories against
 PyTorch's."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -289,3 +290,22 @@ def test_measuring_leaves_the_model_in_its_mode():
 
 def test_history_starts_empty():
     assert len(History()) == 0
+
+
+class Masked(torch.nn.Module):
+    """A model with the usual causal mask, whose −inf are no damage."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4))
+        self.register_buffer("mask", torch.full((4, 4), -torch.inf).triu(1))
+
+    def forward(self, ids, targets):
+        return ids, ((ids + self.mask).softmax(-1) @ self.weight).square().mean()
+
+
+def test_a_buffer_may_hold_what_no_weight_may(tmp_path):
+    batches = itertools.repeat((torch.ones(4, 4), None))
+    for steps in (3, 6):
+        history = train(Masked(), batches, steps, checkpoint=tmp_path / "run.pt", progress=False)
+    assert len(history) == 6
