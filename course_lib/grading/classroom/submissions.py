@@ -274,7 +274,8 @@ def find_all(paths: Sequence[Path]) -> tuple[list[Submission], list[LeftOut]]:
     A notebook or a zip file is a submission, named after itself. A folder that is given alone is
       - one submission, if it holds nothing but one notebook, or if its notebooks bear the course's own file names, each
         of another chapter (03_attention-Copy1.ipynb is no other notebook than 03_attention.ipynb), and no folder or
-        archive in it holds a notebook; so is a copy of the course;
+        archive in it holds a notebook; or if its only notebook's name begins as the course's (03_attention_final.ipynb,
+        with helper files beside it); so is a copy of the course;
       - otherwise a class: each notebook, archive and folder in it is a submission. One without a notebook is one too,
         of no points. So `submitted/NAME/ASSIGNMENT/x.ipynb` works. What else is in it, is told as not taken.
     A zip file that is given alone is read as such a folder. Of several paths each is one submission. A submission's
