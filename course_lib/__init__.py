@@ -4,6 +4,6 @@ Parts: `embeddings positions masks attention cache feedforward normalization`.
 Whole models: `config blocks models trace accounting`.
 Text: `text`; Tinytown: `world grammar tinytown`, and in two languages `french`.
 Use: `training filters sampling decoding beam`. Real weights: `pretrained checkpoints names weights`.
-Measurements: `experiments`. Exercises: `course_lib.grading`; figures: `course_lib.viz`.
+Measurements: `experiments`. Exercises: `course_lib.grading`; figures: `course_lib.live`.
 `python -m course_lib --help` lists the commands.
 """

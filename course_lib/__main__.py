@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from course_lib.grading.classroom import command
+from course_lib.classroom import command
 
 
 # --------------------------------------------------------------------------------------------------------------- doctor
@@ -153,7 +153,7 @@ def doctor(versions: bool = True) -> bool:
 
 # -------------------------------------------------------------------------------------------------------------- weights
 def run_weights(arguments: argparse.Namespace) -> int:
-    from course_lib import weights
+    from course_lib.hub import weights
 
     for name in arguments.names:
         weights.source(name)  # all names are known before the first is fetched
@@ -168,7 +168,7 @@ def run_weights(arguments: argparse.Namespace) -> int:
     else:
         import truststore
 
-        from course_lib.download import fetch
+        from course_lib.hub.fetch import fetch
 
         truststore.inject_into_ssl()  # trust what the operating system trusts, as pip does
         for name in arguments.names:
@@ -178,7 +178,7 @@ def run_weights(arguments: argparse.Namespace) -> int:
 
 # ---------------------------------------------------------------------------------------------------------------- train
 def run_train(arguments: argparse.Namespace) -> int:
-    from course_lib.experiments import RECIPES, TinytownRecipe, train_tinytown
+    from course_lib.claims import TinytownRecipe, recipes, train_tinytown
     from course_lib.pretrained import shipped_figures
 
     recipe = TinytownRecipe()
@@ -186,14 +186,14 @@ def run_train(arguments: argparse.Namespace) -> int:
     chosen = {name: value for name, value in chosen.items() if value is not None}
     folder = Path(arguments.out or f"runs/{arguments.model}")
     if arguments.model != "tinytown":
-        if arguments.model not in RECIPES:
-            raise ValueError(f"there is no recipe {arguments.model!r}: choose from tinytown, {', '.join(RECIPES)}")
+        if arguments.model not in recipes():
+            raise ValueError(f"there is no recipe {arguments.model!r}: choose from tinytown, {', '.join(recipes())}")
         if chosen:
             raise ValueError(f"only the recipe of tinytown has options; leave out {', '.join(chosen)}")
         if folder.exists() and any(folder.iterdir()):
             raise ValueError(f"{folder} is not empty: give another folder with --out, or move that one away")
         folder.mkdir(parents=True, exist_ok=True)  # a folder that cannot be is known before the training
-        RECIPES[arguments.model](folder, True)
+        recipes()[arguments.model](folder, True)
         print(f'Open it with `load_pretrained("{folder}")`.')
         return 0
     recipe = replace(recipe, **chosen)
@@ -229,7 +229,7 @@ def run_claims(arguments: argparse.Namespace) -> int:
     from tqdm.auto import tqdm
 
     from course_lib.checks import at_least_one
-    from course_lib.experiments import VERDICTS, find, in_order, record
+    from course_lib.claims import VERDICTS, find, in_order, record
 
     at_least_one(threads=arguments.threads)
     torch.set_num_threads(arguments.threads)
@@ -247,7 +247,7 @@ def run_claims(arguments: argparse.Namespace) -> int:
         bar.set_postfix_str(each.id)
         found[each.id] = each()
     if arguments.record:
-        from course_lib.viz.widgets.claims import picture
+        from course_lib.chapters.claims.widgets import picture
 
         record(found)
         print(f"recorded {len(found)} findings; drew {picture()}")
@@ -307,7 +307,7 @@ def run_release(arguments: argparse.Namespace) -> int:
 
 # ------------------------------------------------------------------------------------------------ Gradescope and GitHub
 def run_autograder(arguments: argparse.Namespace) -> int:
-    from course_lib.grading.classroom.standin import write_autograder
+    from course_lib.classroom.standin import write_autograder
 
     path = write_autograder(Path.cwd(), Path(arguments.file), arguments.chapters, arguments.index)
     print(f"wrote {path}: upload it as the autograder of a programming assignment. It holds the reference answers.")
@@ -315,7 +315,7 @@ def run_autograder(arguments: argparse.Namespace) -> int:
 
 
 def run_workflow(arguments: argparse.Namespace) -> int:
-    from course_lib.grading.classroom.standin import write_workflow
+    from course_lib.classroom.standin import write_workflow
 
     path = write_workflow(Path(arguments.file), arguments.chapters, arguments.course, arguments.index)
     print(f"wrote {path}: it belongs into the learners' repositories, as .github/workflows/grade.yml")
@@ -386,7 +386,7 @@ def build_parser() -> argparse.ArgumentParser:
             "Runs the experiments of the course, each under a minute on two cores, and prints for each claim what was "
             "measured and whether it is borne out. Figures with seeds are the same on every machine; times are not."
         ),
-        epilog="Example: python -m course_lib claims --chapter 2",
+        epilog="Example: python -m course_lib claims --chapter 5",
     )
     add.add_argument("ids", nargs="*", metavar="ID", help="experiments (default: all)")
     add.add_argument("--chapter", type=int, action="append", help="only those of this chapter; may be given again")
@@ -434,7 +434,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="make the autograder zip for Gradescope",
         description="Writes the zip that a programming assignment on Gradescope takes as its autograder. It holds the "
         "reference answers. Which settings it needs stands in solutions/README.md.",
-        epilog="Example: python -m course_lib autograder attention.zip --chapters 3",
+        epilog="Example: python -m course_lib autograder attention.zip --chapters 2",
     )
     add.add_argument("file", metavar="FILE.zip")
     _add_assignment(add)
@@ -445,7 +445,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="write a GitHub Actions workflow that grades learners' repositories",
         description="Writes a workflow for learners' repositories, where it lies as .github/workflows/grade.yml: each "
         "push is graded, and the points are kept as Classroom 50 reads them.",
-        epilog="Example: python -m course_lib workflow grade.yml --chapters 3 4 --course OWNER/NAME@REF",
+        epilog="Example: python -m course_lib workflow grade.yml --chapters 2 4 --course OWNER/NAME@REF",
     )
     add.add_argument("file", metavar="FILE.yml")
     _add_assignment(add)

@@ -1,7 +1,6 @@
 """Attention: every token asks, all tokens answer, and the answers are mixed by how well they fit.
 
-Chapters 3 and 5 (Vaswani et al. 2017). First the operation itself in plain steps, then the module that runs several of
-them side by side.
+Chapter 2 (Vaswani et al. 2017): the operation itself, in plain steps. `heads` runs several of them side by side.
 """
 
 import math
@@ -9,13 +8,9 @@ import math
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from course_lib import checks
-from course_lib.cache import KVCache
-from course_lib.checks import attention_sizes, broadcasts, divisible_heads, dropout_rate, grouped_heads, last_size
-from course_lib.masks import causal_mask, check_mask, combine
-from course_lib.positions import apply_rotary
+from course_lib.checks import attention_sizes, broadcasts, check_mask
 
 
 def scaled_dot_product_attention(
@@ -60,139 +55,3 @@ def scaled_dot_product_attention(
         weights = scores.softmax(dim=-1).masked_fill(nothing_allowed, 0.0)
     output = F.dropout(weights, dropout_p) @ value  # (..., T, D_v)
     return output, weights
-
-
-def split_heads(x: Float[Tensor, "B T d_model"], n_heads: int) -> Float[Tensor, "B H T D"]:
-    """Cut each token's features into n_heads slices of D = d_model / n_heads: a reshape, nothing is computed.
-
-    Errors: ValueError if d_model is not divisible by n_heads.
-    """
-    checks.shaped(x, "(B, T, d_model)")
-    B, T, d_model = x.shape
-    divisible_heads(d_model, n_heads)
-    return x.reshape(B, T, n_heads, d_model // n_heads).transpose(1, 2)  # (B, T, H, D) -> (B, H, T, D)
-
-
-def merge_heads(x: Float[Tensor, "B H T D"]) -> Float[Tensor, "B T d_model"]:
-    """Lay the heads side by side again: the inverse of split_heads."""
-    checks.shaped(x, "(B, H, T, D)")
-    return x.transpose(1, 2).flatten(start_dim=2)  # (B, T, H, D) -> (B, T, H * D)
-
-
-class MultiHeadAttention(nn.Module):
-    """Several attentions side by side, each on its own projection of the tokens, then mixed by W_O.
-
-    head_h = attention(x W_Q, c W_K, c W_V) on the h-th slice,   y = concat(head_1 … head_H) W_O
-
-    c is x itself (self-attention) or another sequence, the context (cross-attention).
-
-    Args:
-        d_model: features of a token. n_heads: H; each head works on D = d_model / n_heads features.
-        n_kv_heads: heads of keys and values, n_heads unless given. With fewer, n_heads / n_kv_heads query heads share
-            each (grouped-query attention; 1: multi-query): a smaller cache, fewer parameters.
-        dropout: probability of dropping an attention weight while training.
-        bias: whether the four projections have a bias.
-        rope_interleaved: RoPE's pairing, as in apply_rotary.
-
-    Parameters: `q_proj out_proj` (d_model, d_model), `k_proj v_proj` (d_model, n_kv_heads · D), plus biases. The number
-    of heads does not change their count: heads share the projections out, they do not add any.
-    Errors: ValueError if d_model is not divisible by n_heads, n_heads not by n_kv_heads, or a shape is wrong.
-    Source: Vaswani et al. 2017, section 3.2.2; grouped queries: Ainslie et al. 2023.
-    """
-
-    def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        n_kv_heads: int | None = None,
-        dropout: float = 0.0,
-        bias: bool = True,
-        rope_interleaved: bool = False,
-    ):
-        super().__init__()
-        divisible_heads(d_model, n_heads)
-        n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-        grouped_heads(n_heads, n_kv_heads)
-        dropout_rate(dropout)
-        self.d_model, self.n_heads, self.n_kv_heads = d_model, n_heads, n_kv_heads
-        self.dropout, self.rope_interleaved = dropout, rope_interleaved
-        d_kv = n_kv_heads * (d_model // n_heads)
-        self.q_proj = nn.Linear(d_model, d_model, bias=bias)
-        self.k_proj = nn.Linear(d_model, d_kv, bias=bias)
-        self.v_proj = nn.Linear(d_model, d_kv, bias=bias)
-        self.out_proj = nn.Linear(d_model, d_model, bias=bias)
-
-    def forward(
-        self,
-        x: Float[Tensor, "B T d_model"],
-        context: Float[Tensor, "B S d_model"] | None = None,
-        mask: Bool[Tensor, "..."] | None = None,
-        is_causal: bool = False,
-        rotary: Float[Tensor, "..."] | None = None,
-        cache: KVCache | None = None,
-        need_weights: bool = False,
-        score_bias: Float[Tensor, "..."] | None = None,
-    ) -> Float[Tensor, "B T d_model"] | tuple[Float[Tensor, "B T d_model"], Float[Tensor, "B H T S"]]:
-        """The T tokens of x ask; the S tokens of the context answer (of x itself, and before them those in the cache).
-
-        Args:
-            context: the sequence to attend to, of the batch size of x; x itself unless given.
-            mask: boolean, True = may attend, broadcastable to (B, H, T, S). One of shape (B, T, S) is written
-                mask[:, None], one of shape (H, T, S) mask[None].
-            is_causal: hide later tokens. Together with a mask, both must allow it.
-            rotary: angles of the T tokens, from rotary_angles, broadcastable to (B, H, T, D / 2).
-            cache: earlier tokens' keys and values; those of x are added to it. With a context, whose tokens stay the
-                same from step to step, they are computed once and then taken from it.
-            need_weights: also return the attention weights (B, H, T, S), before dropout. They are computed in the
-                plain steps above; otherwise PyTorch's fused kernel gives the same output without ever storing them.
-            score_bias: numbers added to the scores, broadcastable to (B, H, T, S), such as alibi_bias.
-        """
-        last_size(x, self.d_model)
-        if context is not None:
-            last_size(context, self.d_model, name="context")
-            if is_causal or rotary is not None:
-                raise ValueError("is_causal and rotary speak of one sequence: leave them out when a context is given")
-        source = x if context is None else context
-        query = split_heads(self.q_proj(x), self.n_heads)  # (B, H, T, D)
-        if context is not None and cache is not None and len(cache):
-            key, value = cache.key, cache.value
-        else:
-            key = split_heads(self.k_proj(source), self.n_kv_heads)  # (B, H_kv, S, D)
-            value = split_heads(self.v_proj(source), self.n_kv_heads)  # (B, H_kv, S, D)
-            if rotary is not None:
-                query = apply_rotary(query, rotary, self.rope_interleaved)
-                key = apply_rotary(key, rotary, self.rope_interleaved)
-            if cache is not None:
-                key, value = cache.append(key, value)
-        dropout_p = self.dropout if self.training else 0.0
-        heads, weights = self.attend(query, key, value, mask, is_causal, score_bias, dropout_p, need_weights)
-        y = self.out_proj(merge_heads(heads))
-        return (y, weights) if need_weights else y
-
-    def attend(
-        self, query, key, value, mask=None, is_causal=False, score_bias=None, dropout_p=0.0, need_weights=False
-    ) -> tuple[Tensor, Tensor | None]:
-        """From queries (B, H, T, D), keys and values (B, H_kv, S, D) to (heads (B, H, T, D), weights or None)."""
-        if len(key) != len(query):
-            raise ValueError(f"x has {len(query)} rows, but the context or its cache has {len(key)}: one for each row")
-        group = self.n_heads // self.n_kv_heads
-        if group > 1:
-            key, value = key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)  # (B, H, S, D)
-        B, H, T, _ = query.shape
-        S = key.shape[-2]
-        if mask is not None:
-            check_mask(mask, (B, H, T, S))
-        is_causal = is_causal and T > 1  # a single query is the last token: it may see all
-        # The fused kernel takes a mask or a flag, never both, and its flag lets query t see keys 0 … t, not the last t.
-        if is_causal and (need_weights or mask is not None or score_bias is not None or S != T):
-            mask, is_causal = combine(mask, causal_mask(T, S, device=query.device)), False
-        if need_weights:
-            return scaled_dot_product_attention(query, key, value, mask, dropout_p, score_bias)
-        if score_bias is not None:
-            broadcasts(score_bias, (B, H, T, S), "score_bias")
-            score_bias = score_bias.to(query)
-            mask = score_bias if mask is None else score_bias.masked_fill(~mask, -torch.inf)  # (…, T, S)
-        if mask is not None:
-            mask = mask[(None,) * (4 - mask.ndim)]  # the kernel wants all four dimensions
-        heads = F.scaled_dot_product_attention(query, key, value, mask, dropout_p, is_causal)  # (B, H, T, D)
-        return heads, None

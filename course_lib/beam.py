@@ -11,8 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.checks import at_least_one, length_penalty_range
-from course_lib.decoding import Draft, stop_ids
-from course_lib.filters import log_probabilities
+from course_lib.sampling import Draft, log_probabilities, stop_ids
 
 
 def beam_search(

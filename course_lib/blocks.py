@@ -9,11 +9,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.attention import KVCache, MultiHeadAttention
+from course_lib.cache import KVCache
 from course_lib.checks import token_rows
 from course_lib.config import TransformerConfig
 from course_lib.embeddings import TokenEmbedding, check_ids
-from course_lib.feedforward import FeedForward, SwiGLU
+from course_lib.feed_forward import FeedForward, SwiGLU
+from course_lib.heads import MultiHeadAttention
 from course_lib.masks import combine
 from course_lib.normalization import LayerNorm, RMSNorm
 from course_lib.positions import LearnedPositions, SinusoidalPositions, alibi_bias, rotary_angles

@@ -332,3 +332,24 @@ def built_from(config: object, kind: type, model: str) -> None:
             f"{model} is built from a TransformerConfig, got {type(config).__name__}: make one with "
             "TransformerConfig(…), preset(name) or TransformerConfig.from_dict(values)"
         )
+
+
+def check_boolean(mask: Tensor) -> None:
+    """ValueError unless the mask is boolean: numbers would leave open whether 1 means "look" or "hide"."""
+    tensors(mask=mask)
+    if mask.dtype != torch.bool:
+        raise ValueError(
+            f"a mask must be boolean with True = may attend, got {mask.dtype}. Write `mask == 1` for a mask of ones "
+            "and zeros where 1 = may attend, `mask == 0` for one that is added to the scores (0 or −inf)"
+        )
+
+
+def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
+    """ValueError unless the mask is boolean and broadcasts to `shape`, which ends in (…, T, S), in one way alone."""
+    check_boolean(mask)
+    advice = (
+        ", the shape of the scores. A mask per query and key is (T, S); one per row of the batch is (B, 1, 1, S), as "
+        "padding_mask makes it"
+    )
+    broadcasts(mask, shape, "mask", advice)
+    one_meaning(mask, shape)

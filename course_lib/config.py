@@ -6,11 +6,11 @@ Chapters 9 and 10.
 import difflib
 from dataclasses import asdict, dataclass, fields
 
-from course_lib import feedforward
+from course_lib import feed_forward
 from course_lib.checks import at_least_one, divisible_heads, dropout_rate, grouped_heads, one_of, positive
 from course_lib.files import read_table
 
-ACTIVATIONS = (*feedforward.ACTIVATIONS, "swiglu")
+ACTIVATIONS = (*feed_forward.ACTIVATIONS, "swiglu")
 FAMILIES = ("decoder", "encoder", "encoder-decoder")
 NORMS = ("layer", "rms")
 NORM_POSITIONS = ("pre", "post")
@@ -73,7 +73,7 @@ class TransformerConfig:
 
         # What was left open is settled here, so that every reader of a config finds a number.
         if self.d_ff is None:
-            d_ff = feedforward.swiglu_width(self.d_model) if self.activation == "swiglu" else 4 * self.d_model
+            d_ff = feed_forward.swiglu_width(self.d_model) if self.activation == "swiglu" else 4 * self.d_model
             object.__setattr__(self, "d_ff", d_ff)
         if self.n_kv_heads is None:
             object.__setattr__(self, "n_kv_heads", self.n_heads)

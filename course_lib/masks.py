@@ -1,6 +1,6 @@
 """Masks: who may look at whom.
 
-Chapter 4. A mask is boolean, True = may attend, and broadcasts to (B, H, T, S): batch, heads, queries, keys.
+Chapter 3. A mask is boolean, True = may attend, and broadcasts to (B, H, T, S): batch, heads, queries, keys.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from course_lib.checks import at_least_one, broadcasts, one_meaning, tensors
+from course_lib.checks import at_least_one, check_boolean
 
 
 def causal_mask(T: int, S: int | None = None, device: torch.device | str | None = None) -> Bool[Tensor, "T S"]:
@@ -84,24 +84,3 @@ def combine(*masks: Bool[Tensor, "..."] | None) -> Bool[Tensor, "..."]:
     for mask in masks[1:]:
         result = result & mask
     return result
-
-
-def check_boolean(mask: Tensor) -> None:
-    """ValueError unless the mask is boolean: numbers would leave open whether 1 means "look" or "hide"."""
-    tensors(mask=mask)
-    if mask.dtype != torch.bool:
-        raise ValueError(
-            f"a mask must be boolean with True = may attend, got {mask.dtype}. Write `mask == 1` for a mask of ones "
-            "and zeros where 1 = may attend, `mask == 0` for one that is added to the scores (0 or −inf)"
-        )
-
-
-def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
-    """ValueError unless the mask is boolean and broadcasts to `shape`, which ends in (…, T, S), in one way alone."""
-    check_boolean(mask)
-    advice = (
-        ", the shape of the scores. A mask per query and key is (T, S); one per row of the batch is (B, 1, 1, S), as "
-        "padding_mask makes it"
-    )
-    broadcasts(mask, shape, "mask", advice)
-    one_meaning(mask, shape)

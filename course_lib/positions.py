@@ -1,6 +1,6 @@
 """Positions: tell the model where each token stands.
 
-Chapter 2. Without them attention sees a bag of tokens: shuffle the input and the outputs are shuffled alike. Sinusoids
+Chapter 5. Without them attention sees a bag of tokens: shuffle the input and the outputs are shuffled alike. Sinusoids
 and learned tables are added to the tokens; RoPE turns queries and keys; ALiBi takes from the scores.
 """
 

@@ -1,7 +1,7 @@
 """Pretrained models: weights from a folder into our modules, and back.
 
 Chapters 1, 13 and 15. `load_pretrained("tinytown")` opens the model that ships with the course; nothing is downloaded.
-How other libraries' weights become ours stands in `course_lib/checkpoints.py`, their names in `course_lib/names.py`.
+How other libraries' weights become ours stands in `course_lib/hub`: their files in `checkpoints`, names in `names`.
 """
 
 from pathlib import Path
@@ -9,12 +9,12 @@ from pathlib import Path
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from course_lib.checkpoints import Model, assemble, from_hf_state_dict, load_gguf, tied_names
 from course_lib.checks import one_of
 from course_lib.config import TransformerConfig
 from course_lib.files import ASSETS, damaged, read_json, read_tensors, save_json, save_tensors, write_whole
-from course_lib.text import BytePairTokenizer, SubwordTokenizer, WordTokenizer
-from course_lib.weights import SOURCES, weights_folder
+from course_lib.hub.checkpoints import Model, assemble, from_hf_state_dict, load_gguf, tied_names
+from course_lib.hub.weights import SOURCES, weights_folder
+from course_lib.tinytown import BytePairTokenizer, SubwordTokenizer, WordTokenizer
 
 MODEL_FILE, CONFIG_FILE, GGUF_FILE = "model.safetensors", "config.json", "model.gguf"
 VOCABULARY_FILE, TOKENIZER_FILE = "vocabulary.json", "tokenizer.json"

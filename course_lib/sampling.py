@@ -1,19 +1,157 @@
-"""Sampling: from logits to the next token, and on to text.
+"""Sampling: from the model's logits to the next token, and on to text.
 
-Chapter 13. `filters` make the distribution; here a draw chooses, again and again.
+Chapter 13. A penalty lowers what has been said, temperature reshapes the rest; top-k, top-p and min-p cut its tail.
+Then a draw chooses, again and again: `Draft` holds the texts in the making, and lets the model read each token once.
 """
 
-from collections.abc import Collection, Iterator
-from numbers import Integral
+import math
+from collections.abc import Collection, Iterator, Sequence
+from numbers import Integral, Real
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from course_lib.beam import beam_search  # noqa: F401
-from course_lib.decoding import Draft, pad_left, stop_ids  # noqa: F401
-from course_lib.filters import min_p_filter, next_token_distribution, penalize_repetition, top_k_filter, top_p_filter  # noqa: F401
+from course_lib.checks import at_least_one, positive, prompts, share, tensors
+from course_lib.embeddings import check_ids
+from course_lib.gpt import evaluating
+
+# A float32 sum of probabilities is right to about this much. A set whose sum is nearer to p than that has reached p;
+# otherwise a distribution such as 0.5, 0.25, 0.125, 0.125 would keep two or three tokens at p = 0.75 by luck.
+ROUNDING = 1e-6
+
+
+def top_k_filter(logits: Float[Tensor, "*batch V"], k: int) -> Float[Tensor, "*batch V"]:
+    """Keep the k largest logits, set the others to −inf.
+
+    Tokens that tie with the k-th are kept too, so that the result does not depend on their order. k > V keeps all.
+
+    Errors: ValueError if k < 1, or logits are unusable.
+    Source: Fan et al. 2018.
+    """
+    _check_logits(logits)
+    at_least_one(top_k=k)
+    kth_largest = logits.topk(min(k, logits.shape[-1]), dim=-1).values[..., -1:]  # (..., 1)
+    return logits.masked_fill(logits < kth_largest, -torch.inf)
+
+
+def top_p_filter(logits: Float[Tensor, "*batch V"], p: float) -> Float[Tensor, "*batch V"]:
+    """Keep the smallest set of most probable tokens whose probabilities sum to at least p; set the others to −inf.
+
+    The token whose probability crosses p stays, so that the set is never empty. p = 1 keeps all. Among equal
+    probabilities at the edge the smaller ids stay.
+
+    Errors: ValueError if p is outside (0, 1], or logits are unusable.
+    Source: Holtzman et al. 2020 ("nucleus sampling").
+    """
+    _check_logits(logits)
+    share(top_p=p)
+    if p == 1:
+        return logits
+    probabilities, order = _wide(logits).softmax(dim=-1).sort(dim=-1, descending=True, stable=True)
+    sum_before = probabilities.cumsum(dim=-1) - probabilities  # of all tokens more probable than this one
+    drop = sum_before > p - ROUNDING
+    drop[..., 0] = False
+    return logits.masked_fill(torch.zeros_like(drop).scatter(-1, order, drop), -torch.inf)
+
+
+def min_p_filter(logits: Float[Tensor, "*batch V"], p: float) -> Float[Tensor, "*batch V"]:
+    """Keep the tokens with at least p times the probability of the most probable one; set the others to −inf.
+
+    The set is small where the model is sure and large where it is not. In logits: keep where l ≥ max(l) + ln p.
+
+    Errors: ValueError if p is outside (0, 1], or logits are unusable.
+    Source: Nguyen et al. 2024, "Turning Up the Heat: Min-p Sampling".
+    """
+    _check_logits(logits)
+    share(min_p=p)
+    threshold = _wide(logits).amax(dim=-1, keepdim=True) + math.log(p) - ROUNDING  # (..., 1)
+    return logits.masked_fill(logits < threshold, -torch.inf)
+
+
+def penalize_repetition(
+    logits: Float[Tensor, "*batch V"], ids: Int[Tensor, "*batch T"], penalty: float
+) -> Float[Tensor, "*batch V"]:
+    """Lower the logits of the tokens that occur in ids, once each, however often they occur.
+
+    l → l / penalty where l > 0,   l · penalty where l < 0;   penalty > 1 lowers both, 1 changes nothing
+
+    The result depends on where the model puts its zero, which softmax does not notice: give raw logits, before
+    temperature and the filters.
+
+    Errors: ValueError if penalty is not a positive number, ids do not fit the logits, or logits are unusable.
+    Source: Keskar et al. 2019 (CTRL), section 4.1; the case l < 0 as in Hugging Face's transformers.
+    """
+    _check_logits(logits)
+    positive(repetition_penalty=penalty)
+    check_ids(ids, logits.shape[-1])
+    if ids.shape[:-1] != logits.shape[:-1]:
+        raise ValueError(f"ids must be (…, T) beside logits (…, V), got {tuple(ids.shape)} and {tuple(logits.shape)}")
+    ids, logits = ids.long(), _wide(logits)
+    occurring = logits.gather(-1, ids)  # (..., T)
+    return logits.scatter(-1, ids, torch.where(occurring < 0, occurring * penalty, occurring / penalty))
+
+
+def log_probabilities(logits: Float[Tensor, "*batch V"]) -> Float[Tensor, "*batch V"]:
+    """ln p = logits − ln Σ exp(logits), in float32 at least. Errors: ValueError for unusable logits."""
+    _check_logits(logits)
+    return _wide(logits).log_softmax(dim=-1)
+
+
+def next_token_distribution(
+    logits: Float[Tensor, "*batch V"],
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    min_p: float | None = None,
+) -> Float[Tensor, "*batch V"]:
+    """The probabilities from which the next token is drawn.
+
+    p = softmax(filter(logits / temperature)), filtered by top-k, then top-p, then min-p; None leaves a filter out.
+
+    Args:
+        logits: (…, V). −inf forbids a token.
+        temperature: below 1 sharper, above 1 flatter; 0 is greedy: all probability on the largest logit (the first, if
+            several tie).
+    Returns: probabilities (…, V), in float32, or float64 if the logits are.
+    Errors: ValueError for NaN or +inf, a row of −inf alone, temperature < 0, k < 1, p outside (0, 1].
+    """
+    _check_logits(logits)
+    if not isinstance(temperature, Real) or not 0 <= temperature < math.inf:
+        raise ValueError(f"temperature must be a finite number ≥ 0 (0 = greedy), got {temperature!r}")
+    logits = _wide(logits)
+    largest = logits.amax(dim=-1, keepdim=True)  # (..., 1)
+    # Softmax does not notice the shift, and a tiny temperature can then only lead to −inf, never to inf − inf.
+    logits = logits - largest
+    if temperature > torch.finfo(logits.dtype).tiny:
+        logits = logits / min(temperature, torch.finfo(logits.dtype).max)
+    else:
+        greedy = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, logits.argmax(dim=-1, keepdim=True), True)
+        logits = logits.masked_fill(~greedy, -torch.inf)
+    for cut, setting in ((top_k_filter, top_k), (top_p_filter, top_p), (min_p_filter, min_p)):
+        logits = logits if setting is None else cut(logits, setting)
+    return logits.softmax(dim=-1)
+
+
+def _wide(logits: Tensor) -> Tensor:
+    """At least float32: half precision cannot tell the probabilities of a large vocabulary apart."""
+    return logits if logits.dtype == torch.float64 else logits.float()
+
+
+def _check_logits(logits: Tensor) -> None:
+    tensors(logits=logits)
+    if logits.ndim == 0 or logits.shape[-1] == 0 or not logits.is_floating_point():
+        raise ValueError(f"logits must be numbers of shape (…, V), got shape {tuple(logits.shape)}, {logits.dtype}")
+    largest = logits.amax(dim=-1)  # NaN if one logit of the row is
+    if largest.isfinite().all():
+        return
+    if largest.isnan().any():
+        raise ValueError("logits contain NaN: the model that made them has diverged, or its input was NaN")
+    if (largest == torch.inf).any():
+        raise ValueError("logits contain +inf: their softmax is NaN. Logits must be finite, or −inf to forbid a token")
+    raise ValueError("a row of logits is −inf throughout: every token is forbidden, so none can be drawn")
 
 
 def sample_next_token(
@@ -114,3 +252,111 @@ def generate(
     for _ in steps():
         pass
     return draft.ids  # (B, T + n)
+
+
+def pad_left(
+    prompts: Sequence[Sequence[int] | Int[Tensor, "_"]], pad_id: int
+) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B"]]:
+    """Prompts of different lengths as one batch: padding in front, so that all end together and grow together.
+
+    Args:
+        prompts: ids of each, at least one. pad_id: any id of the vocabulary; the model does not see it.
+    Returns: ids (B, T), T the longest prompt's length, and left_padding (B,), how much padding stands before each.
+        The text of row b is ids[b, left_padding[b] :].
+    Errors: ValueError if there is no prompt, one is empty, or pad_id is not a whole number.
+    """
+    rows = [torch.as_tensor(prompt) for prompt in prompts]
+    if not rows or any(row.ndim != 1 or len(row) == 0 or row.is_floating_point() for row in rows):
+        raise ValueError(
+            f"prompts must be lists of ids, at least one id in each, got {prompts!r}: "
+            "begin with the start token if there is nothing else"
+        )
+    if not isinstance(pad_id, Integral):
+        raise ValueError(f"pad_id must be a whole number, got {pad_id!r}")
+    T = max(len(row) for row in rows)
+    ids = torch.stack([F.pad(row, (T - len(row), 0), value=pad_id) for row in rows])  # (B, T)
+    return ids, torch.tensor([T - len(row) for row in rows], device=ids.device)
+
+
+def stop_ids(stop: int | Collection[int] | None, vocab_size: int) -> Int[Tensor, "_"]:
+    """The ids that end a text, as a tensor. Errors: ValueError if one is outside the vocabulary."""
+    stops = [stop] if isinstance(stop, Integral) else sorted(set(stop or ()))
+    stops = torch.tensor(stops) if stops else torch.empty(0, dtype=torch.int64)
+    check_ids(stops, vocab_size, name="stop ids")
+    return stops
+
+
+class Draft:
+    """A batch of texts in the making, `ids` (B, T), and the model that continues them.
+
+    Args:
+        model: a DecoderOnly, an EncoderDecoder, or another module with config.vocab_size, config.max_seq_len and
+            model(ids) -> logits (B, T, V), which takes cache and left_padding if they are used.
+        ids: the prompts (B, T), T ≥ 1.
+        left_padding: (B,), as pad_left makes it. source_ids: (B, S), what an EncoderDecoder translates; it is encoded
+            once. source_mask: (B, 1, 1, S), as padding_mask makes it.
+        use_cache: keep keys and values (model.new_cache()) and read new tokens only. None: if the model can.
+    Errors: ValueError for an argument that does not fit the others or the model.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        ids: Int[Tensor, "B T"],
+        left_padding: Int[Tensor, "B"] | None = None,
+        source_ids: Int[Tensor, "B S"] | None = None,
+        source_mask: Bool[Tensor, "B 1 1 S"] | None = None,
+        use_cache: bool | None = None,
+    ):
+        prompts(getattr(model.config, "family", "decoder"), ids, left_padding, source_ids, source_mask)
+        check_ids(ids, model.config.vocab_size)
+        if use_cache and not hasattr(model, "new_cache"):
+            raise ValueError(f"use_cache=True needs model.new_cache(), which {type(model).__name__} does not have")
+        use_cache = hasattr(model, "new_cache") if use_cache is None else use_cache
+        self.model, self.ids, self.left_padding, self.source_mask = model, ids, left_padding, source_mask
+        self.cache, self.n_cached = (model.new_cache() if use_cache else None), 0
+        self.encoded = None
+        if source_ids is not None:
+            with evaluating(model):
+                self.encoded = model.encode(source_ids, source_mask)  # (B, S, d_model)
+
+    def next_logits(self) -> Float[Tensor, "B V"]:
+        """Logits of the token after each text, (B, V), without dropout and gradients.
+
+        The model sees the last max_seq_len tokens. Once a text is longer, every step moves every token to another
+        position: cached keys and values are then of no use, and each step reads the whole window.
+        """
+        T = self.ids.shape[1]
+        outside = max(0, T - self.model.config.max_seq_len)
+        if outside:
+            self.cache, self.n_cached = None, 0
+        unread = self.ids[:, max(outside, self.n_cached) :]
+        extras = {}
+        if self.cache is not None:
+            extras["cache"], self.n_cached = self.cache, T
+        if self.left_padding is not None:
+            extras["left_padding"] = (self.left_padding - outside).clamp(min=0)
+        with evaluating(self.model):
+            if self.encoded is None:
+                return self.model(unread, **extras)[:, -1]
+            return self.model.decode(unread, self.encoded, self.source_mask, **extras)[:, -1]
+
+    def append(self, new: Int[Tensor, "B"]) -> None:
+        """Add one token to each text."""
+        self.ids = torch.cat([self.ids, new[:, None].to(self.ids.dtype)], dim=1)  # (B, T + 1)
+
+    def select(self, rows: Int[Tensor, "B_new"]) -> None:
+        """Go on with these rows, in this order; a row may come twice."""
+        for name in ("ids", "left_padding", "encoded", "source_mask"):
+            if getattr(self, name) is not None:
+                setattr(self, name, getattr(self, name)[rows])
+        for caches in self.cache or ():
+            for cache in caches:
+                cache.select(rows)
+
+    def real_ids(self) -> Int[Tensor, "B T"]:
+        """ids in which a row's last token, which occurs anyway, stands in the place of padding."""
+        if self.left_padding is None:
+            return self.ids
+        padding = torch.arange(self.ids.shape[1], device=self.ids.device) < self.left_padding[:, None]  # (B, T)
+        return torch.where(padding, self.ids[:, -1:], self.ids)

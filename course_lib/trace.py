@@ -13,7 +13,7 @@ from unittest.mock import patch  # exchanges an attribute and puts the old one b
 import torch
 from torch import Tensor, nn
 
-from course_lib.attention import MultiHeadAttention
+from course_lib.heads import MultiHeadAttention
 
 
 class Trace(dict[str, Tensor]):

@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 
 from course_lib.checks import at_least_zero, finite, next_of, schedule, training_run, whole_stories
 from course_lib.files import write_whole
-from course_lib.models import IGNORED, evaluating
+from course_lib.gpt import IGNORED, evaluating
 
 
 class TrainingDiverged(RuntimeError):

@@ -25,8 +25,8 @@ from pathlib import Path
 import psutil
 import torch
 
+from course_lib.classroom.journal import LINES
 from course_lib.grading import EXERCISES
-from course_lib.grading.classroom.journal import LINES
 from course_lib.grading.record import IN_MEMORY
 from tests import pupils, rivals
 from tests.clusters import Cluster

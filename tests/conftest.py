@@ -12,24 +12,16 @@ import torch
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
+from course_lib.contents import CHAPTERS
+
 # Every annotation of the tensor code, shapes included, is checked on every call; this must come before it is imported.
-# `text` and the sub-packages are left out: they have words and records rather than shapes, in so many small calls that
-# checking them would take longer than the tests.
+# Tinytown and the other sub-packages are left out: they have words and records rather than shapes, in so many small
+# calls that checking them would take longer than the tests.
 SHAPED = [
-    "embeddings",
-    "positions",
-    "masks",
-    "cache",
-    "attention",
-    "feedforward",
-    "normalization",
-    "config",
-    "blocks",
-    "trace",
-    "models",
-    "accounting",
+    *("embeddings", "attention", "masks", "heads", "positions", "feed_forward", "normalization", "blocks", "gpt"),
+    *("counting", "encoder_decoder", "training", "sampling", "beam", "pretrained", "config", "cache", "trace"),
+    *("claims", *(f"chapters.{chapter.slug}.claims" for chapter in CHAPTERS)),
 ]
-SHAPED += ["training", "sampling", "filters", "decoding", "beam", "pretrained", "experiments"]
 install_import_hook([f"course_lib.{name}" for name in SHAPED], "checked_annotations.check")
 
 torch.set_num_threads(1)
@@ -63,7 +55,7 @@ def as_a_learner():
 @pytest.fixture
 def no_pixels(request, monkeypatch):
     """Live figures without their PNG: most tests are about what is drawn, and a picture takes long."""
-    from course_lib.viz import live
+    from course_lib.live import figure as live
 
     if "pixels" not in request.fixturenames:
         monkeypatch.setattr(live, "png", lambda figure: b"")

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from course_lib.models import DecoderOnly
+from course_lib.gpt import DecoderOnly
 from course_lib.pretrained import from_hf_state_dict
 
 V, T_MAX = 61, 90

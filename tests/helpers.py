@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from course_lib.config import POSITIONS, TransformerConfig
-from course_lib.models import DecoderOnly, EncoderDecoder, EncoderOnly
+from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
+from course_lib.gpt import DecoderOnly
 
 MODELS = {"decoder": DecoderOnly, "encoder": EncoderOnly, "encoder-decoder": EncoderDecoder}
 V = 31

@@ -100,7 +100,7 @@ EQUIVALENT = [
     ("masks.leak_test", "(changed[:, place] - 1) % V", "that is another token, too"),
     ("masks.leak_test", "before - model(changed)", SIZE),
     *[
-        ("norm.speed", f"torch.randn({rows}, width)", "a ratio of times: the rows are the answer's choice")
+        ("normalization.speed", f"torch.randn({rows}, width)", "a ratio of times: the rows are the answer's choice")
         for rows in (127, 129)
     ],
     ("training.cross_entropy", "logits.amax(1, ", LAST),
@@ -110,7 +110,7 @@ EQUIVALENT = [
     ("heads.how_many", "(dropped) of losses.append", UNUSED),
     ("efficiency.quadratic", "zip(y, x)", "a product does not mind the order"),
     ("efficiency.rnn_or_attention", "other >= one", "no two times that are measured are equal"),
-    ("norm.speed", "((layer_norm, layer), (rms_norm, rms))", "either may be timed first"),
+    ("normalization.speed", "((layer_norm, layer), (rms_norm, rms))", "either may be timed first"),
 ]
 
 

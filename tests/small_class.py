@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.grading.classroom.bounds import Limits
+from course_lib.classroom.bounds import Limits
 from tests.grading.corpus import notebook
 
 ROOT = Path(__file__).parent.parent

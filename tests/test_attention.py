@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import course_lib.attention as attention_module
-from course_lib.attention import MultiHeadAttention, merge_heads, scaled_dot_product_attention, split_heads
+from course_lib.attention import scaled_dot_product_attention
+from course_lib.heads import MultiHeadAttention, merge_heads, split_heads
 from course_lib.masks import causal_mask, padding_mask
 from course_lib.positions import alibi_bias, apply_rotary, rotary_angles
 

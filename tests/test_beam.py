@@ -8,10 +8,12 @@ import pytest
 import torch
 from torch import nn
 
+from course_lib.beam import beam_search
 from course_lib.config import TransformerConfig
+from course_lib.encoder_decoder import EncoderDecoder
+from course_lib.gpt import DecoderOnly
 from course_lib.masks import padding_mask
-from course_lib.models import DecoderOnly, EncoderDecoder
-from course_lib.sampling import beam_search, generate, pad_left
+from course_lib.sampling import generate, pad_left
 
 PROMPTS = [[5, 6, 7, 8, 9], [10, 11], [12, 13, 14, 15, 16, 17, 18]]
 LENGTH_PENALTIES = [-0.5, 0.0, 1.0, 2.0]

@@ -9,7 +9,7 @@ from hypothesis import given
 from torch import nn
 
 from course_lib.blocks import Stack, TransformerBlock
-from course_lib.feedforward import FeedForward, SwiGLU
+from course_lib.feed_forward import FeedForward, SwiGLU
 from course_lib.masks import padding_mask
 from course_lib.normalization import LayerNorm, RMSNorm
 from course_lib.positions import LearnedPositions, alibi_bias, rotary_angles

@@ -6,8 +6,8 @@ from helpers import seeds, with_real_weights
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.attention import MultiHeadAttention
 from course_lib.cache import KVCache
+from course_lib.heads import MultiHeadAttention
 from course_lib.masks import padding_mask
 from course_lib.positions import alibi_bias, rotary_angles
 

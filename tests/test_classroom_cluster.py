@@ -11,10 +11,10 @@ import psutil
 import pytest
 
 from course_lib.__main__ import main
+from course_lib.classroom import cluster
+from course_lib.classroom.grade import grade_class
+from course_lib.classroom.submissions import find
 from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.classroom import cluster
-from course_lib.grading.classroom.grade import grade_class
-from course_lib.grading.classroom.submissions import find
 from tests.clusters import Cluster
 from tests.small_class import (
     EARNS,

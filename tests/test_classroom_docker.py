@@ -10,11 +10,11 @@ import textwrap
 import pytest
 
 from course_lib.__main__ import main
+from course_lib.classroom.jobs import Job, do_job
+from course_lib.classroom.remote import Worker
+from course_lib.classroom.sandbox import Stage, container
+from course_lib.classroom.submissions import find
 from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.classroom.jobs import Job, do_job
-from course_lib.grading.classroom.remote import Worker
-from course_lib.grading.classroom.sandbox import Stage, container
-from course_lib.grading.classroom.submissions import find
 from tests.grading.corpus import notebook
 from tests.small_class import EXERCISE, LIMITS, RIGHT, SEED, write_class
 

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from course_lib.classroom import formats, statistics
+from course_lib.classroom.folders import LeftOut
+from course_lib.classroom.marked import Marked
 from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.classroom import formats, statistics
-from course_lib.grading.classroom.folders import LeftOut
-from course_lib.grading.classroom.marked import Marked
 from course_lib.grading.result import Result
 
 HOSTILE = [
@@ -493,7 +493,7 @@ def test_canvas_without_a_gradebook_finds_learners_by_name(tmp_path, arguments):
         "Noether, Emmy",
         "Emmy Noether",
         "emmy_noether.zip",
-        "noetheremmy_102_9001_03_attention.ipynb",
+        "noetheremmy_102_9001_02_attention.ipynb",
         "noetheremmy_LATE_102_9001_101_77_x.ipynb",
         "noetheremmy_102_9001_hw_101_9002_again",
     ],
@@ -817,8 +817,8 @@ def test_the_table_tells_the_worst_chapter_the_troubles_and_what_the_class_finds
         (
             result("attention.softmax", "passed", 2),
             result("masks.causal", "failed", 2, "mask inverted"),
-            result("norm.layer_norm", "unanswered", 3),
-            result("norm.rms_norm", "passed", 1),
+            result("normalization.layer_norm", "unanswered", 3),
+            result("normalization.rms_norm", "passed", 1),
         ),
     )
     table = formats.terminal_table(
@@ -827,7 +827,7 @@ def test_the_table_tells_the_worst_chapter_the_troubles_and_what_the_class_finds
     lines = table.split("\n")
     assert [line.split()[0] for line in lines[1:4]] == ["Ada", "Bo", "Emmy"]
     assert "3 of 8" in lines[1]
-    assert "least in chapter 4: 0 of 2" in lines[1]
+    assert "least in chapter 3: 0 of 2" in lines[1]
     assert "38%" in lines[1]
     assert "Cell 4 is cut off. (and 1 more)" in lines[2]
     assert lines[3].endswith("100%")
@@ -849,7 +849,7 @@ def test_the_bar_is_full_only_if_all_points_are_there():
 
 def test_the_hardest_exercise_is_the_one_that_cost_most_of_those_who_tried():
     def handed(*statuses):
-        ids = ("attention.softmax", "masks.causal", "norm.layer_norm", "norm.rms_norm")
+        ids = ("attention.softmax", "masks.causal", "normalization.layer_norm", "normalization.rms_norm")
         return Marked("x", "0" * 64, tuple(result(id, status, 4) for id, status in zip(ids, statuses)))
 
     drawn = [
@@ -863,7 +863,9 @@ def test_the_hardest_exercise_is_the_one_that_cost_most_of_those_who_tried():
         ("attention.softmax", titles["attention.softmax"], 0.5, 2),
     ]
     assert len(statistics.hardest(drawn, 1)) == 1
-    written = Marked("x", "0" * 64, (result("norm.layer_norm", "unanswered", 0), result("masks.causal", "written", 0)))
+    written = Marked(
+        "x", "0" * 64, (result("normalization.layer_norm", "unanswered", 0), result("masks.causal", "written", 0))
+    )
     assert statistics.hardest([written]) == []
 
 

@@ -22,14 +22,14 @@ import psutil
 import pytest
 
 from course_lib.__main__ import main
+from course_lib.classroom import command, grade, jobs, journal, sandbox
+from course_lib.classroom.grade import expected_exercises, grade_class
+from course_lib.classroom.marked import Marked
+from course_lib.classroom.marking import mark
+from course_lib.classroom.remote import Fault, Worker
+from course_lib.classroom.sandbox import SandboxError
+from course_lib.classroom.submissions import Submission, find
 from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.classroom import command, grade, jobs, journal, sandbox
-from course_lib.grading.classroom.grade import expected_exercises, grade_class
-from course_lib.grading.classroom.marked import Marked
-from course_lib.grading.classroom.marking import mark
-from course_lib.grading.classroom.remote import Fault, Worker
-from course_lib.grading.classroom.sandbox import SandboxError
-from course_lib.grading.classroom.submissions import Submission, find
 from course_lib.grading.engine import verdict
 from tests.grading import corpus
 from tests.small_class import (
@@ -369,11 +369,11 @@ def test_one_odd_submission_changes_nothing_for_the_others():
 
 
 def test_the_loose_notebooks_of_one_learner_count_as_one(tmp_path):
-    """Three folders about chapter 3, beside four notebooks without a folder, which may be of one learner."""
+    """Three folders about chapter 2, beside four notebooks without a folder, which may be of one learner."""
     cell = corpus.notebook([("code", 'check("attention.softmax", softmax)')])
     for place in ("ada", "bo", "cy"):
         write(tmp_path / "class" / place, "softmax = 1\ncheck('attention.softmax', softmax)")
-    loose = ["04_masks", "05_multi_head_attention", "06_feed_forward", "07_normalization"]
+    loose = ["03_masks", "04_heads", "06_feed_forward", "07_normalization"]
     for prefix in ("", "dee_"):
         for name in loose:
             (tmp_path / "class" / f"{prefix}{name}.ipynb").write_text(cell.replace("attention.softmax", "nothing"))
@@ -382,7 +382,7 @@ def test_the_loose_notebooks_of_one_learner_count_as_one(tmp_path):
         assert chapters(submissions) == [3]
         for name in loose:
             (tmp_path / "class" / f"{prefix}{name}.ipynb").unlink()
-    named = [replace(about(3 + i % 2), name=f"03_attention ({name})") for i, name in enumerate(("ada", "bo", "cy"))]
+    named = [replace(about(3 + i % 2), name=f"02_attention ({name})") for i, name in enumerate(("ada", "bo", "cy"))]
     assert chapters(named) == [3], "each of them counts"
 
 
@@ -401,7 +401,7 @@ def test_expected_exercises_are_those_asked_for_in_the_courses_order():
 
 
 def test_nothing_to_expect_is_refused_with_a_remedy():
-    with pytest.raises(ValueError, match="--chapters 3"):
+    with pytest.raises(ValueError, match="--chapters 2"):
         expected_exercises([Submission("nobody", (), {}, (), "")])
 
 
@@ -587,7 +587,7 @@ def test_the_reports_are_written_before_the_table_is_shown(pretended, tmp_path, 
         there.extend(path.name for path in out.rglob("*") if path.is_file())
         return ""
 
-    monkeypatch.setattr("course_lib.grading.classroom.formats.terminal_table", table)
+    monkeypatch.setattr("course_lib.classroom.formats.terminal_table", table)
     assert main(["grade", str(class_), "--out", str(out), "--json", "--csv", "--exercises", EXERCISE]) == 0
     assert {"index.html", "ada.html", "hans.html", "results.json", "results.csv"} <= {*there}
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from grading import awkward, corpus
 
+from course_lib.classroom.bounds import Limits
+from course_lib.classroom.marked import Marked
+from course_lib.classroom.marking import mark
+from course_lib.classroom.remote import Worker
+from course_lib.classroom.sandbox import SandboxError
+from course_lib.classroom.submissions import find
 from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.classroom.bounds import Limits
-from course_lib.grading.classroom.marked import Marked
-from course_lib.grading.classroom.marking import mark
-from course_lib.grading.classroom.remote import Worker
-from course_lib.grading.classroom.sandbox import SandboxError
-from course_lib.grading.classroom.submissions import find
 
 SEED = 20_261_120
 CASES = {case.name: case for case in [*corpus.cases(Path(__file__).parent / "grading" / "honest"), *awkward.CASES]}

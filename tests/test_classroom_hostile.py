@@ -29,14 +29,14 @@ import pytest
 import torch
 
 import course_lib
+from course_lib.classroom import formats, remote, report
+from course_lib.classroom.bounds import Limits
+from course_lib.classroom.marked import Marked
+from course_lib.classroom.marking import mark
+from course_lib.classroom.remote import Fault, Worker
+from course_lib.classroom.sandbox import IMAGE, LEVELS, SandboxError
+from course_lib.classroom.submissions import find
 from course_lib.grading.catalogue import get
-from course_lib.grading.classroom import formats, remote, report
-from course_lib.grading.classroom.bounds import Limits
-from course_lib.grading.classroom.marked import Marked
-from course_lib.grading.classroom.marking import mark
-from course_lib.grading.classroom.remote import Fault, Worker
-from course_lib.grading.classroom.sandbox import IMAGE, LEVELS, SandboxError
-from course_lib.grading.classroom.submissions import find
 from course_lib.grading.engine import PUBLIC_SEED, grade
 from tests.grading import archives, corpus
 

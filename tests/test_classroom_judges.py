@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from course_lib.classroom.protocol import DTYPES
 from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.classroom.protocol import DTYPES
 from course_lib.grading.engine import judge_calls, judge_value, problem_of, ready_trials
 from course_lib.grading.run import Failure, Outcome
 from course_lib.grading.trials import summed_up

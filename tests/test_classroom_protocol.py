@@ -12,8 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.classroom.protocol import (
+from course_lib.classroom.protocol import (
     GONE,
     LATE,
     MOST_ARRAYS,
@@ -28,6 +27,7 @@ from course_lib.grading.classroom.protocol import (
     unpack_call,
     unpack_outcome,
 )
+from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.exercise import Given
 from course_lib.grading.run import Failure, Outcome
 from course_lib.grading.trials import prepare

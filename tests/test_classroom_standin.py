@@ -20,14 +20,14 @@ import yaml
 from IPython.core.interactiveshell import InteractiveShell
 from nbclient import NotebookClient
 
+from course_lib.classroom import grade as grading
+from course_lib.classroom import standin
+from course_lib.classroom.formats import classroom50_fields
+from course_lib.classroom.marked import Marked
+from course_lib.classroom.sandbox import SandboxError
+from course_lib.classroom.standin import run_autograder, write_autograder, write_workflow
 from course_lib.files import ASSETS
 from course_lib.grading import EXERCISES, grade
-from course_lib.grading.classroom import grade as grading
-from course_lib.grading.classroom import standin
-from course_lib.grading.classroom.formats import classroom50_fields
-from course_lib.grading.classroom.marked import Marked
-from course_lib.grading.classroom.sandbox import SandboxError
-from course_lib.grading.classroom.standin import run_autograder, write_autograder, write_workflow
 from course_lib.grading.release import for_nbgrader, release
 from tests import pupils, rivals
 
@@ -84,7 +84,7 @@ def test_the_released_exercises_carry_the_marks_and_those_of_the_repository_do_n
 
 
 def test_marks_survive_a_run_and_are_the_same_when_made_again():
-    notebook = for_nbgrader(read(ROOT / "exercises" / "10_parameter_counting.ipynb"))
+    notebook = for_nbgrader(read(ROOT / "exercises" / "10_counting.ipynb"))
     before = marks(notebook)
     NotebookClient(notebook, timeout=120).execute()
     again = nbformat.reads(nbformat.writes(notebook), as_version=4)
@@ -148,7 +148,7 @@ class TestWithNbgrader:
         assert not any(theirs["unsolved"].values())
 
     def test_validate_tells_a_learner_what_is_not_right_yet(self, course):
-        path = course.folder / "release" / rivals.ASSIGNMENT / "10_parameter_counting.ipynb"
+        path = course.folder / "release" / rivals.ASSIGNMENT / "10_counting.ipynb"
         assert "failed" in course.validate(path).lower()
 
 
@@ -202,9 +202,7 @@ def tree(tmp_path):
     script.write_bytes((root / "source" / "run_autograder").read_bytes())
     script.chmod(0o755)
     [pupil] = pupils.make(tmp_path / "class", 1, seed=4, chapters=("10",))
-    (root / "submission" / "10_parameter_counting.ipynb").write_bytes(
-        (pupil.folder / "10_parameter_counting.ipynb").read_bytes()
-    )
+    (root / "submission" / "10_counting.ipynb").write_bytes((pupil.folder / "10_counting.ipynb").read_bytes())
     return root, pupil
 
 
@@ -225,8 +223,8 @@ def not_graded(result):
 
 def test_a_submission_gets_in_the_container_what_it_earned(tree):
     root, pupil = tree
-    (root / "submission" / "10_parameter_counting-Copy1.ipynb").write_bytes(
-        (root / "submission" / "10_parameter_counting.ipynb").read_bytes()
+    (root / "submission" / "10_counting-Copy1.ipynb").write_bytes(
+        (root / "submission" / "10_counting.ipynb").read_bytes()
     )  # two notebooks of one chapter are one submission here, whoever's they are elsewhere
     seen = start(root)
     assert seen.returncode == 0, seen.stdout + seen.stderr
@@ -266,7 +264,7 @@ def test_the_grader_sees_nothing_of_the_environment_around_it(tree, tmp_path):
     program.chmod(0o755)
     said = start(root, tmp_path / "environment", SUBMISSION_URL="https://example.org/secret", TIMEOUT_SECONDS="2400")
     assert "secret" not in said.stdout
-    assert said.stdout.splitlines()[0] == f"-m course_lib.grading.classroom.standin {root} 10 --seconds 2400"
+    assert said.stdout.splitlines()[0] == f"-m course_lib.classroom.standin {root} 10 --seconds 2400"
 
 
 class TestTheGraderInTheContainer:
@@ -323,7 +321,7 @@ class TestTheGraderInTheContainer:
         monkeypatch.setattr(standin, "grade_class", grade_class)
         assert run_autograder(root, NUMBERS)
         [submission] = seen
-        assert [notebook.path for notebook in submission.notebooks] == ["10_parameter_counting.ipynb"]
+        assert [notebook.path for notebook in submission.notebooks] == ["10_counting.ipynb"]
 
 
 def unanswered(submission, expected):
@@ -368,7 +366,7 @@ def test_no_text_of_a_learner_stands_in_a_script_of_the_workflow(workflow):
 
 
 def test_the_workflow_grades_the_chapters_with_the_courses_command(workflow):
-    command = "python -m course_lib grade ../class --out ../results --classroom50 --chapters 3 10"
+    command = "python -m course_lib grade ../class --out ../results --classroom50 --chapters 2 10"
     assert steps(workflow)["Grade"]["run"] == command
     assert steps(workflow)["Install the course"]["run"] == "python -m pip install -r requirements.txt"
 
@@ -377,12 +375,12 @@ def test_the_workflow_grades_the_chapters_with_the_courses_command(workflow):
 def test_the_workflow_takes_the_exercises_alone(workflow, tmp_path, released):
     place = tmp_path / "handed_in" / "exercises" if released else tmp_path / "handed_in"
     (place / ".git").mkdir(parents=True)
-    (place / "03_attention.ipynb").touch()
+    (place / "02_attention.ipynb").touch()
     if released:
         (tmp_path / "handed_in" / "notebooks").mkdir()
     run_step(steps(workflow)["Take the exercises"], tmp_path, NAME="ada-transformers")
     assert [path.name for path in (tmp_path / "class").iterdir()] == ["ada-transformers"]
-    assert [path.name for path in (tmp_path / "class" / "ada-transformers").iterdir()] == ["03_attention.ipynb"]
+    assert [path.name for path in (tmp_path / "class" / "ada-transformers").iterdir()] == ["02_attention.ipynb"]
 
 
 def test_the_workflow_says_of_a_submission_what_classroom_50_wants_to_know(workflow, tmp_path):

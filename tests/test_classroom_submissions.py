@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.grading.classroom import folders, submissions
-from course_lib.grading.classroom.cells import cells_of
-from course_lib.grading.classroom.submissions import chapters_of, find, find_all
+from course_lib.classroom import folders, submissions
+from course_lib.classroom.cells import cells_of
+from course_lib.classroom.submissions import chapters_of, find, find_all
 from course_lib.grading.show import printable
 from tests.grading.archives import ARCHIVES, EARNS, HONEST, NOT_TAKEN, packed
 from tests.grading.corpus import notebook
@@ -70,14 +70,14 @@ def said(submission: submissions.Submission) -> str:
 # --------------------------------------------------------------------------------------------------------------- layout
 def test_a_notebook_is_a_submission_named_after_its_file(tmp_path):
     submission = read(tmp_path, TEXT)
-    assert submission.name == "03_attention"
+    assert submission.name == "02_attention"
     assert sources(submission) == CELLS
     assert [cell.number for cell in submission.notebooks[0].cells] == [1, 2, 3]
     assert submission.all_troubles == ()
 
 
 def test_a_folder_of_notebooks_about_different_chapters_is_one_submission(tmp_path):
-    own = ["03_attention.ipynb", "04_masks (1).ipynb", "05_multi_head_attention.ipynb"]
+    own = ["02_attention.ipynb", "03_masks (1).ipynb", "04_heads.ipynb"]
     others = {"helper.py": "x = 1", "notes.txt": "", "data/table.csv": "1,2"}
     [submission] = find([lay_out(tmp_path / "ada", dict.fromkeys(own, TEXT) | others)])
     assert submission.name == "ada"
@@ -96,26 +96,26 @@ def test_a_notebook_that_cannot_be_read_does_not_join_that_of_a_neighbour(tmp_pa
 
 
 def test_a_copy_that_jupyterlab_made_belongs_to_its_original_and_follows_it(tmp_path):
-    files = {"03_attention-Copy1.ipynb": about(3), "03_attention.ipynb": about(3), "04_masks.ipynb": about(4)}
+    files = {"02_attention-Copy1.ipynb": about(3), "02_attention.ipynb": about(3), "03_masks.ipynb": about(4)}
     [submission] = find([lay_out(tmp_path / "ada", files)])
     assert [book.path for book in submission.notebooks] == [
-        "03_attention.ipynb",
-        "03_attention-Copy1.ipynb",
-        "04_masks.ipynb",
+        "02_attention.ipynb",
+        "02_attention-Copy1.ipynb",
+        "03_masks.ipynb",
     ]
-    del files["04_masks.ipynb"]
+    del files["03_masks.ipynb"]
     assert names([lay_out(tmp_path / "bo", files)]) == ["bo"]
 
 
 def test_a_folder_of_folders_and_archives_is_a_class_and_an_empty_one_is_not_lost(tmp_path):
     files = {
-        "ada/03_attention/03_attention.ipynb": TEXT,  # as nbgrader collects
-        "bo.zip": packed(("homework/03_attention.ipynb", TEXT)),
+        "ada/02_attention/02_attention.ipynb": TEXT,  # as nbgrader collects
+        "bo.zip": packed(("homework/02_attention.ipynb", TEXT)),
         "cy": None,
         "dee/notes.txt": "I was ill",
         "eve.tar.gz": b"\x1f\x8b",
         "roster.csv": "ada,bo",
-        ".hidden/03_attention.ipynb": TEXT,
+        ".hidden/02_attention.ipynb": TEXT,
         "__MACOSX/x.ipynb": TEXT,
     }
     found = find([lay_out(tmp_path / "class", files)])
@@ -127,16 +127,16 @@ def test_a_folder_of_folders_and_archives_is_a_class_and_an_empty_one_is_not_los
 
 
 def test_a_download_of_notebooks_and_archives_side_by_side_is_a_class(tmp_path):
-    files = {"doe_1_2_03_attention.ipynb": about(3), "roe_3_4_work.zip": packed((HONEST, TEXT))}
-    assert names([lay_out(tmp_path / "one", files)]) == ["doe_1_2_03_attention", "roe_3_4_work"]
-    files |= {"poe.zip": b"broken", "sue/03_attention.ipynb": TEXT, "data/table.csv": "1,2"}
-    assert names([lay_out(tmp_path / "two", files)]) == ["data", "doe_1_2_03_attention", "poe", "roe_3_4_work", "sue"]
+    files = {"doe_1_2_02_attention.ipynb": about(3), "roe_3_4_work.zip": packed((HONEST, TEXT))}
+    assert names([lay_out(tmp_path / "one", files)]) == ["doe_1_2_02_attention", "roe_3_4_work"]
+    files |= {"poe.zip": b"broken", "sue/02_attention.ipynb": TEXT, "data/table.csv": "1,2"}
+    assert names([lay_out(tmp_path / "two", files)]) == ["data", "doe_1_2_02_attention", "poe", "roe_3_4_work", "sue"]
 
 
 @pytest.mark.parametrize("loose", ["ada.ipynb", HONEST])
 def test_a_folder_with_a_notebook_beside_a_notebook_may_be_another_learner(tmp_path, loose):
     """An older state of the same learner looks the same: what was split is seen, what was merged is not."""
-    assert names([lay_out(tmp_path / "class", {loose: TEXT, "bo/03_attention.ipynb": TEXT})]) == sorted(
+    assert names([lay_out(tmp_path / "class", {loose: TEXT, "bo/02_attention.ipynb": TEXT})]) == sorted(
         ["bo", loose.removesuffix(".ipynb")], key=folders.natural
     )
 
@@ -154,8 +154,8 @@ def test_of_several_paths_each_is_one_submission(tmp_path):
 
 @pytest.mark.parametrize("wrapper", ["", "download/"])
 def test_an_archive_of_a_class_is_read_as_its_folder(tmp_path, wrapper):
-    inner = packed(("04_masks.ipynb", TEXT))
-    data = packed((f"{wrapper}Ada_1_file/03_attention.ipynb", TEXT), (f"{wrapper}Bo.zip", inner), (f"{wrapper}Cy/", ""))
+    inner = packed(("03_masks.ipynb", TEXT))
+    data = packed((f"{wrapper}Ada_1_file/02_attention.ipynb", TEXT), (f"{wrapper}Bo.zip", inner), (f"{wrapper}Cy/", ""))
     found = find([lay_out(tmp_path, {"all.zip": data}) / "all.zip"])
     assert [(submission.name, len(submission.notebooks)) for submission in found] == [
         ("Ada_1_file", 1),
@@ -165,10 +165,10 @@ def test_an_archive_of_a_class_is_read_as_its_folder(tmp_path, wrapper):
 
 
 def test_an_archive_of_one_folder_with_notebooks_is_one_submission_named_after_the_archive(tmp_path):
-    lay_out(tmp_path, {"ada.zip": packed(("my work/03_attention.ipynb", TEXT), ("my work/04_masks.ipynb", TEXT))})
+    lay_out(tmp_path, {"ada.zip": packed(("my work/02_attention.ipynb", TEXT), ("my work/03_masks.ipynb", TEXT))})
     [submission] = find([tmp_path / "ada.zip"])
     assert submission.name == "ada"
-    assert [book.path for book in submission.notebooks] == ["my work/03_attention.ipynb", "my work/04_masks.ipynb"]
+    assert [book.path for book in submission.notebooks] == ["my work/02_attention.ipynb", "my work/03_masks.ipynb"]
 
 
 def test_a_copy_of_the_whole_course_is_one_submission(tmp_path):
@@ -246,15 +246,15 @@ def test_nobody_joins_a_single_notebook_that_bears_a_name(tmp_path):
 
 
 def test_a_folder_called_exercises_does_not_swallow_its_neighbours(tmp_path):
-    files = {f"{name}/03_attention.ipynb": TEXT for name in ("ada", "bo", "cy", "exercises")}
+    files = {f"{name}/02_attention.ipynb": TEXT for name in ("ada", "bo", "cy", "exercises")}
     assert names([lay_out(tmp_path / "class", files)]) == ["ada", "bo", "cy", "exercises"]
 
 
 def test_notebooks_about_different_chapters_are_one_learners_by_their_names_alone(tmp_path):
     files = {"ada.ipynb": about(3), "bo.ipynb": about(4), "cy.ipynb": about(5)}
     assert names([lay_out(tmp_path / "one", files)]) == ["ada", "bo", "cy"]
-    files = {"ada_03_attention.ipynb": TEXT, "bo_04_masks.ipynb": TEXT}
-    assert names([lay_out(tmp_path / "two", files)]) == ["ada_03_attention", "bo_04_masks"]
+    files = {"ada_02_attention.ipynb": TEXT, "bo_03_masks.ipynb": TEXT}
+    assert names([lay_out(tmp_path / "two", files)]) == ["ada_02_attention", "bo_03_masks"]
 
 
 def test_links_are_not_taken_and_are_no_zeros(tmp_path):
@@ -281,18 +281,18 @@ def test_a_member_that_leads_out_of_the_archive_of_a_class_is_listed(tmp_path):
 
 
 CANVAS = {
-    "doejane_LATE_12345_678_03_attention.ipynb": about(3),
-    "doejane_LATE_12345_679_04_masks-1.ipynb": about(4),
+    "doejane_LATE_12345_678_02_attention.ipynb": about(3),
+    "doejane_LATE_12345_679_03_masks-1.ipynb": about(4),
     "doejane_LATE_12345_680_helper.py": "x = 1",
-    "roe_12346_681_03_attention.ipynb": about(3),
+    "roe_12346_681_02_attention.ipynb": about(3),
 }
 MOODLE = {
-    "Ada Lovelace_12345_assignsubmission_file/03_attention.ipynb": TEXT,
+    "Ada Lovelace_12345_assignsubmission_file/02_attention.ipynb": TEXT,
     "Ada Lovelace_12345_assignsubmission_onlinetext/onlinetext.html": "<p>",
-    "Ada Lovelace_12347_assignsubmission_file/03_attention.ipynb": TEXT,
+    "Ada Lovelace_12347_assignsubmission_file/02_attention.ipynb": TEXT,
 }
 FLAT_MOODLE = {
-    "Ada Lovelace_12345_assignsubmission_file_03_attention.ipynb": TEXT,
+    "Ada Lovelace_12345_assignsubmission_file_02_attention.ipynb": TEXT,
     "Ada Lovelace_12345_assignsubmission_file_helper.py": "x = 1",
     "Bo_12346_assignsubmission_file_work.zip": packed((HONEST, TEXT)),
 }
@@ -301,11 +301,11 @@ FLAT_MOODLE = {
 @pytest.mark.parametrize(
     ("files", "learners"),
     [
-        (CANVAS, {"doejane_LATE_12345_678_03_attention": 2, "roe_12346_681_03_attention": 1}),
+        (CANVAS, {"doejane_LATE_12345_678_02_attention": 2, "roe_12346_681_02_attention": 1}),
         (MOODLE, {"Ada Lovelace_12345_assignsubmission_file": 1, "Ada Lovelace_12347_assignsubmission_file": 1}),
         (
             FLAT_MOODLE,
-            {"Ada Lovelace_12345_assignsubmission_file_03_attention": 1, "Bo_12346_assignsubmission_file_work": 1},
+            {"Ada Lovelace_12345_assignsubmission_file_02_attention": 1, "Bo_12346_assignsubmission_file_work": 1},
         ),
     ],
     ids=["Canvas", "Moodle", "Moodle, flat"],
@@ -352,7 +352,7 @@ def test_a_number_with_no_notebook_is_listed_file_by_file(tmp_path):
 @given(
     st.dictionaries(
         st.sampled_from(
-            ["ada", "bo", "doe_1_2_x", "doe_1_3_y", "exercises", "03_attention", "04_masks", ".hid", "venv"]
+            ["ada", "bo", "doe_1_2_x", "doe_1_3_y", "exercises", "02_attention", "03_masks", ".hid", "venv"]
         ),
         st.sampled_from([".ipynb", ".py", ".ipynb.txt", ".zip", ".rar", "/x.ipynb", "/x.txt", "/"]),
     )
@@ -574,7 +574,7 @@ def test_limits_cost_what_is_beyond_them_and_no_more(tmp_path, monkeypatch):
     short = read(tmp_path, notebook([("code", "a = 1"), ("code", "c = 333"), ("code", "b=2")]))
     assert sources(short) == [("code", "a = 1"), ("code", "b=2")]
     assert "cell 2 was left out" in said(short)
-    monkeypatch.setattr("course_lib.grading.classroom.cells.MOST_CELLS", 3)
+    monkeypatch.setattr("course_lib.classroom.cells.MOST_CELLS", 3)
     many = read(tmp_path, notebook([("code", str(number)) for number in range(9)]))
     assert [source for _, source in sources(many)] == ["0", "1", "2"]
     assert said(many).count("only its first 3 cells") == 1
@@ -781,7 +781,7 @@ def test_a_folder_that_lies_too_deep_is_not_looked_into(tmp_path):
 
 
 def test_names_in_an_archive_that_does_not_say_its_encoding_are_read_as_utf_8(tmp_path):
-    data = packed(("Zo##/03_attention.ipynb", TEXT), ("Bo/03_attention.ipynb", TEXT))
+    data = packed(("Zo##/02_attention.ipynb", TEXT), ("Bo/02_attention.ipynb", TEXT))
     lay_out(tmp_path, {"class.zip": data.replace(b"Zo##", "Zoë".encode())})
     assert names([tmp_path / "class.zip"]) == ["Bo", "Zoë"]
 
@@ -789,14 +789,14 @@ def test_names_in_an_archive_that_does_not_say_its_encoding_are_read_as_utf_8(tm
 def test_a_socket_is_no_notebook(tmp_path, monkeypatch):
     monkeypatch.chdir(lay_out(tmp_path / "ada", {HONEST: TEXT}))
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind("04_masks.ipynb")
+        listener.bind("03_masks.ipynb")
         [submission] = find([tmp_path / "ada"])
     assert sources(submission) == CELLS
     assert "no ordinary file" in said(submission)
 
 
 def test_a_file_that_becomes_a_link_or_a_pipe_after_it_was_seen_is_not_opened(tmp_path):
-    lay_out(tmp_path, {"secret.ipynb": TEXT, "work/03_attention.ipynb": TEXT})
+    lay_out(tmp_path, {"secret.ipynb": TEXT, "work/02_attention.ipynb": TEXT})
     path = tmp_path / "work" / HONEST
     for swap in (lambda: path.symlink_to(tmp_path / "secret.ipynb"), lambda: os.mkfifo(path)):
         item = folders.on_disk(path)
@@ -853,7 +853,7 @@ def test_no_file_stays_open(tmp_path):
 # --------------------------------------------------------------------------------------------------------- helper files
 def test_helper_files_are_those_beside_and_below_a_notebook(tmp_path):
     files = {
-        "hw/03_attention.ipynb": TEXT,
+        "hw/02_attention.ipynb": TEXT,
         "hw/helper.py": "\ufeffx = 1\r\ny = 2",
         "hw/tools/__init__.py": "",
         "hw/my-script.py": "x = 1",
@@ -882,7 +882,7 @@ def test_a_notebook_that_is_handed_in_alone_brings_none_of_the_files_beside_it(t
 
 
 def test_a_script_alone_is_no_notebook(tmp_path):
-    [submission] = find([lay_out(tmp_path, {"ada/03_attention.py": "# %%\nx = 1"})])
+    [submission] = find([lay_out(tmp_path, {"ada/02_attention.py": "# %%\nx = 1"})])
     assert (submission.notebooks, submission.files) == ((), {})
     assert "no notebook" in said(submission)
 
@@ -891,8 +891,8 @@ def test_a_script_alone_is_no_notebook(tmp_path):
 def test_the_digest_is_that_of_the_content_alone(tmp_path):
     run = json.loads(TEXT)
     run["cells"][1] |= {"execution_count": 7, "outputs": [{"output_type": "stream", "name": "stdout", "text": "hi"}]}
-    same = {"ada_1_03_attention.ipynb": TEXT, "bo_2_03_attention (1).ipynb": json.dumps(run)}
-    other = {"cy_03_attention.ipynb": TEXT.replace("softmax", "soft_max"), "dee_04_masks.ipynb": TEXT}
+    same = {"ada_1_02_attention.ipynb": TEXT, "bo_2_02_attention (1).ipynb": json.dumps(run)}
+    other = {"cy_02_attention.ipynb": TEXT.replace("softmax", "soft_max"), "dee_03_masks.ipynb": TEXT}
     digests = {
         each.name[:2]: each.digest for each in find([lay_out(tmp_path / "class", {**same, **other, "x.zip": packed()})])
     }
@@ -903,8 +903,8 @@ def test_the_digest_is_that_of_the_content_alone(tmp_path):
 
 def test_equal_submissions_of_one_digest_say_the_same_troubles(tmp_path):
     broken = {
-        "ada_1_03_attention.ipynb": TEXT[:-40],
-        "bo_2_03_attention.ipynb": TEXT[:-40],
+        "ada_1_02_attention.ipynb": TEXT[:-40],
+        "bo_2_02_attention.ipynb": TEXT[:-40],
         "cy.zip": b"x",
         "dee.zip": b"x",
     }
@@ -957,13 +957,13 @@ def test_numbers_that_are_no_learning_platforms_merge_nobody(tmp_path, names):
 
 
 def test_a_copy_of_the_course_is_one_submission_whatever_else_lies_in_it(tmp_path):
-    copy = {"course_lib/__init__.py": "", "exercises/03_attention.ipynb": about(3), "runs/model/recipe.json": "{}"}
+    copy = {"course_lib/__init__.py": "", "exercises/02_attention.ipynb": about(3), "runs/model/recipe.json": "{}"}
     copy |= {"transformers_measured.egg-info/PKG-INFO": "", "Untitled.ipynb": about(4)}
     assert len(find([lay_out(tmp_path / "copy", copy)])) == 1
 
 
 def test_a_notebook_that_begins_as_the_courses_keeps_what_it_imports(tmp_path):
-    files = {"03_attention_final.ipynb": about(3), "helpers.py": "x = 1", "03_attention_final (1).ipynb": about(3)}
+    files = {"02_attention_final.ipynb": about(3), "helpers.py": "x = 1", "02_attention_final (1).ipynb": about(3)}
     submissions, left = find_all([lay_out(tmp_path / "ada", files)])
     assert [len(each.notebooks) for each in submissions] == [2]
     assert submissions[0].files == {"helpers.py": "x = 1"}
@@ -971,6 +971,6 @@ def test_a_notebook_that_begins_as_the_courses_keeps_what_it_imports(tmp_path):
 
 
 def test_a_file_that_would_be_passed_by_without_its_learners_name_keeps_that_name(tmp_path):
-    files = {"doe_12345_678_03_attention.ipynb": about(3), "doe_12345_680_.secret.ipynb": about(4)}
+    files = {"doe_12345_678_02_attention.ipynb": about(3), "doe_12345_680_.secret.ipynb": about(4)}
     [submission] = find([lay_out(tmp_path / "class", files)])
     assert len(submission.notebooks) == 2

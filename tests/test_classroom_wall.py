@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import course_lib
-from course_lib.grading.classroom import sandbox
+from course_lib.classroom import sandbox
 from tests.small_class import needs_bwrap
 
 LIBRARY = Path(course_lib.__file__).parent
@@ -55,9 +55,9 @@ for place in ("", *KNOWN):
 """
 LOOK = """
 import json, sys, time
-from course_lib.grading.classroom import remote, sandbox
-from course_lib.grading.classroom.bounds import Limits
-from course_lib.grading.classroom.submissions import Cell, Notebook
+from course_lib.classroom import remote, sandbox
+from course_lib.classroom.bounds import Limits
+from course_lib.classroom.submissions import Cell, Notebook
 
 level, source, bare = sys.argv[1:]
 if bare:
@@ -198,7 +198,7 @@ def test_a_repository_below_usr_as_images_have_it(place, below, level):
 
 def test_the_source_from_which_pip_installed_is_hidden_too(place, monkeypatch):
     """A course that was installed from /usr/local/course and is not run from there."""
-    from course_lib.grading.classroom import sandbox
+    from course_lib.classroom import sandbox
 
     course = repository(place / "course")
     told = place / "packages" / "transformers_measured-0.1.0.dist-info"

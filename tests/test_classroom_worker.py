@@ -10,14 +10,14 @@ import time
 import psutil
 import pytest
 
+from course_lib.classroom import command, remote, walls
+from course_lib.classroom.bounds import Limits
+from course_lib.classroom.marked import Marked
+from course_lib.classroom.marking import mark
+from course_lib.classroom.remote import Ended, Fault, Session, Worker
+from course_lib.classroom.sandbox import SandboxError, Stage
+from course_lib.classroom.submissions import Cell, Notebook, Submission
 from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.classroom import command, remote, walls
-from course_lib.grading.classroom.bounds import Limits
-from course_lib.grading.classroom.marked import Marked
-from course_lib.grading.classroom.marking import mark
-from course_lib.grading.classroom.remote import Ended, Fault, Session, Worker
-from course_lib.grading.classroom.sandbox import SandboxError, Stage
-from course_lib.grading.classroom.submissions import Cell, Notebook, Submission
 from course_lib.grading.engine import ready_trials
 from tests.grading.corpus import notebook as written
 
@@ -367,7 +367,7 @@ def test_another_operating_system_is_told_what_to_do_instead_of_a_traceback(tmp_
     (tmp_path / "answers.ipynb").write_text(written([("code", "x = 1")]), encoding="utf-8")
     code = (
         "import sys, psutil, tqdm.auto; sys.modules['resource'] = None\n"
-        "import course_lib.grading.classroom.grade\n"
+        "import course_lib.classroom.grade\n"
         "from course_lib.__main__ import main\n"
         f"sys.platform = {platform!r}\n"
         f"sys.exit(main(['grade', 'answers.ipynb', '--sandbox', {level!r}, '--exercises', 'attention.memory']))"

@@ -179,7 +179,7 @@ COMMANDS = {
     "release": ["release", "{taken}/out"],
     "autograder": ["autograder", "{taken}/a.zip", "--chapters", "3"],
     "workflow": ["workflow", "{taken}/a.yml", "--chapters", "3", "--course", "OWNER/NAME@REF"],
-    "grade": ["grade", "solutions/03_attention.ipynb", "--sandbox", "none", "--out", "{taken}/out"],
+    "grade": ["grade", "solutions/02_attention.ipynb", "--sandbox", "none", "--out", "{taken}/out"],
     "weights": ["weights", "tinyshakespeare"],
 }
 
@@ -290,7 +290,7 @@ def repository(tmp_path, monkeypatch):
     return tmp_path
 
 
-PUBLISH = "from course_lib.page import publish\npublish(ipywidgets.IntSlider(3), 'a still', 'words');"
+PUBLISH = "from course_lib.live.page import publish\npublish(ipywidgets.IntSlider(3), 'a still', 'words');"
 
 
 def test_refresh_keeps_outputs_and_drops_what_differs_between_machines(repository):
@@ -412,7 +412,7 @@ def test_what_is_no_exercise_notebook_is_refused(tmp_path, capsys):
     for path, reason in (
         (tmp_path / "broken.ipynb", "damaged"),
         (tmp_path / "absent.ipynb", "is not there"),
-        (write(tmp_path / "other.ipynb", "x = 1"), "--chapters 3"),
+        (write(tmp_path / "other.ipynb", "x = 1"), "--chapters 2"),
     ):
         assert main(["grade", str(path)]) == 2
         assert reason in capsys.readouterr().err
@@ -512,7 +512,7 @@ def test_answers_in_the_repositorys_own_exercises_reach_no_learner(tmp_path):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("LICENSE", "README.md", "requirements.txt", "pyproject.toml"):
         shutil.copy(ROOT / name, root / name)
-    write(root / "exercises" / "04_masks.ipynb", "my_own_answer = 1")
+    write(root / "exercises" / "03_masks.ipynb", "my_own_answer = 1")
     release(root, tmp_path / "out")
     handed_out = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "out/exercises").iterdir()}
     assert handed_out.keys() == {path.name for path in (ROOT / "solutions").glob("*.ipynb")}
@@ -550,11 +550,11 @@ def test_the_doctor_needs_no_console(monkeypatch):
 
 
 def test_what_another_folder_would_not_mend_is_no_advice_about_folders(monkeypatch):
-    from course_lib import experiments
+    from course_lib import claims
 
     def exhausted(*_):
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(experiments, "in_order", exhausted)
+    monkeypatch.setattr(claims, "in_order", exhausted)
     with pytest.raises(OSError, match="Too many open files"):
         main(["claims", "--list"])

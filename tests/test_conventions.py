@@ -25,18 +25,19 @@ import torch.nn.functional as F
 from helpers import with_real_weights
 from torch import nn
 
-from course_lib.attention import MultiHeadAttention, scaled_dot_product_attention
+from course_lib.attention import scaled_dot_product_attention
 from course_lib.blocks import TransformerBlock
 from course_lib.config import TransformerConfig
 from course_lib.embeddings import TokenEmbedding
-from course_lib.feedforward import FeedForward, SwiGLU
-from course_lib.filters import next_token_distribution
+from course_lib.feed_forward import FeedForward, SwiGLU
+from course_lib.gpt import DecoderOnly, next_token_loss
+from course_lib.heads import MultiHeadAttention
 from course_lib.masks import causal_mask
-from course_lib.models import DecoderOnly, next_token_loss
 from course_lib.normalization import RMSNorm
 from course_lib.positions import apply_rotary, rotary_angles
 from course_lib.pretrained import from_hf_state_dict
-from course_lib.text import Batches
+from course_lib.sampling import next_token_distribution
+from course_lib.tinytown import Batches
 from course_lib.training import learning_rate, make_optimizer, train
 
 V, D_MODEL, H, D_FF, N_LAYERS, CONTEXT, THETA = 23, 16, 4, 24, 2, 12, 500.0

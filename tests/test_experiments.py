@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from course_lib import text
+from course_lib import tinytown as text
+from course_lib.claims import TinytownRecipe, measure_tinytown, train_tinytown
 from course_lib.config import preset
-from course_lib.experiments import TinytownRecipe, measure_tinytown, train_tinytown
-from course_lib.models import DecoderOnly
+from course_lib.gpt import DecoderOnly
 from course_lib.pretrained import load_pretrained, shipped_figures
-from course_lib.text import Tinytown, WordTokenizer
+from course_lib.tinytown import Tinytown, WordTokenizer
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_an_unfinished_run_of_another_recipe_is_not_mixed_up_with_this_one(tmp_p
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("course_lib.experiments.tinytown.measure_tinytown", interrupted)
+        patch.setattr("course_lib.claims.tinytown.measure_tinytown", interrupted)
         with pytest.raises(KeyboardInterrupt):
             train_tinytown(tmp_path, recipe, progress=False)
     assert (tmp_path / "training.pt").exists()

@@ -1,4 +1,4 @@
-"""Chapter 3's experiments: the verdicts, and figures that follow from elsewhere."""
+"""Chapter 2's experiments: the verdicts, and figures that follow from elsewhere."""
 
 import math
 import random
@@ -6,13 +6,15 @@ import random
 import pytest
 import torch
 
+from course_lib.chapters.attention import claims as attention
+from course_lib.claims import find
 from course_lib.config import TransformerConfig
-from course_lib.experiments import attention, find
+from course_lib.gpt import DecoderOnly
 from course_lib.masks import causal_mask
-from course_lib.models import DecoderOnly, trace
 from course_lib.pretrained import load_pretrained
-from course_lib.text import Tinytown
-from course_lib.world import CLASSES
+from course_lib.tinytown import Tinytown
+from course_lib.tinytown.world import CLASSES
+from course_lib.trace import trace
 
 
 def test_scores_spread_with_the_root_of_d_k():

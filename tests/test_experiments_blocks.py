@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.experiments import blocks, find
-from course_lib.models import DecoderOnly
+from course_lib.chapters.blocks import claims as blocks
+from course_lib.claims import find
+from course_lib.gpt import DecoderOnly
 
 FAST = {
     "blocks.vanishing": "confirmed",

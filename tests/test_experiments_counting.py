@@ -2,8 +2,9 @@
 
 import pytest
 
+from course_lib.chapters.counting import claims as counting
+from course_lib.claims import find
 from course_lib.config import PRESETS
-from course_lib.experiments import counting, find
 
 
 def test_gpt2_small_is_larger_than_its_first_label():

@@ -11,8 +11,9 @@ import nbformat
 import pytest
 import torch
 
-from course_lib.experiments import efficiency, find, in_order
-from course_lib.models import DecoderOnly
+from course_lib.chapters.efficiency import claims as efficiency
+from course_lib.claims import find, in_order
+from course_lib.gpt import DecoderOnly
 
 ROOT = Path(__file__).parent.parent
 

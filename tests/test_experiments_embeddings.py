@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
-from course_lib.experiments import embeddings, find
-from course_lib.text import ROLES, Tinytown, WordTokenizer
+from course_lib.chapters.embeddings import claims as embeddings
+from course_lib.claims import find
+from course_lib.tinytown import ROLES, Tinytown, WordTokenizer
 
 
 def test_mean_cosine_counts_pairs_and_not_rows_with_themselves():

@@ -7,9 +7,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from course_lib.chapters.gpt import claims as gpt
+from course_lib.claims import find
 from course_lib.config import TransformerConfig
-from course_lib.experiments import find, gpt
-from course_lib.models import DecoderOnly
+from course_lib.gpt import DecoderOnly
 from course_lib.pretrained import load_pretrained, shipped_figures
 
 

@@ -1,4 +1,4 @@
-"""Chapter 5's experiments: the verdicts, and bands for the figures that follow from elsewhere."""
+"""Chapter 4's experiments: the verdicts, and bands for the figures that follow from elsewhere."""
 
 import math
 
@@ -6,11 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from course_lib.chapters.heads import claims as heads
+from course_lib.claims import find
 from course_lib.config import TransformerConfig
-from course_lib.experiments import find, heads
-from course_lib.models import DecoderOnly
+from course_lib.gpt import DecoderOnly
 from course_lib.pretrained import load_pretrained
-from course_lib.text import Tinytown, split_words
+from course_lib.tinytown import Tinytown, split_words
 
 
 @pytest.fixture(scope="module")

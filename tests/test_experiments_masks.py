@@ -1,10 +1,10 @@
-"""Chapter 4's claims: the quick experiments whole, the trainings with fewer steps."""
+"""Chapter 3's claims: the quick experiments whole, the trainings with fewer steps."""
 
 import pytest
 import torch
 
-from course_lib.experiments import find
-from course_lib.experiments import masks as built
+from course_lib.chapters.masks import claims as built
+from course_lib.claims import find
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.experiments import find, in_order
-from course_lib.experiments import normalization as claims
-from course_lib.text import Tinytown
+from course_lib.chapters.normalization import claims as claims
+from course_lib.claims import find, in_order
+from course_lib.tinytown import Tinytown
 
 
 def test_the_chapter_has_its_claims():

@@ -1,4 +1,4 @@
-"""Chapter 2's claims: the quick experiments whole, the trainings with fewer steps."""
+"""Chapter 5's claims: the quick experiments whole, the trainings with fewer steps."""
 
 import math
 from itertools import pairwise
@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from course_lib.experiments import find
-from course_lib.experiments import positions as built
+from course_lib.chapters.positions import claims as built
+from course_lib.claims import find
 
 
 @pytest.fixture

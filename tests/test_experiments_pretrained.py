@@ -7,11 +7,12 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from course_lib.checkpoints import from_hf_state_dict
+from course_lib.chapters.pretrained import claims as measured
+from course_lib.claims import find
 from course_lib.config import TransformerConfig
-from course_lib.experiments import find
-from course_lib.experiments import pretrained as measured
-from course_lib.models import DecoderOnly, EncoderOnly
+from course_lib.encoder_decoder import EncoderOnly
+from course_lib.gpt import DecoderOnly
+from course_lib.hub.checkpoints import from_hf_state_dict
 from course_lib.pretrained import load_pretrained, shipped_figures
 
 

@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 
-from course_lib.experiments import find, sampling
+from course_lib.chapters.sampling import claims as sampling
+from course_lib.claims import find
 from course_lib.pretrained import load_pretrained
-from course_lib.text import Tinytown
+from course_lib.tinytown import Tinytown
 from course_lib.training import story_losses
 
 

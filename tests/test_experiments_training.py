@@ -5,10 +5,11 @@ import math
 import pytest
 import torch
 
-from course_lib.experiments import find, training
-from course_lib.experiments.training import HELD_OUT_SEED
-from course_lib.models import IGNORED
-from course_lib.text import Tinytown, WordTokenizer, encode_stories
+from course_lib.chapters.training import claims as training
+from course_lib.chapters.training.claims import HELD_OUT_SEED
+from course_lib.claims import find
+from course_lib.gpt import IGNORED
+from course_lib.tinytown import Tinytown, WordTokenizer, encode_stories
 from course_lib.training import History
 
 

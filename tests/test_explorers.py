@@ -4,8 +4,8 @@ import pytest
 from sliders import corners, drawn
 
 from course_lib.grading import EXERCISES
-from course_lib.viz import explorable, explore
-from course_lib.viz.attempts import UNWRITTEN
+from course_lib.live import explorable, explore
+from course_lib.live.attempts import UNWRITTEN
 
 pytestmark = [pytest.mark.usefixtures("no_pixels"), pytest.mark.parametrize("exercise_id", explorable())]
 

@@ -8,9 +8,8 @@ from itertools import cycle, product
 
 import pytest
 
-from course_lib import french
-from course_lib.french import TinytownPairs
-from course_lib.text import Tinytown, join_words, split_words
+from course_lib.tinytown import Tinytown, french, join_words, split_words
+from course_lib.tinytown.french import TinytownPairs
 
 # From a dictionary, by gender. What the library lists form by form follows here from rules.
 ANIMALS = {

@@ -34,7 +34,7 @@ SLOW = {  # a second or more for each seed, in training or building models, in l
     "blocks.pre_or_post",
     "counting.function",
     "efficiency.online_softmax",
-    "ffn.ablate_fact",
+    "feed_forward.ablate_fact",
     "heads.how_many",
     "sampling.next_token",
     "training.overfit",
@@ -67,13 +67,13 @@ IDS = {  # chapter: the exercises it must have, with their kinds; it may have mo
         "reflect": ["output_projection"],
         "experiment": ["how_many"],
     },
-    "ffn": {
+    "feed_forward": {
         "code": ["forward", "gelu", "gelu_tanh", "swiglu", "swiglu_width"],
         "number": ["parameters"],
         "experiment": ["sparsity", "ablate_fact"],
         "reflect": ["why_expand"],
     },
-    "norm": {
+    "normalization": {
         "code": ["layer_norm", "rms_norm"],
         "choice": ["batch_vs_layer"],
         "number": ["worked_example", "parameters"],
@@ -94,7 +94,7 @@ IDS = {  # chapter: the exercises it must have, with their kinds; it may have mo
         "number": ["gpt2", "bert_layer", "bert", "llama7b", "transformer_512"],
         "code": ["function", "memory", "flops"],
     },
-    "cross": {"code": ["attention", "decoder_block"], "shapes": ["shape_trace"], "choice": ["families"]},
+    "encoder_decoder": {"code": ["attention", "decoder_block"], "shapes": ["shape_trace"], "choice": ["families"]},
     "training": {
         "code": ["cross_entropy", "get_batch", "learning_rate", "step", "clip"],
         "experiment": ["overfit"],

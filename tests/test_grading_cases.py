@@ -15,14 +15,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib import accounting
-from course_lib.attention import MultiHeadAttention
-from course_lib.feedforward import FeedForward
+from course_lib import counting as accounting
+from course_lib.feed_forward import FeedForward
 from course_lib.grading import EXERCISES, grade
-from course_lib.grading.catalogue import blocks, efficiency, heads, masks, norm, sampling, training
+from course_lib.grading.catalogue import blocks, efficiency, heads, masks, normalization, sampling, training
 from course_lib.grading.engine import PUBLIC_SEED
 from course_lib.grading.picture import as_html
 from course_lib.grading.trials import prepare
+from course_lib.heads import MultiHeadAttention
 
 pytestmark = pytest.mark.usefixtures("as_a_learner")
 SEEDS = (PUBLIC_SEED, 1, 2, 20_26)
@@ -264,20 +264,22 @@ def one_norm_timed_less_often(rms_norm, layer_norm, widths, rounds, clock):
     ratios = []
     for width in widths:
         x = torch.randn(128, width)
-        rms = min(norm.in_turns(rms_norm, lambda x: x, x, rounds, clock)[0])
-        layer = min(norm.in_turns(lambda x: x, layer_norm, x, 5, clock)[1])
+        rms = min(normalization.in_turns(rms_norm, lambda x: x, x, rounds, clock)[0])
+        layer = min(normalization.in_turns(lambda x: x, layer_norm, x, 5, clock)[1])
         ratios.append(rms / layer)
     return ratios
 
 
 def clock_read_once(rms_norm, layer_norm, widths, rounds, clock):
     clock()
-    return norm.without_the_clock(rms_norm, layer_norm, widths, rounds, clock)
+    return normalization.without_the_clock(rms_norm, layer_norm, widths, rounds, clock)
 
 
 def means_one_after_the_other(*given):
     """The clock is read around every call."""
-    return norm.compare_speed_with(*given, take=norm.one_after_the_other, sum_up=lambda times: sum(times) / len(times))
+    return normalization.compare_speed_with(
+        *given, take=normalization.one_after_the_other, sum_up=lambda times: sum(times) / len(times)
+    )
 
 
 FALSE = [
@@ -285,10 +287,14 @@ FALSE = [
     ("gpt.shape_trace", {"position_vectors": (1, 10, 48)}, "The rows are taken once"),
     ("heads.parameters", 4 * 512**2 + 512, "One bias is missing"),
     ("blocks.gradient_norms", partial(blocks.wrong_gradients, size=lambda each: each.abs().sum()), "opposite signs"),
-    ("norm.speed", partial(norm.compare_speed_with, hand_in=statistics.median), "You average over the widths"),
-    ("norm.speed", one_norm_timed_less_often, "You call each norm fewer"),
-    ("norm.speed", clock_read_once, "You never read the clock"),
-    ("norm.speed", means_one_after_the_other, "Read the clock around every call"),
+    (
+        "normalization.speed",
+        partial(normalization.compare_speed_with, hand_in=statistics.median),
+        "You average over the widths",
+    ),
+    ("normalization.speed", one_norm_timed_less_often, "You call each norm fewer"),
+    ("normalization.speed", clock_read_once, "You never read the clock"),
+    ("normalization.speed", means_one_after_the_other, "Read the clock around every call"),
     ("efficiency.rnn_or_attention", partial(efficiency.seconds_with, recurrent=walk_without_the_first), "single step"),
     (
         "efficiency.rnn_or_attention",
@@ -321,7 +327,7 @@ def test_no_sentence_is_said_that_is_not_true_of_the_answer(exercise_id, answer,
 # --- what is shown beside a sentence ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("exercise_id", ["norm.rms_norm", "ffn.gelu"])
+@pytest.mark.parametrize("exercise_id", ["normalization.rms_norm", "feed_forward.gelu"])
 def test_the_case_that_is_shown_is_one_of_which_the_sentence_speaks(exercise_id):
     """The first case is the smallest, and its numbers stand in the sentence of its stage."""
     (first, *_) = prepare(EXERCISES[exercise_id], PUBLIC_SEED)

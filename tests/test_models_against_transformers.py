@@ -16,8 +16,8 @@ from transformers import (
 )
 from transformers.models.llama.modeling_llama import LlamaRMSNorm, LlamaRotaryEmbedding
 
+from course_lib.gpt import DecoderOnly
 from course_lib.masks import padding_mask
-from course_lib.models import DecoderOnly
 from course_lib.pretrained import from_hf_state_dict
 from course_lib.sampling import generate
 

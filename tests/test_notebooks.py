@@ -9,10 +9,10 @@ import pytest
 from nbclient import NotebookClient
 from nbval.plugin import get_sanitize_patterns
 
-from course_lib.experiments import CHAPTERS
+from course_lib.contents import TITLES
 from course_lib.grading import EXERCISES
 from course_lib.grading.notebook import BEGIN, END, exercise_text, guide
-from course_lib.page import VIEW, picture
+from course_lib.live.page import VIEW, picture
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
@@ -22,7 +22,7 @@ RUN = [*NOTEBOOKS, *SOLUTIONS]
 # Cells whose output may differ, as "notebook: beginning of the cell" -> the reason. None is needed so far.
 RELAXED: dict[str, str] = {}
 # What every exercise notebook begins with, and the calls that prose may name.
-TOOLS = "from course_lib.grading import check, hint, progress\nfrom course_lib.viz import explore"
+TOOLS = "from course_lib.grading import check, hint, progress\nfrom course_lib.live import explore"
 CALLS = ("check", "hint", "progress", "explore")
 LARGEST = 2_500_000  # bytes
 LONGEST_TEXT = 120  # words in one markdown cell
@@ -68,7 +68,7 @@ def plain_texts(notebook):
 
 
 def test_there_are_notebooks_to_look_at():
-    assert [int(path.name[:2]) for path in NOTEBOOKS] == list(CHAPTERS)
+    assert [int(path.name[:2]) for path in NOTEBOOKS] == list(TITLES)
     assert [path.name for path in SOLUTIONS] == [path.name for path in sorted(ROOT.glob("exercises/*.ipynb"))]
 
 
@@ -166,7 +166,7 @@ def test_the_readme_lists_every_chapter_with_its_title_and_minutes():
     assert [ROOT / row[3] for row in rows] == NOTEBOOKS
     for number, title, minutes, link in rows:
         first = read(ROOT / link).cells[0].source
-        assert title == CHAPTERS[int(number)]
+        assert title == TITLES[int(number)]
         assert re.search(rf"\b{minutes} minutes", first), f"{link} says otherwise than the README's {minutes} minutes"
 
 
@@ -208,13 +208,13 @@ class TestEverySolution:
     def test_begins_and_ends_as_all_do(self, path):
         number, cells = int(path.name[:2]), untouched(path).cells
         exercises = [exercise for exercise in EXERCISES.values() if exercise.chapter == number]
-        assert cells[0].source.startswith(f"# Exercises {number} · {CHAPTERS[number]}\n")
-        assert f"The chapter: [{number} · {CHAPTERS[number]}](../notebooks/{path.name})" in cells[0].source
+        assert cells[0].source.startswith(f"# Exercises {number} · {TITLES[number]}\n")
+        assert f"The chapter: [{number} · {TITLES[number]}](../notebooks/{path.name})" in cells[0].source
         assert f" exercises, {sum(exercise.points for exercise in exercises)} points, about " in cells[0].source
         assert [name for name in CALLS if f"`{name}(" not in cells[0].source] == ["check"]
         assert next(cell for cell in cells if cell.cell_type == "code").source == TOOLS
         following = NOTEBOOKS[number + 1]
-        assert f"[{number + 1} · {CHAPTERS[number + 1]}](../notebooks/{following.name})" in cells[-1].source
+        assert f"[{number + 1} · {TITLES[number + 1]}](../notebooks/{following.name})" in cells[-1].source
 
 
 @pytest.mark.parametrize("path", SOLUTIONS, ids=name)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from course_lib.attention import MultiHeadAttention
 from course_lib.blocks import TransformerBlock
 from course_lib.config import TransformerConfig
+from course_lib.heads import MultiHeadAttention
 from course_lib.masks import causal_mask, padding_mask
 
 DTYPES = [(torch.float32, 1e-5), (torch.float64, 1e-10)]

@@ -19,7 +19,8 @@ from transformers import (
 )
 
 from course_lib.config import TransformerConfig, preset
-from course_lib.models import DecoderOnly, EncoderDecoder, EncoderOnly
+from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
+from course_lib.gpt import DecoderOnly
 from course_lib.pretrained import (
     ASSETS,
     MODEL_FILE,
@@ -31,7 +32,7 @@ from course_lib.pretrained import (
     save_pretrained,
     shipped_figures,
 )
-from course_lib.text import BytePairTokenizer, WordTokenizer
+from course_lib.tinytown import BytePairTokenizer, WordTokenizer
 
 WORDS = ["the", "cat", "sat", "."]
 SMALL = {"vocab_size": 300, "d_model": 16, "n_heads": 4, "n_layers": 2, "d_ff": 32, "max_seq_len": 20}

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, GPT2Tokenizer
 
-from course_lib import weights
 from course_lib.embeddings import analogy
+from course_lib.hub import weights
 from course_lib.masks import padding_mask
 from course_lib.pretrained import load_pretrained, load_text, load_tokenizer
 from course_lib.sampling import generate

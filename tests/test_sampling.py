@@ -12,8 +12,9 @@ from torch import nn
 from transformers import TopKLogitsWarper
 
 from course_lib.config import TransformerConfig
+from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
+from course_lib.gpt import DecoderOnly
 from course_lib.masks import padding_mask
-from course_lib.models import DecoderOnly, EncoderDecoder, EncoderOnly
 from course_lib.sampling import generate, pad_left, penalize_repetition, sample_next_token
 
 INF = math.inf

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import GPT2Tokenizer
 
-from course_lib.text import (
+from course_lib.tinytown import (
     Batches,
     BytePairTokenizer,
     SubwordTokenizer,

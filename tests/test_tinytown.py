@@ -7,8 +7,8 @@ import re
 import pytest
 import torch
 
-from course_lib import grammar, tinytown
-from course_lib.text import ANIMAL_SOUNDS, CAPITALS, CLASSES, EOS, Tinytown, join_words, split_words
+from course_lib.tinytown import ANIMAL_SOUNDS, CAPITALS, CLASSES, EOS, Tinytown, grammar, join_words, split_words
+from course_lib.tinytown import stories as tinytown
 
 
 @pytest.fixture

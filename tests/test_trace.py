@@ -6,10 +6,11 @@ from helpers import MODELS, build, configs, draw_ids, seeds, small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.attention import MultiHeadAttention
+from course_lib.gpt import DecoderOnly
+from course_lib.heads import MultiHeadAttention
 from course_lib.masks import causal_mask, padding_mask
-from course_lib.models import DecoderOnly, trace
 from course_lib.positions import apply_rotary, rotary_angles
+from course_lib.trace import trace
 
 families = pytest.mark.parametrize("family", MODELS)
 

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.config import preset
-from course_lib.models import DecoderOnly
-from course_lib.text import Batches
+from course_lib.gpt import DecoderOnly
+from course_lib.tinytown import Batches
 from course_lib.training import History, TrainingDiverged, learning_rate, make_optimizer, story_losses, train
 
 SMALL = replace(

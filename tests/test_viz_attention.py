@@ -1,4 +1,4 @@
-"""Chapter 3's figures and live figures: what they draw, computed another way, over every value of every control."""
+"""Chapter 2's figures and live figures: what they draw, computed another way, over every value of every control."""
 
 import math
 import re
@@ -12,13 +12,13 @@ import torch.nn.functional as F
 from sliders import LiveFigureTests
 from torch.distributions import Categorical
 
+from course_lib.chapters.attention import figures
+from course_lib.chapters.attention import widgets as built
 from course_lib.config import TransformerConfig
+from course_lib.gpt import DecoderOnly
 from course_lib.grading import EXERCISES
-from course_lib.models import DecoderOnly
-from course_lib.text import WordTokenizer
-from course_lib.viz import explorable, explore
-from course_lib.viz.figures import attention as figures
-from course_lib.viz.widgets import attention as built
+from course_lib.live import explorable, explore
+from course_lib.tinytown import WordTokenizer
 
 TOKENS = ["cat", "sat", "mat", "it", "tired"]
 VECTORS = torch.tensor(

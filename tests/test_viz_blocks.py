@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from sliders import LiveFigureTests
 
-from course_lib.experiments.blocks import ARRANGEMENTS, stack_profile, tanh_gradients
-from course_lib.viz.figures import blocks as figures
-from course_lib.viz.widgets import blocks as built
+from course_lib.chapters.blocks import figures
+from course_lib.chapters.blocks import widgets as built
+from course_lib.chapters.blocks.claims import ARRANGEMENTS, stack_profile, tanh_gradients
 
 pytestmark = pytest.mark.usefixtures("no_pixels")
 MAKERS = {"depth": built.depth_slider, "stack": built.stack_explorer}

@@ -4,15 +4,14 @@ import pytest
 from matplotlib.colors import to_rgba
 from sliders import too_wide
 
-from course_lib import experiments
-from course_lib.experiments import EXPERIMENTS, VERDICTS, Finding, find, in_order, recorded, settle
-from course_lib.experiments import claims as registry
-from course_lib.viz.figures import claims as figures
-from course_lib.viz.widgets.claims import claim_explorer
+from course_lib.chapters.claims import figures
+from course_lib.chapters.claims.widgets import claim_explorer
+from course_lib.claims import VERDICTS, Finding, experiments, find, in_order, recorded, settle
+from course_lib.claims import experiments as registry
 
 
 def test_every_experiment_has_a_finding_on_record_and_no_other():
-    assert recorded().keys() == EXPERIMENTS.keys()
+    assert recorded().keys() == experiments().keys()
 
 
 def test_claims_are_sentences_of_a_chapter():
@@ -33,15 +32,15 @@ def test_a_chapters_experiments_alone_and_in_order():
 
 
 def test_an_unknown_experiment_names_its_neighbours():
-    known = next(iter(EXPERIMENTS))
+    known = next(iter(experiments()))
     with pytest.raises(ValueError, match=known.replace(".", r"\.")):
         find(known[:-1])
 
 
 def test_a_name_is_given_once_and_a_verdict_is_one_of_three():
-    known = next(iter(EXPERIMENTS))
+    known = next(iter(experiments()))
     with pytest.raises(ValueError, match="two experiments"):
-        experiments.experiment(known, chapter=1, claim="something that is said")(lambda: None)
+        registry.experiment(known, chapter=1, claim="something that is said")(lambda: None)
     with pytest.raises(ValueError, match="choose one of confirmed, depends, refuted"):
         Finding("1", (1.0,), "true", "it is so")
     with pytest.raises(ValueError, match="one figure for each seed"):
@@ -68,7 +67,7 @@ def test_mean_and_spread_over_the_seeds():
 
 def test_what_is_recorded_is_read_again_and_what_is_gone_is_dropped(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "RECORD", tmp_path / "claims.json")
-    first, second = list(EXPERIMENTS)[:2]
+    first, second = list(experiments())[:2]
     found = Finding("2 bits", (1.5, 2.5), "depends", "it depends on the seed")
     registry.record({second: found, first: found, "gone.claim": found})
     assert registry.recorded() == {first: found, second: found}

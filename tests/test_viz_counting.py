@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from matplotlib.patches import Rectangle
 from sliders import too_wide, values
 
-from course_lib.accounting import count_parameters, kv_cache_bytes
+from course_lib.chapters.counting import figures
+from course_lib.chapters.counting import widgets as widgets
 from course_lib.config import PRESETS, TransformerConfig
-from course_lib.models import DecoderOnly
-from course_lib.viz import explore, live
-from course_lib.viz.figures import counting as figures
-from course_lib.viz.widgets import counting as widgets
+from course_lib.counting import count_parameters, kv_cache_bytes
+from course_lib.gpt import DecoderOnly
+from course_lib.live import explore
+from course_lib.live import figure as live
 
 SMALL = TransformerConfig(vocab_size=50, d_model=24, n_heads=4, n_layers=3, d_ff=40, max_seq_len=16)
 BUILDABLE = [

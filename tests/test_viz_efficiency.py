@@ -8,9 +8,9 @@ import pytest
 import torch
 from sliders import drawn, values
 
-from course_lib.accounting import kv_cache_bytes
+from course_lib.chapters.efficiency import widgets as built
 from course_lib.config import preset
-from course_lib.viz.widgets import efficiency as built
+from course_lib.counting import kv_cache_bytes
 
 pytestmark = pytest.mark.usefixtures("no_pixels")
 MAKERS = [built.length_sliders, built.online_softmax, built.cache_sliders]

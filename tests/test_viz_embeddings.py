@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from sliders import LiveFigureTests
 
-from course_lib.text import ROLES, BytePairTokenizer, Tinytown, WordTokenizer, split_words
-from course_lib.viz import explorable, explore
-from course_lib.viz.figures import embeddings as figures
-from course_lib.viz.widgets import embeddings as built
+from course_lib.chapters.embeddings import figures
+from course_lib.chapters.embeddings import widgets as built
+from course_lib.live import explorable, explore
+from course_lib.tinytown import ROLES, BytePairTokenizer, Tinytown, WordTokenizer, split_words
 
 TOKENIZER = WordTokenizer()
 KINDS = {

@@ -8,12 +8,13 @@ import pytest
 import torch
 from sliders import LiveFigureTests, values
 
+from course_lib.chapters.gpt import figures
+from course_lib.chapters.gpt import widgets as built
+from course_lib.chapters.gpt.claims import first_guess
 from course_lib.config import TransformerConfig
-from course_lib.experiments.gpt import first_guess
-from course_lib.models import DecoderOnly, trace
-from course_lib.text import WordTokenizer
-from course_lib.viz.figures import gpt as figures
-from course_lib.viz.widgets import gpt as built
+from course_lib.gpt import DecoderOnly
+from course_lib.tinytown import WordTokenizer
+from course_lib.trace import trace
 
 pytestmark = pytest.mark.usefixtures("no_pixels")
 TEXT = "the dog bit the cow ."

@@ -1,4 +1,4 @@
-"""Chapter 5's figures and live figures: what they draw, computed another way, over every value of every control."""
+"""Chapter 4's figures and live figures: what they draw, computed another way, over every value of every control."""
 
 from itertools import product
 
@@ -8,10 +8,10 @@ import torch
 from sliders import drawn, values
 from torch.utils.flop_counter import FlopCounterMode
 
-from course_lib.attention import MultiHeadAttention
+from course_lib.chapters.heads import figures
+from course_lib.chapters.heads import widgets as built
+from course_lib.heads import MultiHeadAttention
 from course_lib.pretrained import load_pretrained
-from course_lib.viz.figures import heads as figures
-from course_lib.viz.widgets import heads as built
 
 pytestmark = pytest.mark.usefixtures("no_pixels")
 

@@ -15,10 +15,10 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
-from course_lib.page import VIEW
-from course_lib.viz import LiveFigure, Predict, explorable, explore, show, source
-from course_lib.viz.figures import new_figure
-from course_lib.viz.live import DPI, dropdown, png, slider
+from course_lib.live import LiveFigure, Predict, explorable, explore, show, source
+from course_lib.live.drawing import new_figure
+from course_lib.live.figure import DPI, dropdown, png, slider
+from course_lib.live.page import VIEW
 
 
 def bar(height, colour="red", figure=None):
@@ -195,7 +195,7 @@ CELLS = {
 @pytest.fixture(scope="module")
 def page():
     """The outputs of these cells as a notebook's page holds them at the end: name -> outputs."""
-    first = "from course_lib.viz import Predict\nfrom course_lib.viz.widgets.attention import soft_dictionary"
+    first = "from course_lib.live import Predict\nfrom course_lib.chapters.attention.widgets import soft_dictionary"
     notebook = new_notebook(cells=[new_code_cell(source) for source in (first, *CELLS.values())])
     NotebookClient(notebook).execute()
     return dict(zip(CELLS, (cell.outputs for cell in notebook.cells[1:])))

@@ -1,4 +1,4 @@
-"""Chapter 4's figures and live figures: what they draw, computed another way, over every value of every control."""
+"""Chapter 3's figures and live figures: what they draw, computed another way, over every value of every control."""
 
 import math
 
@@ -7,8 +7,8 @@ import pytest
 import torch
 from sliders import LiveFigureTests
 
-from course_lib.viz.figures import masks as figures
-from course_lib.viz.widgets import masks as built
+from course_lib.chapters.masks import figures
+from course_lib.chapters.masks import widgets as built
 
 SCORES = np.array([[0.5, -0.1, 0.6, 1.5], [-0.2, -0.2, 1.5, 0.7], [-0.4, 0.5, -0.4, -0.5], [0.2, -1.9, -1.7, -0.5]])
 MAKERS = {

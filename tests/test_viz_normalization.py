@@ -6,8 +6,8 @@ import torch
 from sliders import LiveFigureTests
 from torch import nn
 
-from course_lib.viz.figures import normalization as figures
-from course_lib.viz.widgets import normalization as built
+from course_lib.chapters.normalization import figures
+from course_lib.chapters.normalization import widgets as built
 
 pytestmark = pytest.mark.usefixtures("no_pixels")  # tests that want a real picture ask for `pixels`
 MAKERS = {

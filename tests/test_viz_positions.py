@@ -1,4 +1,4 @@
-"""Chapter 2's figures and live figures: what they draw, computed another way, over every value of every control."""
+"""Chapter 5's figures and live figures: what they draw, computed another way, over every value of every control."""
 
 import cmath
 import math
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sliders import LiveFigureTests
 
-from course_lib.viz.figures import positions as figures
-from course_lib.viz.widgets import positions as built
+from course_lib.chapters.positions import figures
+from course_lib.chapters.positions import widgets as built
 
 MAKERS = [built.clock_hands, built.likeness, built.rotary_pair, built.eyesight]
 pytestmark = pytest.mark.usefixtures("no_pixels")

@@ -8,11 +8,12 @@ import torch
 from sliders import values
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
+from course_lib.chapters.pretrained import figures
+from course_lib.chapters.pretrained.widgets import attention_of, attention_viewer
 from course_lib.config import TransformerConfig
-from course_lib.models import DecoderOnly, EncoderOnly
-from course_lib.text import SubwordTokenizer, WordTokenizer
-from course_lib.viz.figures import pretrained as figures
-from course_lib.viz.widgets.pretrained import attention_of, attention_viewer
+from course_lib.encoder_decoder import EncoderOnly
+from course_lib.gpt import DecoderOnly
+from course_lib.tinytown import SubwordTokenizer, WordTokenizer
 
 pytestmark = pytest.mark.usefixtures("no_pixels")  # tests that want a real picture ask for `pixels`
 SENTENCES = {"bit": "the dog bit the cow .", "long": "the cat sat on the mat because it"}

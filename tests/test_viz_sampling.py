@@ -10,13 +10,13 @@ import pytest
 import torch
 from sliders import LiveFigureTests, corners, values
 
+from course_lib.chapters.sampling import figures
+from course_lib.chapters.sampling import widgets as built
 from course_lib.grading import EXERCISES
+from course_lib.live import explorable, explore
 from course_lib.pretrained import load_pretrained
 from course_lib.sampling import generate, next_token_distribution, sample_next_token, top_k_filter, top_p_filter
-from course_lib.text import Tinytown
-from course_lib.viz import explorable, explore
-from course_lib.viz.figures import sampling as figures
-from course_lib.viz.widgets import sampling as built
+from course_lib.tinytown import Tinytown
 
 LOGITS = [2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0]
 pytestmark = pytest.mark.usefixtures("no_pixels")  # tests that want a real picture ask for `pixels`

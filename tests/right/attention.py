@@ -1,4 +1,4 @@
-"""Right answers of chapter 3 in other styles."""
+"""Right answers of chapter 2 in other styles."""
 
 import math
 

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 from torch.func import grad
 
-from course_lib.attention import MultiHeadAttention
 from course_lib.blocks import TransformerBlock
 from course_lib.config import TransformerConfig
-from course_lib.feedforward import FeedForward
+from course_lib.feed_forward import FeedForward
+from course_lib.heads import MultiHeadAttention
 
 
 def pre_norm_in_a_loop(x, attention, ffn, norm1, norm2):

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.models import DecoderOnly
+from course_lib.gpt import DecoderOnly
 
 
 def count_by_building(config):

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from course_lib.config import TransformerConfig
-from course_lib.models import DecoderOnly, trace
+from course_lib.gpt import DecoderOnly
+from course_lib.trace import trace
 
 
 def forward_by_one_hot(parts, ids):

@@ -1,4 +1,4 @@
-"""Right answers of chapter 5 in other styles."""
+"""Right answers of chapter 4 in other styles."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib import attention as library
+from course_lib import heads as library
 from course_lib.training import train
 
 

@@ -1,4 +1,4 @@
-"""Chapter 3, scaled dot-product attention: eight exercises.
+"""Chapter 2, scaled dot-product attention: eight exercises.
 
 Shapes: q (..., T, D), k (..., S, D), v (..., S, D_v), mask broadcastable to (..., T, S) with True = may attend.
 """
@@ -75,7 +75,7 @@ def forgiving_when_large(case, expected, got):
 
 SOFTMAX = Exercise(
     id="attention.softmax",
-    chapter=3,
+    chapter=2,
     title="Softmax that survives large scores",
     kind="code",
     points=2,
@@ -306,7 +306,7 @@ def double_attention(seed):
 
 ATTENTION = Exercise(
     id="attention.scaled_dot_product",
-    chapter=3,
+    chapter=2,
     title="Scaled dot-product attention",
     kind="code",
     points=5,
@@ -494,7 +494,7 @@ def other_numbers(seed):
 
 WORKED_EXAMPLE = Exercise(
     id="attention.worked_example",
-    chapter=3,
+    chapter=2,
     title="The 4 × 4 example by hand",
     kind="code",
     points=2,
@@ -639,7 +639,7 @@ def scattered(case, brought):
 
 SCORE_VARIANCE = Exercise(
     id="attention.score_variance",
-    chapter=3,
+    chapter=2,
     title="How large is a score?",
     kind="experiment",
     points=3,
@@ -749,7 +749,7 @@ def saturated(seed):
 
 SATURATION = Exercise(
     id="attention.saturation",
-    chapter=3,
+    chapter=2,
     title="How decided is a query?",
     kind="code",
     points=3,
@@ -840,7 +840,7 @@ SATURATION = Exercise(
 
 WHY_SCALE = Exercise(
     id="attention.why_scale",
-    chapter=3,
+    chapter=2,
     title="Why divide by √d_k?",
     kind="reflect",
     points=0,
@@ -875,7 +875,7 @@ WHY_SCALE = Exercise(
 
 MEMORY = Exercise(
     id="attention.memory",
-    chapter=3,
+    chapter=2,
     title="The bytes of one score matrix",
     kind="number",
     points=1,
@@ -1019,7 +1019,7 @@ def drawn_tokens(seed):
 
 WHO_IS_IT = Exercise(
     id="attention.who_is_it",
-    chapter=3,
+    chapter=2,
     title="Who is 'it'?",
     kind="code",
     points=3,

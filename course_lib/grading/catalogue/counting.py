@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 import torch
 
-from course_lib import accounting
+from course_lib import counting as accounting
 from course_lib.config import PRESETS, TransformerConfig
 
 from .. import given

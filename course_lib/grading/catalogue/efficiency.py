@@ -280,7 +280,7 @@ KV_CACHE = Exercise(
             "softmax overflows",
             partial(wrong_cache, weigh=lambda scores: scores.exp() / scores.exp().sum(-1, keepdim=True)),
             "Right for small scores, but exp overflows above 88 and leaves NaN. Subtract the largest score of each row "
-            "first, as in chapter 3, or use torch's softmax.",
+            "first, as in chapter 2, or use torch's softmax.",
         ),
         Misconception(
             "last token only",

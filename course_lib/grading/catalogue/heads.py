@@ -1,4 +1,4 @@
-"""Chapter 5, multi-head attention: nine exercises.
+"""Chapter 4, multi-head attention: nine exercises.
 
 Shapes: x (B, T, d_model), heads (B, H, T, D) with D = d_model / H, mask broadcastable to (B, H, T, T) with
 True = may attend.
@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from course_lib.text import Tinytown, WordTokenizer, encode_stories
+from course_lib.tinytown import Tinytown, WordTokenizer, encode_stories
 
 from ..exercise import Case, Exercise, Given, Misconception, Option, generator
 from ..given import losses_and_models, model_maker
@@ -95,7 +95,7 @@ def double_tokens(seed):
 
 SPLIT = Exercise(
     id="heads.split",
-    chapter=5,
+    chapter=4,
     title="From features to heads",
     kind="code",
     points=2,
@@ -268,7 +268,7 @@ def double_heads(seed):
 
 MERGE = Exercise(
     id="heads.merge",
-    chapter=5,
+    chapter=4,
     title="From heads to features",
     kind="code",
     points=2,
@@ -568,7 +568,7 @@ def as_exact_as_the_scores(case, expected, got):
 
 MODULE = Exercise(
     id="heads.module",
-    chapter=5,
+    chapter=4,
     title="Multi-head attention",
     kind="code",
     points=6,
@@ -869,7 +869,7 @@ def double_keys(seed):
 
 GROUPED = Exercise(
     id="heads.grouped",
-    chapter=5,
+    chapter=4,
     title="One key head for several query heads",
     kind="code",
     points=2,
@@ -974,7 +974,7 @@ GROUPED = Exercise(
 
 SHAPE_TRACE = Exercise(
     id="heads.shape_trace",
-    chapter=5,
+    chapter=4,
     title="Eight steps, eight shapes",
     kind="shapes",
     points=2,
@@ -1101,7 +1101,7 @@ SHAPE_TRACE = Exercise(
 
 PARAMETERS = Exercise(
     id="heads.parameters",
-    chapter=5,
+    chapter=4,
     title="What does the layer own?",
     kind="number",
     points=1,
@@ -1197,7 +1197,7 @@ PARAMETERS = Exercise(
 
 D_K_TRADEOFF = Exercise(
     id="heads.d_k_tradeoff",
-    chapter=5,
+    chapter=4,
     title="Eight heads or sixteen?",
     kind="choice",
     points=1,
@@ -1263,7 +1263,7 @@ D_K_TRADEOFF = Exercise(
 
 OUTPUT_PROJECTION = Exercise(
     id="heads.output_projection",
-    chapter=5,
+    chapter=4,
     title="Why W_O?",
     kind="reflect",
     points=0,
@@ -1481,7 +1481,7 @@ def fairly_compared(case, expected, got):
 
 HOW_MANY = Exercise(
     id="heads.how_many",
-    chapter=5,
+    chapter=4,
     title="How many heads?",
     kind="experiment",
     points=4,

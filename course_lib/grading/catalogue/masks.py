@@ -1,4 +1,4 @@
-"""Chapter 4, masks: five exercises.
+"""Chapter 3, masks: five exercises.
 
 A mask is boolean, True = may attend, and broadcasts to (B, H, T, S): batch, heads, queries, keys.
 """
@@ -63,7 +63,7 @@ def other_triangles(seed):
 
 CAUSAL = Exercise(
     id="masks.causal",
-    chapter=4,
+    chapter=3,
     title="The causal mask, with and without a cache",
     kind="code",
     points=2,
@@ -207,7 +207,7 @@ def other_rows(seed):
 
 PADDING = Exercise(
     id="masks.padding",
-    chapter=4,
+    chapter=3,
     title="Hide the padding",
     kind="code",
     points=2,
@@ -476,7 +476,7 @@ LOW = (-100.0, -1e3, -1e4)  # not low enough
 
 MASKED_ATTENTION = Exercise(
     id="masks.masked_attention",
-    chapter=4,
+    chapter=3,
     title="Causal self-attention, whole",
     kind="code",
     points=5,
@@ -825,7 +825,7 @@ def one_way(seed):
 
 LEAK_TEST = Exercise(
     id="masks.leak_test",
-    chapter=4,
+    chapter=3,
     title="Does this model peek?",
     kind="code",
     points=4,
@@ -971,7 +971,7 @@ LEAK_TEST = Exercise(
 
 PATTERNS = Exercise(
     id="masks.patterns",
-    chapter=4,
+    chapter=3,
     title="Whose mask is this?",
     kind="choice",
     points=1,

@@ -1,4 +1,4 @@
-"""Chapter 2, positions: seven exercises.
+"""Chapter 5, positions: seven exercises.
 
 A hand is a pair of features (sine, cosine) that turns by 1 / 10000^(2i / d_model) radians per token.
 """
@@ -121,7 +121,7 @@ def as_exact_as_float32(case, expected, got):
 
 SINUSOIDAL = Exercise(
     id="positions.sinusoidal",
-    chapter=2,
+    chapter=5,
     title="The table of sinusoids",
     kind="code",
     points=3,
@@ -275,7 +275,7 @@ SLOWEST = 10000 ** (510 / 512)  # the divisor of the last of 256 hands
 
 WAVELENGTH = Exercise(
     id="positions.wavelength",
-    chapter=2,
+    chapter=5,
     title="How long is the slowest turn?",
     kind="number",
     points=1,
@@ -449,7 +449,7 @@ def other_steps(seed):
 
 SHIFT_MATRIX = Exercise(
     id="positions.shift_matrix",
-    chapter=2,
+    chapter=5,
     title="A step is a matrix",
     kind="code",
     points=3,
@@ -712,7 +712,7 @@ def angles_in_float32(case, expected, got):
 
 ROTARY = Exercise(
     id="positions.rotary",
-    chapter=2,
+    chapter=5,
     title="RoPE: turn the queries and the keys",
     kind="code",
     points=4,
@@ -932,7 +932,7 @@ def behind_a_mask(seed):
 
 EQUIVARIANCE = Exercise(
     id="positions.equivariance",
-    chapter=2,
+    chapter=5,
     title="Does it follow a shuffle?",
     kind="experiment",
     points=3,
@@ -1057,7 +1057,7 @@ EQUIVARIANCE = Exercise(
 
 LEARNED_PARAMETERS = Exercise(
     id="positions.learned_parameters",
-    chapter=2,
+    chapter=5,
     title="The price of a learned table",
     kind="number",
     points=1,
@@ -1135,7 +1135,7 @@ LEARNED_PARAMETERS = Exercise(
 
 NO_POSITIONS = Exercise(
     id="positions.no_positions",
-    chapter=2,
+    chapter=5,
     title="What is lost without positions?",
     kind="reflect",
     points=0,

@@ -1,7 +1,7 @@
 # The learner has functions of the names check, hint, explore, progress and grade, made for other ends. They are the learner's,
 # and the grader does not need the course's.
-# expects: ffn.gelu attention.memory
-# earns: ffn.gelu attention.memory
+# expects: feed_forward.gelu attention.memory
+# earns: feed_forward.gelu attention.memory
 # %%
 import torch
 

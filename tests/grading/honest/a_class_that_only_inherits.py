@@ -1,6 +1,6 @@
 # The class of the answer has an empty body: all that it is stands in a class above it. Nothing is left to be written.
-# expects: norm.rms_norm
-# earns: norm.rms_norm
+# expects: normalization.rms_norm
+# earns: normalization.rms_norm
 # %%
 import torch
 from torch import nn

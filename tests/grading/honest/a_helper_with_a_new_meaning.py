@@ -1,8 +1,8 @@
 # Two answers call a helper `scale`, which a later cell defines anew with another meaning. A function looks its helpers up
 # when it is called: after "Restart and run all" every call of the first answer, the learner's too, meets the new helper. So
 # the one that fits the new helper is earned, and the one that needed the old one is not, though its check above passed.
-# expects: attention.worked_example ffn.gelu_tanh
-# earns: ffn.gelu_tanh
+# expects: attention.worked_example feed_forward.gelu_tanh
+# earns: feed_forward.gelu_tanh
 # %%
 import math
 

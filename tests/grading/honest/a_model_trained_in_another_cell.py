@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from course_lib.text import Tinytown
+from course_lib.tinytown import Tinytown
 # %%
 class Lines(Dataset):
     def __len__(self):

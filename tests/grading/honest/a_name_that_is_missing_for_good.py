@@ -1,8 +1,8 @@
 # Some cells end with a name that exists nowhere, a typo in a try-out. What stands above it in these cells has happened, once:
 # the number was multiplied once, and the first versions of the helper and of the function stay older than the second ones
 # below. "Restart and run all, whatever fails" gives three right answers.
-# expects: attention.memory ffn.gelu_tanh counting.flops
-# earns: attention.memory ffn.gelu_tanh counting.flops
+# expects: attention.memory feed_forward.gelu_tanh counting.flops
+# earns: attention.memory feed_forward.gelu_tanh counting.flops
 # %%
 import math
 

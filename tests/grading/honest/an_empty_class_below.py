@@ -1,7 +1,7 @@
 # A solved class, and below it the exercise's own empty class, whose constructor raises; then a solved function and below it
 # one that holds only its docstring and dots. The solved ones count.
-# expects: norm.rms_norm norm.layer_norm
-# earns: norm.rms_norm norm.layer_norm
+# expects: normalization.rms_norm normalization.layer_norm
+# earns: normalization.rms_norm normalization.layer_norm
 # %%
 import torch
 from torch import nn

@@ -1,7 +1,7 @@
 # Annotations of every kind, some as text, some that name things which do not exist, some checked at run time by jaxtyping
 # and beartype.
-# expects: heads.merge ffn.swiglu counting.flops
-# earns: heads.merge ffn.swiglu counting.flops
+# expects: heads.merge feed_forward.swiglu counting.flops
+# earns: heads.merge feed_forward.swiglu counting.flops
 # %%
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Someone pressed M in the wrong place: two answers became markdown cells as they were, with no fence.
-# expects: ffn.gelu ffn.swiglu_width
-# earns: ffn.gelu ffn.swiglu_width
+# expects: feed_forward.gelu feed_forward.swiglu_width
+# earns: feed_forward.gelu feed_forward.swiglu_width
 # %%
 import math
 

@@ -1,7 +1,7 @@
 # Answers are defined under `if __name__ == "__main__":`, inside of try, for, with and if. They are names of the notebook
 # all the same.
-# expects: ffn.gelu heads.grouped heads.split counting.flops counting.changes
-# earns: ffn.gelu heads.grouped heads.split counting.flops counting.changes
+# expects: feed_forward.gelu heads.grouped heads.split counting.flops counting.changes
+# earns: feed_forward.gelu heads.grouped heads.split counting.flops counting.changes
 # %%
 import contextlib
 

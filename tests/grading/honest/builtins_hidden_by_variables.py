@@ -1,7 +1,7 @@
 # Variables are called list, sum, max, id, type, len, print, range, dict, str, Exception and input. The answers use other
 # ways; the grader must not lean on the learner's names.
-# expects: masks.padding attention.memory norm.worked_example
-# earns: masks.padding attention.memory norm.worked_example
+# expects: masks.padding attention.memory normalization.worked_example
+# earns: masks.padding attention.memory normalization.worked_example
 # %%
 import torch
 
@@ -27,5 +27,5 @@ def padding_mask(lengths, S):
 attention_memory = 2048 * 2048 * 4
 # %%
 x = torch.tensor([10.0, 20.0, 30.0, 40.0])
-norm_worked_example = {"y1": -1.3416, "y2": 0.1056, "y3": -0.2764, "y4": 2.0125}
-norm_worked_example["std_before"], norm_worked_example["std_after"] = x.std(), (1.0 / 3 * 4) ** 0.5
+normalization_worked_example = {"y1": -1.3416, "y2": 0.1056, "y3": -0.2764, "y4": 2.0125}
+normalization_worked_example["std_before"], normalization_worked_example["std_after"] = x.std(), (1.0 / 3 * 4) ** 0.5

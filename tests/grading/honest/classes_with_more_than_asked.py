@@ -1,7 +1,7 @@
 # The modules have buffers, methods, properties and a __repr__ of their own, and a dataclass for their settings. Their
 # parameters are the ones asked for.
-# expects: norm.rms_norm heads.module
-# earns: norm.rms_norm heads.module
+# expects: normalization.rms_norm heads.module
+# earns: normalization.rms_norm heads.module
 # %%
 import math
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 # Decorators: functools.wraps, a decorator with arguments, torch.no_grad, torch.inference_mode, a counter of calls. What the
 # name is bound to in the end is called, and it is right.
-# expects: ffn.gelu ffn.gelu_tanh heads.grouped masks.causal
-# earns: ffn.gelu ffn.gelu_tanh heads.grouped masks.causal
+# expects: feed_forward.gelu feed_forward.gelu_tanh heads.grouped masks.causal
+# earns: feed_forward.gelu feed_forward.gelu_tanh heads.grouped masks.causal
 # %%
 import functools
 import math

@@ -1,13 +1,13 @@
 # All cells stand in reverse: checks first, imports last. A class cannot even be defined before its base is imported, and
 # its cell has to be tried again. All three answers are right.
-# expects: norm.rms_norm norm.layer_norm norm.batch_vs_layer
-# earns: norm.rms_norm norm.layer_norm norm.batch_vs_layer
+# expects: normalization.rms_norm normalization.layer_norm normalization.batch_vs_layer
+# earns: normalization.rms_norm normalization.layer_norm normalization.batch_vs_layer
 # %%
-check("norm.batch_vs_layer", norm_batch_vs_layer)
+check("normalization.batch_vs_layer", normalization_batch_vs_layer)
 # %%
-norm_batch_vs_layer = {"a", "c", "e", "g"}
+normalization_batch_vs_layer = {"a", "c", "e", "g"}
 # %%
-check("norm.rms_norm", RMSNorm)
+check("normalization.rms_norm", RMSNorm)
 # %%
 class RMSNorm(Base):
     def forward(self, x):
@@ -19,7 +19,7 @@ class Base(nn.Module):
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(d_model))
 # %%
-check("norm.layer_norm", layer_norm)
+check("normalization.layer_norm", layer_norm)
 # %%
 def layer_norm(x, gamma, beta, eps):
     return torch.nn.functional.layer_norm(x, x.shape[-1:], gamma, beta, eps)

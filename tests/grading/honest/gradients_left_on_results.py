@@ -1,6 +1,6 @@
 # Results that still hang on a graph, are views of a Parameter, or need a gradient: what counts is their numbers.
-# expects: heads.merge ffn.swiglu embeddings.lookup
-# earns: heads.merge ffn.swiglu embeddings.lookup
+# expects: heads.merge feed_forward.swiglu embeddings.lookup
+# earns: heads.merge feed_forward.swiglu embeddings.lookup
 # %%
 import torch
 from torch import nn

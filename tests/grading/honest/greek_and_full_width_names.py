@@ -1,6 +1,6 @@
 # Names in Greek, with accents and in full-width letters. Python takes ｓｏｆｔｍａｘ for softmax (NFKC), so it is the answer.
-# expects: norm.layer_norm attention.softmax
-# earns: norm.layer_norm attention.softmax
+# expects: normalization.layer_norm attention.softmax
+# earns: normalization.layer_norm attention.softmax
 # %%
 import torch
 # %%

@@ -1,8 +1,8 @@
 # One cell holds all imports, as style guides have it, and one of them is no part of the course: here that line fails, and
 # the lines below it are imports that the answers need. On the learner's machine both answers passed; nothing in them
 # needs the missing package.
-# expects: ffn.gelu_tanh ffn.swiglu_width
-# earns: ffn.gelu_tanh ffn.swiglu_width
+# expects: feed_forward.gelu_tanh feed_forward.swiglu_width
+# earns: feed_forward.gelu_tanh feed_forward.swiglu_width
 # %%
 import seaborn as sns
 from google.colab import drive

@@ -1,7 +1,7 @@
 # The cell of the imports is gone; in the learner's kernel the names were still there. The imports with which every exercise
 # notebook begins are given, so two answers are earned, one of which needs none. The third needs a module that the learner
 # alone had imported: after "Restart and run all" it raises for the learner, too.
-# expects: attention.softmax attention.worked_example ffn.swiglu_width
+# expects: attention.softmax attention.worked_example feed_forward.swiglu_width
 # earns: attention.softmax attention.worked_example
 # %%
 def softmax(x, dim):

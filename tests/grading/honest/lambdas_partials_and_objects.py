@@ -1,7 +1,7 @@
 # A lambda, a functools.partial, an object with __call__, a bound method and a function made by another one: each is a
 # function for whoever calls it.
-# expects: masks.padding heads.merge norm.layer_norm counting.flops ffn.swiglu_width
-# earns: masks.padding heads.merge norm.layer_norm counting.flops ffn.swiglu_width
+# expects: masks.padding heads.merge normalization.layer_norm counting.flops feed_forward.swiglu_width
+# earns: masks.padding heads.merge normalization.layer_norm counting.flops feed_forward.swiglu_width
 # %%
 import math
 from functools import partial

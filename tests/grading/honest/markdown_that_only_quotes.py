@@ -1,7 +1,7 @@
 # The learner's notes quote code, some of it wrong on purpose, under the names of the exercises. The code cells hold the
 # answers, and what is quoted does not replace them.
-# expects: norm.layer_norm norm.parameters
-# earns: norm.layer_norm norm.parameters
+# expects: normalization.layer_norm normalization.parameters
+# earns: normalization.layer_norm normalization.parameters
 # %%
 import torch
 # %%
@@ -9,7 +9,7 @@ def layer_norm(x, gamma, beta, eps):
     x = x - x.mean(-1, keepdim=True)
     return x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * gamma + beta
 # %%
-norm_parameters = 2 * 2 * 768
+normalization_parameters = 2 * 2 * 768
 # %% [markdown]
 What I had first, and why it was wrong:
 
@@ -19,5 +19,5 @@ def layer_norm(x, gamma, beta, eps):
 ```
 
 ```python
-norm_parameters = 768
+normalization_parameters = 768
 ```

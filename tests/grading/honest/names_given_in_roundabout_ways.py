@@ -1,7 +1,7 @@
 # Answers get their names by globals(), exec, setattr on the module __main__, a loop over a table, and %time. Each is a name
 # of the notebook in the end.
-# expects: counting.flops ffn.swiglu_width attention.memory heads.parameters norm.parameters
-# earns: counting.flops ffn.swiglu_width attention.memory heads.parameters norm.parameters
+# expects: counting.flops feed_forward.swiglu_width attention.memory heads.parameters normalization.parameters
+# earns: counting.flops feed_forward.swiglu_width attention.memory heads.parameters normalization.parameters
 # %%
 import math
 import __main__
@@ -19,4 +19,4 @@ assert attention_memory == 16_777_216
 for name, number in {"heads_parameters": 4 * 513 * 512}.items():
     vars()[name] = number
 # %%
-%time norm_parameters = 4 * 768
+%time normalization_parameters = 4 * 768

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from course_lib import masks
-from course_lib.attention import merge_heads
-from course_lib.masks import *
+from course_lib.heads import merge_heads
+
 from course_lib.positions import apply_rotary
 # %%
 class MultiHeadAttention(nn.Module):
@@ -19,7 +19,7 @@ def split_heads(x, n_heads):
     B, T, d_model = x.shape
     return x.view(B, T, n_heads, d_model // n_heads).transpose(1, 2)
 # %%
-from course_lib.attention import MultiHeadAttention, split_heads
+from course_lib.heads import MultiHeadAttention, split_heads
 
 model = MultiHeadAttention(8, 2)
 split_heads(torch.ones(1, 3, 8), 2)

@@ -1,7 +1,7 @@
 # The arguments are called otherwise than in the text, have defaults, are followed by others of the learner's own, or come as
 # *args. Answers are called by position.
-# expects: attention.softmax heads.split ffn.swiglu counting.flops
-# earns: attention.softmax heads.split ffn.swiglu counting.flops
+# expects: attention.softmax heads.split feed_forward.swiglu counting.flops
+# earns: attention.softmax heads.split feed_forward.swiglu counting.flops
 # %%
 import torch
 # %%

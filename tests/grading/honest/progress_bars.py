@@ -1,6 +1,6 @@
 # tqdm in its three forms, in cells and inside of answers, one of them the notebook form, which wants widgets.
-# expects: ffn.forward ffn.swiglu
-# earns: ffn.forward ffn.swiglu
+# expects: feed_forward.forward feed_forward.swiglu
+# earns: feed_forward.forward feed_forward.swiglu
 # %%
 import time
 

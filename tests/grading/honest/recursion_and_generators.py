@@ -1,6 +1,6 @@
 # One answer calls itself, one is put together from a generator, one uses reduce and itertools.
-# expects: embeddings.merge_pair heads.grouped ffn.swiglu_width
-# earns: embeddings.merge_pair heads.grouped ffn.swiglu_width
+# expects: embeddings.merge_pair heads.grouped feed_forward.swiglu_width
+# earns: embeddings.merge_pair heads.grouped feed_forward.swiglu_width
 # %%
 import itertools
 from functools import reduce

@@ -1,7 +1,7 @@
 # A namedtuple for a pair, a list for a pair, a tuple for a list of tokens, a defaultdict and an OrderedDict for a table, an
 # IntEnum for a number. What they hold is what was asked.
-# expects: attention.scaled_dot_product efficiency.kv_cache embeddings.merge_pair ffn.parameters counting.bert_layer norm.parameters
-# earns: attention.scaled_dot_product efficiency.kv_cache embeddings.merge_pair ffn.parameters counting.bert_layer norm.parameters
+# expects: attention.scaled_dot_product efficiency.kv_cache embeddings.merge_pair feed_forward.parameters counting.bert_layer normalization.parameters
+# earns: attention.scaled_dot_product efficiency.kv_cache embeddings.merge_pair feed_forward.parameters counting.bert_layer normalization.parameters
 # %%
 from collections import OrderedDict, defaultdict, namedtuple
 from enum import IntEnum
@@ -28,9 +28,9 @@ def merge_pair(tokens, pair):
         out = (*out[:-1], out[-1] + token) if out and (out[-1], token) == pair else (*out, token)
     return out
 # %%
-ffn_parameters = defaultdict(int, ratio=3 * 4096 * 11008 / (8 * 4096 * 4096 + 5 * 4096))
-ffn_parameters["ffn"] += 512 * 2048 + 2048
-ffn_parameters["ffn"] += 512 * 2048 + 512
+feed_forward_parameters = defaultdict(int, ratio=3 * 4096 * 11008 / (8 * 4096 * 4096 + 5 * 4096))
+feed_forward_parameters["ffn"] += 512 * 2048 + 2048
+feed_forward_parameters["ffn"] += 512 * 2048 + 512
 # %%
 counting_bert_layer = OrderedDict(q_head=769 * 64, attention=4 * 769 * 768, ffn=768 * 3072 * 2 + 3072 + 768)
 counting_bert_layer.update(layer=sum(list(counting_bert_layer.values())[1:]) + 4 * 768)
@@ -39,4 +39,4 @@ counting_bert_layer["all_layers"] = counting_bert_layer["layer"] * 12
 class Norms(IntEnum):
     PRE_NORM_BLOCK = 4 * 768
 
-norm_parameters = Norms.PRE_NORM_BLOCK
+normalization_parameters = Norms.PRE_NORM_BLOCK

@@ -8,7 +8,7 @@ import torch
 
 import course_lib.grading as grading
 from course_lib.grading import check, hint, progress
-from course_lib.viz import explore
+from course_lib.live import explore
 # %%
 def softmax(x, dim):
     e = (x - x.amax(dim, keepdim=True)).exp()

@@ -1,7 +1,7 @@
 # torch.jit.script reads the source of the function, which Jupyter keeps for every cell. Its result is no Python function,
 # has no Python signature, and is right.
-# expects: ffn.gelu
-# earns: ffn.gelu
+# expects: feed_forward.gelu
+# earns: feed_forward.gelu
 # %%
 import torch
 # %%

@@ -1,7 +1,7 @@
 # A cell imports seaborn and pandas, which the course does not ask for, and a later one draws with them. Those two cells
 # fail here; the answers need neither.
-# expects: ffn.gelu ffn.swiglu_width
-# earns: ffn.gelu ffn.swiglu_width
+# expects: feed_forward.gelu feed_forward.swiglu_width
+# earns: feed_forward.gelu feed_forward.swiglu_width
 # %%
 import math
 

@@ -1,7 +1,7 @@
 # The notebook leaves its settings behind: float64 as the default, gradients off, a default device, deterministic
 # algorithms, another number of threads, flush to zero. Every answer follows its input, and is right.
-# expects: masks.masked_attention positions.rotary norm.rms_norm
-# earns: masks.masked_attention positions.rotary norm.rms_norm
+# expects: masks.masked_attention positions.rotary normalization.rms_norm
+# earns: masks.masked_attention positions.rotary normalization.rms_norm
 # %%
 import sys
 

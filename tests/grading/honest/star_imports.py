@@ -1,7 +1,7 @@
 # `from torch import *`, `from math import *` and `from torch.nn.functional import *` bring a thousand names along, among
 # them those of exercises. The learner's own definitions stand below them, and the learner's sqrt is torch's.
-# expects: attention.softmax norm.layer_norm ffn.gelu
-# earns: attention.softmax norm.layer_norm ffn.gelu
+# expects: attention.softmax normalization.layer_norm feed_forward.gelu
+# earns: attention.softmax normalization.layer_norm feed_forward.gelu
 # %%
 from math import *
 from torch.nn.functional import *

@@ -1,7 +1,7 @@
 # A cell sends stdout into a file and closes that file. What later cells print themselves fails; the answers stand above
 # those lines, and while one is called its prints have somewhere to go.
-# expects: attention.memory ffn.swiglu_width counting.flops
-# earns: attention.memory ffn.swiglu_width counting.flops
+# expects: attention.memory feed_forward.swiglu_width counting.flops
+# earns: attention.memory feed_forward.swiglu_width counting.flops
 # %%
 import contextlib
 import io

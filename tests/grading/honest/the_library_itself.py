@@ -6,13 +6,13 @@
 import torch
 
 from course_lib import masks
-from course_lib.accounting import count_parameters as count
-from course_lib.attention import MultiHeadAttention as Library
+from course_lib.counting import count_parameters as count
+from course_lib.heads import MultiHeadAttention as Library
 from course_lib.config import TransformerConfig
 from course_lib.grading import check, hint, progress
 from course_lib.pretrained import load_pretrained
-from course_lib.text import Tinytown, WordTokenizer
-from course_lib.viz import explore, show
+from course_lib.tinytown import Tinytown, WordTokenizer
+from course_lib.live import explore, show
 # %%
 model, tokenizer = load_pretrained("tinytown")
 ids = torch.tensor([tokenizer.encode("once there was a", end=False)])

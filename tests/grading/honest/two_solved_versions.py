@@ -1,7 +1,7 @@
 # Two finished versions of each: the last one counts, as it does for everyone who runs the cells. The first exercise was
 # right and then changed for the worse: it is not earned. The other two were mended: they are.
-# expects: ffn.gelu ffn.swiglu ffn.swiglu_width
-# earns: ffn.swiglu ffn.swiglu_width
+# expects: feed_forward.gelu feed_forward.swiglu feed_forward.swiglu_width
+# earns: feed_forward.swiglu feed_forward.swiglu_width
 # %%
 import torch
 # %%

@@ -1,7 +1,7 @@
 # The first cell turns every warning into an error, for the whole notebook. Nothing that the learner wrote warns, so
 # nothing may be lost to a warning of the grader's own, least of all in what carries arrays and weights to and fro.
-# expects: norm.rms_norm norm.layer_norm norm.parameters
-# earns: norm.rms_norm norm.layer_norm norm.parameters
+# expects: normalization.rms_norm normalization.layer_norm normalization.parameters
+# earns: normalization.rms_norm normalization.layer_norm normalization.parameters
 # %%
 import warnings
 
@@ -25,4 +25,4 @@ class RMSNorm(nn.Module):
     def forward(self, x):
         return self.weight * x / (x.square().mean(-1, keepdim=True) + self.eps).sqrt()
 # %%
-norm_parameters = np.float64(4 * 768)
+normalization_parameters = np.float64(4 * 768)

@@ -1,5 +1,5 @@
 # What theory or the chapter says, typed in where something should be measured.
-# expects: positions.equivariance efficiency.quadratic norm.speed training.overfit sampling.compare attention.saturation
+# expects: positions.equivariance efficiency.quadratic normalization.speed training.overfit sampling.compare attention.saturation
 # %%
 import math
 

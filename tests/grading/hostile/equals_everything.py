@@ -1,5 +1,5 @@
 # One object that equals everything, is as near to everything as one likes, and is true.
-# expects: attention.softmax attention.memory heads.shape_trace masks.patterns masks.causal ffn.parameters
+# expects: attention.softmax attention.memory heads.shape_trace masks.patterns masks.causal feed_forward.parameters
 # %%
 class Everything:
     def same(self, *others):
@@ -34,7 +34,7 @@ class Everything:
         return self
 
 
-attention_memory = heads_shape_trace = masks_patterns = ffn_parameters = Everything()
+attention_memory = heads_shape_trace = masks_patterns = feed_forward_parameters = Everything()
 
 
 def softmax(x, dim):

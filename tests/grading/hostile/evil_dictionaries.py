@@ -1,5 +1,5 @@
 # Dictionaries with keys that equal every key, keys that cannot be hashed twice, and answers that contain themselves.
-# expects: ffn.parameters norm.worked_example heads.shape_trace gpt.shape_trace sampling.nucleus_size counting.bert_layer attention.who_is_it
+# expects: feed_forward.parameters normalization.worked_example heads.shape_trace gpt.shape_trace sampling.nucleus_size counting.bert_layer attention.who_is_it
 # %%
 class Key(str):
     def __eq__(self, other):
@@ -20,8 +20,8 @@ class Moody:
         raise KeyboardInterrupt
 
 
-ffn_parameters = {Key("ffn"): 2099712, Key("x"): 1.0}
-norm_worked_example = {Moody(): 1, (): 2, frozenset(): 3, (1, (2, (3,))): 4}
+feed_forward_parameters = {Key("ffn"): 2099712, Key("x"): 1.0}
+normalization_worked_example = {Moody(): 1, (): 2, frozenset(): 3, (1, (2, (3,))): 4}
 heads_shape_trace = []
 heads_shape_trace.append(heads_shape_trace)
 gpt_shape_trace = {}

@@ -1,5 +1,5 @@
 # Numbers that are none: subclasses that equal everything, NaN, infinities, integers without end, text, truth.
-# expects: attention.memory embeddings.parameters positions.wavelength positions.learned_parameters heads.parameters norm.parameters efficiency.kv_cache_bytes gpt.initial_loss counting.gpt2 counting.bert counting.llama7b training.limit
+# expects: attention.memory embeddings.parameters positions.wavelength positions.learned_parameters heads.parameters normalization.parameters efficiency.kv_cache_bytes gpt.initial_loss counting.gpt2 counting.bert counting.llama7b training.limit
 # earns: counting.bert
 # %%
 import decimal
@@ -47,7 +47,7 @@ embeddings_parameters = Real(2)
 positions_wavelength = float("nan")
 positions_learned_parameters = Text("262144")
 heads_parameters = True
-norm_parameters = 10**400
+normalization_parameters = 10**400
 efficiency_kv_cache_bytes = np.array([2147483648], dtype=object)
 gpt_initial_loss = complex(10.82490511970208, 0)
 counting_gpt2 = decimal.Decimal("NaN")

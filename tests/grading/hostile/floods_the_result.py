@@ -1,12 +1,12 @@
 # Answers, messages and names of a megabyte and more, up to 50 MB; dictionaries of nine thousand long names.
-# expects: attention.softmax masks.causal masks.padding heads.split heads.merge attention.memory masks.patterns embeddings.merge_pair attention.who_is_it pretrained.map_gpt2 ffn.parameters
+# expects: attention.softmax masks.causal masks.padding heads.split heads.merge attention.memory masks.patterns embeddings.merge_pair attention.who_is_it pretrained.map_gpt2 feed_forward.parameters
 # touches: text
 # %%
 import torch
 
 attention_memory = "9" * 50_000_000
 masks_patterns = ["x" * 1_000_000] * 50
-ffn_parameters = {f"{'x' * 300}{number}": number for number in range(9_000)}
+feed_forward_parameters = {f"{'x' * 300}{number}": number for number in range(9_000)}
 
 
 def softmax(x, dim):

@@ -1,12 +1,12 @@
 # Speaks the grader's protocol: tensors whose bytes are missing, of unknown types, of shapes that overflow, negative, false.
-# expects: attention.softmax masks.causal masks.padding heads.split heads.merge heads.grouped ffn.gelu
+# expects: attention.softmax masks.causal masks.padding heads.split heads.merge heads.grouped feed_forward.gelu
 # %%
 import os
 import socket
 import sys
 import time
 
-from course_lib.grading.classroom.protocol import frame
+from course_lib.classroom.protocol import frame
 
 
 def question():

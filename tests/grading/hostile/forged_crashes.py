@@ -1,5 +1,5 @@
 # Ends its process in every cell and in every answer: the notebook is not run again for ever, and what is lost is said.
-# expects: attention.softmax masks.causal masks.padding heads.split heads.merge heads.grouped ffn.gelu ffn.gelu_tanh ffn.swiglu
+# expects: attention.softmax masks.causal masks.padding heads.split heads.merge heads.grouped feed_forward.gelu feed_forward.gelu_tanh feed_forward.swiglu
 # %%
 import ctypes
 

@@ -1,5 +1,5 @@
 # Speaks the grader's protocol: NaN that is no JSON, integers of a thousand digits, objects to be made, keys that are lists.
-# expects: attention.softmax masks.causal masks.padding heads.split heads.merge heads.grouped ffn.gelu attention.memory
+# expects: attention.softmax masks.causal masks.padding heads.split heads.merge heads.grouped feed_forward.gelu attention.memory
 # earns: attention.memory
 # %%
 import json

@@ -1,5 +1,5 @@
 # Classes that pass every isinstance: a metaclass, a false `__class__`, the name "Tensor", a patched torch.Tensor.
-# expects: attention.softmax masks.causal norm.rms_norm heads.module masks.padding
+# expects: attention.softmax masks.causal normalization.rms_norm heads.module masks.padding
 # %%
 import torch
 from torch import nn

@@ -1,11 +1,11 @@
 # NaN wherever a number may stand: a comparison with NaN is never true, and neither is its opposite.
-# expects: attention.softmax attention.score_variance sampling.temperature training.cross_entropy training.learning_rate positions.equivariance efficiency.quadratic norm.speed attention.memory ffn.parameters sampling.nucleus_size positions.wavelength training.clip
+# expects: attention.softmax attention.score_variance sampling.temperature training.cross_entropy training.learning_rate positions.equivariance efficiency.quadratic normalization.speed attention.memory feed_forward.parameters sampling.nucleus_size positions.wavelength training.clip
 # %%
 import torch
 
 nan = float("nan")
 attention_memory = positions_wavelength = nan
-ffn_parameters = {"ffn": nan, "ratio": nan}
+feed_forward_parameters = {"ffn": nan, "ratio": nan}
 sampling_nucleus_size = {"confident": nan, "uncertain": nan}
 
 

@@ -1,5 +1,5 @@
 # Tensors without data, of other layouts, of dtypes that hardly anything can compute with; shapes of a trillion numbers.
-# expects: attention.softmax attention.scaled_dot_product attention.worked_example attention.saturation masks.causal masks.padding heads.split heads.merge heads.grouped ffn.gelu ffn.gelu_tanh ffn.swiglu norm.layer_norm embeddings.one_hot cross.attention
+# expects: attention.softmax attention.scaled_dot_product attention.worked_example attention.saturation masks.causal masks.padding heads.split heads.merge heads.grouped feed_forward.gelu feed_forward.gelu_tanh feed_forward.swiglu normalization.layer_norm embeddings.one_hot encoder_decoder.attention
 # %%
 import warnings
 

@@ -1,6 +1,6 @@
 # The right numbers in odd clothes: a negated view, a parameter, a view without strides, a sparse tensor, a graph behind it.
-# expects: attention.softmax attention.worked_example heads.split heads.merge masks.causal ffn.gelu
-# earns: attention.softmax attention.worked_example heads.split heads.merge masks.causal ffn.gelu
+# expects: attention.softmax attention.worked_example heads.split heads.merge masks.causal feed_forward.gelu
+# earns: attention.softmax attention.worked_example heads.split heads.merge masks.causal feed_forward.gelu
 # %%
 import torch
 from torch import nn

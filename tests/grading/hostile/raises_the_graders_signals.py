@@ -1,5 +1,5 @@
 # Raises what the grader itself uses to stop an answer, what ends a program, and what has no message.
-# expects: attention.softmax masks.causal masks.padding heads.split heads.merge heads.grouped ffn.gelu attention.memory
+# expects: attention.softmax masks.causal masks.padding heads.split heads.merge heads.grouped feed_forward.gelu attention.memory
 # earns: attention.memory
 # %%
 from course_lib.grading.limits import Exit, Stop

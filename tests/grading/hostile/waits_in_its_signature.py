@@ -1,5 +1,5 @@
 # The signature, the name and the call of an answer are code: it waits, loops, ends and lies where it is looked at.
-# expects: attention.softmax masks.causal heads.split heads.merge norm.rms_norm
+# expects: attention.softmax masks.causal heads.split heads.merge normalization.rms_norm
 # %%
 import ctypes
 import time

@@ -1,5 +1,5 @@
 # Widens the tolerances of the judge, by every module and every object that it can find.
-# expects: attention.softmax masks.causal norm.layer_norm
+# expects: attention.softmax masks.causal normalization.layer_norm
 # earns: masks.causal
 # %%
 import gc

@@ -1,0 +1,1 @@
+"""Residuals and blocks: what teaches this chapter."""

@@ -1,0 +1,196 @@
+"""Figures of chapter 8: the two places of a norm, gradients through a deep stack, streams of real blocks, losses."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+
+from course_lib.live.drawing import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, WIDE, headline, new_figure
+
+LOWEST, HIGHEST = 1e-40, 1e30  # what a logarithmic axis here can show; smaller and larger numbers stand at its edge
+
+
+def ticks(n: int) -> list[int]:
+    """Whole numbers for an axis from 1 to n: at most ten or so, the last among them."""
+    step = next(step for step in (1, 2, 5, 10, 20) if n <= 10 * step)
+    return [1, *range(step, n + 1, step)] if step > 1 else list(range(1, n + 1))
+
+
+def power(number: float) -> str:
+    """A number as people read it: 0.35, 12, or 3e-12; "too large for float32" if it is not finite."""
+    if not np.isfinite(number):
+        return "too large for float32"
+    if number == 0 or 0.01 <= abs(number) < 10_000:
+        return f"{number:.2g}" if abs(number) < 100 else f"{number:.0f}"
+    digits, exponent = f"{number:.0e}".split("e")
+    return f"{digits}e{int(exponent)}"
+
+
+# ------------------------------------------------------------------------------------------------ where the norm stands
+def block_diagram() -> Figure:
+    """A pre-norm and a post-norm block as boxes: which of them stand on the path from x to x."""
+    figure, (left, right) = new_figure(WIDE, 4.9, 1, 2)
+    for axes, pre, name in (
+        (left, True, "pre-norm: the path from x to x is free"),
+        (right, False, "post-norm: norms stand on it"),
+    ):
+        axes.set(xlim=(-0.4, 4.2), ylim=(-0.7, 9.2), xticks=[], yticks=[])
+        axes.spines[:].set_visible(False)
+        axes.set_title(name, fontsize=FONT + 0.5, loc="left")
+        axes.annotate("", (0.5, 9.1), (0.5, -0.1), arrowprops={"arrowstyle": "-|>", "color": BLUE, "linewidth": 3.5})
+        axes.text(0.5, -0.6, "x", ha="center", fontsize=FONT + 2, color=INK)
+        for base, branch in ((0.3, "attention"), (4.6, "feed-forward")):
+            boxes = [("norm", 0.7), (branch, 1.8)] if pre else [(branch, 1.0)]
+            for text, height in boxes:
+                _box(axes, 2.0, base + height, text, 1.7)
+            top = base + boxes[-1][1] + 0.7
+            _arrow(axes, (0.5, base), (2.85, base), (2.85, base + boxes[0][1]))
+            if pre:
+                _arrow(axes, (2.85, base + 1.4), (2.85, base + 1.8))
+            _arrow(axes, (2.85, top), (2.85, top + 0.5), (0.72, top + 0.5))
+            ring = {"boxstyle": "circle,pad=0.15", "facecolor": "white", "edgecolor": INK}
+            axes.text(0.5, top + 0.5, "+", ha="center", va="center", fontsize=FONT + 3, color=INK, zorder=5, bbox=ring)
+            if not pre:
+                _box(axes, -0.05, top + 1.0, "norm", 1.1)
+    headline(figure).set_text("The same parts twice: only the place of the norm differs")
+    return figure
+
+
+def _box(axes, x: float, y: float, text: str, width: float) -> None:
+    colour = {"norm": ORANGE, "attention": "#B9DDF1", "feed-forward": "#BFE6D6"}[text]
+    axes.add_patch(
+        FancyBboxPatch(
+            (x, y), width, 0.7, boxstyle="round,pad=0,rounding_size=0.12", facecolor=colour, edgecolor=INK, zorder=4
+        )
+    )
+    axes.text(x + width / 2, y + 0.35, text, ha="center", va="center", fontsize=FONT, color=INK, zorder=5)
+
+
+def _arrow(axes, *corners: tuple[float, float]) -> None:
+    axes.plot(*zip(*corners[:-1]), color=INK, linewidth=1.3)
+    style = {"arrowstyle": "-|>", "mutation_scale": 12, "color": INK, "linewidth": 1.3}
+    axes.add_patch(FancyArrowPatch(corners[-2], corners[-1], shrinkA=0, shrinkB=0, **style))
+
+
+# ------------------------------------------------------------------------------------------- gradients through n layers
+def gradient_by_layer(with_skip: Sequence[float], without: Sequence[float], figure: Figure | None = None) -> Figure:
+    """Size of the gradient at the input of every layer, with and without x +; entry 0 belongs to the first layer."""
+    if figure is None:
+        figure, axes = new_figure(WIDE, 4.0)
+        axes.set_yscale("log")
+        axes.set(xlabel="layer (the loss is at the right end)", ylabel="gradient that arrives there")
+        axes.axhline(1, color=LIGHT, zorder=0)
+        parts = SimpleNamespace(title=headline(figure), axes=axes)
+        (parts.skip,) = axes.plot([], [], "s-", color=BLUE, markersize=4)
+        (parts.plain,) = axes.plot([], [], "o-", color=ORANGE, markersize=4)
+        parts.names = [axes.text(0, 1, name, fontsize=FONT, color=INK, va="center") for name in ("x + F(x)", "F(x)")]
+        figure.parts = parts
+        axes.set_position((0.11, 0.14, 0.87, 0.74))  # fixed: room for 1e-40 beside the axis, whatever is drawn
+        figure.set_layout_engine(None)
+    parts, axes = figure.parts, figure.parts.axes
+    depth = len(with_skip)
+    rows = [np.clip(np.asarray(row, dtype=float), None, HIGHEST) for row in (with_skip, without)]
+    for line, row in zip((parts.skip, parts.plain), rows):
+        line.set_data(np.arange(1, depth + 1)[row > 0], row[row > 0])  # 0 has no place on a logarithmic axis
+    axes.set_xlim(1 - 0.03 * depth - 0.2, depth * 1.14 + 1.2)
+    axes.set_xticks(ticks(depth))
+    positive = np.concatenate([row[row > 0] for row in rows] + [np.ones(1)])
+    low, high = min(positive.min() / 10, 1e-2), max(positive.max() * 10, 1e2)
+    axes.set_ylim(low, high)
+    span = np.log10(high / low)
+    ends = [np.log10(row[-1]) if row[-1] > 0 else np.log10(low) + 0.04 * span for row in rows]
+    for name, end in zip(parts.names, spread(ends, 0.08 * span)):
+        name.set_position((depth * 1.03 + 0.3, 10**end))
+    first = [power(float(row[0])) for row in (with_skip, without)]
+    parts.title.set_text(
+        f"Through {depth} layer{'s' * (depth > 1)}: {first[0]} reaches the first with x +, {first[1]} without"
+    )
+    return figure
+
+
+# ----------------------------------------------------------------------------------------------- streams of real blocks
+def stack_profile(std: Sequence[float], gradient: Sequence[float], name: str, figure: Figure | None = None) -> Figure:
+    """Untrained blocks: standard deviation of the stream after each, and size of the gradient there, as two panels.
+
+    name: of the arrangement, for the title.
+    """
+    if figure is None:
+        figure, (left, right) = new_figure(WIDE, 3.9, 1, 2)
+        parts = SimpleNamespace(title=headline(figure), axes=(left, right))
+        for axes, label in ((left, "standard deviation of the stream"), (right, "gradient at the stream")):
+            axes.set_yscale("log")
+            axes.set(xlabel="block", ylabel=label)
+            axes.axhline(1, color=LIGHT, zorder=0)
+        (parts.std,) = left.plot([], [], "s-", color=BLUE, markersize=4)
+        (parts.gradient,) = right.plot([], [], "o-", color=GREEN, markersize=4)
+        parts.lost = [
+            axes.text(0.5, 0.5, "", transform=axes.transAxes, ha="center", fontsize=FONT, color=INK)
+            for axes in (left, right)
+        ]
+        figure.parts = parts
+        left.set_position((0.10, 0.15, 0.38, 0.72))
+        right.set_position((0.60, 0.15, 0.38, 0.72))
+        figure.set_layout_engine(None)
+    parts = figure.parts
+    for axes, line, lost, row, floor in zip(
+        parts.axes, (parts.std, parts.gradient), parts.lost, (std, gradient), (1e-1, 1e-4)
+    ):
+        row = np.asarray(row, dtype=float)
+        blocks = np.arange(1, len(row) + 1)
+        shown = np.isfinite(row) & (row > 0)
+        line.set_data(blocks[shown], np.clip(row[shown], LOWEST, HIGHEST))
+        lost.set_text("" if shown.any() else "not a finite number anywhere")
+        axes.set_xlim(0.5 - 0.02 * len(row), len(row) + 0.5 + 0.02 * len(row))
+        axes.set_xticks(ticks(len(row)))
+        finite = np.clip(row[shown], LOWEST, HIGHEST) if shown.any() else np.ones(1)
+        axes.set_ylim(min(finite.min() / 3, floor), max(finite.max() * 3, 1e1))
+    parts.title.set_text(
+        f"{name.capitalize()}, {len(std)} block{'s' * (len(std) > 1)}: "
+        f"the stream goes from {power(float(std[0]))} to {power(float(std[-1]))}"
+    )
+    return figure
+
+
+# ---------------------------------------------------------------------------------------------------------- loss curves
+def loss_curves(
+    curves: Mapping[str, Sequence[float]],
+    baseline: float,
+    title: str,
+    smooth: int = 10,
+    baseline_name: str = "word frequencies alone",
+) -> Figure:
+    """Training loss over steps, one line per run, running means; dotted: a loss to compare with."""
+    figure, axes = new_figure(WIDE, 4.0)
+    styles = zip((BLUE, ORANGE, GREEN, PURPLE), ("-", "--", "-.", ":"))
+    ends = []
+    for (name, losses), (colour, style) in zip(curves.items(), styles):
+        mean = np.convolve(losses, np.ones(smooth) / smooth, mode="valid")
+        axes.plot(np.arange(smooth, len(losses) + 1), mean, style, color=colour, linewidth=2.2)
+        ends.append((float(mean[-1]), name))
+    steps = max(map(len, curves.values()))
+    axes.plot([0, steps], [baseline, baseline], color=GREY, linestyle=":")
+    axes.text(steps * 0.99, baseline + 0.08, baseline_name, ha="right", fontsize=FONT - 1, color=INK)
+    low, high = max(0.0, min(end for end, _ in ends) - 0.5), max(6.0, baseline + 1)  # a run may begin far above
+    for (_, name), height in zip(ends, spread([end for end, _ in ends], 0.07 * (high - low))):
+        axes.text(steps * 1.02, height, name, fontsize=FONT, color=INK, va="center")
+    axes.set(xlim=(0, steps * 1.34), ylim=(low, high), xlabel="step")
+    axes.set_ylabel(f"loss (nats per token, mean of {smooth} steps)")
+    axes.set_xticks([tick for tick in axes.get_xticks() if 0 <= tick <= steps])
+    headline(figure).set_text(title)
+    return figure
+
+
+def spread(places: Sequence[float], gap: float) -> list[float]:
+    """The same places, moved apart until neighbours are at least `gap` from each other; their order stays."""
+    order = np.argsort(places)
+    moved = np.array(places, dtype=float)
+    for _ in range(200):
+        for low, high in pairwise(order):
+            lack = gap - (moved[high] - moved[low])
+            if lack > 1e-9:
+                moved[low] -= lack / 2
+                moved[high] += lack / 2
+    return moved.tolist()

@@ -1,0 +1,1 @@
+"""Claims: what teaches this chapter."""

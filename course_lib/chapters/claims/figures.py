@@ -1,0 +1,84 @@
+"""Figures of chapter 16: all claims at a glance, and one of them with what was measured."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+
+from matplotlib.figure import Figure
+
+from course_lib.live.drawing import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED, TITLE, new_figure
+
+# A verdict is a colour, a sign and a word: none of the three is needed to know it.
+MARKS = {"confirmed": (BLUE, "o", "holds"), "depends": (ORANGE, "D", "depends"), "refuted": (RED, "X", "does not hold")}
+
+
+def count(verdicts: Sequence[str], verdict: str) -> int:
+    return sum(each == verdict for each in verdicts)
+
+
+def overview_title(verdicts: Sequence[str]) -> str:
+    """How many of the claims hold, as a sentence."""
+    held, depends, not_held = (count(verdicts, verdict) for verdict in MARKS)
+    return f"Of {len(verdicts)} popular claims, {held} hold, {depends} depend on conditions, {not_held} do not hold"
+
+
+def overview(chapters: Mapping[str, Sequence[str]]) -> Figure:
+    """One row for each chapter, one sign for each claim, the claims that hold first.
+
+    chapters: title of a chapter -> the verdicts of its claims, each "confirmed", "depends" or "refuted".
+    """
+    order = list(MARKS)
+    widest = max((len(verdicts) for verdicts in chapters.values()), default=1)
+    figure, axes = new_figure(9.2, 0.36 * len(chapters) + 1.3)
+    for row, verdicts in enumerate(chapters.values()):
+        for place, verdict in enumerate(sorted(verdicts, key=order.index)):
+            colour, sign, _ = MARKS[verdict]
+            axes.plot(place + 1, row, sign, color=colour, markersize=11, markeredgecolor="white")
+    everything = [verdict for verdicts in chapters.values() for verdict in verdicts]
+    for place, (verdict, (colour, sign, word)) in enumerate(MARKS.items()):
+        x = 1 + place * max(widest, 6) / 3
+        axes.plot(x, len(chapters) + 0.35, sign, color=colour, markersize=11, markeredgecolor="white")
+        axes.text(
+            x + 0.25, len(chapters) + 0.35, f"{word}: {count(everything, verdict)}",
+            va="center", fontsize=FONT, color=INK,
+        )  # fmt: skip
+    axes.set(xlim=(0.4, max(widest, 6) + 1.2), ylim=(len(chapters) + 0.9, -0.7), xticks=[])
+    axes.set_yticks(range(len(chapters)), list(chapters), fontsize=FONT)
+    axes.tick_params(length=0)
+    axes.spines[["left", "bottom"]].set_visible(False)
+    axes.set_xlabel("one sign for each claim, measured by an experiment of the course")
+    axes.set_title(overview_title(everything), loc="left")
+    return figure
+
+
+def card(claim: str, measured: str, because: str, verdict: str, figure: Figure | None = None) -> Figure:
+    """One claim as a page: what is said, what was measured, what follows."""
+    if figure is None:
+        figure, axes = new_figure(9.2, 3.4)
+        figure.set_layout_engine(None)  # fixed places: nothing jumps from claim to claim
+        axes.set_position((0, 0, 1, 1))
+        axes.set(xlim=(0, 1), ylim=(0, 1))
+        axes.axis("off")
+        axes.axhline(0.60, 0.03, 0.97, color=LIGHT)
+        axes.axhline(0.33, 0.03, 0.97, color=LIGHT)
+
+        def text(y: float, **style):
+            return axes.text(0.19, y, "", va="top", linespacing=1.35, color=INK, **style)
+
+        for y, name in ((0.93, "the claim"), (0.55, "measured"), (0.28, "so")):
+            axes.text(0.03, y, name, va="top", fontsize=FONT, color=GREY)
+        figure.parts = SimpleNamespace(
+            claim=text(0.93, fontsize=TITLE),
+            measured=text(0.55, fontsize=FONT),
+            because=text(0.28, fontsize=FONT),
+            mark=axes.plot([0.045], [0.14], marker="o", markersize=13, linestyle="none")[0],
+            word=axes.text(0.065, 0.14, "", va="center", fontsize=FONT, color=INK),
+        )
+    parts = figure.parts
+    colour, sign, word = MARKS[verdict]
+    parts.claim.set_text(textwrap.fill(f"“{claim}”", 74))
+    parts.measured.set_text(textwrap.fill(measured, 86))
+    parts.because.set_text(textwrap.fill(because, 86))
+    parts.mark.set(marker=sign, color=colour)
+    parts.word.set_text(word)
+    return figure

@@ -1,0 +1,1 @@
+"""Parameter counting: what teaches this chapter."""

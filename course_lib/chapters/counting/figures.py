@@ -1,0 +1,353 @@
+"""Figures of chapter 10: where the parameters are, what they weigh in memory, and what one token costs."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from types import SimpleNamespace
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
+
+from course_lib.config import TransformerConfig
+from course_lib.counting import ParameterCount, count_parameters, forward_flops, inference_memory, training_memory
+from course_lib.live.drawing import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, SKY, TITLE, YELLOW, new_figure
+
+COLOURS = {
+    "token embedding": SKY,
+    "position embedding": PURPLE,
+    "segment embedding": GREY,
+    "attention": ORANGE,
+    "feed-forward": GREEN,
+    "norms": INK,
+    "output head": BLUE,
+}
+PHRASE = {"feed-forward": "the feed-forward layers", "attention": "attention", "norms": "the norms"}
+BRIEF = {"token embedding": "tokens", "position embedding": "positions", "feed-forward": "FFN", "output head": "head"}
+MEMORY_COLOURS = {
+    "weights": SKY,
+    "key-value cache": YELLOW,
+    "gradients": ORANGE,
+    "AdamW moments": GREEN,
+    "float32 master copy": LIGHT,
+}
+SMALL = FONT - 1
+
+
+def short(value: float, unit: str = "") -> str:
+    """Three digits and a prefix: 124,439,808 → "124 M"; with a unit, 16e9 bytes → "16.0 GB"."""
+    prefixes = ("", "k", "M", "G" if unit else "B", "T", "P", "E", "Z")
+    power = 0
+    while abs(value) >= 999.5 and power < len(prefixes) - 1:
+        value, power = value / 1000, power + 1
+    digits = 0 if power == 0 or abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
+    return f"{value:.{digits}f} {prefixes[power]}{unit}".rstrip()
+
+
+def exact(value: int | float) -> str:
+    """Every digit, up to what a line has room for: 124,439,808."""
+    return f"{value:,}" if abs(value) < 1e15 else f"{value:.3g}"
+
+
+def percent(share: float) -> str:
+    """A share as a reader says it: "46 %", and "under 1 %" for what would read 0."""
+    if 0 < share < 0.005:
+        return "under 1 %"
+    return f"{share:.0%}".replace("%", " %")
+
+
+def largest(count: ParameterCount) -> str:
+    """The component that holds the most."""
+    return max(count.by_component, key=count.by_component.get)
+
+
+# ----------------------------------------------------------------------------------------------------- one model, whole
+RUNS = ("run it, 16 bits", "train it, float32\nor autocast", "train it, 16-bit\nweights + copy")
+
+
+def memory_rows(config: TransformerConfig) -> dict[str, Mapping[str, int]]:
+    """The three bars of `parameter_bill`: name -> bytes by item. Running holds a cache of max_seq_len tokens."""
+    bills = (
+        inference_memory(config, T=config.max_seq_len),
+        training_memory(config),
+        training_memory(config, mixed_precision=True),
+    )
+    return {name: bill.by_component for name, bill in zip(RUNS, bills)}
+
+
+def parameter_bill(config: TransformerConfig, figure: Figure | None = None) -> Figure:
+    """A decoder's parameters as one bar with a label for each component; below it the memory to run and to train it,
+    and the FLOPs of a token."""
+    count, rows = count_parameters(config), memory_rows(config)
+    if figure is None:
+        figure, top = new_figure(9.5, 4.9)
+        figure.set_layout_engine(None)  # fixed places: nothing jumps when a slider moves
+        top.set_position((0.03, 0.50, 0.94, 0.41))
+        bottom = figure.add_axes((0.15, 0.07, 0.75, 0.29))
+        figure.parts = SimpleNamespace(parameters=_bar_with_labels(top), memory=_stacked_rows(bottom, RUNS))
+
+    biggest = largest(count)
+    _move_bar_with_labels(figure.parts.parameters, count)
+    figure.parts.parameters.title.set_text(
+        f"{short(count.total)} parameters, {percent(count.by_component[biggest] / count.total)} of them in "
+        + PHRASE.get(biggest, f"the {biggest}")
+    )
+    _move_stacked_rows(figure.parts.memory, list(rows.values()))
+    run, train = (sum(rows[name].values()) for name in RUNS[:2])
+    T = config.max_seq_len
+    bytes_needed = f"{short(run, 'B')} to run it, {short(train, 'B')} to train it"
+    figure.parts.memory.title.set_text(f"{bytes_needed}, activations not counted")
+    figure.parts.memory.note.set_text(
+        f"One token of a context of {T:,} costs {short(forward_flops(config, T) / T, 'FLOP')} forward"
+    )
+    return figure
+
+
+def _bar_with_labels(axes: Axes) -> SimpleNamespace:
+    """One bar from 0 to 1, and below it evenly spaced labels, each tied to its segment by a line: nothing overlaps."""
+    axes.set_axis_off()
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    return SimpleNamespace(
+        bars={name: axes.barh(0.86, 0, 0.24, color=colour)[0] for name, colour in COLOURS.items()},
+        lines={name: axes.plot([0, 0], [0, 0], color=colour, linewidth=1.5)[0] for name, colour in COLOURS.items()},
+        labels={name: axes.text(0, 0.36, "", ha="center", va="top", fontsize=SMALL) for name in COLOURS},
+        title=axes.set_title("", loc="left", fontsize=TITLE),
+    )
+
+
+def _move_bar_with_labels(parts: SimpleNamespace, count: ParameterCount) -> None:
+    shown = [name for name, value in count.by_component.items() if value or name != "segment embedding"]
+    start = 0.0
+    for name, value in count.by_component.items():
+        share = value / count.total
+        parts.bars[name].set_x(start)
+        parts.bars[name].set_width(share)
+        here = (shown.index(name) + 0.5) / len(shown) if name in shown else 0.0
+        parts.lines[name].set_data([start + share / 2] * 2 + [here], [0.73, 0.66, 0.39])
+        parts.lines[name].set_visible(value > 0)
+        words = name.replace(" ", "\n")
+        parts.labels[name].set_x(here)
+        parts.labels[name].set_visible(name in shown)
+        parts.labels[name].set_text(f"{short(value)}\n{percent(share)}\n{words}" if value else f"none\n\n{words}")
+        parts.labels[name].set_color(INK if value else GREY)
+        start += share
+
+
+def _stacked_rows(axes: Axes, names: Sequence[str]) -> SimpleNamespace:
+    """A stacked bar for each name, a label in each part that is wide enough, the total at its end."""
+    axes.spines[:].set_visible(False)
+    axes.set(ylim=(len(names) - 0.5, -0.5), xlim=(0, 1))
+    axes.set_yticks(range(len(names)), names, fontsize=SMALL)
+    axes.tick_params(length=0)
+    axes.xaxis.set_major_locator(NullLocator())
+    parts = SimpleNamespace(
+        bars=[
+            {item: axes.barh(row, 0, 0.7, color=colour)[0] for item, colour in MEMORY_COLOURS.items()}
+            for row in range(len(names))
+        ],
+        labels=[
+            {item: axes.text(0, row, "", ha="center", va="center", fontsize=SMALL) for item in MEMORY_COLOURS}
+            for row in range(len(names))
+        ],
+        totals=[axes.text(0, row, "", va="center", fontsize=SMALL, weight="bold") for row in range(len(names))],
+        title=axes.set_title("", loc="left", fontsize=TITLE, x=-0.155),
+        note=axes.text(-0.155, -0.08, "", transform=axes.transAxes, va="top", fontsize=FONT),
+    )
+    return parts
+
+
+def _move_stacked_rows(parts: SimpleNamespace, rows: list[Mapping[str, int]]) -> None:
+    longest = max(sum(row.values()) for row in rows)
+    for bars, labels, total, row in zip(parts.bars, parts.labels, parts.totals, rows):
+        start = 0.0
+        for item in MEMORY_COLOURS:
+            width = row.get(item, 0) / longest
+            bars[item].set_x(start)
+            bars[item].set_width(width)
+            text = item.removeprefix("AdamW ").removeprefix("float32 ")
+            fits = width > 0.013 * len(text)
+            labels[item].set_text(text if fits else "")
+            labels[item].set_x(start + width / 2)
+            start += width
+        cache = row.get("key-value cache", 0)
+        unlabelled = cache and not labels["key-value cache"].get_text()
+        said = f", {short(cache, 'B')} of it key-value cache" if unlabelled else ""
+        total.set_text(short(sum(row.values()), "B") + said)
+        total.set_x(start + 0.01)
+
+
+# ----------------------------------------------------------------------------------------- do embeddings hold the most?
+WIDTHS = [round(64 * 2 ** (step / 8)) for step in range(57)]  # d_model from 64 to 8,192
+
+
+def gpt_like(vocab_size: int, n_layers: int, d_model: int, tie_weights: bool) -> TransformerConfig:
+    """The course notes' model in other sizes: learned positions for 512 tokens, biases, d_ff = 4 · d_model."""
+    return TransformerConfig(
+        vocab_size=vocab_size,
+        d_model=d_model,
+        n_heads=1,
+        n_layers=n_layers,
+        max_seq_len=512,
+        tie_weights=tie_weights,
+    )
+
+
+def three_shares(count: ParameterCount) -> dict[str, float]:
+    """Shares of the token tables (the output head's with them), of attention and of the feed-forward layers."""
+    parts = count.by_component
+    tables = parts["token embedding"] + parts["output head"]
+    of = {"token tables": tables, "attention": parts["attention"], "feed-forward": parts["feed-forward"]}
+    return {name: value / count.total for name, value in of.items()}
+
+
+def embedding_share(
+    vocab_size: int, n_layers: int, d_model: int, tie_weights: bool, figure: Figure | None = None
+) -> Figure:
+    """Shares of tables, attention and feed-forward layers against d_model, with the chosen d_model marked."""
+    if figure is None:
+        figure, axes = new_figure(9.5, 4.2)
+        figure.set_layout_engine(None)
+        axes.set_position((0.09, 0.14, 0.70, 0.72))
+        axes.set(xscale="log", xlim=(WIDTHS[0], WIDTHS[-1]), ylim=(0, 1), xlabel="d_model (features of a token)")
+        axes.set_ylabel("share of all parameters")
+        ticks = [64, 128, 256, 512, 1024, 2048, 4096, 8192]
+        axes.xaxis.set_major_locator(FixedLocator(ticks))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xticklabels([f"{tick:,}" for tick in ticks])
+        axes.yaxis.set_major_formatter(PercentFormatter(1))
+        axes.axhline(0.5, color=GREY, linewidth=1, linestyle=":")
+        axes.text(WIDTHS[-1], 0.51, "half ", color=GREY, ha="right", fontsize=SMALL)
+        styles = {"token tables": (BLUE, "-"), "attention": (ORANGE, "--"), "feed-forward": (GREEN, "-.")}
+        lines, dots, labels, leaders = {}, {}, {}, {}
+        for name, (colour, style) in styles.items():
+            lines[name] = axes.plot(WIDTHS, [0] * len(WIDTHS), style, color=colour, linewidth=2.2)[0]
+            dots[name] = axes.plot([0], [0], "o", color=colour, markersize=8, clip_on=False)[0]
+            side = {"transform": axes.get_yaxis_transform(), "clip_on": False}
+            labels[name] = axes.text(1.04, 0, "", color=INK, va="center", fontsize=FONT, **side)
+            leaders[name] = axes.plot([1, 1.035], [0, 0], color=colour, linewidth=1.2, **side)[0]
+        figure.parts = SimpleNamespace(
+            lines=lines,
+            dots=dots,
+            labels=labels,
+            leaders=leaders,
+            here=axes.axvline(d_model, color=INK, linewidth=1),
+            title=axes.set_title("", loc="left", fontsize=TITLE, x=-0.09, pad=12),
+        )
+
+    parts = figure.parts
+    counts = [count_parameters(gpt_like(vocab_size, n_layers, width, tie_weights)) for width in WIDTHS]
+    here = three_shares(count_parameters(gpt_like(vocab_size, n_layers, d_model, tie_weights)))
+    curves = [three_shares(count) for count in counts]
+    at_the_end = curves[-1]
+    heights = dict(zip(at_the_end, spread(list(at_the_end.values()), 0.16)))
+    for name in parts.lines:
+        parts.lines[name].set_ydata([shares[name] for shares in curves])
+        parts.dots[name].set_data([d_model], [here[name]])
+        parts.labels[name].set_text(f"{name}\n{percent(here[name])} at the mark")
+        parts.labels[name].set_y(heights[name])
+        parts.leaders[name].set_ydata([at_the_end[name], heights[name]])  # from the end of the curve to its label
+    parts.here.set_xdata([d_model, d_model])
+    parts.title.set_text(f"At d_model = {d_model:,} {verdict(here)}")
+    return figure
+
+
+def verdict(shares: Mapping[str, float]) -> str:
+    """Both readings of "embeddings hold the most parameters": more than half, or more than any other part."""
+    tables = shares["token tables"]
+    holds = f"the token tables hold {percent(tables)}"
+    if tables > 0.5:
+        return f"{holds}: most of the model"
+    if tables == max(shares.values()):
+        return f"{holds}: the largest part, and less than half"
+    return f"{holds}: less than the {max(shares, key=shares.get)} layers"
+
+
+def spread(heights: Sequence[float], gap: float) -> list[float]:
+    """Heights of labels in (0, 1), in the same order and moved so that neighbours are at least `gap` apart."""
+    order = sorted(range(len(heights)), key=lambda i: heights[i])
+    moved = [min(max(height, gap / 2), 1 - gap / 2) for height in heights]
+    for low, high in pairwise(order):
+        moved[high] = max(moved[high], moved[low] + gap)
+    ceiling = 1 - gap / 2
+    for i in reversed(order):
+        moved[i] = min(moved[i], ceiling)
+        ceiling = moved[i] - gap
+    return moved
+
+
+# ------------------------------------------------------------------------------------------------------- several models
+def model_shares(counts: Mapping[str, ParameterCount]) -> Figure:
+    """One bar of equal length for each model, cut into its components; the total at its end."""
+    figure, axes = new_figure(9.5, 0.9 + 0.48 * len(counts))
+    axes.spines[["left", "bottom"]].set_visible(False)
+    axes.set(xlim=(0, 1.13), ylim=(len(counts) - 0.5, -0.5))
+    axes.set_yticks(range(len(counts)), counts, fontsize=FONT)
+    axes.tick_params(length=0)
+    axes.xaxis.set_major_locator(NullLocator())
+    for row, count in enumerate(counts.values()):
+        start = 0.0
+        for name, value in count.by_component.items():
+            share = value / count.total
+            axes.barh(row, share, 0.78, left=start, color=COLOURS[name])
+            text = next((text for text in _texts(name, share) if 0.0122 * len(text) < share), "")
+            white = name == "output head"
+            axes.text(
+                start + share / 2, row, text, ha="center", va="center", fontsize=SMALL, color="white" if white else INK
+            )
+            start += share
+        axes.text(1.01, row, short(count.total), va="center", fontsize=FONT, weight="bold")
+    (name, first), *_, (last_name, last) = counts.items()
+    axes.set_title(
+        "The feed-forward layers hold "
+        f"{percent(first.by_component['feed-forward'] / first.total)} of {name} and "
+        f"{percent(last.by_component['feed-forward'] / last.total)} of {last_name}",
+        loc="left",
+    )
+    return figure
+
+
+def _texts(name: str, share: float) -> list[str]:
+    """What may be written into a segment, from the longest."""
+    number = percent(share)
+    return [f"{name} {number}", f"{BRIEF.get(name, name)} {number}", number]
+
+
+# ----------------------------------------------------------------------------------------------------- an itemised bill
+def itemised_bill(
+    count: ParameterCount, title: str, yours: int | float | None = None, figure: Figure | None = None
+) -> Figure:
+    """Every component with its exact count, the total below; `yours` adds a bar for somebody else's total."""
+    names = [*COLOURS, "total", "your count"]
+    if figure is None:
+        figure, axes = new_figure(9.5, 3.9)
+        figure.set_layout_engine(None)
+        axes.set_position((0.2, 0.04, 0.78, 0.84))
+        axes.spines[["left", "bottom"]].set_visible(False)
+        axes.set(xlim=(0, 1.45), ylim=(len(names) - 0.5, -0.5))
+        axes.tick_params(length=0)
+        axes.xaxis.set_major_locator(NullLocator())
+        colours = [*COLOURS.values(), INK, GREY]
+        figure.parts = SimpleNamespace(
+            axes=axes,
+            bars=axes.barh(range(len(names)), [0] * len(names), 0.7, color=colours),
+            texts=[axes.text(0, row, "", va="center", fontsize=FONT) for row in range(len(names))],
+            title=axes.set_title("", loc="left", fontsize=TITLE, x=-0.245),
+        )
+    values = [*count.by_component.values(), count.total, yours]
+    for row, value in enumerate(values):
+        share = 0 if value is None else value / count.total
+        width = min(max(share, 0), 1.15)  # a count far off runs to the edge; its number says how far
+        figure.parts.bars[row].set_width(width)
+        figure.parts.texts[row].set_x(width + 0.01)
+        figure.parts.texts[row].set_text(_amount(value, share if row < len(COLOURS) else None))
+    labels = names if yours is not None else [*names[:-1], ""]
+    figure.parts.axes.set_yticks(range(len(names)), labels, fontsize=FONT)
+    figure.parts.title.set_text(title)
+    return figure
+
+
+def _amount(value: int | float | None, share: float | None) -> str:
+    if value is None:
+        return ""
+    if share is None:
+        return exact(value)
+    return f"{value:,}  ({percent(share)})" if value else "none"

@@ -1,0 +1,314 @@
+"""Live figures of chapter 10."""
+
+import math
+import random
+from collections.abc import Callable, Mapping
+
+import ipywidgets as widgets
+
+from course_lib.chapters.counting import figures
+from course_lib.chapters.counting.figures import exact, percent, short
+from course_lib.config import ACTIVATIONS, NORMS, POSITIONS, PRESETS, TransformerConfig
+from course_lib.counting import count_parameters, forward_flops
+from course_lib.live.attempts import went_wrong
+from course_lib.live.figure import LiveFigure, dropdown, slider
+
+DECODERS = {
+    name: config for name, config in PRESETS.items() if config.family == "decoder" and config.norm_position == "pre"
+}
+
+
+def steps(description: str, values, value) -> widgets.SelectionSlider:
+    """A slider over given numbers, written with thousands separators."""
+    options = [(f"{number:,}", number) for number in sorted(values)]
+    return widgets.SelectionSlider(options=options, value=value, description=description)
+
+
+def switch(description: str, value: bool) -> widgets.Checkbox:
+    return widgets.Checkbox(value=value, description=description, indent=False)
+
+
+# ----------------------------------------------------------------------------------------------------- one model, whole
+OWN = "your own settings"
+VOCABULARIES = (343, 1000, 5000, 10000, 30000, 50257, 100000, 128256, 256000)
+WIDTHS = (64, 128, 256, 384, 512, 768, 1024, 1280, 1600, 2048, 3072, 4096, 5120, 8192, 12288)
+CONTEXTS = (96, 512, 1024, 2048, 4096, 8192, 32768, 131072)
+
+
+def settings(config: TransformerConfig) -> dict:
+    """The places of the sliders of `parameter_bill` for a pre-norm decoder.
+
+    Errors: ValueError for another family or for post-norm, which these sliders cannot show.
+    """
+    if config.family != "decoder" or config.norm_position != "pre":
+        raise ValueError(
+            f"the sliders show pre-norm decoders, got {config.norm_position}-norm, family {config.family!r}"
+        )
+    return {
+        "vocab_size": config.vocab_size,
+        "d_model": config.d_model,
+        "n_layers": config.n_layers,
+        "ff_ratio": config.d_ff / config.d_model,
+        "max_seq_len": config.max_seq_len,
+        "group": config.n_heads // config.n_kv_heads,
+        "activation": "swiglu" if config.activation == "swiglu" else "gelu",
+        "norm": config.norm,
+        "positions": "learned" if config.positions == "learned" else "rope",
+        "tie_weights": config.tie_weights,
+        "bias": config.bias,
+    }
+
+
+def config_of(d_model: int, ff_ratio: float, group: int, **fields) -> TransformerConfig:
+    """The config for these sliders. The number of heads is free, since it changes no count: heads of 8 features."""
+    n_heads = d_model // 8
+    return TransformerConfig(
+        d_model=d_model, d_ff=round(ff_ratio * d_model), n_heads=n_heads, n_kv_heads=n_heads // group, **fields
+    )
+
+
+class _Bill(LiveFigure):
+    """A live figure with a list of models to start from, and its sliders in two columns."""
+
+    def __init__(self, models: Mapping[str, TransformerConfig], start: str, draw, controls, describe):
+        self._models, self._loading = models, False
+        super().__init__(draw, controls, describe)
+        self.model = dropdown("start from", [*models, OWN], start)
+        self.model.style.description_width = "initial"
+        self.model.observe(self._load, names="value")
+        columns = widgets.GridBox(
+            list(self._controls.values()),
+            layout=widgets.Layout(grid_template_columns="4fr 5fr", grid_gap="0 20px", width="100%", max_width="950px"),
+        )
+        for i, control in enumerate(self._controls.values()):
+            control.layout.width = "auto"
+            if not isinstance(control, widgets.Checkbox):  # the longest names of the two columns are not equally long
+                control.style.description_width = ("130px", "215px")[i % 2]
+        self.children = [self.model, columns, *self._shown]
+
+    def _load(self, change) -> None:
+        if change.new == OWN:
+            return
+        self._loading = True  # one redraw for all sliders together
+        try:
+            for name, value in settings(self._models[change.new]).items():
+                self._controls[name].value = value
+        finally:
+            self._loading = False
+        super()._moved(change)
+
+    def _moved(self, change) -> None:
+        if not self._loading:
+            self.model.value = OWN
+            super()._moved(change)
+
+
+def parameter_bill(models: Mapping[str, TransformerConfig] = DECODERS, start: str = "gpt2") -> LiveFigure:
+    """Sliders over a decoder's sizes: its parameters by component, memory to run and to train it, FLOPs of a token.
+
+    Args:
+        models: name -> config to start from, pre-norm decoders. start: the first of them to show.
+    """
+    known = [settings(config) for config in models.values()]
+    first = settings(models[start])
+
+    def with_models(values, field):
+        return {*values, *(model[field] for model in known)}
+
+    controls = {
+        "vocab_size": steps("vocabulary", with_models(VOCABULARIES, "vocab_size"), first["vocab_size"]),
+        "d_model": steps("d_model", with_models(WIDTHS, "d_model"), first["d_model"]),
+        "n_layers": slider("layers", first["n_layers"], 1, 96, 1),
+        "ff_ratio": slider("d_ff / d_model", first["ff_ratio"], 0.5, 8.0, 1 / 16),
+        "max_seq_len": steps("context (tokens)", with_models(CONTEXTS, "max_seq_len"), first["max_seq_len"]),
+        "group": steps("query heads per key-value head", (1, 2, 4, 8), first["group"]),
+        "activation": dropdown(
+            "feed-forward",
+            {"ReLU or GELU: two matrices": "gelu", "SwiGLU: three matrices": "swiglu"},
+            first["activation"],
+        ),
+        "norm": dropdown("norm", {"LayerNorm: gain and bias": "layer", "RMSNorm: gain": "rms"}, first["norm"]),
+        "positions": dropdown(
+            "positions", {"learned: a table": "learned", "RoPE, sinusoids, ALiBi: none": "rope"}, first["positions"]
+        ),
+        "tie_weights": switch("the output head shares the token table", first["tie_weights"]),
+        "bias": switch("biases", first["bias"]),
+    }
+
+    def draw(figure=None, **state):
+        return figures.parameter_bill(config_of(**state), figure=figure)
+
+    return _Bill(models, start, draw, controls, lambda **state: describe_bill(config_of(**state)))
+
+
+def describe_bill(config: TransformerConfig) -> str:
+    """The bill in words: exact total, shares, memory, FLOPs."""
+    count = count_parameters(config)
+    items = [f"{name} {percent(value / count.total)}" for name, value in count.by_component.items() if value]
+    rows = [sum(items.values()) for items in figures.memory_rows(config).values()]
+    T = config.max_seq_len
+    per_token = forward_flops(config, T) / T
+    return (
+        f"{count.total:,} parameters: {', '.join(items)}. In 16 bits it runs in {short(rows[0], 'B')}, with the keys "
+        f"and values of {T:,} tokens; AdamW trains it in {short(rows[1], 'B')} in float32 or under autocast and "
+        f"{short(rows[2], 'B')} with 16-bit weights and a float32 copy, activations not counted. A token costs "
+        f"{short(per_token, 'FLOP')} forward and {short(3 * per_token, 'FLOP')} in training."
+    )
+
+
+# ----------------------------------------------------------------------------------------- do embeddings hold the most?
+def embedding_share() -> LiveFigure:
+    """Sliders over vocabulary, layers and width: how much of the model is its tables? It starts at the notes' model."""
+    controls = {
+        "vocab_size": steps("vocabulary", VOCABULARIES, 30000),
+        "n_layers": slider("layers", 6, 1, 96, 1),
+        "d_model": steps("d_model", [width for width in WIDTHS if width <= figures.WIDTHS[-1]], 512),
+        "tie_weights": switch("the output head shares the token table", True),
+    }
+    return LiveFigure(figures.embedding_share, controls, describe_share)
+
+
+def describe_share(vocab_size: int, n_layers: int, d_model: int, tie_weights: bool) -> str:
+    """The shares in words, and the rule for where the tables stop leading."""
+    shares = figures.three_shares(count_parameters(figures.gpt_like(vocab_size, n_layers, d_model, tie_weights)))
+    tables = 1 if tie_weights else 2
+    crossing = tables * vocab_size / (8 * n_layers)
+    items = ", ".join(f"{name} {percent(share)}" for name, share in shares.items())
+    one_or_two, bound = ("One table", "V / (8 L)") if tables == 1 else ("Two tables", "2 V / (8 L)")
+    return (
+        f"At d_model = {d_model:,}: {items}. {one_or_two} of V · d against 8 · L · d² in the feed-forward layers: the "
+        f"tables outweigh them while d_model is below {bound}, here {crossing:,.0f}."
+    )
+
+
+# ----------------------------------------------------------------------------------------- name the model from its bill
+ASK = "…"
+
+
+def name_the_model(models: Mapping[str, TransformerConfig]) -> LiveFigure:
+    """A guessing game: bills without a name, and a list of names.
+
+    Args:
+        models: name -> config. The bills come in an order of their own, always the same.
+    """
+    names = random.Random(10).sample(list(models), len(models))
+    counts = {name: count_parameters(config) for name, config in models.items()}
+    bill = slider("bill", 1, 1, len(names), 1)
+    guess = dropdown("whose is it?", [ASK, *models], ASK)
+
+    def forget(_change):
+        guess.value = ASK
+
+    bill.observe(forget, names="value")
+
+    def draw(bill, guess, figure=None):
+        name = names[bill - 1]
+        title = f"Bill {bill} of {len(names)}: whose is it?" if guess != name else f"Bill {bill} is {name}"
+        return figures.itemised_bill(counts[name], title, figure=figure)
+
+    def describe(bill, guess):
+        name = names[bill - 1]
+        if guess == ASK:
+            items = _in_words(counts[name].by_component)
+            return f"Bill {bill}: {items}. Divide the token table by vocabularies that you know."
+        if guess == name:
+            return f"✓ Yes, {name}: {counts[name].total:,} parameters."
+        return f"✗ Not {guess}: {_difference(guess, counts[guess].by_component, counts[name].by_component)}"
+
+    return LiveFigure(draw, {"bill": bill, "guess": guess}, describe)
+
+
+def _in_words(components: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {value:,}" for name, value in components.items() if value)
+
+
+def _difference(name: str, guessed: Mapping[str, int], bill: Mapping[str, int]) -> str:
+    """The first thing that speaks against a guess: an item that only one of them has, otherwise the furthest off."""
+    for item in bill:
+        if bool(guessed[item]) != bool(bill[item]):
+            has, lacks = (name, "this bill") if guessed[item] else ("this bill", name)
+            return f"{has} has {guessed[item] or bill[item]:,} parameters under {item}, {lacks} has none."
+    present = [item for item in bill if bill[item]]
+    item = max(present, key=lambda item: abs(math.log(guessed[item] / bill[item])))
+    return f"under {item} it has {guessed[item]:,}, and this bill says {bill[item]:,}."
+
+
+# -------------------------------------------------------------------------------------------- the learner's own counter
+def count_explorer(function: Callable) -> LiveFigure:
+    """Switches on a small decoder; the learner's count beside the right one, and what the difference is as large as."""
+    controls = {
+        "n_layers": slider("layers", 2, 1, 6, 1),
+        "n_kv_heads": steps("key-value heads, for 8 query heads", (1, 2, 4, 8), 8),
+        "positions": dropdown("positions", POSITIONS, "learned"),
+        "activation": dropdown("activation", ACTIVATIONS, "gelu"),
+        "norm": dropdown("norm", NORMS, "layer"),
+        "tie_weights": switch("tie_weights", True),
+        "bias": switch("bias", True),
+    }
+
+    def look(**state):
+        config = TransformerConfig(vocab_size=1000, d_model=64, n_heads=8, max_seq_len=128, d_ff=200, **state)
+        return config, *_ask(function, config)
+
+    def draw(figure=None, **state):
+        config, yours, problem = look(**state)
+        count = count_parameters(config)
+        title = f"The right count: {count.total:,}" if problem else _compared(count.total, yours)
+        return figures.itemised_bill(count, title, yours=yours, figure=figure)
+
+    def describe(**state):
+        config, yours, problem = look(**state)
+        count = count_parameters(config)
+        start = f"The right count is {count.total:,}."
+        if problem:
+            return f"{start} {problem}"
+        difference = abs(yours - count.total)
+        twins = [item for item, value in _pieces(config).items() if value == difference]
+        clue = f" The difference is as large as {' or '.join(twins)}." if twins else ""
+        return f"{start} {_compared(count.total, yours)}.{clue}"
+
+    return LiveFigure(draw, controls, describe)
+
+
+def _ask(function: Callable, config: TransformerConfig) -> tuple[int | float | None, str]:
+    """(the learner's count, "") or (None, what happened instead)."""
+    try:
+        value = function(config)
+    except Exception as error:
+        return None, went_wrong(error)
+    try:
+        number = float(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return None, f"Your function should return a number; it returned a value of type {type(value).__name__}."
+    if not math.isfinite(number):
+        return None, f"Your function should return a whole number; it returned {number}."
+    return (int(number) if number.is_integer() else number), ""
+
+
+def _compared(right: int, yours: int | float) -> str:
+    if yours == right:
+        return f"Your count is right: {right:,}"
+    return f"Your count of {exact(yours)} is {exact(abs(yours - right))} too {'low' if yours < right else 'high'}"
+
+
+def _pieces(config: TransformerConfig) -> dict[str, int]:
+    """What one forgets or counts twice, and its size."""
+    d, d_kv = config.d_model, config.n_kv_heads * config.d_head
+    table = config.vocab_size * d
+    pieces = {
+        "the table of tokens": table,
+        "the table of positions": config.max_seq_len * d,
+        "all attention layers": count_parameters(config).by_component["attention"],
+        "all feed-forward layers": count_parameters(config).by_component["feed-forward"],
+        "one vector of d_model": d,
+        "one norm with gain and bias": 2 * d,
+        "one vector of d_model per norm": (2 * config.n_layers + 1) * d,
+        "one matrix of d_model × d_model per block": config.n_layers * d * d,
+        "one matrix of d_model × d_ff per block": config.n_layers * d * config.d_ff,
+        "the attention biases": config.n_layers * (2 * d + 2 * d_kv),
+        "the feed-forward biases": config.n_layers * (config.d_ff + d),
+    }
+    return {item: size for item, size in pieces.items() if size}
+
+
+EXPLORERS = {"counting.function": count_explorer}

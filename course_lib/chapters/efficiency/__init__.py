@@ -1,0 +1,1 @@
+"""Efficiency: what teaches this chapter."""

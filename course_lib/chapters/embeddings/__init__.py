@@ -1,0 +1,1 @@
+"""Embeddings: what teaches this chapter."""

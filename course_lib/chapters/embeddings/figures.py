@@ -1,0 +1,330 @@
+"""Chapter 1, embeddings: figures of look-ups, of words on a map, of neighbours, and of what reaches a table's rows."""
+
+import math
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.text import Annotation
+from torch import Tensor
+
+from course_lib.live.drawing import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, RED, SKY, TITLE, new_figure
+
+# A class of words has its colour, its marker and its name beside it: any one of the three is enough to tell it.
+CLASS_STYLES = [(BLUE, "o"), (RED, "s"), (GREEN, "^"), (PURPLE, "D"), (ORANGE, "v"), (SKY, "P"), (GREY, "X")]
+
+
+# --------------------------------------------------------------------------------------------------------------- tokens
+def tokens_per_size(sizes: Sequence[int], tokens: Sequence[float], characters: float, words: float) -> Figure:
+    """How many tokens one story takes, for byte-pair vocabularies of several sizes, between two bounds.
+
+    Args:
+        sizes: entries of each vocabulary. tokens: mean tokens per story with each of them.
+        characters, words: mean bytes per story, and mean words and signs per story.
+    """
+    figure, axes = new_figure(7.5, 3.6)
+    axes.plot(sizes, tokens, color=BLUE, marker="o")
+    bounds = [(characters, "one token per byte", "bottom"), (words, "one token per word or sign", "top")]
+    for level, name, side in bounds:
+        axes.axhline(level, color=GREY, linestyle="--")
+        place = level + (0.015 if side == "bottom" else -0.02) * characters
+        axes.text(sizes[-1], place, f"{name}: {level:.0f}", color=INK, ha="right", va=side)
+    axes.set(xlabel="entries in the vocabulary = rows of the table", ylabel="tokens per story")
+    axes.set_ylim(0, 1.12 * characters)
+    times = tokens[0] / tokens[-1]
+    axes.set_title(f"From {sizes[0]} entries to {sizes[-1]}, a story becomes {times:.1f} times as short")
+    return figure
+
+
+# -------------------------------------------------------------------------------------------------------------- look-up
+def lookup(weight: Tensor, ids: Sequence[int], rows: Tensor, figure: Figure | None = None) -> Figure:
+    """One-hot rows, the table, and what came out: (T, V) × (V, d_model) = (T, d_model).
+
+    Args:
+        weight: (V, d_model), small. ids: T ids. rows: (T, d_model) what some look-up made of them, right or
+            wrong; all NaN if it made nothing.
+    """
+    (V, d_model), T = weight.shape, len(ids)
+    if figure is None:
+        figure, panels = new_figure(9.0, 3.4, columns=3, width_ratios=[V, 1.7 * d_model, 1.7 * d_model])
+        parts = SimpleNamespace(cells=[], frames=[])
+        shapes = [("one-hot rows", T, V), ("the table", V, d_model), ("the result", T, d_model)]
+        for axes, (name, height, width) in zip(panels, shapes):
+            axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), xticks=range(width), yticks=range(height))
+            axes.tick_params(length=0)
+            axes.spines[["left", "bottom"]].set_visible(False)
+            axes.set_title(f"{name} ({height}, {width})", fontsize=FONT)
+            places = [[(x, y) for x in range(width)] for y in range(height)]
+            parts.cells.append([[axes.text(*place, "", ha="center", va="center") for place in line] for line in places])
+            frames = [
+                axes.add_patch(Rectangle((-0.46, y - 0.42), width - 0.08, 0.84, fill=False, color=GREY, linewidth=0.8))
+                for y in range(height)
+            ]
+            parts.frames.append(frames)
+        panels[0].set(xlabel="token id", ylabel="place in the text")
+        panels[1].set(xlabel="feature", ylabel="token id = row")
+        panels[2].set(xlabel="feature", ylabel="place in the text")
+        figure.parts = parts
+        parts.title = figure.suptitle("", x=0.01, ha="left", fontsize=TITLE)
+    parts = figure.parts
+    one_hot = torch.nn.functional.one_hot(torch.tensor(ids), V)
+    for cells, values in zip(parts.cells, (one_hot, weight, rows)):
+        for line, numbers in zip(cells, values.tolist()):
+            for cell, number in zip(line, numbers):
+                cell.set_text("?" if number != number else f"{number:.3g}")
+    for line in parts.cells[0]:
+        for cell in line:
+            cell.set_fontweight("bold" if cell.get_text() == "1" else "normal")
+            cell.set_color(INK if cell.get_text() == "1" else GREY)
+    for row, frame in enumerate(parts.frames[1]):
+        frame.set(color=BLUE if row in ids else LIGHT, linewidth=2.2 if row in ids else 0.8)
+    right = [torch.allclose(rows[place], weight[i]) for place, i in enumerate(ids)]
+    for place, frame in enumerate(parts.frames[2]):
+        frame.set(color=BLUE if right[place] else RED, linewidth=2.2, linestyle="-" if right[place] else "--")
+    asked = ", ".join(map(str, ids))
+    if rows.isnan().all():
+        parts.title.set_text(f"Ids {asked}: there is no result to show")
+    elif all(right):
+        parts.title.set_text(f"Ids {asked}: the result is rows {asked} of the table, in that order")
+    else:
+        wrong = ", ".join(str(place) for place, fine in enumerate(right) if not fine)
+        parts.title.set_text(f"Ids {asked}: the result is wrong at place {wrong} (dashed)")
+    return figure
+
+
+# ------------------------------------------------------------------------------------------------------ words on a map
+def principal_axes(vectors: Tensor) -> tuple[Tensor, Tensor, float]:
+    """The plane that keeps most of a cloud of vectors: (centre (D,), axes (D, 2), share of the variance that it keeps).
+
+    Each axis points to where its largest coordinate is positive, so that the picture is the same on every machine.
+    Source: Pearson 1901 (principal component analysis).
+    """
+    vectors = vectors.double()
+    centre = vectors.mean(0)
+    _, sizes, directions = torch.linalg.svd(vectors - centre, full_matrices=False)
+    axes = directions[:2].T  # (D, 2)
+    largest = axes.abs().argmax(0)
+    axes = axes * axes[largest, torch.arange(2)].sign()
+    return centre, axes, (sizes[:2].square().sum() / sizes.square().sum()).item()
+
+
+def word_map(
+    points: Tensor,
+    classes: Mapping[str, Sequence[str]],
+    limits: tuple[float, float, float, float],
+    title: str,
+    figure: Figure | None = None,
+) -> Figure:
+    """Words as points in a plane. Each class has its own colour and marker, and its name at its middle.
+
+    A word stands beside its point where there is room for it; in a crowd some words are left out.
+
+    Args:
+        points: (n, 2), one for each word of all classes, in their order.
+        classes: name of a class -> its words.
+        limits: x from, x to, y from, y to.
+    """
+    if figure is None:
+        figure, axes = new_figure(9.4, 6.2)
+        axes.set(xlabel="first principal axis of the finished table", ylabel="second principal axis", title="Words")
+        axes.set(xlim=limits[:2], ylim=limits[2:])
+        parts = SimpleNamespace(axes=axes, title=axes.title, dots=[], names=[], words=[])
+        for (name, group), (colour, marker) in zip(classes.items(), CLASS_STYLES):
+            parts.dots += axes.plot([], [], linestyle="", marker=marker, color=colour, markersize=6.5, alpha=0.85)
+            parts.names.append(_label(axes, name, color=colour, fontsize=14, fontweight="bold"))
+            parts.words += [_label(axes, word, color=INK, fontsize=10) for word in group]
+        figure.draw_without_rendering()  # settles the layout, so that places on the page can be computed below
+        parts.sizes = {label: label.get_window_extent().size for label in [*parts.names, *parts.words]}
+        figure.parts = parts
+    parts = figure.parts
+    parts.title.set_text(title)
+    start, groups = 0, []
+    for dots, group in zip(parts.dots, classes.values()):
+        groups.append(points[start : start + len(group)])
+        dots.set_data(groups[-1][:, 0].tolist(), groups[-1][:, 1].tolist())
+        start += len(group)
+    page = Page(parts.axes, points, parts.sizes)
+    for name, group in zip(parts.names, groups):
+        page.place(name, group.mean(0), page.around_group(group, name), always=True)
+    for word, point in zip(parts.words, points):
+        page.place(word, point, page.around_dot(word))
+    return figure
+
+
+def _label(axes: Axes, text: str, **style) -> Annotation:
+    label = axes.annotate(text, (0, 0), (0, 0), textcoords="offset points", va="bottom", **style)
+    label.set_in_layout(False)
+    return label
+
+
+class Page:
+    """Finds room for labels on a map: a label covers no dot and no earlier label. Units: points of the page."""
+
+    def __init__(self, axes: Axes, points: Tensor, sizes: Mapping[Annotation, np.ndarray]):
+        self.axes, self.scale = axes, 72 / axes.figure.dpi
+        self.sizes = {label: (size * self.scale).tolist() for label, size in sizes.items()}
+        self.frame = (axes.bbox.extents * self.scale).tolist()
+        self.taken = [(x - 3.5, y - 3.5, x + 3.5, y + 3.5) for x, y in self.at(points).tolist()]
+
+    def at(self, points: Tensor) -> np.ndarray:
+        return self.axes.transData.transform(points.numpy()) * self.scale
+
+    def around_dot(self, label: Annotation) -> list[tuple[float, float]]:
+        width, height = self.sizes[label]
+        sides = [(x, -height / 2) for x in (5, -5 - width)] + [(-width / 2, y) for y in (5, -5 - height)]
+        corners = [(x, y) for y in (3, -3 - height) for x in (4, -4 - width)]
+        return sides + corners + [(x, y) for y in (9, -9 - height) for x in (12, -12 - width)]
+
+    def around_group(self, group: Tensor, label: Annotation) -> list[tuple[float, float]]:
+        width, height = self.sizes[label]
+        dots, middle = self.at(group), self.at(group.mean(0, keepdim=True))[0]
+        half_width, half_height = ((dots.max(0) - dots.min(0)) / 2).tolist()
+        shift_x, shift_y = ((dots.max(0) + dots.min(0)) / 2 - middle - (width / 2, height / 2)).tolist()
+        return [
+            (
+                shift_x + (half_width + width / 2 + 0.8 * gap) * math.cos(math.radians(turn)),
+                shift_y + (half_height + height / 2 + gap) * math.sin(math.radians(turn)),
+            )
+            for gap in (14, 30, 50, 75, 105, 140)  # above, below, to the sides, then farther away
+            for turn in (90, -90, 60, 120, -60, -120, 0, 180)
+        ]
+
+    def place(self, label: Annotation, point: Tensor, offsets: list[tuple[float, float]], always: bool = False) -> None:
+        """Put the label at the first offset from the point where there is room; hide it if there is none."""
+        label.xy = tuple(point.tolist())
+        (x, y), (width, height) = self.at(point[None])[0].tolist(), self.sizes[label]
+        boxes = [(x + dx, y + dy, x + dx + width, y + dy + height) for dx, dy in offsets]
+        free = [offset for offset, box in zip(offsets, boxes) if self._is_free(box)]
+        label.set_visible(bool(free) or always)
+        offset = (free or offsets)[0]
+        label.set_position(offset)
+        if free or always:
+            self.taken.append(boxes[offsets.index(offset)])
+
+    def _is_free(self, box: tuple[float, float, float, float]) -> bool:
+        left, low, right, high = self.frame
+        inside = left < box[0] and low < box[1] and box[2] < right and box[3] < high
+        return inside and not any(
+            box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in self.taken
+        )
+
+
+# ----------------------------------------------------------------------------------------------------------- neighbours
+def nearest_bars(
+    labels: Sequence[str], cosines: Sequence[float], marked: Sequence[bool], title: str, figure: Figure | None = None
+) -> Figure:
+    """The best matches as bars, best on top; the marked ones are filled, the others hatched.
+
+    Args:
+        labels: names of the bars; fewer than the first time leave room at the bottom. cosines: their lengths.
+    """
+    if figure is None:
+        figure, axes = new_figure(7.5, 3.8)
+        slots = range(len(labels))
+        bars = axes.barh(slots, [0.0] * len(labels), height=0.72)
+        values = [axes.text(0, i, "", va="center", color=INK) for i in slots]
+        axes.set(xlim=(-1, 1.12), xlabel="cosine with the vector that was asked for", yticks=list(slots))
+        axes.set_ylim(len(labels) - 0.4, -0.6)
+        axes.axvline(0, color=INK, linewidth=0.8)
+        axes.spines["left"].set_visible(False)
+        axes.tick_params(axis="y", length=0, labelsize=FONT)
+        figure.parts = SimpleNamespace(axes=axes, bars=bars, values=values, title=axes.set_title(""))
+    parts = figure.parts
+    empty = len(parts.bars) - len(labels)
+    labels, cosines = [*labels, *[""] * empty], [*cosines, *[0.0] * empty]
+    marked = [*marked, *[False] * empty]
+    parts.axes.set_yticks(range(len(labels)), labels)
+    for bar, value, label, cosine, mark in zip(parts.bars, parts.values, labels, cosines, marked):
+        bar.set_width(cosine)
+        bar.set(facecolor=BLUE if mark else "white", edgecolor=BLUE if mark else GREY, hatch="" if mark else "///")
+        value.set_text(f"{cosine:.2f}" if label else "")
+        value.set_position((cosine + (0.02 if cosine >= 0 else -0.02), value.get_position()[1]))
+        value.set_horizontalalignment("left" if cosine >= 0 else "right")
+    parts.title.set_text(title)
+    return figure
+
+
+def curves(
+    steps: Sequence[float], lines: Mapping[str, Sequence[float]], title: str, ylabel: str, ranks: bool = False
+) -> Figure:
+    """Lines over training steps, each with its name at its end. `ranks`: 1 stands on top, on a log axis."""
+    figure, axes = new_figure(8.6, 3.8)
+    axes.set(xlabel="training step", ylabel=ylabel, title=title)
+    for values, (colour, marker) in zip(lines.values(), CLASS_STYLES):
+        axes.plot(steps, values, color=colour, marker=marker, markersize=5)
+    if ranks:
+        axes.set_yscale("log")
+        axes.set_ylim(1.25 * max(max(values) for values in lines.values()), 0.8)
+        marks = [1, 2, 5, 10, 20, 50, 100, 200]
+        axes.set_yticks(marks, map(str, marks))
+        axes.yaxis.minorticks_off()
+        axes.set_ylim(1.25 * max(max(values) for values in lines.values()), 0.8)
+    else:
+        axes.axhline(0, color=GREY, linewidth=0.8)
+    heights = {
+        name: axes.transLimits.transform(axes.transScale.transform((steps[-1], values[-1])))[1]
+        for name, values in lines.items()
+    }
+    colours = {name: colour for name, (colour, _) in zip(lines, CLASS_STYLES)}
+    lowest = -1.0
+    for name in sorted(heights, key=heights.get):
+        lowest = max(heights[name], lowest + 0.085)  # names keep their distance where lines end together
+        place = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "center"}
+        axes.annotate(name, (1, lowest), (6, 0), color=colours[name], fontsize=FONT, **place)
+    return figure
+
+
+# ------------------------------------------------------------------------------------------------------------ gradients
+def gradient_rows(untied: Tensor, tied: Tensor, stories: int, figure: Figure | None = None) -> Figure:
+    """Size of the gradient of every row of the table, without and with weight tying.
+
+    Args:
+        untied, tied: (V,) norm of each row's gradient; rows with exactly zero stay empty.
+        stories: how many stories the batch holds, for the title.
+    """
+    if figure is None:
+        figure, panels = new_figure(9.0, 4.4, rows=2)
+        parts = SimpleNamespace(lines=[], titles=[])
+        for axes in panels:
+            parts.lines.append(axes.vlines(range(len(untied)), 1e-7, 1e-7, color=BLUE, linewidth=1.6))
+            axes.set(yscale="log", ylim=(1e-7, 3), xlim=(-2, len(untied) + 1), ylabel="size of gradient")
+            parts.titles.append(axes.set_title(""))
+        panels[1].set_xlabel("row of the table = token id")
+        figure.parts = parts
+    noun = "story" if stories == 1 else "stories"
+    for norms, lines, title, name in zip((untied, tied), figure.parts.lines, figure.parts.titles, ("Untied", "Tied")):
+        lines.set_segments([[(i, 1e-7), (i, max(norm, 1e-7))] for i, norm in enumerate(norms.tolist())])
+        title.set_text(f"{name}, {stories} {noun}: {int((norms > 0).sum())} of {len(norms)} rows get a gradient")
+    return figure
+
+
+# -------------------------------------------------------------------------------------------------------------- scaling
+def token_and_position(token: float, position: float, same_word: float, figure: Figure | None = None) -> Figure:
+    """Typical size of a token's features beside that of its position's features, on a log axis.
+
+    Args:
+        token, position: root mean square of the features. same_word: cosine of one word's vector at two places.
+    """
+    if figure is None:
+        figure, axes = new_figure(8.2, 2.5)
+        bars = axes.barh([0, 1], [1.0, 1.0], color=[BLUE, ORANGE], height=0.62)
+        bars[1].set_hatch("//")
+        values = [axes.text(1.0, i, "", va="center", color=INK) for i in (0, 1)]
+        axes.set(xscale="log", xlim=(0.005, 100), xlabel="root mean square of the features", yticks=[0, 1])
+        axes.set_yticklabels(["token", "position"], fontsize=FONT)
+        axes.set_ylim(1.5, -0.5)
+        figure.parts = SimpleNamespace(bars=bars, values=values, title=axes.set_title(""))
+    parts = figure.parts
+    for bar, text, value in zip(parts.bars, parts.values, (token, position)):
+        bar.set_width(value)
+        text.set_text(f" {value:.3f}" if value < 10 else f" {value:.1f}")
+        text.set_x(value)
+    ratio = token / position
+    size = f"{ratio:.1f} times as large as" if ratio >= 1.05 else f"{1 / ratio:.1f} times as small as"
+    size = "as large as" if 1 / 1.05 < ratio < 1.05 else size
+    parts.title.set_text(f"The token is {size} its position; one word at two places: cosine {same_word:.2f}")
+    return figure

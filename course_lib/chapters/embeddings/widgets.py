@@ -1,0 +1,427 @@
+"""Chapter 1, embeddings: a tokenizer to type into, a look-up to steer, words that find their places in training."""
+
+import html
+from collections.abc import Callable, Mapping, Sequence
+
+import ipywidgets as widgets
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from course_lib.chapters.embeddings import figures
+from course_lib.config import TransformerConfig
+from course_lib.embeddings import TokenEmbedding, analogy, nearest_tokens
+from course_lib.gpt import DecoderOnly
+from course_lib.live.attempts import went_wrong
+from course_lib.live.figure import LiveFigure, dropdown, slider
+from course_lib.live.page import publish
+from course_lib.positions import sinusoidal_encoding
+from course_lib.pretrained import embeddings_by_step, load_pretrained
+from course_lib.tinytown import ANIMAL_SOUNDS, CLASSES, ROLES, BytePairTokenizer, WordTokenizer, split_words
+
+MOST_TOKENS = 80  # boxes that are shown; a longer text is counted and cut
+MOST_BARS = 8
+
+
+def steps_slider(steps: Sequence[int], value: int) -> widgets.SelectionSlider:
+    return widgets.SelectionSlider(options=list(steps), value=value, description="training step")
+
+
+# --------------------------------------------------------------------------------------------------------------- tokens
+class TokenizerBox(widgets.VBox):
+    """Type a text and see it as tokens with their ids: as words, and as byte pairs of a chosen vocabulary.
+
+    Args:
+        words: the word tokenizer; what it does not know is shown with a question mark.
+        byte_pairs: number of entries -> tokenizer trained to that size.
+        text, entries: what stands there at first.
+
+    `render(text, entries)` returns the boxes as HTML and sets `text_version`: it works without a kernel, for tests.
+    """
+
+    def __init__(self, words: WordTokenizer, byte_pairs: Mapping[int, BytePairTokenizer], text: str, entries: int):
+        self._words, self._byte_pairs = words, dict(byte_pairs)
+        self.text_version = ""
+        self._typed = widgets.Text(
+            value=text, description="your text", layout=widgets.Layout(width="98%", max_width="860px")
+        )
+        self._entries = widgets.SelectionSlider(
+            options=list(self._byte_pairs),
+            value=entries,
+            description="byte-pair entries",
+            layout=widgets.Layout(width="440px"),
+        )
+        for control in (self._typed, self._entries):
+            control.style.description_width = "initial"
+            control.observe(self._changed, names="value")
+        self._boxes = widgets.HTML(self.render(text, entries))
+        super().__init__([self._typed, self._entries, self._boxes])
+
+    def render(self, text: str, entries: int) -> str:
+        """The tokens of `text` as HTML boxes. Errors: ValueError if there is no tokenizer with so many entries."""
+        if entries not in self._byte_pairs:
+            raise ValueError(f"entries={entries} must be one of {', '.join(map(str, self._byte_pairs))}")
+        tokenizer = self._byte_pairs[entries]
+        as_words = [(word, self._words.ids.get(word)) for word in split_words(text.lower())]
+        as_pairs = list(zip(tokenizer.pieces(text), tokenizer.encode(text)))
+        ways = [(f"Words, {len(self._words)} entries", as_words), (f"Byte pairs, {len(tokenizer)} entries", as_pairs)]
+        self.text_version = "\n".join(_as_text(name, tokens) for name, tokens in ways)
+        return "".join(_as_html(name, tokens) for name, tokens in ways)
+
+    def _changed(self, _change) -> None:
+        self._boxes.value = self.render(self._typed.value, self._entries.value)
+
+    def __repr__(self) -> str:
+        return f"[live tokenizer: text={self._typed.value!r}, entries={self._entries.value}]\n{self.text_version}"
+
+    @property
+    def still(self) -> str:
+        """The tokens as HTML that needs no kernel."""
+        return self._boxes.value
+
+    def _ipython_display_(self) -> None:
+        publish(self, self.still, repr(self))
+
+
+def _count(tokens: Sequence[tuple[str, int | None]]) -> str:
+    unknown = sum(i is None for _, i in tokens)
+    return f"{len(tokens)} token{'' if len(tokens) == 1 else 's'}" + (f", {unknown} of them unknown" if unknown else "")
+
+
+def _visible(piece: str) -> str:
+    return piece.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥")
+
+
+def _cut(tokens: Sequence) -> str:
+    return f" … and {len(tokens) - MOST_TOKENS} more" if len(tokens) > MOST_TOKENS else ""
+
+
+def _as_text(name: str, tokens: Sequence[tuple[str, int | None]]) -> str:
+    shown = " | ".join(f"{_visible(piece)} {'?' if i is None else i}" for piece, i in tokens[:MOST_TOKENS])
+    return f"{name}: {_count(tokens)}: {shown}{_cut(tokens)}"
+
+
+def _as_html(name: str, tokens: Sequence[tuple[str, int | None]]) -> str:
+    boxes = []
+    for n, (piece, i) in enumerate(tokens[:MOST_TOKENS]):
+        border = "2px dashed #D55E00" if i is None else "1px solid #7F7F7F"
+        style = f"display:inline-block;border:{border};border-radius:4px;margin:2px;padding:1px 6px;text-align:center"
+        shade = ("#E3F0FA", "#FFFFFF")[n % 2]
+        number = "unknown" if i is None else i
+        boxes.append(
+            f'<span style="{style};background:{shade};color:#222222"><code style="background:none;color:inherit">'
+            f"{html.escape(_visible(piece))}</code><br><small>{number}</small></span>"
+        )
+    return (
+        f'<div style="line-height:1.35;margin:8px 0;max-width:70em"><b>{name}</b>: {_count(tokens)}<br>'
+        f"{' '.join(boxes)}{_cut(tokens)}</div>"
+    )
+
+
+# -------------------------------------------------------------------------------------------------------------- look-up
+def pick_rows(
+    function: Callable[[Tensor, Tensor], Tensor] = lambda weight, ids: F.embedding(ids, weight),
+) -> LiveFigure:
+    """Three ids to steer, the one-hot rows, the table, and what `function(weight (V, D), ids (1, T))` makes of them."""
+    weight = torch.tensor([[10 * row + feature for feature in range(3)] for row in range(6)], dtype=torch.float32)
+
+    def rows(ids):
+        """(T, d_model) of the function's answer, and what to say about it; a blank result if there is none."""
+        blank = torch.full((len(ids), weight.shape[1]), torch.nan)
+        answer, problem = _call(function, weight.clone(), torch.tensor([ids]))
+        if problem:
+            return blank, problem
+        if not isinstance(answer, Tensor) or answer.shape != (1, len(ids), weight.shape[1]):
+            got = f"a tensor of shape {tuple(answer.shape)}" if isinstance(answer, Tensor) else type(answer).__name__
+            return blank, f"Your function returns {got}; expected a tensor of shape (1, {len(ids)}, {weight.shape[1]})."
+        return answer[0].detach().float(), ""
+
+    def draw(figure=None, **ids):
+        return figures.lookup(weight, list(ids.values()), rows(list(ids.values()))[0], figure)
+
+    def describe(**ids):
+        ids = list(ids.values())
+        result, problem = rows(ids)
+        if problem:
+            return problem
+        told = "; ".join(
+            f"place {place} holds {', '.join(f'{number:g}' for number in row)}"
+            for place, row in enumerate(result.tolist())
+        )
+        fine = torch.equal(result, weight[ids])
+        verdict = "Each place holds the row that its id names." if fine else "That is not the row that the id names."
+        return f"{told}. {verdict}"
+
+    names = ("first", "second", "third")
+    return LiveFigure(
+        draw, {n: slider(f"{n} id", i, 0, len(weight) - 1, 1) for n, i in zip(names, (4, 1, 4))}, describe
+    )
+
+
+def _call(function: Callable, *args):
+    """(answer, "") or (None, what went wrong in one sentence): somebody's function may do anything."""
+    try:
+        return function(*args), ""
+    except Exception as error:
+        return None, went_wrong(error)
+
+
+# ---------------------------------------------------------------------------------------------------- words find places
+def watch_words(
+    tables: Mapping[int, Tensor], tokenizer: WordTokenizer, kinds: Mapping[str, Sequence[str]]
+) -> LiveFigure:
+    """The words of each kind on a map, at each saved step, with a button that plays the steps.
+
+    The map is the plane that keeps most of the *finished* table's spread, the same for all steps: only the words move.
+    """
+    words = [word for group in kinds.values() for word in group]
+    kind = torch.tensor([n for n, group in enumerate(kinds.values()) for _ in group])
+    rows = [tokenizer.id(word) for word in words]
+    steps = list(tables)
+    centre, axes, kept = figures.principal_axes(tables[steps[-1]][rows])
+    points = {step: (table[rows].double() - centre) @ axes for step, table in tables.items()}
+    low, high = (edge(torch.stack(list(points.values())).flatten(0, 1), 0).values for edge in (torch.min, torch.max))
+    room = 0.06 * (high - low)
+    limits = (low - room)[0].item(), (high + room)[0].item(), (low - room)[1].item(), (high + 2 * room)[1].item()
+    own = {step: _with_own_kind(table[rows], kind) for step, table in tables.items()}
+
+    def title(step):
+        return f"Step {step}: {own[step]} of {len(words)} words have a word of their own kind as nearest neighbour"
+
+    def draw(step, figure=None):
+        return figures.word_map(points[step], kinds, limits, title(step), figure)
+
+    def describe(step):
+        return (
+            f"{title(step)} (by cosine, in all {centre.numel()} dimensions). "
+            f"This plane keeps {kept:.0%} of the finished table's spread: near on the map does not always mean near."
+        )
+
+    live = LiveFigure(draw, {"step": steps_slider(steps, steps[-1])}, describe)
+    play = widgets.Play(min=0, max=len(steps) - 1, value=len(steps) - 1, interval=700, description="play the steps")
+    widgets.link((play, "value"), (live.children[0], "index"))
+    live.children = (widgets.HBox([live.children[0], play]), *live.children[1:])
+    return live
+
+
+def _with_own_kind(vectors: Tensor, kind: Tensor) -> int:
+    """How many of the vectors have one of their own kind as the nearest of all the others."""
+    unit = F.normalize(vectors, dim=1)
+    cosine = (unit @ unit.T).fill_diagonal_(-torch.inf)
+    return int((kind[cosine.argmax(1)] == kind).sum())
+
+
+# ------------------------------------------------------------------------------------------- neighbours and analogies
+def _bars(
+    tables: Mapping[int, Tensor],
+    tokenizer: WordTokenizer,
+    controls: Mapping[str, widgets.Widget],
+    ask: Callable[..., tuple],
+    speak: Callable[..., tuple[str, str, Sequence[str]]],
+) -> LiveFigure:
+    """Bars of the tokens that `ask` finds at a step, for the two games below.
+
+    ask(weight, **state) -> (vector (d_model,), answer: indices best first, problem: "" or a sentence)
+    speak(words, **state) -> (title, description, words to mark)
+    """
+
+    def look(step, **state):
+        weight = tables[step]
+        vector, answer, problem = ask(weight, **state)
+        if not problem:
+            rows, problem = _rows(answer, len(weight))
+        if problem:
+            return ["–"] * MOST_BARS, [0.0] * MOST_BARS, [], ("No answer to show", problem)
+        words = [tokenizer.tokens[row] for row in rows[:MOST_BARS]]
+        cosines = F.cosine_similarity(weight[rows[:MOST_BARS]], vector, dim=-1).tolist()
+        title, description, marked = speak(words, step=step, **state)
+        return words, cosines, marked, (title, description)
+
+    def draw(figure=None, **state):
+        words, cosines, marked, (title, _) = look(**state)
+        return figures.nearest_bars(words, cosines, [word in marked for word in words], title, figure)
+
+    return LiveFigure(
+        draw, {"step": steps_slider(list(tables), list(tables)[-1]), **controls}, lambda **s: look(**s)[3][1]
+    )
+
+
+def _rows(answer, V: int) -> tuple[list[int], str]:
+    """An answer as a list of rows of the table, or what is wrong with it."""
+    if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], Tensor):
+        answer = answer[0]  # the library's own functions return (indices, cosines)
+    rows = answer.tolist() if isinstance(answer, Tensor) else answer
+    if not isinstance(rows, (list, tuple)) or not all(type(row) is int for row in rows) or not rows:
+        return [], "Your function should return the indices of tokens, best first: a tensor of whole numbers."
+    outside = [row for row in rows if not 0 <= row < V]
+    return list(rows), f"Your function returned {outside[0]}, and the rows are 0 … {V - 1}." if outside else ""
+
+
+def neighbours(
+    tables: Mapping[int, Tensor],
+    tokenizer: WordTokenizer,
+    kinds: Mapping[str, Sequence[str]],
+    function: Callable = nearest_tokens,
+) -> LiveFigure:
+    """The nearest tokens of a chosen word at each saved step, as `function(weight, index, k)` finds them."""
+    kind_of = {word: (name, group) for name, group in kinds.items() for word in group}
+
+    def ask(weight, word):
+        index = tokenizer.id(word)
+        return weight[index], *_call(function, weight.clone(), index, MOST_BARS)
+
+    def speak(words, step, word):
+        name, group = kind_of[word]
+        own = [found for found in words if found in group]
+        title = f"Step {step}: {len(own)} of the {len(words)} nearest to “{word}” are {name} too"
+        return title, f"{title}. Filled: {', '.join(own) or 'none'}.", own
+
+    words = [word for group in kinds.values() for word in group]
+    return _bars(
+        tables, tokenizer, {"word": dropdown("word", words, "cat" if "cat" in words else words[0])}, ask, speak
+    )
+
+
+def analogies(tables: Mapping[int, Tensor], tokenizer: WordTokenizer, function: Callable | None = None) -> LiveFigure:
+    """a − b + c among Tinytown's eight people at each saved step; with `function(weight, a, b, c, k)` as it answers."""
+    inputs = {} if function else {"leave_out": widgets.Checkbox(value=True, description="leave the three inputs out")}
+
+    def ask(weight, a, b, c, leave_out=True):
+        rows = [tokenizer.id(word) for word in (a, b, c)]
+        vector = weight[rows[0]] - weight[rows[1]] + weight[rows[2]]
+        if function:
+            return vector, *_call(function, weight.clone(), *rows, MOST_BARS)
+        if leave_out:
+            return vector, analogy(weight, *rows, MOST_BARS)[0], ""
+        return vector, F.cosine_similarity(weight, vector, dim=-1).topk(MOST_BARS).indices, ""
+
+    def speak(words, step, a, b, c, leave_out=True):
+        wanted = fourth_corner(a, b, c)
+        sum_ = f"{a} − {b} + {c}"
+        if wanted is None:
+            title = f"Step {step}: {sum_} is nobody in Tinytown"
+            return title, f"{title}. Nearest: {words[0]}.", []
+        place = f"place {words.index(wanted) + 1}" if wanted in words else f"no place among {len(words)}"
+        title = f"Step {step}: {sum_} has “{wanted}” in {place}"
+        text = f"{title}. Nearest: {words[0]}."
+        if wanted in (a, b, c):
+            left_out = ", which are left out" if leave_out and not function else ""
+            text += f" “{wanted}” is one of the three inputs{left_out}."
+        return title, text, [wanted]
+
+    people = list(ROLES)
+    chosen = {
+        n: dropdown(label, people, w)
+        for n, label, w in [("a", "a", "king"), ("b", "− b", "man"), ("c", "+ c", "woman")]
+    }
+    return _bars(tables, tokenizer, chosen | inputs, ask, speak)
+
+
+def fourth_corner(a: str, b: str, c: str) -> str | None:
+    """Who differs from c as a differs from b, in gender, age and rank? None if nobody can."""
+    corner = []
+    for of_a, of_b, of_c in zip(ROLES[a], ROLES[b], ROLES[c]):
+        if of_a != of_b and of_c != of_b:
+            return None
+        corner.append(of_c if of_a == of_b else of_a)
+    return next(role for role, features in ROLES.items() if features == tuple(corner))
+
+
+# ------------------------------------------------------------------------------------------------------------ gradients
+def reached_rows(stories: Sequence[Sequence[int]], vocab_size: int) -> LiveFigure:
+    """Which rows of the table get a gradient from the first n stories, untied and tied.
+
+    Args:
+        stories: token ids, each from `<bos>` to `<eos>`; their gradients are added up by a small untrained model.
+    """
+    norms = {tied: _row_gradients(stories, vocab_size, tied) for tied in (False, True)}
+
+    def counts(n):
+        return [int((norms[tied][n - 1] > 0).sum()) for tied in (False, True)]
+
+    def draw(n, figure=None):
+        return figures.gradient_rows(norms[False][n - 1], norms[True][n - 1], n, figure)
+
+    def describe(n):
+        untied, tied = counts(n)
+        return (
+            f"Untied, {untied} rows were looked up and get a gradient; the other {vocab_size - untied} get exactly 0. "
+            f"Tied, {tied} of {vocab_size} get one, because each row also makes its token's logit."
+        )
+
+    return LiveFigure(draw, {"n": slider("stories in the batch", 1, 1, len(stories), 1)}, describe)
+
+
+def _row_gradients(stories: Sequence[Sequence[int]], vocab_size: int, tied: bool) -> Tensor:
+    """(n, V): the size of each row's gradient after the first 1, 2, … n stories."""
+    T = max(map(len, stories))
+    config = TransformerConfig(vocab_size, d_model=16, n_heads=2, n_layers=1, max_seq_len=T, tie_weights=tied)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = DecoderOnly(config)
+    norms = []
+    for ids in stories:
+        row = torch.tensor([ids])
+        model(row[:, :-1], row[:, 1:])[1].backward()
+        norms.append(model.token_embedding.weight.grad.norm(dim=1))
+    return torch.stack(norms)
+
+
+# -------------------------------------------------------------------------------------------------------------- scaling
+STARTS = {"N(0, 1), nn.Embedding's default": 1.0, "N(0, 0.02²), GPT-2's": 0.02, "N(0, 1/d_model)": None}
+
+
+def scaled_tokens() -> LiveFigure:
+    """How large a token's features stand beside its position's: start of the table, d_model, scaled or not."""
+
+    def measure(d_model, start, scaled):
+        generator = torch.Generator().manual_seed(0)
+        embedding = TokenEmbedding(200, d_model, scale=scaled)
+        std = STARTS[start] or d_model**-0.5
+        embedding.weight.data = std * torch.randn(200, d_model, generator=generator)
+        token = embedding(torch.arange(200)).detach()  # (200, d_model)
+        position = sinusoidal_encoding(64, d_model)  # (64, d_model)
+        here, there = token + position[3], token + position[40]
+        same_word = F.cosine_similarity(here, there, dim=-1).mean().item()
+        return token.square().mean().sqrt().item(), position.square().mean().sqrt().item(), same_word
+
+    def draw(d_model, start, scaled, figure=None):
+        return figures.token_and_position(*measure(d_model, start, scaled), figure)
+
+    def describe(d_model, start, scaled):
+        token, position, same_word = measure(d_model, start, scaled)
+        return (
+            f"d_model = {d_model}: a token's features have size {token:.3g}, its position's {position:.3g}. "
+            f"The same word at places 3 and 40 has cosine {same_word:.2f}: 1 means that its place cannot be seen."
+        )
+
+    sizes = widgets.SelectionSlider(options=[16, 32, 64, 128, 256, 512, 768, 1024], value=768, description="d_model")
+    controls = {
+        "d_model": sizes,
+        "start": dropdown("start of the table", list(STARTS), next(iter(STARTS))),
+        "scaled": widgets.Checkbox(value=True, description="multiply by √d_model"),
+    }
+    return LiveFigure(draw, controls, describe)
+
+
+# ------------------------------------------------------------------------------------------------------------ exercises
+def _explore_nearest(function: Callable) -> LiveFigure:
+    kinds = {
+        "animals": [*ANIMAL_SOUNDS, *CLASSES["animals"]],
+        "people": list(ROLES),
+        "things": list(CLASSES["thing"]),
+        "colours": list(CLASSES["colour"]),
+    }
+    return neighbours(embeddings_by_step(), load_pretrained("tinytown")[1], kinds, function)
+
+
+def _explore_analogy(function: Callable) -> LiveFigure:
+    return analogies(embeddings_by_step(), load_pretrained("tinytown")[1], function)
+
+
+EXPLORERS = {
+    "embeddings.lookup": pick_rows,
+    "embeddings.one_hot": pick_rows,
+    "embeddings.nearest": _explore_nearest,
+    "embeddings.analogy": _explore_analogy,
+}

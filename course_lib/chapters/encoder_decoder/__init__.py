@@ -1,0 +1,1 @@
+"""Encoder–decoder: what teaches this chapter."""

@@ -1,0 +1,544 @@
+"""Chapter 11: a translator of Tinytown's pairs, a reader that fills blanks, and what is said about cross-attention."""
+
+import re
+import statistics
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.claims.experiments import Finding, experiment
+from course_lib.claims.recipes import recipe
+from course_lib.claims.tinytown import HELD_OUT_SEED
+from course_lib.config import TransformerConfig
+from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
+from course_lib.gpt import IGNORED, DecoderOnly, evaluating, next_token_loss
+from course_lib.masks import padding_mask
+from course_lib.pretrained import load_pretrained, save_json, save_pretrained
+from course_lib.sampling import generate
+from course_lib.tinytown import Tinytown, WordTokenizer, split_words
+from course_lib.tinytown.french import WORDS, TinytownPairs
+from course_lib.trace import trace
+from course_lib.training import train
+
+HELD_OUT = tuple(HELD_OUT_SEED + i for i in range(3))  # pairs and stories of these seeds are for measuring only
+SEEDS = (0, 1, 2)
+MASK = "<mask>"
+
+
+# ----------------------------------------------------------------------------------------------------- pairs as tensors
+def stack(rows: Sequence[list[int]], fill: int) -> Tensor:
+    """Rows of different lengths as one tensor (B, T), filled up at the end."""
+    longest = max(map(len, rows))
+    return torch.tensor([row + [fill] * (longest - len(row)) for row in rows])
+
+
+def source_batch(sentences: Sequence[str], tokenizer: WordTokenizer) -> tuple[Tensor, Tensor]:
+    """(source_ids (B, S), source_mask (B, 1, 1, S)): the words and <eos>, True where a word is."""
+    rows = [tokenizer.encode(sentence)[1:] for sentence in sentences]
+    source_ids = stack(rows, tokenizer.pad_id)  # (B, S)
+    return source_ids, padding_mask([len(row) for row in rows], source_ids.shape[1])
+
+
+def pair_batch(pairs: Sequence[tuple[str, str]], tokenizer: WordTokenizer) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(source_ids (B, S), target_ids (B, T), source_mask (B, 1, 1, S), targets (B, T)): what EncoderDecoder takes.
+
+    The decoder reads <bos> and the translation, and predicts the translation and <eos>: each word from the right ones
+    before it (teacher forcing)."""
+    source_ids, source_mask = source_batch([english for english, _ in pairs], tokenizer)
+    rows = [tokenizer.encode(french) for _, french in pairs]
+    target_ids = stack([row[:-1] for row in rows], tokenizer.pad_id)  # (B, T)
+    return source_ids, target_ids, source_mask, stack([row[1:] for row in rows], IGNORED)
+
+
+def pair_batches(tokenizer: WordTokenizer, batch_size: int, seed: int = 0) -> Iterator[tuple[Tensor, ...]]:
+    """Batches without end, from the pairs of that seed."""
+    pairs = TinytownPairs(seed).pairs()
+    while True:
+        yield pair_batch([next(pairs) for _ in range(batch_size)], tokenizer)
+
+
+def translate(
+    model: EncoderDecoder, tokenizer: WordTokenizer, sentences: Sequence[str], use_mask: bool = True
+) -> list[str]:
+    """The model's own translations, word by word, always the most probable next word."""
+    source_ids, source_mask = source_batch(sentences, tokenizer)
+    begin = torch.full((len(sentences), 1), tokenizer.bos_id)  # (B, 1)
+    written = generate(
+        model, begin, model.config.max_seq_len - 1, temperature=0, stop=tokenizer.eos_id,
+        source_ids=source_ids, source_mask=source_mask if use_mask else None,
+    )  # fmt: skip
+    return [tokenizer.decode(row) for row in written]
+
+
+def share_right(model: EncoderDecoder, tokenizer: WordTokenizer, pairs: Sequence[tuple[str, str]]) -> float:
+    """Share of sentences that the model translates exactly."""
+    found = translate(model, tokenizer, [english for english, _ in pairs])
+    return statistics.fmean(ours == french for ours, (_, french) in zip(found, pairs))
+
+
+def cross_weights(
+    model: EncoderDecoder, tokenizer: WordTokenizer, english: str, french: str
+) -> tuple[list[str], list[str], Tensor]:
+    """Who looks where while `french` is written: (source words, target words, weights (layers, H, T, S)).
+
+    Row t belongs to the step that writes target word t: the decoder has read the words before it."""
+    source_ids, target_ids, _, targets = pair_batch([(english, french)], tokenizer)
+    with evaluating(model), trace(model, "*cross_attention.weights") as seen:
+        model(source_ids, target_ids)
+    weights = torch.cat(list(seen.values()))  # (layers, H, T, S)
+    return [tokenizer.tokens[i] for i in source_ids[0]], [tokenizer.tokens[i] for i in targets[0]], weights
+
+
+# ------------------------------------------------------------------------------------------------------- the translator
+@dataclass(frozen=True)
+class TranslatorRecipe:
+    """All that decides the shipped translator."""
+
+    steps: int = 2000
+    batch_size: int = 32
+    peak: float = 5e-3
+    warmup: int = 50
+    seed: int = 0
+
+
+def translator_config(tokenizer: WordTokenizer, **changes) -> TransformerConfig:
+    """One encoder block and one decoder block of 64 features and two heads: every attention can be looked at."""
+    small = TransformerConfig(
+        vocab_size=len(tokenizer), d_model=64, n_heads=2, n_layers=1, max_seq_len=16, activation="relu",
+        positions="sinusoidal", family="encoder-decoder",
+    )  # fmt: skip
+    return replace(small, **changes)
+
+
+@recipe("translator")
+def train_translator(folder: str | Path, progress: bool = True, plan: TranslatorRecipe | None = None) -> dict:
+    """Train the translator from nothing (about a minute) and write it to `folder` with what it can do."""
+    plan = plan or TranslatorRecipe()
+    torch.set_num_threads(1)
+    torch.manual_seed(plan.seed)
+    tokenizer = TinytownPairs().tokenizer()
+    model = EncoderDecoder(translator_config(tokenizer))
+    batches = pair_batches(tokenizer, plan.batch_size, plan.seed)
+    history = train(model, batches, plan.steps, plan.peak, plan.warmup, progress=progress)
+    save_pretrained(folder, model, tokenizer)
+    figures = {
+        "exactly_right": share_right(model, tokenizer, TinytownPairs(HELD_OUT_SEED).sample(1000)),
+        "loss_of_last_50_steps": round(statistics.fmean(history.losses[-50:]), 5),
+    }
+    save_json(Path(folder) / "figures.json", {"figures": figures, "recipe": asdict(plan)})
+    return figures
+
+
+# ----------------------------------------------------------------------------------------------- the reader of blanks
+def masked_tokenizer() -> WordTokenizer:
+    """Tinytown's words and <mask>."""
+    return WordTokenizer([*Tinytown().vocabulary, MASK])
+
+
+class MaskedReader(nn.Module):
+    """An encoder that guesses hidden words: hidden states times the token table give logits, as in BERT.
+
+    BERT has one more linear layer and a norm before the table (Devlin et al. 2019); here the final norm does."""
+
+    def __init__(self, encoder: EncoderOnly):
+        super().__init__()
+        self.encoder = encoder
+        self.config = encoder.config
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None, targets: Tensor | None = None):
+        """Logits (B, T, V) of the word that belongs at every place; with targets also the loss, as in DecoderOnly."""
+        logits = self.encoder(ids, mask) @ self.encoder.token_embedding.weight.T  # (B, T, d_model) @ (d_model, V)
+        return logits if targets is None else (logits, next_token_loss(logits, targets))
+
+
+SENTENCES = 2  # in a passage
+
+
+def passage(story: str, at: int = 0) -> str:
+    """Two sentences of a story that follow each other; at chooses where they begin, 0 for the beginning."""
+    sentences = re.findall(r"[^.?]+[.?]", story)
+    first = at % max(1, len(sentences) - SENTENCES + 1)
+    return "".join(sentences[first : first + SENTENCES]).strip()
+
+
+class MaskedBatches:
+    """(ids (B, T), mask, targets (B, T)) without end: a share of the words hidden, and only these to be guessed.
+
+    BERT leaves one in ten of them as they are and exchanges another for a random word, so that a text without <mask>
+    is nothing strange to it; here all are hidden. The texts are passages of two sentences: short, so that the reader
+    learns in minutes. `generator` draws passages and places; `train` keeps its state."""
+
+    def __init__(self, tokenizer: WordTokenizer, n_stories: int, batch_size: int, share: float, seed: int = 0):
+        self.passages = [
+            tokenizer.encode(passage(story, i)) for i, story in enumerate(Tinytown(seed).sample(n_stories))
+        ]
+        self.tokenizer, self.batch_size, self.share = tokenizer, batch_size, share
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        return self
+
+    def __next__(self) -> tuple[Tensor, Tensor, Tensor]:
+        chosen = torch.randint(len(self.passages), (self.batch_size,), generator=self.generator).tolist()
+        rows = [self.passages[i] for i in chosen]
+        ids = stack(rows, self.tokenizer.pad_id)  # (B, T)
+        drawn = torch.rand(ids.shape, generator=self.generator) < self.share
+        hidden = drawn & (ids > self.tokenizer.eos_id)  # words alone, not <pad>, <bos> and <eos>
+        mask = padding_mask([len(row) for row in rows], ids.shape[1])
+        return ids.masked_fill(hidden, self.tokenizer.id(MASK)), mask, ids.masked_fill(~hidden, IGNORED)
+
+
+def fill(encoder: EncoderOnly, tokenizer: WordTokenizer, text: str, k: int = 3) -> list[list[tuple[str, float]]]:
+    """For each <mask> in the text the k most probable words with their probabilities."""
+    ids = torch.tensor([tokenizer.encode(text)])  # (1, T)
+    with evaluating(encoder):
+        p = MaskedReader(encoder)(ids)[0].softmax(dim=-1)  # (T, V)
+    best = p[ids[0] == tokenizer.id(MASK)].topk(k)
+    return [[(tokenizer.tokens[i], q) for i, q in zip(row, ps)] for row, ps in zip(best.indices, best.values.tolist())]
+
+
+@dataclass(frozen=True)
+class MaskedRecipe:
+    """All that decides the shipped reader of blanks."""
+
+    steps: int = 8000
+    batch_size: int = 64
+    share: float = 0.25
+    stories: int = 40_000
+    peak: float = 5e-3
+    warmup: int = 100
+    seed: int = 0
+    d_model: int = 64
+    n_heads: int = 4
+    n_layers: int = 3
+
+
+@recipe("masked")
+def train_masked(folder: str | Path, progress: bool = True, plan: MaskedRecipe | None = None) -> dict:
+    """Train the reader of blanks from nothing (some minutes; resumable) and write it to `folder`."""
+    plan = plan or MaskedRecipe()
+    torch.set_num_threads(1)
+    torch.manual_seed(plan.seed)
+    tokenizer = masked_tokenizer()
+    encoder = EncoderOnly(
+        TransformerConfig(
+            vocab_size=len(tokenizer), d_model=plan.d_model, n_heads=plan.n_heads, n_layers=plan.n_layers,
+            max_seq_len=96, family="encoder", positions="rope",
+        )
+    )  # fmt: skip
+    batches = MaskedBatches(tokenizer, plan.stories, plan.batch_size, plan.share, plan.seed)
+    unfinished = Path(f"{folder}.part")
+    history = train(
+        MaskedReader(encoder), batches, plan.steps, plan.peak, plan.warmup, checkpoint=unfinished, progress=progress
+    )
+    save_pretrained(folder, encoder, tokenizer)
+    figures = {
+        "loss_of_last_50_steps": round(statistics.fmean(history.losses[-50:]), 4),
+        "right_of_hidden": round(share_filled(encoder, tokenizer, HELD_OUT_SEED), 4),
+    }
+    save_json(Path(folder) / "figures.json", {"figures": figures, "recipe": asdict(plan)})
+    unfinished.unlink()
+    return figures
+
+
+def share_filled(encoder: EncoderOnly, tokenizer: WordTokenizer, seed: int, n_stories: int = 500) -> float:
+    """Share of hidden words of held-out stories, one word in ten hidden, at which the first guess is right."""
+    ids, mask, targets = next(MaskedBatches(tokenizer, n_stories, n_stories, 0.1, seed))
+    reader = MaskedReader(encoder)
+    with evaluating(reader):
+        guesses = reader(ids, mask).argmax(dim=-1)  # (B, T)
+    return (guesses == targets)[targets != IGNORED].float().mean().item()
+
+
+# -------------------------------------------------------------------------------------------------------------- claims
+def _random_translator(seed: int, n_layers: int = 3) -> tuple[EncoderDecoder, tuple[Tensor, ...]]:
+    """An untrained translator with weights large enough to matter, and a batch of eight pairs."""
+    torch.manual_seed(seed)
+    tokenizer = TinytownPairs().tokenizer()
+    model = EncoderDecoder(translator_config(tokenizer, n_layers=n_layers)).eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.2)
+    return model, pair_batch(TinytownPairs(HELD_OUT_SEED + seed).sample(8), tokenizer)
+
+
+def _distance(found: Tensor, wanted: Tensor) -> float:
+    """How far apart, as a share of the wanted tensor's size."""
+    return ((found - wanted).norm() / wanted.norm()).item()
+
+
+@experiment("encoder_decoder.wiring", claim="Each decoder layer reads the encoder layer that stands at its own height.")
+def wiring() -> Finding:
+    """The keys that each decoder block sees, against those that either wiring would give."""
+    at_own_height, at_the_top = [], []
+    for seed in SEEDS:
+        model, (source_ids, target_ids, source_mask, _) = _random_translator(seed)
+        with evaluating(model), trace(model) as seen:
+            model(source_ids, target_ids, source_mask)
+            for i, block in enumerate(model.decoder.blocks[:-1]):  # at the last block the two are one
+                keys = seen[f"decoder.blocks.{i}.cross_attention.k_proj"]  # (B, S, d_model)
+                project = block.cross_attention.k_proj
+                at_own_height.append(_distance(keys, project(model.encoder.final_norm(seen[f"encoder.blocks.{i}"]))))
+                at_the_top.append(_distance(keys, project(seen["encoder"])))
+    same = max(at_the_top) < 1e-6 < min(at_own_height)
+    return Finding(
+        f"keys of the lower decoder blocks: {max(at_the_top):.0%} away from what the top of the encoder gives, "
+        f"{'far' if min(at_own_height) > 0.1 else 'not far'} from what the layer of equal height gives",
+        tuple(at_the_top),
+        "refuted" if same else "confirmed",
+        "every decoder layer reads the top of the encoder stack, computed once",
+    )
+
+
+@experiment(
+    "encoder_decoder.one_pass", claim="A decoder learns from a text with one forward pass for each of its tokens."
+)
+def one_pass() -> Finding:
+    """Logits of all positions in one pass, against one pass per position."""
+    differences = []
+    for seed in SEEDS:
+        model, (source_ids, target_ids, source_mask, _) = _random_translator(seed)
+        with evaluating(model):
+            at_once = model(source_ids, target_ids, source_mask)  # (B, T, V)
+            T = target_ids.shape[1]
+            one_by_one = [model(source_ids, target_ids[:, : t + 1], source_mask)[:, -1] for t in range(T)]
+        differences.append(_distance(torch.stack(one_by_one, dim=1), at_once))
+    equal = max(differences) < 1e-4
+    return Finding(
+        f"one pass gives the logits of all positions; {'less than 0.01 %' if equal else f'{max(differences):.1%}'} "
+        "away from one pass per position",
+        tuple(differences),
+        "refuted" if equal else "confirmed",
+        "in training the right words before each place are known (teacher forcing) and the mask hides the rest, so one "
+        "pass teaches all places; only generating needs a pass per token",
+    )
+
+
+KINDS = {
+    "nouns": ("animal", "animals", "thing", "things", "place", "places"),
+    "articles": ("one", "none", "many"),
+    "adjectives": ("size", "colour", "mood"),
+}
+AUXILIARIES = ("a", "ont")  # il a dormi, ils ont dormi: French needs a second word where English has one
+
+
+def kind_of(english: str, french: str) -> str:
+    """Which kind of word a French word and the English word behind it are."""
+    if french in AUXILIARIES:
+        return "auxiliaries"
+    return next((kind for kind, slots in KINDS.items() if any(english in WORDS[slot] for slot in slots)), "the rest")
+
+
+def looked_at(
+    model: EncoderDecoder, tokenizer: WordTokenizer, seed: int, n: int = 200
+) -> list[tuple[str, Tensor, float, Tensor]]:
+    """For each French word of n held-out sentences: (kind, does each head of the last decoder block look most at the
+    English word that it translates (H,), is the model's guess right, each head's cut away in turn (H,))."""
+    pairs = TinytownPairs(seed)
+    sample = pairs.sample(n)
+    source_ids, target_ids, source_mask, targets = pair_batch(sample, tokenizer)
+    with evaluating(model), trace(model, "*cross_attention.weights") as seen:
+        guesses = model(source_ids, target_ids, source_mask).argmax(dim=-1)  # (B, T)
+    favourite = list(seen.values())[-1].argmax(dim=-1)  # (B, H, T)
+    without = []
+    for head in range(model.config.n_heads):
+        with cut_head(model, head), evaluating(model):
+            without.append(model(source_ids, target_ids, source_mask).argmax(dim=-1))  # (B, T)
+    cut = torch.stack(without, dim=-1)  # (B, T, H)
+    found = []
+    for row, (english, french) in enumerate(sample):
+        words, translated = split_words(english), split_words(french)
+        for source, t in pairs.alignment(english):
+            wanted = targets[row, t]
+            hit = (favourite[row, :, t] == source).float()  # (H,)
+            kept = (cut[row, t] == wanted).float()  # (H,)
+            found.append((kind_of(words[source], translated[t]), hit, float(guesses[row, t] == wanted), kept))
+    return found
+
+
+@contextmanager
+def cut_head(model: EncoderDecoder, head: int) -> Iterator[None]:
+    """Silence one head of the last decoder block's cross-attention: zeros where it would speak."""
+    size = model.config.d_head
+
+    def silence(_, inputs):
+        heads = inputs[0].clone()  # (B, T, H · D)
+        heads[..., head * size : (head + 1) * size] = 0
+        return (heads,)
+
+    handle = model.decoder.blocks[-1].cross_attention.out_proj.register_forward_pre_hook(silence)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _shares(found: list[tuple[str, float]]) -> dict[str, float]:
+    """Mean for each kind of word."""
+    kinds = dict.fromkeys(kind for kind, _ in found)
+    return {kind: statistics.fmean(value for name, value in found if name == kind) for kind in kinds}
+
+
+def _said(shares: dict[str, float], *kinds: str) -> str:
+    return ", ".join(f"{kind} {shares[kind]:.0%}" for kind in kinds)
+
+
+def aligning_head(model: EncoderDecoder, tokenizer: WordTokenizer) -> int:
+    """The head that looks most often at the translated word, found on sentences of its own."""
+    found = looked_at(model, tokenizer, HELD_OUT_SEED - 1, 100)
+    return int(torch.stack([hit for _, hit, _, _ in found]).mean(dim=0).argmax())
+
+
+@experiment("encoder_decoder.alignment", claim="Cross-attention looks at the source word that is being translated.")
+def alignment() -> Finding:
+    """The weights of the shipped translator's better head against the grammar's own alignment."""
+    model, tokenizer = load_pretrained("translator")
+    head = aligning_head(model, tokenizer)
+    found = [[(kind, hit[head].item()) for kind, hit, *_ in looked_at(model, tokenizer, seed)] for seed in HELD_OUT]
+    shares = tuple(statistics.fmean(hit for _, hit in words) for words in found)
+    by_kind = _shares([word for words in found for word in words])
+    share = statistics.fmean(shares)
+    return Finding(
+        f"the largest weight of head {head} is on the translated word for {share:.0%} of the French words: "
+        + _said(by_kind, "nouns", "adjectives", "articles", "auxiliaries"),
+        shares,
+        "confirmed" if share > 0.95 else "depends" if share > 0.5 else "refuted",
+        "it holds for one head, and for words that have a meaning to fetch; an auxiliary (a, ont) has none, so its "
+        "weight may lie anywhere",
+    )
+
+
+@experiment("encoder_decoder.heads", claim="The heads of one cross-attention all do the same work.")
+def heads() -> Finding:
+    """Silence one head of the shipped translator at a time: which words go wrong?"""
+    model, tokenizer = load_pretrained("translator")
+    head = aligning_head(model, tokenizer)
+    other = next(i for i in range(model.config.n_heads) if i != head)
+    gaps, without = [], {head: [], other: []}
+    for seed in HELD_OUT:
+        words = looked_at(model, tokenizer, seed)
+        lost = {i: _shares([(kind, kept[i].item()) for kind, _, _, kept in words]) for i in (head, other)}
+        gaps.append(lost[other]["nouns"] - lost[head]["nouns"])
+        for i in (head, other):
+            without[i] += [(kind, kept[i].item()) for kind, _, _, kept in words]
+    kinds = ("nouns", "adjectives", "articles")
+    return Finding(
+        f"right without head {head}: {_said(_shares(without[head]), *kinds)}; "
+        f"without head {other}: {_said(_shares(without[other]), *kinds)}",
+        tuple(gaps),
+        "refuted" if min(gaps) > 0.2 else "depends" if max(gaps) > 0.05 else "confirmed",
+        f"head {head} fetches the word to translate, head {other} the noun whose gender articles and adjectives need",
+    )
+
+
+@experiment(
+    "encoder_decoder.padding", claim="Padding in the source needs no mask: its vectors mean nothing to the model."
+)
+def padding() -> Finding:
+    """Translations of short sentences that share a batch with long ones, with the padding mask and without."""
+    model, tokenizer = load_pretrained("translator")
+    masked, unmasked = [], []
+    for seed in HELD_OUT:
+        pairs = sorted(TinytownPairs(seed).sample(300), key=lambda pair: len(split_words(pair[0])))
+        batch = [*pairs[:100], pairs[-1]]  # the last one sets the length of all
+        english = [pair[0] for pair in batch]
+        for use_mask, shares in ((True, masked), (False, unmasked)):
+            found = translate(model, tokenizer, english, use_mask)
+            shares.append(statistics.fmean(ours == french for ours, (_, french) in zip(found[:100], batch)))
+    lost = statistics.fmean(masked) - statistics.fmean(unmasked)
+    return Finding(
+        f"short sentences beside a long one: {statistics.fmean(masked):.0%} right with the mask, "
+        f"{statistics.fmean(unmasked):.0%} without",
+        tuple(unmasked),
+        "refuted" if lost > 0.05 else "confirmed",
+        "softmax gives every key a share, and a padding vector has a value like any other"
+        if lost > 0.05
+        else "this model was not disturbed by it",
+    )
+
+
+def both_sides_and_left(seed: int, n: int = 60) -> tuple[float, float]:
+    """Share of words that the reader of blanks guesses from both sides, and that the shipped language model guesses
+    from the left alone: every word of n held-out passages, one hidden at a time."""
+    encoder, tokenizer = load_pretrained("masked")
+    decoder, words = load_pretrained("tinytown")
+    both, left = [], []
+    for story in Tinytown(seed).sample(n):
+        ids = torch.tensor(words.encode(passage(story)))  # (T,); both vocabularies begin alike
+        places = torch.arange(1, len(ids) - 1)  # all but <bos> and <eos>
+        hidden = ids.repeat(len(places), 1)  # (T − 2, T): a row for each place
+        hidden[places - 1, places] = tokenizer.id(MASK)
+        with evaluating(encoder), evaluating(decoder):
+            guesses = MaskedReader(encoder)(hidden)[places - 1, places].argmax(dim=-1)  # (T − 2,)
+            both += (guesses == ids[places]).tolist()
+            left += (decoder(ids[None, :-1])[0, :-1].argmax(dim=-1) == ids[places]).tolist()
+    return statistics.fmean(both), statistics.fmean(left)
+
+
+@experiment(
+    "encoder_decoder.both_sides", claim="A model that sees both sides fills a blank better than one that reads left."
+)
+def both_sides() -> Finding:
+    """The shipped encoder against the shipped decoder, on every word of held-out passages, one hidden at a time."""
+    found = [both_sides_and_left(seed) for seed in HELD_OUT]
+    gains = tuple(both - left for both, left in found)
+    both, left = (statistics.fmean(shares) for shares in zip(*found))
+    return Finding(
+        f"first guess right for {both:.0%} of hidden words from both sides, {left:.0%} from the left alone",
+        gains,
+        "confirmed" if min(gains) > 0.02 else "refuted" if max(gains) < 0 else "depends",
+        "what stands behind a blank often decides it; the price is that such a model cannot write from left to right",
+    )
+
+
+def decoder_pair_batches(tokenizer: WordTokenizer, batch_size: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """The same pairs as one text for a decoder alone: English <eos> <bos> French <eos>; only French is predicted."""
+    pairs = TinytownPairs(seed).pairs()
+    while True:
+        drawn = [next(pairs) for _ in range(batch_size)]
+        sources = [tokenizer.encode(english)[1:] for english, _ in drawn]
+        rows = [source + tokenizer.encode(french) for source, (_, french) in zip(sources, drawn)]
+        targets = [[IGNORED] * len(source) + row[len(source) + 1 :] for source, row in zip(sources, rows)]
+        yield stack([row[:-1] for row in rows], tokenizer.pad_id), stack(targets, IGNORED)
+
+
+COMPARISON_STEPS = 250
+
+
+def compare_with_a_decoder(seed: int, steps: int) -> tuple[float, float]:
+    """Loss on held-out pairs, nats per French token, after equal steps on equal pairs: (encoder–decoder, decoder)."""
+    tokenizer = TinytownPairs().tokenizer()
+    config = translator_config(tokenizer, positions="learned")  # sinusoids drown the unscaled embeddings of a decoder
+    torch.manual_seed(seed)
+    two_stacks = EncoderDecoder(config)
+    # Two decoder blocks weigh a little less than one encoder block and one decoder block with its second attention.
+    one_stack = DecoderOnly(replace(config, family="decoder", n_layers=2, max_seq_len=32))
+    losses = []
+    for model, supply in (
+        (two_stacks, lambda s, n: pair_batches(tokenizer, n, s)),
+        (one_stack, lambda s, n: decoder_pair_batches(tokenizer, n, s)),
+    ):
+        train(model, supply(seed, 32), steps, peak=5e-3, warmup=50, progress=False)
+        with evaluating(model):
+            losses.append(model(*next(supply(HELD_OUT_SEED, 300)))[1].item())
+    return losses[0], losses[1]
+
+
+@experiment("encoder_decoder.decoder_alone", claim="A decoder alone cannot translate as well as an encoder–decoder.")
+def decoder_alone() -> Finding:
+    """Both trained on the same pairs for the same number of steps, at nearly the same size."""
+    found = [compare_with_a_decoder(seed, COMPARISON_STEPS) for seed in SEEDS]
+    gaps = tuple(alone - both for both, alone in found)
+    both, alone = (statistics.fmean(losses) for losses in zip(*found))
+    behind = min(gaps) > 0.1
+    return Finding(
+        f"held-out loss after {COMPARISON_STEPS} steps on the same pairs: "
+        f"{both:.1f} nats per token for the encoder–decoder, {alone:.1f} for a decoder alone of nearly the same size",
+        gaps,
+        "confirmed" if behind else "refuted" if max(gaps) < 0.1 else "depends",
+        "a decoder that reads the source as the beginning of its own text can look back at every word of it; this is a "
+        "toy, and says nothing about billions of parameters",
+    )

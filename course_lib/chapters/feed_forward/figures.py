@@ -1,0 +1,177 @@
+"""Figures of chapter 6: which units fire, bends that add up, activations, units that carry a fact, width."""
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from course_lib.live.drawing import (
+    BLUE,
+    FONT,
+    GREEN,
+    GREY,
+    INK,
+    LIGHT,
+    ORANGE,
+    PURPLE,
+    SKY,
+    WIDE,
+    fix_layout,
+    headline,
+    new_figure,
+)
+
+
+# ------------------------------------------------------------------------------------------------------------ unit map
+def unit_map(scores: np.ndarray, hidden: np.ndarray, output: np.ndarray, figure: Figure | None = None) -> Figure:
+    """Every hidden unit before and after the activation (d_ff,), and the output (d_model,) that they add up to.
+
+    A unit fires if its score is above 0: its bar is filled and its number stands below it in bold.
+    """
+    n_units, n_features = len(scores), len(output)
+    if figure is None:
+        figure, (left, right) = new_figure(WIDE, 4.1, 1, 2, width_ratios=[3.2, 1])
+        parts = SimpleNamespace(title=headline(figure))
+        parts.outlines = left.bar(range(n_units), [0.0] * n_units, fill=False, edgecolor=GREY, linestyle=":", width=0.8)
+        parts.bars = left.bar(range(n_units), [0.0] * n_units, color=BLUE, width=0.8)
+        left.axhline(0, color=INK, linewidth=0.8)
+        left.set(ylim=(-5, 5), xticks=range(n_units), xlabel="hidden unit", ylabel="score, and what is left")
+        parts.note = left.set_title("dotted: score before the activation; filled: after it", fontsize=FONT, loc="left")
+        parts.labels = left.get_xticklabels()
+        parts.outputs = right.barh(range(n_features), [0.0] * n_features, color=ORANGE, edgecolor=INK, linewidth=0.5)
+        right.axvline(0, color=INK, linewidth=0.8)
+        right.set(xlim=(-5, 5), ylim=(n_features - 0.5, -0.5), yticks=range(n_features), xlabel="output")
+        right.set_yticklabels([f"feature {i}" for i in range(n_features)])
+        figure.parts = parts
+        fix_layout(figure)
+    parts = figure.parts
+    for outline, bar, label, score, value in zip(parts.outlines, parts.bars, parts.labels, scores, hidden):
+        outline.set_height(score)
+        bar.set_height(value)
+        bar.set_color(BLUE if score > 0 else SKY)
+        label.set_fontweight("bold" if score > 0 else "normal")
+        label.set_color(INK if score > 0 else GREY)
+    for bar, value in zip(parts.outputs, output):
+        bar.set_width(value)
+    parts.title.set_text(f"{int((scores > 0).sum())} of {n_units} units fire for this input")
+    return figure
+
+
+# ---------------------------------------------------------------------------------------------------- bends that add up
+def bends(
+    x: np.ndarray, target: np.ndarray, units: np.ndarray, total: np.ndarray, figure: Figure | None = None
+) -> Figure:
+    """A curve made of bends: the target (N,), every unit's share (n_units, N) and their sum (N,)."""
+    if figure is None:
+        figure, axes = new_figure(WIDE, 4.0)
+        parts = SimpleNamespace(title=headline(figure), axes=axes, units=[])
+        axes.plot(x, target, color=GREY, linewidth=6, alpha=0.45, solid_capstyle="round")
+        (parts.total,) = axes.plot([], [], color=BLUE, linewidth=2.2)
+        axes.set(xlim=(x[0], x[-1]), ylim=(-3, 3), xticks=range(7), xlabel="input x", ylabel="output y")
+        for height, text, color in ((2.3, "thick grey: wanted", INK), (1.7, "blue: what the units make", BLUE)):
+            axes.text(x[-1] * 1.03, height, text, color=color, fontsize=FONT, va="center")
+        axes.text(x[-1] * 1.03, 1.1, "thin: each unit's share", color=INK, fontsize=FONT, va="center")
+        figure.parts = parts
+        fix_layout(figure)
+    parts = figure.parts
+    while len(parts.units) < len(units):
+        parts.units.append(parts.axes.plot([], [], color=ORANGE, linewidth=0.9, zorder=1)[0])
+    for i, line in enumerate(parts.units):
+        line.set_data((x, units[i]) if i < len(units) else ([], []))
+    parts.total.set_data(x, total)
+    error = float(np.abs(total - target).mean())
+    count = f"{len(units)} {'unit' if len(units) == 1 else 'units'}"
+    parts.title.set_text(f"{count}: the output misses the wanted curve by {error:.2f} on average")
+    return figure
+
+
+# ---------------------------------------------------------------------------------------------------------- activations
+def activations(x: np.ndarray, curves: Mapping[str, np.ndarray]) -> Figure:
+    """Activation functions over their input, and the same near 0."""
+    figure, (whole, near) = new_figure(WIDE, 3.8, 1, 2)
+    styles = {
+        name: (color, line) for name, color, line in zip(curves, (INK, BLUE, ORANGE, GREEN), ("-", "-", "--", "-."))
+    }
+    for axes, (left, right), (bottom, top) in ((whole, (-4, 4), (-0.6, 4)), (near, (-4, 1), (-0.32, 0.3))):
+        for name, curve in curves.items():
+            color, line = styles[name]
+            axes.plot(x, curve, color=color, linestyle=line, linewidth=2, label=name)
+        axes.axhline(0, color=LIGHT, zorder=0)
+        axes.set(xlim=(left, right), ylim=(bottom, top), xlabel="score z", ylabel="activation")
+    whole.legend(fontsize=FONT, frameon=False, loc="upper left")
+    near.set_title("the same, close to 0", fontsize=FONT, loc="left")
+    headline(figure).set_text("ReLU is 0 below 0; GELU and SiLU dip below it and come back")
+    return figure
+
+
+# -------------------------------------------------------------------------------------------------- where a fact sits
+def capital_chances(
+    names: Sequence[str],
+    chances: np.ndarray,
+    chosen: int,
+    n_removed: int,
+    figure: Figure | None = None,
+    lost_below: float = 0.5,
+) -> Figure:
+    """The chance of the right capital for every country, while the units of the chosen country are removed.
+
+    lost_below: the criterion, drawn as a line: below it a capital counts as lost.
+    """
+    if figure is None:
+        figure, axes = new_figure(WIDE, 4.6)
+        parts = SimpleNamespace(title=headline(figure), axes=axes)
+        parts.bars = axes.bar(range(len(names)), [0.0] * len(names), edgecolor=INK, linewidth=0.5)
+        axes.set(ylim=(0, 1.05), ylabel="probability of the capital", xticks=range(len(names)))
+        axes.set_xticklabels(names, rotation=60, ha="right", rotation_mode="anchor")
+        axes.axhline(lost_below, color=INK, linestyle=":")
+        axes.text(len(names) - 0.4, lost_below + 0.02, f"lost below {lost_below}", fontsize=FONT - 1, color=INK)
+        axes.set_xlim(-0.7, len(names) + 2.2)
+        parts.labels = axes.get_xticklabels()
+        figure.parts = parts
+        fix_layout(figure)
+    parts = figure.parts
+    for i, (bar, label, chance) in enumerate(zip(parts.bars, parts.labels, chances)):
+        bar.set_height(chance)
+        bar.set_facecolor(ORANGE if i == chosen else SKY)
+        bar.set_hatch("//" if i == chosen else "")
+        label.set_fontweight("bold" if i == chosen else "normal")
+    lost = int((chances < lost_below).sum())
+    count = f"{lost} of {len(names)} capitals {'falls' if lost == 1 else 'fall'}" if lost else "no capital falls"
+    parts.title.set_text(f"{n_removed} units of {names[chosen].split(' → ')[0]} removed: {count} below {lost_below}")
+    return figure
+
+
+# ---------------------------------------------------------------------------------------- how many fire, and how wide
+def active_over_training(steps: Sequence[int], shares: np.ndarray) -> Figure:
+    """Share of active units (n_steps, layers) after each number of training steps."""
+    shares = np.asarray(shares)
+    figure, axes = new_figure(7.5, 3.7)
+    axes.axhspan(0.3, 0.5, color=LIGHT, zorder=0)
+    axes.text(steps[-1] * 1.02, 0.46, "“30–50 %”", fontsize=FONT, va="center", color=INK)
+    for layer, (share, color, marker) in enumerate(zip(shares.T, (BLUE, ORANGE, GREEN, PURPLE), "osD^")):
+        axes.plot(steps, share, color=color, marker=marker)
+        axes.text(steps[-1] * 1.02, share[-1], f"layer {layer}", fontsize=FONT, va="center", color=color)
+    axes.set(xlim=(-5, steps[-1] * 1.22), ylim=(0, 0.65), xlabel="training steps", ylabel="share of units above 0")
+    headline(figure).set_text(
+        f"Training silences units: {shares[0].mean():.0%} are above 0 at the start, {shares[-1].mean():.0%} at the end"
+    )
+    return figure
+
+
+def loss_by_width(times: Sequence[int], losses: Sequence[float]) -> Figure:
+    """Held-out loss for hidden layers of 1, 2, 4, … times d_model."""
+    figure, axes = new_figure(7.0, 3.5)
+    axes.set_xscale("log", base=2)
+    axes.plot(times, losses, "o-", color=BLUE, markersize=8)
+    for place, loss in zip(times, losses):
+        axes.annotate(
+            f"{loss:.2f}", (place, loss), xytext=(0, 10), textcoords="offset points", ha="center", fontsize=FONT
+        )
+    axes.set(xticks=times, xticklabels=[f"{n}×" for n in times], xlabel="hidden units, in multiples of d_model")
+    axes.set(ylabel="loss (nats per letter)", ylim=(min(losses) - 0.1, max(losses) + 0.15))
+    axes.minorticks_off()
+    headline(figure).set_text(
+        f"From {times[0]}× to {times[-1]}× the loss goes from {losses[0]:.2f} to {losses[-1]:.2f}"
+    )
+    return figure

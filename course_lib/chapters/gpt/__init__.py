@@ -1,0 +1,1 @@
+"""The GPT model: what teaches this chapter."""

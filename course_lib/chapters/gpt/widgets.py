@@ -1,0 +1,251 @@
+"""Live figures of chapter 9."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from types import SimpleNamespace
+
+import ipywidgets as widgets
+import numpy as np
+import torch
+from torch import Tensor
+
+from course_lib.blocks import TransformerBlock
+from course_lib.chapters.gpt import claims as measured
+from course_lib.chapters.gpt import figures
+from course_lib.config import preset
+from course_lib.gpt import DecoderOnly, evaluating
+from course_lib.live.attempts import went_wrong
+from course_lib.live.figure import LiveFigure, dropdown, slider
+from course_lib.pretrained import load_pretrained
+from course_lib.tinytown import WordTokenizer
+from course_lib.trace import trace
+
+
+# ---------------------------------------------------------------------------------------- any tensor of a running model
+def shown_names(seen: dict[str, Tensor], n_layers: int) -> list[str]:
+    """The tensors of a trace that are worth a look, in the order of computing; not those that equal another one."""
+    inside = ("norm1", "attention.query", "attention.key", "attention.value", "attention.weights", "attention.heads")
+    inside += ("attention", "norm2", "feed_forward.hidden", "feed_forward")
+    names = ["token_embedding", "positions"]
+    for i in range(n_layers):
+        names += [*(f"blocks.{i}.{part}" for part in inside), f"blocks.{i}"]
+    return [name for name in (*names, "final_norm", "output") if name in seen]
+
+
+def meaning(name: str) -> str:
+    """What a recorded tensor is, in a few words, with its dimension letters."""
+    kinds = {
+        "token_embedding": "the tokens as vectors (B, T, d_model)",
+        "positions": "with their places: the stream at its start (B, T, d_model)",
+        "norm1": "the stream, normalised for attention (B, T, d_model)",
+        "query": "what each token asks (B, H, T, D)",
+        "key": "how each token is found (B, H, S, D)",
+        "value": "what each token has to say (B, H, S, D)",
+        "weights": "who looks at whom (B, H, T, S)",
+        "heads": "what each head says (B, H, T, D)",
+        "attention": "what attention writes to the stream (B, T, d_model)",
+        "norm2": "the stream, normalised for the feed-forward (B, T, d_model)",
+        "hidden": "the hidden units behind their activation (B, T, d_ff)",
+        "feed_forward": "what the feed-forward writes to the stream (B, T, d_model)",
+        "final_norm": "the stream, normalised for the output (B, T, d_model)",
+        "output": "logits of the next token (B, T, V)",
+    }
+    last = name.split(".")[-1]
+    return kinds.get(last, "the stream behind this block (B, T, d_model)")
+
+
+def trace_explorer(
+    model: DecoderOnly, tokenizer: WordTokenizer, text: str, start: str = "blocks.2.attention.weights"
+) -> LiveFigure:
+    """Every tensor of one forward pass: pick one, see its shape, its statistics, its numbers.
+
+    Args:
+        text: the prompt. start: name of the tensor to begin with.
+    """
+    ids = torch.tensor([tokenizer.encode(text, end=False)], device=model.token_embedding.weight.device)  # (1, T)
+    tokens = [tokenizer.tokens[i] for i in ids[0].tolist()]
+    with evaluating(model), trace(model) as seen:
+        model(ids)
+    names = shown_names(seen, len(model.blocks))
+
+    def matrix(name: str, head: int) -> np.ndarray:
+        value = seen[name][0].float().cpu()
+        return (value[head % len(value)] if value.dim() == 3 else value).numpy()
+
+    def which(name: str, head: int) -> str:
+        return f"{name}, head {head % seen[name].shape[1]}" if seen[name].dim() == 4 else name
+
+    def draw(name, head, figure=None):
+        values = matrix(name, head)
+        columns = {"weights": "key", "hidden": "hidden unit", "output": "token of the vocabulary"}
+        title = f"{which(name, head)}: {values.shape[0]} × {values.shape[1]} numbers, std {values.std():.2g}"
+        return figures.tensor_view(values, tokens, columns.get(name.split(".")[-1], "feature"), title, figure)
+
+    def describe(name, head):
+        numbers = figures.statistics(matrix(name, head))
+        said = ", ".join(f"{key} {value:.3g}" for key, value in numbers.items() if key != "zeros")
+        return (
+            f"{which(name, head)}: {meaning(name)} = {tuple(seen[name].shape)}. Shown numbers: {said}; "
+            f"{100 * numbers['zeros']:.0f} % are exactly 0."
+        )
+
+    controls = {
+        "name": dropdown("tensor", names, start),
+        "head": slider("head (if it has heads)", 0, 0, model.config.n_heads - 1, 1),
+    }
+    controls["name"].layout.width = "520px"
+    return LiveFigure(draw, controls, describe)
+
+
+# ------------------------------------------------------------------------------------------------------- the logit lens
+def lens_viewer(
+    model: DecoderOnly, tokenizer: WordTokenizer, text: str, place: int | None = None, function: Callable | None = None
+) -> LiveFigure:
+    """What the model would say at each place of a text, if it stopped behind block 1, 2, …
+
+    Args:
+        function: your own way from ids to logits, gpt_forward(parts, ids), given the first blocks only.
+    """
+    ids = torch.tensor([tokenizer.encode(text, end=False)], device=model.token_embedding.weight.device)  # (1, T)
+    tokens = [tokenizer.tokens[i] for i in ids[0].tolist()]
+    right = measured.logit_lens(model, ids)[:, 0]  # (n_layers + 1, T, V)
+    logits, problem = (right, "") if function is None else _try_forward(function, model, ids, right)
+    best = logits.softmax(dim=-1).topk(5)  # values, indices (n_layers + 1, T, 5)
+    probabilities, indices = best.values.float().cpu().numpy(), best.indices.tolist()
+    rows = ["at the start", *(f"behind block {i + 1}" for i in range(len(model.blocks)))]
+
+    def words(place: int) -> list[list[str]]:
+        if problem:
+            return [["?"] * 5 for _ in indices]
+        return [[tokenizer.tokens[i] for i in depth[place]] for depth in indices]
+
+    def settled(place: int) -> str:
+        """From where on the most probable word is the one that the whole model says."""
+        tops = [row[0] for row in words(place)]
+        first = next(i for i in range(len(tops)) if all(top == tops[-1] for top in tops[i:]))
+        return f"“{tops[-1]}” {'from the start' if first == 0 else f'from block {first} on'}"
+
+    def title(place: int) -> str:
+        if problem:
+            return "No logits to show"
+        return f"After “{tokens[place]}” (place {place}) the model says {settled(place)}"
+
+    def draw(place, figure=None):
+        table = words(place)
+        return figures.lens_table(table, probabilities[:, place], rows, table[-1][0], title(place), figure)
+
+    def agreement(place: int) -> str:
+        if function is None:
+            return ""
+        apart = [name for name, yours, ours in zip(rows, logits[:, place], right[:, place])
+                 if not torch.allclose(yours, ours, atol=1e-3, rtol=1e-4)]  # fmt: skip
+        return f" The library has other logits {', '.join(apart)}." if apart else " The library has the same logits."
+
+    def describe(place):
+        if problem:
+            return problem
+        tops = "; ".join(
+            f"{row}: {word[0]} {p[0]:.2f}" for row, word, p in zip(rows, words(place), probabilities[:, place])
+        )
+        so_far = " ".join(tokens[max(0, place - 9) : place + 1])
+        return f"The text so far: … {so_far}. Most probable next: {tops}.{agreement(place)}"
+
+    controls = {"place": slider("read up to place", len(tokens) - 1 if place is None else place, 0, len(tokens) - 1, 1)}
+    return LiveFigure(draw, controls, describe)
+
+
+def _try_forward(function: Callable, model: DecoderOnly, ids: Tensor, right: Tensor) -> tuple[Tensor, str]:
+    """(logits (n_layers + 1, T, V) of your function with the first 0, 1, … blocks, what went wrong)."""
+    config = replace(model.config, family="encoder")  # an encoder's blocks have no mask of their own
+    blocks = [TransformerBlock(config).to(right).eval().requires_grad_(False) for _ in model.blocks]
+    for ours, block in zip(model.blocks, blocks):
+        block.load_state_dict(ours.state_dict())
+    rows = []
+    for n_blocks in range(len(blocks) + 1):
+        parts = SimpleNamespace(
+            token_table=model.token_embedding.weight.detach().clone(),
+            position_table=model.positions.weight.detach().clone(),
+            blocks=blocks[:n_blocks],
+            final_norm=model.final_norm,
+            output_table=model.output.weight.detach().clone(),
+        )
+        try:
+            with evaluating(model):
+                logits = function(parts, ids.clone())
+        except Exception as error:
+            return torch.zeros_like(right), went_wrong(error)
+        if not isinstance(logits, Tensor) or logits.shape != (1, *right.shape[1:]):
+            got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            return torch.zeros_like(right), f"Logits should have the shape {(1, *right.shape[1:])}. Yours: {got}."
+        logits = logits.detach().to(right)
+        if not logits.isfinite().all():
+            return torch.zeros_like(right), "Your logits hold NaN or infinity."
+        rows.append(logits[0])
+    return torch.stack(rows), ""
+
+
+def explore_forward(function: Callable) -> LiveFigure:
+    """Your `gpt_forward(parts, ids)` on the trained model's parts, with no block, one block, two blocks, …"""
+    model, tokenizer = load_pretrained("tinytown")
+    text = "once there was a king called tom . the dog chased the cow . who chased the cow ? it was the"
+    return lens_viewer(model, tokenizer, text, function=function)
+
+
+# ------------------------------------------------------------------------------------------------------ the first guess
+STDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+
+
+def start_slider(function: Callable | None = None) -> LiveFigure:
+    """How large the token table is before training, tied or not: the first loss, and the first logits.
+
+    Args:
+        function: your own `tie(model)`, which ties where the box is ticked.
+    """
+    ln_v = math.log(preset("tinytown").vocab_size)
+
+    @cache
+    def guess(std: float, tied: bool) -> tuple[Tensor, float, float, str]:
+        if function is None or not tied:
+            return *measured.first_guess(std, tied), ""
+        return _try_tie(function, std)
+
+    def draw(std, tied, figure=None):
+        losses = [guess(each, tied)[1] for each in STDS]
+        logits, _, _, problem = guess(std, tied)
+        name = "tied" if tied and not problem else "untied"
+        return figures.first_guess(STDS, losses, ln_v, std, logits.numpy(), name, figure)
+
+    def describe(std, tied):
+        logits, loss, own, problem = guess(std, tied)
+        return f"{problem} " * bool(problem) + (
+            f"{'Tied' if tied and not problem else 'Untied'}, token table from N(0, {std:g}²): first loss {loss:.2f} "
+            f"nats, ln V is {ln_v:.2f}; std of the logits {logits.std():.2g}; the favourite is the token just read in "
+            f"{100 * own:.0f} % of the places."
+        )
+
+    controls = {
+        "std": widgets.SelectionSlider(options=STDS, value=0.02, description="std of the token table"),
+        "tied": widgets.Checkbox(value=True, description="the output is tied to the token table", indent=False),
+    }
+    return LiveFigure(draw, controls, describe)
+
+
+def _try_tie(function: Callable, std: float) -> tuple[Tensor, float, float, str]:
+    """As first_guess of a model that your function has tied, and what went wrong: then it is the untied model's."""
+    model = measured.untrained(std, tied=False)
+    ids, targets = torch.randint(model.config.vocab_size, (2, 8, measured.T)).unbind()
+    try:
+        function(model)
+        with evaluating(model):
+            logits, loss = model(ids, targets)
+        problem = "" if model.output.weight is model.token_embedding.weight else "These are still two parameters."
+    except Exception as error:
+        return *measured.first_guess(std, tied=False), went_wrong(error)
+    if not logits.isfinite().all():
+        return *measured.first_guess(std, tied=False), "Your table holds NaN or infinity."
+    return logits, loss.item(), (logits.argmax(dim=-1) == ids).float().mean().item(), problem
+
+
+EXPLORERS = {"gpt.forward": explore_forward, "gpt.tie_weights": start_slider}

@@ -1,0 +1,1 @@
+"""Multi-head attention: what teaches this chapter."""

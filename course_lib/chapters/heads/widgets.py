@@ -1,0 +1,306 @@
+"""Live figures of chapter 4."""
+
+from collections.abc import Callable
+from functools import cache
+
+import ipywidgets as widgets
+import numpy as np
+import torch
+from torch import Tensor
+
+from course_lib.chapters.attention import figures as attention_figures
+from course_lib.chapters.counting.figures import percent, short
+from course_lib.chapters.heads import figures
+from course_lib.chapters.heads.claims import QUESTIONS, draw_questions, without_heads
+from course_lib.gpt import DecoderOnly, evaluating
+from course_lib.heads import MultiHeadAttention, split_heads
+from course_lib.live.attempts import attempt, went_wrong
+from course_lib.live.figure import LiveFigure, dropdown, slider
+from course_lib.tinytown import WordTokenizer
+
+
+def counted(number: int, name: str) -> str:
+    """The number with its noun: 1 head, 2 heads."""
+    return f"{number} {name}{'s' * (number != 1)}"
+
+
+def steps(description: str, values, value) -> widgets.SelectionSlider:
+    """A slider over given whole numbers."""
+    return widgets.SelectionSlider(
+        options=[(f"{number:,}", number) for number in values], value=value, description=description
+    )
+
+
+# ---------------------------------------------------------------------------------------------- features dealt to heads
+T, D_MODEL = 4, 8
+NUMBERS = torch.arange(T * D_MODEL).reshape(1, T, D_MODEL) / 10  # 0.0 … 3.1: every number is told by its place
+
+
+def split_sliders() -> LiveFigure:
+    """Which head gets which number of a (1, 4, 8) tensor, with and without the transpose."""
+
+    def split(n_heads: int, transpose: bool) -> torch.Tensor:
+        if transpose:
+            return split_heads(NUMBERS, n_heads)  # (B, H, T, D)
+        return NUMBERS.reshape(1, n_heads, T, D_MODEL // n_heads)
+
+    def owner(n_heads: int, transpose: bool) -> np.ndarray:
+        found = np.zeros((T, D_MODEL), dtype=int)
+        for head, numbers in enumerate(split(n_heads, transpose)[0]):
+            found.flat[(numbers.flatten() * 10).round().long().numpy()] = head
+        return found
+
+    def tokens_of(n_heads, transpose):
+        return sorted({int(t) for t in np.nonzero(owner(n_heads, transpose) == 0)[0]})
+
+    def draw(n_heads, transpose, figure=None):
+        seen = tokens_of(n_heads, transpose)
+        if len(seen) == T:
+            title = f"Each head gets {counted(D_MODEL // n_heads, 'feature')} of every token"
+        else:
+            title = f"Wrong: head 0 never sees tokens {', '.join(str(t) for t in range(T) if t not in seen)}"
+        return figures.dealt_out(NUMBERS[0].numpy(), owner(n_heads, transpose), title, figure)
+
+    def describe(n_heads, transpose):
+        heads, seen = split(n_heads, transpose)[0], tokens_of(n_heads, transpose)
+        first = ", ".join(f"{number:.1f}" for number in heads[0, 0].tolist())
+        return (
+            f"{counted(n_heads, 'head')}, {'with' if transpose else 'without'} the transpose: "
+            f"shape (1, {n_heads}, {T}, {D_MODEL // n_heads}). Head 0 calls [{first}] its token 0, and gets numbers of "
+            f"token{'s' * (len(seen) > 1)} {', '.join(map(str, seen))}."
+        )
+
+    controls = {
+        "n_heads": steps("n_heads", (1, 2, 4, 8), 2),
+        "transpose": widgets.Checkbox(value=True, description="transpose after the reshape", indent=False),
+    }
+    return LiveFigure(draw, controls, describe)
+
+
+# ----------------------------------------------------------------------------------------------------- shapes and costs
+def priced_steps(B: int, T: int, d_model: int, n_heads: int) -> list[tuple[str, str, int, int, int]]:
+    """(step, shape, numbers in the result, parameters, FLOPs) of the eight steps.
+
+    The parameters include biases. A multiplication with its addition counts as 2 FLOPs; softmax is left out.
+    """
+    D, d = d_model // n_heads, d_model
+    tokens, table = B * T * d, B * n_heads * T * T
+    whole, cut, square = f"({B}, {T}, {d})", f"({B}, {n_heads}, {T}, {D})", f"({B}, {n_heads}, {T}, {T})"
+    return [
+        ("1  input x", whole, tokens, 0, 0),
+        ("2  project to Q, K, V", f"3 × {whole}", 3 * tokens, 3 * (d * d + d), 6 * tokens * d),
+        ("3  split into heads", f"3 × {cut}", 3 * tokens, 0, 0),
+        ("4  scores Q Kᵀ / √D", square, table, 0, 2 * table * D),
+        ("5  softmax: weights", square, table, 0, 0),
+        ("6  weights · V", cut, tokens, 0, 2 * table * D),
+        ("7  merge the heads", whole, tokens, 0, 0),
+        ("8  output projection", whole, tokens, d * d + d, 2 * tokens * d),
+    ]
+
+
+def shapes_and_costs() -> LiveFigure:
+    """B, T, d_model and n_heads: every shape of multi-head attention, its parameters, its memory and its work."""
+
+    def fits(d_model, n_heads):
+        return d_model % n_heads == 0
+
+    def rows(B, T, d_model, n_heads):
+        if fits(d_model, n_heads):
+            return priced_steps(B, T, d_model, n_heads)
+        return [(step, "", 0, 0, 0) for step, *_ in priced_steps(B, T, d_model, 1)]
+
+    def refusal(d_model, n_heads):
+        return f"{d_model:,} features cannot be dealt to {n_heads} heads evenly"
+
+    def share_of_pairs(T, d_model):
+        return T / (T + 2 * d_model)
+
+    def draw(B, T, d_model, n_heads, figure=None):
+        title = refusal(d_model, n_heads)
+        if fits(d_model, n_heads):
+            pairs = share_of_pairs(T, d_model)
+            title = (
+                f"Comparing pairs of tokens is {percent(pairs)} of the work, the projections are {percent(1 - pairs)}"
+            )
+        return figures.steps_and_costs(rows(B, T, d_model, n_heads), title, figure)
+
+    def describe(B, T, d_model, n_heads):
+        if not fits(d_model, n_heads):
+            return f"{refusal(d_model, n_heads)}: {d_model} / {n_heads} is not a whole number. The library refuses it."
+        priced = rows(B, T, d_model, n_heads)
+        parameters, work = sum(row[3] for row in priced), sum(row[4] for row in priced)
+        return (
+            f"B = {B}, T = {T:,}, d_model = {d_model:,}, {counted(n_heads, 'head')} of "
+            f"{counted(d_model // n_heads, 'feature')}: "
+            f"{parameters:,} parameters, {short(work, 'FLOP')}; the weights of step 5 take "
+            f"{short(4 * priced[4][2], 'B')} in float32 if they are stored."
+        )
+
+    controls = {
+        "B": steps("B (sequences)", (1, 2, 4, 8, 16, 32), 2),
+        "T": steps("T (tokens)", (4, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192), 4),
+        "d_model": steps("d_model", (8, 64, 128, 256, 512, 768, 1024, 2048, 4096), 8),
+        "n_heads": steps("n_heads", (1, 2, 4, 8, 12, 16, 32, 64), 2),
+    }
+    return LiveFigure(draw, controls, describe)
+
+
+# ------------------------------------------------------------------------------------------------- a head at a question
+def remove_a_head(
+    model: DecoderOnly, tokenizer: WordTokenizer, question: str, layer: int = 0, head: int = 0
+) -> LiveFigure:
+    """Ask the model a question, look where one head looks, and take the head away.
+
+    question, layer, head: where the sliders stand at first.
+    """
+    asked = {name: draw_questions(name, 5) for name in QUESTIONS}
+
+    @cache
+    def look(question: str, example: int, layer: int, head: int):
+        prompt, answer = asked[question][example - 1]
+        ids = torch.tensor([tokenizer.encode(prompt, end=False)])  # (1, T)
+        weights = model.attention_weights(ids)[layer][0, head, -1].numpy()  # (T,)
+        with evaluating(model):
+            whole = model(ids)[0, -1].softmax(-1)  # (V,)
+            with without_heads(model, [(layer, head)]):
+                lacking = model(ids)[0, -1].softmax(-1)
+        shown = [tokenizer.id(answer)]
+        for place in (whole + lacking).argsort(descending=True).tolist():
+            if place not in shown and len(shown) < 4:
+                shown.append(place)
+        words = [tokenizer.tokens[i] for i in ids[0].tolist()]
+        names = [tokenizer.tokens[i] for i in shown]
+        return words, weights, names, whole[shown].numpy(), lacking[shown].numpy()
+
+    def draw(question, example, layer, head, figure=None):
+        words, weights, names, whole, lacking = look(question, example, layer, head)
+        title = f"Layer {layer}, head {head} looks most at “{words[weights.argmax()]}”; without it “{names[0]}” "
+        title += f"goes from {whole[0]:.2f} to {lacking[0]:.2f}"
+        return figures.head_at_work(words, weights, names, whole, lacking, title, figure)
+
+    def describe(question, example, layer, head):
+        words, weights, names, whole, lacking = look(question, example, layer, head)
+        best = int(weights.argmax())
+        story = " ".join(words[1:])
+        return (
+            f"{story} ___. Right: {names[0]}. Layer {layer}, head {head} gives {weights[best]:.2f} of its weight to "
+            f"“{words[best]}”. Probability of {names[0]}: {whole[0]:.2f} with this head, {lacking[0]:.2f} without."
+        )
+
+    controls = {
+        "question": dropdown("question", list(QUESTIONS), question),
+        "example": slider("example", 1, 1, 5, 1),
+        "layer": slider("layer", layer, 0, model.config.n_layers - 1, 1),
+        "head": slider("head", head, 0, model.config.n_heads - 1, 1),
+    }
+    return LiveFigure(draw, controls, describe)
+
+
+# ---------------------------------------------------------------------------------------------- the learner's own split
+def explore_split(function: Callable) -> LiveFigure:
+    """Your `split_heads(x, n_heads)`: which head gets which number of a (1, 4, 8) tensor."""
+
+    @cache
+    def measure(n_heads: int) -> tuple[np.ndarray, str, str]:
+        """(owner of each number (4, 8), −1 for none; title; what to say)."""
+        owner = np.full((T, D_MODEL), -1)
+        yours, problem = attempt(function, NUMBERS.clone(), n_heads, shape=(1, n_heads, T, D_MODEL // n_heads))
+        if problem:
+            return owner, "No heads to show yet", problem
+        for head, numbers in enumerate(yours[0]):
+            for place in (numbers.double() * 10).round().long().flatten().tolist():
+                if 0 <= place < owner.size:
+                    owner.flat[place] = head
+        right = split_heads(NUMBERS, n_heads)
+        wrong = (yours.double() - right.double()).abs().gt(1e-4)
+        if not wrong.any():
+            features = counted(D_MODEL // n_heads, "feature")
+            return owner, f"Each of your heads gets {features} of every token", "The library deals them out alike."
+        _, head, token, feature = wrong.nonzero()[0].tolist()
+        here = yours[0, head, token, feature], right[0, head, token, feature]
+        said = f"Head {head}, token {token}, feature {feature}: you have {here[0]:.1f}, the library {here[1]:.1f}."
+        return owner, "Not dealt out as the library does it", said
+
+    def draw(n_heads, figure=None):
+        owner, title, _ = measure(n_heads)
+        figure = figures.dealt_out(NUMBERS[0].numpy(), owner.clip(0), title, figure)
+        for place in zip(*np.nonzero(owner < 0)):
+            figure.parts.cells[place].set_facecolor("white")
+            figure.parts.names[place].set_text("no head")
+        return figure
+
+    def describe(n_heads):
+        return f"{counted(n_heads, 'head')}. {measure(n_heads)[2]}"
+
+    return LiveFigure(draw, {"n_heads": steps("n_heads", (1, 2, 4, 8), 2)}, describe)
+
+
+# ------------------------------------------------------------------------------------- the learner's own module, poked
+def explore_module(module: Callable) -> LiveFigure:
+    """Your `MultiHeadAttention(d_model, n_heads)`: change one of five tokens, and see whose output moves."""
+    places = 5
+    rng = torch.Generator().manual_seed(5)
+    x, other = torch.randn(1, places, D_MODEL, generator=rng), torch.randn(D_MODEL, generator=rng)
+    masks = {
+        "none": None,
+        "causal": torch.ones(places, places, dtype=torch.bool).tril(),
+        "hide token 4": (torch.arange(places) != 4).expand(places, places),
+    }
+
+    def moved(attention: Callable, token: int, mask: Tensor | None) -> tuple[np.ndarray, str]:
+        """How far each output moves when the token is changed, as a share of its length (5,)."""
+        changed = x.clone()
+        changed[0, token] = other
+        outputs = []
+        for each in (x, changed):
+            output, problem = attempt(attention, each.clone(), mask, shape=(1, places, D_MODEL))
+            if problem:
+                return np.full(places, np.nan), problem.replace("your function", "your module")
+            outputs.append(output.double())
+        return ((outputs[1] - outputs[0]).norm(dim=-1) / outputs[0].norm(dim=-1))[0].numpy(), ""
+
+    @cache
+    def measure(token: int, n_heads: int, mask: str) -> tuple[np.ndarray, np.ndarray, str]:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(6)
+            library = MultiHeadAttention(D_MODEL, n_heads)
+            library_moved, _ = moved(lambda x, mask: library(x, mask=mask), token, masks[mask])
+            yours = np.full(places, np.nan)
+            try:
+                attention = module(D_MODEL, n_heads)
+                attention.load_state_dict(library.state_dict())
+                attention.eval()
+            except Exception as error:
+                return yours, library_moved, went_wrong(error)
+            yours, problem = moved(attention, token, masks[mask])
+            return yours, library_moved, problem
+
+    def draw(token, n_heads, mask, figure=None):
+        yours, _, problem = measure(token, n_heads, mask)
+        names = [f"output {place}" for place in range(places)]
+        still = [name for name, moves in zip(names, yours) if moves < 1e-6]
+        said = f"not moved: {', '.join(still)}" if still else "every output moves"
+        title = "No outputs to show yet" if problem else f"Token {token} changes; {said}"
+        figure = attention_figures.weight_bars(names, yours.clip(0, 1.1), title, figure)
+        figure.parts.axes.set_xlabel("how far the output moves (share of its length)")
+        return figure
+
+    def describe(token, n_heads, mask):
+        yours, library, problem = measure(token, n_heads, mask)
+        if problem:
+            return problem
+        moves = ", ".join(f"{each:.2f}" for each in yours)
+        text = f"Token {token} changed, {counted(n_heads, 'head')}, mask: {mask}. The outputs move by {moves}."
+        if np.allclose(yours, library, atol=1e-3):
+            return f"{text} The library's do, too."
+        return f"{text} The library's move by {', '.join(f'{each:.2f}' for each in library)}."
+
+    controls = {
+        "token": slider("token that changes", 2, 0, places - 1, 1),
+        "n_heads": steps("n_heads", (1, 2, 4, 8), 2),
+        "mask": dropdown("mask", list(masks), "causal"),
+    }
+    return LiveFigure(draw, controls, describe)
+
+
+EXPLORERS = {"heads.split": explore_split, "heads.module": explore_module}

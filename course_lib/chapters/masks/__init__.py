@@ -1,0 +1,1 @@
+"""Causal masking: what teaches this chapter."""

@@ -1,0 +1,226 @@
+"""Live figures of chapter 3."""
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from course_lib.attention import scaled_dot_product_attention
+from course_lib.chapters.masks import figures
+from course_lib.heads import MultiHeadAttention
+from course_lib.live.attempts import attempt, attempt_numbers
+from course_lib.live.figure import LiveFigure, dropdown, slider
+from course_lib.masks import causal_mask, combine, padding_mask, prefix_mask
+
+BERT, GPT, T5 = "BERT: all see all", "GPT: causal", "T5: source, then target"
+
+
+# ------------------------------------------------------------------------------------------------------------- patterns
+def mask_patterns() -> LiveFigure:
+    """The masks of three families side by side: their length, the length of T5's source, and padding at the end."""
+
+    def build(length: int, prefix: int, padding: int) -> dict[str, np.ndarray]:
+        real = padding_mask([max(1, length - padding)], length)[0, 0]  # (1, T): the same keys for every query
+        everything = torch.ones(length, length, dtype=torch.bool)
+        masks = {BERT: everything, GPT: causal_mask(length), T5: prefix_mask(min(prefix, length), length)}
+        return {name: combine(mask, real).numpy() for name, mask in masks.items()}
+
+    def draw(pattern, length, prefix, padding, figure=None):
+        return figures.patterns(build(length, prefix, padding), pattern, {T5: min(prefix, length)}, figure)
+
+    def describe(pattern, length, prefix, padding):
+        mask = build(length, prefix, padding)[pattern]
+        return (
+            f"{pattern}; {length} tokens, source {min(prefix, length)}, padding {min(padding, length - 1)}. "
+            f"Token 0 sees {mask[0].sum()}, token {length // 2} sees {mask[length // 2].sum()}, "
+            f"the last sees {mask[-1].sum()}; {mask.sum()} pairs."
+        )
+
+    controls = {
+        "pattern": dropdown("count the pairs of", [BERT, GPT, T5], GPT),
+        "length": slider("length (tokens)", 8, 2, 16, 1),
+        "prefix": slider("T5's source (tokens)", 3, 0, 16, 1),
+        "padding": slider("padding at the end", 0, 0, 8, 1),
+    }
+    return LiveFigure(draw, controls, describe)
+
+
+# ----------------------------------------------------------------------------------------------------------- one row
+BEFORE, AFTER, NONE = "hidden before softmax", "zeroed after softmax", "not masked"
+
+
+def masked_row(scores: np.ndarray) -> LiveFigure:
+    """One row of scores (T, T) under a causal mask: hidden before the softmax, zeroed after it, or not at all."""
+    scores_ = torch.tensor(scores)
+
+    def measure(query: int, how: str) -> tuple[np.ndarray, np.ndarray]:
+        hidden = ~causal_mask(len(scores_))[query]  # (S,)
+        row = scores_[query].masked_fill(hidden, -torch.inf) if how == BEFORE else scores_[query]
+        weights = row.softmax(dim=-1)
+        weights = weights.masked_fill(hidden, 0.0) if how == AFTER else weights
+        return (hidden.numpy() if how == BEFORE else np.zeros(len(scores_), dtype=bool)), weights.numpy()
+
+    def draw(query, how, figure=None):
+        return figures.masked_row(scores[query], *measure(query, how), query, how, figure)
+
+    def describe(query, how):
+        weights = measure(query, how)[1]
+        shares = ", ".join(f"{weight:.3f}" for weight in weights)
+        return f"Token {query}, {how}: weights {shares}; sum {weights.sum():.3f}."
+
+    controls = {
+        "query": slider("who looks (token)", 1, 0, len(scores) - 1, 1),
+        "how": dropdown("later tokens are", [BEFORE, AFTER, NONE], BEFORE),
+    }
+    return LiveFigure(draw, controls, describe)
+
+
+# ------------------------------------------------------------------------------------------------------------ leak test
+PLACES = 10
+LEAK_MASKS = {  # name -> (T, T), True = may attend
+    "no mask": torch.ones(PLACES, PLACES, dtype=torch.bool),
+    "causal mask": causal_mask(PLACES),
+    "off by one": torch.ones(PLACES, PLACES, dtype=torch.bool).tril(diagonal=1),
+    "prefix of 4": prefix_mask(4, PLACES),
+}
+
+
+class TwoLayers(nn.Module):
+    """Two untrained layers of attention, enough to show where information can flow."""
+
+    def __init__(self, d_model: int = 16):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList(MultiHeadAttention(d_model, 2) for _ in range(2))
+        for parameter in self.parameters():  # large enough for what flows to be seen
+            nn.init.normal_(parameter, std=0.25)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = x + layer(x, mask=mask)
+        return x
+
+
+def leak_test() -> LiveFigure:
+    """Change one token and see which outputs move, under four masks."""
+    with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
+        model = TwoLayers()
+        x, other = torch.randn(1, PLACES, 16), torch.randn(16)
+
+    @cache
+    def moved(mask: str, place: int) -> np.ndarray:
+        changed = x.clone()
+        changed[0, place] = other
+        with torch.no_grad():
+            difference = model(changed, LEAK_MASKS[mask]) - model(x, LEAK_MASKS[mask])
+        return difference[0].norm(dim=-1).numpy()  # (T,)
+
+    def draw(mask, place, figure=None):
+        return figures.leak_bars(moved(mask, place), place, mask.capitalize(), figure)
+
+    def describe(mask, place):
+        changes = moved(mask, place)
+        places = [str(t) for t in range(PLACES) if changes[t] > 1e-5]
+        return f"{mask.capitalize()}, token {place} changed: the outputs at {', '.join(places)} move."
+
+    controls = {
+        "mask": dropdown("mask", list(LEAK_MASKS), "off by one"),
+        "place": slider("changed token (place)", 6, 0, PLACES - 1, 1),
+    }
+    return LiveFigure(draw, controls, describe)
+
+
+# ----------------------------------------------------------------------------------------------------------- exercises
+def explore_causal(function: Callable) -> LiveFigure:
+    """Your `causal_mask(T, S)` beside the library's: its T rows at the foot of an S × S square."""
+
+    def compare(T: int, cached: int) -> tuple[np.ndarray | None, np.ndarray, str]:
+        S = T + cached
+        right = causal_mask(T, S)
+        yours, problem = attempt(function, *((T, S) if cached else (T,)), shape=(T, S))
+        if yours is None:
+            return None, right.numpy(), problem
+        if yours.dtype != torch.bool:
+            return None, right.numpy(), f"Your mask has dtype {str(yours.dtype)[6:]}; expected bool."
+        wrong = (yours != right).nonzero().tolist()
+        if not wrong:
+            return yours.numpy(), right.numpy(), "The library agrees."
+        t, s = wrong[0]
+        said = "lets it look" if yours[t, s] else "hides it"
+        return yours.numpy(), right.numpy(), f"First difference: query {t}, key {s}, where yours {said}."
+
+    def draw(T, cached, figure=None):
+        yours, right, _ = compare(T, cached)
+        squares = {}
+        for name, mask in {"yours": yours, "the library's": right}.items():
+            squares[name] = np.zeros((T + cached, T + cached), dtype=bool)
+            if mask is not None:
+                squares[name][cached:] = mask
+        figure = figures.patterns(squares, "yours", dict.fromkeys(squares, cached), figure)
+        pairs = "Nothing to show yet" if yours is None else f"Yours lets {yours.sum()} of {yours.size} pairs attend"
+        figure.parts.title.set_text(f"{pairs}; the library {right.sum()}")
+        return figure
+
+    def describe(T, cached):
+        yours, _, said = compare(T, cached)
+        if yours is None:
+            return said
+        tokens = f"{T} new token{'s' if T > 1 else ''}, {cached} cached"
+        seen = f"your first query sees {yours[0].sum()}, your last {yours[-1].sum()} of {T + cached} keys"
+        return f"{tokens}: {seen}. {said}"
+
+    controls = {
+        "T": slider("T (new tokens)", 5, 1, 10, 1),
+        "cached": slider("S − T (cached tokens)", 3, 0, 6, 1),
+    }
+    return LiveFigure(draw, controls, describe)
+
+
+def explore_attention(function: Callable) -> LiveFigure:
+    """Your `causal_self_attention`: change one token and see which of its outputs move."""
+    d_model, rng = 12, torch.Generator().manual_seed(0)
+    x, other = torch.randn(1, PLACES, d_model, generator=rng), torch.randn(d_model, generator=rng)
+    W = [torch.randn(d_model, d_model, generator=rng) / 2 for _ in range(4)]
+
+    def library(x, W_Q, W_K, W_V, W_O, n_heads):
+        q, k, v = ((x @ w).unflatten(-1, (n_heads, -1)).transpose(1, 2) for w in (W_Q, W_K, W_V))
+        return scaled_dot_product_attention(q, k, v, causal_mask(PLACES))[0].transpose(1, 2).flatten(2) @ W_O
+
+    @cache
+    def moved(place: int, n_heads: int) -> tuple[np.ndarray, str]:
+        changed = x.clone()
+        changed[0, place] = other
+        outputs = []
+        for text in (x, changed):
+            y, problem = attempt_numbers(function, text.clone(), *(w.clone() for w in W), n_heads, shape=tuple(x.shape))
+            if y is None:
+                return np.zeros(PLACES), problem
+            outputs.append(y.double().clamp(-1e6, 1e6))
+        gap = (outputs[0] - library(x, *W, n_heads)).abs().max().item()
+        verdict = "The library agrees on every output." if gap < 1e-3 else f"The library differs by up to {gap:.2f}."
+        return (outputs[1] - outputs[0])[0].norm(dim=-1).numpy(), verdict
+
+    def draw(place, n_heads, figure=None):
+        changes, said = moved(place, n_heads)
+        figure = figures.leak_bars(changes, place, "Your attention", figure)
+        if not said.startswith("The library"):
+            figure.parts.title.set_text("Nothing to show yet")
+        return figure
+
+    def describe(place, n_heads):
+        changes, said = moved(place, n_heads)
+        if not said.startswith("The library"):
+            return said
+        places = ", ".join(str(t) for t in range(PLACES) if changes[t] > 1e-5) or "no place"
+        return f"{n_heads} head{'s' if n_heads > 1 else ''}, token {place} changed: outputs move at {places}. {said}"
+
+    controls = {
+        "place": slider("changed token (place)", 6, 0, PLACES - 1, 1),
+        "n_heads": dropdown("heads", [1, 2, 3, 4, 6, 12], 3),
+    }
+    return LiveFigure(draw, controls, describe)
+
+
+EXPLORERS = {"masks.causal": explore_causal, "masks.masked_attention": explore_attention}

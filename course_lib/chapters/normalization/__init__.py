@@ -1,0 +1,1 @@
+"""Normalization: what teaches this chapter."""

@@ -1,0 +1,1 @@
+"""Positional encoding: what teaches this chapter."""

@@ -1,0 +1,229 @@
+"""Live figures of chapter 15."""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from course_lib.chapters.attention.figures import weight_bars
+from course_lib.chapters.pretrained import figures
+from course_lib.chapters.pretrained.claims import gpt2_layout
+from course_lib.chapters.sampling.figures import next_token
+from course_lib.encoder_decoder import EncoderOnly
+from course_lib.gpt import DecoderOnly, evaluating
+from course_lib.live.attempts import went_wrong
+from course_lib.live.drawing import ORANGE
+from course_lib.live.figure import LiveFigure, dropdown, slider
+from course_lib.pretrained import load_pretrained
+from course_lib.tinytown import SubwordTokenizer, WordTokenizer
+from course_lib.trace import trace
+
+
+def attention_of(
+    model: DecoderOnly | EncoderOnly, tokenizer: WordTokenizer | SubwordTokenizer, text: str
+) -> tuple[list[str], Tensor]:
+    """(the tokens of a text, all attention weights (L, H, T, T)), with the special tokens that the model expects."""
+    if isinstance(tokenizer, WordTokenizer):
+        ids = tokenizer.encode(text, end=False)
+        tokens = [tokenizer.tokens[i] for i in ids]
+    else:
+        ids = tokenizer.encode(text, special=True)
+        tokens = [piece.strip() or piece for piece in tokenizer.pieces(text, special=True)]
+    with evaluating(model), trace(model, "blocks.*.attention.weights") as seen:
+        model(torch.tensor([ids], device=next(model.parameters()).device))
+    return tokens, torch.stack([weights[0].float().cpu() for weights in seen.values()])
+
+
+def attention_viewer(
+    model: DecoderOnly | EncoderOnly,
+    tokenizer: WordTokenizer | SubwordTokenizer,
+    sentences: Mapping[str, str],
+    layer: int = 0,
+    head: int = 0,
+    query: str | None = None,
+) -> LiveFigure:
+    """What any place in a sentence looks at, in any head of a model: one head as lines, all heads beside it.
+
+    Args:
+        sentences: short name -> text. layer, head: where to start, counted from 0. query: the token that asks at first
+            (its first place in the first sentence); the last one unless given.
+    Errors: ValueError if query is not a token of the first sentence.
+    """
+    seen = {name: attention_of(model, tokenizer, text) for name, text in sentences.items()}
+    first = next(iter(seen))
+    tokens, weights = seen[first]
+    if query is not None and query not in tokens:
+        raise ValueError(f"query={query!r} is not a token of the first sentence: {' '.join(tokens)}")
+    places = max(len(tokens) for tokens, _ in seen.values())
+
+    def look(sentence, asks):
+        tokens, weights = seen[sentence]
+        return tokens, weights.numpy(), min(asks, len(tokens) - 1)  # a shorter sentence: its last token
+
+    def draw(sentence, layer, head, asks, figure=None):
+        tokens, weights, asks = look(sentence, asks)
+        return figures.attention_lines(weights, tokens, layer, head, asks, places, figure)
+
+    def describe(sentence, layer, head, asks):
+        tokens, weights, asks = look(sentence, asks)
+        row = weights[layer, head, asks]
+        top = ", ".join(f"{tokens[i]} (place {i}) {row[i]:.2f}" for i in (-row).argsort(kind="stable")[:3])
+        return f"{sentence}: layer {layer}, head {head}, place {asks}, “{tokens[asks]}”, looks most at {top}."
+
+    n_layers, n_heads = weights.shape[:2]
+    controls = {
+        "sentence": dropdown("sentence", list(seen), first),
+        "layer": slider("layer", layer, 0, n_layers - 1, 1),
+        "head": slider("head", head, 0, n_heads - 1, 1),
+        "asks": slider("place that asks", len(tokens) - 1 if query is None else tokens.index(query), 0, places - 1, 1),
+    }
+    return LiveFigure(draw, controls, describe)
+
+
+# --------------------------------------------------------------------------- the learner's own mapping and measurement
+ONCE = "once there was a king called tom . "
+BEGINNINGS = {
+    "the capital of france is": ONCE + "tom went to france . the capital of france is",
+    "it was soft . yes , the": ONCE + "the cat sat on the mat because it was soft . yes , the",
+    "who bit the cat ? it was the": ONCE + "the dog bit the cat . who bit the cat ? it was the",
+    "once there was a": "once there was a",
+}
+
+
+def mapping_explorer(function: Callable) -> LiveFigure:
+    """Tinytown written as a GPT-2 checkpoint, read by your `from_gpt2`, and asked for the next word."""
+    model, tokenizer = load_pretrained("tinytown")
+
+    @cache
+    def mapped() -> tuple[DecoderOnly | None, str]:
+        """(the model with your tensors, what went wrong)."""
+        theirs, _ = gpt2_layout(model)
+        try:
+            ours = function(theirs)
+        except Exception as error:
+            return None, went_wrong(error)
+        if not isinstance(ours, Mapping) or not all(isinstance(tensor, Tensor) for tensor in ours.values()):
+            return None, f"Expected a dictionary of tensors; your function returned one {type(ours).__name__}."
+        yours = DecoderOnly(model.config).eval()
+        wanted = yours.state_dict()
+        missing = [name for name in wanted if name not in ours and name != "output.weight"]
+        extra = [name for name in ours if name not in wanted]
+        wrong = [name for name in wanted if name in ours and ours[name].shape != wanted[name].shape]
+        if missing or extra:
+            what, name = ("lacks", missing[0]) if missing else ("has the unknown name", extra[0])
+            return None, f"Your dictionary {what} {name}."
+        if wrong:
+            got, expected = (tuple(state[wrong[0]].shape) for state in (ours, wanted))
+            return None, f"{wrong[0]} has the shape {got}; the model wants {expected}."
+        yours.load_state_dict({name: ours[name] for name in wanted if name in ours}, strict=False)
+        return yours, ""
+
+    def measure(beginning: str) -> tuple[np.ndarray, np.ndarray, float, str]:
+        """(the original's probabilities (V,), yours, largest difference of a logit, what went wrong)."""
+        yours, problem = mapped()
+        ids = torch.tensor([tokenizer.encode(BEGINNINGS[beginning], end=False)])
+        with torch.no_grad():
+            original = model(ids)[0, -1]
+            logits = original if yours is None else yours(ids)[0, -1]
+        right, now = original.softmax(dim=-1).numpy(), logits.softmax(dim=-1).numpy()
+        if not np.isfinite(now).all():
+            problem = "The model with your tensors gives numbers that are not finite."
+        now = np.zeros_like(right) if problem else now
+        return right, now, (logits - original).abs().max().item(), problem
+
+    def draw(beginning, figure=None):
+        right, now, apart, problem = measure(beginning)
+        figure = next_token(
+            tokenizer.tokens, right, now, rows=8, model_name="the original", now_name="with your mapping", figure=figure
+        )
+        same = "the same" if apart < 1e-3 else f"logits differ by up to {apart:.1f}"
+        figure.parts.title.set_text("Nothing to show yet" if problem else f"… {beginning}: {same}")
+        return figure
+
+    def describe(beginning):
+        right, now, apart, problem = measure(beginning)
+        if problem:
+            return problem
+        words = [tokenizer.tokens[int(p.argmax())] for p in (right, now)]
+        if apart < 1e-3:
+            return f"“… {beginning}”: the original says “{words[0]}”, and every logit is the same with your mapping."
+        return (
+            f"“… {beginning}”: the original says “{words[0]}”, with your mapping it says “{words[1]}”. Names and "
+            f"shapes fit, and logits differ by up to {apart:.1f}."
+        )
+
+    first = next(iter(BEGINNINGS))
+    return LiveFigure(draw, {"beginning": dropdown("beginning", list(BEGINNINGS), first)}, describe)
+
+
+ROLES = ("previous", "first", "induction")
+
+
+def roles_explorer(function: Callable) -> LiveFigure:
+    """Your `head_roles(model, ids)` on Tinytown's sixteen heads, trained and untrained, with random words twice."""
+    trained, tokenizer = load_pretrained("tinytown")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        untrained = DecoderOnly(trained.config).eval()
+    models = {"trained": trained, "untrained": untrained}
+    names = [f"layer {i}, head {j}" for i in range(trained.config.n_layers) for j in range(trained.config.n_heads)]
+
+    @cache
+    def measure(model: str, n: int) -> tuple[dict[str, np.ndarray], str]:
+        """(the scores of the heads by role, what went wrong)."""
+        nothing = {role: np.full(len(names), np.nan) for role in ROLES}
+        words = torch.randint(3, len(tokenizer), (16, n), generator=torch.Generator().manual_seed(n))
+        try:
+            scores = function(models[model], torch.cat([words, words], dim=1))
+        except Exception as error:
+            return nothing, went_wrong(error)
+        if not isinstance(scores, Mapping) or set(scores) != set(ROLES):
+            return nothing, f"Expected a dictionary with the keys {', '.join(ROLES)}."
+        try:
+            found = {role: np.asarray(torch.as_tensor(scores[role]).detach().float().flatten()) for role in ROLES}
+        except Exception:
+            return nothing, "Expected three tables of numbers, (L, H) each."
+        if any(values.shape != (len(names),) for values in found.values()):
+            shape = f"({trained.config.n_layers}, {trained.config.n_heads})"
+            return nothing, f"Expected three tables of shape {shape}, one score per head."
+        return found, ""
+
+    def even_share(role: str, n: int) -> float:
+        """The score of a head that looks at all that it may see, evenly."""
+        places = torch.arange(n if role == "induction" else 1, 2 * n)
+        return (1 / (places + 1.0)).mean().item()
+
+    def draw(role, model, n, figure=None):
+        scores, problem = measure(model, n)
+        title = f"{model}, {role}; dashed: an even share, {even_share(role, n):.2f}"
+        figure = weight_bars(names, scores[role], "Nothing to show yet" if problem else title, figure)
+        parts = figure.parts
+        if not hasattr(parts, "even"):
+            parts.even = parts.axes.axvline(0, color=ORANGE, linestyle="--", linewidth=1.8)
+            parts.axes.set_xlabel("mean weight")
+        parts.even.set_xdata([even_share(role, n)] * 2)
+        return figure
+
+    def describe(role, model, n):
+        scores, problem = measure(model, n)
+        if problem:
+            return problem
+        if not np.isfinite(scores[role]).all():
+            return f"The scores for {role} are not all numbers."
+        best = int(scores[role].argmax())
+        return (
+            f"{model}, {n} random words twice, {role}: most in {names[best]}, {scores[role][best]:.2f}; the mean of "
+            f"all heads is {scores[role].mean():.2f}, an even share {even_share(role, n):.2f}."
+        )
+
+    controls = {
+        "role": dropdown("role", list(ROLES), ROLES[0]),
+        "model": dropdown("model", list(models), "trained"),
+        "n": slider("words, given twice", 12, 3, 40, 1),
+    }
+    return LiveFigure(draw, controls, describe)
+
+
+EXPLORERS = {"pretrained.map_gpt2": mapping_explorer, "pretrained.head_roles": roles_explorer}

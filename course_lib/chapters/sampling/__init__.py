@@ -1,0 +1,1 @@
+"""Sampling: what teaches this chapter."""

@@ -1,0 +1,310 @@
+"""Figures of chapter 13: the next token's distribution, the draw, and what temperature and filters buy and cost."""
+
+import math
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from course_lib.live.drawing import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, RED, SKY, TITLE, fix_layout, new_figure
+
+SCALES = (0.25, 0.5, 1.0)  # the bars' axis ends at one of these, so that it does not slide with every slider
+
+
+def entropy(probabilities: np.ndarray) -> float:
+    """−Σ p ln p in nats, with 0 ln 0 = 0."""
+    p = probabilities[probabilities > 0]
+    return float(-(p * np.log(p)).sum()) + 0.0
+
+
+# ------------------------------------------------------------------------------------------------------- the next token
+def next_token(
+    tokens: Sequence[str],
+    model: np.ndarray,
+    now: np.ndarray,
+    truth: np.ndarray | None = None,
+    rows: int = 12,
+    model_name: str = "the model, T = 1",
+    now_name: str = "drawn from now",
+    truth_name: str = "Tinytown's exact chance",
+    figure: Figure | None = None,
+) -> Figure:
+    """The distribution from which the next token is drawn, beside the model's own and, if known, the truth.
+
+    Args:
+        tokens: V names. model, now, truth: (V,) probabilities; where `now` is 0 the token is cut.
+        rows: how many tokens get a bar: those with most probability in model or truth. The others share one more.
+    """
+    chosen, others = _most_probable(model, truth, rows)
+    names = [tokens[i] for i in chosen] + ([f"the other {len(others)}"] if len(others) else [])
+    wide = [_with_the_rest(p, chosen, others) for p in (model, now, model if truth is None else truth)]
+    if figure is None:
+        figure, axes = new_figure(8.6, 0.95 + 0.29 * len(names))
+        places = np.arange(len(names))
+        parts = SimpleNamespace(axes=axes)
+        parts.now = axes.barh(places, 0 * places, height=0.66, color=BLUE)
+        parts.model = axes.barh(places, 0 * places, height=0.86, fill=False, edgecolor=GREY, linewidth=1.2)
+        (parts.truth,) = axes.plot(0 * places, places, "D", color=ORANGE, markeredgecolor=INK, markersize=7)
+        parts.truth.set_visible(truth is not None)
+        parts.numbers = [axes.text(0, place, "", fontsize=FONT - 1, va="center", color=INK) for place in places]
+        axes.set(yticks=places, ylim=(len(names) - 0.4, -0.6), xlabel="probability")
+        axes.tick_params(axis="y", length=0)
+        keys = [Patch(color=BLUE, label=now_name), Patch(fill=False, edgecolor=GREY, label=model_name)]
+        keys += [parts.truth] if truth is not None else []
+        parts.truth.set_label(truth_name)
+        axes.legend(handles=keys, loc="center right", frameon=False, fontsize=FONT - 1)
+        parts.title = axes.set_title(" ", fontsize=TITLE, loc="left")
+        axes.set_yticklabels([max([*tokens, names[-1]], key=len)] * len(names))  # room for the longest
+        figure.parts = parts
+        fix_layout(figure, w_pad=0.1, h_pad=0.08)
+    parts = figure.parts
+    right = next(scale for scale in SCALES if max(p.max() for p in wide) <= scale + 1e-6)
+    parts.axes.set_xlim(0, 1.12 * right)
+    parts.axes.set_yticklabels(names)
+    for bar, outline, number, p, q in zip(parts.now, parts.model, parts.numbers, wide[1], wide[0]):
+        bar.set_width(p)
+        outline.set_width(q)
+        number.set(x=max(p, q) + 0.012 * right, text=_short(p))
+    parts.truth.set_xdata(wide[2])
+    for number, p in zip(parts.numbers, wide[2]):
+        if truth is not None and abs(p - number.get_position()[0]) < 0.1 * right:  # beside the diamond, not under it
+            number.set_x(max(number.get_position()[0], p + 0.025 * right))
+    parts.title.set_text(what_is_left(tokens, now))
+    return figure
+
+
+def _short(p: float) -> str:
+    return "cut" if p <= 0 else f"{p:.3f}" if p >= 0.0005 else "< 0.001"
+
+
+def what_is_left(tokens: Sequence[str], now: np.ndarray) -> str:
+    """The kept set and its entropy in a sentence."""
+    kept, nats = int((now > 0).sum()), entropy(now)
+    if kept == 0:
+        return "No token is left"
+    if kept == 1:
+        return f"One token is left: “{tokens[int(now.argmax())]}” comes for sure"
+    count = f"All {kept} tokens" if kept == len(tokens) else f"{kept} of {len(tokens)} tokens"
+    return f"{count} can come; entropy {nats:.2f} nats, as in an even choice among {math.exp(nats):.1f}"
+
+
+def _most_probable(model: np.ndarray, truth: np.ndarray | None, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """The places that get a row of their own, most probable first, and the rest."""
+    if len(model) <= rows:
+        return np.arange(len(model)), np.arange(0)
+    order = np.argsort(-(model if truth is None else np.maximum(model, truth)), kind="stable")
+    chosen = order[:rows]
+    return chosen[np.argsort(-model[chosen], kind="stable")], order[rows:]
+
+
+def _with_the_rest(p: np.ndarray, chosen: np.ndarray, others: np.ndarray) -> np.ndarray:
+    return np.append(p[chosen], p[others].sum()) if len(others) else p[chosen]
+
+
+def model_and_truth(panels: Mapping[str, tuple[Sequence[str], np.ndarray, np.ndarray]], rows: int = 12) -> Figure:
+    """Contexts side by side: the model's probabilities as bars, Tinytown's exact ones as diamonds.
+
+    panels: heading -> (V names, model (V,), truth (V,)).
+    """
+    figure, axes = new_figure(9.5, 4.4, 1, len(panels))
+    gaps = []
+    for one, (heading, (tokens, model, truth)) in zip(np.atleast_1d(axes), panels.items()):
+        chosen, _ = _most_probable(model, truth, rows)
+        places = np.arange(len(chosen))
+        one.barh(places, model[chosen], height=0.7, color=BLUE)
+        one.plot(truth[chosen], places, "D", color=ORANGE, markeredgecolor=INK, markersize=7)
+        one.set(yticks=places, yticklabels=[tokens[i] for i in chosen], ylim=(rows - 0.4, -0.6), xlabel="probability")
+        one.set_xlim(0, 1.06 * max(model.max(), truth.max()))
+        one.tick_params(axis="y", length=0)
+        gaps.append(0.5 * np.abs(model - truth).sum())
+        one.set_title(f"{heading}", fontsize=FONT, loc="left")
+        _say_which_is_which(one, model[chosen], truth[chosen])
+    told = _and([f"{100 * gap:.1f} %" for gap in gaps])
+    figure.suptitle(f"{told} of the model's probability lies on the wrong words", fontsize=TITLE, x=0.01, ha="left")
+    return figure
+
+
+def _say_which_is_which(axes: Axes, model: np.ndarray, truth: np.ndarray) -> None:
+    axes.text(0.98, 0.42, "bar: the model", transform=axes.transAxes, ha="right", color=BLUE, fontsize=FONT)
+    axes.text(0.98, 0.35, "◆ the truth", transform=axes.transAxes, ha="right", color=INK, fontsize=FONT)
+
+
+def _and(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+# ---------------------------------------------------------------------------------------------------------- temperature
+def temperature_sweep(tokens: Sequence[str], temperatures: np.ndarray, probabilities: np.ndarray, at: float) -> Figure:
+    """Each token's probability (n, V) over n temperatures; the title compares first and last token at T = `at`.
+
+    Errors: ValueError if `at` is not one of the temperatures.
+    """
+    places = np.flatnonzero(np.isclose(temperatures, at))
+    if len(places) == 0:
+        raise ValueError(f"at={at} must be one of the temperatures")
+    figure, axes = new_figure(8.2, 4.0)
+    for i in range(len(tokens)):
+        axes.plot(temperatures, probabilities[:, i], color=BLUE, linewidth=2, alpha=1 - 0.8 * i / len(tokens))
+    even = 1 / len(tokens)
+    axes.axhline(even, color=INK, linestyle=":")
+    axes.text(temperatures[0] * 1.05, even + 0.01, f"uniform: 1/{len(tokens)}", fontsize=FONT - 1, color=INK)
+    axes.axvline(at, color=GREY, linestyle="--", linewidth=1)
+    axes.text(at * 1.04, 0.93, f"T = {at:g}", fontsize=FONT, color=INK)
+    here = probabilities[places[0]]
+    for i, align in ((0, "bottom"), (-1, "top")):
+        axes.plot(at, here[i], "o", color=ORANGE, markeredgecolor=INK, markersize=8)
+        axes.annotate(
+            f"{tokens[i]} {here[i]:.2f}", (at, here[i]), (7, 3 if align == "bottom" else -5), va=align,
+            textcoords="offset points", fontsize=FONT, color=INK,
+        )  # fmt: skip
+    axes.set(xscale="log", ylim=(-0.07, 1.02), xlim=(temperatures[0], temperatures[-1]), xlabel="temperature T")
+    ticks = [t for t in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 40) if temperatures[0] <= t <= temperatures[-1]]
+    axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
+    axes.minorticks_off()
+    axes.set_ylabel("probability")
+    axes.set_title(
+        f"At T = {at:g} “{tokens[0]}” still comes {here[0] / here[-1]:.1f} times as often as “{tokens[-1]}”", loc="left"
+    )
+    return figure
+
+
+# ------------------------------------------------------------------------------------------------------------- the draw
+def unit_interval(tokens: Sequence[str], probabilities: np.ndarray, u: float, figure: Figure | None = None) -> Figure:
+    """The line from 0 to 1, cut into one piece per token, as long as its probability; u points at one of them."""
+    ends = np.cumsum(probabilities)
+    starts = ends - probabilities
+    if figure is None:
+        figure, axes = new_figure(8.6, 1.9)
+        pieces = axes.barh(np.zeros(len(tokens)), np.zeros(len(tokens)), edgecolor=INK, linewidth=0.8)
+        names = [axes.text(0, 0, token, ha="center", va="center", fontsize=FONT, color=INK) for token in tokens]
+        (arrow,) = axes.plot([], [], color=RED, linewidth=2, marker="v", markevery=[1], markersize=10)
+        mark = axes.text(0, 0.86, "", color=RED, fontsize=FONT, ha="center", weight="bold")
+        axes.set(xlim=(-0.03, 1.03), ylim=(-0.5, 1.15), yticks=[], xlabel="running sum of the probabilities")
+        axes.spines["left"].set_visible(False)
+        title = axes.set_title(" ", fontsize=TITLE, loc="left")
+        figure.parts = SimpleNamespace(pieces=pieces, names=names, arrow=arrow, mark=mark, title=title)
+        fix_layout(figure, w_pad=0.1, h_pad=0.08)
+    parts = figure.parts
+    hit = min(int(np.searchsorted(ends, u * ends[-1], side="right")), len(tokens) - 1)
+    for i, (piece, name) in enumerate(zip(parts.pieces, parts.names)):
+        piece.set(x=starts[i], width=probabilities[i])
+        piece.set_facecolor(BLUE if i == hit else SKY if i % 2 else LIGHT)
+        name.set(x=(starts[i] + ends[i]) / 2, visible=bool(probabilities[i] >= 0.012 + 0.011 * len(tokens[i])))
+        name.set_color("white" if i == hit else INK)
+    parts.arrow.set_data([u, u], [0.75, 0.42])
+    parts.mark.set(x=min(max(u, 0.02), 0.98), text=f"u = {u:.2f}")
+    parts.title.set_text(
+        f"u = {u:.2f} falls on “{tokens[hit]}”, the piece from {starts[hit]:.2f} to {ends[hit]:.2f}: that comes next"
+    )
+    return figure
+
+
+SLANTED = {"rotation": 65, "ha": "right", "rotation_mode": "anchor"}
+
+
+def surprise(words: Sequence[str], nats: np.ndarray, prompt_length: int = 0, figure: Figure | None = None) -> Figure:
+    """−ln p of each word of a text under the model. The prompt's own words, the first `prompt_length`, are pale."""
+    if figure is None:
+        figure, axes = new_figure(9.5, 3.4)
+        parts = SimpleNamespace(axes=axes, bars=axes.bar(np.arange(len(words)), 0, color=BLUE), heights=nats)
+        axes.set(xlim=(-0.7, len(words) - 0.3), ylabel="surprise −ln p (nats)", xticks=np.arange(len(words)))
+        parts.title = axes.set_title(" ", fontsize=TITLE, loc="left")
+        axes.set_xticklabels(["shouted"] * len(words), **SLANTED)  # room for the longest
+        figure.parts = parts
+        fix_layout(figure, w_pad=0.1, h_pad=0.08)
+    parts = figure.parts
+    parts.axes.set_xticklabels(words, **SLANTED)
+    parts.axes.set_ylim(0, max(3.0, 1.08 * float(np.max(nats))))
+    for i, (bar, height) in enumerate(zip(parts.bars, nats)):
+        bar.set_height(height)
+        bar.set_facecolor(LIGHT if i < prompt_length else BLUE)
+    new = np.asarray(nats)[prompt_length:]
+    title = (
+        f"{int((new > 0.1).sum())} of {len(new)} words were a choice (more than 0.1 nats); "
+        f"the text costs {new.mean():.2f} nats per word"
+    )
+    parts.title.set_text(title if np.any(nats) else "No text yet")
+    return figure
+
+
+# ----------------------------------------------------------------------------------------------- what it buys and costs
+def trade_off(
+    temperatures: Sequence[float],
+    sense: Sequence[float],
+    variety: Sequence[float],
+    likelihood: Sequence[float],
+    town: float,
+) -> Figure:
+    """Over the temperature: share of texts that Tinytown could say, different words, and mean ln p per token.
+
+    town: the mean ln p of Tinytown's own stories under the model. The title compares T = 1 with the last temperature.
+    """
+    figure, axes = new_figure(9.5, 3.5, 1, 3)
+    for one, values, style, colour, name in (
+        (axes[0], 100 * np.asarray(sense), "o-", BLUE, "sense: possible texts (%)"),
+        (axes[1], variety, "s-", GREEN, "variety: different words"),
+        (axes[2], likelihood, "D-", ORANGE, "likelihood: mean ln p (nats)"),
+    ):
+        one.plot(temperatures, values, style, color=colour, linewidth=2, markersize=7, clip_on=False)
+        one.set(xlabel="temperature T", xticks=np.arange(0, max(temperatures) + 0.1, 0.5))
+        one.set_title(name, fontsize=FONT, loc="left")
+    axes[0].set_ylim(0, 104)
+    axes[1].set_ylim(0, None)
+    axes[2].axhline(town, color=INK, linestyle=":")
+    axes[2].annotate(
+        "Tinytown's\nown stories", (0, town), (0, -10), va="top", textcoords="offset points", fontsize=FONT
+    )
+    one = list(temperatures).index(1.0)
+    figure.suptitle(
+        f"From T = 1 to T = {temperatures[-1]:g}: possible texts {sense[one]:.0%} → {sense[-1]:.0%}, "
+        f"different words {variety[one]} → {variety[-1]}",
+        fontsize=TITLE,
+        x=0.01,
+        ha="left",
+    )
+    return figure
+
+
+def filter_curves(
+    curves: Mapping[str, tuple[Sequence[float], Sequence[float], Sequence[float]]],
+    marked: Mapping[str, Sequence[float]],
+    temperature: float,
+    at: float = 0.01,
+) -> Figure:
+    """What a filter removes rightly and wrongly: one curve per filter, from hardly filtered to strongly filtered.
+
+    Args:
+        curves: name -> (settings, lost, let through): the probability of possible words that the filter loses, and that
+            of impossible words that it lets through, both as shares, averaged over contexts. `lost` rises.
+        marked: name -> the settings that get a mark.
+        at: the loss at which the title compares the curves.
+    """
+    figure, axes = new_figure(8.6, 4.4)
+    axes.set_xscale("function", functions=(lambda x: np.sqrt(np.maximum(x, 0)), np.square))
+    compared = []
+    for (name, (settings, lost, through)), colour, marker, offset in zip(
+        curves.items(), (ORANGE, BLUE, GREEN), "osD", ((6, 6), (8, 3), (-4, -15))
+    ):
+        lost, through = 100 * np.asarray(lost), 100 * np.asarray(through)
+        axes.plot(lost, through, color=colour, linewidth=2)
+        for setting, x, y in zip(settings, lost, through):
+            if setting in marked[name]:
+                axes.plot(x, y, marker, color=colour, markeredgecolor=INK, markersize=8, clip_on=False)
+                axes.annotate(
+                    f"{name} = {setting:g}", (x, y), offset, textcoords="offset points", fontsize=FONT - 1, color=INK
+                )
+        compared.append(f"{name} {np.interp(100 * at, lost, through):.1f} %")
+    axes.axvline(100 * at, color=GREY, linestyle="--", linewidth=1)
+    axes.set(xlim=(0, 8), ylim=(0, None), xticks=[0, 0.1, 0.5, 1, 2, 4, 8])
+    axes.set_xticklabels(["0", "0.1", "0.5", "1", "2", "4", "8"])
+    axes.set(
+        xlabel="lost: true probability of the words removed (%, square-root scale)",
+        ylabel="let through: impossible words (%)",
+    )
+    axes.set_title(
+        f"At T = {temperature:g} and {100 * at:g} % lost, these let through: {', '.join(compared)}", loc="left"
+    )
+    return figure

@@ -1,0 +1,445 @@
+"""Chapter 13, sampling: knobs on seven words, a draw by hand, and the trained model with every knob there is."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+import ipywidgets as widgets
+import numpy as np
+import torch
+from torch import Tensor
+
+from course_lib.chapters.sampling import figures
+from course_lib.gpt import DecoderOnly, evaluating
+from course_lib.live.attempts import attempt
+from course_lib.live.figure import LiveFigure, Predict, dropdown, slider
+from course_lib.pretrained import load_pretrained
+from course_lib.sampling import (
+    generate,
+    next_token_distribution,
+    sample_next_token,
+    top_k_filter,
+    top_p_filter,
+)
+from course_lib.tinytown import EOS, Tinytown, WordTokenizer, join_words
+
+
+class Question(NamedTuple):
+    question: str
+    options: dict[str, str]
+    answer: str
+
+
+# The course notes' example.
+WORDS = ["the", "a", "my", "his", "some", "that", "one"]
+LOGITS = torch.tensor([2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0])
+
+# Contexts in which Tinytown is sure of the next word, and such in which it is not.
+PROMPTS = {
+    "… the capital of france is": "once there was a king called tom. tom went to france. the capital of france is",
+    "… tom wanted to eat": "once there was a boy called tom. tom wanted to eat",
+    "… because it was": "once there was a girl called mia. the cat sat on the mat because it was",
+    "… it was soft. yes, the": "once there was a girl called mia. the cat sat on the mat because it was soft. yes, the",
+    "… bit the cat? it was the": "once there was a man called leo. the dog bit the cat. who bit the cat? it was the",
+    "once there was a": "once there was a",
+}
+NEW_TOKENS = 25
+DRAWS = 1000
+
+
+# The chapter's guesses, kept here so that the notebook does not show the answer above the question.
+QUESTIONS = {
+    "ratio": Question(
+        "Seven logits: 2.0, 1.5, 1.0, 0.5, 0.0, −0.5, −1.0. At T = 2, how many times as often as the last does the "
+        "first come?",
+        {
+            "1.0 to 1.5 times: nearly uniform": (
+                "So say the course notes. But after the division the logits still differ by 3 / 2, and e to the 1.5 "
+                "is not near 1."
+            ),
+            "about 4.5 times": "The difference of 3 becomes 1.5, and e to the 1.5 is 4.48. Only differences count.",
+            "about 20 times": (
+                "That is T = 1: e to the 3. At T = 2 the difference is half as large, so the ratio is its square root."
+            ),
+        },
+        "about 4.5 times",
+    ),
+    "greedy": Question(
+        "Greedy decoding writes 400 tokens from nothing, story after story. What will the later ones look like?",
+        {
+            "each is different": (
+                "The same past has the same best next word, every time. Once a past comes back, so does all that "
+                "followed it."
+            ),
+            "the same few heroes and sentences": (
+                "Nothing random can break the circle: once a past comes back, so does all that followed it."
+            ),
+            "word salad": "The most probable word is hardly ever absurd. The trouble with greedy text is not nonsense.",
+        },
+        "the same few heroes and sentences",
+    ),
+    "beams": Question(
+        "Greedy keeps one beginning, beam search keeps 16. What is the most probable text that it finds?",
+        {
+            "a long, well-made story": (
+                "Each further word multiplies the probability by a number below 1. Length costs, however good the "
+                "words are."
+            ),
+            "something very short": (
+                "Each further word multiplies the probability by a number below 1. The shortest way to the end wins, "
+                "unless it is very improbable."
+            ),
+            "the greedy story": "That is what one beam finds. The best step each time is not the best text.",
+        },
+        "something very short",
+    ),
+    "creative": Question(
+        "From T = 1 to T = 2, what happens to the variety and to the sense of the texts?",
+        {
+            "both fall": "More words are within reach at T = 2, so variety cannot fall much. Something else does.",
+            "variety doubles, sense falls a little": (
+                "Most words are in use at T = 1 already: there is little variety left to win."
+            ),
+            "variety hardly grows, sense collapses": (
+                "At T = 1 the model varies wherever the language does. Beyond, it can only vary where the language "
+                "does not."
+            ),
+        },
+        "variety hardly grows, sense collapses",
+    ),
+    "seed": Question(
+        "You set T = 0.7 and write twice with seed 5. The two texts are …",
+        {
+            "the same": "The seed fixes every random number, and nothing else in the loop is random.",
+            "different, because T is above 0": (
+                "A draw needs a random number, and a seeded generator gives the same ones each time."
+            ),
+            "the same only at T = 0": "At T = 0 every seed gives the same text; above it, the same seed does.",
+        },
+        "the same",
+    ),
+    "nothing": Question(
+        "Which setting never changes anything, whatever the context?",
+        {
+            "top-p = 0.9": (
+                "Where the model is sure it changes little, since the favourite has nearly all. But it does cut all "
+                "the others."
+            ),
+            "top-k = V": "V tokens are the whole vocabulary: nothing is removed, here or anywhere.",
+            "min-p = 1": "That keeps only what is as probable as the favourite: it is greedy, ties apart.",
+        },
+        "top-k = V",
+    ),
+    "order": Question(
+        "Temperature 0.5, then top-p 0.9; or top-p 0.9 first, then temperature 0.5. The same distribution?",
+        {
+            "yes": (
+                "Top-p adds up probabilities, and these depend on the temperature: section 13.3 printed how the kept "
+                "set moves with T."
+            ),
+            "no": "Temperature changes the probabilities that top-p adds up. Cooled first, fewer tokens reach 0.9.",
+        },
+        "no",
+    ),
+    "wrong city": Question(
+        "A model puts its largest logit on the wrong city. Which temperature mends that?",
+        {
+            "a low one: it makes the model precise": (
+                "It makes the wrong city come more often still, in the end always."
+            ),
+            "a high one: it gives other cities a chance": (
+                "It gives each other city a small chance, and every other word as well."
+            ),
+            "none": (
+                "No temperature changes the order of the logits: it decides how often the favourite comes, not which "
+                "one it is."
+            ),
+        },
+        "none",
+    ),
+}
+
+
+def ask(name: str) -> Predict:
+    """One of the chapter's questions. Its reasons appear once you have committed to a guess."""
+    return Predict(*QUESTIONS[name])
+
+
+def off(value, nothing):
+    """A slider at its end leaves the filter out."""
+    return None if value == nothing else value
+
+
+def knobs(V: int) -> dict[str, widgets.Widget]:
+    """The four sliders; top-k = V, top-p = 1 and min-p = 0 leave their filter out."""
+    ks = [k for k in (1, 2, 3, 4, 5, 6, 8, 10, 12, 20, 50, 100, 200) if k < V] + [V]
+    return {
+        "temperature": slider("temperature (0 = greedy)", 1.0, 0.0, 3.0, 0.1),
+        "top_k": widgets.SelectionSlider(
+            options=[(f"{k}" if k < V else "off", k) for k in ks], value=V, description="top-k"
+        ),
+        "top_p": slider("top-p (1 = off)", 1.0, 0.05, 1.0, 0.05),
+        "min_p": slider("min-p (0 = off)", 0.0, 0.0, 0.5, 0.02),
+    }
+
+
+def settings_of(V: int, temperature: float, top_k: int, top_p: float, min_p: float) -> dict:
+    """The sliders' values as arguments of `next_token_distribution`."""
+    return {"temperature": temperature, "top_k": off(top_k, V), "top_p": off(top_p, 1.0), "min_p": off(min_p, 0.0)}
+
+
+# ---------------------------------------------------------------------------------------------------------- seven words
+def seven_words() -> LiveFigure:
+    """Temperature and the three filters on the course notes' seven logits."""
+    model = LOGITS.softmax(dim=-1).numpy()
+
+    def distribution(**state):
+        return next_token_distribution(LOGITS, **settings_of(len(WORDS), **state)).numpy()
+
+    def draw(figure=None, **state):
+        return figures.next_token(WORDS, model, distribution(**state), figure=figure)
+
+    def describe(**state):
+        now = distribution(**state)
+        kept = ", ".join(f"{word} {p:.3f}" for word, p in zip(WORDS, now) if p > 0)
+        return f"{figures.what_is_left(WORDS, now)}. Probabilities: {kept}."
+
+    return LiveFigure(draw, knobs(len(WORDS)), describe)
+
+
+def draw_by_hand() -> LiveFigure:
+    """One random number u, and the piece of the line from 0 to 1 that it falls on."""
+
+    def distribution(temperature):
+        return next_token_distribution(LOGITS, temperature).numpy()
+
+    def draw(u, temperature, figure=None):
+        return figures.unit_interval(WORDS, distribution(temperature), u, figure)
+
+    def describe(u, temperature):
+        ends = distribution(temperature).cumsum()
+        pieces = ", ".join(f"{word} to {end:.2f}" for word, end in zip(WORDS, ends))
+        return f"At T = {temperature:.1f} the pieces end at: {pieces}. u = {u:.2f}."
+
+    controls = {
+        "u": slider("random number u", 0.62, 0.0, 0.99, 0.01),
+        "temperature": slider("temperature", 1.0, 0.0, 3.0, 0.1),
+    }
+    return LiveFigure(draw, controls, describe)
+
+
+# ---------------------------------------------------------------------------------------------------- the trained model
+def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
+    """The trained model after a prompt: what may come next, beside Tinytown's own chances, and a text.
+
+    The text holds at most 25 new tokens, so that it is written anew whenever a slider moves.
+    """
+    V, town = len(tokenizer), Tinytown()
+
+    @cache  # texts written with neighbouring settings begin alike
+    def logits_after(ids: tuple[int, ...]) -> Tensor:
+        with evaluating(model):
+            return model(torch.tensor([ids]))[0, -1]  # (V,)
+
+    @cache
+    def known(prompt: str) -> tuple[np.ndarray, np.ndarray]:
+        """The model's probabilities and Tinytown's, both (V,)."""
+        exact = town.next_word(prompt)
+        logits = logits_after(tuple(tokenizer.encode(prompt, end=False)))
+        return logits.softmax(dim=-1).numpy(), np.array([exact.get(token, 0.0) for token in tokenizer.tokens])
+
+    def distribution(prompt, **settings):
+        logits = logits_after(tuple(tokenizer.encode(prompt, end=False)))
+        return next_token_distribution(logits, **settings_of(V, **settings)).numpy()
+
+    def draw(prompt, seed, figure=None, **settings):
+        before, truth = known(prompt)
+        return figures.next_token(tokenizer.tokens, before, distribution(prompt, **settings), truth, figure=figure)
+
+    def describe(prompt, seed, **settings):
+        now, (_, truth) = distribution(prompt, **settings), known(prompt)
+        return (
+            f"{figures.what_is_left(tokenizer.tokens, now)}. Tinytown allows {int((truth > 0).sum())} here, "
+            f"{figures.entropy(truth):.2f} nats. Probability of words that cannot come: {now[truth == 0].sum():.3f}."
+        )
+
+    def write(prompt, seed, **settings):
+        ids, generator = tokenizer.encode(prompt, end=False), torch.Generator().manual_seed(seed)
+        for _ in range(NEW_TOKENS):
+            logits = logits_after(tuple(ids))
+            ids.append(int(sample_next_token(logits, **settings_of(V, **settings), generator=generator)))
+            if ids[-1] == tokenizer.eos_id:
+                break
+        new = join_words(tokenizer.tokens[i] for i in ids[len(tokenizer.encode(prompt, end=False)) :])
+        end = "" if ids[-1] == tokenizer.eos_id else " …"
+        return f"Seed {seed} writes: {prompt} ▸ {new.replace(EOS, '(the end)')}{end}"
+
+    controls = {
+        "prompt": dropdown("prompt", PROMPTS, PROMPTS["… tom wanted to eat"]),
+        **knobs(V),
+        "seed": slider("seed", 0, 0, 9, 1),
+    }
+    return LiveFigure(draw, controls, describe, write)
+
+
+# ----------------------------------------------------------------------------------------- driven by the learner's code
+def beside_the_library(
+    yours: Callable[..., tuple[Tensor | None, str]], library: Callable[..., Tensor], controls
+) -> LiveFigure:
+    """Your distribution over the seven words as bars, the library's as diamonds.
+
+    yours(**state) -> (probabilities (7,) or None, problem); library(**state) -> probabilities (7,).
+    """
+    model = LOGITS.softmax(dim=-1).numpy()
+
+    def measured(state):
+        got, problem = yours(**state)
+        return (np.zeros(len(WORDS)) if got is None else got.double().numpy()), problem
+
+    def draw(figure=None, **state):
+        drawn = np.clip(measured(state)[0], 0, 1)
+        expected = library(**state).numpy()
+        names = {"now_name": "yours", "truth_name": "the library's"}
+        return figures.next_token(WORDS, model, drawn, expected, **names, figure=figure)
+
+    def describe(**state):
+        got, problem = measured(state)
+        if problem:
+            return problem
+        expected = library(**state).double().numpy()
+        gap = np.abs(got - expected)
+        if abs(got.sum() - 1) > 1e-3:
+            return f"Your probabilities sum to {got.sum():.3f}; they should sum to 1."
+        if gap.max() < 1e-5:
+            return "Yours and the library's are the same."
+        worst = int(gap.argmax())
+        return f"Largest difference, at “{WORDS[worst]}”: yours {got[worst]:.3f}, the library's {expected[worst]:.3f}."
+
+    return LiveFigure(draw, controls, describe)
+
+
+def explore_temperature(function: Callable) -> LiveFigure:
+    """Your `temperature_softmax(logits, temperature)` on the seven words."""
+    return beside_the_library(
+        lambda temperature: attempt(function, LOGITS.clone(), temperature, shape=(len(WORDS),)),
+        lambda temperature: next_token_distribution(LOGITS, temperature),
+        {"temperature": slider("temperature (0 = greedy)", 1.0, 0.0, 5.0, 0.1)},
+    )
+
+
+def explore_filter(function: Callable, library: Callable, controls: dict) -> LiveFigure:
+    """Your filter on the seven words, in any order; the bars are the softmax of what it returns."""
+
+    def shared(filtered: Tensor | None, problem: str, places: Tensor) -> tuple[Tensor | None, str]:
+        if filtered is None:
+            return None, problem
+        if not (filtered > -torch.inf).any():
+            return None, "Your filter leaves no token: every logit is −inf."
+        return filtered.float().softmax(dim=-1)[places.argsort()], ""
+
+    def places(shuffled: bool) -> Tensor:
+        return torch.tensor([3, 0, 6, 1, 5, 2, 4]) if shuffled else torch.arange(len(WORDS))
+
+    def yours(shuffled, **setting):
+        order = places(shuffled)
+        return shared(*attempt(function, LOGITS[order], *setting.values(), shape=(len(WORDS),)), order)
+
+    def right(shuffled, **setting):
+        return library(LOGITS, *setting.values()).softmax(dim=-1)
+
+    shuffled = widgets.Checkbox(value=False, description="hand over the logits in another order")
+    return beside_the_library(yours, right, {**controls, "shuffled": shuffled})
+
+
+def explore_top_k(function: Callable) -> LiveFigure:
+    """Your `top_k_filter(logits, k)`; k goes beyond the seven tokens."""
+    return explore_filter(function, top_k_filter, {"k": slider("k", 3, 1, 9, 1)})
+
+
+def explore_top_p(function: Callable) -> LiveFigure:
+    """Your `top_p_filter(logits, p)`."""
+    return explore_filter(function, top_p_filter, {"p": slider("p", 0.9, 0.05, 1.0, 0.05)})
+
+
+def explore_next_token(function: Callable) -> LiveFigure:
+    """How often your `sample_next_token` draws each of the seven words, beside the library's probabilities."""
+
+    def yours(seed, temperature, top_k, top_p):
+        settings = settings_of(len(WORDS), temperature, top_k, top_p, 0.0)
+        rows = LOGITS.expand(DRAWS, -1).clone()
+        generator = torch.Generator().manual_seed(seed)
+        ids, problem = attempt(
+            function, rows, temperature, settings["top_k"], settings["top_p"], generator, shape=(DRAWS,)
+        )
+        if ids is None:
+            return None, problem
+        if ids.is_floating_point() or ids.min() < 0 or ids.max() >= len(WORDS):
+            return (
+                None,
+                f"Your function returned something that is no id: ids are whole numbers from 0 to {len(WORDS) - 1}.",
+            )
+        return torch.bincount(ids.long(), minlength=len(WORDS)) / DRAWS, ""
+
+    def right(seed, temperature, top_k, top_p):
+        return next_token_distribution(LOGITS, **settings_of(len(WORDS), temperature, top_k, top_p, 0.0))
+
+    controls = {name: control for name, control in knobs(len(WORDS)).items() if name != "min_p"}
+    return beside_the_library(yours, right, {"seed": slider("seed", 1, 0, 9, 1), **controls})
+
+
+def explore_generate(function: Callable) -> LiveFigure:
+    """A Tinytown text written by your `generate`, and how much each of its words surprised the model."""
+    model, tokenizer = load_pretrained("tinytown")
+    prompt = torch.tensor([tokenizer.encode("once there was a", end=False)])  # (1, T)
+    n = 20
+    shape = (1, prompt.shape[1] + n)
+
+    @cache
+    def text(temperature: float, seed: int) -> tuple[Tensor, str]:
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            ids, problem = attempt(
+                function, model, prompt.clone(), n, model.config.max_seq_len, temperature, generator, shape=shape
+            )
+        if ids is not None and (ids.is_floating_point() or ids.min() < 0 or ids.max() >= len(tokenizer)):
+            ids, problem = None, "Your text holds something that is no id of the vocabulary."
+        if ids is not None and not torch.equal(ids[:, : prompt.shape[1]], prompt):
+            problem = "Your text does not begin with the prompt."
+        return (torch.zeros(shape, dtype=torch.int64) if ids is None else ids), problem
+
+    def surprises(ids: Tensor) -> np.ndarray:
+        with evaluating(model):
+            log_p = model(ids[:, :-1]).log_softmax(dim=-1).gather(-1, ids[:, 1:, None])  # (1, T − 1, 1)
+        return -log_p.flatten().numpy()
+
+    def draw(temperature, seed, figure=None):
+        ids, _ = text(temperature, seed)
+        written = ids.any()
+        words = [tokenizer.tokens[i] if written else "" for i in ids[0, 1:]]
+        nats = surprises(ids) if written else np.zeros(len(words))
+        return figures.surprise(words, nats, prompt.shape[1] - 1, figure)
+
+    def describe(temperature, seed):
+        ids, problem = text(temperature, seed)
+        if problem:
+            return problem
+        if temperature == 0 and not torch.equal(ids, generate(model, prompt, n, temperature=0)):
+            return "At temperature 0 there is one right text, and yours is another."
+        nats = surprises(ids)[prompt.shape[1] - 1 :]
+        return f"Temperature {temperature:.1f}, seed {seed}: {nats.mean():.2f} nats per new word."
+
+    def read(temperature, seed):
+        ids, _ = text(temperature, seed)
+        return f"Your function wrote: {tokenizer.decode(ids[0])}" if ids.any() else ""
+
+    controls = {"temperature": slider("temperature", 0.0, 0.0, 2.0, 0.1), "seed": slider("seed", 0, 0, 9, 1)}
+    return LiveFigure(draw, controls, describe, read)
+
+
+EXPLORERS = {
+    "sampling.temperature": explore_temperature,
+    "sampling.top_k": explore_top_k,
+    "sampling.top_p": explore_top_p,
+    "sampling.next_token": explore_next_token,
+    "sampling.generate": explore_generate,
+}

@@ -1,0 +1,1 @@
+"""Start here: what teaches this chapter."""

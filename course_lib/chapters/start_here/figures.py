@@ -1,0 +1,184 @@
+"""Figures of chapter 0: what comes next, by the model and by the grammar; the map of a whole decoder."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+
+from course_lib.chapters.counting.figures import percent
+from course_lib.live.drawing import BLUE, FONT, GREY, INK, LIGHT, ORANGE, SKY, TITLE, new_figure
+
+SMALL = FONT - 1
+
+
+# --------------------------------------------------------------------------------------------------------- what is next
+def next_words(
+    words: Sequence[str], model: Sequence[float], exact: Sequence[float], title: str, figure: Figure | None = None
+) -> Figure:
+    """One bar for each word that may come next: filled as probable as the model finds it, dotted as it truly is."""
+    if figure is None:
+        figure, axes = new_figure(8.5, 3.4)
+        figure.set_layout_engine(None)  # fixed places: nothing jumps when a slider moves
+        axes.set_position((0.17, 0.18, 0.8, 0.66))
+        rows = range(len(words))
+        axes.set(xlim=(0, 1.12), ylim=(len(words) - 0.5, -0.5), xticks=[0, 0.25, 0.5, 0.75, 1])
+        axes.set_xlabel("probability (blue: the model's; dotted outline: the exact one, from the grammar)")
+        figure.parts = SimpleNamespace(
+            axes=axes,
+            model=axes.barh(rows, [0.0] * len(words), 0.62, color=SKY, edgecolor=BLUE),
+            exact=axes.barh(rows, [0.0] * len(words), 0.84, fill=False, edgecolor=INK, linestyle=":", linewidth=1.6),
+            numbers=[axes.text(0, row, "", va="center", fontsize=FONT) for row in rows],
+            title=figure.text(0.01, 0.91, "", fontsize=TITLE),
+        )
+    parts = figure.parts
+    parts.axes.set_yticks(range(len(words)), words, fontsize=FONT)
+    for bar, outline, number, share, truth in zip(parts.model, parts.exact, parts.numbers, model, exact):
+        bar.set_width(share)
+        outline.set_width(truth)
+        number.set(x=max(share, truth) + 0.015, text=f"{share:.2f}")
+    parts.title.set_text(title)
+    return figure
+
+
+# -------------------------------------------------------------------------------------------------------------- the map
+@dataclass(frozen=True)
+class Part:
+    """One part of a decoder, as the map shows it.
+
+    name, does: what it is called, and what it does in a sentence. letters, shape: the shape that leaves it, as
+    dimension letters and in numbers. parameters: how many are its own, in all blocks together. chapter: where it is
+    taught. place: "alone" before or after the blocks; "reads" the residual stream; "adds" to it; or is the "stream".
+    in_blocks: it stands in every block. instead: what the map says of a part without parameters of its own.
+    """
+
+    name: str
+    does: str
+    letters: str
+    shape: tuple[int, ...]
+    parameters: int
+    chapter: int
+    place: str = "alone"
+    in_blocks: bool = False
+    instead: str = "none"
+
+
+def total_of(parts: Sequence[Part]) -> int:
+    """Parameters of the whole model."""
+    return sum(part.parameters for part in parts)
+
+
+def weight_of(part: Part, total: int) -> str:
+    """How much of the model a part is, in words."""
+    if not part.parameters:
+        return "no parameters of its own"
+    return f"{part.parameters:,} parameters, {percent(part.parameters / total)} of the model"
+
+
+def _title(parts: Sequence[Part], chosen: str) -> str:
+    part = next(part for part in parts if part.name == chosen)
+    return f"{chosen}: {weight_of(part, total_of(parts))}"
+
+
+def share_bars(parts: Sequence[Part], chosen: str, figure: Figure | None = None) -> Figure:
+    """The parameters of every part that has some, as bars; the part named `chosen` stands out."""
+    owners = [part for part in parts if part.parameters]
+    if figure is None:
+        figure, axes = new_figure(5.6, 0.9 + 0.33 * len(owners))
+        figure.set_layout_engine(None)
+        axes.set_position((0.29, 0.03, 0.7, 0.82))
+        axes.set_yticks(range(len(owners)), [part.name for part in owners], fontsize=FONT)
+        figure.parts = SimpleNamespace(rows=_rows(axes, owners), title=figure.text(0.01, 0.91, "", fontsize=TITLE))
+    figure.parts.title.set_text(_title(parts, chosen))
+    _mark(figure.parts.rows, owners, chosen, figure.axes[0].get_yticklabels())
+    return figure
+
+
+def model_map(parts: Sequence[Part], chosen: str, n_layers: int) -> Figure:
+    """The whole map on one page, for where buttons cannot be pressed: the flow of the parts from top to bottom, and of
+    each what leaves it, its parameters and its chapter."""
+    stream = next(part for part in parts if part.place == "stream")
+    rows = [part for part in parts if part is not stream]
+    figure, (flow, bars) = new_figure(9.5, 1.25 + 0.4 * len(rows), 1, 2)
+    figure.set_layout_engine(None)
+    flow.set_position((0.01, 0.02, 0.57, 0.82))
+    bars.set_position((0.6, 0.02, 0.39, 0.82))
+    boxes = _flow(flow, rows, stream, n_layers)
+    boxes[chosen].set(facecolor=ORANGE, linewidth=2)
+    marks = _rows(bars, rows)
+    _mark(marks, rows, chosen, [])
+    bars.set_yticks([])
+    for axes, x, head in ((flow, 3.35, "what leaves it"), (flow, 4.85, "chapter"), (bars, 0, "parameters")):
+        axes.text(x, -0.75, head, fontsize=SMALL, color=INK, style="italic")
+    title = figure.text(0.01, 0.945, _title(parts, chosen), fontsize=TITLE)
+    figure.parts = SimpleNamespace(rows=marks, boxes=boxes, title=title)
+    return figure
+
+
+def _rows(axes: Axes, parts: Sequence[Part]) -> SimpleNamespace:
+    """A bar and a number for each part, from top to bottom."""
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+    most, total = max(part.parameters for part in parts), total_of(parts)
+    axes.set(xlim=(0, 1.75 * most), ylim=(len(parts) - 0.5, -0.5), xticks=[])
+    numbers = []
+    for row, part in enumerate(parts):
+        text = f"{part.parameters:,}  ({percent(part.parameters / total)})" if part.parameters else part.instead
+        numbers.append(axes.text(part.parameters + 0.02 * most, row, text, va="center", fontsize=SMALL, color=INK))
+    bars = axes.barh(range(len(parts)), [part.parameters for part in parts], 0.62, edgecolor=INK, linewidth=0.6)
+    return SimpleNamespace(bars=bars, numbers=numbers)
+
+
+def _mark(rows: SimpleNamespace, parts: Sequence[Part], chosen: str, labels: Sequence) -> None:
+    """The chosen row in another colour and in bold, so that it does not stand out by colour alone."""
+    for part, bar, number in zip(parts, rows.bars, rows.numbers):
+        bar.set_facecolor(ORANGE if part.name == chosen else LIGHT)
+        number.set_weight("bold" if part.name == chosen else "normal")
+    for part, label in zip(parts, labels):
+        label.set_weight("bold" if part.name == chosen else "normal")
+
+
+def _flow(axes: Axes, rows: Sequence[Part], stream: Part, n_layers: int) -> dict[str, FancyBboxPatch]:
+    """The boxes of the flow, with the stream beside those that read it or add to it; name -> its box."""
+    axes.set(xlim=(0, 5.4), ylim=(len(rows) - 0.5, -0.5), xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+    boxes = {}
+
+    def box(part: Part, x: float, top: float, width: float, height: float, **text) -> None:
+        patch = FancyBboxPatch(
+            (x, top), width, height, boxstyle="round,pad=0,rounding_size=0.08", facecolor="white", edgecolor=INK
+        )
+        boxes[part.name] = axes.add_patch(patch)
+        axes.text(x + width / 2, top + height / 2, part.name, ha="center", va="center", fontsize=FONT, **text)
+
+    beside = [row for row, part in enumerate(rows) if part.place != "alone"]
+    box(stream, 0.05, beside[0] - 0.4, 0.34, beside[-1] - beside[0] + 0.8, rotation=90)
+    boxes[stream.name].set_facecolor(SKY)
+    _arrow(axes, (0.22, beside[-1] + 0.4), (0.22, beside[-1] + 0.66))
+    inside = [row for row, part in enumerate(rows) if part.in_blocks]
+    frame = (0.46, inside[0] - 0.48), 2.7, inside[-1] - inside[0] + 0.96
+    axes.add_patch(FancyBboxPatch(*frame, boxstyle="square,pad=0", fill=False, edgecolor=GREY, linestyle="--"))
+    axes.text(3.1, sum(inside) / len(inside), f"{n_layers} ×", ha="right", va="center", fontsize=FONT, color=INK)
+    for row, part in enumerate(rows):
+        if part.place == "alone":
+            box(part, 0.05, row - 0.34, 2.6, 0.68)
+            if row + 1 < len(rows):
+                x = 0.22 if row + 1 == beside[0] else 1.35  # where it flows into the stream
+                _arrow(axes, (x, row + 0.34), (x, row + 0.62))
+        else:
+            box(part, 0.92, row - 0.34, 1.73, 0.68)
+            ends = (0.39, row), (0.92, row)
+            _arrow(axes, *(ends if part.place == "reads" else ends[::-1]))
+            if part.place == "adds":
+                axes.text(0.68, row - 0.03, "+", ha="center", va="bottom", fontsize=FONT, weight="bold")
+            else:
+                _arrow(axes, (1.8, row + 0.34), (1.8, row + 0.66))
+        axes.text(3.35, row, str(part.shape), va="center", fontsize=SMALL, color=INK)
+        axes.text(5.1, row, str(part.chapter), va="center", ha="center", fontsize=SMALL, color=INK)
+    return boxes
+
+
+def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
+    axes.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": INK, "shrinkA": 0, "shrinkB": 0})

@@ -1,0 +1,360 @@
+"""Live figures of chapter 0: reading a story along with the model, and the map of a whole decoder."""
+
+import html
+import math
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import ipywidgets as widgets
+import torch
+from torch import nn
+
+from course_lib.chapters.start_here import figures
+from course_lib.chapters.start_here.figures import Part
+from course_lib.contents import TITLES
+from course_lib.gpt import DecoderOnly, evaluating
+from course_lib.live.drawing import INK, ORANGE, SKY
+from course_lib.live.figure import LiveFigure, dropdown, show, slider
+from course_lib.live.page import publish
+from course_lib.sampling import sample_next_token
+from course_lib.tinytown import EOS, Tinytown, WordTokenizer, join_words, split_words
+
+N_WORDS = 6  # bars
+
+
+# --------------------------------------------------------------------------------------------------------- what is next
+def read_along(model: DecoderOnly, tokenizer: WordTokenizer, stories: Mapping[str, str], start: int) -> LiveFigure:
+    """A slider over the words of a story: what the model expects next, beside the exact probabilities.
+
+    Args:
+        stories: name -> a Tinytown story; equally many words in each. start: how many words are read at first.
+    Errors: ValueError if Tinytown cannot say a story.
+    """
+    town = Tinytown()
+    words = {name: split_words(story) for name, story in stories.items()}
+    expected, exact = {}, {}
+    for name, story in stories.items():
+        town.parse(story)  # an impossible story is named here
+        with evaluating(model):
+            logits = model(torch.tensor([tokenizer.encode(story)[:-1]]))  # (1, 1 + words, V)
+        expected[name] = logits[0].softmax(dim=-1)
+        exact[name] = [town.next_word(" ".join(words[name][:n])) for n in range(len(words[name]) + 1)]
+
+    def look(n, name):
+        probabilities, truth = expected[name][n], exact[name][n]
+        best = probabilities.topk(N_WORDS).indices.tolist()
+        told = [tokenizer.tokens[i] for i in best]
+        return told, probabilities[best].tolist(), [truth.get(word, 0.0) for word in told]
+
+    def draw(n, name, figure=None):
+        told, model_says, truth = look(n, name)
+        lead = join_words(words[name][max(0, n - 5) : n]).lstrip(" .,")
+        title = f"After “{'… ' if n > 5 else ''}{lead}” the model expects “{_shown(told[0])}” ({model_says[0]:.2f})"
+        return figures.next_words([_shown(word) for word in told], model_says, truth, title, figure)
+
+    def describe(n, name):
+        told, model_says, truth = look(n, name)
+        came = [*words[name], EOS][n]
+        chance = expected[name][n][tokenizer.id(came)].item()
+        surprise = f"a surprise of {abs(math.log(chance)):.2f} nats"
+        favourite = f"“{_shown(told[0])}” is expected with {model_says[0]:.2f} (exactly {truth[0]:.2f})"
+        if came == told[0]:
+            return f"{favourite}, and it comes: {surprise}."
+        return (
+            f"{favourite}. But “{_shown(came)}” comes, {chance:.2f} (exactly {exact[name][n][came]:.2f}): {surprise}."
+        )
+
+    def also(n, name):
+        return f"Read so far: {join_words(words[name][:n])} ▁"
+
+    longest = min(len(story) for story in words.values())
+    controls = {
+        "n": slider("words read", start, 1, longest, 1),
+        "name": dropdown("the story in which", list(stories), next(iter(stories))),
+    }
+    return LiveFigure(draw, controls, describe, also)
+
+
+def _shown(word: str) -> str:
+    return "(end of story)" if word == EOS else word
+
+
+# -------------------------------------------------------------------------------------------------------------- the map
+NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
+
+# name, what it does, letters of the shape that leaves it, chapter, place on the map (see Part)
+PARTS = (
+    (
+        "text to ids",
+        "The tokenizer cuts the text into words and replaces each by its number in the vocabulary of {V} tokens.",
+        "B, T",
+        1,
+        "alone",
+    ),
+    (
+        "token embedding",
+        "Replaces each id by its row of a table: {d_model} learned numbers that stand for this token.",
+        "B, T, d_model",
+        1,
+        "alone",
+    ),
+    (
+        "positions",
+        "Adds a vector that says which place the token has: “dog bites man” is not “man bites dog”.",
+        "B, T, d_model",
+        2,
+        "adds",
+    ),
+    (
+        "residual stream",
+        "One vector per token, from the embedding to the end. The parts read it and add to it; they never replace it.",
+        "B, T, d_model",
+        8,
+        "stream",
+    ),
+    (
+        "norm 1",
+        "Brings every token's vector to a steady size before attention reads it.",
+        "B, T, d_model",
+        7,
+        "reads",
+    ),
+    (
+        "attention",
+        "Lets each token look at itself and at the tokens before it, and fetch what it needs. Nowhere else do tokens "
+        "exchange information. Chapters 3 and 4 go on with it.",
+        "B, T, d_model",
+        3,
+        "adds",
+    ),
+    (
+        "norm 2",
+        "Brings every token's vector to a steady size before the feed-forward reads it.",
+        "B, T, d_model",
+        7,
+        "reads",
+    ),
+    (
+        "feed-forward",
+        "Works on each token by itself: {d_ff} hidden units, each of which may add something of its own to the vector.",
+        "B, T, d_model",
+        6,
+        "adds",
+    ),
+    (
+        "final norm",
+        "Brings the finished vectors to a steady size, once, after the last block.",
+        "B, T, d_model",
+        7,
+        "alone",
+    ),
+    (
+        "output",
+        "Multiplies each vector with {V} rows, one per token of the vocabulary: the products are the logits, the "
+        "scores of what may come next.{tied}",
+        "B, T, V",
+        9,
+        "alone",
+    ),
+    (
+        "last logits",
+        "Keeps the scores at the last token alone: only what follows the whole text is still unknown.",
+        "B, V",
+        9,
+        "alone",
+    ),
+    (
+        "sampling",
+        "Turns the scores into probabilities and draws one token. The text grows by it, and the model runs again.",
+        "B",
+        13,
+        "alone",
+    ),
+)
+TIED = " The rows are those of the token embedding: one table, two uses."
+IN_BLOCKS = {"norm 1": "norm1", "attention": "attention", "norm 2": "norm2", "feed-forward": "feed_forward"}
+
+
+def parts_of(model: DecoderOnly, tokenizer: WordTokenizer, text: str) -> list[Part]:
+    """Every part of a decoder on the way from a text to its next token.
+
+    Shapes are seen on the tensors that leave the modules while the model reads `text`; parameters are counted in the
+    modules, those of all blocks together. A tensor that two modules share belongs to the first.
+    """
+    modules = {"token embedding": [model.token_embedding], "positions": [model.positions]}
+    modules |= {name: [getattr(block, own) for block in model.blocks] for name, own in IN_BLOCKS.items()}
+    modules |= {"final norm": [model.final_norm], "output": [model.output]}
+    shapes = _shapes(model, {name: same[0] for name, same in modules.items()}, tokenizer.encode(text, end=False))
+
+    counts, counted = {}, set()
+    for name, same in modules.items():
+        own = {parameter for module in same for parameter in module.parameters()} - counted
+        counts[name] = sum(parameter.numel() for parameter in own)
+        counted |= own
+
+    config = model.config
+    sizes = {"V": config.vocab_size, "d_model": config.d_model, "d_ff": config.d_ff}
+    sizes["tied"] = TIED if config.tie_weights else ""
+    parts = [
+        Part(name, does.format(**sizes), letters, shapes[name], counts.get(name, 0), chapter, place, name in IN_BLOCKS)
+        for name, does, letters, chapter, place in PARTS
+    ]
+    shared = "shares the token embedding"
+    return [replace(part, instead=shared) if part.name == "output" and config.tie_weights else part for part in parts]
+
+
+def _shapes(model: DecoderOnly, modules: Mapping[str, nn.Module], ids: list[int]) -> dict[str, tuple[int, ...]]:
+    """The shape that leaves each module, and each step around the model, for one text."""
+    seen = {"text to ids": (1, len(ids))}
+
+    def note(name: str) -> Callable:
+        return lambda _module, _inputs, output: seen.update({name: tuple(output.shape)})
+
+    with ExitStack() as hooks, evaluating(model):
+        for name, module in modules.items():
+            hooks.enter_context(module.register_forward_hook(note(name)))
+        logits = model(torch.tensor([ids]))[:, -1]  # (1, V)
+    following = sample_next_token(logits, temperature=0)  # (1,)
+    return seen | {
+        "residual stream": seen["positions"],
+        "last logits": tuple(logits.shape),
+        "sampling": tuple(following.shape),
+    }
+
+
+class ModelMap(widgets.HBox):
+    """A decoder as a map of buttons: press one to see what the part does, what leaves it, and what it weighs.
+
+    Args:
+        model, tokenizer: the decoder and its tokenizer. text: what it reads while the shapes are taken.
+        chosen: the part that is shown first.
+
+    `select(name)` is what a button triggers: it works without a kernel or a browser, for tests. `text` then says what
+    is shown. Errors: ValueError for a part that is not on the map.
+    """
+
+    def __init__(self, model: DecoderOnly, tokenizer: WordTokenizer, text: str, chosen: str = "attention"):
+        self.parts = {part.name: part for part in parts_of(model, tokenizer, text)}
+        self._layers = len(model.blocks)
+        self._check(chosen)
+        parts = list(self.parts.values())
+        self._part = dropdown("part", list(self.parts), chosen)  # holds the choice; the buttons are its face
+        self._panel = LiveFigure(
+            lambda part, figure=None: figures.share_bars(parts, part, figure), {"part": self._part}, self._describe
+        )
+        self.chapter = widgets.HTML()
+        self._panel.children = [*self._panel.children[1:], self.chapter]
+        self._panel.layout.width = "570px"
+        self.buttons = {name: widgets.Button(tooltip=f"Show {name}") for name in self.parts}
+        for name, button in self.buttons.items():
+            button.on_click(lambda _button, name=name: self.select(name))
+        alt = f"{chosen}: {self._describe(chosen)}\n{self._table()}"
+        self._default = show(figures.model_map(parts, chosen, self._layers), alt)
+        super().__init__(
+            [self._laid_out(), self._panel], layout=widgets.Layout(flex_flow="row wrap", align_items="flex-start")
+        )
+        self.select(chosen)
+
+    @property
+    def chosen(self) -> str:
+        """The name of the part that is shown."""
+        return self._part.value
+
+    @property
+    def text(self) -> str:
+        """What the part does, what leaves it and what it weighs: the text under the bars."""
+        return self._panel.text
+
+    def select(self, name: str) -> None:
+        """Show a part."""
+        self._check(name)
+        self._part.value = name
+        for other, button in self.buttons.items():
+            button.description = f"▸ {other}" if other == name else other
+            button.style.font_weight = "bold" if other == name else "normal"
+            button.style.button_color = ORANGE if other == name else SKY if other == "residual stream" else None
+            button.style.text_color = INK if button.style.button_color else None
+        self.chapter.value = _taught(self.parts[name].chapter)
+
+    def _check(self, name: str) -> None:
+        if name not in self.parts:
+            raise ValueError(f"there is no part {name!r} on the map. The parts: {', '.join(self.parts)}")
+
+    def _describe(self, part: str) -> str:
+        part = self.parts[part]
+        where = f" It stands in each of the {self._layers} blocks." if part.in_blocks else ""
+        weight = figures.weight_of(part, figures.total_of(self.parts.values()))
+        return f"{part.does}{where} What leaves it has shape {part.shape}: ({part.letters}). It has {weight}."
+
+    def _table(self) -> str:
+        widths = [max(len(name) for name in self.parts), max(len(str(part.shape)) for part in self.parts.values())]
+        return "\n".join(
+            f"{name:<{widths[0]}}  {part.shape!s:<{widths[1]}}  {part.parameters:>9,}  chapter {part.chapter}"
+            for name, part in self.parts.items()
+        )
+
+    def _laid_out(self) -> widgets.GridBox:
+        """The buttons in the order of the flow, the stream beside those parts that read it or add to it."""
+        rows = [part for part in self.parts.values() if part.place != "stream"]
+        beside = [row for row, part in enumerate(rows, start=1) if part.place != "alone"]
+        inside = [row for row, part in enumerate(rows, start=1) if part.in_blocks]
+        frame = widgets.Box(layout=_cell(inside[0], 2, inside[-1], 4, border="1px dashed #7F7F7F", margin="-2px 0"))
+        cells = [_style(), frame, _sign(f"{self._layers} ×", _cell(inside[0], 4, inside[-1], 4))]
+        for name, part in self.parts.items():  # this order is also the order of the Tab key
+            button = self.buttons[name]
+            if part.place == "stream":
+                button.add_class("residual-stream")
+                cells.append(_placed(button, _cell(beside[0], 1, beside[-1], 1, height="auto")))
+                continue
+            row = rows.index(part) + 1
+            cells.append(_placed(button, _cell(row, 1 if part.place == "alone" else 3, row, 3)))
+            if part.place != "alone":
+                cells.append(_sign("→" if part.place == "reads" else "← +", _cell(row, 2, row, 2)))
+            elif row < len(rows):
+                cells.append(_sign("↓", _cell(row, 4, row, 4)))
+        layout = widgets.Layout(
+            grid_template_columns="36px 40px 160px 36px", grid_gap="4px 0", flex="0 0 auto", margin="0 16px 0 0"
+        )
+        return widgets.GridBox(cells, layout=layout)
+
+    # In print, on GitHub and before the first run, the whole map as a picture stands in for the buttons.
+    def __repr__(self) -> str:
+        return f"[live map] {self._default.alt}"
+
+    @property
+    def still(self) -> str:
+        """The whole map as HTML that needs no kernel."""
+        return f"{self._default._repr_html_()}<div>{html.escape(self._default.alt.splitlines()[0])}</div>"
+
+    def _ipython_display_(self) -> None:
+        publish(self, self.still, repr(self))
+
+
+def _taught(chapter: int) -> str:
+    """The chapter of a part: a link if its notebook is there."""
+    name = html.escape(f"Chapter {chapter}: {TITLES[chapter]}")
+    found = sorted(NOTEBOOKS.glob(f"{chapter:02d}_*.ipynb"))
+    return f'<a href="{html.escape(found[0].name)}" target="_blank">{name}</a>' if found else name
+
+
+def _cell(top: int, left: int, bottom: int, right: int, **layout) -> widgets.Layout:
+    """The place of a widget in a grid, rows and columns counted from 1, all four included."""
+    return widgets.Layout(grid_area=f"{top} / {left} / {bottom + 1} / {right + 1}", **({"width": "auto"} | layout))
+
+
+def _placed(widget: widgets.Widget, layout: widgets.Layout) -> widgets.Widget:
+    widget.layout = layout
+    return widget
+
+
+def _sign(text: str, layout: widgets.Layout) -> widgets.HTML:
+    layout.align_self = "center"
+    return widgets.HTML(f'<div style="text-align:center" aria-hidden="true">{text}</div>', layout=layout)
+
+
+def _style() -> widgets.HTML:
+    """The stream's name runs downwards, as the stream does."""
+    rule = ".residual-stream {writing-mode: vertical-rl; padding: 0; line-height: 36px}"
+    return widgets.HTML(f"<style>{rule}</style>", layout=_cell(1, 4, 1, 4))

@@ -1,0 +1,150 @@
+"""Figures of chapter 12: the schedule, a loss on its way to the entropy, a jump, loss against size."""
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+
+from matplotlib.figure import Figure
+
+from course_lib.live.drawing import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, WIDE, headline, new_figure
+
+
+def schedule(
+    steps: Sequence[int],
+    rates: Sequence[float],
+    warmup: int,
+    step: int,
+    rate: float,
+    highest: float = 0.01,
+    figure: Figure | None = None,
+) -> Figure:
+    """The learning rate over the steps; the warm-up is shaded, one step and its rate are marked.
+
+    highest: upper end of the axis."""
+    if figure is None:
+        figure, axes = new_figure(WIDE, 3.6)
+        figure.set_layout_engine(None)
+        axes.set_position([0.12, 0.17, 0.84, 0.67])
+        parts = SimpleNamespace(axes=axes, title=headline(figure))
+        parts.shade = axes.axvspan(0, 1, color=LIGHT, zorder=0)
+        (parts.line,) = axes.plot([], [], color=BLUE, linewidth=2)
+        (parts.here,) = axes.plot([], [], "o", color=ORANGE, markeredgecolor=INK, markersize=10, clip_on=False)
+        axes.set(xlabel="step", ylabel="learning rate", ylim=(0, 1.06 * highest))
+        axes.ticklabel_format(axis="y", style="plain")
+        figure.parts = parts
+    parts = figure.parts
+    parts.line.set_data(steps, rates)
+    parts.axes.set_xlim(0, steps[-1])
+    parts.shade.set(x=0, width=warmup)
+    parts.here.set_data([step], [rate])
+    falls = "falling" if rates[-1] < max(rates) else "steady"
+    phase = "warming up" if step < warmup else falls if step < steps[-1] else "at its end"
+    parts.title.set_text(f"Step {step}: the learning rate is {rate:.4f}, {phase}")
+    return figure
+
+
+def loss_curve(
+    steps: Sequence[int],
+    losses: Sequence[float],
+    entropy: float,
+    total: int,
+    guessing: float,
+    batch_losses: Sequence[float] = (),
+    figure: Figure | None = None,
+) -> Figure:
+    """Loss on new text over the steps of a training, between guessing (ln V) and the entropy that nothing can beat.
+
+    batch_losses: the loss of each step on its own batch, drawn behind the curve."""
+    if figure is None:
+        figure, axes = new_figure(WIDE, 3.8)
+        figure.set_layout_engine(None)
+        axes.set_position([0.1, 0.16, 0.87, 0.7])
+        parts = SimpleNamespace(axes=axes, title=headline(figure))
+        (parts.line,) = axes.plot([], [], "o-", color=BLUE, markersize=4)
+        (parts.batches,) = axes.plot([], [], color=GREY, linewidth=0.8, zorder=1)
+        parts.key = axes.text(0.4 * total, 0.55 * guessing, "", fontsize=FONT, color=INK, linespacing=1.5)
+        axes.axhline(entropy, color=GREEN, linestyle="--", linewidth=1.8)
+        axes.axhline(guessing, color=GREY, linestyle=":")
+        axes.text(
+            0.99 * total, entropy - 0.08, f"entropy of Tinytown: {entropy:.2f}", ha="right", va="top", fontsize=FONT
+        )
+        axes.text(
+            0.99 * total, guessing - 0.08, f"guessing: ln V = {guessing:.1f}", ha="right", va="top", fontsize=FONT
+        )
+        axes.set(xlabel="step", xlim=(0, total), ylim=(0, guessing + 0.4))
+        figure.parts = parts
+    parts = figure.parts
+    parts.line.set_data(steps, losses)
+    parts.batches.set_data(range(1, len(batch_losses) + 1), batch_losses)
+    parts.axes.set_ylabel("loss (nats per token)" if len(batch_losses) else "loss on new stories (nats per token)")
+    parts.key.set_text("dots: on new stories\nthin line: on the batch of each step" if len(batch_losses) else "")
+    if len(losses):
+        over = losses[-1] - entropy
+        parts.title.set_text(f"Step {steps[-1]}: the loss is {losses[-1]:.2f}, still {over:.2f} nats above the entropy")
+    else:
+        parts.title.set_text(f"No step yet: the loss can fall to {entropy:.2f} and no further")
+    return figure
+
+
+def long_run(steps: Sequence[int], losses: Sequence[float], entropy: float, final: float, total: int) -> Figure:
+    """The training loss of a long run, both axes logarithmic, above the entropy. final: loss on new stories after all
+    `total` steps."""
+    figure, axes = new_figure(WIDE, 3.6)
+    axes.set_xscale("log")
+    axes.plot(steps, losses, color=BLUE, linewidth=1.8)
+    axes.axhline(entropy, color=GREEN, linestyle="--", linewidth=1.8)
+    axes.text(steps[0], entropy * 0.97, f"entropy: {entropy:.3f}", va="top", fontsize=FONT, color=INK)
+    axes.set_yscale("log")
+    axes.set_yticks([0.5, 1, 2, 4], ["0.5", "1", "2", "4"])
+    axes.set_xticks([50, 100, 200, 500, 1000, 2000, 5000], ["50", "100", "200", "500", "1,000", "2,000", "5,000"])
+    axes.minorticks_off()
+    axes.set(xlabel="step", ylabel="training loss (nats per token)", ylim=(0.5, 1.2 * max(losses)))
+    headline(figure).set_text(
+        f"After {total:,} steps the loss on new stories is {final:.3f}: {final / entropy - 1:.1%} above the entropy"
+    )
+    return figure
+
+
+def jump(losses: Sequence[float], right_steps: Sequence[int], right: Sequence[float], guessing: float) -> Figure:
+    """Loss and share of right copies over the steps, one above the other."""
+    figure, (top, low) = new_figure(WIDE, 4.4, 2, 1)
+    top.plot(range(1, len(losses) + 1), losses, color=BLUE, linewidth=1.6)
+    top.axhline(guessing, color=GREY, linestyle=":")
+    top.text(len(losses), guessing + 0.08, "guessing", ha="right", va="bottom", fontsize=FONT, color=INK)
+    top.set(ylabel="loss (nats)", xlim=(0, len(losses)), ylim=(0, guessing + 0.9))
+    low.plot(right_steps, right, "s-", color=ORANGE, markersize=4)
+    low.set(ylabel="right copies", xlabel="step", xlim=(0, len(losses)), ylim=(-0.05, 1.05))
+    low.set_yticks([0, 0.5, 1], ["0 %", "50 %", "100 %"])
+    half = next((step for step, share in zip(right_steps, right) if share >= 0.5), None)
+    said = f"near step {half} the copies turn right" if half is not None else "the copies stay wrong"
+    headline(figure).set_text(f"The loss lingers, then falls; {said}")
+    return figure
+
+
+def scaling(runs: Mapping[int, tuple[Sequence[int], Sequence[float]]], entropy: float) -> Figure:
+    """Held-out loss over the number of parameters, both axes logarithmic, with the entropy as the floor.
+
+    runs: number of steps -> (parameters, losses) of the models that were trained for so long; few steps first.
+    """
+    figure, axes = new_figure(WIDE, 3.8)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    parameters, most = next(iter(runs.values()))[0], max(max(losses) for _, losses in runs.values())
+    for (steps, (counts, losses)), colour, marker in zip(runs.items(), (BLUE, ORANGE), "os"):
+        axes.plot(counts, losses, marker + "-", color=colour, markersize=8)
+        for x, y in zip(counts, losses):
+            axes.annotate(f"{y:.1f}", (x, y), xytext=(0, 10), textcoords="offset points", ha="center", fontsize=FONT)
+        axes.annotate(
+            f"{steps} steps", (counts[0], losses[0]), xytext=(0, -22), textcoords="offset points", fontsize=FONT
+        )
+    axes.axhline(entropy, color=GREEN, linestyle="--", linewidth=1.8)
+    axes.text(parameters[0], entropy * 0.96, f"entropy: {entropy:.2f}", va="top", fontsize=FONT, color=INK)
+    ticks = [0.5, 1, 2, 4]
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_xticks(parameters, [f"{count:,}" for count in parameters])
+    axes.minorticks_off()
+    axes.set(xlabel="parameters", ylabel="loss on new stories (nats per token)", ylim=(0.5, 1.35 * most))
+    told = [f"{losses[-1] / losses[0]:.2f} after {steps}" for steps, (_, losses) in runs.items()]
+    headline(figure).set_text(
+        f"{parameters[-1] / parameters[0]:.0f} times the parameters multiply the loss by {', by '.join(told)} steps"
+    )
+    return figure

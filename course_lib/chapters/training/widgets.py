@@ -1,0 +1,237 @@
+"""Live figures of chapter 12: the schedule under sliders, and a loss curve that grows while a model is trained."""
+
+import html
+import math
+from collections.abc import Callable
+
+import ipywidgets as widgets
+from torch import Tensor
+
+from course_lib.chapters.training import claims as training
+from course_lib.chapters.training import figures
+from course_lib.live.attempts import UNWRITTEN, went_wrong
+from course_lib.live.drawing import GREY
+from course_lib.live.figure import LiveFigure, as_html, png, slider
+from course_lib.live.page import publish
+from course_lib.tinytown import Tinytown, WordTokenizer
+from course_lib.training import learning_rate, make_optimizer
+
+HIGHEST = 0.01
+
+
+def schedule_sliders() -> LiveFigure:
+    """Peak, warm-up, length and floor of the schedule; one step of it is read off."""
+
+    def rates(peak, warmup, total, floor):
+        """(the steps that are drawn, the rate at each): no more than 300, the last one among them."""
+        steps = sorted({*range(0, total + 1, max(1, total // 200)), warmup, total})
+        return steps, [learning_rate(step, peak, warmup, total, floor * peak) for step in steps]
+
+    def read(peak, warmup, total, floor, at):
+        warmup, step = min(warmup, total - 1), round(at * total / 100)
+        return warmup, step, learning_rate(step, peak, warmup, total, floor * peak)
+
+    def draw(peak, warmup, total, floor, at, figure=None):
+        warmup, step, rate = read(peak, warmup, total, floor, at)
+        return figures.schedule(*rates(peak, warmup, total, floor), warmup, step, rate, HIGHEST, figure)
+
+    def describe(peak, warmup, total, floor, at):
+        warmup, step, rate = read(peak, warmup, total, floor, at)
+        mean = (
+            warmup / 2 + (total - warmup) * (1 + floor) / 2
+        ) / total  # a triangle, then half a cosine above the floor
+        return (
+            f"{total} steps, warm-up {warmup}: the rate climbs to {peak:.4f} and ends at {floor * peak:.4f}. "
+            f"Step {step}: {rate:.4f}. Mean over the training: {mean:.0%} of the peak."
+        )
+
+    controls = {
+        "peak": slider("peak", 0.003, 0.0005, HIGHEST, 0.0005),
+        "warmup": slider("warm-up steps", 100, 0, 500, 25),
+        "total": slider("steps in all", 1000, 100, 3000, 100),
+        "floor": slider("floor (share of the peak)", 0.0, 0.0, 1.0, 0.05),
+        "at": slider("look at (% of the steps)", 30, 0, 100, 5),
+    }
+    controls["peak"].readout_format = ".4f"
+    return LiveFigure(draw, controls, describe)
+
+
+class LiveCurve(widgets.VBox):
+    """A loss curve and a progress bar that grow while a model is trained: show them, then call `add(step, loss)` from
+    `on_step`.
+
+    Args:
+        entropy: nats per token that no model can go below. guessing: ln V, where an untrained model starts.
+        total: steps of the training.
+    """
+
+    def __init__(self, entropy: float, guessing: float, total: int):
+        self._limits = entropy, total, guessing
+        self.steps: list[int] = []
+        self.losses: list[float] = []
+        self.figure = figures.loss_curve([], [], *self._limits)
+        image = png(self.figure)
+        width, height = (f"{round(100 * inches)}px" for inches in self.figure.get_size_inches())
+        layout = widgets.Layout(width=width, height=height, max_width="100%", object_fit="contain")
+        self._image = widgets.Image(value=image, format="png", layout=layout)
+        self._bar = widgets.IntProgress(max=total, description="training", layout=widgets.Layout(width=width))
+        self._caption = widgets.HTML()
+        self._write()
+        super().__init__([self._image, self._bar, self._caption])
+
+    def add(self, step: int, loss: float) -> None:
+        """One more point, drawn at once."""
+        self.steps.append(step)
+        self.losses.append(loss)
+        figures.loss_curve(self.steps, self.losses, *self._limits, figure=self.figure)
+        self._image.value = png(self.figure)
+        self._bar.value = step
+        self._write()
+
+    @property
+    def text(self) -> str:
+        """What the curve shows now, for readers who do not see it."""
+        return self.figure.parts.title.get_text()
+
+    def _write(self) -> None:
+        self._caption.value = f'<div role="status">{html.escape(self.text)}</div>'
+
+    def __repr__(self) -> str:
+        entropy, total, guessing = self._limits
+        return f"[live curve: {total} steps] It starts near {guessing:.1f} nats per token; the limit is {entropy:.2f}."
+
+    @property
+    def still(self) -> str:
+        """The curve and the words under it as HTML that needs no kernel."""
+        return as_html(self._image.value, self.figure, repr(self)) + self._caption.value
+
+    def _ipython_display_(self) -> None:
+        publish(self, self.still, repr(self))
+
+
+# ---------------------------------------------------------------------------------- the learner's own schedule and step
+def schedule_explorer(function: Callable) -> LiveFigure:
+    """Your `learning_rate(step, peak, warmup, total, floor)` as the line, the library's dashed behind it."""
+
+    def measure(peak, warmup, total, floor, at):
+        """(steps, your rates, right rates, the step that is read, your rate there, what went wrong)."""
+        warmup, read = min(warmup, total - 1), round(at * total / 100)
+        steps = sorted({*range(0, total + 1, max(1, total // 200)), warmup, total, read})
+        right = [learning_rate(step, peak, warmup, total, floor * peak) for step in steps]
+        yours, problem = [], ""
+        for step in steps:
+            rate, said = _number(function, step, peak, warmup, total, floor * peak)
+            yours.append(rate)
+            problem = problem or _at(step, said)
+        return steps, yours, right, read, yours[steps.index(read)], problem
+
+    def draw(peak, warmup, total, floor, at, figure=None):
+        steps, yours, right, read, rate, _ = measure(peak, warmup, total, floor, at)
+        figure = figures.schedule(steps, yours, min(warmup, total - 1), read, rate, HIGHEST, figure)
+        parts = figure.parts
+        if not hasattr(parts, "right"):
+            (parts.right,) = parts.axes.plot([], [], color=GREY, linestyle="--", linewidth=4, zorder=1)
+        parts.right.set_data(steps, right)
+        drawn = any(map(math.isfinite, yours))
+        parts.title.set_text(
+            f"{'Your schedule (line) and the' if drawn else 'No schedule of yours yet: the'} library's (dashed)"
+        )
+        return figure
+
+    def describe(peak, warmup, total, floor, at):
+        steps, yours, right, read, rate, problem = measure(peak, warmup, total, floor, at)
+        if problem:
+            return problem
+        apart = [step for step, one, other in zip(steps, yours, right) if abs(one - other) > 1e-6 * peak]
+        here = f"Step {read}: yours is {rate:.4g}, the library's {right[steps.index(read)]:.4g}."
+        if not apart:
+            return f"{here} The two agree at all steps."
+        return f"{here} They differ at {len(apart)} of the {len(steps)} steps drawn, first at step {apart[0]}."
+
+    controls = {
+        "peak": slider("peak", 0.003, 0.0005, HIGHEST, 0.0005),
+        "warmup": slider("warm-up steps", 100, 0, 500, 25),
+        "total": slider("steps in all", 1000, 100, 3000, 100),
+        "floor": slider("floor (share of the peak)", 0.2, 0.0, 1.0, 0.05),
+        "at": slider("look at (% of the steps)", 30, 0, 100, 5),
+    }
+    controls["peak"].readout_format = ".4f"
+    return LiveFigure(draw, controls, describe)
+
+
+STEPS = 40
+
+
+def step_explorer(function: Callable) -> LiveFigure:
+    """Forty of your `training_step(model, ids, targets, optimizer, max_norm)` on Tinytown, once per setting."""
+    entropy, guessing = Tinytown().entropy(), math.log(len(WordTokenizer()))
+    trained: dict[tuple, tuple] = {}
+
+    def measure(rate, max_norm):
+        """(steps measured, losses on new stories, losses that your function returned, what went wrong)."""
+        if (rate, max_norm) not in trained:
+            model, batches = training.small_model(d_model=16), training.story_batches(8)
+            optimizer = make_optimizer(model)
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            at, new, losses, problem = [0], [training.held_out_loss(model, 20)], [], ""
+            for step in range(1, STEPS + 1):
+                loss, problem = _number(function, model, *next(batches), optimizer, max_norm)
+                if problem:
+                    problem = _at(step, problem)
+                    break
+                losses.append(loss)
+                if step % 10 == 0:
+                    at.append(step)
+                    new.append(training.held_out_loss(model, 20))
+            trained[rate, max_norm] = at, new, losses, problem
+        return trained[rate, max_norm]
+
+    def draw(rate, max_norm, figure=None):
+        at, new, losses, _ = measure(rate, max_norm)
+        return figures.loss_curve(at, new, entropy, STEPS, guessing, losses, figure)
+
+    def describe(rate, max_norm):
+        _, new, losses, problem = measure(rate, max_norm)
+        if problem:
+            return problem
+        text = f"{STEPS} of your steps, learning rate {rate:g}, gradients clipped to {max_norm:g}: "
+        if not math.isfinite(new[-1]):
+            return f"{text}the loss on new stories is no number any more."
+        if abs(losses[0] - new[0]) > 0.5:
+            return f"{text}the first loss that you return, {losses[0]:.1f}, is not the model's, about {new[0]:.1f}."
+        if new[-1] == new[0]:
+            return f"{text}the loss on new stories is what it was. No parameter has moved."
+        moved = "fell" if new[-1] < new[0] else "rose"
+        return f"{text}the loss on new stories {moved} from {new[0]:.1f} to {new[-1]:.1f} nats per token."
+
+    controls = {
+        "rate": widgets.SelectionSlider(
+            options=[0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3], value=0.01, description="learning rate"
+        ),
+        "max_norm": widgets.SelectionSlider(
+            options=[0.001, 0.01, 0.1, 1.0, 10.0, 100.0], value=1.0, description="max_norm"
+        ),
+    }
+    return LiveFigure(draw, controls, describe)
+
+
+def _at(step: int, said: str) -> str:
+    """What went wrong, and at which step; nothing if nothing did."""
+    return f"At step {step}: {said}" if said and said != UNWRITTEN else said
+
+
+def _number(function: Callable, *args) -> tuple[float, str]:
+    """(what the learner's function gives, "") or (NaN, what happened instead)."""
+    try:
+        value = function(*args)
+    except Exception as error:
+        return math.nan, went_wrong(error)
+    try:
+        number = float(value.detach() if isinstance(value, Tensor) else value)
+    except Exception:
+        return math.nan, f"Your function should return a number; it returned one {type(value).__name__}."
+    return (number, "") if math.isfinite(number) else (math.nan, f"Your function returned {number}.")
+
+
+EXPLORERS = {"training.learning_rate": schedule_explorer, "training.step": step_explorer}

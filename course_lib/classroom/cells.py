@@ -1,0 +1,232 @@
+"""A notebook as its cells, read as text: whatever the file holds, its reading ends, and what was lost is said.
+
+A cursor steps over outputs: a million of them cost time, but no memory. nbformat would build them all, and refuse
+notebooks that can still be graded.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+from course_lib.grading.show import printable
+
+LARGEST_CELL = 1_000_000  # characters
+MOST_CELLS = 5_000  # of a notebook
+DEEPEST_JSON = 1_000  # brackets inside brackets
+MOST_KEYS = 100  # of an object in a notebook
+LARGEST_VALUE = 10_000  # bytes of what is no cell's text
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell. number: its place among all cells of the notebook, from 1."""
+
+    number: int
+    kind: Literal["code", "markdown", "raw"]
+    source: str
+
+
+def mended(text: str) -> str:
+    """With the line ends that Python makes of all, and without halves of characters, which no file can hold."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return re.sub("[\ud800-\udfff]", "�", text)
+
+
+# --- JSON, as far as it is asked for ----------------------------------------------------------------------------------
+
+
+class _Unreadable(Exception):
+    """Text that is no JSON from here on; the message says why, if anything special."""
+
+
+# Every repetition is possessive (*+, ++): what was stepped over is never tried in another way, so time is linear.
+_STRING = rb'"(?:[^"\\]++|\\.)*+"'
+_FLAT = rb'[^"\[\]{}]++|' + _STRING
+_PAIR = rb"\[(?:%(in)s)*+\]|\{(?:%(in)s)*+\}"  # brackets that hold no more than ...
+_PAIRS = _PAIR % {b"in": _FLAT + b"|" + _PAIR % {b"in": _FLAT}}  # ... such brackets: most outputs, in one step
+_TO_BRACKET = re.compile(rb"(?:" + _FLAT + b"|" + _PAIRS + rb")*+", flags=re.DOTALL)
+_SCALAR = re.compile(_STRING + rb'|[^\s,:"\[\]{}]+', flags=re.DOTALL)
+_TEXT = re.compile(_STRING + rb"|\[(?:[\s,]++|" + _STRING + rb")*+\]", flags=re.DOTALL)
+_SPACE, _BETWEEN = re.compile(rb"[\s\0]*+"), re.compile(rb"[\s\0,]*+")
+_STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+
+
+class _Cursor:
+    """A place in JSON text (UTF-8): it goes into what is asked for and steps over the rest without building it."""
+
+    def __init__(self, data: bytes):
+        self.data, self.at = data, 0
+
+    def next(self, over: re.Pattern = _SPACE) -> bytes:
+        """The next character that is no space; b"" at the end."""
+        self.at = over.match(self.data, self.at).end()
+        return self.data[self.at : self.at + 1]
+
+    def inside(self, opening: bytes) -> Iterator:
+        """Stop at each value of the array (b"[") or object (b"{") that begins here: yields its place, from 1, or key.
+
+        A value that is left alone is stepped over; so is what begins otherwise than `opening`, and what comes behind
+        the first that is too many.
+        """
+        if self.next() != opening:
+            return
+        most = MOST_CELLS if opening == b"[" else MOST_KEYS
+        self.at += 1
+        count = 0
+        while self.next(_BETWEEN) != (b"]" if opening == b"[" else b"}"):
+            count += 1
+            key = count
+            if opening == b"{":
+                key = self.value()
+                if self.next() != b":":
+                    raise _Unreadable
+                self.at += 1
+                self.next()
+            before = self.at
+            yield key
+            if count > most:
+                self.at = _TO_BRACKET.match(self.data, self.at).end()
+                self._skip_brackets(1)
+                return
+            if self.at == before:
+                self.skip()
+        self.at += 1
+
+    def skip(self) -> None:
+        if scalar := _SCALAR.match(self.data, self.at):
+            self.at = scalar.end()
+        else:
+            self._skip_brackets(0)
+
+    def _skip_brackets(self, depth: int) -> None:
+        """Step over a value in brackets, of which `depth` are open here."""
+        data, at = self.data, self.at
+        while True:
+            step = _STEP.get(data[at]) if at < len(data) else None
+            if step is None:
+                raise _Unreadable
+            at, depth = at + 1, depth + step
+            if depth > DEEPEST_JSON:
+                raise _Unreadable(f"more than {DEEPEST_JSON:,} brackets stand in each other")
+            if depth <= 0:
+                break
+            at = _TO_BRACKET.match(data, at).end()
+        if depth < 0:
+            raise _Unreadable
+        self.at = at
+
+    def value(self) -> object:
+        """The small value that begins here; None for any other."""
+        self.next()
+        begin = self.at
+        self.skip()
+        with suppress(ValueError, RecursionError):  # no JSON; an integer of too many digits; too many brackets
+            return json.loads(self._decoded(begin)) if self.at - begin <= LARGEST_VALUE else None
+
+    def text(self) -> str | None:
+        """The text that begins here, one string or a list of them; None for anything else, and for too much."""
+        self.next()
+        begin = self.at
+        self.skip()
+        if self.at - begin > 8 * LARGEST_CELL or not _TEXT.fullmatch(self.data, begin, self.at):
+            return None
+        with suppress(ValueError):
+            text = "".join(json.loads(self._decoded(begin), strict=False))
+            return text if len(text) <= LARGEST_CELL else None
+
+    def _decoded(self, begin: int) -> str:
+        return self.data[begin : self.at].decode(errors="replace")
+
+
+# --- cells ------------------------------------------------------------------------------------------------------------
+
+KINDS = {"code": "code", "markdown": "markdown", "raw": "raw", "heading": "markdown", "html": "raw"}
+BEGINNINGS = {  # of what is no notebook
+    b"PK": "it is a zip file under the name of a notebook",
+    b"%PDF": "it is a PDF, not a notebook",
+    b"<": "it is a web page, not a notebook: the file itself must be downloaded",
+    b"version https://git-lfs": "it stands for a file that Git LFS keeps elsewhere: that file must be handed in",
+}
+
+
+def cells_of(data: bytes) -> tuple[list[Cell], list[str]]:
+    """The cells of a notebook, and what could not be read, in sentences. Damage costs what stands behind it."""
+    if (encoding := json.detect_encoding(data)) != "utf-8":
+        data = data.decode(encoding, "replace").encode()
+    cursor = _Cursor(data)
+    if cursor.next() != b"{":
+        begins = data[cursor.at : cursor.at + 40]
+        what = "it is no notebook" if begins else "it is empty"
+        return [], [next((said for start, said in BEGINNINGS.items() if begins.startswith(start)), what)]
+    cells: dict[str, list[Cell]] = {}  # "cells", or "worksheets" where nbformat 3 keeps them
+    troubles: list[str] = []
+    said: dict = {}
+    try:
+        for key in cursor.inside(b"{"):
+            if key in cells:
+                cells.clear()
+                raise _Unreadable("its cells stand there twice")
+            if key == "cells":
+                cells[key] = []
+                _add_cells(cursor, cells[key], troubles)
+            elif key == "worksheets":
+                cells[key] = []
+                for _ in cursor.inside(b"["):  # its sheets, which Jupyter shows as one
+                    for part in cursor.inside(b"{"):
+                        if part == "cells":
+                            _add_cells(cursor, cells[key], troubles)
+            elif key == "metadata":
+                for part in cursor.inside(b"{"):
+                    if part in ("kernelspec", "language_info"):
+                        said[part] = cursor.value()
+            elif key == "nbformat":
+                said[key] = cursor.value()
+        if cursor.next():
+            troubles.append("there is text behind its end, which was not read")
+        if said.get("nbformat") == 2:
+            return [], ["it is in nbformat 2, of 2011, which is not read: it must be opened in Jupyter and saved"]
+        if said.get("nbformat") not in (3, 4):
+            troubles.append("it is in no known nbformat (3 or 4): its cells were read as well as they could be")
+    except _Unreadable as why:
+        troubles.append(f"it is damaged at byte {cursor.at:,}, where its reading ended{f': {why}' if str(why) else ''}")
+    if (language := _language(said)) and "python" not in language.lower():
+        troubles.append(f"its kernel speaks {printable(language, 40)}: its cells were read as Python")
+    order = ("worksheets", "cells") if said.get("nbformat") == 3 else ("cells", "worksheets")
+    read = next((cells[key] for key in order if cells.get(key)), [])
+    return read, troubles if read else [*troubles, "it has no cells"]
+
+
+def _language(said: Mapping) -> str | None:
+    """The language of a notebook's kernel, if it says one."""
+    kernel, language = (
+        said.get(part) if isinstance(said.get(part), dict) else {} for part in ("kernelspec", "language_info")
+    )
+    names = [language.get("name"), kernel.get("language"), *re.findall(r"^(?:ir|julia)\b", str(kernel.get("name")))]
+    return next((name for name in names if isinstance(name, str)), None)
+
+
+def _add_cells(cursor: _Cursor, cells: list[Cell], troubles: list[str]) -> None:
+    """Read the list of cells that begins at the cursor, after those that are there."""
+    before = cells[-1].number if cells else 0
+    for number in cursor.inside(b"["):
+        number += before
+        if number > MOST_CELLS:
+            troubles.append(f"only its first {MOST_CELLS:,} cells were read")
+            continue
+        kind, texts = None, {}
+        for part in cursor.inside(b"{"):
+            if part == "cell_type":
+                kind = cursor.value()
+            elif part in ("source", "input"):  # the latter in code cells of nbformat 3
+                texts[part] = cursor.text()
+        source = texts.get("source", texts.get("input"))
+        if source is None:
+            troubles.append(f"cell {number} was left out: no text, or more than {LARGEST_CELL:,} characters")
+            continue
+        if not isinstance(kind, str) or kind not in KINDS:
+            troubles.append(f"cell {number} is of no known type: it was read as raw text")
+            kind = "raw"
+        cells.append(Cell(number, KINDS[kind], mended(source)))

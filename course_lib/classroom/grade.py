@@ -1,0 +1,205 @@
+"""A class, graded: what is expected, who grades it, and what became of it.
+
+Threads over sandboxed workers here (`Slots`), or a Dask cluster (`cluster.py`); both take jobs and give marks.
+"""
+
+import contextlib
+import re
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Queue
+
+from course_lib.grading.catalogue import EXERCISES, get
+from course_lib.grading.exercise import Exercise
+
+from .bounds import Limits
+from .jobs import Done, Job, do_again, do_job
+from .journal import Journal
+from .marked import Marked
+from .names import COURSE_FILE
+from .remote import Fault, Worker
+from .sandbox import Stage
+from .submissions import Submission, chapters_of
+
+
+@dataclass
+class Outcome:
+    """A class, graded. failed: name of a submission -> why the machine could not grade it."""
+
+    marked: list[Marked]
+    failed: dict[str, str] = field(default_factory=dict)
+    known: int = 0  # had been graded before
+    seed: int = 0
+    peak: int = 0
+
+
+def expected_exercises(
+    submissions: Sequence[Submission], chapters: Sequence[int] = (), ids: Sequence[str] = ()
+) -> list[Exercise]:
+    """The exercises that every submission of a class is graded on, in the course's order.
+
+    Without `chapters` and `ids` these are the chapters that at least half of the submissions are about, so that nobody
+    changes what is expected of the others; who handed in nothing is not asked. Submissions that differ in the course's
+    own file name alone (ada_02_attention, ada_03_masks) may be of one learner, and count as one.
+    Errors: ValueError for a chapter without exercises, for an unknown id, and if nothing is expected.
+    """
+    known = {exercise.chapter for exercise in EXERCISES.values()}
+    if unknown := [chapter for chapter in chapters if chapter not in known]:
+        span = f"{min(known)} to {max(known)}"
+        raise ValueError(f"--chapters {unknown[0]}: this chapter has no exercises; name some of {span}")
+    try:
+        chosen = {get(each).id for each in ids}
+    except KeyError as error:
+        raise ValueError(f"--exercises: {error.args[0]}") from error
+    if not chapters and not ids:
+        whose: dict[str, set[int]] = defaultdict(set)
+        for submission in submissions:
+            whose[re.sub(COURSE_FILE, "", submission.name, flags=re.IGNORECASE)] |= chapters_of(submission)
+        abouts = [about for about in whose.values() if about]
+        counts = Counter(chapter for about in abouts for chapter in about)
+        chapters = [chapter for chapter, count in counts.items() if 2 * count >= len(abouts)]
+    expected = [each for each in EXERCISES.values() if each.chapter in chapters or each.id in chosen]
+    if not expected:
+        why = next((f" ({each.name}: {each.all_troubles[0]})" for each in submissions if each.all_troubles), "")
+        raise ValueError(f"no exercise is expected{why}: name chapters with --chapters, such as --chapters 2")
+    return expected
+
+
+def grade_class(
+    submissions: Sequence[Submission],
+    expected: Sequence[Exercise],
+    folder: Path,
+    *,
+    sandbox: str = "bwrap",
+    jobs: int = 2,
+    limits: Limits | None = None,
+    resume: bool = False,
+    seed: int | None = None,
+    scheduler: str = "",
+    tell: Callable[[Done], None] = lambda done: None,
+) -> Outcome:
+    """Grade a class into a folder. What is there already is not graded again; equal submissions are graded once.
+
+    Args:
+        submissions, expected: from `find` and `expected_exercises`. folder: gets run.json and marks.jsonl.
+        sandbox, limits: as in `Worker`. jobs: workers at a time. resume, seed: as in `Journal`.
+        scheduler: the address of a Dask scheduler, whose workers then do it. tell: called after every submission.
+    Errors: ValueError and RuntimeError as `Journal`; SandboxError if the sandbox does not work here.
+    """
+    limits = limits or Limits()
+    with Journal(folder, expected, limits, resume, seed) as journal:
+        ids = tuple(each.id for each in expected)
+        todo = {}
+        for submission in submissions:
+            key = journal.key(submission)
+            if key not in journal.marks and key not in todo:
+                todo[key] = Job(key, submission, ids, journal.seed, sandbox, limits)
+        outcome = Outcome([], known=sum(journal.key(each) in journal.marks for each in submissions), seed=journal.seed)
+        faults: dict[str, str] = {}
+        with contextlib.closing(_done(list(todo.values()), sandbox, jobs, limits, scheduler)) as all_done:
+            for done in all_done:
+                if done.marked:
+                    journal.add(done.key, done.marked, seconds=round(done.seconds, 3))
+                else:
+                    faults[done.key] = done.fault
+                outcome.peak = max(outcome.peak, done.peak)
+                tell(done)
+        outcome.marked = journal.of(submissions)
+        outcome.failed = {each.name: faults[key] for each in submissions if (key := journal.key(each)) in faults}
+    return outcome
+
+
+def _done(jobs: list[Job], sandbox: str, slots: int, limits: Limits, scheduler: str) -> Iterator[Done]:
+    if not jobs:
+        return
+    if scheduler:
+        from .cluster import on_cluster  # needs a package of its own
+
+        yield from on_cluster(jobs, scheduler)
+        return
+    with Slots(sandbox, min(slots, len(jobs)), limits) as pool:
+        yield from pool.do(jobs)
+
+
+class _Hurried(Worker):
+    """A worker that drops what it does when the run ends, however long the notebook would still take."""
+
+    ending: threading.Event
+
+    def _watch(self) -> None:
+        if self.ending.is_set():
+            raise Fault("the run was ended")
+        super()._watch()
+
+
+class Slots:
+    """Workers on this machine, one for each thread that grades."""
+
+    def __init__(self, sandbox: str, count: int, limits: Limits):
+        if count < 1:
+            raise ValueError(f"jobs={count} must be at least 1")
+        self.sandbox, self.count, self.limits = sandbox, count, limits
+        self.free: Queue[Worker] = Queue()
+        self.all: list[Worker] = []
+        self.closing = threading.Event()
+
+    def __enter__(self) -> "Slots":
+        self.stage = Stage()
+        try:
+            for slot in range(self.count):
+                worker = _Hurried(self.sandbox, self.limits, slot, self.stage)
+                worker.ending = self.closing
+                self.all.append(worker)
+                worker.__enter__()
+                if slot == 0:
+                    worker.probe()
+                self.free.put(worker)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *error) -> None:
+        self.closing.set()
+        for worker in self.all:
+            worker.close()
+        self.stage.close()
+
+    def do(self, jobs: Sequence[Job]) -> Iterator[Done]:
+        """Every job, as it is done; last, and one by one, those that time, memory or a signal has failed."""
+        doubted: dict[str, Done] = {}
+        for done in self._each(jobs, do_job, self.count):
+            if done.doubted:
+                doubted[done.key] = done
+            else:
+                yield done
+
+        def again(job: Job, worker: Worker, closing: Callable[[], bool]) -> Done:
+            return do_again(job, doubted[job.key], worker, closing, was_alone=self.count == 1)
+
+        yield from self._each([job for job in jobs if job.key in doubted], again, 1)
+
+    def _each(self, jobs: Sequence[Job], do: Callable[..., Done], count: int) -> Iterator[Done]:
+        with ThreadPoolExecutor(count) as pool:
+            waiting = {pool.submit(self._one, do, job) for job in jobs}
+            try:
+                while waiting:
+                    done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        yield future.result()
+            except BaseException:
+                self.closing.set()
+                for future in waiting:
+                    future.cancel()
+                raise
+
+    def _one(self, do: Callable[..., Done], job: Job) -> Done:
+        worker = self.free.get()
+        try:
+            return do(job, worker, self.closing.is_set)
+        finally:
+            self.free.put(worker)

@@ -1,0 +1,100 @@
+"""Grading one submission as a job: told as data, done anywhere, tried again if the machine fails.
+
+A job that failed through no fault of its learner never counts as a zero.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+
+from course_lib.grading.catalogue import get
+
+from .bounds import Limits
+from .marked import Marked
+from .marking import mark
+from .remote import Fault, Worker
+from .sandbox import SandboxError
+from .submissions import Submission
+
+TRIES = 3  # of a submission, when workers fail
+SHORTEST = 1.0  # seconds that must be left for a second run where there is no more time than for both
+SECOND = (
+    "A first run of this answer was ended by time, memory or a signal; a second run, alone, passed. That one counts."
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A submission to be graded, with all that is needed to do it anywhere."""
+
+    key: str
+    submission: Submission
+    exercises: tuple[str, ...]
+    seed: int
+    sandbox: str
+    limits: Limits
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a job: its marks, or why there are none. seconds: how long it took. peak: bytes of memory.
+    doubted: exercises that time, memory or a signal has failed: they are run again alone before that counts."""
+
+    key: str
+    marked: Marked | None
+    fault: str = ""
+    seconds: float = 0.0
+    peak: int = 0
+    doubted: frozenset[str] = frozenset()
+
+
+def do_job(job: Job, worker: Worker, closing: Callable[[], bool] = lambda: False, seconds: float | None = None) -> Done:
+    """Grade a submission with a worker; a fault is tried again with a fresh one. seconds: as in `mark`.
+
+    A mistake of the grader's own, whatever it is, is a fault as well: the class goes on without this submission.
+    """
+    torch.set_num_threads(1)
+    began, fault = time.monotonic(), "the run was ended"
+    for _ in range(TRIES):
+        if closing():
+            break
+        worker.peak, worker.doubted = 0, set()
+        less = {} if seconds is None else {"seconds": seconds}
+        try:
+            marked = mark(job.submission, [get(each) for each in job.exercises], worker, job.seed, **less)
+            doubted = frozenset(worker.doubted)
+            return Done(job.key, marked, seconds=time.monotonic() - began, peak=worker.peak, doubted=doubted)
+        except Exception as error:
+            fault = f"{error if isinstance(error, Fault) else repr(error)} ({TRIES} tries)"
+        if not closing():
+            try:
+                worker.restart()
+            except SandboxError as error:
+                fault = f"{error} ({TRIES} tries)"
+    return Done(job.key, None, fault)
+
+
+def do_again(
+    job: Job, first: Done, worker: Worker, closing: Callable[[], bool] = lambda: False, was_alone: bool = False
+) -> Done:
+    """Run what is doubted once more, with no other submission beside it. This run counts; where it has passed what the
+    first had not, the result says so.
+
+    was_alone: the first run was, too. Then the second one gets no more than the time that the first has left.
+    """
+    left = job.limits.total - first.seconds if was_alone else None
+    if left is not None and left < SHORTEST:
+        return replace(first, doubted=frozenset())
+    names = tuple(name for name in job.exercises if name in first.doubted)
+    second = do_job(replace(job, exercises=names), worker, closing, left)
+    if not second.marked:
+        return second
+    results = {result.exercise_id: result for result in first.marked.results}
+    for result in second.marked.results:
+        noted = replace(result, sentences=(*result.sentences, SECOND)) if result.passed else result
+        results[result.exercise_id] = noted
+    marked = replace(second.marked, results=tuple(results.values()))
+    seconds, peak = first.seconds + second.seconds, max(first.peak, second.peak)
+    return Done(job.key, marked, seconds=seconds, peak=peak)

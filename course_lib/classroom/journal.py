@@ -1,0 +1,151 @@
+"""Results on disk as they come: a line of JSON each, appended and synced, so that a killed grader loses nothing.
+
+`run.json` says how the run was made: its secret seed, for marking again, and what must be the same to go on.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import filelock
+import torch
+
+import course_lib
+from course_lib.files import write_whole
+from course_lib.grading.exercise import Exercise
+
+from .bounds import Limits
+from .marked import Marked
+from .submissions import Submission
+
+RUN, LINES = "run.json", "marks.jsonl"
+SEED_BITS = 62
+
+
+@cache
+def version() -> str:
+    """The grader's version: a hash of the library's code and of torch's version."""
+    digest = hashlib.sha256(torch.__version__.encode())
+    root = Path(course_lib.__file__).parent
+    for path in sorted((*root.rglob("*.py"), *root.rglob("*.bin"))):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+class Journal:
+    """The results of one run in a folder; a context manager, because only one grader may write there.
+
+    Args:
+        folder: is made. expected: the exercises that every submission is graded on. limits: of a submission.
+        resume: go on with the run that is there. seed: for marking again; without, the run's, or a fresh secret one.
+    Errors: ValueError if the folder holds results and `resume` is not asked for, or such that cannot be gone on with,
+        or if nothing can be written there; RuntimeError if it cannot any more.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        expected: Sequence[Exercise],
+        limits: Limits,
+        resume: bool = False,
+        seed: int | None = None,
+    ):
+        self.folder = Path(folder)
+        self.about = {"exercises": [each.id for each in expected], "limits": limits.as_dict(), "grader": version()}
+        self._resume, self._asked = resume, seed
+        self.seed = 0
+        self.marks: dict[str, Marked] = {}  # by key
+
+    def __enter__(self) -> "Journal":
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = filelock.FileLock(self.folder / ".lock")
+            self._lock.acquire(timeout=0)
+            try:
+                self._open()
+            except BaseException:
+                self._lock.release()
+                raise
+        except filelock.Timeout as error:
+            raise ValueError(f"another grader is writing to {self.folder}: wait, or name another folder") from error
+        except OSError as error:
+            raise ValueError(
+                f"results cannot be kept in {self.folder} ({error.strerror}): name another folder"
+            ) from error
+        return self
+
+    def __exit__(self, *error) -> None:
+        self._file.close()
+        self._lock.release()
+
+    def _open(self) -> None:
+        path = self.folder / LINES
+        lines = path.read_bytes() if path.exists() else b""
+        if lines and not self._resume:
+            raise ValueError(f"{self.folder} holds the results of a run: add --resume to go on, or name another folder")
+        run = self._read_run() if lines else {}
+        if self._asked is not None and run and run["seed"] != self._asked:
+            raise ValueError(f"the run in {self.folder} has the seed {run['seed']}: leave --seed out, or begin anew")
+        fresh = secrets.randbits(SEED_BITS) if self._asked is None else self._asked
+        self.seed = run.get("seed", fresh)
+        write_whole(self.folder / RUN, self._write_run)
+        whole = lines.rfind(b"\n") + 1  # what follows is torn: the grader was killed while it wrote
+        for line in lines[:whole].split(b"\n"):
+            self._take(line)
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (closed in __exit__)
+        self._file.truncate(whole)
+
+    def _read_run(self) -> dict[str, Any]:
+        path = self.folder / RUN
+        try:
+            run = json.loads(path.read_text(encoding="utf-8"))
+            return {"seed": int(run["seed"])}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"{path} is missing or damaged, and with it the seed of these results: name another folder"
+            ) from error
+
+    def _write_run(self, part: Path) -> None:
+        part.unlink(missing_ok=True)
+        private = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # the class may still be handing in
+        with open(private, "w", encoding="utf-8") as file:
+            json.dump({"seed": self.seed, **self.about}, file, indent=1)
+            file.flush()
+            os.fsync(private)
+
+    def _take(self, line: bytes) -> None:
+        try:
+            entry = json.loads(line)
+            self.marks[entry["key"]] = Marked.from_dict(entry["marked"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return  # by another version, or damaged: it is graded again
+
+    def key(self, submission: Submission) -> str:
+        """The same for the same content, graded on the same terms by the same version of the grader."""
+        terms = json.dumps([self.seed, self.about, submission.digest], sort_keys=True)
+        return hashlib.sha256(terms.encode()).hexdigest()
+
+    def add(self, key: str, marked: Marked, **beside: Any) -> None:
+        """Keep a result; when this returns, it is on the disk. Errors: RuntimeError if the disk does not take it."""
+        line = memoryview(json.dumps({"key": key, "marked": marked.as_dict(), **beside}).encode() + b"\n")
+        try:
+            while line:
+                line = line[self._file.write(line) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise RuntimeError(
+                f"results cannot be written to {self.folder} any more ({error.strerror}). Those written before are "
+                "kept: mend it, and go on with --resume"
+            ) from error
+        self.marks[key] = marked
+
+    def of(self, submissions: Iterable[Submission]) -> list[Marked]:
+        """The results of these submissions, as far as there are any, in their order and under their names."""
+        named = ((submission, self.marks.get(self.key(submission))) for submission in submissions)
+        return [replace(marked, name=submission.name) for submission, marked in named if marked]

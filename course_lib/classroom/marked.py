@@ -1,0 +1,51 @@
+"""What grading yields, as plain data: written to disk, read back and compared."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from course_lib.grading.result import Result
+
+
+@dataclass(frozen=True)
+class Marked:
+    """One submission, graded.
+
+    Fields: name, that of the folder, zip or notebook · digest, the SHA-256 of what was handed in · results, one for
+    every expected exercise in the course's order · troubles, what could not be read or run, in sentences. All text may
+    hold anything that a learner wrote: whoever shows it escapes it.
+    """
+
+    name: str
+    digest: str
+    results: tuple[Result, ...]
+    troubles: tuple[str, ...] = ()
+
+    @property
+    def earned(self) -> int:
+        return sum(result.earned for result in self.results)
+
+    @property
+    def points(self) -> int:
+        return sum(result.points for result in self.results)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; `from_dict` reads it back."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Marked":
+        results = tuple(_result(each) for each in data["results"])
+        return cls(data["name"], data["digest"], results, tuple(data["troubles"]))
+
+
+def _result(data: Mapping[str, Any]) -> Result:
+    known = {field.name for field in fields(Result)}
+    if unknown := data.keys() - known:
+        raise ValueError(f"a result has the unknown field {min(unknown)!r}: it was written by another version")
+    return Result(**{**data, "sentences": tuple(data["sentences"])})
+
+
+def total(marked: Sequence[Marked]) -> tuple[int, int]:
+    """Points earned and points to be had, of several submissions."""
+    return sum(each.earned for each in marked), sum(each.points for each in marked)

@@ -1,0 +1,108 @@
+"""One submission: a result for every expected exercise, whatever was handed in."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.engine import judge_calls, judge_value, ready_trials, verdict
+from course_lib.grading.exercise import Exercise
+from course_lib.grading.limits import Stop
+from course_lib.grading.result import Result
+from course_lib.grading.run import Failure, Outcome
+
+from .marked import Marked
+from .remote import Ended, Found, Session, Worker
+from .submissions import Submission
+
+WANTED = {each.answer_name: each.kind in ("code", "experiment") for each in EXERCISES.values()}
+
+
+def mark(
+    submission: Submission, expected: Sequence[Exercise], worker: Worker, seed: int, seconds: float | None = None
+) -> Marked:
+    """Grade one submission on cases that `seed` draws. A result for every expected exercise, in the course's order.
+
+    `worker.doubted` names those that failed by time, memory or a signal. seconds: less than the worker's for all of it.
+
+    An answer may stand in any notebook. If several hold one, those of its chapter come first, and of these the first
+    that answers; in a notebook, the last answer counts.
+    Errors: Fault if the machine failed: then nothing is known of the submission, and it should be tried again.
+    """
+    deadline = time.monotonic() + (worker.limits.total if seconds is None else seconds)
+    worker.doubted = set()
+    results: dict[str, Result] = {}
+    elsewhere: dict[str, Result] = {}  # found in a notebook of another chapter
+    troubles = list(submission.all_troubles)
+    for notebook in submission.notebooks:
+        chapters = notebook.chapters
+        session = Session(worker, notebook, submission.beside(notebook), WANTED, deadline)
+        cells = session.doubts
+        try:
+            for exercise in expected:
+                place = results if not chapters or exercise.chapter in chapters else elsewhere
+                before = session.doubts
+                if _is_open(place.get(exercise.id)) and (result := _graded(session, exercise, seed)):
+                    place[exercise.id] = result
+                if cells or session.doubts > before:
+                    worker.doubted.add(exercise.id)
+        finally:
+            session.close()
+        troubles += [f"{notebook.path}: {trouble}" for trouble in session.found.troubles]
+    graded = []
+    for exercise in expected:
+        own, other = results.get(exercise.id), elsewhere.get(exercise.id)
+        graded.append((other if _is_open(own) else own) or own or _missing(exercise, submission))
+    worker.doubted -= {result.exercise_id for result in graded if result.passed}
+    return Marked(submission.name, submission.digest, tuple(graded), tuple(troubles))
+
+
+def _is_open(result: Result | None) -> bool:
+    return result is None or result.status == "unanswered"
+
+
+def _missing(exercise: Exercise, submission: Submission) -> Result:
+    if not submission.notebooks:
+        return verdict(exercise, "unanswered", ["No notebook was handed in."])
+    return verdict(exercise, "unanswered", [f"No cell that could be run defines `{exercise.answer_name}`."])
+
+
+def _graded(session: Session, exercise: Exercise, seed: int) -> Result | None:
+    """The result of an exercise in one notebook; None if it does not stand there."""
+    name = exercise.answer_name
+    found: Found = session.found
+    result = None
+    if name in found.open:
+        result = verdict(exercise, "unanswered", ["Left open."])
+    for which in reversed(range(found.answers.get(name, 0))):
+        result = _one(session, exercise, name, which, seed)
+        if result.status != "unanswered":
+            return result
+    return result
+
+
+def _one(session: Session, exercise: Exercise, name: str, which: int, seed: int) -> Result:
+    seconds = session.worker.limits.exercise or exercise.time_limit
+    try:
+        if exercise.kind not in ("code", "experiment"):
+            return _judged(lambda: judge_value(exercise, session.read(name, which, seconds)), exercise)
+        trials = ready_trials(exercise, seed)
+        try:
+            outcomes = session.run(name, which, trials, seconds)
+        except Ended as error:
+            trials = trials[error.call : error.call + 1]
+            outcomes = [Outcome(failure=Failure("exit", error.sentence))]
+        return _judged(lambda: judge_calls(exercise, trials, outcomes), exercise)
+    except Ended as error:
+        return verdict(exercise, "failed", [error.sentence])
+
+
+def _judged(judge, exercise: Exercise) -> Result:
+    """A result without the line on hints. What cannot be judged, whatever it is, is not right."""
+    try:
+        result = judge()
+    except (Ended, Stop):
+        raise
+    except Exception as error:
+        result = verdict(exercise, "failed", [f"Your result could not be compared ({type(error).__name__})."])
+    return replace(result, closing="")

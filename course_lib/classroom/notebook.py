@@ -1,0 +1,252 @@
+"""A notebook as it runs in a worker: IPython runs its cells as in JupyterLab, with nobody to see, hear or wait for.
+
+`check` and what shows pictures are stand-ins that do nothing; so are magics and shell lines that would wait, install or
+run another program.
+"""
+
+import ast
+import builtins
+import importlib
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+
+from course_lib.grading.limits import Exit, Stop, limited
+from course_lib.grading.run import is_the_librarys
+
+from .bounds import Limits
+
+BEGINNING = "import math\nimport numpy as np\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
+MOST_TROUBLES = 50  # that are told, of one notebook
+FENCE = re.compile(r"^(```|~~~)(?:python|py)?[ \t]*\n(.*?)^\1", flags=re.MULTILINE | re.DOTALL)
+SILENT_MAGICS = (
+    *("timeit", "prun", "matplotlib", "load_ext", "reload_ext", "unload_ext"),
+    *("pip", "conda", "mamba", "uv", "bash", "sh", "script", "system", "sx"),
+)
+
+
+class Quiet:
+    """Stands for whatever a notebook shows: it can be called, asked for anything, gone through, and is nothing."""
+
+    passed, earned, points, feedback, misconception = True, 0, 0, "", None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> "Quiet":
+        return self
+
+    def __getattr__(self, name: str) -> "Quiet":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __iter__(self) -> Iterator:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, key: Any) -> "Quiet":
+        return self
+
+    def __repr__(self) -> str:
+        return ""
+
+
+_quiet = Quiet()
+
+
+class Shell(InteractiveShell):
+    """IPython without a history, without shell commands, and without reports of errors."""
+
+    def system(self, cmd: str) -> None: ...
+
+    system_raw = system_piped = system
+
+    def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> Any:
+        return [] if split else ""
+
+    def run_line_magic(self, magic_name: str, line: str, _stack_depth: int = 1) -> Any:
+        if self.find_line_magic(magic_name) is not None:  # otherwise of a package that is not installed here
+            return super().run_line_magic(magic_name, line, _stack_depth=_stack_depth + 1)
+
+    def run_cell_magic(self, magic_name: str, line: str, cell: str) -> Any:
+        if self.find_cell_magic(magic_name) is not None:
+            return super().run_cell_magic(magic_name, line, cell)
+
+    def showtraceback(self, *args: Any, **kwargs: Any) -> None: ...
+
+    showsyntaxerror = showindentationerror = showtraceback
+
+
+def warm_up() -> Shell:
+    """Import what notebooks use, put the stand-ins in place, and make the shell: before anybody forks."""
+    torch.set_num_threads(1)
+    weight = torch.nn.Parameter(torch.ones(2, 2))
+    (weight @ weight).softmax(-1).sum().backward()
+    torch.optim.AdamW([weight]).step()  # the first one imports eight hundred modules
+    grading, viz = importlib.import_module("course_lib.grading"), importlib.import_module("course_lib.live")
+    for name in ("check", "hint", "progress", "grade"):
+        setattr(grading, name, _quiet)
+    viz.explore = viz.show = viz.Predict = _quiet
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.HistoryManager.hist_file = ":memory:"
+    shell = Shell.instance(config=config)
+    for name in SILENT_MAGICS:
+        shell.register_magic_function(_quiet, "line_cell", name)
+    builtins.input = _quiet
+    shell.run_cell(BEGINNING, silent=True)  # the first cell makes IPython import the rest of itself
+    return shell
+
+
+class Notebook:
+    """A notebook's names, and every answer that they stood for, in the order in which its cells gave them.
+
+    Args:
+        wanted: the names that matter, and whether each must be something that can be called.
+        tell: called with the number of a cell before it runs.
+    """
+
+    def __init__(self, shell: Shell, wanted: dict[str, bool], limits: Limits, tell: Callable[[int], None]):
+        self.shell, self.limits, self.tell = shell, limits, tell
+        self.given: dict[str, list] = {name: [] for name in wanted}  # (number of the cell, value)
+        self.bound: dict[str, int] = {}  # name -> the last cell, counted from the top, that gave it a value
+        self.wanted = wanted
+        self.open: set[str] = set()  # names that stood for nothing that could be asked
+        self.troubles: list[str] = []
+
+    @property
+    def answers(self) -> dict[str, list]:
+        """What each name stood for, in the order of the cells."""
+        return {
+            name: [value for _, value in sorted(values, key=lambda pair: pair[0])]
+            for name, values in self.given.items()
+            if values
+        }
+
+    def load(self, cells: list[dict], skip: list[int]) -> None:
+        """Run the cells from top to bottom; those that miss a name once more, after the others."""
+        waiting = {}  # cells that missed a name -> the error
+        for cell in cells:
+            if cell["kind"] == "code" and cell["number"] not in skip:
+                error = self._run(cell)
+                while isinstance(error, ModuleNotFoundError) and self._do_without(cell, error):
+                    error = self._run(cell)
+                if isinstance(error, NameError):
+                    waiting[cell["number"]] = cell, error
+                else:
+                    self._complain(cell, error)
+        for cell, error in waiting.values():
+            if getattr(error, "name", None) in self.shell.user_ns:  # a cell further down has given it
+                error = self._run(cell)
+            self._complain(cell, error)
+        for cell in cells:
+            if cell["kind"] != "code" and cell["number"] not in skip:
+                self._rescue(cell)
+
+    def _run(self, cell: dict) -> BaseException | None:
+        """Run one cell; returns the error that it ended with. What a cell below has named already stays as it is."""
+        names, number = self.shell.user_ns, cell["number"]
+        before = dict(names)
+        error = self._execute(cell)
+        for name in [name for name, value in names.items() if before.get(name, _quiet) is not value]:
+            if name in self.given and self._is_open(name, names[name]):
+                self.open.add(name)
+            elif name in self.given:
+                self.given[name].append((number, names[name]))
+            if self.bound.get(name, 0) > number:
+                names[name] = before[name]
+            else:
+                self.bound[name] = number
+        return error
+
+    def _is_open(self, name: str, value: Any) -> bool:
+        """Is nothing written there yet? An import from the library that gives a wanted name is no answer either."""
+        return value is ... or is_the_librarys(value) or is_stub(value) or (self.wanted[name] and not callable(value))
+
+    def _do_without(self, cell: dict, error: ModuleNotFoundError) -> bool:
+        """A stand-in for a package that is not installed here, if it is new: the answer below it may not need it."""
+        if error.name in sys.modules or not error.name:
+            return False
+        sys.modules[error.name] = _quiet
+        self._complain(cell, error)
+        return True
+
+    def _complain(self, cell: dict, error: BaseException | None) -> None:
+        if error is not None and len(self.troubles) < MOST_TROUBLES:
+            self.troubles.append(f"cell {cell['number']}: {self._said(error)}"[:500])
+
+    def _execute(self, cell: dict) -> BaseException | None:
+        self.tell(cell["number"])
+        errors: list[BaseException | None] = []
+
+        def work():
+            result = self.shell.run_cell(cell["source"], silent=True)  # what it prints goes nowhere: see `zygote`
+            errors.append(result.error_before_exec or result.error_in_exec)
+
+        ended = limited(work, self.limits.cell)
+        return errors[0] if errors and ended == "done" else Stop()
+
+    def _said(self, error: BaseException) -> str:
+        if isinstance(error, Stop):
+            return f"stopped after {self.limits.cell:g} seconds"
+        if isinstance(error, (SystemExit, Exit)):
+            return "it ends the program"
+        try:
+            return f"{type(error).__name__}: {error}"
+        except Exception:  # an error whose message cannot be made
+            return type(error).__name__
+
+    def _rescue(self, cell: dict) -> None:
+        """A text cell that defines a wanted name which no code cell gave: it was meant as code."""
+        for source in [found[1] for found in FENCE.findall(cell["source"])] or [cell["source"]]:
+            try:
+                names = _bound(self.shell.transform_cell(source))
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                continue
+            found = [name for name in names if name in self.given and not self.given[name]]
+            if found:
+                self._complain(cell, self._run({**cell, "source": source}))
+                what = f"is a text cell that defines {found[0]}: it was read as code"
+                self.troubles.append(f"cell {cell['number']} {what}")
+
+
+def is_stub(value: Any) -> bool:
+    """Is this a function or class in which nothing is written yet: dots, pass, a docstring, NotImplementedError?"""
+    if inspect.isclass(value):
+        plain = all(base in (object, torch.nn.Module) for base in value.__bases__)  # what it inherits is an answer
+        return plain and all(is_stub(part) for part in vars(value).values() if inspect.isfunction(part))
+    if not inspect.isfunction(value):
+        return False
+    try:
+        body = ast.parse(textwrap.dedent(inspect.getsource(value))).body[0].body
+    except Exception:  # no source, or one that is no function: it is called, then
+        return False
+    return all(map(_empty, body)) if isinstance(body, list) else False
+
+
+def _empty(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Raise):
+        raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        return isinstance(raised, ast.Name) and raised.id == "NotImplementedError"
+    return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+
+
+def _bound(source: str) -> list[str]:
+    """The names that a piece of code gives at its top level."""
+    names = []
+    for node in ast.parse(source).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign):
+            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return names

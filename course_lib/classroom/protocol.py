@@ -1,0 +1,370 @@
+"""What passes between the grader and a worker: JSON with raw arrays behind it, over a socket that only the two have.
+
+A frame is the length of its JSON, the JSON, and the bytes of its arrays one after the other. Nothing in it can be run:
+what is no plain data crosses as `Given`, the name of a function of `given.py` and its data, and only to the worker.
+The grader reads what a worker sends as it would read a stranger's letter: every length is capped before it is read,
+every type is looked at, and what does not fit is a `Broken` conversation, never an error of another kind.
+"""
+
+import contextlib
+import json
+import math
+import os
+import select
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.grading import given
+from course_lib.grading.exercise import Given
+from course_lib.grading.run import Call, Failure, Outcome
+from course_lib.grading.values import MOST_BITS, MOST_ENTRIES, Foreign
+
+MOST_TEXT = 4 << 20  # bytes of JSON in one frame towards the grader
+MOST_ARRAYS = 64 << 20  # bytes of arrays in one frame towards the grader
+MOST_AXES = 64  # of a tensor
+IDLE = 0.2  # seconds
+DEEPEST = 12  # nesting of a value, tags included
+SENTENCE = 2000  # characters of a text that a worker says of an answer
+KINDS = ("unanswered", "raised", "exit", "time", "signature", "type")
+DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.complex128, torch.bool),
+        *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8),
+    )
+}
+
+
+GONE, LATE = "the other side is gone", "the other side is silent or too slow"
+
+
+class Broken(Exception):
+    """The other side does not keep to the protocol, or is gone."""
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+class Packer:
+    """A value as JSON; the bytes of its tensors are collected in `arrays`.
+
+    strides: keep the strides of a tensor, because some mistakes show only there. What comes back has none.
+    Errors: TypeError for a value that is neither plain nor `Given`.
+    """
+
+    def __init__(self, strides: bool = False):
+        self.arrays: list[bytes] = []
+        self.strides = strides
+
+    def value(self, value: Any) -> Any:
+        if value is None or isinstance(value, (bool, str)):
+            return value
+        if isinstance(value, int):
+            return int(value)
+        if isinstance(value, float):
+            return value if math.isfinite(value) else {"is": "float", "of": repr(value)}
+        if isinstance(value, list):
+            return [self.value(part) for part in value]
+        if isinstance(value, Tensor):
+            return self._tensor(value)
+        if value is Ellipsis:
+            return {"is": "dots"}
+        if isinstance(value, complex):
+            return {"is": "complex", "of": [repr(value.real), repr(value.imag)]}
+        if isinstance(value, Foreign):
+            return {"is": "foreign", "of": value.type_name[:SENTENCE]}
+        if isinstance(value, tuple):
+            return {"is": "tuple", "of": [self.value(part) for part in value]}
+        if isinstance(value, frozenset):
+            return {"is": "set", "of": [self.value(part) for part in value]}
+        if isinstance(value, dict):
+            return {"is": "dict", "of": [[self.value(key), self.value(part)] for key, part in value.items()]}
+        if isinstance(value, Given):
+            return {"is": "given", "of": [_named(value.make), value.says, self.value(value.data)]}
+        raise TypeError(f"a {type(value).__name__} cannot be sent to a worker: send its data, or a Given")
+
+    def _tensor(self, value: Tensor) -> Any:
+        name = str(value.dtype).removeprefix("torch.")
+        if name not in DTYPES:
+            return {"is": "foreign", "of": f"tensor of dtype {name}"}
+        told = {"is": "tensor", "dtype": name, "shape": list(value.shape)}
+        if value.device.type == "meta":
+            return {**told, "on": "meta"}
+        if value.requires_grad:
+            told["grad"] = True
+        value = value.detach().cpu().resolve_conj().resolve_neg()
+        if self.strides and value.numel() and not value.is_contiguous():
+            told["stride"] = list(value.stride())
+            value = value.as_strided((_reach(value.shape, value.stride()),), (1,))
+        self.arrays.append(value.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        return told
+
+
+def _reach(shape: Sequence[int], stride: Sequence[int]) -> int:
+    """How many elements a tensor with these strides spans in memory."""
+    return 1 + sum((size - 1) * step for size, step in zip(shape, stride))
+
+
+def _named(function: Callable) -> str:
+    if getattr(given, function.__name__, None) is not function:
+        raise TypeError(f"{function.__name__} does not stand in given.py: a worker would not find it")
+    return function.__name__
+
+
+class Unpacker:
+    """JSON and arrays back into a value. from_worker: trust nothing.
+
+    Errors: Broken for anything that `Packer` would not have written.
+    """
+
+    def __init__(self, arrays: memoryview, from_worker: bool):
+        self.arrays, self.place, self.from_worker = arrays, 0, from_worker
+
+    def value(self, data: Any, depth: int = 0) -> Any:
+        if depth > DEEPEST:
+            raise Broken("a value is nested too deeply")
+        if data is None or type(data) is bool:
+            return data
+        if type(data) is str:
+            return _text(data, MOST_TEXT)
+        if type(data) is int:
+            _need(data.bit_length() <= MOST_BITS, "an integer is too large")
+            return data
+        if type(data) is float:
+            return data
+        if type(data) is list:
+            return self._parts(data, depth)
+        _need(type(data) is dict, "a value has no known form")
+        what, of = data.get("is"), data.get("of")
+        if what == "tensor":
+            return self._tensor(data)
+        if what == "dots":
+            return ...
+        if what == "float":
+            _need(of in ("nan", "inf", "-inf"), "a float is none")
+            return float(of)
+        if what == "complex":
+            _need(type(of) is list and len(of) == 2 and all(type(x) is str and len(x) < 40 for x in of), "no complex")
+            try:
+                return complex(float(of[0]), float(of[1]))
+            except ValueError as error:
+                raise Broken("a complex number is none") from error
+        if what == "foreign":
+            return Foreign(_text(of))
+        if what == "given" and not self.from_worker:
+            return Given(getattr(given, of[0]), *self.value(of[2]), says=of[1])
+        _need(type(of) is list, "a value has no known form")
+        if what == "tuple":
+            return tuple(self._parts(of, depth))
+        if what == "set":
+            return frozenset(map(_hashable, self._parts(of, depth)))
+        if what == "dict":
+            _need(all(type(pair) is list and len(pair) == 2 for pair in of), "a dictionary is none")
+            return {_hashable(key): part for key, part in (self._parts(pair, depth) for pair in of)}
+        raise Broken("a value has no known form")
+
+    def _parts(self, data: list, depth: int) -> list:
+        _need(not self.from_worker or len(data) <= MOST_ENTRIES, "a list is too long")
+        return [self.value(part, depth + 1) for part in data]
+
+    def _tensor(self, data: dict) -> Tensor:
+        dtype, shape = DTYPES.get(data.get("dtype")) if type(data.get("dtype")) is str else None, data.get("shape")
+        _need(dtype is not None, "a tensor has no known dtype")
+        _need(type(shape) is list and len(shape) <= MOST_AXES, "a tensor has no shape")
+        _need(all(type(size) is int and 0 <= size < 1 << 40 for size in shape), "a tensor has no shape")
+        numel = math.prod(shape)
+        if data.get("on") == "meta":
+            _need(math.prod(max(size, 1) for size in shape) < 1 << 50, "a tensor is too large")
+            return torch.empty(shape, dtype=dtype, device="meta")
+        if "stride" in data and not self.from_worker:
+            tensor = self._flat(_reach(shape, data["stride"]), dtype).as_strided(shape, data["stride"])
+        else:
+            tensor = self._flat(numel, dtype).reshape(shape)
+        return tensor.requires_grad_(bool(data.get("grad")) and not self.from_worker)
+
+    def _flat(self, numel: int, dtype: torch.dtype) -> Tensor:
+        size = numel * dtype.itemsize
+        _need(size <= len(self.arrays) - self.place, "an array is shorter than its shape says")
+        if not size:
+            return torch.empty(numel, dtype=dtype)
+        raw = torch.frombuffer(bytearray(self.arrays[self.place : self.place + size]), dtype=torch.uint8)
+        self.place += size
+        return raw != 0 if dtype == torch.bool else raw.view(dtype)
+
+
+def _need(condition: bool, problem: str) -> None:
+    if not condition:
+        raise Broken(problem)
+
+
+def _hashable(key: Any) -> Any:
+    try:
+        hash(key)
+    except TypeError as error:
+        raise Broken("a key cannot be one") from error
+    return key
+
+
+def _text(value: Any, most: int = SENTENCE) -> str:
+    _need(type(value) is str, "a text is none")
+    return value[:most].encode("utf-8", "replace").decode()  # no lone surrogates: it will be written to files
+
+
+# --- calls and outcomes -----------------------------------------------------------------------------------------------
+
+
+def pack_call(call: Call) -> tuple[dict[str, Any], list[bytes]]:
+    """A `Call` as JSON, and its arrays. Errors: TypeError if its probe or an argument cannot be named."""
+    pack = Packer(strides=True)
+    told = {
+        "signature": call.signature,
+        "args": pack.value(call.args),
+        "names": list(call.names),
+        "seed": call.seed,
+        "init": pack.value(call.init),
+        "weights": pack.value(call.weights),
+        "probe": _named(call.probe) if call.probe else "",
+        "forbidden": list(call.forbidden),
+        "may_change": list(call.may_change),
+    }
+    return told, pack.arrays
+
+
+def unpack_call(data: dict, arrays: memoryview) -> Call:
+    """The worker's side of `pack_call`."""
+    unpack = Unpacker(arrays, from_worker=False).value
+    return Call(
+        data["signature"],
+        unpack(data["args"]),
+        tuple(data["names"]),
+        data["seed"],
+        unpack(data["init"]),
+        unpack(data["weights"]),
+        getattr(given, data["probe"]) if data["probe"] else None,
+        tuple(data["forbidden"]),
+        tuple(data["may_change"]),
+    )
+
+
+def pack_outcome(outcome: Outcome) -> tuple[dict[str, Any], list[bytes]]:
+    """An `Outcome` as JSON and arrays; a value that is too large for a frame becomes the name of its type."""
+    pack = Packer()
+    value = pack.value(outcome.value)
+    if len(json.dumps(value)) > MOST_TEXT // 2 or sum(map(len, pack.arrays)) > MOST_ARRAYS:
+        shape = f" of shape {tuple(outcome.value.shape)}" if isinstance(outcome.value, Tensor) else ""
+        pack, value = Packer(), {"is": "foreign", "of": f"very large {type(outcome.value).__name__}{shape}"}
+    failure = outcome.failure and [outcome.failure.kind, outcome.failure.sentence, outcome.failure.behaviour]
+    told = {"value": value, "failure": failure, "changed": list(outcome.changed), "forbidden": outcome.forbidden}
+    return {**told, "printed": outcome.printed}, pack.arrays
+
+
+def unpack_outcome(data: Any, arrays: memoryview) -> Outcome:
+    """What a worker says of one call, looked at closely. Errors: Broken."""
+    _need(type(data) is dict, "an outcome has no known form")
+    failure, changed = data.get("failure"), data.get("changed")
+    if failure is not None:
+        _need(type(failure) is list and len(failure) == 3 and failure[0] in KINDS, "a failure has no known form")
+        failure = Failure(failure[0], _text(failure[1]), _text(failure[2]))
+    _need(type(changed) is list and len(changed) <= 100, "an outcome has no known form")
+    value = Unpacker(arrays, from_worker=True).value(data.get("value"))
+    names = tuple(_text(name, 100) for name in changed)
+    return Outcome(value, failure, names, _text(data.get("forbidden"), 100), _text(data.get("printed")))
+
+
+# --- frames -----------------------------------------------------------------------------------------------------------
+
+
+def frame(message: dict[str, Any], arrays: list[bytes] = ()) -> bytes:
+    """A message with its arrays as bytes."""
+    text = json.dumps({**message, "arrays": sum(map(len, arrays))}, allow_nan=False).encode()
+    return struct.pack(">I", len(text)) + text + b"".join(arrays)
+
+
+class Channel:
+    """One end of a conversation.
+
+    Args:
+        reader, writer: file descriptors, of one socket or two pipes; `close` closes them.
+        from_worker: cap what is read, and look at it closely.
+        idle: called several times a second while this end waits for the other.
+    Errors: Broken if the other end is gone, is silent for too long, or sends what is no frame.
+    """
+
+    def __init__(self, reader: int, writer: int, from_worker: bool, idle: Callable[[], None] = lambda: None):
+        self.reader, self.writer, self.from_worker = reader, writer, from_worker
+        self.idle, self._next_idle = idle, time.monotonic() + IDLE
+        for fd in {reader, writer}:
+            os.set_blocking(fd, False)
+
+    def close(self) -> None:
+        for fd in {self.reader, self.writer}:
+            os.close(fd)
+
+    def announce(self, message: dict[str, Any]) -> None:
+        """Send a small message in one step, so that nobody can be stopped in the middle of it."""
+        with contextlib.suppress(OSError):
+            os.write(self.writer, frame(message))
+
+    def send(self, data: bytes, seconds: float = math.inf) -> None:
+        deadline, view = time.monotonic() + seconds, memoryview(data)
+        while view:
+            self._wait(self.writer, select.POLLOUT, deadline)
+            try:
+                view = view[os.write(self.writer, view[: 1 << 20]) :]
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise Broken(GONE) from error
+
+    def receive(self, seconds: float = math.inf) -> tuple[dict[str, Any], memoryview]:
+        """The next message and its arrays."""
+        deadline = time.monotonic() + seconds
+        length = struct.unpack(">I", self._exactly(4, deadline))[0]
+        _need(not self.from_worker or length <= MOST_TEXT, "a message is too long")
+        try:
+            message = json.loads(self._exactly(length, deadline), parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
+            raise Broken("a message is no JSON") from error
+        _need(type(message) is dict, "a message has no known form")
+        size = message.get("arrays")
+        _need(type(size) is int and size >= 0, "a message has no known form")
+        _need(not self.from_worker or size <= MOST_ARRAYS, "a message is too long")
+        return message, memoryview(self._exactly(size, deadline))
+
+    def _exactly(self, count: int, deadline: float) -> bytes:
+        return b"".join(self._pieces(count, deadline))
+
+    def _pieces(self, count: int, deadline: float) -> Iterator[bytes]:
+        while count:
+            self._wait(self.reader, select.POLLIN, deadline)
+            try:
+                piece = os.read(self.reader, min(count, 1 << 20))
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise Broken(GONE) from error
+            _need(piece != b"", GONE)
+            count -= len(piece)
+            yield piece
+
+    def _wait(self, fd: int, event: int, deadline: float) -> None:
+        """Until there is something to read or room to write. A drop a second does not keep a deadline from coming."""
+        events = select.poll()
+        events.register(fd, event)
+        while True:
+            ready = events.poll(100)
+            if (now := time.monotonic()) > self._next_idle:
+                self.idle()
+                self._next_idle = now + IDLE
+            _need(now <= deadline, LATE)
+            if ready:
+                return
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")

@@ -1,0 +1,63 @@
+"""What a class's results say together. Pure functions of results, for the terminal and the report.
+
+Shares are of points: 0 to 1. Equal things stand in a fixed order, so that two equal runs say the same.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from statistics import fmean, median
+
+from course_lib.grading.result import Result
+
+from .marked import Marked
+
+
+def share(of: Marked | Sequence[Result]) -> float:
+    """Points earned over points to be had; 0 where there are none."""
+    results = of.results if isinstance(of, Marked) else of
+    points = sum(result.points for result in results)
+    return sum(result.earned for result in results) / points if points else 0.0
+
+
+def average(marked: Sequence[Marked]) -> tuple[float, float]:
+    """Mean and median share of points. ValueError for an empty class."""
+    if not marked:
+        raise ValueError("marked is empty: there is no mean of no submissions")
+    shares = [share(each) for each in marked]
+    return fmean(shares), median(shares)
+
+
+def distribution(marked: Sequence[Marked], bins: int = 10) -> list[tuple[float, float, int]]:
+    """How many submissions earned between `low` and `high` of their points: (low, high, count), `bins` of equal width.
+
+    A submission on the border of two belongs to the upper one, and all points to the last.
+    """
+    if bins < 1:
+        raise ValueError(f"bins must be at least 1, got {bins}")
+    # Whole numbers: 3 of 10 points are in the bin from 0.3 on, whatever 0.3 is in binary.
+    counts = Counter(min(each.earned * bins // max(each.points, 1), bins - 1) for each in marked)
+    return [(i / bins, (i + 1) / bins, counts[i]) for i in range(bins)]
+
+
+def hardest(marked: Sequence[Marked], n: int = 10) -> list[tuple[str, str, float, int]]:
+    """The exercises that cost most: (exercise id, title, share of points earned, how many tried it), hardest first.
+
+    The share is that of the submissions that answered: an exercise that nobody came to is not hard. What nobody tried,
+    what all solved and what has no points is left out.
+    """
+    tried = defaultdict(list)
+    for each in marked:
+        for result in each.results:
+            if result.points and result.status != "unanswered":
+                tried[result.exercise_id].append(result)
+    rows = [(id, results[0].title, share(results), len(results)) for id, results in tried.items()]
+    return sorted((row for row in rows if row[2] < 1), key=lambda row: (row[2], -row[3], row[0]))[:n]
+
+
+def misconceptions(marked: Sequence[Marked], n: int = 10) -> list[tuple[str, str, int]]:
+    """The mistakes that most submissions show: (exercise id, name of the mistake, how many), most common first."""
+    counts = Counter(
+        (result.exercise_id, result.misconception) for each in marked for result in each.results if result.misconception
+    )
+    rows = [(exercise, name, count) for (exercise, name), count in counts.items()]
+    return sorted(rows, key=lambda row: (-row[2], row[0], row[1]))[:n]

@@ -1,0 +1,88 @@
+"""The untrusted side: it runs one notebook and answers calls. Everything here may be altered by a learner.
+
+So nothing that is said from here is believed: it is judged on the other side.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from course_lib.grading.limits import exits_closed
+from course_lib.grading.run import read, run, settle
+
+from . import walls
+from .bounds import Limits
+from .notebook import Notebook, Shell, warm_up
+from .protocol import Broken, Channel, frame, pack_outcome, unpack_call
+
+
+def main(allowed: dict) -> None:
+    """A worker for a single notebook, in a sandbox of its own: the grader is at its standard input and output."""
+    shell = warm_up()
+    reader, writer, nothing = os.dup(0), os.dup(1), os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(nothing, fd)
+    walls.fewer_calls()  # whatever docker itself denies
+    serve(reader, writer, shell, Limits(**allowed))
+
+
+def serve(reader: int, writer: int, shell: Shell, limits: Limits) -> None:
+    """Answer the grader until it hangs up."""
+    channel = Channel(reader, writer, from_worker=False)
+    notebook: Notebook | None = None
+    with exits_closed():
+        while True:
+            try:
+                message, arrays = channel.receive()
+            except Broken:
+                return
+            if message["do"] == "load":
+                notebook = _load(message, shell, limits, channel)
+            else:
+                _answer(message, arrays, notebook, channel)
+
+
+def _load(message: dict, shell: Shell, limits: Limits, channel: Channel) -> Notebook:
+    channel.announce({"cell": 0})  # what went wrong before this was not the learner
+    for name, text in message["files"].items():
+        path = Path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    sys.path.insert(0, str(Path.cwd()))  # as in JupyterLab
+    settle(0)  # what a notebook draws without a seed is the same in every worker; a fork has seeded `random` anew
+    notebook = Notebook(shell, message["wanted"], limits, lambda number: channel.announce({"cell": number}))
+    notebook.load(message["cells"], message["skip"])
+    found = {name: len(answers) for name, answers in notebook.answers.items()}
+    troubles = [text.encode("utf-8", "replace").decode() for text in notebook.troubles]
+    channel.send(frame({"found": found, "open": sorted(notebook.open - found.keys()), "troubles": troubles}))
+    return notebook
+
+
+def _answer(message: dict, arrays: memoryview, notebook: Notebook, channel: Channel) -> None:
+    asked = {"question": message["question"]}
+    answer = notebook.answers[message["name"]][message["which"]]
+    if message["do"] == "read":
+        outcomes = [read(answer, message["seconds"])]
+    else:
+        calls, place = _Announced(channel, {**asked, "call": True}), 0
+        for told, size in message["calls"]:
+            calls.append(unpack_call(told, arrays[place : place + size]))
+            place += size
+        outcomes = run(answer, calls, message["seconds"])
+    for outcome in outcomes:
+        told, parts = pack_outcome(outcome)
+        channel.send(frame({**asked, "outcome": told}, parts))
+    channel.send(frame({**asked, "end": True}))
+
+
+class _Announced(list):
+    """Calls that are announced to the grader one by one, so that it knows which of them ended a process."""
+
+    def __init__(self, channel: Channel, notice: dict):
+        super().__init__()
+        self.channel, self.notice = channel, notice
+
+    def __iter__(self):
+        for call in super().__iter__():
+            self.channel.announce(self.notice)
+            yield call

@@ -1,0 +1,47 @@
+"""The table of contents: `chapters.toml`, the one place that numbers and names the chapters."""
+
+import tomllib
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A chapter: its number, the slug that names all that belongs to it, its title, what it promises, its minutes."""
+
+    number: int
+    slug: str
+    title: str
+    promise: str
+    minutes: int
+
+    @property
+    def notebook(self) -> str:
+        """Return the name of its notebook, in every folder: "04_heads.ipynb"."""
+        return f"{self.number:02d}_{self.slug}.ipynb"
+
+    def part(self, name: str) -> ModuleType | None:
+        """Import one of its modules, "claims", "figures" or "widgets"; None if it has none of that name."""
+        module = f"course_lib.chapters.{self.slug}.{name}"
+        return import_module(module) if find_spec(module) else None
+
+
+CHAPTERS = tuple(
+    Chapter(number, **fields)
+    for number, fields in enumerate(
+        tomllib.loads((Path(__file__).parent / "chapters.toml").read_text(encoding="utf-8"))["chapter"]
+    )
+)
+BY_SLUG = {chapter.slug: chapter for chapter in CHAPTERS}
+TITLES = {chapter.number: chapter.title for chapter in CHAPTERS}
+
+
+def chapter_of(name: str) -> Chapter:
+    """Return the chapter of an exercise, a claim or a guess: an id begins with the slug, "heads.merge".
+
+    Errors: KeyError if no chapter has that slug.
+    """
+    return BY_SLUG[name.partition(".")[0]]

@@ -1,0 +1,93 @@
+"""Encoders and translators: a stack that reads, alone (BERT) or for a decoder that writes (the original Transformer).
+
+Chapter 11 (Vaswani et al. 2017; Devlin et al. 2019).
+"""
+
+from collections.abc import Sequence
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from course_lib.blocks import Stack
+from course_lib.cache import KVCache
+from course_lib.config import TransformerConfig
+from course_lib.gpt import check_family, initialize, next_token_loss
+
+
+class EncoderOnly(Stack):
+    """A reader of whole texts: every token sees every other, and comes out as a vector that knows its surroundings.
+
+    Parameters: those of Stack. There is no output head: what is done with the hidden states is up to the task.
+    Errors: ValueError if config.family is not "encoder".
+    Source: Devlin et al. 2019 (BERT), without its pooler.
+    """
+
+    def __init__(self, config: TransformerConfig):
+        check_family(config, "encoder")
+        super().__init__(config)
+        initialize(self)
+
+    def forward(
+        self,
+        ids: Int[Tensor, "B T"],
+        mask: Bool[Tensor, "..."] | None = None,
+        segment_ids: Int[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B T d_model"]:
+        """Hidden states (B, T, d_model). mask: True = may attend, broadcastable to (B, H, T, T), such as
+        padding_mask(lengths, T). segment_ids: (B, T), first or second text; all first unless given."""
+        return super().forward(ids, mask, segment_ids=segment_ids)
+
+
+class EncoderDecoder(nn.Module):
+    """A translator: an encoder reads the source; a decoder writes the target and looks at the source while it does.
+
+    Parameters: `encoder`, `decoder` (two stacks that share one token embedding) and `output`; with tie_weights
+    `output.weight` is that token embedding too.
+    Errors: ValueError if config.family is not "encoder-decoder".
+    Source: Vaswani et al. 2017; the three-fold sharing: section 3.4.
+    """
+
+    def __init__(self, config: TransformerConfig):
+        check_family(config, "encoder-decoder")
+        super().__init__()
+        self.config = config
+        self.encoder = Stack(config)
+        self.decoder = Stack(config, cross_attention=True)
+        self.decoder.token_embedding = self.encoder.token_embedding
+        self.output = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        initialize(self)
+        if config.tie_weights:
+            self.output.weight = self.encoder.token_embedding.weight
+
+    def forward(
+        self,
+        source_ids: Int[Tensor, "B S"],
+        target_ids: Int[Tensor, "B T"],
+        source_mask: Bool[Tensor, "..."] | None = None,
+        targets: Int[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B T V"] | tuple[Float[Tensor, "B T V"], Float[Tensor, ""]]:
+        """Logits (B, T, V) of the token after each of target_ids; with targets also the loss, as in DecoderOnly.
+
+        source_mask: True = may be attended to, broadcastable to (B, H, T, S), such as padding_mask(lengths, S)."""
+        logits = self.decode(target_ids, self.encode(source_ids, source_mask), source_mask)
+        return logits if targets is None else (logits, next_token_loss(logits, targets))
+
+    def encode(
+        self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "..."] | None = None
+    ) -> Float[Tensor, "B S d_model"]:
+        """The source as hidden states (B, S, d_model): computed once, however long the target becomes."""
+        return self.encoder(source_ids, source_mask)
+
+    def decode(
+        self,
+        target_ids: Int[Tensor, "B T"],
+        encoded: Float[Tensor, "B S d_model"],
+        source_mask: Bool[Tensor, "..."] | None = None,
+        cache: Sequence[tuple[KVCache, KVCache]] | None = None,
+    ) -> Float[Tensor, "B T V"]:
+        """Logits (B, T, V) from the target so far and the encoded source; cache: from new_cache()."""
+        return self.output(self.decoder(target_ids, context=encoded, context_mask=source_mask, cache=cache))
+
+    def new_cache(self) -> list[tuple[KVCache, KVCache]]:
+        """An empty cache for `decode`."""
+        return self.decoder.new_cache()

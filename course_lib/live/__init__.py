@@ -1,0 +1,23 @@
+"""Live figures: what puts sliders in front of a figure, and what keeps a page readable when no kernel runs.
+
+The figures themselves stand with their chapters. Importing this package imports neither matplotlib nor ipywidgets:
+they come with the first name that needs them.
+"""
+
+import importlib
+
+_HOMES = {
+    "LiveFigure": "figure",
+    "Predict": "figure",
+    "explorable": "explorers",
+    "explore": "explorers",
+    "show": "figure",
+    "source": "figure",
+}
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str):
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

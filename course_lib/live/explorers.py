@@ -1,0 +1,40 @@
+"""`explore` finds the live figure that belongs to an exercise.
+
+A chapter's `widgets` may hold `EXPLORERS`: exercise id -> a function that takes the learner's function and returns a
+widget driven by it.
+"""
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import cache
+
+from course_lib.contents import CHAPTERS
+
+
+@cache
+def _explorers() -> dict[str, Callable]:
+    modules = [chapter.part("widgets") for chapter in CHAPTERS]
+    return {exercise: build for module in modules for exercise, build in getattr(module, "EXPLORERS", {}).items()}
+
+
+def explorable() -> list[str]:
+    """The ids of all exercises that have a live figure."""
+    return sorted(_explorers())
+
+
+def explore(exercise_id: str, function: Callable):
+    """The chapter's live figure, driven by your own function: `explore("sampling.temperature", temperature_softmax)`.
+
+    Args:
+        exercise_id: one of `explorable()`.
+        function: your answer to that exercise. What it raises or gets wrong shows in the figure.
+
+    Errors: KeyError for an exercise without a live figure, with the nearest ids; TypeError if function cannot be
+        called.
+    """
+    if exercise_id not in _explorers():
+        near = get_close_matches(exercise_id, explorable(), n=3, cutoff=0.4) or explorable()
+        raise KeyError(f"no live figure belongs to {exercise_id!r}. These have one: {', '.join(near)}")
+    if not callable(function):
+        raise TypeError(f"give your function itself, without calling it, got {type(function).__name__}")
+    return _explorers()[exercise_id](function)

@@ -1,0 +1,228 @@
+"""What makes a figure live: sliders, a picture that is redrawn in place, and a sentence that says what it shows.
+
+A figure is drawn by a pure function and sent as one PNG, so nothing flickers and nothing is loaded from elsewhere.
+"""
+
+import html
+import inspect
+import io
+from collections.abc import Callable, Mapping, Sequence
+
+import ipywidgets as widgets
+from IPython.display import Markdown
+from matplotlib.figure import Figure
+
+from course_lib.live.page import picture, publish
+
+DPI = 200  # twice the 100 screen pixels of an inch: sharp on dense screens
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as PNG bytes."""
+    buffer = io.BytesIO()
+    # A slider waits for this: a lighter compression takes a tenth off the time, and adds a fiftieth to the bytes.
+    figure.savefig(buffer, format="png", dpi=DPI, pil_kwargs={"compress_level": 3})
+    return buffer.getvalue()
+
+
+def as_html(image: bytes, figure: Figure, alt: str) -> str:
+    """The picture of a figure in its own size, with the words of those who do not see it."""
+    return picture(image, *(round(100 * inches) for inches in figure.get_size_inches()), alt)
+
+
+class show:
+    """Show a figure in a notebook, with a text that says what it shows.
+
+    Args:
+        figure: from a function of `course_lib.live.drawing`.
+        alt: what a reader who does not see the picture should know: the message and its numbers. It is compared when
+            the notebooks are tested, so round what it quotes.
+
+    Errors: ValueError if alt is empty.
+    """
+
+    def __init__(self, figure: Figure, alt: str):
+        if not alt.strip():
+            raise ValueError("alt must say in words what the figure shows")
+        self.figure, self.alt = figure, alt
+
+    def __repr__(self) -> str:
+        return self.alt
+
+    def _repr_html_(self) -> str:
+        return as_html(png(self.figure), self.figure, self.alt)
+
+
+def source(*things) -> Markdown:
+    """The code of functions, methods or classes as the library holds it, coloured, for the end of a cell."""
+    return Markdown("```python\n" + "\n".join(map(inspect.getsource, things)) + "```")
+
+
+class LiveFigure(widgets.VBox):
+    """A figure with sliders in front of it.
+
+    Args:
+        draw: a pure figure function: draw(**state) -> Figure, draw(figure=figure, **state) redraws that figure.
+        controls: name of an argument of `draw` -> the ipywidget that sets it. Their values together are the state.
+        describe: describe(**state) -> one or two sentences (plain text) under the picture: what it shows now. Screen
+            readers read it.
+        also: also(**state) -> text shown in a box of its own below, such as generated text.
+
+    `render(**state)` is what a slider triggers: it works without a kernel or a browser, for tests. State that is left
+    out keeps its present value. An exception in `draw` is shown under the picture: it must not vanish in a callback.
+    """
+
+    def __init__(
+        self,
+        draw: Callable[..., Figure],
+        controls: Mapping[str, widgets.Widget],
+        describe: Callable[..., str],
+        also: Callable[..., str] | None = None,
+    ):
+        self._draw, self._controls, self._describe, self._also = draw, dict(controls), describe, also
+        self.figure: Figure | None = None
+        self.text = self.also_text = ""
+        image = self.render()
+        width, height = (f"{round(100 * inches)}px" for inches in self.figure.get_size_inches())
+        self._image = widgets.Image(
+            value=image,
+            format="png",
+            # On a narrow page the picture shrinks inside its box, so that nothing below it jumps.
+            layout=widgets.Layout(width=width, height=height, max_width="100%", object_fit="contain"),
+        )
+        self._caption = widgets.HTML()
+        self._below = widgets.HTML()
+        self._write()
+        ticks = [control for control in self._controls.values() if isinstance(control, widgets.Checkbox)]
+        named = [len(control.description) for control in self._controls.values() if control not in ticks]
+        for control in self._controls.values():
+            # One width for all names, so that the sliders stand in line; the words of a checkbox stand behind its box.
+            control.style.description_width = (
+                "initial" if control in ticks else f"{7.5 * max(named, default=0) + 16:.0f}px"
+            )
+            control.layout.width = control.layout.width or "460px"
+            control.observe(self._moved, names="value")
+        self._shown = [self._image, self._caption, *([self._below] if also else [])]
+        super().__init__([*self._front(list(self._controls.values())), *self._shown])
+
+    @staticmethod
+    def _front(controls: list[widgets.Widget]) -> list[widgets.Widget]:
+        """Up to three controls stand one below the other; more go side by side, to leave the picture on the screen."""
+        if len(controls) <= 3:
+            return controls
+        return [widgets.Box(controls, layout=widgets.Layout(flex_flow="row wrap", width="100%", max_width="980px"))]
+
+    @property
+    def state(self) -> dict:
+        """The present value of every control."""
+        return {name: control.value for name, control in self._controls.items()}
+
+    def render(self, **state) -> bytes:
+        """PNG bytes of the figure in this state; `text` and `also_text` then describe it."""
+        unknown = state.keys() - self._controls.keys()
+        if unknown:
+            raise ValueError(f"unknown state {sorted(unknown)}: the controls are {sorted(self._controls)}")
+        state = self.state | state
+        self.figure = self._draw(**state) if self.figure is None else self._draw(**state, figure=self.figure)
+        self.text = self._describe(**state)
+        self.also_text = self._also(**state) if self._also else ""
+        return png(self.figure)
+
+    def _moved(self, _change) -> None:
+        try:
+            self._image.value = self.render()
+            self._write()
+        except Exception as error:
+            self._caption.value = f"<b>This setting did not work:</b> {html.escape(f'{type(error).__name__}: {error}')}"
+
+    def _write(self) -> None:
+        self._caption.value = f'<div role="status" style="line-height:1.5">{html.escape(self.text)}</div>'
+        self._below.value = f'<div style="line-height:1.5;max-width:70em">{html.escape(self.also_text)}</div>'
+
+    # In print, on GitHub and without its kernel, the figure as it was when it was shown stands in for the sliders.
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{name}={control.value}" for name, control in self._controls.items())
+        return "\n".join(filter(None, [f"[live figure: {settings}] {self.text}", self.also_text]))
+
+    @property
+    def still(self) -> str:
+        """The picture and the words under it as HTML that needs no kernel."""
+        words = "".join(f"<div>{html.escape(text)}</div>" for text in (self.text, self.also_text) if text)
+        return as_html(self._image.value, self.figure, self.text) + words
+
+    def _ipython_display_(self) -> None:
+        publish(self, self.still, repr(self))
+
+
+class Predict(widgets.VBox):
+    """A guess, committed before the measurement: choices, a button, and then the reason that belongs to the choice.
+
+    Args:
+        question: what will happen?
+        options: text of an option -> what to say to somebody who picked it.
+        answer: the option that the measurement will bear out.
+
+    Errors: ValueError if answer is not among the options.
+    """
+
+    def __init__(self, question: str, options: Mapping[str, str], answer: str):
+        if answer not in options:
+            raise ValueError(f"answer {answer!r} is not among the options: {list(options)}")
+        self.question, self.options, self.answer = question, dict(options), answer
+        self.guess: str | None = None  # the option that was committed
+        self.choices = widgets.RadioButtons(options=list(options), value=None, layout=widgets.Layout(width="auto"))
+        self.button = widgets.Button(
+            description="Commit", button_style="primary", tooltip="Fix your guess and see the reason"
+        )
+        self.reply = widgets.HTML()
+        self.button.on_click(lambda _button: self.commit())
+        self._kept: list[Callable[[str, str], None]] = []  # one for each place of the page that shows this question
+        super().__init__([widgets.HTML(f"<b>{html.escape(question)}</b>"), self.choices, self.button, self.reply])
+
+    @property
+    def verdict(self) -> str:
+        """What the committed guess is told."""
+        return "✓ The measurement will agree." if self.guess == self.answer else "✗ The measurement will surprise you."
+
+    def commit(self) -> None:
+        """Show the reason for the chosen option and fix the choice."""
+        choice = self.choices.value
+        if choice is None:
+            self.reply.value = "Pick one first. A wrong guess is worth more here than none."
+            return
+        self.guess, self.choices.disabled, self.button.disabled = choice, True, True
+        self.reply.value = f'<div role="status"><b>{self.verdict}</b> {html.escape(self.options[choice])}</div>'
+        for keep in self._kept:
+            keep(self.still, repr(self))
+
+    # In print, on GitHub and without its kernel: the question, and the guess and its reason once it is committed.
+    def __repr__(self) -> str:
+        options = [f"  ({'•' if option == self.guess else ' '}) {option}" for option in self.options]
+        said = [f"{self.verdict} {self.options[self.guess]}"] if self.guess else []
+        return "\n".join([f"Predict: {self.question}", *options, *said])
+
+    @property
+    def still(self) -> str:
+        """The same as HTML that needs no kernel."""
+        options = [f"{'◉' if option == self.guess else '○'} {html.escape(option)}" for option in self.options]
+        said = [self.reply.value] if self.guess else []
+        return "".join(f"<div>{line}</div>" for line in (f"<b>{html.escape(self.question)}</b>", *options, *said))
+
+    def _ipython_display_(self) -> None:
+        self._kept.append(publish(self, self.still, repr(self)))
+
+
+def slider(description: str, value: float, low: float, high: float, step: float) -> widgets.Widget:
+    """A slider for a number: whole numbers if all are whole, and redrawn while it moves."""
+    kind = (
+        widgets.IntSlider
+        if all(isinstance(number, int) for number in (value, low, high, step))
+        else widgets.FloatSlider
+    )
+    return kind(value=value, min=low, max=high, step=step, description=description, continuous_update=True)
+
+
+def dropdown(description: str, options: Sequence | Mapping, value) -> widgets.Widget:
+    """A list to choose one from."""
+    options = list(options.items()) if isinstance(options, Mapping) else list(options)
+    return widgets.Dropdown(options=options, value=value, description=description)

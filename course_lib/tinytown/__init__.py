@@ -1,0 +1,17 @@
+"""Tinytown: a world of text whose entropy is known.
+
+`world` is its page, `grammar` its rules, `stories` tells them and knows the probability of each; `french` tells them in
+two languages. `tokenizers` turn text into ids, `batches` cut rows from them.
+"""
+
+from course_lib.tinytown.batches import Batches, encode_stories
+from course_lib.tinytown.grammar import BOS, EOS, PAD, Step, join_words, split_words
+from course_lib.tinytown.stories import Tinytown
+from course_lib.tinytown.tokenizers import BytePairTokenizer, SubwordTokenizer, WordTokenizer
+from course_lib.tinytown.world import ANIMAL_SOUNDS, CAPITALS, CLASSES, MEN, ROLES, WOMEN
+
+__all__ = [
+    "ANIMAL_SOUNDS", "BOS", "CAPITALS", "CLASSES", "EOS", "MEN", "PAD", "ROLES", "WOMEN", "Batches",
+    "BytePairTokenizer", "Step", "SubwordTokenizer", "Tinytown", "WordTokenizer", "encode_stories", "join_words",
+    "split_words",
+]  # fmt: skip

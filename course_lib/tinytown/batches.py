@@ -1,0 +1,52 @@
+"""Batches: stories as one long row of ids, and rows cut from it for training."""
+
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Generator, Tensor
+
+from course_lib.checks import at_least_one, one_row
+from course_lib.tinytown.tokenizers import WordTokenizer
+
+
+class Batches:
+    """An endless supply of (inputs, targets) from one long row of token ids: targets are the inputs one step later.
+
+    Args:
+        ids: (N,) the whole text as ids.
+        batch_size: rows in a batch.
+        T: tokens in a row.
+        generator: draws the places; same generator state, same batches.
+        start_id: if given, every row begins at a token with this id (such as `<bos>`), so that a story is never cut at
+            its front.
+
+    Each batch: inputs (B, T), targets (B, T), both on the device of `ids`.
+    Errors: ValueError if there are not T + 1 tokens, or no row of T + 1 tokens begins with start_id.
+    """
+
+    def __init__(
+        self, ids: Tensor, batch_size: int, T: int, generator: Generator | None = None, start_id: int | None = None
+    ):
+        one_row(ids)
+        at_least_one(batch_size=batch_size, T=T)
+        if len(ids) < T + 1:
+            raise ValueError(f"T={T} needs at least {T + 1} ids (a target for the last input), got {len(ids)}")
+        self.ids, self.batch_size, self.T, self.generator = ids, batch_size, T, generator
+        last = len(ids) - T  # the last place from which T + 1 tokens can be read, plus one
+        self.starts = torch.arange(last) if start_id is None else (ids[:last] == start_id).nonzero().flatten().cpu()
+        if len(self.starts) == 0:
+            raise ValueError(f"no row of {T + 1} ids begins with start_id={start_id}")
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return self
+
+    def __next__(self) -> tuple[Tensor, Tensor]:
+        chosen = torch.randint(len(self.starts), (self.batch_size,), generator=self.generator)
+        places = self.starts[chosen, None] + torch.arange(self.T + 1)  # (B, T + 1)
+        rows = self.ids[places.to(self.ids.device)]  # (B, T + 1)
+        return rows[:, :-1], rows[:, 1:]
+
+
+def encode_stories(stories: Iterable[str], tokenizer: WordTokenizer) -> Tensor:
+    """All stories one after another as one row of ids (N,), each from `<bos>` to `<eos>`."""
+    return torch.tensor([i for story in stories for i in tokenizer.encode(story)])

@@ -1,0 +1,560 @@
+"""Counts against built models, published totals, transformers, PyTorch's FLOP counter, and what real steps allocate."""
+
+import dataclasses
+import itertools
+
+import pytest
+import torch
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from course_lib.config import FAMILIES, NORM_POSITIONS, NORMS, POSITIONS, PRESETS, TransformerConfig, preset
+from course_lib.counting import (
+    activation_memory,
+    attention_matrix_bytes,
+    count_parameters,
+    forward_flops,
+    inference_memory,
+    kv_cache_bytes,
+    training_memory,
+)
+from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
+from course_lib.feed_forward import ACTIVATIONS
+from course_lib.gpt import DecoderOnly
+from course_lib.heads import MultiHeadAttention
+from course_lib.positions import rotary_angles
+
+PUBLISHED = {
+    "gpt2": 124_439_808,
+    "gpt2-medium": 354_823_168,
+    "gpt2-large": 774_030_080,
+    "gpt2-xl": 1_557_611_200,
+    "bert-base": 108_891_648,  # without the pooler
+    "llama-7b": 6_738_415_616,
+    "llama-3-8b": 8_030_261_248,
+    "transformer-base": 63_082_496,  # the paper's table 3 says 65 million
+}
+MODELS = {"decoder": DecoderOnly, "encoder": EncoderOnly, "encoder-decoder": EncoderDecoder}
+
+# Words in the names of parameters, ours and transformers', first match first, and the item they belong to.
+COMPONENT_OF = {
+    "norm": "norms",
+    "Norm": "norms",
+    "ln_": "norms",
+    "attn": "attention",
+    "attention": "attention",
+    "position": "position embedding",
+    "wpe": "position embedding",
+    "segment_embedding": "segment embedding",
+    "token_type_embeddings": "segment embedding",
+    "token_embedding": "token embedding",
+    "wte": "token embedding",
+    "word_embeddings": "token embedding",
+    "embed_tokens": "token embedding",
+    "shared": "token embedding",
+    "feed_forward": "feed-forward",
+    "mlp": "feed-forward",
+    "fc": "feed-forward",
+    "intermediate": "feed-forward",
+    "output.dense": "feed-forward",
+    "lm_head": "output head",
+    "output.weight": "output head",
+}
+
+
+def weighed(model):
+    """The parameters of a built model, by component. Marian's sinusoids are parameters that are never trained."""
+    count = dict.fromkeys(count_parameters(preset("gpt2")).by_component, 0)
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            count[next(component for word, component in COMPONENT_OF.items() if word in name)] += parameter.numel()
+    return count
+
+
+def reference_model(name):
+    """The model of a preset as transformers builds it from its own configuration, on the meta device: shapes without
+    memory."""
+    config, eager = preset(name), {"attn_implementation": "eager"}
+    with torch.device("meta"):
+        if name.startswith("gpt2"):
+            sizes = {"n_embd": config.d_model, "n_layer": config.n_layers, "n_head": config.n_heads}
+            return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **eager))
+        if name == "bert-base":
+            return transformers.BertModel(transformers.BertConfig(**eager), add_pooling_layer=False)
+        if name == "transformer-base":
+            sizes = {
+                f"{stack}_{size}": value
+                for stack in ("encoder", "decoder")
+                for size, value in (("layers", 6), ("attention_heads", 8), ("ffn_dim", 2048))
+            }
+            return transformers.MarianMTModel(
+                transformers.MarianConfig(
+                    vocab_size=37000, d_model=512, activation_function="relu", pad_token_id=0, decoder_start_token_id=0,
+                    max_position_embeddings=512, **sizes, **eager,
+                )
+            )  # fmt: skip
+        return llama(config)
+
+
+def llama(config):
+    return transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(
+            vocab_size=config.vocab_size, hidden_size=config.d_model, intermediate_size=config.d_ff,
+            num_hidden_layers=config.n_layers, num_attention_heads=config.n_heads,
+            num_key_value_heads=config.n_kv_heads, tie_word_embeddings=config.tie_weights, attention_bias=config.bias,
+            mlp_bias=config.bias, attn_implementation="eager",
+        )
+    )  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------------------------------- parameters
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_presets_have_the_published_totals(name):
+    assert count_parameters(preset(name)).total == PUBLISHED[name]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_every_component_weighs_what_it_weighs_in_transformers(name):
+    assert count_parameters(preset(name)).by_component == weighed(reference_model(name))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_our_own_models_of_the_presets_weigh_the_same(name):
+    config = preset(name)
+    with torch.device("meta"):
+        model = MODELS[config.family](config)
+    assert weighed(model) == count_parameters(config).by_component
+
+
+# Sizes without a common measure, so that no two errors can cancel. d_head is even, as RoPE needs it.
+SIZES = {"vocab_size": 101, "d_model": 30, "n_heads": 3, "n_layers": 2, "d_ff": 37, "max_seq_len": 13}
+GROUPED = {"vocab_size": 53, "d_model": 24, "n_heads": 6, "n_kv_heads": 2, "n_layers": 3, "max_seq_len": 19}
+GRID = [
+    dict(zip(("family", "activation", "positions", "norm", "norm_position", "tie_weights", "bias"), values))
+    for values in itertools.product(
+        FAMILIES, (*ACTIVATIONS, "swiglu"), POSITIONS, NORMS, NORM_POSITIONS, (True, False), (True, False)
+    )
+]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_closed_form_equals_the_built_model_over_a_grid_of_configurations(family):
+    assert len(GRID) == 960  # 320 in each family
+    for i, choices in enumerate(GRID):
+        if choices["family"] == family:
+            config = TransformerConfig(
+                **(SIZES if i % 3 else GROUPED), **choices, n_segments=i % 5 if family == "encoder" else 0
+            )
+            assert count_parameters(config).by_component == weighed(MODELS[family](config)), config
+
+
+@st.composite
+def configs(draw):
+    """Any configuration of small sizes."""
+    few = st.integers(1, 3)
+    n_kv_heads, d_head, family = draw(few), 2 * draw(st.integers(1, 5)), draw(st.sampled_from(FAMILIES))
+    n_heads = n_kv_heads * draw(few)
+    return TransformerConfig(
+        vocab_size=draw(st.integers(1, 99)),
+        d_model=n_heads * d_head,
+        n_heads=n_heads,
+        n_kv_heads=n_kv_heads,
+        n_layers=draw(few),
+        d_ff=draw(st.none() | st.integers(1, 50)),
+        max_seq_len=draw(st.integers(1, 40)),
+        activation=draw(st.sampled_from((*ACTIVATIONS, "swiglu"))),
+        norm=draw(st.sampled_from(NORMS)),
+        norm_position=draw(st.sampled_from(NORM_POSITIONS)),
+        positions=draw(st.sampled_from(POSITIONS)),
+        tie_weights=draw(st.booleans()),
+        bias=draw(st.booleans()),
+        family=family,
+        n_segments=draw(st.integers(0, 4)) if family == "encoder" else 0,
+    )
+
+
+@given(config=configs())
+@settings(max_examples=100)
+def test_the_closed_form_equals_the_built_model_whatever_the_sizes(config):
+    assert count_parameters(config).by_component == weighed(MODELS[config.family](config))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("tie_weights", [True, False])
+@pytest.mark.parametrize("n_kv_heads", [1, 2, 4])
+def test_grouped_heads_swiglu_and_biases_weigh_what_they_weigh_in_transformers(bias, tie_weights, n_kv_heads):
+    config = dataclasses.replace(
+        preset("llama-7b"), vocab_size=50, d_model=24, n_heads=4, n_kv_heads=n_kv_heads, n_layers=3, d_ff=37,
+        bias=bias, tie_weights=tie_weights,
+    )  # fmt: skip
+    assert count_parameters(config).by_component == weighed(llama(config))
+
+
+def test_an_encoder_has_no_output_head_to_tie():
+    untied = dataclasses.replace(preset("bert-base"), tie_weights=False)
+    assert count_parameters(untied).total == PUBLISHED["bert-base"]
+
+
+def test_a_bill_prints_every_item_and_its_share():
+    lines = str(count_parameters(preset("gpt2"))).splitlines()
+    assert lines[0].split() == ["token", "embedding", "38,597,376", "31.0%"]
+    assert lines[-1].split() == ["total", "124,439,808", "100.0%"]
+    assert all(len(line) == len(lines[0]) for line in lines)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_all_bills_have_the_same_items_and_add_up(name):
+    count = count_parameters(preset(name))
+    assert list(count.by_component) == list(count_parameters(preset("gpt2")).by_component)
+    assert count.total == sum(count.by_component.values())
+
+
+# ---------------------------------------------------------------------------------------------------------------- FLOPs
+def counted(run):
+    """FLOPs of a call as PyTorch's counter sees them: 2 m k n per matrix product, nothing for the rest.
+
+    The counter knows no formula for the CPU's fused attention and would count it as nothing, so attention runs as
+    plain products here. There a causal flag hides scores that have been computed, and grouped keys have been copied to
+    all heads: both are counted in full, as in the closed form.
+    """
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        run()
+    return counter.get_total_flops()
+
+
+def small(family, **choices):
+    return TransformerConfig(
+        vocab_size=53, d_model=24, n_heads=6, n_layers=3, d_ff=37, max_seq_len=32, family=family, **choices
+    )
+
+
+CHOICES = [
+    {"n_kv_heads": 6, "activation": "gelu", "positions": "learned"},
+    {"n_kv_heads": 2, "activation": "swiglu", "positions": "rope", "norm": "rms", "bias": False, "tie_weights": False},
+    {"n_kv_heads": 1, "activation": "relu", "positions": "alibi", "norm_position": "post"},
+]
+
+
+@pytest.mark.parametrize("choices", CHOICES)
+@pytest.mark.parametrize(("B", "T"), [(1, 1), (2, 9), (3, 32)])
+@pytest.mark.parametrize("family", ["decoder", "encoder"])
+def test_flops_are_those_that_pytorch_counts(family, choices, B, T):
+    config = small(family, **choices)
+    model, ids = MODELS[family](config), torch.randint(53, (B, T))
+    assert forward_flops(config, T, batch=B) == counted(lambda: model(ids))
+
+
+@pytest.mark.parametrize("choices", CHOICES)
+@pytest.mark.parametrize(("B", "S", "T"), [(1, 1, 1), (2, 9, 9), (2, 5, 14), (3, 31, 2)])
+def test_flops_of_an_encoder_decoder_are_those_that_pytorch_counts(choices, B, S, T):
+    config = small("encoder-decoder", **choices)
+    model, source, target = EncoderDecoder(config), torch.randint(53, (B, S)), torch.randint(53, (B, T))
+    expected = counted(lambda: model(source, target))
+    assert forward_flops(config, T, batch=B, S=S) == expected
+    if S == T:  # as long as the target, unless given
+        assert forward_flops(config, T, batch=B) == expected
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert-base", "llama-3-8b"])
+@pytest.mark.parametrize("T", [1, 512])
+def test_flops_of_the_presets_are_those_of_transformers(name, T):
+    reference, ids = reference_model(name), torch.zeros((2, T), dtype=torch.long, device="meta")
+    assert forward_flops(preset(name), T, batch=2) == counted(lambda: reference(ids))
+
+
+@pytest.mark.parametrize(("S", "T"), [(40, 40), (7, 30), (30, 7)])
+def test_flops_of_the_original_transformer_are_those_of_transformers(S, T):
+    reference = reference_model("transformer-base")
+    source, target = (torch.zeros((2, length), dtype=torch.long, device="meta") for length in (S, T))
+    expected = counted(lambda: reference(source, decoder_input_ids=target))
+    assert forward_flops(preset("transformer-base"), T, batch=2, S=S) == expected
+
+
+@pytest.mark.parametrize("choices", CHOICES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_forward_and_backward_together_cost_three_forward_passes(family, choices):
+    config = small(family, **choices)
+    model, ids = MODELS[family](config), torch.randint(53, (2, 9))
+    inputs = (ids[:, :5], ids) if family == "encoder-decoder" else (ids,)
+    forward = forward_flops(config, 9, batch=2, S=5 if family == "encoder-decoder" else None)
+    assert counted(lambda: model(*inputs).sum().backward()) == 3 * forward
+
+
+@pytest.mark.parametrize("choices", CHOICES)
+@pytest.mark.parametrize("pieces", [[4, 1, 1], [1, 1, 1], [5, 7, 3]])
+def test_flops_with_a_cache_are_those_that_pytorch_counts(choices, pieces):
+    config = small("decoder", **choices)
+    model = DecoderOnly(config)
+    cache, seen = model.new_cache(), 0
+    for T in pieces:
+        ids = torch.randint(53, (2, T))
+        assert forward_flops(config, T, batch=2, cached=seen) == counted(lambda ids=ids: model(ids, cache=cache))
+        seen += T
+
+
+@pytest.mark.parametrize("choices", CHOICES)
+def test_an_encoder_decoder_encodes_once_and_then_pays_for_its_new_tokens(choices):
+    config = small("encoder-decoder", **choices)
+    model = EncoderDecoder(config)
+    source, target, cache = torch.randint(53, (2, 11)), torch.randint(53, (2, 6)), model.new_cache()
+    encoded = model.encode(source)
+    first = counted(lambda: model.decode(target[:, :4], model.encode(source), cache=cache))
+    step = counted(lambda: model.decode(target[:, 4:5], encoded, cache=cache))
+    assert forward_flops(config, 4, batch=2, S=11) == first
+    assert forward_flops(config, 1, batch=2, S=11, cached=4) == step
+    assert forward_flops(config, 1, cached=10) == forward_flops(config, 1, S=11, cached=10)  # as long as the target
+
+
+@given(config=configs().filter(lambda config: config.family == "decoder"), T=st.integers(1, 50))
+def test_token_by_token_only_the_scores_of_later_keys_are_saved(config, T):
+    steps = sum(forward_flops(config, 1, cached=seen) for seen in range(T))
+    hidden_pairs = T * (T - 1) // 2
+    assert forward_flops(config, T) - steps == config.n_layers * hidden_pairs * 4 * config.d_model
+
+
+def test_the_scores_are_half_of_the_flops_of_a_block_where_t_is_six_times_d_model():
+    config = TransformerConfig(vocab_size=1, d_model=512, n_heads=8, n_layers=1, max_seq_len=4096)
+
+    def share(T):
+        linear = T * (forward_flops(config, 1) - 4 * 512 - 2 * 512)  # per token, without the scores and the head
+        return 1 - linear / (forward_flops(config, T) - T * 2 * 512)
+
+    assert share(6 * 512) == pytest.approx(1 / 2)
+    assert share(512) == pytest.approx(1 / 7)  # T / (6 d + T)
+
+
+# --------------------------------------------------------------------------------------------------------------- memory
+def held(tensors):
+    """Bytes of the memory behind these tensors; what several of them share counts once."""
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage() for tensor in tensors}
+    return sum(storage.nbytes() for storage in storages.values())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("choices", CHOICES)
+def test_the_cache_weighs_what_a_decoder_keeps(choices, dtype):
+    config = small("decoder", **choices)
+    model = DecoderOnly(config).to(dtype)
+    cache, seen = model.new_cache(), 0
+    for T in (5, 1, 2):
+        model(torch.randint(53, (2, T)), cache=cache)
+        seen += T
+        kept = held(tensor for own, _ in cache for tensor in (own.key, own.value))
+        assert kv_cache_bytes(config, seen, batch=2, bytes_per_element=dtype.itemsize) == kept
+
+
+@pytest.mark.parametrize("choices", CHOICES)
+@pytest.mark.parametrize(("S", "T"), [(3, 3), (9, 4)])
+def test_an_encoder_decoder_keeps_the_keys_of_its_source_too(choices, S, T):
+    config = small("encoder-decoder", **choices)
+    model = EncoderDecoder(config)
+    cache, encoded = model.new_cache(), model.encode(torch.randint(53, (2, S)))
+    for token in torch.randint(53, (2, T)).split(1, dim=1):
+        model.decode(token, encoded, cache=cache)
+    kept = held(tensor for caches in cache for part in caches for tensor in (part.key, part.value))
+    assert kv_cache_bytes(config, T, batch=2, bytes_per_element=4, S=S) == kept
+    if S == T:  # as long as the target, unless given
+        assert kv_cache_bytes(config, T, batch=2, bytes_per_element=4) == kept
+        memory = inference_memory(config, T, batch=2, bytes_per_element=4)
+        assert memory.by_component == {"weights": held(model.parameters()), "key-value cache": kept}
+
+
+@pytest.mark.parametrize("n_kv_heads", [1, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_the_cache_weighs_what_transformers_keeps(n_kv_heads, dtype):
+    config = dataclasses.replace(
+        preset("llama-7b"), vocab_size=50, d_model=24, n_heads=4, n_kv_heads=n_kv_heads, n_layers=3, d_ff=40
+    )
+    cache = llama(config).to(dtype)(torch.randint(50, (2, 7)), use_cache=True).past_key_values
+    kept = sum(tensor.nbytes for layer in cache.layers for tensor in (layer.keys, layer.values))
+    assert kv_cache_bytes(config, 7, batch=2, bytes_per_element=dtype.itemsize) == kept
+
+
+def test_llama7b_keeps_two_gibibytes_for_4096_tokens_in_float16_and_llama3_a_quarter():
+    assert kv_cache_bytes(preset("llama-7b"), 4096) == 2 * 2**30
+    assert kv_cache_bytes(preset("llama-3-8b"), 4096) == 2**29
+
+
+@pytest.mark.parametrize("n_kv_heads", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_attention_matrix_weighs_what_one_layer_returns(n_kv_heads, dtype):
+    config = TransformerConfig(vocab_size=9, d_model=12, n_heads=3, n_kv_heads=n_kv_heads, n_layers=2, max_seq_len=8)
+    attention = MultiHeadAttention(12, 3, n_kv_heads).to(dtype)
+    _, weights = attention(torch.randn(2, 7, 12, dtype=dtype), is_causal=True, need_weights=True)
+    assert attention_matrix_bytes(config, 7, batch=2, bytes_per_element=dtype.itemsize) == weights.nbytes
+
+
+def test_one_head_over_2048_tokens_has_a_matrix_of_16_mebibytes():
+    one_head = TransformerConfig(vocab_size=9, d_model=768, n_heads=1, n_layers=1, max_seq_len=2048)
+    assert attention_matrix_bytes(one_head, 2048) == 16 * 2**20
+
+
+def moments(optimizer):
+    """What AdamW keeps, without its step counters of 4 bytes each."""
+    return held(tensor for state in optimizer.state.values() for name, tensor in state.items() if name != "step")
+
+
+@pytest.mark.parametrize("choices", CHOICES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_training_holds_what_a_step_of_adamw_leaves(family, choices):
+    config = small(family, **choices, **({"n_segments": 2} if family == "encoder" else {}))
+    model, ids = MODELS[family](config), torch.randint(53, (2, 8))
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(*((ids, ids) if family == "encoder-decoder" else (ids,))).square().mean().backward()
+    optimizer.step()
+    assert training_memory(config).by_component == {
+        "weights": held(model.parameters()),
+        "gradients": held(p.grad for p in model.parameters()),
+        "AdamW moments": moments(optimizer),
+        "float32 master copy": 0,
+    }
+
+
+def test_mixed_precision_training_also_takes_16_bytes_per_parameter():
+    config = small("decoder")
+    model, ids = DecoderOnly(config).bfloat16(), torch.randint(53, (2, 8))
+    master = [p.detach().float() for p in model.parameters()]
+    optimizer = torch.optim.AdamW(master)
+    model(ids, ids)[1].backward()
+    for copy, p in zip(master, model.parameters()):
+        copy.grad = p.grad.float()
+    optimizer.step()
+    mixed = training_memory(config, mixed_precision=True)
+    assert mixed.by_component == {
+        "weights": held(model.parameters()),
+        "gradients": held(p.grad for p in model.parameters()),
+        "AdamW moments": moments(optimizer),
+        "float32 master copy": held(master),
+    }
+    assert mixed.total == training_memory(config).total == 16 * count_parameters(config).total
+
+
+def test_autocast_leaves_what_float32_leaves_and_holds_its_casts_during_the_step():
+    """Bytes kept for the backward pass grow with the batch by equal steps; what is left at no text are the casts."""
+    config = small("decoder")
+    model = DecoderOnly(config)
+    n, own = count_parameters(config).total, {p.untyped_storage().data_ptr() for p in model.parameters()}
+
+    def kept(batch, autocast):
+        seen = {}
+
+        def look(tensor):
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in own:
+                seen[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        ids = torch.randint(53, (batch, 8))
+        hooks = torch.autograd.graph.saved_tensors_hooks(look, lambda tensor: tensor)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast), hooks:
+            _, loss = model(ids, ids)
+        loss.backward()
+        return sum(seen.values())
+
+    casts, none = (2 * kept(8, autocast) - kept(16, autocast) for autocast in (True, False))
+    assert 1.5 * n < casts <= 2 * n
+    assert none < 0.1 * n
+    assert held(model.parameters()) + held(p.grad for p in model.parameters()) == 8 * n
+
+
+def test_inference_holds_the_weights_and_the_cache():
+    memory = inference_memory(preset("llama-7b"), 4096)
+    assert memory.by_component == {"weights": 2 * 6_738_415_616, "key-value cache": 2 * 2**30}
+    assert inference_memory(preset("bert-base"), 512, bytes_per_element=4).total == 4 * 108_891_648
+
+
+def kept_for_backward(model, run):
+    """Bytes of what autograd saves during a call; the parameters, which it also refers to, are left out."""
+    parameters, saved = {p.untyped_storage().data_ptr() for p in model.parameters()}, []
+
+    def keep(tensor):
+        if tensor.untyped_storage().data_ptr() not in parameters:
+            saved.append(tensor)  # held here, so that no other tensor takes its place in memory
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        run()
+    return held(saved)
+
+
+# d_model, d_ff and V have no common factor but 1.
+WIDE = {"vocab_size": 101, "d_model": 96, "n_heads": 4, "n_layers": 3, "d_ff": 67, "max_seq_len": 32}
+SMALL_CHANGE = 0.02  # what activation_memory leaves out, at most, for heads of 24 features
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("activation", [*ACTIVATIONS, "swiglu"])
+@pytest.mark.parametrize("positions", ["none", "sinusoidal", "learned", "rope"])
+def test_activations_are_what_autograd_keeps(norm, activation, positions):
+    for norm_position, (n_kv_heads, rope_interleaved, dtype) in itertools.product(
+        NORM_POSITIONS, [(1, True, torch.float64), (4, False, torch.float32)]
+    ):
+        config = TransformerConfig(
+            **WIDE, norm=norm, activation=activation, positions=positions, norm_position=norm_position,
+            n_kv_heads=n_kv_heads, rope_interleaved=rope_interleaved, tie_weights=n_kv_heads == 1,
+        )  # fmt: skip
+        model, ids = DecoderOnly(config).to(dtype), torch.randint(101, (5, 24))
+        kept = kept_for_backward(model, lambda model=model, ids=ids: model(ids, ids))
+        expected = activation_memory(config, 24, batch=5, bytes_per_element=dtype.itemsize).total
+        assert expected <= kept <= (1 + SMALL_CHANGE) * expected, config
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("activation", [*ACTIVATIONS, "swiglu"])
+@pytest.mark.parametrize("positions", ["learned", "rope"])
+def test_each_part_keeps_its_share_of_the_activations(norm, activation, positions):
+    config = TransformerConfig(**WIDE, norm=norm, activation=activation, positions=positions)
+    model = DecoderOnly(config)
+    block, x = model.blocks[0], torch.randn(5, 24, 96, requires_grad=True)
+    rotary = rotary_angles(torch.arange(24), config.d_head) if positions == "rope" else None
+    attention = kept_for_backward(model, lambda: block.attention(x, is_causal=True, rotary=rotary))
+    head = kept_for_backward(model, lambda: model.output(x).log_softmax(dim=-1))
+    bill = activation_memory(config, 24, batch=5).by_component
+    assert 3 * kept_for_backward(model, lambda: block.feed_forward(x)) == bill["feed-forward"]
+    assert 3 * attention == pytest.approx(bill["attention"], rel=2 * SMALL_CHANGE)
+    assert 7 * kept_for_backward(model, lambda: block.norm1(x)) == pytest.approx(bill["norms"], rel=2 * SMALL_CHANGE)
+    assert head == bill["output head"]
+
+
+def test_a_block_of_gpt_keeps_in_16_bits_what_the_literature_says():
+    one, two = (dataclasses.replace(preset("gpt2"), n_layers=n_layers) for n_layers in (1, 2))
+    kept = activation_memory(two, 1024, bytes_per_element=2).total - activation_memory(one, 1024, 1, 2).total
+    masks_of_dropout = 2 * 1024 * 768  # one byte per feature after the attention and after the feed-forward
+    assert kept + masks_of_dropout == 34 * 1024 * 768  # Korthikanti et al. 2022, eq. 2, without the attention matrices
+
+
+@pytest.mark.usefixtures("as_a_learner")
+class TestBadInput:
+    @pytest.mark.parametrize(
+        "count", [forward_flops, attention_matrix_bytes, kv_cache_bytes, inference_memory, activation_memory]
+    )
+    @pytest.mark.parametrize("T", [0, -1, 2.5])
+    def test_lengths_must_be_whole_numbers_of_at_least_one(self, count, T):
+        with pytest.raises(ValueError, match="T must be a whole number"):
+            count(preset("gpt2"), T)
+
+    def test_an_encoder_has_no_cache(self):
+        with pytest.raises(ValueError, match="does not generate"):
+            kv_cache_bytes(preset("bert-base"), 5)
+        with pytest.raises(ValueError, match="does not generate"):
+            forward_flops(preset("bert-base"), 1, cached=4)
+
+    @pytest.mark.parametrize("cached", [-1, 2.5])
+    def test_cached_tokens_are_counted_in_whole_numbers(self, cached):
+        with pytest.raises(ValueError, match="cached must be a whole number"):
+            forward_flops(preset("gpt2"), 1, cached=cached)
+
+    @pytest.mark.parametrize("count", [forward_flops, kv_cache_bytes])
+    def test_only_an_encoder_decoder_has_a_source(self, count):
+        with pytest.raises(ValueError, match="S=7 is the length of a source, but family='decoder' has none"):
+            count(preset("gpt2"), 5, S=7)
+        with pytest.raises(ValueError, match="S must be a whole number of at least 1, got 0"):
+            count(preset("transformer-base"), 5, S=0)
+
+    @pytest.mark.parametrize("name", ["bert-base", "transformer-base"])
+    def test_activations_are_those_of_a_decoder(self, name):
+        with pytest.raises(ValueError, match="the formula is that of family='decoder'"):
+            activation_memory(preset(name), 5)

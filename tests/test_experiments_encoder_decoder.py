@@ -1,0 +1,286 @@
+"""Chapter 11's measurements: against hand-made models whose answers are known, and the shipped models once more."""
+
+import math
+import statistics
+
+import pytest
+import torch
+
+from course_lib.chapters.encoder_decoder import claims as cross
+from course_lib.claims import find
+from course_lib.config import TransformerConfig
+from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
+from course_lib.gpt import IGNORED, evaluating
+from course_lib.pretrained import load_pretrained, shipped_figures
+from course_lib.tinytown import CLASSES, split_words
+from course_lib.tinytown.french import TinytownPairs
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return load_pretrained("translator")
+
+
+def test_a_batch_of_pairs_holds_the_sentences_and_the_decoder_predicts_the_next_word():
+    tokenizer = TinytownPairs().tokenizer()
+    pairs = [("tom slept in a garden.", "tom a dormi dans un jardin."), ("she was sad.", "elle était triste.")]
+    source_ids, target_ids, source_mask, targets = cross.pair_batch(pairs, tokenizer)
+    for row, (english, french) in enumerate(pairs):
+        real = source_ids[row][source_mask[row, 0, 0]]
+        assert tokenizer.decode(real) == english
+        assert real[-1] == tokenizer.eos_id
+        predicted = targets[row][targets[row] != IGNORED]
+        assert tokenizer.decode(predicted) == french
+        assert predicted[-1] == tokenizer.eos_id
+        assert target_ids[row, 0] == tokenizer.bos_id
+        assert target_ids[row, 1 : len(predicted)].tolist() == predicted[:-1].tolist()
+    assert (source_ids[1][~source_mask[1, 0, 0]] == tokenizer.pad_id).all()
+
+
+def test_translating_is_always_taking_the_most_probable_next_word(translator):
+    model, tokenizer = translator
+    english = ["the old cow was white.", "his small grey wolves did not chase a beautiful hen."]
+    for sentence, written in zip(english, cross.translate(model, tokenizer, english)):
+        source, _ = cross.source_batch([sentence], tokenizer)
+        ids = [tokenizer.bos_id]
+        while ids[-1] != tokenizer.eos_id:
+            with evaluating(model):
+                ids.append(int(model(source, torch.tensor([ids]))[0, -1].argmax()))
+        assert written == tokenizer.decode(ids)
+
+
+def test_the_shipped_translator_translates_new_draws_exactly(translator):
+    assert cross.share_right(*translator, TinytownPairs(31_000).sample(200)) >= 0.98
+    assert shipped_figures("translator")["figures"]["exactly_right"] >= 0.98
+
+
+def test_the_share_of_right_translations_counts_whole_sentences(translator):
+    pairs = TinytownPairs(31_001).sample(20)
+    spoiled = [(english, french if i % 2 else "le chat.") for i, (english, french) in enumerate(pairs)]
+    assert cross.share_right(*translator, spoiled) <= 0.5 <= cross.share_right(*translator, spoiled[1::2])
+
+
+def test_cutting_a_head_is_the_same_as_zeros_in_its_columns_of_the_output_projection(translator):
+    model, tokenizer = translator
+    batch = cross.pair_batch(TinytownPairs(31_002).sample(5), tokenizer)[:3]
+    with evaluating(model):
+        before = model(*batch)
+        with cross.cut_head(model, 1):
+            cut = model(*batch)
+        assert torch.equal(model(*batch), before), "the model is whole again"
+        weight = model.decoder.blocks[-1].cross_attention.out_proj.weight
+        kept = weight.detach().clone()
+        weight[:, model.config.d_head :] = 0
+        zeroed = model(*batch)
+        weight.copy_(kept)
+    torch.testing.assert_close(cut, zeroed)
+    assert not torch.allclose(cut, before)
+
+
+def test_kinds_of_words_are_those_of_a_grammar_book():
+    kinds = {("mice", "souris"): "nouns", ("the", "la"): "articles", ("grey", "grises"): "adjectives"}
+    kinds |= {("took", "a"): "auxiliaries", ("took", "pris"): "the rest", ("did", "ont"): "auxiliaries"}
+    for (english, french), kind in kinds.items():
+        assert cross.kind_of(english, french) == kind
+
+
+def test_what_was_looked_at_covers_every_word_once_and_a_random_model_does_not_align():
+    torch.manual_seed(0)
+    tokenizer = TinytownPairs().tokenizer()
+    model = EncoderDecoder(cross.translator_config(tokenizer))
+    found = cross.looked_at(model, tokenizer, 31_003, 60)
+    pairs = TinytownPairs(31_003).sample(60)
+    assert len(found) == sum(len(split_words(french)) for _, french in pairs)
+    even = statistics.fmean(1 / (len(split_words(english)) + 1) for english, _ in pairs)
+    for head in range(2):
+        assert statistics.fmean(hit[head].item() for _, hit, _, _ in found) < even + 0.25
+
+
+# --------------------------------------------------------------------------------------------------------------- blanks
+def test_hidden_words_and_nothing_else_are_to_be_guessed():
+    tokenizer = cross.masked_tokenizer()
+    batches = cross.MaskedBatches(tokenizer, n_stories=50, batch_size=40, share=0.3, seed=4)
+    ids, mask, targets = next(batches)
+    hidden = ids == tokenizer.id(cross.MASK)
+    assert torch.equal(hidden, targets != IGNORED)
+    assert (targets[hidden] > tokenizer.eos_id).all(), "no special token is hidden"
+    restored = torch.where(hidden, targets, ids)
+    passages = {tuple(passage) for passage in batches.passages}
+    for row, real in zip(restored, mask[:, 0, 0]):
+        assert tuple(row[real].tolist()) in passages
+    words = (restored > tokenizer.eos_id).sum().item()
+    assert abs(hidden.sum().item() / words - 0.3) < 4 * math.sqrt(0.3 * 0.7 / words)
+
+
+def test_the_same_generator_state_gives_the_same_hidden_words():
+    tokenizer = cross.masked_tokenizer()
+    batches = cross.MaskedBatches(tokenizer, 30, 4, 0.2)
+    state = batches.generator.get_state()
+    first = next(batches)
+    batches.generator.set_state(state)
+    assert all(torch.equal(one, other) for one, other in zip(first, next(batches)))
+
+
+def test_the_readers_logits_are_dot_products_with_the_token_table():
+    torch.manual_seed(0)
+    tokenizer = cross.masked_tokenizer()
+    config = TransformerConfig(
+        vocab_size=len(tokenizer), d_model=16, n_heads=2, n_layers=1, max_seq_len=20, family="encoder"
+    )
+    encoder = EncoderOnly(config)
+    ids = torch.randint(3, 100, (2, 9))
+    table = encoder.token_embedding.weight
+    with evaluating(encoder):
+        logits = cross.MaskedReader(encoder)(ids)
+        assert logits[1, 4, 77].item() == pytest.approx(float(encoder(ids)[1, 4] @ table[77]), abs=1e-5)
+
+
+def test_the_shipped_reader_uses_what_stands_behind_the_blank():
+    model, tokenizer = load_pretrained("masked")
+
+    def guess(text, k=1):
+        return cross.fill(model, tokenizer, text, k)[0]
+
+    for capital, country in (("oslo", "norway"), ("madrid", "spain"), ("lima", "peru")):
+        assert guess(f"what is the capital of {cross.MASK}? it is {capital}.")[0][0] == country
+    animals = set(CLASSES["animal"])
+    for word, share in (("hungry", 0.9), ("soft", 0.0)):
+        text = f"the white cat sat on the grey mat because it was {word}. yes, the white {cross.MASK} was very {word}."
+        assert sum(p for name, p in guess(text, len(tokenizer)) if name in animals) == pytest.approx(share, abs=0.1)
+
+
+# --------------------------------------------------------------------------------------------------------------- claims
+def test_every_decoder_block_reads_the_top_of_the_encoder():
+    finding = find("encoder_decoder.wiring")()
+    assert finding.verdict == "refuted"
+    assert max(finding.values) < 1e-6
+
+
+def test_one_pass_teaches_every_place():
+    finding = find("encoder_decoder.one_pass")()
+    assert finding.verdict == "refuted"
+    assert 0 <= max(finding.values) < 1e-5
+
+
+def test_one_pass_would_not_do_for_a_decoder_that_sees_what_comes_later(monkeypatch):
+    made = cross._random_translator
+
+    def seeing(seed):
+        model, batch = made(seed)
+        for block in model.decoder.blocks:
+            block.is_causal = False
+        return model, batch
+
+    monkeypatch.setattr(cross, "_random_translator", seeing)
+    assert find("encoder_decoder.one_pass")().verdict == "confirmed"
+
+
+def test_a_head_of_the_shipped_translator_aligns_the_words_that_have_a_meaning_to_fetch():
+    finding = find("encoder_decoder.alignment")()
+    assert finding.verdict == "depends"
+    assert 0.5 < min(finding.values) <= max(finding.values) < 0.95
+
+
+def test_the_two_heads_fail_differently_when_cut():
+    finding = find("encoder_decoder.heads")()
+    assert finding.verdict == "refuted"
+    assert min(finding.values) > 0.2
+
+
+def test_padding_without_a_mask_spoils_translations():
+    finding = find("encoder_decoder.padding")()
+    assert finding.verdict == "refuted"
+    assert max(finding.values) < 0.9
+
+
+def test_padding_cannot_disturb_a_model_whose_padding_vectors_say_nothing(monkeypatch):
+    """Equal translations with and without the mask must give the other verdict."""
+    masked = cross.translate
+    monkeypatch.setattr(
+        cross, "translate", lambda model, tokenizer, sentences, use_mask: masked(model, tokenizer, sentences)
+    )
+    assert find("encoder_decoder.padding")().verdict == "confirmed"
+
+
+def test_both_sides_beat_the_left_side(monkeypatch):
+    monkeypatch.setattr(cross, "HELD_OUT", cross.HELD_OUT[:1])
+    finding = find("encoder_decoder.both_sides")()
+    assert finding.verdict == "confirmed"
+
+
+def test_a_decoder_reads_the_source_as_its_own_beginning_and_predicts_the_french_alone():
+    tokenizer = TinytownPairs().tokenizer()
+    ids, targets = next(cross.decoder_pair_batches(tokenizer, 6, 31_004))
+    for row, (english, french) in enumerate(TinytownPairs(31_004).sample(6)):
+        predicted = targets[row][targets[row] != IGNORED]
+        assert tokenizer.decode(predicted) == french
+        n = len(split_words(english)) + 1
+        assert tokenizer.decode(ids[row, :n]) == english
+        assert (targets[row, :n] == IGNORED).all()
+        assert ids[row, n] == tokenizer.bos_id
+
+
+def test_the_comparison_trains_both_on_the_same_pairs(monkeypatch):
+    seen = []
+
+    def no_training(model, batches, steps, **settings):
+        seen.append((type(model).__name__, next(batches)))
+
+    monkeypatch.setattr(cross, "train", no_training)
+    both, alone = cross.compare_with_a_decoder(0, 5)
+    (first, pairs), (second, joined) = seen
+    assert (first, second) == ("EncoderDecoder", "DecoderOnly")
+    assert (pairs[3] != IGNORED).sum() == (joined[1] != IGNORED).sum()
+    untrained = math.log(len(TinytownPairs().tokenizer()))
+    assert both == pytest.approx(untrained, rel=0.1)
+    assert alone == pytest.approx(untrained, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("losses", "verdict"), [((0.5, 1.5), "confirmed"), ((0.05, 0.04), "refuted"), ((0.5, 0.51), "refuted")]
+)
+def test_the_verdict_on_decoders_follows_the_losses(monkeypatch, losses, verdict):
+    monkeypatch.setattr(cross, "compare_with_a_decoder", lambda seed, steps: losses)
+    assert find("encoder_decoder.decoder_alone")().verdict == verdict
+
+
+# -------------------------------------------------------------------------------------------------------------- recipes
+def test_the_recipes_write_models_that_open_again(tmp_path):
+    cross.train_translator(tmp_path / "t", False, cross.TranslatorRecipe(steps=2, batch_size=4))
+    model, tokenizer = load_pretrained(tmp_path / "t")
+    assert isinstance(model, EncoderDecoder)
+    assert model.config.vocab_size == len(tokenizer)
+    plan = cross.MaskedRecipe(steps=2, batch_size=4, stories=20, d_model=16, n_layers=1)
+    cross.train_masked(tmp_path / "m", False, plan)
+    model, tokenizer = load_pretrained(tmp_path / "m")
+    assert isinstance(model, EncoderOnly)
+    assert cross.MASK in tokenizer.ids
+    assert shipped_figures(tmp_path / "m")["recipe"]["steps"] == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "t"], "nothing unfinished is left"
+
+
+def test_an_interrupted_reader_goes_on_as_if_it_had_never_stopped(tmp_path, monkeypatch):
+    plan = cross.MaskedRecipe(steps=4, batch_size=4, stories=20, d_model=16, n_layers=1)
+    cross.train_masked(tmp_path / "whole", False, plan)
+    real = cross.train
+
+    def interrupted(*arguments, **settings):
+        settings["checkpoint_every"] = 2
+        calls = iter(range(3))
+
+        def stop(step, model):
+            if next(calls) == 2:
+                raise KeyboardInterrupt
+
+        # The checkpoint of step 2 is written after this call, so stop in the third step.
+        return real(*arguments, **settings, on_step=lambda step, model: stop(step, model) if step != 2 else None)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cross, "train", interrupted)
+        with pytest.raises((KeyboardInterrupt, StopIteration)):
+            cross.train_masked(tmp_path / "cut", False, plan)
+    assert (tmp_path / "cut.part").exists()
+    cross.train_masked(tmp_path / "cut", False, plan)
+    (one, _), (other, _) = load_pretrained(tmp_path / "whole"), load_pretrained(tmp_path / "cut")
+    for name, tensor in one.state_dict().items():
+        torch.testing.assert_close(tensor, other.state_dict()[name], rtol=0, atol=0, msg=name)

@@ -1,0 +1,156 @@
+"""The feed-forward networks against their formulas and LLaMA's."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaMLP
+
+from course_lib.config import preset
+from course_lib.feed_forward import FeedForward, SwiGLU, swiglu_width
+
+# Written out from the papers, in float64, without torch.nn.functional.
+FORMULAS = {
+    "relu": lambda x: x * (x > 0),
+    "gelu": lambda x: x * 0.5 * (1 + torch.erf(x / math.sqrt(2))),
+    "gelu_tanh": lambda x: 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+}
+
+
+@pytest.mark.parametrize("activation", FORMULAS)
+@given(
+    d_model=st.integers(1, 8), d_ff=st.integers(1, 16), T=st.integers(0, 5), bias=st.booleans(), seed=st.integers(0, 99)
+)
+def test_the_output_follows_the_formula(activation, d_model, d_ff, T, bias, seed):
+    torch.manual_seed(seed)
+    module = FeedForward(d_model, d_ff, activation, bias=bias).double()
+    x = 3 * torch.randn(2, T, d_model, dtype=torch.float64)
+    up, down = module.up_proj, module.down_proj
+    hidden = FORMULAS[activation](x @ up.weight.T + (up.bias if bias else 0))
+    torch.testing.assert_close(module(x), hidden @ down.weight.T + (down.bias if bias else 0))
+
+
+def test_exact_and_approximate_gelu_differ_but_hardly():
+    exact, approximate = FeedForward(1, 64, "gelu"), FeedForward(1, 64, "gelu_tanh")
+    approximate.load_state_dict(exact.state_dict())
+    x = torch.linspace(-4, 4, 101)[:, None]
+    difference = (exact(x) - approximate(x)).abs().max().item()
+    assert 1e-6 < difference < 5e-3
+
+
+def test_unless_told_otherwise_the_hidden_layer_is_four_times_as_wide():
+    module = FeedForward(6)
+    assert module.up_proj.weight.shape == (24, 6)
+    assert module.down_proj.weight.shape == (6, 24)
+
+
+@pytest.mark.parametrize("kind", [FeedForward, SwiGLU])
+def test_tokens_do_not_see_each_other(kind):
+    module = kind(5, 9)
+    x = torch.randn(2, 4, 5)
+    one_by_one = torch.stack([torch.stack([module(token) for token in row]) for row in x])
+    torch.testing.assert_close(module(x), one_by_one)
+
+
+@pytest.mark.parametrize("kind", [FeedForward, SwiGLU])
+def test_dropout_acts_on_hidden_units_and_only_while_training(kind):
+    module = kind(4, 2000, dropout=0.5)
+    x = torch.randn(1, 4)
+    assert not torch.equal(module(x), module(x))
+    module.eval()
+    assert torch.equal(module(x), module(x))
+    undropped = kind(4, 2000)
+    undropped.load_state_dict(module.state_dict())
+    torch.testing.assert_close(module(x), undropped(x))
+
+
+@given(
+    d_model=st.integers(1, 8), d_ff=st.integers(1, 16), T=st.integers(0, 5), bias=st.booleans(), seed=st.integers(0, 99)
+)
+def test_swiglu_follows_its_formula(d_model, d_ff, T, bias, seed):
+    torch.manual_seed(seed)
+    module = SwiGLU(d_model, d_ff, bias=bias).double()
+    x = 3 * torch.randn(2, T, d_model, dtype=torch.float64)
+    gate, up, down = (
+        lambda z, layer=layer: z @ layer.weight.T + (layer.bias if bias else 0)
+        for layer in (module.gate_proj, module.up_proj, module.down_proj)
+    )
+    expected = down(gate(x) / (1 + torch.exp(-gate(x))) * up(x))
+    torch.testing.assert_close(module(x), expected, atol=1e-10, rtol=1e-10)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
+def test_swiglu_is_llamas_in_values_and_gradients(bias, dtype, tolerance):
+    ours = SwiGLU(6, 10, bias=bias).to(dtype)
+    theirs = LlamaMLP(LlamaConfig(hidden_size=6, num_attention_heads=1, intermediate_size=10, mlp_bias=bias)).to(dtype)
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(3, 4, 6, dtype=dtype, requires_grad=True)
+    upstream = torch.randn(3, 4, 6, dtype=dtype)
+    names = list(dict(ours.named_parameters()))
+    results = []
+    for module in (ours, theirs):
+        y = module(x)
+        parameters = dict(module.named_parameters())
+        results.append([y, *torch.autograd.grad(y, [x, *(parameters[name] for name in names)], upstream)])
+    for ours, theirs in zip(*results):
+        torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=0)
+
+
+def test_a_closed_gate_lets_nothing_through():
+    module = SwiGLU(4, 8, bias=True)
+    torch.nn.init.constant_(module.gate_proj.bias, -1e4)
+    torch.testing.assert_close(module(torch.randn(3, 4)), module.down_proj.bias.expand(3, 4))
+
+
+@given(d_model=st.integers(1, 9000), multiple_of=st.sampled_from([1, 2, 7, 64, 256]))
+def test_the_width_of_swiglu_is_eight_thirds_of_d_model_rounded_up(d_model, multiple_of):
+    width = swiglu_width(d_model, multiple_of)
+    assert width % multiple_of == 0
+    assert 3 * (width - multiple_of) < 8 * d_model <= 3 * width  # whole numbers, so exact
+
+
+def test_swiglu_has_the_width_of_the_rule_unless_told_otherwise():
+    assert swiglu_width(4096) == preset("llama-7b").d_ff
+    assert SwiGLU(100).up_proj.weight.shape == (512, 100)
+    assert SwiGLU(100, multiple_of=8).gate_proj.weight.shape == (272, 100)
+    three, two = (sum(p.numel() for p in module.parameters()) for module in (SwiGLU(96), FeedForward(96, bias=False)))
+    assert three == two  # 3 · 96 · 256 = 2 · 96 · 384
+
+
+@pytest.mark.usefixtures("as_a_learner")
+class TestBadInput:
+    def test_an_unknown_activation_lists_the_known_ones(self):
+        with pytest.raises(
+            ValueError, match="activation='swish' is not known: choose one of 'relu', 'gelu', 'gelu_tanh'"
+        ):
+            FeedForward(4, activation="swish")
+
+    @pytest.mark.parametrize("kind", [FeedForward, SwiGLU])
+    def test_a_wrong_number_of_features_is_refused(self, kind):
+        with pytest.raises(ValueError, match=r"shape \(2, 3\).*d_model=4"):
+            kind(4)(torch.randn(2, 3))
+
+    @pytest.mark.parametrize("sizes", [(0,), (4, 0), (4, 2.5)])
+    @pytest.mark.parametrize("kind", [FeedForward, SwiGLU])
+    def test_sizes_must_be_whole_numbers_of_at_least_one(self, kind, sizes):
+        with pytest.raises(ValueError, match="at least 1"):
+            kind(*sizes)
+
+    def test_a_width_is_rounded_to_a_whole_number_of_at_least_one(self):
+        with pytest.raises(ValueError, match="multiple_of must be"):
+            SwiGLU(4, multiple_of=0)
+
+    @pytest.mark.parametrize("dropout", [-0.1, 1.0, "0.1", float("nan")])
+    @pytest.mark.parametrize("kind", [FeedForward, SwiGLU])
+    def test_dropout_must_be_a_probability_below_one(self, kind, dropout):
+        with pytest.raises(ValueError, match=r"dropout must be a number in \[0, 1\)"):
+            kind(4, dropout=dropout)
+
+    @pytest.mark.parametrize("kind", [FeedForward, SwiGLU])
+    def test_lists_are_no_tensors(self, kind):
+        with pytest.raises(TypeError, match=r"^x must be a tensor, got list: .*torch\.tensor\(x\)"):
+            kind(2)([[1.0, 2.0]])

@@ -1,0 +1,143 @@
+"""Chapter 6's figures and live figures: what they draw, computed another way, over every value of every control."""
+
+from functools import partial
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from sliders import LiveFigureTests
+
+from course_lib.chapters.feed_forward import figures
+from course_lib.chapters.feed_forward import widgets as built
+from course_lib.pretrained import load_pretrained
+from course_lib.tinytown import CAPITALS
+
+pytestmark = pytest.mark.usefixtures("no_pixels")  # tests that want a real picture ask for `pixels`
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return load_pretrained("tinytown")
+
+
+MAKERS = {
+    "unit_map": lambda trained: built.unit_map(),
+    "bend_builder": lambda trained: built.bend_builder(),
+    "fact_eraser": lambda trained: built.fact_eraser(*trained),
+}
+
+
+@pytest.fixture(params=MAKERS.values(), ids=MAKERS)
+def make(request, trained):
+    return partial(request.param, trained)
+
+
+class TestEveryLiveFigure(LiveFigureTests):
+    pass
+
+
+# ------------------------------------------------------------------------------------------------------------ unit map
+def test_the_small_example_prints_what_the_course_notes_print():
+    x, up, down = built.small_example()
+    scores = x @ up
+    assert scores[:8].tolist() == pytest.approx([0.741, 0.47, -1.086, -0.455, 0.706, -0.16, 0.693, -0.141], abs=6e-4)
+    assert (scores > 0).sum() == 5
+    assert (scores.relu() @ down).tolist() == pytest.approx([0.575, 0.434, -0.103, -0.405], abs=6e-4)
+
+
+@pytest.mark.parametrize(("activation", "bend"), [("relu", F.relu), ("gelu", F.gelu)])
+def test_the_unit_map_shows_scores_units_and_their_sum(activation, bend):
+    unit_map = built.unit_map()
+    given = [-1.2, 0.3, 1.5, -0.7]
+    unit_map.render(**{f"x{i}": value for i, value in enumerate(given)}, activation=activation)
+    _, up, down = built.small_example()
+    scores = F.linear(torch.tensor(given), up.T)
+    parts = unit_map.figure.parts
+    assert [bar.get_height() for bar in parts.outlines] == pytest.approx(scores.tolist(), abs=1e-5)
+    assert [bar.get_height() for bar in parts.bars] == pytest.approx(bend(scores).tolist(), abs=1e-5)
+    assert [bar.get_width() for bar in parts.outputs] == pytest.approx((bend(scores) @ down).tolist(), abs=1e-5)
+    fire = [i for i in range(16) if scores[i] > 0]
+    assert [i for i, label in enumerate(parts.labels) if label.get_fontweight() == "bold"] == fire
+    assert parts.title.get_text().startswith(f"{len(fire)} of 16")
+
+
+def test_no_bar_leaves_the_unit_map_at_any_corner():
+    unit_map = built.unit_map()
+    for corner in product((-1.5, 1.5), repeat=4):
+        unit_map.render(**{f"x{i}": value for i, value in enumerate(corner)})
+        left, right = unit_map.figure.axes
+        assert all(abs(bar.get_height()) <= left.get_ylim()[1] for bar in unit_map.figure.parts.outlines)
+        assert all(abs(bar.get_width()) <= right.get_xlim()[1] for bar in unit_map.figure.parts.outputs)
+
+
+# ---------------------------------------------------------------------------------------------------- bends that add up
+def test_every_unit_adds_a_straight_piece_and_more_units_never_fit_worse():
+    builder = built.bend_builder()
+    for n_units in (1, 3, 4, 8, 16):
+        builder.render(n_units=n_units)
+        line = builder.figure.parts.total.get_ydata()
+        kinks = (np.abs(np.diff(line, 2)) > 1e-6).sum()
+        assert n_units - 1 <= kinks <= 2 * (n_units - 1), "a kink between two sample points shows at both"
+        shares = [part.get_ydata() for part in builder.figure.parts.units if len(part.get_xdata())]
+        assert len(shares) == n_units
+        assert np.ptp(line - sum(shares)) < 1e-8, "the shares and one constant make the whole"
+    squared = []
+    for n_units in (1, 2, 4, 8, 16):  # each set of kinks holds the one before
+        builder.render(n_units=n_units)
+        wanted = builder.figure.axes[0].lines[0].get_ydata()
+        squared.append(((builder.figure.parts.total.get_ydata() - wanted) ** 2).mean())
+    assert squared == sorted(squared, reverse=True)
+    assert squared[-1] < 0.01 * squared[0]
+
+
+def test_without_a_bend_any_number_of_units_makes_one_straight_line():
+    builder = built.bend_builder()
+    for n_units in (1, 16):
+        builder.render(n_units=n_units, bend=False)
+        assert np.abs(np.diff(builder.figure.parts.total.get_ydata(), 2)).max() < 1e-8
+        assert "1 straight piece," in builder.text
+
+
+# -------------------------------------------------------------------------------------------------- where a fact sits
+def test_the_eraser_takes_a_capital_away_and_gives_it_back(trained):
+    eraser = built.fact_eraser(*trained)
+    for country in ("france", "peru"):
+        place = list(CAPITALS).index(country)
+        eraser.render(country=country, n_removed=0)
+        assert all(bar.get_height() > 0.9 for bar in eraser.figure.parts.bars)
+        eraser.render(country=country, n_removed=128)
+        heights = [bar.get_height() for bar in eraser.figure.parts.bars]
+        assert heights[place] < 0.5
+        assert sum(height > 0.5 for height in heights) >= 13
+        assert eraser.figure.parts.bars[place].get_hatch() == "//", "the chosen one is told by more than its colour"
+        assert CAPITALS[country] in eraser.text
+        assert "above 0.5" in eraser.text
+
+
+def test_the_criterion_of_a_lost_capital_stands_in_the_picture():
+    names = ["france → paris", "peru → lima", "italy → rome"]
+    figure = figures.capital_chances(names, np.array([0.3, 0.9, 0.6]), 0, 96)
+    assert figure.parts.title.get_text() == "96 units of france removed: 1 of 3 capitals falls below 0.5"
+    assert [line.get_ydata()[0] for line in figure.axes[0].lines] == [0.5]
+    figures.capital_chances(names, np.array([0.3, 0.4, 0.6]), 0, 96, figure)
+    assert figure.parts.title.get_text() == "96 units of france removed: 2 of 3 capitals fall below 0.5"
+    figures.capital_chances(names, np.array([0.5, 0.9, 0.6]), 0, 96, figure)
+    assert figure.parts.title.get_text() == "96 units of france removed: no capital falls below 0.5"
+
+
+# ------------------------------------------------------------------------------------------------------- static figures
+def test_static_figures_draw_the_data_they_are_given():
+    over_time = figures.active_over_training([0, 50, 100], [[0.5, 0.52], [0.4, 0.3], [0.35, 0.25]])
+    lines = [line.get_ydata().tolist() for line in over_time.axes[0].lines]
+    assert lines == [[0.5, 0.4, 0.35], [0.52, 0.3, 0.25]]
+    assert "51% are above 0 at the start, 30% at the end" in over_time.texts[0].get_text()
+    widths = figures.loss_by_width([1, 4], [1.625, 1.5])
+    assert widths.axes[0].lines[0].get_ydata().tolist() == [1.625, 1.5]
+    assert "from 1.62 to 1.50" in widths.texts[0].get_text()
+    z = np.linspace(-4, 4, 9)
+    curves = figures.activations(z, {"double": 2 * z, "flat": 0 * z})
+    for axes in curves.axes:
+        assert axes.lines[0].get_ydata().tolist() == (2 * z).tolist()
+    assert [text.get_text() for text in curves.axes[0].get_legend().get_texts()] == ["double", "flat"]
