@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from course_lib.classroom.bounds import Limits
+
 from tests.grading.corpus import notebook
 
 ROOT = Path(__file__).parent.parent

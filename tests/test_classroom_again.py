@@ -3,12 +3,12 @@
 import threading
 
 import pytest
-
-from course_lib.classroom import grade, jobs
 from course_lib.classroom.bounds import Limits
 from course_lib.classroom.grade import grade_class
-from course_lib.classroom.jobs import SECOND
 from course_lib.classroom.marked import Marked
+
+from course_lib.classroom import grade, jobs
+from course_lib.classroom.jobs import SECOND
 from course_lib.classroom.marking import mark
 from course_lib.classroom.remote import Worker
 from course_lib.classroom.submissions import Cell, Notebook, Submission

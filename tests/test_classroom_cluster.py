@@ -9,10 +9,10 @@ import threading
 
 import psutil
 import pytest
+from course_lib.classroom.grade import grade_class
 
 from course_lib.__main__ import main
 from course_lib.classroom import cluster
-from course_lib.classroom.grade import grade_class
 from course_lib.classroom.submissions import find
 from course_lib.grading.catalogue import EXERCISES
 from tests.clusters import Cluster

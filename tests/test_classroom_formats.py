@@ -13,12 +13,12 @@ import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 
 import pytest
+from course_lib.classroom.marked import Marked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.classroom import formats, statistics
 from course_lib.classroom.folders import LeftOut
-from course_lib.classroom.marked import Marked
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.result import Result
 

@@ -20,11 +20,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from course_lib.classroom.grade import expected_exercises, grade_class
+from course_lib.classroom.marked import Marked
 
 from course_lib.__main__ import main
 from course_lib.classroom import command, grade, jobs, journal, sandbox
-from course_lib.classroom.grade import expected_exercises, grade_class
-from course_lib.classroom.marked import Marked
 from course_lib.classroom.marking import mark
 from course_lib.classroom.remote import Fault, Worker
 from course_lib.classroom.sandbox import SandboxError

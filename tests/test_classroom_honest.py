@@ -8,10 +8,10 @@ import os
 from pathlib import Path
 
 import pytest
-from grading import awkward, corpus
-
 from course_lib.classroom.bounds import Limits
 from course_lib.classroom.marked import Marked
+from grading import awkward, corpus
+
 from course_lib.classroom.marking import mark
 from course_lib.classroom.remote import Worker
 from course_lib.classroom.sandbox import SandboxError

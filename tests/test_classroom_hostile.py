@@ -27,11 +27,11 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from course_lib.classroom.bounds import Limits
+from course_lib.classroom.marked import Marked
 
 import course_lib
 from course_lib.classroom import formats, remote, report
-from course_lib.classroom.bounds import Limits
-from course_lib.classroom.marked import Marked
 from course_lib.classroom.marking import mark
 from course_lib.classroom.remote import Fault, Worker
 from course_lib.classroom.sandbox import IMAGE, LEVELS, SandboxError

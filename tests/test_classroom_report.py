@@ -8,12 +8,12 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from course_lib.classroom.marked import Marked
+from course_lib.classroom.names import file_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.classroom.folders import LeftOut
-from course_lib.classroom.marked import Marked
-from course_lib.classroom.names import file_name
 from course_lib.classroom.report import STYLE, TROUBLES, write_reports
 from course_lib.grading import EXERCISES, grade
 from course_lib.grading.result import SIGNS, Result

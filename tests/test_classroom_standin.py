@@ -17,15 +17,15 @@ from pathlib import Path
 import nbformat
 import pytest
 import yaml
+from course_lib.classroom.marked import Marked
+from course_lib.classroom.standin import run_autograder, write_autograder, write_workflow
 from IPython.core.interactiveshell import InteractiveShell
 from nbclient import NotebookClient
 
 from course_lib.classroom import grade as grading
 from course_lib.classroom import standin
 from course_lib.classroom.formats import classroom50_fields
-from course_lib.classroom.marked import Marked
 from course_lib.classroom.sandbox import SandboxError
-from course_lib.classroom.standin import run_autograder, write_autograder, write_workflow
 from course_lib.files import ASSETS
 from course_lib.grading import EXERCISES, grade
 from course_lib.grading.release import for_nbgrader, release

@@ -10,11 +10,11 @@ from pathlib import Path, PurePosixPath
 
 import nbformat
 import pytest
+from course_lib.classroom.cells import cells_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.classroom import folders, submissions
-from course_lib.classroom.cells import cells_of
 from course_lib.classroom.submissions import chapters_of, find, find_all
 from course_lib.grading.show import printable
 from tests.grading.archives import ARCHIVES, EARNS, HONEST, NOT_TAKEN, packed

@@ -9,10 +9,10 @@ import time
 
 import psutil
 import pytest
-
-from course_lib.classroom import command, remote, walls
 from course_lib.classroom.bounds import Limits
 from course_lib.classroom.marked import Marked
+
+from course_lib.classroom import command, remote, walls
 from course_lib.classroom.marking import mark
 from course_lib.classroom.remote import Ended, Fault, Session, Worker
 from course_lib.classroom.sandbox import SandboxError, Stage

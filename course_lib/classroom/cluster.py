@@ -14,7 +14,8 @@ from concurrent.futures import CancelledError
 
 from tqdm import tqdm
 
-from .bounds import Limits
+from course_lib.classroom.bounds import Limits
+
 from .jobs import TRIES, Done, Job, do_again, do_job
 from .journal import version
 from .remote import Worker

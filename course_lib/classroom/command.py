@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from .bounds import Limits
+    from course_lib.classroom.bounds import Limits
 
     for option, least in (("jobs", 1), ("seconds", 0), ("minutes", 0.01), ("memory", 0.01)):
         if not least <= (value := getattr(arguments, option)) < math.inf:
@@ -162,8 +162,9 @@ class _Console:
 def _grade(arguments: argparse.Namespace, limits, submissions: list, left: list) -> int:
     from tqdm.auto import tqdm
 
+    from course_lib.classroom.grade import expected_exercises, grade_class
+
     from .folders import LeftOut
-    from .grade import expected_exercises, grade_class
 
     out, err = _Console(sys.stdout), _Console(sys.stderr)
     expected = expected_exercises(submissions, arguments.chapters, arguments.exercises)
@@ -285,7 +286,8 @@ def _write(arguments: argparse.Namespace, marked: list, chapters: list[int], lef
 def _plan(arguments: argparse.Namespace, limits) -> int:
     """Grade a few submissions. The first of each worker also starts it and draws cases, which happens once in a class;
     the others say how fast it goes on."""
-    from .grade import expected_exercises, grade_class
+    from course_lib.classroom.grade import expected_exercises, grade_class
+
     from .submissions import find
 
     count, jobs = arguments.plan, arguments.jobs

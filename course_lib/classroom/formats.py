@@ -18,6 +18,8 @@ from dataclasses import replace
 from html import escape
 from pathlib import Path
 
+from course_lib.classroom.marked import Marked
+from course_lib.classroom.names import CANVAS_DOWNLOAD, MOODLE_DOWNLOAD, downloads, file_name
 from course_lib.files import write_whole
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.result import SIGNS, Result
@@ -25,8 +27,6 @@ from course_lib.grading.show import plural
 
 from . import statistics
 from .folders import LeftOut
-from .marked import Marked
-from .names import CANVAS_DOWNLOAD, MOODLE_DOWNLOAD, downloads, file_name
 
 COURSE = "Transformers, Measured"
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from course_lib.classroom.bounds import Limits
+from course_lib.classroom.marked import Marked
 from course_lib.grading.catalogue import get
 
-from .bounds import Limits
-from .marked import Marked
 from .marking import mark
 from .remote import Fault, Worker
 from .sandbox import SandboxError

@@ -17,11 +17,11 @@ import filelock
 import torch
 
 import course_lib
+from course_lib.classroom.bounds import Limits
+from course_lib.classroom.marked import Marked
 from course_lib.files import write_whole
 from course_lib.grading.exercise import Exercise
 
-from .bounds import Limits
-from .marked import Marked
 from .submissions import Submission
 
 RUN, LINES = "run.json", "marks.jsonl"

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from course_lib.classroom.marked import Marked
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import judge_calls, judge_value, ready_trials, verdict
 from course_lib.grading.exercise import Exercise
@@ -11,7 +12,6 @@ from course_lib.grading.limits import Stop
 from course_lib.grading.result import Result
 from course_lib.grading.run import Failure, Outcome
 
-from .marked import Marked
 from .remote import Ended, Found, Session, Worker
 from .submissions import Submission
 

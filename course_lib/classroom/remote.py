@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 
 import psutil
 
+from course_lib.classroom.bounds import Limits
 from course_lib.grading.limits import BUSY, PATIENCE
 from course_lib.grading.run import RESTART, Outcome
 from course_lib.grading.show import printable
 from course_lib.grading.trials import Trial
 
-from .bounds import Limits
 from .protocol import GONE, LATE, Broken, Channel, frame, pack_call, unpack_outcome
 from .sandbox import LEVELS, SandboxError, Stage, answers, container, courses, require_platform, start
 from .submissions import Cell, Notebook

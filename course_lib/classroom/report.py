@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from course_lib.classroom.marked import Marked
+from course_lib.classroom.names import downloads, file_name
 from course_lib.files import write_whole
 from course_lib.grading.catalogue import get
 from course_lib.grading.result import SIGNS, Result
@@ -21,8 +23,6 @@ from course_lib.grading.show import plural
 
 from .folders import LeftOut
 from .formats import COURSE, plain
-from .marked import Marked
-from .names import downloads, file_name
 from .statistics import average, distribution, hardest, misconceptions, share
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"

@@ -25,10 +25,9 @@ from urllib.request import url2pathname
 import psutil
 
 import course_lib
+from course_lib.classroom.bounds import Limits
+from course_lib.classroom.walls import landlock
 from course_lib.files import delete_folder
-
-from .bounds import Limits
-from .walls import landlock
 
 LEVELS = ("bwrap", "docker", "none")
 IMAGE = "transformers-measured"  # of the level docker, unless COURSE_IMAGE names another

@@ -7,9 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from statistics import fmean, median
 
+from course_lib.classroom.marked import Marked
 from course_lib.grading.result import Result
-
-from .marked import Marked
 
 
 def share(of: Marked | Sequence[Result]) -> float:

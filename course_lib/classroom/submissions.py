@@ -15,10 +15,11 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from course_lib.classroom.cells import Cell, cells_of, mended
+from course_lib.classroom.names import COURSE_FILE, STEMS, downloads
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.show import printable
 
-from .cells import Cell, cells_of, mended
 from .folders import (
     DEEPEST_FOLDER,
     LINK,
@@ -40,7 +41,6 @@ from .folders import (
     on_disk,
     unpacked,
 )
-from .names import COURSE_FILE, STEMS, downloads
 
 # For one submission. Sizes are in bytes, those of text in characters.
 LARGEST_NOTEBOOK = 64_000_000  # as a file: its outputs may be huge

@@ -7,12 +7,12 @@ import os
 import sys
 from pathlib import Path
 
+from course_lib.classroom.bounds import Limits
+from course_lib.classroom.notebook import Notebook, Shell, warm_up
 from course_lib.grading.limits import exits_closed
 from course_lib.grading.run import read, run, settle
 
 from . import walls
-from .bounds import Limits
-from .notebook import Notebook, Shell, warm_up
 from .protocol import Broken, Channel, frame, pack_outcome, unpack_call
 
 

@@ -14,11 +14,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from course_lib.classroom.bounds import Limits
+from course_lib.classroom.notebook import Shell, warm_up
 from course_lib.files import delete_folder
 
 from . import walls
-from .bounds import Limits
-from .notebook import Shell, warm_up
 from .worker import serve
 
 SELF = "/proc/self/fd"

@@ -18,10 +18,9 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
+from course_lib.classroom.bounds import Limits
 from course_lib.grading.limits import Exit, Stop, limited
 from course_lib.grading.run import is_the_librarys
-
-from .bounds import Limits
 
 BEGINNING = "import math\nimport numpy as np\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
 MOST_TROUBLES = 50  # that are told, of one notebook

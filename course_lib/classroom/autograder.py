@@ -18,13 +18,13 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from course_lib.classroom.bounds import Limits
+from course_lib.classroom.grade import expected_exercises, grade_class
 from course_lib.files import ASSETS, save_json, write_whole
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.release import LEFT_OUT, requirements
 
-from .bounds import Limits
 from .formats import gradescope_failure, gradescope_result
-from .grade import expected_exercises, grade_class
 from .sandbox import SandboxError
 from .submissions import find
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Queue
 
+from course_lib.classroom.bounds import Limits
+from course_lib.classroom.marked import Marked
+from course_lib.classroom.names import COURSE_FILE
 from course_lib.grading.catalogue import EXERCISES, get
 from course_lib.grading.exercise import Exercise
 
-from .bounds import Limits
 from .jobs import Done, Job, do_again, do_job
 from .journal import Journal
-from .marked import Marked
-from .names import COURSE_FILE
 from .remote import Fault, Worker
 from .sandbox import Stage
 from .submissions import Submission, chapters_of
