@@ -307,7 +307,7 @@ def run_release(arguments: argparse.Namespace) -> int:
 
 # ------------------------------------------------------------------------------------------------ Gradescope and GitHub
 def run_autograder(arguments: argparse.Namespace) -> int:
-    from course_lib.classroom.standin import write_autograder
+    from course_lib.classroom.autograder import write_autograder
 
     path = write_autograder(Path.cwd(), Path(arguments.file), arguments.chapters, arguments.index)
     print(f"wrote {path}: upload it as the autograder of a programming assignment. It holds the reference answers.")
@@ -315,7 +315,7 @@ def run_autograder(arguments: argparse.Namespace) -> int:
 
 
 def run_workflow(arguments: argparse.Namespace) -> int:
-    from course_lib.classroom.standin import write_workflow
+    from course_lib.classroom.autograder import write_workflow
 
     path = write_workflow(Path(arguments.file), arguments.chapters, arguments.course, arguments.index)
     print(f"wrote {path}: it belongs into the learners' repositories, as .github/workflows/grade.yml")

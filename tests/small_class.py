@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from course_lib.classroom.bounds import Limits
 
+from course_lib.classroom.quotas import Quotas
 from tests.grading.corpus import notebook
 
 ROOT = Path(__file__).parent.parent
 EXERCISE = "attention.softmax"
-LIMITS = Limits(cell=10, exercise=5, total=120)
+LIMITS = Quotas(cell=10, exercise=5, total=120)
 SEED = 27_182_818
 PATIENCE = 300  # seconds for a very slow machine; nothing waits that long unless it is broken
 

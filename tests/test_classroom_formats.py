@@ -13,12 +13,12 @@ import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 
 import pytest
-from course_lib.classroom.marked import Marked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.classroom import formats, statistics
 from course_lib.classroom.folders import LeftOut
+from course_lib.classroom.graded import GradedSubmission
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.result import Result
 
@@ -66,7 +66,9 @@ def results(draw, exercise_id="attention.softmax"):
 def submissions(draw, name=texts):
     ids = draw(st.lists(st.sampled_from([*EXERCISES][:30]), unique=True, min_size=1, max_size=4))
     marks = tuple(draw(results(id)) for id in ids)
-    return Marked(draw(name), f"{draw(st.integers(0, 2**32)):064x}", marks, tuple(draw(st.lists(texts, max_size=2))))
+    return GradedSubmission(
+        draw(name), f"{draw(st.integers(0, 2**32)):064x}", marks, tuple(draw(st.lists(texts, max_size=2)))
+    )
 
 
 classes = st.lists(submissions(), max_size=4)
@@ -84,7 +86,7 @@ def marked(name, earned=(True, False), **changes):
         result(id, "passed" if right else "failed", points, None if right else "mask inverted")
         for id, points, right in zip(("attention.softmax", "masks.causal"), (3, 2), earned)
     ]
-    return Marked(name, "0" * 64, tuple(marks), **changes)
+    return GradedSubmission(name, "0" * 64, tuple(marks), **changes)
 
 
 def spoken(text):
@@ -155,7 +157,7 @@ def test_equal_results_give_equal_bytes_in_whatever_order_they_come(tmp_path):
 
 
 def test_an_exercise_that_the_course_no_longer_has_is_still_written(tmp_path):
-    gone = Marked("Ada", "0" * 64, (result("gone.exercise", "passed", 2, title="Gone"),))
+    gone = GradedSubmission("Ada", "0" * 64, (result("gone.exercise", "passed", 2, title="Gone"),))
     (path,) = formats.write_json([gone], tmp_path)
     assert json.loads(path.read_text("utf-8"))["submissions"][0]["results"][0]["chapter"] is None
     (path,) = formats.write_csv([gone], tmp_path)
@@ -739,7 +741,7 @@ def test_feedback_that_ends_in_a_backslash_does_not_swallow_the_next_row(tmp_pat
     sheet = tmp_path / "Grades.csv"
     sheet.write_bytes(WORKSHEET.encode())
     failed = result("masks.causal", "failed", 2, sentences=['a "quote", a comma, and\\'])
-    (path,) = formats.write_moodle([Marked("007", "0" * 64, (failed,))], tmp_path, sheet)
+    (path,) = formats.write_moodle([GradedSubmission("007", "0" * 64, (failed,))], tmp_path, sheet)
     read = moodle_reads(path.read_bytes())
     assert Page(read[12345][1]).text.endswith('a "quote", a comma, and\\')
     assert read[12346] == (40, "Well\ndone")
@@ -749,7 +751,7 @@ def test_very_long_feedback_still_fits_a_cell(tmp_path):
     sheet = tmp_path / "Grades.csv"
     sheet.write_bytes(WORKSHEET.encode())
     failed = tuple(result(id, "failed", 1, sentences=["<" * 900]) for id in EXERCISES)
-    each = Marked("007", "0" * 64, failed, tuple("'" * 5000 for _ in range(500)))
+    each = GradedSubmission("007", "0" * 64, failed, tuple("'" * 5000 for _ in range(500)))
     (path,) = formats.write_moodle([each], tmp_path, sheet)
     feedback = moodle_reads(path.read_bytes())[12345][1]
     assert len(feedback) < 32_767
@@ -811,7 +813,7 @@ def test_columns_stand_below_each_other_in_every_script():
 
 
 def test_the_table_tells_the_worst_chapter_the_troubles_and_what_the_class_finds_hard():
-    ada = Marked(
+    ada = GradedSubmission(
         "Ada",
         "0" * 64,
         (
@@ -838,8 +840,12 @@ def test_the_table_tells_the_worst_chapter_the_troubles_and_what_the_class_finds
 
 
 def test_the_bar_is_full_only_if_all_points_are_there():
-    nearly = Marked("Ada", "0" * 64, (result("attention.softmax", "passed", 999), result("masks.causal", "failed", 1)))
-    barely = Marked("Bo", "0" * 64, (result("attention.softmax", "failed", 999), result("masks.causal", "passed", 1)))
+    nearly = GradedSubmission(
+        "Ada", "0" * 64, (result("attention.softmax", "passed", 999), result("masks.causal", "failed", 1))
+    )
+    barely = GradedSubmission(
+        "Bo", "0" * 64, (result("attention.softmax", "failed", 999), result("masks.causal", "passed", 1))
+    )
     first, second = formats.terminal_table([nearly, barely]).split("\n")[1:3]
     assert (first.count("░"), second.count("█")) == (1, 1)
 
@@ -850,7 +856,7 @@ def test_the_bar_is_full_only_if_all_points_are_there():
 def test_the_hardest_exercise_is_the_one_that_cost_most_of_those_who_tried():
     def handed(*statuses):
         ids = ("attention.softmax", "masks.causal", "normalization.layer_norm", "normalization.rms_norm")
-        return Marked("x", "0" * 64, tuple(result(id, status, 4) for id, status in zip(ids, statuses)))
+        return GradedSubmission("x", "0" * 64, tuple(result(id, status, 4) for id, status in zip(ids, statuses)))
 
     drawn = [
         handed("passed", "failed", "unanswered", "passed"),
@@ -863,7 +869,7 @@ def test_the_hardest_exercise_is_the_one_that_cost_most_of_those_who_tried():
         ("attention.softmax", titles["attention.softmax"], 0.5, 2),
     ]
     assert len(statistics.hardest(drawn, 1)) == 1
-    written = Marked(
+    written = GradedSubmission(
         "x", "0" * 64, (result("normalization.layer_norm", "unanswered", 0), result("masks.causal", "written", 0))
     )
     assert statistics.hardest([written]) == []
@@ -887,7 +893,9 @@ def test_misconceptions_are_counted_once_for_each_who_fell_for_them():
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=30), st.integers(1, 12))
 def test_every_submission_stands_in_the_bin_of_its_share(pairs, bins):
     drawn = [
-        Marked("x", "0" * 64, (result("attention.softmax", "passed", right), result("masks.causal", "failed", wrong)))
+        GradedSubmission(
+            "x", "0" * 64, (result("attention.softmax", "passed", right), result("masks.causal", "failed", wrong))
+        )
         for right, wrong in pairs
     ]
     table = statistics.distribution(drawn, bins)
@@ -903,7 +911,9 @@ def test_every_submission_stands_in_the_bin_of_its_share(pairs, bins):
 
 
 def test_a_share_on_a_border_stands_in_the_upper_bin():
-    each = Marked("x", "0" * 64, (result("attention.softmax", "passed", 29), result("masks.causal", "failed", 71)))
+    each = GradedSubmission(
+        "x", "0" * 64, (result("attention.softmax", "passed", 29), result("masks.causal", "failed", 71))
+    )
     counts = [count for _, _, count in statistics.distribution([each], 100)]
     assert counts.index(1) == 29, "0.29 × 100 is 28.999… in binary"
 
@@ -911,7 +921,7 @@ def test_a_share_on_a_border_stands_in_the_upper_bin():
 def test_mean_and_median_are_of_shares():
     drawn = [marked("a", (True, True)), marked("b", (True, False)), marked("c", (False, False))]
     assert statistics.average(drawn) == pytest.approx(((1 + 0.6 + 0) / 3, 0.6))
-    assert statistics.share(drawn[1]) == pytest.approx(0.6)
+    assert statistics.share_of_points(drawn[1]) == pytest.approx(0.6)
     with pytest.raises(ValueError, match="marked is empty"):
         statistics.average([])
     with pytest.raises(ValueError, match="bins must be at least 1, got 0"):

@@ -20,15 +20,15 @@ from pathlib import Path
 
 import psutil
 import pytest
-from course_lib.classroom.grade import expected_exercises, grade_class
-from course_lib.classroom.marked import Marked
 
 from course_lib.__main__ import main
-from course_lib.classroom import command, grade, jobs, journal, sandbox
+from course_lib.classroom import command, jobs, journal, sandbox
+from course_lib.classroom.class_run import expected_exercises, mark_class
+from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.marking import mark
 from course_lib.classroom.remote import Fault, Worker
 from course_lib.classroom.sandbox import SandboxError
-from course_lib.classroom.submissions import Submission, find
+from course_lib.classroom.submissions import Submission, find_submissions
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import verdict
 from tests.grading import corpus
@@ -88,7 +88,7 @@ class Pretended:
         if submission.name in self.wrong:
             raise self.wrong[submission.name]
         results = tuple(verdict(exercise, "passed", [f"{submission.digest} is right."]) for exercise in expected)
-        return Marked(submission.name, submission.digest, results, ("é\n\x1b[1m",))
+        return GradedSubmission(submission.name, submission.digest, results, ("é\n\x1b[1m",))
 
 
 @pytest.fixture
@@ -105,8 +105,8 @@ def submitted(*names: str) -> list[Submission]:
 
 
 def run(folder: Path, submissions=None, **options):
-    options = {"expected": EXPECTED, "limits": LIMITS, "seed": SEED, "jobs": 1, **options}
-    return grade_class(submissions or submitted(), options.pop("expected"), folder, **options)
+    options = {"expected": EXPECTED, "quotas": LIMITS, "seed": SEED, "jobs": 1, **options}
+    return mark_class(submissions or submitted(), options.pop("expected"), folder, **options)
 
 
 # -------------------------------------------------------------------------------------------------------------- journal
@@ -229,7 +229,7 @@ def test_a_run_that_graded_nothing_is_in_nobodys_way(pretended, tmp_path, monkey
 
 TERMS = {
     "exercises": {"expected": [EXERCISES["attention.memory"]]},
-    "limits": {"limits": replace(LIMITS, exercise=2)},
+    "quotas": {"quotas": replace(LIMITS, exercise=2)},
     "grader": {},
 }
 
@@ -350,7 +350,7 @@ def about(*chapters: int) -> Submission:
     cells = [("code", f'check("{ids[chapter]}", None)') for chapter in chapters]
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "work.ipynb").write_text(corpus.notebook(cells))
-        return find([Path(folder)])[0]
+        return find_submissions([Path(folder)])[0]
 
 
 def chapters(submissions, *terms):
@@ -377,7 +377,7 @@ def test_the_loose_notebooks_of_one_learner_count_as_one(tmp_path):
     for prefix in ("", "dee_"):
         for name in loose:
             (tmp_path / "class" / f"{prefix}{name}.ipynb").write_text(cell.replace("attention.softmax", "nothing"))
-        submissions = find([tmp_path / "class"])
+        submissions = find_submissions([tmp_path / "class"])
         assert len(submissions) == 7
         assert chapters(submissions) == [3]
         for name in loose:
@@ -782,7 +782,7 @@ def worker(tmp_path_factory):
 
 
 def test_who_hands_in_nothing_has_zeros_for_all_that_is_expected(worker, tmp_path):
-    [nobody] = find([write_class(tmp_path / "class", "hans")])
+    [nobody] = find_submissions([write_class(tmp_path / "class", "hans")])
     expected = [each for each in EXERCISES.values() if each.chapter == 3]
     marked = mark(nobody, expected, worker, SEED)
     assert [result.exercise_id for result in marked.results] == [each.id for each in expected]
@@ -807,7 +807,7 @@ def test_marks_stay_small_however_much_a_notebook_says(worker, tmp_path):
     place = tmp_path / "class" / "loud"
     place.mkdir(parents=True)
     (place / "answers.ipynb").write_text(json.dumps(text))
-    [submission] = find([tmp_path / "class"])
+    [submission] = find_submissions([tmp_path / "class"])
     expected = [EXERCISES[each] for each in (EXERCISE, "attention.memory", "attention.scaled_dot_product")]
     marked = mark(submission, expected, worker, SEED)
     assert marked.earned == 0
@@ -825,7 +825,7 @@ def refuse_forks(worker: Worker) -> None:
 @needs_bwrap
 def test_a_worker_that_fails_is_replaced_and_the_answer_is_graded(tmp_path, monkeypatch):
     """The first is refused to fork, the second killed while an answer runs."""
-    struck, forked, watched = [], grade._Hurried.fork, grade._Hurried._watch
+    struck, forked, watched = [], class_run._Hurried.fork, grade._Hurried._watch
 
     def fork(worker):
         if not struck:
@@ -839,10 +839,10 @@ def test_a_worker_that_fails_is_replaced_and_the_answer_is_graded(tmp_path, monk
             struck.append("killed")
         watched(worker)
 
-    monkeypatch.setattr(grade._Hurried, "fork", fork)
-    monkeypatch.setattr(grade._Hurried, "_watch", watch)
-    monkeypatch.setattr(grade._Hurried, "probe", lambda worker: None)
-    outcome = run(tmp_path / "out", find([write_class(tmp_path / "class", "carl")]))
+    monkeypatch.setattr(class_run._Hurried, "fork", fork)
+    monkeypatch.setattr(class_run._Hurried, "_watch", watch)
+    monkeypatch.setattr(class_run._Hurried, "probe", lambda worker: None)
+    outcome = run(tmp_path / "out", find_submissions([write_class(tmp_path / "class", "carl")]))
     assert struck == ["refused", "killed"]
     assert outcome.failed == {}
     assert [each.earned for each in outcome.marked] == [2]
@@ -859,7 +859,7 @@ def test_what_no_worker_can_be_started_for_is_graded_later(tmp_path, monkeypatch
         "--json",
     ]
     arguments += ["--exercises", EXERCISE, "--jobs", "1"]
-    watched = grade._Hurried._watch
+    watched = class_run._Hurried._watch
 
     def watch(worker):
         shutil.rmtree(worker.stage.folder, ignore_errors=True)
@@ -867,8 +867,8 @@ def test_what_no_worker_can_be_started_for_is_graded_later(tmp_path, monkeypatch
         watched(worker)
 
     with monkeypatch.context() as patch:
-        patch.setattr(grade._Hurried, "_watch", watch)
-        patch.setattr(grade._Hurried, "probe", lambda worker: None)
+        patch.setattr(class_run._Hurried, "_watch", watch)
+        patch.setattr(class_run._Hurried, "probe", lambda worker: None)
         assert main(arguments) == 1
     said = capsys.readouterr().err
     assert "'carl'" in said

@@ -10,12 +10,12 @@ from pathlib import Path, PurePosixPath
 
 import nbformat
 import pytest
-from course_lib.classroom.cells import cells_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.classroom import folders, submissions
-from course_lib.classroom.submissions import chapters_of, find, find_all
+from course_lib.classroom.notebook_reader import read_cells
+from course_lib.classroom.submissions import chapters_of, find_submissions, find_submissions_and_rest
 from course_lib.grading.show import printable
 from tests.grading.archives import ARCHIVES, EARNS, HONEST, NOT_TAKEN, packed
 from tests.grading.corpus import notebook
@@ -47,7 +47,7 @@ def lay_out(folder: Path, files: dict[str, str | bytes | None]) -> Path:
 def read(folder: Path, data: bytes | str) -> submissions.Submission:
     """The submission that is one notebook file."""
     lay_out(folder, {HONEST: data})
-    [submission] = find([folder / HONEST])
+    [submission] = find_submissions([folder / HONEST])
     return submission
 
 
@@ -56,11 +56,11 @@ def sources(submission: submissions.Submission) -> list[tuple[str, str]]:
 
 
 def names(paths: list[Path]) -> list[str]:
-    return [submission.name for submission in find(paths)]
+    return [submission.name for submission in find_submissions(paths)]
 
 
 def not_taken(paths: list[Path]) -> dict[str, str]:
-    return {left.name: left.why for left in submissions.find_all(paths)[1]}
+    return {left.name: left.why for left in submissions.find_submissions_and_rest(paths)[1]}
 
 
 def said(submission: submissions.Submission) -> str:
@@ -79,7 +79,7 @@ def test_a_notebook_is_a_submission_named_after_its_file(tmp_path):
 def test_a_folder_of_notebooks_about_different_chapters_is_one_submission(tmp_path):
     own = ["02_attention.ipynb", "03_masks (1).ipynb", "04_heads.ipynb"]
     others = {"helper.py": "x = 1", "notes.txt": "", "data/table.csv": "1,2"}
-    [submission] = find([lay_out(tmp_path / "ada", dict.fromkeys(own, TEXT) | others)])
+    [submission] = find_submissions([lay_out(tmp_path / "ada", dict.fromkeys(own, TEXT) | others)])
     assert submission.name == "ada"
     assert [book.path for book in submission.notebooks] == own
     assert chapters_of(submission) == {3, 4, 5}
@@ -97,7 +97,7 @@ def test_a_notebook_that_cannot_be_read_does_not_join_that_of_a_neighbour(tmp_pa
 
 def test_a_copy_that_jupyterlab_made_belongs_to_its_original_and_follows_it(tmp_path):
     files = {"02_attention-Copy1.ipynb": about(3), "02_attention.ipynb": about(3), "03_masks.ipynb": about(4)}
-    [submission] = find([lay_out(tmp_path / "ada", files)])
+    [submission] = find_submissions([lay_out(tmp_path / "ada", files)])
     assert [book.path for book in submission.notebooks] == [
         "02_attention.ipynb",
         "02_attention-Copy1.ipynb",
@@ -118,7 +118,7 @@ def test_a_folder_of_folders_and_archives_is_a_class_and_an_empty_one_is_not_los
         ".hidden/02_attention.ipynb": TEXT,
         "__MACOSX/x.ipynb": TEXT,
     }
-    found = find([lay_out(tmp_path / "class", files)])
+    found = find_submissions([lay_out(tmp_path / "class", files)])
     assert [submission.name for submission in found] == ["ada", "bo", "cy", "dee", "eve.tar"]
     assert [len(submission.notebooks) for submission in found] == [1, 1, 0, 0, 0]
     assert "no notebook" in said(found[2])
@@ -148,7 +148,7 @@ def test_a_notebook_that_lies_among_the_folders_of_a_class_does_not_swallow_them
 
 def test_of_several_paths_each_is_one_submission(tmp_path):
     lay_out(tmp_path, {"ada/a.ipynb": about(3), "ada/b.ipynb": about(3), "bo/x/y/z.ipynb": TEXT, "cy": None})
-    found = find([tmp_path / "bo", tmp_path / "ada", tmp_path / "cy", tmp_path / "ada"])
+    found = find_submissions([tmp_path / "bo", tmp_path / "ada", tmp_path / "cy", tmp_path / "ada"])
     assert [(submission.name, len(submission.notebooks)) for submission in found] == [("ada", 2), ("bo", 1), ("cy", 0)]
 
 
@@ -156,7 +156,7 @@ def test_of_several_paths_each_is_one_submission(tmp_path):
 def test_an_archive_of_a_class_is_read_as_its_folder(tmp_path, wrapper):
     inner = packed(("03_masks.ipynb", TEXT))
     data = packed((f"{wrapper}Ada_1_file/02_attention.ipynb", TEXT), (f"{wrapper}Bo.zip", inner), (f"{wrapper}Cy/", ""))
-    found = find([lay_out(tmp_path, {"all.zip": data}) / "all.zip"])
+    found = find_submissions([lay_out(tmp_path, {"all.zip": data}) / "all.zip"])
     assert [(submission.name, len(submission.notebooks)) for submission in found] == [
         ("Ada_1_file", 1),
         ("Bo", 1),
@@ -166,13 +166,15 @@ def test_an_archive_of_a_class_is_read_as_its_folder(tmp_path, wrapper):
 
 def test_an_archive_of_one_folder_with_notebooks_is_one_submission_named_after_the_archive(tmp_path):
     lay_out(tmp_path, {"ada.zip": packed(("my work/02_attention.ipynb", TEXT), ("my work/03_masks.ipynb", TEXT))})
-    [submission] = find([tmp_path / "ada.zip"])
+    [submission] = find_submissions([tmp_path / "ada.zip"])
     assert submission.name == "ada"
     assert [book.path for book in submission.notebooks] == ["my work/02_attention.ipynb", "my work/03_masks.ipynb"]
 
 
 def test_a_copy_of_the_whole_course_is_one_submission(tmp_path):
-    [submission] = find([lay_out(tmp_path / "ada", {"exercises/a.ipynb": about(3), "notebooks/b.ipynb": about(3)})])
+    [submission] = find_submissions(
+        [lay_out(tmp_path / "ada", {"exercises/a.ipynb": about(3), "notebooks/b.ipynb": about(3)})]
+    )
     assert submission.name == "ada"
 
 
@@ -200,7 +202,7 @@ def test_a_path_that_the_teacher_got_wrong_is_named_with_the_remedy(tmp_path):
         ([tmp_path / "class"], "class holds no submission"),
     ]:
         with pytest.raises(ValueError, match=problem):
-            find(paths)
+            find_submissions(paths)
 
 
 def test_a_link_that_the_teacher_gives_alone_is_followed_and_one_of_a_learner_is_not(tmp_path):
@@ -218,7 +220,7 @@ NO_SUBMISSION = "is neither a notebook (.ipynb) nor a zip file nor a folder"
 
 def test_a_folder_without_a_notebook_beside_loose_notebooks_is_a_submission(tmp_path):
     files = {"ada.ipynb": about(3), "bo.ipynb": about(3), "cy/answers.py": "x = 1", "dee": None}
-    found = find([lay_out(tmp_path / "class", files)])
+    found = find_submissions([lay_out(tmp_path / "class", files)])
     assert [submission.name for submission in found] == ["ada", "bo", "cy", "dee"]
     assert said(found[2]) == "There is no notebook in it, but answers.py"
 
@@ -270,7 +272,7 @@ def test_links_are_not_taken_and_are_no_zeros(tmp_path):
     assert not_taken(one_by_one) == {"ada": folders.LINK, "bo.ipynb": folders.LINK}
     for alone in (ARCHIVES["symlinked_folder"](tmp_path / "alone", TEXT), tmp_path / "class" / "bo.ipynb"):
         with pytest.raises(ValueError, match=r"holds no submission.*is a symbolic link"):
-            find([alone])
+            find_submissions([alone])
 
 
 def test_a_member_that_leads_out_of_the_archive_of_a_class_is_listed(tmp_path):
@@ -312,13 +314,13 @@ FLAT_MOODLE = {
 )
 def test_all_files_of_one_number_of_a_learning_platform_are_one_submission(tmp_path, files, learners):
     folder = lay_out(tmp_path / "class", files)
-    found, left = submissions.find_all([folder])
+    found, left = submissions.find_submissions_and_rest([folder])
     assert {submission.name: len(submission.notebooks) for submission in found} == learners
     assert left == []
     if "onlinetext" not in str(files):
         assert found[0].files == {"helper.py": "x = 1"}, "under the name by which the notebook imports it"
     several = [path for path in folder.iterdir() if path.suffix in ("", ".ipynb", ".zip")]
-    assert [each.name for each in find(several)] == [*learners]
+    assert [each.name for each in find_submissions(several)] == [*learners]
 
 
 def test_files_of_different_names_or_numbers_of_a_learning_platform_are_never_merged(tmp_path):
@@ -335,7 +337,7 @@ def test_files_of_different_names_or_numbers_of_a_learning_platform_are_never_me
     for name, files in apart.items():
         folder = lay_out(tmp_path / name, {file: about(3 + i) for i, file in enumerate(files)})
         assert sorted(names([folder])) == sorted(file.removesuffix(".ipynb") for file in files)
-        assert {len(each.notebooks) for each in find([folder])} == {1}
+        assert {len(each.notebooks) for each in find_submissions([folder])} == {1}
 
 
 def test_one_file_of_a_learning_platform_keeps_the_name_that_says_whose_it_is(tmp_path):
@@ -365,7 +367,7 @@ def test_all_that_lies_in_a_class_is_in_a_submission_or_listed(tmp_path_factory,
         text = notebook([("code", f"whose = '{whose}'")])
         content = packed((HONEST, text)) if kind == ".zip" else text
         lay_out(folder, {(name + kind).rstrip("/"): None if kind == "/" else content})
-    found, left = submissions.find_all([folder])
+    found, left = submissions.find_submissions_and_rest([folder])
     found_names, left_names = [each.name for each in found], [each.name for each in left]
     assert {"yan", "zoe"} <= {*found_names}
     for name, kind in drawn.items():
@@ -397,7 +399,7 @@ def test_the_chapter_stands_in_the_file_name_whatever_others_put_around_it(numbe
 def test_without_a_telling_name_the_checks_say_the_chapter_and_without_checks_the_names_defined(tmp_path):
     def chapters(*cells: str) -> set[int]:
         lay_out(tmp_path, {"Untitled.ipynb": notebook([("code", cell) for cell in cells])})
-        return chapters_of(*find([tmp_path / "Untitled.ipynb"]))
+        return chapters_of(*find_submissions([tmp_path / "Untitled.ipynb"]))
 
     assert chapters('check("masks.causal", mask)', "def softmax(x, dim): ...") == {4}
     assert chapters("check( 'heads.split', f)", 'check("no.such", f)') == {5}
@@ -408,7 +410,7 @@ def test_without_a_telling_name_the_checks_say_the_chapter_and_without_checks_th
 # ------------------------------------------------------------------------------------------------------------ notebooks
 @pytest.mark.parametrize("path", sorted((ROOT / "solutions").glob("*.ipynb")), ids=lambda path: path.stem)
 def test_cells_are_those_that_nbformat_reads(path):
-    [submission] = find([path])
+    [submission] = find_submissions([path])
     cells = nbformat.read(path, as_version=4).cells
     assert sources(submission) == [(cell.cell_type, cell.source) for cell in cells]
     assert submission.all_troubles == ()
@@ -574,7 +576,7 @@ def test_limits_cost_what_is_beyond_them_and_no_more(tmp_path, monkeypatch):
     short = read(tmp_path, notebook([("code", "a = 1"), ("code", "c = 333"), ("code", "b=2")]))
     assert sources(short) == [("code", "a = 1"), ("code", "b=2")]
     assert "cell 2 was left out" in said(short)
-    monkeypatch.setattr("course_lib.classroom.cells.MOST_CELLS", 3)
+    monkeypatch.setattr("course_lib.classroom.notebook_reader.MOST_CELLS", 3)
     many = read(tmp_path, notebook([("code", str(number)) for number in range(9)]))
     assert [source for _, source in sources(many)] == ["0", "1", "2"]
     assert said(many).count("only its first 3 cells") == 1
@@ -595,7 +597,7 @@ def test_outputs_take_no_memory(tmp_path):
     line = '{"name": "stdout", "output_type": "stream", "text": ["x\\n"]},'
     data = TEXT.replace('"outputs": []', '"outputs": [' + line * 100_000 + "0]").encode()
     tracemalloc.start()
-    cells, troubles = cells_of(data)
+    cells, troubles = read_cells(data)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert [(cell.kind, cell.source) for cell in cells] == CELLS
@@ -649,7 +651,7 @@ def test_a_notebook_with_damage_anywhere_raises_nothing(tmp_path_factory, at, le
 def test_of_a_hostile_archive_only_the_honest_notebook_is_read(tmp_path, name):
     path = ARCHIVES[name](tmp_path / "in", TEXT)
     before = {each: each.lstat().st_mtime_ns for each in tmp_path.rglob("*")}
-    [submission] = find([path])
+    [submission] = find_submissions([path])
     assert sources(submission) == (CELLS if EARNS[name] else [])
     assert EARNS[name] or submission.all_troubles
     for text in (submission.name, *submission.all_troubles, *(book.path for book in submission.notebooks)):
@@ -680,7 +682,7 @@ REASONS = {
 
 @pytest.mark.parametrize("name", REASONS)
 def test_what_is_left_out_is_said_with_its_reason(tmp_path, name):
-    assert REASONS[name] in said(*find([ARCHIVES[name](tmp_path, TEXT)]))
+    assert REASONS[name] in said(*find_submissions([ARCHIVES[name](tmp_path, TEXT)]))
 
 
 @pytest.mark.parametrize(
@@ -697,7 +699,7 @@ def test_what_is_left_out_is_said_with_its_reason(tmp_path, name):
     ],
 )
 def test_a_member_whose_name_leads_out_is_not_read_and_is_no_place(tmp_path, name):
-    [submission] = find([lay_out(tmp_path, {"any.zip": packed((name, TEXT), (HONEST, TEXT))}) / "any.zip"])
+    [submission] = find_submissions([lay_out(tmp_path, {"any.zip": packed((name, TEXT), (HONEST, TEXT))}) / "any.zip"])
     assert [book.path for book in submission.notebooks] == [HONEST]
     assert submission.troubles == (f"{name} has a name that leads out of the archive",)
 
@@ -706,7 +708,7 @@ def test_a_member_whose_name_leads_out_is_not_read_and_is_no_place(tmp_path, nam
 def test_a_hostile_archive_takes_nothing_from_its_neighbours(tmp_path, name):
     path = ARCHIVES[name](tmp_path / "in", TEXT)
     lay_out(tmp_path / "ada", {HONEST: TEXT})
-    found = find([tmp_path / "ada", path])
+    found = find_submissions([tmp_path / "ada", path])
     assert sorted(submission.name == "ada" for submission in found) == [False, True]
     assert [sources(submission) for submission in found if submission.name == "ada"] == [CELLS]
 
@@ -726,20 +728,20 @@ def test_a_bomb_is_left_when_it_goes_too_far(tmp_path, monkeypatch):
         zipfile.ZipExtFile, "read", lambda self, n=-1: unpacked.append(len(data := real(self, n))) or data
     )
     lay_out(tmp_path, {"bomb.zip": packed((HONEST, bytes(90_000_000)))})
-    [submission] = find([tmp_path / "bomb.zip"])
+    [submission] = find_submissions([tmp_path / "bomb.zip"])
     assert "unpacks to more than 500 times its size" in said(submission)
     assert sum(unpacked) < 50_000_000
     assert max(unpacked) <= folders.PIECE
     monkeypatch.setattr(folders, "MOST_RATIO", 2_000)
     unpacked.clear()
-    assert "larger than 64 MB" in said(*find([tmp_path / "bomb.zip"]))
+    assert "larger than 64 MB" in said(*find_submissions([tmp_path / "bomb.zip"]))
     assert sum(unpacked) <= 65_000_000
 
 
 def test_all_files_of_a_submission_share_one_allowance(tmp_path, monkeypatch):
     monkeypatch.setattr(submissions, "MOST_READ", 3 * len(TEXT) + 10)
     lay_out(tmp_path, {f"class/ada/{number:02}_x.ipynb": TEXT for number in range(6)})
-    [submission] = find([tmp_path / "class"])
+    [submission] = find_submissions([tmp_path / "class"])
     assert [len(book.cells) for book in submission.notebooks] == [3, 3, 3, 0, 0, 0]
     assert "together" in said(submission)
 
@@ -747,7 +749,7 @@ def test_all_files_of_a_submission_share_one_allowance(tmp_path, monkeypatch):
 def test_an_archive_that_lists_too_much_is_not_listed(tmp_path, monkeypatch):
     lay_out(tmp_path, {"many.zip": packed(*((f"{number}.txt", b"") for number in range(300)))})
     monkeypatch.setattr(folders, "LARGEST_LIST", 10_000)
-    assert "lists too many members" in said(*find([tmp_path / "many.zip"]))
+    assert "lists too many members" in said(*find_submissions([tmp_path / "many.zip"]))
 
 
 def test_counts_have_limits(tmp_path, monkeypatch):
@@ -759,7 +761,7 @@ def test_counts_have_limits(tmp_path, monkeypatch):
         for number in range(4)
     }
     files |= {f"a/h{number}.py": "x = 1" for number in range(4)}
-    [submission] = find([lay_out(tmp_path / "class" / "ada", files).parent])
+    [submission] = find_submissions([lay_out(tmp_path / "class" / "ada", files).parent])
     assert len([book for book in submission.notebooks if book.cells]) == 2
     assert sorted(submission.files) == ["a/h0.py", "a/h1.py"]
     for reason in ("2 notebooks are", "2 helper files are", "an archive too many"):
@@ -769,13 +771,13 @@ def test_counts_have_limits(tmp_path, monkeypatch):
 def test_a_folder_of_too_many_files_is_looked_at_from_the_top(tmp_path, monkeypatch):
     monkeypatch.setattr(submissions, "MOST_FILES", 20)
     files = {f"a/{number}.txt": "" for number in range(60)} | {HONEST: TEXT, "a/z.ipynb": TEXT}
-    [submission] = find([lay_out(tmp_path / "ada", files)])
+    [submission] = find_submissions([lay_out(tmp_path / "ada", files)])
     assert sources(submission) == CELLS
     assert "more than 20 files" in said(submission)
 
 
 def test_a_folder_that_lies_too_deep_is_not_looked_into(tmp_path):
-    [submission] = find([lay_out(tmp_path / "ada", {HONEST: TEXT, "a/" * 40 + "x.ipynb": TEXT})])
+    [submission] = find_submissions([lay_out(tmp_path / "ada", {HONEST: TEXT, "a/" * 40 + "x.ipynb": TEXT})])
     assert sources(submission) == CELLS
     assert "32 folders deep" in said(submission)
 
@@ -790,7 +792,7 @@ def test_a_socket_is_no_notebook(tmp_path, monkeypatch):
     monkeypatch.chdir(lay_out(tmp_path / "ada", {HONEST: TEXT}))
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("03_masks.ipynb")
-        [submission] = find([tmp_path / "ada"])
+        [submission] = find_submissions([tmp_path / "ada"])
     assert sources(submission) == CELLS
     assert "no ordinary file" in said(submission)
 
@@ -822,7 +824,7 @@ def test_no_name_of_a_member_leads_out_of_its_archive(tmp_path_factory, members)
         patch.setattr(zipfile.ZipFile, "_writecheck", lambda self, info: None)  # it warns of names that stand twice
         data = packed((HONEST, TEXT), *((name, TEXT) for name in members))
     lay_out(folder, {"any.zip": data})
-    for submission in find([folder / "any.zip"]):
+    for submission in find_submissions([folder / "any.zip"]):
         for name in (*(book.path for book in submission.notebooks), *submission.files):
             parts = PurePosixPath(name).parts
             assert parts, name
@@ -838,7 +840,7 @@ def test_an_archive_with_damage_anywhere_raises_nothing(tmp_path_factory, data):
     for _ in range(data.draw(st.integers(1, 6))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     folder = tmp_path_factory.mktemp("any")
-    assert find([lay_out(folder, {"any.zip": bytes(damaged)}) / "any.zip"])
+    assert find_submissions([lay_out(folder, {"any.zip": bytes(damaged)}) / "any.zip"])
 
 
 def test_no_file_stays_open(tmp_path):
@@ -846,7 +848,7 @@ def test_no_file_stays_open(tmp_path):
         if name != "million_outputs":
             build(tmp_path / name, TEXT)
     before = os.listdir("/proc/self/fd")
-    find(sorted(path for path in tmp_path.glob("*/*")))
+    find_submissions(sorted(path for path in tmp_path.glob("*/*")))
     assert os.listdir("/proc/self/fd") == before
 
 
@@ -865,7 +867,7 @@ def test_helper_files_are_those_beside_and_below_a_notebook(tmp_path):
         "hw/latin.py": "name = 'Zoë'".encode("latin-1"),
         "hw/large.py": "#" * 1_000_001,
     }
-    [submission] = find([lay_out(tmp_path / "class" / "ada", files).parent])
+    [submission] = find_submissions([lay_out(tmp_path / "class" / "ada", files).parent])
     assert submission.files == {
         "hw/helper.py": "x = 1\ny = 2",
         "hw/tools/__init__.py": "",
@@ -878,11 +880,13 @@ def test_helper_files_are_those_beside_and_below_a_notebook(tmp_path):
 
 def test_a_notebook_that_is_handed_in_alone_brings_none_of_the_files_beside_it(tmp_path):
     lay_out(tmp_path, {HONEST: TEXT, "ada.ipynb": TEXT, "secret_solutions.py": "x = 1"})
-    assert [submission.files for submission in (*find([tmp_path / HONEST]), *find([tmp_path]))] == [{}, {}, {}]
+    assert [
+        submission.files for submission in (*find_submissions([tmp_path / HONEST]), *find_submissions([tmp_path]))
+    ] == [{}, {}, {}]
 
 
 def test_a_script_alone_is_no_notebook(tmp_path):
-    [submission] = find([lay_out(tmp_path, {"ada/02_attention.py": "# %%\nx = 1"})])
+    [submission] = find_submissions([lay_out(tmp_path, {"ada/02_attention.py": "# %%\nx = 1"})])
     assert (submission.notebooks, submission.files) == ((), {})
     assert "no notebook" in said(submission)
 
@@ -894,7 +898,8 @@ def test_the_digest_is_that_of_the_content_alone(tmp_path):
     same = {"ada_1_02_attention.ipynb": TEXT, "bo_2_02_attention (1).ipynb": json.dumps(run)}
     other = {"cy_02_attention.ipynb": TEXT.replace("softmax", "soft_max"), "dee_03_masks.ipynb": TEXT}
     digests = {
-        each.name[:2]: each.digest for each in find([lay_out(tmp_path / "class", {**same, **other, "x.zip": packed()})])
+        each.name[:2]: each.digest
+        for each in find_submissions([lay_out(tmp_path / "class", {**same, **other, "x.zip": packed()})])
     }
     assert digests["ad"] == digests["bo"]
     assert len(set(digests.values())) == 4
@@ -908,7 +913,7 @@ def test_equal_submissions_of_one_digest_say_the_same_troubles(tmp_path):
         "cy.zip": b"x",
         "dee.zip": b"x",
     }
-    ada, bo, cy, dee = find([lay_out(tmp_path, broken)])
+    ada, bo, cy, dee = find_submissions([lay_out(tmp_path, broken)])
     assert ada.digest == bo.digest != cy.digest == dee.digest
     assert ada.all_troubles == bo.all_troubles != ()
     assert cy.all_troubles == dee.all_troubles != ()
@@ -921,7 +926,7 @@ def test_the_digest_counts_a_helper_file_and_a_kind_of_cell(tmp_path):
         {HONEST: TEXT, "h.py": "x = 2"},
         {HONEST: TEXT.replace('"raw"', '"markdown"')},
     ]
-    found = find([lay_out(tmp_path / f"v{number}", files) for number, files in enumerate(variants)])
+    found = find_submissions([lay_out(tmp_path / f"v{number}", files) for number, files in enumerate(variants)])
     assert len({submission.digest for submission in found}) == 4
 
 
@@ -952,19 +957,19 @@ def test_printable_replaces_what_acts_on_a_terminal_and_keeps_how_names_are_spel
     ],
 )
 def test_numbers_that_are_no_learning_platforms_merge_nobody(tmp_path, names):
-    submissions = find([lay_out(tmp_path / "class", {f"{name}.ipynb": about(3) for name in names})])
+    submissions = find_submissions([lay_out(tmp_path / "class", {f"{name}.ipynb": about(3) for name in names})])
     assert [submission.name for submission in submissions] == sorted(names)
 
 
 def test_a_copy_of_the_course_is_one_submission_whatever_else_lies_in_it(tmp_path):
     copy = {"course_lib/__init__.py": "", "exercises/02_attention.ipynb": about(3), "runs/model/recipe.json": "{}"}
     copy |= {"transformers_measured.egg-info/PKG-INFO": "", "Untitled.ipynb": about(4)}
-    assert len(find([lay_out(tmp_path / "copy", copy)])) == 1
+    assert len(find_submissions([lay_out(tmp_path / "copy", copy)])) == 1
 
 
 def test_a_notebook_that_begins_as_the_courses_keeps_what_it_imports(tmp_path):
     files = {"02_attention_final.ipynb": about(3), "helpers.py": "x = 1", "02_attention_final (1).ipynb": about(3)}
-    submissions, left = find_all([lay_out(tmp_path / "ada", files)])
+    submissions, left = find_submissions_and_rest([lay_out(tmp_path / "ada", files)])
     assert [len(each.notebooks) for each in submissions] == [2]
     assert submissions[0].files == {"helpers.py": "x = 1"}
     assert left == []
@@ -972,5 +977,5 @@ def test_a_notebook_that_begins_as_the_courses_keeps_what_it_imports(tmp_path):
 
 def test_a_file_that_would_be_passed_by_without_its_learners_name_keeps_that_name(tmp_path):
     files = {"doe_12345_678_02_attention.ipynb": about(3), "doe_12345_680_.secret.ipynb": about(4)}
-    [submission] = find([lay_out(tmp_path / "class", files)])
+    [submission] = find_submissions([lay_out(tmp_path / "class", files)])
     assert len(submission.notebooks) == 2

@@ -56,7 +56,7 @@ for place in ("", *KNOWN):
 LOOK = """
 import json, sys, time
 from course_lib.classroom import remote, sandbox
-from course_lib.classroom.bounds import Limits
+from course_lib.classroom.quotas import Limits
 from course_lib.classroom.submissions import Cell, Notebook
 
 level, source, bare = sys.argv[1:]
@@ -207,7 +207,7 @@ def test_the_source_from_which_pip_installed_is_hidden_too(place, monkeypatch):
     (told / "direct_url.json").write_text(json.dumps({"url": course.as_uri(), "dir_info": {}}))
     monkeypatch.syspath_prepend(str(told.parent))
     assert course in sandbox._hidden()
-    assert [path for path in sandbox.answers() if path.startswith(str(course))] != []
+    assert [path for path in sandbox.answer_paths() if path.startswith(str(course))] != []
 
 
 @needs_bwrap
@@ -227,6 +227,6 @@ def test_an_outer_folder_is_hidden_before_what_lies_in_it(tmp_path, monkeypatch)
     """The other way round, the empty folder that hides the outer one hides the place of the inner one as well."""
     inner = tmp_path / ".venv" / "packages"
     inner.mkdir(parents=True)
-    monkeypatch.setattr(sandbox, "courses", lambda: [inner, tmp_path])
+    monkeypatch.setattr(sandbox, "course_folders", lambda: [inner, tmp_path])
     hidden = [path for path in sandbox._hidden() if path.is_relative_to(tmp_path)]
     assert hidden == [tmp_path.resolve(), inner.resolve()]

@@ -9,11 +9,11 @@ import time
 
 import psutil
 import pytest
-from course_lib.classroom.bounds import Limits
-from course_lib.classroom.marked import Marked
 
-from course_lib.classroom import command, remote, walls
+from course_lib.classroom import command, isolation, remote
+from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.marking import mark
+from course_lib.classroom.quotas import Quotas
 from course_lib.classroom.remote import Ended, Fault, Session, Worker
 from course_lib.classroom.sandbox import SandboxError, Stage
 from course_lib.classroom.submissions import Cell, Notebook, Submission
@@ -21,7 +21,7 @@ from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import ready_trials
 from tests.grading.corpus import notebook as written
 
-LIMITS = Limits(cell=3, exercise=3, total=120)
+LIMITS = Quotas(cell=3, exercise=3, total=120)
 
 
 def notebook(*sources: str) -> Notebook:
@@ -117,7 +117,7 @@ except ImportError:
 
 
 def test_level_none_reads_no_files_outside_where_the_kernel_has_landlock(beside, tmp_path):
-    if not walls.landlock():
+    if not isolation.landlock_version():
         pytest.skip("this kernel has no Landlock")
     (tmp_path / "outside").write_text("secret")
     source = f"""
@@ -279,7 +279,7 @@ def test_a_notebook_that_crashes_without_end_gives_up_and_says_so(worker):
 
 
 def test_more_memory_than_allowed_ends_the_process_of_the_learner_only():
-    with Worker("none", Limits(cell=20, tree=1 << 30, memory=4 << 30), slot=52) as small:
+    with Worker("none", Quotas(cell=20, tree=1 << 30, memory=4 << 30), slot=52) as small:
         source = """
 import os, time
 for _ in range(4):
@@ -381,7 +381,7 @@ def test_another_operating_system_is_told_what_to_do_instead_of_a_traceback(tmp_
 def test_the_report_says_when_there_was_no_wall(tmp_path, level):
     options = dict.fromkeys(("json", "csv", "junit", "gradescope", "classroom50"), False)
     options |= {"canvas": None, "moodle": None, "sandbox": level, "out": tmp_path}
-    command._write(argparse.Namespace(**options), [Marked("ada", "", (), ())], [3], left=[])
+    command._write(argparse.Namespace(**options), [GradedSubmission("ada", "", (), ())], [3], left=[])
     assert ("there was no wall" in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")) == (
         level == "none"
     )
@@ -397,7 +397,7 @@ def test_a_probe_refuses_a_wall_that_does_not_hold(beside, monkeypatch):
 
 def test_the_probe_tries_the_sockets_that_no_namespace_parts():
     with Stage() as stage:
-        denial = stage.code / "course_lib" / "grading" / "classroom" / "walls.py"
+        denial = stage.code / "course_lib" / "grading" / "classroom" / "isolation.py"
         text = denial.read_text(encoding="utf-8")
         denial.write_text(text.replace("(1, 2, 10, 16)", "(1, 2, 10, 16, 40)"), encoding="utf-8")
         try:
@@ -419,7 +419,7 @@ def test_a_stage_holds_the_library_and_goes_with_its_owner():
 @pytest.mark.parametrize(("name", "value"), [("cell", 0), ("memory", -1), ("total", 0), ("processes", 0)])
 def test_a_limit_that_leaves_nothing_is_refused(name, value):
     with pytest.raises(ValueError, match=name):
-        Limits(**{name: value})
+        Quotas(**{name: value})
 
 
 def test_of_a_probe_that_breaks_off_nothing_is_believed(beside, monkeypatch):

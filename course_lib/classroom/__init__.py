@@ -1,7 +1,7 @@
 """A whole class, graded: notebooks of people nobody should trust, read, run behind a wall, judged outside of it.
 
 submissions   what was handed in, read as text, nothing runs: `folders` and archives, which no path leaves; `cells`
-worker        the untrusted side: runs a `notebook`, answers calls; `zygote` forks it, `walls` part it from the next
+worker        the untrusted side: runs a `notebook`, answers calls; `forkserver` forks it, `walls` part it from the next
 protocol      what passes between the two sides: numbers, text and raw arrays, never objects
 sandbox       the wall to the outside: bubblewrap, docker or none; `bounds` are the limits within
 remote        the trusted side's end: a worker that fails is replaced, an answer that fails is a result

@@ -13,24 +13,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Queue
 
-from course_lib.classroom.bounds import Limits
-from course_lib.classroom.marked import Marked
-from course_lib.classroom.names import COURSE_FILE
 from course_lib.grading.catalogue import EXERCISES, get
 from course_lib.grading.exercise import Exercise
 
+from .file_names import COURSE_FILE
+from .graded import GradedSubmission
 from .jobs import Done, Job, do_again, do_job
 from .journal import Journal
+from .quotas import Quotas
 from .remote import Fault, Worker
 from .sandbox import Stage
 from .submissions import Submission, chapters_of
 
 
 @dataclass
-class Outcome:
+class ClassResult:
     """A class, graded. failed: name of a submission -> why the machine could not grade it."""
 
-    marked: list[Marked]
+    marked: list[GradedSubmission]
     failed: dict[str, str] = field(default_factory=dict)
     known: int = 0  # had been graded before
     seed: int = 0
@@ -69,38 +69,40 @@ def expected_exercises(
     return expected
 
 
-def grade_class(
+def mark_class(
     submissions: Sequence[Submission],
     expected: Sequence[Exercise],
     folder: Path,
     *,
     sandbox: str = "bwrap",
     jobs: int = 2,
-    limits: Limits | None = None,
+    quotas: Quotas | None = None,
     resume: bool = False,
     seed: int | None = None,
     scheduler: str = "",
     tell: Callable[[Done], None] = lambda done: None,
-) -> Outcome:
+) -> ClassResult:
     """Grade a class into a folder. What is there already is not graded again; equal submissions are graded once.
 
     Args:
         submissions, expected: from `find` and `expected_exercises`. folder: gets run.json and marks.jsonl.
-        sandbox, limits: as in `Worker`. jobs: workers at a time. resume, seed: as in `Journal`.
+        sandbox, quotas: as in `Worker`. jobs: workers at a time. resume, seed: as in `Journal`.
         scheduler: the address of a Dask scheduler, whose workers then do it. tell: called after every submission.
     Errors: ValueError and RuntimeError as `Journal`; SandboxError if the sandbox does not work here.
     """
-    limits = limits or Limits()
-    with Journal(folder, expected, limits, resume, seed) as journal:
+    quotas = quotas or Quotas()
+    with Journal(folder, expected, quotas, resume, seed) as journal:
         ids = tuple(each.id for each in expected)
         todo = {}
         for submission in submissions:
             key = journal.key(submission)
             if key not in journal.marks and key not in todo:
-                todo[key] = Job(key, submission, ids, journal.seed, sandbox, limits)
-        outcome = Outcome([], known=sum(journal.key(each) in journal.marks for each in submissions), seed=journal.seed)
+                todo[key] = Job(key, submission, ids, journal.seed, sandbox, quotas)
+        outcome = ClassResult(
+            [], known=sum(journal.key(each) in journal.marks for each in submissions), seed=journal.seed
+        )
         faults: dict[str, str] = {}
-        with contextlib.closing(_done(list(todo.values()), sandbox, jobs, limits, scheduler)) as all_done:
+        with contextlib.closing(_done(list(todo.values()), sandbox, jobs, quotas, scheduler)) as all_done:
             for done in all_done:
                 if done.marked:
                     journal.add(done.key, done.marked, seconds=round(done.seconds, 3))
@@ -113,7 +115,7 @@ def grade_class(
     return outcome
 
 
-def _done(jobs: list[Job], sandbox: str, slots: int, limits: Limits, scheduler: str) -> Iterator[Done]:
+def _done(jobs: list[Job], sandbox: str, slots: int, quotas: Quotas, scheduler: str) -> Iterator[Done]:
     if not jobs:
         return
     if scheduler:
@@ -121,7 +123,7 @@ def _done(jobs: list[Job], sandbox: str, slots: int, limits: Limits, scheduler: 
 
         yield from on_cluster(jobs, scheduler)
         return
-    with Slots(sandbox, min(slots, len(jobs)), limits) as pool:
+    with Slots(sandbox, min(slots, len(jobs)), quotas) as pool:
         yield from pool.do(jobs)
 
 
@@ -139,10 +141,10 @@ class _Hurried(Worker):
 class Slots:
     """Workers on this machine, one for each thread that grades."""
 
-    def __init__(self, sandbox: str, count: int, limits: Limits):
+    def __init__(self, sandbox: str, count: int, quotas: Quotas):
         if count < 1:
             raise ValueError(f"jobs={count} must be at least 1")
-        self.sandbox, self.count, self.limits = sandbox, count, limits
+        self.sandbox, self.count, self.quotas = sandbox, count, quotas
         self.free: Queue[Worker] = Queue()
         self.all: list[Worker] = []
         self.closing = threading.Event()
@@ -151,7 +153,7 @@ class Slots:
         self.stage = Stage()
         try:
             for slot in range(self.count):
-                worker = _Hurried(self.sandbox, self.limits, slot, self.stage)
+                worker = _Hurried(self.sandbox, self.quotas, slot, self.stage)
                 worker.ending = self.closing
                 self.all.append(worker)
                 worker.__enter__()

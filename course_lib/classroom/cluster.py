@@ -14,10 +14,9 @@ from concurrent.futures import CancelledError
 
 from tqdm import tqdm
 
-from course_lib.classroom.bounds import Limits
-
 from .jobs import TRIES, Done, Job, do_again, do_job
 from .journal import version
+from .quotas import Quotas
 from .remote import Worker
 
 ANSWER = 10.0  # seconds in which a scheduler must answer
@@ -91,11 +90,11 @@ def on_worker(job: Job, grader: str, first: Done | None = None) -> Done:
         raise RuntimeError(
             f"this worker has another version of the course ({version()}, not {grader}): install it there"
         )
-    terms: tuple[str, Limits] = (job.sandbox, job.limits)
+    terms: tuple[str, Quotas] = (job.sandbox, job.quotas)
     if getattr(_mine, "terms", None) != terms:
         if getattr(_mine, "worker", None):
             _mine.worker.close()
-        _mine.worker = Worker(job.sandbox, job.limits, slot=next(_slots) % 64).__enter__()
+        _mine.worker = Worker(job.sandbox, job.quotas, slot=next(_slots) % 64).__enter__()
         atexit.register(_mine.worker.close)
         _mine.worker.probe()
         _mine.terms = terms

@@ -92,21 +92,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from course_lib.classroom.bounds import Limits
+    from .quotas import Quotas
 
     for option, least in (("jobs", 1), ("seconds", 0), ("minutes", 0.01), ("memory", 0.01)):
         if not least <= (value := getattr(arguments, option)) < math.inf:
             raise ValueError(f"--{option} {value:g} must be at least {least}: leave it out for the usual")
-    limits = Limits(exercise=arguments.seconds, total=60 * arguments.minutes, tree=int(arguments.memory * 2**30))
+    quotas = Quotas(exercise=arguments.seconds, total=60 * arguments.minutes, tree=int(arguments.memory * 2**30))
     if arguments.plan is not None:
-        return _plan(arguments, limits)
-    _check(arguments)
-    from .submissions import find_all
+        return _plan(arguments, quotas)
+    _require_usable(arguments)
+    from .submissions import find_submissions_and_rest
 
-    return _grade(arguments, limits, *find_all(arguments.submissions))
+    return _grade(arguments, quotas, *find_submissions_and_rest(arguments.submissions))
 
 
-def _check(arguments: argparse.Namespace) -> None:
+def _require_usable(arguments: argparse.Namespace) -> None:
     if not arguments.submissions:
         raise ValueError("name the submissions: notebooks, zip files, or a folder that holds a class")
     wanted = [name for name in _FORMATS if getattr(arguments, name) not in (False, None)]
@@ -159,11 +159,10 @@ class _Console:
                     os.dup2(null.fileno(), number)
 
 
-def _grade(arguments: argparse.Namespace, limits, submissions: list, left: list) -> int:
+def _grade(arguments: argparse.Namespace, quotas, submissions: list, left: list) -> int:
     from tqdm.auto import tqdm
 
-    from course_lib.classroom.grade import expected_exercises, grade_class
-
+    from .class_run import expected_exercises, mark_class
     from .folders import LeftOut
 
     out, err = _Console(sys.stdout), _Console(sys.stderr)
@@ -177,13 +176,13 @@ def _grade(arguments: argparse.Namespace, limits, submissions: list, left: list)
     with ExitStack() as stack:
         folder = arguments.out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="course-results-")))
         bar = stack.enter_context(tqdm(total=len(submissions), desc="grading", unit="submission", file=err))
-        outcome = grade_class(
+        outcome = mark_class(
             submissions,
             expected,
             folder,
             sandbox=arguments.sandbox,
             jobs=arguments.jobs,
-            limits=limits,
+            quotas=quotas,
             resume=arguments.resume,
             seed=arguments.seed,
             scheduler=arguments.scheduler,
@@ -283,12 +282,11 @@ def _write(arguments: argparse.Namespace, marked: list, chapters: list[int], lef
 # --- how long will it take? -------------------------------------------------------------------------------------------
 
 
-def _plan(arguments: argparse.Namespace, limits) -> int:
+def _plan(arguments: argparse.Namespace, quotas) -> int:
     """Grade a few submissions. The first of each worker also starts it and draws cases, which happens once in a class;
     the others say how fast it goes on."""
-    from course_lib.classroom.grade import expected_exercises, grade_class
-
-    from .submissions import find
+    from .class_run import expected_exercises, mark_class
+    from .submissions import find_submissions
 
     count, jobs = arguments.plan, arguments.jobs
     if count < 1:
@@ -296,18 +294,18 @@ def _plan(arguments: argparse.Namespace, limits) -> int:
     sample = arguments.submissions or [Path("solutions")]
     if not arguments.submissions and not sample[0].is_dir():
         raise ValueError("name some submissions as a sample, or run this at the top of the course's repository")
-    found = find(sample)[:jobs]
+    found = find_submissions(sample)[:jobs]
     expected = expected_exercises(found, arguments.chapters, arguments.exercises)
     submissions = [_renamed(found[i % len(found)], i) for i in range(3 * jobs)]
     began, ends = time.monotonic(), []
     with tempfile.TemporaryDirectory(prefix="course-plan-") as folder:
-        outcome = grade_class(
+        outcome = mark_class(
             submissions,
             expected,
             Path(folder) / "plan",
             sandbox=arguments.sandbox,
             jobs=jobs,
-            limits=limits,
+            quotas=quotas,
             seed=0,
             tell=lambda done: ends.append(time.monotonic() - began),
         )

@@ -18,15 +18,15 @@ from dataclasses import replace
 from html import escape
 from pathlib import Path
 
-from course_lib.classroom.marked import Marked
-from course_lib.classroom.names import CANVAS_DOWNLOAD, MOODLE_DOWNLOAD, downloads, file_name
 from course_lib.files import write_whole
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.result import SIGNS, Result
 from course_lib.grading.show import plural
 
 from . import statistics
+from .file_names import CANVAS_DOWNLOAD, MOODLE_DOWNLOAD, downloads, file_name
 from .folders import LeftOut
+from .graded import GradedSubmission
 
 COURSE = "Transformers, Measured"
 
@@ -79,7 +79,7 @@ def _save_json(path: Path, content: object) -> Path:
     return _save(path, NO_CHARACTER.sub("\ufffd", text) + "\n")
 
 
-def _in_order(marked: Sequence[Marked]) -> list[Marked]:
+def _in_order(marked: Sequence[GradedSubmission]) -> list[GradedSubmission]:
     return sorted(marked, key=lambda each: (each.name, each.digest))
 
 
@@ -100,7 +100,7 @@ def _score(earned: int, points: int) -> str:
 # --- JSON and CSV -----------------------------------------------------------------------------------------------------
 
 
-def write_json(marked: Sequence[Marked], folder: Path, left: Sequence[LeftOut] = ()) -> list[Path]:
+def write_json(marked: Sequence[GradedSubmission], folder: Path, left: Sequence[LeftOut] = ()) -> list[Path]:
     """`results.json`, everything in one object:
 
     schema         "transformers-measured/results/1"
@@ -150,7 +150,7 @@ def _as_object(result: Result) -> dict:
     }
 
 
-def write_csv(marked: Sequence[Marked], folder: Path, left: Sequence[LeftOut] = ()) -> list[Path]:
+def write_csv(marked: Sequence[GradedSubmission], folder: Path, left: Sequence[LeftOut] = ()) -> list[Path]:
     """`results.csv`, a row for every exercise of every submission. What was not taken has one row: the status says so,
     the feedback says why, and all else is empty."""
     rows = [["learner", "exercise", "chapter", "title", "status", "earned", "points", "misconception", "feedback"]]
@@ -167,7 +167,7 @@ def write_csv(marked: Sequence[Marked], folder: Path, left: Sequence[LeftOut] = 
 # --- JUnit ------------------------------------------------------------------------------------------------------------
 
 
-def write_junit(marked: Sequence[Marked], folder: Path) -> list[Path]:
+def write_junit(marked: Sequence[GradedSubmission], folder: Path) -> list[Path]:
     """`junit.xml` as pytest writes it (xunit2): a test suite per learner, a test case per exercise.
 
     The suite's properties hold the points: "earned" and "points", and "EXERCISE.earned" and "EXERCISE.points" for each
@@ -206,7 +206,7 @@ def write_junit(marked: Sequence[Marked], folder: Path) -> list[Path]:
 # --- Gradescope -------------------------------------------------------------------------------------------------------
 
 
-def gradescope_result(marked: Marked, seconds: float | None = None) -> dict:
+def gradescope_result(marked: GradedSubmission, seconds: float | None = None) -> dict:
     """What Gradescope reads from `results.json`. seconds: how long grading took, if it should be shown.
 
     All is plain text, which Gradescope shows as it stands.
@@ -254,12 +254,14 @@ def gradescope_failure(reason: str) -> dict:
     }
 
 
-def write_gradescope(marked: Sequence[Marked], folder: Path) -> list[Path]:
+def write_gradescope(marked: Sequence[GradedSubmission], folder: Path) -> list[Path]:
     """`gradescope/NAME/results.json` for each submission."""
     return _one_each(marked, folder / "gradescope", "results.json", gradescope_result)
 
 
-def _one_each(marked: Sequence[Marked], folder: Path, name: str, content: Callable[[Marked], dict]) -> list[Path]:
+def _one_each(
+    marked: Sequence[GradedSubmission], folder: Path, name: str, content: Callable[[GradedSubmission], dict]
+) -> list[Path]:
     taken: set[str] = set()
     return [_save_json(folder / file_name(each.name, taken) / name, content(each)) for each in _in_order(marked)]
 
@@ -301,7 +303,7 @@ def classroom50_fields(environ: Mapping[str, str] = os.environ) -> dict[str, str
     return {**fields, "review": review, "datetime": f"{day}T{':'.join(clock)}Z"}
 
 
-def classroom50_result(marked: Marked, fields: Mapping[str, str]) -> dict:
+def classroom50_result(marked: GradedSubmission, fields: Mapping[str, str]) -> dict:
     """What Classroom 50 reads from `result.json`. fields: those of `classroom50_fields`."""
     return {
         "schema": "classroom50/result/v1",
@@ -320,7 +322,9 @@ def classroom50_result(marked: Marked, fields: Mapping[str, str]) -> dict:
     }
 
 
-def write_classroom50(marked: Sequence[Marked], folder: Path, environ: Mapping[str, str] = os.environ) -> list[Path]:
+def write_classroom50(
+    marked: Sequence[GradedSubmission], folder: Path, environ: Mapping[str, str] = os.environ
+) -> list[Path]:
     """`classroom50/NAME/result.json` for each submission. Errors: as `classroom50_fields`."""
     fields = classroom50_fields(environ)
     return _one_each(marked, folder / "classroom50", "result.json", lambda each: classroom50_result(each, fields))
@@ -370,7 +374,9 @@ class _Roster:
             rows = agreed or (rows if len(rows) > 1 else named)
         return rows
 
-    def share_out(self, marked: Sequence[Marked]) -> tuple[dict[int, Marked], list[tuple[Marked, str]]]:
+    def share_out(
+        self, marked: Sequence[GradedSubmission]
+    ) -> tuple[dict[int, GradedSubmission], list[tuple[GradedSubmission, str]]]:
         """The submission of each row, and the submissions without one, with the reason. Nothing is guessed."""
         claims, left = defaultdict(list), []
         for each in _in_order(marked):
@@ -385,7 +391,7 @@ class _Roster:
         return {row: claimants[0] for row, claimants in claims.items() if len(claimants) == 1}, left
 
 
-def _save_left(path: Path, left: Sequence[tuple[Marked, str]]) -> list[Path]:
+def _save_left(path: Path, left: Sequence[tuple[GradedSubmission, str]]) -> list[Path]:
     """A table of the submissions that found no row, if there are any; one of an earlier run is removed."""
     if not left:
         path.unlink(missing_ok=True)
@@ -434,7 +440,7 @@ class _Sheet:
         return _save(path, _table(self.rows, self._delimiter), self._encoding)
 
 
-def _scaled(marked: Marked, maximum: float) -> str:
+def _scaled(marked: GradedSubmission, maximum: float) -> str:
     """The share of the points, of `maximum`, to the hundredth: LMSs show no more."""
     return f"{marked.earned * maximum / marked.points if marked.points else 0:.2f}".rstrip("0").rstrip(".")
 
@@ -452,7 +458,7 @@ def _amount(text: str) -> float | None:
 
 
 def write_canvas(
-    marked: Sequence[Marked],
+    marked: Sequence[GradedSubmission],
     folder: Path,
     title: str = COURSE,
     assignment_id: str | int = "",
@@ -542,7 +548,7 @@ LONGEST_FEEDBACK = 24_000  # characters; a spreadsheet takes 32,767 in a cell
 MOST_TROUBLES, MOST_OF_A_TROUBLE = 10, 300  # the rest stands in the report
 
 
-def write_moodle(marked: Sequence[Marked], folder: Path, worksheet: Path) -> list[Path]:
+def write_moodle(marked: Sequence[GradedSubmission], folder: Path, worksheet: Path) -> list[Path]:
     """`moodle.csv`, the grading worksheet filled in; and `moodle_unmatched.csv` if a submission found no row.
 
     A submission belongs to the row whose Identifier ("Participant 12345"), Full name, Email address, ID number or
@@ -583,7 +589,7 @@ def write_moodle(marked: Sequence[Marked], folder: Path, worksheet: Path) -> lis
     return [sheet.save(folder / "moodle.csv"), *_save_left(folder / "moodle_unmatched.csv", left)]
 
 
-def _moodle_feedback(marked: Marked) -> str:
+def _moodle_feedback(marked: GradedSubmission) -> str:
     """What was not solved, as HTML: Moodle takes the comment for it."""
     troubles = [trouble[:MOST_OF_A_TROUBLE] for trouble in marked.troubles[:MOST_TROUBLES]]
     if more := len(marked.troubles) - len(troubles):
@@ -615,7 +621,7 @@ def _html(text: str) -> str:
 # --- the terminal -----------------------------------------------------------------------------------------------------
 
 
-def terminal_table(marked: Sequence[Marked], width: int = 100) -> str:
+def terminal_table(marked: Sequence[GradedSubmission], width: int = 100) -> str:
     """A line per submission, by name: points, a bar, the share, and what tells most; then what the class says together.
 
     width: of the terminal, in cells; 60 at least.
@@ -629,7 +635,7 @@ def terminal_table(marked: Sequence[Marked], width: int = 100) -> str:
     bar = 20 if width >= 90 else 10
     lines = [f"{'learner':<{names}}  {'points':>{amounts}}  {'':<{bar}}  share"]
     for name, amount, each in rows:
-        share = statistics.share(each)
+        share = statistics.share_of_points(each)
         start = f"{_fitted(name, names)}  {amount:>{amounts}}  {_bar(share, bar)}  {share:>5.0%}  "
         lines.append((start + _fitted(_telling(each), width - _cells(start))).rstrip())
     mean, median = statistics.average(marked)
@@ -646,7 +652,7 @@ def terminal_table(marked: Sequence[Marked], width: int = 100) -> str:
     return "\n".join(lines)
 
 
-def _telling(marked: Marked) -> str:
+def _telling(marked: GradedSubmission) -> str:
     """The first trouble, or the chapter with the least share of its points."""
     if marked.troubles:
         more = f" (and {len(marked.troubles) - 1} more)" if len(marked.troubles) > 1 else ""
@@ -658,8 +664,8 @@ def _telling(marked: Marked) -> str:
             chapters[f"chapter {chapter}" if chapter is not None else result.exercise_id.partition(".")[0]].append(
                 result
             )
-    worst = min(chapters, key=lambda name: statistics.share(chapters[name]), default=None)
-    if worst is None or statistics.share(chapters[worst]) == 1:
+    worst = min(chapters, key=lambda name: statistics.share_of_points(chapters[name]), default=None)
+    if worst is None or statistics.share_of_points(chapters[worst]) == 1:
         return ""
     earned, points = (sum(getattr(each, what) for each in chapters[worst]) for what in ("earned", "points"))
     return f"least in {worst}: {earned} of {points}"

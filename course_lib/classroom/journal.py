@@ -17,11 +17,11 @@ import filelock
 import torch
 
 import course_lib
-from course_lib.classroom.bounds import Limits
-from course_lib.classroom.marked import Marked
 from course_lib.files import write_whole
 from course_lib.grading.exercise import Exercise
 
+from .graded import GradedSubmission
+from .quotas import Quotas
 from .submissions import Submission
 
 RUN, LINES = "run.json", "marks.jsonl"
@@ -42,7 +42,7 @@ class Journal:
     """The results of one run in a folder; a context manager, because only one grader may write there.
 
     Args:
-        folder: is made. expected: the exercises that every submission is graded on. limits: of a submission.
+        folder: is made. expected: the exercises that every submission is graded on. quotas: of a submission.
         resume: go on with the run that is there. seed: for marking again; without, the run's, or a fresh secret one.
     Errors: ValueError if the folder holds results and `resume` is not asked for, or such that cannot be gone on with,
         or if nothing can be written there; RuntimeError if it cannot any more.
@@ -52,15 +52,15 @@ class Journal:
         self,
         folder: Path,
         expected: Sequence[Exercise],
-        limits: Limits,
+        quotas: Quotas,
         resume: bool = False,
         seed: int | None = None,
     ):
         self.folder = Path(folder)
-        self.about = {"exercises": [each.id for each in expected], "limits": limits.as_dict(), "grader": version()}
+        self.about = {"exercises": [each.id for each in expected], "quotas": quotas.as_dict(), "grader": version()}
         self._resume, self._asked = resume, seed
         self.seed = 0
-        self.marks: dict[str, Marked] = {}  # by key
+        self.marks: dict[str, GradedSubmission] = {}  # by key
 
     def __enter__(self) -> "Journal":
         try:
@@ -122,7 +122,7 @@ class Journal:
     def _take(self, line: bytes) -> None:
         try:
             entry = json.loads(line)
-            self.marks[entry["key"]] = Marked.from_dict(entry["marked"])
+            self.marks[entry["key"]] = GradedSubmission.from_dict(entry["marked"])
         except (ValueError, KeyError, TypeError, AttributeError):
             return  # by another version, or damaged: it is graded again
 
@@ -131,7 +131,7 @@ class Journal:
         terms = json.dumps([self.seed, self.about, submission.digest], sort_keys=True)
         return hashlib.sha256(terms.encode()).hexdigest()
 
-    def add(self, key: str, marked: Marked, **beside: Any) -> None:
+    def add(self, key: str, marked: GradedSubmission, **beside: Any) -> None:
         """Keep a result; when this returns, it is on the disk. Errors: RuntimeError if the disk does not take it."""
         line = memoryview(json.dumps({"key": key, "marked": marked.as_dict(), **beside}).encode() + b"\n")
         try:
@@ -145,7 +145,7 @@ class Journal:
             ) from error
         self.marks[key] = marked
 
-    def of(self, submissions: Iterable[Submission]) -> list[Marked]:
+    def of(self, submissions: Iterable[Submission]) -> list[GradedSubmission]:
         """The results of these submissions, as far as there are any, in their order and under their names."""
         named = ((submission, self.marks.get(self.key(submission))) for submission in submissions)
         return [replace(marked, name=submission.name) for submission, marked in named if marked]

@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from course_lib.classroom.marked import Marked
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import judge_calls, judge_value, ready_trials, verdict
 from course_lib.grading.exercise import Exercise
@@ -12,6 +11,7 @@ from course_lib.grading.limits import Stop
 from course_lib.grading.result import Result
 from course_lib.grading.run import Failure, Outcome
 
+from .graded import GradedSubmission
 from .remote import Ended, Found, Session, Worker
 from .submissions import Submission
 
@@ -20,7 +20,7 @@ WANTED = {each.answer_name: each.kind in ("code", "experiment") for each in EXER
 
 def mark(
     submission: Submission, expected: Sequence[Exercise], worker: Worker, seed: int, seconds: float | None = None
-) -> Marked:
+) -> GradedSubmission:
     """Grade one submission on cases that `seed` draws. A result for every expected exercise, in the course's order.
 
     `worker.doubted` names those that failed by time, memory or a signal. seconds: less than the worker's for all of it.
@@ -29,7 +29,7 @@ def mark(
     that answers; in a notebook, the last answer counts.
     Errors: Fault if the machine failed: then nothing is known of the submission, and it should be tried again.
     """
-    deadline = time.monotonic() + (worker.limits.total if seconds is None else seconds)
+    deadline = time.monotonic() + (worker.quotas.total if seconds is None else seconds)
     worker.doubted = set()
     results: dict[str, Result] = {}
     elsewhere: dict[str, Result] = {}  # found in a notebook of another chapter
@@ -54,7 +54,7 @@ def mark(
         own, other = results.get(exercise.id), elsewhere.get(exercise.id)
         graded.append((other if _is_open(own) else own) or own or _missing(exercise, submission))
     worker.doubted -= {result.exercise_id for result in graded if result.passed}
-    return Marked(submission.name, submission.digest, tuple(graded), tuple(troubles))
+    return GradedSubmission(submission.name, submission.digest, tuple(graded), tuple(troubles))
 
 
 def _is_open(result: Result | None) -> bool:
@@ -82,7 +82,7 @@ def _graded(session: Session, exercise: Exercise, seed: int) -> Result | None:
 
 
 def _one(session: Session, exercise: Exercise, name: str, which: int, seed: int) -> Result:
-    seconds = session.worker.limits.exercise or exercise.time_limit
+    seconds = session.worker.quotas.exercise or exercise.time_limit
     try:
         if exercise.kind not in ("code", "experiment"):
             return _judged(lambda: judge_value(exercise, session.read(name, which, seconds)), exercise)

@@ -152,7 +152,7 @@ BEGINNINGS = {  # of what is no notebook
 }
 
 
-def cells_of(data: bytes) -> tuple[list[Cell], list[str]]:
+def read_cells(data: bytes) -> tuple[list[Cell], list[str]]:
     """The cells of a notebook, and what could not be read, in sentences. Damage costs what stands behind it."""
     if (encoding := json.detect_encoding(data)) != "utf-8":
         data = data.decode(encoding, "replace").encode()

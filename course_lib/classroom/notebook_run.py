@@ -18,9 +18,10 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from course_lib.classroom.bounds import Limits
 from course_lib.grading.limits import Exit, Stop, limited
 from course_lib.grading.run import is_the_librarys
+
+from .quotas import Quotas
 
 BEGINNING = "import math\nimport numpy as np\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
 MOST_TROUBLES = 50  # that are told, of one notebook
@@ -60,7 +61,7 @@ class Quiet:
         return ""
 
 
-_quiet = Quiet()
+_QUIET = Quiet()
 
 
 class Shell(InteractiveShell):
@@ -94,20 +95,20 @@ def warm_up() -> Shell:
     torch.optim.AdamW([weight]).step()  # the first one imports eight hundred modules
     grading, viz = importlib.import_module("course_lib.grading"), importlib.import_module("course_lib.live")
     for name in ("check", "hint", "progress", "grade"):
-        setattr(grading, name, _quiet)
-    viz.explore = viz.show = viz.Predict = _quiet
+        setattr(grading, name, _QUIET)
+    viz.explore = viz.show = viz.Predict = _QUIET
     config = Config()
     config.HistoryManager.enabled = False
     config.HistoryManager.hist_file = ":memory:"
     shell = Shell.instance(config=config)
     for name in SILENT_MAGICS:
-        shell.register_magic_function(_quiet, "line_cell", name)
-    builtins.input = _quiet
+        shell.register_magic_function(_QUIET, "line_cell", name)
+    builtins.input = _QUIET
     shell.run_cell(BEGINNING, silent=True)  # the first cell makes IPython import the rest of itself
     return shell
 
 
-class Notebook:
+class NotebookRun:
     """A notebook's names, and every answer that they stood for, in the order in which its cells gave them.
 
     Args:
@@ -115,8 +116,8 @@ class Notebook:
         tell: called with the number of a cell before it runs.
     """
 
-    def __init__(self, shell: Shell, wanted: dict[str, bool], limits: Limits, tell: Callable[[int], None]):
-        self.shell, self.limits, self.tell = shell, limits, tell
+    def __init__(self, shell: Shell, wanted: dict[str, bool], quotas: Quotas, tell: Callable[[int], None]):
+        self.shell, self.quotas, self.tell = shell, quotas, tell
         self.given: dict[str, list] = {name: [] for name in wanted}  # (number of the cell, value)
         self.bound: dict[str, int] = {}  # name -> the last cell, counted from the top, that gave it a value
         self.wanted = wanted
@@ -157,7 +158,7 @@ class Notebook:
         names, number = self.shell.user_ns, cell["number"]
         before = dict(names)
         error = self._execute(cell)
-        for name in [name for name, value in names.items() if before.get(name, _quiet) is not value]:
+        for name in [name for name, value in names.items() if before.get(name, _QUIET) is not value]:
             if name in self.given and self._is_open(name, names[name]):
                 self.open.add(name)
             elif name in self.given:
@@ -176,7 +177,7 @@ class Notebook:
         """A stand-in for a package that is not installed here, if it is new: the answer below it may not need it."""
         if error.name in sys.modules or not error.name:
             return False
-        sys.modules[error.name] = _quiet
+        sys.modules[error.name] = _QUIET
         self._complain(cell, error)
         return True
 
@@ -189,15 +190,15 @@ class Notebook:
         errors: list[BaseException | None] = []
 
         def work():
-            result = self.shell.run_cell(cell["source"], silent=True)  # what it prints goes nowhere: see `zygote`
+            result = self.shell.run_cell(cell["source"], silent=True)  # what it prints goes nowhere: see `forkserver`
             errors.append(result.error_before_exec or result.error_in_exec)
 
-        ended = limited(work, self.limits.cell)
+        ended = limited(work, self.quotas.cell)
         return errors[0] if errors and ended == "done" else Stop()
 
     def _said(self, error: BaseException) -> str:
         if isinstance(error, Stop):
-            return f"stopped after {self.limits.cell:g} seconds"
+            return f"stopped after {self.quotas.cell:g} seconds"
         if isinstance(error, (SystemExit, Exit)):
             return "it ends the program"
         try:

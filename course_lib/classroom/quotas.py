@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, fields
 
 
 @dataclass(frozen=True)
-class Limits:
+class Quotas:
     """Seconds are of computing, for one cell, for one exercise (0: as the exercise says) and, by the clock on the wall,
     for all of a submission. Bytes: of memory for one process and for a submission with all its processes, of files
     altogether and for one of them.

@@ -20,14 +20,23 @@ from dataclasses import dataclass, replace
 
 import psutil
 
-from course_lib.classroom.bounds import Limits
 from course_lib.grading.limits import BUSY, PATIENCE
 from course_lib.grading.run import RESTART, Outcome
 from course_lib.grading.show import printable
 from course_lib.grading.trials import Trial
 
 from .protocol import GONE, LATE, Broken, Channel, frame, pack_call, unpack_outcome
-from .sandbox import LEVELS, SandboxError, Stage, answers, container, courses, require_platform, start
+from .quotas import Quotas
+from .sandbox import (
+    LEVELS,
+    SandboxError,
+    Stage,
+    answer_paths,
+    container_command,
+    course_folders,
+    require_platform,
+    start_forkserver,
+)
 from .submissions import Cell, Notebook
 
 STARTING = 120.0  # seconds in which a worker must be ready, on a busy machine
@@ -109,17 +118,17 @@ class Worker:
     """A sandboxed process that forks a child for every notebook; a context manager.
 
     Args:
-        sandbox: "bwrap", "docker" (a container for every notebook, nothing forks) or "none". limits: what a submission
+        sandbox: "bwrap", "docker" (a container for every notebook, nothing forks) or "none". quotas: what a submission
         may use. slot: workers of one process that run at the same time need different ones. stage: what they may see,
         shared by the workers of a run; without, one of its own.
     Errors: ValueError for an unknown sandbox, SandboxError if it does not work here.
     """
 
-    def __init__(self, sandbox: str = "bwrap", limits: Limits | None = None, slot: int = 0, stage: Stage | None = None):
+    def __init__(self, sandbox: str = "bwrap", quotas: Quotas | None = None, slot: int = 0, stage: Stage | None = None):
         if sandbox not in LEVELS:
             raise ValueError(f"sandbox={sandbox!r} must be one of {', '.join(LEVELS)}")
         require_platform(sandbox)
-        self.sandbox, self.limits, self.slot = sandbox, limits or Limits(), slot
+        self.sandbox, self.quotas, self.slot = sandbox, quotas or Quotas(), slot
         self._own_stage = stage is None
         self.stage = stage or Stage()
         self.process: subprocess.Popen | None = None
@@ -161,7 +170,7 @@ class Worker:
             port = listener.getsockname()[1]
             post.bind(("127.0.0.1", port))
             post.setblocking(False)
-            known = {"answers": answers(), "courses": list(map(str, courses()))}
+            known = {"answers": answer_paths(), "courses": list(map(str, course_folders()))}
             source = PROBE.format(outside=str(outside), port=port, **known)
             notebook = Notebook("probe.ipynb", (Cell(1, "code", source),))
             try:
@@ -218,11 +227,11 @@ class Worker:
 
     def _start(self) -> None:
         if self.sandbox == "docker":
-            container(self.stage, "", self.limits)  # is there a docker at all?
+            container_command(self.stage, "", self.quotas)  # is there a docker at all?
             return
         ours, theirs = socket.socketpair()
         with theirs:
-            self.process = start(self.sandbox, self.stage, self.slot, theirs.fileno(), self.limits)
+            self.process = start_forkserver(self.sandbox, self.stage, self.slot, theirs.fileno(), self.quotas)
         self.control, self._said = ours, b""
         try:
             self._hear("ready", STARTING)
@@ -263,7 +272,7 @@ class Worker:
 
     def _container(self, line: socket.socket) -> None:
         self._name = f"course-grading-{os.getpid()}-{self.slot}-{secrets.token_hex(4)}"
-        command = container(self.stage, self._name, self.limits)
+        command = container_command(self.stage, self._name, self.quotas)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (read when the container has ended)
         self.process = subprocess.Popen(command, stdin=line, stdout=line, stderr=self._errors)
 
@@ -313,14 +322,14 @@ class Worker:
         # that is asked when "rss" has grown, as it does with every process that is forked, and now and then.
         now, rss = time.monotonic(), self._memory(family, "rss")
         self._least = min(self._least, rss)
-        if rss - self._least > self.limits.tree / 4 or now > self._next_look:
+        if rss - self._least > self.quotas.tree / 4 or now > self._next_look:
             self._next_look = now + LOOKING
             used = self._memory(family, "pss")
             self.peak = max(self.peak, used)
-            if used > self.limits.tree:
-                raise Ended(f"It took more than {self.limits.tree / 2**30:g} GiB of memory with all its processes.")
-        if len(family) > self.limits.processes + 16:
-            raise Ended(f"It started more than {self.limits.processes} processes.")
+            if used > self.quotas.tree:
+                raise Ended(f"It took more than {self.quotas.tree / 2**30:g} GiB of memory with all its processes.")
+        if len(family) > self.quotas.processes + 16:
+            raise Ended(f"It started more than {self.quotas.processes} processes.")
 
     @staticmethod
     def _memory(family: Sequence[psutil.Process], what: str) -> int:
@@ -399,7 +408,7 @@ class Session:
         outcomes: list[Outcome] = []
         announced = received = 0
         try:
-            self._need()
+            self._require_child()
             self.used = True
             until = min(self.deadline, time.monotonic() + BUSY * seconds + PATIENCE + GRACE)
             self.channel.send(request, until - time.monotonic())
@@ -438,7 +447,7 @@ class Session:
         if not broken:
             return error.sentence
         if time.monotonic() > self.deadline:
-            return f"The time for this submission, {self.worker.limits.total:g} seconds, is up."
+            return f"The time for this submission, {self.worker.quotas.total:g} seconds, is up."
         if str(error) == LATE:
             return "It was still running long after its time was up, and its process was ended."
         if str(error) == GONE:
@@ -454,7 +463,7 @@ class Session:
             code = self.worker.end(channel)
         return code
 
-    def _need(self) -> None:
+    def _require_child(self) -> None:
         if self.channel is None:
             self._load()
         if self.channel is None:
@@ -485,8 +494,8 @@ class Session:
         self.found = self._understood({"found": {}, "open": [], "troubles": []})
 
     def _loading(self) -> Iterator[dict]:
-        limits = self.worker.limits
-        patience = BUSY * limits.cell + PATIENCE + GRACE
+        quotas = self.worker.quotas
+        patience = BUSY * quotas.cell + PATIENCE + GRACE
         for _ in range(4 * len(self.notebook.cells) + 4):  # a cell may run a second time
             yield self.channel.receive(min(patience, self.deadline - time.monotonic()))[0]
         raise Broken("a message came that nobody asked for")
@@ -502,7 +511,7 @@ class Session:
         names = {name for name in still_open if type(name) is str and name in self.wanted}
         ended = [f"cell {number}: {how}" for number, how in sorted(self.skipped.items())]
         told = [printable(str(text), 500) for text in troubles[:60]]
-        self.doubts += any(text.endswith(f"stopped after {self.worker.limits.cell:g} seconds") for text in told)
+        self.doubts += any(text.endswith(f"stopped after {self.worker.quotas.cell:g} seconds") for text in told)
         return Found(known, frozenset(names), (*ended, *told))
 
 

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from course_lib.classroom.marked import Marked
-from course_lib.classroom.names import downloads, file_name
 from course_lib.files import write_whole
 from course_lib.grading.catalogue import get
 from course_lib.grading.result import SIGNS, Result
 from course_lib.grading.show import plural
 
+from .file_names import downloads, file_name
 from .folders import LeftOut
 from .formats import COURSE, plain
-from .statistics import average, distribution, hardest, misconceptions, share
+from .graded import GradedSubmission
+from .statistics import average, distribution, hardest, misconceptions, share_of_points
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 LONGEST = 20_000  # characters of one text; what is cut off is said
@@ -32,7 +32,7 @@ TROUBLES = 50  # how many a learner's page lists
 
 
 def write_reports(
-    marked: Sequence[Marked],
+    marked: Sequence[GradedSubmission],
     folder: Path,
     *,
     titles: Mapping[int, str],
@@ -65,7 +65,7 @@ def _save(path: Path, page: str) -> Path:
     return path
 
 
-def _place(marked: Marked) -> str:
+def _place(marked: GradedSubmission) -> str:
     """Where a learner stands in a list: by name, É beside E."""
     letters = unicodedata.normalize("NFKD", marked.name)
     return "".join(letter for letter in letters if not unicodedata.combining(letter)).casefold()
@@ -75,7 +75,10 @@ def _place(marked: Marked) -> str:
 
 
 def _class_page(
-    named: Sequence[tuple[Marked, str]], titles: Mapping[int, str], about: Mapping[str, Any], left: Sequence[LeftOut]
+    named: Sequence[tuple[GradedSubmission, str]],
+    titles: Mapping[int, str],
+    about: Mapping[str, Any],
+    left: Sequence[LeftOut],
 ) -> str:
     marked = [each for each, _ in named]
     results = {result.exercise_id: result for each in marked for result in each.results}
@@ -108,7 +111,7 @@ def _left(left: Sequence[LeftOut]) -> str:
     return f'<p>This was handed in, or lay there, and has no results.</p><ul class="text">{items}</ul>'
 
 
-def _spread(marked: Sequence[Marked]) -> str:
+def _spread(marked: Sequence[GradedSubmission]) -> str:
     """Mean, median, and how the shares of points are spread."""
     mean, median = average(marked)
     bins = distribution(marked, 10)
@@ -153,7 +156,7 @@ def _histogram(bins: Sequence[tuple[float, float, int]]) -> str:
     )
 
 
-def _hardest(marked: Sequence[Marked]) -> str:
+def _hardest(marked: Sequence[GradedSubmission]) -> str:
     rows = [
         f'<tr><th scope="row">{_text(title)} {_id(key)}</th>'
         f"<td>{_bar(part)}</td>{_number(f'{tried} of {len(marked)}')}</tr>"
@@ -165,7 +168,7 @@ def _hardest(marked: Sequence[Marked]) -> str:
     return _table(said, ["Exercise", "Earned", "Answered by"], rows)
 
 
-def _mistakes(marked: Sequence[Marked], people: Sequence[str]) -> str:
+def _mistakes(marked: Sequence[GradedSubmission], people: Sequence[str]) -> str:
     fell, names = defaultdict(list), {}
     for each, person in zip(marked, people):
         for result in each.results:
@@ -190,19 +193,19 @@ def _sentence(exercise_id: str, mistake: str) -> str:
     return said.get(mistake, "")
 
 
-def _learners(marked: Sequence[Marked], people: Sequence[str]) -> str:
+def _learners(marked: Sequence[GradedSubmission], people: Sequence[str]) -> str:
     rows = []
     for each, person in zip(marked, people):
         note = f'<span class="note">⚠ {plural(len(each.troubles), "note")}</span>' if each.troubles else ""
         rows.append(
             f'<tr><th scope="row">{person} {note}</th>{_number(f"{each.earned} / {each.points}")}'
-            f"<td>{_bar(share(each))}</td></tr>"
+            f"<td>{_bar(share_of_points(each))}</td></tr>"
         )
     said = "<p>⚠: the page of the learner says what was noticed when the notebook was read and run.</p>"
     return said + _table("By name", ["Learner", *_POINTS], rows, "sticky")
 
 
-def _matrix(marked: Sequence[Marked], people: Sequence[str], titles: Mapping[int, str]) -> str:
+def _matrix(marked: Sequence[GradedSubmission], people: Sequence[str], titles: Mapping[int, str]) -> str:
     """Learners by chapters: the points, on a ground that is the stronger the larger their share is."""
     by_chapter = [_by_chapter(each) for each in marked]
     chapters = sorted({chapter for each in by_chapter for chapter in each})
@@ -232,7 +235,7 @@ def _cell(results: Sequence[Result], shown: str) -> str:
     return f'<td class="h{level}">{shown}</td>'
 
 
-def _same(marked: Sequence[Marked], people: Sequence[str]) -> str:
+def _same(marked: Sequence[GradedSubmission], people: Sequence[str]) -> str:
     alike = defaultdict(list)
     for each, person in zip(marked, people):
         alike[each.digest].append(person)
@@ -249,7 +252,7 @@ def _same(marked: Sequence[Marked], people: Sequence[str]) -> str:
 # --- a learner --------------------------------------------------------------------------------------------------------
 
 
-def _learner_page(marked: Marked, titles: Mapping[int, str]) -> str:
+def _learner_page(marked: GradedSubmission, titles: Mapping[int, str]) -> str:
     meant = downloads(marked.name)
     learner, number = _shown(marked), ""
     if len(meant) == 1 and meant[0].learner:
@@ -259,13 +262,13 @@ def _learner_page(marked: Marked, titles: Mapping[int, str]) -> str:
     said = " · ".join(f"<span>{sign} {word}: {count}</span>" for count, sign, word, _ in counts if count)
     head = (
         f'<p class="course">{COURSE}</p><h1><bdi>{_text(learner)}</bdi></h1>{number}'
-        f'<p class="score">{_score(results)} {_bar(share(marked))}</p><p class="counts">{said}</p>'
+        f'<p class="score">{_score(results)} {_bar(share_of_points(marked))}</p><p class="counts">{said}</p>'
     )
     body = _section("notes", "⚠ Notes on your notebook", _troubles(marked)) if marked.troubles else ""
     chapters = _by_chapter(marked)
     rows = [
         f'<tr><th scope="row"><a href="#chapter-{c}">{_chapter(c, titles)}</a></th>'
-        f"{_number(f'{_earned(each)} / {_points(each)}')}<td>{_bar(share(each)) if _points(each) else '–'}</td></tr>"
+        f"{_number(f'{_earned(each)} / {_points(each)}')}<td>{_bar(share_of_points(each)) if _points(each) else '–'}</td></tr>"
         for c, each in chapters.items()
     ]
     if rows:
@@ -275,7 +278,7 @@ def _learner_page(marked: Marked, titles: Mapping[int, str]) -> str:
     return _page(_text(learner), head, body, "")
 
 
-def _troubles(marked: Marked) -> str:
+def _troubles(marked: GradedSubmission) -> str:
     troubles = [_prose(trouble) for trouble in marked.troubles[:TROUBLES]]
     if more := len(marked.troubles) - len(troubles):
         troubles.append(f"… and {more:,} more.")
@@ -383,7 +386,7 @@ def _earned(results: Sequence[Result]) -> int:
     return sum(result.earned for result in results)
 
 
-def _by_chapter(marked: Marked) -> dict[int, list[Result]]:
+def _by_chapter(marked: GradedSubmission) -> dict[int, list[Result]]:
     found = defaultdict(list)
     for result in marked.results:
         found[get(result.exercise_id).chapter].append(result)
@@ -399,11 +402,11 @@ def _id(exercise_id: str) -> str:
     return "<code>" + re.sub(r"([._])", r"\1<wbr>", _text(exercise_id)) + "</code>"
 
 
-def _name(marked: Marked) -> str:
+def _name(marked: GradedSubmission) -> str:
     return f"<bdi>{_text(_shown(marked))}</bdi>"
 
 
-def _shown(marked: Marked) -> str:
+def _shown(marked: GradedSubmission) -> str:
     """The name, or what stands for one that cannot be seen."""
     seen = any(unicodedata.category(letter)[0] not in "CMZ" for letter in marked.name)
     return marked.name if seen else "(no name)"

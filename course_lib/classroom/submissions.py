@@ -15,11 +15,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from course_lib.classroom.cells import Cell, cells_of, mended
-from course_lib.classroom.names import COURSE_FILE, STEMS, downloads
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.show import printable
 
+from .file_names import COURSE_FILE, STEMS, downloads
 from .folders import (
     DEEPEST_FOLDER,
     LINK,
@@ -41,6 +40,7 @@ from .folders import (
     on_disk,
     unpacked,
 )
+from .notebook_reader import Cell, mended, read_cells
 
 # For one submission. Sizes are in bytes, those of text in characters.
 LARGEST_NOTEBOOK = 64_000_000  # as a file: its outputs may be huge
@@ -72,7 +72,9 @@ class Notebook:
         text = "\n".join(cell.source for cell in self.cells)
         ids = re.findall(r"""\bcheck\(\s*["']([\w.]+)["']""", text)
         found = _chapters_in(self.path) | {EXERCISES[each].chapter for each in ids if each in EXERCISES}
-        return found or {CHAPTERS[name] for names in DEFINED.findall(text) for name in names if name in CHAPTERS}
+        return found or {
+            CHAPTER_OF_ANSWER[name] for names in DEFINED.findall(text) for name in names if name in CHAPTER_OF_ANSWER
+        }
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class Submission:
         return (*self.troubles, *own)
 
 
-CHAPTERS = {exercise.answer_name: exercise.chapter for exercise in EXERCISES.values()}
+CHAPTER_OF_ANSWER = {exercise.answer_name: exercise.chapter for exercise in EXERCISES.values()}
 DEFINED = re.compile(r"^[ \t]*(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]*)?=(?!=)", flags=re.MULTILINE)
 
 
@@ -188,7 +190,7 @@ class _Reading:
             try:
                 if number > MOST_NOTEBOOKS:
                     raise Refused(f"was not read: of a submission {MOST_NOTEBOOKS} notebooks are")
-                cells, troubles = cells_of(file.read(LARGEST_NOTEBOOK, self._charge))
+                cells, troubles = read_cells(file.read(LARGEST_NOTEBOOK, self._charge))
             except Refused as refused:
                 self._leave_out(path, str(refused))
                 continue
@@ -264,12 +266,12 @@ def _first(troubles: list[str]) -> tuple[str, ...]:
 
 
 # --------------------------------------------------------------------------------------------------------------- layout
-def find(paths: Sequence[Path]) -> list[Submission]:
+def find_submissions(paths: Sequence[Path]) -> list[Submission]:
     """The submissions of `find_all`, without what was not taken."""
-    return find_all(paths)[0]
+    return find_submissions_and_rest(paths)[0]
 
 
-def find_all(paths: Sequence[Path]) -> tuple[list[Submission], list[LeftOut]]:
+def find_submissions_and_rest(paths: Sequence[Path]) -> tuple[list[Submission], list[LeftOut]]:
     """Every submission among `paths`, in the natural order of their names; and what was not taken, and why.
 
     A notebook or a zip file is a submission, named after itself. A folder that is given alone is
