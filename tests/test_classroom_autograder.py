@@ -23,7 +23,7 @@ from nbclient import NotebookClient
 from course_lib.classroom import autograder
 from course_lib.classroom.autograder import run_autograder, write_autograder, write_workflow
 from course_lib.classroom.class_run import ClassResult
-from course_lib.classroom.formats import classroom50_fields
+from course_lib.classroom.export.classroom50 import classroom50_fields
 from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.sandbox import SandboxError
 from course_lib.files import ASSETS

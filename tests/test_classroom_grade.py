@@ -587,7 +587,7 @@ def test_the_reports_are_written_before_the_table_is_shown(pretended, tmp_path, 
         there.extend(path.name for path in out.rglob("*") if path.is_file())
         return ""
 
-    monkeypatch.setattr("course_lib.classroom.formats.terminal_table", table)
+    monkeypatch.setattr("course_lib.classroom.terminal.terminal_table", table)
     assert main(["grade", str(class_), "--out", str(out), "--json", "--csv", "--exercises", EXERCISE]) == 0
     assert {"index.html", "ada.html", "hans.html", "results.json", "results.csv"} <= {*there}
 

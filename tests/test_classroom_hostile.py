@@ -29,13 +29,15 @@ import pytest
 import torch
 
 import course_lib
-from course_lib.classroom import formats, remote, report
+from course_lib.classroom import remote, report
+from course_lib.classroom.export import junit, results
 from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.marking import mark
 from course_lib.classroom.quotas import Quotas
 from course_lib.classroom.remote import Fault, Worker
 from course_lib.classroom.sandbox import IMAGE, LEVELS, SandboxError
 from course_lib.classroom.submissions import find_submissions
+from course_lib.classroom.terminal import terminal_table
 from course_lib.grading.catalogue import get
 from course_lib.grading.engine import PUBLIC_SEED, grade
 from tests.grading import archives, corpus
@@ -367,8 +369,8 @@ def test_a_hostile_submission_gains_nothing_and_harms_nobody(name, worker, groun
 def hold_reports(marked: GradedSubmission, folder: Path) -> None:
     """No mark of HTML and no code of a terminal gets through to a report, and no formula to a table."""
     shutil.rmtree(folder, ignore_errors=True)
-    paths = [*report.write_reports([marked], folder, titles={}, about={}), *formats.write_csv([marked], folder)]
-    paths += [*formats.write_json([marked], folder), *formats.write_junit([marked], folder)]
+    paths = [*report.write_reports([marked], folder, titles={}, about={}), *results.write_csv([marked], folder)]
+    paths += [*results.write_json([marked], folder), *junit.write_junit([marked], folder)]
     for path in paths:
         text = path.read_text(encoding="utf-8")
         codes = "\x00\x1b\x07\x08" + ("" if path.suffix == ".json" else "\u202e\u2066")  # JSON is read by programs
@@ -376,7 +378,7 @@ def hold_reports(marked: GradedSubmission, folder: Path) -> None:
         if path.suffix in (".html", ".xml"):
             assert "<script>alert" not in text, path
             assert "<img" not in text, path
-    table = formats.terminal_table([marked])
+    table = terminal_table([marked])
     assert not [code for code in "\x00\x07\x08\r\u202e" if code in table]
 
 

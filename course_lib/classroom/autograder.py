@@ -18,12 +18,12 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from course_lib.classroom.export.gradescope import gradescope_failure, gradescope_result
 from course_lib.files import ASSETS, save_json, write_whole
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.release import LEFT_OUT, requirements
 
 from .class_run import expected_exercises, mark_class
-from .formats import gradescope_failure, gradescope_result
 from .quotas import Quotas
 from .sandbox import SandboxError
 from .submissions import find_submissions

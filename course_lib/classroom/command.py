@@ -118,7 +118,7 @@ def _require_usable(arguments: argparse.Namespace) -> None:
         if out and out.is_relative_to(path.resolve()):
             raise ValueError(f"--out {arguments.out} lies in {path}, as if it were a submission: name a folder outside")
     if arguments.classroom50:
-        from .formats import classroom50_fields
+        from course_lib.classroom.export.classroom50 import classroom50_fields
 
         classroom50_fields()  # what is missing is said before anything is graded
     for path in (arguments.moodle, Path(arguments.canvas) if arguments.canvas else None):
@@ -226,7 +226,7 @@ def _chapters(numbers: list[int]) -> str:
 
 
 def _table(marked: list, submitted: int) -> str:
-    from .formats import terminal_table
+    from .terminal import terminal_table
 
     if len(marked) == submitted == 1:
         return _single(marked[0])
@@ -235,9 +235,8 @@ def _table(marked: list, submitted: int) -> str:
 
 def _single(marked) -> str:
     """A line per exercise, with the first sentence of the feedback where something is wrong."""
+    from course_lib.classroom.export.text import one_line
     from course_lib.grading.result import SIGNS
-
-    from .formats import one_line
 
     lines = []
     for result in marked.results:
@@ -255,27 +254,31 @@ _FORMATS = ("json", "csv", "junit", "gradescope", "classroom50", "canvas", "mood
 
 def _write(arguments: argparse.Namespace, marked: list, chapters: list[int], left: list) -> list[Path]:
     """The report, and every format that was asked for. Returns the first file of each."""
+    from course_lib.classroom.export import canvas, classroom50, gradescope, junit, moodle, results
+    from course_lib.classroom.export.text import COURSE
     from course_lib.contents import TITLES
 
-    from . import formats
     from .journal import version
     from .report import write_reports
 
     sandbox = "none: there was no wall around the answers" if arguments.sandbox == "none" else arguments.sandbox
     about = {"chapters": ", ".join(map(str, chapters)), "sandbox": sandbox, "grader": version()}
     written = write_reports(marked, arguments.out, titles=TITLES, about=about, left=left)[:1]
-    for name in ("json", "csv"):
-        if getattr(arguments, name):
-            written += getattr(formats, f"write_{name}")(marked, arguments.out, left)
-    for name in ("junit", "gradescope", "classroom50"):
-        if getattr(arguments, name):
-            written += getattr(formats, f"write_{name}")(marked, arguments.out)[:1]
+    if arguments.json:
+        written += results.write_json(marked, arguments.out, left)
+    if arguments.csv:
+        written += results.write_csv(marked, arguments.out, left)
+    if arguments.junit:
+        written += junit.write_junit(marked, arguments.out)
+    if arguments.gradescope:
+        written += gradescope.write_gradescope(marked, arguments.out)[:1]
+    if arguments.classroom50:
+        written += classroom50.write_classroom50(marked, arguments.out)[:1]
     if arguments.canvas is not None:
         gradebook = Path(arguments.canvas) if arguments.canvas else None
-        title = arguments.title or formats.COURSE
-        written += formats.write_canvas(marked, arguments.out, title, gradebook=gradebook)
+        written += canvas.write_canvas(marked, arguments.out, arguments.title or COURSE, gradebook=gradebook)
     if arguments.moodle:
-        written += formats.write_moodle(marked, arguments.out, arguments.moodle)
+        written += moodle.write_moodle(marked, arguments.out, arguments.moodle)
     return written
 
 

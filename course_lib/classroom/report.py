@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from course_lib.classroom.export.text import COURSE, sanitized
 from course_lib.files import write_whole
 from course_lib.grading.catalogue import get
 from course_lib.grading.result import SIGNS, Result
@@ -21,7 +22,6 @@ from course_lib.grading.show import plural
 
 from .file_names import downloads, file_name
 from .folders import LeftOut
-from .formats import COURSE, plain
 from .graded import GradedSubmission
 from .statistics import average, distribution, hardest, misconceptions, share_of_points
 
@@ -420,7 +420,7 @@ def _text(value: object) -> str:
     text = str(value)
     if len(text) > LONGEST:
         text = f"{text[:LONGEST]} … ({len(text) - LONGEST:,} more characters)"
-    return escape(plain(text))
+    return escape(sanitized(text))
 
 
 def _prose(text: str) -> str:
