@@ -1,6 +1,7 @@
 """The reports for people: what learners wrote stays text, the numbers are those of the results, every link leads on."""
 
 import re
+import tomllib
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from course_lib.classroom.file_names import file_name
 from course_lib.classroom.folders import LeftOut
 from course_lib.classroom.graded import GradedSubmission
-from course_lib.classroom.report import STYLE, TROUBLES, write_reports
+from course_lib.classroom.report import STYLE, TEMPLATES, TROUBLES, write_reports
 from course_lib.grading import EXERCISES, grade
 from course_lib.grading.result import SIGNS, Result
 
@@ -247,6 +248,16 @@ def test_every_text_stands_out_from_its_ground(scheme):
     for text, ground in [*pairs, ("fill", "ground")]:
         bright, dim = sorted((luminance(colours[text]), luminance(colours[ground])), reverse=True)
         assert (bright + 0.05) / (dim + 0.05) >= (3 if text == "fill" else 4.5), (text, ground)
+
+
+def test_the_templates_are_packed_with_the_library():
+    root = Path(__file__).parent.parent
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    packed = {
+        path for pattern in settings["package-data"]["course_lib"] for path in (root / "course_lib").glob(pattern)
+    }
+    assert {path.name for path in TEMPLATES.iterdir()} >= {"page.html", "class.html", "learner.html", "style.css"}
+    assert {*TEMPLATES.iterdir()} <= packed
 
 
 def test_every_link_leads_to_a_file_or_a_place_that_exists(tmp_path, graded):
