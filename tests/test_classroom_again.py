@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from course_lib.classroom import jobs
+from course_lib.classroom import class_run, jobs
 from course_lib.classroom.class_run import mark_class
 from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.jobs import SECOND
@@ -65,8 +65,8 @@ class Crowded:
 
 
 def graded(monkeypatch, folder, crowd: Crowded, count: int, workers: int):
-    monkeypatch.setattr(grade, "Stage", Idle)
-    monkeypatch.setattr(grade, "_Hurried", Idle)
+    monkeypatch.setattr(class_run, "Stage", Idle)
+    monkeypatch.setattr(class_run, "_Hurried", Idle)
     monkeypatch.setattr(jobs, "mark", crowd)
     names = ("ada", "bert", "carl")[:count]
     submissions = [Submission(name, (), {}, (), f"digest of {name}") for name in names]

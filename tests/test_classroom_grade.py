@@ -22,7 +22,7 @@ import psutil
 import pytest
 
 from course_lib.__main__ import main
-from course_lib.classroom import command, jobs, journal, sandbox
+from course_lib.classroom import class_run, command, jobs, journal, sandbox
 from course_lib.classroom.class_run import expected_exercises, mark_class
 from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.marking import mark
@@ -93,8 +93,8 @@ class Pretended:
 
 @pytest.fixture
 def pretended(monkeypatch):
-    monkeypatch.setattr(grade, "Stage", Idle)
-    monkeypatch.setattr(grade, "_Hurried", Idle)
+    monkeypatch.setattr(class_run, "Stage", Idle)
+    monkeypatch.setattr(class_run, "_Hurried", Idle)
     monkeypatch.setattr(Idle, "restarts", 0)
     monkeypatch.setattr(jobs, "mark", marks := Pretended())
     return marks
@@ -825,7 +825,7 @@ def refuse_forks(worker: Worker) -> None:
 @needs_bwrap
 def test_a_worker_that_fails_is_replaced_and_the_answer_is_graded(tmp_path, monkeypatch):
     """The first is refused to fork, the second killed while an answer runs."""
-    struck, forked, watched = [], class_run._Hurried.fork, grade._Hurried._watch
+    struck, forked, watched = [], class_run._Hurried.fork, class_run._Hurried._watch
 
     def fork(worker):
         if not struck:
