@@ -9,9 +9,10 @@ from course_lib.classroom.class_run import mark_class
 from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.jobs import SECOND
 from course_lib.classroom.marking import mark
+from course_lib.classroom.notebook_reader import Cell
 from course_lib.classroom.quotas import Quotas
 from course_lib.classroom.remote import Worker
-from course_lib.classroom.submissions import Cell, Notebook, Submission
+from course_lib.classroom.submission_reader import Notebook, Submission
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import verdict
 
@@ -32,7 +33,7 @@ class Idle:
     def close(self):
         pass
 
-    probe = restart = close
+    restart = close
 
 
 class Crowded:
@@ -67,6 +68,7 @@ class Crowded:
 def graded(monkeypatch, folder, crowd: Crowded, count: int, workers: int):
     monkeypatch.setattr(class_run, "Stage", Idle)
     monkeypatch.setattr(class_run, "_Hurried", Idle)
+    monkeypatch.setattr(class_run, "require_isolation", lambda worker: None)
     monkeypatch.setattr(jobs, "mark", crowd)
     names = ("ada", "bert", "carl")[:count]
     submissions = [Submission(name, (), {}, (), f"digest of {name}") for name in names]

@@ -28,7 +28,8 @@ from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.marking import mark
 from course_lib.classroom.remote import Fault, Worker
 from course_lib.classroom.sandbox import SandboxError
-from course_lib.classroom.submissions import Submission, find_submissions
+from course_lib.classroom.submission_reader import Submission
+from course_lib.classroom.submissions import find_submissions
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import verdict
 from tests.grading import corpus
@@ -71,8 +72,6 @@ class Idle:
     def close(self):
         pass
 
-    probe = close
-
 
 class Pretended:
     """In place of `mark`: full points for everybody, unless `wrong` has something to raise for a name."""
@@ -95,6 +94,7 @@ class Pretended:
 def pretended(monkeypatch):
     monkeypatch.setattr(class_run, "Stage", Idle)
     monkeypatch.setattr(class_run, "_Hurried", Idle)
+    monkeypatch.setattr(class_run, "require_isolation", lambda worker: None)
     monkeypatch.setattr(Idle, "restarts", 0)
     monkeypatch.setattr(jobs, "mark", marks := Pretended())
     return marks
@@ -841,7 +841,7 @@ def test_a_worker_that_fails_is_replaced_and_the_answer_is_graded(tmp_path, monk
 
     monkeypatch.setattr(class_run._Hurried, "fork", fork)
     monkeypatch.setattr(class_run._Hurried, "_watch", watch)
-    monkeypatch.setattr(class_run._Hurried, "probe", lambda worker: None)
+    monkeypatch.setattr(class_run, "require_isolation", lambda worker: None)
     outcome = run(tmp_path / "out", find_submissions([write_class(tmp_path / "class", "carl")]))
     assert struck == ["refused", "killed"]
     assert outcome.failed == {}
@@ -868,7 +868,7 @@ def test_what_no_worker_can_be_started_for_is_graded_later(tmp_path, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(class_run._Hurried, "_watch", watch)
-        patch.setattr(class_run._Hurried, "probe", lambda worker: None)
+        patch.setattr(class_run, "require_isolation", lambda worker: None)
         assert main(arguments) == 1
     said = capsys.readouterr().err
     assert "'carl'" in said

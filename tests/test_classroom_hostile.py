@@ -29,7 +29,7 @@ import pytest
 import torch
 
 import course_lib
-from course_lib.classroom import remote, report
+from course_lib.classroom import report, session
 from course_lib.classroom.export import junit, results
 from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.marking import mark
@@ -56,7 +56,7 @@ NEIGHBOUR = corpus.Case(
     ),
 )
 LIMITS = Quotas(cell=1, exercise=1, total=40, memory=1 << 30, tree=1 << 30)
-remote.GRACE = 1.0  # a stubborn answer is waited for no longer than that
+session.GRACE = 1.0  # a stubborn answer is waited for no longer than that
 SEED = 61_803_398
 TOLD = "broken-out"
 ROOT = Path(course_lib.__file__).parents[1]

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.classroom import folders, submissions
+from course_lib.classroom import folders, submission_reader
 from course_lib.classroom.notebook_reader import read_cells
-from course_lib.classroom.submissions import chapters_of, find_submissions, find_submissions_and_rest
+from course_lib.classroom.submission_reader import chapters_of
+from course_lib.classroom.submissions import find_submissions, find_submissions_and_rest
 from course_lib.grading.show import printable
 from tests.grading.archives import ARCHIVES, EARNS, HONEST, NOT_TAKEN, packed
 from tests.grading.corpus import notebook
@@ -44,14 +45,14 @@ def lay_out(folder: Path, files: dict[str, str | bytes | None]) -> Path:
     return folder
 
 
-def read(folder: Path, data: bytes | str) -> submissions.Submission:
+def read(folder: Path, data: bytes | str) -> submission_reader.Submission:
     """The submission that is one notebook file."""
     lay_out(folder, {HONEST: data})
     [submission] = find_submissions([folder / HONEST])
     return submission
 
 
-def sources(submission: submissions.Submission) -> list[tuple[str, str]]:
+def sources(submission: submission_reader.Submission) -> list[tuple[str, str]]:
     return [(cell.kind, cell.source) for book in submission.notebooks for cell in book.cells]
 
 
@@ -60,10 +61,10 @@ def names(paths: list[Path]) -> list[str]:
 
 
 def not_taken(paths: list[Path]) -> dict[str, str]:
-    return {left.name: left.why for left in submissions.find_submissions_and_rest(paths)[1]}
+    return {left.name: left.why for left in find_submissions_and_rest(paths)[1]}
 
 
-def said(submission: submissions.Submission) -> str:
+def said(submission: submission_reader.Submission) -> str:
     return "\n".join(submission.all_troubles)
 
 
@@ -314,7 +315,7 @@ FLAT_MOODLE = {
 )
 def test_all_files_of_one_number_of_a_learning_platform_are_one_submission(tmp_path, files, learners):
     folder = lay_out(tmp_path / "class", files)
-    found, left = submissions.find_submissions_and_rest([folder])
+    found, left = find_submissions_and_rest([folder])
     assert {submission.name: len(submission.notebooks) for submission in found} == learners
     assert left == []
     if "onlinetext" not in str(files):
@@ -367,7 +368,7 @@ def test_all_that_lies_in_a_class_is_in_a_submission_or_listed(tmp_path_factory,
         text = notebook([("code", f"whose = '{whose}'")])
         content = packed((HONEST, text)) if kind == ".zip" else text
         lay_out(folder, {(name + kind).rstrip("/"): None if kind == "/" else content})
-    found, left = submissions.find_submissions_and_rest([folder])
+    found, left = find_submissions_and_rest([folder])
     found_names, left_names = [each.name for each in found], [each.name for each in left]
     assert {"yan", "zoe"} <= {*found_names}
     for name, kind in drawn.items():
@@ -391,9 +392,9 @@ def test_the_chapter_stands_in_the_file_name_whatever_others_put_around_it(numbe
         f"Jane 07_{stem.upper()}",
         stem[1:] if number < 10 else stem,
     ):
-        assert submissions.Notebook(f"{name}.ipynb", ()).chapters == {number}, name
+        assert submission_reader.Notebook(f"{name}.ipynb", ()).chapters == {number}, name
     for name in (f"1{stem}", f"{stem}s", stem[3:], f"{number:02}_assignsubmission_file", f"{stem}/Untitled"):
-        assert submissions.Notebook(f"{name}.ipynb", ()).chapters == set(), name
+        assert submission_reader.Notebook(f"{name}.ipynb", ()).chapters == set(), name
 
 
 def test_without_a_telling_name_the_checks_say_the_chapter_and_without_checks_the_names_defined(tmp_path):
@@ -572,7 +573,7 @@ def test_a_notebook_within_a_conflict_of_git_says_where_it_is_damaged(tmp_path):
 def test_limits_cost_what_is_beyond_them_and_no_more(tmp_path, monkeypatch):
     cells = [("code", "a = 1"), ("code", "#" + "x" * 1_000_000), ("code", "b = 2")]
     assert sources(read(tmp_path, notebook(cells))) == [cells[0], cells[2]]
-    monkeypatch.setattr(submissions, "LARGEST_TEXT", 8)
+    monkeypatch.setattr(submission_reader, "LARGEST_TEXT", 8)
     short = read(tmp_path, notebook([("code", "a = 1"), ("code", "c = 333"), ("code", "b=2")]))
     assert sources(short) == [("code", "a = 1"), ("code", "b=2")]
     assert "cell 2 was left out" in said(short)
@@ -580,7 +581,7 @@ def test_limits_cost_what_is_beyond_them_and_no_more(tmp_path, monkeypatch):
     many = read(tmp_path, notebook([("code", str(number)) for number in range(9)]))
     assert [source for _, source in sources(many)] == ["0", "1", "2"]
     assert said(many).count("only its first 3 cells") == 1
-    monkeypatch.setattr(submissions, "LARGEST_NOTEBOOK", 100)
+    monkeypatch.setattr(submission_reader, "LARGEST_NOTEBOOK", 100)
     large = read(tmp_path, TEXT)
     assert sources(large) == []
     assert "larger than" in said(large)
@@ -589,7 +590,7 @@ def test_limits_cost_what_is_beyond_them_and_no_more(tmp_path, monkeypatch):
 def test_troubles_are_counted_where_there_are_too_many_to_say(tmp_path):
     submission = read(tmp_path, json.dumps({"nbformat": 4, "cells": [{"cell_type": "?", "source": "x"}] * 400}))
     assert len(submission.notebooks[0].cells) == 400
-    assert len(submission.all_troubles) == submissions.MOST_TROUBLES + 1
+    assert len(submission.all_troubles) == submission_reader.MOST_TROUBLES + 1
     assert "350 more" in said(submission)
 
 
@@ -739,7 +740,7 @@ def test_a_bomb_is_left_when_it_goes_too_far(tmp_path, monkeypatch):
 
 
 def test_all_files_of_a_submission_share_one_allowance(tmp_path, monkeypatch):
-    monkeypatch.setattr(submissions, "MOST_READ", 3 * len(TEXT) + 10)
+    monkeypatch.setattr(submission_reader, "MOST_READ", 3 * len(TEXT) + 10)
     lay_out(tmp_path, {f"class/ada/{number:02}_x.ipynb": TEXT for number in range(6)})
     [submission] = find_submissions([tmp_path / "class"])
     assert [len(book.cells) for book in submission.notebooks] == [3, 3, 3, 0, 0, 0]
@@ -754,7 +755,7 @@ def test_an_archive_that_lists_too_much_is_not_listed(tmp_path, monkeypatch):
 
 def test_counts_have_limits(tmp_path, monkeypatch):
     for limit in ("MOST_NOTEBOOKS", "MOST_HELPERS", "MOST_ARCHIVES"):
-        monkeypatch.setattr(submissions, limit, 2)
+        monkeypatch.setattr(submission_reader, limit, 2)
     files = {
         f"{kind}/{number}{ending}": data
         for kind, ending, data in (("a", ".ipynb", TEXT), ("a", ".zip", packed((HONEST, TEXT))))
@@ -769,7 +770,7 @@ def test_counts_have_limits(tmp_path, monkeypatch):
 
 
 def test_a_folder_of_too_many_files_is_looked_at_from_the_top(tmp_path, monkeypatch):
-    monkeypatch.setattr(submissions, "MOST_FILES", 20)
+    monkeypatch.setattr(submission_reader, "MOST_FILES", 20)
     files = {f"a/{number}.txt": "" for number in range(60)} | {HONEST: TEXT, "a/z.ipynb": TEXT}
     [submission] = find_submissions([lay_out(tmp_path / "ada", files)])
     assert sources(submission) == CELLS

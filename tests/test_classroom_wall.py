@@ -55,26 +55,27 @@ for place in ("", *KNOWN):
 """
 LOOK = """
 import json, sys, time
-from course_lib.classroom import remote, sandbox
-from course_lib.classroom.quotas import Limits
-from course_lib.classroom.submissions import Cell, Notebook
+from course_lib.classroom import probe, remote, sandbox, session
+from course_lib.classroom.quotas import Quotas
+from course_lib.classroom.notebook_reader import Cell
+from course_lib.classroom.submission_reader import Notebook
 
 level, source, bare = sys.argv[1:]
 if bare:
     sandbox._hidden = lambda: []
 if bare == "unknown":
-    remote.answers = lambda: []
+    probe.answer_paths = lambda: []
 told = {"library": sandbox.course_lib.__file__, "prefix": sys.prefix, "probe": "holds", "found": None}
 try:
-    with remote.Worker(level, Limits(cell=200, exercise=20)) as worker:
+    with remote.Worker(level, Quotas(cell=200, exercise=20)) as worker:
         try:
-            worker.probe()
+            probe.require_isolation(worker)
         except sandbox.SandboxError as error:
             told["probe"] = str(error)
         notebook = Notebook("look.ipynb", (Cell(1, "code", source),))
-        session = remote.Session(worker, notebook, {}, {"found": False}, time.monotonic() + 300)
-        told["found"] = session.read("found", 0, 20).value if session.found.answers else session.found.troubles
-        session.close()
+        asked = session.Session(worker, notebook, {}, {"found": False}, time.monotonic() + 300)
+        told["found"] = asked.read("found", 0, 20).value if asked.found.answers else asked.found.troubles
+        asked.close()
 except sandbox.SandboxError as error:
     told["probe"] = str(error)
 print(json.dumps(told))

@@ -10,13 +10,16 @@ import time
 import psutil
 import pytest
 
-from course_lib.classroom import command, isolation, remote
+from course_lib.classroom import command, isolation, probe
 from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.marking import mark
+from course_lib.classroom.notebook_reader import Cell
+from course_lib.classroom.probe import require_isolation
 from course_lib.classroom.quotas import Quotas
-from course_lib.classroom.remote import Ended, Fault, Session, Worker
+from course_lib.classroom.remote import Ended, Fault, Worker
 from course_lib.classroom.sandbox import SandboxError, Stage
-from course_lib.classroom.submissions import Cell, Notebook, Submission
+from course_lib.classroom.session import Session
+from course_lib.classroom.submission_reader import Notebook, Submission
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import ready_trials
 from tests.grading.corpus import notebook as written
@@ -43,7 +46,7 @@ def behind(request):
     """A worker at the level bwrap, skipped where that does not work."""
     try:
         with Worker("bwrap", LIMITS, slot=50) as worker:
-            worker.probe()
+            require_isolation(worker)
             yield worker
     except SandboxError as error:
         pytest.skip(str(error))
@@ -390,7 +393,7 @@ def test_the_report_says_when_there_was_no_wall(tmp_path, level):
 def test_a_probe_refuses_a_wall_that_does_not_hold(beside, monkeypatch):
     monkeypatch.setattr(beside, "sandbox", "bwrap")
     with pytest.raises(SandboxError, match="does not hold here") as error:
-        beside.probe()
+        require_isolation(beside)
     assert "Nothing was graded" in str(error.value)
     assert "it reaches the network (UDP)" in str(error.value)
 
@@ -402,7 +405,7 @@ def test_the_probe_tries_the_sockets_that_no_namespace_parts():
         denial.write_text(text.replace("(1, 2, 10, 16)", "(1, 2, 10, 16, 40)"), encoding="utf-8")
         try:
             with Worker("bwrap", LIMITS, slot=55, stage=stage) as worker, pytest.raises(SandboxError) as error:
-                worker.probe()
+                require_isolation(worker)
         except SandboxError as missing:
             pytest.skip(str(missing))
     assert "does not hold here: it opens sockets of AF_VSOCK. Nothing" in str(error.value)
@@ -423,9 +426,9 @@ def test_a_limit_that_leaves_nothing_is_refused(name, value):
 
 
 def test_of_a_probe_that_breaks_off_nothing_is_believed(beside, monkeypatch):
-    broken = remote.PROBE.replace("seen += answers()", 'raise ValueError("half way")')
-    assert broken != remote.PROBE
-    monkeypatch.setattr(remote, "PROBE", broken)
+    broken = probe.PROBE.replace("seen += answers()", 'raise ValueError("half way")')
+    assert broken != probe.PROBE
+    monkeypatch.setattr(probe, "PROBE", broken)
     monkeypatch.setattr(beside, "sandbox", "bwrap")
     with pytest.raises(SandboxError, match="it runs nothing"):
-        beside.probe()
+        require_isolation(beside)

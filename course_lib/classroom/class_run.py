@@ -20,10 +20,11 @@ from .file_names import COURSE_FILE
 from .graded import GradedSubmission
 from .jobs import Done, Job, do_again, do_job
 from .journal import Journal
+from .probe import require_isolation
 from .quotas import Quotas
 from .remote import Fault, Worker
 from .sandbox import Stage
-from .submissions import Submission, chapters_of
+from .submission_reader import Submission, chapters_of
 
 
 @dataclass
@@ -158,7 +159,7 @@ class Slots:
                 self.all.append(worker)
                 worker.__enter__()
                 if slot == 0:
-                    worker.probe()
+                    require_isolation(worker)
                 self.free.put(worker)
         except BaseException:
             self.__exit__()

@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from .jobs import TRIES, Done, Job, do_again, do_job
 from .journal import version
+from .probe import require_isolation
 from .quotas import Quotas
 from .remote import Worker
 
@@ -96,6 +97,6 @@ def on_worker(job: Job, grader: str, first: Done | None = None) -> Done:
             _mine.worker.close()
         _mine.worker = Worker(job.sandbox, job.quotas, slot=next(_slots) % 64).__enter__()
         atexit.register(_mine.worker.close)
-        _mine.worker.probe()
+        require_isolation(_mine.worker)
         _mine.terms = terms
     return do_again(job, first, _mine.worker) if first else do_job(job, _mine.worker)

@@ -16,7 +16,7 @@ from .marking import mark
 from .quotas import Quotas
 from .remote import Fault, Worker
 from .sandbox import SandboxError
-from .submissions import Submission
+from .submission_reader import Submission
 
 TRIES = 3  # of a submission, when workers fail
 SHORTEST = 1.0  # seconds that must be left for a second run where there is no more time than for both

@@ -22,7 +22,7 @@ from course_lib.grading.exercise import Exercise
 
 from .graded import GradedSubmission
 from .quotas import Quotas
-from .submissions import Submission
+from .submission_reader import Submission
 
 RUN, LINES = "run.json", "marks.jsonl"
 SEED_BITS = 62

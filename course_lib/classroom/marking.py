@@ -12,8 +12,9 @@ from course_lib.grading.result import Result
 from course_lib.grading.run import Failure, Outcome
 
 from .graded import GradedSubmission
-from .remote import Ended, Found, Session, Worker
-from .submissions import Submission
+from .remote import Ended, Worker
+from .session import Found, Session
+from .submission_reader import Submission
 
 WANTED = {each.answer_name: each.kind in ("code", "experiment") for each in EXERCISES.values()}
 
