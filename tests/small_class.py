@@ -17,7 +17,7 @@ from tests.grading.corpus import notebook
 
 ROOT = Path(__file__).parent.parent
 EXERCISE = "attention.softmax"
-LIMITS = Quotas(cell=10, exercise=5, total=120)
+LIMITS = Quotas(cell_timeout=10, exercise_timeout=5, timeout=120)
 SEED = 27_182_818
 PATIENCE = 300  # seconds for a very slow machine; nothing waits that long unless it is broken
 

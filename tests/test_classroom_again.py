@@ -18,7 +18,7 @@ from course_lib.grading.engine import verdict
 
 IDS = ("attention.softmax", "attention.memory")
 EXPECTED = [EXERCISES[each] for each in IDS]
-LIMITS = Quotas(total=100)
+LIMITS = Quotas(timeout=100)
 
 
 class Idle:
@@ -101,7 +101,7 @@ def test_who_was_alone_from_the_beginning_gets_what_is_left_of_the_time(monkeypa
     crowd = Crowded("ada", company=1)
     marked = graded(monkeypatch, tmp_path, crowd, 1, 1)
     [(_, _, _, seconds)] = crowd.second
-    assert 0 < seconds < LIMITS.total
+    assert 0 < seconds < LIMITS.timeout
     assert marked["ada"].results[0].passed
 
 
@@ -117,7 +117,7 @@ def test_a_second_run_that_the_machine_fails_is_no_result(monkeypatch, tmp_path)
 
 @pytest.fixture(scope="module")
 def worker():
-    quotas = Quotas(cell=1, exercise=1, total=100, memory=1 << 30, tree=1 << 30)
+    quotas = Quotas(cell_timeout=1, exercise_timeout=1, timeout=100, memory=1 << 30, tree=1 << 30)
     with Worker("none", quotas, slot=54) as worker:
         yield worker
 

@@ -53,7 +53,7 @@ def grade(tmp_path_factory):
 
     def graded(case: corpus.Case, level: str) -> GradedSubmission:
         if level not in workers:
-            worker = Worker(sandbox=level, quotas=Quotas(cell=3, exercise=3, total=60), slot=slot)
+            worker = Worker(sandbox=level, quotas=Quotas(cell_timeout=3, exercise_timeout=3, timeout=60), slot=slot)
             try:
                 workers[level] = worker.__enter__()
             except SandboxError as error:

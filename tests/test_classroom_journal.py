@@ -145,7 +145,7 @@ def test_a_run_that_graded_nothing_is_in_nobodys_way(pretended, tmp_path, monkey
 
 TERMS = {
     "exercises": {"expected": [EXERCISES["attention.memory"]]},
-    "quotas": {"quotas": replace(LIMITS, exercise=2)},
+    "quotas": {"quotas": replace(LIMITS, exercise_timeout=2)},
     "grader": {},
 }
 

@@ -67,7 +67,7 @@ if bare == "unknown":
     probe.answer_paths = lambda: []
 told = {"library": sandbox.course_lib.__file__, "prefix": sys.prefix, "probe": "holds", "found": None}
 try:
-    with remote.Worker(level, Quotas(cell=200, exercise=20)) as worker:
+    with remote.Worker(level, Quotas(cell_timeout=200, exercise_timeout=20)) as worker:
         try:
             probe.require_isolation(worker)
         except sandbox.SandboxError as error:

@@ -24,7 +24,7 @@ from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import ready_trials
 from tests.grading.corpus import notebook as written
 
-LIMITS = Quotas(cell=3, exercise=3, total=120)
+LIMITS = Quotas(cell_timeout=3, exercise_timeout=3, timeout=120)
 
 
 def notebook(*sources: str) -> Notebook:
@@ -282,7 +282,7 @@ def test_a_notebook_that_crashes_without_end_gives_up_and_says_so(worker):
 
 
 def test_more_memory_than_allowed_ends_the_process_of_the_learner_only():
-    with Worker("none", Quotas(cell=20, tree=1 << 30, memory=4 << 30), slot=52) as small:
+    with Worker("none", Quotas(cell_timeout=20, tree=1 << 30, memory=4 << 30), slot=52) as small:
         source = """
 import os, time
 for _ in range(4):
@@ -370,7 +370,7 @@ def test_another_operating_system_is_told_what_to_do_instead_of_a_traceback(tmp_
     (tmp_path / "answers.ipynb").write_text(written([("code", "x = 1")]), encoding="utf-8")
     code = (
         "import sys, psutil, tqdm.auto; sys.modules['resource'] = None\n"
-        "import course_lib.classroom.grade\n"
+        "import course_lib.classroom.class_run\n"
         "from course_lib.__main__ import main\n"
         f"sys.platform = {platform!r}\n"
         f"sys.exit(main(['grade', 'answers.ipynb', '--sandbox', {level!r}, '--exercises', 'attention.memory']))"
@@ -419,7 +419,7 @@ def test_a_stage_holds_the_library_and_goes_with_its_owner():
     assert not stage.folder.exists()
 
 
-@pytest.mark.parametrize(("name", "value"), [("cell", 0), ("memory", -1), ("total", 0), ("processes", 0)])
+@pytest.mark.parametrize(("name", "value"), [("cell_timeout", 0), ("memory", -1), ("timeout", 0), ("processes", 0)])
 def test_a_limit_that_leaves_nothing_is_refused(name, value):
     with pytest.raises(ValueError, match=name):
         Quotas(**{name: value})

@@ -80,7 +80,7 @@ def write_autograder(root: Path, path: Path, chapters: Sequence[int], index: str
 
 
 def _files(folder: Path) -> list[Path]:
-    """The files of the library, without what Python and editors leave behind."""
+    """Return the files of the library, without what Python and editors leave behind."""
     found = []
     for place, folders, names in os.walk(folder):
         left_out = LEFT_OUT(place, [*folders, *names])
@@ -106,7 +106,7 @@ def run_autograder(root: Path, chapters: Sequence[int], seconds: float = TIMEOUT
             shutil.copytree(root / "submission", handed_in, symlinks=True, ignore=_special)
             submissions = find_submissions([handed_in.parent])
             expected = expected_exercises(submissions, chapters)
-            quotas = Quotas(total=max(seconds - SPARE, seconds / 2))
+            quotas = Quotas(timeout=max(seconds - SPARE, seconds / 2))
             for level in ("bwrap", "none"):
                 try:
                     out = Path(scratch, level)
@@ -128,7 +128,7 @@ def run_autograder(root: Path, chapters: Sequence[int], seconds: float = TIMEOUT
 
 
 def _special(folder: str, names: list[str]) -> list[str]:
-    """What is neither file nor folder nor link: to copy a pipe is to wait for ever."""
+    """Return what is neither file nor folder nor link: to copy a pipe is to wait for ever."""
     modes = {name: os.lstat(os.path.join(folder, name)).st_mode for name in names}
     return [name for name, mode in modes.items() if stat.S_IFMT(mode) not in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)]
 

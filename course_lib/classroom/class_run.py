@@ -41,7 +41,7 @@ class ClassResult:
 def expected_exercises(
     submissions: Sequence[Submission], chapters: Sequence[int] = (), ids: Sequence[str] = ()
 ) -> list[Exercise]:
-    """The exercises that every submission of a class is graded on, in the course's order.
+    """Return the exercises that every submission of a class is graded on, in the course's order.
 
     Without `chapters` and `ids` these are the chapters that at least half of the submissions are about, so that nobody
     changes what is expected of the others; who handed in nothing is not asked. Submissions that differ in the course's
@@ -86,7 +86,7 @@ def mark_class(
     """Grade a class into a folder. What is there already is not graded again; equal submissions are graded once.
 
     Args:
-        submissions, expected: from `find` and `expected_exercises`. folder: gets run.json and marks.jsonl.
+        submissions, expected: from `find_submissions` and `expected_exercises`. folder: gets run.json and marks.jsonl.
         sandbox, quotas: as in `Worker`. jobs: workers at a time. resume, seed: as in `Journal`.
         scheduler: the address of a Dask scheduler, whose workers then do it. tell: called after every submission.
     Errors: ValueError and RuntimeError as `Journal`; SandboxError if the sandbox does not work here.
@@ -173,7 +173,7 @@ class Slots:
         self.stage.close()
 
     def do(self, jobs: Sequence[Job]) -> Iterator[Done]:
-        """Every job, as it is done; last, and one by one, those that time, memory or a signal has failed."""
+        """Yield every job as it is done; last, and one by one, those that time, memory or a signal has failed."""
         doubted: dict[str, Done] = {}
         for done in self._each(jobs, do_job, self.count):
             if done.doubted:

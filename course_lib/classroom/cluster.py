@@ -27,7 +27,7 @@ _slots = iter(range(10**9))
 
 
 def on_cluster(jobs: Sequence[Job], scheduler: str) -> Iterator[Done]:
-    """Every job, as it is done. A job that fails three times, or finds no scheduler for ten minutes, has a fault.
+    """Yield every job as it is done. A job that fails three times, or finds no scheduler for ten minutes, has a fault.
 
     A cluster without workers is told on stderr, and waited for.
     Errors: ValueError if `distributed` is not installed, or no scheduler answers at the beginning.

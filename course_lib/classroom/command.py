@@ -97,7 +97,9 @@ def run(arguments: argparse.Namespace) -> int:
     for option, least in (("jobs", 1), ("seconds", 0), ("minutes", 0.01), ("memory", 0.01)):
         if not least <= (value := getattr(arguments, option)) < math.inf:
             raise ValueError(f"--{option} {value:g} must be at least {least}: leave it out for the usual")
-    quotas = Quotas(exercise=arguments.seconds, total=60 * arguments.minutes, tree=int(arguments.memory * 2**30))
+    quotas = Quotas(
+        exercise_timeout=arguments.seconds, timeout=60 * arguments.minutes, tree=int(arguments.memory * 2**30)
+    )
     if arguments.plan is not None:
         return _plan(arguments, quotas)
     _require_usable(arguments)
@@ -234,7 +236,7 @@ def _table(marked: list, submitted: int) -> str:
 
 
 def _single(marked) -> str:
-    """A line per exercise, with the first sentence of the feedback where something is wrong."""
+    """Return a line per exercise, with the first sentence of the feedback where something is wrong."""
     from course_lib.classroom.export.text import one_line
     from course_lib.grading.result import SIGNS
 
@@ -253,7 +255,7 @@ _FORMATS = ("json", "csv", "junit", "gradescope", "classroom50", "canvas", "mood
 
 
 def _write(arguments: argparse.Namespace, marked: list, chapters: list[int], left: list) -> list[Path]:
-    """The report, and every format that was asked for. Returns the first file of each."""
+    """Write the report, and every format that was asked for; return the first file of each."""
     from course_lib.classroom.export import canvas, classroom50, gradescope, junit, moodle, results
     from course_lib.classroom.export.text import COURSE
     from course_lib.contents import TITLES
@@ -324,7 +326,7 @@ def _plan(arguments: argparse.Namespace, quotas) -> int:
 
 
 def _renamed(submission, number: int):
-    """The same submission, as if another learner had handed it in with one word changed."""
+    """Return the same submission, as if another learner had handed it in with one word changed."""
     from dataclasses import replace
 
     return replace(submission, name=f"{submission.name} {number}", digest=f"{submission.digest} {number}")

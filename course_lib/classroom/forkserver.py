@@ -115,7 +115,7 @@ def _become_worker(line: int, shell: Shell, inner: str, quotas: Quotas, readable
                 os.close(fd)
     folder = Path(tempfile.mkdtemp(prefix="notebook-", dir=os.environ["HOME"]))  # at level none others' lie beside it
     os.chdir(folder)
-    isolation.set_rlimits(quotas.memory, quotas.processes, quotas.file, quotas.total)
+    isolation.set_rlimits(quotas.memory, quotas.processes, quotas.file, quotas.timeout)
     if inner == "landlock":
         isolation.restrict_files(map(Path, readable), [folder], map(Path, listed))
     _give_up_powers()

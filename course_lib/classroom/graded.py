@@ -30,7 +30,7 @@ class GradedSubmission:
         return sum(result.points for result in self.results)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; `from_dict` reads it back."""
+        """Return what JSON can hold; `from_dict` reads it back."""
         return asdict(self)
 
     @classmethod

@@ -64,7 +64,10 @@ def unshare_namespaces() -> None:
 
 
 def mount_private_folders(disk: int) -> None:
-    """Fresh /tmp, /dev/shm and /proc over the old ones: for the first process after `apart`. disk: bytes of /tmp."""
+    """Mount fresh /tmp, /dev/shm and /proc over the old ones, in the first process after `unshare_namespaces`.
+
+    disk: bytes of /tmp.
+    """
     for folder, kind, options in (
         ("/tmp", "tmpfs", f"size={disk},nr_inodes=10000"),
         ("/dev/shm", "tmpfs", f"size={disk // 4},nr_inodes=1000"),
@@ -86,7 +89,7 @@ def drop_capabilities() -> None:
 
 
 def deny_system_calls() -> None:
-    """The kernel answers "not permitted" to the system calls in `DENIED`, and "not supported" to sockets of other
+    """Let the kernel answer "not permitted" to the system calls in `DENIED`, "not supported" to sockets of other
     families than `FAMILIES`, from now on and in all children; where their numbers are not known, nothing changes.
 
     Errors: OSError where the kernel has no seccomp.
@@ -115,22 +118,22 @@ def no_new_privileges() -> None:
 
 
 def die_with_parent() -> None:
-    """The kernel kills this process when the thread that forked it ends."""
+    """Have the kernel kill this process when the thread that forked it ends."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def adopt_orphans() -> None:
-    """What a child leaves behind becomes this process's own child, and can be ended."""
+    """Make what a child leaves behind this process's own child, which can be ended."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def set_dumpable(by_others: bool) -> None:
-    """May processes of the same user look into the memory of this one? A child inherits the answer."""
+    """Say whether processes of the same user may look into the memory of this one; a child inherits that."""
     _prctl(PR_SET_DUMPABLE, by_others)
 
 
 def set_rlimits(memory: int, processes: int, file: int, seconds: float) -> None:
-    """Limits of this process and what it starts: bytes beyond what it has, processes, bytes of a file, seconds."""
+    """Limit this process and what it starts: bytes beyond what it has, processes, bytes of a file, seconds."""
     has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     for kind, most in (
         (resource.RLIMIT_AS, has + memory),
@@ -148,13 +151,13 @@ def set_rlimits(memory: int, processes: int, file: int, seconds: float) -> None:
 
 
 def landlock_version() -> int:
-    """The version of Landlock that the kernel offers; 0 for none."""
+    """Return the version of Landlock that the kernel offers; 0 for none."""
     return max(0, _libc.syscall(LANDLOCK_CREATE, None, 0, 1))
 
 
 def restrict_files(read: Iterable[Path], write: Iterable[Path], listed: Iterable[Path] = ()) -> None:
-    """From now on this process and its children reach these files and folders only, of those listed no more than the
-    names that stand in them; no TCP, no signals to others.
+    """Restrict this process and its children, from now on, to these files and folders, of those listed to the names
+    that stand in them; no TCP, no signals to others.
 
     Errors: OSError where the kernel has no Landlock.
     """

@@ -84,7 +84,7 @@ def do_again(
 
     was_alone: the first run was, too. Then the second one gets no more than the time that the first has left.
     """
-    left = job.quotas.total - first.seconds if was_alone else None
+    left = job.quotas.timeout - first.seconds if was_alone else None
     if left is not None and left < SHORTEST:
         return replace(first, doubted=frozenset())
     names = tuple(name for name in job.exercises if name in first.doubted)

@@ -30,7 +30,7 @@ SEED_BITS = 62
 
 @cache
 def version() -> str:
-    """The grader's version: a hash of the library's code and of torch's version."""
+    """Return the grader's version: a hash of the library's code and of torch's version."""
     digest = hashlib.sha256(torch.__version__.encode())
     root = Path(course_lib.__file__).parent
     for path in sorted((*root.rglob("*.py"), *root.rglob("*.bin"))):
@@ -127,7 +127,7 @@ class Journal:
             return  # by another version, or damaged: it is graded again
 
     def key(self, submission: Submission) -> str:
-        """The same for the same content, graded on the same terms by the same version of the grader."""
+        """Return what is the same for the same content, graded on the same terms by the same version of the grader."""
         terms = json.dumps([self.seed, self.about, submission.digest], sort_keys=True)
         return hashlib.sha256(terms.encode()).hexdigest()
 
@@ -146,6 +146,6 @@ class Journal:
         self.marks[key] = marked
 
     def of(self, submissions: Iterable[Submission]) -> list[GradedSubmission]:
-        """The results of these submissions, as far as there are any, in their order and under their names."""
+        """Return the results of these submissions, as far as there are any, in their order and under their names."""
         named = ((submission, self.marks.get(self.key(submission))) for submission in submissions)
         return [replace(marked, name=submission.name) for submission, marked in named if marked]

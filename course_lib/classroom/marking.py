@@ -30,7 +30,7 @@ def mark(
     that answers; in a notebook, the last answer counts.
     Errors: Fault if the machine failed: then nothing is known of the submission, and it should be tried again.
     """
-    deadline = time.monotonic() + (worker.quotas.total if seconds is None else seconds)
+    deadline = time.monotonic() + (worker.quotas.timeout if seconds is None else seconds)
     worker.doubted = set()
     results: dict[str, Result] = {}
     elsewhere: dict[str, Result] = {}  # found in a notebook of another chapter
@@ -69,7 +69,7 @@ def _missing(exercise: Exercise, submission: Submission) -> Result:
 
 
 def _graded(session: Session, exercise: Exercise, seed: int) -> Result | None:
-    """The result of an exercise in one notebook; None if it does not stand there."""
+    """Return the result of an exercise in one notebook; None if it does not stand there."""
     name = exercise.answer_name
     found: Found = session.found
     result = None
@@ -83,7 +83,7 @@ def _graded(session: Session, exercise: Exercise, seed: int) -> Result | None:
 
 
 def _one(session: Session, exercise: Exercise, name: str, which: int, seed: int) -> Result:
-    seconds = session.worker.quotas.exercise or exercise.time_limit
+    seconds = session.worker.quotas.exercise_timeout or exercise.time_limit
     try:
         if exercise.kind not in ("code", "experiment"):
             return _judged(lambda: judge_value(exercise, session.read(name, which, seconds)), exercise)
@@ -99,7 +99,7 @@ def _one(session: Session, exercise: Exercise, name: str, which: int, seed: int)
 
 
 def _judged(judge, exercise: Exercise) -> Result:
-    """A result without the line on hints. What cannot be judged, whatever it is, is not right."""
+    """Return a result without the line on hints. What cannot be judged, whatever it is, is not right."""
     try:
         result = judge()
     except (Ended, Stop):

@@ -126,7 +126,7 @@ class NotebookRun:
 
     @property
     def answers(self) -> dict[str, list]:
-        """What each name stood for, in the order of the cells."""
+        """Return what each name stood for, in the order of the cells."""
         return {
             name: [value for _, value in sorted(values, key=lambda pair: pair[0])]
             for name, values in self.given.items()
@@ -170,11 +170,11 @@ class NotebookRun:
         return error
 
     def _is_open(self, name: str, value: Any) -> bool:
-        """Is nothing written there yet? An import from the library that gives a wanted name is no answer either."""
+        """Say whether nothing is written there yet. A wanted name imported from the library is no answer either."""
         return value is ... or is_the_librarys(value) or is_stub(value) or (self.wanted[name] and not callable(value))
 
     def _do_without(self, cell: dict, error: ModuleNotFoundError) -> bool:
-        """A stand-in for a package that is not installed here, if it is new: the answer below it may not need it."""
+        """Put a stand-in for a package that is not installed here, once: the answer below may not need it."""
         if error.name in sys.modules or not error.name:
             return False
         sys.modules[error.name] = _QUIET
@@ -193,12 +193,12 @@ class NotebookRun:
             result = self.shell.run_cell(cell["source"], silent=True)  # what it prints goes nowhere: see `forkserver`
             errors.append(result.error_before_exec or result.error_in_exec)
 
-        ended = limited(work, self.quotas.cell)
+        ended = limited(work, self.quotas.cell_timeout)
         return errors[0] if errors and ended == "done" else Stop()
 
     def _said(self, error: BaseException) -> str:
         if isinstance(error, Stop):
-            return f"stopped after {self.quotas.cell:g} seconds"
+            return f"stopped after {self.quotas.cell_timeout:g} seconds"
         if isinstance(error, (SystemExit, Exit)):
             return "it ends the program"
         try:
@@ -207,7 +207,7 @@ class NotebookRun:
             return type(error).__name__
 
     def _rescue(self, cell: dict) -> None:
-        """A text cell that defines a wanted name which no code cell gave: it was meant as code."""
+        """Run a text cell that defines a wanted name which no code cell gave: it was meant as code."""
         for source in [found[1] for found in FENCE.findall(cell["source"])] or [cell["source"]]:
             try:
                 names = _bound(self.shell.transform_cell(source))
@@ -221,7 +221,7 @@ class NotebookRun:
 
 
 def is_stub(value: Any) -> bool:
-    """Is this a function or class in which nothing is written yet: dots, pass, a docstring, NotImplementedError?"""
+    """Say whether nothing is written yet in a function or class: dots, pass, a docstring, NotImplementedError."""
     if inspect.isclass(value):
         plain = all(base in (object, torch.nn.Module) for base in value.__bases__)  # what it inherits is an answer
         return plain and all(is_stub(part) for part in vars(value).values() if inspect.isfunction(part))
@@ -242,7 +242,7 @@ def _empty(node: ast.stmt) -> bool:
 
 
 def _bound(source: str) -> list[str]:
-    """The names that a piece of code gives at its top level."""
+    """Return the names that a piece of code gives at its top level."""
     names = []
     for node in ast.parse(source).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):

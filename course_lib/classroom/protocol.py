@@ -106,7 +106,7 @@ class Packer:
 
 
 def _reach(shape: Sequence[int], stride: Sequence[int]) -> int:
-    """How many elements a tensor with these strides spans in memory."""
+    """Return how many elements a tensor with these strides spans in memory."""
     return 1 + sum((size - 1) * step for size, step in zip(shape, stride))
 
 
@@ -221,7 +221,7 @@ def _require_text(value: Any, most: int = SENTENCE) -> str:
 
 
 def pack_call(call: Call) -> tuple[dict[str, Any], list[bytes]]:
-    """A `Call` as JSON, and its arrays. Errors: TypeError if its probe or an argument cannot be named."""
+    """Return a `Call` as JSON, and its arrays. Errors: TypeError if its probe or an argument cannot be named."""
     pack = Packer(strides=True)
     told = {
         "signature": call.signature,
@@ -238,7 +238,7 @@ def pack_call(call: Call) -> tuple[dict[str, Any], list[bytes]]:
 
 
 def unpack_call(data: dict, arrays: memoryview) -> Call:
-    """The worker's side of `pack_call`."""
+    """Read what `pack_call` wrote: the worker's side."""
     unpack = Unpacker(arrays, from_worker=False).value
     return Call(
         data["signature"],
@@ -254,7 +254,7 @@ def unpack_call(data: dict, arrays: memoryview) -> Call:
 
 
 def pack_outcome(outcome: Outcome) -> tuple[dict[str, Any], list[bytes]]:
-    """An `Outcome` as JSON and arrays; a value that is too large for a frame becomes the name of its type."""
+    """Return an `Outcome` as JSON and arrays; a value that is too large for a frame becomes its type's name."""
     pack = Packer()
     value = pack.value(outcome.value)
     if len(json.dumps(value)) > MOST_TEXT // 2 or sum(map(len, pack.arrays)) > MOST_ARRAYS:
@@ -266,7 +266,7 @@ def pack_outcome(outcome: Outcome) -> tuple[dict[str, Any], list[bytes]]:
 
 
 def unpack_outcome(data: Any, arrays: memoryview) -> Outcome:
-    """What a worker says of one call, looked at closely. Errors: Broken."""
+    """Read, closely, what a worker says of one call. Errors: Broken."""
     _require(type(data) is dict, "an outcome has no known form")
     failure, changed = data.get("failure"), data.get("changed")
     if failure is not None:
@@ -282,7 +282,7 @@ def unpack_outcome(data: Any, arrays: memoryview) -> Outcome:
 
 
 def frame(message: dict[str, Any], arrays: list[bytes] = ()) -> bytes:
-    """A message with its arrays as bytes."""
+    """Return a message with its arrays as bytes."""
     text = json.dumps({**message, "arrays": sum(map(len, arrays))}, allow_nan=False).encode()
     return struct.pack(">I", len(text)) + text + b"".join(arrays)
 
@@ -324,7 +324,7 @@ class Channel:
                 raise Broken(GONE) from error
 
     def receive(self, seconds: float = math.inf) -> tuple[dict[str, Any], memoryview]:
-        """The next message and its arrays."""
+        """Return the next message and its arrays."""
         deadline = time.monotonic() + seconds
         length = struct.unpack(">I", self._exactly(4, deadline))[0]
         _require(not self.from_worker or length <= MOST_TEXT, "a message is too long")
@@ -355,7 +355,7 @@ class Channel:
             yield piece
 
     def _wait(self, fd: int, event: int, deadline: float) -> None:
-        """Until there is something to read or room to write. A drop a second does not keep a deadline from coming."""
+        """Wait until there is something to read, or room to write; a drop a second keeps no deadline from coming."""
         events = select.poll()
         events.register(fd, event)
         while True:

@@ -94,12 +94,12 @@ class Worker:
             self.stage.close()
 
     def restart(self) -> None:
-        """A fresh worker in place of one that failed. Errors: SandboxError."""
+        """Put a fresh worker in place of one that failed. Errors: SandboxError."""
         self._stop()
         self._start()
 
     def fork(self) -> Channel:
-        """A child, and the line to it. Errors: Fault."""
+        """Fork a child; return the line to it. Errors: Fault."""
         ours, theirs = socket.socketpair()
         try:
             with theirs:
@@ -125,7 +125,7 @@ class Worker:
             return 128 + 9
 
     def said(self) -> str:
-        """The last line of what docker said, after a colon."""
+        """Return the last line of what docker said, after a colon."""
         if self.sandbox != "docker":
             return ""
         self._errors.seek(0)
@@ -240,7 +240,7 @@ class Worker:
 
     @staticmethod
     def _memory(family: Sequence[psutil.Process], what: str) -> int:
-        """Bytes of all these processes, "rss" or "pss"; where the system does not tell the second, the first."""
+        """Return the bytes of all these processes, "rss" or "pss" (where the system does not tell that, "rss")."""
         used = 0
         for each in family:
             with contextlib.suppress(psutil.Error):

@@ -82,7 +82,7 @@ class Stage:
             path.chmod(0o755 if path.is_dir() else 0o644)
 
     def room(self, slot: int) -> Path:
-        """An empty folder to write to, for a worker at level none."""
+        """Make an empty folder to write to, for a worker at level none."""
         return Path(tempfile.mkdtemp(prefix=f"slot-{slot}-", dir=self.folder))
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ def _sweep() -> None:
 
 
 def require_platform(level: str) -> None:
-    """Errors: SandboxError for a level that this operating system does not have."""
+    """Raise SandboxError for a level that this operating system does not have."""
     if sys.platform == "win32":
         raise SandboxError(
             "grading a class works on Linux, and with docker on macOS, not on Windows itself: run the same command in "
@@ -143,7 +143,7 @@ def start_forkserver(level: str, stage: Stage, slot: int, control: int, quotas: 
 
 
 def container_command(stage: Stage, name: str, quotas: Quotas) -> list[str]:
-    """The command that starts a container for one notebook, named `name`, with the grader at its standard input.
+    """Return the command that starts a container, `name`, for one notebook, with the grader at its standard input.
 
     Errors: SandboxError if there is no docker.
     """
@@ -176,7 +176,7 @@ def _python(
 
 
 def _run(python: str, code: str, module: str, *arguments: object) -> list[str]:
-    """The command that calls `main` of a module of this package, in a Python that imports from nowhere else."""
+    """Return the command that calls `main` of a module of this package, in a Python that imports from nowhere else."""
     return [python, "-s", "-P", "-c", START.format(code=code, module=module), json.dumps(arguments)]
 
 
@@ -247,7 +247,7 @@ class View:
 
 
 def _seen() -> list[View]:
-    """What a worker needs of this machine, in the order in which it is laid out."""
+    """Return what a worker needs of this machine, in the order in which it is laid out."""
     base, venv = Path(sys.base_prefix), Path(sys.prefix)
     views = [View(folder, folder) for folder in map(Path, ("/usr", "/lib", "/lib64", "/bin")) if _is_folder(folder)]
     tops = [] if any(_within(base, view.source) and not _hides(base) for view in views) else [(base, base)]
@@ -270,7 +270,7 @@ def _hides(path: Path) -> bool:
 
 
 def _packages() -> list[Path]:
-    """Folders of packages that Python alone would not find in a sandbox: of `pip install --user` and `--target`."""
+    """Return folders of packages that Python would not find in a sandbox: of `pip install --user` and `--target`."""
     own = {Path(each).resolve() for each in site.getsitepackages()}
     folders = [Path(each) for each in dict.fromkeys(sys.path) if each]
     return [folder for folder in folders if _holds_packages(folder) and folder.resolve() not in own]
@@ -281,7 +281,7 @@ def _holds_packages(folder: Path) -> bool:
 
 
 def course_folders() -> list[Path]:
-    """Every folder known that holds the course, answers included, or did when pip took it from there."""
+    """Return every folder known to hold the course, answers included, or to have held it when pip took it."""
     folders = [Path(course_lib.__file__).parents[1], *_installed_from()]
     imported_from = [Path(each) for each in (*sys.path, *site.getsitepackages()) if each]
     folders += [folder for folder in imported_from if (folder / "course_lib").is_dir()]
@@ -289,7 +289,7 @@ def course_folders() -> list[Path]:
 
 
 def _installed_from() -> Iterator[Path]:
-    """The folder from which pip installed the course, editable or not."""
+    """Yield the folder from which pip installed the course, editable or not."""
     for distribution in importlib.metadata.distributions(name="transformers-measured"):
         address = urlsplit(json.loads(distribution.read_text("direct_url.json") or "{}").get("url", ""))
         if address.scheme == "file":
@@ -297,7 +297,7 @@ def _installed_from() -> Iterator[Path]:
 
 
 def _hidden() -> list[Path]:
-    """Folders that no worker may see, wherever they lie in what it sees."""
+    """Return the folders that no worker may see, wherever they lie in what it sees."""
     hidden = [folder for folder in SOURCES if folder.is_dir()]
     for folder in course_folders():
         among_packages = _holds_packages(folder) or folder in map(Path.resolve, map(Path, site.getsitepackages()))
@@ -307,7 +307,7 @@ def _hidden() -> list[Path]:
 
 
 def answer_paths() -> list[str]:
-    """Where answers would be found, if a wall did not hide them: every path in this machine and in a sandbox."""
+    """Return where answers would be found if nothing hid them: every path in this machine and in a sandbox."""
     folders = [course / part for course in course_folders() for part in ANSWERS if (course / part).is_dir()]
     files = [path for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]
     paths = list(map(str, files))
@@ -318,8 +318,8 @@ def answer_paths() -> list[str]:
 
 
 def _readable(stage: Stage) -> tuple[list[str], list[str]]:
-    """What a worker at level none may read: Python, installed packages but not this course, the staged library; and
-    the folders in which it may see no more than names, because something in them is hidden."""
+    """Return what a worker at level none may read: Python, installed packages but not this course, the staged library;
+    and the folders in which it may see no more than names, because something in them is hidden."""
     whole = ["/etc/ld.so.cache", "/etc/localtime", "/dev/null", "/dev/urandom"]
     whole += ["/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat"]  # of other processes nothing
     paths, listed, hidden = [*map(Path, whole), stage.code], [], _hidden()
@@ -332,7 +332,7 @@ def _readable(stage: Stage) -> tuple[list[str], list[str]]:
 
 
 def _around(folder: Path, hidden: Sequence[Path]) -> list[Path]:
-    """The folder, or everything in it but what is hidden, in the fewest paths."""
+    """Return the folder, or everything in it but what is hidden, in the fewest paths."""
     if folder in hidden:
         return []
     if not any(place.is_relative_to(folder) for place in hidden):

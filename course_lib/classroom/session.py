@@ -57,7 +57,7 @@ class Session:
             self.worker.end(channel)
 
     def run(self, name: str, which: int, trials: Sequence[Trial], seconds: float) -> list[Outcome]:
-        """The outcome of every call, in order. Errors: Ended."""
+        """Return the outcome of every call, in order. Errors: Ended."""
         calls, arrays = [], []
         for trial in trials:
             told, parts = pack_call(trial.call)
@@ -67,7 +67,7 @@ class Session:
         return self._ask(message, arrays, seconds, len(trials))
 
     def read(self, name: str, which: int, seconds: float) -> Outcome:
-        """What a name stands for, as plain data. Errors: Ended."""
+        """Return what a name stands for, as plain data. Errors: Ended."""
         message = {"do": "read", "name": name, "which": which, "seconds": seconds}
         return self._ask(message, [], seconds, 1)[0]
 
@@ -119,14 +119,14 @@ class Session:
         return outcomes
 
     def _told(self, error: Broken | Ended) -> str:
-        """A sentence on why the child is no more."""
+        """Return a sentence on why the child is no more."""
         broken = isinstance(error, Broken)
         code = self._drop()
         self.doubts += not broken or str(error) == LATE or time.monotonic() > self.deadline or bool(_how(code))
         if not broken:
             return error.sentence
         if time.monotonic() > self.deadline:
-            return f"The time for this submission, {self.worker.quotas.total:g} seconds, is up."
+            return f"The time for this submission, {self.worker.quotas.timeout:g} seconds, is up."
         if str(error) == LATE:
             return "It was still running long after its time was up, and its process was ended."
         if str(error) == GONE:
@@ -174,13 +174,13 @@ class Session:
 
     def _loading(self) -> Iterator[dict]:
         quotas = self.worker.quotas
-        patience = BUSY * quotas.cell + PATIENCE + GRACE
+        patience = BUSY * quotas.cell_timeout + PATIENCE + GRACE
         for _ in range(4 * len(self.notebook.cells) + 4):  # a cell may run a second time
             yield self.channel.receive(min(patience, self.deadline - time.monotonic()))[0]
         raise Broken("a message came that nobody asked for")
 
     def _understood(self, message: Mapping) -> Found:
-        """What the child says of the notebook, looked at closely. Errors: Broken."""
+        """Read, closely, what the child says of the notebook. Errors: Broken."""
         found, still_open, troubles = message.get("found"), message.get("open"), message.get("troubles")
         if not (isinstance(found, dict) and isinstance(still_open, list) and isinstance(troubles, list)):
             raise Broken("a notebook's names have no known form")
@@ -190,7 +190,7 @@ class Session:
         names = {name for name in still_open if type(name) is str and name in self.wanted}
         ended = [f"cell {number}: {how}" for number, how in sorted(self.skipped.items())]
         told = [printable(str(text), 500) for text in troubles[:60]]
-        self.doubts += any(text.endswith(f"stopped after {self.worker.quotas.cell:g} seconds") for text in told)
+        self.doubts += any(text.endswith(f"stopped after {self.worker.quotas.cell_timeout:g} seconds") for text in told)
         return Found(known, frozenset(names), (*ended, *told))
 
 

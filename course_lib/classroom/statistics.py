@@ -13,14 +13,14 @@ from .graded import GradedSubmission
 
 
 def share_of_points(of: GradedSubmission | Sequence[Result]) -> float:
-    """Points earned over points to be had; 0 where there are none."""
+    """Return the points earned over points to be had; 0 where there are none."""
     results = of.results if isinstance(of, GradedSubmission) else of
     points = sum(result.points for result in results)
     return sum(result.earned for result in results) / points if points else 0.0
 
 
 def average(marked: Sequence[GradedSubmission]) -> tuple[float, float]:
-    """Mean and median share of points. ValueError for an empty class."""
+    """Return the mean and the median share of points. ValueError for an empty class."""
     if not marked:
         raise ValueError("marked is empty: there is no mean of no submissions")
     shares = [share_of_points(each) for each in marked]
@@ -28,7 +28,7 @@ def average(marked: Sequence[GradedSubmission]) -> tuple[float, float]:
 
 
 def distribution(marked: Sequence[GradedSubmission], bins: int = 10) -> list[tuple[float, float, int]]:
-    """How many submissions earned between `low` and `high` of their points: (low, high, count), `bins` of equal width.
+    """Count the submissions that earned between `low` and `high` of their points: (low, high, count), `bins` in all.
 
     A submission on the border of two belongs to the upper one, and all points to the last.
     """
@@ -40,7 +40,7 @@ def distribution(marked: Sequence[GradedSubmission], bins: int = 10) -> list[tup
 
 
 def hardest(marked: Sequence[GradedSubmission], n: int = 10) -> list[tuple[str, str, float, int]]:
-    """The exercises that cost most: (exercise id, title, share of points earned, how many tried it), hardest first.
+    """Return what cost most: (exercise id, title, share of points earned, how many tried it), hardest first.
 
     The share is that of the submissions that answered: an exercise that nobody came to is not hard. What nobody tried,
     what all solved and what has no points is left out.
@@ -55,7 +55,7 @@ def hardest(marked: Sequence[GradedSubmission], n: int = 10) -> list[tuple[str, 
 
 
 def misconceptions(marked: Sequence[GradedSubmission], n: int = 10) -> list[tuple[str, str, int]]:
-    """The mistakes that most submissions show: (exercise id, name of the mistake, how many), most common first."""
+    """Return the most common mistakes: (exercise id, name of the mistake, how many submissions), most common first."""
     counts = Counter(
         (result.exercise_id, result.misconception) for each in marked for result in each.results if result.misconception
     )

@@ -64,7 +64,7 @@ class Notebook:
 
     @property
     def chapters(self) -> set[int]:
-        """As its file name and its calls of `check` say; without these, as the names that it defines say."""
+        """Return what its file name and its calls of `check` say; without these, what the names that it defines say."""
         text = "\n".join(cell.source for cell in self.cells)
         ids = re.findall(r"""\bcheck\(\s*["']([\w.]+)["']""", text)
         found = chapters_in_name(self.path) | {EXERCISES[each].chapter for each in ids if each in EXERCISES}
@@ -89,14 +89,14 @@ class Submission:
     digest: str
 
     def beside(self, notebook: Notebook) -> dict[str, str]:
-        """The helper files as a notebook sees them: path from its folder -> text."""
+        """Return the helper files as a notebook sees them: path from its folder -> text."""
         folder = notebook.path.rpartition("/")[0]
         start = f"{folder}/" if folder else ""
         return {path.removeprefix(start): text for path, text in self.files.items() if path.startswith(start)}
 
     @property
     def all_troubles(self) -> tuple[str, ...]:
-        """Those of the notebooks too, each after its path."""
+        """Return those of the notebooks too, each after its path."""
         own = (f"{notebook.path}: {trouble}" for notebook in self.notebooks for trouble in notebook.troubles)
         return (*self.troubles, *own)
 
@@ -106,12 +106,12 @@ DEFINED = re.compile(r"^[ \t]*(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]*)?
 
 
 def chapters_of(submission: Submission) -> set[int]:
-    """The chapters that a submission is about, by its notebooks' file names, checks and, without these, names."""
+    """Return the chapters that a submission is about, by its notebooks' file names, checks, else by names."""
     return set().union(*(notebook.chapters for notebook in submission.notebooks))
 
 
 def chapters_in_name(path: str) -> set[int]:
-    """02_attention.ipynb, and whatever a browser, a learner or a learning platform put around it."""
+    """Read 02_attention.ipynb, and whatever a browser, a learner or a learning platform put around it."""
     name = re.sub(r"[^0-9a-z]+", "_", path.rpartition("/")[2].lower())
     return {n for n, stem in enumerate(STEMS, start=1) if re.search(rf"(?<![0-9])0?{n}_{stem}(?![a-z])", name)}
 
@@ -172,7 +172,7 @@ class Reading:
             raise Refused(f"was not read: the files of a submission may hold {megabytes(MOST_READ)} together")
 
     def _leave_out(self, path: Place, why: str) -> None:
-        """A notebook that cannot be read still is one that was handed in."""
+        """Keep a notebook that cannot be read as one that was handed in; say the rest in a sentence."""
         is_notebook = path and ending(path[-1]) == ".ipynb" and why not in NOWHERE
         if is_notebook and len(self.notebooks) < MOST_NOTEBOOKS:
             self.notebooks.append((path, Notebook(_shown(path), (), (f"it {why}",))))
@@ -240,13 +240,13 @@ def read_submission(name: str, item: Item) -> Submission:
 
 
 def _plain_name(name: str) -> str:
-    """The name of the course's notebook that a file name means, if any."""
+    """Return the name of the course's notebook that a file name means, if any."""
     numbers = sorted(chapters_in_name(name))
     return f"{numbers[0]:02}_{STEMS[numbers[0] - 1]}.ipynb" if numbers else "notebook.ipynb"
 
 
 def _by_path(found: tuple[Place, object]) -> list:
-    """Folders by name, then files by name without their ending: a notebook stands before its copies."""
+    """Sort folders by name, then files by name without their ending: a notebook stands before its copies."""
     *folders, name = found[0]
     return [natural(folder) for folder in folders] + [natural(os.path.splitext(name)[0])]
 

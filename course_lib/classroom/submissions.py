@@ -36,12 +36,12 @@ from .submission_reader import NO_NOTEBOOK, Reading, Submission, chapters_in_nam
 
 
 def find_submissions(paths: Sequence[Path]) -> list[Submission]:
-    """The submissions of `find_all`, without what was not taken."""
+    """Return the submissions of `find_submissions_and_rest`, without what was not taken."""
     return find_submissions_and_rest(paths)[0]
 
 
 def find_submissions_and_rest(paths: Sequence[Path]) -> tuple[list[Submission], list[LeftOut]]:
-    """Every submission among `paths`, in the natural order of their names; and what was not taken, and why.
+    """Return every submission among `paths`, in the natural order of their names; and what was not taken, and why.
 
     A notebook or a zip file is a submission, named after itself. A folder that is given alone is
       - one submission, if it holds nothing but one notebook, or if its notebooks bear the course's own file names, each
@@ -99,7 +99,7 @@ def find_submissions_and_rest(paths: Sequence[Path]) -> tuple[list[Submission], 
 
 
 def _split(item: Item, until: ExitStack) -> list[Item]:
-    """What lies in a class that is given alone; the item itself if it is one submission."""
+    """Return what lies in a class that is given alone; the item itself if it is one submission."""
     folder = item
     if isinstance(item, File) and ending(item.name) == ".zip":
         with suppress(Refused):
@@ -118,13 +118,13 @@ def _split(item: Item, until: ExitStack) -> list[Item]:
 
 
 def _handed_in(folder: Folder) -> list[Item]:
-    """All but what systems leave in a folder. What is passed by says so."""
+    """Return all but what systems leave in a folder. What is passed by says so."""
     items = [each for each in folder.items() if each.name not in LITTER and not each.name.startswith("._")]
     return [LeftOut(each.name, "is hidden or no work of a learner") if ignored(each.name) else each for each in items]
 
 
 def _visible(items: Sequence[Item]) -> list[Item]:
-    """Without what is no place in an archive, too."""
+    """Leave out what is no place in an archive, too."""
     return [each for each in items if not (ignored(each.name) or getattr(each, "why", "") in NOWHERE)]
 
 
@@ -138,7 +138,7 @@ def _is_submission(item: Item) -> bool:
 
 
 def _is_one_learners(items: Sequence[Item]) -> bool:
-    """Whether what lies side by side is surely of one learner: see `find_all`."""
+    """Say whether what lies side by side is surely of one learner: see `find_submissions_and_rest`."""
     notebooks = [each for each in items if _is_notebook(each)]
     others = [each for each in items if not _is_notebook(each) and _is_submission(each)]
     if not notebooks:
@@ -155,7 +155,7 @@ def _is_one_learners(items: Sequence[Item]) -> bool:
 
 
 def _may_hold_notebook(item: Item) -> bool:
-    """Whether a folder or an archive holds a notebook; an archive that cannot be opened may."""
+    """Say whether a folder or an archive holds a notebook; an archive that cannot be opened may."""
     reading = Reading()
     with ExitStack() as until:
         reading.look(item, until)
@@ -163,7 +163,7 @@ def _may_hold_notebook(item: Item) -> bool:
 
 
 def _by_learner(handed_in: Sequence[tuple[Item, str]]) -> tuple[list[tuple[Item, str]], list[LeftOut]]:
-    """The submissions, each with the folder around it: what is one learner's in a download is one. And what is none."""
+    """Return the submissions, each with the folder around it, and the rest. A learner's files of a download are one."""
     together = defaultdict(list)
     for i, (item, around) in enumerate(handed_in):
         meant = downloads(item.name)
@@ -190,7 +190,7 @@ def _not_taken(item: Item) -> LeftOut:
 
 
 def _joined(items: Sequence[Item]) -> Folder:
-    """Files of one learner as a folder, in which each bears the name that it had before it was handed in."""
+    """Return one learner's files as a folder, in which each bears the name that it had before it was handed in."""
     rests = [downloads(item.name)[0].rest for item in items]
     names = [rest if rest and not ignored(rest) else item.name for item, rest in zip(items, rests)]
     if len(set(names)) < len(names):
@@ -202,7 +202,7 @@ def _joined(items: Sequence[Item]) -> Folder:
 
 
 def _names(found: Sequence[tuple[Item, str]]) -> list[str]:
-    """A name of its own for each item, given the folder around it."""
+    """Return a name of its own for each item, given the folder around it."""
     own = [_name(item) for item, _ in found]
     counts = Counter(own)
     around = defaultdict(set)

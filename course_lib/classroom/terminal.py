@@ -12,7 +12,7 @@ from .graded import GradedSubmission
 
 
 def terminal_table(marked: Sequence[GradedSubmission], width: int = 100) -> str:
-    """A line per submission, by name: points, a bar, the share, and what tells most; then what the class says together.
+    """Return a line per submission, by name: points, a bar, the share, what tells most; then the class together.
 
     width: of the terminal, in cells; 60 at least.
     """
@@ -43,7 +43,7 @@ def terminal_table(marked: Sequence[GradedSubmission], width: int = 100) -> str:
 
 
 def _telling(marked: GradedSubmission) -> str:
-    """The first trouble, or the chapter with the least share of its points."""
+    """Return the first trouble, or the chapter with the least share of its points."""
     if marked.troubles:
         more = f" (and {len(marked.troubles) - 1} more)" if len(marked.troubles) > 1 else ""
         return one_line(marked.troubles[0]) + more
@@ -62,14 +62,14 @@ def _telling(marked: GradedSubmission) -> str:
 
 
 def _bar(share: float, cells: int) -> str:
-    """Full only if all is there, empty only if nothing is."""
+    """Draw a bar that is full only if all is there, empty only if nothing is."""
     full = round(share * cells)
     full = min(max(full, 1 if share else 0), cells if share == 1 else cells - 1)
     return "█" * full + "░" * (cells - full)
 
 
 def _cells(text: str) -> int:
-    """How wide text is in a terminal: Chinese letters take two cells, marks above a letter none."""
+    """Return how wide text is in a terminal: Chinese letters take two cells, marks above a letter none."""
     return sum(_cell_width(each) for each in text)
 
 
@@ -80,7 +80,7 @@ def _cell_width(character: str) -> int:
 
 
 def _fitted(text: str, cells: int) -> str:
-    """Text of exactly this width: filled up, or cut with "…"."""
+    """Return text of exactly this width: filled up, or cut with "…"."""
     width = _cells(text)
     if width > cells:
         kept, width = "", 0

@@ -17,7 +17,7 @@ from .quotas import Quotas
 
 
 def main(allowed: dict) -> None:
-    """A worker for a single notebook, in a sandbox of its own: the grader is at its standard input and output."""
+    """Serve one notebook, in a sandbox of its own: the grader is at its standard input and output."""
     shell = warm_up()
     reader, writer, nothing = os.dup(0), os.dup(1), os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):

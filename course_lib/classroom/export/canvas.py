@@ -19,7 +19,7 @@ def write_canvas(
     assignment_id: str | int = "",
     gradebook: Path | None = None,
 ) -> list[Path]:
-    """`canvas.csv`, for Grades › Import in Canvas; and `canvas_unmatched.csv` if a submission found no row.
+    """Write `canvas.csv`, for Grades › Import in Canvas; and `canvas_unmatched.csv` if a submission found no row.
 
     Args:
         title, assignment_id: of the assignment: its column is "title (assignment_id)", which may also be the title.
@@ -71,7 +71,7 @@ def write_canvas(
 
 
 def _canvas_column(sheet: Sheet, name: str, title: str, assignment_id: str) -> int:
-    """The column of the assignment; a new one at the end if there is none."""
+    """Return the column of the assignment; a new one at the end if there is none."""
     ending = f" ({assignment_id})"
     heads = [(i, head) for i, head in enumerate(sheet.header) if i > sheet.header.index("Section")]
     columns = [i for i, head in heads if head == name or (assignment_id and head.endswith(ending))]
@@ -88,7 +88,7 @@ def _canvas_column(sheet: Sheet, name: str, title: str, assignment_id: str) -> i
 
 
 def _canvas_names(sheet: Sheet, row: Sequence[str]) -> list[str]:
-    """Everything by which a learner's submission may be named: "Lovelace, Ada" is also "Ada Lovelace"."""
+    """Return all by which a learner's submission may be named: "Lovelace, Ada" is also "Ada Lovelace"."""
     names = sheet.values(row, "SIS User ID", "SIS Login ID", "Student")
     names.append(" ".join(sheet.values(row, "FirstName", "LastName")))
     names.append(", ".join(sheet.values(row, "LastName", "FirstName")))

@@ -19,7 +19,7 @@ VARIABLES = {  # field of result.json -> environment variable, as Classroom 50's
 
 
 def classroom50_fields(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What Classroom 50 says of a submission in environment variables. Without REVIEW_URL, COMMIT_URL stands for it.
+    """Return what environment variables say of a submission. Without REVIEW_URL, COMMIT_URL stands for it.
 
     `datetime` is the moment of submission, which the tag tells ("submit/2026-06-01T14-32-05Z-a1b2c3d"): it is the same
     however often the submission is graded.
@@ -45,7 +45,7 @@ def classroom50_fields(environ: Mapping[str, str] = os.environ) -> dict[str, str
 
 
 def classroom50_result(marked: GradedSubmission, fields: Mapping[str, str]) -> dict:
-    """What Classroom 50 reads from `result.json`. fields: those of `classroom50_fields`."""
+    """Return what Classroom 50 reads from `result.json`. fields: those of `classroom50_fields`."""
     return {
         "schema": "classroom50/result/v1",
         **fields,
@@ -66,6 +66,6 @@ def classroom50_result(marked: GradedSubmission, fields: Mapping[str, str]) -> d
 def write_classroom50(
     marked: Sequence[GradedSubmission], folder: Path, environ: Mapping[str, str] = os.environ
 ) -> list[Path]:
-    """`classroom50/NAME/result.json` for each submission. Errors: as `classroom50_fields`."""
+    """Write `classroom50/NAME/result.json` for each submission. Errors: as `classroom50_fields`."""
     fields = classroom50_fields(environ)
     return save_one_each(marked, folder / "classroom50", "result.json", lambda each: classroom50_result(each, fields))

@@ -9,7 +9,7 @@ from ..graded import GradedSubmission
 
 
 def gradescope_result(marked: GradedSubmission, seconds: float | None = None) -> dict:
-    """What Gradescope reads from `results.json`. seconds: how long grading took, if it should be shown.
+    """Return what Gradescope reads from `results.json`. seconds: how long grading took, if it should be shown.
 
     All is plain text, which Gradescope shows as it stands.
     """
@@ -41,7 +41,7 @@ def gradescope_result(marked: GradedSubmission, seconds: float | None = None) ->
 
 
 def gradescope_failure(reason: str) -> dict:
-    """What Gradescope reads when a submission could not be graded, by no fault of the learner.
+    """Return what Gradescope reads when a submission could not be graded, by no fault of the learner.
 
     It has no score and no tests. Gradescope then says that the autograder failed and leaves the submission ungraded: a
     fault of ours is not a zero.
@@ -57,5 +57,5 @@ def gradescope_failure(reason: str) -> dict:
 
 
 def write_gradescope(marked: Sequence[GradedSubmission], folder: Path) -> list[Path]:
-    """`gradescope/NAME/results.json` for each submission."""
+    """Write `gradescope/NAME/results.json` for each submission."""
     return save_one_each(marked, folder / "gradescope", "results.json", gradescope_result)

@@ -11,7 +11,7 @@ from ..graded import GradedSubmission
 
 
 def write_junit(marked: Sequence[GradedSubmission], folder: Path) -> list[Path]:
-    """`junit.xml` as pytest writes it (xunit2): a test suite per learner, a test case per exercise.
+    """Write `junit.xml` as pytest writes it (xunit2): a test suite per learner, a test case per exercise.
 
     The suite's properties hold the points: "earned" and "points", and "EXERCISE.earned" and "EXERCISE.points" for each
     (the schema has no properties in a test case). What earned no points is a failure, also what was not answered; an

@@ -20,7 +20,7 @@ MOST_TROUBLES, MOST_OF_A_TROUBLE = 10, 300  # the rest stands in the report
 
 
 def write_moodle(marked: Sequence[GradedSubmission], folder: Path, worksheet: Path) -> list[Path]:
-    """`moodle.csv`, the grading worksheet filled in; and `moodle_unmatched.csv` if a submission found no row.
+    """Write `moodle.csv`, the grading worksheet filled in; and `moodle_unmatched.csv` if a submission found no row.
 
     A submission belongs to the row whose Identifier ("Participant 12345"), Full name, Email address, ID number or
     Username its name is, or whose number stands in the name that Moodle gives a downloaded folder ("Full
@@ -61,7 +61,7 @@ def write_moodle(marked: Sequence[GradedSubmission], folder: Path, worksheet: Pa
 
 
 def _moodle_feedback(marked: GradedSubmission) -> str:
-    """What was not solved, as HTML: Moodle takes the comment for it."""
+    """Return what was not solved, as HTML: Moodle takes the comment for it."""
     troubles = [trouble[:MOST_OF_A_TROUBLE] for trouble in marked.troubles[:MOST_TROUBLES]]
     if more := len(marked.troubles) - len(troubles):
         troubles.append(f"… and {plural(more, 'trouble')} more.")
@@ -83,7 +83,8 @@ def _moodle_feedback(marked: GradedSubmission) -> str:
 
 
 def _html(text: str) -> str:
-    """Escaped, on one line. Also escaped: a backslash, which PHP's reader of CSV would take for the escape of the quote
-    that ends the cell; and what begins a formula, where a spreadsheet would cut the cell at the ";" of an escape."""
+    """Escape text, on one line. Also escaped: a backslash, which PHP's reader of CSV would take for the escape of the
+    quote that ends the cell; and what begins a formula, where a spreadsheet would cut the cell at the ";" of an escape.
+    """
     text = escape(sanitized(text)).replace("\\", "&#92;").replace("\t", " ").replace("\n", "<br>")
     return re.sub(r"(?<=;)(\s*)([=+\-@＝＋－＠])", lambda found: f"{found[1]}&#{ord(found[2])};", text)

@@ -13,7 +13,7 @@ from ..graded import GradedSubmission
 
 
 def write_json(marked: Sequence[GradedSubmission], folder: Path, left: Sequence[LeftOut] = ()) -> list[Path]:
-    """`results.json`, everything in one object:
+    """Write `results.json`, everything in one object:
 
     schema         "transformers-measured/results/1"
     submissions    by name: name, digest, earned, points, troubles [text], and results, in the course's order:
@@ -63,8 +63,10 @@ def _as_object(result: Result) -> dict:
 
 
 def write_csv(marked: Sequence[GradedSubmission], folder: Path, left: Sequence[LeftOut] = ()) -> list[Path]:
-    """`results.csv`, a row for every exercise of every submission. What was not taken has one row: the status says so,
-    the feedback says why, and all else is empty."""
+    """Write `results.csv`, a row for every exercise of every submission.
+
+    What was not taken has one row: the status says so, the feedback says why, and all else is empty.
+    """
     rows = [["learner", "exercise", "chapter", "title", "status", "earned", "points", "misconception", "feedback"]]
     for each in in_order(marked):
         learner = spreadsheet_cell(one_line(each.name))

@@ -14,12 +14,12 @@ from ..graded import GradedSubmission
 
 
 def _comparable(text: str) -> str:
-    """Equal for what people take for the same name: "Ada_Lovelace", "ada lovelace"."""
+    """Return what is equal for what people take for the same name: "Ada_Lovelace", "ada lovelace"."""
     return " ".join(unicodedata.normalize("NFKC", sanitized(text)).replace("_", " ").casefold().split())
 
 
 def _letters(text: str) -> str:
-    """The same without spaces and signs, of which Canvas leaves none in the name of a download."""
+    """Return the same without spaces and signs, of which Canvas leaves none in the name of a download."""
     return "".join(filter(str.isalnum, _comparable(text)))
 
 
@@ -57,7 +57,7 @@ class Roster:
     def assign(
         self, marked: Sequence[GradedSubmission]
     ) -> tuple[dict[int, GradedSubmission], list[tuple[GradedSubmission, str]]]:
-        """The submission of each row, and the submissions without one, with the reason. Nothing is guessed."""
+        """Return the submission of each row, and the submissions without one, with the reason. Nothing is guessed."""
         claims, left = defaultdict(list), []
         for each in in_order(marked):
             rows = self._rows(each.name)
@@ -72,7 +72,7 @@ class Roster:
 
 
 def save_unmatched(path: Path, left: Sequence[tuple[GradedSubmission, str]]) -> list[Path]:
-    """A table of the submissions that found no row, if there are any; one of an earlier run is removed."""
+    """Write a table of the submissions that found no row, if there are any; one of an earlier run is removed."""
     if not left:
         path.unlink(missing_ok=True)
         return []

@@ -16,7 +16,7 @@ FORMULA = re.compile(r"^(?=[\t\n])|(^|[\n;\t])(?=[\s\"'\ufeff\u200b]*[=+\-@ï¼ï¼
 
 
 def spreadsheet_cell(text: str) -> str:
-    """Text for a spreadsheet, in which nothing is a formula: an apostrophe before what would begin one."""
+    """Return text in which a spreadsheet finds no formula: an apostrophe stands before what would begin one."""
     return FORMULA.sub(r"\1'", sanitized(text))
 
 
@@ -58,7 +58,7 @@ class Sheet:
         return next((self.header.index(name) for name in names if name in self.header), None)
 
     def values(self, row: Sequence[str], *names: str) -> list[str]:
-        """The cells of a row in those of these columns that there are."""
+        """Return the cells of a row in those of these columns that there are."""
         return [row[self.header.index(name)] for name in names if name in self.header]
 
     def save(self, path: Path) -> Path:
@@ -66,12 +66,12 @@ class Sheet:
 
 
 def scaled(marked: GradedSubmission, maximum: float) -> str:
-    """The share of the points, of `maximum`, to the hundredth: LMSs show no more."""
+    """Return the share of the points, of `maximum`, to the hundredth: LMSs show no more."""
     return f"{marked.earned * maximum / marked.points if marked.points else 0:.2f}".rstrip("0").rstrip(".")
 
 
 def amount(text: str) -> float | None:
-    """A number in a gradebook, "1,000.00" or "1.000,00" or "10"; None if it is none."""
+    """Read a number in a gradebook, "1,000.00" or "1.000,00" or "10"; None if it is none."""
     text = text.strip()
     if not re.fullmatch(r"\d[\d.,]*", text):
         return None

@@ -26,7 +26,7 @@ NO_CHARACTER = re.compile(r"[\ud800-\udfff\ufffe\uffff]")  # neither UTF-8 nor X
 
 
 def sanitized(text: str) -> str:
-    """Text that every program takes for text: lines and tabs stay, other control characters and colours go."""
+    """Return text that every program takes for text: lines and tabs stay, other control characters and colours go."""
     text = ESCAPE_SEQUENCE.sub("", text)
     text = re.sub(r"\r\n?|[\u2028\u2029]", "\n", text)
     return NO_CHARACTER.sub("\ufffd", CONTROL.sub("", text))
@@ -57,7 +57,7 @@ def chapter_of(exercise_id: str) -> int | None:
 
 
 def feedback(result: Result) -> str:
-    """Without the closing line, which points to `hint` in the learner's own notebook."""
+    """Return feedback without the closing line, which points to `hint` in the learner's own notebook."""
     return replace(result, closing="").feedback
 
 
