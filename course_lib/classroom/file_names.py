@@ -4,23 +4,9 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-STEMS = (  # of the exercise notebooks, by chapter
-    "embeddings",
-    "positions",
-    "attention",
-    "masks",
-    "multi_head_attention",
-    "feed_forward",
-    "normalization",
-    "residuals_and_blocks",
-    "gpt",
-    "parameter_counting",
-    "encoder_decoder",
-    "training",
-    "sampling",
-    "efficiency",
-    "pretrained_models",
-)
+from course_lib.contents import CHAPTERS
+
+STEMS = tuple(chapter.slug for chapter in CHAPTERS[1:])  # of the exercise notebooks, by chapter, from 1
 COURSE_FILE = "|".join(rf"0?{number}_{stem}" for number, stem in enumerate(STEMS, start=1))
 
 # They look ahead, so that no match hides the next one. In Canvas the second number is the file's own; where a file name
