@@ -89,14 +89,6 @@ def test_the_slope_finds_the_power(power):
     assert efficiency.slope(lengths, [0.7 * length**power for length in lengths]) == pytest.approx(power)
 
 
-def test_the_shortest_time_of_each_function_counts_and_the_first_round_does_not(monkeypatch):
-    clock = iter([0, 0, 0, 5, 0, 4, 0, 3, 0, 8])  # the first round only starts the clock
-    monkeypatch.setattr(efficiency.time, "perf_counter", lambda: next(clock))
-    called = []
-    assert efficiency.best_seconds([lambda: called.append(0), lambda: called.append(1)], rounds=2) == [3, 4]
-    assert called == [0, 1] * 3
-
-
 @pytest.mark.parametrize(
     ("id", "seconds", "verdict"),
     [

@@ -212,11 +212,6 @@ def test_static_figures_draw_the_data_they_are_given():
     assert bands.texts[0].get_text() == "d_k = 1024, not scaled: a tenth of the queries get under 1e-09, a tenth over 5"
 
 
-@pytest.mark.parametrize(("weights", "nats"), [([0.25] * 4, math.log(4)), ([1, 0, 0], 0), ([0.5, 0.5, 0], math.log(2))])
-def test_entropy_of_even_and_certain_weights(weights, nats):
-    assert figures.entropy(np.array(weights)) == pytest.approx(nats)
-
-
 def test_the_entropy_explorer_draws_the_learners_curve():
     curve = explore("attention.saturation", right_entropy)
     curve.render(d_k=256, n_keys=8)

@@ -89,35 +89,6 @@ def overlapping_or_outside(figure):
     return outside + [(a, b) for (a, one), (b, two) in itertools.combinations(boxes, 2) if one.overlaps(two)]
 
 
-# --- numbers in words -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [
-        (0, "", "0"),
-        (384, "", "384"),
-        (848_512, "", "849 k"),
-        (999_499, "", "999 k"),
-        (999_500, "", "1.00 M"),
-        (124_439_808, "", "124 M"),
-        (6_738_415_616, "", "6.74 B"),
-        (1_991_036_928, "B", "1.99 GB"),
-        (16e12, "B", "16.0 TB"),
-        (3.15e23, "FLOP", "315 ZFLOP"),
-    ],
-)
-def test_a_short_number_has_three_digits_and_a_prefix(value, unit, text):
-    assert figures.short(value, unit) == text
-
-
-@pytest.mark.parametrize(
-    ("share", "text"), [(0, "0 %"), (0.0001, "under 1 %"), (0.00501, "1 %"), (0.455, "46 %"), (1, "100 %")]
-)
-def test_a_share_that_would_read_zero_says_so(share, text):
-    assert figures.percent(share) == text
-
-
 # --- one model, whole -------------------------------------------------------------------------------------------------
 
 

@@ -125,15 +125,6 @@ def test_the_title_counts_what_is_left_and_gives_its_entropy():
     assert figure.figure.parts.title.get_text().startswith("All 7 tokens can come; entropy 1.56 nats")
 
 
-def test_entropy_is_ln_v_for_even_shares_and_0_for_certainty():
-    assert figures.entropy(np.full(8, 1 / 8)) == pytest.approx(math.log(8))
-    assert figures.entropy(np.array([0.0, 1.0, 0.0])) == 0
-
-
-def test_a_distribution_without_tokens_says_so():
-    assert figures.what_is_left(["a", "b"], np.zeros(2)) == "No token is left"
-
-
 def test_the_random_number_hits_the_piece_that_holds_it():
     figure = built.draw_by_hand()
     for temperature in (0.5, 1.0, 3.0):
@@ -362,17 +353,6 @@ def test_model_and_truth_say_how_far_apart_they_are():
     assert figure.get_suptitle() == "20.0 % and 0.0 % of the model's probability lies on the wrong words"
     assert widths(figure.axes[0].patches) == pytest.approx([0.5, 0.3, 0.2])
     assert list(figure.axes[0].lines[0].get_xdata()) == pytest.approx([0.6, 0.4, 0.0])
-
-
-def test_rows_hold_the_likeliest_of_model_and_truth_and_the_rest_in_one():
-    tokens = [f"t{i}" for i in range(20)]
-    model = np.arange(20) / 190
-    truth = np.zeros(20)
-    truth[0] = 1.0
-    figure = figures.next_token(tokens, model, model, truth, rows=4)
-    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert names == ["t19", "t18", "t17", "t0", "the other 16"]
-    assert widths(figure.parts.now)[-1] == pytest.approx(sum(range(1, 17)) / 190)
 
 
 def test_the_trade_off_compares_temperature_one_with_the_last():

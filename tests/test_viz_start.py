@@ -278,7 +278,7 @@ def test_only_chapters_that_are_here_are_linked(course_map, tmp_path, monkeypatc
 
 
 def test_every_part_has_a_chapter_with_a_name(course_map):
-    assert all(part.chapter in built.TITLES for part in course_map.parts.values())
+    assert all(0 < part.chapter < len(built.CHAPTERS) for part in course_map.parts.values())
 
 
 def test_the_tab_key_follows_the_flow(course_map):

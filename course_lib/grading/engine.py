@@ -8,12 +8,13 @@ from typing import Any
 from torch import Tensor
 
 from . import record
+from .button import show_button
 from .catalogue import get
 from .exercise import Exercise, Misconception, Option
 from .judge import as_number, compare, differences, kind_of, rounded, same
 from .limits import inside_an_answer, undisturbed
 from .picture import as_html, as_text
-from .result import Hint, Result
+from .result import Hint, Result, show_below
 from .run import Outcome, is_the_librarys, read, run
 from .show import DIGITS, MOST_SHOWN, digits_apart, number, plural, show
 from .trials import Trial, mistaken, prepare, summed_up
@@ -25,6 +26,7 @@ LESS_EXACT = (
 )
 LONGEST = 4000  # characters of a sentence: some hold what an answer returned
 _one_at_a_time = threading.Lock()
+show_below(show_button)
 
 
 def check(exercise_id: str, answer: Any) -> Result:

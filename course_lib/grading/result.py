@@ -7,7 +7,7 @@ alone: a symbol and a word say the same. Colours are chosen to be read on a ligh
 import os
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from html import escape
 
@@ -83,10 +83,17 @@ class Result:
             raise NotImplementedError  # IPython then shows it as it shows everything
         from IPython.display import publish_display_data
 
-        from .button import show_button
-
         publish_display_data({"text/plain": repr(self), "text/html": self._repr_html_()})
-        show_button(self.exercise_id)
+        for show in _below:
+            show(self.exercise_id)
+
+
+_below: list[Callable[[str], object]] = []  # what the engine shows below feedback: this module knows no button
+
+
+def show_below(show: Callable[[str], object]) -> None:
+    """Have `show(exercise_id)` called in a notebook below every feedback that a hint may follow."""
+    _below.append(show)
 
 
 def _for_nbgrader() -> bool:

@@ -4,49 +4,12 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from course_lib.live.drawing import BLUE, FONT, GREY, INK, LIGHT, ORANGE, SKY, WIDE, fix_layout, headline, new_figure
-
-
-def entropy(weights: np.ndarray) -> float:
-    """−Σ p ln p in nats: ln S for S equal weights, 0 for a single one."""
-    positive = weights[weights > 0]
-    return float(-(positive * np.log(positive)).sum()) + 0.0  # + 0.0 turns −0 into 0
-
-
-# ------------------------------------------------------------------------------------------------------ weights as bars
-def weight_bars(labels: Sequence[str], weights: np.ndarray, title: str, figure: Figure | None = None) -> Figure:
-    """One horizontal bar per key."""
-    if figure is None:
-        figure, axes = new_figure(8.0, 1.1 + 0.36 * len(labels))
-        figure.parts = SimpleNamespace(title=headline(figure), axes=axes)
-        figure.parts.bars, figure.parts.numbers = _bars(axes, labels, BLUE)
-        axes.set_xlabel("weight")
-    _set_bars(figure.parts.bars, figure.parts.numbers, weights)
-    figure.parts.axes.set_yticklabels(labels)
-    figure.parts.title.set_text(title)
-    return figure
-
-
-def _bars(axes: Axes, labels: Sequence[str], color: str) -> tuple:
-    """Empty horizontal bars, the first label on top, and the texts at their ends."""
-    places = range(len(labels))
-    bars = axes.barh(places, [0.0] * len(labels), color=color, edgecolor=INK, linewidth=0.5)
-    axes.set(
-        xlim=(0, 1.2), xticks=[0, 0.25, 0.5, 0.75, 1], yticks=places, yticklabels=labels, ylim=(len(labels) - 0.5, -0.5)
-    )
-    return bars, [axes.text(0, place, "", fontsize=FONT, va="center", clip_on=True) for place in places]
-
-
-def _set_bars(bars, numbers, lengths: np.ndarray, beside: np.ndarray | None = None) -> None:
-    """Set lengths and numbers, "?" for what is not finite. `beside`: outlines that the numbers keep clear of."""
-    for bar, number, length, outline in zip(bars, numbers, lengths, lengths if beside is None else beside):
-        finite = bool(np.isfinite(length))
-        bar.set_width(length if finite else 0)
-        number.set(x=np.nanmax([length if finite else 0, outline, 0]) + 0.02, text=f"{length:.2f}" if finite else "?")
+from course_lib.live.numbers import entropy
+from course_lib.live.shared_figures import empty_bars, set_bars
 
 
 # ---------------------------------------------------------------------------------------------------- a soft dictionary
@@ -76,7 +39,9 @@ def soft_lookup(
             query=circle.plot([], [], color=BLUE, linewidth=3, marker="o", markevery=[1], markersize=10)[0]
         )
         parts.you = circle.text(0, 0, "you", color=BLUE, fontsize=FONT, weight="bold", ha="center", va="center")
-        parts.bars, parts.numbers = _bars(axes, [f"{name}, {value:g} °C" for name, value in zip(names, values)], BLUE)
+        parts.bars, parts.numbers = empty_bars(
+            axes, [f"{name}, {value:g} °C" for name, value in zip(names, values)], BLUE
+        )
         axes.set_xlabel("weight (they sum to 1)")
         parts.title = headline(figure)
         figure.parts = parts
@@ -85,7 +50,7 @@ def soft_lookup(
     x, y = _on_circle(angle)
     parts.query.set_data([0, x], [0, y])
     parts.you.set_position((0.5 * x - 0.2 * y, 0.5 * y + 0.2 * x))  # beside the middle of the line
-    _set_bars(parts.bars, parts.numbers, weights)
+    set_bars(parts.bars, parts.numbers, weights)
     best = [names[i] for i in np.flatnonzero(np.isclose(weights, weights.max()))]
     parts.title.set_text(f"Answer {float(weights @ np.asarray(values)):.1f} °C: most weight on {_and(best)}")
     return figure
@@ -117,8 +82,8 @@ def one_query(
     if figure is None:
         figure, (left, middle, plane) = new_figure(WIDE, 3.7, 1, 3, width_ratios=[1, 1, 1.1])
         parts = SimpleNamespace()
-        parts.scores, parts.score_numbers = _bars(left, tokens, SKY)
-        parts.weights, parts.weight_numbers = _bars(middle, [""] * len(tokens), BLUE)
+        parts.scores, parts.score_numbers = empty_bars(left, tokens, SKY)
+        parts.weights, parts.weight_numbers = empty_bars(middle, [""] * len(tokens), BLUE)
         parts.outlines = middle.barh(
             range(len(tokens)), [0.0] * len(tokens), fill=False, edgecolor=INK, linestyle=":", linewidth=2
         )
@@ -142,11 +107,11 @@ def one_query(
         figure.parts = parts
         fix_layout(figure)
     parts = figure.parts
-    _set_bars(parts.scores, parts.score_numbers, scores)
+    set_bars(parts.scores, parts.score_numbers, scores)
     for number, score in zip(parts.score_numbers, scores):
         if score == -np.inf:
             number.set(x=0.02, text="−inf: hidden")
-    _set_bars(parts.weights, parts.weight_numbers, weights, expected)
+    set_bars(parts.weights, parts.weight_numbers, weights, expected)
     for outline, weight in zip(parts.outlines, weights if expected is None else expected):
         outline.set_width(weight)
         outline.set_visible(expected is not None)
@@ -314,7 +279,7 @@ def attention_map(
         parts = SimpleNamespace(
             image=image, row=left.add_patch(Rectangle((-0.5, 0), T, 1, fill=False, edgecolor=ORANGE, linewidth=2.5))
         )
-        parts.bars, parts.numbers = _bars(right, tokens, ORANGE)
+        parts.bars, parts.numbers = empty_bars(right, tokens, ORANGE)
         parts.right = right.set_title(" ", fontsize=FONT, loc="left")
         right.set_xlabel("weight")
         parts.title = headline(figure)
@@ -323,7 +288,7 @@ def attention_map(
     parts = figure.parts
     parts.image.set_data(weights)
     parts.row.set_xy((-0.5, query - 0.5))
-    _set_bars(parts.bars, parts.numbers, weights[query])
+    set_bars(parts.bars, parts.numbers, weights[query])
     for number, weight in zip(parts.numbers, weights[query]):
         number.set_visible(bool(weight >= 0.05))
     parts.right.set_text(f"“{tokens[query]}” looks at")

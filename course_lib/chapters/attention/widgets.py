@@ -14,6 +14,7 @@ from course_lib.chapters.attention import figures
 from course_lib.gpt import DecoderOnly
 from course_lib.live.attempts import went_wrong
 from course_lib.live.figure import LiveFigure, dropdown, slider
+from course_lib.live.shared_figures import weight_bars
 from course_lib.masks import causal_mask
 from course_lib.tinytown import WordTokenizer
 
@@ -252,7 +253,7 @@ def explore_softmax(function: Callable) -> LiveFigure:
 
     def draw(power, figure=None):
         labels, weights, problem = measure(power)
-        return figures.weight_bars(labels, weights, title(weights, problem), figure)
+        return weight_bars(labels, weights, title(weights, problem), figure)
 
     def describe(power):
         _, weights, problem = measure(power)
@@ -285,7 +286,7 @@ def longer_key(tokens: Sequence[str], embeddings: Tensor, query: str, key: str) 
         weights, length = measure(factor)
         best = tokens[int(weights.argmax())]
         title = f"“{query}” looks most at “{best}” ({weights.max():.2f}); “{key}” has length {length:.2f}"
-        return figures.weight_bars(tokens, weights, title, figure)
+        return weight_bars(tokens, weights, title, figure)
 
     def describe(factor):
         weights, length = measure(factor)

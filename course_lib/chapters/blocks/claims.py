@@ -2,7 +2,6 @@
 
 import math
 import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -10,13 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.claims.experiments import Finding, experiment
+from course_lib.claims.short_runs import BATCH, T, final, tinytown_ids
 from course_lib.config import TransformerConfig
 from course_lib.gpt import DecoderOnly
-from course_lib.tinytown import Batches, Tinytown, WordTokenizer, encode_stories
+from course_lib.tinytown import Batches, WordTokenizer
 from course_lib.training import TrainingDiverged, train
 
 SEEDS = (0, 1, 2)
-STEPS, BATCH, T = 120, 8, 32  # a small training run: 120 steps of 8 rows of 32 tokens
+STEPS = 120  # of a small training run
 DEPTH, DIM = 50, 64  # the stack of the course notes
 ARRANGEMENTS = ("pre-norm", "post-norm", "no norm", "no residual")
 
@@ -149,7 +149,7 @@ def stack_profile(
 ) -> StackProfile:
     """Sizes in an untrained stack, on tokens and targets drawn at random.
 
-    arrangement: one of ARRANGEMENTS. start: "xavier", times gain, or "gpt2" (see `models.initialize`). The token
+    arrangement: one of ARRANGEMENTS. start: "xavier", times gain, or "gpt2" (see `gpt.initialize`). The token
     vectors have variance 1, so that the stream starts at 1.
     """
     torch.manual_seed(seed)
@@ -203,12 +203,6 @@ def why_residual() -> Finding:
 
 
 # ------------------------------------------------------------------------------------------------------ small trainings
-@cache
-def tinytown_ids() -> Tensor:
-    """1,500 Tinytown stories as one row of ids."""
-    return encode_stories(Tinytown(0).sample(1500), WordTokenizer())
-
-
 def frequency_loss() -> float:
     """Nats per token of a model that knows how frequent each word is, and nothing else: the unigram entropy."""
     shares = tinytown_ids().bincount() / len(tinytown_ids())
@@ -219,7 +213,7 @@ def frequency_loss() -> float:
 def training_losses(
     arrangement: str, n_layers: int, peak: float, warmup: int, start: str = "gpt2", seed: int = 0, steps: int = STEPS
 ) -> tuple[float, ...]:
-    """Loss of every step of one small run on Tinytown. start: "gpt2" (see `models.initialize`) or "xavier"."""
+    """Loss of every step of one small run on Tinytown. start: "gpt2" (see `gpt.initialize`) or "xavier"."""
     tokenizer = WordTokenizer()
     torch.manual_seed(seed)
     model = small_model(arrangement, n_layers, len(tokenizer))
@@ -231,11 +225,6 @@ def training_losses(
         return tuple(train(model, batches, steps, peak, warmup, progress=False).losses)
     except TrainingDiverged:
         return (math.inf,) * steps
-
-
-def final(losses: Sequence[float]) -> float:
-    """Mean loss of the last ten steps."""
-    return statistics.fmean(losses[-10:])
 
 
 def _finals(arrangement: str, n_layers: int, peak: float, warmup: int, start: str) -> list[float]:

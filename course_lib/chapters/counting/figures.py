@@ -11,6 +11,7 @@ from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 from course_lib.config import TransformerConfig
 from course_lib.counting import ParameterCount, count_parameters, forward_flops, inference_memory, training_memory
 from course_lib.live.drawing import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, SKY, TITLE, YELLOW, new_figure
+from course_lib.live.numbers import percent, short
 
 COLOURS = {
     "token embedding": SKY,
@@ -33,26 +34,9 @@ MEMORY_COLOURS = {
 SMALL = FONT - 1
 
 
-def short(value: float, unit: str = "") -> str:
-    """Three digits and a prefix: 124,439,808 → "124 M"; with a unit, 16e9 bytes → "16.0 GB"."""
-    prefixes = ("", "k", "M", "G" if unit else "B", "T", "P", "E", "Z")
-    power = 0
-    while abs(value) >= 999.5 and power < len(prefixes) - 1:
-        value, power = value / 1000, power + 1
-    digits = 0 if power == 0 or abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
-    return f"{value:.{digits}f} {prefixes[power]}{unit}".rstrip()
-
-
 def exact(value: int | float) -> str:
     """Every digit, up to what a line has room for: 124,439,808."""
     return f"{value:,}" if abs(value) < 1e15 else f"{value:.3g}"
-
-
-def percent(share: float) -> str:
-    """A share as a reader says it: "46 %", and "under 1 %" for what would read 0."""
-    if 0 < share < 0.005:
-        return "under 1 %"
-    return f"{share:.0%}".replace("%", " %")
 
 
 def largest(count: ParameterCount) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 import ipywidgets as widgets
 
 from course_lib.chapters.counting import figures
-from course_lib.chapters.counting.figures import exact, percent, short
+from course_lib.chapters.counting.figures import exact
 from course_lib.config import ACTIVATIONS, NORMS, POSITIONS, PRESETS, TransformerConfig
 from course_lib.counting import count_parameters, forward_flops
 from course_lib.live.attempts import went_wrong
 from course_lib.live.figure import LiveFigure, dropdown, slider
+from course_lib.live.numbers import percent, short
 
 DECODERS = {
     name: config for name, config in PRESETS.items() if config.family == "decoder" and config.norm_position == "pre"

@@ -4,7 +4,6 @@ Work and memory are counted, so they are the same on every machine. What is time
 """
 
 import math
-import time
 from collections.abc import Callable, Sequence
 
 import torch
@@ -16,6 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.blocks import TransformerBlock
 from course_lib.claims.experiments import Finding, experiment
+from course_lib.claims.timing import best_seconds
 from course_lib.config import TransformerConfig
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.heads import MultiHeadAttention
@@ -184,18 +184,6 @@ def cache_equal() -> Finding:
 
 
 # -------------------------------------------------------------------------------------------------------------- timed
-def best_seconds(functions: Sequence[Callable[[], object]], rounds: int = 7) -> list[float]:
-    """Shortest time of each function, taken in turns so that all meet the same disturbances."""
-    best = [math.inf] * len(functions)
-    for turn in range(rounds + 1):
-        for i, function in enumerate(functions):
-            start = time.perf_counter()
-            function()
-            if turn:  # the first turn warms up
-                best[i] = min(best[i], time.perf_counter() - start)
-    return best
-
-
 def slope(lengths: Sequence[int], seconds: Sequence[float]) -> float:
     """Exponent p of seconds ≈ c · length^p: the slope of a straight line through the logarithms, by least squares."""
     x, y = [math.log(length) for length in lengths], [math.log(second) for second in seconds]

@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from course_lib.chapters.counting.figures import percent, short
 from course_lib.live.drawing import BLUE, FONT, GREY, INK, LIGHT, ORANGE, fix_layout, headline, new_figure
+from course_lib.live.numbers import percent, short
 
 WIDE = 8.8  # inches
 

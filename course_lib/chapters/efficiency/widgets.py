@@ -10,13 +10,13 @@ import numpy as np
 import torch
 
 from course_lib.attention import scaled_dot_product_attention
-from course_lib.chapters.counting.figures import percent, short
 from course_lib.chapters.efficiency import figures
-from course_lib.chapters.masks.figures import patterns
 from course_lib.config import preset
 from course_lib.counting import count_parameters, forward_flops, kv_cache_bytes
 from course_lib.live.attempts import attempt_numbers
 from course_lib.live.figure import LiveFigure, dropdown, slider
+from course_lib.live.numbers import percent, short
+from course_lib.live.shared_figures import patterns
 from course_lib.masks import causal_mask
 
 

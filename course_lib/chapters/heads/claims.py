@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from course_lib.chapters.efficiency.claims import best_seconds
 from course_lib.claims.experiments import Finding, experiment
+from course_lib.claims.timing import best_seconds
 from course_lib.claims.tinytown import HELD_OUT_SEED
 from course_lib.config import TransformerConfig
 from course_lib.gpt import DecoderOnly, evaluating

@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from course_lib.chapters.counting.figures import percent, short
 from course_lib.live.drawing import (
     BLUE,
     FONT,
@@ -24,6 +23,7 @@ from course_lib.live.drawing import (
     headline,
     new_figure,
 )
+from course_lib.live.numbers import percent, short
 
 WIDE = 9.4  # inches
 HEAD_COLOURS = (SKY, ORANGE, GREEN, PURPLE, YELLOW, GREY, "#B7D7EA", "#F5D08A")

@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course_lib.chapters.attention import figures as attention_figures
-from course_lib.chapters.counting.figures import percent, short
 from course_lib.chapters.heads import figures
 from course_lib.chapters.heads.claims import QUESTIONS, draw_questions, without_heads
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.heads import MultiHeadAttention, split_heads
 from course_lib.live.attempts import attempt, went_wrong
 from course_lib.live.figure import LiveFigure, dropdown, slider
+from course_lib.live.numbers import percent, short
+from course_lib.live.shared_figures import weight_bars
 from course_lib.tinytown import WordTokenizer
 
 
@@ -281,7 +281,7 @@ def explore_module(module: Callable) -> LiveFigure:
         still = [name for name, moves in zip(names, yours) if moves < 1e-6]
         said = f"not moved: {', '.join(still)}" if still else "every output moves"
         title = "No outputs to show yet" if problem else f"Token {token} changes; {said}"
-        figure = attention_figures.weight_bars(names, yours.clip(0, 1.1), title, figure)
+        figure = weight_bars(names, yours.clip(0, 1.1), title, figure)
         figure.parts.axes.set_xlabel("how far the output moves (share of its length)")
         return figure
 

@@ -1,62 +1,16 @@
 """Figures of chapter 3: the patterns of three families, one masked row, the leak test, training with and without a mask
 and where a model looks that has none."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 import numpy as np
-from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from course_lib.live.drawing import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED, SKY, fix_layout, headline, new_figure
 
 WIDE = 8.8  # inches
-
-
-# ------------------------------------------------------------------------------------------------------------- patterns
-def patterns(
-    masks: Mapping[str, np.ndarray], chosen: str, sources: Mapping[str, int], figure: Figure | None = None
-) -> Figure:
-    """Masks (T, T) side by side, True = may attend; the chosen one is framed and counted in the title.
-
-    sources: name of a mask -> how many of its tokens are source; two dashed lines mark where the target begins.
-    """
-    if figure is None:
-        figure, panels = new_figure(WIDE, 3.5, 1, len(masks))
-        parts = SimpleNamespace(title=headline(figure), images=[], names=[], edges=[])
-        for axes, name in zip(panels, masks):
-            parts.images.append(axes.imshow([[0]], cmap=ListedColormap(["white", SKY]), vmin=0, vmax=1))
-            parts.names.append(axes.set_title(name, fontsize=FONT))
-            axes.set(xlabel="key: who is looked at", xlim=(-0.5, 15.5), ylim=(15.5, -0.5), xticks=[0, 15], yticks=[15])
-            axes.spines[:].set_visible(True)
-            style = {"color": INK, "linestyle": "--", "linewidth": 1.5}
-            parts.edges.append((axes.axhline(0, **style), axes.axvline(0, **style)))
-        panels[0].set_ylabel("query: who looks")
-        figure.parts = parts
-        fix_layout(figure)
-    parts = figure.parts
-    T = len(next(iter(masks.values())))
-    ticks = range(0, T, 1 if T <= 8 else 2 if T <= 12 else 3)
-    each = zip(figure.axes, parts.images, parts.names, parts.edges, masks.items())
-    for axes, image, text, edges, (name, mask) in each:
-        image.set_data(mask.astype(int))
-        image.set_extent((-0.5, T - 0.5, T - 0.5, -0.5))
-        axes.set(xlim=(-0.5, T - 0.5), ylim=(T - 0.5, -0.5), xticks=ticks, yticks=ticks)
-        axes.set_xticks(np.arange(-0.5, T), minor=True)
-        axes.set_yticks(np.arange(-0.5, T), minor=True)
-        axes.grid(which="minor", color=LIGHT, linewidth=0.8)
-        axes.tick_params(which="minor", length=0)
-        source = sources.get(name, 0)
-        for edge, set_place in zip(edges, (edges[0].set_ydata, edges[1].set_xdata)):
-            set_place([source - 0.5] * 2)
-            edge.set_visible(0 < source < T)
-        here = name == chosen
-        for spine in axes.spines.values():
-            spine.set(color=RED if here else GREY, linewidth=3 if here else 1)
-        text.set_text(f"▸ {name}" if here else name)
-    parts.title.set_text(f"{chosen}: {int(masks[chosen].sum())} of {T * T} pairs may attend (coloured)")
-    return figure
 
 
 # ----------------------------------------------------------------------------------------------------------- one row

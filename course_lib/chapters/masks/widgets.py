@@ -12,6 +12,7 @@ from course_lib.chapters.masks import figures
 from course_lib.heads import MultiHeadAttention
 from course_lib.live.attempts import attempt, attempt_numbers
 from course_lib.live.figure import LiveFigure, dropdown, slider
+from course_lib.live.shared_figures import patterns
 from course_lib.masks import causal_mask, combine, padding_mask, prefix_mask
 
 BERT, GPT, T5 = "BERT: all see all", "GPT: causal", "T5: source, then target"
@@ -28,7 +29,7 @@ def mask_patterns() -> LiveFigure:
         return {name: combine(mask, real).numpy() for name, mask in masks.items()}
 
     def draw(pattern, length, prefix, padding, figure=None):
-        return figures.patterns(build(length, prefix, padding), pattern, {T5: min(prefix, length)}, figure)
+        return patterns(build(length, prefix, padding), pattern, {T5: min(prefix, length)}, figure)
 
     def describe(pattern, length, prefix, padding):
         mask = build(length, prefix, padding)[pattern]
@@ -158,7 +159,7 @@ def explore_causal(function: Callable) -> LiveFigure:
             squares[name] = np.zeros((T + cached, T + cached), dtype=bool)
             if mask is not None:
                 squares[name][cached:] = mask
-        figure = figures.patterns(squares, "yours", dict.fromkeys(squares, cached), figure)
+        figure = patterns(squares, "yours", dict.fromkeys(squares, cached), figure)
         pairs = "Nothing to show yet" if yours is None else f"Yours lets {yours.sum()} of {yours.size} pairs attend"
         figure.parts.title.set_text(f"{pairs}; the library {right.sum()}")
         return figure

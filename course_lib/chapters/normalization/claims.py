@@ -2,8 +2,7 @@
 
 import math
 import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 
 import torch
@@ -12,8 +11,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.blocks import TransformerBlock
-from course_lib.chapters.feed_forward.claims import train_on_letters
 from course_lib.claims.experiments import Finding, experiment
+from course_lib.claims.letters import train_on_letters
+from course_lib.claims.timing import best_seconds
 from course_lib.config import TransformerConfig
 from course_lib.training import TrainingDiverged
 
@@ -222,7 +222,7 @@ def compare_speed(widths: Sequence[int] = WIDTHS, rounds: int = 30) -> dict[str,
     for width in widths:
         x, weight, bias = torch.randn(128, width), torch.rand(width), torch.rand(width)
         with torch.no_grad():
-            layer, rms, fused_layer, fused_rms = fastest(
+            layer, rms, fused_layer, fused_rms = best_seconds(
                 [
                     lambda x=x, w=weight, b=bias: layer_norm_by_hand(x, w, b),
                     lambda x=x, w=weight: rms_norm_by_hand(x, w),
@@ -234,17 +234,6 @@ def compare_speed(widths: Sequence[int] = WIDTHS, rounds: int = 30) -> dict[str,
         ratios["by hand"].append(rms / layer)
         ratios["fused"].append(fused_rms / fused_layer)
     return ratios
-
-
-def fastest(calls: Sequence[Callable[[], object]], rounds: int) -> list[float]:
-    """The shortest time of each call in seconds. They take turns, so that a busy moment hits all of them alike."""
-    best = [math.inf] * len(calls)
-    for _ in range(rounds):
-        for i, call in enumerate(calls):
-            start = time.perf_counter()
-            call()
-            best[i] = min(best[i], time.perf_counter() - start)
-    return best
 
 
 @experiment("normalization.rms_speed", claim="RMSNorm is 10–15 % faster than LayerNorm.", timed=True)

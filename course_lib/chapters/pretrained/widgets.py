@@ -7,15 +7,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course_lib.chapters.attention.figures import weight_bars
 from course_lib.chapters.pretrained import figures
 from course_lib.chapters.pretrained.claims import gpt2_layout
-from course_lib.chapters.sampling.figures import next_token
 from course_lib.encoder_decoder import EncoderOnly
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.live.attempts import went_wrong
 from course_lib.live.drawing import ORANGE
 from course_lib.live.figure import LiveFigure, dropdown, slider
+from course_lib.live.shared_figures import next_token, weight_bars
 from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import SubwordTokenizer, WordTokenizer
 from course_lib.trace import trace

@@ -1,107 +1,15 @@
 """Figures of chapter 13: the next token's distribution, the draw, and what temperature and filters buy and cost."""
 
-import math
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from course_lib.live.drawing import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, RED, SKY, TITLE, fix_layout, new_figure
-
-SCALES = (0.25, 0.5, 1.0)  # the bars' axis ends at one of these, so that it does not slide with every slider
-
-
-def entropy(probabilities: np.ndarray) -> float:
-    """−Σ p ln p in nats, with 0 ln 0 = 0."""
-    p = probabilities[probabilities > 0]
-    return float(-(p * np.log(p)).sum()) + 0.0
-
-
-# ------------------------------------------------------------------------------------------------------- the next token
-def next_token(
-    tokens: Sequence[str],
-    model: np.ndarray,
-    now: np.ndarray,
-    truth: np.ndarray | None = None,
-    rows: int = 12,
-    model_name: str = "the model, T = 1",
-    now_name: str = "drawn from now",
-    truth_name: str = "Tinytown's exact chance",
-    figure: Figure | None = None,
-) -> Figure:
-    """The distribution from which the next token is drawn, beside the model's own and, if known, the truth.
-
-    Args:
-        tokens: V names. model, now, truth: (V,) probabilities; where `now` is 0 the token is cut.
-        rows: how many tokens get a bar: those with most probability in model or truth. The others share one more.
-    """
-    chosen, others = _most_probable(model, truth, rows)
-    names = [tokens[i] for i in chosen] + ([f"the other {len(others)}"] if len(others) else [])
-    wide = [_with_the_rest(p, chosen, others) for p in (model, now, model if truth is None else truth)]
-    if figure is None:
-        figure, axes = new_figure(8.6, 0.95 + 0.29 * len(names))
-        places = np.arange(len(names))
-        parts = SimpleNamespace(axes=axes)
-        parts.now = axes.barh(places, 0 * places, height=0.66, color=BLUE)
-        parts.model = axes.barh(places, 0 * places, height=0.86, fill=False, edgecolor=GREY, linewidth=1.2)
-        (parts.truth,) = axes.plot(0 * places, places, "D", color=ORANGE, markeredgecolor=INK, markersize=7)
-        parts.truth.set_visible(truth is not None)
-        parts.numbers = [axes.text(0, place, "", fontsize=FONT - 1, va="center", color=INK) for place in places]
-        axes.set(yticks=places, ylim=(len(names) - 0.4, -0.6), xlabel="probability")
-        axes.tick_params(axis="y", length=0)
-        keys = [Patch(color=BLUE, label=now_name), Patch(fill=False, edgecolor=GREY, label=model_name)]
-        keys += [parts.truth] if truth is not None else []
-        parts.truth.set_label(truth_name)
-        axes.legend(handles=keys, loc="center right", frameon=False, fontsize=FONT - 1)
-        parts.title = axes.set_title(" ", fontsize=TITLE, loc="left")
-        axes.set_yticklabels([max([*tokens, names[-1]], key=len)] * len(names))  # room for the longest
-        figure.parts = parts
-        fix_layout(figure, w_pad=0.1, h_pad=0.08)
-    parts = figure.parts
-    right = next(scale for scale in SCALES if max(p.max() for p in wide) <= scale + 1e-6)
-    parts.axes.set_xlim(0, 1.12 * right)
-    parts.axes.set_yticklabels(names)
-    for bar, outline, number, p, q in zip(parts.now, parts.model, parts.numbers, wide[1], wide[0]):
-        bar.set_width(p)
-        outline.set_width(q)
-        number.set(x=max(p, q) + 0.012 * right, text=_short(p))
-    parts.truth.set_xdata(wide[2])
-    for number, p in zip(parts.numbers, wide[2]):
-        if truth is not None and abs(p - number.get_position()[0]) < 0.1 * right:  # beside the diamond, not under it
-            number.set_x(max(number.get_position()[0], p + 0.025 * right))
-    parts.title.set_text(what_is_left(tokens, now))
-    return figure
-
-
-def _short(p: float) -> str:
-    return "cut" if p <= 0 else f"{p:.3f}" if p >= 0.0005 else "< 0.001"
-
-
-def what_is_left(tokens: Sequence[str], now: np.ndarray) -> str:
-    """The kept set and its entropy in a sentence."""
-    kept, nats = int((now > 0).sum()), entropy(now)
-    if kept == 0:
-        return "No token is left"
-    if kept == 1:
-        return f"One token is left: “{tokens[int(now.argmax())]}” comes for sure"
-    count = f"All {kept} tokens" if kept == len(tokens) else f"{kept} of {len(tokens)} tokens"
-    return f"{count} can come; entropy {nats:.2f} nats, as in an even choice among {math.exp(nats):.1f}"
-
-
-def _most_probable(model: np.ndarray, truth: np.ndarray | None, rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """The places that get a row of their own, most probable first, and the rest."""
-    if len(model) <= rows:
-        return np.arange(len(model)), np.arange(0)
-    order = np.argsort(-(model if truth is None else np.maximum(model, truth)), kind="stable")
-    chosen = order[:rows]
-    return chosen[np.argsort(-model[chosen], kind="stable")], order[rows:]
-
-
-def _with_the_rest(p: np.ndarray, chosen: np.ndarray, others: np.ndarray) -> np.ndarray:
-    return np.append(p[chosen], p[others].sum()) if len(others) else p[chosen]
+from course_lib.live.numbers import entropy as entropy  # chapter 13 measures with it, too
+from course_lib.live.shared_figures import most_probable
 
 
 def model_and_truth(panels: Mapping[str, tuple[Sequence[str], np.ndarray, np.ndarray]], rows: int = 12) -> Figure:
@@ -112,7 +20,7 @@ def model_and_truth(panels: Mapping[str, tuple[Sequence[str], np.ndarray, np.nda
     figure, axes = new_figure(9.5, 4.4, 1, len(panels))
     gaps = []
     for one, (heading, (tokens, model, truth)) in zip(np.atleast_1d(axes), panels.items()):
-        chosen, _ = _most_probable(model, truth, rows)
+        chosen, _ = most_probable(model, truth, rows)
         places = np.arange(len(chosen))
         one.barh(places, model[chosen], height=0.7, color=BLUE)
         one.plot(truth[chosen], places, "D", color=ORANGE, markeredgecolor=INK, markersize=7)

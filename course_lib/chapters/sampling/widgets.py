@@ -13,6 +13,8 @@ from course_lib.chapters.sampling import figures
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.live.attempts import attempt
 from course_lib.live.figure import LiveFigure, Predict, dropdown, slider
+from course_lib.live.numbers import entropy
+from course_lib.live.shared_figures import next_token, what_is_left
 from course_lib.pretrained import load_pretrained
 from course_lib.sampling import (
     generate,
@@ -197,12 +199,12 @@ def seven_words() -> LiveFigure:
         return next_token_distribution(LOGITS, **settings_of(len(WORDS), **state)).numpy()
 
     def draw(figure=None, **state):
-        return figures.next_token(WORDS, model, distribution(**state), figure=figure)
+        return next_token(WORDS, model, distribution(**state), figure=figure)
 
     def describe(**state):
         now = distribution(**state)
         kept = ", ".join(f"{word} {p:.3f}" for word, p in zip(WORDS, now) if p > 0)
-        return f"{figures.what_is_left(WORDS, now)}. Probabilities: {kept}."
+        return f"{what_is_left(WORDS, now)}. Probabilities: {kept}."
 
     return LiveFigure(draw, knobs(len(WORDS)), describe)
 
@@ -254,13 +256,13 @@ def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
 
     def draw(prompt, seed, figure=None, **settings):
         before, truth = known(prompt)
-        return figures.next_token(tokenizer.tokens, before, distribution(prompt, **settings), truth, figure=figure)
+        return next_token(tokenizer.tokens, before, distribution(prompt, **settings), truth, figure=figure)
 
     def describe(prompt, seed, **settings):
         now, (_, truth) = distribution(prompt, **settings), known(prompt)
         return (
-            f"{figures.what_is_left(tokenizer.tokens, now)}. Tinytown allows {int((truth > 0).sum())} here, "
-            f"{figures.entropy(truth):.2f} nats. Probability of words that cannot come: {now[truth == 0].sum():.3f}."
+            f"{what_is_left(tokenizer.tokens, now)}. Tinytown allows {int((truth > 0).sum())} here, "
+            f"{entropy(truth):.2f} nats. Probability of words that cannot come: {now[truth == 0].sum():.3f}."
         )
 
     def write(prompt, seed, **settings):
@@ -300,7 +302,7 @@ def beside_the_library(
         drawn = np.clip(measured(state)[0], 0, 1)
         expected = library(**state).numpy()
         names = {"now_name": "yours", "truth_name": "the library's"}
-        return figures.next_token(WORDS, model, drawn, expected, **names, figure=figure)
+        return next_token(WORDS, model, drawn, expected, **names, figure=figure)
 
     def describe(**state):
         got, problem = measured(state)

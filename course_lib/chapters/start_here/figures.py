@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from course_lib.chapters.counting.figures import percent
 from course_lib.live.drawing import BLUE, FONT, GREY, INK, LIGHT, ORANGE, SKY, TITLE, new_figure
+from course_lib.live.numbers import percent
 
 SMALL = FONT - 1
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from course_lib.chapters.start_here import figures
 from course_lib.chapters.start_here.figures import Part
-from course_lib.contents import TITLES
+from course_lib.contents import BY_SLUG, CHAPTERS
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.live.drawing import INK, ORANGE, SKY
 from course_lib.live.figure import LiveFigure, dropdown, show, slider
@@ -84,70 +84,70 @@ def _shown(word: str) -> str:
 # -------------------------------------------------------------------------------------------------------------- the map
 NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
 
-# name, what it does, letters of the shape that leaves it, chapter, place on the map (see Part)
+# name, what it does, letters of the shape that leaves it, slug of its chapter, place on the map (see Part)
 PARTS = (
     (
         "text to ids",
         "The tokenizer cuts the text into words and replaces each by its number in the vocabulary of {V} tokens.",
         "B, T",
-        1,
+        "embeddings",
         "alone",
     ),
     (
         "token embedding",
         "Replaces each id by its row of a table: {d_model} learned numbers that stand for this token.",
         "B, T, d_model",
-        1,
+        "embeddings",
         "alone",
     ),
     (
         "positions",
         "Adds a vector that says which place the token has: “dog bites man” is not “man bites dog”.",
         "B, T, d_model",
-        2,
+        "positions",
         "adds",
     ),
     (
         "residual stream",
         "One vector per token, from the embedding to the end. The parts read it and add to it; they never replace it.",
         "B, T, d_model",
-        8,
+        "blocks",
         "stream",
     ),
     (
         "norm 1",
         "Brings every token's vector to a steady size before attention reads it.",
         "B, T, d_model",
-        7,
+        "normalization",
         "reads",
     ),
     (
         "attention",
         "Lets each token look at itself and at the tokens before it, and fetch what it needs. Nowhere else do tokens "
-        "exchange information. Chapters 3 and 4 go on with it.",
+        "exchange information. Chapters {masks} and {heads} go on with it.",
         "B, T, d_model",
-        3,
+        "attention",
         "adds",
     ),
     (
         "norm 2",
         "Brings every token's vector to a steady size before the feed-forward reads it.",
         "B, T, d_model",
-        7,
+        "normalization",
         "reads",
     ),
     (
         "feed-forward",
         "Works on each token by itself: {d_ff} hidden units, each of which may add something of its own to the vector.",
         "B, T, d_model",
-        6,
+        "feed_forward",
         "adds",
     ),
     (
         "final norm",
         "Brings the finished vectors to a steady size, once, after the last block.",
         "B, T, d_model",
-        7,
+        "normalization",
         "alone",
     ),
     (
@@ -155,21 +155,21 @@ PARTS = (
         "Multiplies each vector with {V} rows, one per token of the vocabulary: the products are the logits, the "
         "scores of what may come next.{tied}",
         "B, T, V",
-        9,
+        "gpt",
         "alone",
     ),
     (
         "last logits",
         "Keeps the scores at the last token alone: only what follows the whole text is still unknown.",
         "B, V",
-        9,
+        "gpt",
         "alone",
     ),
     (
         "sampling",
         "Turns the scores into probabilities and draws one token. The text grows by it, and the model runs again.",
         "B",
-        13,
+        "sampling",
         "alone",
     ),
 )
@@ -197,10 +197,14 @@ def parts_of(model: DecoderOnly, tokenizer: WordTokenizer, text: str) -> list[Pa
     config = model.config
     sizes = {"V": config.vocab_size, "d_model": config.d_model, "d_ff": config.d_ff}
     sizes["tied"] = TIED if config.tie_weights else ""
+    number = {slug: chapter.number for slug, chapter in BY_SLUG.items()}
     parts = [
-        Part(name, does.format(**sizes), letters, shapes[name], counts.get(name, 0), chapter, place, name in IN_BLOCKS)
-        for name, does, letters, chapter, place in PARTS
-    ]
+        Part(
+            name, does.format(**sizes, **number), letters, shapes[name], counts.get(name, 0), number[slug], place,
+            name in IN_BLOCKS,
+        )
+        for name, does, letters, slug, place in PARTS
+    ]  # fmt: skip
     shared = "shares the token embedding"
     return [replace(part, instead=shared) if part.name == "output" and config.tie_weights else part for part in parts]
 
@@ -334,9 +338,8 @@ class ModelMap(widgets.HBox):
 
 def _taught(chapter: int) -> str:
     """The chapter of a part: a link if its notebook is there."""
-    name = html.escape(f"Chapter {chapter}: {TITLES[chapter]}")
-    found = sorted(NOTEBOOKS.glob(f"{chapter:02d}_*.ipynb"))
-    return f'<a href="{html.escape(found[0].name)}" target="_blank">{name}</a>' if found else name
+    name, notebook = html.escape(f"Chapter {chapter}: {CHAPTERS[chapter].title}"), CHAPTERS[chapter].notebook
+    return f'<a href="{notebook}" target="_blank">{name}</a>' if (NOTEBOOKS / notebook).is_file() else name
 
 
 def _cell(top: int, left: int, bottom: int, right: int, **layout) -> widgets.Layout:

@@ -1,0 +1,26 @@
+"""Numbers as figures and their texts say them: three digits with a prefix, shares in percent, entropy in nats."""
+
+import numpy as np
+
+
+def short(value: float, unit: str = "") -> str:
+    """Return three digits and a prefix: 124,439,808 → "124 M"; with a unit, 16e9 bytes → "16.0 GB"."""
+    prefixes = ("", "k", "M", "G" if unit else "B", "T", "P", "E", "Z")
+    power = 0
+    while abs(value) >= 999.5 and power < len(prefixes) - 1:
+        value, power = value / 1000, power + 1
+    digits = 0 if power == 0 or abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
+    return f"{value:.{digits}f} {prefixes[power]}{unit}".rstrip()
+
+
+def percent(share: float) -> str:
+    """Return a share as a reader says it: "46 %", and "under 1 %" for what would read 0."""
+    if 0 < share < 0.005:
+        return "under 1 %"
+    return f"{share:.0%}".replace("%", " %")
+
+
+def entropy(p: np.ndarray) -> float:
+    """Return −Σ p ln p in nats: ln n for n equal shares, 0 for a single one; 0 ln 0 = 0."""
+    positive = p[p > 0]
+    return float(-(positive * np.log(positive)).sum()) + 0.0  # + 0.0 turns −0 into 0

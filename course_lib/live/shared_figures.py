@@ -1,0 +1,190 @@
+"""Figures that several chapters draw: weights as bars, masks side by side, the distribution of the next token."""
+
+import math
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from course_lib.live.drawing import (
+    BLUE,
+    FONT,
+    GREY,
+    INK,
+    LIGHT,
+    ORANGE,
+    RED,
+    SKY,
+    TITLE,
+    fix_layout,
+    headline,
+    new_figure,
+)
+from course_lib.live.numbers import entropy
+
+SCALES = (0.25, 0.5, 1.0)  # the bars' axis of `next_token` ends at one of these, so that it does not slide
+
+
+# ------------------------------------------------------------------------------------------------------ weights as bars
+def weight_bars(labels: Sequence[str], weights: np.ndarray, title: str, figure: Figure | None = None) -> Figure:
+    """Draw one horizontal bar for each key, with its weight as a number."""
+    if figure is None:
+        figure, axes = new_figure(8.0, 1.1 + 0.36 * len(labels))
+        figure.parts = SimpleNamespace(title=headline(figure), axes=axes)
+        figure.parts.bars, figure.parts.numbers = empty_bars(axes, labels, BLUE)
+        axes.set_xlabel("weight")
+    set_bars(figure.parts.bars, figure.parts.numbers, weights)
+    figure.parts.axes.set_yticklabels(labels)
+    figure.parts.title.set_text(title)
+    return figure
+
+
+def empty_bars(axes: Axes, labels: Sequence[str], color: str) -> tuple:
+    """Return empty horizontal bars, the first label on top, and the texts at their ends."""
+    places = range(len(labels))
+    bars = axes.barh(places, [0.0] * len(labels), color=color, edgecolor=INK, linewidth=0.5)
+    axes.set(
+        xlim=(0, 1.2), xticks=[0, 0.25, 0.5, 0.75, 1], yticks=places, yticklabels=labels, ylim=(len(labels) - 0.5, -0.5)
+    )
+    return bars, [axes.text(0, place, "", fontsize=FONT, va="center", clip_on=True) for place in places]
+
+
+def set_bars(bars, numbers, lengths: np.ndarray, beside: np.ndarray | None = None) -> None:
+    """Set lengths and numbers, "?" for what is not finite. `beside`: outlines that the numbers keep clear of."""
+    for bar, number, length, outline in zip(bars, numbers, lengths, lengths if beside is None else beside):
+        finite = bool(np.isfinite(length))
+        bar.set_width(length if finite else 0)
+        number.set(x=np.nanmax([length if finite else 0, outline, 0]) + 0.02, text=f"{length:.2f}" if finite else "?")
+
+
+# ------------------------------------------------------------------------------------------------------------- patterns
+def patterns(
+    masks: Mapping[str, np.ndarray], chosen: str, sources: Mapping[str, int], figure: Figure | None = None
+) -> Figure:
+    """Draw masks (T, T) side by side, True = may attend; the chosen one is framed and counted in the title.
+
+    sources: name of a mask -> how many of its tokens are source; two dashed lines mark where the target begins.
+    """
+    if figure is None:
+        figure, panels = new_figure(8.8, 3.5, 1, len(masks))
+        parts = SimpleNamespace(title=headline(figure), images=[], names=[], edges=[])
+        for axes, name in zip(panels, masks):
+            parts.images.append(axes.imshow([[0]], cmap=ListedColormap(["white", SKY]), vmin=0, vmax=1))
+            parts.names.append(axes.set_title(name, fontsize=FONT))
+            axes.set(xlabel="key: who is looked at", xlim=(-0.5, 15.5), ylim=(15.5, -0.5), xticks=[0, 15], yticks=[15])
+            axes.spines[:].set_visible(True)
+            style = {"color": INK, "linestyle": "--", "linewidth": 1.5}
+            parts.edges.append((axes.axhline(0, **style), axes.axvline(0, **style)))
+        panels[0].set_ylabel("query: who looks")
+        figure.parts = parts
+        fix_layout(figure)
+    parts = figure.parts
+    T = len(next(iter(masks.values())))
+    ticks = range(0, T, 1 if T <= 8 else 2 if T <= 12 else 3)
+    each = zip(figure.axes, parts.images, parts.names, parts.edges, masks.items())
+    for axes, image, text, edges, (name, mask) in each:
+        image.set_data(mask.astype(int))
+        image.set_extent((-0.5, T - 0.5, T - 0.5, -0.5))
+        axes.set(xlim=(-0.5, T - 0.5), ylim=(T - 0.5, -0.5), xticks=ticks, yticks=ticks)
+        axes.set_xticks(np.arange(-0.5, T), minor=True)
+        axes.set_yticks(np.arange(-0.5, T), minor=True)
+        axes.grid(which="minor", color=LIGHT, linewidth=0.8)
+        axes.tick_params(which="minor", length=0)
+        source = sources.get(name, 0)
+        for edge, set_place in zip(edges, (edges[0].set_ydata, edges[1].set_xdata)):
+            set_place([source - 0.5] * 2)
+            edge.set_visible(0 < source < T)
+        here = name == chosen
+        for spine in axes.spines.values():
+            spine.set(color=RED if here else GREY, linewidth=3 if here else 1)
+        text.set_text(f"▸ {name}" if here else name)
+    parts.title.set_text(f"{chosen}: {int(masks[chosen].sum())} of {T * T} pairs may attend (coloured)")
+    return figure
+
+
+# ------------------------------------------------------------------------------------------------------- the next token
+def next_token(
+    tokens: Sequence[str],
+    model: np.ndarray,
+    now: np.ndarray,
+    truth: np.ndarray | None = None,
+    rows: int = 12,
+    model_name: str = "the model, T = 1",
+    now_name: str = "drawn from now",
+    truth_name: str = "Tinytown's exact chance",
+    figure: Figure | None = None,
+) -> Figure:
+    """Draw the distribution from which the next token is drawn, beside the model's own and, if known, the truth.
+
+    Args:
+        tokens: V names. model, now, truth: (V,) probabilities; where `now` is 0 the token is cut.
+        rows: how many tokens get a bar: those with most probability in model or truth. The others share one more.
+    """
+    chosen, others = most_probable(model, truth, rows)
+    names = [tokens[i] for i in chosen] + ([f"the other {len(others)}"] if len(others) else [])
+    wide = [_with_the_rest(p, chosen, others) for p in (model, now, model if truth is None else truth)]
+    if figure is None:
+        figure, axes = new_figure(8.6, 0.95 + 0.29 * len(names))
+        places = np.arange(len(names))
+        parts = SimpleNamespace(axes=axes)
+        parts.now = axes.barh(places, 0 * places, height=0.66, color=BLUE)
+        parts.model = axes.barh(places, 0 * places, height=0.86, fill=False, edgecolor=GREY, linewidth=1.2)
+        (parts.truth,) = axes.plot(0 * places, places, "D", color=ORANGE, markeredgecolor=INK, markersize=7)
+        parts.truth.set_visible(truth is not None)
+        parts.numbers = [axes.text(0, place, "", fontsize=FONT - 1, va="center", color=INK) for place in places]
+        axes.set(yticks=places, ylim=(len(names) - 0.4, -0.6), xlabel="probability")
+        axes.tick_params(axis="y", length=0)
+        keys = [Patch(color=BLUE, label=now_name), Patch(fill=False, edgecolor=GREY, label=model_name)]
+        keys += [parts.truth] if truth is not None else []
+        parts.truth.set_label(truth_name)
+        axes.legend(handles=keys, loc="center right", frameon=False, fontsize=FONT - 1)
+        parts.title = axes.set_title(" ", fontsize=TITLE, loc="left")
+        axes.set_yticklabels([max([*tokens, names[-1]], key=len)] * len(names))  # room for the longest
+        figure.parts = parts
+        fix_layout(figure, w_pad=0.1, h_pad=0.08)
+    parts = figure.parts
+    right = next(scale for scale in SCALES if max(p.max() for p in wide) <= scale + 1e-6)
+    parts.axes.set_xlim(0, 1.12 * right)
+    parts.axes.set_yticklabels(names)
+    for bar, outline, number, p, q in zip(parts.now, parts.model, parts.numbers, wide[1], wide[0]):
+        bar.set_width(p)
+        outline.set_width(q)
+        number.set(x=max(p, q) + 0.012 * right, text=_probability(p))
+    parts.truth.set_xdata(wide[2])
+    for number, p in zip(parts.numbers, wide[2]):
+        if truth is not None and abs(p - number.get_position()[0]) < 0.1 * right:  # beside the diamond, not under it
+            number.set_x(max(number.get_position()[0], p + 0.025 * right))
+    parts.title.set_text(what_is_left(tokens, now))
+    return figure
+
+
+def _probability(p: float) -> str:
+    return "cut" if p <= 0 else f"{p:.3f}" if p >= 0.0005 else "< 0.001"
+
+
+def what_is_left(tokens: Sequence[str], now: np.ndarray) -> str:
+    """Say the kept set and its entropy in a sentence."""
+    kept, nats = int((now > 0).sum()), entropy(now)
+    if kept == 0:
+        return "No token is left"
+    if kept == 1:
+        return f"One token is left: “{tokens[int(now.argmax())]}” comes for sure"
+    count = f"All {kept} tokens" if kept == len(tokens) else f"{kept} of {len(tokens)} tokens"
+    return f"{count} can come; entropy {nats:.2f} nats, as in an even choice among {math.exp(nats):.1f}"
+
+
+def most_probable(model: np.ndarray, truth: np.ndarray | None, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places that get a row of their own, most probable first, and the rest."""
+    if len(model) <= rows:
+        return np.arange(len(model)), np.arange(0)
+    order = np.argsort(-(model if truth is None else np.maximum(model, truth)), kind="stable")
+    chosen = order[:rows]
+    return chosen[np.argsort(-model[chosen], kind="stable")], order[rows:]
+
+
+def _with_the_rest(p: np.ndarray, chosen: np.ndarray, others: np.ndarray) -> np.ndarray:
+    return np.append(p[chosen], p[others].sum()) if len(others) else p[chosen]
