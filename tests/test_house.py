@@ -78,7 +78,7 @@ def lines_of_code(path: Path) -> int:
 def test_a_module_that_learners_read_fits_on_two_screens_and_the_library_stays_small():
     read = [path for path in MODULES if FLOORS[room(path)] in (1, 2, 3) and path.name != "fetch.py"]  # of no chapter
     lines = {str(path.relative_to(LIBRARY)): lines_of_code(path) for path in read}
-    most = {"sampling.py": 210, "tinytown/stories.py": 130}  # the chapter in one piece: the filters, the draw, the texts in the making
+    most = {"sampling.py": 210, "tinytown/stories.py": 130}  # one chapter in one piece; one grammar
     assert {name: count for name, count in lines.items() if count > most.get(name, 125)} == {}
     assert sum(lines.values()) < 2000
 
