@@ -72,7 +72,7 @@ def test_an_error_of_the_command_names_the_option_and_the_remedy(pretended, tmp_
 
 @pytest.mark.parametrize("value", [-1, 0, float("nan")])
 def test_a_limit_that_leaves_nothing_is_refused(value):
-    with pytest.raises(ValueError, match=r"the limit total=.* must be positive"):
+    with pytest.raises(ValueError, match=r"the limit timeout=.* must be positive"):
         replace(LIMITS, timeout=value)
 
 

@@ -145,7 +145,7 @@ def test_what_is_no_notebook_is_said_and_still_handed_in(tmp_path, data, reason)
     [book] = submission.notebooks
     assert book.cells == ()
     assert reason in said(submission)
-    assert chapters_of(submission) == {3}
+    assert chapters_of(submission) == {2}
 
 
 def test_odd_cells_cost_only_themselves(tmp_path):

@@ -28,7 +28,7 @@ def test_a_folder_of_notebooks_about_different_chapters_is_one_submission(tmp_pa
     [submission] = find_submissions([lay_out(tmp_path / "ada", dict.fromkeys(own, TEXT) | others)])
     assert submission.name == "ada"
     assert [book.path for book in submission.notebooks] == own
-    assert chapters_of(submission) == {3, 4, 5}
+    assert chapters_of(submission) == {2, 3, 4}
 
 
 def test_a_folder_of_notebooks_about_one_chapter_is_a_class(tmp_path):
