@@ -2,6 +2,9 @@
 pyproject.toml.
 
 A conftest.py would not reach the notebooks: they stand in other folders.
+
+A run has two parts. What a change can break is tested in every run: minutes. What proves the tests themselves, or
+takes long for one fact, is marked `proof` and runs with `--proof`. No test is in both, none in neither.
 """
 
 import os
@@ -9,12 +12,32 @@ import re
 
 from xdist.scheduler import LoadScopeScheduling
 
+from tests import warm
+
+
+def pytest_addoption(parser):
+    parser.getgroup("course").addoption(
+        "--proof",
+        action="store_true",
+        help="run the proofs instead, which every other run leaves out: more seeds of right and wrong answers, mutants "
+        "of the references, the whole corpora of hostile and honest submissions, killed and resumed graders, "
+        "clusters, containers, large real weights, long trainings",
+    )
+
 
 def pytest_configure(config):
     """Neither tests nor notebooks touch the learner's own progress file, and no notebook sees what another has done.
     One thread each: where two processes share two cores, two threads in each wait for one another many times over."""
     os.environ["COURSE_PROGRESS"] = ":memory:"
     os.environ["OMP_NUM_THREADS"] = "1"
+    config.addinivalue_line("markers", "proof: runs with --proof, and only then")
+    warm.install()
+
+
+def pytest_collection_modifyitems(config, items):
+    kept = {item for item in items if bool(item.get_closest_marker("proof")) == config.option.proof}
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
 
 
 OF_ONE_EXERCISE = re.compile(r"test_(?:grading|classroom_judges)\.py::\w+\[(\w+\.\w+)")
@@ -45,9 +68,9 @@ COUNTED = {  # a test of tests/test_grading.py -> its line in the table at the e
 KINDS = ("code", "experiment", "number", "shapes", "choice", "reflect")
 
 
-def pytest_terminal_summary(terminalreporter):
+def pytest_terminal_summary(terminalreporter, config):
     """The last lines of a run: how many exercises, wrong answers and right ones there are, and how many of each do as
-    they should. "41 of 42" says that one does not."""
+    they should. "41 of 42" says that one does not. And which part of the tests that was."""
     counts: dict[str, dict[str, list[int]]] = {}
     for outcome in ("passed", "failed"):
         for report in terminalreporter.stats.get(outcome, []):
@@ -66,3 +89,5 @@ def pytest_terminal_summary(terminalreporter):
             cells = [by_kind.get(kind, [0, 0]) for kind in (*KINDS, "all")]
             texts = [f"{good:,}" if good == of else f"{good:,} of {of:,}" for good, of in cells]
             terminalreporter.write_line(f"{line:<42}" + "".join(f"{text:>12}" for text in texts))
+    this, other = ("proofs", "") if config.option.proof else ("tests of every run", " --proof")
+    terminalreporter.write_line(f"\nThese were the {this}. The others: python -m pytest{other}")

@@ -221,6 +221,7 @@ def not_graded(result):
     return "score" not in result and result["tests"] == [] and "not its fault" in result["output"]
 
 
+@pytest.mark.proof
 def test_a_submission_gets_in_the_container_what_it_earned(tree):
     root, pupil = tree
     (root / "submission" / "10_counting-Copy1.ipynb").write_bytes(

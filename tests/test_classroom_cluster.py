@@ -119,6 +119,7 @@ def begun(folder, *jobs) -> list[int]:
     return [int(pid) for path in paths if path.exists() for pid in path.read_text().split()]
 
 
+@pytest.mark.proof
 def test_no_job_is_lost_with_its_worker_and_a_worker_that_comes_later_helps(dask, helping, tmp_path):
     jobs = [helping.Job(f"{number}", str(tmp_path), waits=True) for number in range(6)]
     first = dask.add_worker()
@@ -131,6 +132,7 @@ def test_no_job_is_lost_with_its_worker_and_a_worker_that_comes_later_helps(dask
     assert run.result() == {job.key: f"marks of {job.key}" for job in jobs}
 
 
+@pytest.mark.proof
 def test_what_is_done_is_not_done_again_when_the_worker_that_did_it_is_killed(dask, helping, tmp_path):
     """Dask does again what a lost worker held, as long as somebody wants it: so the grader must let go of it."""
     from distributed import Client
@@ -150,6 +152,7 @@ def test_what_is_done_is_not_done_again_when_the_worker_that_did_it_is_killed(da
     assert len(begun(tmp_path, *finished)) == 3
 
 
+@pytest.mark.proof
 def test_a_scheduler_that_is_killed_and_comes_back_loses_nothing(dask, helping, tmp_path):
     """Its workers end with it, as Dask's do; what they had done before is not done again."""
     finished = helping.Job("finished", str(tmp_path))
@@ -167,6 +170,7 @@ def test_a_scheduler_that_is_killed_and_comes_back_loses_nothing(dask, helping, 
     assert len(begun(tmp_path, finished)) == 1
 
 
+@pytest.mark.proof
 def test_a_cluster_without_workers_is_told_with_a_remedy_and_waited_for(dask, helping, tmp_path, capsys):
     said = []
 
@@ -186,6 +190,7 @@ def test_a_cluster_without_workers_is_told_with_a_remedy_and_waited_for(dask, he
     )
 
 
+@pytest.mark.proof
 def test_a_job_that_ends_every_worker_is_told_as_a_fault_and_the_others_are_done(dask, helping, tmp_path):
     deadly = helping.Job("deadly", str(tmp_path), deadly=True)
     jobs = [helping.Job(f"{number}", str(tmp_path)) for number in range(4)]
@@ -198,6 +203,7 @@ def test_a_job_that_ends_every_worker_is_told_as_a_fault_and_the_others_are_done
     assert len(begun(tmp_path, deadly)) <= 6, "it is not tried for ever"
 
 
+@pytest.mark.proof
 def test_a_fault_is_tried_three_times_and_told(dask, helping, tmp_path):
     jobs = [helping.Job(key, str(tmp_path)) for key in ("faulty", "well")]
     dask.add_worker()
@@ -227,6 +233,7 @@ def test_a_scheduler_that_is_not_there_is_named_with_a_remedy(tmp_path, monkeypa
 
 
 @needs_bwrap
+@pytest.mark.proof
 def test_a_class_on_a_cluster_gets_the_same_marks_though_a_worker_is_killed(dask, tmp_path):
     """Two workers with sandboxes of their own; one is killed after the first result, and its sandbox goes with it."""
     names = ["ada", "bert", "dora", "emil", "fritz", "hans"]

@@ -125,6 +125,7 @@ def running(state):
     return [path for path in state.iterdir() if path.name not in ("runs", "killed", "refused")]
 
 
+@pytest.mark.proof
 def test_an_answer_is_graded_in_a_container_and_a_cell_that_ends_it_is_named(docker, tmp_path):
     crash = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
     marked = graded(handed_in(tmp_path / "class", "x = 1", crash, RIGHT)).marked
@@ -135,6 +136,7 @@ def test_an_answer_is_graded_in_a_container_and_a_cell_that_ends_it_is_named(doc
     assert running(docker) == []
 
 
+@pytest.mark.proof
 def test_a_container_whose_answer_does_not_end_is_killed_by_its_name(docker, tmp_path):
     """The answer catches what should stop it; other processes of the container go with it, in a real one."""
     endless = """
@@ -153,6 +155,7 @@ def test_a_container_whose_answer_does_not_end_is_killed_by_its_name(docker, tmp
     assert running(docker) == []
 
 
+@pytest.mark.proof
 def test_a_docker_that_fails_in_the_middle_is_a_fault_and_no_zero(docker, tmp_path, monkeypatch):
     monkeypatch.setenv("STAND_IN_FAILS", "1")
     done = graded(handed_in(tmp_path / "class", RIGHT))
@@ -183,6 +186,7 @@ def test_without_docker_the_remedy_is_said(tmp_path, monkeypatch, capsys):
     assert "--sandbox bwrap" in said
 
 
+@pytest.mark.proof
 def test_a_wall_with_holes_is_refused_and_the_holes_are_named(docker, tmp_path, capsys):
     """The stand-in is such a wall."""
     said = refused(capsys, tmp_path)

@@ -104,6 +104,7 @@ def test_the_table_is_on_stdout_and_the_progress_on_stderr(undisturbed):
 
 @needs_bwrap
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+@pytest.mark.proof
 def test_a_real_console_without_our_letters_and_one_that_goes_away(undisturbed, tmp_path, encoding):
     """All is graded already: what remains is to write, and to say it."""
     class_, whole, _ = undisturbed
@@ -129,6 +130,7 @@ def test_a_real_console_without_our_letters_and_one_that_goes_away(undisturbed, 
 
 
 @needs_bwrap
+@pytest.mark.proof
 def test_a_grader_that_is_killed_twice_and_resumed_gives_the_same_bytes(undisturbed, tmp_path):
     """With one worker the class is graded in its order; each time it is killed while a slow answer runs."""
     class_, whole, _ = undisturbed
@@ -154,6 +156,7 @@ def test_a_grader_that_is_killed_twice_and_resumed_gives_the_same_bytes(undistur
 
 
 @needs_bwrap
+@pytest.mark.proof
 def test_an_interrupt_keeps_what_was_finished_and_leaves_nothing_behind(tmp_path):
     class_, out = write_class(tmp_path / "class", "ada"), tmp_path / "out"
     write(class_ / "zoe", ENDLESS)
@@ -221,6 +224,7 @@ def refuse_forks(worker: Worker) -> None:
 
 
 @needs_bwrap
+@pytest.mark.proof
 def test_a_worker_that_fails_is_replaced_and_the_answer_is_graded(tmp_path, monkeypatch):
     """The first is refused to fork, the second killed while an answer runs."""
     struck, forked, watched = [], class_run._Hurried.fork, class_run._Hurried._watch
@@ -247,6 +251,7 @@ def test_a_worker_that_fails_is_replaced_and_the_answer_is_graded(tmp_path, monk
 
 
 @needs_bwrap
+@pytest.mark.proof
 def test_what_no_worker_can_be_started_for_is_graded_later(tmp_path, monkeypatch, capsys):
     """The folder that workers see is deleted while the first learner is graded, and the worker killed."""
     arguments = [

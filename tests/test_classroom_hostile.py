@@ -284,7 +284,9 @@ def docker_works() -> bool:
     return bool(shutil.which("docker")) and subprocess.run(look, capture_output=True, check=False).returncode == 0
 
 
-@pytest.fixture(scope="module", params=LEVELS)
+@pytest.fixture(
+    scope="module", params=[pytest.param(level, marks=[pytest.mark.proof] * (level == "docker")) for level in LEVELS]
+)
 def worker(request):
     if request.param == "docker" and not docker_works():
         pytest.skip("no docker with the image of the course")
@@ -327,8 +329,34 @@ def hold_text(marked: GradedSubmission) -> str:
 # --- the tests --------------------------------------------------------------------------------------------------------
 
 
+IN_EVERY_RUN = {  # one of each kind of attack, the quick ones; the proofs try all
+    "calls_home": "the network: a wall that opens lets it out",
+    "daemons": "processes that outlive their submission",
+    "detects_the_grader": "behaves where it is watched",
+    "equals_everything": "an object in place of a value: what is judged must be plain data",
+    "exits_before_it_is_asked": "the exit code as evidence",
+    "floods_the_output": "more text than anybody may keep",
+    "forged_values": "speaks the grader's own protocol",
+    "injected_text": "marks of HTML, a terminal's codes and formulas on their way to a report",
+    "kills_itself": "a worker that dies is replaced, and the next learner loses nothing",
+    "patched_torch": "the judge's own tools, altered",
+    "public_answers": "typed in for the cases that everybody sees",
+    "reads_what_is_outside": "the teacher's files",
+    "writes_outside": "and other people's folders",
+}
+ARCHIVES_IN_EVERY_RUN = ("bomb_by_ratio", "symlink_member", "zip_slip")
 LIMIT = pytest.mark.xfail(strict=True, reason="seen beside the answer, not outside: see solutions/README.md")
-EACH = [pytest.param(name, marks=LIMIT) if "limit" in case.touches else name for name, case in CASES.items()]
+EACH = [
+    pytest.param(
+        name,
+        marks=[LIMIT] * ("limit" in case.touches) + [pytest.mark.proof] * (name not in IN_EVERY_RUN),
+    )
+    for name, case in CASES.items()
+]
+EACH_ARCHIVE = [
+    name if name in ARCHIVES_IN_EVERY_RUN else pytest.param(name, marks=pytest.mark.proof)
+    for name in sorted(archives.ARCHIVES.keys() - archives.NOT_TAKEN)
+]
 
 
 @pytest.mark.parametrize("name", EACH)
@@ -382,7 +410,7 @@ def hold_reports(marked: GradedSubmission, folder: Path) -> None:
     assert not [code for code in "\x00\x07\x08\r\u202e" if code in table]
 
 
-@pytest.mark.parametrize("name", sorted(archives.ARCHIVES.keys() - archives.NOT_TAKEN))
+@pytest.mark.parametrize("name", EACH_ARCHIVE)
 def test_a_hostile_archive_gains_nothing_and_loses_no_honest_notebook(name, worker, ground, tmp_path):
     """Reading is the same at every level; what was read is graded at each."""
     before = own_state()
@@ -422,5 +450,7 @@ def test_typed_in_answers_would_pass_on_the_public_cases():
 
 
 def test_the_corpus_is_large():
+    assert IN_EVERY_RUN.keys() <= CASES.keys()
+    assert {*ARCHIVES_IN_EVERY_RUN} <= archives.ARCHIVES.keys()
     assert len(CASES) >= 60
     assert all(case.about.endswith(".") for case in CASES.values())

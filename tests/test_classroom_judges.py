@@ -12,13 +12,20 @@ from torch import Tensor
 
 from course_lib.classroom.protocol import DTYPES
 from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.engine import judge_calls, judge_value, problem_of, ready_trials
+from course_lib.grading.engine import PUBLIC_SEED, judge_calls, judge_value, problem_of, ready_trials
 from course_lib.grading.run import Failure, Outcome
 from course_lib.grading.trials import summed_up
 from course_lib.grading.values import Foreign
+from tests.confusion import confusion
 
 pytestmark = pytest.mark.usefixtures("as_a_learner")  # the verdicts are those that learners get
-SEED = 31_415
+by_part = pytest.mark.parametrize(  # the public seed's cases are those of `test_grading.py`, and ready by then
+    "seed",
+    [
+        pytest.param(PUBLIC_SEED, id="the public seed"),
+        pytest.param(31_415, id="another seed", marks=pytest.mark.proof),
+    ],
+)
 CALLED = [exercise for exercise in EXERCISES.values() if exercise.kind in ("code", "experiment")]
 VALUED = [exercise for exercise in EXERCISES.values() if exercise.kind in ("number", "shapes", "choice")]
 HALF = "\ud800"  # half a surrogate pair: text that no file can hold
@@ -165,9 +172,16 @@ def form(value):
     return type(value), len(value) if isinstance(value, (tuple, list)) else 0
 
 
+def with_mistakes(exercise, seed):
+    """The cases, and what every mistake makes of them: each wrong outcome is held against all of that."""
+    confusion(exercise, seed)
+    return ready_trials(exercise, seed)
+
+
+@by_part
 @pytest.mark.parametrize("exercise", CALLED, ids=lambda exercise: exercise.id)
-def test_no_odd_outcome_of_a_call_passes_or_raises(exercise):
-    trials = ready_trials(exercise, SEED)
+def test_no_odd_outcome_of_a_call_passes_or_raises(exercise, seed):
+    trials = with_mistakes(exercise, seed)
     whole = [Outcome(trial.brought) for trial in trials]
     assert judge_calls(exercise, trials, whole).passed or exercise.kind == "experiment"
     for i in {form(trial.brought): i for i, trial in enumerate(trials)}.values():
@@ -178,10 +192,11 @@ def test_no_odd_outcome_of_a_call_passes_or_raises(exercise):
             assert result.earned == 0
 
 
+@by_part
 @pytest.mark.parametrize("exercise", CALLED, ids=lambda exercise: exercise.id)
-def test_no_spoiled_outcome_of_a_call_passes_or_raises(exercise):
+def test_no_spoiled_outcome_of_a_call_passes_or_raises(exercise, seed):
     """Something must be said of it: a sentence without a word would be none."""
-    trials = {form(trial.brought): trial for trial in ready_trials(exercise, SEED)}.values()
+    trials = {form(trial.brought): trial for trial in ready_trials(exercise, seed)}.values()
     for trial in trials:
         is_right = right(trial.brought)
         # Of a training that went well, any weights do.
@@ -192,17 +207,19 @@ def test_no_spoiled_outcome_of_a_call_passes_or_raises(exercise):
                 assert problem, f"{value!r} passes in place of {trial.brought!r}"
 
 
+@by_part
 @pytest.mark.parametrize("exercise", CALLED, ids=lambda exercise: exercise.id)
-def test_an_odd_value_for_every_call_never_passes(exercise):
-    trials = ready_trials(exercise, SEED)
+def test_an_odd_value_for_every_call_never_passes(exercise, seed):
+    trials = with_mistakes(exercise, seed)
     for value in ODD:
         if not all(right(trial.brought)(value) for trial in trials):
             assert not judge_calls(exercise, trials, [Outcome(value)] * len(trials)).passed, repr(value)
 
 
+@by_part
 @pytest.mark.parametrize("exercise", CALLED, ids=lambda exercise: exercise.id)
-def test_outcomes_that_are_missing_or_too_many_or_failed_never_pass(exercise):
-    trials = ready_trials(exercise, SEED)
+def test_outcomes_that_are_missing_or_too_many_or_failed_never_pass(exercise, seed):
+    trials = with_mistakes(exercise, seed)
     whole = [Outcome(trial.brought) for trial in trials]
     failed = [
         Outcome(trial.brought, Failure(kind, HALF)) for trial in trials[:1] for kind in ("unanswered", "raised", "x")

@@ -130,10 +130,11 @@ def hold(told: dict, course: Path) -> None:
     assert (told["found"], told["probe"]) == ([], "holds")
 
 
-LEVEL = pytest.mark.parametrize("level", [pytest.param("bwrap", marks=needs_bwrap), "none"])
+BWRAP = pytest.param("bwrap", marks=needs_bwrap)
+LEVEL = pytest.mark.parametrize("level", [BWRAP, "none"])
 
 
-@LEVEL
+@pytest.mark.parametrize("level", [BWRAP, pytest.param("none", marks=pytest.mark.proof)])
 def test_an_ordinary_environment_in_the_repository(place, level):
     course = repository(place / "course")
     python = environment(course / ".venv", course)
@@ -141,6 +142,7 @@ def test_an_ordinary_environment_in_the_repository(place, level):
 
 
 @LEVEL
+@pytest.mark.proof
 def test_an_environment_that_is_the_repositorys_own_top(place, level):
     course = repository(place / "course")
     python = environment(course, course)
@@ -148,6 +150,7 @@ def test_an_environment_that_is_the_repositorys_own_top(place, level):
 
 
 @LEVEL
+@pytest.mark.proof
 def test_an_environment_around_the_repository(place, level):
     python = environment(place, place / "lib" / "course")
     course = repository(place / "lib" / "course")
@@ -155,6 +158,7 @@ def test_an_environment_around_the_repository(place, level):
 
 
 @LEVEL
+@pytest.mark.proof
 def test_a_library_installed_into_the_environment_leaves_the_rest_importable(place, level):
     python = environment(place / "env")
     [packages] = (place / "env" / "lib").glob("python*/site-packages")
@@ -163,6 +167,7 @@ def test_a_library_installed_into_the_environment_leaves_the_rest_importable(pla
 
 
 @LEVEL
+@pytest.mark.proof
 def test_a_library_without_an_environment_in_a_folder_of_packages(place, level):
     """`pip install --target`: Python itself knows nothing of the folder, PYTHONPATH does."""
     target = library(place / "target")
@@ -174,6 +179,7 @@ def test_a_library_without_an_environment_in_a_folder_of_packages(place, level):
 
 
 @needs_bwrap
+@pytest.mark.proof
 def test_a_library_that_was_installed_for_one_user(place):
     """`pip install --user`."""
     packages = library(place / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages")
@@ -185,6 +191,7 @@ def test_a_library_that_was_installed_for_one_user(place):
 
 @LEVEL
 @pytest.mark.parametrize("below", ["/usr/src", "/usr/share/doc"])
+@pytest.mark.proof
 def test_a_repository_below_usr_as_images_have_it(place, below, level):
     """Mounted in a namespace of its own: the machine's /usr stays as it is."""
     if os.geteuid() or not Path(below).is_dir():
@@ -212,7 +219,9 @@ def test_the_source_from_which_pip_installed_is_hidden_too(place, monkeypatch):
 
 
 @needs_bwrap
-@pytest.mark.parametrize(("bare", "hole"), [("known", "reads"), ("unknown", "imports")])
+@pytest.mark.parametrize(
+    ("bare", "hole"), [("known", "reads"), pytest.param("unknown", "imports", marks=pytest.mark.proof)]
+)
 def test_the_probe_refuses_a_wall_behind_which_answers_are_found(place, bare, hole):
     """By their paths; and where none is known, by importing them."""
     python = environment(place / "env")

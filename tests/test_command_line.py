@@ -40,7 +40,9 @@ def test_doctor_finds_this_environment_well(capsys):
     assert "All is well" in said
 
 
-@pytest.mark.parametrize("package", ["torch", "ipywidgets", "jupyterlab_widgets"])
+@pytest.mark.parametrize(
+    "package", ["torch", "ipywidgets", pytest.param("jupyterlab_widgets", marks=pytest.mark.proof)]
+)
 def test_doctor_speaks_where_a_package_is_missing(package):
     code = (
         f"import sys; sys.modules[{package!r}] = None\nfrom course_lib.__main__ import main\nsys.exit(main(['doctor']))"
@@ -99,6 +101,7 @@ def test_the_doctor_blames_the_assets_where_they_are_to_blame(capsys, monkeypatc
     assert "course_lib/assets is not whole" in said
 
 
+@pytest.mark.proof
 def test_the_doctor_says_each_line_as_soon_as_it_knows_it(monkeypatch):
     """In a pipe that nobody empties for it: what it said before torch is there while torch is still being imported."""
     code = (
@@ -137,6 +140,7 @@ def test_the_doctor_announces_on_a_terminal_what_may_take_a_while(monkeypatch):
     assert not [line for line in said.getvalue().splitlines() if line.startswith("…") and not line.strip("… ")]
 
 
+@pytest.mark.proof
 def test_an_installation_without_notebooks_is_not_told_to_open_one(tmp_path):
     """As a wheel installs it: the library alone, in a folder of packages."""
     shutil.copytree(
@@ -152,6 +156,7 @@ def test_an_installation_without_notebooks_is_not_told_to_open_one(tmp_path):
     assert "python -m pip install matplotlib" in ill
 
 
+@pytest.mark.proof
 def test_a_console_that_knows_no_signs_is_still_told():
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-m", "course_lib", "doctor"]

@@ -122,6 +122,7 @@ def test_what_is_counted_is_not_marked_as_timed():
     }
 
 
+@pytest.mark.proof
 def test_the_script_of_the_chapter_trains_alike_in_one_process_and_in_two(tmp_path, monkeypatch, capsys):
     notebook = nbformat.read(ROOT / "notebooks" / "14_efficiency.ipynb", as_version=4)
     script = next(cell.source for cell in notebook.cells if cell.source.startswith("script = '''")).split("'''")[1]

@@ -59,6 +59,7 @@ def test_a_capital_is_gone_only_if_it_is_so_by_both_criteria(monkeypatch, chance
     assert find("feed_forward.capitals")().verdict == verdict
 
 
+@pytest.mark.proof
 def test_facts_need_no_feed_forward_network():
     finding = find("feed_forward.facts_elsewhere")()
     assert finding.verdict == "refuted"
@@ -80,6 +81,7 @@ class TestShortRuns:
         assert finding.measured.startswith("5 of 10 before training"), "a fresh score is as often above 0 as below"
         assert 0.1 < finding.values[0] < 0.45
 
+    @pytest.mark.proof
     def test_the_bend_helps(self, monkeypatch):
         monkeypatch.setattr(letters, "STEPS", 300)
         finding = find("feed_forward.bend")()

@@ -83,6 +83,7 @@ def test_the_model_without_a_mask_sees_its_answers_and_the_other_does_not():
         assert bool((before - after).abs().max() > 1e-3) == moves
 
 
+@pytest.mark.proof
 def test_with_a_mask_the_loss_in_use_is_the_loss_in_training_and_without_one_it_is_not(fresh, monkeypatch):
     """Fewer steps than the experiment: looking next door is learned early."""
     monkeypatch.setattr(built, "STEPS", 150)

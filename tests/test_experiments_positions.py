@@ -64,6 +64,7 @@ def test_who_bit_whom_has_every_pair_in_both_orders():
     assert torch.equal(who, sentences[:, 0])
 
 
+@pytest.mark.proof
 def test_order_is_invisible_to_a_bag_and_learnt_from_the_mask():
     """One seed. Half is the most that a function of the set of words can reach, whatever it learns."""
     for name, (family, positions, n_layers) in built.ORDER_MODELS.items():
@@ -124,6 +125,7 @@ def test_the_verdict_on_learned_tables_follows_the_gap(monkeypatch, early, later
     assert found.values == pytest.approx((later, later))
 
 
+@pytest.mark.proof
 def test_sinusoids_lose_ground_beyond_the_trained_length_and_alibi_does_not(fresh, monkeypatch):
     """The experiment with fewer steps and one seed: the direction shows early."""
     monkeypatch.setattr(built, "STORIES", 800)

@@ -40,6 +40,7 @@ def test_ln_p_of_a_story_is_minus_its_loss():
     assert sampling.log_p(model, tokenizer, story) == pytest.approx(-nats.item(), rel=1e-5)
 
 
+@pytest.mark.proof
 def test_greedy_misses_a_more_probable_story():
     finding = find("sampling.most_probable")()
     assert finding.verdict == "refuted"
@@ -73,6 +74,7 @@ def test_a_filter_that_loses_too_much_is_not_counted(monkeypatch):
     assert sampling.let_through(0, 1.0, most_lost=0.6, top_k=[1]) == pytest.approx(0)
 
 
+@pytest.mark.proof
 def test_top_p_is_better_where_it_matters():
     finding = find("sampling.top_p_better")()
     assert finding.verdict == "depends"

@@ -40,6 +40,7 @@ def test_held_out_stories_are_none_that_were_trained_on():
     assert not set(Tinytown(HELD_OUT_SEED).sample(200)) & set(Tinytown(0).sample(training.STORIES))
 
 
+@pytest.mark.proof
 def test_one_batch_can_be_memorized_and_teaches_nothing_about_new_stories(monkeypatch):
     monkeypatch.setattr(training, "SEEDS", (0,))
     finding = find("training.one_batch")()

@@ -20,16 +20,18 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.grading import EXERCISES, grade
-from course_lib.grading.engine import PUBLIC_SEED, judge_calls, problem_of, ready_trials
-from course_lib.grading.limits import undisturbed
-from course_lib.grading.run import call, run
+from course_lib.grading.engine import PUBLIC_SEED, problem_of
+from course_lib.grading.run import call
 from course_lib.grading.trials import prepare, summed_up
 from course_lib.grading.values import fresh
+from tests.confusion import confusion
 
 pytestmark = pytest.mark.usefixtures("as_a_learner")  # the verdicts are those that learners get
 ROOT = Path(__file__).parent.parent
 SEEDS = (PUBLIC_SEED, 1, 20_26)
 MORE_SEEDS = (*range(10), 20_26)  # for right answers: a class is graded with a seed that nobody has tried
+EVERY_RUN, IN_PROOFS = "the public seed", "more seeds"
+by_part = pytest.mark.parametrize("part", [EVERY_RUN, pytest.param(IN_PROOFS, marks=pytest.mark.proof)])
 SLOW = {  # a second or more for each seed, in training or building models, in loops over rows or keys: SEEDS do
     "blocks.pre_or_post",
     "counting.function",
@@ -138,16 +140,15 @@ def each(exercises):
     return pytest.mark.parametrize("exercise", exercises, ids=[exercise.id for exercise in exercises])
 
 
+def of_part(part, seeds):
+    """The seeds of a part of the tests: the public one in every run, the others in the proofs."""
+    return seeds[:1] if part == EVERY_RUN else seeds[1:]
+
+
 def right_answer(exercise):
     if exercise.kind == "choice":
         return {option.key for option in exercise.options if option.right}
     return "words " * exercise.min_words if exercise.kind == "reflect" else exercise.reference
-
-
-def complete(exercise, wrong):
-    """A misconception's answer in full: the parts that it does not name are right."""
-    named = isinstance(exercise.reference, Mapping) and isinstance(wrong, Mapping)
-    return {**exercise.reference, **wrong} if named else wrong
 
 
 @pytest.fixture(autouse=True)
@@ -226,37 +227,26 @@ def secrets(exercise):
 # --- right and wrong --------------------------------------------------------------------------------------------------
 
 
+@by_part
 @each(ALL)
-def test_the_reference_passes_with_full_points(exercise):
-    for seed in SEEDS:
+def test_the_reference_passes_with_full_points(exercise, part):
+    for seed in of_part(part, SEEDS):
         result = grade(exercise.id, right_answer(exercise), seed)
         assert result.passed, f"seed {seed}: {result}"
         assert result.earned == exercise.points
 
 
-def graded(exercise, wrong, seed):
-    """What `grade` says of a mistake, which runs once for it: what it did as the answer is what the answer is then held
-    against."""
-    if exercise not in CALLED:
-        return grade(exercise.id, wrong, seed)
-    trials = ready_trials(exercise, seed)
-    with undisturbed():
-        outcomes = run(wrong, [trial.call for trial in trials], exercise.time_limit)
-        for trial, outcome in zip(trials, outcomes):
-            trial.mistakes.setdefault(id(wrong), summed_up(trial, outcome))
-    return judge_calls(exercise, trials, outcomes)
-
-
+@by_part
 @pytest.mark.parametrize(("exercise", "misconception"), WRONG)
-def test_misconception_fails_and_is_named(exercise, misconception):
-    tries = [(misconception.wrong, seed) for seed in SEEDS] + [(wrong, PUBLIC_SEED) for wrong in misconception.also]
-    for number, (wrong, seed) in enumerate(tries):
-        result = graded(exercise, complete(exercise, wrong), seed)
-        where = f"try {number}, seed {seed}"
-        assert not result.passed, f"{where}: this wrong answer passes"
-        assert result.earned == 0
-        assert result.misconception == misconception.name, f"{where}: {result}"
-        assert misconception.sentence in result.feedback
+def test_misconception_fails_and_is_named(exercise, misconception, part):
+    for seed in of_part(part, SEEDS):
+        for number in range(len(misconception.variants) if seed == PUBLIC_SEED else 1):
+            result = confusion(exercise, seed)[misconception.name, number]
+            where = f"form {number}, seed {seed}"
+            assert not result.passed, f"{where}: this wrong answer passes"
+            assert result.earned == 0
+            assert result.misconception == misconception.name, f"{where}: {result}"
+            assert misconception.sentence in result.feedback
 
 
 @pytest.mark.parametrize(("exercise", "option"), WRONG_OPTIONS)
@@ -295,10 +285,12 @@ def test_returning_nothing_fails(exercise):
     assert result.status == "failed"
 
 
+@by_part
 @each(CALLED)
-def test_the_verdict_is_the_same_every_time(exercise):
+def test_the_verdict_is_the_same_every_time(exercise, part):
     wrong = exercise.misconceptions[0].wrong
-    assert repr(grade(exercise.id, wrong, 3)) == repr(grade(exercise.id, wrong, 3))
+    for seed in of_part(part, (PUBLIC_SEED, 3)):
+        assert repr(grade(exercise.id, wrong, seed)) == repr(grade(exercise.id, wrong, seed))
 
 
 # --- the narrow door --------------------------------------------------------------------------------------------------
@@ -342,6 +334,7 @@ def test_right_answers_belong_to_exercises():
     assert set(RIGHT) <= set(EXERCISES)
 
 
+@by_part
 @pytest.mark.parametrize(
     ("exercise", "answer"),
     [
@@ -352,8 +345,8 @@ def test_right_answers_belong_to_exercises():
     ],
 )
 @pytest.mark.usefixtures("as_a_learner")
-def test_right_answers_in_other_styles_pass(exercise, answer):
-    for seed in SEEDS if exercise.id in SLOW else MORE_SEEDS:
+def test_right_answers_in_other_styles_pass(exercise, answer, part):
+    for seed in of_part(part, SEEDS if exercise.id in SLOW else MORE_SEEDS):
         result = grade(exercise.id, answer, seed)
         assert result.passed, f"seed {seed}: {result}"
         assert result.earned == exercise.points

@@ -11,6 +11,7 @@ from tests import mutants
 SAMPLE = ["attention.softmax", "embeddings.merge_pair", "embeddings.one_hot", "counting.flops", "sampling.top_k"]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("exercise_id", SAMPLE)
 def test_no_slip_in_the_reference_passes(exercise_id):
     count, alive = mutants.survivors(exercise_id)

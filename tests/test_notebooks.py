@@ -13,6 +13,7 @@ from course_lib.contents import TITLES
 from course_lib.grading import EXERCISES
 from course_lib.grading.notebook import BEGIN, END, exercise_text, guide
 from course_lib.live.page import VIEW, picture
+from tests import warm
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
@@ -60,6 +61,16 @@ def test_a_stale_exercise_notebook_is_told_from_one_with_answers():
     assert not stale("made anew", there="made anew", committed="made"), "an author changed the solution and refreshed"
     assert stale("made anew", there="made", committed="made"), "an author forgot to refresh"
     assert stale("made anew", there="made", committed=None)
+
+
+@pytest.mark.parametrize("path", RUN, ids=name)
+def test_every_notebook_imports_what_its_kernel_begins_with(path):
+    """So that it misses nothing in a kernel that begins with nothing: only the tests' kernels are warm."""
+    code = [cell.source for cell in read(path).cells if cell.cell_type == "code"]
+    imported = set(re.findall(r"^(?:from|import) ([\w.]+)", "\n".join(code), flags=re.MULTILINE))
+    if "course_lib.grading" in imported:
+        imported.add("torch")  # it comes with it
+    assert imported.issuperset(warm.BEFOREHAND)
 
 
 def plain_texts(notebook):

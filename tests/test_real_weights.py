@@ -110,6 +110,7 @@ def their_smollm2():
     return model, AutoTokenizer.from_pretrained(folder, **file)
 
 
+@pytest.mark.proof
 def test_smollm2_gives_what_transformers_gives_to_1e3(smollm2, their_smollm2):
     ids = torch.tensor([smollm2[1].encode("The Transformer is a network that reads all words at once. " * 6)])
     with torch.no_grad():
@@ -118,6 +119,7 @@ def test_smollm2_gives_what_transformers_gives_to_1e3(smollm2, their_smollm2):
     torch.testing.assert_close(logits, expected, atol=1e-3, rtol=0)
 
 
+@pytest.mark.proof
 def test_smollm2_writes_the_same_64_tokens_as_transformers(smollm2, their_smollm2):
     model, tokenizer = smollm2
     ids = torch.tensor([tokenizer.encode("Once upon a time, a fox")])
@@ -128,12 +130,14 @@ def test_smollm2_writes_the_same_64_tokens_as_transformers(smollm2, their_smollm
     assert text[0].unique().numel() > 30
 
 
+@pytest.mark.proof
 def test_smollm2_knows_the_capital_of_france(smollm2):
     model, tokenizer = smollm2
     ids = torch.tensor([tokenizer.encode("The capital of France is")])
     assert tokenizer.decode(generate(model, ids, 8, temperature=0)[0]).startswith("The capital of France is Paris")
 
 
+@pytest.mark.proof
 def test_smollm2s_tokenizer_gives_the_ids_of_transformers(smollm2, their_smollm2):
     tokenizer, theirs = smollm2[1], their_smollm2[1]
     for text in TRICKY:
@@ -142,6 +146,7 @@ def test_smollm2s_tokenizer_gives_the_ids_of_transformers(smollm2, their_smollm2
         assert tokenizer.decode(ids, special=True) == text
 
 
+@pytest.mark.proof
 def test_smollm2s_tokenizer_takes_digits_one_by_one_before_it_looks_at_spaces(smollm2):
     """As the file says ("smollm"), and as llama.cpp does; transformers, which does not read it, splits the spaces."""
     tokenizer = smollm2[1]
@@ -150,6 +155,7 @@ def test_smollm2s_tokenizer_takes_digits_one_by_one_before_it_looks_at_spaces(sm
     assert tokenizer.encode("x  12") == tokenizer.encode("x") + spaces + number
 
 
+@pytest.mark.proof
 def test_smollm2_runs_in_bfloat16(smollm2):
     model, tokenizer = smollm2
     ids = torch.tensor([tokenizer.encode("The capital of France is")])
