@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import course_lib.heads as attention_module
-from course_lib.attention import scaled_dot_product_attention
+from course_lib.attention import fused_attention, scaled_dot_product_attention
 from course_lib.heads import MultiHeadAttention, merge_heads, split_heads
 from course_lib.masks import causal_mask, padding_mask
 from course_lib.positions import alibi_bias, apply_rotary, rotary_angles
@@ -61,6 +61,24 @@ def test_outputs_and_gradients_equal_pytorchs_whatever_the_shape(leading, T, S, 
     torch.testing.assert_close(output, expected, **TOLERANCE[dtype])
     for ours, theirs in zip(gradients, expected_gradients):
         torch.testing.assert_close(ours, theirs, **TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize(("dtype", "digits"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
+@given(leading=leading, T=sizes, S=sizes, D=sizes, D_v=sizes, masked=st.booleans(), biased=st.booleans(), seed=seeds)
+def test_the_plain_steps_and_the_kernel_give_the_same_output(
+    leading, T, S, D, D_v, masked, biased, seed, dtype, digits
+):
+    with torch.no_grad():
+        query, key, value = draw_qkv(leading, T, S, D, D_v, dtype, seed)
+        mask = torch.rand(T, S) < 0.6 if masked else None  # some rows may allow nothing
+        score_bias = torch.randn(*leading, T, 1) if biased else None
+        plain, _ = scaled_dot_product_attention(query, key, value, mask, score_bias=score_bias)
+        fused = fused_attention(query, key, value, mask, score_bias=score_bias)
+        torch.testing.assert_close(fused, plain, atol=digits, rtol=digits)
+        if T == S:
+            plain, _ = scaled_dot_product_attention(query, key, value, causal_mask(T))
+            fused = fused_attention(query, key, value, is_causal=True)
+            torch.testing.assert_close(fused, plain, atol=digits, rtol=digits)
 
 
 @given(leading=leading, T=sizes, S=sizes, D=sizes, dtype=dtypes, seed=seeds)

@@ -119,6 +119,12 @@ def test_a_module_that_learners_read_fits_on_two_screens_and_the_library_stays_s
     assert sum(lines.values()) < 2000
 
 
+def test_from_ids_to_logits_a_reader_passes_at_most_700_lines():
+    path = ("embeddings", "attention", "heads", "feed_forward", "normalization", "blocks", "gpt")
+    lines = {name: len((LIBRARY / f"{name}.py").read_text(encoding="utf-8").splitlines()) for name in path}
+    assert sum(lines.values()) <= 700, lines
+
+
 def test_importing_the_library_is_light():
     modules = [path.stem for path in LIBRARY.glob("*.py") if FLOORS.get(path.stem, 9) <= 3]
     code = "\n".join(

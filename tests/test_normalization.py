@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import with_real_weights
+from helpers import seeds, with_real_weights
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
@@ -29,6 +29,20 @@ def test_rms_norm_follows_its_formula_and_leaves_the_mean_alone(d_model, T, seed
     x = 5 * torch.randn(2, T, d_model, dtype=torch.float64) + 2
     mean_square = (x**2).sum(-1, keepdim=True) / d_model
     torch.testing.assert_close(norm(x), x / (mean_square + 1e-3).sqrt() * norm.weight)
+
+
+@pytest.mark.parametrize(("dtype", "digits"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
+@given(kind=st.sampled_from([LayerNorm, RMSNorm]), bias=st.booleans(), d_model=st.integers(2, 40), seed=seeds)
+def test_the_formula_by_hand_and_the_kernel_agree_in_values_and_gradients(dtype, digits, kind, bias, d_model, seed):
+    torch.manual_seed(seed)
+    norm = with_real_weights(LayerNorm(d_model, bias=bias) if kind is LayerNorm else RMSNorm(d_model), seed).to(dtype)
+    x = (torch.randn(2, 3, d_model, dtype=dtype) + 0.5).requires_grad_()
+    wanted, upstream = [x, *norm.parameters()], torch.randn(2, 3, d_model, dtype=dtype)
+    torch.testing.assert_close(norm.by_hand(x), norm(x), atol=digits, rtol=digits)
+    by_hand, kernel = (torch.autograd.grad(way(x), wanted, upstream) for way in (norm.by_hand, norm))
+    for ours, theirs in zip(by_hand, kernel, strict=True):
+        # A gradient divides by the deviation, which two features may have as small as they like.
+        torch.testing.assert_close(ours, theirs, atol=10 * digits, rtol=10 * digits * theirs.abs().max().item())
 
 
 PAIRS = {
