@@ -1,6 +1,7 @@
 """Attention: every token asks, all tokens answer, and the answers are mixed by how well they fit.
 
-Chapter 2 (Vaswani et al. 2017): the operation itself, in plain steps. `heads` runs several of them side by side.
+Chapter 2 (Vaswani et al. 2017): the operation in plain steps, which give the weights, and as PyTorch's fused kernel,
+which is faster and does not. `heads` runs several of them side by side.
 """
 
 import math
@@ -14,14 +15,10 @@ from course_lib.checks import attention_sizes, broadcasts, check_mask
 
 
 def scaled_dot_product_attention(
-    query: Float[Tensor, "... T D"],
-    key: Float[Tensor, "... S D"],
-    value: Float[Tensor, "... S D_v"],
-    mask: Bool[Tensor, "..."] | None = None,
-    dropout_p: float = 0.0,
-    score_bias: Float[Tensor, "..."] | None = None,
-) -> tuple[Float[Tensor, "... T D_v"], Float[Tensor, "... T S"]]:
-    """A soft dictionary look-up: compare each query with all keys, then average the values by how well they match.
+    query: Float[Tensor, "... T D"], key: Float[Tensor, "... S D"], value: Float[Tensor, "... S D_v"],
+    mask: Bool[Tensor, "..."] | None = None, dropout_p: float = 0.0, score_bias: Float[Tensor, "..."] | None = None,
+) -> tuple[Float[Tensor, "... T D_v"], Float[Tensor, "... T S"]]:  # fmt: skip
+    """Compare each query with all keys, then average the values by how well they match: a soft dictionary look-up.
 
     weights = softmax(Q Kᵀ / sqrt(D)),   output = weights V
 
@@ -55,3 +52,17 @@ def scaled_dot_product_attention(
         weights = scores.softmax(dim=-1).masked_fill(nothing_allowed, 0.0)
     output = F.dropout(weights, dropout_p) @ value  # (..., T, D_v)
     return output, weights
+
+
+def fused_attention(query, key, value, mask=None, dropout_p=0.0, score_bias=None, is_causal=False) -> Tensor:
+    """Return the output of scaled_dot_product_attention from one kernel of PyTorch, which never stores the weights.
+
+    The arguments are the same. is_causal lets query t see keys 0 … t; it goes without a mask and a score_bias.
+    """
+    if score_bias is not None:
+        broadcasts(score_bias, (*query.shape[:-1], key.shape[-2]), "score_bias")
+        score_bias = score_bias.to(query)
+        mask = score_bias if mask is None else score_bias.masked_fill(~mask, -torch.inf)  # (..., T, S)
+    if mask is not None:
+        mask = mask[(None,) * (query.ndim - mask.ndim)]  # the kernel wants every dimension
+    return F.scaled_dot_product_attention(query, key, value, mask, dropout_p, is_causal)

@@ -3,13 +3,15 @@
 Chapter 14. A token's keys and values do not change when more tokens follow, so they are kept.
 """
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 
 class KVCache:
-    """The keys and values of the tokens seen so far, so that each step of generating computes those of new tokens only.
+    """Keep the keys and values of the tokens seen so far, so that each step of generating computes only the new ones.
 
     One cache serves one attention; `model.new_cache()` makes one for each. `key` and `value` are (B, H_kv, S, D), or
     None as long as the cache is empty; len(cache) is S.
@@ -35,6 +37,12 @@ class KVCache:
             key, value = torch.cat([self.key, key], dim=-2), torch.cat([self.value, value], dim=-2)
         self.key, self.value = key, value
         return key, value
+
+    def once(self, compute: Callable[[Tensor], tuple[Tensor, Tensor]], context: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the keys and values of a context that stays the same: computed at the first step, kept for others."""
+        if self.key is None:
+            self.key, self.value = compute(context)
+        return self.key, self.value
 
     def select(self, rows: Int[Tensor, "B_new"]) -> None:
         """Keep these rows of the batch, in this order; a row may come twice (beam search)."""

@@ -1,7 +1,7 @@
 """Checks that every part shares: a wrong size is named where it enters, not ten calls later."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from numbers import Integral, Real
 from operator import index
 from pathlib import Path
@@ -11,28 +11,28 @@ from torch import Tensor
 
 
 def at_least_one(**sizes: object) -> None:
-    """ValueError unless every named size is a whole number of at least 1."""
+    """Raise ValueError unless every named size is a whole number of at least 1."""
     for name, value in sizes.items():
         if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
 
 
 def at_least_zero(**numbers: object) -> None:
-    """ValueError unless every named number is finite and 0 or more."""
+    """Raise ValueError unless every named number is finite and 0 or more."""
     for name, value in numbers.items():
         if not isinstance(value, Real) or not 0 <= value < float("inf"):
             raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
 
 
 def tensors(**given: object) -> None:
-    """TypeError unless every named argument is a tensor. Where every forward pass asks, isinstance is asked first."""
+    """Raise TypeError unless every named argument is a tensor. Where every pass asks, isinstance comes first."""
     for name, value in given.items():
         if not isinstance(value, Tensor):
             raise TypeError(f"{name} must be a tensor, got {type(value).__name__}: write torch.tensor({name})")
 
 
 def finite(weights: Mapping[str, Tensor], source: str = "") -> Mapping[str, Tensor]:
-    """The weights. ValueError that names the first tensor that holds NaN or an infinite number."""
+    """Return the weights. ValueError that names the first tensor that holds NaN or an infinite number."""
     for name, tensor in weights.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise ValueError(
@@ -42,41 +42,41 @@ def finite(weights: Mapping[str, Tensor], source: str = "") -> Mapping[str, Tens
 
 
 def one_of(allowed: tuple, **choices: object) -> None:
-    """ValueError unless every named choice is one of the allowed values."""
+    """Raise ValueError unless every named choice is one of the allowed values."""
     for name, value in choices.items():
         if value not in allowed:
             raise ValueError(f"{name}={value!r} is not known: choose one of {', '.join(map(repr, allowed))}")
 
 
 def positive(**numbers: object) -> None:
-    """ValueError unless every named number is above 0 and finite."""
+    """Raise ValueError unless every named number is above 0 and finite."""
     for name, value in numbers.items():
         if not isinstance(value, Real) or not 0 < value < float("inf"):
             raise ValueError(f"{name} must be a positive number, got {value!r}")
 
 
 def share(**shares: object) -> None:
-    """ValueError unless every named number is in (0, 1]."""
+    """Raise ValueError unless every named number is in (0, 1]."""
     for name, value in shares.items():
         if not isinstance(value, Real) or not 0 < value <= 1:
             raise ValueError(f"{name} must be in (0, 1], got {value!r}")
 
 
 def checked_seed(seed: object) -> int:
-    """The seed. TypeError unless it is an integer."""
+    """Return the seed. TypeError unless it is an integer."""
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise TypeError(f"seed must be an integer, got {seed!r}")
     return seed
 
 
 def dropout_rate(dropout: object) -> None:
-    """ValueError unless dropout is a probability below 1: at 1 nothing would be left to learn from."""
+    """Raise ValueError unless dropout is a probability below 1: at 1 nothing would be left to learn from."""
     if not isinstance(dropout, Real) or isinstance(dropout, bool) or not 0 <= dropout < 1:
         raise ValueError(f"dropout must be a number in [0, 1), got {dropout!r}")
 
 
 def divisible_heads(d_model: int, n_heads: int) -> None:
-    """ValueError unless d_model features can be shared evenly among n_heads heads."""
+    """Raise ValueError unless d_model features can be shared evenly among n_heads heads."""
     at_least_one(d_model=d_model, n_heads=n_heads)
     if d_model % n_heads:
         fitting = ", ".join(str(h) for h in range(1, d_model + 1) if d_model % h == 0)
@@ -87,7 +87,7 @@ def divisible_heads(d_model: int, n_heads: int) -> None:
 
 
 def grouped_heads(n_heads: int, n_kv_heads: int) -> None:
-    """ValueError unless every key-value head can serve equally many query heads."""
+    """Raise ValueError unless every key-value head can serve equally many query heads."""
     at_least_one(n_kv_heads=n_kv_heads)
     if n_heads % n_kv_heads:
         raise ValueError(
@@ -96,7 +96,7 @@ def grouped_heads(n_heads: int, n_kv_heads: int) -> None:
 
 
 def broadcasts(x: Tensor, shape: tuple[int, ...], name: str, advice: str = "") -> None:
-    """ValueError unless x broadcasts to exactly this shape, without enlarging it; TypeError if it is no tensor."""
+    """Raise ValueError unless x broadcasts to exactly this shape, not a larger one; TypeError if it is no tensor."""
     if not isinstance(x, Tensor):
         tensors(**{name: x})
     try:
@@ -108,7 +108,7 @@ def broadcasts(x: Tensor, shape: tuple[int, ...], name: str, advice: str = "") -
 
 
 def last_size(x: Tensor, d_model: int, name: str = "x") -> None:
-    """ValueError unless the last dimension of x holds d_model features; TypeError if it is no tensor."""
+    """Raise ValueError unless the last dimension of x holds d_model features; TypeError if it is no tensor."""
     if not isinstance(x, Tensor):
         tensors(**{name: x})
     if x.ndim == 0 or x.shape[-1] != d_model:
@@ -116,7 +116,7 @@ def last_size(x: Tensor, d_model: int, name: str = "x") -> None:
 
 
 def check_ids(ids: Tensor, vocab_size: int, name: str = "ids", size: str = "vocab_size") -> None:
-    """ValueError unless ids are whole numbers (int32 or int64) from 0 to vocab_size − 1; it names the first offender.
+    """Raise ValueError that names the first offender unless ids are whole numbers (int32, int64) in 0 … vocab_size − 1.
     `size` is what the model calls their number, if they are not tokens.
 
     A GPU would answer a wrong id with an error that ends the process, so the check is worth its microseconds.
@@ -136,7 +136,7 @@ def check_ids(ids: Tensor, vocab_size: int, name: str = "ids", size: str = "voca
 
 
 def table_rows(weight: Tensor, *rows: int) -> list[int]:
-    """The rows. ValueError or TypeError unless each is one of the table, and the table holds numbers alone."""
+    """Return the rows. ValueError or TypeError unless each is one of the table, and the table holds numbers alone."""
     tensors(weight=weight)
     if weight.ndim != 2 or not weight.is_floating_point():
         raise ValueError(
@@ -155,13 +155,27 @@ def table_rows(weight: Tensor, *rows: int) -> list[int]:
     return [index(row) for row in rows]
 
 
-def token_rows(
-    ids: Tensor, offset: int, max_seq_len: int, segment_ids: Tensor | None = None, left_padding: Tensor | None = None
-) -> None:
-    """ValueError unless ids are rows of tokens that fit behind `offset` others.
+def require_left(k: int, available: int) -> None:
+    """Raise ValueError unless k is a whole number of at least 1, and as many tokens are left besides the input."""
+    at_least_one(k=k)
+    if k > available:
+        raise ValueError(f"k={k} tokens were asked for, but only {available} are left besides the input")
 
-    Each token may have its segment, each row its count of padding. TypeError for what is no tensor.
+
+def require_tokens(
+    ids: Tensor,
+    offset: int,
+    max_seq_len: int,
+    segment_ids: Tensor | None = None,
+    n_segments: int = 0,
+    left_padding: Tensor | None = None,
+) -> None:
+    """Raise ValueError unless ids are rows of tokens that fit after `offset` others; TypeError for what is no tensor.
+
+    Each token may have its segment, each row its count of padding.
     """
+    if segment_ids is not None and n_segments == 0:
+        raise ValueError("segment_ids were given, but n_segments=0: the model cannot tell segments apart")
     optional = {"segment_ids": segment_ids, "left_padding": left_padding}
     tensors(ids=ids, **{name: given for name, given in optional.items() if given is not None})
     if ids.ndim != 2:
@@ -172,8 +186,10 @@ def token_rows(
     if max_seq_len < offset + T:
         cached = f" after {offset} in the cache" if offset else ""
         raise ValueError(f"ids have {T} tokens per row{cached}, more than max_seq_len={max_seq_len}: shorten them")
-    if segment_ids is not None and segment_ids.shape != (B, T):
-        raise ValueError(f"segment_ids must have the shape of ids, {(B, T)}, got {tuple(segment_ids.shape)}")
+    if segment_ids is not None:
+        if segment_ids.shape != (B, T):
+            raise ValueError(f"segment_ids must have the shape of ids, {(B, T)}, got {tuple(segment_ids.shape)}")
+        check_ids(segment_ids, n_segments, name="segment_ids", size="n_segments")
     if left_padding is None:
         return
     if left_padding.shape != (B,):
@@ -182,8 +198,54 @@ def token_rows(
         raise ValueError(f"left_padding counts tokens, so it is at least 0, got {left_padding.min().item()}")
 
 
+def cached_tokens(cache: Sequence[tuple[Sized, Sized]] | None, n_blocks: int) -> int:
+    """Return how many tokens a model's cache holds, 0 if there is none. ValueError for that of another model."""
+    if cache is None:
+        return 0
+    if len(cache) != n_blocks:
+        raise ValueError(f"the cache is for {len(cache)} blocks, not {n_blocks}: make it with new_cache()")
+    return len(cache[0][0])
+
+
+def require_context(context: Tensor | None, cross_attention: bool) -> None:
+    """Raise ValueError unless a block is given a context exactly if it has a cross-attention to read it."""
+    if cross_attention and context is None:
+        raise ValueError("this block has a cross-attention and needs a context to attend to: give context")
+    if not cross_attention and context is not None:
+        raise ValueError("this block has no cross-attention to read a context: build it with cross_attention=True")
+
+
+def require_sequences(x: Tensor, context: Tensor | None, d_model: int, is_causal: bool, rotary: Tensor | None) -> None:
+    """Raise ValueError unless x and a context hold d_model features each, and order is asked for in x alone."""
+    last_size(x, d_model)
+    if context is None:
+        return
+    last_size(context, d_model, name="context")
+    if is_causal or rotary is not None:
+        raise ValueError("is_causal and rotary speak of one sequence: leave them out when a context is given")
+
+
+def require_fitting(query: Tensor, key: Tensor, mask: Tensor | None) -> None:
+    """Raise ValueError unless each row of queries has a row of keys, and the mask, if there is one, fits the scores."""
+    if len(key) != len(query):
+        raise ValueError(f"x has {len(query)} rows, but the context or its cache has {len(key)}: one for each row")
+    if mask is not None:
+        check_mask(mask, (*query.shape[:-1], key.shape[-2]))
+
+
+def require_targets(logits: Tensor, targets: Tensor, ignored: int) -> None:
+    """Raise ValueError unless there is one target per row of logits, in the vocabulary, and one at least to predict."""
+    tensors(logits=logits, targets=targets)
+    if targets.shape != logits.shape[:2]:
+        raise ValueError(f"targets must have the shape of ids, {tuple(logits.shape[:2])}, got {tuple(targets.shape)}")
+    predicted = targets[targets != ignored]
+    if predicted.numel() == 0:
+        raise ValueError(f"all targets are {ignored}: there is nothing to predict, and the mean of nothing is NaN")
+    check_ids(predicted, logits.shape[-1], name="targets")
+
+
 def attention_sizes(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """ValueError unless query, key and value fit together: features, number of keys, batch and heads."""
+    """Raise ValueError unless query, key and value fit together: features, number of keys, batch and heads."""
     tensors(query=query, key=key, value=value)
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if min(query.ndim, key.ndim, value.ndim) < 2:
@@ -201,7 +263,7 @@ def attention_sizes(query: Tensor, key: Tensor, value: Tensor) -> None:
 def prompts(
     family: str, ids: Tensor, left_padding: Tensor | None, source_ids: Tensor | None, source_mask: Tensor | None
 ) -> None:
-    """ValueError unless a model of this family can continue these prompts; TypeError for what is no tensor."""
+    """Raise ValueError unless a model of this family can continue these prompts; TypeError for what is no tensor."""
     optional = {"left_padding": left_padding, "source_ids": source_ids, "source_mask": source_mask}
     tensors(ids=ids, **{name: given for name, given in optional.items() if given is not None})
     if ids.ndim != 2 or ids.numel() == 0:
@@ -233,7 +295,7 @@ def prompts(
 
 
 def schedule(step: int, peak: float, warmup: int, total: int, floor: float) -> None:
-    """ValueError unless a learning rate can be told for this step."""
+    """Raise ValueError unless a learning rate can be told for this step."""
     if not (step >= 0 and 0 <= warmup < total):
         raise ValueError(f"need step ≥ 0 and 0 ≤ warmup < total, got step={step}, warmup={warmup}, total={total}")
     if not 0 <= floor <= peak < math.inf:
@@ -243,7 +305,7 @@ def schedule(step: int, peak: float, warmup: int, total: int, floor: float) -> N
 def training_run(
     batches: object, steps: int, max_norm: float | None, checkpoint: str | Path | None, checkpoint_every: int
 ) -> None:
-    """ValueError or TypeError unless a run of training can begin and its checkpoint can be written."""
+    """Raise ValueError or TypeError unless a run of training can begin and its checkpoint can be written."""
     at_least_one(steps=steps, checkpoint_every=checkpoint_every)
     if max_norm not in (None, math.inf):
         try:
@@ -262,7 +324,7 @@ def training_run(
 
 
 def next_of(batches: Iterator, step: int, steps: int) -> tuple:
-    """The next batch. ValueError if there is none before the training ends."""
+    """Return the next batch. ValueError if there is none before the training ends."""
     if (batch := next(batches, None)) is not None:
         return batch
     fewer = f", or ask for at most {step} steps" if step else ""
@@ -270,14 +332,14 @@ def next_of(batches: Iterator, step: int, steps: int) -> tuple:
 
 
 def whole_stories(stories: list[list[int]], batch_size: int) -> None:
-    """ValueError unless there is a story, each holds a token to predict, and they can be taken batch by batch."""
+    """Raise ValueError unless there is a story, each holds a token to predict, and they can be taken batch by batch."""
     at_least_one(batch_size=batch_size)
     if not stories or min(map(len, stories)) < 2:
         raise ValueError(f"stories must be lists of at least two ids, and at least one story, got {stories!r:.80}")
 
 
 def length_penalty_range(length_penalty: object, max_new_tokens: int) -> None:
-    """ValueError unless n^length_penalty stays within 1e±30, so that a sum divided by it is still a float32."""
+    """Raise ValueError unless n^length_penalty stays within 1e±30, so that a sum divided by it is still a float32."""
     largest = int(30 / math.log10(max_new_tokens + 1))
     if not isinstance(length_penalty, Real) or not abs(length_penalty) <= largest:
         raise ValueError(
@@ -287,7 +349,7 @@ def length_penalty_range(length_penalty: object, max_new_tokens: int) -> None:
 
 
 def one_meaning(mask: Tensor, shape: tuple[int, ...]) -> None:
-    """ValueError if three dimensions may mean the rows of a batch or the heads: broadcasting would take the heads."""
+    """Raise ValueError if three dimensions may mean rows of a batch or heads: broadcasting would take the heads."""
     if mask.ndim == 3 and len(shape) == 4 and mask.shape[0] == shape[0] == shape[1] > 1:
         raise ValueError(
             f"a mask of shape {tuple(mask.shape)} fits {shape[0]} rows of the batch and {shape[1]} heads alike: write "
@@ -296,20 +358,20 @@ def one_meaning(mask: Tensor, shape: tuple[int, ...]) -> None:
 
 
 def shaped(x: Tensor, shape: str) -> None:
-    """ValueError unless x has as many dimensions as the shape names; TypeError if it is no tensor."""
+    """Raise ValueError unless x has as many dimensions as the shape names; TypeError if it is no tensor."""
     tensors(x=x)
     if x.ndim != len(shape.split(",")):
         raise ValueError(f"x must have shape {shape}, got {tuple(x.shape)}")
 
 
 def is_text(text: object) -> None:
-    """TypeError unless text is a string."""
+    """Raise TypeError unless text is a string."""
     if not isinstance(text, str):
         raise TypeError(f"text must be a string, got {type(text).__name__}: encode one text at a time")
 
 
 def row_of_ids(ids: Iterable[int] | Tensor) -> list[int]:
-    """The ids as a list. TypeError unless they are whole numbers, one after another."""
+    """Return the ids as a list. TypeError unless they are whole numbers, one after another."""
     try:
         return [index(i) for i in ids]
     except TypeError:
@@ -317,7 +379,7 @@ def row_of_ids(ids: Iterable[int] | Tensor) -> list[int]:
 
 
 def one_row(ids: Tensor) -> None:
-    """ValueError unless ids are one row of whole numbers; TypeError if they are no tensor."""
+    """Raise ValueError unless ids are one row of whole numbers; TypeError if they are no tensor."""
     tensors(ids=ids)
     if ids.ndim != 1:
         raise ValueError(f"ids must be one row of token ids, shape (N,), got shape {tuple(ids.shape)}")
@@ -326,7 +388,7 @@ def one_row(ids: Tensor) -> None:
 
 
 def built_from(config: object, kind: type, model: str) -> None:
-    """TypeError unless config is a TransformerConfig, the `kind`."""
+    """Raise TypeError unless config is a TransformerConfig, the `kind`."""
     if not isinstance(config, kind):
         raise TypeError(
             f"{model} is built from a TransformerConfig, got {type(config).__name__}: make one with "
@@ -335,7 +397,7 @@ def built_from(config: object, kind: type, model: str) -> None:
 
 
 def check_boolean(mask: Tensor) -> None:
-    """ValueError unless the mask is boolean: numbers would leave open whether 1 means "look" or "hide"."""
+    """Raise ValueError unless the mask is boolean: numbers would leave open whether 1 means "look" or "hide"."""
     tensors(mask=mask)
     if mask.dtype != torch.bool:
         raise ValueError(
@@ -345,7 +407,7 @@ def check_boolean(mask: Tensor) -> None:
 
 
 def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
-    """ValueError unless the mask is boolean and broadcasts to `shape`, which ends in (…, T, S), in one way alone."""
+    """Raise ValueError unless the mask is boolean and broadcasts to `shape`, (…, T, S) at its end, in one way alone."""
     check_boolean(mask)
     advice = (
         ", the shape of the scores. A mask per query and key is (T, S); one per row of the batch is (B, 1, 1, S), as "

@@ -7,11 +7,12 @@ import difflib
 from dataclasses import asdict, dataclass, fields
 
 from course_lib import feed_forward
-from course_lib.checks import at_least_one, divisible_heads, dropout_rate, grouped_heads, one_of, positive
+from course_lib.checks import at_least_one, built_from, divisible_heads, dropout_rate, grouped_heads, one_of, positive
 from course_lib.files import read_table
 
 ACTIVATIONS = (*feed_forward.ACTIVATIONS, "swiglu")
-FAMILIES = ("decoder", "encoder", "encoder-decoder")
+MODELS = {"decoder": "DecoderOnly", "encoder": "EncoderOnly", "encoder-decoder": "EncoderDecoder"}
+FAMILIES = tuple(MODELS)
 NORMS = ("layer", "rms")
 NORM_POSITIONS = ("pre", "post")
 POSITIONS = ("none", "sinusoidal", "learned", "rope", "alibi")
@@ -19,7 +20,7 @@ POSITIONS = ("none", "sinusoidal", "learned", "rope", "alibi")
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """The shape of a Transformer. Frozen, and checked when made: a config that exists is a config that makes sense.
+    """Describe the shape of a Transformer. Frozen, and checked when made: a config that exists makes sense.
 
     Sizes
         vocab_size: V, number of tokens. d_model: features of a token. n_heads: attention heads of
@@ -88,16 +89,16 @@ class TransformerConfig:
 
     @property
     def d_head(self) -> int:
-        """D, features of one head."""
+        """Return D, the features of one head."""
         return self.d_model // self.n_heads
 
     def to_dict(self) -> dict[str, int | float | str | bool]:
-        """All fields as plain values, ready for JSON."""
+        """Return all fields as plain values, ready for JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict) -> "TransformerConfig":
-        """The inverse of to_dict. An unknown or a missing field is a ValueError that names it."""
+        """Return the config of such a dictionary. An unknown or a missing field is a ValueError that names it."""
         known = [field.name for field in fields(cls)]
         unknown = [name for name in values if name not in known]
         if unknown:
@@ -108,12 +109,21 @@ class TransformerConfig:
             raise ValueError(f"the dictionary does not describe a whole TransformerConfig: {error}") from None
 
 
+def require_family(config: TransformerConfig, family: str) -> None:
+    """Raise ValueError unless the config is of that family; TypeError if it is none at all."""
+    built_from(config, TransformerConfig, MODELS[family])
+    if config.family != family:
+        raise ValueError(
+            f"{MODELS[family]} needs family={family!r}, got {config.family!r}: use {MODELS[config.family]} instead"
+        )
+
+
 # assets/tables/presets.toml, with the sources.
 PRESETS = {name: TransformerConfig.from_dict(row) for name, row in read_table("presets").items()}
 
 
 def preset(name: str) -> TransformerConfig:
-    """The published configuration of that name. Unknown: a ValueError that lists the nearest names."""
+    """Return the published configuration of that name. Unknown: a ValueError that lists the nearest names."""
     if name not in PRESETS:
         near = difflib.get_close_matches(str(name), PRESETS, n=3, cutoff=0.3) or list(PRESETS)
         raise ValueError(f"unknown preset {name!r}. Nearest: {', '.join(near)}. All: {', '.join(PRESETS)}")

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.checks import at_least_one, check_ids, table_rows
+from course_lib.checks import at_least_one, check_ids, require_left, table_rows
 
 
 class TokenEmbedding(nn.Module):
@@ -17,10 +17,9 @@ class TokenEmbedding(nn.Module):
     y[b, t] = weight[ids[b, t]]            (× sqrt(d_model) if scale)
 
     Args:
-        vocab_size: V, number of rows. Valid ids are 0 … V − 1.
-        d_model: number of features of a token.
-        scale: multiply by sqrt(d_model), as the original Transformer does (its paper gives no reason): rows of size
-            1/sqrt(d_model) then have size 1, about that of a position.
+        vocab_size: V, number of rows; ids run from 0 to V − 1. d_model: features of a token.
+        scale: multiply by sqrt(d_model), as the original Transformer does: rows of size 1 / sqrt(d_model) then have
+            size 1, about that of a position (the paper gives no reason).
 
     Parameters: `weight` (V, d_model), drawn from N(0, 0.02²). The small spread matters when the same table also
     produces the logits: with N(0, 1) the untrained model would be wrong with great confidence.
@@ -45,7 +44,7 @@ class TokenEmbedding(nn.Module):
 def nearest_tokens(
     weight: Float[Tensor, "V d_model"], index: int, k: int
 ) -> tuple[Int[Tensor, "k"], Float[Tensor, "k"]]:
-    """The k tokens whose vectors point most nearly the same way as token `index`, itself left out.
+    """Return the k tokens whose vectors point most nearly the same way as token `index`, itself left out.
 
     cos(a, b) = a·b / (|a| |b|), from −1 to 1; a row of zeros has cosine 0 with everything.
 
@@ -59,7 +58,7 @@ def nearest_tokens(
 def analogy(
     weight: Float[Tensor, "V d_model"], a: int, b: int, c: int, k: int
 ) -> tuple[Int[Tensor, "k"], Float[Tensor, "k"]]:
-    """The k tokens nearest to weight[a] − weight[b] + weight[c]: king − man + woman → queen.
+    """Return the k tokens nearest to weight[a] − weight[b] + weight[c]: king − man + woman → queen.
 
     The three inputs are left out of the answer, as everyone does who reports this game: the nearest row is otherwise
     often an input itself.
@@ -76,10 +75,7 @@ def analogy(
 
 
 def _most_similar(weight: Tensor, vector: Tensor, exclude: list[int], k: int) -> tuple[Tensor, Tensor]:
-    available = len(weight) - len(set(exclude))
-    at_least_one(k=k)
-    if k > available:
-        raise ValueError(f"k={k} tokens were asked for, but only {available} are left besides the input")
+    require_left(k, len(weight) - len(set(exclude)))
     cosine = F.cosine_similarity(_rescaled(weight), _rescaled(vector), dim=-1).to(weight.dtype)  # (V,)
     cosine[exclude] = -torch.inf
     scores, indices = cosine.topk(k)
@@ -87,8 +83,7 @@ def _most_similar(weight: Tensor, vector: Tensor, exclude: list[int], k: int) ->
 
 
 def _rescaled(vectors: Tensor) -> Tensor:
-    """The same directions with ±1 as the largest number of each, in float32 at least: the squares of tiny or huge
-    numbers would underflow or overflow."""
+    """Return the same directions, each with ±1 as its largest number: squares of tiny or huge ones leave the range."""
     vectors = vectors.detach().to(torch.promote_types(vectors.dtype, torch.float32))
     largest = vectors.abs().amax(dim=-1, keepdim=True)
     return vectors / largest.where(largest > 0, 1)

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from course_lib.blocks import Stack
 from course_lib.cache import KVCache
-from course_lib.config import TransformerConfig
-from course_lib.gpt import check_family, initialize, next_token_loss
+from course_lib.config import TransformerConfig, require_family
+from course_lib.gpt import initialize, next_token_loss
 
 
 class EncoderOnly(Stack):
-    """A reader of whole texts: every token sees every other, and comes out as a vector that knows its surroundings.
+    """Read whole texts: every token sees every other, and comes out as a vector that knows its surroundings.
 
     Parameters: those of Stack. There is no output head: what is done with the hidden states is up to the task.
     Errors: ValueError if config.family is not "encoder".
@@ -23,7 +23,7 @@ class EncoderOnly(Stack):
     """
 
     def __init__(self, config: TransformerConfig):
-        check_family(config, "encoder")
+        require_family(config, "encoder")
         super().__init__(config)
         initialize(self)
 
@@ -33,13 +33,13 @@ class EncoderOnly(Stack):
         mask: Bool[Tensor, "..."] | None = None,
         segment_ids: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T d_model"]:
-        """Hidden states (B, T, d_model). mask: True = may attend, broadcastable to (B, H, T, T), such as
+        """Return the hidden states. mask: True = may attend, broadcastable to (B, H, T, T), such as
         padding_mask(lengths, T). segment_ids: (B, T), first or second text; all first unless given."""
         return super().forward(ids, mask, segment_ids=segment_ids)
 
 
 class EncoderDecoder(nn.Module):
-    """A translator: an encoder reads the source; a decoder writes the target and looks at the source while it does.
+    """Translate: an encoder reads the source; a decoder writes the target and looks at the source while it does.
 
     Parameters: `encoder`, `decoder` (two stacks that share one token embedding) and `output`; with tie_weights
     `output.weight` is that token embedding too.
@@ -48,7 +48,7 @@ class EncoderDecoder(nn.Module):
     """
 
     def __init__(self, config: TransformerConfig):
-        check_family(config, "encoder-decoder")
+        require_family(config, "encoder-decoder")
         super().__init__()
         self.config = config
         self.encoder = Stack(config)
@@ -66,7 +66,7 @@ class EncoderDecoder(nn.Module):
         source_mask: Bool[Tensor, "..."] | None = None,
         targets: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T V"] | tuple[Float[Tensor, "B T V"], Float[Tensor, ""]]:
-        """Logits (B, T, V) of the token after each of target_ids; with targets also the loss, as in DecoderOnly.
+        """Return the logits (B, T, V) of the token after each of target_ids; with targets also the loss.
 
         source_mask: True = may be attended to, broadcastable to (B, H, T, S), such as padding_mask(lengths, S)."""
         logits = self.decode(target_ids, self.encode(source_ids, source_mask), source_mask)
@@ -75,7 +75,7 @@ class EncoderDecoder(nn.Module):
     def encode(
         self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "..."] | None = None
     ) -> Float[Tensor, "B S d_model"]:
-        """The source as hidden states (B, S, d_model): computed once, however long the target becomes."""
+        """Return the source as hidden states (B, S, d_model): computed once, however long the target becomes."""
         return self.encoder(source_ids, source_mask)
 
     def decode(
@@ -85,9 +85,9 @@ class EncoderDecoder(nn.Module):
         source_mask: Bool[Tensor, "..."] | None = None,
         cache: Sequence[tuple[KVCache, KVCache]] | None = None,
     ) -> Float[Tensor, "B T V"]:
-        """Logits (B, T, V) from the target so far and the encoded source; cache: from new_cache()."""
+        """Return the logits (B, T, V) from the target so far and the encoded source; cache: from new_cache()."""
         return self.output(self.decoder(target_ids, context=encoded, context_mask=source_mask, cache=cache))
 
     def new_cache(self) -> list[tuple[KVCache, KVCache]]:
-        """An empty cache for `decode`."""
+        """Return an empty cache for `decode`."""
         return self.decoder.new_cache()

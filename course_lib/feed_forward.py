@@ -1,7 +1,7 @@
 """Feed-forward: each token, by itself, through a small network.
 
-Chapter 6. Expand, bend, contract: the hidden units look for patterns in a token, and each one that fires adds its
-vector to the result.
+Chapter 6. Expand, apply a nonlinearity, contract: the hidden units look for patterns in a token, and each one that
+fires adds its vector to the result.
 """
 
 import math
@@ -20,16 +20,14 @@ ACTIVATIONS = {
 
 
 class FeedForward(nn.Module):
-    """Two linear layers with a bend between them, the same for every position.
+    """Pass each token through two linear layers with a nonlinearity between them, the same for every position.
 
     y = activation(x W_up + b_up) W_down + b_down
 
     Args:
-        d_model: features of a token.
-        d_ff: number of hidden units; 4 · d_model unless given.
+        d_model: features of a token. d_ff: number of hidden units; 4 · d_model unless given.
         activation: "relu", "gelu" (exact) or "gelu_tanh" (GPT-2's approximation).
-        dropout: probability of dropping a hidden unit while training.
-        bias: whether the two layers have a bias.
+        dropout: probability of dropping a hidden unit while training. bias: whether the two layers have a bias.
 
     Parameters: `up_proj` (d_model → d_ff), `down_proj` (d_ff → d_model).
     Shapes: x (…, d_model) → the same.
@@ -38,12 +36,7 @@ class FeedForward(nn.Module):
     """
 
     def __init__(
-        self,
-        d_model: int,
-        d_ff: int | None = None,
-        activation: str = "gelu",
-        dropout: float = 0.0,
-        bias: bool = True,
+        self, d_model: int, d_ff: int | None = None, activation: str = "gelu", dropout: float = 0.0, bias: bool = True
     ):
         super().__init__()
         at_least_one(d_model=d_model)
@@ -64,7 +57,7 @@ class FeedForward(nn.Module):
 
 
 def swiglu_width(d_model: int, multiple_of: int = 256) -> int:
-    """Hidden units of a SwiGLU unless told otherwise: 8/3 · d_model, rounded up to a multiple that suits the hardware.
+    """Return the hidden units of a SwiGLU unless told otherwise: 8/3 · d_model, rounded up to suit the hardware.
 
     Three matrices of width 8/3 · d_model weigh as much as the two of width 4 · d_model that they replace.
     """
@@ -73,16 +66,13 @@ def swiglu_width(d_model: int, multiple_of: int = 256) -> int:
 
 
 class SwiGLU(nn.Module):
-    """A feed-forward with a gate: one projection proposes hidden units, another decides how far each is let through.
+    """Feed forward through a gate: one projection proposes hidden units, another decides how far each is let through.
 
     y = (silu(x W_gate) ⊙ x W_up) W_down,   silu(z) = z · sigmoid(z)
 
     Args:
-        d_model: features of a token.
-        d_ff: number of hidden units; swiglu_width(d_model, multiple_of) unless given.
-        multiple_of: what the default width is rounded up to.
-        dropout: probability of dropping a hidden unit while training.
-        bias: whether the three layers have a bias; LLaMA's have none.
+        d_model: features of a token. d_ff: number of hidden units; swiglu_width(d_model, multiple_of) unless given.
+        dropout: probability of dropping a hidden unit while training. bias: LLaMA's three layers have none.
 
     Parameters: `gate_proj`, `up_proj` (d_model → d_ff), `down_proj` (d_ff → d_model).
     Shapes: x (…, d_model) → the same.

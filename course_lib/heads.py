@@ -1,17 +1,16 @@
 """Heads: several attentions side by side, each on its own slice of the features.
 
-Chapter 4 (Vaswani et al. 2017). Splitting and merging are reshapes; the module projects, attends and mixes.
+Chapter 4 (Vaswani et al. 2017). Splitting and merging are reshapes; the module projects, attends and mixes. Two things
+taught later work inside the heads: RoPE turns queries and keys (chapter 5), a cache keeps keys and values (14).
 """
 
-import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from course_lib import checks
-from course_lib.attention import scaled_dot_product_attention
+from course_lib.attention import fused_attention, scaled_dot_product_attention
 from course_lib.cache import KVCache
-from course_lib.checks import broadcasts, check_mask, divisible_heads, dropout_rate, grouped_heads, last_size
+from course_lib.checks import divisible_heads, dropout_rate, grouped_heads, require_fitting, require_sequences
 from course_lib.masks import causal_mask, combine
 from course_lib.positions import apply_rotary
 
@@ -34,19 +33,17 @@ def merge_heads(x: Float[Tensor, "B H T D"]) -> Float[Tensor, "B T d_model"]:
 
 
 class MultiHeadAttention(nn.Module):
-    """Several attentions side by side, each on its own projection of the tokens, then mixed by W_O.
+    """Run several attentions side by side, each on its own projection of the tokens, and mix what they find by W_O.
 
     head_h = attention(x W_Q, c W_K, c W_V) on the h-th slice,   y = concat(head_1 … head_H) W_O
-
-    c is x itself (self-attention) or another sequence, the context (cross-attention).
+    where c is x itself (self-attention) or another sequence, the context (cross-attention).
 
     Args:
         d_model: features of a token. n_heads: H; each head works on D = d_model / n_heads features.
         n_kv_heads: heads of keys and values, n_heads unless given. With fewer, n_heads / n_kv_heads query heads share
             each (grouped-query attention; 1: multi-query): a smaller cache, fewer parameters.
-        dropout: probability of dropping an attention weight while training.
-        bias: whether the four projections have a bias.
-        rope_interleaved: RoPE's pairing, as in apply_rotary.
+        dropout: probability of dropping an attention weight while training. bias: whether the four projections have
+            one. rope_interleaved: RoPE's pairing, as in apply_rotary.
 
     Parameters: `q_proj out_proj` (d_model, d_model), `k_proj v_proj` (d_model, n_kv_heads · D), plus biases. The number
     of heads does not change their count: heads share the projections out, they do not add any.
@@ -55,17 +52,12 @@ class MultiHeadAttention(nn.Module):
     """
 
     def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        n_kv_heads: int | None = None,
-        dropout: float = 0.0,
-        bias: bool = True,
-        rope_interleaved: bool = False,
-    ):
+        self, d_model: int, n_heads: int, n_kv_heads: int | None = None,
+        dropout: float = 0.0, bias: bool = True, rope_interleaved: bool = False,
+    ):  # fmt: skip
         super().__init__()
-        divisible_heads(d_model, n_heads)
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        divisible_heads(d_model, n_heads)
         grouped_heads(n_heads, n_kv_heads)
         dropout_rate(dropout)
         self.d_model, self.n_heads, self.n_kv_heads = d_model, n_heads, n_kv_heads
@@ -77,17 +69,11 @@ class MultiHeadAttention(nn.Module):
         self.out_proj = nn.Linear(d_model, d_model, bias=bias)
 
     def forward(
-        self,
-        x: Float[Tensor, "B T d_model"],
-        context: Float[Tensor, "B S d_model"] | None = None,
-        mask: Bool[Tensor, "..."] | None = None,
-        is_causal: bool = False,
-        rotary: Float[Tensor, "..."] | None = None,
-        cache: KVCache | None = None,
-        need_weights: bool = False,
-        score_bias: Float[Tensor, "..."] | None = None,
-    ) -> Float[Tensor, "B T d_model"] | tuple[Float[Tensor, "B T d_model"], Float[Tensor, "B H T S"]]:
-        """The T tokens of x ask; the S tokens of the context answer (of x itself, and before them those in the cache).
+        self, x: Float[Tensor, "B T d_model"], context: Float[Tensor, "B S d_model"] | None = None,
+        mask: Bool[Tensor, "..."] | None = None, is_causal: bool = False, rotary: Float[Tensor, "..."] | None = None,
+        cache: KVCache | None = None, need_weights: bool = False, score_bias: Float[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "B T d_model"] | tuple[Float[Tensor, "B T d_model"], Float[Tensor, "B H T S"]]:  # fmt: skip
+        """Let the T tokens of x ask; the S tokens of the context answer (x itself, and before it those in the cache).
 
         Args:
             context: the sequence to attend to, of the batch size of x; x itself unless given.
@@ -97,56 +83,44 @@ class MultiHeadAttention(nn.Module):
             rotary: angles of the T tokens, from rotary_angles, broadcastable to (B, H, T, D / 2).
             cache: earlier tokens' keys and values; those of x are added to it. With a context, whose tokens stay the
                 same from step to step, they are computed once and then taken from it.
-            need_weights: also return the attention weights (B, H, T, S), before dropout. They are computed in the
-                plain steps above; otherwise PyTorch's fused kernel gives the same output without ever storing them.
+            need_weights: also return the weights, before dropout, from the plain steps: the fused kernel has none.
             score_bias: numbers added to the scores, broadcastable to (B, H, T, S), such as alibi_bias.
         """
-        last_size(x, self.d_model)
-        if context is not None:
-            last_size(context, self.d_model, name="context")
-            if is_causal or rotary is not None:
-                raise ValueError("is_causal and rotary speak of one sequence: leave them out when a context is given")
-        source = x if context is None else context
+        require_sequences(x, context, self.d_model, is_causal, rotary)
         query = split_heads(self.q_proj(x), self.n_heads)  # (B, H, T, D)
-        if context is not None and cache is not None and len(cache):
-            key, value = cache.key, cache.value
-        else:
-            key = split_heads(self.k_proj(source), self.n_kv_heads)  # (B, H_kv, S, D)
-            value = split_heads(self.v_proj(source), self.n_kv_heads)  # (B, H_kv, S, D)
+        if context is None:
+            key, value = self.keys_and_values(x)  # (B, H_kv, T, D)
             if rotary is not None:
                 query = apply_rotary(query, rotary, self.rope_interleaved)
                 key = apply_rotary(key, rotary, self.rope_interleaved)
             if cache is not None:
-                key, value = cache.append(key, value)
-        dropout_p = self.dropout if self.training else 0.0
+                key, value = cache.append(key, value)  # (B, H_kv, S, D)
+        elif cache is None:
+            key, value = self.keys_and_values(context)  # (B, H_kv, S, D)
+        else:
+            key, value = cache.once(self.keys_and_values, context)  # (B, H_kv, S, D)
+        dropout_p = self.dropout * self.training  # 0 unless the module is being trained
         heads, weights = self.attend(query, key, value, mask, is_causal, score_bias, dropout_p, need_weights)
-        y = self.out_proj(merge_heads(heads))
+        y = self.out_proj(merge_heads(heads))  # (B, T, d_model)
         return (y, weights) if need_weights else y
+
+    def keys_and_values(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        """Project the tokens that answer, (B, S, d_model), and split the result into heads: (B, H_kv, S, D) each."""
+        return split_heads(self.k_proj(source), self.n_kv_heads), split_heads(self.v_proj(source), self.n_kv_heads)
 
     def attend(
         self, query, key, value, mask=None, is_causal=False, score_bias=None, dropout_p=0.0, need_weights=False
     ) -> tuple[Tensor, Tensor | None]:
-        """From queries (B, H, T, D), keys and values (B, H_kv, S, D) to (heads (B, H, T, D), weights or None)."""
-        if len(key) != len(query):
-            raise ValueError(f"x has {len(query)} rows, but the context or its cache has {len(key)}: one for each row")
+        """Turn queries (B, H, T, D), keys and values (B, H_kv, S, D) into (heads (B, H, T, D), weights or None)."""
+        require_fitting(query, key, mask)
         group = self.n_heads // self.n_kv_heads
         if group > 1:
             key, value = key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)  # (B, H, S, D)
-        B, H, T, _ = query.shape
-        S = key.shape[-2]
-        if mask is not None:
-            check_mask(mask, (B, H, T, S))
+        T, S = query.shape[-2], key.shape[-2]
         is_causal = is_causal and T > 1  # a single query is the last token: it may see all
         # The fused kernel takes a mask or a flag, never both, and its flag lets query t see keys 0 … t, not the last t.
         if is_causal and (need_weights or mask is not None or score_bias is not None or S != T):
             mask, is_causal = combine(mask, causal_mask(T, S, device=query.device)), False
         if need_weights:
             return scaled_dot_product_attention(query, key, value, mask, dropout_p, score_bias)
-        if score_bias is not None:
-            broadcasts(score_bias, (B, H, T, S), "score_bias")
-            score_bias = score_bias.to(query)
-            mask = score_bias if mask is None else score_bias.masked_fill(~mask, -torch.inf)  # (…, T, S)
-        if mask is not None:
-            mask = mask[(None,) * (4 - mask.ndim)]  # the kernel wants all four dimensions
-        heads = F.scaled_dot_product_attention(query, key, value, mask, dropout_p, is_causal)  # (B, H, T, D)
-        return heads, None
+        return fused_attention(query, key, value, mask, dropout_p, score_bias, is_causal), None

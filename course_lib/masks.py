@@ -14,7 +14,7 @@ from course_lib.checks import at_least_one, check_boolean
 
 
 def causal_mask(T: int, S: int | None = None, device: torch.device | str | None = None) -> Bool[Tensor, "T S"]:
-    """Each token sees itself and what came before: the lower triangle.
+    """Let each token see itself and what came before: the lower triangle.
 
     mask[t, s] = s ≤ t + (S − T)
 
@@ -51,7 +51,7 @@ def padding_mask(lengths: Int[Tensor, "B"] | Sequence[int], S: int, left: bool =
 
 
 def prefix_mask(prefix_len: int, T: int, device: torch.device | str | None = None) -> Bool[Tensor, "T T"]:
-    """The first prefix_len tokens see each other in both directions; the rest is causal.
+    """Let the first prefix_len tokens see each other in both directions; the rest is causal.
 
     mask[t, s] = s < prefix_len or s ≤ t
 

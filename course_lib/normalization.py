@@ -1,7 +1,8 @@
 """Normalization: keep every token's vector at a steady size, whatever the depth.
 
 Chapter 7. LayerNorm (Ba et al. 2016) centres and scales; RMSNorm (Zhang & Sennrich 2019) only scales. Both work on one
-token at a time, over its `d_model` features: no batch, no neighbours, nothing to remember between steps.
+token at a time, over its `d_model` features: no batch, no neighbours, nothing to remember between steps. `by_hand` is
+the formula, step by step; `forward` is the same in one kernel of PyTorch, which is faster.
 """
 
 import torch
@@ -18,12 +19,10 @@ class LayerNorm(nn.Module):
     y = (x − mean(x)) / sqrt(var(x) + eps) · weight + bias
 
     The variance divides by d_model, not d_model − 1: the features are the whole population, not a sample of it.
-    `forward` calls PyTorch's fused kernel, which computes exactly this formula.
 
     Args:
-        d_model: number of features of a token.
+        d_model: features of a token. bias: whether to learn a shift.
         eps: added to the variance, inside the root, so that equal features give zeros instead of a division by zero.
-        bias: whether to learn a shift.
 
     Parameters: `weight` (d_model,), ones at the start; `bias` (d_model,), zeros at the start, or None.
     Shapes: x (…, d_model) → the same.
@@ -43,16 +42,23 @@ class LayerNorm(nn.Module):
         last_size(x, len(self.weight))
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
+    def by_hand(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        """Compute the formula in its three steps."""
+        centred = x - x.mean(dim=-1, keepdim=True)  # (..., d_model), with mean 0
+        variance = centred.pow(2).mean(dim=-1, keepdim=True)  # (..., 1)
+        y = centred / torch.sqrt(variance + self.eps) * self.weight
+        return y if self.bias is None else y + self.bias
+
 
 class RMSNorm(nn.Module):
     """Divide each token by its root mean square, then rescale each feature by a learned gain.
 
     y = x / sqrt(mean(x²) + eps) · weight
 
-    There is no bias and no centring: the mean is not taken away. `forward` calls PyTorch's kernel for this formula.
+    There is no bias and no centring: the mean is not taken away.
 
     Args:
-        d_model: number of features of a token.
+        d_model: features of a token.
         eps: added to the mean square, inside the root, so that a zero vector stays zero instead of dividing by zero.
 
     Parameters: `weight` (d_model,), ones at the start.
@@ -71,3 +77,8 @@ class RMSNorm(nn.Module):
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         last_size(x, len(self.weight))
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+
+    def by_hand(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        """Compute the formula in its two steps."""
+        mean_square = x.pow(2).mean(dim=-1, keepdim=True)  # (..., 1)
+        return x / torch.sqrt(mean_square + self.eps) * self.weight

@@ -12,7 +12,7 @@ from course_lib.checks import at_least_one, broadcasts, last_size, positive, ten
 
 
 def sinusoidal_encoding(max_seq_len: int, d_model: int) -> Float[Tensor, "max_seq_len d_model"]:
-    """Clock hands: each pair of features is one hand, and every hand turns at its own speed.
+    """Return clock hands: each pair of features is one hand, and every hand turns at its own speed.
 
     PE[p, 2i]     = sin(p / 10000^(2i / d_model))
     PE[p, 2i + 1] = cos(p / 10000^(2i / d_model))
@@ -95,7 +95,7 @@ def _add_rows(x: Tensor, table: Tensor, positions: Tensor | None) -> Tensor:
 def rotary_angles(
     positions: Int[Tensor, "*batch T"], d_head: int, theta: float = 10000.0, dtype: torch.dtype = torch.float32
 ) -> Float[Tensor, "*batch T half"]:
-    """How far RoPE turns each pair of features at each position, in radians.
+    """Return how far RoPE turns each pair of features at each position, in radians.
 
     angle[t, i] = positions[t] · theta^(−2i / d_head),   i = 0 … d_head / 2 − 1
 
@@ -150,7 +150,7 @@ def apply_rotary(
 def alibi_bias(
     n_heads: int, T: int, S: int | None = None, device: torch.device | str | None = None
 ) -> Float[Tensor, "H T S"]:
-    """What ALiBi adds to the scores: the further away a key, the more is taken off.
+    """Return what ALiBi adds to the scores: the further away a key, the more is taken off.
 
     bias[h, t, s] = −slope_h · |t + (S − T) − s|,   slope_h = 2^(−8 h / n_heads),   h = 1 … n_heads
 
@@ -171,3 +171,30 @@ def alibi_bias(
     slopes += [2 ** (-4 * h / power) for h in range(1, 2 * (n_heads - power) + 1, 2)]
     query, key = torch.arange(S - T, S, device=device)[:, None], torch.arange(S, device=device)  # (T, 1), (S,)
     return -torch.tensor(slopes, device=device)[:, None, None] * (query - key).abs()  # (H, T, S)
+
+
+def added_positions(scheme: str, max_seq_len: int, d_model: int) -> LearnedPositions | SinusoidalPositions | None:
+    """Return the module that adds positions to the token vectors; None if the scheme works inside attention, if at all.
+
+    Args: scheme: "learned" or "sinusoidal", or another one's name.
+    """
+    kinds = {"learned": LearnedPositions, "sinusoidal": SinusoidalPositions}
+    return kinds[scheme](max_seq_len, d_model) if scheme in kinds else None
+
+
+def relative_positions(
+    scheme: str, positions: Int[Tensor, "*batch T"], S: int, n_heads: int, d_head: int, theta: float, dtype: torch.dtype
+) -> dict[str, Tensor]:
+    """Return what RoPE or ALiBi tell every attention, by the names of its arguments; nothing for another scheme.
+
+    Args:
+        scheme: "rope" or "alibi", or another one's name. positions: (T,), or (B, T) where rows begin at different ones.
+        S: how many keys there are; the queries are the last T of them. dtype: of the token vectors.
+        n_heads, d_head, theta: as in rotary_angles and alibi_bias.
+    """
+    if scheme == "rope":
+        positions = positions.unsqueeze(-2)  # (1, T) or (B, 1, T): the same for all heads
+        return {"rotary": rotary_angles(positions, d_head, theta, torch.promote_types(dtype, torch.float32))}
+    if scheme == "alibi":
+        return {"score_bias": alibi_bias(n_heads, positions.shape[-1], S, device=positions.device)}
+    return {}

@@ -1,7 +1,8 @@
-"""Trace: look inside a model while it runs.
+"""Trace: use a model without changing it, and look inside while it runs.
 
-Chapters 9 and 15. `with trace(model) as seen: model(ids)`, and `seen["blocks.0.attention.weights"]` is what the heads
-of the first block looked at. The model computes what it would have computed anyway.
+Chapters 9 and 15. `with evaluating(model)` switches dropout and gradients off. `with trace(model) as seen: model(ids)`,
+and `seen["blocks.0.attention.weights"]` is what the heads of the first block looked at. The model computes what it
+would have computed anyway.
 """
 
 import difflib
@@ -16,8 +17,21 @@ from torch import Tensor, nn
 from course_lib.heads import MultiHeadAttention
 
 
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Use a model without dropout and without gradients; every module is afterwards in the mode in which it was."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
 class Trace(dict[str, Tensor]):
-    """Intermediate results by name, in the order in which they were computed; `print` shows names and shapes."""
+    """Hold intermediate results by name, in the order in which they were computed; `print` shows names and shapes."""
 
     def __missing__(self, name: str) -> Tensor:
         near = difflib.get_close_matches(name, self, n=3, cutoff=0.3) or list(self)[:3]
@@ -69,7 +83,7 @@ def trace(model: nn.Module, *patterns: str) -> Iterator[Trace]:
 
 
 def _recording(attend: Callable, prefix: str, keep: Callable[[str, Tensor], None]) -> Callable:
-    """MultiHeadAttention.attend that also keeps what it is given and what it finds."""
+    """Return a MultiHeadAttention.attend that also keeps what it is given and what it finds."""
 
     def recording_attend(
         query, key, value, mask=None, is_causal=False, score_bias=None, dropout_p=0.0, need_weights=False

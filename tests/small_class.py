@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.classroom.bounds import Limits
+from course_lib.__main__ import main
+from course_lib.classroom.quotas import Quotas
 from tests.grading.corpus import notebook
 
 ROOT = Path(__file__).parent.parent
 EXERCISE = "attention.softmax"
-LIMITS = Limits(cell=10, exercise=5, total=120)
+LIMITS = Quotas(cell_timeout=10, exercise_timeout=5, timeout=120)
 SEED = 27_182_818
 PATIENCE = 300  # seconds for a very slow machine; nothing waits that long unless it is broken
 
@@ -56,6 +57,14 @@ def grader(*arguments: object, seconds: int = 5) -> list[str]:
     """The command that grades this class; `seconds` are for each answer."""
     options = ["--exercises", EXERCISE, "--seconds", str(seconds)]
     return [sys.executable, "-m", "course_lib", "grade", *map(str, arguments), *options]
+
+
+def refused(capsys, *arguments) -> str:
+    """What the command says when it does nothing; it must be one line that begins with its name."""
+    assert main(["grade", *map(str, arguments)]) == 2
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err
+    return said.err
 
 
 def environment() -> dict[str, str]:

@@ -13,7 +13,7 @@ from helpers import seeds, with_real_weights
 from hypothesis import given
 from hypothesis import strategies as st
 
-import course_lib.attention as attention_module
+import course_lib.heads as attention_module
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.heads import MultiHeadAttention, merge_heads, split_heads
 from course_lib.masks import causal_mask, padding_mask

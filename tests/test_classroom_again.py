@@ -4,20 +4,21 @@ import threading
 
 import pytest
 
-from course_lib.classroom import grade, jobs
-from course_lib.classroom.bounds import Limits
-from course_lib.classroom.grade import grade_class
+from course_lib.classroom import class_run, jobs
+from course_lib.classroom.class_run import mark_class
+from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.jobs import SECOND
-from course_lib.classroom.marked import Marked
 from course_lib.classroom.marking import mark
+from course_lib.classroom.notebook_reader import Cell
+from course_lib.classroom.quotas import Quotas
 from course_lib.classroom.remote import Worker
-from course_lib.classroom.submissions import Cell, Notebook, Submission
+from course_lib.classroom.submission_reader import Notebook, Submission
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import verdict
 
 IDS = ("attention.softmax", "attention.memory")
 EXPECTED = [EXERCISES[each] for each in IDS]
-LIMITS = Limits(total=100)
+LIMITS = Quotas(timeout=100)
 
 
 class Idle:
@@ -32,7 +33,7 @@ class Idle:
     def close(self):
         pass
 
-    probe = restart = close
+    restart = close
 
 
 class Crowded:
@@ -61,16 +62,17 @@ class Crowded:
             worker.doubted.add(expected[0].id)
         with self.lock:
             self.running -= 1
-        return Marked(submission.name, submission.digest, tuple(results), ())
+        return GradedSubmission(submission.name, submission.digest, tuple(results), ())
 
 
 def graded(monkeypatch, folder, crowd: Crowded, count: int, workers: int):
-    monkeypatch.setattr(grade, "Stage", Idle)
-    monkeypatch.setattr(grade, "_Hurried", Idle)
+    monkeypatch.setattr(class_run, "Stage", Idle)
+    monkeypatch.setattr(class_run, "_Hurried", Idle)
+    monkeypatch.setattr(class_run, "require_isolation", lambda worker: None)
     monkeypatch.setattr(jobs, "mark", crowd)
     names = ("ada", "bert", "carl")[:count]
     submissions = [Submission(name, (), {}, (), f"digest of {name}") for name in names]
-    outcome = grade_class(submissions, EXPECTED, folder, jobs=workers, limits=LIMITS, seed=1)
+    outcome = mark_class(submissions, EXPECTED, folder, jobs=workers, quotas=LIMITS, seed=1)
     return {each.name: each for each in outcome.marked}
 
 
@@ -99,7 +101,7 @@ def test_who_was_alone_from_the_beginning_gets_what_is_left_of_the_time(monkeypa
     crowd = Crowded("ada", company=1)
     marked = graded(monkeypatch, tmp_path, crowd, 1, 1)
     [(_, _, _, seconds)] = crowd.second
-    assert 0 < seconds < LIMITS.total
+    assert 0 < seconds < LIMITS.timeout
     assert marked["ada"].results[0].passed
 
 
@@ -115,8 +117,8 @@ def test_a_second_run_that_the_machine_fails_is_no_result(monkeypatch, tmp_path)
 
 @pytest.fixture(scope="module")
 def worker():
-    limits = Limits(cell=1, exercise=1, total=100, memory=1 << 30, tree=1 << 30)
-    with Worker("none", limits, slot=54) as worker:
+    quotas = Quotas(cell_timeout=1, exercise_timeout=1, timeout=100, memory=1 << 30, tree=1 << 30)
+    with Worker("none", quotas, slot=54) as worker:
         yield worker
 
 

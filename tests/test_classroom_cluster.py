@@ -12,8 +12,8 @@ import pytest
 
 from course_lib.__main__ import main
 from course_lib.classroom import cluster
-from course_lib.classroom.grade import grade_class
-from course_lib.classroom.submissions import find
+from course_lib.classroom.class_run import mark_class
+from course_lib.classroom.submissions import find_submissions
 from course_lib.grading.catalogue import EXERCISES
 from tests.clusters import Cluster
 from tests.small_class import (
@@ -230,9 +230,9 @@ def test_a_scheduler_that_is_not_there_is_named_with_a_remedy(tmp_path, monkeypa
 def test_a_class_on_a_cluster_gets_the_same_marks_though_a_worker_is_killed(dask, tmp_path):
     """Two workers with sandboxes of their own; one is killed after the first result, and its sandbox goes with it."""
     names = ["ada", "bert", "dora", "emil", "fritz", "hans"]
-    submissions = find([write_class(tmp_path / "class", *names)])
+    submissions = find_submissions([write_class(tmp_path / "class", *names)])
     expected = [EXERCISES[EXERCISE]]
-    terms = {"limits": LIMITS, "seed": SEED}
+    terms = {"quotas": LIMITS, "seed": SEED}
     workers = [dask.add_worker(), dask.add_worker()]
     killed = []
 
@@ -243,10 +243,10 @@ def test_a_class_on_a_cluster_gets_the_same_marks_though_a_worker_is_killed(dask
             killed.extend(psutil.Process(victim.pid).children(recursive=True))
             victim.kill()
 
-    outcome = grade_class(submissions, expected, tmp_path / "cluster", scheduler=dask.address, tell=tell, **terms)
+    outcome = mark_class(submissions, expected, tmp_path / "cluster", scheduler=dask.address, tell=tell, **terms)
     assert killed
     assert psutil.wait_procs(killed, timeout=60)[1] == []
-    alone = grade_class(submissions, expected, tmp_path / "here", jobs=1, **terms)
+    alone = mark_class(submissions, expected, tmp_path / "here", jobs=1, **terms)
     assert outcome.failed == {}
     assert outcome.marked == alone.marked
     assert {each.name: each.earned for each in outcome.marked} == {name: EARNS[name] for name in names}

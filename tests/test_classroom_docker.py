@@ -12,8 +12,8 @@ import pytest
 from course_lib.__main__ import main
 from course_lib.classroom.jobs import Job, do_job
 from course_lib.classroom.remote import Worker
-from course_lib.classroom.sandbox import Stage, container
-from course_lib.classroom.submissions import find
+from course_lib.classroom.sandbox import Stage, container_command
+from course_lib.classroom.submissions import find_submissions
 from course_lib.grading.catalogue import EXERCISES
 from tests.grading.corpus import notebook
 from tests.small_class import EXERCISE, LIMITS, RIGHT, SEED, write_class
@@ -111,7 +111,7 @@ def handed_in(folder, *cells):
     (folder / "one").mkdir(parents=True)
     text = notebook([("code", textwrap.dedent(cell)) for cell in cells])
     (folder / "one" / "answers.ipynb").write_text(text, encoding="utf-8")
-    [submission] = find([folder / "one"])
+    [submission] = find_submissions([folder / "one"])
     return submission
 
 
@@ -198,6 +198,6 @@ def test_the_command_that_the_guide_gives_has_an_image(monkeypatch, tmp_path):
     (tmp_path / "docker").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     with Stage() as stage:
-        command = container(stage, "a-name", LIMITS)
+        command = container_command(stage, "a-name", LIMITS)
     image = command[command.index("python3") + 1]
     assert image == "transformers-measured"

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from grading import awkward, corpus
 
-from course_lib.classroom.bounds import Limits
-from course_lib.classroom.marked import Marked
+from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.marking import mark
+from course_lib.classroom.quotas import Quotas
 from course_lib.classroom.remote import Worker
 from course_lib.classroom.sandbox import SandboxError
-from course_lib.classroom.submissions import find
+from course_lib.classroom.submissions import find_submissions
 from course_lib.grading.catalogue import EXERCISES
 
 SEED = 20_261_120
@@ -48,12 +48,12 @@ SAID = {  # case -> what the teacher reads of it
 def grade(tmp_path_factory):
     """Grades a case at a level, once: a class of one, by a worker in a slot that no other test uses."""
     workers: dict[str, Worker] = {}
-    done: dict[tuple[str, str], Marked] = {}
+    done: dict[tuple[str, str], GradedSubmission] = {}
     slot = 40 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
-    def graded(case: corpus.Case, level: str) -> Marked:
+    def graded(case: corpus.Case, level: str) -> GradedSubmission:
         if level not in workers:
-            worker = Worker(sandbox=level, limits=Limits(cell=3, exercise=3, total=60), slot=slot)
+            worker = Worker(sandbox=level, quotas=Quotas(cell_timeout=3, exercise_timeout=3, timeout=60), slot=slot)
             try:
                 workers[level] = worker.__enter__()
             except SandboxError as error:
@@ -61,7 +61,7 @@ def grade(tmp_path_factory):
         if (case.name, level) not in done:
             folder = tmp_path_factory.mktemp("class")
             case.write(folder)
-            (submission,) = find([folder])
+            (submission,) = find_submissions([folder])
             expected = [EXERCISES[name] for name in case.expects]
             done[case.name, level] = mark(submission, expected, workers[level], SEED)
         return done[case.name, level]
@@ -71,12 +71,12 @@ def grade(tmp_path_factory):
         worker.close()
 
 
-def told(marked: Marked) -> str:
+def told(marked: GradedSubmission) -> str:
     lines = [f"{result.exercise_id}: {result.status}: {result.feedback}" for result in marked.results]
     return "\n".join([*lines, *marked.troubles])
 
 
-def assert_as_earned(case: corpus.Case, marked: Marked) -> None:
+def assert_as_earned(case: corpus.Case, marked: GradedSubmission) -> None:
     assert [result.exercise_id for result in marked.results] == list(case.expects)
     assert [result.exercise_id for result in marked.results if result.passed] == [
         name for name in case.expects if name in case.earns

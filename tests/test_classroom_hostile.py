@@ -29,13 +29,15 @@ import pytest
 import torch
 
 import course_lib
-from course_lib.classroom import formats, remote, report
-from course_lib.classroom.bounds import Limits
-from course_lib.classroom.marked import Marked
+from course_lib.classroom import report, session
+from course_lib.classroom.export import junit, results
+from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.marking import mark
+from course_lib.classroom.quotas import Quotas
 from course_lib.classroom.remote import Fault, Worker
 from course_lib.classroom.sandbox import IMAGE, LEVELS, SandboxError
-from course_lib.classroom.submissions import find
+from course_lib.classroom.submissions import find_submissions
+from course_lib.classroom.terminal import terminal_table
 from course_lib.grading.catalogue import get
 from course_lib.grading.engine import PUBLIC_SEED, grade
 from tests.grading import archives, corpus
@@ -53,8 +55,8 @@ NEIGHBOUR = corpus.Case(
         ]
     ),
 )
-LIMITS = Limits(cell=1, exercise=1, total=40, memory=1 << 30, tree=1 << 30)
-remote.GRACE = 1.0  # a stubborn answer is waited for no longer than that
+LIMITS = Quotas(cell_timeout=1, exercise_timeout=1, timeout=40, memory=1 << 30, tree=1 << 30)
+session.GRACE = 1.0  # a stubborn answer is waited for no longer than that
 SEED = 61_803_398
 TOLD = "broken-out"
 ROOT = Path(course_lib.__file__).parents[1]
@@ -287,17 +289,17 @@ def worker(request):
     if request.param == "docker" and not docker_works():
         pytest.skip("no docker with the image of the course")
     try:
-        with Worker(sandbox=request.param, limits=LIMITS) as worker:
+        with Worker(sandbox=request.param, quotas=LIMITS) as worker:
             graded(NEIGHBOUR, worker, Path(tempfile.gettempdir()))  # whatever is loaded late, is loaded now
             yield worker
     except SandboxError as error:
         pytest.skip(str(error))
 
 
-def graded(case: corpus.Case, worker: Worker, folder: Path) -> Marked:
+def graded(case: corpus.Case, worker: Worker, folder: Path) -> GradedSubmission:
     with tempfile.TemporaryDirectory(prefix="handed-in-", dir=folder) as place:
         case.write(Path(place))  # a folder in a folder is one submission, whatever is in it
-        [submission] = find([Path(place)])
+        [submission] = find_submissions([Path(place)])
         try:
             return mark(submission, [get(name) for name in case.expects], worker, SEED)
         except Fault as fault:
@@ -305,7 +307,7 @@ def graded(case: corpus.Case, worker: Worker, folder: Path) -> Marked:
             pytest.fail(f"{case.name} is lost, for it looks like a fault of the machine: {fault}")
 
 
-def hold_points(marked: Marked, case: corpus.Case) -> None:
+def hold_points(marked: GradedSubmission, case: corpus.Case) -> None:
     assert [result.exercise_id for result in marked.results] == list(case.expects), "every exercise has a result"
     earned = {result.exercise_id: result.earned for result in marked.results}
     feedback = "\n".join(map(repr, marked.results))[:5000]
@@ -313,11 +315,11 @@ def hold_points(marked: Marked, case: corpus.Case) -> None:
     assert earned == due, f"{feedback}\n{marked.troubles}"
 
 
-def hold_text(marked: Marked) -> str:
+def hold_text(marked: GradedSubmission) -> str:
     """What is kept of a submission can be written to any file, read back, and is no flood."""
     text = json.dumps(marked.as_dict(), ensure_ascii=False)
     assert text.encode("utf-8")
-    assert Marked.from_dict(json.loads(text)) == marked
+    assert GradedSubmission.from_dict(json.loads(text)) == marked
     assert len(text) < MOST_KEPT, f"{len(text):,} characters are kept: {text[:500]}"
     return text
 
@@ -338,7 +340,7 @@ def test_a_hostile_submission_gains_nothing_and_harms_nobody(name, worker, groun
     start = time.monotonic()
 
     marked = graded(case, worker, ground.folder)
-    assert time.monotonic() - start < 2 * LIMITS.total + 30
+    assert time.monotonic() - start < 2 * LIMITS.timeout + 30
     following = next((touch.removeprefix("then=") for touch in case.touches if touch.startswith("then=")), "")
     if following:
         next_case = filled(CASES[following], ground.words)
@@ -364,11 +366,11 @@ def test_a_hostile_submission_gains_nothing_and_harms_nobody(name, worker, groun
     ground.reset()
 
 
-def hold_reports(marked: Marked, folder: Path) -> None:
+def hold_reports(marked: GradedSubmission, folder: Path) -> None:
     """No mark of HTML and no code of a terminal gets through to a report, and no formula to a table."""
     shutil.rmtree(folder, ignore_errors=True)
-    paths = [*report.write_reports([marked], folder, titles={}, about={}), *formats.write_csv([marked], folder)]
-    paths += [*formats.write_json([marked], folder), *formats.write_junit([marked], folder)]
+    paths = [*report.write_reports([marked], folder, titles={}, about={}), *results.write_csv([marked], folder)]
+    paths += [*results.write_json([marked], folder), *junit.write_junit([marked], folder)]
     for path in paths:
         text = path.read_text(encoding="utf-8")
         codes = "\x00\x1b\x07\x08" + ("" if path.suffix == ".json" else "\u202e\u2066")  # JSON is read by programs
@@ -376,7 +378,7 @@ def hold_reports(marked: Marked, folder: Path) -> None:
         if path.suffix in (".html", ".xml"):
             assert "<script>alert" not in text, path
             assert "<img" not in text, path
-    table = formats.terminal_table([marked])
+    table = terminal_table([marked])
     assert not [code for code in "\x00\x07\x08\r\u202e" if code in table]
 
 
@@ -384,7 +386,7 @@ def hold_reports(marked: Marked, folder: Path) -> None:
 def test_a_hostile_archive_gains_nothing_and_loses_no_honest_notebook(name, worker, ground, tmp_path):
     """Reading is the same at every level; what was read is graded at each."""
     before = own_state()
-    found = find([archives.ARCHIVES[name](tmp_path, NEIGHBOUR.notebook_json)])
+    found = find_submissions([archives.ARCHIVES[name](tmp_path, NEIGHBOUR.notebook_json)])
     expected = [get(each) for each in NEIGHBOUR.expects]
     marked = [mark(submission, expected, worker, SEED) for submission in found]
     due = expected if archives.EARNS[name] else []
@@ -398,7 +400,7 @@ def test_the_next_worker_leaves_nothing_behind(ground):
     """A worker that was attacked and closed has left no process, no descriptor and no folder."""
     before = own_state()
     try:
-        with Worker(sandbox="bwrap", limits=LIMITS) as worker:
+        with Worker(sandbox="bwrap", quotas=LIMITS) as worker:
             for name in ("daemons", "kills_itself"):
                 graded(filled(CASES[name], ground.words), worker, ground.folder)
             stage = worker.stage.folder

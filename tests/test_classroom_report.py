@@ -1,6 +1,7 @@
 """The reports for people: what learners wrote stays text, the numbers are those of the results, every link leads on."""
 
 import re
+import tomllib
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -11,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from course_lib.classroom.file_names import file_name
 from course_lib.classroom.folders import LeftOut
-from course_lib.classroom.marked import Marked
-from course_lib.classroom.names import file_name
-from course_lib.classroom.report import STYLE, TROUBLES, write_reports
+from course_lib.classroom.graded import GradedSubmission
+from course_lib.classroom.report import STYLE, TEMPLATES, TROUBLES, write_reports
 from course_lib.grading import EXERCISES, grade
 from course_lib.grading.result import SIGNS, Result
 
@@ -105,7 +106,7 @@ def answers(*chosen) -> tuple[Result, ...]:
 
 
 @pytest.fixture(scope="module")
-def graded() -> list[Marked]:
+def graded() -> list[GradedSubmission]:
     """Three learners, graded for real: right answers, known mistakes, a wrong option, and gaps."""
 
     def right(exercise_id):
@@ -118,21 +119,21 @@ def graded() -> list[Marked]:
     option = next(option.key for option in EXERCISES[d].options if not option.right)
     reflect = ("attention.why_scale", "word " * 30)
     return [
-        Marked("Zoë", "1" * 64, answers(right(a), right(b), reflect, wrong(c, 0), (d, ...))),
-        Marked(
+        GradedSubmission("Zoë", "1" * 64, answers(right(a), right(b), reflect, wrong(c, 0), (d, ...))),
+        GradedSubmission(
             "Émile", "2" * 64, answers(wrong(a, 0), right(b), reflect, wrong(c, 0), (d, option)), ("Cell 3 fails.",)
         ),
-        Marked("Ada", "3" * 64, answers(wrong(a, 3), (b, ...), (reflect[0], ...), (c, ...), (d, ...))),
+        GradedSubmission("Ada", "3" * 64, answers(wrong(a, 3), (b, ...), (reflect[0], ...), (c, ...), (d, ...))),
     ]
 
 
-def hostile(text: str) -> list[Marked]:
+def hostile(text: str) -> list[GradedSubmission]:
     """Two submissions in which every text that may be a learner's holds `text`."""
     result = replace(grade("attention.softmax", lambda x, dim: x, 7), picture="")
     results = tuple(
         Result(result.exercise_id, text, status, 2, (text, text), text, text, text, "", text) for status in SIGNS
     )
-    return [Marked(f"{number}{text}", "same", results, (text, text)) for number in range(2)]
+    return [GradedSubmission(f"{number}{text}", "same", results, (text, text)) for number in range(2)]
 
 
 # --- hostile text -----------------------------------------------------------------------------------------------------
@@ -175,7 +176,7 @@ def test_text_loses_what_turns_the_reading_direction_and_what_steers_a_terminal(
 
 def test_a_very_long_text_is_cut_and_a_very_long_list_too_and_both_are_said(tmp_path, graded):
     result = replace(graded[0].results[0], status="failed", evidence="x" * 10**6)
-    marked = Marked("Ada", "d", (result,), tuple(f"trouble {i}" for i in range(TROUBLES + 1200)))
+    marked = GradedSubmission("Ada", "d", (result,), tuple(f"trouble {i}" for i in range(TROUBLES + 1200)))
     index, page = pages([marked], tmp_path)
     assert page.stat().st_size < 100_000
     text = page.read_text(encoding="utf-8")
@@ -249,9 +250,19 @@ def test_every_text_stands_out_from_its_ground(scheme):
         assert (bright + 0.05) / (dim + 0.05) >= (3 if text == "fill" else 4.5), (text, ground)
 
 
+def test_the_templates_are_packed_with_the_library():
+    root = Path(__file__).parent.parent
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    packed = {
+        path for pattern in settings["package-data"]["course_lib"] for path in (root / "course_lib").glob(pattern)
+    }
+    assert {path.name for path in TEMPLATES.iterdir()} >= {"page.html", "class.html", "learner.html", "style.css"}
+    assert {*TEMPLATES.iterdir()} <= packed
+
+
 def test_every_link_leads_to_a_file_or_a_place_that_exists(tmp_path, graded):
     names = [*HOSTILE, "Ada", "ADA", "ada", "a/b", "", "   ", "con", "x" * 300, "李" * 200, "100 % #1?.html", "\u200b"]
-    marked = [Marked(name, str(i), graded[0].results) for i, name in enumerate(names)]
+    marked = [GradedSubmission(name, str(i), graded[0].results) for i, name in enumerate(names)]
     found = pages(marked, tmp_path)
     index, *learners = found
     assert index == tmp_path / "report" / "index.html"
@@ -290,7 +301,7 @@ def test_learners_stand_by_name_with_their_points(tmp_path, graded):
 
 
 def test_learners_stand_by_name_and_an_accent_changes_no_place(tmp_path):
-    marked = [Marked(name, "", ()) for name in ("zoé", "Eva", "ada", "Émile", "Ede", "Łukasz")]
+    marked = [GradedSubmission(name, "", ()) for name in ("zoé", "Eva", "ada", "Émile", "Ede", "Łukasz")]
     page = next(iter(pages(marked, tmp_path).values()))
     places = [page.text().index(name) for name in ("ada", "Ede", "Émile", "Eva", "zoé")]
     assert places == sorted(places)
@@ -311,8 +322,10 @@ def test_the_matrix_holds_the_points_of_every_learner_in_every_chapter(tmp_path,
 def test_the_ground_of_the_matrix_tells_the_share_and_a_chapter_that_was_not_graded_stays_empty(tmp_path):
     ids = ("attention.softmax", "masks.causal")
     results = {key: [Result(key, "t", status, 1, ()) for status in ("passed", "failed")] for key in ids}
-    marked = [Marked(str(k), str(k), (*[results[ids[0]][0]] * k, *[results[ids[0]][1]] * (8 - k))) for k in range(9)]
-    marked.append(Marked("other", "o", (results[ids[1]][0],)))
+    marked = [
+        GradedSubmission(str(k), str(k), (*[results[ids[0]][0]] * k, *[results[ids[0]][1]] * (8 - k))) for k in range(9)
+    ]
+    marked.append(GradedSubmission("other", "o", (results[ids[1]][0],)))
     index, *_ = write_reports(marked, tmp_path, titles=TITLES, about=ABOUT)
     html = index.read_text(encoding="utf-8").split("<caption>Points earned")[1].split("</table>")[0]
     cells = re.findall(r"<td( class=\"h\d\")?>([^<]*)</td>", html)
@@ -325,8 +338,8 @@ def test_the_ground_of_the_matrix_tells_the_share_and_a_chapter_that_was_not_gra
 def test_a_share_of_one_hundred_percent_means_all(tmp_path):
     exercise = EXERCISES["attention.softmax"]
     right = [Result(exercise.id, "t", "passed", 1, ())] * 399
-    almost = Marked("almost", "1", (*right, Result(exercise.id, "t", "failed", 1, ())))
-    every = Marked("every", "2", (*right, right[0]))
+    almost = GradedSubmission("almost", "1", (*right, Result(exercise.id, "t", "failed", 1, ())))
+    every = GradedSubmission("every", "2", (*right, right[0]))
     index, *_ = write_reports([almost, every], tmp_path, titles={}, about={})
     assert [row[2].strip() for row in rows(index, "By name")] == ["99 %", "100 %"]
 
@@ -368,7 +381,7 @@ def test_the_histogram_says_what_the_better_half_earned(tmp_path, graded):
     index = next(iter(pages(graded, tmp_path / "a").values()))
     share = sorted(each.earned / each.points for each in graded)[1]
     assert index.text("figcaption") == f"At least half of the class earned {int(100 * share)} % of the points or more."
-    index = next(iter(pages([Marked("a", "", graded[2].results)], tmp_path / "b").values()))
+    index = next(iter(pages([GradedSubmission("a", "", graded[2].results)], tmp_path / "b").values()))
     assert index.text("figcaption") == "At least half of the class earned no points."
 
 
@@ -384,7 +397,7 @@ def test_equal_submissions_stand_beside_each_other_and_a_missing_digest_equals_n
 def test_an_empty_class_and_an_empty_submission_have_their_pages(tmp_path):
     (index,) = pages([], tmp_path / "a").values()
     assert "Nothing was handed in." in index.text()
-    index, learner = pages([Marked("Ada", "", (), ("There is no notebook.",))], tmp_path / "b").values()
+    index, learner = pages([GradedSubmission("Ada", "", (), ("There is no notebook.",))], tmp_path / "b").values()
     assert "no points" in learner.text()
     assert "There is no notebook." in learner.text("main")
 
@@ -418,7 +431,7 @@ def test_the_class_page_says_what_was_not_taken_and_why(tmp_path, graded):
     ],
 )
 def test_a_learners_page_is_headed_by_the_name_and_not_by_that_of_the_download(tmp_path, name, heading, number):
-    _, page = pages([Marked(name, "", ())], tmp_path).values()
+    _, page = pages([GradedSubmission(name, "", ())], tmp_path).values()
     assert page.text("h1") == heading
     assert page.text("title").startswith(f"{heading} ·")
     assert (f"number {number}" in page.text("header")) == bool(number)
@@ -427,7 +440,7 @@ def test_a_learners_page_is_headed_by_the_name_and_not_by_that_of_the_download(t
 def test_the_class_page_of_five_hundred_stays_small(tmp_path, graded):
     one_each = {exercise.chapter: exercise for exercise in EXERCISES.values()}
     results = tuple(Result(e.id, e.title, "failed", e.points, ("No.",), misconception="m") for e in one_each.values())
-    marked = [Marked(f"Learner number {i:03}", str(i), results, ("Cell 3 fails.",)) for i in range(500)]
+    marked = [GradedSubmission(f"Learner number {i:03}", str(i), results, ("Cell 3 fails.",)) for i in range(500)]
     index, *learners = write_reports(marked, tmp_path, titles=TITLES, about=ABOUT)
     assert len(learners) == 500
     assert index.stat().st_size < 2_000_000
@@ -473,7 +486,7 @@ def test_a_learner_reads_the_points_of_every_chapter(tmp_path, graded):
 def test_the_map_in_text_stands_only_where_there_is_no_picture(tmp_path):
     result = Result("masks.causal", "t", "failed", 2, ("No.",), sketch="in text")
     drawn = replace(result, picture="<p>drawn</p>")
-    marked = [Marked("a", "1", (result,)), Marked("b", "2", (drawn,))]
+    marked = [GradedSubmission("a", "1", (result,)), GradedSubmission("b", "2", (drawn,))]
     _, text, picture = pages(marked, tmp_path).values()
     assert ("in text" in text.text(), "drawn" in text.text()) == (True, False)
     assert ("in text" in picture.text(), "drawn" in picture.text()) == (False, True)

@@ -55,26 +55,27 @@ for place in ("", *KNOWN):
 """
 LOOK = """
 import json, sys, time
-from course_lib.classroom import remote, sandbox
-from course_lib.classroom.bounds import Limits
-from course_lib.classroom.submissions import Cell, Notebook
+from course_lib.classroom import probe, remote, sandbox, session
+from course_lib.classroom.quotas import Quotas
+from course_lib.classroom.notebook_reader import Cell
+from course_lib.classroom.submission_reader import Notebook
 
 level, source, bare = sys.argv[1:]
 if bare:
     sandbox._hidden = lambda: []
 if bare == "unknown":
-    remote.answers = lambda: []
+    probe.answer_paths = lambda: []
 told = {"library": sandbox.course_lib.__file__, "prefix": sys.prefix, "probe": "holds", "found": None}
 try:
-    with remote.Worker(level, Limits(cell=200, exercise=20)) as worker:
+    with remote.Worker(level, Quotas(cell_timeout=200, exercise_timeout=20)) as worker:
         try:
-            worker.probe()
+            probe.require_isolation(worker)
         except sandbox.SandboxError as error:
             told["probe"] = str(error)
         notebook = Notebook("look.ipynb", (Cell(1, "code", source),))
-        session = remote.Session(worker, notebook, {}, {"found": False}, time.monotonic() + 300)
-        told["found"] = session.read("found", 0, 20).value if session.found.answers else session.found.troubles
-        session.close()
+        asked = session.Session(worker, notebook, {}, {"found": False}, time.monotonic() + 300)
+        told["found"] = asked.read("found", 0, 20).value if asked.found.answers else asked.found.troubles
+        asked.close()
 except sandbox.SandboxError as error:
     told["probe"] = str(error)
 print(json.dumps(told))
@@ -207,7 +208,7 @@ def test_the_source_from_which_pip_installed_is_hidden_too(place, monkeypatch):
     (told / "direct_url.json").write_text(json.dumps({"url": course.as_uri(), "dir_info": {}}))
     monkeypatch.syspath_prepend(str(told.parent))
     assert course in sandbox._hidden()
-    assert [path for path in sandbox.answers() if path.startswith(str(course))] != []
+    assert [path for path in sandbox.answer_paths() if path.startswith(str(course))] != []
 
 
 @needs_bwrap
@@ -227,6 +228,6 @@ def test_an_outer_folder_is_hidden_before_what_lies_in_it(tmp_path, monkeypatch)
     """The other way round, the empty folder that hides the outer one hides the place of the inner one as well."""
     inner = tmp_path / ".venv" / "packages"
     inner.mkdir(parents=True)
-    monkeypatch.setattr(sandbox, "courses", lambda: [inner, tmp_path])
+    monkeypatch.setattr(sandbox, "course_folders", lambda: [inner, tmp_path])
     hidden = [path for path in sandbox._hidden() if path.is_relative_to(tmp_path)]
     assert hidden == [tmp_path.resolve(), inner.resolve()]

@@ -10,18 +10,21 @@ import time
 import psutil
 import pytest
 
-from course_lib.classroom import command, remote, walls
-from course_lib.classroom.bounds import Limits
-from course_lib.classroom.marked import Marked
+from course_lib.classroom import command, isolation, probe
+from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.marking import mark
-from course_lib.classroom.remote import Ended, Fault, Session, Worker
+from course_lib.classroom.notebook_reader import Cell
+from course_lib.classroom.probe import require_isolation
+from course_lib.classroom.quotas import Quotas
+from course_lib.classroom.remote import Ended, Fault, Worker
 from course_lib.classroom.sandbox import SandboxError, Stage
-from course_lib.classroom.submissions import Cell, Notebook, Submission
+from course_lib.classroom.session import Session
+from course_lib.classroom.submission_reader import Notebook, Submission
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import ready_trials
 from tests.grading.corpus import notebook as written
 
-LIMITS = Limits(cell=3, exercise=3, total=120)
+LIMITS = Quotas(cell_timeout=3, exercise_timeout=3, timeout=120)
 
 
 def notebook(*sources: str) -> Notebook:
@@ -43,7 +46,7 @@ def behind(request):
     """A worker at the level bwrap, skipped where that does not work."""
     try:
         with Worker("bwrap", LIMITS, slot=50) as worker:
-            worker.probe()
+            require_isolation(worker)
             yield worker
     except SandboxError as error:
         pytest.skip(str(error))
@@ -117,7 +120,7 @@ except ImportError:
 
 
 def test_level_none_reads_no_files_outside_where_the_kernel_has_landlock(beside, tmp_path):
-    if not walls.landlock():
+    if not isolation.landlock_version():
         pytest.skip("this kernel has no Landlock")
     (tmp_path / "outside").write_text("secret")
     source = f"""
@@ -279,7 +282,7 @@ def test_a_notebook_that_crashes_without_end_gives_up_and_says_so(worker):
 
 
 def test_more_memory_than_allowed_ends_the_process_of_the_learner_only():
-    with Worker("none", Limits(cell=20, tree=1 << 30, memory=4 << 30), slot=52) as small:
+    with Worker("none", Quotas(cell_timeout=20, tree=1 << 30, memory=4 << 30), slot=52) as small:
         source = """
 import os, time
 for _ in range(4):
@@ -367,7 +370,7 @@ def test_another_operating_system_is_told_what_to_do_instead_of_a_traceback(tmp_
     (tmp_path / "answers.ipynb").write_text(written([("code", "x = 1")]), encoding="utf-8")
     code = (
         "import sys, psutil, tqdm.auto; sys.modules['resource'] = None\n"
-        "import course_lib.classroom.grade\n"
+        "import course_lib.classroom.class_run\n"
         "from course_lib.__main__ import main\n"
         f"sys.platform = {platform!r}\n"
         f"sys.exit(main(['grade', 'answers.ipynb', '--sandbox', {level!r}, '--exercises', 'attention.memory']))"
@@ -381,7 +384,7 @@ def test_another_operating_system_is_told_what_to_do_instead_of_a_traceback(tmp_
 def test_the_report_says_when_there_was_no_wall(tmp_path, level):
     options = dict.fromkeys(("json", "csv", "junit", "gradescope", "classroom50"), False)
     options |= {"canvas": None, "moodle": None, "sandbox": level, "out": tmp_path}
-    command._write(argparse.Namespace(**options), [Marked("ada", "", (), ())], [3], left=[])
+    command._write(argparse.Namespace(**options), [GradedSubmission("ada", "", (), ())], [3], left=[])
     assert ("there was no wall" in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")) == (
         level == "none"
     )
@@ -390,19 +393,19 @@ def test_the_report_says_when_there_was_no_wall(tmp_path, level):
 def test_a_probe_refuses_a_wall_that_does_not_hold(beside, monkeypatch):
     monkeypatch.setattr(beside, "sandbox", "bwrap")
     with pytest.raises(SandboxError, match="does not hold here") as error:
-        beside.probe()
+        require_isolation(beside)
     assert "Nothing was graded" in str(error.value)
     assert "it reaches the network (UDP)" in str(error.value)
 
 
 def test_the_probe_tries_the_sockets_that_no_namespace_parts():
     with Stage() as stage:
-        denial = stage.code / "course_lib" / "grading" / "classroom" / "walls.py"
+        denial = stage.code / "course_lib" / "grading" / "classroom" / "isolation.py"
         text = denial.read_text(encoding="utf-8")
         denial.write_text(text.replace("(1, 2, 10, 16)", "(1, 2, 10, 16, 40)"), encoding="utf-8")
         try:
             with Worker("bwrap", LIMITS, slot=55, stage=stage) as worker, pytest.raises(SandboxError) as error:
-                worker.probe()
+                require_isolation(worker)
         except SandboxError as missing:
             pytest.skip(str(missing))
     assert "does not hold here: it opens sockets of AF_VSOCK. Nothing" in str(error.value)
@@ -416,16 +419,16 @@ def test_a_stage_holds_the_library_and_goes_with_its_owner():
     assert not stage.folder.exists()
 
 
-@pytest.mark.parametrize(("name", "value"), [("cell", 0), ("memory", -1), ("total", 0), ("processes", 0)])
+@pytest.mark.parametrize(("name", "value"), [("cell_timeout", 0), ("memory", -1), ("timeout", 0), ("processes", 0)])
 def test_a_limit_that_leaves_nothing_is_refused(name, value):
     with pytest.raises(ValueError, match=name):
-        Limits(**{name: value})
+        Quotas(**{name: value})
 
 
 def test_of_a_probe_that_breaks_off_nothing_is_believed(beside, monkeypatch):
-    broken = remote.PROBE.replace("seen += answers()", 'raise ValueError("half way")')
-    assert broken != remote.PROBE
-    monkeypatch.setattr(remote, "PROBE", broken)
+    broken = probe.PROBE.replace("seen += answers()", 'raise ValueError("half way")')
+    assert broken != probe.PROBE
+    monkeypatch.setattr(probe, "PROBE", broken)
     monkeypatch.setattr(beside, "sandbox", "bwrap")
     with pytest.raises(SandboxError, match="it runs nothing"):
-        beside.probe()
+        require_isolation(beside)

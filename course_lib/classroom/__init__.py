@@ -1,13 +1,16 @@
-"""A whole class, graded: notebooks of people nobody should trust, read, run behind a wall, judged outside of it.
+"""A whole class, graded: notebooks of people nobody should trust, read, run in a sandbox, judged outside of it.
 
-submissions   what was handed in, read as text, nothing runs: `folders` and archives, which no path leaves; `cells`
-worker        the untrusted side: runs a `notebook`, answers calls; `zygote` forks it, `walls` part it from the next
-protocol      what passes between the two sides: numbers, text and raw arrays, never objects
-sandbox       the wall to the outside: bubblewrap, docker or none; `bounds` are the limits within
-remote        the trusted side's end: a worker that fails is replaced, an answer that fails is a result
-marking       one submission: a result for every expected exercise; `marked`: the same as plain data
-journal       results on disk as they come; what is there is not graded again
-grade         a class: workers at a time, resume; `jobs` on `cluster`: the same on Dask; `command`: the command line
-formats       results for other programs, `report` for people, with `statistics` and file `names`
-standin       Gradescope's autograder, a workflow for GitHub
+submissions        which files are one submission; `folders`: files and archives as one tree, which no path leaves
+submission_reader  what one holds, read as text, nothing runs; `notebook_reader`: its cells
+worker             the untrusted side: runs a notebook (`notebook_run`) and answers calls; `forkserver` forks it,
+                   `isolation` parts it from the next in the kernel's own terms
+protocol           what passes between the two sides: numbers, text and raw arrays, never objects
+sandbox            between both sides: bubblewrap, docker or none; `quotas` within; `probe` tries it before it is used
+remote, session    the trusted side's end: a worker that fails is replaced, an answer that fails is a result
+marking            one submission: a result for every expected exercise; `graded`: the same as plain data
+journal            results on disk as they come; what is there is not graded again
+class_run          a class: workers at a time, resume; `jobs` on `cluster`: on Dask; `command`: the command line
+export             results for other programs; `report` for people, `terminal` for a console, with `statistics`
+file_names         whose a downloaded file is, and file names for what is written
+autograder         Gradescope's autograder, a workflow for GitHub
 """

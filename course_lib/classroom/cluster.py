@@ -14,9 +14,10 @@ from concurrent.futures import CancelledError
 
 from tqdm import tqdm
 
-from .bounds import Limits
 from .jobs import TRIES, Done, Job, do_again, do_job
 from .journal import version
+from .probe import require_isolation
+from .quotas import Quotas
 from .remote import Worker
 
 ANSWER = 10.0  # seconds in which a scheduler must answer
@@ -26,7 +27,7 @@ _slots = iter(range(10**9))
 
 
 def on_cluster(jobs: Sequence[Job], scheduler: str) -> Iterator[Done]:
-    """Every job, as it is done. A job that fails three times, or finds no scheduler for ten minutes, has a fault.
+    """Yield every job as it is done. A job that fails three times, or finds no scheduler for ten minutes, has a fault.
 
     A cluster without workers is told on stderr, and waited for.
     Errors: ValueError if `distributed` is not installed, or no scheduler answers at the beginning.
@@ -90,12 +91,12 @@ def on_worker(job: Job, grader: str, first: Done | None = None) -> Done:
         raise RuntimeError(
             f"this worker has another version of the course ({version()}, not {grader}): install it there"
         )
-    terms: tuple[str, Limits] = (job.sandbox, job.limits)
+    terms: tuple[str, Quotas] = (job.sandbox, job.quotas)
     if getattr(_mine, "terms", None) != terms:
         if getattr(_mine, "worker", None):
             _mine.worker.close()
-        _mine.worker = Worker(job.sandbox, job.limits, slot=next(_slots) % 64).__enter__()
+        _mine.worker = Worker(job.sandbox, job.quotas, slot=next(_slots) % 64).__enter__()
         atexit.register(_mine.worker.close)
-        _mine.worker.probe()
+        require_isolation(_mine.worker)
         _mine.terms = terms
     return do_again(job, first, _mine.worker) if first else do_job(job, _mine.worker)

@@ -92,21 +92,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from .bounds import Limits
+    from .quotas import Quotas
 
     for option, least in (("jobs", 1), ("seconds", 0), ("minutes", 0.01), ("memory", 0.01)):
         if not least <= (value := getattr(arguments, option)) < math.inf:
             raise ValueError(f"--{option} {value:g} must be at least {least}: leave it out for the usual")
-    limits = Limits(exercise=arguments.seconds, total=60 * arguments.minutes, tree=int(arguments.memory * 2**30))
+    quotas = Quotas(
+        exercise_timeout=arguments.seconds, timeout=60 * arguments.minutes, tree=int(arguments.memory * 2**30)
+    )
     if arguments.plan is not None:
-        return _plan(arguments, limits)
-    _check(arguments)
-    from .submissions import find_all
+        return _plan(arguments, quotas)
+    _require_usable(arguments)
+    from .submissions import find_submissions_and_rest
 
-    return _grade(arguments, limits, *find_all(arguments.submissions))
+    return _grade(arguments, quotas, *find_submissions_and_rest(arguments.submissions))
 
 
-def _check(arguments: argparse.Namespace) -> None:
+def _require_usable(arguments: argparse.Namespace) -> None:
     if not arguments.submissions:
         raise ValueError("name the submissions: notebooks, zip files, or a folder that holds a class")
     wanted = [name for name in _FORMATS if getattr(arguments, name) not in (False, None)]
@@ -118,7 +120,7 @@ def _check(arguments: argparse.Namespace) -> None:
         if out and out.is_relative_to(path.resolve()):
             raise ValueError(f"--out {arguments.out} lies in {path}, as if it were a submission: name a folder outside")
     if arguments.classroom50:
-        from .formats import classroom50_fields
+        from course_lib.classroom.export.classroom50 import classroom50_fields
 
         classroom50_fields()  # what is missing is said before anything is graded
     for path in (arguments.moodle, Path(arguments.canvas) if arguments.canvas else None):
@@ -159,11 +161,11 @@ class _Console:
                     os.dup2(null.fileno(), number)
 
 
-def _grade(arguments: argparse.Namespace, limits, submissions: list, left: list) -> int:
+def _grade(arguments: argparse.Namespace, quotas, submissions: list, left: list) -> int:
     from tqdm.auto import tqdm
 
+    from .class_run import expected_exercises, mark_class
     from .folders import LeftOut
-    from .grade import expected_exercises, grade_class
 
     out, err = _Console(sys.stdout), _Console(sys.stderr)
     expected = expected_exercises(submissions, arguments.chapters, arguments.exercises)
@@ -176,13 +178,13 @@ def _grade(arguments: argparse.Namespace, limits, submissions: list, left: list)
     with ExitStack() as stack:
         folder = arguments.out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="course-results-")))
         bar = stack.enter_context(tqdm(total=len(submissions), desc="grading", unit="submission", file=err))
-        outcome = grade_class(
+        outcome = mark_class(
             submissions,
             expected,
             folder,
             sandbox=arguments.sandbox,
             jobs=arguments.jobs,
-            limits=limits,
+            quotas=quotas,
             resume=arguments.resume,
             seed=arguments.seed,
             scheduler=arguments.scheduler,
@@ -226,7 +228,7 @@ def _chapters(numbers: list[int]) -> str:
 
 
 def _table(marked: list, submitted: int) -> str:
-    from .formats import terminal_table
+    from .terminal import terminal_table
 
     if len(marked) == submitted == 1:
         return _single(marked[0])
@@ -234,10 +236,9 @@ def _table(marked: list, submitted: int) -> str:
 
 
 def _single(marked) -> str:
-    """A line per exercise, with the first sentence of the feedback where something is wrong."""
+    """Return a line per exercise, with the first sentence of the feedback where something is wrong."""
+    from course_lib.classroom.export.text import one_line
     from course_lib.grading.result import SIGNS
-
-    from .formats import one_line
 
     lines = []
     for result in marked.results:
@@ -254,39 +255,43 @@ _FORMATS = ("json", "csv", "junit", "gradescope", "classroom50", "canvas", "mood
 
 
 def _write(arguments: argparse.Namespace, marked: list, chapters: list[int], left: list) -> list[Path]:
-    """The report, and every format that was asked for. Returns the first file of each."""
+    """Write the report, and every format that was asked for; return the first file of each."""
+    from course_lib.classroom.export import canvas, classroom50, gradescope, junit, moodle, results
+    from course_lib.classroom.export.text import COURSE
     from course_lib.contents import TITLES
 
-    from . import formats
     from .journal import version
     from .report import write_reports
 
     sandbox = "none: there was no wall around the answers" if arguments.sandbox == "none" else arguments.sandbox
     about = {"chapters": ", ".join(map(str, chapters)), "sandbox": sandbox, "grader": version()}
     written = write_reports(marked, arguments.out, titles=TITLES, about=about, left=left)[:1]
-    for name in ("json", "csv"):
-        if getattr(arguments, name):
-            written += getattr(formats, f"write_{name}")(marked, arguments.out, left)
-    for name in ("junit", "gradescope", "classroom50"):
-        if getattr(arguments, name):
-            written += getattr(formats, f"write_{name}")(marked, arguments.out)[:1]
+    if arguments.json:
+        written += results.write_json(marked, arguments.out, left)
+    if arguments.csv:
+        written += results.write_csv(marked, arguments.out, left)
+    if arguments.junit:
+        written += junit.write_junit(marked, arguments.out)
+    if arguments.gradescope:
+        written += gradescope.write_gradescope(marked, arguments.out)[:1]
+    if arguments.classroom50:
+        written += classroom50.write_classroom50(marked, arguments.out)[:1]
     if arguments.canvas is not None:
         gradebook = Path(arguments.canvas) if arguments.canvas else None
-        title = arguments.title or formats.COURSE
-        written += formats.write_canvas(marked, arguments.out, title, gradebook=gradebook)
+        written += canvas.write_canvas(marked, arguments.out, arguments.title or COURSE, gradebook=gradebook)
     if arguments.moodle:
-        written += formats.write_moodle(marked, arguments.out, arguments.moodle)
+        written += moodle.write_moodle(marked, arguments.out, arguments.moodle)
     return written
 
 
 # --- how long will it take? -------------------------------------------------------------------------------------------
 
 
-def _plan(arguments: argparse.Namespace, limits) -> int:
+def _plan(arguments: argparse.Namespace, quotas) -> int:
     """Grade a few submissions. The first of each worker also starts it and draws cases, which happens once in a class;
     the others say how fast it goes on."""
-    from .grade import expected_exercises, grade_class
-    from .submissions import find
+    from .class_run import expected_exercises, mark_class
+    from .submissions import find_submissions
 
     count, jobs = arguments.plan, arguments.jobs
     if count < 1:
@@ -294,18 +299,18 @@ def _plan(arguments: argparse.Namespace, limits) -> int:
     sample = arguments.submissions or [Path("solutions")]
     if not arguments.submissions and not sample[0].is_dir():
         raise ValueError("name some submissions as a sample, or run this at the top of the course's repository")
-    found = find(sample)[:jobs]
+    found = find_submissions(sample)[:jobs]
     expected = expected_exercises(found, arguments.chapters, arguments.exercises)
     submissions = [_renamed(found[i % len(found)], i) for i in range(3 * jobs)]
     began, ends = time.monotonic(), []
     with tempfile.TemporaryDirectory(prefix="course-plan-") as folder:
-        outcome = grade_class(
+        outcome = mark_class(
             submissions,
             expected,
             Path(folder) / "plan",
             sandbox=arguments.sandbox,
             jobs=jobs,
-            limits=limits,
+            quotas=quotas,
             seed=0,
             tell=lambda done: ends.append(time.monotonic() - began),
         )
@@ -321,7 +326,7 @@ def _plan(arguments: argparse.Namespace, limits) -> int:
 
 
 def _renamed(submission, number: int):
-    """The same submission, as if another learner had handed it in with one word changed."""
+    """Return the same submission, as if another learner had handed it in with one word changed."""
     from dataclasses import replace
 
     return replace(submission, name=f"{submission.name} {number}", digest=f"{submission.digest} {number}")

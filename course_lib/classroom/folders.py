@@ -40,7 +40,7 @@ class File:
     packed: int | None = None
 
     def read(self, most: int, charge: Callable[[int], None]) -> bytes:
-        """All of it. `charge` is told of every piece, and may refuse.
+        """Return all of it. `charge` is told of every piece, and may refuse.
 
         Errors: Refused if there is more than `most`, or more than the packed bytes can honestly hold.
         """
@@ -115,7 +115,7 @@ def items_of(path: Path) -> Iterator[Item]:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """Opened only if it still is an ordinary file: it neither follows a link nor waits for a pipe's other end."""
+    """Open a file only if it still is an ordinary one: this neither follows a link nor waits for a pipe's other end."""
     flags = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
     descriptor = os.open(path, os.O_RDONLY | flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -140,7 +140,7 @@ class _Bounded:
 
 
 def unpacked(file: File, charge: Callable[[int], None], until: ExitStack) -> Folder:
-    """An archive as a folder, to be read until `until` closes. Errors: Refused if it is none."""
+    """Return an archive as a folder, to be read until `until` closes. Errors: Refused if it is none."""
     try:
         on_disk = file.packed is None
         stream = until.enter_context(file.open() if on_disk else io.BytesIO(file.read(LARGEST_ARCHIVE, charge)))
@@ -176,7 +176,7 @@ def _sorted(items: Mapping[str, Item]) -> list[Item]:
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[Place, Item | None]:
-    """A member's path below the archive, and the member; None for a folder."""
+    """Return a member's path below the archive, and the member; None for a folder."""
     name = info.orig_filename  # as it stands there: `filename` ends at the first NUL
     if not info.flag_bits & UTF8:
         with suppress(UnicodeError):
@@ -199,7 +199,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[Place, Ite
 
 
 def natural(name: str) -> list:
-    """A key for sorting: 2 before 10, capitals beside small letters; the same on every machine."""
+    """Return a key for sorting: 2 before 10, capitals beside small letters; the same on every machine."""
     parts = re.split(r"([0-9]+)", unicodedata.normalize("NFC", name).casefold())
     return [(len(part.lstrip("0")), part.lstrip("0")) if i % 2 else part for i, part in enumerate(parts)] + [(), name]
 

@@ -11,12 +11,12 @@ import torch
 
 from course_lib.grading.catalogue import get
 
-from .bounds import Limits
-from .marked import Marked
+from .graded import GradedSubmission
 from .marking import mark
+from .quotas import Quotas
 from .remote import Fault, Worker
 from .sandbox import SandboxError
-from .submissions import Submission
+from .submission_reader import Submission
 
 TRIES = 3  # of a submission, when workers fail
 SHORTEST = 1.0  # seconds that must be left for a second run where there is no more time than for both
@@ -34,7 +34,7 @@ class Job:
     exercises: tuple[str, ...]
     seed: int
     sandbox: str
-    limits: Limits
+    quotas: Quotas
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Done:
     doubted: exercises that time, memory or a signal has failed: they are run again alone before that counts."""
 
     key: str
-    marked: Marked | None
+    marked: GradedSubmission | None
     fault: str = ""
     seconds: float = 0.0
     peak: int = 0
@@ -84,7 +84,7 @@ def do_again(
 
     was_alone: the first run was, too. Then the second one gets no more than the time that the first has left.
     """
-    left = job.limits.total - first.seconds if was_alone else None
+    left = job.quotas.timeout - first.seconds if was_alone else None
     if left is not None and left < SHORTEST:
         return replace(first, doubted=frozenset())
     names = tuple(name for name in job.exercises if name in first.doubted)

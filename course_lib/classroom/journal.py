@@ -20,9 +20,9 @@ import course_lib
 from course_lib.files import write_whole
 from course_lib.grading.exercise import Exercise
 
-from .bounds import Limits
-from .marked import Marked
-from .submissions import Submission
+from .graded import GradedSubmission
+from .quotas import Quotas
+from .submission_reader import Submission
 
 RUN, LINES = "run.json", "marks.jsonl"
 SEED_BITS = 62
@@ -30,7 +30,7 @@ SEED_BITS = 62
 
 @cache
 def version() -> str:
-    """The grader's version: a hash of the library's code and of torch's version."""
+    """Return the grader's version: a hash of the library's code and of torch's version."""
     digest = hashlib.sha256(torch.__version__.encode())
     root = Path(course_lib.__file__).parent
     for path in sorted((*root.rglob("*.py"), *root.rglob("*.bin"))):
@@ -42,7 +42,7 @@ class Journal:
     """The results of one run in a folder; a context manager, because only one grader may write there.
 
     Args:
-        folder: is made. expected: the exercises that every submission is graded on. limits: of a submission.
+        folder: is made. expected: the exercises that every submission is graded on. quotas: of a submission.
         resume: go on with the run that is there. seed: for marking again; without, the run's, or a fresh secret one.
     Errors: ValueError if the folder holds results and `resume` is not asked for, or such that cannot be gone on with,
         or if nothing can be written there; RuntimeError if it cannot any more.
@@ -52,15 +52,15 @@ class Journal:
         self,
         folder: Path,
         expected: Sequence[Exercise],
-        limits: Limits,
+        quotas: Quotas,
         resume: bool = False,
         seed: int | None = None,
     ):
         self.folder = Path(folder)
-        self.about = {"exercises": [each.id for each in expected], "limits": limits.as_dict(), "grader": version()}
+        self.about = {"exercises": [each.id for each in expected], "quotas": quotas.as_dict(), "grader": version()}
         self._resume, self._asked = resume, seed
         self.seed = 0
-        self.marks: dict[str, Marked] = {}  # by key
+        self.marks: dict[str, GradedSubmission] = {}  # by key
 
     def __enter__(self) -> "Journal":
         try:
@@ -122,16 +122,16 @@ class Journal:
     def _take(self, line: bytes) -> None:
         try:
             entry = json.loads(line)
-            self.marks[entry["key"]] = Marked.from_dict(entry["marked"])
+            self.marks[entry["key"]] = GradedSubmission.from_dict(entry["marked"])
         except (ValueError, KeyError, TypeError, AttributeError):
             return  # by another version, or damaged: it is graded again
 
     def key(self, submission: Submission) -> str:
-        """The same for the same content, graded on the same terms by the same version of the grader."""
+        """Return what is the same for the same content, graded on the same terms by the same version of the grader."""
         terms = json.dumps([self.seed, self.about, submission.digest], sort_keys=True)
         return hashlib.sha256(terms.encode()).hexdigest()
 
-    def add(self, key: str, marked: Marked, **beside: Any) -> None:
+    def add(self, key: str, marked: GradedSubmission, **beside: Any) -> None:
         """Keep a result; when this returns, it is on the disk. Errors: RuntimeError if the disk does not take it."""
         line = memoryview(json.dumps({"key": key, "marked": marked.as_dict(), **beside}).encode() + b"\n")
         try:
@@ -145,7 +145,7 @@ class Journal:
             ) from error
         self.marks[key] = marked
 
-    def of(self, submissions: Iterable[Submission]) -> list[Marked]:
-        """The results of these submissions, as far as there are any, in their order and under their names."""
+    def of(self, submissions: Iterable[Submission]) -> list[GradedSubmission]:
+        """Return the results of these submissions, as far as there are any, in their order and under their names."""
         named = ((submission, self.marks.get(self.key(submission))) for submission in submissions)
         return [replace(marked, name=submission.name) for submission, marked in named if marked]

@@ -11,16 +11,17 @@ from course_lib.grading.limits import Stop
 from course_lib.grading.result import Result
 from course_lib.grading.run import Failure, Outcome
 
-from .marked import Marked
-from .remote import Ended, Found, Session, Worker
-from .submissions import Submission
+from .graded import GradedSubmission
+from .remote import Ended, Worker
+from .session import Found, Session
+from .submission_reader import Submission
 
 WANTED = {each.answer_name: each.kind in ("code", "experiment") for each in EXERCISES.values()}
 
 
 def mark(
     submission: Submission, expected: Sequence[Exercise], worker: Worker, seed: int, seconds: float | None = None
-) -> Marked:
+) -> GradedSubmission:
     """Grade one submission on cases that `seed` draws. A result for every expected exercise, in the course's order.
 
     `worker.doubted` names those that failed by time, memory or a signal. seconds: less than the worker's for all of it.
@@ -29,7 +30,7 @@ def mark(
     that answers; in a notebook, the last answer counts.
     Errors: Fault if the machine failed: then nothing is known of the submission, and it should be tried again.
     """
-    deadline = time.monotonic() + (worker.limits.total if seconds is None else seconds)
+    deadline = time.monotonic() + (worker.quotas.timeout if seconds is None else seconds)
     worker.doubted = set()
     results: dict[str, Result] = {}
     elsewhere: dict[str, Result] = {}  # found in a notebook of another chapter
@@ -54,7 +55,7 @@ def mark(
         own, other = results.get(exercise.id), elsewhere.get(exercise.id)
         graded.append((other if _is_open(own) else own) or own or _missing(exercise, submission))
     worker.doubted -= {result.exercise_id for result in graded if result.passed}
-    return Marked(submission.name, submission.digest, tuple(graded), tuple(troubles))
+    return GradedSubmission(submission.name, submission.digest, tuple(graded), tuple(troubles))
 
 
 def _is_open(result: Result | None) -> bool:
@@ -68,7 +69,7 @@ def _missing(exercise: Exercise, submission: Submission) -> Result:
 
 
 def _graded(session: Session, exercise: Exercise, seed: int) -> Result | None:
-    """The result of an exercise in one notebook; None if it does not stand there."""
+    """Return the result of an exercise in one notebook; None if it does not stand there."""
     name = exercise.answer_name
     found: Found = session.found
     result = None
@@ -82,7 +83,7 @@ def _graded(session: Session, exercise: Exercise, seed: int) -> Result | None:
 
 
 def _one(session: Session, exercise: Exercise, name: str, which: int, seed: int) -> Result:
-    seconds = session.worker.limits.exercise or exercise.time_limit
+    seconds = session.worker.quotas.exercise_timeout or exercise.time_limit
     try:
         if exercise.kind not in ("code", "experiment"):
             return _judged(lambda: judge_value(exercise, session.read(name, which, seconds)), exercise)
@@ -98,7 +99,7 @@ def _one(session: Session, exercise: Exercise, name: str, which: int, seed: int)
 
 
 def _judged(judge, exercise: Exercise) -> Result:
-    """A result without the line on hints. What cannot be judged, whatever it is, is not right."""
+    """Return a result without the line on hints. What cannot be judged, whatever it is, is not right."""
     try:
         result = judge()
     except (Ended, Stop):

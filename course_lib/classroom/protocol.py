@@ -106,7 +106,7 @@ class Packer:
 
 
 def _reach(shape: Sequence[int], stride: Sequence[int]) -> int:
-    """How many elements a tensor with these strides spans in memory."""
+    """Return how many elements a tensor with these strides spans in memory."""
     return 1 + sum((size - 1) * step for size, step in zip(shape, stride))
 
 
@@ -131,55 +131,57 @@ class Unpacker:
         if data is None or type(data) is bool:
             return data
         if type(data) is str:
-            return _text(data, MOST_TEXT)
+            return _require_text(data, MOST_TEXT)
         if type(data) is int:
-            _need(data.bit_length() <= MOST_BITS, "an integer is too large")
+            _require(data.bit_length() <= MOST_BITS, "an integer is too large")
             return data
         if type(data) is float:
             return data
         if type(data) is list:
             return self._parts(data, depth)
-        _need(type(data) is dict, "a value has no known form")
+        _require(type(data) is dict, "a value has no known form")
         what, of = data.get("is"), data.get("of")
         if what == "tensor":
             return self._tensor(data)
         if what == "dots":
             return ...
         if what == "float":
-            _need(of in ("nan", "inf", "-inf"), "a float is none")
+            _require(of in ("nan", "inf", "-inf"), "a float is none")
             return float(of)
         if what == "complex":
-            _need(type(of) is list and len(of) == 2 and all(type(x) is str and len(x) < 40 for x in of), "no complex")
+            _require(
+                type(of) is list and len(of) == 2 and all(type(x) is str and len(x) < 40 for x in of), "no complex"
+            )
             try:
                 return complex(float(of[0]), float(of[1]))
             except ValueError as error:
                 raise Broken("a complex number is none") from error
         if what == "foreign":
-            return Foreign(_text(of))
+            return Foreign(_require_text(of))
         if what == "given" and not self.from_worker:
             return Given(getattr(given, of[0]), *self.value(of[2]), says=of[1])
-        _need(type(of) is list, "a value has no known form")
+        _require(type(of) is list, "a value has no known form")
         if what == "tuple":
             return tuple(self._parts(of, depth))
         if what == "set":
-            return frozenset(map(_hashable, self._parts(of, depth)))
+            return frozenset(map(_require_hashable, self._parts(of, depth)))
         if what == "dict":
-            _need(all(type(pair) is list and len(pair) == 2 for pair in of), "a dictionary is none")
-            return {_hashable(key): part for key, part in (self._parts(pair, depth) for pair in of)}
+            _require(all(type(pair) is list and len(pair) == 2 for pair in of), "a dictionary is none")
+            return {_require_hashable(key): part for key, part in (self._parts(pair, depth) for pair in of)}
         raise Broken("a value has no known form")
 
     def _parts(self, data: list, depth: int) -> list:
-        _need(not self.from_worker or len(data) <= MOST_ENTRIES, "a list is too long")
+        _require(not self.from_worker or len(data) <= MOST_ENTRIES, "a list is too long")
         return [self.value(part, depth + 1) for part in data]
 
     def _tensor(self, data: dict) -> Tensor:
         dtype, shape = DTYPES.get(data.get("dtype")) if type(data.get("dtype")) is str else None, data.get("shape")
-        _need(dtype is not None, "a tensor has no known dtype")
-        _need(type(shape) is list and len(shape) <= MOST_AXES, "a tensor has no shape")
-        _need(all(type(size) is int and 0 <= size < 1 << 40 for size in shape), "a tensor has no shape")
+        _require(dtype is not None, "a tensor has no known dtype")
+        _require(type(shape) is list and len(shape) <= MOST_AXES, "a tensor has no shape")
+        _require(all(type(size) is int and 0 <= size < 1 << 40 for size in shape), "a tensor has no shape")
         numel = math.prod(shape)
         if data.get("on") == "meta":
-            _need(math.prod(max(size, 1) for size in shape) < 1 << 50, "a tensor is too large")
+            _require(math.prod(max(size, 1) for size in shape) < 1 << 50, "a tensor is too large")
             return torch.empty(shape, dtype=dtype, device="meta")
         if "stride" in data and not self.from_worker:
             tensor = self._flat(_reach(shape, data["stride"]), dtype).as_strided(shape, data["stride"])
@@ -189,7 +191,7 @@ class Unpacker:
 
     def _flat(self, numel: int, dtype: torch.dtype) -> Tensor:
         size = numel * dtype.itemsize
-        _need(size <= len(self.arrays) - self.place, "an array is shorter than its shape says")
+        _require(size <= len(self.arrays) - self.place, "an array is shorter than its shape says")
         if not size:
             return torch.empty(numel, dtype=dtype)
         raw = torch.frombuffer(bytearray(self.arrays[self.place : self.place + size]), dtype=torch.uint8)
@@ -197,12 +199,12 @@ class Unpacker:
         return raw != 0 if dtype == torch.bool else raw.view(dtype)
 
 
-def _need(condition: bool, problem: str) -> None:
+def _require(condition: bool, problem: str) -> None:
     if not condition:
         raise Broken(problem)
 
 
-def _hashable(key: Any) -> Any:
+def _require_hashable(key: Any) -> Any:
     try:
         hash(key)
     except TypeError as error:
@@ -210,8 +212,8 @@ def _hashable(key: Any) -> Any:
     return key
 
 
-def _text(value: Any, most: int = SENTENCE) -> str:
-    _need(type(value) is str, "a text is none")
+def _require_text(value: Any, most: int = SENTENCE) -> str:
+    _require(type(value) is str, "a text is none")
     return value[:most].encode("utf-8", "replace").decode()  # no lone surrogates: it will be written to files
 
 
@@ -219,7 +221,7 @@ def _text(value: Any, most: int = SENTENCE) -> str:
 
 
 def pack_call(call: Call) -> tuple[dict[str, Any], list[bytes]]:
-    """A `Call` as JSON, and its arrays. Errors: TypeError if its probe or an argument cannot be named."""
+    """Return a `Call` as JSON, and its arrays. Errors: TypeError if its probe or an argument cannot be named."""
     pack = Packer(strides=True)
     told = {
         "signature": call.signature,
@@ -236,7 +238,7 @@ def pack_call(call: Call) -> tuple[dict[str, Any], list[bytes]]:
 
 
 def unpack_call(data: dict, arrays: memoryview) -> Call:
-    """The worker's side of `pack_call`."""
+    """Read what `pack_call` wrote: the worker's side."""
     unpack = Unpacker(arrays, from_worker=False).value
     return Call(
         data["signature"],
@@ -252,7 +254,7 @@ def unpack_call(data: dict, arrays: memoryview) -> Call:
 
 
 def pack_outcome(outcome: Outcome) -> tuple[dict[str, Any], list[bytes]]:
-    """An `Outcome` as JSON and arrays; a value that is too large for a frame becomes the name of its type."""
+    """Return an `Outcome` as JSON and arrays; a value that is too large for a frame becomes its type's name."""
     pack = Packer()
     value = pack.value(outcome.value)
     if len(json.dumps(value)) > MOST_TEXT // 2 or sum(map(len, pack.arrays)) > MOST_ARRAYS:
@@ -264,23 +266,23 @@ def pack_outcome(outcome: Outcome) -> tuple[dict[str, Any], list[bytes]]:
 
 
 def unpack_outcome(data: Any, arrays: memoryview) -> Outcome:
-    """What a worker says of one call, looked at closely. Errors: Broken."""
-    _need(type(data) is dict, "an outcome has no known form")
+    """Read, closely, what a worker says of one call. Errors: Broken."""
+    _require(type(data) is dict, "an outcome has no known form")
     failure, changed = data.get("failure"), data.get("changed")
     if failure is not None:
-        _need(type(failure) is list and len(failure) == 3 and failure[0] in KINDS, "a failure has no known form")
-        failure = Failure(failure[0], _text(failure[1]), _text(failure[2]))
-    _need(type(changed) is list and len(changed) <= 100, "an outcome has no known form")
+        _require(type(failure) is list and len(failure) == 3 and failure[0] in KINDS, "a failure has no known form")
+        failure = Failure(failure[0], _require_text(failure[1]), _require_text(failure[2]))
+    _require(type(changed) is list and len(changed) <= 100, "an outcome has no known form")
     value = Unpacker(arrays, from_worker=True).value(data.get("value"))
-    names = tuple(_text(name, 100) for name in changed)
-    return Outcome(value, failure, names, _text(data.get("forbidden"), 100), _text(data.get("printed")))
+    names = tuple(_require_text(name, 100) for name in changed)
+    return Outcome(value, failure, names, _require_text(data.get("forbidden"), 100), _require_text(data.get("printed")))
 
 
 # --- frames -----------------------------------------------------------------------------------------------------------
 
 
 def frame(message: dict[str, Any], arrays: list[bytes] = ()) -> bytes:
-    """A message with its arrays as bytes."""
+    """Return a message with its arrays as bytes."""
     text = json.dumps({**message, "arrays": sum(map(len, arrays))}, allow_nan=False).encode()
     return struct.pack(">I", len(text)) + text + b"".join(arrays)
 
@@ -322,18 +324,18 @@ class Channel:
                 raise Broken(GONE) from error
 
     def receive(self, seconds: float = math.inf) -> tuple[dict[str, Any], memoryview]:
-        """The next message and its arrays."""
+        """Return the next message and its arrays."""
         deadline = time.monotonic() + seconds
         length = struct.unpack(">I", self._exactly(4, deadline))[0]
-        _need(not self.from_worker or length <= MOST_TEXT, "a message is too long")
+        _require(not self.from_worker or length <= MOST_TEXT, "a message is too long")
         try:
-            message = json.loads(self._exactly(length, deadline), parse_constant=_no_constant)
+            message = json.loads(self._exactly(length, deadline), parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             raise Broken("a message is no JSON") from error
-        _need(type(message) is dict, "a message has no known form")
+        _require(type(message) is dict, "a message has no known form")
         size = message.get("arrays")
-        _need(type(size) is int and size >= 0, "a message has no known form")
-        _need(not self.from_worker or size <= MOST_ARRAYS, "a message is too long")
+        _require(type(size) is int and size >= 0, "a message has no known form")
+        _require(not self.from_worker or size <= MOST_ARRAYS, "a message is too long")
         return message, memoryview(self._exactly(size, deadline))
 
     def _exactly(self, count: int, deadline: float) -> bytes:
@@ -348,12 +350,12 @@ class Channel:
                 continue
             except OSError as error:
                 raise Broken(GONE) from error
-            _need(piece != b"", GONE)
+            _require(piece != b"", GONE)
             count -= len(piece)
             yield piece
 
     def _wait(self, fd: int, event: int, deadline: float) -> None:
-        """Until there is something to read or room to write. A drop a second does not keep a deadline from coming."""
+        """Wait until there is something to read, or room to write; a drop a second keeps no deadline from coming."""
         events = select.poll()
         events.register(fd, event)
         while True:
@@ -361,10 +363,10 @@ class Channel:
             if (now := time.monotonic()) > self._next_idle:
                 self.idle()
                 self._next_idle = now + IDLE
-            _need(now <= deadline, LATE)
+            _require(now <= deadline, LATE)
             if ready:
                 return
 
 
-def _no_constant(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")

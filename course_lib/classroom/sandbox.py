@@ -5,7 +5,7 @@ docker  a container per notebook, with the same limits; for machines where bubbl
 none    a process as any other; where the kernel has Landlock, it reaches no files but Python and the library
 
 What is seen of this machine is `_seen`; what lies in there and holds answers, wherever the course is installed, is
-hidden: `courses`.
+hidden: `course_folders`.
 """
 
 import importlib.metadata
@@ -27,8 +27,8 @@ import psutil
 import course_lib
 from course_lib.files import delete_folder
 
-from .bounds import Limits
-from .walls import landlock
+from .isolation import landlock_version
+from .quotas import Quotas
 
 LEVELS = ("bwrap", "docker", "none")
 IMAGE = "transformers-measured"  # of the level docker, unless COURSE_IMAGE names another
@@ -82,7 +82,7 @@ class Stage:
             path.chmod(0o755 if path.is_dir() else 0o644)
 
     def room(self, slot: int) -> Path:
-        """An empty folder to write to, for a worker at level none."""
+        """Make an empty folder to write to, for a worker at level none."""
         return Path(tempfile.mkdtemp(prefix=f"slot-{slot}-", dir=self.folder))
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ def _sweep() -> None:
 
 
 def require_platform(level: str) -> None:
-    """Errors: SandboxError for a level that this operating system does not have."""
+    """Raise SandboxError for a level that this operating system does not have."""
     if sys.platform == "win32":
         raise SandboxError(
             "grading a class works on Linux, and with docker on macOS, not on Windows itself: run the same command in "
@@ -114,20 +114,20 @@ def require_platform(level: str) -> None:
         raise SandboxError(f"--sandbox {level} works on Linux alone: use --sandbox docker here")
 
 
-def start(level: str, stage: Stage, slot: int, control: int, limits: Limits) -> subprocess.Popen:
+def start_forkserver(level: str, stage: Stage, slot: int, control: int, quotas: Quotas) -> subprocess.Popen:
     """Start the process that forks workers; `control` is its end of the conversation with the grader.
 
     Errors: ValueError for an unknown level, SandboxError if its program is missing.
     """
     if level == "bwrap":
-        command, environment = _bubblewrap(stage, slot, control, limits), dict(ENVIRONMENT)
+        command, environment = _bubblewrap(stage, slot, control, quotas), dict(ENVIRONMENT)
     elif level == "none":
         room = str(stage.room(slot))
         environment = {**ENVIRONMENT, **dict.fromkeys(("HOME", "TMPDIR", "MPLCONFIGDIR"), room)}
         if more := _packages():
             environment["PYTHONPATH"] = os.pathsep.join(map(str, more))
-        inner = "landlock" if landlock() else ""
-        command = _python(sys.executable, str(stage.code), control, inner, limits, *_readable(stage))
+        inner = "landlock" if landlock_version() else ""
+        command = _python(sys.executable, str(stage.code), control, inner, quotas, *_readable(stage))
     else:
         raise ValueError(f"sandbox={level!r} must be one of {', '.join(LEVELS)}")
     return subprocess.Popen(
@@ -142,8 +142,8 @@ def start(level: str, stage: Stage, slot: int, control: int, limits: Limits) -> 
     )
 
 
-def container(stage: Stage, name: str, limits: Limits) -> list[str]:
-    """The command that starts a container for one notebook, named `name`, with the grader at its standard input.
+def container_command(stage: Stage, name: str, quotas: Quotas) -> list[str]:
+    """Return the command that starts a container, `name`, for one notebook, with the grader at its standard input.
 
     Errors: SandboxError if there is no docker.
     """
@@ -152,15 +152,15 @@ def container(stage: Stage, name: str, limits: Limits) -> list[str]:
         raise SandboxError("docker is not installed, or not in PATH: --sandbox bwrap is the default on Linux")
     command = [docker, "run", "--rm", "--interactive", "--name", name, "--network", "none", "--read-only"]
     command += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", "65534:65534", "--cpus", "1"]
-    command += ["--memory", str(limits.tree), "--memory-swap", str(limits.tree), "--pids-limit", str(limits.processes)]
-    command += ["--ulimit", "core=0", "--ulimit", "nofile=256", "--ulimit", f"fsize={limits.file}"]
-    command += ["--tmpfs", f"/tmp:rw,nosuid,nodev,size={limits.disk}", "--shm-size", str(limits.disk // 4)]
+    command += ["--memory", str(quotas.tree), "--memory-swap", str(quotas.tree), "--pids-limit", str(quotas.processes)]
+    command += ["--ulimit", "core=0", "--ulimit", "nofile=256", "--ulimit", f"fsize={quotas.file}"]
+    command += ["--tmpfs", f"/tmp:rw,nosuid,nodev,size={quotas.disk}", "--shm-size", str(quotas.disk // 4)]
     for variable, value in ENVIRONMENT.items():
         if variable != "PATH":
             command += ["--env", f"{variable}={value}"]
     command += ["--volume", f"{stage.code}:{INSIDE}:ro", "--workdir", "/tmp"]
     image = os.environ.get("COURSE_IMAGE", IMAGE)
-    return [*command, "--entrypoint", "python3", image, *_run("", INSIDE, "worker", limits.as_dict())[1:]]
+    return [*command, "--entrypoint", "python3", image, *_run("", INSIDE, "worker", quotas.as_dict())[1:]]
 
 
 def _python(
@@ -168,19 +168,19 @@ def _python(
     code: str,
     control: int,
     inner: str,
-    limits: Limits,
+    quotas: Quotas,
     readable: Sequence[str] = (),
     listed: Sequence[str] = (),
 ) -> list[str]:
-    return _run(python, code, "zygote", control, inner, limits.as_dict(), list(readable), list(listed))
+    return _run(python, code, "forkserver", control, inner, quotas.as_dict(), list(readable), list(listed))
 
 
 def _run(python: str, code: str, module: str, *arguments: object) -> list[str]:
-    """The command that calls `main` of a module of this package, in a Python that imports from nowhere else."""
+    """Return the command that calls `main` of a module of this package, in a Python that imports from nowhere else."""
     return [python, "-s", "-P", "-c", START.format(code=code, module=module), json.dumps(arguments)]
 
 
-def _bubblewrap(stage: Stage, slot: int, control: int, limits: Limits) -> list[str]:
+def _bubblewrap(stage: Stage, slot: int, control: int, quotas: Quotas) -> list[str]:
     bwrap = shutil.which("bwrap")
     if not bwrap:
         raise SandboxError(
@@ -195,7 +195,7 @@ def _bubblewrap(stage: Stage, slot: int, control: int, limits: Limits) -> list[s
     more = [str(view.place) for view in views if view.place.is_relative_to(MORE)]
     for name, value in {**ENVIRONMENT, **({"PYTHONPATH": os.pathsep.join(more)} if more else {})}.items():
         command += ["--setenv", name, value]
-    command += ["--size", str(limits.disk), "--tmpfs", "/tmp"]
+    command += ["--size", str(quotas.disk), "--tmpfs", "/tmp"]
     for name in ("/lib", "/lib64", "/bin"):
         if os.path.islink(name):
             command += ["--symlink", os.readlink(name), name]
@@ -212,9 +212,9 @@ def _bubblewrap(stage: Stage, slot: int, control: int, limits: Limits) -> list[s
     command += ["--ro-bind", str(stage.code), INSIDE]
     for mask in masks:  # now, because what was bound within one needed a place there
         command += ["--remount-ro", mask]
-    command += ["--proc", "/proc", "--dev", "/dev", "--size", str(limits.disk // 4), "--tmpfs", "/dev/shm"]
+    command += ["--proc", "/proc", "--dev", "/dev", "--size", str(quotas.disk // 4), "--tmpfs", "/dev/shm"]
     command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp", "--"]
-    command += _python(python, INSIDE, control, "namespaces", limits)
+    command += _python(python, INSIDE, control, "namespaces", quotas)
     if not as_root:
         return command
     user = str(10**9 + 64 * os.getpid() + slot)  # one of its own, that no other grader on this machine has
@@ -247,7 +247,7 @@ class View:
 
 
 def _seen() -> list[View]:
-    """What a worker needs of this machine, in the order in which it is laid out."""
+    """Return what a worker needs of this machine, in the order in which it is laid out."""
     base, venv = Path(sys.base_prefix), Path(sys.prefix)
     views = [View(folder, folder) for folder in map(Path, ("/usr", "/lib", "/lib64", "/bin")) if _is_folder(folder)]
     tops = [] if any(_within(base, view.source) and not _hides(base) for view in views) else [(base, base)]
@@ -270,7 +270,7 @@ def _hides(path: Path) -> bool:
 
 
 def _packages() -> list[Path]:
-    """Folders of packages that Python alone would not find in a sandbox: of `pip install --user` and `--target`."""
+    """Return folders of packages that Python would not find in a sandbox: of `pip install --user` and `--target`."""
     own = {Path(each).resolve() for each in site.getsitepackages()}
     folders = [Path(each) for each in dict.fromkeys(sys.path) if each]
     return [folder for folder in folders if _holds_packages(folder) and folder.resolve() not in own]
@@ -280,8 +280,8 @@ def _holds_packages(folder: Path) -> bool:
     return folder.is_dir() and any(folder.glob("*.dist-info"))
 
 
-def courses() -> list[Path]:
-    """Every folder known that holds the course, answers included, or did when pip took it from there."""
+def course_folders() -> list[Path]:
+    """Return every folder known to hold the course, answers included, or to have held it when pip took it."""
     folders = [Path(course_lib.__file__).parents[1], *_installed_from()]
     imported_from = [Path(each) for each in (*sys.path, *site.getsitepackages()) if each]
     folders += [folder for folder in imported_from if (folder / "course_lib").is_dir()]
@@ -289,7 +289,7 @@ def courses() -> list[Path]:
 
 
 def _installed_from() -> Iterator[Path]:
-    """The folder from which pip installed the course, editable or not."""
+    """Yield the folder from which pip installed the course, editable or not."""
     for distribution in importlib.metadata.distributions(name="transformers-measured"):
         address = urlsplit(json.loads(distribution.read_text("direct_url.json") or "{}").get("url", ""))
         if address.scheme == "file":
@@ -297,18 +297,18 @@ def _installed_from() -> Iterator[Path]:
 
 
 def _hidden() -> list[Path]:
-    """Folders that no worker may see, wherever they lie in what it sees."""
+    """Return the folders that no worker may see, wherever they lie in what it sees."""
     hidden = [folder for folder in SOURCES if folder.is_dir()]
-    for folder in courses():
+    for folder in course_folders():
         among_packages = _holds_packages(folder) or folder in map(Path.resolve, map(Path, site.getsitepackages()))
         hidden += [folder / part for part in PARTS if (folder / part).is_dir()] if among_packages else [folder]
     # A folder before what lies in it: an empty one that is laid over both would hide the place of the other.
     return sorted({path.resolve() for path in hidden}, key=lambda path: (len(path.parts), path))
 
 
-def answers() -> list[str]:
-    """Where answers would be found, if a wall did not hide them: every path in this machine and in a sandbox."""
-    folders = [course / part for course in courses() for part in ANSWERS if (course / part).is_dir()]
+def answer_paths() -> list[str]:
+    """Return where answers would be found if nothing hid them: every path in this machine and in a sandbox."""
+    folders = [course / part for course in course_folders() for part in ANSWERS if (course / part).is_dir()]
     files = [path for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]
     paths = list(map(str, files))
     for view in _seen():
@@ -318,8 +318,8 @@ def answers() -> list[str]:
 
 
 def _readable(stage: Stage) -> tuple[list[str], list[str]]:
-    """What a worker at level none may read: Python, installed packages but not this course, the staged library; and
-    the folders in which it may see no more than names, because something in them is hidden."""
+    """Return what a worker at level none may read: Python, installed packages but not this course, the staged library;
+    and the folders in which it may see no more than names, because something in them is hidden."""
     whole = ["/etc/ld.so.cache", "/etc/localtime", "/dev/null", "/dev/urandom"]
     whole += ["/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat"]  # of other processes nothing
     paths, listed, hidden = [*map(Path, whole), stage.code], [], _hidden()
@@ -332,7 +332,7 @@ def _readable(stage: Stage) -> tuple[list[str], list[str]]:
 
 
 def _around(folder: Path, hidden: Sequence[Path]) -> list[Path]:
-    """The folder, or everything in it but what is hidden, in the fewest paths."""
+    """Return the folder, or everything in it but what is hidden, in the fewest paths."""
     if folder in hidden:
         return []
     if not any(place.is_relative_to(folder) for place in hidden):

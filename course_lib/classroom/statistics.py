@@ -9,26 +9,26 @@ from statistics import fmean, median
 
 from course_lib.grading.result import Result
 
-from .marked import Marked
+from .graded import GradedSubmission
 
 
-def share(of: Marked | Sequence[Result]) -> float:
-    """Points earned over points to be had; 0 where there are none."""
-    results = of.results if isinstance(of, Marked) else of
+def share_of_points(of: GradedSubmission | Sequence[Result]) -> float:
+    """Return the points earned over points to be had; 0 where there are none."""
+    results = of.results if isinstance(of, GradedSubmission) else of
     points = sum(result.points for result in results)
     return sum(result.earned for result in results) / points if points else 0.0
 
 
-def average(marked: Sequence[Marked]) -> tuple[float, float]:
-    """Mean and median share of points. ValueError for an empty class."""
+def average(marked: Sequence[GradedSubmission]) -> tuple[float, float]:
+    """Return the mean and the median share of points. ValueError for an empty class."""
     if not marked:
         raise ValueError("marked is empty: there is no mean of no submissions")
-    shares = [share(each) for each in marked]
+    shares = [share_of_points(each) for each in marked]
     return fmean(shares), median(shares)
 
 
-def distribution(marked: Sequence[Marked], bins: int = 10) -> list[tuple[float, float, int]]:
-    """How many submissions earned between `low` and `high` of their points: (low, high, count), `bins` of equal width.
+def distribution(marked: Sequence[GradedSubmission], bins: int = 10) -> list[tuple[float, float, int]]:
+    """Count the submissions that earned between `low` and `high` of their points: (low, high, count), `bins` in all.
 
     A submission on the border of two belongs to the upper one, and all points to the last.
     """
@@ -39,8 +39,8 @@ def distribution(marked: Sequence[Marked], bins: int = 10) -> list[tuple[float, 
     return [(i / bins, (i + 1) / bins, counts[i]) for i in range(bins)]
 
 
-def hardest(marked: Sequence[Marked], n: int = 10) -> list[tuple[str, str, float, int]]:
-    """The exercises that cost most: (exercise id, title, share of points earned, how many tried it), hardest first.
+def hardest(marked: Sequence[GradedSubmission], n: int = 10) -> list[tuple[str, str, float, int]]:
+    """Return what cost most: (exercise id, title, share of points earned, how many tried it), hardest first.
 
     The share is that of the submissions that answered: an exercise that nobody came to is not hard. What nobody tried,
     what all solved and what has no points is left out.
@@ -50,12 +50,12 @@ def hardest(marked: Sequence[Marked], n: int = 10) -> list[tuple[str, str, float
         for result in each.results:
             if result.points and result.status != "unanswered":
                 tried[result.exercise_id].append(result)
-    rows = [(id, results[0].title, share(results), len(results)) for id, results in tried.items()]
+    rows = [(id, results[0].title, share_of_points(results), len(results)) for id, results in tried.items()]
     return sorted((row for row in rows if row[2] < 1), key=lambda row: (row[2], -row[3], row[0]))[:n]
 
 
-def misconceptions(marked: Sequence[Marked], n: int = 10) -> list[tuple[str, str, int]]:
-    """The mistakes that most submissions show: (exercise id, name of the mistake, how many), most common first."""
+def misconceptions(marked: Sequence[GradedSubmission], n: int = 10) -> list[tuple[str, str, int]]:
+    """Return the most common mistakes: (exercise id, name of the mistake, how many submissions), most common first."""
     counts = Counter(
         (result.exercise_id, result.misconception) for each in marked for result in each.results if result.misconception
     )

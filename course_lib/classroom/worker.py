@@ -10,26 +10,26 @@ from pathlib import Path
 from course_lib.grading.limits import exits_closed
 from course_lib.grading.run import read, run, settle
 
-from . import walls
-from .bounds import Limits
-from .notebook import Notebook, Shell, warm_up
+from . import isolation
+from .notebook_run import NotebookRun, Shell, warm_up
 from .protocol import Broken, Channel, frame, pack_outcome, unpack_call
+from .quotas import Quotas
 
 
 def main(allowed: dict) -> None:
-    """A worker for a single notebook, in a sandbox of its own: the grader is at its standard input and output."""
+    """Serve one notebook, in a sandbox of its own: the grader is at its standard input and output."""
     shell = warm_up()
     reader, writer, nothing = os.dup(0), os.dup(1), os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(nothing, fd)
-    walls.fewer_calls()  # whatever docker itself denies
-    serve(reader, writer, shell, Limits(**allowed))
+    isolation.deny_system_calls()  # whatever docker itself denies
+    serve(reader, writer, shell, Quotas(**allowed))
 
 
-def serve(reader: int, writer: int, shell: Shell, limits: Limits) -> None:
+def serve(reader: int, writer: int, shell: Shell, quotas: Quotas) -> None:
     """Answer the grader until it hangs up."""
     channel = Channel(reader, writer, from_worker=False)
-    notebook: Notebook | None = None
+    notebook: NotebookRun | None = None
     with exits_closed():
         while True:
             try:
@@ -37,12 +37,12 @@ def serve(reader: int, writer: int, shell: Shell, limits: Limits) -> None:
             except Broken:
                 return
             if message["do"] == "load":
-                notebook = _load(message, shell, limits, channel)
+                notebook = _load(message, shell, quotas, channel)
             else:
                 _answer(message, arrays, notebook, channel)
 
 
-def _load(message: dict, shell: Shell, limits: Limits, channel: Channel) -> Notebook:
+def _load(message: dict, shell: Shell, quotas: Quotas, channel: Channel) -> NotebookRun:
     channel.announce({"cell": 0})  # what went wrong before this was not the learner
     for name, text in message["files"].items():
         path = Path(name)
@@ -50,7 +50,7 @@ def _load(message: dict, shell: Shell, limits: Limits, channel: Channel) -> Note
         path.write_text(text, encoding="utf-8")
     sys.path.insert(0, str(Path.cwd()))  # as in JupyterLab
     settle(0)  # what a notebook draws without a seed is the same in every worker; a fork has seeded `random` anew
-    notebook = Notebook(shell, message["wanted"], limits, lambda number: channel.announce({"cell": number}))
+    notebook = NotebookRun(shell, message["wanted"], quotas, lambda number: channel.announce({"cell": number}))
     notebook.load(message["cells"], message["skip"])
     found = {name: len(answers) for name, answers in notebook.answers.items()}
     troubles = [text.encode("utf-8", "replace").decode() for text in notebook.troubles]
@@ -58,7 +58,7 @@ def _load(message: dict, shell: Shell, limits: Limits, channel: Channel) -> Note
     return notebook
 
 
-def _answer(message: dict, arrays: memoryview, notebook: Notebook, channel: Channel) -> None:
+def _answer(message: dict, arrays: memoryview, notebook: NotebookRun, channel: Channel) -> None:
     asked = {"question": message["question"]}
     answer = notebook.answers[message["name"]][message["which"]]
     if message["do"] == "read":

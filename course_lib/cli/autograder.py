@@ -22,7 +22,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the zip."""
-    from course_lib.classroom.standin import write_autograder
+    from course_lib.classroom.autograder import write_autograder
 
     path = write_autograder(Path.cwd(), Path(arguments.file), arguments.chapters, arguments.index)
     print(f"wrote {path}: upload it as the autograder of a programming assignment. It holds the reference answers.")

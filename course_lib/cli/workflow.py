@@ -25,7 +25,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the workflow."""
-    from course_lib.classroom.standin import write_workflow
+    from course_lib.classroom.autograder import write_workflow
 
     path = write_workflow(Path(arguments.file), arguments.chapters, arguments.course, arguments.index)
     print(f"wrote {path}: it belongs into the learners' repositories, as .github/workflows/grade.yml")

@@ -30,7 +30,7 @@ class Cell:
 
 
 def mended(text: str) -> str:
-    """With the line ends that Python makes of all, and without halves of characters, which no file can hold."""
+    """Return text with the line ends that Python makes of all, without halves of characters, which no file can hold."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return re.sub("[\ud800-\udfff]", "�", text)
 
@@ -61,7 +61,7 @@ class _Cursor:
         self.data, self.at = data, 0
 
     def next(self, over: re.Pattern = _SPACE) -> bytes:
-        """The next character that is no space; b"" at the end."""
+        """Return the next character that is no space; b"" at the end."""
         self.at = over.match(self.data, self.at).end()
         return self.data[self.at : self.at + 1]
 
@@ -119,7 +119,7 @@ class _Cursor:
         self.at = at
 
     def value(self) -> object:
-        """The small value that begins here; None for any other."""
+        """Return the small value that begins here; None for any other."""
         self.next()
         begin = self.at
         self.skip()
@@ -127,7 +127,7 @@ class _Cursor:
             return json.loads(self._decoded(begin)) if self.at - begin <= LARGEST_VALUE else None
 
     def text(self) -> str | None:
-        """The text that begins here, one string or a list of them; None for anything else, and for too much."""
+        """Return the text that begins here, one string or a list of them; None for anything else, and for too much."""
         self.next()
         begin = self.at
         self.skip()
@@ -152,8 +152,8 @@ BEGINNINGS = {  # of what is no notebook
 }
 
 
-def cells_of(data: bytes) -> tuple[list[Cell], list[str]]:
-    """The cells of a notebook, and what could not be read, in sentences. Damage costs what stands behind it."""
+def read_cells(data: bytes) -> tuple[list[Cell], list[str]]:
+    """Return a notebook's cells, and in sentences what could not be read. Damage costs what stands after it."""
     if (encoding := json.detect_encoding(data)) != "utf-8":
         data = data.decode(encoding, "replace").encode()
     cursor = _Cursor(data)
@@ -200,7 +200,7 @@ def cells_of(data: bytes) -> tuple[list[Cell], list[str]]:
 
 
 def _language(said: Mapping) -> str | None:
-    """The language of a notebook's kernel, if it says one."""
+    """Return the language of a notebook's kernel, if it says one."""
     kernel, language = (
         said.get(part) if isinstance(said.get(part), dict) else {} for part in ("kernelspec", "language_info")
     )

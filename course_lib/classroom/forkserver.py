@@ -16,9 +16,9 @@ from pathlib import Path
 
 from course_lib.files import delete_folder
 
-from . import walls
-from .bounds import Limits
-from .notebook import Shell, warm_up
+from . import isolation
+from .notebook_run import Shell, warm_up
+from .quotas import Quotas
 from .worker import serve
 
 SELF = "/proc/self/fd"
@@ -26,18 +26,18 @@ SELF = "/proc/self/fd"
 
 def main(control_fd: int, inner: str, allowed: dict, readable: list[str], listed: list[str]) -> None:
     """Serve until the grader hangs up. inner: "namespaces", "landlock" or "" is what parts the children."""
-    control, limits = socket.socket(fileno=control_fd), Limits(**allowed)
+    control, quotas = socket.socket(fileno=control_fd), Quotas(**allowed)
     shell = warm_up()
     gc.freeze()  # otherwise each child's collector would look at all that is here, and copy the pages it lies on
-    walls.readable(by_others=False)
-    walls.adopt_orphans()
+    isolation.set_dumpable(by_others=False)
+    isolation.adopt_orphans()
     _say(control, ready=True)
     child = None
     while True:
         request, fds, _, _ = socket.recv_fds(control, 1, 1)
         if request == b"f":
             try:
-                child = _fork(control, fds[0], shell, inner, limits, (readable, listed))
+                child = _fork(control, fds[0], shell, inner, quotas, (readable, listed))
                 _say(control, forked=True)
             except OSError as error:
                 _say(control, forked=False, why=str(error))
@@ -58,7 +58,7 @@ def _say(control: socket.socket, **message) -> None:
 
 
 def _fork(
-    control: socket.socket, line: int, shell: Shell, inner: str, limits: Limits, seen: tuple[list[str], list[str]]
+    control: socket.socket, line: int, shell: Shell, inner: str, quotas: Quotas, seen: tuple[list[str], list[str]]
 ) -> tuple[int, int]:
     """Start a child. Returns the process to wait for and the one to kill: in namespaces, these are two."""
     told, tell = os.pipe()
@@ -73,39 +73,39 @@ def _fork(
         return outer, int(answer)
     try:
         control.close()
-        walls.die_with_parent()
-        walls.readable(by_others=True)  # otherwise its own /proc is closed to it
+        isolation.die_with_parent()
+        isolation.set_dumpable(by_others=True)  # otherwise its own /proc is closed to it
         if inner == "namespaces":
-            walls.apart()
+            isolation.unshare_namespaces()
             first = os.fork()
             if first:
                 os.write(tell, str(first).encode())
                 os.close(tell)
                 os._exit(_code(os.waitpid(first, 0)[1]))
-            walls.die_with_parent()
+            isolation.die_with_parent()
             os.close(tell)
-            walls.own_folders(limits.disk)
+            isolation.mount_private_folders(quotas.disk)
             _give_up_powers()  # of this process, too: the learner's runs as the same user and sees it
-            walls.readable(by_others=False)
+            isolation.set_dumpable(by_others=False)
             last = os.fork()
             if last:  # the first process in a namespace: it takes in orphans, and with it all others end
                 while True:
                     pid, status = os.wait()
                     if pid == last:
                         os._exit(_code(status))
-            walls.readable(by_others=True)
+            isolation.set_dumpable(by_others=True)
         else:
             os.setsid()
             os.write(tell, str(os.getpid()).encode())
             os.close(tell)
-        _become_worker(line, shell, inner, limits, *seen)
+        _become_worker(line, shell, inner, quotas, *seen)
     except BaseException as error:
         with contextlib.suppress(OSError):  # it may be closed: then the grader sees the line end
             os.write(tell, f"{type(error).__name__}: {error}".encode())
         os._exit(1)
 
 
-def _become_worker(line: int, shell: Shell, inner: str, limits: Limits, readable: list[str], listed: list[str]) -> None:
+def _become_worker(line: int, shell: Shell, inner: str, quotas: Quotas, readable: list[str], listed: list[str]) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(nothing, fd)
@@ -115,17 +115,17 @@ def _become_worker(line: int, shell: Shell, inner: str, limits: Limits, readable
                 os.close(fd)
     folder = Path(tempfile.mkdtemp(prefix="notebook-", dir=os.environ["HOME"]))  # at level none others' lie beside it
     os.chdir(folder)
-    walls.within(limits.memory, limits.processes, limits.file, limits.total)
+    isolation.set_rlimits(quotas.memory, quotas.processes, quotas.file, quotas.timeout)
     if inner == "landlock":
-        walls.only_files(map(Path, readable), [folder], map(Path, listed))
+        isolation.restrict_files(map(Path, readable), [folder], map(Path, listed))
     _give_up_powers()
-    serve(line, line, shell, limits)
+    serve(line, line, shell, quotas)
     os._exit(0)
 
 
 def _give_up_powers() -> None:
-    walls.powerless()
-    walls.fewer_calls()
+    isolation.drop_capabilities()
+    isolation.deny_system_calls()
 
 
 def _end(child: tuple[int, int] | None) -> int:

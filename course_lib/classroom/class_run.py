@@ -16,21 +16,22 @@ from queue import Queue
 from course_lib.grading.catalogue import EXERCISES, get
 from course_lib.grading.exercise import Exercise
 
-from .bounds import Limits
+from .file_names import COURSE_FILE
+from .graded import GradedSubmission
 from .jobs import Done, Job, do_again, do_job
 from .journal import Journal
-from .marked import Marked
-from .names import COURSE_FILE
+from .probe import require_isolation
+from .quotas import Quotas
 from .remote import Fault, Worker
 from .sandbox import Stage
-from .submissions import Submission, chapters_of
+from .submission_reader import Submission, chapters_of
 
 
 @dataclass
-class Outcome:
+class ClassResult:
     """A class, graded. failed: name of a submission -> why the machine could not grade it."""
 
-    marked: list[Marked]
+    marked: list[GradedSubmission]
     failed: dict[str, str] = field(default_factory=dict)
     known: int = 0  # had been graded before
     seed: int = 0
@@ -40,7 +41,7 @@ class Outcome:
 def expected_exercises(
     submissions: Sequence[Submission], chapters: Sequence[int] = (), ids: Sequence[str] = ()
 ) -> list[Exercise]:
-    """The exercises that every submission of a class is graded on, in the course's order.
+    """Return the exercises that every submission of a class is graded on, in the course's order.
 
     Without `chapters` and `ids` these are the chapters that at least half of the submissions are about, so that nobody
     changes what is expected of the others; who handed in nothing is not asked. Submissions that differ in the course's
@@ -69,38 +70,40 @@ def expected_exercises(
     return expected
 
 
-def grade_class(
+def mark_class(
     submissions: Sequence[Submission],
     expected: Sequence[Exercise],
     folder: Path,
     *,
     sandbox: str = "bwrap",
     jobs: int = 2,
-    limits: Limits | None = None,
+    quotas: Quotas | None = None,
     resume: bool = False,
     seed: int | None = None,
     scheduler: str = "",
     tell: Callable[[Done], None] = lambda done: None,
-) -> Outcome:
+) -> ClassResult:
     """Grade a class into a folder. What is there already is not graded again; equal submissions are graded once.
 
     Args:
-        submissions, expected: from `find` and `expected_exercises`. folder: gets run.json and marks.jsonl.
-        sandbox, limits: as in `Worker`. jobs: workers at a time. resume, seed: as in `Journal`.
+        submissions, expected: from `find_submissions` and `expected_exercises`. folder: gets run.json and marks.jsonl.
+        sandbox, quotas: as in `Worker`. jobs: workers at a time. resume, seed: as in `Journal`.
         scheduler: the address of a Dask scheduler, whose workers then do it. tell: called after every submission.
     Errors: ValueError and RuntimeError as `Journal`; SandboxError if the sandbox does not work here.
     """
-    limits = limits or Limits()
-    with Journal(folder, expected, limits, resume, seed) as journal:
+    quotas = quotas or Quotas()
+    with Journal(folder, expected, quotas, resume, seed) as journal:
         ids = tuple(each.id for each in expected)
         todo = {}
         for submission in submissions:
             key = journal.key(submission)
             if key not in journal.marks and key not in todo:
-                todo[key] = Job(key, submission, ids, journal.seed, sandbox, limits)
-        outcome = Outcome([], known=sum(journal.key(each) in journal.marks for each in submissions), seed=journal.seed)
+                todo[key] = Job(key, submission, ids, journal.seed, sandbox, quotas)
+        outcome = ClassResult(
+            [], known=sum(journal.key(each) in journal.marks for each in submissions), seed=journal.seed
+        )
         faults: dict[str, str] = {}
-        with contextlib.closing(_done(list(todo.values()), sandbox, jobs, limits, scheduler)) as all_done:
+        with contextlib.closing(_done(list(todo.values()), sandbox, jobs, quotas, scheduler)) as all_done:
             for done in all_done:
                 if done.marked:
                     journal.add(done.key, done.marked, seconds=round(done.seconds, 3))
@@ -113,7 +116,7 @@ def grade_class(
     return outcome
 
 
-def _done(jobs: list[Job], sandbox: str, slots: int, limits: Limits, scheduler: str) -> Iterator[Done]:
+def _done(jobs: list[Job], sandbox: str, slots: int, quotas: Quotas, scheduler: str) -> Iterator[Done]:
     if not jobs:
         return
     if scheduler:
@@ -121,7 +124,7 @@ def _done(jobs: list[Job], sandbox: str, slots: int, limits: Limits, scheduler: 
 
         yield from on_cluster(jobs, scheduler)
         return
-    with Slots(sandbox, min(slots, len(jobs)), limits) as pool:
+    with Slots(sandbox, min(slots, len(jobs)), quotas) as pool:
         yield from pool.do(jobs)
 
 
@@ -139,10 +142,10 @@ class _Hurried(Worker):
 class Slots:
     """Workers on this machine, one for each thread that grades."""
 
-    def __init__(self, sandbox: str, count: int, limits: Limits):
+    def __init__(self, sandbox: str, count: int, quotas: Quotas):
         if count < 1:
             raise ValueError(f"jobs={count} must be at least 1")
-        self.sandbox, self.count, self.limits = sandbox, count, limits
+        self.sandbox, self.count, self.quotas = sandbox, count, quotas
         self.free: Queue[Worker] = Queue()
         self.all: list[Worker] = []
         self.closing = threading.Event()
@@ -151,12 +154,12 @@ class Slots:
         self.stage = Stage()
         try:
             for slot in range(self.count):
-                worker = _Hurried(self.sandbox, self.limits, slot, self.stage)
+                worker = _Hurried(self.sandbox, self.quotas, slot, self.stage)
                 worker.ending = self.closing
                 self.all.append(worker)
                 worker.__enter__()
                 if slot == 0:
-                    worker.probe()
+                    require_isolation(worker)
                 self.free.put(worker)
         except BaseException:
             self.__exit__()
@@ -170,7 +173,7 @@ class Slots:
         self.stage.close()
 
     def do(self, jobs: Sequence[Job]) -> Iterator[Done]:
-        """Every job, as it is done; last, and one by one, those that time, memory or a signal has failed."""
+        """Yield every job as it is done; last, and one by one, those that time, memory or a signal has failed."""
         doubted: dict[str, Done] = {}
         for done in self._each(jobs, do_job, self.count):
             if done.doubted:

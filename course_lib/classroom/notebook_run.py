@@ -21,7 +21,7 @@ from traitlets.config import Config
 from course_lib.grading.limits import Exit, Stop, limited
 from course_lib.grading.run import is_the_librarys
 
-from .bounds import Limits
+from .quotas import Quotas
 
 BEGINNING = "import math\nimport numpy as np\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
 MOST_TROUBLES = 50  # that are told, of one notebook
@@ -61,7 +61,7 @@ class Quiet:
         return ""
 
 
-_quiet = Quiet()
+_QUIET = Quiet()
 
 
 class Shell(InteractiveShell):
@@ -95,20 +95,20 @@ def warm_up() -> Shell:
     torch.optim.AdamW([weight]).step()  # the first one imports eight hundred modules
     grading, viz = importlib.import_module("course_lib.grading"), importlib.import_module("course_lib.live")
     for name in ("check", "hint", "progress", "grade"):
-        setattr(grading, name, _quiet)
-    viz.explore = viz.show = viz.Predict = _quiet
+        setattr(grading, name, _QUIET)
+    viz.explore = viz.show = viz.Predict = _QUIET
     config = Config()
     config.HistoryManager.enabled = False
     config.HistoryManager.hist_file = ":memory:"
     shell = Shell.instance(config=config)
     for name in SILENT_MAGICS:
-        shell.register_magic_function(_quiet, "line_cell", name)
-    builtins.input = _quiet
+        shell.register_magic_function(_QUIET, "line_cell", name)
+    builtins.input = _QUIET
     shell.run_cell(BEGINNING, silent=True)  # the first cell makes IPython import the rest of itself
     return shell
 
 
-class Notebook:
+class NotebookRun:
     """A notebook's names, and every answer that they stood for, in the order in which its cells gave them.
 
     Args:
@@ -116,8 +116,8 @@ class Notebook:
         tell: called with the number of a cell before it runs.
     """
 
-    def __init__(self, shell: Shell, wanted: dict[str, bool], limits: Limits, tell: Callable[[int], None]):
-        self.shell, self.limits, self.tell = shell, limits, tell
+    def __init__(self, shell: Shell, wanted: dict[str, bool], quotas: Quotas, tell: Callable[[int], None]):
+        self.shell, self.quotas, self.tell = shell, quotas, tell
         self.given: dict[str, list] = {name: [] for name in wanted}  # (number of the cell, value)
         self.bound: dict[str, int] = {}  # name -> the last cell, counted from the top, that gave it a value
         self.wanted = wanted
@@ -126,7 +126,7 @@ class Notebook:
 
     @property
     def answers(self) -> dict[str, list]:
-        """What each name stood for, in the order of the cells."""
+        """Return what each name stood for, in the order of the cells."""
         return {
             name: [value for _, value in sorted(values, key=lambda pair: pair[0])]
             for name, values in self.given.items()
@@ -158,7 +158,7 @@ class Notebook:
         names, number = self.shell.user_ns, cell["number"]
         before = dict(names)
         error = self._execute(cell)
-        for name in [name for name, value in names.items() if before.get(name, _quiet) is not value]:
+        for name in [name for name, value in names.items() if before.get(name, _QUIET) is not value]:
             if name in self.given and self._is_open(name, names[name]):
                 self.open.add(name)
             elif name in self.given:
@@ -170,14 +170,14 @@ class Notebook:
         return error
 
     def _is_open(self, name: str, value: Any) -> bool:
-        """Is nothing written there yet? An import from the library that gives a wanted name is no answer either."""
+        """Say whether nothing is written there yet. A wanted name imported from the library is no answer either."""
         return value is ... or is_the_librarys(value) or is_stub(value) or (self.wanted[name] and not callable(value))
 
     def _do_without(self, cell: dict, error: ModuleNotFoundError) -> bool:
-        """A stand-in for a package that is not installed here, if it is new: the answer below it may not need it."""
+        """Put a stand-in for a package that is not installed here, once: the answer below may not need it."""
         if error.name in sys.modules or not error.name:
             return False
-        sys.modules[error.name] = _quiet
+        sys.modules[error.name] = _QUIET
         self._complain(cell, error)
         return True
 
@@ -190,15 +190,15 @@ class Notebook:
         errors: list[BaseException | None] = []
 
         def work():
-            result = self.shell.run_cell(cell["source"], silent=True)  # what it prints goes nowhere: see `zygote`
+            result = self.shell.run_cell(cell["source"], silent=True)  # what it prints goes nowhere: see `forkserver`
             errors.append(result.error_before_exec or result.error_in_exec)
 
-        ended = limited(work, self.limits.cell)
+        ended = limited(work, self.quotas.cell_timeout)
         return errors[0] if errors and ended == "done" else Stop()
 
     def _said(self, error: BaseException) -> str:
         if isinstance(error, Stop):
-            return f"stopped after {self.limits.cell:g} seconds"
+            return f"stopped after {self.quotas.cell_timeout:g} seconds"
         if isinstance(error, (SystemExit, Exit)):
             return "it ends the program"
         try:
@@ -207,7 +207,7 @@ class Notebook:
             return type(error).__name__
 
     def _rescue(self, cell: dict) -> None:
-        """A text cell that defines a wanted name which no code cell gave: it was meant as code."""
+        """Run a text cell that defines a wanted name which no code cell gave: it was meant as code."""
         for source in [found[1] for found in FENCE.findall(cell["source"])] or [cell["source"]]:
             try:
                 names = _bound(self.shell.transform_cell(source))
@@ -221,7 +221,7 @@ class Notebook:
 
 
 def is_stub(value: Any) -> bool:
-    """Is this a function or class in which nothing is written yet: dots, pass, a docstring, NotImplementedError?"""
+    """Say whether nothing is written yet in a function or class: dots, pass, a docstring, NotImplementedError."""
     if inspect.isclass(value):
         plain = all(base in (object, torch.nn.Module) for base in value.__bases__)  # what it inherits is an answer
         return plain and all(is_stub(part) for part in vars(value).values() if inspect.isfunction(part))
@@ -242,7 +242,7 @@ def _empty(node: ast.stmt) -> bool:
 
 
 def _bound(source: str) -> list[str]:
-    """The names that a piece of code gives at its top level."""
+    """Return the names that a piece of code gives at its top level."""
     names = []
     for node in ast.parse(source).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):

@@ -1,7 +1,7 @@
 """The course's grader in other people's houses: Gradescope's containers, and GitHub's runners.
 
 `python -m course_lib autograder` and `workflow` are the doors to this module. In Gradescope's container
-`run_autograder` calls it: `python -m course_lib.classroom.standin /autograder 3 4`.
+`run_autograder` calls it: `python -m course_lib.classroom.autograder /autograder 3 4`.
 """
 
 import argparse
@@ -18,17 +18,17 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from course_lib.classroom.export.gradescope import gradescope_failure, gradescope_result
 from course_lib.files import ASSETS, save_json, write_whole
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.release import LEFT_OUT, requirements
 
-from .bounds import Limits
-from .formats import gradescope_failure, gradescope_result
-from .grade import expected_exercises, grade_class
+from .class_run import expected_exercises, mark_class
+from .quotas import Quotas
 from .sandbox import SandboxError
-from .submissions import find
+from .submissions import find_submissions
 
-TEMPLATES = ASSETS / "standin"
+TEMPLATES = ASSETS / "autograder"
 YEAR_ONE = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can tell: the same course gives the same bytes
 NOT_ENDED = "grading did not come to its end. The teacher can start it again, and finds the reason in the output."
 NO_WALL = (
@@ -55,7 +55,7 @@ def write_autograder(root: Path, path: Path, chapters: Sequence[int], index: str
     library, packages = root / "course_lib", root / "requirements.txt"
     if not (library / "grading" / "catalogue").is_dir() or not packages.is_file():
         raise ValueError(f"{root} is not the course's repository: run this at its top")
-    words = {"CHAPTERS": _told(chapters), "INDEX": _asked(index)}
+    words = {"CHAPTERS": _require_chapters(chapters), "INDEX": _require_index(index)}
     made = {
         "setup.sh": (_filled("setup.sh", words), 0o755),
         "run_autograder": (_filled("run_autograder", words), 0o755),
@@ -80,7 +80,7 @@ def write_autograder(root: Path, path: Path, chapters: Sequence[int], index: str
 
 
 def _files(folder: Path) -> list[Path]:
-    """The files of the library, without what Python and editors leave behind."""
+    """Return the files of the library, without what Python and editors leave behind."""
     found = []
     for place, folders, names in os.walk(folder):
         left_out = LEFT_OUT(place, [*folders, *names])
@@ -104,13 +104,13 @@ def run_autograder(root: Path, chapters: Sequence[int], seconds: float = TIMEOUT
             # A folder in a folder is one submission, whatever is in it.
             handed_in = Path(scratch, "class", "submission")
             shutil.copytree(root / "submission", handed_in, symlinks=True, ignore=_special)
-            submissions = find([handed_in.parent])
+            submissions = find_submissions([handed_in.parent])
             expected = expected_exercises(submissions, chapters)
-            limits = Limits(total=max(seconds - SPARE, seconds / 2))
+            quotas = Quotas(timeout=max(seconds - SPARE, seconds / 2))
             for level in ("bwrap", "none"):
                 try:
                     out = Path(scratch, level)
-                    outcome = grade_class(submissions, expected, out, sandbox=level, jobs=1, limits=limits)
+                    outcome = mark_class(submissions, expected, out, sandbox=level, jobs=1, quotas=quotas)
                     break
                 except SandboxError as error:
                     if level == "none":
@@ -128,7 +128,7 @@ def run_autograder(root: Path, chapters: Sequence[int], seconds: float = TIMEOUT
 
 
 def _special(folder: str, names: list[str]) -> list[str]:
-    """What is neither file nor folder nor link: to copy a pipe is to wait for ever."""
+    """Return what is neither file nor folder nor link: to copy a pipe is to wait for ever."""
     modes = {name: os.lstat(os.path.join(folder, name)).st_mode for name in names}
     return [name for name, mode in modes.items() if stat.S_IFMT(mode) not in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)]
 
@@ -147,7 +147,7 @@ def write_workflow(path: Path, chapters: Sequence[int], course: str, index: str 
     if not found:
         raise ValueError(f"course={course!r} must read OWNER/NAME@REF, as in school/transformers@v1")
     words = {"COURSE_REPOSITORY": found[1], "COURSE_REF": json.dumps(found[2])}
-    text = _filled("workflow.yml", {**words, "CHAPTERS": _told(chapters), "INDEX": _asked(index)})
+    text = _filled("workflow.yml", {**words, "CHAPTERS": _require_chapters(chapters), "INDEX": _require_index(index)})
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
     return path
@@ -161,7 +161,7 @@ def _filled(name: str, words: dict[str, str]) -> str:
     return text
 
 
-def _told(chapters: Sequence[int]) -> str:
+def _require_chapters(chapters: Sequence[int]) -> str:
     known = sorted({exercise.chapter for exercise in EXERCISES.values()})
     unknown = [chapter for chapter in chapters if chapter not in known]
     if unknown or not chapters:
@@ -170,7 +170,7 @@ def _told(chapters: Sequence[int]) -> str:
     return " ".join(map(str, sorted(set(chapters))))
 
 
-def _asked(index: str) -> str:
+def _require_index(index: str) -> str:
     if not index:
         return ""
     if not re.fullmatch(r"https://[\w.:/~+-]+", index):

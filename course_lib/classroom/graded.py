@@ -1,6 +1,6 @@
 """What grading yields, as plain data: written to disk, read back and compared."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -8,7 +8,7 @@ from course_lib.grading.result import Result
 
 
 @dataclass(frozen=True)
-class Marked:
+class GradedSubmission:
     """One submission, graded.
 
     Fields: name, that of the folder, zip or notebook · digest, the SHA-256 of what was handed in · results, one for
@@ -30,11 +30,11 @@ class Marked:
         return sum(result.points for result in self.results)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; `from_dict` reads it back."""
+        """Return what JSON can hold; `from_dict` reads it back."""
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Marked":
+    def from_dict(cls, data: Mapping[str, Any]) -> "GradedSubmission":
         results = tuple(_result(each) for each in data["results"])
         return cls(data["name"], data["digest"], results, tuple(data["troubles"]))
 
@@ -44,8 +44,3 @@ def _result(data: Mapping[str, Any]) -> Result:
     if unknown := data.keys() - known:
         raise ValueError(f"a result has the unknown field {min(unknown)!r}: it was written by another version")
     return Result(**{**data, "sentences": tuple(data["sentences"])})
-
-
-def total(marked: Sequence[Marked]) -> tuple[int, int]:
-    """Points earned and points to be had, of several submissions."""
-    return sum(each.earned for each in marked), sum(each.points for each in marked)

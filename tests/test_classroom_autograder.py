@@ -20,12 +20,12 @@ import yaml
 from IPython.core.interactiveshell import InteractiveShell
 from nbclient import NotebookClient
 
-from course_lib.classroom import grade as grading
-from course_lib.classroom import standin
-from course_lib.classroom.formats import classroom50_fields
-from course_lib.classroom.marked import Marked
+from course_lib.classroom import autograder
+from course_lib.classroom.autograder import run_autograder, write_autograder, write_workflow
+from course_lib.classroom.class_run import ClassResult
+from course_lib.classroom.export.classroom50 import classroom50_fields
+from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.sandbox import SandboxError
-from course_lib.classroom.standin import run_autograder, write_autograder, write_workflow
 from course_lib.files import ASSETS
 from course_lib.grading import EXERCISES, grade
 from course_lib.grading.release import for_nbgrader, release
@@ -174,7 +174,7 @@ def test_an_autograder_zip_holds_the_scripts_at_its_top_and_the_course(tmp_path)
 
 def test_the_same_course_gives_the_same_zip_whatever_the_clock_says(tmp_path):
     one = write_autograder(ROOT, tmp_path / "one.zip", [10, 3])
-    for path in (ASSETS / "standin").iterdir():
+    for path in (ASSETS / "autograder").iterdir():
         os.utime(path)
     assert one.read_bytes() == write_autograder(ROOT, tmp_path / "other.zip", [3, 10, 3]).read_bytes()
 
@@ -264,7 +264,7 @@ def test_the_grader_sees_nothing_of_the_environment_around_it(tree, tmp_path):
     program.chmod(0o755)
     said = start(root, tmp_path / "environment", SUBMISSION_URL="https://example.org/secret", TIMEOUT_SECONDS="2400")
     assert "secret" not in said.stdout
-    assert said.stdout.splitlines()[0] == f"-m course_lib.classroom.standin {root} 10 --seconds 2400"
+    assert said.stdout.splitlines()[0] == f"-m course_lib.classroom.autograder {root} 10 --seconds 2400"
 
 
 class TestTheGraderInTheContainer:
@@ -279,14 +279,14 @@ class TestTheGraderInTheContainer:
     def test_without_a_wall_it_says_so_to_the_teacher_and_grades(self, root, monkeypatch, capsys):
         tried = []
 
-        def grade_class(submissions, expected, folder, *, sandbox, jobs, limits):
-            tried.append((sandbox, limits.total))
+        def mark_class(submissions, expected, folder, *, sandbox, jobs, quotas):
+            tried.append((sandbox, quotas.timeout))
             if sandbox == "bwrap":
                 raise SandboxError("no permission to make\na namespace")
             marked = [unanswered(submission, expected) for submission in submissions]
-            return grading.Outcome(marked, seed=7)
+            return ClassResult(marked, seed=7)
 
-        monkeypatch.setattr(standin, "grade_class", grade_class)
+        monkeypatch.setattr(autograder, "mark_class", mark_class)
         assert run_autograder(root, NUMBERS, seconds=900)
         assert tried == [("bwrap", 840), ("none", 840)], "there is a result before Gradescope's time is up"
         result = results(root)
@@ -298,12 +298,12 @@ class TestTheGraderInTheContainer:
 
     @pytest.mark.parametrize("how", ["raises", "fails", "nothing"])
     def test_a_fault_of_ours_is_no_zero(self, root, monkeypatch, capsys, how):
-        def grade_class(submissions, expected, folder, **options):
+        def mark_class(submissions, expected, folder, **options):
             if how == "raises":
                 raise MemoryError("torch needs more")
-            return grading.Outcome([], {"submission": "the worker is gone"} if how == "fails" else {})
+            return ClassResult([], {"submission": "the worker is gone"} if how == "fails" else {})
 
-        monkeypatch.setattr(standin, "grade_class", grade_class)
+        monkeypatch.setattr(autograder, "mark_class", mark_class)
         assert not run_autograder(root, NUMBERS)
         assert not_graded(results(root))
         expected = {"raises": "torch needs more", "fails": "the worker is gone", "nothing": "ValueError"}[how]
@@ -314,18 +314,18 @@ class TestTheGraderInTheContainer:
         (root / "submission" / "link").symlink_to("/etc/passwd")
         seen = []
 
-        def grade_class(submissions, expected, folder, **options):
+        def mark_class(submissions, expected, folder, **options):
             seen.extend(submissions)
-            return grading.Outcome([unanswered(submission, expected) for submission in submissions])
+            return ClassResult([unanswered(submission, expected) for submission in submissions])
 
-        monkeypatch.setattr(standin, "grade_class", grade_class)
+        monkeypatch.setattr(autograder, "mark_class", mark_class)
         assert run_autograder(root, NUMBERS)
         [submission] = seen
         assert [notebook.path for notebook in submission.notebooks] == ["10_counting.ipynb"]
 
 
 def unanswered(submission, expected):
-    return Marked(submission.name, submission.digest, tuple(grade(each.id, ..., 1) for each in expected))
+    return GradedSubmission(submission.name, submission.digest, tuple(grade(each.id, ..., 1) for each in expected))
 
 
 # --------------------------------------------------------------------------------------------------------------- GitHub

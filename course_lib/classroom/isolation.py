@@ -34,7 +34,7 @@ DENIED = {
 }
 # The families of sockets that stay: files' (1), IPv4 (2), IPv6 (10) and netlink (16), which a network namespace parts.
 # It does not part those of virtual machines (AF_VSOCK), of the kernel's ciphers, of Bluetooth and of others.
-SOCKET, FAMILIES = {"x86_64": 41, "aarch64": 198}, (1, 2, 10, 16)
+SOCKET, SOCKET_FAMILIES = {"x86_64": 41, "aarch64": 198}, (1, 2, 10, 16)
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446  # the same on every architecture
 LIST = 8  # a folder
@@ -42,51 +42,54 @@ READ = 1 | 4 | LIST  # execute, read a file
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") else None
 
 
-def _call(result: int, what: str) -> int:
+def _require_success(result: int, what: str) -> int:
     if result < 0:
         raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
     return result
 
 
 def _prctl(option: int, value: int) -> None:
-    _call(_libc.prctl(option, value, 0, 0, 0), f"prctl {option}")
+    _require_success(_libc.prctl(option, value, 0, 0, 0), f"prctl {option}")
 
 
-def apart() -> None:
+def unshare_namespaces() -> None:
     """Give this process namespaces of its own; its next child is the first process in them.
 
     Errors: OSError where the kernel or a container around forbids it.
     """
     user, group = os.getuid(), os.getgid()
-    _call(_libc.unshare(NAMESPACES), "unshare")
+    _require_success(_libc.unshare(NAMESPACES), "unshare")
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         Path(f"/proc/self/{name}").write_text(text)
 
 
-def own_folders(disk: int) -> None:
-    """Fresh /tmp, /dev/shm and /proc over the old ones: for the first process after `apart`. disk: bytes of /tmp."""
+def mount_private_folders(disk: int) -> None:
+    """Mount fresh /tmp, /dev/shm and /proc over the old ones, in the first process after `unshare_namespaces`.
+
+    disk: bytes of /tmp.
+    """
     for folder, kind, options in (
         ("/tmp", "tmpfs", f"size={disk},nr_inodes=10000"),
         ("/dev/shm", "tmpfs", f"size={disk // 4},nr_inodes=1000"),
         ("/proc", "proc", ""),
     ):
         mounted = _libc.mount(kind.encode(), folder.encode(), kind.encode(), NOSUID_NODEV, options.encode())
-        _call(mounted, f"mounting {folder}")
+        _require_success(mounted, f"mounting {folder}")
     Path("/proc/sys/user/max_user_namespaces").write_text("0")  # no namespaces within
 
 
-def powerless() -> None:
+def drop_capabilities() -> None:
     """Give up every capability, and any way to new ones."""
     for capability in range(64):
         if _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
             break
     head, none = struct.pack("Ii", 0x20080522, 0), bytes(24)  # version 3, this process; no set holds any
-    _call(_libc.syscall(SYS_CAPSET[os.uname().machine], head, none), "capset")
+    _require_success(_libc.syscall(SYS_CAPSET[os.uname().machine], head, none), "capset")
     no_new_privileges()
 
 
-def fewer_calls() -> None:
-    """The kernel answers "not permitted" to the system calls in `DENIED`, and "not supported" to sockets of other
+def deny_system_calls() -> None:
+    """Let the kernel answer "not permitted" to the system calls in `DENIED`, "not supported" to sockets of other
     families than `FAMILIES`, from now on and in all children; where their numbers are not known, nothing changes.
 
     Errors: OSError where the kernel has no seccomp.
@@ -101,13 +104,13 @@ def fewer_calls() -> None:
     for number in map(int, DENIED[machine].split()):
         program += [(equal, 0, 1, number), (give, 0, 0, refuse)]
     program += [(equal, 1, 0, SOCKET[machine]), (give, 0, 0, allow), (load, 0, 0, 16)]  # the low half of the family
-    for family in FAMILIES:
+    for family in SOCKET_FAMILIES:
         program += [(equal, 0, 1, family), (give, 0, 0, allow)]
     program.append((give, 0, 0, unknown))
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in program))
     whole = struct.pack("HxxxxxxP", len(program), ctypes.addressof(code))
     no_new_privileges()
-    _call(_libc.prctl(22, 2, ctypes.c_char_p(whole), 0, 0), "seccomp")  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+    _require_success(_libc.prctl(22, 2, ctypes.c_char_p(whole), 0, 0), "seccomp")  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
 
 
 def no_new_privileges() -> None:
@@ -115,22 +118,22 @@ def no_new_privileges() -> None:
 
 
 def die_with_parent() -> None:
-    """The kernel kills this process when the thread that forked it ends."""
+    """Have the kernel kill this process when the thread that forked it ends."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def adopt_orphans() -> None:
-    """What a child leaves behind becomes this process's own child, and can be ended."""
+    """Make what a child leaves behind this process's own child, which can be ended."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def readable(by_others: bool) -> None:
-    """May processes of the same user look into the memory of this one? A child inherits the answer."""
+def set_dumpable(by_others: bool) -> None:
+    """Say whether processes of the same user may look into the memory of this one; a child inherits that."""
     _prctl(PR_SET_DUMPABLE, by_others)
 
 
-def within(memory: int, processes: int, file: int, seconds: float) -> None:
-    """Limits of this process and what it starts: bytes beyond what it has, processes, bytes of a file, seconds."""
+def set_rlimits(memory: int, processes: int, file: int, seconds: float) -> None:
+    """Limit this process and what it starts: bytes beyond what it has, processes, bytes of a file, seconds."""
     has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     for kind, most in (
         (resource.RLIMIT_AS, has + memory),
@@ -147,22 +150,22 @@ def within(memory: int, processes: int, file: int, seconds: float) -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")  # if memory runs out, this goes first
 
 
-def landlock() -> int:
-    """The version of Landlock that the kernel offers; 0 for none."""
+def landlock_version() -> int:
+    """Return the version of Landlock that the kernel offers; 0 for none."""
     return max(0, _libc.syscall(LANDLOCK_CREATE, None, 0, 1))
 
 
-def only_files(read: Iterable[Path], write: Iterable[Path], listed: Iterable[Path] = ()) -> None:
-    """From now on this process and its children reach these files and folders only, of those listed no more than the
-    names that stand in them; no TCP, no signals to others.
+def restrict_files(read: Iterable[Path], write: Iterable[Path], listed: Iterable[Path] = ()) -> None:
+    """Restrict this process and its children, from now on, to these files and folders, of those listed to the names
+    that stand in them; no TCP, no signals to others.
 
     Errors: OSError where the kernel has no Landlock.
     """
-    version = landlock()
+    version = landlock_version()
     files = (1 << (13 + (version > 1) + (version > 2))) - 1 | ((1 << 15) if version > 4 else 0)
     attributes = struct.pack("QQQ", files, 3 if version > 3 else 0, 3 if version > 5 else 0)
     size = 24 if version > 5 else 16 if version > 3 else 8
-    rules = _call(_libc.syscall(LANDLOCK_CREATE, attributes, size, 0), "Landlock")
+    rules = _require_success(_libc.syscall(LANDLOCK_CREATE, attributes, size, 0), "Landlock")
     try:
         for paths, access in ((read, READ), (write, files), (listed, LIST)):
             for path in paths:
@@ -171,10 +174,10 @@ def only_files(read: Iterable[Path], write: Iterable[Path], listed: Iterable[Pat
                     allowed = access if os.path.isdir(path) else access & (1 | 2 | 4 | (1 << 14 if version > 2 else 0))
                     try:
                         rule = struct.pack("=Qi", allowed, place)
-                        _call(_libc.syscall(LANDLOCK_ADD, rules, 1, rule, 0), f"Landlock, {path}")
+                        _require_success(_libc.syscall(LANDLOCK_ADD, rules, 1, rule, 0), f"Landlock, {path}")
                     finally:
                         os.close(place)
         no_new_privileges()
-        _call(_libc.syscall(LANDLOCK_RESTRICT, rules, 0), "Landlock")
+        _require_success(_libc.syscall(LANDLOCK_RESTRICT, rules, 0), "Landlock")
     finally:
         os.close(rules)

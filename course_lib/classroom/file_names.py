@@ -4,23 +4,9 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-STEMS = (  # of the exercise notebooks, by chapter
-    "embeddings",
-    "positions",
-    "attention",
-    "masks",
-    "multi_head_attention",
-    "feed_forward",
-    "normalization",
-    "residuals_and_blocks",
-    "gpt",
-    "parameter_counting",
-    "encoder_decoder",
-    "training",
-    "sampling",
-    "efficiency",
-    "pretrained_models",
-)
+from course_lib.contents import CHAPTERS
+
+STEMS = tuple(chapter.slug for chapter in CHAPTERS[1:])  # of the exercise notebooks, by chapter, from 1
 COURSE_FILE = "|".join(rf"0?{number}_{stem}" for number, stem in enumerate(STEMS, start=1))
 
 # They look ahead, so that no match hides the next one. In Canvas the second number is the file's own; where a file name
@@ -46,7 +32,7 @@ class Download(NamedTuple):
 
 
 def downloads(name: str, *kinds: re.Pattern) -> list[Download]:
-    """All that a name can mean as one of a download; nothing if it is none.
+    """Return all that a name can mean as one of a download; nothing if it is none.
 
     If it can mean more than one, the number that counts is not told: what stands before it may be of a learner's choice
     (the name in a profile), and so may what follows (the name of a file).
@@ -59,7 +45,7 @@ def downloads(name: str, *kinds: re.Pattern) -> list[Download]:
 
 
 def file_name(learner: str, taken: set[str]) -> str:
-    """A file name without an ending: safe on every system, never a path, and unlike every other that was given out.
+    """Return a file name without an ending: safe on every system, never a path, unlike every other given out.
 
     Letters and digits of every script stay; what stands between them becomes one "_". Names that a file system may take
     for one get a number: "Ada", "ADA-2".
@@ -89,5 +75,5 @@ def _cut(stem: str, ending: str) -> str:
 
 
 def _key(name: str) -> str:
-    """Equal for names that differ in capitals or in how their letters are composed."""
+    """Return what is equal for names that differ in capitals or in how their letters are composed."""
     return unicodedata.normalize("NFKC", name.upper().casefold())

@@ -1,0 +1,61 @@
+"""What Gradescope reads of an autograder: `results.json`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from course_lib.classroom.export.text import feedback, one_line, sanitized, save_one_each, score
+
+from ..graded import GradedSubmission
+
+
+def gradescope_result(marked: GradedSubmission, seconds: float | None = None) -> dict:
+    """Return what Gradescope reads from `results.json`. seconds: how long grading took, if it should be shown.
+
+    All is plain text, which Gradescope shows as it stands.
+    """
+    result = {
+        "score": marked.earned,
+        "output": "\n".join([f"{score(marked.earned, marked.points)}.", *map(sanitized, marked.troubles)]),
+        "output_format": "text",
+        "visibility": "visible",
+        "stdout_visibility": "hidden",
+        "extra_data": {"digest": marked.digest},
+        "tests": [
+            {
+                "score": each.earned,
+                "max_score": each.points,
+                "status": "passed" if each.passed else "failed",
+                "name": one_line(each.title),
+                "name_format": "text",
+                "number": sanitized(each.exercise_id),
+                "output": sanitized(feedback(each)),
+                "output_format": "text",
+                "tags": [sanitized(each.exercise_id).partition(".")[0]],
+                "visibility": "visible",
+                "extra_data": {"answer": each.status},
+            }
+            for each in marked.results
+        ],
+    }
+    return result if seconds is None else {**result, "execution_time": round(seconds, 1)}
+
+
+def gradescope_failure(reason: str) -> dict:
+    """Return what Gradescope reads when a submission could not be graded, by no fault of the learner.
+
+    It has no score and no tests. Gradescope then says that the autograder failed and leaves the submission ungraded: a
+    fault of ours is not a zero.
+    """
+    return {
+        "output": f"This submission could not be graded, and that is not its fault: {sanitized(reason)}",
+        "output_format": "text",
+        "visibility": "visible",
+        "stdout_visibility": "hidden",
+        "extra_data": {},
+        "tests": [],
+    }
+
+
+def write_gradescope(marked: Sequence[GradedSubmission], folder: Path) -> list[Path]:
+    """Write `gradescope/NAME/results.json` for each submission."""
+    return save_one_each(marked, folder / "gradescope", "results.json", gradescope_result)

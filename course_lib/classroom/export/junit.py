@@ -1,0 +1,46 @@
+"""`junit.xml`, for whatever reads the results of tests."""
+
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
+from pathlib import Path
+
+from course_lib.classroom.export.text import COURSE, feedback, in_order, one_line, sanitized, save_text
+from course_lib.grading.result import SIGNS
+
+from ..graded import GradedSubmission
+
+
+def write_junit(marked: Sequence[GradedSubmission], folder: Path) -> list[Path]:
+    """Write `junit.xml` as pytest writes it (xunit2): a test suite per learner, a test case per exercise.
+
+    The suite's properties hold the points: "earned" and "points", and "EXERCISE.earned" and "EXERCISE.points" for each
+    (the schema has no properties in a test case). What earned no points is a failure, also what was not answered; an
+    exercise without points that was not answered is skipped.
+    """
+    root = ElementTree.Element("testsuites", name=COURSE)
+    for each in in_order(marked):
+        suite = ElementTree.SubElement(root, "testsuite", name=one_line(each.name) or "(no name)", errors="0")
+        properties = ElementTree.SubElement(suite, "properties")
+        amounts = {"earned": each.earned, "points": each.points}
+        outcomes = {"failure": 0, "skipped": 0}
+        for result in each.results:
+            id = sanitized(result.exercise_id)
+            amounts |= {f"{id}.earned": result.earned, f"{id}.points": result.points}
+            chapter, _, name = id.rpartition(".")
+            case = ElementTree.SubElement(suite, "testcase", classname=chapter, name=name)
+            if not result.passed:
+                outcome = "failure" if result.points else "skipped"
+                outcomes[outcome] += 1
+                message = one_line(result.misconception or SIGNS[result.status][1])
+                ElementTree.SubElement(case, outcome, message=message, type=result.status).text = sanitized(
+                    feedback(result)
+                )
+        for name, value in amounts.items():
+            ElementTree.SubElement(properties, "property", name=name, value=str(value))
+        if each.troubles:
+            ElementTree.SubElement(suite, "system-err").text = sanitized("\n".join(each.troubles))
+        suite.attrib |= {"tests": str(len(each.results)), "failures": str(outcomes["failure"])}
+        suite.set("skipped", str(outcomes["skipped"]))
+    ElementTree.indent(root, " ")
+    text = ElementTree.tostring(root, encoding="unicode")
+    return [save_text(folder / "junit.xml", f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n')]

@@ -1,0 +1,90 @@
+"""Moodle: its grading worksheet, filled in."""
+
+import re
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from course_lib.classroom.export.roster import Roster, save_unmatched
+from course_lib.classroom.export.spreadsheets import Sheet, amount, scaled
+from course_lib.classroom.export.text import sanitized, score
+from course_lib.grading.result import SIGNS
+from course_lib.grading.show import plural
+
+from ..file_names import MOODLE_DOWNLOAD
+from ..graded import GradedSubmission
+
+MOODLE_COLUMNS = ("Identifier", "Grade", "Last modified (grade)", "Feedback comments")
+LONGEST_FEEDBACK = 24_000  # characters; a spreadsheet takes 32,767 in a cell
+MOST_TROUBLES, MOST_OF_A_TROUBLE = 10, 300  # the rest stands in the report
+
+
+def write_moodle(marked: Sequence[GradedSubmission], folder: Path, worksheet: Path) -> list[Path]:
+    """Write `moodle.csv`, the grading worksheet filled in; and `moodle_unmatched.csv` if a submission found no row.
+
+    A submission belongs to the row whose Identifier ("Participant 12345"), Full name, Email address, ID number or
+    Username its name is, or whose number stands in the name that Moodle gives a downloaded folder ("Full
+    Name_12345_assignsubmission_file"). Grade, scaled to Maximum Grade where there is that column, and Feedback comments
+    are filled; everything else stays, also Last modified (grade), by which Moodle sees that a grade was changed since
+    and leaves it alone. (If it passes over rows that nobody changed, tick "Allow updating records that have been
+    modified more recently in Moodle than in the spreadsheet".)
+
+    Errors: ValueError if the worksheet lacks one of its columns, or its grades are no numbers.
+    """
+    sheet = Sheet(worksheet, "a Moodle grading worksheet")
+    if missing := [name for name in MOODLE_COLUMNS if name not in sheet.header]:
+        raise ValueError(
+            f"{worksheet} lacks the column {', '.join(map(repr, missing))}. Download the grading worksheet of the "
+            "assignment while Moodle speaks English, with the feedback types Feedback comments and Offline grading "
+            "worksheet switched on"
+        )
+    grade, feedback = sheet.column("Grade"), sheet.column("Feedback comments")
+    others = ("Identifier", "Full name", "Email address", "ID number", "Username")
+    learners = {
+        number: (re.sub(r"\D", "", sheet.values(row, "Identifier")[0]), sheet.values(row, *others))
+        for number, row in enumerate(sheet.rows)
+        if number
+    }
+    found, left = Roster(learners, MOODLE_DOWNLOAD).assign(marked)
+    for number, each in found.items():
+        row = sheet.rows[number]
+        maximum = each.points
+        for text in sheet.values(row, "Maximum Grade"):
+            maximum = amount(text)
+            if maximum is None:
+                raise ValueError(
+                    f"Maximum Grade is {text!r} in {worksheet}: give the assignment a number of points in Moodle, "
+                    "not a scale, and download the worksheet again"
+                )
+        row[grade], row[feedback] = scaled(each, maximum), _moodle_feedback(each)
+    return [sheet.save(folder / "moodle.csv"), *save_unmatched(folder / "moodle_unmatched.csv", left)]
+
+
+def _moodle_feedback(marked: GradedSubmission) -> str:
+    """Return what was not solved, as HTML: Moodle takes the comment for it."""
+    troubles = [trouble[:MOST_OF_A_TROUBLE] for trouble in marked.troubles[:MOST_TROUBLES]]
+    if more := len(marked.troubles) - len(troubles):
+        troubles.append(f"… and {plural(more, 'trouble')} more.")
+    lines = [f"{score(marked.earned, marked.points)}.", *troubles]
+    blocks = [_html("\n".join(lines))]
+    failed = [result for result in marked.results if result.status == "failed"]
+    for i, result in enumerate(failed):
+        head = f"{' '.join(SIGNS['failed'][:2])}: {result.title} ({result.exercise_id})"
+        block = _html("\n".join([head, *result.sentences]))
+        if shown := "\n".join(part for part in (result.evidence, result.sketch) if part):
+            block += f"<pre>{_html(shown)}</pre>"  # numbers below each other
+        if sum(map(len, blocks)) + len(block) > LONGEST_FEEDBACK:
+            blocks.append(_html(f"… and {plural(len(failed) - i, 'exercise')} more that did not pass."))
+            break
+        blocks.append(block)
+    if opened := [result.exercise_id for result in marked.results if result.status == "unanswered"]:
+        blocks.append(_html(f"Not answered yet: {', '.join(opened)}"))
+    return "<br><br>".join(blocks)
+
+
+def _html(text: str) -> str:
+    """Escape text, on one line. Also escaped: a backslash, which PHP's reader of CSV would take for the escape of the
+    quote that ends the cell; and what begins a formula, where a spreadsheet would cut the cell at the ";" of an escape.
+    """
+    text = escape(sanitized(text)).replace("\\", "&#92;").replace("\t", " ").replace("\n", "<br>")
+    return re.sub(r"(?<=;)(\s*)([=+\-@＝＋－＠])", lambda found: f"{found[1]}&#{ord(found[2])};", text)

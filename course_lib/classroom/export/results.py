@@ -1,0 +1,83 @@
+"""Every result, as JSON and as a table: `results.json` and `results.csv`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from course_lib.classroom.export.spreadsheets import csv_text, spreadsheet_cell
+from course_lib.classroom.export.text import chapter_of, feedback, in_order, one_line, save_json, save_text
+from course_lib.grading.result import Result
+
+from .. import statistics
+from ..folders import LeftOut
+from ..graded import GradedSubmission
+
+
+def write_json(marked: Sequence[GradedSubmission], folder: Path, left: Sequence[LeftOut] = ()) -> list[Path]:
+    """Write `results.json`, everything in one object:
+
+    schema         "transformers-measured/results/1"
+    submissions    by name: name, digest, earned, points, troubles [text], and results, in the course's order:
+                   exercise, chapter (null if the course no longer has it), title, status (passed, failed,
+                   unanswered, written), earned, points, misconception (text or null), feedback
+    not_taken      what was handed in and has no results: name, why (the end of a sentence that begins with the name)
+    summary        of all: submissions, mean and median share of points (null without submissions), hardest
+                   [exercise, title, share, tried], misconceptions [exercise, name, count]
+    """
+    mean, median = statistics.average(marked) if marked else (None, None)
+    content = {
+        "schema": "transformers-measured/results/1",
+        "submissions": [
+            {
+                "name": each.name,
+                "digest": each.digest,
+                "earned": each.earned,
+                "points": each.points,
+                "troubles": list(each.troubles),
+                "results": [_as_object(result) for result in each.results],
+            }
+            for each in in_order(marked)
+        ],
+        "not_taken": [{"name": each.name, "why": each.why} for each in left],
+        "summary": {
+            "submissions": len(marked),
+            "mean": mean,
+            "median": median,
+            "hardest": statistics.hardest(marked),
+            "misconceptions": statistics.misconceptions(marked),
+        },
+    }
+    return [save_json(folder / "results.json", content)]
+
+
+def _as_object(result: Result) -> dict:
+    return {
+        "exercise": result.exercise_id,
+        "chapter": chapter_of(result.exercise_id),
+        "title": result.title,
+        "status": result.status,
+        "earned": result.earned,
+        "points": result.points,
+        "misconception": result.misconception,
+        "feedback": feedback(result),
+    }
+
+
+def write_csv(marked: Sequence[GradedSubmission], folder: Path, left: Sequence[LeftOut] = ()) -> list[Path]:
+    """Write `results.csv`, a row for every exercise of every submission.
+
+    What was not taken has one row: the status says so, the feedback says why, and all else is empty.
+    """
+    rows = [["learner", "exercise", "chapter", "title", "status", "earned", "points", "misconception", "feedback"]]
+    for each in in_order(marked):
+        learner = spreadsheet_cell(one_line(each.name))
+        for result in each.results:
+            row = _as_object(result)
+            rows.append(
+                [learner] + [spreadsheet_cell(value) if isinstance(value, str) else value for value in row.values()]
+            )
+    rows += [
+        [spreadsheet_cell(one_line(each.name)), "", "", "", "not taken", "", "", "", spreadsheet_cell(each.why)]
+        for each in left
+    ]
+    # The byte order mark tells Excel that this is UTF-8: without it, it shows "Zoë" as "ZoÃ«".
+    return [save_text(folder / "results.csv", csv_text(rows), "utf-8-sig")]

@@ -1,0 +1,72 @@
+"""What all products share: text that every program takes for text, and files written whole or not at all."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from course_lib.files import write_whole
+from course_lib.grading.catalogue import EXERCISES
+from course_lib.grading.result import Result
+from course_lib.grading.show import plural
+
+from ..file_names import file_name
+from ..graded import GradedSubmission
+
+COURSE = "Transformers, Measured"
+
+ESCAPE_SEQUENCE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, moves
+    r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # titles, links
+    r"|\x1b.?"
+)
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # the last two turn the reading order
+NO_CHARACTER = re.compile(r"[\ud800-\udfff\ufffe\uffff]")  # neither UTF-8 nor XML 1.0 has them
+
+
+def sanitized(text: str) -> str:
+    """Return text that every program takes for text: lines and tabs stay, other control characters and colours go."""
+    text = ESCAPE_SEQUENCE.sub("", text)
+    text = re.sub(r"\r\n?|[\u2028\u2029]", "\n", text)
+    return NO_CHARACTER.sub("\ufffd", CONTROL.sub("", text))
+
+
+def one_line(text: str) -> str:
+    return " ".join(sanitized(text).split())
+
+
+def save_text(path: Path, text: str, encoding: str = "utf-8") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, lambda part: part.write_bytes(text.encode(encoding)))
+    return path
+
+
+def save_json(path: Path, content: object) -> Path:
+    text = json.dumps(content, indent=1, ensure_ascii=False)
+    return save_text(path, NO_CHARACTER.sub("\ufffd", text) + "\n")
+
+
+def in_order(marked: Sequence[GradedSubmission]) -> list[GradedSubmission]:
+    return sorted(marked, key=lambda each: (each.name, each.digest))
+
+
+def chapter_of(exercise_id: str) -> int | None:
+    exercise = EXERCISES.get(exercise_id)
+    return exercise.chapter if exercise else None
+
+
+def feedback(result: Result) -> str:
+    """Return feedback without the closing line, which points to `hint` in the learner's own notebook."""
+    return replace(result, closing="").feedback
+
+
+def score(earned: int, points: int) -> str:
+    return f"{earned} of {plural(points, 'point')}"
+
+
+def save_one_each(
+    marked: Sequence[GradedSubmission], folder: Path, name: str, content: Callable[[GradedSubmission], dict]
+) -> list[Path]:
+    taken: set[str] = set()
+    return [save_json(folder / file_name(each.name, taken) / name, content(each)) for each in in_order(marked)]

@@ -1,0 +1,33 @@
+"""What a submission may use."""
+
+from dataclasses import asdict, dataclass, fields
+
+
+@dataclass(frozen=True)
+class Quotas:
+    """What a submission may use.
+
+    Fields: cell_timeout, exercise_timeout, seconds of computing for one (0: as the exercise says) · timeout, seconds
+    by the clock on the wall for all of a submission · memory, tree, bytes for one process and for a submission with all
+    its processes · disk, file, bytes of files altogether and of one · processes, at a time.
+
+    Errors: ValueError for a limit that leaves nothing.
+    """
+
+    cell_timeout: float = 60.0
+    exercise_timeout: float = 0.0
+    timeout: float = 1200.0
+    memory: int = 2 << 30
+    tree: int = 3 << 30
+    disk: int = 64 << 20
+    file: int = 32 << 20
+    processes: int = 32
+
+    def __post_init__(self):
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not value >= 0 or (value == 0 and field.name != "exercise_timeout"):  # NaN is neither
+                raise ValueError(f"the limit {field.name}={value} must be positive")
+
+    def as_dict(self) -> dict[str, float]:
+        return asdict(self)

@@ -1,0 +1,92 @@
+"""A class in a terminal: a line per submission, and what the class says together."""
+
+import unicodedata
+from collections import defaultdict
+from collections.abc import Sequence
+
+from course_lib.classroom.export.text import chapter_of, in_order, one_line
+from course_lib.grading.show import plural
+
+from . import statistics
+from .graded import GradedSubmission
+
+
+def terminal_table(marked: Sequence[GradedSubmission], width: int = 100) -> str:
+    """Return a line per submission, by name: points, a bar, the share, what tells most; then the class together.
+
+    width: of the terminal, in cells; 60 at least.
+    """
+    if not marked:
+        return "no submissions"
+    width = max(width, 60)
+    rows = [(one_line(each.name), f"{each.earned} of {each.points}", each) for each in in_order(marked)]
+    names = min(max(7, *(_cells(name) for name, _, _ in rows)), width // 4)
+    amounts = max(6, *(len(amount) for _, amount, _ in rows))
+    bar = 20 if width >= 90 else 10
+    lines = [f"{'learner':<{names}}  {'points':>{amounts}}  {'':<{bar}}  share"]
+    for name, amount, each in rows:
+        share = statistics.share_of_points(each)
+        start = f"{_fitted(name, names)}  {amount:>{amounts}}  {_bar(share, bar)}  {share:>5.0%}  "
+        lines.append((start + _fitted(_telling(each), width - _cells(start))).rstrip())
+    mean, median = statistics.average(marked)
+    lines += ["", f"{plural(len(marked), 'submission')} · mean {mean:.0%} · median {median:.0%}"]
+    if hardest := statistics.hardest(marked, 5):
+        lines.append("hardest, by share of points of those who tried:")
+        lines += [
+            _fitted(f"  {share:>4.0%} of {tried:>3}  {id} · {one_line(title)}", width).rstrip()
+            for id, title, share, tried in hardest
+        ]
+    if mistakes := statistics.misconceptions(marked, 5):
+        lines.append("most common misconceptions:")
+        lines += [_fitted(f"  {count:>4} ×  {id} · {one_line(name)}", width).rstrip() for id, name, count in mistakes]
+    return "\n".join(lines)
+
+
+def _telling(marked: GradedSubmission) -> str:
+    """Return the first trouble, or the chapter with the least share of its points."""
+    if marked.troubles:
+        more = f" (and {len(marked.troubles) - 1} more)" if len(marked.troubles) > 1 else ""
+        return one_line(marked.troubles[0]) + more
+    chapters = defaultdict(list)
+    for result in marked.results:
+        if result.points:
+            chapter = chapter_of(result.exercise_id)
+            chapters[f"chapter {chapter}" if chapter is not None else result.exercise_id.partition(".")[0]].append(
+                result
+            )
+    worst = min(chapters, key=lambda name: statistics.share_of_points(chapters[name]), default=None)
+    if worst is None or statistics.share_of_points(chapters[worst]) == 1:
+        return ""
+    earned, points = (sum(getattr(each, what) for each in chapters[worst]) for what in ("earned", "points"))
+    return f"least in {worst}: {earned} of {points}"
+
+
+def _bar(share: float, cells: int) -> str:
+    """Draw a bar that is full only if all is there, empty only if nothing is."""
+    full = round(share * cells)
+    full = min(max(full, 1 if share else 0), cells if share == 1 else cells - 1)
+    return "█" * full + "░" * (cells - full)
+
+
+def _cells(text: str) -> int:
+    """Return how wide text is in a terminal: Chinese letters take two cells, marks above a letter none."""
+    return sum(_cell_width(each) for each in text)
+
+
+def _cell_width(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _fitted(text: str, cells: int) -> str:
+    """Return text of exactly this width: filled up, or cut with "…"."""
+    width = _cells(text)
+    if width > cells:
+        kept, width = "", 0
+        for each in text:
+            if width + _cell_width(each) > cells - 1:
+                break
+            kept, width = kept + each, width + _cell_width(each)
+        text, width = kept + "…", width + 1
+    return text + " " * (cells - width)
