@@ -15,7 +15,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from course_lib.__main__ import main
+from course_lib.__main__ import COMMANDS, main
 from course_lib.grading import EXERCISES, notebook
 from course_lib.grading.notebook import exercise_text
 from course_lib.grading.release import release
@@ -54,14 +54,22 @@ def test_doctor_speaks_where_a_package_is_missing(package):
     assert "to mend" in seen.stdout
 
 
-@pytest.mark.parametrize(
-    "command", [[], ["doctor"], ["weights"], ["train"], ["claims"], ["refresh"], ["grade"], ["release"]]
-)
+@pytest.mark.parametrize("command", [[], *([module.__name__.rpartition(".")[2]] for module in COMMANDS)], ids=" ".join)
 def test_help_is_there(command, capsys):
     with pytest.raises(SystemExit) as ended:
         main([*command, "--help"])
     assert ended.value.code == 0
     assert len(capsys.readouterr().out.split()) > 20
+
+
+def test_help_waits_for_no_package():
+    heavy = ("torch", "numpy", "matplotlib", "nbformat", "tqdm", "IPython")
+    code = (
+        "import sys\nfrom course_lib.__main__ import build_parser\nbuild_parser().format_help()\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert seen.stdout.strip() == "[]"
 
 
 def without(package, *command, cwd=ROOT, setup=""):
@@ -106,14 +114,14 @@ def test_the_doctor_says_each_line_as_soon_as_it_knows_it(monkeypatch):
     """In a pipe that nobody empties for it: what it said before torch is there while torch is still being imported."""
     code = (
         "import importlib, sys\n"
-        "import course_lib.__main__ as commands\n"
+        "from course_lib.__main__ import main\n"
         "real = importlib.import_module\n"
         "def slow(name, *rest, **others):\n"
         "    if name == 'torch':\n"
         "        sys.stderr.write('importing torch\\n'); sys.stderr.flush(); sys.stdin.readline()\n"
         "    return real(name, *rest, **others)\n"
-        "commands.importlib.import_module = slow\n"
-        "sys.exit(commands.main(['doctor']))\n"
+        "importlib.import_module = slow\n"
+        "sys.exit(main(['doctor']))\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT

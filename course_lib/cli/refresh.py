@@ -1,0 +1,54 @@
+"""`python -m course_lib refresh`: run notebooks again, and write what is made from other files."""
+
+import argparse
+from pathlib import Path
+
+
+def add(commands: argparse._SubParsersAction) -> None:
+    """Add the command with its arguments."""
+    parser = commands.add_parser(
+        "refresh",
+        help="authors: run notebooks again, keep their outputs, make the exercises from the solutions",
+        description=(
+            "Runs the notebooks from top to bottom in fresh kernels and keeps their outputs as the tests compare them."
+            " Then writes exercises/ from solutions/. A notebook that raises stays as it was."
+        ),
+        epilog="Example: python -m course_lib refresh notebooks/01_embeddings.ipynb solutions/01_embeddings.ipynb",
+    )
+    parser.add_argument("notebooks", nargs="*", help="files in notebooks/ or solutions/ (default: all)")
+    parser.add_argument(
+        "--exercises-only", action="store_true", help="run nothing: write exercises/ from solutions/ alone"
+    )
+    parser.add_argument(
+        "--timeout", type=int, default=180, help="seconds that one cell may take (default: %(default)s)"
+    )
+    parser.set_defaults(run=run, remedy="see that you may write there")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the notebooks that are named, or all; write what is made from them."""
+    from tqdm.auto import tqdm
+
+    from course_lib.checks import at_least_one
+    from course_lib.grading import notebook
+
+    at_least_one(timeout=arguments.timeout)
+    root = Path.cwd()
+    if not (root / "notebooks").is_dir() or not (root / "solutions").is_dir():
+        raise ValueError(f"{root} holds no notebooks/ and solutions/: run this at the top of the course's repository")
+    paths = [Path(name) for name in arguments.notebooks]
+    if not paths and not arguments.exercises_only:
+        paths = sorted([*root.glob("notebooks/*.ipynb"), *root.glob("solutions/*.ipynb")])
+    for path in paths:
+        if not path.is_file() or path.suffix != ".ipynb":
+            raise ValueError(
+                f"{path} is not a notebook; name files such as notebooks/01_embeddings.ipynb, or none for all"
+            )
+        if path.resolve().parent.name == "exercises":
+            raise ValueError(f"{path} is generated: change solutions/{path.name} and refresh that")
+    for path in (bar := tqdm(paths, desc="running notebooks", unit="notebook", disable=not paths)):
+        bar.set_postfix_str(path.name)
+        notebook.refresh(path, timeout=arguments.timeout)
+    for path in notebook.write_exercises(root / "solutions", root / "exercises"):
+        print(f"wrote {path.relative_to(root)}")
+    return 0

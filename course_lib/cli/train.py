@@ -1,0 +1,75 @@
+"""`python -m course_lib train`: train a model of the course from nothing."""
+
+import argparse
+from dataclasses import fields, replace
+from pathlib import Path
+
+
+def add(commands: argparse._SubParsersAction) -> None:
+    """Add the command with its arguments."""
+    parser = commands.add_parser(
+        "train",
+        help="train a model of the course from nothing",
+        description=(
+            "Trains a model that ships with the course from random weights. Without a name that is tinytown, the "
+            "language model, which is then measured on held-out "
+            "stories: its loss against the exact entropy of the grammar, capitals, the referent of 'it', who bit whom, "
+            "pronouns, analogies. About ten minutes on two cores. You may interrupt it; the same command goes on. "
+            "What you leave open is as in the recipe of the shipped model (course_lib/assets/tinytown/figures.json)."
+        ),
+        epilog="Example: python -m course_lib train --steps 500 --out runs/short   (what is not yet learnt?)",
+    )
+    parser.add_argument("model", nargs="?", default="tinytown", help="which model (default: %(default)s)")
+    parser.add_argument(
+        "--out", help="folder for the model (default: runs/MODEL); a finished model is never overwritten"
+    )
+    parser.add_argument("--steps", type=int, help="updates of the weights")
+    parser.add_argument("--batch-size", type=int, help="rows of text per update")
+    parser.add_argument("--peak", type=float, help="highest learning rate")
+    parser.add_argument("--seed", type=int, help="decides the first weights and the stories")
+    parser.add_argument("--stories", type=int, help="stories to train on")
+    parser.add_argument("--threads", type=int, help="cores to use")
+    parser.set_defaults(run=run, remedy="name a folder that you may write with --out")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train the model; of tinytown show what it has learnt."""
+    from course_lib.claims import TinytownRecipe, recipes, train_tinytown
+    from course_lib.pretrained import shipped_figures
+
+    recipe = TinytownRecipe()
+    chosen = {field.name: getattr(arguments, field.name, None) for field in fields(recipe)}
+    chosen = {name: value for name, value in chosen.items() if value is not None}
+    folder = Path(arguments.out or f"runs/{arguments.model}")
+    if arguments.model != "tinytown":
+        if arguments.model not in recipes():
+            raise ValueError(f"there is no recipe {arguments.model!r}: choose from tinytown, {', '.join(recipes())}")
+        if chosen:
+            raise ValueError(f"only the recipe of tinytown has options; leave out {', '.join(chosen)}")
+        if folder.exists() and any(folder.iterdir()):
+            raise ValueError(f"{folder} is not empty: give another folder with --out, or move that one away")
+        folder.mkdir(parents=True, exist_ok=True)  # a folder that cannot be is known before the training
+        recipes()[arguments.model](folder, True)
+        print(f'Open it with `load_pretrained("{folder}")`.')
+        return 0
+    recipe = replace(recipe, **chosen)
+    print(f"Training the Tinytown model for {recipe.steps:,} steps on {recipe.threads} threads, into {folder}.")
+    print("You may interrupt it: the same command goes on from the last checkpoint.")
+    figures, _ = train_tinytown(folder, recipe)
+    report_figures(figures, shipped_figures()["figures"])
+    print(f'\nOpen it with `load_pretrained("{folder}")`.')
+    return 0
+
+
+def report_figures(figures, shipped: dict) -> None:
+    """Print a table of `TinytownFigures`: what this model shows, beside what the shipped one showed once trained."""
+    print(f"\n{'on held-out stories':<28}{'this model':>32}{'shipped':>32}")
+    for field in fields(figures):
+        now, then = getattr(figures, field.name), shipped.get(field.name, "not measured")
+        print(f"{field.name:<28}{_shown(now):>32}{_shown(then):>32}")
+
+
+def _shown(value) -> str:
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return " ".join(value) if isinstance(value, list) else str(value)

