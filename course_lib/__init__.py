@@ -7,3 +7,5 @@ Use: `training filters sampling decoding beam`. Real weights: `pretrained checkp
 Measurements: `experiments`. Exercises: `course_lib.grading`; figures: `course_lib.live`.
 `python -m course_lib --help` lists the commands.
 """
+
+__version__ = "0.1.0"  # the one place: pyproject.toml reads it here

@@ -5,6 +5,7 @@ import errno
 import os
 import sys
 
+import course_lib
 from course_lib.cli import autograder, claims, doctor, grade, refresh, release, train, weights, workflow
 
 COMMANDS = (doctor, weights, train, claims, refresh, grade, release, autograder, workflow)  # as `--help` lists them
@@ -16,6 +17,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Transformers, Measured: commands for learners, teachers and authors.",
         epilog="Begin with `python -m course_lib doctor`. Each command explains itself: add `--help`.",
     )
+    parser.add_argument("--version", action="version", version=f"course_lib {course_lib.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add(commands)

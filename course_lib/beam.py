@@ -49,7 +49,7 @@ def beam_search(
     length_penalty_range(length_penalty, max_new_tokens)
     length_penalty = float(length_penalty)  # n ** 40 as a whole number would be too long for a tensor
     draft = Draft(model, ids, left_padding, source_ids, source_mask, use_cache)
-    stops = stop_ids(stop, model.config.vocab_size).to(ids.device)
+    stops = stop_ids(stop, draft.model.config.vocab_size).to(ids.device)
     # Every beam has at most one continuation per stop id, so with these spares n_beams stay open. A single beam that
     # ends has no successor.
     n_candidates = n_beams * (1 + len(stops)) if n_beams > 1 else 1

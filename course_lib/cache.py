@@ -28,7 +28,7 @@ class KVCache:
         self, key: Float[Tensor, "B H_kv T D"], value: Float[Tensor, "B H_kv T D"]
     ) -> tuple[Float[Tensor, "B H_kv S D"], Float[Tensor, "B H_kv S D"]]:
         """Add T new tokens, (B, H_kv, T, D) each, and return all: (B, H_kv, S + T, D) each."""
-        if self.key is not None:
+        if self.key is not None and self.value is not None:
             if len(key) != len(self.key):
                 raise ValueError(
                     f"the cache holds {len(self.key)} rows, but {len(key)} were given: a cache serves one batch; "
@@ -46,5 +46,5 @@ class KVCache:
 
     def select(self, rows: Int[Tensor, "B_new"]) -> None:
         """Keep these rows of the batch, in this order; a row may come twice (beam search)."""
-        if self.key is not None:
+        if self.key is not None and self.value is not None:
             self.key, self.value = self.key[rows], self.value[rows]

@@ -76,10 +76,10 @@ class TransformerConfig:
         if self.d_ff is None:
             d_ff = feed_forward.swiglu_width(self.d_model) if self.activation == "swiglu" else 4 * self.d_model
             object.__setattr__(self, "d_ff", d_ff)
-        if self.n_kv_heads is None:
-            object.__setattr__(self, "n_kv_heads", self.n_heads)
+        n_kv_heads = self.n_heads if self.n_kv_heads is None else self.n_kv_heads
+        object.__setattr__(self, "n_kv_heads", n_kv_heads)
         at_least_one(d_ff=self.d_ff)
-        grouped_heads(self.n_heads, self.n_kv_heads)
+        grouped_heads(self.n_heads, n_kv_heads)
         if self.positions == "rope" and self.d_head % 2:
             raise ValueError(f"positions='rope' turns pairs of features, but d_head={self.d_head} is odd")
         if self.n_segments != 0:

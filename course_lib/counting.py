@@ -6,7 +6,7 @@ tests hold the counts equal to built models, to the last parameter.
 
 from dataclasses import dataclass
 
-from course_lib.checks import at_least_one
+from course_lib.checks import at_least_one, generates
 from course_lib.config import TransformerConfig
 
 
@@ -94,7 +94,7 @@ def forward_flops(config: TransformerConfig, T: int, batch: int = 1, S: int | No
     at_least_one(T=T, batch=batch)
     if cached:
         at_least_one(cached=cached)
-        _check_generates(config)
+        generates(config.family)
     S = _source_length(config, T + cached, S)
     d, d_kv = config.d_model, config.n_kv_heads * config.d_head
 
@@ -131,7 +131,7 @@ def kv_cache_bytes(
     Errors: ValueError for an encoder, which does not generate and keeps nothing, or an S without a source.
     """
     at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
-    _check_generates(config)
+    generates(config.family)
     tokens = T + _source_length(config, T, S)
     return 2 * config.n_layers * batch * tokens * config.n_kv_heads * config.d_head * bytes_per_element
 
@@ -201,11 +201,6 @@ def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_p
         "output head": d + config.vocab_size,
     }
     return MemoryCount({name: batch * T * numbers * bytes_per_element for name, numbers in per_token.items()})
-
-
-def _check_generates(config: TransformerConfig) -> None:
-    if config.family == "encoder":
-        raise ValueError("family='encoder' does not generate, so it has no cache: ask for a decoder")
 
 
 def _source_length(config: TransformerConfig, T: int, S: int | None) -> int:

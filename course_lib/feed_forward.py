@@ -5,6 +5,7 @@ fires adds its vector to the result.
 """
 
 import math
+from collections.abc import Callable
 
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from course_lib.checks import at_least_one, dropout_rate, last_size, one_of
 
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,  # x · Φ(x), exact
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),  # the approximation that GPT-2 was trained with

@@ -70,17 +70,17 @@ def combine(*masks: Bool[Tensor, "..."] | None) -> Bool[Tensor, "..."]:
 
     Errors: ValueError if no mask is left, one is not boolean, or the shapes do not broadcast.
     """
-    masks = [mask for mask in masks if mask is not None]
-    if not masks:
+    given = [mask for mask in masks if mask is not None]
+    if not given:
         raise ValueError("combine needs at least one mask that is not None")
-    for mask in masks:
+    for mask in given:
         check_boolean(mask)
     try:
-        torch.broadcast_shapes(*(mask.shape for mask in masks))
+        torch.broadcast_shapes(*(mask.shape for mask in given))
     except RuntimeError:
-        shapes = " and ".join(str(tuple(mask.shape)) for mask in masks)
+        shapes = " and ".join(str(tuple(mask.shape)) for mask in given)
         raise ValueError(f"masks of shapes {shapes} do not fit together: each must broadcast to (B, H, T, S)") from None
-    result = masks[0]
-    for mask in masks[1:]:
+    result = given[0]
+    for mask in given[1:]:
         result = result & mask
     return result

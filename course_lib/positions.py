@@ -45,6 +45,7 @@ class SinusoidalPositions(nn.Module):
 
     def __init__(self, max_seq_len: int, d_model: int):
         super().__init__()
+        self.table: Tensor
         self.register_buffer("table", sinusoidal_encoding(max_seq_len, d_model), persistent=False)
 
     def forward(

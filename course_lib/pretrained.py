@@ -5,13 +5,16 @@ How other libraries' weights become ours stands in `course_lib/hub`: their files
 """
 
 from pathlib import Path
+from typing import Literal, overload
 
 from tokenizers import Tokenizer
 from torch import Tensor
 
 from course_lib.checks import one_of
 from course_lib.config import TransformerConfig
+from course_lib.encoder_decoder import EncoderDecoder
 from course_lib.files import ASSETS, damaged, read_json, read_tensors, save_json, save_tensors, write_whole
+from course_lib.gpt import DecoderOnly
 from course_lib.hub.checkpoints import Model, assemble, from_hf_state_dict, load_gguf, tied_names
 from course_lib.hub.weights import SOURCES, weights_folder
 from course_lib.tinytown import BytePairTokenizer, SubwordTokenizer, WordTokenizer
@@ -24,6 +27,12 @@ ON_THE_HUB = {name: f"openai-community/{name}" for name in ("gpt2", "gpt2-medium
 NAMES = (*SHIPPED, "minilm", "smollm2-135m", *ON_THE_HUB)
 
 
+@overload
+def load_pretrained(name: Literal["tinytown"]) -> tuple[DecoderOnly, WordTokenizer]: ...
+@overload
+def load_pretrained(name: Literal["translator"]) -> tuple[EncoderDecoder, WordTokenizer]: ...
+@overload
+def load_pretrained(name: str | Path) -> tuple[Model, WordTokenizer | SubwordTokenizer]: ...
 def load_pretrained(name: str | Path) -> tuple[Model, WordTokenizer | SubwordTokenizer]:
     """A trained model, in evaluation mode on the CPU, and its tokenizer.
 

@@ -1,6 +1,7 @@
 """The command line, and the notebooks' machinery behind it, on small notebooks made here."""
 
 import contextlib
+import importlib.metadata
 import inspect
 import io
 import os
@@ -15,6 +16,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+import course_lib
 from course_lib.__main__ import COMMANDS, main
 from course_lib.grading import EXERCISES, notebook
 from course_lib.grading.notebook import exercise_text
@@ -79,6 +81,14 @@ def without(package, *command, cwd=ROOT, setup=""):
         f"from course_lib.__main__ import main\nsys.exit(main({list(command)!r}))"
     )
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=cwd)
+
+
+def test_the_version_is_told_without_torch_and_is_the_installed_one():
+    seen = without("torch", "--version")
+    assert (seen.returncode, seen.stdout) == (0, f"course_lib {course_lib.__version__}\n"), seen.stderr
+    assert re.fullmatch(r"\d+\.\d+\.\d+", course_lib.__version__)
+    installed = importlib.metadata.version("transformers-measured")
+    assert installed == course_lib.__version__, "install again: .venv/bin/python -m pip install -e ."
 
 
 def test_without_torch_the_doctor_blames_torch_and_nothing_that_only_needs_it():
@@ -461,6 +471,7 @@ def test_a_learners_package_holds_the_course_and_neither_solutions_nor_tests(pac
     assert "-e .\n" in (package / "requirements.txt").read_text(encoding="utf-8")
     project = tomllib.loads((package / "pyproject.toml").read_text(encoding="utf-8"))
     assert f"grading/catalogue/{NAME}" in project["tool"]["setuptools"]["package-data"]["course_lib"]
+    assert set(project["tool"]) == {"setuptools"}, "contributors' tools are not the learners'"
 
 
 def test_links_in_a_learners_package_lead_somewhere(package):

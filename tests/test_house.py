@@ -142,7 +142,8 @@ def test_the_top_level_holds_what_the_design_names_and_nothing_else():
     top = {name.split("/")[0] for name in tracked()}
     assert top <= {
         "README.md", "requirements.txt", "notebooks", "exercises", "solutions", "course_lib", "tests",
-        "pyproject.toml", "LICENSE", ".ci", ".gitignore", ".gitattributes",
+        "pyproject.toml", "LICENSE", ".ci", ".gitignore", ".gitattributes", ".github", ".pre-commit-config.yaml",
+        "CHANGELOG.md", "CITATION.cff",
     }  # fmt: skip
 
 

@@ -83,7 +83,7 @@ OTHER_PRONOUN = {"he": "she", "she": "he", "his": "her", "her": "his"}
 
 
 def measure_tinytown(
-    model: nn.Module, tokenizer: WordTokenizer, n_stories: int = 2000, seed: int = HELD_OUT_SEED
+    model: DecoderOnly, tokenizer: WordTokenizer, n_stories: int = 2000, seed: int = HELD_OUT_SEED
 ) -> TinytownFigures:
     """Loss against the exact entropy, and each ability that Tinytown was built to test, on `n_stories` held-out
     stories.
@@ -121,9 +121,9 @@ def measure_tinytown(
     if untested := [name for name, cases in right.items() if not cases]:
         raise ValueError(f"n_stories={n_stories} is too few: these stories hold no case of {', '.join(untested)}")
 
-    name = tokenizer.tokens
+    words = tokenizer.tokens
     king, man, woman = (tokenizer.id(word) for word in ("king", "man", "woman"))
-    neighbours = [name[i] for i in nearest_tokens(weight, tokenizer.id("cat"), 5)[0].tolist()]
+    neighbours = [words[i] for i in nearest_tokens(weight, tokenizer.id("cat"), 5)[0].tolist()]
     animals = set(ANIMAL_SOUNDS) | set(CLASSES["animals"])
     loss, entropy = (nats.sum() / tokens.sum()).item(), town.entropy()
     return TinytownFigures(
@@ -196,7 +196,7 @@ def train_tinytown(
     early = folder / "early-steps.pt"
     tables = torch.load(early, weights_only=True) if early.exists() else {}
 
-    def keep_early_steps(step: int, model: nn.Module) -> None:
+    def keep_early_steps(step: int, _: nn.Module) -> None:
         if step in recipe.early_steps or step == recipe.steps:
             tables[str(step)] = model.token_embedding.weight.detach().half().clone()
             write_whole(early, lambda part: torch.save(tables, part))

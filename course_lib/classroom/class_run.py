@@ -7,7 +7,7 @@ import contextlib
 import re
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,7 +81,7 @@ def mark_class(
     resume: bool = False,
     seed: int | None = None,
     scheduler: str = "",
-    tell: Callable[[Done], None] = lambda done: None,
+    tell: Callable[[Done], object] = lambda done: None,
 ) -> ClassResult:
     """Grade a class into a folder. What is there already is not graded again; equal submissions are graded once.
 
@@ -116,7 +116,7 @@ def mark_class(
     return outcome
 
 
-def _done(jobs: list[Job], sandbox: str, slots: int, quotas: Quotas, scheduler: str) -> Iterator[Done]:
+def _done(jobs: list[Job], sandbox: str, slots: int, quotas: Quotas, scheduler: str) -> Generator[Done, None, None]:
     if not jobs:
         return
     if scheduler:

@@ -64,9 +64,9 @@ def on_cluster(jobs: Sequence[Job], scheduler: str) -> Iterator[Done]:
                         if done.marked and done.doubted:
                             doubted[key], done = done, None
                     elif future.status == "error":
-                        error = future.exception()
-                        done = Done(key, None, f"{type(error).__name__}: {error}"[:500])
-                        faults[key] += TRIES if isinstance(error, KilledWorker) and len(batch) == 1 else 1
+                        raised = future.exception()
+                        done = Done(key, None, f"{type(raised).__name__}: {raised}"[:500])
+                        faults[key] += TRIES if isinstance(raised, KilledWorker) and len(batch) == 1 else 1
                     # else lost or cancelled, with a scheduler that is gone: it is sent again
                     if done and (done.marked or faults[key] >= TRIES):
                         del todo[key]

@@ -190,7 +190,7 @@ def _grade(arguments: argparse.Namespace, quotas, submissions: list, left: list)
             scheduler=arguments.scheduler,
             tell=lambda done: bar.update(),
         )
-        bar.update(bar.total - bar.n)  # those that were known, or are equal to others
+        bar.update(len(submissions) - bar.n)  # those that were known, or are equal to others
     failed = "could not be graded, and not for a fault of its own"
     all_left = [*left, *(LeftOut(name, f"{failed}: {why}") for name, why in outcome.failed.items())]
     paths = []

@@ -13,6 +13,7 @@ import socket
 import tempfile
 import time
 from pathlib import Path
+from typing import NoReturn
 
 from course_lib.files import delete_folder
 
@@ -105,7 +106,9 @@ def _fork(
         os._exit(1)
 
 
-def _become_worker(line: int, shell: Shell, inner: str, quotas: Quotas, readable: list[str], listed: list[str]) -> None:
+def _become_worker(
+    line: int, shell: Shell, inner: str, quotas: Quotas, readable: list[str], listed: list[str]
+) -> NoReturn:
     nothing = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(nothing, fd)

@@ -14,11 +14,12 @@ import struct
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 try:
     import resource
 except ImportError:  # Windows, where `require_platform` says it in words
-    resource = None
+    resource = None  # type: ignore[assignment]
 
 NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 NOSUID_NODEV = 2 | 4
@@ -39,7 +40,7 @@ AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446  # the same on every architecture
 LIST = 8  # a folder
 READ = 1 | 4 | LIST  # execute, read a file
-_libc = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") else None
+_libc: Any = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") else None
 
 
 def _require_success(result: int, what: str) -> int:

@@ -91,6 +91,7 @@ def do_again(
     second = do_job(replace(job, exercises=names), worker, closing, left)
     if not second.marked:
         return second
+    assert first.marked is not None  # what is doubted has been marked
     results = {result.exercise_id: result for result in first.marked.results}
     for result in second.marked.results:
         noted = replace(result, sentences=(*result.sentences, SECOND)) if result.passed else result

@@ -61,7 +61,7 @@ class Quiet:
         return ""
 
 
-_QUIET = Quiet()
+_QUIET: Any = Quiet()
 
 
 class Shell(InteractiveShell):
@@ -96,7 +96,8 @@ def warm_up() -> Shell:
     grading, viz = importlib.import_module("course_lib.grading"), importlib.import_module("course_lib.live")
     for name in ("check", "hint", "progress", "grade"):
         setattr(grading, name, _QUIET)
-    viz.explore = viz.show = viz.Predict = _QUIET
+    for name in ("explore", "show", "Predict"):
+        setattr(viz, name, _QUIET)
     config = Config()
     config.HistoryManager.enabled = False
     config.HistoryManager.hist_file = ":memory:"
@@ -228,7 +229,7 @@ def is_stub(value: Any) -> bool:
     if not inspect.isfunction(value):
         return False
     try:
-        body = ast.parse(textwrap.dedent(inspect.getsource(value))).body[0].body
+        body = getattr(ast.parse(textwrap.dedent(inspect.getsource(value))).body[0], "body", None)
     except Exception:  # no source, or one that is no function: it is called, then
         return False
     return all(map(_empty, body)) if isinstance(body, list) else False

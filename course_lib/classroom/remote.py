@@ -70,7 +70,7 @@ class Worker:
         self._own_stage = stage is None
         self.stage = stage or Stage()
         self.process: subprocess.Popen | None = None
-        self.control: socket.socket | None = None
+        self.control: socket.socket  # to the forkserver, once it runs
         self._next_look, self._least = time.monotonic(), math.inf
         self.peak = 0  # bytes of all its processes, as far as they were seen
         self.doubted: set[str] = (
@@ -145,6 +145,7 @@ class Worker:
         except Fault as fault:
             with contextlib.suppress(OSError):
                 self.process.kill()
+            assert self.process.stderr is not None  # a pipe
             said = self.process.stderr.read(4000).decode("utf-8", "replace").strip().splitlines()
             why = said[-1] if said else str(fault)
             raise SandboxError(f"--sandbox {self.sandbox} does not work here: {why}{REMEDY[self.sandbox]}") from fault
@@ -165,7 +166,8 @@ class Worker:
         for each in family:
             with contextlib.suppress(psutil.Error):
                 each.kill()
-        self.process.stderr.close()
+        if self.process.stderr:
+            self.process.stderr.close()
         self.process = None
 
     def _forked(self, line: socket.socket) -> None:
@@ -181,13 +183,14 @@ class Worker:
         self._name = f"course-grading-{os.getpid()}-{self.slot}-{secrets.token_hex(4)}"
         command = container_command(self.stage, self._name, self.quotas)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (read when the container has ended)
-        self.process = subprocess.Popen(command, stdin=line, stdout=line, stderr=self._errors)
+        self.process = subprocess.Popen(command, stdin=line.fileno(), stdout=line.fileno(), stderr=self._errors)
 
     def _stop_container(self) -> int:
         subprocess.run(
             ["docker", "kill", self._name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
         )
         process, self.process = self.process, None
+        assert process is not None
         try:
             return process.wait(FORKING)
         except subprocess.TimeoutExpired as error:
@@ -217,6 +220,8 @@ class Worker:
         return message
 
     def _family(self) -> list[psutil.Process]:
+        if self.process is None:
+            return []
         try:
             return psutil.Process(self.process.pid).children(recursive=True)
         except psutil.Error:

@@ -210,8 +210,8 @@ def _bubblewrap(stage: Stage, slot: int, control: int, quotas: Quotas) -> list[s
             command += ["--tmpfs", str(mask)]
             masks.append(str(mask))
     command += ["--ro-bind", str(stage.code), INSIDE]
-    for mask in masks:  # now, because what was bound within one needed a place there
-        command += ["--remount-ro", mask]
+    for place in masks:  # now, because what was bound within one needed a place there
+        command += ["--remount-ro", place]
     command += ["--proc", "/proc", "--dev", "/dev", "--size", str(quotas.disk // 4), "--tmpfs", "/dev/shm"]
     command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp", "--"]
     command += _python(python, INSIDE, control, "namespaces", quotas)

@@ -168,7 +168,8 @@ def _by_learner(handed_in: Sequence[tuple[Item, str]]) -> tuple[list[tuple[Item,
     for i, (item, around) in enumerate(handed_in):
         meant = downloads(item.name)
         together[meant[0][:2] if len(meant) == 1 else i].append((item, around))
-    found, left = [], []
+    found: list[tuple[Item, str]] = []
+    left: list[LeftOut] = []
     for files in together.values():
         numbers = Counter(each.file for item, _ in files for each in downloads(item.name)[:1] if each.file)
         if len(files) == 1 or any(count > 1 for count in numbers.values()):  # Canvas gives each file its own

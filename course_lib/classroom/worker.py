@@ -39,6 +39,7 @@ def serve(reader: int, writer: int, shell: Shell, quotas: Quotas) -> None:
             if message["do"] == "load":
                 notebook = _load(message, shell, quotas, channel)
             else:
+                assert notebook is not None, "the grader asks for answers of a notebook that it has sent"
                 _answer(message, arrays, notebook, channel)
 
 

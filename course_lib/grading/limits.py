@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any, no_type_check
 
 import numpy as np
@@ -37,7 +38,8 @@ class Stop(BaseException):
     """
 
     def __init__(self):
-        theirs, frame = [], sys._getframe(1)
+        theirs: list[FrameType] = []
+        frame: FrameType | None = sys._getframe(1)
         while frame is not None and not frame.f_code.co_filename.startswith(OURS):
             theirs.append(frame)
             frame = frame.f_back
@@ -111,7 +113,7 @@ def _seconds_used(clocks: list[int]) -> float:
 def _stop(worker: threading.Thread, left: list[bool]) -> bool:
     end = time.monotonic() + PATIENCE
     while worker.is_alive() and time.monotonic() < end:
-        if not left:
+        if not left and worker.ident is not None:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident), ctypes.py_object(Stop))
         worker.join(0.02)
     return not worker.is_alive()

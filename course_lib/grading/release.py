@@ -79,7 +79,7 @@ def for_nbgrader(exercise: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def _ready(root: Path, folder: Path) -> None:
-    if not all((root / name).exists() for name in (*WHOLE, "solutions", CATALOGUE)):
+    if not all((root / name).exists() for name in (*WHOLE, "solutions", str(CATALOGUE))):
         raise ValueError(f"{root} is not the course's repository: run this at its top")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is not empty: name a new folder, or move that one away")
@@ -129,5 +129,5 @@ def requirements(text: str) -> str:
 def _project(text: str) -> str:
     """Without the tools of contributors; with the sealed catalogue among the files of the package."""
     parts = re.split(r"(?=^\[)", text, flags=re.MULTILINE)
-    kept = "".join(part for part in parts if not re.match(r"\[tool\.(ruff|pytest)", part))
+    kept = "".join(part for part in parts if not re.match(r"\[+tool\.(ruff|pytest|mypy|importlinter)", part))
     return kept.replace('"assets/**/*"', f'"assets/**/*", "grading/catalogue/{NAME}"')

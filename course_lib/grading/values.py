@@ -42,10 +42,13 @@ def plain(value: Any, depth: int = 0) -> Any:
         kind = type(value)
     if kind is bool:
         return value
-    for base in (int, float, str):
-        if issubclass(kind, base):  # IntEnum and the like: the number without the class
-            value = base.__str__(value) if base is str else base.__pos__(value)
-            return Foreign("huge integer") if base is int and value.bit_length() > MOST_BITS else value
+    if issubclass(kind, int):  # IntEnum and the like: the number without the class
+        value = int.__pos__(value)
+        return Foreign("huge integer") if value.bit_length() > MOST_BITS else value
+    if issubclass(kind, float):
+        return float.__pos__(value)
+    if issubclass(kind, str):
+        return str.__str__(value)
     if issubclass(kind, np.ndarray):
         try:
             return torch.from_numpy(np.array(value, copy=True, subok=False))
@@ -54,14 +57,16 @@ def plain(value: Any, depth: int = 0) -> Any:
     too_much = depth > 5 or (issubclass(kind, (tuple, list, dict, set, frozenset)) and _length(value) > MOST_ENTRIES)
     if too_much:
         return Foreign(f"deep or very long {kind.__name__}")
-    for base in (tuple, list):
-        if issubclass(kind, base):
-            return base(plain(part, depth + 1) for part in base.__iter__(value))
+    if issubclass(kind, tuple):
+        return tuple(plain(part, depth + 1) for part in tuple.__iter__(value))
+    if issubclass(kind, list):
+        return [plain(part, depth + 1) for part in list.__iter__(value)]
     if issubclass(kind, dict):
         return {plain(key, depth + 1): plain(part, depth + 1) for key, part in dict.items(value)}
-    for base in (set, frozenset):
-        if issubclass(kind, base):
-            return frozenset(plain(part, depth + 1) for part in base.__iter__(value))
+    if issubclass(kind, set):
+        return frozenset(plain(part, depth + 1) for part in set.__iter__(value))
+    if issubclass(kind, frozenset):
+        return frozenset(plain(part, depth + 1) for part in frozenset.__iter__(value))
     return Foreign(kind.__name__)
 
 

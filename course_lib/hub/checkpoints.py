@@ -22,7 +22,7 @@ from course_lib.hub.names import BASIS, SETTINGS, UNUSED, config_from_hf, their_
 from course_lib.tinytown import SubwordTokenizer
 
 Model = DecoderOnly | EncoderOnly | EncoderDecoder
-FAMILIES = {"decoder": DecoderOnly, "encoder": EncoderOnly, "encoder-decoder": EncoderDecoder}
+FAMILIES: dict[str, type[Model]] = {"decoder": DecoderOnly, "encoder": EncoderOnly, "encoder-decoder": EncoderDecoder}
 
 
 def assemble(
@@ -77,7 +77,7 @@ def _listed(names: list[str], most: int = 12) -> str:
 
 def tied_names(model: Model) -> dict[str, str]:
     """The second names of tensors that have two uses -> the names under which they are stored."""
-    first_name = {}
+    first_name: dict[int, str] = {}
     parts = model.state_dict(keep_vars=True).items()
     return {name: first for name, part in parts if (first := first_name.setdefault(id(part), name)) != name}
 
@@ -94,7 +94,7 @@ def from_hf_state_dict(family: str, state_dict: Mapping[str, Tensor], config: ob
         unknown or of a wrong shape. Nothing is left out in silence: names.UNUSED lists what may be left out.
     """
     one_of(tuple(BASIS), family=family)
-    tensors = {}
+    tensors: dict[str, Tensor] = {}
     for name, tensor in state_dict.items():
         name = re.sub(r"^(transformer|model|bert)\.", "", name)
         if not re.fullmatch(UNUSED[family], name):
@@ -113,7 +113,7 @@ def _gpt2_layout(name: str, tensor: Tensor) -> dict[str, Tensor]:
     return {name: tensor}
 
 
-def load_gguf(path: Path) -> tuple[DecoderOnly, SubwordTokenizer]:
+def load_gguf(path: Path) -> tuple[Model, SubwordTokenizer]:
     """A LLaMA-type model and its tokenizer from a GGUF file, the format of llama.cpp; its few bits become float32.
 
     In these files the rows of q and k are reordered so that the features that RoPE turns together are neighbours:

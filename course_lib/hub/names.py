@@ -6,6 +6,7 @@ under other names, if its settings ask for nothing that ours do not do.
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from course_lib.checks import one_of
 from course_lib.config import TransformerConfig
@@ -25,12 +26,12 @@ ACTIVATIONS, BASIS, ONLY, UNUSED = (_NAMES[part] for part in ("activations", "ba
 
 def their_name(name: str, library: str) -> str:
     """What a library calls our tensor: "blocks.3.norm1.weight" is "h.3.ln_1.weight" in "gpt2"."""
-    number, part, kind = re.fullmatch(r"(?:blocks\.(\d+))?(.*)\.(\w+)", name).groups()
+    number, part, kind = re.findall(r"^(?:blocks\.(\d+))?(.*)\.(\w+)$", name)[0]
     block = NAMES["blocks.N"][library].replace("N", number) if number else ""
     return f"{block}{NAMES[part][library]}.{kind}"
 
 
-def config_from_hf(family: str, config: object) -> TransformerConfig:
+def config_from_hf(family: str, config: Mapping | Any) -> TransformerConfig:
     """Hugging Face's configuration, an object or its dictionary, in our words.
 
     Errors: ValueError that names the setting, if it asks for something that our models do not do, or a size is missing.
@@ -43,7 +44,7 @@ def config_from_hf(family: str, config: object) -> TransformerConfig:
         if given.get(setting, answer) != answer:
             raise ValueError(f"{setting}={given[setting]!r}: our {family} models know {setting}={answer!r} alone")
 
-    fields = {}
+    fields: dict[str, object] = {}
     for field, row in SETTINGS:
         value = given.get(row.get(family), BASIS[family].get(field)) if family in row else None
         if value is not None and fields.setdefault(field, value) != value:

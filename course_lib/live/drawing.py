@@ -14,6 +14,8 @@ Either way the result depends on the data alone.
         return figure
 """
 
+from typing import Any, overload
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -37,6 +39,12 @@ FONT, TITLE = 11, 12.5  # points
 WIDE = 8.4  # inches: fits a 1280-pixel JupyterLab with its file browser open
 
 
+@overload
+def new_figure(width: float = ..., height: float = ...) -> tuple[Figure, Axes]: ...
+@overload
+def new_figure(
+    width: float = ..., height: float = ..., rows: int = ..., columns: int = ..., **grid: Any
+) -> tuple[Figure, Any]: ...
 def new_figure(
     width: float = 7.5, height: float = 4.0, rows: int = 1, columns: int = 1, **grid
 ) -> tuple[Figure, Axes | np.ndarray]:

@@ -48,12 +48,12 @@ def pick(options: dict[Any, float], random_source: random.Random) -> Any:
 @dataclass(frozen=True)
 class Word:
     """One word of a line: a literal; or a draw (`name` and `source` set); or a word said again or derived (`name`
-    alone, `relation`)."""
+    alone, `relation`). What does not apply is empty."""
 
-    literal: str | None = None
-    name: str | None = None
-    source: str | None = None  # a class, or "slot/relation" with several words to draw from
-    relation: str | None = None
+    literal: str = ""
+    name: str = ""
+    source: str = ""  # a class, or "slot/relation" with several words to draw from
+    relation: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Line:
         words = []
         for piece in text.split():
             slot = re.fullmatch(r"\{(\w+)(?::([\w/]+))?(?:/(\w+))?\}", piece)
-            words.append(Word(name=slot[1], source=slot[2], relation=slot[3]) if slot else Word(literal=piece))
+            words.append(Word("", *slot.groups("")) if slot else Word(literal=piece))
         return Line(text, topic, tuple(words), sum(word.literal in (".", "?") for word in words))
 
     @property
@@ -87,7 +87,7 @@ START: Plan = (frozenset(), MAX_SENTENCES)
 
 def say(word: Word, bindings: Bindings) -> str:
     """The word that stands here, once the draws of its line are made."""
-    if word.literal is not None:
+    if word.literal:
         return word.literal
     return RELATIONS[word.relation][bindings[word.name]] if word.relation else bindings[word.name]
 
@@ -113,7 +113,7 @@ def choices(word: Word, bindings: Bindings) -> dict[str, float]:
         return {say(word, bindings): 1.0}
     if "/" in word.source:
         slot, relation = word.source.split("/")
-        options = RELATIONS[relation][bindings[slot]]
+        options: str | tuple[str, ...] | dict[str, float] = RELATIONS[relation][bindings[slot]]
     else:
         options = CLASSES[word.source]
     weights = options if isinstance(options, dict) else dict.fromkeys(options, 1.0)

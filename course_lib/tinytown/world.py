@@ -39,7 +39,7 @@ CLASSES: dict[str, tuple[str, ...] | dict[str, float]] = {
 }
 
 # A relation says what belongs to a word: one word, or a few to draw from.
-RELATIONS: dict[str, dict[str, str | tuple[str, ...]]] = {
+RELATIONS: dict[str, dict] = {
     "name": _by("he", MEN, WOMEN),
     "pronoun": _by("he", "he", "she") | dict.fromkeys(MEN, "he") | dict.fromkeys(WOMEN, "she"),
     "possessive": _by("he", "his", "her"),

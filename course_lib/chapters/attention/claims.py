@@ -50,8 +50,8 @@ def gradients_at_queries(d_k: int, scaled: bool, seed: int) -> torch.Tensor:
     q, k, v = drawn(seed, (500, d_k), (64, d_k), (64, 1))
     q.requires_grad_()
     weights = (q @ k.T / (math.sqrt(d_k) if scaled else 1)).softmax(dim=-1)  # (500, 64)
-    (weights @ v).sum().backward()
-    return q.grad.norm(dim=-1)
+    (gradient,) = torch.autograd.grad((weights @ v).sum(), q)
+    return gradient.norm(dim=-1)
 
 
 @experiment("attention.vanishing", claim="Without the scaling by √d_k the gradients vanish.")

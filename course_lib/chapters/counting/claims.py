@@ -47,7 +47,7 @@ def tables_hold_most() -> Finding:
     for name, config in models.items():
         count = count_parameters(config)
         shares[name] = count.by_component["token embedding"] / count.total
-        leads.append(max(count.by_component, key=count.by_component.get) == "token embedding")
+        leads.append(max(count.by_component, key=count.by_component.__getitem__) == "token embedding")
     verdict = "confirmed" if min(shares.values()) > 0.5 else "depends" if any(leads) else "refuted"
     return Finding(
         measured="share of the token table: "

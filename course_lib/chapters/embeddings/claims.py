@@ -77,7 +77,7 @@ def longer_is_nearer() -> Finding:
     """Mean cosine of Tinytown's animals in the shipped model's table, over the saved training steps."""
     animals = [WordTokenizer().id(word) for word in ANIMAL_SOUNDS]
     cosines = {step: mean_cosine(table, animals) for step, table in embeddings_by_step().items()}
-    last, best = max(cosines), max(cosines, key=cosines.get)
+    last, best = max(cosines), max(cosines, key=cosines.__getitem__)
     return Finding(
         measured=f"mean cosine of two animals {cosines[best]:.1f} at step {best}, {cosines[last]:.1f} at step {last}",
         values=(cosines[best], cosines[last]),
@@ -106,7 +106,7 @@ def analogies() -> Finding:
     tokenizer = WordTokenizer()
     tables = embeddings_by_step()
     table = F.normalize(tables[max(tables)], dim=-1)
-    right = {"inputs left out": [], "all rows": [], "nearest to king alone": []}
+    right: dict[str, list[bool]] = {"inputs left out": [], "all rows": [], "nearest to king alone": []}
     for words in parallelograms():
         a, b, c, d = (tokenizer.id(word) for word in words)
         summed, alone = table @ (table[a] - table[b] + table[c]), table @ table[a]
@@ -140,8 +140,9 @@ def own_rows() -> Finding:
                 TransformerConfig(len(tokenizer), d_model=16, n_heads=2, n_layers=1, max_seq_len=96, tie_weights=tied)
             )
             ids = torch.tensor([tokenizer.encode(next(Tinytown(seed).stories()))])
-            model(ids[:, :-1], targets=ids[:, 1:])[1].backward()
-            rows = model.token_embedding.weight.grad.abs().amax(dim=-1) > 0  # (V,)
+            _, loss = model(ids[:, :-1], targets=ids[:, 1:])
+            (gradient,) = torch.autograd.grad(loss, model.token_embedding.weight)
+            rows = gradient.abs().amax(dim=-1) > 0  # (V,)
             shares.append(rows.double().mean().item())
         reached[tied] = shares
     apart, shared = (statistics.fmean(reached[tied]) for tied in (False, True))
@@ -157,7 +158,7 @@ def own_rows() -> Finding:
 @experiment("embeddings.standing_still", claim="A row that gets no gradient stays as it is.")
 def standing_still() -> Finding:
     """How far a row moves in a step that gives it no gradient: read one step before, or never; AdamW and plain SGD."""
-    moved = {"AdamW": [], "SGD": []}
+    moved: dict[str, list[tuple[float, float]]] = {"AdamW": [], "SGD": []}
     for seed in SEEDS:
         for name in moved:
             torch.manual_seed(seed)
@@ -174,11 +175,11 @@ def standing_still() -> Finding:
                 optimizer.step()
             step = (table.weight - before).abs().amax(dim=-1)  # (6,): row 0 was read before, row 5 never
             moved[name].append((step[0].item(), step[5].item()))
-    before, never = (statistics.fmean(pair[i] for pair in moved["AdamW"]) for i in (0, 1))
+    once, never = (statistics.fmean(pair[i] for pair in moved["AdamW"]) for i in (0, 1))
     still = all(size == 0 for pair in moved["SGD"] for size in pair)
     adam = all(size > 0 for pair in moved["AdamW"] for size in pair)
     return Finding(
-        measured=f"AdamW moves a row read one step before by {before:.2f}, one never read by {never:.4f}; "
+        measured=f"AdamW moves a row read one step before by {once:.2f}, one never read by {never:.4f}; "
         "plain SGD moves neither",
         values=tuple(pair[0] for pair in moved["AdamW"]),
         verdict="depends" if still and adam else "confirmed" if still else "refuted",

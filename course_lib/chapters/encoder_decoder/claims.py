@@ -417,7 +417,8 @@ def heads() -> Finding:
     model, tokenizer = load_pretrained("translator")
     head = aligning_head(model, tokenizer)
     other = next(i for i in range(model.config.n_heads) if i != head)
-    gaps, without = [], {head: [], other: []}
+    gaps: list[float] = []
+    without: dict[int, list[tuple[str, float]]] = {head: [], other: []}
     for seed in HELD_OUT:
         words = looked_at(model, tokenizer, seed)
         lost = {i: _shares([(kind, kept[i].item()) for kind, _, _, kept in words]) for i in (head, other)}
@@ -440,7 +441,8 @@ def heads() -> Finding:
 def padding() -> Finding:
     """Translations of short sentences that share a batch with long ones, with the padding mask and without."""
     model, tokenizer = load_pretrained("translator")
-    masked, unmasked = [], []
+    masked: list[float] = []
+    unmasked: list[float] = []
     for seed in HELD_OUT:
         pairs = sorted(TinytownPairs(seed).sample(300), key=lambda pair: len(split_words(pair[0])))
         batch = [*pairs[:100], pairs[-1]]  # the last one sets the length of all
@@ -464,6 +466,7 @@ def both_sides_and_left(seed: int, n: int = 60) -> tuple[float, float]:
     """Share of words that the reader of blanks guesses from both sides, and that the shipped language model guesses
     from the left alone: every word of n held-out passages, one hidden at a time."""
     encoder, tokenizer = load_pretrained("masked")
+    assert isinstance(encoder, EncoderOnly)
     decoder, words = load_pretrained("tinytown")
     both, left = [], []
     for story in Tinytown(seed).sample(n):

@@ -189,7 +189,7 @@ def lens() -> Finding:
 def loss_without_block(model: DecoderOnly, left_out: int | None, stories: int) -> float:
     """Loss in nats per token on held-out stories with one block left out: the stream passes it by."""
     blocks = model.blocks
-    model.blocks = nn.ModuleList(block for i, block in enumerate(blocks) if i != left_out)
+    model.add_module("blocks", nn.ModuleList(block for i, block in enumerate(blocks) if i != left_out))
     try:
         losses = []
         for story in held_out(stories):

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 
 import torch
 from jaxtyping import Int
@@ -63,7 +63,7 @@ def time_by_heads() -> Finding:
     x = torch.randn(1, 256, 512)
     layers = [MultiHeadAttention(512, n_heads) for n_heads in (1, 8, 64)]
     with torch.no_grad():
-        one, eight, many = best_seconds([lambda layer=layer: layer(x, need_weights=True) for layer in layers])
+        one, eight, many = best_seconds([partial(layer, x, need_weights=True) for layer in layers])
     return Finding(
         measured=f"256 tokens, d_model = 512, weights kept: 8 heads take {eight / one:.1f} times as long as 1, 64 "
         f"{many / one:.1f} times",
@@ -202,7 +202,7 @@ def draw_misquotes(
     Returns: ids (N, T), which end where anna's next word is due, and tom's three words (N, 3).
     """
     rng = random.Random(f"{seed} {tuple(said)}")
-    listed = [rng.sample(CLASSES["code"], 3) for _ in range(number)]
+    listed = [rng.sample(tuple(CLASSES["code"]), 3) for _ in range(number)]
     stories = [_quotation(words, [words[place] for place in said], between) for words in listed]
     return (
         torch.tensor([tokenizer.encode(story, end=False) for story in stories]),
@@ -211,7 +211,7 @@ def draw_misquotes(
 
 
 @contextmanager
-def without_heads(model: nn.Module, heads: Sequence[tuple[int, int]]) -> Iterator[None]:
+def without_heads(model: DecoderOnly, heads: Sequence[tuple[int, int]]) -> Iterator[None]:
     """The model with these heads, (layer, head) each, saying nothing: zeros enter W_O in their place."""
     layers = sorted({layer for layer, _ in heads})
     handles = []

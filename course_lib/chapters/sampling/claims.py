@@ -4,6 +4,7 @@ import math
 import statistics
 from collections.abc import Iterable
 from functools import cache
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -60,8 +61,8 @@ def log_p(model: DecoderOnly, tokenizer: WordTokenizer, story: str) -> float:
 def _greedy_stories(n_tokens: int = 400) -> list[str]:
     """The whole stories in greedy text of that length, in order."""
     model, tokenizer = load_pretrained("tinytown")
-    ids = generate(model, torch.tensor([[tokenizer.bos_id]]), n_tokens, temperature=0)[0].tolist()
-    words = " ".join(tokenizer.tokens[i] for i in ids)
+    ids = cast(Tensor, generate(model, torch.tensor([[tokenizer.bos_id]]), n_tokens, temperature=0))
+    words = " ".join(tokenizer.tokens[i] for i in ids[0].tolist())
     parts = [part.split("<eos>")[0] for part in words.split("<bos>")[1:] if "<eos>" in part]
     return [join_words(part.split()) for part in parts]
 
@@ -128,7 +129,8 @@ def let_through(seed: int, temperature: float, most_lost: float = 0.01, **values
     ((name, settings),) = values.items()
     left = []
     for setting in settings:
-        p = next_token_distribution(logits, temperature, **{name: setting})
+        chosen: dict[str, Any] = {name: setting}
+        p = next_token_distribution(logits, temperature, **chosen)
         if (truth * (p == 0)).sum(dim=1).mean() <= most_lost:
             left.append((p * (truth == 0)).sum(dim=1).mean().item())
     return min(left)
@@ -137,7 +139,7 @@ def let_through(seed: int, temperature: float, most_lost: float = 0.01, **values
 @experiment("sampling.top_p_better", claim="Top-p is generally better than top-k.")
 def top_p_better() -> Finding:
     """Impossible words let through at a loss of at most 1 % of the possible ones, at T = 1 and T = 1.5."""
-    grids = {"top_k": list(range(4, 100, 2)), "top_p": [1 - 0.01 * i for i in range(40)]}
+    grids: dict[str, Any] = {"top_k": list(range(4, 100, 2)), "top_p": [1 - 0.01 * i for i in range(40)]}
     found = {
         T: {name: [100 * let_through(seed, T, **{name: grid}) for seed in SEEDS] for name, grid in grids.items()}
         for T in (1.0, 1.5)
@@ -162,7 +164,7 @@ def sense_and_variety(temperature: float, seed: int, n_texts: int = 30, n_tokens
     generator = torch.Generator().manual_seed(seed)
     ids = generate(model, start, n_tokens, temperature=temperature, stop=tokenizer.eos_id, generator=generator)
     sensible, words = 0, set()
-    for row in ids.tolist():
+    for row in cast(Tensor, ids).tolist():
         text = row[: row.index(tokenizer.eos_id)] if tokenizer.eos_id in row else row
         words |= set(text)
         try:

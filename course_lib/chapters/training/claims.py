@@ -177,6 +177,7 @@ def resumed(seed: int, whole: bool) -> float:
         else:
             state = torch.load(file, weights_only=True)
             half.load_state_dict(state["model"])
+            assert batches.generator is not None  # story_batches gives one
             batches.generator.set_state(state["generator"])
             again = run(half, batches, 20)  # a new optimizer, and a schedule that begins at 0
     return max(abs(one - other) for one, other in zip(steady[10:], again))
@@ -231,7 +232,7 @@ def learn_to_copy(seed: int, steps: int = COPY_STEPS, every: int = 4) -> tuple[l
     ids, targets = next(CopyBatches(64, HELD_OUT_SEED + seed))
     wanted, right = targets != IGNORED, []
 
-    def watch(step: int, model: DecoderOnly) -> None:
+    def watch(step: int, _: nn.Module) -> None:
         if step % every == 0:
             with evaluating(model):
                 right.append((model(ids).argmax(dim=-1) == targets)[wanted].float().mean().item())

@@ -36,7 +36,7 @@ def write_canvas(
     if not assignment_id and (both := re.fullmatch(r"(.*) \((\d+)\)", title)):
         title, assignment_id = both.groups()
     name = f"{title} ({assignment_id})" if assignment_id else title
-    points = max((each.points for each in marked), default=0)
+    points: float = max((each.points for each in marked), default=0)
     if gradebook is None:
         head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", name]
         empty = [""] * 4

@@ -38,7 +38,7 @@ def write_moodle(marked: Sequence[GradedSubmission], folder: Path, worksheet: Pa
             "assignment while Moodle speaks English, with the feedback types Feedback comments and Offline grading "
             "worksheet switched on"
         )
-    grade, feedback = sheet.column("Grade"), sheet.column("Feedback comments")
+    grade, feedback = sheet.header.index("Grade"), sheet.header.index("Feedback comments")
     others = ("Identifier", "Full name", "Email address", "ID number", "Username")
     learners = {
         number: (re.sub(r"\D", "", sheet.values(row, "Identifier")[0]), sheet.values(row, *others))
@@ -48,14 +48,15 @@ def write_moodle(marked: Sequence[GradedSubmission], folder: Path, worksheet: Pa
     found, left = Roster(learners, MOODLE_DOWNLOAD).assign(marked)
     for number, each in found.items():
         row = sheet.rows[number]
-        maximum = each.points
+        maximum: float = each.points
         for text in sheet.values(row, "Maximum Grade"):
-            maximum = amount(text)
-            if maximum is None:
+            given = amount(text)
+            if given is None:
                 raise ValueError(
                     f"Maximum Grade is {text!r} in {worksheet}: give the assignment a number of points in Moodle, "
                     "not a scale, and download the worksheet again"
                 )
+            maximum = given
         row[grade], row[feedback] = scaled(each, maximum), _moodle_feedback(each)
     return [sheet.save(folder / "moodle.csv"), *save_unmatched(folder / "moodle_unmatched.csv", left)]
 

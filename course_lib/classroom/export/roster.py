@@ -76,6 +76,6 @@ def save_unmatched(path: Path, left: Sequence[tuple[GradedSubmission, str]]) -> 
     if not left:
         path.unlink(missing_ok=True)
         return []
-    rows = [["submission", "earned", "points", "not entered because"]]
+    rows: list[Sequence[object]] = [["submission", "earned", "points", "not entered because"]]
     rows += [[spreadsheet_cell(one_line(each.name)), each.earned, each.points, why] for each, why in left]
     return [save_text(path, csv_text(rows), "utf-8-sig")]

@@ -75,5 +75,5 @@ def amount(text: str) -> float | None:
     text = text.strip()
     if not re.fullmatch(r"\d[\d.,]*", text):
         return None
-    whole, mark, rest = re.fullmatch(r"(.*?)([.,]?)(\d*)", text).groups()
+    [(whole, mark, rest)] = re.findall(r"^(.*?)([.,]?)(\d*)$", text)
     return float(re.sub(r"[.,]", "", whole) + ("." if mark else "") + rest)
