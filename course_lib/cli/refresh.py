@@ -11,8 +11,8 @@ def add(commands: argparse._SubParsersAction) -> None:
         help="authors: run notebooks again, keep their outputs, make the exercises from the solutions",
         description=(
             "Runs the notebooks from top to bottom in fresh kernels and keeps their outputs as the tests compare them."
-            " Then writes exercises/ from solutions/, and the README's table of chapters. A notebook that raises stays as"
-            " it was."
+            " Then writes exercises/ from solutions/, and the README's table of chapters. A notebook that raises stays"
+            " as it was."
         ),
         epilog="Example: python -m course_lib refresh notebooks/01_embeddings.ipynb solutions/01_embeddings.ipynb",
     )
