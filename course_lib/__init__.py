@@ -1,10 +1,14 @@
 """The library of "Transformers, Measured": one flat module per chapter, each short enough to be read in class.
 
-Parts: `embeddings positions masks attention cache feedforward normalization`.
-Whole models: `config blocks models trace accounting`.
-Text: `text`; Tinytown: `world grammar tinytown`, and in two languages `french`.
-Use: `training filters sampling decoding beam`. Real weights: `pretrained checkpoints names weights`.
-Measurements: `experiments`. Exercises: `course_lib.grading`; figures: `course_lib.live`.
+The Transformer, in the order of the course: `embeddings attention masks heads positions feed_forward normalization
+blocks gpt counting encoder_decoder training sampling beam cache pretrained`; what several of them share: `config trace
+checks files`. `tinytown`: the world of text whose entropy is known. `hub`: public weights, other libraries' formats.
+`claims`: the engine of experiments on what is said about Transformers. `live`: the engine of live figures.
+`grading`: one answer in a notebook, judged. `classroom`: a whole class. `cli`: the commands.
+`chapters`: what teaches, a folder per chapter; `contents` and `chapters.toml`: their order, names and titles.
+Nothing imports upward, and no chapter another: what runs knows nothing of what teaches; `claims` and `live` build on
+what runs, `grading` on these, and on all of them `chapters`, `classroom` and `cli`.
+
 `python -m course_lib --help` lists the commands.
 """
 

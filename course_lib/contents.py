@@ -45,3 +45,27 @@ def chapter_of(name: str) -> Chapter:
     Errors: KeyError if no chapter has that slug.
     """
     return BY_SLUG[name.partition(".")[0]]
+
+
+TABLE_BEGIN, TABLE_END = "<!-- chapters: written by `python -m course_lib refresh` -->", "<!-- end of chapters -->"
+
+
+def readme(text: str, exercises: Path) -> str:
+    """Return README.md's text with its table of chapters as `chapters.toml` has it.
+
+    exercises: the folder of exercises; a chapter without a notebook there gets no link to solve them.
+    Errors: ValueError if a line between which the table stands is missing.
+    """
+    before, begin, rest = text.partition(TABLE_BEGIN)
+    _, end, after = rest.partition(TABLE_END)
+    if not (begin and end):
+        raise ValueError(
+            f"README.md needs the lines {TABLE_BEGIN!r} and {TABLE_END!r}: its chapters stand between them"
+        )
+    lines = ["", "", "| | Chapter | What you will be able to measure | Minutes | Notebook | Exercises |"]
+    lines.append("|---|---|---|---|---|---|")
+    for each in CHAPTERS:
+        solve = f"[solve](exercises/{each.notebook})" if (exercises / each.notebook).is_file() else "–"
+        read = f"[read](notebooks/{each.notebook})"
+        lines.append(f"| {each.number} | {each.title} | {each.promise} | {each.minutes} | {read} | {solve} |")
+    return before + begin + "\n".join([*lines, "", end]) + after

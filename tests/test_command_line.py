@@ -18,6 +18,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 import course_lib
 from course_lib.__main__ import COMMANDS, main
+from course_lib.contents import BY_SLUG, TABLE_BEGIN, TABLE_END, readme
 from course_lib.grading import EXERCISES, notebook
 from course_lib.grading.notebook import exercise_text
 from course_lib.grading.release import release
@@ -309,6 +310,9 @@ def repository(tmp_path, monkeypatch):
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "solutions").mkdir()
     (tmp_path / "solutions" / "README.md").write_text(f"# Guide\n{notebook.GUIDE_BEGIN}\n{notebook.GUIDE_END}\n")
+    (tmp_path / "README.md").write_text(
+        readme(f"# Course\n{TABLE_BEGIN}\n{TABLE_END}\n", tmp_path / "exercises"), encoding="utf-8"
+    )
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -358,8 +362,26 @@ def test_refresh_writes_exercises_and_guide(repository, capsys):
     assert "2 * x" not in (repository / "exercises" / "a.ipynb").read_text()
     guide = (repository / "solutions" / "README.md").read_text()
     assert all(exercise in guide for exercise in EXERCISES)
+    assert (repository / "README.md").read_text("utf-8").count("[solve]") == 0, (
+        "no chapter's notebook is called a.ipynb"
+    )
     assert main(["refresh", "--exercises-only"]) == 0
     assert capsys.readouterr().out == "", "nothing to do the second time"
+
+
+def test_refresh_links_a_chapter_to_its_exercises_once_they_are_there(repository, capsys):
+    write(repository / "solutions" / BY_SLUG["heads"].notebook, "### BEGIN SOLUTION\na = 1\n### END SOLUTION")
+    assert main(["refresh", "--exercises-only"]) == 0
+    assert "wrote README.md" in capsys.readouterr().out
+    rows = [line for line in (repository / "README.md").read_text("utf-8").splitlines() if "[solve]" in line]
+    assert rows == [next(row for row in rows if row.startswith("| 4 | Multi-head attention |"))]
+    assert "[solve](exercises/04_heads.ipynb)" in rows[0]
+
+
+def test_refresh_names_what_a_readme_lacks(repository, capsys):
+    (repository / "README.md").write_text("# Course\n")
+    assert main(["refresh", "--exercises-only"]) == 2
+    assert "README.md needs the lines '<!-- chapters: written by" in capsys.readouterr().err
 
 
 # ----------------------------------------------------------------------------------------------- exercises of solutions

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from course_lib.chapters.feed_forward import claims
 from course_lib.claims import find, in_order, letters
 from course_lib.config import TransformerConfig, preset
+from course_lib.contents import chapter_of
 from course_lib.gpt import DecoderOnly
 from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import CAPITALS, WordTokenizer
@@ -15,7 +16,7 @@ UNTRAINED = {"vocab_size": 31, "d_model": 32, "n_heads": 4, "n_layers": 2, "max_
 
 
 def test_the_chapter_has_its_claims():
-    assert {each.id for each in in_order([6])} == {
+    assert {each.id for each in in_order([chapter_of("feed_forward").number])} == {
         f"feed_forward.{name}"
         for name in ("active_units", "width", "bend", "swiglu_size", "swiglu_quality", "capitals", "facts_elsewhere")
     }

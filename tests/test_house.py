@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import course_lib
+
 ROOT = Path(__file__).parent.parent
 LIBRARY = ROOT / "course_lib"
 
@@ -94,6 +96,12 @@ def test_no_imports_run_in_a_circle(imports):
         TopologicalSorter(imports()).prepare()
     except CycleError as error:
         pytest.fail(f"a circle: {' ← '.join(error.args[1])}")
+
+
+def test_the_map_in_the_packages_docstring_names_every_room():
+    named = {name for names in re.findall(r"`([\w\s]+)`", course_lib.__doc__) for name in names.split()}
+    assert {room(path) for path in MODULES} - {"__main__"} <= named
+    assert named <= {room(path) for path in MODULES}
 
 
 def lines_of_code(path: Path) -> int:
