@@ -96,7 +96,7 @@ def warm_up() -> Shell:
     grading, viz = importlib.import_module("course_lib.grading"), importlib.import_module("course_lib.live")
     for name in ("check", "hint", "progress", "grade"):
         setattr(grading, name, _quiet)
-    viz.explore = viz.show = viz.Predict = _quiet
+    viz.explore = viz.show = viz.guess = _quiet
     config = Config()
     config.HistoryManager.enabled = False
     config.HistoryManager.hist_file = ":memory:"
