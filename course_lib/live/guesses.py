@@ -105,13 +105,13 @@ def _question(id: str, heading: Token, tokens: list[Token], path: str) -> Questi
     before: list[str] = []
     after: list[str] = []
     options: list[Option] | None = None
+    listed = heading
     for index, token in enumerate(tokens):
         if token.level or token.nesting < 0:
             continue
         if token.type == "bullet_list_open" and options is None:
-            options = _options(tokens[index + 1 :], path)
-            listed = token
-        elif token.type == "paragraph_open" and len(before if options is None else after) == 0:
+            options, listed = _options(tokens[index + 1 :], path), token
+        elif token.type == "paragraph_open" and not (before if options is None else after):
             (before if options is None else after).append(tokens[index + 1].content)
         else:
             raise _wrong(path, token, f"this is a part that no guess has: {FORM}")
