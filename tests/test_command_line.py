@@ -505,8 +505,9 @@ def test_links_in_a_learners_package_lead_somewhere(package):
 
 
 def test_nothing_in_a_learners_package_gives_an_exercise_away_in_plain_reading(package):
-    """Outside of the chapters, which show the library's own code and two named mistakes."""
-    plain = {path: text for path, text in texts(package).items() if "notebooks" not in path.parts}
+    """Outside of the chapters and their guesses, which show the library's own code and two named mistakes."""
+    chapters = {path for path in texts(package) if "notebooks" in path.parts or path.name == "guesses.md"}
+    plain = {path: text for path, text in texts(package).items() if path not in chapters}
     everything = "\n".join(plain.values())
     grading = "\n".join(text for path, text in plain.items() if "grading" in path.parts or "exercises" in path.parts)
     for exercise in EXERCISES.values():
@@ -538,6 +539,16 @@ def test_a_learners_package_checks_answers_and_names_mistakes(package):
     assert "✓ Passed · attention.softmax" in seen.stdout
     assert "exp overflows above 88" in seen.stdout
     assert seen.stdout.endswith("no source\n")
+
+
+def test_a_learners_package_asks_the_chapters_guesses(package):
+    code = "from course_lib.live import guess\nprint(repr(guess('attention.sharpness')))"
+    seen = subprocess.run([sys.executable, "-c", code], cwd=package, capture_output=True, text=True)
+    assert seen.stdout.startswith("Predict: You stay at 30°"), seen.stderr
+    project = tomllib.loads((package / "pyproject.toml").read_text(encoding="utf-8"))
+    patterns = project["tool"]["setuptools"]["package-data"]["course_lib"]
+    shipped = {path for pattern in patterns for path in (package / "course_lib").glob(pattern)}
+    assert {path for path in (package / "course_lib").rglob("*") if path.suffix in (".md", ".toml")} <= shipped
 
 
 def test_release_refuses_what_it_might_spoil(tmp_path, capsys, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from nbclient import NotebookClient
 from nbval.plugin import get_sanitize_patterns
 
-from course_lib.contents import TITLES
+from course_lib.contents import BY_SLUG, CHAPTERS, TITLES
 from course_lib.grading import EXERCISES
 from course_lib.grading.notebook import BEGIN, END, exercise_text, guide
 from course_lib.live.page import VIEW, picture
@@ -168,6 +168,44 @@ def test_every_chapter_can_be_moved_and_checked(path):
     assert all(f"]({each})" in read(path).cells[-1].source for each in following), "a chapter leads to the next"
     if path.name[:2] != "00":
         assert any(text.startswith("Predict:") for text in texts), "a chapter asks for a guess"
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.slug)
+class TestTheOrderOfTheChapters:
+    """What the notebooks say of it is what `chapters.toml` says."""
+
+    def test_its_title_and_sections_bear_its_number(self, chapter):
+        cells = read(ROOT / "notebooks" / chapter.notebook).cells
+        assert cells[0].source.startswith(f"# {chapter.number} · {chapter.title}\n")
+        text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+        sections = re.findall(r"^## (\d+\.\d+)", text, flags=re.MULTILINE)
+        assert sections == [f"{chapter.number}.{section}" for section in range(1, len(sections) + 1)]
+
+    def test_what_is_needed_before_stands_in_earlier_chapters(self, chapter):
+        first = read(ROOT / "notebooks" / chapter.notebook).cells[0].source
+        needed = "".join(re.findall(r"(?:\bBefore|You need)\b.*", first))
+        assert needed or chapter.number == 0
+        numbers = [int(number) for number in re.findall(r"(?<![\d.])\d+(?!\.\d|\d)", needed)]
+        assert all(0 < number < chapter.number for number in numbers), needed
+        for word, number in re.findall(r"([\w-]+) \((?:chapter )?(\d+)\)", needed):  # "masks (3)"
+            named = BY_SLUG.get(word.replace("-", "_"))
+            assert not named or named.number == int(number), f"{word} is chapter {named.number}"
+
+    def test_it_ends_with_the_chapter_that_follows(self, chapter):
+        last = read(ROOT / "notebooks" / chapter.notebook).cells[-1].source
+        links = re.findall(r"\[([^]]*)\]\((\d\d_\w+\.ipynb)\)", last)
+        following = CHAPTERS[chapter.number + 1 : chapter.number + 2]
+        assert [link for _, link in links] == [each.notebook for each in following]
+        if chapter.number:
+            assert [name for name, _ in links] == [f"{each.number} · {each.title}" for each in following]
+
+
+def test_sections_that_are_named_exist():
+    text = "\n".join(cell.source for path in NOTEBOOKS for cell in read(path).cells)
+    sections = set(re.findall(r"^## (\d+\.\d+)", text, flags=re.MULTILINE))
+    named = re.findall(r"(?<!\d \()\b(?:[Ss]ections?|[Ii]n) (\d+\.\d+)\b", text)  # but not "et al. 2017 (section 3.4)"
+    assert len(named) > 5
+    assert set(named) <= sections
 
 
 def test_the_readme_lists_every_chapter_with_its_title_and_minutes():

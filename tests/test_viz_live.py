@@ -15,7 +15,7 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
-from course_lib.live import LiveFigure, Predict, explorable, explore, show, source
+from course_lib.live import LiveFigure, explorable, explore, show, source
 from course_lib.live.drawing import new_figure
 from course_lib.live.figure import DPI, dropdown, png, slider
 from course_lib.live.page import VIEW
@@ -149,78 +149,17 @@ def test_sliders_are_whole_where_their_numbers_are():
     assert dropdown("x", {"one": 1, "two": 2}, 2).value == 2
 
 
-# -------------------------------------------------------------------------------------------------------------- predict
-@pytest.fixture
-def question():
-    return Predict("Heads or <tails>?", {"heads": "It was biased.", "tails": "Look at the coin."}, answer="heads")
-
-
-def test_a_guess_is_wanted_before_the_reason_is_given(question):
-    question.button.click()
-    assert "Pick one first" in question.reply.value
-    assert not question.choices.disabled
-
-
-@pytest.mark.parametrize(("choice", "sign", "reason"), [("heads", "✓", "biased"), ("tails", "✗", "coin")])
-def test_a_committed_guess_gets_its_own_reason_and_stays(question, choice, sign, reason):
-    question.choices.value = choice
-    question.button.click()
-    assert sign in question.reply.value
-    assert reason in question.reply.value
-    assert question.choices.disabled
-    assert question.button.disabled
-
-
-def test_a_question_can_be_read_without_a_kernel_and_hides_its_answer(question):
-    text = repr(question)
-    assert "Heads or <tails>?" in text
-    assert "( ) heads" in text
-    assert "Heads or &lt;tails&gt;?" in question.still
-    assert "○ heads" in question.still
-    assert "biased" not in text + question.still
-    with pytest.raises(ValueError, match="answer"):
-        Predict("?", {"a": "x"}, answer="b")
-
-
 # --------------------------------------------------------------------------------------- what a page keeps of a widget
-CELLS = {
-    "question": 'question = Predict("Heads?", {"yes": "It was <biased>.", "no": "Look."}, answer="yes")\nquestion',
-    "figure": "live = soft_dictionary()\nlive\n",
-    "empty": "question.commit()",
-    "guess": 'question.choices.value = "no"\nquestion.button.click()',
-    "again": "question",
-}
-
-
-@pytest.fixture(scope="module")
-def page():
-    """The outputs of these cells as a notebook's page holds them at the end: name -> outputs."""
-    first = "from course_lib.live import Predict\nfrom course_lib.chapters.attention.widgets import soft_dictionary"
-    notebook = new_notebook(cells=[new_code_cell(source) for source in (first, *CELLS.values())])
+def test_a_widget_leaves_a_still_that_no_kernel_is_needed_for():
+    source = "from course_lib.chapters.attention.widgets import soft_dictionary\nsoft_dictionary()"
+    notebook = new_notebook(cells=[new_code_cell(source)])
     NotebookClient(notebook).execute()
-    return dict(zip(CELLS, (cell.outputs for cell in notebook.cells[1:])))
-
-
-@pytest.mark.parametrize("name", ["question", "figure"])
-def test_a_widget_leaves_a_still_that_no_kernel_is_needed_for(page, name):
-    still, view = page[name]
+    still, view = notebook.cells[0].outputs
     assert set(still.data) == {"text/html", "text/plain"}
     assert set(view.data) == {VIEW}, "the still is an output of its own, which a lost widget cannot take with it"
-    assert still.data["text/plain"].startswith(("Predict: Heads?", "[live figure:"))
-    images = Images(still.data["text/html"]).found
-    assert len(images) == (name == "figure")
-    assert all(len(image["alt"].split()) >= 5 for image in images)
-
-
-def test_a_committed_guess_is_kept_where_the_question_was_asked(page):
-    assert not page["empty"]
-    assert not page["guess"]
-    for still in (page["question"][0], page["again"][0]):
-        for kind, chosen in (("text/html", "◉ no"), ("text/plain", "(•) no")):
-            assert chosen in still.data[kind]
-            assert "The measurement will surprise you." in still.data[kind]
-            assert "Look." in still.data[kind]
-            assert "biased" not in still.data[kind]
+    assert still.data["text/plain"].startswith("[live figure:")
+    (image,) = Images(still.data["text/html"]).found
+    assert len(image["alt"].split()) >= 5
 
 
 # -------------------------------------------------------------------------------------------------------------- explore

@@ -15,7 +15,7 @@ from course_lib.chapters.sampling import widgets as built
 from course_lib.grading import EXERCISES
 from course_lib.live import explorable, explore
 from course_lib.pretrained import load_pretrained
-from course_lib.sampling import generate, next_token_distribution, sample_next_token, top_k_filter, top_p_filter
+from course_lib.sampling import generate, sample_next_token, top_k_filter, top_p_filter
 from course_lib.tinytown import Tinytown
 
 LOGITS = [2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0]
@@ -312,28 +312,6 @@ def test_a_greedy_text_that_is_not_greedy_is_told():
     assert figure.text == "At temperature 0 there is one right text, and yours is another."
     without_prompt = explore("sampling.generate", lambda model, ids, n, *rest: ids.new_full((1, ids.shape[1] + n), 7))
     assert without_prompt.text == "Your text does not begin with the prompt."
-
-
-# ------------------------------------------------------------------------------------------------------------ questions
-@pytest.mark.parametrize("name", built.QUESTIONS)
-def test_every_guess_has_a_reason_for_each_option(name):
-    question = built.ask(name)
-    assert question.answer in question.options
-    assert len(question.options) >= 2
-    assert all(len(reason.split()) >= 8 for reason in question.options.values())
-
-
-def test_the_answer_on_the_ratio_at_temperature_two_is_measured():
-    p = next_token_distribution(torch.tensor(LOGITS), temperature=2.0)
-    assert built.QUESTIONS["ratio"].answer == f"about {round(float(p[0] / p[-1]), 1)} times"
-
-
-def test_the_answer_on_the_order_of_steps_is_measured():
-    logits = torch.tensor(LOGITS)
-    cooled_first = next_token_distribution(logits, temperature=0.5, top_p=0.9)
-    filtered_first = next_token_distribution(top_p_filter(logits, 0.9), temperature=0.5)
-    assert (cooled_first > 0).sum() < (filtered_first > 0).sum()
-    assert built.QUESTIONS["order"].answer == "no"
 
 
 # -------------------------------------------------------------------------------------------------------- still figures

@@ -138,8 +138,6 @@ def _portable(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     for cell in notebook.cells:
         tags = cell.metadata.get("tags")
         cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
-        if cell.source.startswith("Predict("):  # its source holds the answer: JupyterLab folds it away
-            cell.metadata["jupyter"] = {"source_hidden": True}
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(VIEW, None)
         if "outputs" in cell:  # a view that stood alone leaves an empty output behind

@@ -8,9 +8,9 @@ import importlib
 
 _HOMES = {
     "LiveFigure": "figure",
-    "Predict": "figure",
     "explorable": "explorers",
     "explore": "explorers",
+    "guess": "guesses",
     "show": "figure",
     "source": "figure",
 }

@@ -154,64 +154,6 @@ class LiveFigure(widgets.VBox):
         publish(self, self.still, repr(self))
 
 
-class Predict(widgets.VBox):
-    """A guess, committed before the measurement: choices, a button, and then the reason that belongs to the choice.
-
-    Args:
-        question: what will happen?
-        options: text of an option -> what to say to somebody who picked it.
-        answer: the option that the measurement will bear out.
-
-    Errors: ValueError if answer is not among the options.
-    """
-
-    def __init__(self, question: str, options: Mapping[str, str], answer: str):
-        if answer not in options:
-            raise ValueError(f"answer {answer!r} is not among the options: {list(options)}")
-        self.question, self.options, self.answer = question, dict(options), answer
-        self.guess: str | None = None  # the option that was committed
-        self.choices = widgets.RadioButtons(options=list(options), value=None, layout=widgets.Layout(width="auto"))
-        self.button = widgets.Button(
-            description="Commit", button_style="primary", tooltip="Fix your guess and see the reason"
-        )
-        self.reply = widgets.HTML()
-        self.button.on_click(lambda _button: self.commit())
-        self._kept: list[Callable[[str, str], None]] = []  # one for each place of the page that shows this question
-        super().__init__([widgets.HTML(f"<b>{html.escape(question)}</b>"), self.choices, self.button, self.reply])
-
-    @property
-    def verdict(self) -> str:
-        """What the committed guess is told."""
-        return "✓ The measurement will agree." if self.guess == self.answer else "✗ The measurement will surprise you."
-
-    def commit(self) -> None:
-        """Show the reason for the chosen option and fix the choice."""
-        choice = self.choices.value
-        if choice is None:
-            self.reply.value = "Pick one first. A wrong guess is worth more here than none."
-            return
-        self.guess, self.choices.disabled, self.button.disabled = choice, True, True
-        self.reply.value = f'<div role="status"><b>{self.verdict}</b> {html.escape(self.options[choice])}</div>'
-        for keep in self._kept:
-            keep(self.still, repr(self))
-
-    # In print, on GitHub and without its kernel: the question, and the guess and its reason once it is committed.
-    def __repr__(self) -> str:
-        options = [f"  ({'•' if option == self.guess else ' '}) {option}" for option in self.options]
-        said = [f"{self.verdict} {self.options[self.guess]}"] if self.guess else []
-        return "\n".join([f"Predict: {self.question}", *options, *said])
-
-    @property
-    def still(self) -> str:
-        """The same as HTML that needs no kernel."""
-        options = [f"{'◉' if option == self.guess else '○'} {html.escape(option)}" for option in self.options]
-        said = [self.reply.value] if self.guess else []
-        return "".join(f"<div>{line}</div>" for line in (f"<b>{html.escape(self.question)}</b>", *options, *said))
-
-    def _ipython_display_(self) -> None:
-        self._kept.append(publish(self, self.still, repr(self)))
-
-
 def slider(description: str, value: float, low: float, high: float, step: float) -> widgets.Widget:
     """A slider for a number: whole numbers if all are whole, and redrawn while it moves."""
     kind = (

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
 
 import ipywidgets as widgets
 import numpy as np
@@ -12,7 +11,7 @@ from torch import Tensor
 from course_lib.chapters.sampling import figures
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.live.attempts import attempt
-from course_lib.live.figure import LiveFigure, Predict, dropdown, slider
+from course_lib.live.figure import LiveFigure, dropdown, slider
 from course_lib.live.numbers import entropy
 from course_lib.live.shared_figures import next_token, what_is_left
 from course_lib.pretrained import load_pretrained
@@ -24,13 +23,6 @@ from course_lib.sampling import (
     top_p_filter,
 )
 from course_lib.tinytown import EOS, Tinytown, WordTokenizer, join_words
-
-
-class Question(NamedTuple):
-    question: str
-    options: dict[str, str]
-    answer: str
-
 
 # The course notes' example.
 WORDS = ["the", "a", "my", "his", "some", "that", "one"]
@@ -47,124 +39,6 @@ PROMPTS = {
 }
 NEW_TOKENS = 25
 DRAWS = 1000
-
-
-# The chapter's guesses, kept here so that the notebook does not show the answer above the question.
-QUESTIONS = {
-    "ratio": Question(
-        "Seven logits: 2.0, 1.5, 1.0, 0.5, 0.0, −0.5, −1.0. At T = 2, how many times as often as the last does the "
-        "first come?",
-        {
-            "1.0 to 1.5 times: nearly uniform": (
-                "So say the course notes. But after the division the logits still differ by 3 / 2, and e to the 1.5 "
-                "is not near 1."
-            ),
-            "about 4.5 times": "The difference of 3 becomes 1.5, and e to the 1.5 is 4.48. Only differences count.",
-            "about 20 times": (
-                "That is T = 1: e to the 3. At T = 2 the difference is half as large, so the ratio is its square root."
-            ),
-        },
-        "about 4.5 times",
-    ),
-    "greedy": Question(
-        "Greedy decoding writes 400 tokens from nothing, story after story. What will the later ones look like?",
-        {
-            "each is different": (
-                "The same past has the same best next word, every time. Once a past comes back, so does all that "
-                "followed it."
-            ),
-            "the same few heroes and sentences": (
-                "Nothing random can break the circle: once a past comes back, so does all that followed it."
-            ),
-            "word salad": "The most probable word is hardly ever absurd. The trouble with greedy text is not nonsense.",
-        },
-        "the same few heroes and sentences",
-    ),
-    "beams": Question(
-        "Greedy keeps one beginning, beam search keeps 16. What is the most probable text that it finds?",
-        {
-            "a long, well-made story": (
-                "Each further word multiplies the probability by a number below 1. Length costs, however good the "
-                "words are."
-            ),
-            "something very short": (
-                "Each further word multiplies the probability by a number below 1. The shortest way to the end wins, "
-                "unless it is very improbable."
-            ),
-            "the greedy story": "That is what one beam finds. The best step each time is not the best text.",
-        },
-        "something very short",
-    ),
-    "creative": Question(
-        "From T = 1 to T = 2, what happens to the variety and to the sense of the texts?",
-        {
-            "both fall": "More words are within reach at T = 2, so variety cannot fall much. Something else does.",
-            "variety doubles, sense falls a little": (
-                "Most words are in use at T = 1 already: there is little variety left to win."
-            ),
-            "variety hardly grows, sense collapses": (
-                "At T = 1 the model varies wherever the language does. Beyond, it can only vary where the language "
-                "does not."
-            ),
-        },
-        "variety hardly grows, sense collapses",
-    ),
-    "seed": Question(
-        "You set T = 0.7 and write twice with seed 5. The two texts are …",
-        {
-            "the same": "The seed fixes every random number, and nothing else in the loop is random.",
-            "different, because T is above 0": (
-                "A draw needs a random number, and a seeded generator gives the same ones each time."
-            ),
-            "the same only at T = 0": "At T = 0 every seed gives the same text; above it, the same seed does.",
-        },
-        "the same",
-    ),
-    "nothing": Question(
-        "Which setting never changes anything, whatever the context?",
-        {
-            "top-p = 0.9": (
-                "Where the model is sure it changes little, since the favourite has nearly all. But it does cut all "
-                "the others."
-            ),
-            "top-k = V": "V tokens are the whole vocabulary: nothing is removed, here or anywhere.",
-            "min-p = 1": "That keeps only what is as probable as the favourite: it is greedy, ties apart.",
-        },
-        "top-k = V",
-    ),
-    "order": Question(
-        "Temperature 0.5, then top-p 0.9; or top-p 0.9 first, then temperature 0.5. The same distribution?",
-        {
-            "yes": (
-                "Top-p adds up probabilities, and these depend on the temperature: section 13.3 printed how the kept "
-                "set moves with T."
-            ),
-            "no": "Temperature changes the probabilities that top-p adds up. Cooled first, fewer tokens reach 0.9.",
-        },
-        "no",
-    ),
-    "wrong city": Question(
-        "A model puts its largest logit on the wrong city. Which temperature mends that?",
-        {
-            "a low one: it makes the model precise": (
-                "It makes the wrong city come more often still, in the end always."
-            ),
-            "a high one: it gives other cities a chance": (
-                "It gives each other city a small chance, and every other word as well."
-            ),
-            "none": (
-                "No temperature changes the order of the logits: it decides how often the favourite comes, not which "
-                "one it is."
-            ),
-        },
-        "none",
-    ),
-}
-
-
-def ask(name: str) -> Predict:
-    """One of the chapter's questions. Its reasons appear once you have committed to a guess."""
-    return Predict(*QUESTIONS[name])
 
 
 def off(value, nothing):

@@ -1040,7 +1040,7 @@ SPARSITY = Exercise(
     hints=[
         "Where in a block do the hidden units' scores exist, and for how long? What would you have to keep while the "
         "model runs?",
-        '`trace(model, "*.hidden")` from course_lib.models keeps the hidden units of every block, (B, T, d_ff). A '
+        '`trace(model, "*.hidden")` from course_lib.trace keeps the hidden units of every block, (B, T, d_ff). A '
         "forward hook on each up_proj does, too.",
         "A unit fires where its score is above 0; GELU leaves the sign as it is. Which tokens are no tokens at all, "
         "and must be left out before the mean?",

@@ -1,0 +1,223 @@
+"""The chapters' guesses: a page is read whole or refused with file, line and remedy; a committed guess stays."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
+
+from course_lib.chapters.sampling.widgets import LOGITS
+from course_lib.contents import CHAPTERS
+from course_lib.live import guess
+from course_lib.live.guesses import Guess, Option, Question, plain, questions, read_questions
+from course_lib.live.page import VIEW
+from course_lib.pretrained import embeddings_by_step
+from course_lib.sampling import next_token_distribution, top_p_filter
+from course_lib.tinytown import Tinytown, WordTokenizer
+
+ROOT = Path(__file__).parent.parent
+EVERY = {id: question for chapter in CHAPTERS for id, question in questions(chapter.slug).items()}
+
+PAGE = """## coin
+Heads or `tails` \\<b>,
+says *she*?
+
+- [ ] heads & 1 < 2
+  It was *biased*. Throw it
+  again.
+- [x] tails, `x[0]`
+
+  Look at the coin.
+
+All coins fall.
+
+## second
+Why?
+- [x] because
+  So it is.
+- [ ] not
+  It is so.
+"""
+
+
+# ---------------------------------------------------------------------------------------------------------------- pages
+def test_a_page_is_read_in_its_order_with_all_that_it_says():
+    read = read_questions(PAGE, "toy", "toy/guesses.md")
+    assert list(read) == ["toy.coin", "toy.second"]
+    assert read["toy.coin"] == Question(
+        "toy.coin",
+        "Heads or `tails` \\<b>,\nsays *she*?",
+        (
+            Option("heads & 1 < 2", False, "It was *biased*. Throw it\nagain."),
+            Option("tails, x[0]", True, "Look at the coin."),
+        ),
+        "All coins fall.",
+    )
+    assert read["toy.coin"].answer == "tails, x[0]"
+    assert read["toy.second"].closing == ""
+    assert read_questions("", "toy", "toy/guesses.md") == {}
+
+
+def test_what_is_said_after_the_options_is_said_to_everybody_and_may_be_all_there_is():
+    page = "## coin\nHeads?\n- [x] yes\n- [ ] no\n  Look.\n\nIt was biased.\n"
+    question = read_questions(page, "toy", "guesses.md")["toy.coin"]
+    assert plain(question.reply("yes")) == "It was biased."
+    assert plain(question.reply("no")) == "Look. It was biased."
+
+
+GOOD = "## coin\nHeads?\n\n- [x] yes\n  It was.\n- [ ] no\n  Look.\n"
+
+
+@pytest.mark.parametrize(
+    ("page", "line", "remedy"),
+    [
+        ("Heads?\n\n" + GOOD, 1, "begins with the name"),
+        ("# Guesses\n" + GOOD, 1, "a part that no guess has"),
+        (GOOD + "\n### Why\nIt was.\n", 9, "a part that no guess has"),
+        (GOOD + "\n```python\n1\n```\n", 9, "a part that no guess has"),
+        (GOOD + "\nOnce.\n\nTwice.\n", 11, "a part that no guess has"),
+        (GOOD.replace("Heads?", "Heads?\n\nOr not?"), 4, "a part that no guess has"),
+        (GOOD.replace("- [x]", "1. [x]"), 4, "a part that no guess has"),
+        (GOOD.replace("  Look.", "  - Look."), 7, "an option is one line"),
+        (GOOD.replace("coin", "Coin toss"), 1, "small letters"),
+        (GOOD + GOOD, 8, "another name"),
+        (GOOD.replace("Heads?\n", ""), 1, "the question is missing"),
+        (GOOD.replace("- [ ] no\n  Look.\n", ""), 1, "fewer than two options"),
+        ("## coin\nHeads?\n", 1, "fewer than two options"),
+        (GOOD.replace("[x]", "[ ]"), 4, "0 options are marked as right"),
+        (GOOD.replace("[ ]", "[x]"), 4, "2 options are marked as right"),
+        (GOOD.replace("[ ] no", "[ ] yes"), 4, "say how they differ"),
+        (GOOD.replace("[ ] no", "no"), 6, r"begins with - \[ \]"),
+        (GOOD.replace("[ ] no", "[]"), 6, r"begins with - \[ \]"),
+        (GOOD.replace("[x]", "[X]"), 4, r"begins with - \[ \]"),
+        (GOOD.replace("  Look.\n", ""), 4, "nothing is said to whoever picks 'no'"),
+    ],
+)
+def test_a_page_that_is_wrong_is_refused_with_file_line_and_remedy(page, line, remedy):
+    assert list(read_questions(GOOD, "toy", "x/guesses.md")) == ["toy.coin"]
+    with pytest.raises(ValueError, match=rf"^x/guesses\.md:{line}: .*{remedy}"):
+        read_questions(page, "toy", "x/guesses.md")
+
+
+def test_an_unknown_guess_is_refused_with_the_nearest():
+    with pytest.raises(KeyError, match=r"did you mean 'attention\.sharpness'"):
+        guess("attention.sharpnes")
+    with pytest.raises(KeyError, match=r"did you mean .*'attention\.sharpness'"):
+        guess("attenton.sharpness")
+    with pytest.raises(KeyError, match=r"guesses\.md"):
+        guess("?")
+
+
+# ------------------------------------------------------------------------------------------------- the course's guesses
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.slug)
+def test_a_chapter_asks_each_of_its_guesses_once_in_the_order_of_its_page_and_shows_it(chapter):
+    cells = nbformat.read(ROOT / "notebooks" / chapter.notebook, as_version=4).cells
+    asked = {cell.source: cell.outputs for cell in cells if re.search(r"\bguess\(", cell.source)}
+    assert list(asked) == [f'guess("{id}")' for id in questions(chapter.slug)]
+    for id, outputs in zip(questions(chapter.slug), asked.values()):
+        assert [output.data["text/plain"] for output in outputs] == [repr(guess(id))]
+
+
+def test_guesses_quote_what_is_measured_elsewhere():
+    """Numbers that the code knows, and the pages quote."""
+    vocabulary, entropy = len(WordTokenizer()), Tinytown().entropy()
+    assert f"trained for {max(embeddings_by_step())} steps" in EVERY["embeddings.kinds"].text
+    assert f"tables of {vocabulary} rows" in plain(EVERY["embeddings.tied_rows"].text)
+    assert f"model of {vocabulary} tokens" in plain(EVERY["training.untrained"].text)
+    assert EVERY["training.untrained"].answer == f"About ln {vocabulary}"
+    assert f"entropy of the text ({entropy:.2f})" in plain(EVERY["training.memorized"].text)
+
+
+def test_the_answer_on_the_ratio_at_temperature_two_is_measured():
+    p = next_token_distribution(LOGITS, temperature=2.0)
+    assert EVERY["sampling.ratio"].answer == f"about {round(float(p[0] / p[-1]), 1)} times"
+
+
+def test_the_answer_on_the_order_of_steps_is_measured():
+    cooled_first = next_token_distribution(LOGITS, temperature=0.5, top_p=0.9)
+    filtered_first = next_token_distribution(top_p_filter(LOGITS, 0.9), temperature=0.5)
+    assert (cooled_first > 0).sum() < (filtered_first > 0).sum()
+    assert EVERY["sampling.order"].answer == "no"
+
+
+# --------------------------------------------------------------------------------------------------------------- widget
+@pytest.fixture
+def coin():
+    return Guess(read_questions(PAGE, "toy", "toy/guesses.md")["toy.coin"])
+
+
+def test_a_guess_is_wanted_before_the_reason_is_given(coin):
+    coin.button.click()
+    assert "Pick one first" in coin.reply.value
+    assert not coin.choices.disabled
+
+
+@pytest.mark.parametrize(
+    ("choice", "sign", "reason", "other"),
+    [
+        ("heads & 1 < 2", "✗", "It was <em>biased</em>. Throw it again.", "Look"),
+        ("tails, x[0]", "✓", "Look at", "biased"),
+    ],
+)
+def test_a_committed_guess_gets_its_own_reason_and_stays(coin, choice, sign, reason, other):
+    coin.choices.value = choice
+    coin.button.click()
+    assert sign in coin.reply.value
+    assert reason in coin.reply.value
+    assert "All coins fall." in coin.reply.value
+    assert other not in coin.reply.value
+    assert coin.choices.disabled
+    assert coin.button.disabled
+    assert f"(•) {choice}" in repr(coin)
+    assert "All coins fall." in repr(coin)
+
+
+def test_a_question_can_be_read_without_a_kernel_and_hides_its_answer(coin):
+    text = repr(coin)
+    assert text == "Predict: Heads or tails <b>, says she?\n  ( ) heads & 1 < 2\n  ( ) tails, x[0]"
+    assert "<b>Heads or <code>tails</code> &lt;b&gt;, says <em>she</em>?</b>" in coin.still
+    assert "○ heads &amp; 1 &lt; 2" in coin.still
+    assert not re.search("biased|Look|fall|✓|✗", text + coin.still)
+
+
+CELLS = {
+    "asked": 'question = guess("start_here.crown")\nquestion',
+    "empty": "question.commit()",
+    "committed": "question.choices.value = question.choices.options[0]\nquestion.button.click()",
+    "again": "question",
+}
+
+
+def test_a_committed_guess_is_kept_wherever_its_question_was_asked():
+    first = new_code_cell("from course_lib.live import guess")
+    notebook = new_notebook(cells=[first, *(new_code_cell(source) for source in CELLS.values())])
+    NotebookClient(notebook).execute()
+    page = dict(zip(CELLS, (cell.outputs for cell in notebook.cells[1:])))
+    assert not page["empty"]
+    assert not page["committed"]
+    asked = EVERY["start_here.crown"]
+    assert not asked.options[0].right
+    for still, view in (page["asked"], page["again"]):
+        assert set(view.data) == {VIEW}, "the still is an output of its own, which a lost widget cannot take with it"
+        assert set(still.data) == {"text/html", "text/plain"}
+        assert still.data["text/plain"].startswith(f"Predict: {asked.text[:20]}")
+        for kind, chosen in (("text/html", "◉ "), ("text/plain", "(•) ")):
+            assert chosen + asked.options[0].text in still.data[kind]
+            assert "The measurement will surprise you." in still.data[kind]
+            assert plain(asked.options[0].reason) in still.data[kind]
+            assert plain(asked.options[1].reason) not in still.data[kind]
+
+
+def test_where_a_class_is_graded_a_guess_shows_and_asks_nothing():
+    code = (
+        "from course_lib.classroom.notebook import Quiet, warm_up\n"
+        "names = warm_up()\n"
+        "names.run_cell('from course_lib.live import explore, guess, show\\nasked = guess(\"no.such\")', silent=True)\n"
+        "print([isinstance(names.user_ns[name], Quiet) for name in ('explore', 'guess', 'show', 'asked')])\n"
+    )
+    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert seen.stdout == "[True, True, True, True]\n", seen.stderr
