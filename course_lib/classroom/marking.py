@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import judge_calls, judge_value, ready_trials
-from course_lib.grading.exercise import Exercise
+from course_lib.grading.kinds import Exercise
 from course_lib.grading.limits import Stop
 from course_lib.grading.result import Result
 from course_lib.grading.run import Failure, Outcome
