@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from numbers import Integral, Real
 from operator import index
 from pathlib import Path
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
@@ -17,10 +18,15 @@ def at_least_one(**sizes: object) -> None:
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
 
 
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether value is a real number of any library: Python's, numpy's, a fraction."""
+    return isinstance(value, Real)
+
+
 def at_least_zero(**numbers: object) -> None:
     """Raise ValueError unless every named number is finite and 0 or more."""
     for name, value in numbers.items():
-        if not isinstance(value, Real) or not 0 <= value < float("inf"):
+        if not is_number(value) or not 0 <= value < float("inf"):
             raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
 
 
@@ -51,14 +57,14 @@ def one_of(allowed: tuple, **choices: object) -> None:
 def positive(**numbers: object) -> None:
     """Raise ValueError unless every named number is above 0 and finite."""
     for name, value in numbers.items():
-        if not isinstance(value, Real) or not 0 < value < float("inf"):
+        if not is_number(value) or not 0 < value < float("inf"):
             raise ValueError(f"{name} must be a positive number, got {value!r}")
 
 
 def share(**shares: object) -> None:
     """Raise ValueError unless every named number is in (0, 1]."""
     for name, value in shares.items():
-        if not isinstance(value, Real) or not 0 < value <= 1:
+        if not is_number(value) or not 0 < value <= 1:
             raise ValueError(f"{name} must be in (0, 1], got {value!r}")
 
 
@@ -281,7 +287,7 @@ def prompts(
     if translates and left_padding is not None:
         raise ValueError("left_padding is for a decoder alone: begin every target with the same number of tokens")
     B, T = ids.shape
-    S = source_ids.shape[-1] if translates else None
+    S = source_ids.shape[-1] if source_ids is not None else None
     needed = (
         ("left_padding", left_padding, (B,)),
         ("source_ids", source_ids, (B, S)),
@@ -341,7 +347,7 @@ def whole_stories(stories: list[list[int]], batch_size: int) -> None:
 def length_penalty_range(length_penalty: object, max_new_tokens: int) -> None:
     """Raise ValueError unless n^length_penalty stays within 1e±30, so that a sum divided by it is still a float32."""
     largest = int(30 / math.log10(max_new_tokens + 1))
-    if not isinstance(length_penalty, Real) or not abs(length_penalty) <= largest:
+    if not is_number(length_penalty) or not abs(length_penalty) <= largest:
         raise ValueError(
             f"length_penalty must be a finite number from -{largest} to {largest} for max_new_tokens={max_new_tokens} "
             f"(0 compares sums, 1 means), got {length_penalty!r}"
@@ -370,12 +376,22 @@ def is_text(text: object) -> None:
         raise TypeError(f"text must be a string, got {type(text).__name__}: encode one text at a time")
 
 
-def row_of_ids(ids: Iterable[int] | Tensor) -> list[int]:
-    """Return the ids as a list. TypeError unless they are whole numbers, one after another."""
+def known_ids(ids: Iterable[int] | Tensor, vocab_size: int) -> list[int]:
+    """Return the ids as a list. TypeError unless they are whole numbers in a row; ValueError outside [0, V)."""
     try:
-        return [index(i) for i in ids]
+        row = [index(i) for i in ids]
     except TypeError:
         raise TypeError(f"ids must be one row of whole numbers, got {ids!r}") from None
+    for i in row:
+        if not 0 <= i < vocab_size:
+            raise ValueError(f"id {i} is outside the vocabulary: ids run from 0 to {vocab_size - 1}")
+    return row
+
+
+def generates(family: str) -> None:
+    """ValueError for a family that does not generate, and so has no cache."""
+    if family == "encoder":
+        raise ValueError("family='encoder' does not generate, so it has no cache: ask for a decoder")
 
 
 def one_row(ids: Tensor) -> None:

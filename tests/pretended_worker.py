@@ -9,7 +9,6 @@ from course_lib.classroom.class_run import mark_class
 from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.submission_reader import Submission
 from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.engine import verdict
 from tests.small_class import (
     ANSWERS,
     EXERCISE,
@@ -53,7 +52,7 @@ class Pretended:
         self.seeds.add(seed)
         if submission.name in self.wrong:
             raise self.wrong[submission.name]
-        results = tuple(verdict(exercise, "passed", [f"{submission.digest} is right."]) for exercise in expected)
+        results = tuple(exercise.verdict("passed", [f"{submission.digest} is right."]) for exercise in expected)
         return GradedSubmission(submission.name, submission.digest, results, ("é\n\x1b[1m",))
 
 

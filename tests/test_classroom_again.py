@@ -14,7 +14,6 @@ from course_lib.classroom.quotas import Quotas
 from course_lib.classroom.remote import Worker
 from course_lib.classroom.submission_reader import Notebook, Submission
 from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.engine import verdict
 
 IDS = ("attention.softmax", "attention.memory")
 EXPECTED = [EXERCISES[each] for each in IDS]
@@ -56,9 +55,9 @@ class Crowded:
         if not again:
             self.together.wait(60)
         fails = submission.name in self.names and not (again and self.cures)
-        results = [verdict(each, "passed", ["Right."]) for each in expected]
+        results = [each.verdict("passed", ["Right."]) for each in expected]
         if fails:
-            results[0] = verdict(expected[0], "failed", ["It ended the process in which it ran (signal 9)."])
+            results[0] = expected[0].verdict("failed", ["It ended the process in which it ran (signal 9)."])
             worker.doubted.add(expected[0].id)
         with self.lock:
             self.running -= 1

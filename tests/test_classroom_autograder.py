@@ -164,7 +164,7 @@ def test_an_autograder_zip_holds_the_scripts_at_its_top_and_the_course(tmp_path)
     }  # fmt: skip
     assert modes["setup.sh"] == modes["run_autograder"] == 0o755
     assert {mode for name, mode in modes.items() if name.startswith("course/")} == {0o644}
-    assert "course/course_lib/grading/catalogue/attention.py" in modes
+    assert "course/course_lib/chapters/attention/exercises/softmax.md" in modes
     assert not [name for name in modes if "__pycache__" in name or name.startswith(("/", "course/tests", "course/sol"))]
     assert "torch==2.13.0" in packages
     assert not [line for line in packages if line.startswith(("-e", "pytest"))]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from course_lib.classroom.protocol import DTYPES
 from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.engine import PUBLIC_SEED, judge_calls, judge_value, problem_of, ready_trials
+from course_lib.grading.engine import PUBLIC_SEED, judge_calls, judge_value, ready_trials
 from course_lib.grading.run import Failure, Outcome
 from course_lib.grading.trials import summed_up
 from course_lib.grading.values import Foreign
@@ -203,7 +203,7 @@ def test_no_spoiled_outcome_of_a_call_passes_or_raises(exercise, seed):
         brought = trial.brought if exercise.id != "training.overfit" else {**trial.brought, "weights": {}}
         for value in spoiled(brought):
             if not is_right(value):
-                problem = problem_of(exercise, trial, summed_up(trial, Outcome(value)))
+                problem = exercise.problem_of(trial, summed_up(trial, Outcome(value)))
                 assert problem, f"{value!r} passes in place of {trial.brought!r}"
 
 

@@ -22,7 +22,7 @@ from tests.small_class import needs_bwrap
 
 LIBRARY = Path(course_lib.__file__).parent
 DEPENDENCIES = sysconfig.get_path("purelib")
-CATALOGUE = "course_lib/grading/catalogue/planted_answer.py"
+CATALOGUE = "course_lib/chapters/heads/exercises/planted_answer.py"
 BESIDE = (
     "solutions/planted_answer.ipynb",
     "tests/right/planted_answer.py",
@@ -46,7 +46,8 @@ for path in sorted(seen):
     except OSError:
         pass
 for place in ("", *KNOWN):
-    code = f"import sys; sys.path[:0] = {[place] if place else []}; import course_lib.grading.catalogue.planted_answer"
+    planted = "course_lib.chapters.heads.exercises.planted_answer"
+    code = f"import sys; sys.path[:0] = {[place] if place else []}; import {planted}"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     if run.returncode == 0:
         found.append("imports from " + place)

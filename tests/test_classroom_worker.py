@@ -114,6 +114,7 @@ try:
     import course_lib.grading.catalogue as found
 except ImportError:
     found = [str(path) for path in Path(course_lib.__file__).parent.rglob("*catalogue*")]
+    found += [str(path) for path in Path(course_lib.__file__).parent.glob("chapters/*/exercises")]
 """
     found, troubles = asked(worker, source)
     assert (found, troubles) == ([], ())
@@ -419,6 +420,7 @@ def test_a_stage_holds_the_library_and_goes_with_its_owner():
     with Stage() as stage:
         assert (stage.code / "course_lib" / "attention.py").is_file()
         assert list(stage.folder.rglob("*catalogue*")) == []
+        assert list(stage.folder.rglob("exercises")) == []
         assert (stage.code / "course_lib" / "attention.py").stat().st_mode & 0o777 == 0o644
     assert not stage.folder.exists()
 

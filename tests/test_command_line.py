@@ -484,7 +484,8 @@ def test_a_learners_package_holds_the_course_and_neither_solutions_nor_tests(pac
     assert {path.name for path in package.iterdir()} == {
         "README.md", "LICENSE", "requirements.txt", "pyproject.toml", "notebooks", "exercises", "course_lib",
     }  # fmt: skip
-    assert {path.name for path in (package / "course_lib/grading/catalogue").iterdir()} == {"__init__.py", NAME}
+    assert (package / "course_lib/chapters" / NAME).is_file()
+    assert not list(package.glob("course_lib/chapters/*/exercises"))
     assert not [path for path in package.rglob("*") if path.name in ("solutions", "tests", "__pycache__", "right")]
     for name in ("README.md", "requirements.txt", "pyproject.toml"):
         text = (package / name).read_text(encoding="utf-8")
@@ -492,7 +493,7 @@ def test_a_learners_package_holds_the_course_and_neither_solutions_nor_tests(pac
         assert "solutions" not in text
     assert "-e .\n" in (package / "requirements.txt").read_text(encoding="utf-8")
     project = tomllib.loads((package / "pyproject.toml").read_text(encoding="utf-8"))
-    assert f"grading/catalogue/{NAME}" in project["tool"]["setuptools"]["package-data"]["course_lib"]
+    assert f"chapters/{NAME}" in project["tool"]["setuptools"]["package-data"]["course_lib"]
     assert set(project["tool"]) == {"setuptools"}, "contributors' tools are not the learners'"
 
 

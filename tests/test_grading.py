@@ -1,8 +1,8 @@
-"""The catalogue proves itself: references pass, every misconception fails and is named, no hint tells the answer.
+"""The pages prove themselves: references pass, every misconception fails and is named, no hint tells the answer.
 
-Generic over all exercises: a chapter's author adds a module to `course_lib/grading/catalogue`, and right answers in
-other styles to `tests/right`. The last lines of a run are a table: how many there are of each, and how many do as they
-should.
+Generic over all exercises: a chapter's author adds a page to `course_lib/chapters/<slug>/exercises`, and right answers
+in other styles to `tests/right`. The last lines of a run are a table: how many there are of each, and how many do as
+they should.
 """
 
 import importlib
@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.grading import EXERCISES, grade
-from course_lib.grading.engine import PUBLIC_SEED, problem_of
+from course_lib.grading.engine import PUBLIC_SEED
 from course_lib.grading.run import call
 from course_lib.grading.trials import prepare, summed_up
 from course_lib.grading.values import fresh
@@ -114,7 +114,7 @@ IDS = {  # chapter: the exercises it must have, with their kinds; it may have mo
     "pretrained": {"code": ["map_gpt2"], "experiment": ["head_roles"]},
 }
 
-BUILT = [chapter for chapter in IDS if (ROOT / f"course_lib/grading/catalogue/{chapter}.py").exists()]
+BUILT = [chapter for chapter in IDS if any((ROOT / f"course_lib/chapters/{chapter}/exercises").glob("*.md"))]
 RIGHT = {  # exercise: right answers in other styles
     exercise_id: answers
     for path in sorted((Path(__file__).parent / "right").glob("[a-z]*.py"))
@@ -164,12 +164,12 @@ def counted(request, record_property):
 
 @pytest.mark.parametrize("chapter", IDS)
 def test_the_catalogue_holds_every_exercise_of_the_chapter(chapter):
-    assert chapter in BUILT, f"catalogue/{chapter}.py is missing"
+    assert chapter in BUILT, f"chapters/{chapter}/exercises has no pages"
     expected = {f"{chapter}.{name}": kind for kind, names in IDS[chapter].items() for name in names}
     assert {name: EXERCISES[name].kind for name in expected if name in EXERCISES} == expected
 
 
-def test_ninety_three_exercises_are_asked_for_and_every_module_of_the_catalogue_is_one_of_their_chapters():
+def test_ninety_three_exercises_are_asked_for_and_every_page_is_one_of_their_chapters():
     assert sum(len(names) for kinds in IDS.values() for names in kinds.values()) == 93
     assert {exercise.id.partition(".")[0] for exercise in ALL} == set(BUILT)
 
@@ -315,7 +315,7 @@ def test_calls_and_outcomes_are_plain_data_that_another_process_can_be_sent(exer
     for trial in prepare(exercise, PUBLIC_SEED):
         outcome = sent(call(exercise.reference, sent(trial.call)))
         assert outcome.failure is None
-        assert problem_of(exercise, trial, summed_up(trial, outcome)) is None
+        assert exercise.problem_of(trial, summed_up(trial, outcome)) is None
 
 
 # --- right answers in other styles ------------------------------------------------------------------------------------

@@ -13,12 +13,12 @@ from itertools import pairwise
 import pytest
 import torch
 import torch.nn.functional as F
+from stepwise import blocks, efficiency, heads, masks, normalization, sampling, training
 from torch import nn
 
 from course_lib import counting as accounting
 from course_lib.feed_forward import FeedForward
 from course_lib.grading import EXERCISES, grade
-from course_lib.grading.catalogue import blocks, efficiency, heads, masks, normalization, sampling, training
 from course_lib.grading.engine import PUBLIC_SEED
 from course_lib.grading.picture import as_html
 from course_lib.grading.trials import prepare

@@ -5,7 +5,7 @@ import ast
 import pytest
 import torch
 
-from course_lib.grading import EXERCISES, Case, Exercise
+from course_lib.grading import EXERCISES, Case, Code
 from tests import mutants
 
 SAMPLE = ["attention.softmax", "embeddings.merge_pair", "embeddings.one_hot", "counting.flops", "sampling.top_k"]
@@ -71,8 +71,8 @@ def ones_alone(seed):
 
 @pytest.mark.parametrize(("stage", "missing"), [(one_and_two, set()), (ones_alone, {"return x / x"})])
 def test_a_missing_case_shows_as_a_survivor(monkeypatch, stage, missing):
-    exercise = Exercise(
-        id="toy.scaled", chapter=0, title="Scaled", kind="code", points=1, difficulty=1, minutes=1, hints=["?"],
+    exercise = Code(
+        id="toy.scaled", chapter=0, title="Scaled", points=1, difficulty=1, minutes=1, hints=["?"],
         signature="scaled(x)", reference=scaled, stages=[stage],
     )  # fmt: skip
     monkeypatch.setitem(EXERCISES, "toy.scaled", exercise)

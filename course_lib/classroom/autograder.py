@@ -43,7 +43,7 @@ TIMEOUT = 600.0  # seconds that Gradescope gives a submission unless the teacher
 def write_autograder(root: Path, path: Path, chapters: Sequence[int], index: str = "") -> Path:
     """Write Gradescope's autograder zip for an assignment of these chapters; returns its path.
 
-    It holds the course, catalogue included: it is the teacher's. The same course gives the same bytes.
+    It holds the course, exercises included: it is the teacher's. The same course gives the same bytes.
 
     Args:
         root: the course's repository, or a learner's package.
@@ -53,7 +53,7 @@ def write_autograder(root: Path, path: Path, chapters: Sequence[int], index: str
     if path.suffix != ".zip":
         raise ValueError(f"{path} should end in .zip: Gradescope takes nothing else")
     library, packages = root / "course_lib", root / "requirements.txt"
-    if not (library / "grading" / "catalogue").is_dir() or not packages.is_file():
+    if not (library / "chapters").is_dir() or not packages.is_file():
         raise ValueError(f"{root} is not the course's repository: run this at its top")
     words = {"CHAPTERS": _require_chapters(chapters), "INDEX": _require_index(index)}
     made = {

@@ -14,7 +14,7 @@ from pathlib import Path
 from queue import Queue
 
 from course_lib.grading.catalogue import EXERCISES, get
-from course_lib.grading.exercise import Exercise
+from course_lib.grading.kinds import Exercise
 
 from .file_names import COURSE_FILE
 from .graded import GradedSubmission

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 # Sizes in bytes.
 LARGEST_ARCHIVE = 64_000_000  # inside another, which is held in memory
@@ -36,7 +36,7 @@ class File:
     """A file. packed: its bytes inside the archive, None on disk."""
 
     name: str
-    open: Callable[[], BinaryIO]
+    open: Callable[[], IO[bytes]]
     packed: int | None = None
 
     def read(self, most: int, charge: Callable[[int], None]) -> bytes:
@@ -114,7 +114,7 @@ def items_of(path: Path) -> Iterator[Item]:
         yield on_disk(path / name)
 
 
-def _opened(path: Path) -> BinaryIO:
+def _opened(path: Path) -> IO[bytes]:
     """Open a file only if it still is an ordinary one: this neither follows a link nor waits for a pipe's other end."""
     flags = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
     descriptor = os.open(path, os.O_RDONLY | flags)
@@ -127,7 +127,7 @@ def _opened(path: Path) -> BinaryIO:
 class _Bounded:
     """A file for `zipfile`, which reads an archive's list of members at once, however long it claims to be."""
 
-    def __init__(self, stream: BinaryIO):
+    def __init__(self, stream: IO[bytes]):
         self.stream, self.seek, self.tell = stream, stream.seek, stream.tell
 
     def seekable(self) -> bool:

@@ -18,7 +18,7 @@ import torch
 
 import course_lib
 from course_lib.files import write_whole
-from course_lib.grading.exercise import Exercise
+from course_lib.grading.kinds import Exercise
 
 from .graded import GradedSubmission
 from .quotas import Quotas

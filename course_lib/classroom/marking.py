@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.engine import judge_calls, judge_value, ready_trials, verdict
-from course_lib.grading.exercise import Exercise
+from course_lib.grading.engine import judge_calls, judge_value, ready_trials
+from course_lib.grading.kinds import Exercise
 from course_lib.grading.limits import Stop
 from course_lib.grading.result import Result
 from course_lib.grading.run import Failure, Outcome
@@ -64,8 +64,8 @@ def _is_open(result: Result | None) -> bool:
 
 def _missing(exercise: Exercise, submission: Submission) -> Result:
     if not submission.notebooks:
-        return verdict(exercise, "unanswered", ["No notebook was handed in."])
-    return verdict(exercise, "unanswered", [f"No cell that could be run defines `{exercise.answer_name}`."])
+        return exercise.verdict("unanswered", ["No notebook was handed in."])
+    return exercise.verdict("unanswered", [f"No cell that could be run defines `{exercise.answer_name}`."])
 
 
 def _graded(session: Session, exercise: Exercise, seed: int) -> Result | None:
@@ -74,7 +74,7 @@ def _graded(session: Session, exercise: Exercise, seed: int) -> Result | None:
     found: Found = session.found
     result = None
     if name in found.open:
-        result = verdict(exercise, "unanswered", ["Left open."])
+        result = exercise.verdict("unanswered", ["Left open."])
     for which in reversed(range(found.answers.get(name, 0))):
         result = _one(session, exercise, name, which, seed)
         if result.status != "unanswered":
@@ -95,7 +95,7 @@ def _one(session: Session, exercise: Exercise, name: str, which: int, seed: int)
             outcomes = [Outcome(failure=Failure("exit", error.sentence))]
         return _judged(lambda: judge_calls(exercise, trials, outcomes), exercise)
     except Ended as error:
-        return verdict(exercise, "failed", [error.sentence])
+        return exercise.verdict("failed", [error.sentence])
 
 
 def _judged(judge, exercise: Exercise) -> Result:
@@ -105,5 +105,5 @@ def _judged(judge, exercise: Exercise) -> Result:
     except (Ended, Stop):
         raise
     except Exception as error:
-        result = verdict(exercise, "failed", [f"Your result could not be compared ({type(error).__name__})."])
+        result = exercise.verdict("failed", [f"Your result could not be compared ({type(error).__name__})."])
     return replace(result, closing="")

@@ -54,6 +54,12 @@ _SPACE, _BETWEEN = re.compile(rb"[\s\0]*+"), re.compile(rb"[\s\0,]*+")
 _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
+def _end(pattern: re.Pattern[bytes], data: bytes, at: int) -> int:
+    """Return where what the pattern matches from here on ends; these patterns match anywhere, if need be nothing."""
+    found = pattern.match(data, at)
+    return found.end() if found else at
+
+
 class _Cursor:
     """A place in JSON text (UTF-8): it goes into what is asked for and steps over the rest without building it."""
 
@@ -78,7 +84,7 @@ class _Cursor:
         count = 0
         while self.next(_BETWEEN) != (b"]" if opening == b"[" else b"}"):
             count += 1
-            key = count
+            key: object = count
             if opening == b"{":
                 key = self.value()
                 if self.next() != b":":
@@ -88,7 +94,7 @@ class _Cursor:
             before = self.at
             yield key
             if count > most:
-                self.at = _TO_BRACKET.match(self.data, self.at).end()
+                self.at = _end(_TO_BRACKET, self.data, self.at)
                 self._skip_brackets(1)
                 return
             if self.at == before:
@@ -113,7 +119,7 @@ class _Cursor:
                 raise _Unreadable(f"more than {DEEPEST_JSON:,} brackets stand in each other")
             if depth <= 0:
                 break
-            at = _TO_BRACKET.match(data, at).end()
+            at = _end(_TO_BRACKET, data, at)
         if depth < 0:
             raise _Unreadable
         self.at = at
@@ -125,6 +131,7 @@ class _Cursor:
         self.skip()
         with suppress(ValueError, RecursionError):  # no JSON; an integer of too many digits; too many brackets
             return json.loads(self._decoded(begin)) if self.at - begin <= LARGEST_VALUE else None
+        return None
 
     def text(self) -> str | None:
         """Return the text that begins here, one string or a list of them; None for anything else, and for too much."""
@@ -136,6 +143,7 @@ class _Cursor:
         with suppress(ValueError):
             text = "".join(json.loads(self._decoded(begin), strict=False))
             return text if len(text) <= LARGEST_CELL else None
+        return None
 
     def _decoded(self, begin: int) -> str:
         return self.data[begin : self.at].decode(errors="replace")
@@ -143,7 +151,13 @@ class _Cursor:
 
 # --- cells ------------------------------------------------------------------------------------------------------------
 
-KINDS = {"code": "code", "markdown": "markdown", "raw": "raw", "heading": "markdown", "html": "raw"}
+KINDS: dict[str, Literal["code", "markdown", "raw"]] = {
+    "code": "code",
+    "markdown": "markdown",
+    "raw": "raw",
+    "heading": "markdown",
+    "html": "raw",
+}
 BEGINNINGS = {  # of what is no notebook
     b"PK": "it is a zip file under the name of a notebook",
     b"%PDF": "it is a PDF, not a notebook",

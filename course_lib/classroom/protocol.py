@@ -92,7 +92,7 @@ class Packer:
         name = str(value.dtype).removeprefix("torch.")
         if name not in DTYPES:
             return {"is": "foreign", "of": f"tensor of dtype {name}"}
-        told = {"is": "tensor", "dtype": name, "shape": list(value.shape)}
+        told: dict[str, Any] = {"is": "tensor", "dtype": name, "shape": list(value.shape)}
         if value.device.type == "meta":
             return {**told, "on": "meta"}
         if value.requires_grad:
@@ -175,9 +175,12 @@ class Unpacker:
         return [self.value(part, depth + 1) for part in data]
 
     def _tensor(self, data: dict) -> Tensor:
-        dtype, shape = DTYPES.get(data.get("dtype")) if type(data.get("dtype")) is str else None, data.get("shape")
-        _require(dtype is not None, "a tensor has no known dtype")
-        _require(type(shape) is list and len(shape) <= MOST_AXES, "a tensor has no shape")
+        name, shape = data.get("dtype"), data.get("shape")
+        dtype = DTYPES.get(name) if type(name) is str else None
+        if dtype is None:
+            raise Broken("a tensor has no known dtype")
+        if type(shape) is not list or len(shape) > MOST_AXES:
+            raise Broken("a tensor has no shape")
         _require(all(type(size) is int and 0 <= size < 1 << 40 for size in shape), "a tensor has no shape")
         numel = math.prod(shape)
         if data.get("on") == "meta":

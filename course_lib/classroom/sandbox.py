@@ -37,7 +37,8 @@ INSIDE, VENV, MORE = "/opt/course", "/opt/venv", "/opt/packages"  # where librar
 NEEDED = ("bin", "lib", "lib64", "include", "pyvenv.cfg")  # of a Python: beside them may lie anything, even the course
 SOURCES = (Path("/usr/src"), Path("/usr/local/src"))  # nothing that runs needs them, and images keep courses there
 PARTS = ("course_lib", "solutions", "tests", "exercises", "notebooks", ".git")  # of the course, among other packages
-ANSWERS = ("course_lib/grading/catalogue", "solutions", "tests/right")  # the folders of a course that hold some
+# The folders of a course that hold some.
+ANSWERS = ("course_lib/chapters/*/exercises", "solutions", "tests/right", "tests/stepwise")
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "LANG": "C.UTF-8",
@@ -65,7 +66,7 @@ class SandboxError(RuntimeError):
 
 
 class Stage:
-    """A folder with what workers may see: the library without its catalogue. `close` deletes it."""
+    """A folder with what workers may see: the library without its exercises. `close` deletes it."""
 
     def __init__(self):
         _sweep()
@@ -73,7 +74,8 @@ class Stage:
         self.folder.chmod(0o755)
         self.code = self.folder / "code"
         library = Path(course_lib.__file__).parent
-        shutil.copytree(library, self.code / "course_lib", ignore=shutil.ignore_patterns("catalogue", "sealed*"))
+        hidden = shutil.ignore_patterns("exercises", "catalogue*", "sealed*")
+        shutil.copytree(library, self.code / "course_lib", ignore=hidden)
         tops = dict.fromkeys(view.top for view in _seen() if view.top)
         self.doors = {top: self.folder / f"top-{i}" for i, top in enumerate(tops)}
         for door in self.doors.values():  # what root mounts there, a slot's user can reach
@@ -308,7 +310,13 @@ def _hidden() -> list[Path]:
 
 def answer_paths() -> list[str]:
     """Return where answers would be found if nothing hid them: every path in this machine and in a sandbox."""
-    folders = [course / part for course in course_folders() for part in ANSWERS if (course / part).is_dir()]
+    folders = [
+        folder
+        for course in course_folders()
+        for part in ANSWERS
+        for folder in sorted(course.glob(part))
+        if folder.is_dir()
+    ]
     files = [path for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]
     paths = list(map(str, files))
     for view in _seen():

@@ -87,22 +87,22 @@ class Session:
         outcomes: list[Outcome] = []
         announced = received = 0
         try:
-            self._require_child()
+            channel = self._require_child()
             self.used = True
             until = min(self.deadline, time.monotonic() + BUSY * seconds + PATIENCE + GRACE)
-            self.channel.send(request, until - time.monotonic())
+            channel.send(request, until - time.monotonic())
             while True:
-                message, arrays = self.channel.receive(until - time.monotonic())
-                received += len(arrays)
+                answer, parts = channel.receive(until - time.monotonic())
+                received += len(parts)
                 if received > MOST_ANSWER:
                     raise Broken("its answers are too large")
-                if message.get("question") != self.asked:
+                if answer.get("question") != self.asked:
                     raise Broken("a message came that nobody asked for")
-                if "call" in message and announced < count:
+                if "call" in answer and announced < count:
                     announced += 1
-                elif "outcome" in message and len(outcomes) < count:
-                    outcomes.append(unpack_outcome(message["outcome"], arrays))
-                elif "end" in message and outcomes:
+                elif "outcome" in answer and len(outcomes) < count:
+                    outcomes.append(unpack_outcome(answer["outcome"], parts))
+                elif "end" in answer and outcomes:
                     break
                 else:
                     raise Broken("a message came that nobody asked for")
@@ -120,10 +120,11 @@ class Session:
 
     def _told(self, error: Broken | Ended) -> str:
         """Return a sentence on why the child is no more."""
-        broken = isinstance(error, Broken)
         code = self._drop()
-        self.doubts += not broken or str(error) == LATE or time.monotonic() > self.deadline or bool(_how(code))
-        if not broken:
+        self.doubts += (
+            isinstance(error, Ended) or str(error) == LATE or time.monotonic() > self.deadline or bool(_how(code))
+        )
+        if isinstance(error, Ended):
             return error.sentence
         if time.monotonic() > self.deadline:
             return f"The time for this submission, {self.worker.quotas.timeout:g} seconds, is up."
@@ -142,22 +143,26 @@ class Session:
             code = self.worker.end(channel)
         return code
 
-    def _require_child(self) -> None:
+    def _require_child(self) -> Channel:
         if self.channel is None:
             self._load()
         if self.channel is None:
             raise Ended("The notebook could not be run to the end, so this answer was not asked.")
+        return self.channel
 
     def _load(self) -> None:
         """Run the notebook's cells in a fresh child, without those that ended an earlier one."""
         while self.crashes <= CRASHES and time.monotonic() < self.deadline:
-            self.channel, self.used = self.worker.fork(), False
+            channel = self.worker.fork()
+            self.channel, self.used = channel, False
             cells = [{"number": cell.number, "kind": cell.kind, "source": cell.source} for cell in self.notebook.cells]
             message = {"do": "load", "cells": cells, "wanted": self.wanted, "files": dict(self.files)}
-            running = None  # the cell; 0 before the first; None as long as nothing of the learner's has begun
+            running: int | None = (
+                None  # the cell; 0 before the first; None as long as nothing of the learner's has begun
+            )
             try:
-                self.channel.send(frame({**message, "skip": list(self.skipped)}), self.deadline - time.monotonic())
-                for message in self._loading():
+                channel.send(frame({**message, "skip": list(self.skipped)}), self.deadline - time.monotonic())
+                for message in self._loading(channel):
                     if "cell" in message:
                         running = message["cell"] if type(message["cell"]) is int else 0
                     else:
@@ -167,16 +172,20 @@ class Session:
                 how = self._told(error)
                 if running is None and time.monotonic() < self.deadline:
                     raise Fault(f"a notebook's process ended before it began{self.worker.said()}") from error
-                if running in self.skipped or not any(cell.number == running for cell in self.notebook.cells):
+                if (
+                    running is None
+                    or running in self.skipped
+                    or not any(cell.number == running for cell in self.notebook.cells)
+                ):
                     break  # nothing is known of which cell it was, or it is not the cell
                 self.skipped[running] = how
         self.found = self._understood({"found": {}, "open": [], "troubles": []})
 
-    def _loading(self) -> Iterator[dict]:
+    def _loading(self, channel: Channel) -> Iterator[dict]:
         quotas = self.worker.quotas
         patience = BUSY * quotas.cell_timeout + PATIENCE + GRACE
         for _ in range(4 * len(self.notebook.cells) + 4):  # a cell may run a second time
-            yield self.channel.receive(min(patience, self.deadline - time.monotonic()))[0]
+            yield channel.receive(min(patience, self.deadline - time.monotonic()))[0]
         raise Broken("a message came that nobody asked for")
 
     def _understood(self, message: Mapping) -> Found:

@@ -51,6 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise ValueError(f"{path} is generated: change solutions/{path.name} and refresh that")
     for path in (bar := tqdm(paths, desc="running notebooks", unit="notebook", disable=not paths)):
         bar.set_postfix_str(path.name)
+        if path.resolve().parent.name == "solutions":
+            notebook.write_solution(path)
         notebook.refresh(path, timeout=arguments.timeout)
     for path in notebook.write_exercises(root / "solutions", root / "exercises"):
         print(f"wrote {path.relative_to(root)}")

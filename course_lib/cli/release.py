@@ -27,5 +27,5 @@ def run(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.folder)
     files = release(Path.cwd(), folder)
     size = sum(path.stat().st_size for path in files) / 1e6
-    print(f"wrote {len(files)} files, {size:.0f} MB, to {folder}: no solutions, no tests, the catalogue sealed")
+    print(f"wrote {len(files)} files, {size:.0f} MB, to {folder}: no solutions, no tests, the exercises sealed")
     return 0

@@ -6,7 +6,7 @@
     hint("attention.softmax")               # the next hint
     progress()                              # what you have done so far
 
-How to declare an exercise: `exercise.py`. The exercises: `catalogue/`, one module per chapter.
+How to write an exercise: `pages.py`. The exercises: `course_lib/chapters/<slug>/exercises/`, a page each.
 """
 
 import importlib
@@ -14,13 +14,20 @@ import importlib
 _HOMES = {  # imported when it is asked for: `run`, which calls answers, must not bring the catalogue along
     "EXERCISES": "catalogue",
     "Case": "exercise",
-    "Exercise": "exercise",
+    "Choice": "kinds",
+    "Code": "kinds",
+    "Exercise": "kinds",
+    "Experiment": "kinds",
     "Given": "exercise",
     "Hint": "result",
     "Misconception": "exercise",
+    "Number": "kinds",
     "Option": "exercise",
     "Progress": "result",
+    "Reflection": "kinds",
     "Result": "result",
+    "Shapes": "kinds",
+    "add_catalogue": "catalogue",
     "check": "engine",
     "generator": "exercise",
     "get": "catalogue",

@@ -3,7 +3,7 @@
 from course_lib.live.page import publish
 
 from .catalogue import get
-from .exercise import Exercise
+from .kinds import Exercise
 from .record import next_hint
 
 

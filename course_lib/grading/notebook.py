@@ -1,4 +1,4 @@
-"""Notebooks as files: run them and keep their outputs equal everywhere; make the exercises from the solutions.
+"""Notebooks as files: run them and keep their outputs equal everywhere; solutions from pages, exercises from these.
 
 `python -m course_lib refresh` is the door to this module.
 """
@@ -11,14 +11,14 @@ from pathlib import Path
 
 import nbformat
 
+from course_lib.contents import CHAPTERS
 from course_lib.files import write_whole
 from course_lib.live.page import VIEW
 
+from .assemble import metadata, solutions, with_outputs
 from .catalogue import EXERCISES
+from .marks import BEGIN, END, SOLUTION_TAG
 from .record import IN_MEMORY
-
-BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
-SOLUTION_TAG = "solution"  # a cell with this tag stands in solutions/ alone
 
 
 # --------------------------------------------------------------------------------------------- exercises from solutions
@@ -36,7 +36,7 @@ def student_version(solution: nbformat.NotebookNode) -> nbformat.NotebookNode:
         if cell.cell_type == "code":
             cell.source = _cut_answers(cell.source)
             cell.outputs, cell.execution_count = [], None
-    notebook.metadata = _metadata()
+    notebook.metadata = metadata()
     return notebook
 
 
@@ -73,14 +73,30 @@ def exercise_text(solution: Path) -> str:
     return nbformat.writes(student_version(nbformat.read(solution, as_version=4)), version=4) + "\n"
 
 
-def write_exercises(solutions: Path, exercises: Path) -> list[Path]:
-    """Write the exercise notebook of every solution notebook, and the guide's catalogue; returns what changed."""
-    changed = []
-    readme = solutions / "README.md"
+def write_solution(path: Path) -> bool:
+    """Write a solutions notebook anew from its chapter's pages, with the outputs of cells that stay; did it change?
+
+    The chapter is that of the number with which the file's name begins.
+    """
+    slug = CHAPTERS[int(path.name[:2])].slug
+    before = nbformat.read(path, as_version=4) if path.exists() else nbformat.v4.new_notebook()
+    made = solutions(slug)
+    if [(cell.id, cell.source) for cell in made.cells] == [(cell.id, cell.source) for cell in before.cells]:
+        return False
+    _replace(path, nbformat.writes(with_outputs(made, before), version=4) + "\n")
+    return True
+
+
+def write_exercises(folder: Path, exercises: Path) -> list[Path]:
+    """Write the solutions notebooks from the pages, the exercise notebooks from these, and the guide's catalogue.
+
+    Returns: what changed."""
+    changed = [path for path in sorted(folder.glob("*.ipynb")) if write_solution(path)]
+    readme = folder / "README.md"
     if (text := guide(readme.read_text(encoding="utf-8"))) != readme.read_text(encoding="utf-8"):
         _replace(readme, text)
         changed.append(readme)
-    for path in sorted(solutions.glob("*.ipynb")):
+    for path in sorted(folder.glob("*.ipynb")):
         target = exercises / path.name
         text = exercise_text(path)
         if not target.exists() or target.read_text(encoding="utf-8") != text:
@@ -120,7 +136,7 @@ def refresh(path: Path, timeout: int = 180) -> None:
     from nbclient.exceptions import CellExecutionError, CellTimeoutError
 
     notebook = nbformat.read(path, as_version=4)
-    notebook.metadata = _metadata()
+    notebook.metadata = metadata()
     environment = dict(os.environ, COURSE_PROGRESS=IN_MEMORY)
     client = NotebookClient(
         notebook, timeout=timeout, coalesce_streams=True, resources={"metadata": {"path": str(path.parent)}}
@@ -134,7 +150,7 @@ def refresh(path: Path, timeout: int = 180) -> None:
 
 def _portable(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Without what differs from machine to machine and run to run: times, widget state, versions."""
-    notebook.metadata = _metadata()
+    notebook.metadata = metadata()
     for cell in notebook.cells:
         tags = cell.metadata.get("tags")
         cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
@@ -143,15 +159,6 @@ def _portable(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
         if "outputs" in cell:  # a view that stood alone leaves an empty output behind
             cell.outputs = [output for output in cell.outputs if output.get("data") != {}]
     return notebook
-
-
-def _metadata() -> dict:
-    return nbformat.from_dict(
-        {
-            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-            "language_info": {"name": "python"},
-        }
-    )
 
 
 def _replace(path: Path, text: str) -> None:

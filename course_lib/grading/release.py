@@ -1,4 +1,4 @@
-"""The learner's package: the course without solutions and tests, with the catalogue sealed.
+"""The learner's package: the course without solutions and tests, with the exercises sealed.
 
 `python -m course_lib release FOLDER` is the door to this module.
 """
@@ -14,11 +14,10 @@ from .catalogue import EXERCISES
 from .notebook import student_version
 from .sealed import NAME, seal
 
-CATALOGUE = Path("course_lib/grading/catalogue")
+CHAPTERS = Path("course_lib/chapters")
 WHOLE = ["notebooks", "course_lib", "LICENSE"]
 LEFT_OUT = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "*.pyc", "*.egg-info", "*.part")
 CHECK = re.compile(r"""(?:\A|\n+)(?P<call>check\(["'](?P<id>[\w.]+)["'], \w+\))\Z""")  # as a cell's last line
-OPENING = "from ..sealed import use\n\nuse(__path__)\n\n"
 
 
 def release(root: Path, folder: Path) -> list[Path]:
@@ -36,12 +35,12 @@ def release(root: Path, folder: Path) -> list[Path]:
         else:
             folder.mkdir(parents=True, exist_ok=True)
             shutil.copy(root / name, folder / name)
-    modules = {path.stem: path for path in sorted((folder / CATALOGUE).glob("*.py")) if path.stem != "__init__"}
-    (folder / CATALOGUE / NAME).write_bytes(seal({name: path.read_text("utf-8") for name, path in modules.items()}))
-    for path in modules.values():
-        path.unlink()
-    opening = folder / CATALOGUE / "__init__.py"
-    opening.write_text(_after_docstring(opening.read_text("utf-8"), OPENING), encoding="utf-8")
+    pages = {path: path.read_text("utf-8") for path in sorted((folder / CHAPTERS).glob("*/exercises/*.*"))}
+    (folder / CHAPTERS / NAME).write_bytes(
+        seal({f"{path.parents[1].name}/{path.name}": text for path, text in pages.items()})
+    )
+    for hidden in {path.parent for path in pages}:
+        shutil.rmtree(hidden)
     (folder / "exercises").mkdir()
     for path in sorted((root / "solutions").glob("*.ipynb")):
         notebook = for_nbgrader(student_version(nbformat.read(path, as_version=4)))
@@ -79,19 +78,12 @@ def for_nbgrader(exercise: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def _ready(root: Path, folder: Path) -> None:
-    if not all((root / name).exists() for name in (*WHOLE, "solutions", str(CATALOGUE))):
+    if not all((root / name).exists() for name in (*WHOLE, "solutions", CHAPTERS)):
         raise ValueError(f"{root} is not the course's repository: run this at its top")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is not empty: name a new folder, or move that one away")
     if root.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ValueError(f"{folder} lies in the repository: name a folder outside of it")
-
-
-def _after_docstring(source: str, addition: str) -> str:
-    docstring, end, rest = source.partition('"""\n\n')
-    if not end:
-        raise ValueError(f"{CATALOGUE}/__init__.py should begin with a docstring and an empty line")
-    return docstring + end + addition + rest
 
 
 def _readme(text: str) -> str:
@@ -127,7 +119,7 @@ def requirements(text: str) -> str:
 
 
 def _project(text: str) -> str:
-    """Without the tools of contributors; with the sealed catalogue among the files of the package."""
+    """Without the tools of contributors; with the sealed exercises among the files of the package."""
     parts = re.split(r"(?=^\[)", text, flags=re.MULTILINE)
     kept = "".join(part for part in parts if not re.match(r"\[+tool\.(ruff|pytest|mypy|importlinter)", part))
-    return kept.replace('"assets/**/*"', f'"assets/**/*", "grading/catalogue/{NAME}"')
+    return kept.replace('"assets/**/*"', f'"assets/**/*", "chapters/{NAME}"')

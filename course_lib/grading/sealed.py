@@ -1,4 +1,4 @@
-"""The catalogue in a learner's package: one compressed file from which Python imports the chapters.
+"""The exercises in a learner's package: one compressed file from which pages are read and their modules imported.
 
 It keeps answers from being met by reading, searching or `inspect`. It is no lock: whoever wants to can open it, as can
 the engine.
@@ -8,46 +8,47 @@ import importlib.util
 import json
 import sys
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
-NAME = "catalogue.bin"
+NAME = "sealed.bin"
 
 
-def seal(modules: dict[str, str]) -> bytes:
-    """The sources of modules, by name, as the content of the file."""
-    return zlib.compress(json.dumps(modules).encode(), 9)
+def seal(files: dict[str, str]) -> bytes:
+    """Return files, text by path "heads/merge.md", as the content of the sealed one."""
+    return zlib.compress(json.dumps(files).encode(), 9)
 
 
-class Importer:
-    """Finds and runs the modules of a sealed file that stands in a package's `__path__`. It tells nobody their source.
+class Sealed:
+    """The files of a sealed file. Its modules can be imported, and tell nobody their source.
 
-    Errors: ImportError for any other path, as Python's import asks of a path hook.
+    Args: path of the file; package, the name under which its folders are found, "course_lib.chapters": the module
+        "heads/merge.py" is then course_lib.chapters.heads.exercises.merge.
     """
 
-    def __init__(self, path: str):
-        if Path(path).name != NAME:
-            raise ImportError(f"{path} is no sealed catalogue")
-        self.path = path
-        self.modules: dict[str, str] = json.loads(zlib.decompress(Path(path).read_bytes()))
+    def __init__(self, path: Path, package: str):
+        self.path, self.package = path, package
+        self.files: dict[str, str] = json.loads(zlib.decompress(path.read_bytes()))
+        sys.meta_path.append(self)
 
-    def find_spec(self, fullname: str, target=None):
-        known = fullname.rpartition(".")[2] in self.modules
-        return importlib.util.spec_from_loader(fullname, self, origin=self.path) if known else None
-
-    def iter_modules(self, prefix: str = "") -> Iterator[tuple[str, bool]]:
-        return ((prefix + name, False) for name in sorted(self.modules))
+    def find_spec(self, fullname: str, path=None, target=None):
+        """Return where a module comes from, as Python's import asks: one of the sealed, or a folder of them."""
+        if not fullname.startswith(f"{self.package}."):
+            return None
+        slug, _, rest = fullname.removeprefix(f"{self.package}.").partition(".")
+        name = rest.removeprefix("exercises").removeprefix(".")
+        if rest.startswith("exercises.") and f"{slug}/{name}.py" in self.files:
+            return importlib.util.spec_from_loader(fullname, self, origin=str(self.path))
+        if rest in ("", "exercises") and any(file.startswith(f"{slug}/") for file in self.files):
+            return importlib.util.spec_from_loader(fullname, self, origin=str(self.path), is_package=True)
+        return None
 
     def create_module(self, spec) -> None:
+        """Leave making the module to Python."""
         return None
 
     def exec_module(self, module) -> None:
-        name = module.__name__.rpartition(".")[2]
-        exec(compile(self.modules[name], str(Path(self.path) / name), "exec"), module.__dict__)
-
-
-def use(path: list[str]) -> None:
-    """Let a package, whose `__path__` this is, import from the sealed file in its folder."""
-    if Importer not in sys.path_hooks:
-        sys.path_hooks.append(Importer)
-    path.append(str(Path(path[0]) / NAME))
+        """Run a sealed module; a folder has nothing to run."""
+        slug, _, rest = module.__name__.removeprefix(f"{self.package}.").partition(".")
+        file = f"{slug}/{rest.removeprefix('exercises.')}.py"
+        if file in self.files:
+            exec(compile(self.files[file], str(self.path / file), "exec"), module.__dict__)

@@ -4,15 +4,18 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from .exercise import Case, Exercise, Given
+from .exercise import Case, Given
 from .given import generator_at
 from .run import Call, Outcome, call, ready, settle
 from .values import Foreign, fresh, plain
+
+if TYPE_CHECKING:
+    from .kinds import Code
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +36,7 @@ class Trial:
 
 
 @functools.lru_cache(maxsize=128)
-def prepare(exercise: Exercise, seed: int) -> tuple[Trial, ...]:
+def prepare(exercise: "Code", seed: int) -> tuple[Trial, ...]:
     """Every case of every stage in the order in which they are tried, with what the reference makes of it.
 
     Kept, because a learner checks the same exercise again and again, and a class is graded with one seed.
@@ -84,7 +87,7 @@ def summed_up(trial: Trial, outcome: Outcome) -> Outcome:
         return replace(outcome, value=Foreign("something that cannot be summed up"))
 
 
-def argument_names(exercise: Exercise) -> tuple[str, ...]:
+def argument_names(exercise: "Code") -> tuple[str, ...]:
     """The names of the arguments of one call, as the reference calls them."""
     function = exercise.reference.forward if exercise.module else exercise.reference
     return tuple(inspect.signature(function).parameters)[1 if exercise.module else 0 :]

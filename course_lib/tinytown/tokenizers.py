@@ -1,7 +1,7 @@
 """Tokenizers: text into ids and back, by words or by pieces of words."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
@@ -9,15 +9,18 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 
-from course_lib.checks import is_text, row_of_ids
+from course_lib.checks import is_text, known_ids
 from course_lib.tinytown.grammar import BOS, EOS, PAD, join_words, split_words
 from course_lib.tinytown.stories import Tinytown
 
 
-class _Vocabulary:
+class _Vocabulary(Sized):
     """What every tokenizer can do: name the id of a token, and refuse what it does not know."""
 
-    ids: dict[str, int]  # token -> id
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """Token -> id."""
+        raise NotImplementedError
 
     def id(self, token: str) -> int:
         """The id of one token. Errors: ValueError, with the nearest ones, if there is no such token."""
@@ -26,13 +29,6 @@ class _Vocabulary:
             hint = f"; near it: {', '.join(near)}" if near else ""
             raise ValueError(f"{token!r} is not among the {len(self)} tokens of this vocabulary{hint}")
         return self.ids[token]
-
-    def _known(self, ids: Iterable[int] | Tensor) -> list[int]:
-        ids = row_of_ids(ids)
-        for i in ids:
-            if not 0 <= i < len(self):
-                raise ValueError(f"id {i} is outside the vocabulary: ids run from 0 to {len(self) - 1}")
-        return ids
 
 
 class WordTokenizer(_Vocabulary):
@@ -50,8 +46,11 @@ class WordTokenizer(_Vocabulary):
         if len(set(words)) != len(words):
             raise ValueError("words must not hold the same word twice")
         self.tokens = [PAD, BOS, EOS, *words]
-        self.ids = {token: i for i, token in enumerate(self.tokens)}
         self.pad_id, self.bos_id, self.eos_id = 0, 1, 2
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        return {token: i for i, token in enumerate(self.tokens)}
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -64,7 +63,7 @@ class WordTokenizer(_Vocabulary):
 
     def decode(self, ids: Iterable[int] | Tensor) -> str:
         """The text of these ids (a list or a one-dimensional tensor), without the special tokens."""
-        return join_words(self.tokens[i] for i in self._known(ids) if i > self.eos_id)
+        return join_words(self.tokens[i] for i in known_ids(ids, len(self)) if i > self.eos_id)
 
 
 class SubwordTokenizer(_Vocabulary):
@@ -92,7 +91,7 @@ class SubwordTokenizer(_Vocabulary):
 
     def decode(self, ids: Iterable[int] | Tensor, special: bool = False) -> str:
         """The text of these ids (a list or a one-dimensional tensor). special=True shows the special tokens too."""
-        return self.tokenizer.decode(self._known(ids), skip_special_tokens=not special)
+        return self.tokenizer.decode(known_ids(ids, len(self)), skip_special_tokens=not special)
 
     def pieces(self, text: str, special: bool = False) -> list[str]:
         """The text of each token, in order; a character of several bytes that was split shows as �."""

@@ -136,7 +136,7 @@ def without_residual(block: TransformerBlock, x: Tensor, mask=None, context_cach
 
 def xavier(model: DecoderOnly, gain: float = 1.0) -> DecoderOnly:
     """Start the matrices of the blocks as the original Transformer's code did (Glorot & Bengio 2010), times `gain`."""
-    for module in model.blocks.modules():
+    for module in nn.ModuleList(model.blocks).modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight, gain)
     return model

@@ -5,6 +5,7 @@ Work and memory are counted, so they are the same on every machine. What is time
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -96,8 +97,7 @@ def stored_scores() -> Finding:
     for attend in (scaled_dot_product_attention, F.scaled_dot_product_attention):
         short, long = (torch.zeros(1, 4, T, 64) for T in (512, 2048))
         growth.append(
-            largest_tensor(lambda attend=attend, q=long: attend(q, q, q))
-            / largest_tensor(lambda attend=attend, q=short: attend(q, q, q))
+            largest_tensor(partial(attend, long, long, long)) / largest_tensor(partial(attend, short, short, short))
         )
     plain, fused = growth
     return Finding(
@@ -124,15 +124,16 @@ def kept_per_parameter(recipe: str) -> dict[str, float]:
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=recipe == "autocast"):
         _, loss = model(ids, ids)
     loss.backward()
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]  # each has one
     if half:  # in float32 for the update alone
-        for master, parameter in zip(updated, model.parameters()):
-            master.grad = parameter.grad.float()
+        for master, gradient in zip(updated, gradients, strict=True):
+            master.grad = gradient.float()
     optimizer.step()
     if half:
         optimizer.zero_grad()  # the copies of the gradients, not the gradients
-    tensors = {
+    tensors: dict[str, Sequence[Tensor]] = {
         "weights": list(model.parameters()),
-        "gradients": [parameter.grad for parameter in model.parameters()],
+        "gradients": gradients,
         "moments": [state[name] for state in optimizer.state.values() for name in ("exp_avg", "exp_avg_sq")],
         "master copy": updated if half else [],
     }
@@ -243,6 +244,12 @@ def cache_time() -> Finding:
     )
 
 
+def _there_and_back(layer: nn.Module, x: Tensor, **options) -> None:
+    """Run a layer forward and backward."""
+    y = layer(x, **options)
+    (y[0] if isinstance(y, tuple) else y).sum().backward()
+
+
 @experiment("efficiency.rnn", claim="A Transformer layer trains faster than a recurrent one.", timed=True)
 def rnn() -> Finding:
     torch.manual_seed(0)
@@ -251,8 +258,8 @@ def rnn() -> Finding:
         attention, lstm, x = MultiHeadAttention(64, 4), nn.LSTM(64, 64, batch_first=True), torch.randn(2, T, 64)
         attended, recurred = best_seconds(
             [
-                lambda a=attention, x=x: a(x, is_causal=True).sum().backward(),
-                lambda a=lstm, x=x: a(x)[0].sum().backward(),
+                partial(_there_and_back, attention, x, is_causal=True),
+                partial(_there_and_back, lstm, x),
             ],
             rounds=5,
         )

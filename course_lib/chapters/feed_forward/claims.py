@@ -6,6 +6,7 @@ do within seconds.
 
 from collections.abc import Iterator
 from statistics import fmean
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -265,7 +266,12 @@ def learn_facts(seed: int, feed_forward: bool = True, elsewhere: bool = True, st
     ids = torch.stack([subjects, n_subjects + relations], dim=1)  # (300, 2)
     answers = n_subjects + n_relations + objects
     targets = torch.stack([torch.full_like(answers, -100), answers], dim=1)  # the first token predicts nothing
-    sizes = {"vocab_size": n_subjects + n_relations + n_objects, "d_model": 32, "n_heads": 4, "n_layers": 2}
+    sizes: dict[str, Any] = {
+        "vocab_size": n_subjects + n_relations + n_objects,
+        "d_model": 32,
+        "n_heads": 4,
+        "n_layers": 2,
+    }
     model = DecoderOnly(TransformerConfig(**sizes, max_seq_len=2, activation="relu", tie_weights=False))
     model.requires_grad_(elsewhere)
     for block in model.blocks:

@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Sequence
+from functools import partial
 from statistics import fmean
 
 import torch
@@ -15,6 +16,7 @@ from course_lib.claims.experiments import Finding, experiment
 from course_lib.claims.letters import train_on_letters
 from course_lib.claims.timing import best_seconds
 from course_lib.config import TransformerConfig
+from course_lib.gpt import DecoderOnly
 from course_lib.training import TrainingDiverged
 
 SEEDS = (0, 1, 2)
@@ -112,7 +114,7 @@ def train_with(norm: str | None, peak: float, seed: int, n_layers: int = 3) -> f
         return math.inf
 
 
-def leave_norms_out(model: nn.Module) -> None:
+def leave_norms_out(model: DecoderOnly) -> None:
     """Take every norm out of a decoder."""
     for block in model.blocks:
         block.norm1 = block.norm2 = nn.Identity()
@@ -224,10 +226,10 @@ def compare_speed(widths: Sequence[int] = WIDTHS, rounds: int = 30) -> dict[str,
         with torch.no_grad():
             layer, rms, fused_layer, fused_rms = best_seconds(
                 [
-                    lambda x=x, w=weight, b=bias: layer_norm_by_hand(x, w, b),
-                    lambda x=x, w=weight: rms_norm_by_hand(x, w),
-                    lambda x=x, w=weight, b=bias: F.layer_norm(x, w.shape, w, b),
-                    lambda x=x, w=weight: F.rms_norm(x, w.shape, w, 1e-6),
+                    partial(layer_norm_by_hand, x, weight, bias),
+                    partial(rms_norm_by_hand, x, weight),
+                    partial(F.layer_norm, x, weight.shape, weight, bias),
+                    partial(F.rms_norm, x, weight.shape, weight, 1e-6),
                 ],
                 rounds,
             )

@@ -13,7 +13,7 @@ from course_lib.claims.tinytown import HELD_OUT_SEED
 from course_lib.config import TransformerConfig
 from course_lib.gpt import DecoderOnly, evaluating, initialize
 from course_lib.heads import MultiHeadAttention
-from course_lib.positions import sinusoidal_encoding
+from course_lib.positions import LearnedPositions, sinusoidal_encoding
 from course_lib.tinytown import Batches, Tinytown, WordTokenizer, encode_stories
 from course_lib.training import train
 
@@ -175,7 +175,7 @@ def reach(scheme: str, seed: int, steps: int) -> dict[int, float]:
     model = DecoderOnly(TransformerConfig(V, 48, 4, 2, LENGTHS[-1], positions=scheme, tie_weights=False))
     tokens = model.token_embedding
     nn.init.normal_(tokens.weight, std=1 / tokens.factor)  # about as large as sinusoids, with every scheme
-    if scheme == "learned":
+    if isinstance(model.positions, LearnedPositions):
         nn.init.normal_(model.positions.weight, std=0.5**0.5)  # as large as sinusoids are
     ids, windows = _texts()
     batches = Batches(ids, 8, TRAINED, torch.Generator().manual_seed(seed))

@@ -6,7 +6,7 @@ from functools import cache
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from course_lib.claims.experiments import Finding, experiment
 from course_lib.claims.tinytown import HELD_OUT_SEED
@@ -24,7 +24,7 @@ SEEDS = (0, 1, 2)
 STORIES = 24  # per seed, for a loss
 
 
-def mean_loss(model: DecoderOnly, tokenizer: WordTokenizer, seed: int = 0, n_stories: int = STORIES) -> float:
+def mean_loss(model: nn.Module, tokenizer: WordTokenizer, seed: int = 0, n_stories: int = STORIES) -> float:
     """Loss in nats per predicted token on held-out stories."""
     nats, tokens = story_losses(model, [tokenizer.encode(story) for story in _held_out(seed, n_stories)])
     return (nats.sum() / tokens.sum()).item()
@@ -46,7 +46,8 @@ def gpt2_layout(model: DecoderOnly) -> tuple[dict[str, Tensor], dict]:
     kind = {"family": "decoder", "positions": "learned", "norm": "layer", "norm_position": "pre", "bias": True}
     if other := {field: getattr(config, field) for field, value in kind.items() if getattr(config, field) != value}:
         raise ValueError(f"only a model of GPT-2's kind can be written as one: this has {other}, GPT-2 has {kind}")
-    tied, tensors = tied_names(model), {}
+    tied = tied_names(model)
+    tensors: dict[str, Tensor] = {}
     for name, tensor in model.state_dict().items():
         if name in tied:
             continue

@@ -1,0 +1,52 @@
+import math
+
+import torch
+
+from course_lib.grading.exercise import Case, generator, stage
+
+
+def attention_entropy(scores, d_k, scaled):
+    """Entropy in nats of each row of weights: scores (..., S) -> (...)."""
+    if scaled:
+        scores = scores / math.sqrt(d_k)
+    p = scores.softmax(dim=-1)
+    return -torch.xlogy(p, p).sum(dim=-1)  # xlogy(0, 0) is 0
+
+
+INF = float("inf")
+
+
+def weights_of(scores, d_k, scaled):
+    return (scores / math.sqrt(d_k) if scaled else scores).softmax(-1)
+
+
+def entropy_nan(scores, d_k, scaled):
+    weights = weights_of(scores, d_k, scaled)
+    return -(weights * weights.log()).sum(-1)
+
+
+@stage
+def even_scores(seed):
+    "Equal scores: the attention is spread evenly over S keys, and the entropy is ln S, the most there can be."
+    return [Case(torch.zeros(1, 4), 16, False), Case(torch.full((2, 7), 3.0), 16, True)]
+
+
+@stage
+def the_notes_example(seed):
+    "The scores [8, 4, 2, 1] with d_k = 64, before and after scaling."
+    scores = torch.tensor([[8.0, 4.0, 2.0, 1.0]])
+    return [Case(scores, 64, False), Case(scores, 64, True)]
+
+
+@stage
+def drawn_scores(seed):
+    "Scores of drawn queries and keys: one entropy per query, whatever the leading axes."
+    rng = generator(seed)
+    scores = torch.randn(2, 3, 5, generator=rng) * 3
+    return [Case(scores[0], 9, True), Case(scores[0], 9, False), Case(scores, 9, True), Case(scores.double(), 9, False)]
+
+
+@stage
+def saturated(seed):
+    "Scores so far apart that one key takes all: the other weights are exactly 0, and the entropy is 0."
+    return [Case(torch.tensor([[1e4, 0.0, -1e4]]), 4, False), Case(torch.tensor([[0.5, -INF, 0.0]]), 4, True)]

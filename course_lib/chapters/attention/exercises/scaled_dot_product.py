@@ -1,0 +1,154 @@
+import math
+from functools import partial  # noqa: F401
+
+import torch
+
+from course_lib.grading.exercise import Case, generator, stage
+
+
+def scaled_dot_product_attention(q, k, v, mask=None):
+    """softmax(q kᵀ / √D) v, with the weights: (output, weights)."""
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (..., T, S)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(dim=-1)  # a row of nothing but −inf is NaN here
+    if mask is not None:
+        weights = weights.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
+    return weights @ v, weights
+
+
+INF = float("inf")
+
+
+def raw_scores(q, k):
+    return q @ k.transpose(-2, -1)
+
+
+def scaled_scores(q, k):
+    return raw_scores(q, k) / math.sqrt(q.shape[-1])
+
+
+def block(scores, mask):
+    return scores if mask is None else scores.masked_fill(~mask, -INF)
+
+
+def shares(scores):
+    """Softmax over the keys; a query with no key to look at gets zeros."""
+    return torch.where(scores.amax(-1, keepdim=True) == -INF, 0.0, scores.softmax(-1))
+
+
+def wrong_attention(q, k, v, mask=None, *, score=scaled_scores, mask_with=block, weigh=shares, mix=torch.matmul):
+    """Attention whose four steps can be replaced one by one: most misconceptions below."""
+    weights = weigh(mask_with(score(q, k), mask))
+    return mix(weights, v), weights
+
+
+def careless(scores):
+    return scores.softmax(-1)
+
+
+def block_with_a_billion(scores, mask):
+    return scores if mask is None else scores.masked_fill(~mask, -1e9)
+
+
+def block_the_allowed(scores, mask):
+    return scores if mask is None else scores.masked_fill(mask, -INF)
+
+
+def block_the_allowed_with_a_billion(scores, mask):
+    return scores if mask is None else scores.masked_fill(mask, -1e9)
+
+
+def scaled_too_late(q, k, v, mask=None):
+    weights = shares(block(raw_scores(q, k), mask)) / math.sqrt(q.shape[-1])
+    return weights @ v, weights
+
+
+def mask_after(q, k, v, mask=None):
+    weights = shares(scaled_scores(q, k))
+    weights = weights if mask is None else weights * mask
+    return weights @ v, weights
+
+
+def qkv(rng, *leading, T, S, D, D_v, dtype=torch.float32):
+    shapes = ((*leading, T, D), (*leading, S, D), (*leading, S, D_v))
+    return tuple(torch.randn(shape, generator=rng, dtype=dtype) for shape in shapes)
+
+
+def drawn_mask(rng, *shape):
+    """A drawn mask in which every query may look at one key or more, and not at all of them."""
+    order = torch.rand(shape, generator=rng).argsort(-1)
+    allowed = torch.randint(1, shape[-1], (*shape[:-1], 1), generator=rng)
+    return order < allowed
+
+
+@stage
+def one_key(seed):
+    "One key: there is nothing to choose, so every weight is 1 and the output is that key's value."
+    return [Case(*qkv(generator(seed), T=2, S=1, D=3, D_v=2))]
+
+
+@stage
+def no_mask(seed):
+    "No mask: T queries look at S keys."
+    rng = generator(seed)
+    return [
+        Case(*qkv(rng, T=1, S=2, D=4, D_v=3)),
+        Case(*qkv(rng, T=2, S=3, D=4, D_v=5)),
+        Case(*qkv(rng, T=4, S=4, D=4, D_v=4)),
+    ]
+
+
+@stage
+def leading_axes(seed):
+    "A batch, and a batch of heads: every leading axis is only carried along."
+    rng = generator(seed)
+    return [
+        Case(*qkv(rng, 2, T=3, S=2, D=4, D_v=5)),
+        Case(*qkv(rng, 3, T=3, S=3, D=3, D_v=3)),
+        Case(*qkv(rng, 2, 3, T=2, S=4, D=5, D_v=3)),
+    ]
+
+
+@stage
+def masked(seed):
+    "A mask: True = may attend. A blocked key gets weight 0, and the allowed ones share the whole."
+    rng = generator(seed)
+    return [
+        Case(*qkv(rng, T=3, S=3, D=2, D_v=2), torch.ones(3, 3, dtype=torch.bool).tril()),
+        Case(*qkv(rng, T=2, S=4, D=3, D_v=2), drawn_mask(rng, 2, 4)),
+    ]
+
+
+@stage
+def masked_batch(seed):
+    "A mask that is smaller than the scores is broadcast over the leading axes."
+    rng = generator(seed)
+    return [
+        Case(*qkv(rng, 2, 3, T=3, S=4, D=4, D_v=2), drawn_mask(rng, 3, 4)),
+        Case(*qkv(rng, 2, 3, T=3, S=5, D=4, D_v=2), drawn_mask(rng, 2, 1, 1, 5)),
+    ]
+
+
+@stage
+def nothing_to_see(seed):
+    "A query whose every key is blocked: its weights and its output are zeros, never NaN."
+    rng = generator(seed)
+    mask, masks = drawn_mask(rng, 3, 4), drawn_mask(rng, 2, 2, 3, 4)
+    mask[1] = masks[1, 0, 2] = False
+    return [Case(*qkv(rng, T=3, S=4, D=2, D_v=2), mask), Case(*qkv(rng, 2, 2, T=3, S=4, D=2, D_v=2), masks)]
+
+
+@stage
+def large_scores(seed):
+    "Scores in the thousands, of either sign: the largest allowed one takes all, and nothing overflows."
+    rng = generator(seed)
+    q, k, v = qkv(rng, T=3, S=4, D=4, D_v=2)
+    q, k = (q * 64).round(), (k * 64).round()
+    return [Case(q, k, v), Case(q, k, v, drawn_mask(rng, 3, 4))]
+
+
+@stage
+def double_attention(seed):
+    "float64 in, float64 out."
+    return [Case(*qkv(generator(seed), 2, T=3, S=5, D=7, D_v=2, dtype=torch.float64))]

@@ -1,0 +1,77 @@
+import math
+
+import torch
+
+from course_lib.grading.exercise import Case, stage
+from course_lib.grading.given import measured_or_scattered as probe
+from course_lib.grading.judge import as_number, compare
+
+
+def score_variance(d_k, n_pairs):
+    """(variance of q·k, variance of q·k / √d_k), measured on n_pairs drawn pairs."""
+    q, k = torch.randn(n_pairs, d_k), torch.randn(n_pairs, d_k)
+    scores = (q * k).sum(dim=-1)  # (n_pairs,)
+    return scores.var(), (scores / math.sqrt(d_k)).var()
+
+
+def measured_variance(d_k, n_pairs, draw=torch.randn, divisor=math.sqrt, spread=torch.var):
+    scores = (draw(n_pairs, d_k) * draw(n_pairs, d_k)).sum(-1)
+    return spread(scores), spread(scores / divisor(d_k))
+
+
+def products_not_summed(d_k, n_pairs):
+    products = torch.randn(n_pairs, d_k) * torch.randn(n_pairs, d_k)
+    return products.var(), (products / math.sqrt(d_k)).var()
+
+
+def theory(d_k, n_pairs):
+    """q·k is a sum of d_k products of variance 1; dividing by √d_k divides the variance by d_k."""
+    return float(d_k), 1.0
+
+
+def judge(case, expected, got):
+    """Within 10 % of theory, and not equal to it: 10,000 pairs miss the true variance by some 1.5 %.
+
+    Of six to 23 pairs a variance is typically off by a third of itself: figures that keep still were not measured.
+    """
+    if case.args[1] < 100:
+        if got == STILL:
+            return "With few pairs a variance jumps about, and yours does not: is it measured?"
+        return None if got == expected else "With few pairs your figures are not a pair of variances near the theory's."
+    truth = theory(*case.args)
+    problem = compare(truth, got, rtol=0.1, names=["variance before scaling", "variance after scaling"])
+    if problem is None and tuple(float(part) for part in got) == truth:
+        return "This is the theory to the last digit, and no measurement is. Draw q and k, and measure."
+    return problem
+
+
+@stage
+def three_sizes(seed):
+    "10,000 pairs of q and k, at d_k = 16, 64 and 256."
+    return [Case(d_k, 10_000) for d_k in (16, 64, 256)]
+
+
+STILL = "variances that keep still"
+
+
+@stage
+def few_pairs(seed):
+    "Six pairs, seven, and so on up to 23, at d_k = 4: with so few a measured variance jumps about."
+    return [Case(4, 6)]
+
+
+def summary(case, brought):
+    """Of many pairs the figures themselves. Of few: do the variances differ from one another by more than a tenth?
+
+    Over 20,000 draws measured ones did by 0.15 or more, and none was ten times as large as in theory.
+    """
+    d_k, n_pairs = case.args
+    if n_pairs >= 100:
+        return brought
+    figures = [[as_number(part) for part in pair] for pair in brought]
+    right_form = len(figures) == 3 * n_pairs and all(len(pair) == 2 for pair in figures)
+    if not right_form or not all(part is not None and 0 < part < 20 * d_k for pair in figures for part in pair):
+        return "no variances"
+    before, after = torch.tensor(figures).unbind(1)
+    still = any(part.std() < 0.1 * part.mean() for part in (before, after))
+    return STILL if still else "variances that jump about"

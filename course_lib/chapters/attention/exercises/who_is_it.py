@@ -1,0 +1,78 @@
+import math
+
+import torch
+
+from course_lib.grading.exercise import Case, generator, stage
+
+
+def most_attended(tokens, embeddings, query_token):
+    """(the token that query_token looks at most, its weights over all tokens (S,))."""
+    query = embeddings[tokens.index(query_token)]  # (D,)
+    weights = (embeddings @ query / math.sqrt(len(query))).softmax(dim=0)  # (S,)
+    return tokens[int(weights.argmax())], weights
+
+
+INF = float("inf")
+
+
+def token_weights(tokens, embeddings, query_token, scale=None):
+    query = embeddings[tokens.index(query_token)]  # (D,)
+    return (embeddings @ query / (scale or math.sqrt(len(query)))).softmax(0)  # (S,)
+
+
+def chosen(tokens, weights):
+    return tokens[int(weights.argmax())], weights
+
+
+def by_cosine(tokens, embeddings, query_token):
+    directions = embeddings / embeddings.norm(dim=-1, keepdim=True)
+    return most_attended(tokens, directions, query_token)
+
+
+def by_unscaled_cosine(tokens, embeddings, query_token):
+    directions = embeddings / embeddings.norm(dim=-1, keepdim=True)
+    return chosen(tokens, token_weights(tokens, directions, query_token, scale=1))
+
+
+def without_itself(tokens, embeddings, query_token):
+    itself = tokens.index(query_token)
+    query = embeddings[itself]
+    scores = embeddings @ query / math.sqrt(len(query))
+    scores[itself] = -INF
+    return chosen(tokens, scores.softmax(0))
+
+
+def by_column(tokens, embeddings, query_token):
+    scores = embeddings @ embeddings.T / math.sqrt(embeddings.shape[-1])
+    return chosen(tokens, scores.softmax(0)[tokens.index(query_token)])
+
+
+IT_TOKENS = ["cat", "sat", "mat", "it", "tired"]
+
+
+IT_EMBEDDINGS = torch.tensor(
+    [[1.0, 0.1, 0.0, 0.9], [0.0, 0.8, 0.2, 0.1], [0.1, 0.2, 0.9, 0.0], [0.9, 0.1, 0.0, 0.8], [0.0, 0.1, 0.0, 0.9]]
+)
+
+
+@stage
+def it_looks(seed):
+    "The five tokens of the chapter; the query is 'it'."
+    return [Case(list(IT_TOKENS), IT_EMBEDDINGS.clone(), "it")]
+
+
+@stage
+def others_look(seed):
+    "The same five tokens; the query is another of them."
+    return [Case(list(IT_TOKENS), IT_EMBEDDINGS.clone(), token) for token in ("sat", "cat", "mat")]
+
+
+@stage
+def drawn_tokens(seed):
+    "Other tokens, with drawn embeddings."
+    rng = generator(seed)
+    tokens = ["a", "dog", "bites", "one", "old", "man"]
+    return [
+        Case(tokens[:3], torch.randn(3, 7, generator=rng), "dog"),
+        Case(tokens, torch.randn(6, 5, generator=rng), "man"),
+    ]

@@ -1,0 +1,214 @@
+import math
+from functools import partial  # noqa: F401
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from course_lib.chapters.blocks.exercises._shared import in_two_steps, normed_branches, parts, same  # noqa: F401
+from course_lib.grading.exercise import Case, Given, generator, stage
+from course_lib.grading.given import also_in_training as probe
+from course_lib.grading.given import feed_forward, own_layer_norm, self_attention
+
+
+def pre_norm_block(x, attention, ffn, norm1, norm2):
+    """x (B, T, d_model) after both branches, each of which reads a normalized copy."""
+    x = x + attention(norm1(x))  # tokens exchange
+    return x + ffn(norm2(x))  # each token by itself
+
+
+def post_norm_block(x, attention, ffn, norm1, norm2):
+    """x (B, T, d_model) after both branches, with a norm after each addition."""
+    x = norm1(x + attention(x))
+    return norm2(x + ffn(x))
+
+
+def with_parts(block, change):
+    """A right block that is given other parts: change(attention, ffn, norm1, norm2) -> the four it gets."""
+    return lambda x, *parts: block(x, *change(*parts))
+
+
+def post_from_the_start(x, attention, ffn, norm1, norm2):
+    return norm2(x + ffn(norm1(x + attention(x))))
+
+
+PART_MISTAKES = {
+    "norms exchanged": (
+        lambda attention, ffn, norm1, norm2: (attention, ffn, norm2, norm1),
+        "You exchanged the norms: norm1 belongs to the attention, norm2 to the feed-forward network. Each has a γ "
+        "and β "
+        "of its own.",
+    ),
+    "branches exchanged": (
+        lambda attention, ffn, norm1, norm2: (ffn, attention, norm1, norm2),
+        "You run the feed-forward network first. In a block the tokens exchange first, and then each works by itself: "
+        "attention, then ffn.",
+    ),
+    "no norms": (
+        lambda attention, ffn, norm1, norm2: (attention, ffn, same, same),
+        "You never call the norms. Without them the stream grows by a factor in every block.",
+    ),
+    "first norm missing": (
+        lambda attention, ffn, norm1, norm2: (attention, ffn, same, norm2),
+        "You never call norm1. Each of the two branches has a norm.",
+    ),
+    "second norm missing": (
+        lambda attention, ffn, norm1, norm2: (attention, ffn, norm1, same),
+        "You never call norm2. Each of the two branches has a norm.",
+    ),
+}
+
+
+class SelfAttention(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            self.add_module(name, nn.Linear(d_model, d_model))
+
+    def forward(self, x, mask=None):
+        B, T, d_model = x.shape
+        q, k, v = (
+            project(x).view(B, T, self.n_heads, -1).transpose(1, 2)  # (B, H, T, D)
+            for project in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        scores = q @ k.mT / math.sqrt(q.shape[-1])  # (B, H, T, T)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf)
+        mixed = scores.softmax(-1) @ v  # (B, H, T, D)
+        return self.out_proj(mixed.transpose(1, 2).reshape(B, T, d_model))
+
+
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.up_proj = nn.Linear(d_model, d_ff)
+        self.down_proj = nn.Linear(d_ff, d_model)
+
+    def forward(self, x):
+        return self.down_proj(F.gelu(self.up_proj(x)))
+
+
+class EncoderBlock(nn.Module):
+    def __init__(self, d_model, n_heads, d_ff):
+        super().__init__()
+        self.attention = SelfAttention(d_model, n_heads)
+        self.norm1 = nn.LayerNorm(d_model)
+        self.feed_forward = FeedForward(d_model, d_ff)
+        self.norm2 = nn.LayerNorm(d_model)
+
+    def forward(self, x, mask=None):
+        x = self.norm1(x + self.attention(x, mask))
+        return self.norm2(x + self.feed_forward(x))
+
+
+def causal(mask, x):
+    lower = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+    return lower if mask is None else mask & lower
+
+
+def split(x, n_heads):
+    return x.view(*x.shape[:2], n_heads, -1).transpose(1, 2)
+
+
+def merge(x):
+    return x.transpose(1, 2).flatten(2)
+
+
+def root_of_head(d_head, d_model):
+    return math.sqrt(d_head)
+
+
+def wrong_encoder(
+    *,
+    wire=post_norm_block,
+    mask_for=lambda mask, x: mask,
+    block=lambda scores, mask: scores.masked_fill(~mask, -torch.inf),
+    divisor=root_of_head,
+    over=-1,
+    heads=lambda n_heads: n_heads,
+    split=split,
+    merge=merge,
+    project_out=lambda project, x: project(x),
+    activation=F.gelu,
+):
+    """A class like EncoderBlock whose steps are replaced."""
+
+    class Wrong(EncoderBlock):
+        def forward(self, x, mask=None):
+            mask, a = mask_for(mask, x), self.attention
+
+            def attention(h):
+                q, k, v = (split(project(h), heads(a.n_heads)) for project in (a.q_proj, a.k_proj, a.v_proj))
+                scores = q @ k.mT / divisor(q.shape[-1], h.shape[-1])
+                scores = scores if mask is None else block(scores, mask)
+                return project_out(a.out_proj, merge(scores.softmax(over) @ v).reshape(h.shape))
+
+            def ffn(h):
+                return self.feed_forward.down_proj(activation(self.feed_forward.up_proj(h)))
+
+            return wire(x, attention, ffn, self.norm1, self.norm2)
+
+    return Wrong
+
+
+def with_dropout(x, attention, ffn, norm1, norm2):
+    x = norm1(x + F.dropout(attention(x), 0.1, norm1.training))
+    return norm2(x + F.dropout(ffn(x), 0.1, norm2.training))
+
+
+def texts(rng, B, T, d_model, dtype=torch.float32):
+    return torch.randn(B, T, d_model, generator=rng, dtype=dtype)
+
+
+@stage
+def one_token(seed):
+    "One token, no mask: it can only attend to itself, so all weights are 1."
+    return [Case(texts(generator(seed), 1, 1, 4), init=(4, 2, 8))]
+
+
+@stage
+def every_token_sees_all(seed):
+    "Texts without a mask: every token attends to every token, later ones included."
+    rng = generator(seed)
+    return [
+        Case(texts(rng, 1, 3, 4), init=(4, 1, 6)),
+        Case(texts(rng, 2, 3, 4), init=(4, 2, 16)),
+        Case(texts(rng, 4, 4, 4), init=(4, 4, 4)),
+        Case(texts(rng, 3, 5, 6), init=(6, 3, 7)),
+        Case(texts(rng, 5, 3, 8).transpose(0, 1), init=(8, 2, 8)),
+        Case(100 * texts(rng, 2, 4, 6), init=(6, 2, 5)),
+    ]
+
+
+@stage
+def padded(seed):
+    "Texts of different lengths: the mask (B, 1, 1, T) is False at the padding, to which nobody may attend."
+    rng = generator(seed)
+    lengths = torch.tensor([3, 1, 5])
+    mask = (torch.arange(5) < lengths[:, None])[:, None, None]  # (B, 1, 1, T)
+    return [
+        Case(texts(rng, 1, 3, 4), mask[:1, ..., 1:4], init=(4, 2, 6)),
+        Case(texts(rng, 3, 5, 6), mask, init=(6, 3, 10)),
+    ]
+
+
+@stage
+def any_mask(seed):
+    "A mask of its own for every head and every token, True = may attend."
+    rng = generator(seed)
+    mask = (torch.rand(2, 3, 4, 4, generator=rng) < 0.5) | torch.eye(4, dtype=torch.bool)
+    return [Case(texts(rng, 2, 4, 6), mask, init=(6, 3, 9))]
+
+
+@stage
+def double_texts(seed):
+    "float64 in, float64 out."
+    return [Case(texts(generator(seed), 2, 3, 4, torch.float64), init=(4, 2, 6))]
+
+
+@stage
+def in_training_mode(seed):
+    "In training mode, in which dropout would act: there is none, so that nothing changes."
+    rng = generator(seed)
+    return [Case(texts(rng, 3, 6, 8).requires_grad_(), init=(8, 2, 16))]

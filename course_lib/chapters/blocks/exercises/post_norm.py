@@ -1,0 +1,102 @@
+import math
+from functools import partial
+
+import torch
+
+from course_lib.chapters.blocks.exercises._shared import in_two_steps, normed_branches, parts, same  # noqa: F401
+from course_lib.grading.exercise import Case, Given, generator, stage
+from course_lib.grading.given import affine, feed_forward, own_layer_norm, self_attention
+
+
+def pre_norm_block(x, attention, ffn, norm1, norm2):
+    """x (B, T, d_model) after both branches, each of which reads a normalized copy."""
+    x = x + attention(norm1(x))  # tokens exchange
+    return x + ffn(norm2(x))  # each token by itself
+
+
+def post_norm_block(x, attention, ffn, norm1, norm2):
+    """x (B, T, d_model) after both branches, with a norm after each addition."""
+    x = norm1(x + attention(x))
+    return norm2(x + ffn(x))
+
+
+def post_norm_in_place(x, attention, ffn, norm1, norm2):
+    x += attention(x)
+    return post_norm_second(norm1(x), ffn, norm2)
+
+
+def post_norm_second(x, ffn, norm2):
+    return norm2(x + ffn(x))
+
+
+def post(x, branch, norm):
+    return norm(x + branch(x))
+
+
+def post_from_the_start(x, attention, ffn, norm1, norm2):
+    return norm2(x + ffn(norm1(x + attention(x))))
+
+
+def post_side_by_side(x, attention, ffn, norm1, norm2):
+    return norm2(norm1(x + attention(x) + ffn(x)))
+
+
+def post_chained(x, attention, ffn, norm1, norm2):
+    return norm2(x + ffn(norm1(attention(x))))
+
+
+def norms_at_the_end(x, attention, ffn, norm1, norm2):
+    x = x + attention(x)
+    return norm2(norm1(x + ffn(x)))
+
+
+def second_sum_before_the_norm(x, attention, ffn, norm1, norm2):
+    x = x + attention(x)
+    return norm2(x + ffn(norm1(x)))
+
+
+def paper(x, attention, ffn, norm1, norm2):
+    """A case of functions x · scale + shift, which one can follow on paper."""
+    names = ("attention", "ffn", "norm1", "norm2")
+    functions = [
+        Given(affine, scale, shift, says=f"{name}(x) = {scale:g} · x + {shift:g}")
+        for name, (scale, shift) in zip(names, (attention, ffn, norm1, norm2))
+    ]
+    return Case(torch.tensor([[[float(x)]]]), *functions)
+
+
+@stage
+def by_hand(seed):
+    "One token with one feature and functions for paper. First with norms that change nothing, then with others."
+    return [
+        paper(1, (2, 0), (1, 1), (1, 0), (1, 0)),
+        paper(1, (2, 0), (1, 1), (3, 0), (1, 10)),
+        paper(2, (-1, 4), (0.5, 0), (0.5, 1), (-2, 3)),
+    ]
+
+
+@stage
+def silent_branches(seed):
+    "Branches that say nothing, first both, then one of the two: what is left is the path from x to x."
+    return [
+        paper(5, (0, 0), (0, 0), (3, 1), (7, -2)),
+        paper(5, (2, 1), (0, 0), (3, 1), (7, -2)),
+        paper(5, (0, 0), (2, 1), (3, 1), (7, -2)),
+    ]
+
+
+@stage
+def real_parts(seed):
+    "Attention, a feed-forward network and two LayerNorms with drawn weights: one token, batches, small and large x."
+    rng = generator(seed)
+    sizes = [(1, 1, 3), (1, 4, 2), (3, 3, 3), (2, 5, 4)]
+    cases = [parts(rng, *size, dtype=torch.float32) for size in sizes]
+    cases += [parts(rng, 2, 3, 4, scale, torch.float32) for scale in (1e-2, 1e3)]
+    turned = parts(rng, 2, 3, 5, dtype=torch.float32)
+    return [*cases, Case(turned.args[0].transpose(0, 1), *turned.args[1:])]
+
+
+@stage
+def double_parts(seed):
+    "float64 in, float64 out."
+    return [parts(generator(seed), 2, 3, 4)]

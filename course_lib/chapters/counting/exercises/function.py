@@ -1,0 +1,198 @@
+from dataclasses import asdict, replace
+
+import torch
+
+from course_lib import counting as accounting
+from course_lib.config import PRESETS, TransformerConfig
+from course_lib.grading import given
+from course_lib.grading.exercise import Case, Given, generator, stage
+from course_lib.grading.given import counted_by_hand as probe
+from course_lib.grading.judge import compare
+
+
+def count_parameters(config):
+    """The number of parameters of the pre-norm decoder that config describes: a whole number."""
+    d, d_kv = config.d_model, config.n_kv_heads * config.d_head
+    attention = 2 * d * d + 2 * d * d_kv  # queries and W_O, keys and values
+    ups = 2 if config.activation == "swiglu" else 1
+    feed_forward = (ups + 1) * d * config.d_ff
+    norm = d
+    if config.bias:
+        attention += 2 * d + 2 * d_kv
+        feed_forward += ups * config.d_ff + d
+        if config.norm == "layer":
+            norm += d
+
+    table = config.vocab_size * d
+    total = table + config.n_layers * (attention + feed_forward + 2 * norm) + norm
+    if config.positions == "learned":
+        total += config.max_seq_len * d
+    if not config.tie_weights:
+        total += table
+    return total
+
+
+def bill(config):
+    """Every parameter of a pre-norm decoder, in pieces so small that a misconception forgets or adds whole ones."""
+    d, d_ff, L, V = config.d_model, config.d_ff, config.n_layers, config.vocab_size
+    d_kv = config.n_kv_heads * (d // config.n_heads)
+    ups = 2 if config.activation == "swiglu" else 1
+    layer_norm = config.norm == "layer"
+    return {
+        "token table": V * d,
+        "position table": config.max_seq_len * d if config.positions == "learned" else 0,
+        "queries": L * d * d,
+        "keys": L * d * d_kv,
+        "values": L * d * d_kv,
+        "W_O": L * d * d,
+        "attention biases": L * (2 * d + 2 * d_kv) if config.bias else 0,
+        "up": L * ups * d * d_ff,
+        "down": L * d_ff * d,
+        "ffn biases": L * (ups * d_ff + d) if config.bias else 0,
+        "gains in blocks": 2 * L * d,
+        "final gain": d,
+        "shifts in blocks": 2 * L * d if layer_norm and config.bias else 0,
+        "final shift": d if layer_norm and config.bias else 0,
+        "head": 0 if config.tie_weights else V * d,
+    }
+
+
+def without(*pieces):
+    return lambda config: count_parameters(config) - sum(bill(config)[piece] for piece in pieces)
+
+
+def as_if(**fields):
+    """The count of the config with other values in some fields; a callable is given the config."""
+
+    def count(config):
+        values = {name: value(config) if callable(value) else value for name, value in fields.items()}
+        return count_parameters(replace(config, **values))
+
+    return count
+
+
+def plus(extra):
+    return lambda config: count_parameters(config) + extra(config)
+
+
+def linear_biases(config):
+    with_bias = bill(replace(config, bias=True))
+    return with_bias["attention biases"] + with_bias["ffn biases"]
+
+
+PLAIN = TransformerConfig(
+    vocab_size=11, d_model=8, n_heads=2, n_layers=1, d_ff=20, max_seq_len=5, norm="rms", positions="rope", bias=False
+)
+
+
+def told(config):
+    """A config told as data."""
+    return Given(given.config, asdict(config), says=repr(config))
+
+
+@stage
+def one_block(seed):
+    "One block without biases, with RMSNorm and RoPE, tied: matrices and gains only."
+    return [Case(told(PLAIN))]
+
+
+@stage
+def several_blocks(seed):
+    "Three blocks, and a d_ff that is not 4 · d_model."
+    return [Case(told(replace(PLAIN, n_layers=3))), Case(told(replace(PLAIN, n_layers=3, d_ff=7)))]
+
+
+@stage
+def positions(seed):
+    "Other positions: which of the five schemes has parameters?"
+    return [Case(told(replace(PLAIN, positions=scheme))) for scheme in ("none", "sinusoidal", "alibi", "learned")]
+
+
+@stage
+def layer_norms(seed):
+    "LayerNorm, without and with biases; with `bias` every linear layer in a block has one, too."
+    return [Case(told(replace(PLAIN, norm="layer"))), Case(told(replace(PLAIN, norm="layer", bias=True, n_layers=2)))]
+
+
+@stage
+def untied(seed):
+    "An output head with a table of its own."
+    return [
+        Case(told(replace(PLAIN, tie_weights=False))),
+        Case(told(replace(PLAIN, tie_weights=False, bias=True, norm="layer"))),
+    ]
+
+
+@stage
+def swiglu(seed):
+    "SwiGLU, without and with biases."
+    return [
+        Case(told(replace(PLAIN, activation="swiglu"))),
+        Case(told(replace(PLAIN, activation="swiglu", bias=True, norm="layer"))),
+    ]
+
+
+@stage
+def grouped_heads(seed):
+    "Fewer key-value heads than query heads."
+    wide = replace(PLAIN, d_model=24, n_heads=6, n_kv_heads=6)
+    return [
+        Case(told(replace(wide, n_kv_heads=2))),
+        Case(told(replace(wide, n_kv_heads=1))),
+        Case(told(replace(wide, n_kv_heads=3, bias=True, norm="layer"))),
+    ]
+
+
+@stage
+def rms_with_biases(seed):
+    "RMSNorm in a model whose linear layers have biases."
+    return [Case(told(replace(PLAIN, bias=True)))]
+
+
+@stage
+def drawn(seed):
+    "Drawn configs, odd sizes."
+    rng = generator(seed)
+
+    def number(low, high):
+        return int(torch.randint(low, high + 1, (), generator=rng))
+
+    def one_of(*options):
+        return options[number(0, len(options) - 1)]
+
+    cases = []
+    for activation in ("relu", "gelu", "gelu_tanh", "swiglu", "swiglu"):
+        n_kv_heads, group, d_head = number(1, 3), number(1, 4), 2 * number(1, 5)
+        n_heads = n_kv_heads * group
+        config = TransformerConfig(
+            vocab_size=number(3, 999),
+            d_model=n_heads * d_head,
+            n_heads=n_heads,
+            n_kv_heads=n_kv_heads,
+            n_layers=number(1, 9),
+            d_ff=number(1, 99),
+            max_seq_len=number(1, 300),
+            activation=activation,
+            norm=one_of("layer", "rms"),
+            positions=one_of("none", "sinusoidal", "learned", "rope", "alibi"),
+            tie_weights=one_of(True, False),
+            bias=one_of(True, False),
+        )
+        cases.append(Case(told(config)))
+    return cases
+
+
+@stage
+def published(seed):
+    "Published models: GPT-2, LLaMA-7B, Llama-3-8B."
+    return [Case(told(PRESETS[name])) for name in ("gpt2", "llama-7b", "llama-3-8b")]
+
+
+def judge(case, expected, got):
+    if isinstance(got, str):
+        return f"This is {got}: read it, and write one of your own."
+    return compare(expected, got)
+
+
+def as_full(config):
+    return replace(config, n_kv_heads=config.n_heads)

@@ -1,0 +1,158 @@
+import math
+from functools import partial
+
+import torch
+
+from course_lib.grading.exercise import Case, generator, stage
+
+
+def cached_attention(q_new, k_new, v_new, cache):
+    """Attention of T new tokens to S cached ones and, causally, to themselves -> output (B, H, T, D_v), new cache."""
+    k, v = k_new, v_new
+    if cache is not None:
+        k, v = torch.cat([cache[0], k], dim=-2), torch.cat([cache[1], v], dim=-2)  # (B, H, S + T, D or D_v)
+    T, S_and_T = q_new.shape[-2], k.shape[-2]
+    scores = q_new @ k.mT / math.sqrt(q_new.shape[-1])  # (B, H, T, S + T)
+    seen = torch.ones(T, S_and_T, dtype=torch.bool).tril(S_and_T - T)  # the triangle ends at the last key
+    weights = scores.masked_fill(~seen, -math.inf).softmax(-1)
+    return weights @ v, (k, v)
+
+
+INF = float("inf")
+
+
+def joined(cache, k_new, v_new):
+    if cache is None:
+        return k_new, v_new
+    return torch.cat([cache[0], k_new], dim=-2), torch.cat([cache[1], v_new], dim=-2)
+
+
+def seen(T, S):
+    """(T, S), True = may attend: the last of T queries sees all S keys, each earlier one a key less."""
+    return torch.ones(T, S, dtype=torch.bool).tril(S - T)
+
+
+def wrong_cache(
+    q_new,
+    k_new,
+    v_new,
+    cache,
+    *,
+    join=joined,
+    score=lambda q, k: q @ k.mT / math.sqrt(q.shape[-1]),
+    allow=seen,
+    weigh=lambda scores: scores.softmax(-1),
+    hand_in=lambda output: output,
+    keep=lambda cache, new, whole: whole,
+):
+    """Attention with a cache, whose steps can be replaced one by one: most misconceptions below."""
+    k, v = join(cache, k_new, v_new)
+    scores = score(q_new, k)
+    weights = weigh(scores.masked_fill(~allow(*scores.shape[-2:]), -INF))
+    return hand_in(weights @ v), keep(cache, (k_new, v_new), (k, v))
+
+
+def joined_along(axis):
+    def join(cache, k_new, v_new):
+        return (k_new, v_new) if cache is None else tuple(map(partial(torch.cat, dim=axis), zip(cache, (k_new, v_new))))
+
+    return partial(wrong_cache, join=join)
+
+
+def new_first(cache, k_new, v_new):
+    if cache is None:
+        return k_new, v_new
+    return torch.cat([k_new, cache[0]], dim=-2), torch.cat([v_new, cache[1]], dim=-2)
+
+
+def new_first_seen_alike(T, S):
+    """The new tokens causally among themselves in front, and all cached ones behind."""
+    return torch.cat([torch.ones(T, T, dtype=torch.bool).tril(), torch.ones(T, S - T, dtype=torch.bool)], dim=-1)
+
+
+def new_only(cache, k_new, v_new):
+    return k_new, v_new
+
+
+def cache_kept_but_not_read(q_new, k_new, v_new, cache):
+    output, _ = cached_attention(q_new, k_new, v_new, None)
+    return output, joined(cache, k_new, v_new)
+
+
+def masked_after(q_new, k_new, v_new, cache):
+    k, v = joined(cache, k_new, v_new)
+    weights = (q_new @ k.mT / math.sqrt(q_new.shape[-1])).softmax(-1)
+    return (weights * seen(*weights.shape[-2:])) @ v, (k, v)
+
+
+def in_float32(q_new, k_new, v_new, cache):
+    return cached_attention(q_new.float(), k_new.float(), v_new.float(), cache and tuple(x.float() for x in cache))
+
+
+def everything(T, S):
+    return torch.ones(T, S, dtype=torch.bool)
+
+
+def new_tokens(rng, *leading, T, S, D, D_v, dtype=torch.float32):
+    """q_new, k_new, v_new of T tokens, and a cache of S tokens; None for S = 0."""
+    shapes = ((T, D), (T, D), (T, D_v), (S, D), (S, D_v))
+    q, k, v, k_old, v_old = (torch.randn(*leading, *shape, generator=rng, dtype=dtype) for shape in shapes)
+    return q, k, v, (k_old, v_old) if S else None
+
+
+@stage
+def first_token(seed):
+    "The first token: the cache is None. It can look at itself only, so the output is its own value."
+    return [Case(*new_tokens(generator(seed), 1, 1, T=1, S=0, D=3, D_v=2))]
+
+
+@stage
+def one_more(seed):
+    "One new token, and a cache: it looks at all cached tokens and at itself."
+    rng = generator(seed)
+    return [Case(*new_tokens(rng, 1, 1, T=1, S=1, D=2, D_v=3)), Case(*new_tokens(rng, 1, 1, T=1, S=3, D=4, D_v=2))]
+
+
+@stage
+def a_prompt(seed):
+    "A prompt: several tokens at once, and no cache. No token may see a later one."
+    rng = generator(seed)
+    return [Case(*new_tokens(rng, 1, 1, T=2, S=0, D=3, D_v=4)), Case(*new_tokens(rng, 1, 1, T=4, S=0, D=3, D_v=2))]
+
+
+@stage
+def several_more(seed):
+    "Several new tokens, and a cache: each sees all cached tokens, and the new ones up to itself."
+    rng = generator(seed)
+    return [
+        Case(*new_tokens(rng, 1, 1, T=2, S=3, D=4, D_v=5)),
+        Case(*new_tokens(rng, 1, 1, T=4, S=1, D=3, D_v=2)),
+        Case(*new_tokens(rng, 1, 1, T=3, S=3, D=3, D_v=3)),
+    ]
+
+
+@stage
+def batch_and_heads(seed):
+    "A batch, several heads; once the inputs are transposed views, as splitting the heads leaves them."
+    rng = generator(seed)
+    q, k, v, (k_old, v_old) = new_tokens(rng, 2, 2, T=3, S=5, D=4, D_v=3)
+    views = (x.mT.contiguous().mT for x in (q, k, v))
+    return [
+        Case(*new_tokens(rng, 2, 3, T=2, S=4, D=5, D_v=6)),
+        Case(*new_tokens(rng, 3, 2, T=4, S=0, D=2, D_v=3)),
+        Case(*new_tokens(rng, 2, 3, T=1, S=6, D=4, D_v=4)),
+        Case(*views, (k_old.mT.contiguous().mT, v_old.mT.contiguous().mT)),
+    ]
+
+
+@stage
+def large_scores(seed):
+    "Scores in the thousands: the largest allowed one takes all, and nothing overflows."
+    q, k, v, (k_old, v_old) = new_tokens(generator(seed), 1, 2, T=2, S=3, D=4, D_v=2)
+    return [Case((q * 64).round(), (k * 64).round(), v, ((k_old * 64).round(), v_old))]
+
+
+@stage
+def double_precision(seed):
+    "float64 in, float64 out."
+    return [Case(*new_tokens(generator(seed), 2, 1, T=2, S=4, D=5, D_v=3, dtype=torch.float64))]

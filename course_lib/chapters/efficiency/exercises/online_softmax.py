@@ -1,0 +1,213 @@
+import math
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.grading.exercise import Case, generator, stage
+from course_lib.grading.given import held_while_reading as probe
+from course_lib.grading.judge import compare
+
+
+def blockwise_attention(q, k, v, block_size):
+    """softmax(q kᵀ / √D) v in one pass over blocks of keys -> (..., T, D_v); the T × S table is never there."""
+    q = q / math.sqrt(q.shape[-1])
+    largest = q.new_full((*q.shape[:-1], 1), -math.inf)  # (..., T, 1)
+    total = torch.zeros_like(largest)  # (..., T, 1)
+    mixed = q.new_zeros(*q.shape[:-1], v.shape[-1])  # (..., T, D_v)
+    for keys, values in zip(k.split(block_size, dim=-2), v.split(block_size, dim=-2)):
+        scores = q @ keys.mT  # (..., T, block_size)
+        larger = torch.maximum(largest, scores.amax(-1, keepdim=True))
+        shrink = (largest - larger).exp()  # 0 at the first block: exp(−inf)
+        raised = (scores - larger).exp()
+        total = total * shrink + raised.sum(-1, keepdim=True)
+        mixed = mixed * shrink + raised @ values
+        largest = larger
+    return mixed / total
+
+
+INF = float("inf")
+
+
+def wrong_blocks(
+    q,
+    k,
+    v,
+    block_size,
+    *,
+    scale=lambda D: math.sqrt(D),
+    begin=-INF,
+    blocks=lambda S, size: range(0, S, size),
+    compare_with=lambda largest, scores: torch.maximum(largest, scores.amax(-1, keepdim=True)),
+    shrink_total=lambda old, new: (old - new).exp(),
+    shrink_mixed=lambda old, new: (old - new).exp(),
+    close=lambda mixed, total: mixed / total,
+):
+    """Attention block by block, whose steps can be replaced one by one: most misconceptions below."""
+    largest = q.new_full((*q.shape[:-1], 1), begin)
+    total, mixed = torch.zeros_like(largest), q.new_zeros(*q.shape[:-1], v.shape[-1])
+    for start in blocks(k.shape[-2], block_size):
+        part = slice(start, start + block_size)
+        scores = q @ k[..., part, :].mT / scale(q.shape[-1])
+        larger = compare_with(largest, scores)
+        raised = (scores - larger).exp()
+        total = total * shrink_total(largest, larger) + raised.sum(-1, keepdim=True)
+        mixed = mixed * shrink_mixed(largest, larger) + raised @ v[..., part, :]
+        largest = larger
+    return close(mixed, total)
+
+
+def no_shrink(old, new):
+    return torch.ones_like(new)
+
+
+def grow(old, new):
+    return (new - old).exp()
+
+
+def all_at_once(q, k, v, block_size, scale=math.sqrt):
+    return (q @ k.mT / scale(q.shape[-1])).softmax(-1) @ v
+
+
+def joined_scores(q, k, v, block_size):
+    parts = k.split(block_size, dim=-2)
+    return torch.cat([q @ part.mT / math.sqrt(q.shape[-1]) for part in parts], dim=-1).softmax(-1) @ v
+
+
+def listed_scores(q, k, v, block_size):
+    """The blocks of scores are kept in a list and never joined, but all of them are there at once."""
+    listed = [q @ part.mT / math.sqrt(q.shape[-1]) for part in k.split(block_size, dim=-2)]
+    largest = torch.stack([scores.amax(-1, keepdim=True) for scores in listed]).amax(0)
+    total = sum((scores - largest).exp().sum(-1, keepdim=True) for scores in listed)
+    pairs = zip(listed, v.split(block_size, dim=-2))
+    return sum((scores - largest).exp() @ values for scores, values in pairs) / total
+
+
+def fused(q, k, v, block_size):
+    four_axes = (x.view((1,) * (4 - x.ndim) + x.shape) for x in (q, k, v))  # with fewer it stores the table
+    return F.scaled_dot_product_attention(*four_axes).view(*q.shape[:-1], v.shape[-1])
+
+
+def two_passes(q, k, v, block_size):
+    keys, values = k.split(block_size, dim=-2), v.split(block_size, dim=-2)
+
+    def score(part):
+        return q @ part.mT / math.sqrt(q.shape[-1])
+
+    largest = score(keys[0]).amax(-1, keepdim=True)
+    for part in keys[1:]:
+        largest = torch.maximum(largest, score(part).amax(-1, keepdim=True))
+    total, mixed = 0.0, 0.0
+    for part, mine in zip(keys, values):
+        raised = (score(part) - largest).exp()
+        total, mixed = total + raised.sum(-1, keepdim=True), mixed + raised @ mine
+    return mixed / total
+
+
+def outputs_of_blocks(q, k, v, block_size):
+    pairs = zip(k.split(block_size, dim=-2), v.split(block_size, dim=-2))
+    return torch.stack([all_at_once(q, keys, values, block_size) for keys, values in pairs])
+
+
+def padded_with_zeros(q, k, v, block_size):
+    missing = -k.shape[-2] % block_size
+    k, v = (F.pad(x, (0, 0, 0, missing)) for x in (k, v))
+    return blockwise_attention(q, k, v, block_size)
+
+
+@stage
+def one_query(seed):
+    "One query, two blocks of two keys: the larger scores are in the second block, then in the first."
+    rising = torch.tensor([[1.0], [2.0], [4.0], [3.0]])
+    values = torch.tensor([[10.0], [20.0], [30.0], [0.0]])
+    return [Case(torch.ones(1, 1), rising, values, 2), Case(torch.ones(1, 1), rising.flip(0), values, 2)]
+
+
+@stage
+def one_block(seed):
+    "One block holds all keys, or there would be room for more."
+    rng = generator(seed)
+    return [Case(*qkv(rng, T=2, S=3, D=4, D_v=5), 3), Case(*qkv(rng, T=3, S=2, D=3, D_v=2), 5)]
+
+
+@stage
+def full_blocks(seed):
+    "Blocks of one key, of two, of three, until all keys are read."
+    rng = generator(seed)
+    return [
+        Case(*qkv(rng, T=2, S=3, D=4, D_v=3), 1),
+        Case(*qkv(rng, T=3, S=6, D=2, D_v=4), 2),
+        Case(*qkv(rng, T=4, S=6, D=5, D_v=2), 3),
+    ]
+
+
+@stage
+def a_short_last_block(seed):
+    "The last block is shorter than the others."
+    rng = generator(seed)
+    return [Case(*qkv(rng, T=2, S=5, D=3, D_v=4), 2), Case(*qkv(rng, T=3, S=7, D=4, D_v=2), 4)]
+
+
+@stage
+def leading_axes(seed):
+    "A batch, heads, transposed views: every leading axis is only carried along."
+    rng = generator(seed)
+    views = [x.mT.contiguous().mT for x in qkv(rng, 2, 2, T=3, S=5, D=4, D_v=3)]
+    return [
+        Case(*qkv(rng, 3, T=3, S=3, D=3, D_v=3), 2),
+        Case(*qkv(rng, 2, 3, T=2, S=5, D=4, D_v=6), 3),
+        Case(*views, 2),
+    ]
+
+
+@stage
+def extreme_scores(seed):
+    "Scores near 150, near −150, and both in one table; rising and falling by hundreds from block to block."
+    rng = generator(seed)
+    steps, values = torch.randn(6, 1, generator=rng), 1 + torch.rand(6, 3, generator=rng)
+    one, ladder = torch.ones(1, 1), torch.tensor([[0.0], [1.0], [300.0], [301.0], [900.0], [899.0]])
+    return [
+        Case(one, 150 + steps, values, 2),
+        Case(one, -150 + steps, values, 2),
+        Case(one, ladder, values, 2),
+        Case(one, ladder.flip(0), values, 2),
+        Case(torch.tensor([[1.0], [-1.0], [0.01]]), 150 + steps, values, 4),
+    ]
+
+
+@stage
+def double_softmax(seed):
+    "float64 in, float64 out."
+    return [Case(*qkv(generator(seed), 2, T=3, S=7, D=5, D_v=2, dtype=torch.float64), 3)]
+
+
+@stage
+def long_texts(seed):
+    "A long text, watched: is the T × S table ever there, is each block read once, do smaller blocks mean more steps?"
+    rng = generator(seed)
+    return [
+        Case(*qkv(rng, 2, T=24, S=181, D=4, D_v=4), 16),
+        Case(*qkv(rng, T=64, S=321, D=4, D_v=4), 16),
+    ]
+
+
+def qkv(rng, *leading, T, S, D, D_v, dtype=torch.float32):
+    shapes = ((*leading, T, D), (*leading, S, D), (*leading, S, D_v))
+    return tuple(torch.randn(shape, generator=rng, dtype=dtype) for shape in shapes)
+
+
+def judge(case, expected, got):
+    """The output first; then what the watch has seen."""
+    if not (isinstance(expected, dict) and isinstance(got, dict)):
+        return compare(expected, got)
+    problem = compare(expected["output"], got["output"])
+    if problem:
+        return problem
+    if got["held T × S"]:
+        return (
+            "Your output is right, but at some moment you hold as many numbers as the whole table has, T · S per head."
+        )
+    if got["second pass"]:
+        return "Your output is right, but you go over the keys more than once."
+    if not got["in blocks"]:
+        return "Your output is right, but `block_size` changes nothing: smaller blocks should mean more steps."
+    return None

@@ -1,0 +1,198 @@
+import math
+import statistics  # noqa: F401
+import time  # noqa: F401
+from functools import partial
+
+import torch
+
+from course_lib.grading.exercise import Case, Given, generator, stage
+from course_lib.grading.given import pretend_attention, pretend_step, tiring_clock
+from course_lib.grading.given import timed_beside as probe
+from course_lib.grading.judge import compare
+
+
+def sequence_seconds(step, attention, lengths, batch, rounds, clock):
+    """Seconds per sequence of both layers for each length, and from which length on attention is the slower."""
+
+    def recurrent(x):
+        state = torch.zeros_like(x[:, 0])  # (batch, features)
+        for token in x.unbind(dim=1):
+            state = step(token, state)  # waits for the step before
+
+    times = {"rnn": [], "attention": []}
+    for T in lengths:
+        x = torch.randn(batch, T, 8)
+        for name, layer in (("rnn", recurrent), ("attention", attention)):
+            best = math.inf
+            for _ in range(rounds):
+                start = clock()
+                layer(x)
+                best = min(best, clock() - start)
+            times[name].append(best / batch)
+    slower = [T for T, one, other in zip(lengths, times["rnn"], times["attention"]) if other > one]
+    return times | {"crossing": min(slower, default=None)}
+
+
+FEATURES = 8  # of what is timed: any number does
+
+
+def stopped(function, x, clock):
+    start = clock()
+    function(x)
+    return clock() - start
+
+
+def measured(case, expected, got, *, rtol, atol=0.0):
+    """As compare, and what keeps a figure from being a measurement is said as it is."""
+    if isinstance(got, str) and not isinstance(expected, str):
+        return f"This is not measured: {got}."
+    return compare(expected, got, rtol, atol)
+
+
+def race(recurrent, attention, lengths, batch, rounds, clock, sum_up):
+    """Seconds per sequence for each length, of both layers."""
+    times = {"rnn": [], "attention": []}
+    for T in lengths:
+        x = torch.randn(batch, T, FEATURES)
+        both = [], []
+        for _ in range(rounds):
+            for layer, taken in zip((recurrent, attention), both):
+                taken.append(stopped(layer, x, clock))
+        for name, taken in zip(times, both):
+            times[name].append(sum_up(taken) / batch)
+    return times
+
+
+def walk(step, x):
+    state = torch.zeros(len(x), FEATURES)
+    for t in range(x.shape[1]):
+        state = step(x[:, t], state)
+
+
+def first_slower(lengths, times):
+    slower = [T for T, one, other in zip(lengths, times["rnn"], times["attention"]) if other > one]
+    return min(slower, default=None)
+
+
+def seconds_with(
+    step,
+    attention,
+    lengths,
+    batch,
+    rounds,
+    clock,
+    *,
+    recurrent=walk,
+    sum_up=min,
+    share=lambda rnn, attention, batch, T: (rnn, attention),
+    cross=first_slower,
+):
+    """The measurement, whose steps can be replaced one by one: most misconceptions below."""
+    times = race(partial(recurrent, step), attention, lengths, batch, rounds, clock, sum_up)
+    shared = [share(*pair, batch, T) for *pair, T in zip(*times.values(), lengths)]
+    times = dict(zip(times, map(list, zip(*shared))))
+    return times | {"crossing": cross(lengths, times)}
+
+
+def state_lost(step, x):
+    for t in range(x.shape[1]):
+        step(x[:, t], torch.zeros_like(x[:, 0]))
+
+
+def one_step(step, x):
+    step(x[:, 0], torch.zeros_like(x[:, 0]))
+
+
+def one_step_less(step, x):
+    walk(step, x[:, 1:])
+
+
+def step_by_step(step, attention, lengths, batch, rounds, clock):
+    """The clock is read around every step, and the shortest step is taken T times."""
+
+    def seconds(T):
+        x = torch.randn(batch, T, FEATURES)
+        steps, whole = [], []
+        for _ in range(rounds):
+            state = torch.zeros(batch, FEATURES)
+            for t in range(T):
+                start = clock()
+                state = step(x[:, t], state)
+                steps.append(clock() - start)
+            whole.append(stopped(attention, x, clock))
+        return min(steps) / batch, min(whole) / batch
+
+    times = dict(zip(("rnn", "attention"), map(list, zip(*map(seconds, lengths)))))
+    return times | {"crossing": first_slower(lengths, times)}
+
+
+def first_faster(lengths, times):
+    faster = [T for T, one, other in zip(lengths, times["rnn"], times["attention"]) if other < one]
+    return min(faster, default=None)
+
+
+def last_faster(lengths, times):
+    faster = [T for T, one, other in zip(lengths, times["rnn"], times["attention"]) if other < one]
+    return max(faster, default=None)
+
+
+def between_two_lengths(lengths, times):
+    slower = first_slower(lengths, times)
+    return None if slower == min(lengths) else slower
+
+
+def place_of_crossing(lengths, times):
+    slower = first_slower(lengths, times)
+    return None if slower is None else lengths.index(slower)
+
+
+def longest_if_never(lengths, times):
+    return first_slower(lengths, times) or max(lengths)
+
+
+def first_in_list(lengths, times):
+    pairs = zip(lengths, times["rnn"], times["attention"])
+    return next((T for T, one, other in pairs if other > one), None)
+
+
+def two_layers(seed, crossing, lengths, batch):
+    """Costs for which attention takes T / crossing times as long as the recurrent layer."""
+    rng = generator(seed)
+    per_token = float(2 + 2 * torch.rand(1, generator=rng)) * 1e-6  # of a step, for each text
+    overhead = per_token * 0.5 * batch
+    pairs = (overhead + per_token * batch) / batch / crossing
+    return Case(
+        Given(pretend_step, overhead, per_token, says="a function of (token, state): the new state"),
+        Given(pretend_attention, 0.0, pairs, 2.0, says="a function of x (batch, T, features)"),
+        lengths,
+        batch,
+        9,
+        Given(tiring_clock, seed, 0.0002, says="a function: the time in seconds"),
+    )
+
+
+@stage
+def one_text(seed):
+    "One text at a time: attention is faster for short texts, the recurrent layer for long ones."
+    return [two_layers(seed, 32, [4, 16, 64, 128], 1)]
+
+
+@stage
+def several_texts(seed):
+    "A batch of five, and of three with the lengths in another order: seconds per sequence, not per batch."
+    return [two_layers(seed + 1, 8, [4, 16, 64], 5), two_layers(seed + 2, 50, [100, 6, 200, 25], 3)]
+
+
+@stage
+def one_sided(seed):
+    "A pair in which attention is always faster, and one in which it never is."
+    return [two_layers(seed + 3, 500, [8, 32, 128], 2), two_layers(seed + 4, 3, [64, 6, 24], 2)]
+
+
+def judge(case, expected, got):
+    """As measured. A crossing that is None was returned, so that nobody is asked for a `return`."""
+    problem = measured(case, expected, got, rtol=0.08)
+    if problem and isinstance(got, dict) and got.get("crossing", 0) is None and expected["crossing"] is not None:
+        others = measured(case, expected | {"crossing": None}, got, rtol=0.08)
+        return others or "`crossing` is None, and there is a length at which attention takes longer."
+    return problem

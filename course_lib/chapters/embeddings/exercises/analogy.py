@@ -1,0 +1,96 @@
+import torch
+import torch.nn.functional as F
+
+from course_lib.grading.exercise import Case, generator, stage
+
+
+def analogy(weight, a, b, c, k):
+    """The k rows nearest to a − b + c, the three inputs left out."""
+    target = weight[a] - weight[b] + weight[c]  # (D,)
+    cosine = F.cosine_similarity(weight, target, dim=-1)  # (V,)
+    cosine[[a, b, c]] = -torch.inf
+    return cosine.topk(k).indices
+
+
+INF = float("inf")
+
+
+def table(rng, V, D, dtype=torch.float32):
+    return torch.randn(V, D, generator=rng, dtype=dtype)
+
+
+def cosines(weight, vector):
+    """(V,) cosine of every row with the vector; 0 for a row of zeros."""
+    return directions(weight) @ F.normalize(vector, dim=0)
+
+
+def directions(weight):
+    return weight / weight.norm(dim=1, keepdim=True).clamp_min(1e-12)
+
+
+def dots(weight, vector):
+    return weight @ vector
+
+
+def closeness(weight, vector):
+    return -(weight - vector).norm(dim=1)
+
+
+def cosines_with_nan(weight, vector):
+    return (weight @ vector) / (weight.norm(dim=1) * vector.norm())
+
+
+def best(scores, left_out, k, *, forbidden_score=-INF):
+    scores = scores.clone()
+    scores[list(left_out)] = forbidden_score
+    return scores.argsort(descending=True)[:k]
+
+
+def wrong_analogy(weight, a, b, c, k, *, signs=(1, -1, 1), score=cosines, left_out="abc", forbidden_score=-INF):
+    target = sum(sign * weight[row] for sign, row in zip(signs, (a, b, c)))
+    out = [{"a": a, "b": b, "c": c}[letter] for letter in left_out]
+    return best(score(weight, target), out, k, forbidden_score=forbidden_score)
+
+
+def too_few_left(weight, a, b, c, k):
+    with_inputs = wrong_analogy(weight, a, b, c, k, left_out="")
+    return with_inputs[~torch.isin(with_inputs, torch.tensor([a, b, c]))]
+
+
+def unit_rows(weight, a, b, c, k):
+    return analogy(directions(weight), a, b, c, k)
+
+
+@stage
+def parallelogram(seed):
+    "A parallelogram on paper: rows 0, 1, 2 and its fourth corner, row 4. The best two."
+    weight = torch.tensor([[4.0, 1.0], [1.0, 1.0], [1.0, 3.0], [-1.0, 2.0], [4.0, 3.2], [3.0, 0.0], [9.0, 2.0]])
+    return [Case(weight, 0, 1, 2, 2)]
+
+
+@stage
+def drawn_analogies(seed):
+    "Drawn tables of several sizes: indices, best first."
+    rng = generator(seed)
+    return [
+        Case(table(rng, V, D) * (0.2 + torch.rand(V, 1, generator=rng)), V - 1, 1, V // 2, k)
+        for V, D, k in [(9, 4, 3), (8, 11, 5), (31, 6, 4), (24, 3, 21)]
+    ]
+
+
+@stage
+def answer_is_an_input(seed):
+    "A small difference between b and c: then a − b + c lies next to a itself, and a is not an answer."
+    rng = generator(seed)
+    weight = table(rng, 10, 4)
+    weight[5] = weight[3] + 0.05 * table(rng, 1, 4)[0]
+    return [Case(weight, 7, 3, 5, 2), Case(weight, 3, 7, 7, 3)]
+
+
+@stage
+def analogy_beside_zeros(seed):
+    "A row of zeros in the table, and a table in float64."
+    rng = generator(seed)
+    weight = table(rng, 8, 3, torch.float64)
+    weight[0] = 0
+    return [Case(weight, 1, 2, 3, 3), Case(weight, 6, 5, 4, 5)]

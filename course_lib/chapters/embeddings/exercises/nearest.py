@@ -1,0 +1,139 @@
+import torch
+import torch.nn.functional as F
+
+from course_lib.grading.exercise import Case, generator, stage
+
+
+def nearest_tokens(weight, index, k):
+    """The k rows that point most nearly the same way as row `index`, best first."""
+    cosine = F.cosine_similarity(weight, weight[index], dim=-1)  # (V,); 0 for a row of zeros
+    cosine[index] = -torch.inf
+    return cosine.topk(k).indices
+
+
+INF = float("inf")
+
+
+def table(rng, V, D, dtype=torch.float32):
+    return torch.randn(V, D, generator=rng, dtype=dtype)
+
+
+def cosines(weight, vector):
+    """(V,) cosine of every row with the vector; 0 for a row of zeros."""
+    return directions(weight) @ F.normalize(vector, dim=0)
+
+
+def directions(weight):
+    return weight / weight.norm(dim=1, keepdim=True).clamp_min(1e-12)
+
+
+def dots(weight, vector):
+    return weight @ vector
+
+
+def closeness(weight, vector):
+    return -(weight - vector).norm(dim=1)
+
+
+def cosines_with_nan(weight, vector):
+    return (weight @ vector) / (weight.norm(dim=1) * vector.norm())
+
+
+def centred_cosines(weight, vector):
+    return cosines(weight - weight.mean(1, keepdim=True), vector - vector.mean())
+
+
+def column_cosines(weight, vector, *, row):
+    columns = F.normalize(weight, dim=0)
+    return columns @ columns[row]
+
+
+def best(scores, left_out, k, *, forbidden_score=-INF):
+    scores = scores.clone()
+    scores[list(left_out)] = forbidden_score
+    return scores.argsort(descending=True)[:k]
+
+
+def wrong_nearest(weight, index, k, *, score=cosines, left_out=True, forbidden_score=-INF):
+    out = [index] if left_out else []
+    return best(score(weight, weight[index]), out, k, forbidden_score=forbidden_score)
+
+
+def too_few_nearest(weight, index, k):
+    with_itself = wrong_nearest(weight, index, k, left_out=False)
+    return with_itself[with_itself != index]
+
+
+def first_dropped(weight, index, k):
+    return cosines(weight, weight[index]).argsort(descending=True, stable=True)[1 : k + 1]
+
+
+def equals_left_out(weight, index, k):
+    """Leaves out whatever has cosine 1 with the token."""
+    scores = cosines(weight, weight[index])
+    return best(scores, (scores > 1 - 1e-6).nonzero().flatten().tolist(), k)
+
+
+def turned(order):
+    return torch.as_tensor(order).flip(0)
+
+
+@stage
+def four_arrows(seed):
+    "Four arrows on paper: one points almost the same way, one is long, one has its tip close by."
+    return [Case(torch.tensor([[1.0, 0.0], [5.0, 4.0], [0.6, 0.7], [0.3, 0.02]]), 0, 1)]
+
+
+@stage
+def opposite_arrows(seed):
+    "An arrow that points the opposite way is as far as can be, and any number of neighbours may be asked for."
+    weight = torch.tensor([[1.0, 0.2], [-2.0, -0.3], [0.4, 0.5], [0.1, -0.9]])
+    return [Case(weight, 0, 2), Case(weight, 2, 3)]
+
+
+@stage
+def drawn_tables(seed):
+    "Drawn tables of several sizes: indices, best first."
+    rng = generator(seed)
+    return [Case(table(rng, V, D) * (0.2 + torch.rand(V, 1, generator=rng)), V // 2, k) for V, D, k in SIZES]
+
+
+SIZES = [(8, 3, 2), (7, 12, 6), (30, 5, 4), (40, 16, 39)]
+
+
+@stage
+def row_of_zeros(seed):
+    "A row of zeros, as padding often has: it points nowhere, and its cosine with everything counts as 0."
+    rng = generator(seed)
+    weight = table(rng, 6, 3)
+    weight[0] = 0
+    weight[4] = weight[2] + 0.1 * table(rng, 1, 3)[0]
+    return [Case(weight, 2, 1), Case(weight, 2, 5)]
+
+
+@stage
+def parallel_rows(seed):
+    "A row that is twice the token's own, before it or after it: it has cosine 1, too, and is the nearest neighbour."
+    weight = torch.tensor([[0.0, 4.0], [3.0, 1.0], [0.0, 2.0], [1.0, 1.0]])
+    return [Case(weight, 2, 1), Case(weight, 0, 1), Case(weight, 2, 3), Case(weight, 0, 3)]
+
+
+@stage
+def exact_opposites(seed):
+    "A row that points exactly the opposite way has cosine −1 and comes last: the token itself does not come at all."
+    weight = torch.tensor([[0.0, -1.0], [3.0, 1.0], [0.0, 2.0], [1.0, 1.0]])
+    return [Case(weight, 2, 3), Case(weight, 0, 3)]
+
+
+@stage
+def token_of_zeros(seed):
+    "The token itself is a row of zeros. Its cosine with the other row is 0, and that row is still its neighbour."
+    weight = torch.tensor([[0.0, 0.0], [3.0, 1.0]])
+    return [Case(weight, 0, 1), Case(weight.flip(0), 1, 1)]
+
+
+@stage
+def nearest_in_double(seed):
+    "A float64 table."
+    rng = generator(seed)
+    return [Case(table(rng, 12, 7, torch.float64), 11, 5)]

@@ -1,0 +1,223 @@
+from functools import partial
+
+import torch
+
+from course_lib.grading.exercise import Case, Given, generator, stage
+from course_lib.grading.given import decoder_block_parts
+
+
+def decoder_block(x, encoded, parts, source_mask=None):
+    """Self-attention, cross-attention, feed-forward, each on a branch beside the stream: (B, T, d) -> (B, T, d)."""
+    T = x.shape[1]
+    causal = torch.ones(T, T, dtype=torch.bool).tril()  # (T, T)
+    h = parts.norm1(x)
+    x = x + parts.attention(h, h, causal)  # what has been written so far
+    x = x + parts.cross_attention(parts.cross_norm(x), encoded, source_mask)  # asks with what it now knows
+    return x + parts.feed_forward(parts.norm2(x))
+
+
+def lower(T):
+    return torch.ones(T, T, dtype=torch.bool).tril()
+
+
+def own_branch(parts, x, mask):
+    h = parts.norm1(x)
+    return x + parts.attention(h, h, mask)
+
+
+def cross_branch(parts, x, encoded, source_mask):
+    return x + parts.cross_attention(parts.cross_norm(x), encoded, source_mask)
+
+
+def wide_branch(parts, x):
+    return x + parts.feed_forward(parts.norm2(x))
+
+
+def block_with(
+    x, encoded, parts, source_mask=None, *, mask=lower, own=own_branch, cross=cross_branch, wide=wide_branch
+):
+    """A decoder block whose branches can be replaced one by one: most misconceptions below."""
+    return wide(parts, cross(parts, own(parts, x, mask(x.shape[1])), encoded, source_mask))
+
+
+def post_norm(x, encoded, parts, source_mask=None):
+    x = parts.norm1(x + parts.attention(x, x, lower(x.shape[1])))
+    x = parts.cross_norm(x + parts.cross_attention(x, encoded, source_mask))
+    return parts.norm2(x + parts.feed_forward(x))
+
+
+def post_norm_inside(x, encoded, parts, source_mask=None):
+    x = x + parts.norm1(parts.attention(x, x, lower(x.shape[1])))
+    x = x + parts.cross_norm(parts.cross_attention(x, encoded, source_mask))
+    return x + parts.norm2(parts.feed_forward(x))
+
+
+def without_norms(x, encoded, parts, source_mask=None):
+    x = x + parts.attention(x, x, lower(x.shape[1]))
+    x = x + parts.cross_attention(x, encoded, source_mask)
+    return x + parts.feed_forward(x)
+
+
+def side_by_side(x, encoded, parts, source_mask=None):
+    h = parts.norm1(x)
+    own = parts.attention(h, h, lower(x.shape[1]))
+    cross = parts.cross_attention(parts.cross_norm(x), encoded, source_mask)
+    return x + own + cross + parts.feed_forward(parts.norm2(x))
+
+
+def queries_from_the_layer_before(x, encoded, parts, source_mask=None):
+    """The comment of the course notes taken at its word: the cross-attention reads what entered the block."""
+    after = own_branch(parts, x, lower(x.shape[1]))
+    after = after + parts.cross_attention(parts.cross_norm(x), encoded, source_mask)
+    return wide_branch(parts, after)
+
+
+def cross_first(x, encoded, parts, source_mask=None):
+    x = cross_branch(parts, x, encoded, source_mask)
+    return wide_branch(parts, own_branch(parts, x, lower(x.shape[1])))
+
+
+def feed_forward_between(x, encoded, parts, source_mask=None):
+    x = wide_branch(parts, own_branch(parts, x, lower(x.shape[1])))
+    return cross_branch(parts, x, encoded, source_mask)
+
+
+def stream_added_once(x, encoded, parts, source_mask=None):
+    h = parts.norm1(x)
+    out = parts.attention(h, h, lower(x.shape[1]))
+    out = parts.cross_attention(parts.cross_norm(out), encoded, source_mask)
+    return x + parts.feed_forward(parts.norm2(out))
+
+
+def no_stream(x, encoded, parts, source_mask=None):
+    h = parts.norm1(x)
+    out = parts.attention(h, h, lower(x.shape[1]))
+    out = parts.cross_attention(parts.cross_norm(out), encoded, source_mask)
+    return parts.feed_forward(parts.norm2(out))
+
+
+def normalised_stream(x, encoded, parts, source_mask=None):
+    x = parts.norm1(x)
+    x = x + parts.attention(x, x, lower(x.shape[1]))
+    x = parts.cross_norm(x)
+    x = x + parts.cross_attention(x, encoded, source_mask)
+    x = parts.norm2(x)
+    return x + parts.feed_forward(x)
+
+
+def masks_exchanged(x, encoded, parts, source_mask=None):
+    return block_with(
+        x,
+        encoded,
+        parts,
+        source_mask,
+        mask=lambda T: source_mask,
+        cross=lambda parts, x, encoded, _: cross_branch(parts, x, encoded, past_of(x, encoded)),
+    )
+
+
+def padding_in_both(x, encoded, parts, source_mask=None):
+    return block_with(
+        x, encoded, parts, source_mask, mask=lambda T: lower(T) if source_mask is None else lower(T) & source_mask
+    )
+
+
+def past_of(x, encoded):
+    return torch.ones(x.shape[1], encoded.shape[1], dtype=torch.bool).tril()
+
+
+def causal_source(parts, x, encoded, source_mask):
+    past = past_of(x, encoded)
+    return cross_branch(parts, x, encoded, past if source_mask is None else past & source_mask)
+
+
+def other_norms(first="norm1", second="cross_norm", third="norm2"):
+    def own(parts, x, mask):
+        h = getattr(parts, first)(x)
+        return x + parts.attention(h, h, mask)
+
+    def cross(parts, x, encoded, source_mask):
+        return x + parts.cross_attention(getattr(parts, second)(x), encoded, source_mask)
+
+    def wide(parts, x):
+        return x + parts.feed_forward(getattr(parts, third)(x))
+
+    return partial(block_with, own=own, cross=cross, wide=wide)
+
+
+def source_twice(x, encoded, parts, source_mask=None):
+    x = x + parts.attention(parts.norm1(x), encoded, source_mask)
+    return wide_branch(parts, cross_branch(parts, x, encoded, source_mask))
+
+
+def attentions_exchanged(x, encoded, parts, source_mask=None):
+    h = parts.norm1(x)
+    x = x + parts.cross_attention(h, h, lower(x.shape[1]))
+    x = x + parts.attention(parts.cross_norm(x), encoded, source_mask)
+    return wide_branch(parts, x)
+
+
+LITTLE = {"d_model": 4, "n_heads": 2, "d_ff": 6}
+
+
+MIDDLE = {"d_model": 6, "n_heads": 3, "d_ff": 10}
+
+
+MODERN = {"d_model": 8, "n_heads": 2, "d_ff": 12, "norm": "rms", "activation": "swiglu", "bias": False}
+
+
+def block_case(rng, sizes, B, T, S, lengths=None, dtype=torch.float32):
+    says = f"(the parts of a decoder block: d_model = {sizes['d_model']}, {sizes['n_heads']} heads)"
+    name = str(dtype).removeprefix("torch.")
+    parts = Given(decoder_block_parts, sizes, int(torch.randint(2**31, (), generator=rng)), name, says=says)
+    x, encoded = (torch.randn(B, n, sizes["d_model"], generator=rng, dtype=dtype) for n in (T, S))
+    if lengths is None:
+        return Case(x, encoded, parts)
+    return Case(x, encoded, parts, (torch.arange(S) < torch.tensor(lengths)[:, None])[:, None, None])
+
+
+@stage
+def one_to_one(seed):
+    "One target token, one source token: three branches, each with its own norm, each added to the stream."
+    return [block_case(generator(seed), LITTLE, 1, 1, 1)]
+
+
+@stage
+def written_so_far(seed):
+    "Several target tokens, one source token: no place sees a later one."
+    rng = generator(seed)
+    return [block_case(rng, LITTLE, 1, 3, 1), block_case(rng, MIDDLE, 2, 4, 1)]
+
+
+@stage
+def whole_source(seed):
+    "Several source tokens: every target token may look at all of them."
+    rng = generator(seed)
+    return [block_case(rng, LITTLE, 1, 2, 3), block_case(rng, MIDDLE, 2, 5, 4)]
+
+
+@stage
+def padded_source(seed):
+    "A source with padding: the mask hides it from the cross-attention."
+    rng = generator(seed)
+    return [
+        block_case(rng, LITTLE, 1, 2, 3, lengths=[2]),
+        block_case(rng, MIDDLE, 3, 4, 5, lengths=[5, 2, 3]),
+        block_case(rng, MODERN, 2, 3, 4, lengths=[1, 3]),
+    ]
+
+
+@stage
+def as_many_as(seed):
+    "As many target tokens as source tokens and texts; and inputs that are transposed views."
+    rng = generator(seed)
+    square = block_case(rng, LITTLE, 3, 3, 3, lengths=[2, 3, 1])
+    other = block_case(rng, MIDDLE, 2, 3, 3)
+    x, encoded, parts = other.args
+    return [square, Case(x.mT.contiguous().mT, encoded.transpose(0, 1).contiguous().transpose(0, 1), parts)]
+
+
+@stage
+def in_float64(seed):
+    "float64 in, float64 out."
+    return [block_case(generator(seed), MIDDLE, 2, 3, 4, lengths=[4, 2], dtype=torch.float64)]

@@ -1,0 +1,260 @@
+import torch
+import torch.nn.functional as F
+
+from course_lib.chapters.feed_forward.claims import ASKED, capital_questions, contributions, strongest
+from course_lib.chapters.feed_forward.exercises._shared import BENDS
+from course_lib.gpt import evaluating
+from course_lib.grading import given
+from course_lib.grading.exercise import Case, Given, generator, stage
+from course_lib.grading.show import plural
+from course_lib.pretrained import load_pretrained
+from course_lib.tinytown import CAPITALS
+
+
+def top_units(model, ids, answer, candidates, k):
+    """The k candidates (block, unit) whose removal lowers the probability of `answer` most, strongest first."""
+
+    def chance():
+        with evaluating(model):
+            return model(ids)[0, -1].softmax(dim=-1)[answer].item()
+
+    left = {}
+    for block, unit in candidates:
+        value = model.blocks[block].feed_forward.down_proj.weight.data[:, unit]  # (d_model,), what the unit adds
+        kept = value.clone()
+        value.zero_()
+        left[block, unit] = chance()
+        value.copy_(kept)
+    return sorted(left, key=left.get)[:k]
+
+
+TINY = {"vocab_size": 23, "d_model": 6, "n_heads": 2, "n_layers": 2, "d_ff": 11, "max_seq_len": 12}
+
+
+def seen_at(model, ids, part="feed_forward.up_proj", evaluate=True):
+    """What this part of every block puts out: list of (B, T, size). Every call has its own model: hooks may stay."""
+    outputs = []
+    for block in model.blocks:
+        block.get_submodule(part).register_forward_hook(lambda _, inputs, output: outputs.append(output))
+    if evaluate:
+        model.eval()
+    with torch.no_grad():
+        model(ids)
+    return outputs
+
+
+def hidden_at(model, ids):
+    """The hidden units after the bend: list of (B, T, d_ff)."""
+    bend = BENDS[model.config.activation]
+    return [bend(scores) for scores in seen_at(model, ids)]
+
+
+def small_model(seed, dropout=0.0, activation="relu", mute=0, **config):
+    config = TINY | {"activation": activation, "dropout": dropout} | config
+    says = f"a small decoder with {plural(config['n_layers'], 'block')} of {config['d_ff']} units ({activation})"
+    return Given(given.lively_decoder, config, seed, mute, says=says)
+
+
+def drawn_ids(rng, *lengths):
+    """(B, T) ids of which 0 pads the end of the shorter texts."""
+    ids = torch.randint(1, TINY["vocab_size"], (len(lengths), max(lengths)), generator=rng)
+    return ids.masked_fill(torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None], 0)
+
+
+def chance(model, ids, answer):
+    """The probability of `answer` after the last token."""
+    model.eval()
+    with torch.no_grad():
+        return model(ids).softmax(-1)[:, -1, answer]
+
+
+def without(model, layer, unit, measure, *args, hold=lambda h: 0.0, places=slice(None)):
+    """measure(model, *args) while one hidden unit is held at hold(hidden): 0, at all places."""
+
+    def silence(_, inputs):
+        (hidden,) = inputs  # (B, T, d_ff)
+        there = torch.zeros_like(hidden, dtype=torch.bool)
+        there[:, places, unit] = True
+        return (torch.where(there, hold(hidden[:, :, unit]), hidden),)
+
+    handle = model.blocks[layer].feed_forward.down_proj.register_forward_pre_hook(silence)
+    value = measure(model, *args)
+    handle.remove()
+    return value
+
+
+def pairs(candidates, drops, k):
+    """The k candidates with the largest drops, strongest first: (k, 2)."""
+    order = sorted(range(len(candidates)), key=lambda i: -drops[i])
+    return torch.tensor([candidates[i] for i in order[:k]])
+
+
+def wrong_units(
+    model, ids, answer, candidates, k, *, measure=chance, score=lambda before, after: before - after, **how
+):
+    before = measure(model, ids, answer)
+    drops = [score(before, without(model, *unit, measure, ids, answer, **how)) for unit in candidates]
+    return pairs(candidates, drops, k)
+
+
+def logit(model, ids, answer):
+    model.eval()
+    with torch.no_grad():
+        return model(ids)[:, -1, answer]
+
+
+def chance_everywhere(model, ids, answer):
+    model.eval()
+    with torch.no_grad():
+        return model(ids).softmax(-1)[:, :, answer].mean()
+
+
+def chance_at_first(model, ids, answer):
+    model.eval()
+    with torch.no_grad():
+        return model(ids).softmax(-1)[:, 0, answer]
+
+
+def noisy_chance(model, ids, answer):
+    with torch.no_grad():
+        return model(ids).softmax(-1)[:, -1, answer]
+
+
+def of_the_favourite(model, ids, answer, candidates, k):
+    model.eval()
+    return top_units(model, ids, int(model(ids)[0, -1].argmax()), candidates, k)
+
+
+def never_put_back(model, ids, answer, candidates, k):
+    drops, before = [], chance(model, ids, answer)
+    for layer, unit in candidates:
+        model.blocks[layer].feed_forward.down_proj.weight.data[:, unit] = 0
+        drops.append(before - chance(model, ids, answer))
+    return pairs(candidates, drops, k)
+
+
+def hooks_left(model, ids, answer, candidates, k):
+    drops, before = [], chance(model, ids, answer)
+    for layer, unit in candidates:
+        mask = torch.ones(model.config.d_ff, dtype=torch.float64)
+        mask[unit] = 0
+        model.blocks[layer].feed_forward.down_proj.register_forward_pre_hook(lambda _, x, mask=mask: (x[0] * mask,))
+        drops.append(before - chance(model, ids, answer))
+    return pairs(candidates, drops, k)
+
+
+def row_zeroed(model, ids, answer, candidates, k):
+    """The weights with which the unit looks are 0; its bias stays."""
+    drops, before = [], chance(model, ids, answer)
+    for layer, unit in candidates:
+        row = model.blocks[layer].feed_forward.up_proj.weight.data[unit]
+        kept = row.clone()
+        row.zero_()
+        drops.append(before - chance(model, ids, answer))
+        row.copy_(kept)
+    return pairs(candidates, drops, k)
+
+
+def by_activation(model, ids, answer, candidates, k, *, size=lambda h: h[0, -1]):
+    hidden = hidden_at(model, ids)
+    return pairs(candidates, [size(hidden[layer])[unit].item() for layer, unit in candidates], k)
+
+
+def by_gradient(model, ids, answer, candidates, k, *, of=lambda logits, answer: logits.softmax(-1)[answer]):
+    """activation × gradient, summed over places."""
+    model.eval()
+    hidden = []
+    handles = [
+        block.feed_forward.down_proj.register_forward_pre_hook(lambda _, inputs: hidden.append(inputs[0]))
+        for block in model.blocks
+    ]
+    gradients = torch.autograd.grad(of(model(ids)[0, -1], answer), hidden)
+    for handle in handles:
+        handle.remove()
+    drops = [(hidden[layer] * gradients[layer])[0, :, unit].sum().item() for layer, unit in candidates]
+    return pairs(candidates, drops, k)
+
+
+def by_place(model, ids, answer, candidates, k):
+    chosen = top_units(model, ids, answer, candidates, k)
+    return torch.stack([torch.tensor(candidates).eq(pair).all(1).nonzero()[0, 0] for pair in chosen])
+
+
+def in_the_order_of_the_list(model, ids, answer, candidates, k):
+    return torch.tensor(candidates)[by_place(model, ids, answer, candidates, k).sort().values]
+
+
+def one_block(layer):
+    """All units looked for in one block, whatever the pair says."""
+
+    def wrong(model, ids, answer, candidates, k):
+        before = chance(model, ids, answer)
+        drops = [before - without(model, layer, unit, chance, ids, answer) for _, unit in candidates]
+        return pairs(candidates, drops, k)
+
+    return wrong
+
+
+def cut(model, ids, answer, k, units):
+    """A case whose candidates are told apart: no two of them change the chance of the answer alike.
+
+    Two ReLU units that never fire change it by exactly as much; and who keeps float32 figures is right, too.
+    """
+    built, kept = model.make(*model.data), {}
+    for layer, unit in units:
+        left = without(built, layer, unit, chance, ids, answer)
+        if all(abs(left - other) > 1e-6 for other in kept.values()):
+            kept[layer, unit] = left
+    return Case(model, ids, answer, list(kept), min(k, len(kept)))
+
+
+def all_units(rng, n_layers, d_ff):
+    """Every (layer, unit) of a small model, in drawn order."""
+    units = [(layer, unit) for layer in range(n_layers) for unit in range(d_ff)]
+    return [units[i] for i in torch.randperm(len(units), generator=rng)]
+
+
+@stage
+def one_block_three_units(seed):
+    "One block, three units, and the one that matters most."
+    rng = generator(seed)
+    model = small_model(seed, n_layers=1, d_ff=3, activation="gelu")
+    return [cut(model, drawn_ids(rng, 4), 5, 1, all_units(rng, 1, 3))]
+
+
+@stage
+def all_units_of_two_blocks(seed):
+    "All units of two blocks: the five that matter most to one token, then to another."
+    rng = generator(seed)
+    model = small_model(seed + 1, activation="gelu", d_ff=8)
+    ids, units = drawn_ids(rng, 9), all_units(rng, 2, 8)
+    return [cut(model, ids, answer, 5, units) for answer in torch.randperm(23, generator=rng)[:2].tolist()]
+
+
+@stage
+def all_of_them_ranked(seed):
+    "ReLU units of three blocks, all of them in order."
+    rng = generator(seed)
+    return [cut(small_model(seed + 2, n_layers=3, d_ff=6), drawn_ids(rng, 7), 0, 99, all_units(rng, 3, 6))]
+
+
+@stage
+def training_mode(seed):
+    "A model that comes in training mode, with dropout: measure without it."
+    rng = generator(seed)
+    model = small_model(seed + 3, dropout=0.3, activation="gelu", d_ff=8)
+    return [cut(model, drawn_ids(rng, 6), 7, 8, all_units(rng, 2, 8))]
+
+
+@stage
+def one_capital(seed):
+    "The trained Tinytown model and one capital: ten units that push it, and five drawn ones."
+    model, tokenizer = load_pretrained("tinytown")
+    rng = generator(seed)
+    ids, answers = capital_questions(tokenizer, ASKED)
+    country = int(torch.randint(len(CAPITALS), (), generator=rng))
+    pushing = strongest(contributions(model, ids, answers)[country], 10)  # (layers, d_ff)
+    units = (pushing | strongest(torch.rand(pushing.shape, generator=rng), 5)).nonzero()
+    units = [tuple(units[i].tolist()) for i in torch.randperm(len(units), generator=rng)]
+    model = Given(given.tinytown, "float64", says="the trained Tinytown model, in float64")
+    return [cut(model, ids[[country]], int(answers[country]), 6, units)]

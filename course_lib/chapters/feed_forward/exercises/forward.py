@@ -1,0 +1,91 @@
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.chapters.feed_forward.exercises._shared import BENDS, in_float32, quick_gelu, tanh_gelu  # noqa: F401
+from course_lib.grading.exercise import Case, generator, stage
+
+
+def ffn(x, W1, b1, W2, b2, activation):
+    """activation(x W1 + b1) W2 + b2: x (..., d_model) -> the same shape."""
+    bend = {"relu": F.relu, "gelu": F.gelu}[activation]
+    hidden = bend(x @ W1 + b1)  # (..., d_ff)
+    return hidden @ W2 + b2  # (..., d_model)
+
+
+def weights_as_in_linear(x, W1, b1, W2, b2, activation):
+    return F.linear(BENDS[activation](F.linear(x, W1, b1)), W2, b2)
+
+
+def transposed_weights(x, W1, b1, W2, b2, activation):
+    return BENDS[activation](x @ W1.mT + b1) @ W2.mT + b2
+
+
+def layers(rng, *leading, d_model, d_ff, dtype=torch.float32, size=1.0):
+    """x, W1, b1, W2, b2."""
+    shapes = (*leading, d_model), (d_model, d_ff), (d_ff,), (d_ff, d_model), (d_model,)
+    x, *weights = (torch.randn(shape, generator=rng, dtype=dtype) for shape in shapes)
+    return size * x, *weights
+
+
+@stage
+def a_token_of_zeros(seed):
+    "A token of zeros: nothing but the biases is left."
+    x, *weights = layers(generator(seed), 3, d_model=3, d_ff=5)
+    return [Case(torch.zeros_like(x), *weights, activation) for activation in BENDS]
+
+
+@stage
+def one_token(seed):
+    "One token, once with each activation."
+    rng = generator(seed)
+    by_hand = [[1.0, -1.0], [[1.0, 0.0, 2.0], [0.0, 1.0, 1.0]], [0.0, 0.5, 0.0], [[1.0, 0.0], [5.0, 5.0], [0.0, 2.0]]]
+    by_hand = [torch.tensor(part) for part in (*by_hand, [0.5, 0.0])]
+    return [Case(*args, activation) for args in (by_hand, layers(rng, 4, d_model=4, d_ff=7)) for activation in BENDS]
+
+
+@stage
+def a_sentence(seed):
+    "A sentence, and a batch of them: every token by itself, all with the same weights."
+    rng = generator(seed)
+    return [
+        Case(*layers(rng, 5, d_model=3, d_ff=8), "relu"),
+        Case(*layers(rng, 5, d_model=3, d_ff=8), "gelu"),
+        Case(*layers(rng, 1, 4, d_model=5, d_ff=2), "relu"),
+        Case(*layers(rng, 2, 3, d_model=6, d_ff=9), "gelu"),
+    ]
+
+
+@stage
+def all_sizes_equal(seed):
+    "As many tokens as features as hidden units: no shape tells you which is which."
+    rng = generator(seed)
+    return [Case(*layers(rng, 4, d_model=4, d_ff=4), activation) for activation in BENDS]
+
+
+@stage
+def views(seed):
+    "Transposed views of other tensors, and more leading axes."
+    rng = generator(seed)
+    x, W1, b1, W2, b2 = layers(rng, 3, 2, 4, d_model=3, d_ff=5)
+    x, W1, W2 = x.transpose(0, 2), W1.T.contiguous().T, W2.T.contiguous().T
+    return [Case(x, W1, b1, W2, b2, activation) for activation in BENDS]
+
+
+@stage
+def double_and_large(seed):
+    "float64 in, float64 out, and numbers in the thousands."
+    rng = generator(seed)
+    double = partial(layers, rng, 2, 3, d_model=5, d_ff=7, dtype=torch.float64)
+    return [Case(*double(), "gelu"), Case(*double(), "relu"), Case(*double(size=1000.0), "gelu")]
+
+
+def wrong_ffn(x, W1, b1, W2, b2, activation, *, bend=lambda name: BENDS[name], before=True, inner=1, outer=1):
+    """bend: from the name of an activation to what is done; inner, outer: how much of each bias is added."""
+    hidden = bend(activation)(x @ W1 + inner * b1) if before else x @ W1 + inner * b1
+    return hidden @ W2 + outer * b2
+
+
+def bends_with(**other):
+    return partial(wrong_ffn, bend=lambda name: (BENDS | other)[name])

@@ -1,0 +1,115 @@
+from functools import partial  # noqa: F401
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.chapters.feed_forward.exercises._shared import BENDS
+from course_lib.gpt import evaluating
+from course_lib.grading import given
+from course_lib.grading.exercise import Case, Given, generator, stage
+from course_lib.grading.given import as_row as probe
+from course_lib.grading.show import plural
+from course_lib.pretrained import load_pretrained
+from course_lib.tinytown import Tinytown
+from course_lib.trace import trace
+
+
+def active_shares(model, ids, pad_id):
+    """Share of hidden units above 0 per block, over all tokens that are not padding."""
+    with evaluating(model), trace(model, "*.hidden") as seen:
+        model(ids)
+    real = ids != pad_id  # (B, T)
+    return [(hidden[real] > 0).float().mean().item() for hidden in seen.values()]  # hidden[real]: (tokens, d_ff)
+
+
+TINY = {"vocab_size": 23, "d_model": 6, "n_heads": 2, "n_layers": 2, "d_ff": 11, "max_seq_len": 12}
+
+
+def seen_at(model, ids, part="feed_forward.up_proj", evaluate=True):
+    """What this part of every block puts out: list of (B, T, size). Every call has its own model: hooks may stay."""
+    outputs = []
+    for block in model.blocks:
+        block.get_submodule(part).register_forward_hook(lambda _, inputs, output: outputs.append(output))
+    if evaluate:
+        model.eval()
+    with torch.no_grad():
+        model(ids)
+    return outputs
+
+
+def hidden_at(model, ids):
+    """The hidden units after the bend: list of (B, T, d_ff)."""
+    bend = BENDS[model.config.activation]
+    return [bend(scores) for scores in seen_at(model, ids)]
+
+
+def wrong_shares(model, ids, pad_id, *, look=seen_at, fires=lambda z: z > 0, share=lambda f: f.double().mean().item()):
+    return [share(fires(z[ids != pad_id])) for z in look(model, ids)]
+
+
+def text_by_text(model, ids, pad_id):
+    """The mean of the texts' means."""
+    fires = [scores > 0 for scores in seen_at(model, ids)]
+    return [torch.stack([f[i, ids[i] != pad_id].double().mean() for i in range(len(ids))]).mean() for f in fires]
+
+
+def small_model(seed, dropout=0.0, activation="relu", mute=0, **config):
+    config = TINY | {"activation": activation, "dropout": dropout} | config
+    says = f"a small decoder with {plural(config['n_layers'], 'block')} of {config['d_ff']} units ({activation})"
+    return Given(given.lively_decoder, config, seed, mute, says=says)
+
+
+def drawn_ids(rng, *lengths):
+    """(B, T) ids of which 0 pads the end of the shorter texts."""
+    ids = torch.randint(1, TINY["vocab_size"], (len(lengths), max(lengths)), generator=rng)
+    return ids.masked_fill(torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None], 0)
+
+
+@stage
+def one_token_in(seed):
+    "One token: how many of eleven units fire, in each of two blocks."
+    return [Case(small_model(seed), drawn_ids(generator(seed), 1), 0)]
+
+
+@stage
+def a_text_in(seed):
+    "One text: the mean over its tokens; two blocks, then three."
+    rng = generator(seed)
+    return [
+        Case(small_model(seed), drawn_ids(rng, 7), 0),
+        Case(small_model(seed + 1, n_layers=3, d_ff=7), drawn_ids(rng, 9), 0),
+    ]
+
+
+@stage
+def gelu_units(seed):
+    "GELU units: one fires if its score is above 0, though the others are not exactly 0; then some that were cut."
+    ids = drawn_ids(generator(seed), 8, 8)
+    return [Case(small_model(seed, activation="gelu", mute=mute), ids, 0) for mute in (0, 3)]
+
+
+@stage
+def padded_texts(seed):
+    "Texts of different lengths, filled up with `pad_id`: padding does not count."
+    rng = generator(seed)
+    ids = drawn_ids(rng, 9, 4, 2)
+    return [
+        Case(small_model(seed), ids, 0),
+        Case(small_model(seed, activation="gelu"), (ids - 1) % TINY["vocab_size"], TINY["vocab_size"] - 1),
+    ]
+
+
+@stage
+def with_dropout(seed):
+    "A model that comes in training mode, with dropout: measure without it."
+    return [Case(small_model(seed, dropout=0.4), drawn_ids(generator(seed), 9, 6), 0)]
+
+
+@stage
+def before_and_after_training(seed):
+    "The course's Tinytown model, untrained and trained, on stories that it has not seen, cut at 32, 25, 18 and 11."
+    model, tokenizer = load_pretrained("tinytown")
+    stories = [tokenizer.encode(story)[: 32 - 7 * i] for i, story in enumerate(Tinytown(50_000 + seed).sample(4))]
+    ids = torch.tensor([story + [tokenizer.pad_id] * (32 - len(story)) for story in stories])
+    untrained = Given(given.drawn_decoder, model.config.to_dict(), seed, says="an untrained model like Tinytown's")
+    return [Case(untrained, ids, tokenizer.pad_id), Case(Given(given.tinytown), ids, tokenizer.pad_id)]

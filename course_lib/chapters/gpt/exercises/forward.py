@@ -1,0 +1,220 @@
+import math  # noqa: F401
+
+import torch
+
+from course_lib.grading.exercise import Case, Given, generator, stage
+from course_lib.grading.given import decoder_parts, tied
+from course_lib.grading.given import logits_or_refusal as probe
+from course_lib.grading.judge import compare
+
+
+def gpt_forward(parts, ids):
+    """Logits (B, T, V) of the next token at every place: ids (B, T), at most len(parts.position_table) of them a row."""
+    T, max_seq_len = ids.shape[1], len(parts.position_table)
+    if T > max_seq_len:
+        raise ValueError(f"ids have {T} tokens per row, more than max_seq_len={max_seq_len}: shorten them")
+    x = parts.token_table[ids] + parts.position_table[:T]  # (B, T, d_model)
+    mask = torch.ones(T, T, dtype=torch.bool).tril()  # (T, T): row t is True up to column t
+    for block in parts.blocks:
+        x = block(x, mask)  # (B, T, d_model)
+    return parts.final_norm(x) @ parts.output_table.T  # (B, T, V)
+
+
+def one_by_one(blocks, x, mask):
+    for block in blocks:
+        x = block(x, mask)
+    return x
+
+
+def sliced(table, ids):
+    return table[: ids.shape[1]]
+
+
+def indexed(table, ids):
+    return table[torch.arange(ids.shape[1])]
+
+
+def forward_with(
+    parts,
+    ids,
+    *,
+    refuse=True,
+    tokens=lambda parts, ids: parts.token_table[ids],
+    positions=sliced,
+    mask=lambda T: torch.ones(T, T, dtype=torch.bool).tril(),
+    run=one_by_one,
+    norm=lambda parts, x: parts.final_norm(x),
+    head=lambda parts, x: x @ parts.output_table.T,
+):
+    """The way from ids to logits whose steps can be replaced one by one: most misconceptions below."""
+    if refuse and ids.shape[1] > len(parts.position_table):
+        raise ValueError("too long")
+    x = tokens(parts, ids) + positions(parts.position_table, ids)
+    return head(parts, norm(parts, run(parts.blocks, x, mask(ids.shape[1]))))
+
+
+def each_reads_the_start(blocks, x, mask):
+    for block in blocks:
+        out = block(x, mask)
+    return out if len(blocks) else x
+
+
+def added_again(blocks, x, mask):
+    for block in blocks:
+        x = x + block(x, mask)
+    return x
+
+
+def first_for_all(blocks, x, mask):
+    for _ in blocks:
+        x = blocks[0](x, mask)
+    return x
+
+
+def norm_behind_every_block(parts, ids, refuse=True):
+    def run(blocks, x, mask):
+        for block in blocks:
+            x = parts.final_norm(block(x, mask))
+        return x
+
+    return forward_with(parts, ids, refuse=refuse, run=run)
+
+
+def norm_behind_every_block_only(parts, ids, refuse=True):
+    def run(blocks, x, mask):
+        for block in blocks:
+            x = parts.final_norm(block(x, mask))
+        return x
+
+    return forward_with(parts, ids, refuse=refuse, run=run, norm=lambda parts, x: x)
+
+
+def norm_in_front(parts, ids, refuse=True):
+    def run(blocks, x, mask):
+        return one_by_one(blocks, parts.final_norm(x), mask)
+
+    return forward_with(parts, ids, refuse=refuse, run=run, norm=lambda parts, x: x)
+
+
+def positions_in_every_block(parts, ids, refuse=True):
+    def run(blocks, x, mask):
+        for i, block in enumerate(blocks):
+            x = block(x if i == 0 else x + sliced(parts.position_table, ids), mask)
+        return x
+
+    return forward_with(parts, ids, refuse=refuse, run=run)
+
+
+def batch_for_length(parts, ids, refuse=True):
+    B = ids.shape[0]
+    if refuse == "by B" and len(parts.position_table) < B:
+        raise ValueError("too long")
+    return forward_with(
+        parts,
+        ids,
+        refuse=refuse is True,
+        positions=lambda table, ids: table[:B],
+        mask=lambda T: torch.ones(B, B, dtype=torch.bool).tril(),
+    )
+
+
+def cut_to_the_longest(parts, ids, keep=slice(None)):
+    longest = len(parts.position_table)
+    return gpt_forward(parts, ids[:, -longest:] if keep == "last" else ids[:, :longest])
+
+
+def asserted(parts, ids):
+    assert ids.shape[1] <= len(parts.position_table), "too long"
+    return gpt_forward(parts, ids)
+
+
+SMALL = {"vocab_size": 7, "d_model": 4, "n_heads": 2, "max_seq_len": 5}
+
+
+ODD = {"vocab_size": 11, "d_model": 6, "n_heads": 3, "max_seq_len": 9}
+
+
+SQUARE = {"vocab_size": 4, "d_model": 4, "n_heads": 2, "max_seq_len": 4}
+
+
+LLAMA = {"vocab_size": 13, "d_model": 8, "n_heads": 4, "n_kv_heads": 2, "max_seq_len": 6, "norm": "rms"}
+
+
+def text_for(rng, sizes, B, T, n_blocks, **more):
+    """Parts of these sizes, and B texts of T tokens."""
+    blocks = "one block" if n_blocks == 1 else f"{n_blocks} blocks" if n_blocks else "no block"
+    says = ", ".join(f"{name} = {size}" for name, size in sizes.items() if name in ("vocab_size", "d_model"))
+    seed = int(torch.randint(2**31, (), generator=rng))
+    parts = Given(
+        decoder_parts,
+        dict(sizes, activation="swiglu" if sizes.get("norm") else "gelu", d_ff=2 * sizes["d_model"]),
+        n_blocks,
+        seed,
+        more.get("dtype", "float32"),
+        more.get("tied", False),
+        says=f"(the parts of a model: {blocks}, {says}, max_seq_len = {sizes['max_seq_len']})",
+    )
+    return Case(parts, torch.randint(sizes["vocab_size"], (B, T), generator=rng))
+
+
+@stage
+def one_token(seed):
+    "One token and no block at all: look it up, add the vector of place 0, normalise, compare with the output table."
+    return [text_for(generator(seed), SMALL, 1, 1, 0)]
+
+
+@stage
+def several_places(seed):
+    "Several tokens, still no block: each place has a vector of its own, the same in every text."
+    rng = generator(seed)
+    return [text_for(rng, SMALL, 1, 3, 0), text_for(rng, ODD, 2, 4, 0)]
+
+
+@stage
+def one_block(seed):
+    "One block: a token sees itself and what came before, nothing else."
+    rng = generator(seed)
+    return [text_for(rng, SMALL, 1, 2, 1), text_for(rng, SMALL, 3, 4, 1)]
+
+
+@stage
+def several_blocks(seed):
+    "Several blocks, in their order: each reads what the one before has made."
+    rng = generator(seed)
+    return [text_for(rng, ODD, 1, 3, 2), text_for(rng, ODD, 2, 5, 3), text_for(rng, LLAMA, 2, 3, 2)]
+
+
+@stage
+def whole_context(seed):
+    "As many tokens as there are positions; and B = T = V = d_model."
+    rng = generator(seed)
+    return [text_for(rng, SMALL, 2, 5, 1), text_for(rng, SQUARE, 4, 4, 2)]
+
+
+@stage
+def tied_tables(seed):
+    "The output table is the token table; and ids that are a transposed view, or of the type int32."
+    rng = generator(seed)
+    one, other = (text_for(rng, ODD, 3, T, 2, tied=tied) for T, tied in ((2, True), (4, False)))
+    parts, ids = one.args
+    return [one, Case(parts, ids.T), Case(other.args[0], other.args[1].int())]
+
+
+@stage
+def double_parts(seed):
+    "float64 in, float64 out."
+    return [text_for(generator(seed), SMALL, 2, 3, 2, dtype="float64")]
+
+
+@stage
+def too_long(seed):
+    "A text with more tokens than there are positions: refuse it with a ValueError."
+    rng = generator(seed)
+    return [text_for(rng, SMALL, 1, 6, 1), text_for(rng, dict(SMALL, max_seq_len=1), 2, 3, 0)]
+
+
+def judge(case, expected, got):
+    if not isinstance(expected, str) or got == expected:
+        return compare(expected, got)
+    does = f"ends in {got}" if isinstance(got, str) else "goes on as if nothing were wrong"
+    return f"Here there are more tokens than positions. Refuse that with a ValueError; your function {does}."

@@ -1,0 +1,118 @@
+import copy
+
+import torch
+from torch import nn
+
+from course_lib.grading.exercise import Case, Given, generator, stage
+from course_lib.grading.given import drawn_decoder, tied
+from course_lib.grading.given import tied as probe
+
+
+def tie(model):
+    """Let model.output use the token table: one parameter, two uses."""
+    model.output.weight = model.token_embedding.weight
+
+
+def values_copied(model):
+    with torch.no_grad():
+        model.output.weight.copy_(model.token_embedding.weight)
+
+
+def clone_as_parameter(model):
+    model.output.weight = nn.Parameter(model.token_embedding.weight.clone())
+
+
+def wrong_way_round(model):
+    model.token_embedding.weight = model.output.weight
+
+
+def same_storage(model):
+    model.output.weight.data = model.token_embedding.weight.data
+
+
+def second_parameter(model):
+    model.output.weight = nn.Parameter(model.token_embedding.weight)
+
+
+def tensor_for_parameter(model):
+    model.output.weight = model.token_embedding.weight.data
+
+
+def module_for_weight(model):
+    model.output = model.token_embedding
+
+
+def transposed(model):
+    model.output.weight = nn.Parameter(model.token_embedding.weight.T)
+
+
+def plain_transposed(model):
+    model.output.weight.data = model.token_embedding.weight.data.T
+
+
+def tied_copy(model):
+    model = copy.deepcopy(model)
+    tie(model)
+    return model
+
+
+def mean_of_both(model):
+    with torch.no_grad():
+        model.token_embedding.weight.add_(model.output.weight).div_(2)
+    tie(model)
+
+
+def frozen(model):
+    tie(model)
+    model.output.weight.requires_grad_(False)
+
+
+def frozen_output(model):
+    model.output.weight = nn.Parameter(model.token_embedding.weight, requires_grad=False)
+
+
+def scaled_down(model):
+    with torch.no_grad():
+        model.token_embedding.weight.div_(model.token_embedding.weight.shape[1] ** 0.5)
+    tie(model)
+
+
+def drawn_anew(model, std=0.02):
+    model.token_embedding.weight = model.output.weight = nn.Parameter(std * torch.randn_like(model.output.weight))
+
+
+def drawn_in_place(model, std=0.02):
+    tie(model)
+    nn.init.normal_(model.output.weight, std=std)
+
+
+def model_for(rng, V, d_model, T, n_layers=1, dtype="float32", tied=False):
+    """An untied model, if not said otherwise, and two texts of T tokens with their targets."""
+    sizes = {"vocab_size": V, "d_model": d_model, "n_heads": 2, "n_layers": n_layers, "max_seq_len": 8, "d_ff": 8}
+    says = f"(a GPT, {'tied' if tied else 'untied'}: vocab_size = {V}, d_model = {d_model})"
+    seed = int(torch.randint(2**31, (), generator=rng))
+    model = Given(drawn_decoder, dict(sizes, tie_weights=tied), seed, dtype, says=says)
+    return Case(model, *torch.randint(V, (2, 2, T), generator=rng).unbind())
+
+
+@stage
+def small_model(seed):
+    "A small model: are both tables one tensor, with the values of the token table? Then one step of training."
+    return [model_for(generator(seed), 7, 4, 3)]
+
+
+@stage
+def other_sizes(seed):
+    "Other sizes: fewer tokens than features, as many as features, more blocks, float64."
+    rng = generator(seed)
+    return [
+        model_for(rng, 5, 8, 4),
+        model_for(rng, 6, 6, 2, n_layers=2),
+        model_for(rng, 9, 4, 5, dtype="float64"),
+    ]
+
+
+@stage
+def tied_already(seed):
+    "A model that is tied already: it stays as it is."
+    return [model_for(generator(seed), 8, 6, 3, tied=True)]

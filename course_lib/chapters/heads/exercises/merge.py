@@ -1,0 +1,76 @@
+import math
+
+import torch
+
+from course_lib.grading.exercise import Case, generator, stage
+
+
+def split_heads(x, n_heads):
+    """(B, T, d_model) -> (B, H, T, D): each token's features, shared out among the heads."""
+    B, T, d_model = x.shape
+    return x.reshape(B, T, n_heads, d_model // n_heads).transpose(1, 2)  # (B, T, H, D) -> (B, H, T, D)
+
+
+def merge_heads(x):
+    """(B, H, T, D) -> (B, T, H * D): the heads side by side, the inverse of split_heads."""
+    B, H, T, D = x.shape
+    return x.transpose(1, 2).reshape(B, T, H * D)  # reshape copies where view would refuse
+
+
+def numbered(*shape):
+    """0.0, 0.1, 0.2 …: numbers that tell where they came from."""
+    return torch.arange(math.prod(shape)).reshape(shape) / 10
+
+
+def glued_without_transpose(x):
+    B, H, T, D = x.shape
+    return x.reshape(B, T, H * D)
+
+
+def taken_in_turn(x):
+    """Feature d of head h comes to place d · H + h."""
+    return x.permute(0, 2, 3, 1).flatten(2)
+
+
+@stage
+def heads_with_a_place(seed):
+    "Two heads of two features, cut from the numbers 0.0 to 1.1: they must come out in order again."
+    return [Case(split_heads(numbered(1, 3, 4), 2).contiguous())]
+
+
+@stage
+def one_of_each(seed):
+    "A single head; a single token; a single feature per head."
+    rng = generator(seed)
+    return [Case(torch.randn(shape, generator=rng)) for shape in ((2, 1, 3, 4), (2, 3, 1, 4), (2, 3, 4, 1))]
+
+
+@stage
+def drawn_heads(seed):
+    "Drawn numbers, as attention leaves them: in memory, the tokens of a head follow each other."
+    rng = generator(seed)
+    return [Case(torch.randn(shape, generator=rng)) for shape in ((2, 3, 5, 4), (3, 5, 2, 3), (1, 4, 6, 2))]
+
+
+@stage
+def equal_heads(seed):
+    "Sentences, heads, tokens and features in equal number."
+    rng = generator(seed)
+    return [Case(torch.randn(2, 2, 2, 2, generator=rng)), Case(torch.randn(3, 3, 3, 3, generator=rng))]
+
+
+@stage
+def views_of_heads(seed):
+    "Other strides: a view that a split left behind, keys transposed twice, a part of something larger."
+    rng = generator(seed)
+    return [
+        Case(split_heads(torch.randn(2, 5, 12, generator=rng), 3)),
+        Case(torch.randn(2, 3, 4, 5, generator=rng).transpose(2, 3)),
+        Case(torch.randn(2, 6, 4, 5, generator=rng)[:, ::2, 1:, :3]),
+    ]
+
+
+@stage
+def double_heads(seed):
+    "float64 in, float64 out, digit for digit."
+    return [Case(torch.randn(2, 3, 4, 2, generator=generator(seed), dtype=torch.float64))]

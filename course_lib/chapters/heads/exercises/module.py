@@ -1,0 +1,293 @@
+import math
+
+import torch
+from torch import nn
+
+from course_lib.grading.exercise import Case, generator, stage
+from course_lib.grading.judge import compare
+
+INF = float("inf")
+
+
+def split_heads(x, n_heads):
+    """(B, T, d_model) -> (B, H, T, D): each token's features, shared out among the heads."""
+    B, T, d_model = x.shape
+    return x.reshape(B, T, n_heads, d_model // n_heads).transpose(1, 2)  # (B, T, H, D) -> (B, H, T, D)
+
+
+def raw_scores(q, k):
+    return q @ k.transpose(-2, -1)
+
+
+def scaled_scores(q, k):
+    return raw_scores(q, k) / math.sqrt(q.shape[-1])
+
+
+def block(scores, mask):
+    return scores if mask is None else scores.masked_fill(~mask, -INF)
+
+
+def shares(scores):
+    """Softmax over the keys; a query with no key to look at gets zeros."""
+    return torch.where(scores.amax(-1, keepdim=True) == -INF, 0.0, scores.softmax(-1))
+
+
+def careless(scores):
+    return scores.softmax(-1)
+
+
+def block_with_a_billion(scores, mask):
+    return scores if mask is None else scores.masked_fill(~mask, -1e9)
+
+
+def block_the_allowed(scores, mask):
+    return scores if mask is None else scores.masked_fill(mask, -INF)
+
+
+def merge_heads(x):
+    """(B, H, T, D) -> (B, T, H * D): the heads side by side, the inverse of split_heads."""
+    B, H, T, D = x.shape
+    return x.transpose(1, 2).reshape(B, T, H * D)  # reshape copies where view would refuse
+
+
+def drawn_mask(rng, *shape):
+    """A drawn mask in which every query may look at one key or more, and not at all of them."""
+    order = torch.rand(shape, generator=rng).argsort(-1)
+    allowed = torch.randint(1, shape[-1], (*shape[:-1], 1), generator=rng)
+    return order < allowed
+
+
+class MultiHeadAttention(nn.Module):
+    """Several attentions side by side: project, split, attend, merge, project."""
+
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        ### BEGIN SOLUTION
+        self.n_heads = n_heads
+        self.q_proj = nn.Linear(d_model, d_model)
+        self.k_proj = nn.Linear(d_model, d_model)
+        self.v_proj = nn.Linear(d_model, d_model)
+        self.out_proj = nn.Linear(d_model, d_model)
+        ### END SOLUTION
+
+    def forward(self, x, mask=None):
+        ### BEGIN SOLUTION
+        q, k, v = (split_heads(each(x), self.n_heads) for each in (self.q_proj, self.k_proj, self.v_proj))
+        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, H, T, T)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf)
+        weights = scores.softmax(dim=-1)  # a row of nothing but −inf is NaN here
+        if mask is not None:
+            weights = weights.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
+        return self.out_proj(merge_heads(weights @ v))  # (B, T, d_model)
+        ### END SOLUTION
+
+
+def cut_without_transpose(x, n_heads):
+    B, T, d_model = x.shape
+    return x.reshape(B, n_heads, T, d_model // n_heads)
+
+
+def cut_where_they_stand(x, n_heads):
+    B, T, d_model = x.shape
+    return x.reshape(B, T, n_heads, d_model // n_heads)
+
+
+def dealt_in_turn(x, n_heads):
+    """Head h gets the features h, h + H, h + 2H …"""
+    B, T, d_model = x.shape
+    return x.reshape(B, T, d_model // n_heads, n_heads).permute(0, 3, 1, 2)
+
+
+def glued_without_transpose(x):
+    B, H, T, D = x.shape
+    return x.reshape(B, T, H * D)
+
+
+def taken_in_turn(x):
+    """Feature d of head h comes to place d · H + h."""
+    return x.permute(0, 2, 3, 1).flatten(2)
+
+
+class InSteps(MultiHeadAttention):
+    """The same in steps that can be replaced one by one, by name: most misconceptions below."""
+
+    def project(self, x):
+        return self.q_proj(x), self.k_proj(x), self.v_proj(x)
+
+    split = staticmethod(split_heads)
+    score = staticmethod(scaled_scores)
+    mask_with = staticmethod(block)
+    weigh = staticmethod(shares)
+    mix = staticmethod(torch.matmul)
+    merge = staticmethod(merge_heads)
+
+    def finish(self, merged, x, weights):
+        return self.out_proj(merged)
+
+    def forward(self, x, mask=None):
+        q, k, v = (self.split(each, self.n_heads) for each in self.project(x))
+        weights = self.weigh(self.mask_with(self.score(q, k), mask))
+        return self.finish(self.merge(self.mix(weights, v)), x, weights)
+
+
+def with_steps(project=None, finish=None, **steps):
+    """A class whose named steps are replaced."""
+    methods = {"project": project, "finish": finish}
+    replaced = {name: method for name, method in methods.items() if method}
+    replaced |= {name: staticmethod(step) for name, step in steps.items()}
+    return type("MultiHeadAttention", (InSteps,), replaced)
+
+
+def careless_too(**steps):
+    """The same mistake made by a learner who also forgot the row without keys, with −inf and with −10⁹."""
+    return [with_steps(**steps, weigh=careless), with_steps(**steps, mask_with=block_with_a_billion, weigh=careless)]
+
+
+def by_the_root_of_d_model(q, k):
+    return raw_scores(q, k) / math.sqrt(q.shape[1] * q.shape[-1])
+
+
+def by_weights_as_they_stand(linear, x):
+    return x @ linear.weight + linear.bias
+
+
+def without_bias(linear, x):
+    return x @ linear.weight.T
+
+
+def project_by(apply):
+    return {
+        "project": lambda self, x: tuple(apply(linear, x) for linear in (self.q_proj, self.k_proj, self.v_proj)),
+        "finish": lambda self, merged, x, weights: apply(self.out_proj, merged),
+    }
+
+
+def project_slices(self, x):
+    """Each head projects its own slice of the token: what remains of W are the blocks on its diagonal."""
+    D = x.shape[-1] // self.n_heads
+    head = torch.arange(x.shape[-1]) // D
+    own = head[:, None] == head  # (d_model, d_model)
+    return tuple(x @ (linear.weight * own).T + linear.bias for linear in (self.q_proj, self.k_proj, self.v_proj))
+
+
+def project_for_narrow_heads(self, x):
+    """Of one wide head, divided by the root of a narrow one's width."""
+    return self.q_proj(x) * math.sqrt(self.n_heads), self.k_proj(x), self.v_proj(x)
+
+
+def weights_too(self, merged, x, weights):
+    return self.out_proj(merged), weights
+
+
+def added_to_x(self, merged, x, weights):
+    return x + self.out_proj(merged)
+
+
+def always_causal(scores, mask):
+    causal = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    return block(scores, causal if mask is None else mask & causal)
+
+
+def divided_exponentials(scores):
+    return scores.exp() / scores.exp().sum(-1, keepdim=True)
+
+
+class MaskAfterwards(InSteps):
+    def forward(self, x, mask=None):
+        q, k, v = (self.split(each, self.n_heads) for each in self.project(x))
+        weights = shares(scaled_scores(q, k))
+        weights = weights if mask is None else weights * mask
+        return self.out_proj(self.merge(weights @ v))
+
+
+def tokens_of(rng, *shape, dtype=torch.float32):
+    return torch.randn(shape, generator=rng, dtype=dtype)
+
+
+@stage
+def one_token(seed):
+    "A single token looks at itself: every weight is 1, so that only the values and the output projection count."
+    rng = generator(seed)
+    return [Case(tokens_of(rng, 2, 1, 4), init=(4, 1)), Case(tokens_of(rng, 3, 1, 6), init=(6, 2))]
+
+
+@stage
+def one_head(seed):
+    "One head, no mask: plain attention between four projections."
+    rng = generator(seed)
+    return [Case(tokens_of(rng, 1, 3, 4), init=(4, 1)), Case(tokens_of(rng, 2, 5, 3), init=(3, 1))]
+
+
+@stage
+def several_heads(seed):
+    "Several heads, no mask."
+    rng = generator(seed)
+    return [
+        Case(tokens_of(rng, 1, 3, 4), init=(4, 2)),
+        Case(tokens_of(rng, 2, 5, 12), init=(12, 3)),
+        Case(tokens_of(rng, 3, 4, 10), init=(10, 5)),
+        Case(tokens_of(rng, 1, 2, 5), init=(5, 5)),
+    ]
+
+
+@stage
+def all_sizes_equal(seed):
+    "Sentences, tokens, heads and features in equal number, without and with a mask."
+    rng = generator(seed)
+    return [
+        Case(tokens_of(rng, 2, 2, 4), init=(4, 2)),
+        Case(tokens_of(rng, 3, 3, 9), drawn_mask(rng, 3, 3), init=(9, 3)),
+    ]
+
+
+@stage
+def one_mask_for_all(seed):
+    "A mask (T, T) for every sentence and head: True = may attend."
+    rng = generator(seed)
+    causal = torch.ones(4, 4, dtype=torch.bool).tril()
+    return [
+        Case(tokens_of(rng, 1, 4, 6), causal, init=(6, 2)),
+        Case(tokens_of(rng, 2, 5, 6), drawn_mask(rng, 5, 5), init=(6, 3)),
+    ]
+
+
+@stage
+def masks_of_their_own(seed):
+    "A mask for each sentence, (B, 1, 1, T) or (B, 1, T, T), or for each head, (H, T, T) or (B, H, T, T)."
+    rng = generator(seed)
+    shapes = ((2, 1, 1, 5), (2, 1, 5, 5), (3, 5, 5), (2, 3, 5, 5))
+    return [Case(tokens_of(rng, 2, 5, 12), drawn_mask(rng, *shape), init=(12, 3)) for shape in shapes]
+
+
+@stage
+def nothing_to_see(seed):
+    "A token that may look at nothing: its heads give zeros, never NaN, so that only the bias of out_proj is left."
+    rng = generator(seed)
+    mask, masks = drawn_mask(rng, 4, 4), drawn_mask(rng, 2, 3, 4, 4)
+    mask[1] = masks[1, 0, 2] = False
+    return [Case(tokens_of(rng, 1, 4, 6), mask, init=(6, 2)), Case(tokens_of(rng, 2, 4, 6), masks, init=(6, 3))]
+
+
+@stage
+def large_tokens(seed):
+    "Large numbers: scores in the thousands, in float64."
+    rng = generator(seed)
+    x = 60 * tokens_of(rng, 2, 4, 6, dtype=torch.float64)
+    return [Case(x, init=(6, 2)), Case(x, drawn_mask(rng, 4, 4), init=(6, 3))]
+
+
+@stage
+def views_and_doubles(seed):
+    "x is a transposed view; and float64 in, float64 out."
+    rng = generator(seed)
+    return [
+        Case(tokens_of(rng, 2, 8, 5).transpose(1, 2), init=(8, 2)),
+        Case(tokens_of(rng, 2, 5, 8, dtype=torch.float64), drawn_mask(rng, 5, 5), init=(8, 4)),
+    ]
+
+
+def judge(case, expected, got):
+    """A float32 near 5,000 has steps of 0.0005: a softmax in float32 is a right way, and loses that much there."""
+    large = case.args[0].abs().max() > 30
+    return compare(expected, got, atol=1e-3 * expected.abs().max().item() if large else None)

@@ -1,0 +1,56 @@
+import torch
+
+from course_lib.grading.exercise import Case, generator, stage
+
+
+def causal_mask(T, S=None):
+    """Boolean (T, S), True = may attend: each query sees itself and what came before."""
+    S = T if S is None else S
+    query = torch.arange(S - T, S)[:, None]  # (T, 1): where the queries stand among the S positions
+    key = torch.arange(S)  # (S,)
+    return key <= query  # (T, S)
+
+
+INF = float("inf")
+
+
+def triangle(T, S=None, *, shift=0, prefix=1):
+    """tril with its diagonal moved by `shift`; prefix = 0 forgets the cached keys, −1 moves it the wrong way."""
+    S = T if S is None else S
+    return torch.ones(T, S, dtype=torch.bool).tril(prefix * (S - T) + shift)
+
+
+def cached_hidden(T, S=None):
+    mask = causal_mask(T, S)
+    mask[:, : mask.shape[1] - T] = False
+    return mask
+
+
+def cached_at_the_end(T, S=None):
+    S = T if S is None else S
+    return torch.cat([causal_mask(T), torch.ones(T, S - T, dtype=torch.bool)], dim=1)
+
+
+@stage
+def one_token(seed):
+    "One token: it sees itself."
+    return [Case(1)]
+
+
+@stage
+def small_triangles(seed):
+    "Two and three tokens: each sees itself and what came before."
+    return [Case(2), Case(3)]
+
+
+@stage
+def with_a_cache(seed):
+    "S > T: S − T keys came before the first query. The queries are the last T of the S positions."
+    return [Case(1, 4), Case(2, 3), Case(2, 6)]
+
+
+@stage
+def other_triangles(seed):
+    "Other sizes, S given and equal to T, and a cache longer and shorter than the new text."
+    T, more = (int(torch.randint(4, 9, (1,), generator=generator(seed + n))) for n in (0, 1))
+    return [Case(T), Case(5, 5), Case(T, T + more), Case(7, 8), Case(3, 20)]

@@ -1,0 +1,186 @@
+import torch
+
+from course_lib.grading.exercise import Case, Given, generator, stage
+from course_lib.grading.given import Mixing
+
+
+def leaks_future(model, ids):
+    """True if an output of model(ids) (B, T, V) depends on a later token of ids (B, T)."""
+    before = model(ids)  # (B, T, V)
+    V = before.shape[-1]
+    for place in range(1, ids.shape[1]):
+        changed = ids.clone()
+        changed[:, place] = (changed[:, place] + 1) % V  # another token, in every row
+        moved = (model(changed) - before)[:, :place].abs().max()
+        if moved > 1e-5:
+            return True
+    return False
+
+
+ROUNDING = 1e-5  # a change below this is no leak
+
+
+def next_token(ids, V):
+    return (ids + 1) % V
+
+
+def wrong_leak_test(
+    model,
+    ids,
+    *,
+    places=lambda T: range(1, T),
+    other=next_token,
+    looked_at=lambda outputs, place: outputs[:, :place],
+    measure=lambda after, before: float((after - before).abs().max()),
+    limit=ROUNDING,
+):
+    """The test with one step replaced."""
+    before = model(ids)
+    for place in places(ids.shape[1]):
+        changed = ids.clone()
+        changed[:, place] = other(ids[:, place], before.shape[-1])
+        after, then = looked_at(model(changed), place), looked_at(before, place)
+        if then.numel() and measure(after, then) > limit:
+            return True
+    return False
+
+
+def favourite_changed(after, before):
+    return float((after.argmax(-1) != before.argmax(-1)).any())
+
+
+V_TOKENS = 6
+
+
+def drawn_model(
+    rng, T, *, V=V_TOKENS, layers=1, leaks=(), size=2.0, past=1.0, rounding=0.0, favourite=0.0, opened_by=None
+):
+    """A model with drawn weights; `leaks` are (query, later key) pairs through which a later token is seen.
+
+    opened_by: they are there only in texts that begin with this token.
+    """
+    mixes = [past * torch.rand(T, T, generator=rng).add(0.5).tril() / T for _ in range(layers)]
+    for query, key in leaks:
+        mixes[0][query, key] += size
+    bias = torch.zeros(V)
+    bias[-1] = favourite
+    # Every token differs from every other by much, so that whichever token is put in its place, it shows.
+    embedding = torch.linalg.qr(torch.randn(V, V, generator=rng))[0]
+    output = torch.linalg.qr(torch.randn(V, V, generator=rng))[0]
+    says = f"a model of {layers} layer{'s' if layers > 1 else ''}"
+    if leaks:
+        says += ", in which " + " and ".join(f"place {query} sees token {key}" for query, key in leaks)
+    if opened_by is not None:
+        says += f", in a text that begins with token {opened_by}"
+    return Given(Mixing, embedding, mixes, output, bias, rounding, opened_by, says=says)
+
+
+def drawn_ids(rng, B, T):
+    return torch.randint(V_TOKENS, (B, T), generator=rng)
+
+
+@stage
+def each_on_its_own(seed):
+    "A model in which every token stands alone, and a text of one token: nothing to leak."
+    rng = generator(seed)
+    return [
+        Case(drawn_model(rng, 4, past=0.0), drawn_ids(rng, 1, 1)),
+        Case(drawn_model(rng, 4, past=0.0), drawn_ids(rng, 1, 4)),
+    ]
+
+
+@stage
+def two_models(seed):
+    "A causal model, and one in which all see all."
+    rng = generator(seed)
+    everywhere = [(query, key) for key in range(4) for query in range(key)]
+    return [
+        Case(drawn_model(rng, 4), drawn_ids(rng, 1, 4)),
+        Case(drawn_model(rng, 4, leaks=everywhere), drawn_ids(rng, 1, 4)),
+    ]
+
+
+@stage
+def one_hole(seed):
+    "A mask with one hole: one place sees one later token, next door or far away."
+    rng = generator(seed)
+    holes = [(0, 5), (1, 2), (2, 5), (3, 4), (0, 1), (1, 3)]
+    return [Case(drawn_model(rng, 6, leaks=[hole]), drawn_ids(rng, 2, 6)) for hole in holes]
+
+
+@stage
+def off_by_one(seed):
+    "Two and three layers: causal ones, and ones whose triangle is one too high."
+    rng = generator(seed)
+    step = [(t, t + 1) for t in range(4)]
+    return [
+        Case(drawn_model(rng, 8, layers=3), drawn_ids(rng, 3, 8)),  # more tokens than the vocabulary has
+        Case(drawn_model(rng, 5, layers=2, leaks=step), drawn_ids(rng, 2, 5)),
+    ]
+
+
+@stage
+def small_leaks(seed):
+    "Leaks that do not change the favourite token: small ones, and one in a model that always prefers the same token."
+    rng = generator(seed)
+    return [
+        Case(drawn_model(rng, 5, leaks=[(2, 3)], size=0.01, favourite=9.0), drawn_ids(rng, 2, 5)),
+        Case(drawn_model(rng, 5, leaks=[(1, 3)], favourite=9.0), drawn_ids(rng, 2, 5)),
+    ]
+
+
+@stage
+def nothing_but_rounding(seed):
+    "A causal model whose outputs change in the last digit, as sums in another order do: no leak."
+    rng = generator(seed)
+    # Whatever is changed, or cut off, moves the outputs by less than 0.00001, the limit that the exercise gives.
+    return [Case(drawn_model(rng, 5, rounding=1e-5), drawn_ids(rng, 2, 5))]
+
+
+@stage
+def special_tokens(seed):
+    "The later token that is seen is 0, or the last of the vocabulary."
+    rng = generator(seed)
+    cases = []
+    for token in (0, V_TOKENS - 1):
+        ids = drawn_ids(rng, 1, 5)
+        ids[:, 3] = token
+        cases.append(Case(drawn_model(rng, 5, leaks=[(1, 3)]), ids))
+    return cases
+
+
+@stage
+def one_way(seed):
+    "As before, in a model in which every other token in that place moves all logits to one side."
+    rng = generator(seed)
+    size = torch.arange(1, V_TOKENS + 1)[:, None] / V_TOKENS  # (V, 1): tokens from small to large
+    upwards = 0.5 + torch.rand(1, V_TOKENS, generator=rng)
+    cases = []
+    for token in (0, V_TOKENS - 1):
+        mix = torch.eye(5) / 5
+        mix[1, 3] = 1.0
+        ids = drawn_ids(rng, 1, 5)
+        ids[:, 3] = token
+        says = "a model in which a larger token makes all logits larger"
+        cases.append(Case(Given(Mixing, size, [mix], upwards, torch.zeros(V_TOKENS), 0.0, says=says), ids))
+    return cases
+
+
+@stage
+def two_tokens(seed):
+    "A vocabulary of two tokens: only one other can be put in a place."
+    rng = generator(seed)
+    ids = torch.randint(2, (2, 4), generator=rng)
+    return [Case(drawn_model(rng, 4, V=2), ids), Case(drawn_model(rng, 4, V=2, leaks=[(1, 3)]), ids)]
+
+
+@stage
+def in_one_text_of_several(seed):
+    "Three texts, of which one is seen whole, because of its first token: the last text, then the one in the middle."
+    rng = generator(seed)
+    cases = []
+    for leaky in (2, 1):
+        ids = drawn_ids(rng, 3, 5)
+        ids[:, 0] = torch.tensor([1, 2, 3])
+        cases.append(Case(drawn_model(rng, 5, leaks=[(1, 3), (0, 2)], opened_by=1 + leaky), ids))
+    return cases

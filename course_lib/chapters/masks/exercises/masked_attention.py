@@ -1,0 +1,194 @@
+import math
+from functools import partial  # noqa: F401
+
+import torch
+
+from course_lib.grading.exercise import Case, generator, stage
+from course_lib.grading.judge import compare
+
+
+def causal_self_attention(x, W_Q, W_K, W_V, W_O, n_heads):
+    """Masked multi-head self-attention: x (B, T, d_model) -> (B, T, d_model)."""
+    B, T, d_model = x.shape
+    D = d_model // n_heads
+
+    def heads(W):
+        return (x @ W).view(B, T, n_heads, D).transpose(1, 2)  # (B, H, T, D)
+
+    q, k, v = heads(W_Q), heads(W_K), heads(W_V)
+    scores = q @ k.transpose(-2, -1) / math.sqrt(D)  # (B, H, T, T)
+    later = torch.ones(T, T, dtype=torch.bool).triu(diagonal=1)
+    weights = scores.masked_fill(later, -torch.inf).softmax(dim=-1)
+    mixed = weights @ v  # (B, H, T, D)
+    return mixed.transpose(1, 2).reshape(B, T, d_model) @ W_O
+
+
+INF = float("inf")
+
+
+def split(x, n_heads):
+    return x.reshape(*x.shape[:2], n_heads, -1).transpose(1, 2)
+
+
+def merge(heads):
+    return heads.transpose(1, 2).flatten(2)
+
+
+def scaled(q, k, x):
+    return q @ k.mT / math.sqrt(q.shape[-1])
+
+
+def hide(scores, later, fill=-INF):
+    return scores.masked_fill(later, fill)
+
+
+def softmax(scores, later):
+    return scores.softmax(-1)
+
+
+def wrong_attention(
+    x,
+    W_Q,
+    W_K,
+    W_V,
+    W_O,
+    n_heads,
+    *,
+    project=torch.matmul,
+    split=split,
+    merge=merge,
+    score=scaled,
+    diagonal=1,
+    hide=hide,
+    weigh=softmax,
+    out=torch.matmul,
+):
+    """The attention whose steps can be replaced one by one."""
+    q, k, v = (split(project(x, W), n_heads) for W in (W_Q, W_K, W_V))
+    T = x.shape[1]
+    later = torch.ones(T, T, dtype=torch.bool).triu(diagonal)
+    weights = weigh(hide(score(q, k, x), later), later)
+    return out(merge(weights @ v), W_O)
+
+
+def zeroed_after(scores, later):
+    return scores.softmax(-1).masked_fill(later, 0.0)
+
+
+def no_mask(scores, later):
+    return scores
+
+
+def sees_only_later(scores, later):
+    return scores.masked_fill(later.T, -INF)
+
+
+def blocks_the_allowed(scores, later):
+    return scores.masked_fill(~later, -INF)
+
+
+def empty_rows_are_zero(scores, later):
+    return scores.softmax(-1).nan_to_num(0.0)
+
+
+def no_axes_exchanged(x, n_heads):
+    return x.reshape(len(x), n_heads, x.shape[1], -1)
+
+
+def no_axes_exchanged_back(heads):
+    B, H, T, D = heads.shape
+    return heads.reshape(B, T, H * D)
+
+
+def interleaved(x, n_heads):
+    return x.reshape(*x.shape[:2], -1, n_heads).permute(0, 3, 1, 2)
+
+
+def one_head(x, W_Q, W_K, W_V, W_O, n_heads):
+    return causal_self_attention(x, W_Q, W_K, W_V, W_O, 1)
+
+
+def heads_weights(x, W_Q, W_K, W_V, W_O, n_heads):
+    q, k = split(x @ W_Q, n_heads), split(x @ W_K, n_heads)
+    later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+    return softmax(hide(scaled(q, k, x), later), later)
+
+
+def drawn_weights(rng, B, T, d_model, n_heads, *, size=1.0, dtype=torch.float32, view=False):
+    """x and four matrices, of such a size that the scores are spread and far from ties."""
+    x = torch.randn(B, T, d_model, generator=rng, dtype=torch.float64)
+    if view:  # the same shape, in another order in memory
+        x = x.transpose(0, 1).contiguous().transpose(0, 1)
+    W = [torch.randn(d_model, d_model, generator=rng, dtype=torch.float64) / d_model**0.5 for _ in range(4)]
+    W[0] = W[0] * size
+    return Case(*(tensor.to(dtype) for tensor in (x, *W)), n_heads)
+
+
+@stage
+def one_token_alone(seed):
+    "One token: it looks at itself with weight 1, so that only W_V and W_O matter."
+    rng = generator(seed)
+    return [drawn_weights(rng, 1, 1, 2, 1), drawn_weights(rng, 2, 1, 6, 3)]
+
+
+@stage
+def running_mean(seed):
+    "W_Q = 0: all scores are equal, and each token takes the mean of the values up to its own."
+    cases = []
+    for T in (2, 4):
+        x, W_Q, *others = drawn_weights(generator(seed), 1, T, 3, 1).args
+        cases.append(Case(x, torch.zeros_like(W_Q), *others))
+    return cases
+
+
+@stage
+def single_head(seed):
+    "One head."
+    rng = generator(seed)
+    return [drawn_weights(rng, 1, 2, 3, 1, size=2.0), drawn_weights(rng, 1, 4, 4, 1, size=2.0)]
+
+
+@stage
+def several_heads(seed):
+    "Several heads; once as many tokens as heads and as features of a head, by purpose."
+    rng = generator(seed)
+    return [
+        drawn_weights(rng, 1, 3, 4, 2, size=2.0),
+        drawn_weights(rng, 2, 2, 4, 2, size=2.0),
+        drawn_weights(rng, 1, 5, 6, 3, size=2.0),
+        drawn_weights(rng, 3, 4, 10, 2, size=2.0),
+        drawn_weights(rng, 2, 7, 6, 6, size=2.0, view=True),
+    ]
+
+
+@stage
+def large_and_double(seed):
+    "Scores in the thousands, of either sign; then float64 in, float64 out."
+    rng = generator(seed)
+    large = drawn_weights(rng, 2, 6, 4, 2, size=5000.0, dtype=torch.float64)
+    x, W_Q, *others = large.args
+    return [large, Case(x, -W_Q, *others), drawn_weights(rng, 2, 5, 9, 3, dtype=torch.float64)]
+
+
+def judge(case, expected, got):
+    """A float32 near 10,000 has steps of 0.001: a softmax in float32 is a right way, and loses that much there."""
+    x, W_Q, W_K = case.args[:3]
+    largest = float(torch.linalg.vector_norm(x @ W_Q, dim=-1).max() * torch.linalg.vector_norm(x @ W_K, dim=-1).max())
+    return compare(expected, got, atol=1e-3 * expected.abs().max().item() if largest > 1000 else None)
+
+
+@stage
+def far_below_zero(seed):
+    "All scores, the visible ones, too, lie between −20,000 and −60,000: a low number in place of −inf may be too high."
+    rng = generator(seed)
+
+    def near_one(*shape):
+        return 1 + 0.1 * torch.rand(shape, generator=rng, dtype=torch.float64)
+
+    x, (W_Q, W_K, W_O) = near_one(2, 5, 4), (near_one(4, 4) for _ in range(3))
+    x = x * torch.linspace(1.6, 1, 5, dtype=torch.float64)[:, None]  # hidden scores are the higher ones
+    smallest = scaled(*(split(x @ W, 2) for W in (W_Q, W_K)), x).min()
+    return [Case(x, -20_000 / smallest * W_Q, W_K, torch.randn(4, 4, generator=rng, dtype=torch.float64), W_O, 2)]
+
+
+LOW = (-100.0, -1e3, -1e4)  # not low enough

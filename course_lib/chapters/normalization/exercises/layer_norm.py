@@ -1,0 +1,142 @@
+from functools import partial  # noqa: F401
+
+import torch
+
+from course_lib.grading.exercise import Case, generator, stage
+from course_lib.grading.judge import compare
+
+
+def layer_norm(x, gamma, beta, eps):
+    """(x − mean) / √(variance + eps) · gamma + beta, per token: x (..., d_model), same shape and dtype back."""
+    centred = x - x.mean(dim=-1, keepdim=True)  # (..., d_model)
+    variance = centred.pow(2).mean(dim=-1, keepdim=True)  # (..., 1), divided by d_model
+    return centred / torch.sqrt(variance + eps) * gamma + beta
+
+
+def of_a_token(x, dim=-1, keepdim=True, correction=0):
+    """Mean and variance over one axis."""
+    return x.mean(dim, keepdim=keepdim), x.var(dim, correction=correction, keepdim=keepdim)
+
+
+def of_everything(x):
+    return x.mean(), x.var(correction=0)
+
+
+def of_all_tokens(x):
+    axes = tuple(range(max(x.ndim - 1, 1)))
+    return x.mean(axes, keepdim=True), x.var(axes, correction=0, keepdim=True)
+
+
+def of_all_but_the_batch(x):
+    axes = tuple(range(min(1, x.ndim - 1), x.ndim))
+    return x.mean(axes, keepdim=True), x.var(axes, correction=0, keepdim=True)
+
+
+def without_centring(x):
+    return x.mean(-1, keepdim=True), x.pow(2).mean(-1, keepdim=True)
+
+
+def by_cancellation(x):
+    mean = x.mean(-1, keepdim=True)
+    return mean, x.pow(2).mean(-1, keepdim=True) - mean.pow(2)
+
+
+def by_absolute_deviation(x):
+    mean = x.mean(-1, keepdim=True)
+    return mean, (x - mean).abs().mean(-1, keepdim=True).pow(2)
+
+
+def root(variance, eps):
+    return torch.sqrt(variance + eps)
+
+
+def eps_outside(variance, eps):
+    return variance.sqrt() + eps
+
+
+def rescaled(normalized, gamma, beta):
+    return normalized * gamma + beta
+
+
+def wrong_layer_norm(
+    x, gamma, beta, eps, *, measure=of_a_token, centre=torch.sub, deviation=root, rescale=rescaled, use=lambda eps: eps
+):
+    """LayerNorm whose steps can be replaced one by one: most misconceptions below."""
+    mean, variance = measure(x)
+    return rescale(centre(x, mean) / deviation(variance, use(eps)), gamma, beta)
+
+
+def always_float32(x, gamma, beta, eps):
+    return layer_norm(x.float(), gamma.float(), beta.float(), eps)
+
+
+def drawn_token(rng, *shape, dtype=torch.float32):
+    """x, gamma, beta: no gain is 1, no shift is 0."""
+    x = 2 * torch.randn(shape, generator=rng, dtype=dtype) + 1
+    gamma = 0.5 + torch.rand(shape[-1], generator=rng, dtype=dtype)
+    beta = torch.randn(shape[-1], generator=rng, dtype=dtype)
+    return x, gamma, beta
+
+
+@stage
+def the_pencil_token(seed):
+    "The token of the chapter, [10, 20, 30, 40]: mean 25, variance 125. First with γ = 1 and β = 0, then with others."
+    x = torch.tensor([10.0, 20.0, 30.0, 40.0])
+    gamma, beta = torch.tensor([1.0, 2.0, 0.5, 1.5]), torch.tensor([0.0, 1.0, -0.5, 0.0])
+    return [Case(x, torch.ones(4), torch.zeros(4), 1e-6), Case(x, gamma, beta, 1e-6)]
+
+
+@stage
+def equal_features(seed):
+    "A token whose features are all equal: nothing is left after centring, so the result is β. eps keeps 0 / 0 away."
+    _, gamma, beta = drawn_token(generator(seed), 4)
+    return [Case(torch.full((4,), 8.0), gamma, beta, 1e-5), Case(torch.zeros(2, 4), gamma, beta, 1e-5)]
+
+
+@stage
+def quiet_and_loud(seed):
+    "eps in all sizes: a token of tiny numbers, where eps decides, an eps of 0.5, and a token in the tens of thousands."
+    rng = generator(seed)
+    x, gamma, beta = drawn_token(rng, 6)
+    return [
+        Case(x * 1e-3, gamma, beta, 1e-6),
+        Case(x, gamma, beta, 0.5),
+        Case(x * 2e4, gamma, beta, 1e-5),
+        Case(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 2.0]), torch.tensor([0.5, 0.0]), 3.0),
+    ]
+
+
+@stage
+def many_tokens(seed):
+    "Any leading axes: each token is normalized by itself. Two of these tensors have equal sizes on every axis."
+    rng = generator(seed)
+    x, gamma, beta = drawn_token(rng, 5, 4, 3)
+    return [
+        Case(*drawn_token(rng, 3, 5), 1e-5),
+        Case(*drawn_token(rng, 1, 4), 1e-5),
+        Case(*drawn_token(rng, 4, 4), 1e-5),
+        Case(*drawn_token(rng, 2, 3, 7), 1e-5),
+        Case(*drawn_token(rng, 3, 3, 3), 1e-5),
+        Case(*drawn_token(rng, 2, 2, 3, 6), 1e-5),
+        Case(x.transpose(0, 1), gamma, beta, 1e-5),
+    ]
+
+
+@stage
+def far_from_zero(seed):
+    "Tokens whose features lie near 5,000 and differ by a few units: subtract first, then square."
+    rng = generator(seed)
+    _, gamma, beta = drawn_token(rng, 8)
+    steps = torch.randint(-8, 9, (4, 8), generator=rng).float()
+    return [Case(5001.0 + steps, gamma, beta, 1e-5)]
+
+
+@stage
+def double_norm(seed):
+    "float64 in, float64 out."
+    return [Case(*drawn_token(generator(seed), 2, 3, 5, dtype=torch.float64), 1e-5)]
+
+
+def judge(case, expected, got):
+    """PyTorch's kernel computes x · a − mean · a, and near 5,000 loses what a float32 loses there."""
+    return compare(expected, got, atol=1e-3 if 1e3 < case.args[0].abs().max() < 1e4 else None)

@@ -1,0 +1,100 @@
+import torch
+from torch import nn
+
+from course_lib.grading.exercise import Case, generator, stage
+from course_lib.grading.given import started_and_called as probe
+
+
+class RMSNorm(nn.Module):
+    """x / √(mean(x²) + eps) · weight, per token."""
+
+    def __init__(self, d_model, eps=1e-6):
+        super().__init__()
+        ### BEGIN SOLUTION
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(d_model))
+        ### END SOLUTION
+
+    def forward(self, x):
+        ### BEGIN SOLUTION
+        mean_square = x.pow(2).mean(dim=-1, keepdim=True)  # (..., 1)
+        return x * torch.rsqrt(mean_square + self.eps) * self.weight
+        ### END SOLUTION
+
+
+def root(variance, eps):
+    return torch.sqrt(variance + eps)
+
+
+def eps_outside(variance, eps):
+    return variance.sqrt() + eps
+
+
+def wrong_rms_norm(
+    *,
+    default=1e-6,
+    use=lambda eps: eps,
+    start=torch.ones,
+    keep=nn.Parameter,
+    measure=lambda x: x.pow(2).mean(-1, keepdim=True),
+    centre=lambda x: x,
+    divisor=root,
+    rescale=torch.mul,
+):
+    """A class like RMSNorm whose steps are replaced."""
+
+    class Wrong(nn.Module):
+        def __init__(self, d_model, eps=default):
+            super().__init__()
+            self.eps = use(eps)
+            made = keep(start(d_model))
+            if isinstance(made, nn.Parameter):
+                self.weight = made
+            else:
+                self.register_buffer("weight", made)
+
+        def forward(self, x):
+            x = centre(x)
+            return rescale(x / divisor(measure(x), self.eps), self.weight)
+
+    return Wrong
+
+
+def rows(rng, *shape, dtype=torch.float32):
+    return 2 * torch.randn(shape, generator=rng, dtype=dtype) + 1
+
+
+@stage
+def one_token(seed):
+    "One token: the mean square of [1, 7] is 25, that of [2, 4, 4, 8], too: divided by 5, multiplied by the weight."
+    return [Case(torch.tensor([1.0, 7.0]), init=(2,)), Case(torch.tensor([2.0, 4.0, 4.0, 8.0]), init=(4,))]
+
+
+@stage
+def zero_token(seed):
+    "A token of zeros stays zero: eps keeps 0 / 0 away."
+    return [Case(torch.zeros(3), init=(3,)), Case(torch.zeros(2, 3), init=(3, 1e-5))]
+
+
+@stage
+def sizes_of_eps(seed):
+    "eps in all sizes: left to its default of 1e-6 for a token of tiny numbers, given as 1e-3, given as 2."
+    x = rows(generator(seed), 6)
+    return [Case(x * 1e-3, init=(6,)), Case(x * 0.1, init=(6, 1e-3)), Case(x, init=(6, 2.0)), Case(x * 2e4, init=(6,))]
+
+
+@stage
+def more_rows(seed):
+    "Any leading axes: each token is divided by its own root mean square. Two of these have equal sizes on every axis."
+    rng = generator(seed)
+    shapes = [(3, 5), (1, 4), (4, 4), (2, 3, 7), (3, 3, 3), (2, 2, 3, 6)]
+    return [
+        *(Case(rows(rng, *shape), init=(shape[-1],)) for shape in shapes),
+        Case(rows(rng, 5, 4, 3).transpose(0, 1), init=(3,)),
+    ]
+
+
+@stage
+def double_rows(seed):
+    "float64 in, float64 out."
+    return [Case(rows(generator(seed), 2, 3, 5, dtype=torch.float64), init=(5,))]

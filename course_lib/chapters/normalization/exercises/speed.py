@@ -1,0 +1,93 @@
+import statistics  # noqa: F401
+import time
+
+import torch
+
+from course_lib.grading.exercise import Case, Given, generator, stage
+from course_lib.grading.given import pretend_clock, pretend_norm
+from course_lib.grading.given import timed_with as probe
+
+
+def layer_norm(x, gamma, beta, eps):
+    """(x − mean) / √(variance + eps) · gamma + beta, per token: x (..., d_model), same shape and dtype back."""
+    centred = x - x.mean(dim=-1, keepdim=True)  # (..., d_model)
+    variance = centred.pow(2).mean(dim=-1, keepdim=True)  # (..., 1), divided by d_model
+    return centred / torch.sqrt(variance + eps) * gamma + beta
+
+
+def compare_speed(rms_norm, layer_norm, widths, rounds, clock):
+    """Time of rms_norm / time of layer_norm for each width, measured with clock() over so many rounds."""
+    ratios = []
+    for width in widths:
+        x = torch.randn(128, width)
+        times = {"rms": [], "layer": []}
+        for _ in range(rounds):  # they take turns: a slow stretch hits both alike
+            for name, norm in (("rms", rms_norm), ("layer", layer_norm)):
+                start = clock()
+                norm(x)
+                times[name].append(clock() - start)
+        ratios.append(min(times["rms"]) / min(times["layer"]))  # what gets in the way only ever adds time
+    return ratios
+
+
+def in_turns(rms_norm, layer_norm, x, rounds, clock):
+    """The times of both, as the reference takes them."""
+    pairs = [(stopped(rms_norm, x, clock), stopped(layer_norm, x, clock)) for _ in range(rounds)]
+    return tuple(zip(*pairs))
+
+
+def one_after_the_other(rms_norm, layer_norm, x, rounds, clock):
+    return tuple([stopped(norm, x, clock) for _ in range(rounds)] for norm in (rms_norm, layer_norm))
+
+
+def stopped(norm, x, clock):
+    start = clock()
+    norm(x)
+    return clock() - start
+
+
+def compare_speed_with(
+    rms_norm,
+    layer_norm,
+    widths,
+    rounds,
+    clock,
+    *,
+    take=in_turns,
+    sum_up=min,
+    relate=lambda rms, layer: rms / layer,
+    hand_in=lambda ratios: ratios,
+):
+    ratios = []
+    for width in widths:
+        rms, layer = take(rms_norm, layer_norm, torch.randn(128, width), rounds, clock)
+        ratios.append(relate(sum_up(rms), sum_up(layer)))
+    return hand_in(ratios)
+
+
+def without_the_clock(rms_norm, layer_norm, widths, rounds, clock):
+    return compare_speed(rms_norm, layer_norm, widths, rounds, time.perf_counter)
+
+
+def one_long_reading(rms_norm, layer_norm, widths, rounds, clock):
+    def total(norm, x):
+        start = clock()
+        for _ in range(rounds):
+            norm(x)
+        return clock() - start
+
+    return [total(rms_norm, x) / total(layer_norm, x) for x in (torch.randn(128, width) for width in widths)]
+
+
+@stage
+def pretended(seed):
+    "A clock and two norms whose costs are drawn, three widths, 30 rounds. Some calls are slow, and the machine tires."
+    rng = generator(seed)
+    one, other = torch.rand(2, 2, generator=rng)
+    costs = [(3 + 5 * one[0], 0.004 + 0.004 * one[1]), (1 + 1.5 * other[0], 0.009 + 0.006 * other[1])]
+    makers = [
+        Given(pretend_norm, a, b, stumbles, says=f"a function that takes {a:.1f} + {b:.4f} · width microseconds")
+        for (a, b), stumbles in zip([(float(a), float(b)) for a, b in costs], (seed % 3 == 0, seed % 3 != 0))
+    ]
+    makers, order = (makers[::-1], [64, 256, 1024]) if seed % 2 else (makers, [1024, 64, 256])
+    return [Case(*makers, order, 30, Given(pretend_clock, says="a function: the time in seconds"))]

@@ -1,0 +1,85 @@
+import torch
+
+from course_lib.grading.exercise import Case, Given, generator, stage
+from course_lib.grading.given import measured_with_shuffles as probe
+from course_lib.grading.given import self_attention
+
+
+def equivariance_error(f, x, n_shuffles):
+    """The largest |f(Px) − P f(x)| over n_shuffles random orders P of the tokens of x (B, T, D)."""
+    plain, largest = f(x), 0.0
+    for _ in range(n_shuffles):
+        order = torch.randperm(x.shape[1])
+        deviation = (f(x[:, order]) - plain[:, order]).abs().max().item()
+        largest = max(largest, deviation)
+    return largest
+
+
+def wrong_error(f, x, n_shuffles, *, shuffle=None, follow=None, size=lambda d: d.abs().max(), over=max, axis=1):
+    """The measurement with one step replaced: what goes in, what it is held against, how large, over all shuffles."""
+
+    def reorder(text, order):
+        return text.index_select(axis, order)
+
+    shuffle, follow = shuffle or reorder, follow or reorder
+    plain, sizes = f(x), []
+    for _ in range(n_shuffles):
+        order = torch.randperm(x.shape[axis])
+        sizes.append(size(f(shuffle(x, order)) - follow(plain, order)).item())
+    return over(sizes)
+
+
+def back_and_forth(f, x, n_shuffles):
+    """Shuffles the tokens, applies f, and shuffles once more where it should put them back."""
+    plain, largest = f(x), 0.0
+    for _ in range(n_shuffles):
+        order = torch.randperm(x.shape[1])
+        largest = max(largest, (f(x[:, order])[:, order] - plain).abs().max().item())
+    return largest
+
+
+def mean(values):
+    return sum(values) / len(values)
+
+
+def drawn_text(rng, B, T, D, *, sign=1, added=False, causal=False, dtype=torch.float64):
+    """A case: attention with drawn weights and a text, and so many shuffles that every order of T tokens comes."""
+    W_Q, W_K, W_V = (torch.randn(D, D, generator=rng, dtype=dtype) for _ in range(3))
+    places = torch.randn(T, D, generator=rng, dtype=dtype) if added else None
+    says = "attention" + (" with positions" if added else " without positions") + (", causal" if causal else "")
+    x = torch.randn(B, T, D, generator=rng, dtype=dtype)
+    return Given(self_attention, W_Q, W_K, sign * W_V, places, causal, says=says), x, {2: 24, 3: 100, 4: 400}[T]
+
+
+@stage
+def two_tokens(seed):
+    "Two tokens, which can only be exchanged, and attention with positions: the outputs do not follow."
+    return [Case(*drawn_text(generator(seed), 1, 2, 3, added=True))]
+
+
+@stage
+def without_positions(seed):
+    "Attention without positions: nothing is left but rounding, in float32 and in float64."
+    rng = generator(seed)
+    return [
+        Case(*drawn_text(rng, 1, 3, 4, dtype=torch.float32)),
+        Case(*drawn_text(rng, 2, 3, 4)),
+        Case(*drawn_text(rng, 3, 3, 3)),
+    ]
+
+
+@stage
+def with_positions(seed):
+    "Attention with positions, in a batch: the largest deviation over all entries and shuffles, of either sign."
+    rng = generator(seed)
+    state = rng.get_state()
+    here = Case(*drawn_text(rng, 2, 3, 5, added=True))
+    rng.set_state(state)
+    return [here, Case(*drawn_text(rng, 2, 3, 5, sign=-1, added=True)), Case(*drawn_text(rng, 4, 4, 4, added=True))]
+
+
+@stage
+def behind_a_mask(seed):
+    "Causal attention without positions: it matters who came before."
+    rng = generator(seed)
+    return [Case(*drawn_text(rng, 1, 3, 4, causal=True)), Case(*drawn_text(rng, 2, 4, 3, causal=True))]

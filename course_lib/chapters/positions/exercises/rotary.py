@@ -1,0 +1,144 @@
+import torch
+
+from course_lib.grading.exercise import Case, generator, stage
+from course_lib.grading.judge import compare
+
+
+def apply_rotary(x, positions, theta):
+    """Turn each half-split pair of features of x (B, H, T, D) by its position's angle. Same shape and dtype."""
+    half = x.shape[-1] // 2
+    speed = theta ** (-torch.arange(half) / half)  # (D / 2,), radians per token
+    angle = positions[:, None] * speed  # (T, D / 2)
+    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+    a, b = x[..., :half], x[..., half:]  # (B, H, T, D / 2) each
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+
+
+def speeds(x, theta):
+    return theta ** (-torch.arange(0, x.shape[-1], 2, dtype=x.dtype) / x.shape[-1])
+
+
+def by_place(positions, speed):
+    return positions[:, None] * speed
+
+
+def turn_halves(x, angle):
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat(turned_pair(first, second, angle), dim=-1)
+
+
+def turned_pair(first, second, angle):
+    return first * angle.cos() - second * angle.sin(), first * angle.sin() + second * angle.cos()
+
+
+def turn_neighbours(x, angle):
+    return torch.stack(turned_pair(x[..., 0::2], x[..., 1::2], angle), dim=-1).flatten(-2)
+
+
+def wrong_rotary(x, positions, theta, *, speed=speeds, angle=by_place, turn=turn_halves):
+    """Rotary positions whose three steps can be replaced one by one."""
+    return turn(x, angle(positions, speed(x, theta)))
+
+
+def both_plus(x, angle):
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([first * angle.cos() + second * angle.sin(), first * angle.sin() + second * angle.cos()], dim=-1)
+
+
+def second_from_the_new_first(x, angle):
+    first, second = x.chunk(2, dim=-1)
+    first = first * angle.cos() - second * angle.sin()
+    return torch.cat([first, first * angle.sin() + second * angle.cos()], dim=-1)
+
+
+def angles_of_neighbours(x, angle):
+    """Pairs of halves, with the angles in the order of neighbours."""
+    angle = angle.repeat_interleave(2, dim=-1)  # (T, D)
+    first, second = x.chunk(2, dim=-1)
+    return x * angle.cos() + torch.cat([-second, first], dim=-1) * angle.sin()
+
+
+def halves_reversed(x, angle):
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat(turned_pair(second, first, angle), dim=-1)
+
+
+def first_half_only(x, angle):
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([turned_pair(first, second, angle)[0], second], dim=-1)
+
+
+def added_hands(x, angle):
+    return x + torch.cat([angle.sin(), angle.cos()], dim=-1)
+
+
+def drawn_x(rng, B, H, T, D, dtype=torch.float32):
+    return torch.randn(B, H, T, D, generator=rng, dtype=torch.float64).to(dtype)
+
+
+@stage
+def at_the_start(seed):
+    "One token at position 0: nothing is turned."
+    rng = generator(seed)
+    start = torch.tensor([0])
+    return [Case(drawn_x(rng, 1, 1, 1, 4), start, 10000.0), Case(drawn_x(rng, 2, 1, 1, 6, torch.float64), start, 100.0)]
+
+
+@stage
+def one_pair(seed):
+    "One pair of features, turned by one radian per token: (1, 0) at position 1 becomes (cos 1, sin 1)."
+    x = torch.tensor([1.0, 0.0]).view(1, 1, 1, 2)
+    rng = generator(seed)
+    return [Case(x, torch.tensor([1]), 10000.0), Case(drawn_x(rng, 1, 1, 3, 2), torch.arange(3), 10000.0)]
+
+
+@stage
+def two_pairs(seed):
+    "Two pairs, features 0 and 2, 1 and 3. With theta = 100 the second turns by a tenth of a radian per token."
+    rng = generator(seed)
+    return [
+        Case(torch.tensor([1.0, 0.0, 0.0, 0.0]).view(1, 1, 1, 4), torch.tensor([2]), 100.0),
+        Case(drawn_x(rng, 1, 1, 1, 4), torch.tensor([3]), 100.0),
+        Case(drawn_x(rng, 1, 1, 3, 6), torch.arange(3), 10000.0),
+    ]
+
+
+@stage
+def batch_and_heads(seed):
+    "A batch of several heads. A position belongs to axis 2, whatever the other axes are, and x may be a view."
+    rng = generator(seed)
+    view = drawn_x(rng, 2, 5, 3, 4).transpose(1, 2)  # (2, 3, 5, 4)
+    return [
+        Case(drawn_x(rng, 2, 3, 4, 6), torch.arange(4), 10000.0),
+        Case(drawn_x(rng, 4, 4, 4, 4), torch.arange(4), 10000.0),
+        Case(view, torch.arange(5), 500000.0),
+    ]
+
+
+@stage
+def elsewhere(seed):
+    "Positions that do not begin at 0, have gaps or come twice, as with a cache, and another theta."
+    rng = generator(seed)
+    apart = torch.randint(20, 60, (3,), generator=rng)
+    return [
+        Case(drawn_x(rng, 1, 2, 1, 4), torch.tensor([7]), 10000.0),
+        Case(drawn_x(rng, 2, 1, 3, 8), torch.tensor([5, 6, 7]), 50.0),
+        Case(drawn_x(rng, 1, 2, 4, 10), torch.cat([apart, apart[:1]]), 500000.0),
+    ]
+
+
+@stage
+def double_and_far(seed):
+    "float64 in, float64 out; positions in the thousands; large numbers in x."
+    rng = generator(seed)
+    return [
+        Case(drawn_x(rng, 1, 2, 3, 4, torch.float64), torch.tensor([0, 1, 2]), 10000.0),
+        Case(100 * drawn_x(rng, 1, 1, 2, 6), torch.tensor([1000, 4000]), 10000.0),
+    ]
+
+
+def judge(case, expected, got):
+    """Turning in float32 is a right way, whatever the dtype of x: at position 4,000 an angle is known to 0.0005."""
+    x, positions, _ = case.args
+    furthest, largest = int(positions.max()), float(x.abs().max())
+    return compare(expected, got, rtol=1e-6, atol=1e-6 * (1 + furthest) * (1 + largest))

@@ -1,0 +1,113 @@
+import math
+
+import torch
+
+from course_lib.grading.exercise import Case, generator, stage
+from course_lib.grading.judge import compare
+
+
+def sinusoidal_encoding(max_seq_len, d_model):
+    """The sinusoids of Vaswani et al. 2017: a float32 tensor (max_seq_len, d_model)."""
+    position = torch.arange(max_seq_len)[:, None]  # (max_seq_len, 1)
+    two_i = torch.arange(0, d_model, 2)  # (hands,)
+    angle = position / 10000 ** (two_i / d_model)  # (max_seq_len, hands)
+    table = torch.empty(max_seq_len, d_model)
+    table[:, 0::2] = angle.sin()
+    table[:, 1::2] = angle.cos()[:, : d_model // 2]  # an odd d_model has one cosine less
+    return table
+
+
+def shift_matrix(k, d_model):
+    """M (d_model, d_model), float32, with PE[p + k] = M @ PE[p] for every p."""
+    M = torch.zeros(d_model, d_model)
+    for j in range(0, d_model, 2):  # the hand in features j and j + 1
+        turn = k / 10000 ** (j / d_model)  # radians in k tokens
+        M[j, j] = M[j + 1, j + 1] = math.cos(turn)
+        M[j, j + 1] = math.sin(turn)  # sin(a + b) = sin a cos b + cos a sin b
+        M[j + 1, j] = -math.sin(turn)  # cos(a + b) = cos a cos b − sin a sin b
+    return M
+
+
+def by_pair(feature, d_model):
+    return 2 * (feature // 2) / d_model
+
+
+def angles(positions, features, d_model, exponent=by_pair, base=10000.0, start=0, turn=1.0):
+    """turn · position / base^exponent: (positions, features), float64."""
+    position = torch.arange(start, start + positions, dtype=torch.float64)[:, None]
+    return turn * position / base ** exponent(features.double(), d_model)
+
+
+def judge(case, expected, got):
+    """A float32 angle of 2,000 radians is known to 0.0001: computing in float32 is a right way, and loses that much."""
+    furthest = abs(case.args[0])
+    return compare(expected, got, atol=1e-5 + 3e-7 * furthest)
+
+
+def hand_turns(k, d_model):
+    return k * angles(2, torch.arange(0, d_model, 2), d_model)[1]  # (d_model / 2,): radians in k tokens
+
+
+def on_sine_and_cosine(turn):
+    c, s = turn.cos(), turn.sin()
+    return torch.stack([c, s, -s, c], dim=-1).view(-1, 2, 2)
+
+
+def wrong_shift(k, d_model, *, turns=hand_turns, blocks=on_sine_and_cosine, assemble=torch.block_diag):
+    """The matrix with one step replaced."""
+    return assemble(*blocks(turns(k, d_model))).float()
+
+
+def in_halves(*blocks):
+    blocks = torch.stack(blocks)  # (d_model / 2, 2, 2)
+    rows = [torch.cat([blocks[:, i, j].diag() for j in (0, 1)], dim=1) for i in (0, 1)]
+    return torch.cat(rows)
+
+
+def without_a_minus(turn):
+    c, s = turn.cos(), turn.sin()
+    return torch.stack([c, s, s, c], dim=-1).view(-1, 2, 2)
+
+
+def cosines_only(turn):
+    return turn.cos()[:, None, None] * torch.eye(2, dtype=turn.dtype)
+
+
+def from_position_zero(k, d_model):
+    """A matrix of rank one that takes position 0 to position k, and no other where it should."""
+    zero = sinusoidal_encoding(1, d_model)[0].double()
+    angle = hand_turns(k, d_model)
+    there = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten()
+    return (torch.outer(there, zero) / (zero @ zero)).float()
+
+
+@stage
+def no_step(seed):
+    "k = 0: who does not move keeps the code, so the matrix is the identity."
+    return [Case(0, 2), Case(0, 6)]
+
+
+@stage
+def one_hand_moves(seed):
+    "One hand, d_model = 2: one token on, two tokens on."
+    return [Case(1, 2), Case(2, 2)]
+
+
+@stage
+def the_chapters_step(seed):
+    "Five tokens on with d_model = 8, as in the chapter: four hands, each with a turn of its own."
+    return [Case(1, 4), Case(5, 8)]
+
+
+@stage
+def back(seed):
+    "A negative k goes back: three tokens before me."
+    return [Case(-1, 2), Case(-3, 6)]
+
+
+@stage
+def other_steps(seed):
+    "Other steps and widths; k as large as d_model, and far beyond."
+    rng = generator(seed)
+    k, half = (int(torch.randint(low, 20, (1,), generator=rng)) for low in (6, 5))
+    return [Case(k, 2 * half), Case(-k, 2 * half + 2), Case(6, 6), Case(700, 16)]

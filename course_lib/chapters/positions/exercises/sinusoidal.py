@@ -1,0 +1,112 @@
+import torch
+
+from course_lib.grading.exercise import Case, generator, stage
+from course_lib.grading.judge import compare
+
+
+def sinusoidal_encoding(max_seq_len, d_model):
+    """The sinusoids of Vaswani et al. 2017: a float32 tensor (max_seq_len, d_model)."""
+    position = torch.arange(max_seq_len)[:, None]  # (max_seq_len, 1)
+    two_i = torch.arange(0, d_model, 2)  # (hands,)
+    angle = position / 10000 ** (two_i / d_model)  # (max_seq_len, hands)
+    table = torch.empty(max_seq_len, d_model)
+    table[:, 0::2] = angle.sin()
+    table[:, 1::2] = angle.cos()[:, : d_model // 2]  # an odd d_model has one cosine less
+    return table
+
+
+def by_pair(feature, d_model):
+    return 2 * (feature // 2) / d_model
+
+
+def angles(positions, features, d_model, exponent=by_pair, base=10000.0, start=0, turn=1.0):
+    """turn · position / base^exponent: (positions, features), float64."""
+    position = torch.arange(start, start + positions, dtype=torch.float64)[:, None]
+    return turn * position / base ** exponent(features.double(), d_model)
+
+
+def wrong_table(max_seq_len, d_model, *, even=torch.sin, odd=torch.cos, **steps):
+    """The table with one step replaced."""
+    feature = torch.arange(d_model)
+    angle = angles(max_seq_len, feature, d_model, **steps)
+    return torch.where(feature % 2 == 0, even(angle), odd(angle)).float()
+
+
+def usual_table(max_seq_len, d_model, *, even=torch.sin, odd=torch.cos, **steps):
+    """The same as most people write it: it has no room for the cosines of an odd d_model."""
+    angle = angles(max_seq_len, torch.arange(0, d_model, 2), d_model, **steps)
+    table = torch.zeros(max_seq_len, d_model)
+    table[:, 0::2] = even(angle)
+    table[:, 1::2] = odd(angle)
+    return table
+
+
+def stacked_table(max_seq_len, d_model):
+    """Pairs stacked and laid flat: one feature too many where d_model is odd."""
+    angle = angles(max_seq_len, torch.arange(0, d_model, 2), d_model)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).float()
+
+
+def cut_table(max_seq_len, d_model):
+    return stacked_table(max_seq_len, d_model)[:, : d_model // 2 * 2]
+
+
+def rounded_up(max_seq_len, d_model):
+    return sinusoidal_encoding(max_seq_len, d_model + d_model % 2)[:, :d_model]
+
+
+def two_halves(max_seq_len, d_model):
+    angle = angles(max_seq_len, torch.arange(0, d_model, 2), d_model)
+    return torch.cat([angle.sin(), angle.cos()[:, : d_model // 2]], dim=1).float()
+
+
+def to_the_full_base(feature, d_model):
+    return (feature // 2) / max(1, (d_model + 1) // 2 - 1)
+
+
+def by_even_width(feature, d_model):
+    return 2 * (feature // 2) / (d_model - d_model % 2 or 1)
+
+
+@stage
+def first_position(seed):
+    "Position 0: every angle is 0, so every sine is 0 and every cosine 1."
+    return [Case(1, 2), Case(1, 6)]
+
+
+@stage
+def one_hand(seed):
+    "One hand, d_model = 2: it turns by one radian per token."
+    return [Case(2, 2), Case(4, 2)]
+
+
+@stage
+def the_chapters_table(seed):
+    "Four hands, d_model = 8: the table of the chapter. Row 10 repeats row 1, one hand further on."
+    return [Case(2, 8), Case(11, 8)]
+
+
+@stage
+def other_tables(seed):
+    "Other sizes: more features than positions, more positions than features, and as many."
+    rng = generator(seed)
+    drawn = [2 * int(torch.randint(3, 17, (1,), generator=rng)) for _ in range(2)]
+    return [Case(6, 6), Case(3, 64), Case(19, drawn[0]), Case(2 * drawn[1], drawn[1])]
+
+
+@stage
+def odd_tables(seed):
+    "An odd d_model: the slowest hand has a sine, and no cosine."
+    return [Case(4, 1), Case(3, 5), Case(7, 7)]
+
+
+@stage
+def far_tables(seed):
+    "A long table: 2,000 positions."
+    return [Case(2000, 4), Case(2000, 9)]
+
+
+def judge(case, expected, got):
+    """A float32 angle of 2,000 radians is known to 0.0001: computing in float32 is a right way, and loses that much."""
+    furthest = abs(case.args[0])
+    return compare(expected, got, atol=1e-5 + 3e-7 * furthest)

@@ -1,0 +1,108 @@
+import torch
+
+from course_lib.grading.exercise import Case, Given, generator, stage
+from course_lib.grading.given import restless_decoder, stored_weights
+
+
+def head_roles(model, ids):
+    """Three scores for every head: {"previous", "first", "induction"}: (L, H) each."""
+    weights = torch.stack(model.attention_weights(ids)).mean(dim=1)  # (L, H, T, T), the mean over the texts
+    n = ids.shape[1] // 2
+    second = torch.arange(n, 2 * n)  # the places at which a word is repeated
+    return {
+        "previous": weights.diagonal(-1, dim1=-2, dim2=-1).mean(dim=-1),
+        "first": weights[..., 1:, 0].mean(dim=-1),
+        "induction": weights[..., second, second - n + 1].mean(dim=-1),
+    }
+
+
+def diagonal(weights, offset):
+    """The weights from each place to the one `offset` further: (L, B, H, number of such places)."""
+    return weights.diagonal(offset, -2, -1)
+
+
+def copied(weights, offset):
+    """From each place of the second half to the place n earlier, plus offset."""
+    n = weights.shape[-1] // 2
+    second = torch.arange(n, 2 * n)
+    return weights[..., second, second - n + offset]
+
+
+def roles_with(
+    model,
+    ids,
+    *,
+    previous=lambda weights: diagonal(weights, -1),
+    first=lambda weights: weights[..., 1:, 0],
+    induction=lambda weights: copied(weights, 1),
+    reduce=lambda scores: scores.mean(dim=(1, 3)),
+    seen=lambda weights: weights,
+):
+    """The three scores with their steps replaceable one by one: most misconceptions below."""
+    weights = seen(torch.stack(model.attention_weights(ids)))
+    return {
+        "previous": reduce(previous(weights)),
+        "first": reduce(first(weights)),
+        "induction": reduce(induction(weights)),
+    }
+
+
+def largest_counted(weights):
+    """1 where a weight is the largest of its row, else 0."""
+    return (weights == weights.amax(-1, keepdim=True)).to(weights.dtype)
+
+
+def over_all_places(scores_of):
+    """The scores added up and divided by the number of all places."""
+    return lambda weights: scores_of(weights).sum(-1, keepdim=True) / weights.shape[-1]
+
+
+def random_words_twice(rng, B, n, V=50):
+    words = torch.randint(V, (B, n), generator=rng)
+    return torch.cat([words, words], dim=1)  # (B, 2n)
+
+
+def causal_weights(rng, B, H, T):
+    allowed = torch.ones(T, T, dtype=torch.bool).tril()
+    return (2 * torch.randn(B, H, T, T, generator=rng)).masked_fill(~allowed, -torch.inf).softmax(-1)
+
+
+def of_stored_weights(seed, B, n, L, H):
+    rng = generator(seed + 100 * n + B)
+    weights = [causal_weights(rng, B, H, 2 * n) for _ in range(L)]
+    return Case(Given(stored_weights, weights, says=f"a model with {L} × {H} heads"), random_words_twice(rng, B, n))
+
+
+@stage
+def known_heads(seed):
+    "One block, four known heads: they look at the place before, the first, what followed last time, and evenly."
+    n = 4
+    T, places = 2 * n, torch.arange(2 * n)
+    rows = torch.eye(T)
+    even = torch.ones(T, T).tril() / (places + 1)[:, None]
+    copying = torch.where((places >= n)[:, None], rows[(places - n + 1).clamp(min=0)], even)
+    weights = torch.stack([rows[(places - 1).clamp(min=0)], rows[0].expand(T, T), copying, even])[None]  # (1, H, T, T)
+    ids = random_words_twice(generator(seed), 1, n)
+    return [Case(Given(stored_weights, [weights], says="a model of one block with four known heads"), ids)]
+
+
+@stage
+def drawn_heads(seed):
+    "Drawn attention weights: several blocks, several texts, a number of words that is odd."
+    return [
+        of_stored_weights(seed, 1, 3, 2, 3),
+        of_stored_weights(seed, 4, 5, 3, 2),
+        of_stored_weights(seed, 2, 7, 1, 5),
+    ]
+
+
+@stage
+def real_decoders(seed):
+    "Decoders whose weights are drawn: their heads look where the words and the places send them."
+    rng = generator(seed)
+    cases = []
+    for layers, heads, B, n in ((2, 3, 3, 6), (3, 2, 1, 9)):
+        config = {"vocab_size": 50, "d_model": 12, "n_heads": heads, "n_layers": layers, "max_seq_len": 20}
+        model = Given(restless_decoder, config, seed + layers, says=f"a decoder with {layers} × {heads} heads")
+        cases.append(Case(model, random_words_twice(rng, B, n)))
+    return cases

@@ -1,0 +1,168 @@
+import torch
+from torch import Tensor
+
+from course_lib.grading.exercise import Case, generator, stage
+from course_lib.grading.judge import compare
+
+
+def from_gpt2(state_dict):
+    """GPT-2's tensors under our names, as (out, in)."""
+    outside = {"wte": "token_embedding", "wpe": "positions", "ln_f": "final_norm"}
+    inside = {"ln_1": "norm1", "attn.c_proj": "attention.out_proj", "ln_2": "norm2"}
+    inside |= {"mlp.c_fc": "feed_forward.up_proj", "mlp.c_proj": "feed_forward.down_proj"}
+    ours = {}
+    for name, tensor in state_dict.items():
+        first, *rest, kind = name.split(".")
+        if first in outside:
+            ours[f"{outside[first]}.{kind}"] = tensor
+            continue
+        block, part = f"blocks.{rest[0]}", ".".join(rest[1:])
+        turned = tensor.t()  # (out, in); a vector stays a vector
+        if part == "attn.c_attn":
+            for letter, piece in zip("qkv", turned.chunk(3)):
+                ours[f"{block}.attention.{letter}_proj.{kind}"] = piece
+        else:
+            ours[f"{block}.{inside[part]}.{kind}"] = turned
+    return ours
+
+
+OUTSIDE = {"wte": "token_embedding", "wpe": "positions", "ln_f": "final_norm"}
+
+
+INSIDE = {
+    "ln_1": "norm1",
+    "attn.c_proj": "attention.out_proj",
+    "ln_2": "norm2",
+    "mlp.c_fc": "feed_forward.up_proj",
+    "mlp.c_proj": "feed_forward.down_proj",
+}
+
+
+def from_gpt2_with(
+    state_dict,
+    *,
+    turn=lambda part, tensor: tensor.t(),
+    split=lambda tensor: tensor.chunk(3, dim=-1),
+    letters="qkv",
+    number=lambda path: path[1],
+    inside=INSIDE,
+    table=lambda tensor: tensor,
+    kept=lambda name: True,
+):
+    """The mapping with its steps replaceable one by one: most misconceptions below."""
+    ours = {}
+    for name, tensor in state_dict.items():
+        if not kept(name):
+            continue
+        *path, kind = name.split(".")
+        part = ".".join(path[2:])
+        if path[0] in OUTSIDE:
+            ours[f"{OUTSIDE[path[0]]}.{kind}"] = table(tensor)
+        elif part == "attn.c_attn":
+            for letter, piece in zip(letters, split(tensor)):
+                ours[f"blocks.{number(path)}.attention.{letter}_proj.{kind}"] = turn(part, piece)
+        else:
+            ours[f"blocks.{number(path)}.{inside[part]}.{kind}"] = turn(part, tensor)
+    return ours
+
+
+def turned_if_not_square(part, tensor):
+    return tensor if tensor.dim() == 2 and tensor.shape[0] == tensor.shape[1] else tensor.t()
+
+
+def turned_if_the_whole_is_not_square(part, tensor):
+    """As above, by someone who turns c_attn before the split."""
+    return tensor.t() if part == "attn.c_attn" else turned_if_not_square(part, tensor)
+
+
+def split_inputs(tensor):
+    return tensor.t().chunk(3, dim=-1) if tensor.dim() == 2 else tensor.chunk(3)
+
+
+def split_turned(tensor):
+    return [piece.t() for piece in split_inputs(tensor)]
+
+
+def bias_not_split(tensor):
+    return tensor.chunk(3, dim=-1) if tensor.dim() == 2 else [tensor] * 3
+
+
+def swapped(one, other):
+    return INSIDE | {one: INSIDE[other], other: INSIDE[one]}
+
+
+def always_float32(state_dict):
+    return {name: tensor.float() for name, tensor in from_gpt2(state_dict).items()}
+
+
+def twelve_blocks(state_dict):
+    for block in range(12):
+        state_dict[f"h.{block}.ln_1.weight"]
+    return from_gpt2(state_dict)
+
+
+def checkpoint(rng, d, d_ff, blocks=1, V=11, T=6, dtype=torch.float32):
+    """A checkpoint in GPT-2's names and shapes, drawn."""
+    shapes = {"wte.weight": (V, d), "wpe.weight": (T, d)}
+    for i in range(blocks):
+        shapes |= {
+            f"h.{i}.ln_1.weight": (d,),
+            f"h.{i}.ln_1.bias": (d,),
+            f"h.{i}.attn.c_attn.weight": (d, 3 * d),
+            f"h.{i}.attn.c_attn.bias": (3 * d,),
+            f"h.{i}.attn.c_proj.weight": (d, d),
+            f"h.{i}.attn.c_proj.bias": (d,),
+            f"h.{i}.ln_2.weight": (d,),
+            f"h.{i}.ln_2.bias": (d,),
+            f"h.{i}.mlp.c_fc.weight": (d, d_ff),
+            f"h.{i}.mlp.c_fc.bias": (d_ff,),
+            f"h.{i}.mlp.c_proj.weight": (d_ff, d),
+            f"h.{i}.mlp.c_proj.bias": (d,),
+        }
+    shapes |= {"ln_f.weight": (d,), "ln_f.bias": (d,)}
+    return {name: torch.randn(shape, generator=rng).to(dtype) for name, shape in shapes.items()}
+
+
+@stage
+def one_block(seed):
+    "One block: d_model = 2, d_ff = 5. Every tensor of a model with one block, under our names, as (out, in)."
+    rng = generator(seed)
+    return [Case(checkpoint(rng, 2, 5)), Case(checkpoint(rng, 4, 7))]
+
+
+@stage
+def everything_square(seed):
+    "d_ff = d_model: now every matrix of the block is square, and no shape tells whether it was turned."
+    return [Case(checkpoint(generator(seed), 3, 3))]
+
+
+@stage
+def shapes_that_agree(seed):
+    "d_ff = 3 · d_model: c_attn and c_fc have one shape, and so have norms and biases."
+    return [Case(checkpoint(generator(seed), 3, 9, blocks=2))]
+
+
+@stage
+def many_blocks(seed):
+    "Twelve blocks and more: block 10 is another block than block 1."
+    rng = generator(seed)
+    tensors = checkpoint(rng, 2, 3, blocks=13)
+    order = torch.randperm(len(tensors), generator=rng).tolist()
+    names = list(tensors)
+    return [Case(tensors), Case({names[i]: tensors[names[i]] for i in order})]
+
+
+@stage
+def other_dtypes(seed):
+    "Checkpoints in float64 and float16: the numbers keep their dtype."
+    rng = generator(seed)
+    return [Case(checkpoint(rng, 4, 6, dtype=torch.float64)), Case(checkpoint(rng, 4, 6, dtype=torch.float16))]
+
+
+def judge(case, expected, got):
+    """The numbers are only moved, so they must be equal. The output head is the token table: welcome, not asked for."""
+    if isinstance(got, dict) and isinstance(got.get("output.weight"), Tensor):
+        if compare(expected["token_embedding.weight"], got["output.weight"], 0.0, 0.0):
+            return "`output.weight` should be the table of tokens: GPT-2 ties the two."
+        got = {name: tensor for name, tensor in got.items() if name != "output.weight"}
+    return compare(expected, got, rtol=0.0, atol=0.0)

@@ -1,0 +1,72 @@
+import torch
+
+from course_lib.chapters.sampling.exercises._shared import CONFIDENT, INF, SEVEN_WORDS, shuffled
+from course_lib.grading.exercise import Case, generator, stage
+
+
+def temperature_softmax(logits, temperature):
+    """Probabilities (..., V) of logits (..., V) at a temperature ≥ 0."""
+    if temperature == 0:
+        largest = logits.argmax(dim=-1, keepdim=True)  # (..., 1)
+        return torch.zeros_like(logits).scatter(-1, largest, 1.0)
+    return torch.softmax(logits / temperature, dim=-1)
+
+
+def greedy(logits):
+    """All probability on the largest logit of each row."""
+    return torch.zeros_like(logits).scatter(-1, logits.argmax(-1, keepdim=True), 1.0)
+
+
+def wrong_temperature(logits, temperature, *, tempered=lambda x, t: (x / t).softmax(-1), at_zero=greedy):
+    return at_zero(logits) if temperature == 0 else tempered(logits, temperature)
+
+
+def exponentials(logits, temperature):
+    powers = (logits / temperature).exp()
+    return powers / powers.sum(-1, keepdim=True)
+
+
+@stage
+def at_one(seed):
+    "Temperature 1: the plain softmax of the seven words of the chapter."
+    return [Case(SEVEN_WORDS.clone(), 1.0)]
+
+
+@stage
+def sharper_and_flatter(seed):
+    "Below 1 the distribution gets sharper, above 1 flatter."
+    return [Case(SEVEN_WORDS.clone(), temperature) for temperature in (0.5, 2.0, 0.1)]
+
+
+@stage
+def rows_of_logits(seed):
+    "Several rows: each is a distribution of its own."
+    rng = generator(seed)
+    return [Case(torch.randn(3, 3, generator=rng), 0.7), Case(2 * torch.randn(2, 3, 5, generator=rng), 1.5)]
+
+
+@stage
+def zero_temperature(seed):
+    "Temperature 0 is greedy: probability 1 for the largest logit of each row, 0 for the others."
+    rng = generator(seed)
+    return [Case(SEVEN_WORDS[torch.randperm(7, generator=rng)], 0), Case(shuffled(CONFIDENT, rng, 3), 0.0)]
+
+
+@stage
+def large_logits(seed):
+    "Logits in the thousands: exp overflows, the probabilities are ordinary numbers."
+    return [Case(torch.tensor([[1e3, 1e3 + 1, 1e3 - 1], [-1e3, -1e3 + 1, -1e3 - 1]]), 2.0)]
+
+
+@stage
+def forbidden_token(seed):
+    "A logit of −inf: probability exactly 0 at every temperature."
+    logits = torch.randn(2, 4, generator=generator(seed))
+    logits[:, 1] = -INF
+    return [Case(logits, 0.8)]
+
+
+@stage
+def double_logits(seed):
+    "float64 in, float64 out."
+    return [Case(torch.randn(2, 6, generator=generator(seed), dtype=torch.float64), 0.6)]

@@ -1,0 +1,179 @@
+import math
+
+import torch
+
+from course_lib.grading.exercise import Case, Given, generator, stage
+from course_lib.grading.given import clipped as probe
+from course_lib.grading.given import with_gradients
+
+
+def clip_gradients(parameters, max_norm):
+    """Shorten the gradients to max_norm, all by one factor; their norm before that, a float."""
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    norm = math.sqrt(sum(float(g.double().square().sum()) for g in gradients))
+    if norm > max_norm:
+        for gradient in gradients:
+            gradient *= max_norm / norm
+    return norm
+
+
+def nothing(*_):
+    pass
+
+
+def all_gradients(parameters):
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]
+
+
+def length(gradients):
+    return math.sqrt(sum(float((gradient.double() ** 2).sum()) for gradient in gradients))
+
+
+def scale_all(gradients, factor):
+    for gradient in gradients:
+        gradient *= factor
+
+
+def clip_with(
+    parameters,
+    max_norm,
+    *,
+    collect=all_gradients,
+    measure=length,
+    act=lambda gradients, norm, max_norm: scale_all(gradients, max_norm / norm) if norm > max_norm else None,
+    report=lambda norm, gradients: norm,
+):
+    gradients = collect(parameters)
+    norm = measure(gradients)
+    act(gradients, norm, max_norm)
+    return report(norm, gradients)
+
+
+def root_of_squares(norms):
+    return sum(norm**2 for norm in norms) ** 0.5
+
+
+def clip_carelessly(parameters, max_norm, *, add=root_of_squares, always=False, once=list):
+    """As it is first written down: a parameter without gradient raises an error, and a generator that is walked
+    twice is empty the second time."""
+    parameters = once(parameters)
+    norm = add([parameter.grad.norm() for parameter in parameters])
+    if always or norm > max_norm:
+        for parameter in parameters:
+            parameter.grad *= max_norm / norm
+    return float(norm)
+
+
+def clipped_one_by_one(gradients, norm, max_norm):
+    for gradient in gradients:
+        if length([gradient]) > max_norm:
+            gradient *= max_norm / length([gradient])
+
+
+def walked_twice(parameters, max_norm):
+    norm = length([parameter.grad for parameter in parameters if parameter.grad is not None])
+    if norm > max_norm:
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad *= max_norm / norm
+    return norm
+
+
+def parameters_clipped(parameters, max_norm):
+    parameters = list(parameters)
+    norm = length(all_gradients(parameters))
+    if norm > max_norm:
+        with torch.no_grad():
+            for parameter in parameters:
+                parameter *= max_norm / norm
+    return norm
+
+
+def norm_of_the_parameters(parameters, max_norm):
+    parameters = list(parameters)
+    norm = length([parameter.detach() for parameter in parameters])
+    if norm > max_norm:
+        scale_all(all_gradients(parameters), max_norm / norm)
+    return norm
+
+
+def copies_scaled(gradients, norm, max_norm):
+    return [gradient * min(1.0, max_norm / norm) for gradient in gradients]
+
+
+def gradients_case(values, gradients, max_norm, once=False):
+    shapes = ", ".join("none" if g is None else str(tuple(g.shape)) for g in gradients)
+    shown = ", ".join("none" if g is None else str([round(x, 2) for x in g.flatten().tolist()]) for g in gradients)
+    few = sum(0 if g is None else g.numel() for g in gradients) <= 6
+    how = "a generator of parameters" if once else "parameters"
+    says = f"{how} with gradients {shown}" if few else f"{how} with gradients of shapes {shapes}"
+    return Case(Given(with_gradients, values, gradients, says=says), max_norm, once)
+
+
+def drawn_gradients(rng, shapes, norm, dtype=torch.float32):
+    """Values and gradients of these shapes; all gradients together have this length."""
+    values = [torch.randn(shape, generator=rng, dtype=dtype) for shape in shapes]
+    gradients = [torch.randn(shape, generator=rng, dtype=dtype) for shape in shapes]
+    return values, [gradient * (norm / length(gradients)) for gradient in gradients]
+
+
+@stage
+def three_four_five(seed):
+    "One parameter with the gradient [3, 4]: its norm is 5. With max_norm = 1 it becomes [0.6, 0.8]."
+    values = [torch.tensor([10.0, -20.0])]
+    return [
+        gradients_case(values, [torch.tensor([3.0, 4.0])], 1.0),
+        gradients_case(values, [torch.tensor([-3.0, 4.0])], 2.0),
+    ]
+
+
+@stage
+def short_gradients(seed):
+    "A gradient that is no longer than max_norm stays as it is; so does one of zeros."
+    values = [torch.tensor([10.0, -20.0])]
+    return [
+        gradients_case(values, [torch.tensor([3.0, 4.0])], 20.0),
+        gradients_case(values, [torch.tensor([0.3, -0.4])], 1.0),
+        gradients_case(values, [torch.tensor([0.0, 0.0])], 1.0),
+    ]
+
+
+@stage
+def several_parameters(seed):
+    "Several parameters: one norm over all of them together, and one factor for all."
+    rng = generator(seed)
+    values = [torch.tensor([10.0]), torch.tensor([-20.0, 5.0])]
+    return [
+        gradients_case(values, [torch.tensor([12.0]), torch.tensor([3.0, 4.0])], 6.5),
+        gradients_case(*drawn_gradients(rng, [(3, 2), (4,), ()], 7.0), 3.0),
+        gradients_case(*drawn_gradients(rng, [(3, 3), (3,), (2, 3, 2)], 0.9), 1.0),
+        gradients_case(*drawn_gradients(rng, [(2, 5), (5,)], 40.0), 0.5),
+    ]
+
+
+@stage
+def without_gradients(seed):
+    "Some parameters have no gradient (`grad` is None): they are left alone."
+    rng = generator(seed)
+    values, gradients = drawn_gradients(rng, [(2, 3), (3,), (4,)], 5.0)
+    return [
+        gradients_case(values[:2], [gradients[0], None], 2.0),
+        gradients_case(values, [None, *gradients[1:]], 0.5),
+        gradients_case(values, [gradients[0], None, gradients[2]], 50.0),
+    ]
+
+
+@stage
+def walked_once(seed):
+    "`parameters` as `model.parameters()` gives them, a generator: it can be walked through once."
+    rng = generator(seed)
+    return [
+        gradients_case([torch.tensor([10.0, -20.0])], [torch.tensor([3.0, 4.0])], 1.0, True),
+        gradients_case(*drawn_gradients(rng, [(3, 2), (5,)], 6.0), 2.0, True),
+    ]
+
+
+@stage
+def double_gradients(seed):
+    "float64 gradients stay float64."
+    return [gradients_case(*drawn_gradients(generator(seed), [(2, 3), (3,)], 9.0, torch.float64), 2.5)]

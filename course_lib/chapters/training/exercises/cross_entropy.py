@@ -1,0 +1,136 @@
+import math  # noqa: F401
+
+import torch
+
+from course_lib.grading.exercise import Case, generator, stage
+from course_lib.grading.judge import compare
+
+
+def cross_entropy(logits, targets, ignore_index=-100):
+    """The mean of −ln p over the places that count: logits (..., V), targets (...) -> ()."""
+    counts = targets != ignore_index
+    logits, targets = logits[counts], targets[counts]  # (N, V), (N,)
+    log_p = logits - logits.logsumexp(dim=-1, keepdim=True)  # (N, V), ln of the softmax
+    return -log_p.gather(-1, targets[:, None]).mean()
+
+
+INF = float("inf")
+
+
+def cross_entropy_with(
+    logits,
+    targets,
+    ignore_index=-100,
+    *,
+    log_p=lambda logits: logits.log_softmax(-1),
+    pick=lambda log_p, targets: log_p.gather(-1, targets[..., None]).squeeze(-1),
+    counted=lambda targets, ignore_index: targets != ignore_index,
+    reduce=lambda surprise, counts: surprise[counts].mean(),
+):
+    """Cross-entropy whose four steps can be replaced one by one: most misconceptions below."""
+    counts = counted(targets, ignore_index)
+    picked = pick(log_p(logits), targets.masked_fill(~counts, 0))  # (...)
+    return reduce(-picked, counts)
+
+
+def mean_of_rows(surprise, counts):
+    """The mean of every row, and then the mean of these."""
+    surprise, counts = surprise.reshape(-1, surprise.shape[-1]), counts.reshape(-1, counts.shape[-1])
+    rows = counts.any(-1)
+    return ((surprise * counts).sum(-1)[rows] / counts.sum(-1)[rows]).mean()
+
+
+def shifted_inside(logits, targets, ignore_index=-100):
+    return cross_entropy(logits[..., :-1, :], targets[..., 1:], ignore_index)
+
+
+def ignored_index_crashes(logits, targets, ignore_index=-100):
+    """No place is left out: an index of −100 does not exist."""
+    return -logits.log_softmax(-1).gather(-1, targets[..., None]).mean()
+
+
+def ignored_index_crashes_by_rows(logits, targets, ignore_index=-100):
+    log_p = logits.log_softmax(-1).flatten(0, -2)
+    return -log_p[torch.arange(len(log_p)), targets.flatten()].mean()
+
+
+def drawn_logits(rng, *leading, V, dtype=torch.float32):
+    return 2 * torch.randn(*leading, V, generator=rng, dtype=dtype), torch.randint(V, leading, generator=rng)
+
+
+def partly_ignored(rng, *leading, V, ignore_index):
+    """Logits and targets, of which rows of different length are left out."""
+    logits, targets = drawn_logits(rng, *leading, V=V)
+    targets[targets == ignore_index] = 0
+    targets[0, leading[1] // 2 :] = ignore_index
+    targets[-1, 0] = ignore_index
+    return Case(logits, targets, ignore_index)
+
+
+@stage
+def one_token(seed):
+    "One token of three: the one that came had p = ½, so the loss is ln 2 = 0.693."
+    return [Case(torch.tensor([[0.5, 0.25, 0.25]]).log(), torch.tensor([0]))]
+
+
+@stage
+def several_tokens(seed):
+    "Several tokens: logits (N, V), targets (N,). Adding a number to all logits of a row changes nothing."
+    rng = generator(seed)
+    logits, targets = drawn_logits(rng, 5, V=4)
+    return [Case(logits, targets), Case(logits + torch.tensor([[3.0], [-5.0], [1.0], [0.0], [7.0]]), targets)]
+
+
+@stage
+def batch_of_rows(seed):
+    "A batch: logits (B, T, V), targets (B, T). The result is one number all the same."
+    rng = generator(seed)
+    square = drawn_logits(rng, 3, 3, V=3)
+    last_axis_apart = drawn_logits(rng, 7, 2, V=3)
+    transposed = last_axis_apart[0].transpose(0, 1), last_axis_apart[1].T
+    return [Case(*drawn_logits(rng, 2, 3, V=5)), Case(*square), Case(*drawn_logits(rng, 1, 4, V=2)), Case(*transposed)]
+
+
+@stage
+def ignored(seed):
+    "Targets that equal ignore_index are left out, of the sum and of the count: −100 unless told otherwise."
+    rng = generator(seed)
+    case = partly_ignored(rng, 2, 4, V=5, ignore_index=-100)
+    return [Case(*case.args[:2]), case, partly_ignored(rng, 3, 5, V=4, ignore_index=-1)]
+
+
+@stage
+def ignored_id(seed):
+    "ignore_index may be an id of the vocabulary, such as that of padding: then nothing asks for this token."
+    rng = generator(seed)
+    return [
+        partly_ignored(rng, 2, 5, V=4, ignore_index=0),
+        partly_ignored(rng, 3, 6, V=7, ignore_index=6),
+        Case(*drawn_logits(rng, 6, V=5), 2),
+    ]
+
+
+@stage
+def large_logits(seed):
+    "Logits as large as 10,000, of either sign, and one of −inf: exp overflows or gives 0; the loss is a number."
+    logits = torch.tensor([[0.0, 1e4, 9998.0], [-1e4, 0.0, 1e4], [-1e4, -1e4, -9999.0]])
+    steps = torch.randint(-3, 4, (2, 3), generator=generator(seed)).float()
+    return [
+        Case(torch.tensor([[0.0, 200.0]]), torch.tensor([0])),
+        Case(logits, torch.tensor([2, 0, 1])),
+        Case(torch.tensor([[1e4], [-1e4]]) + steps, torch.tensor([1, 2])),
+        Case(torch.tensor([[0.5, -INF, 1.5], [-INF, 2.0, -INF]]), torch.tensor([0, 1])),
+    ]
+
+
+@stage
+def double_loss(seed):
+    "float64 in, float64 out."
+    return [Case(*drawn_logits(generator(seed), 2, 3, V=6, dtype=torch.float64))]
+
+
+def judge(case, expected, got):
+    """A float32 near 10,000 has steps of 0.001: logsumexp(x) − x is a right way, and loses that much."""
+    x = case.args[0]
+    coarse = x.dtype == torch.float32 and x[x.isfinite()].abs().max() > 1000
+    return compare(expected, got, rtol=1e-3 if coarse else None, atol=2e-3 if coarse else None)

@@ -1,0 +1,114 @@
+import math
+
+import torch
+
+from course_lib.grading.exercise import Case, generator, stage
+
+
+def learning_rate(step, peak, warmup, total, floor):
+    """The learning rate of one step: up on a line, down along a cosine, then flat."""
+    if step < warmup:
+        return peak * step / warmup
+    progress = min(1.0, (step - warmup) / (total - warmup))  # 0 at warmup, 1 at total and after it
+    return floor + (peak - floor) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+INF = float("inf")
+
+
+def learning_rate_with(
+    step,
+    peak,
+    warmup,
+    total,
+    floor,
+    *,
+    climb=lambda step, peak, warmup, floor: peak * step / warmup,
+    progress=lambda step, warmup, total: (step - warmup) / (total - warmup),
+    after=1.0,
+    wave=lambda progress: (1 + math.cos(math.pi * progress)) / 2,
+    between=lambda wave, peak, floor: floor + (peak - floor) * wave,
+):
+    if step < warmup:
+        return climb(step, peak, warmup, floor)
+    return between(wave(min(after, progress(step, warmup, total))), peak, floor)
+
+
+def warmup_divides_by_zero(step, peak, warmup, total, floor):
+    if step <= warmup:
+        return peak * step / warmup
+    return learning_rate(step, peak, warmup, total, floor)
+
+
+def smaller_of_both(step, peak, warmup, total, floor):
+    cosine = floor + (peak - floor) * (1 + math.cos(math.pi * min(1.0, step / total))) / 2
+    return min(peak * step / warmup, cosine) if warmup else cosine
+
+
+def nothing_after_the_end(step, *given):
+    return learning_rate(step, *given) if step <= given[2] else 0.0
+
+
+def floor_never_undercut(step, peak, warmup, total, floor):
+    return max(floor, learning_rate(step, peak, warmup, total, 0.0))
+
+
+def floor_in_the_warmup_too(step, peak, warmup, total, floor):
+    return max(floor, learning_rate(step, peak, warmup, total, floor))
+
+
+@stage
+def warming_up(seed):
+    "Below the warm-up: a straight line from 0. With warmup = 4, step 1 has a quarter of the peak."
+    return [
+        Case(1, 8.0, 4, 12, 0.0),
+        Case(0, 8.0, 4, 12, 2.0),
+        Case(3, 0.5, 7, 20, 0.1),
+        Case(6, 0.5, 7, 20, 0.1),
+    ]
+
+
+@stage
+def at_the_peak(seed):
+    "At step = warmup the rate is the peak. A warm-up of 0 begins there."
+    return [Case(4, 8.0, 4, 12, 0.0), Case(7, 0.5, 7, 20, 0.1), Case(0, 8.0, 0, 10, 0.0), Case(0, 0.3, 0, 5, 0.1)]
+
+
+@stage
+def on_the_way_down(seed):
+    "Half way from warm-up to the end the rate lies half way between peak and floor; before, it is higher."
+    return [
+        Case(8, 8.0, 4, 12, 0.0),
+        Case(6, 8.0, 4, 12, 0.0),
+        Case(8, 8.0, 4, 12, 2.0),
+        Case(11, 8.0, 4, 12, 2.0),
+        Case(5, 0.3, 0, 20, 0.1),
+    ]
+
+
+@stage
+def to_the_end_and_after(seed):
+    "At step = total the rate is the floor, and so it stays."
+    return [
+        Case(12, 8.0, 4, 12, 0.0),
+        Case(12, 8.0, 4, 12, 2.0),
+        Case(13, 8.0, 4, 12, 2.0),
+        Case(20, 8.0, 4, 12, 0.0),
+        Case(45, 0.3, 0, 20, 0.1),
+        Case(9, 5.0, 4, 9, 5.0),
+    ]
+
+
+@stage
+def drawn_schedules(seed):
+    "Drawn peaks, lengths and floors, at steps on either side of the warm-up."
+    rng = generator(seed)
+    cases = []
+    for phase in range(10):
+        peak, share = (0.1 + torch.rand(2, generator=rng)).tolist()
+        warmup = int(torch.randint(3, 30, (), generator=rng))
+        total = warmup + int(torch.randint(5, 60, (), generator=rng))
+        low, high = (1, warmup) if phase % 2 else (warmup, total)
+        step = int(torch.randint(low, high, (), generator=rng))
+        cases.append(Case(step, peak, warmup, total, peak * share / 3))
+    return cases

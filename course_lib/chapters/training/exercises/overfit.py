@@ -1,0 +1,173 @@
+import copy  # noqa: F401
+import math  # noqa: F401
+
+import torch
+
+from course_lib.grading.exercise import Case, Given, generator, stage
+from course_lib.grading.given import drawn_decoder
+from course_lib.grading.given import memorized as probe
+from course_lib.grading.values import fresh
+
+
+def training_step(model, ids, targets, optimizer, max_norm):
+    """One update of the model; its loss before that, a float."""
+    optimizer.zero_grad()  # PyTorch adds to what is there
+    _, loss = model(ids, targets)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+    optimizer.step()
+    return loss.item()
+
+
+def overfit(model, ids, targets, steps):
+    """Train the model on one batch; the loss of every step, a list of floats."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, weight_decay=0.0)
+    return [training_step(model, ids, targets, optimizer, max_norm=1.0) for _ in range(steps)]
+
+
+def moved(inputs, targets):
+    """Rows whose inputs and targets begin so many tokens after the drawn place, and wrap around at the end."""
+
+    def cut(ids, starts, T):
+        places = starts[:, None] + torch.arange(T)
+        return ids[(places + inputs) % len(ids)], ids[(places + targets) % len(ids)]
+
+    return cut
+
+
+def nothing(*_):
+    pass
+
+
+def model_loss(model, ids, targets):
+    return model(ids, targets)[1]
+
+
+def overfit_with(
+    model,
+    ids,
+    targets,
+    steps,
+    *,
+    trained=lambda model: model,
+    make=lambda parameters: torch.optim.AdamW(parameters, lr=5e-3),
+    objective=model_loss,
+    update=lambda optimizer: optimizer.step(),
+    note=lambda loss: loss,
+):
+    model = trained(model)
+    optimizer, losses = make(model.parameters()), []
+    for _ in range(steps):
+        loss = objective(model, ids, targets)
+        optimizer.zero_grad()
+        loss.backward()
+        update(optimizer)
+        losses.append(note(loss.item()))
+    return losses
+
+
+def made_anew(model):
+    torch.manual_seed(1)
+    return type(model)(model.config)
+
+
+def cleared_too_late(model, ids, targets, steps):
+    optimizer, losses = torch.optim.AdamW(model.parameters(), lr=5e-3), []
+    for _ in range(steps):
+        _, loss = model(ids, targets)
+        loss.backward()
+        optimizer.zero_grad()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def noted_after_the_update(model, ids, targets, steps):
+    optimizer, losses = torch.optim.AdamW(model.parameters(), lr=5e-3), []
+    for _ in range(steps):
+        _, loss = model(ids, targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(model_loss(model, ids, targets).item())
+    return losses
+
+
+def typed_in(model, ids, targets, steps):
+    """The figures of a training that did not take place."""
+    return [3.2 * 0.93**step for step in range(steps)]
+
+
+def longer_than_asked(model, ids, targets, steps):
+    return overfit(model, ids, targets, 2 * steps)
+
+
+MEMORY = {"vocab_size": 24, "d_model": 32, "n_heads": 2, "n_layers": 1, "max_seq_len": 8}
+
+
+LOW = 0.1  # nats per token
+
+
+SAME_LOSS = 0.01  # nats per token: a loss that is computed twice differs by far less
+
+
+@stage
+def one_batch(seed):
+    "A small model and one batch of random ids: 120 steps, and nothing but memory can lower the loss."
+    rng = generator(seed)
+    rows = torch.randint(MEMORY["vocab_size"], (4, 9), generator=rng)
+    rows[:, 0] = torch.randperm(MEMORY["vocab_size"], generator=rng)[:4]  # by its first token a row can be known
+    model = Given(drawn_decoder, MEMORY, seed, says="a small decoder, V = 24")
+    return [Case(model, rows[:, :-1], rows[:, 1:], 120)]
+
+
+def summary(case, brought):
+    """What a training on one batch reports, beside what the model itself says before and after.
+
+    -> number of losses reported, first of them minus the loss before, whether these two are one, last of them minus
+    the loss after, the loss after, the loss after if inputs were their own targets, whether any parameter moved; or
+    what was reported instead. Losses count no further than 10.
+    """
+    if not isinstance(brought, dict):
+        return brought
+    model, ids, targets, _ = fresh(case.args)
+
+    def loss(wanted):
+        with torch.no_grad():
+            return model(ids, wanted)[1].clamp(max=10.0).item()
+
+    losses, weights = brought.values()
+    reported, start = losses.clamp(-10.0, 10.0), fresh(model.state_dict())
+    before = loss(targets)
+    model.load_state_dict(weights)
+    after = loss(targets)
+    return {
+        "losses": len(reported),
+        "first of them, minus the loss before": reported[0].item() - before,
+        "first of them is the loss before": abs(reported[0].item() - before) <= SAME_LOSS,
+        "last of them, minus the loss after": reported[-1].item() - after,
+        "loss after": after,
+        "loss after, each token its own target": loss(ids),
+        "moved": any(not torch.equal(start[name], weight) for name, weight in model.state_dict().items()),
+    }
+
+
+def judge(case, expected, got):
+    """With AdamW at 0.005 the loss after 120 steps was 0.007 to 0.009 in 20 seeds, from 3.2: 0.1 leaves room for other
+    optimizers. What is reported must fit what the model itself says, before and after: a first update of AdamW at 0.002
+    lowers the loss by 0.1 already, so that a loss from after it shows."""
+    if not isinstance(got, dict):
+        return "Expected a list of numbers: the loss of every step."
+    count, first, from_before, last, after, echo, moved = got.values()
+    steps = case.args[3]
+    if not moved:
+        return "No parameter of the model that you were given has moved."
+    if echo < LOW < after:
+        return f"The model repeats its input; on the targets its loss is {after:.2f}."
+    if not after < LOW:
+        return f"After your training the model's loss on the batch is {after:.2f}; expected below {LOW} nats per token."
+    if count != steps:
+        return f"Expected {steps} losses, one per step; got {count}."
+    if not from_before:
+        return f"Your first loss differs by {first:+.2f} from the model's loss before the training."
+    return None if abs(last) <= 0.2 else f"Your last loss differs by {last:+.2f} from the model's."

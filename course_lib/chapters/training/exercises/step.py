@@ -1,0 +1,149 @@
+import torch
+from torch import nn
+
+from course_lib.grading.exercise import Case, Given, generator, stage
+from course_lib.grading.given import drawn_decoder
+from course_lib.grading.given import steps_taken as probe
+
+
+def training_step(model, ids, targets, optimizer, max_norm):
+    """One update of the model; its loss before that, a float."""
+    optimizer.zero_grad()  # PyTorch adds to what is there
+    _, loss = model(ids, targets)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+    optimizer.step()
+    return loss.item()
+
+
+def clip_all(parameters, max_norm):
+    nn.utils.clip_grad_norm_(parameters, max_norm)
+
+
+def step_with(
+    model,
+    ids,
+    targets,
+    optimizer,
+    max_norm,
+    *,
+    clear=lambda optimizer: optimizer.zero_grad(),
+    loss_of=lambda model, ids, targets: model(ids, targets)[1],
+    between=lambda optimizer: None,
+    clip=clip_all,
+    update=lambda optimizer: optimizer.step(),
+    last=lambda optimizer: None,
+    report=lambda loss, model, ids, targets: loss.item(),
+):
+    """A training step whose parts can be replaced one by one: most misconceptions below."""
+    clear(optimizer)
+    loss = loss_of(model, ids, targets)
+    loss.backward()
+    between(optimizer)
+    clip(list(model.parameters()), max_norm)
+    update(optimizer)
+    last(optimizer)
+    return report(loss, model, ids, targets)
+
+
+def nothing(*_):
+    pass
+
+
+def clip_one_by_one(parameters, max_norm):
+    for parameter in parameters:
+        nn.utils.clip_grad_norm_([parameter], max_norm)
+
+
+def always_rescale(parameters, max_norm):
+    norm = torch.cat([parameter.grad.flatten() for parameter in parameters]).norm()
+    for parameter in parameters:
+        parameter.grad *= max_norm / norm
+
+
+def update_by_hand(optimizer):
+    with torch.no_grad():
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter -= group["lr"] * parameter.grad
+
+
+def update_first(model, ids, targets, optimizer, max_norm):
+    optimizer.step()
+    optimizer.zero_grad()
+    loss = model(ids, targets)[1]
+    loss.backward()
+    clip_all(model.parameters(), max_norm)
+    return loss.item()
+
+
+def loss_without_gradients(model, ids, targets):
+    with torch.no_grad():
+        return model(ids, targets)[1]
+
+
+def shifted_again(model, ids, targets):
+    logits = model(ids)
+    return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), targets[:, 1:].flatten())
+
+
+def summed(model, ids, targets):
+    return model(ids, targets)[1] * targets.numel()
+
+
+def gradient_norm(loss, model, ids, targets):
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()]).norm().item()
+
+
+SMALL = {"vocab_size": 11, "d_model": 8, "n_heads": 2, "n_layers": 1, "max_seq_len": 6}
+
+
+SGD, STEEP = {"name": "SGD", "lr": 0.5}, {"name": "SGD", "lr": 0.5, "momentum": 0.9, "weight_decay": 0.1}
+
+
+ADAMW = {"name": "AdamW", "lr": 0.01, "eps": 1e-3}  # so large an eps that rounding noise moves no parameter
+
+
+def some_steps(seed, B, T, optimizer, max_norm, leftover=0.0, steps=1, dtype="float32"):
+    rng = generator(seed + 10 * B + T)
+    rows = torch.randint(SMALL["vocab_size"], (B, T + 1), generator=rng)
+    model = Given(drawn_decoder, SMALL, seed, dtype, says="a decoder with one block, V = 11")
+    return Case(model, rows[:, :-1], rows[:, 1:], optimizer, max_norm, leftover, steps)
+
+
+@stage
+def one_step(seed):
+    "One step of plain gradient descent; max_norm is so large that nothing is clipped."
+    return [some_steps(seed, 2, 3, SGD, 1e3), some_steps(seed, 1, 4, SGD, 1e3)]
+
+
+@stage
+def clipped_step(seed):
+    "One step, whose gradient is longer than max_norm: it is shortened to it, all parameters by the same factor."
+    return [some_steps(seed, 2, 3, SGD, 0.1), some_steps(seed, 3, 3, SGD, 0.02)]
+
+
+@stage
+def left_over_step(seed):
+    "One step, with gradients left over from something else before it."
+    return [some_steps(seed, 2, 3, SGD, 1e3, 0.3), some_steps(seed, 2, 4, SGD, 0.1, -0.2)]
+
+
+@stage
+def steps_in_a_row(seed):
+    "Several steps on the same batch: each starts from cleared gradients, and its loss is that before its update."
+    return [some_steps(seed, 2, 3, SGD, 1e3, 0.0, 3), some_steps(seed, 3, 4, SGD, 0.3, 0.0, 4)]
+
+
+@stage
+def other_optimizers(seed):
+    "Optimizers with a memory or a decay, and a model in float64: the update is the optimizer's affair."
+    return [
+        some_steps(seed, 2, 3, STEEP, 0.5, 0.0, 3),
+        some_steps(seed, 2, 5, ADAMW, 0.05, 0.1, 3),
+        some_steps(seed, 4, 3, STEEP, 0.2, 0.0, 2, "float64"),
+    ]
+
+
+def model_loss(model, ids, targets):
+    return model(ids, targets)[1]

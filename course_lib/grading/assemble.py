@@ -1,0 +1,232 @@
+"""The notebooks of a chapter's exercises, made from their pages: the solutions, and from these the learner's own.
+
+`_chapter.md` in a chapter's folder of exercises says what stands around them:
+
+    ---
+    explore: merge                  # whose hint and explore the opening shows
+    about: two hours                # how long the exercises take together
+    ---
+    What else the opening says, if anything.
+
+    ## Beginning
+    A python block: the imports.
+
+    ## For teachers
+    What stands in the solutions alone.
+
+A cell of prose holds at most 120 words; a longer text goes on in the next one.
+"""
+
+import ast
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell
+
+from course_lib.contents import BY_SLUG, CHAPTERS, Chapter
+
+from .catalogue import EXERCISES
+from .declare import answer_block
+from .exercise import Option
+from .kinds import Exercise
+from .marks import BEGIN, END, SOLUTION_TAG
+from .pages import Block, Page, PageError, read_page
+from .show import plural
+
+MOST_WORDS = 120  # in a cell
+TOOLS = "from course_lib.grading import check, hint, progress\nfrom course_lib.live import explore"
+NUMBERS = ["No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve"]
+
+
+def solutions(slug: str) -> NotebookNode:
+    """Return the solutions notebook of a chapter, without outputs.
+
+    Errors: PageError where a page lacks what the notebook needs.
+    """
+    chapter, folder = BY_SLUG[slug], _folder(slug)
+    opening = _page(folder / "_chapter.md")
+    exercises = [each for each in EXERCISES.values() if each.id.startswith(f"{slug}.")]
+    cells = _Cells()
+    cells.prose("opening", [_opening(opening, chapter, exercises), *_texts(opening.statement)])
+    cells.prose("teachers", _texts(opening.blocks("For teachers")), SOLUTION_TAG)
+    cells.code("tools", TOOLS)
+    cells.mixed("beginning", opening.blocks("Beginning"))
+    for exercise in exercises:
+        page = _page(EXERCISES.path(exercise.id))
+        name = exercise.id.partition(".")[2].replace("_", "-")
+        cells.mixed(name, page.statement, [_box(exercise)])
+        if exercise.options:
+            cells.prose(f"{name}-options", [_offered(option) for option in exercise.options])
+        cells.code(f"{name}-answer", _answer(exercise, page))
+        cells.code(f"{name}-check", f'check("{exercise.id}", {exercise.answer_name})')
+        cells.mixed(f"{name}-after", page.blocks("Afterwards"))
+        cells.mixed(f"{name}-teachers", page.blocks("For teachers"), tag=SOLUTION_TAG)
+    following = CHAPTERS[chapter.number + 1]
+    cells.prose(
+        "closing",
+        [
+            f"`progress()` shows where you stand. Back to [the chapter](../notebooks/{chapter.notebook}), or on to "
+            f"[{following.number} · {following.title}](../notebooks/{following.notebook})."
+        ],
+    )
+    return nbformat.v4.new_notebook(cells=cells.made, metadata=metadata())
+
+
+def with_outputs(made: NotebookNode, before: NotebookNode) -> NotebookNode:
+    """Return a notebook with the outputs that its cells had before, where their source is still the same."""
+    ran = {cell.source: cell for cell in before.cells if cell.cell_type == "code"}
+    for cell in made.cells:
+        if cell.cell_type == "code" and cell.source in ran:
+            cell.outputs, cell.execution_count = ran[cell.source].outputs, ran[cell.source].execution_count
+    return made
+
+
+def metadata() -> NotebookNode:
+    """Return the metadata that every notebook of the course has."""
+    return nbformat.from_dict(
+        {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        }
+    )
+
+
+class _Cells:
+    """Cells with ids that stay: the name of what they belong to, and a number from the second on."""
+
+    def __init__(self) -> None:
+        self.made: list[NotebookNode] = []
+
+    def _id(self, name: str) -> str:
+        taken = {cell.id for cell in self.made}
+        return next(each for each in (name, *(f"{name}-{n}" for n in range(2, 99))) if each not in taken)
+
+    def code(self, name: str, source: str, tag: str | None = None) -> None:
+        self._add(new_code_cell(source, id=self._id(name)), tag)
+
+    def prose(self, name: str, texts: Sequence[str], tag: str | None = None) -> None:
+        """Fill cells with texts, each whole, up to so many words."""
+        filled: list[str] = []
+        for text in texts:
+            if filled and len(" ".join([*filled, text]).split()) > MOST_WORDS:
+                self._add(new_markdown_cell(_joined(filled), id=self._id(name)), tag)
+                filled = []
+            filled.append(text)
+        if filled:
+            self._add(new_markdown_cell(_joined(filled), id=self._id(name)), tag)
+
+    def mixed(self, name: str, blocks: Iterable[Block], before: Sequence[str] = (), tag: str | None = None) -> None:
+        """Prose, and a code cell for each python block."""
+        texts = list(before)
+        for block in blocks:
+            if block.fence == "python":
+                self.prose(name, texts, tag)
+                self.code(name, block.text.rstrip("\n"), tag)
+                texts = []
+            else:
+                texts += _texts([block])
+        self.prose(name, texts, tag)
+
+    def _add(self, cell: NotebookNode, tag: str | None) -> None:
+        if tag:
+            cell.metadata["tags"] = [tag]
+        self.made.append(cell)
+
+
+def _texts(blocks: Iterable[Block]) -> list[str]:
+    """The texts of blocks; of a list each item, so that a long one can be told in two cells."""
+    texts: list[str] = []
+    for block in blocks:
+        if block.fence is not None:
+            texts.append(f"```{block.fence}\n{block.text.rstrip()}\n```")
+        elif block.token.type == "bullet_list_open":
+            for line in block.text.splitlines():
+                if line.startswith(("- ", "* ")):
+                    texts.append(line)
+                else:
+                    texts[-1] += "\n" + line
+        else:
+            texts.append(block.text)
+    return texts
+
+
+def _joined(texts: list[str]) -> str:
+    """Items of one list stand together, all else apart."""
+    source = texts[0]
+    for before, text in pairwise(texts):
+        source += ("\n" if before.startswith("- ") and text.startswith("- ") else "\n\n") + text
+    return source
+
+
+def _folder(slug: str) -> Path:
+    from .catalogue import CHAPTERS as root
+
+    return root / slug / "exercises"
+
+
+def _page(path: Path) -> Page:
+    return read_page(path.read_text(encoding="utf-8"), str(path))
+
+
+def _opening(page: Page, chapter: Chapter, exercises: Sequence[Exercise]) -> str:
+    shown = f"{chapter.slug}.{page.head['explore']}"
+    if shown not in EXERCISES:
+        raise page.error(2, f"explore: {page.head['explore']} is no exercise of this chapter")
+    points = sum(exercise.points for exercise in exercises)
+    return (
+        f"# Exercises {chapter.number} · {chapter.title}\n\n"
+        "1. Write your answer where a cell says so, and run the cell.\n"
+        "2. Run the `check` below it: it says what is right, what is wrong, and, if it knows the mistake, its name. "
+        "Check as often as you like.\n"
+        f'3. Stuck? `hint("{shown}")` gives the next hint of an exercise. '
+        f'`explore("{shown}", {EXERCISES[shown].answer_name})` lets your own function drive a live figure. '
+        "`progress()` shows your points.\n\n"
+        f"The chapter: [{chapter.number} · {chapter.title}](../notebooks/{chapter.notebook}). "
+        f"{NUMBERS[len(exercises)]} exercises, {points} points, about {page.head['about']}."
+    )
+
+
+def _box(exercise: Exercise) -> str:
+    points = plural(exercise.points, "point") if exercise.points else "No points"
+    signs = "●" * exercise.difficulty + "○" * (5 - exercise.difficulty)
+    return (
+        f"## {exercise.id} · {exercise.title}\n\n"
+        f"**{points} · {signs} · {plural(exercise.minutes, 'minute')}.** *{exercise.why}*"
+    )
+
+
+def _offered(option: Option) -> str:
+    return f"- **{option.key}** {option.text}" if len(option.key) == 1 else f'- `"{option.key}"`: {option.text}'
+
+
+def _answer(exercise: Exercise, page: Page) -> str:
+    """The cell with the answer between its marks."""
+    if exercise.kind == "choice":
+        right = ", ".join(f'"{option.key}"' for option in exercise.options if option.right)
+        return f"{BEGIN}\n{exercise.answer_name} = {{{right}}}\n{END}"
+    if "Answer" in page.parts:
+        text = answer_block(page).text.rstrip()
+        return text if BEGIN in text else f"{BEGIN}\n{text}\n{END}"
+    source = EXERCISES.source(exercise.id, ".py")
+    lines = source.splitlines()
+    node = next(each for each in ast.parse(source).body if getattr(each, "name", "") == exercise.answer_name)
+    first = min([node.lineno, *(each.lineno for each in node.decorator_list)]) - 1
+    last = node.end_lineno
+    while last < len(lines) and lines[last].strip() == END:  # a comment at the end is no part of the node
+        last += 1
+    written = lines[first:last]
+    if not any(line.strip() == BEGIN for line in written):
+        if not isinstance(node, ast.FunctionDef) or ast.get_docstring(node) is None:
+            beside = page.path.removesuffix(".md") + ".py"
+            raise PageError(
+                beside,
+                node.lineno,
+                f"`{node.name}` needs a docstring, or the marks {BEGIN} and {END}: learners see what stands before",
+            )
+        told = node.body[0].end_lineno - first
+        indent = " " * node.body[0].col_offset
+        written = [*written[:told], indent + BEGIN, *written[told:], indent + END]
+    return "\n".join(written)

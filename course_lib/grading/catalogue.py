@@ -1,0 +1,222 @@
+"""Every exercise of the course, found by folder: `chapters/<slug>/exercises/<name>.md` is the exercise `<slug>.<name>`.
+
+A teacher's own pages stand in another folder, `DIR/<slug>/<name>.md`: `add_catalogue(DIR)`, or the environment variable
+COURSE_CATALOGUE. To write a page: `pages.py`.
+"""
+
+import difflib
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from course_lib.contents import BY_SLUG
+
+from .declare import exercise_of
+from .kinds import Exercise
+from .pages import PageError, read_head, require_known_head
+from .sealed import NAME, Sealed
+
+CHAPTERS = Path(__file__).parents[1] / "chapters"
+PACKAGE = "course_lib.chapters"
+VARIABLE = "COURSE_CATALOGUE"
+
+
+class Folder:
+    """A folder of pages: `<slug>/<inner>/<name>.md`, with their modules beside them."""
+
+    def __init__(self, root: Path, inner: str = ""):
+        self.root, self.inner = root, inner
+        self.package = PACKAGE if inner else f"course_catalogue_{abs(hash(root.resolve())):x}"
+
+    def names(self) -> list[str]:
+        """Return what is there: "heads/merge.md", "heads/merge.py"."""
+        found = [*self.root.glob(f"*/{self.inner}/*.md"), *self.root.glob(f"*/{self.inner}/*.py")]
+        return sorted(f"{path.relative_to(self.root).parts[0]}/{path.name}" for path in found)
+
+    def has(self, name: str) -> bool:
+        """Is there a file of this name?"""
+        return self.path(name).exists()
+
+    def path(self, name: str) -> Path:
+        """Return the file of a name."""
+        slug, _, file = name.partition("/")
+        return self.root / slug / self.inner / file
+
+    def text(self, name: str) -> str:
+        """Return the content of a file."""
+        return self.path(name).read_text(encoding="utf-8")
+
+    def module(self, slug: str, name: str) -> ModuleType:
+        """Import the module beside a page."""
+        if self.inner:
+            return importlib.import_module(f"{PACKAGE}.{slug}.exercises.{name}")
+        fullname = f"{self.package}.{slug}.{name}"
+        if fullname not in sys.modules:
+            spec = importlib.util.spec_from_file_location(fullname, self.path(f"{slug}/{name}.py"))
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            sys.modules[fullname] = module
+        return sys.modules[fullname]
+
+
+class Package:
+    """The pages of a learner's package, sealed in one file: the same questions as to a folder."""
+
+    def __init__(self, path: Path):
+        self.sealed = Sealed(path, PACKAGE)
+
+    def names(self) -> list[str]:
+        """Return what is there: "heads/merge.md", "heads/merge.py"."""
+        return sorted(self.sealed.files)
+
+    def has(self, name: str) -> bool:
+        """Is there a file of this name?"""
+        return name in self.sealed.files
+
+    def path(self, name: str) -> Path:
+        """Return a path that says where the text stood."""
+        return self.sealed.path / name
+
+    def text(self, name: str) -> str:
+        """Return the content of a file."""
+        return self.sealed.files[name]
+
+    def module(self, slug: str, name: str) -> ModuleType:
+        """Import the module beside a page."""
+        return importlib.import_module(f"{PACKAGE}.{slug}.exercises.{name}")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the front matter of a page says: enough for lists and tables, without reading the page."""
+
+    id: str
+    chapter: int
+    place: int
+    title: str
+    kind: str
+    points: int
+    difficulty: int
+    minutes: int
+
+
+class Exercises(MutableMapping[str, Exercise]):
+    """Exercises by id, in the order of the course. A page is read when its exercise is first asked for."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry] = {}
+        self._homes: dict[str, Folder | Package] = {}
+        self._read: dict[str, Exercise] = {}
+
+    def add(self, home: Folder | Package) -> None:
+        """Add all pages of a folder.
+
+        Errors: PageError for a page whose front matter is wrong, whose folder is no chapter, or whose id is taken.
+        """
+        for file in home.names():
+            slug, _, name = file.removesuffix(".md").partition("/")
+            if not file.endswith(".md") or name.startswith("_"):
+                continue
+            path, text = str(home.path(file)), home.text(file)
+            if slug not in BY_SLUG:
+                raise PageError(path, 1, f"there is no chapter {slug!r}: choose from {', '.join(BY_SLUG)}")
+            exercise_id = f"{slug}.{name}"
+            if exercise_id in self.entries:
+                taken = self._homes[exercise_id].path(file)
+                raise PageError(path, 1, f"the exercise {exercise_id} exists already, in {taken}: choose another name")
+            head, _ = read_head(text, path)
+            require_known_head(head, text, path)
+            fields = {each: head[each] for each in ("place", "title", "kind", "points", "difficulty", "minutes")}
+            self.entries[exercise_id] = Entry(exercise_id, BY_SLUG[slug].number, **fields)
+            self._homes[exercise_id] = home
+        ordered = sorted(self.entries.values(), key=lambda entry: (entry.chapter, entry.place, entry.id))
+        self.entries = {entry.id: entry for entry in ordered}
+
+    def source(self, exercise_id: str, ending: str = ".md") -> str | None:
+        """Return the text of a page, or with ".py" that of its module; None where there is none."""
+        file = exercise_id.replace(".", "/") + ending
+        home = self._homes[exercise_id]
+        return home.text(file) if home.has(file) else None
+
+    def path(self, exercise_id: str) -> Path:
+        """Return where a page stands."""
+        return self._homes[exercise_id].path(exercise_id.replace(".", "/") + ".md")
+
+    def __getitem__(self, exercise_id: str) -> Exercise:
+        if exercise_id not in self._read:
+            entry = self.entries[exercise_id]
+            slug, _, name = exercise_id.partition(".")
+            home = self._homes[exercise_id]
+            called = entry.kind in ("code", "experiment")
+            self._read[exercise_id] = exercise_of(
+                home.text(f"{slug}/{name}.md"),
+                str(self.path(exercise_id)),
+                exercise_id,
+                entry.chapter,
+                self.source(exercise_id, ".py") if called else None,
+                lambda: home.module(slug, name),
+            )
+        return self._read[exercise_id]
+
+    def __setitem__(self, exercise_id: str, exercise: Exercise) -> None:
+        fields = ("id", "title", "kind", "points", "difficulty", "minutes")
+        place = len(self.entries)
+        entry = Entry(chapter=exercise.chapter, place=place, **{name: getattr(exercise, name) for name in fields})
+        self.entries[exercise_id] = self.entries.get(exercise_id, entry)
+        self._read[exercise_id] = exercise
+
+    def __delitem__(self, exercise_id: str) -> None:
+        del self.entries[exercise_id]
+        self._read.pop(exercise_id, None)
+        self._homes.pop(exercise_id, None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __contains__(self, exercise_id: object) -> bool:
+        return exercise_id in self.entries
+
+
+def _collect() -> Exercises:
+    exercises = Exercises()
+    sealed = CHAPTERS / NAME
+    exercises.add(Package(sealed) if sealed.exists() else Folder(CHAPTERS, "exercises"))
+    for folder in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
+        _require_folder(Path(folder))
+        exercises.add(Folder(Path(folder)))
+    return exercises
+
+
+def _require_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder: name the one that holds <slug>/<name>.md")
+
+
+EXERCISES = _collect()
+
+
+def add_catalogue(folder: str | Path) -> None:
+    """Add a teacher's own pages, `folder/<slug>/<name>.md` with their modules beside them.
+
+    Errors: ValueError if there is no such folder; PageError, a ValueError with file, line and remedy, for a page that
+        is not as it should be or whose id exists already.
+    """
+    _require_folder(Path(folder))
+    EXERCISES.add(Folder(Path(folder)))
+
+
+def get(exercise_id: str) -> Exercise:
+    """Return the exercise with this id. Errors: KeyError for an unknown id, with the nearest ids."""
+    if isinstance(exercise_id, str) and exercise_id in EXERCISES:
+        return EXERCISES[exercise_id]
+    nearest = difflib.get_close_matches(str(exercise_id), EXERCISES, n=3, cutoff=0.5)
+    advice = f"Did you mean {' or '.join(map(repr, nearest))}?" if nearest else "progress() lists every exercise."
+    raise KeyError(f"there is no exercise {exercise_id!r}. {advice}")

@@ -1,0 +1,135 @@
+"""What every kind of exercise has, and what the kinds that judge a value share."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ..exercise import Misconception, Option
+from ..judge import kind_of
+from ..result import Result
+from ..show import plural
+
+LONGEST = 4000  # characters of a sentence: some hold what an answer returned
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Exercise:
+    """One graded exercise. What a kind does not have is empty, so that every exercise can be asked for everything.
+
+    Errors: ValueError at construction for a missing or contradictory field, naming the exercise and the field.
+    """
+
+    kind: ClassVar[str] = ""
+    called: ClassVar[bool] = False  # is the answer a function or a class?
+    reference: ClassVar[Any] = None
+    misconceptions: ClassVar[Sequence[Misconception]] = ()
+    options: ClassVar[Sequence[Option]] = ()
+    stages: ClassVar[Sequence[Callable]] = ()
+    signature: ClassVar[str] = ""
+    module: ClassVar[bool] = False
+    model_answer: ClassVar[str] = ""
+    rubric: ClassVar[Sequence[str]] = ()
+
+    id: str
+    chapter: int
+    title: str
+    points: int
+    difficulty: int  # 1 to 5
+    minutes: int
+    hints: Sequence[str]
+    why: str = ""
+    time_limit: float = 20.0  # seconds of computing for all cases: loops in Python may be slow, endless ones end soon
+
+    def __post_init__(self):
+        self.require(re.fullmatch(r"[a-z_]+\.[a-z0-9_]+", self.id), "id must read chapter.name")
+        self.require(self.chapter >= 0, f"chapter={self.chapter} must not be negative")
+        self.require(self.title, "title is missing")
+        self.require(self.difficulty in (1, 2, 3, 4, 5), f"difficulty={self.difficulty} must be 1, 2, 3, 4 or 5")
+        self.require(self.minutes > 0, f"minutes={self.minutes} must be positive")
+        self.require(self.time_limit > 0, f"time_limit={self.time_limit} must be positive")
+        self.require(self.hints and not isinstance(self.hints, str), "hints must be a list of sentences")
+        self.require_points()
+        names = [m.name for m in self.misconceptions]
+        self.require(len(names) == len(set(names)), f"names of misconceptions must differ, got {names}")
+
+    def require_points(self) -> None:
+        """Raise if an exercise of this kind cannot give so many points."""
+        self.require(self.points > 0, f"points={self.points} must be positive")
+
+    def require(self, condition: Any, problem: str) -> None:
+        """Raise a ValueError that names the exercise and the problem, unless the condition holds."""
+        if not condition:
+            raise ValueError(f"exercise {self.id!r}: {problem}")
+
+    @property
+    def answer_name(self) -> str:
+        """The name under which a notebook holds the answer: that of the function or class, otherwise the id with "_"
+        for "."."""
+        return self.signature.split("(")[0] if self.called else self.id.replace(".", "_")
+
+    def judge_value(self, answer: Any) -> Result:
+        """Return the verdict on an answer that is a value. Every kind that is not called has its own."""
+        raise TypeError(f"exercise {self.id!r} is {self.kind}: its answers are called")
+
+    def verdict(
+        self,
+        status: str,
+        sentences: Sequence[str],
+        evidence: str = "",
+        misconception: str | None = None,
+        pictures: tuple[str, str] = ("", ""),
+    ) -> Result:
+        """Return a `Result` of this exercise."""
+        closing = f'Stuck? hint("{self.id}")' if status == "failed" else ""
+        named = (self.id, self.title, status, self.points)
+        sentences = tuple(sentence[:LONGEST] for sentence in sentences)
+        return Result(*named, sentences, evidence[: 4 * LONGEST], misconception, closing, *pictures)
+
+    def unanswered(self) -> Result:
+        """Return the verdict on an answer that nobody has begun."""
+        asked = f"Write {self.signature}" if self.signature else "Put your answer in place of the dots"
+        return self.verdict("unanswered", [f"{asked}, then run this cell again."])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Valued(Exercise):
+    """An exercise whose answer is a value, or several by name, that can be right, wrong, or wrong in a known way."""
+
+    reference: Any
+    misconceptions: Sequence[Misconception] = ()
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.require(self.reference is not None, "reference is missing")
+        if isinstance(self.reference, Mapping):
+            wrongs = [wrong for m in self.misconceptions for wrong in m.variants]
+            known = all(isinstance(wrong, Mapping) and wrong.keys() <= self.reference.keys() for wrong in wrongs)
+            self.require(known, "every misconception must be a dictionary with keys of the reference")
+
+    def unless(self, problems: list[str], made: Callable[[Any, float], bool]) -> Result:
+        """Return passed without problems; otherwise the misconception that `made` recognises, or the problems."""
+        if not problems:
+            return self.verdict("passed", ["Right."])
+        for misconception in self.misconceptions:
+            if any(made(wrong, misconception.rtol) for wrong in misconception.variants):
+                return self.verdict("failed", [misconception.sentence], misconception=misconception.name)
+        return self.verdict("failed", problems)
+
+
+def by_name(reference: Mapping, answer: Any) -> tuple[dict, str | None]:
+    """Return the parts of an answer by name, from a dictionary with these names or a sequence in their order, and what
+    is wrong with its form."""
+    names = ", ".join(map(str, reference))
+    if isinstance(answer, (tuple, list)) and len(answer) == len(reference):
+        return dict(zip(reference, answer)), None
+    if isinstance(answer, (tuple, list)):
+        return {}, f"Expected {plural(len(reference), 'part')}, and got {len(answer)}."
+    if not isinstance(answer, dict):
+        wanted = f"a dictionary with the keys {names}" if isinstance(next(iter(reference)), str) else "a list"
+        return {}, f"Your answer should be {wanted}; it is {kind_of(answer)}."
+    missing = [str(name) for name in reference if name not in answer]
+    extra = [repr(name) for name in answer if name not in reference]
+    if missing:
+        return {}, f"Your answer lacks {', '.join(missing)}."
+    return answer, f"Your answer has the key {extra[0]}; expected only {names}." if extra else None

@@ -1,0 +1,136 @@
+"""A function or a class that the learner writes, judged on what it does with cases."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..exercise import Misconception
+from ..judge import compare, kind_of, rounded, same
+from ..result import Result
+from ..run import Outcome
+from ..show import plural
+from ..trials import Trial, mistaken
+from .base import Exercise
+from .evidence import evidence, pictures
+
+LESS_EXACT = (
+    "A note: of a float64 input not all sixteen digits are right. Something on the way is less exact: a step or a "
+    "constant in float32, a constant with few digits, a small number added for safety. That is right enough here."
+)
+ENDED = ("time", "exit")  # ways to fail that no misconception of ours has
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Code(Exercise):
+    """A function, or with `module` a class, held against a reference on the cases of its stages.
+
+    Fields, where comparing values is not the right question: rtol, atol replace the tolerance · judge(case, expected,
+    got) -> None or a sentence replaces the comparison · probe(answer, *args) replaces the single call: what it returns
+    is judged · summary(case, brought) computes what is judged from what a probe brought · may_change names inputs that
+    an answer may alter · returns names the parts of a tuple · forbidden holds parts of operations' names.
+    """
+
+    kind = "code"
+    called = True
+    signature: str
+    reference: Any
+    stages: Sequence[Callable]
+    misconceptions: Sequence[Misconception] = ()
+    returns: Sequence[str] = ()
+    forbidden: Sequence[str] = ()
+    may_change: Sequence[str] = ()
+    module: bool = False
+    probe: Callable | None = None
+    summary: Callable | None = None
+    judge: Callable | None = None
+    rtol: float | None = None
+    atol: float | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.require(callable(self.reference), "reference must be a function or a class")
+        self.require(self.signature, "signature is missing")
+        self.require(self.stages, "stages is empty")
+        documented = all(stage.__doc__ for stage in self.stages)
+        self.require(documented, "every stage needs a docstring: the learner reads it")
+        declared = [m for m in self.misconceptions if isinstance(m, Misconception)]  # a page's are made when needed
+        wrongs = [wrong for m in declared for wrong in m.variants]
+        self.require(all(map(callable, wrongs)), "every misconception must be callable")
+
+    def judge_calls(self, trials: Sequence[Trial], outcomes: list[Outcome]) -> Result:
+        """Return the verdict on what the trials' calls did, already summed up."""
+        if all(outcome.failure and outcome.failure.kind == "unanswered" for outcome in outcomes):
+            return self.unanswered()
+        problems = [self.problem_of(trial, outcome) for trial, outcome in zip(trials, outcomes)]
+        failing = next((i for i, problem in enumerate(problems) if problem is not None), None)
+        if failing is None and len(outcomes) == len(trials) > 0:
+            notes = [LESS_EXACT] if self._lost_digits(trials, outcomes) else []
+            return self.verdict("passed", [f"Right in {plural(len(trials), 'case')}.", *notes])
+        if failing is None:  # a worker that is not to be trusted may leave some out
+            return self.verdict("failed", [f"{len(outcomes)} of {plural(len(trials), 'case')} were answered."])
+        trial, outcome, problem = trials[failing], outcomes[failing], problems[failing]
+        if outcome.failure and outcome.failure.kind in ("type", "signature"):
+            return self.verdict("failed", [problem])
+        mistake = self.diagnosis(trials, outcomes, failing)
+        sentences = [mistake.sentence if mistake else problem, f"The case: {trial.stage}"]
+        shown = evidence(self, trial, outcome)
+        return self.verdict(
+            "failed", sentences, shown, mistake.name if mistake else None, pictures(self, trial, outcome)
+        )
+
+    def problem_of(self, trial: Trial, outcome: Outcome) -> str | None:
+        """Return what is wrong with one outcome, in a sentence; None if nothing is."""
+        if outcome.failure:
+            return outcome.failure.sentence
+        if outcome.forbidden:
+            return f"You use torch's own `{outcome.forbidden}`. Here the point is to do without it."
+        if self.judge:
+            try:
+                problem = self.judge(trial.case, trial.expected, outcome.value)
+            except Exception:  # it met a value of a form that its author did not think of
+                problem = f"Your result has not the form that is asked for; it is {kind_of(outcome.value)}."
+        else:
+            problem = compare(trial.expected, outcome.value, self.rtol, self.atol, self.returns)
+        if problem is None and outcome.changed:
+            names = ", ".join(f"`{name}`" for name in outcome.changed)
+            return f"Your result is right, but your function changes its input {names}. Work on a copy."
+        return problem
+
+    def diagnosis(self, trials: Sequence[Trial], outcomes: list[Outcome], failing: int) -> Misconception | None:
+        """Return the misconception that does what the answer does, on every case; the failing one is tried first."""
+        if any(outcome.forbidden or (outcome.failure and outcome.failure.kind in ENDED) for outcome in outcomes):
+            return None
+        pairs = list(zip(trials, outcomes))
+        pairs.insert(0, pairs.pop(failing))
+        for misconception in self.misconceptions:
+            for wrong in misconception.variants:
+                if all(self._alike(mistaken(wrong, trial), outcome) for trial, outcome in pairs):
+                    return misconception
+        return None
+
+    def _alike(self, one: Outcome, other: Outcome) -> bool:
+        if one.failure or other.failure:
+            return bool(one.failure and other.failure) and (
+                (one.failure.kind, one.failure.behaviour) == (other.failure.kind, other.failure.behaviour)
+            )
+        return one.changed == other.changed and same(one.value, other.value, self.rtol, self.atol)
+
+    def _lost_digits(self, trials: Sequence[Trial], outcomes: list[Outcome]) -> bool:
+        """Is a float64 right by the usual tolerance, and no more than that? An own tolerance leaves room anyway."""
+        if self.kind != "code" or self.rtol is not None or self.atol is not None:
+            return False
+        return any(
+            compare(trial.expected, outcome.value) is None and rounded(trial.expected, outcome.value)
+            for trial, outcome in zip(trials, outcomes)
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Experiment(Code):
+    """A function that measures; a wide rtol, or a judge that knows the theory, leaves room for noise."""
+
+    kind = "experiment"
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.require(self.rtol is not None or self.judge, "an experiment needs rtol or judge: room for noise")

@@ -1,0 +1,56 @@
+"""One figure, or several by name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..judge import as_number, kind_of
+from ..result import Result
+from ..show import number
+from .base import Valued, by_name
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Number(Valued):
+    """A number, or {name: number}, exact unless `rtol` leaves room; misconceptions are wrong numbers."""
+
+    kind = "number"
+    rtol: float | None = None
+
+    def judge_value(self, answer: Any) -> Result:
+        """Return the verdict: right, a known wrong figure, or how far off."""
+        if not isinstance(self.reference, Mapping):
+            problem = self._problem("", self.reference, answer)
+            return self.unless([problem] if problem else [], lambda wrong, rtol: _is_number(answer, wrong, rtol))
+        parts, problem = by_name(self.reference, answer)
+        if problem:
+            return self.verdict("failed", [problem])
+        problems = [self._problem(name, self.reference[name], parts[name]) for name in self.reference]
+
+        def made(wrong: Mapping, rtol: float) -> bool:
+            return all(_is_number(parts[name], wrong[name], rtol) for name in wrong)
+
+        return self.unless([problem for problem in problems if problem], made)
+
+    def _problem(self, name: str, expected: float, got: Any) -> str | None:
+        what = f"`{name}`" if name else "Your answer"
+        value = as_number(got)
+        if isinstance(got, str):
+            return f"{what} is text. Write the number itself, without quotes or commas."
+        if value is None:
+            return f"{what} should be a number; it is {kind_of(got).removesuffix(' (is there a `return`?)')}."
+        if value != value:
+            return f"{what} is NaN, which is no number. Look for a 0 / 0 on the way."
+        if _is_number(value, expected, self.rtol or 0.0):
+            return None
+        if value * expected <= 0:
+            return f"{what} is not {number(value)}."
+        if abs(value) > 10 * abs(expected) or abs(expected) > 10 * abs(value):
+            size = "large" if abs(value) > abs(expected) else "small"
+            return f"{what} is not {number(value)}: that is more than ten times too {size}."
+        return f"{what} is not {number(value)}, though that is the right order of magnitude."
+
+
+def _is_number(value: Any, wanted: float, rtol: float) -> bool:
+    value = as_number(value)
+    return value is not None and (value == wanted or abs(value - wanted) <= rtol * abs(wanted))

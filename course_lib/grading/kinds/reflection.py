@@ -1,0 +1,39 @@
+"""An open question: the learner writes, then compares."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..judge import kind_of
+from ..result import Result
+from ..show import plural
+from .base import Exercise
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reflection(Exercise):
+    """A question without points: the model answer and the rubric are shown once the learner has written."""
+
+    kind = "reflect"
+    model_answer: str = ""
+    rubric: Sequence[str] = ()
+    min_words: int = 20
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.require(self.model_answer and self.rubric, "a reflect exercise needs model_answer and rubric")
+
+    def require_points(self) -> None:
+        """Raise if there are any."""
+        self.require(self.points == 0, "a reflect exercise has no points")
+
+    def judge_value(self, answer: Any) -> Result:
+        """Return the model answer with its rubric, once there are words enough to compare with it."""
+        if not isinstance(answer, str):
+            return self.verdict("unanswered", [f"Write your thoughts as text; this is {kind_of(answer)}."])
+        words = len(answer.split())
+        if words < self.min_words:
+            sentence = f"Write a little more first: {plural(words, 'word')} so far, of {self.min_words} or more."
+            return self.verdict("unanswered", [sentence, "Then you will see a model answer to compare with."])
+        points = [f"□ {point}" for point in self.rubric]
+        return self.verdict("written", [f"A model answer: {self.model_answer}", "Compare. Does yours say:", *points])

@@ -1,0 +1,287 @@
+"""The mistakes of a page: how each is written, and what it becomes.
+
+A form of a mistake is a change of the reference, an expression of the signature's names, or a piece of Python. It is
+read and checked with its page, and made into a function, class or value when an answer is first held against it.
+"""
+
+import ast
+import io
+import itertools
+import tokenize
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from . import slips
+
+
+class FormError(ValueError):
+    """A form that cannot be what it should be; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the mistakes of a page are made from.
+
+    Fields: source of the page's module · its namespace, made when it is asked for · the answer's name and its
+    parameters as they are written in the signature, and whether it is a class.
+    """
+
+    source: str
+    namespace: Callable[[], Mapping[str, Any]]
+    name: str
+    parameters: str
+    is_class: bool
+
+    @cached_property
+    def text(self) -> str:
+        """The source of the answer and of all helpers that it uses, comments and docstrings blanked."""
+        tree, lines = ast.parse(self.source), bare(self.source).splitlines()
+        definitions = {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+        used, waiting = set(), [self.name]
+        while waiting:
+            name = waiting.pop()
+            if name in definitions and name not in used:
+                used.add(name)
+                waiting += [node.id for node in ast.walk(definitions[name]) if isinstance(node, ast.Name)]
+        kept = []
+        for name, node in definitions.items():
+            if name in used:
+                first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+                kept += [line.rstrip() for line in lines[first - 1 : node.end_lineno]]
+        return "\n".join(line for line in kept if line) + "\n"
+
+
+def bare(source: str) -> str:
+    """Return Python source with its comments and docstrings blanked: what a change must not find its words in."""
+    lines = [list(line) for line in source.splitlines()]
+
+    def blank(start: tuple[int, int], end: tuple[int, int]) -> None:
+        for row in range(start[0], end[0] + 1):
+            line = lines[row - 1]
+            first = start[1] if row == start[0] else 0
+            last = end[1] if row == end[0] else len(line)
+            line[first:last] = " " * (last - first)
+
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            blank(token.start, token.end)
+    text = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        holds = isinstance(node, (ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None
+        if holds and len(node.body) > 1:
+            told = node.body[0]
+            ends = [len(text[row - 1].encode()[:column].decode()) for row, column in _ends(told)]
+            blank((told.lineno, ends[0]), (told.end_lineno, ends[1]))
+    return "\n".join("".join(line) for line in lines)
+
+
+def _ends(node: ast.stmt) -> list[tuple[int, int]]:
+    return [(node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)]
+
+
+# --- forms ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Change:
+    """The reference with words replaced: (old, new, everywhere), one after the other."""
+
+    replaced: tuple[tuple[str, str, bool], ...]
+
+    def require_sound(self, reference: Reference) -> None:
+        """Raise a FormError unless every `old` is found, and what comes out is Python."""
+        _require_python(self.text(reference))
+
+    def text(self, reference: Reference) -> str:
+        """Return the changed source."""
+        text = reference.text
+        for old, new, everywhere in self.replaced:
+            count = text.count(old)
+            if count == 0:
+                raise FormError(f"`{old}` does not occur in `{reference.name}` or what it uses: copy it from there")
+            if count > 1 and not everywhere:
+                raise FormError(
+                    f"`{old}` occurs {count} times in `{reference.name}` and what it uses: "
+                    "take more of the line along, or write everywhere after the change"
+                )
+            text = text.replace(old, new)
+        return text
+
+    def made(self, reference: Reference) -> Any:
+        """Return the changed function or class."""
+        return _defined(self.text(reference), reference, reference.name)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The reference with whole lines replaced, as a diff writes it: "-" out, "+" in, " " stays."""
+
+    diff: str
+
+    def require_sound(self, reference: Reference) -> None:
+        """Raise a FormError unless the lines that stay or go are found once, and what comes out is Python."""
+        _require_python(self.text(reference))
+
+    def text(self, reference: Reference) -> str:
+        """Return the changed source."""
+        lines = reference.text.splitlines()
+        hunks, hunk = [], []
+        for line in self.diff.splitlines():
+            if line[:1] not in ("-", "+", " ", ""):
+                raise FormError(f"a line of a diff begins with -, + or a space: {line!r} does not")
+            if line.strip() and line.strip() != "...":
+                hunk.append((line[0], line[1:].rstrip()))
+            elif hunk:
+                hunks, hunk = [*hunks, hunk], []
+        for each in [*hunks, hunk] if hunk else hunks:
+            lines = _with_hunk(lines, each, reference.name)
+        return "\n".join(lines) + "\n"
+
+    def made(self, reference: Reference) -> Any:
+        """Return the changed function or class."""
+        return _defined(self.text(reference), reference, reference.name)
+
+
+def _with_hunk(lines: list[str], hunk: list[tuple[str, str]], name: str) -> list[str]:
+    old = [text for sign, text in hunk if sign != "+"]
+    if not old:
+        raise FormError("a diff that adds lines needs one that stays, written with a space before it")
+    margin = min(len(text) - len(text.lstrip()) for _, text in hunk)
+    old = [_bare_line(text[margin:]) for text in old]
+    places = []
+    for start in range(len(lines) - len(old) + 1):
+        there = lines[start : start + len(old)]
+        indent = min(len(line) - len(line.lstrip()) for line in there)
+        least = min(len(line) - len(line.lstrip()) for line in old)
+        if [line[indent:] for line in there] == [line[least:] for line in old]:
+            places.append((start, indent - least))
+    if len(places) != 1:
+        found = "do not occur" if not places else f"occur {len(places)} times"
+        raise FormError(f"the lines {old} {found} in `{name}` and what it uses: copy them from there, with neighbours")
+    start, shift = places[0]
+    new = [" " * shift + text[margin:] if shift >= 0 else text[margin - shift :] for sign, text in hunk if sign != "-"]
+    return [*lines[:start], *new, *lines[start + len(old) :]]
+
+
+def _bare_line(line: str) -> str:
+    """Return a line without its comment, as the reference's own lines are."""
+    with_end = itertools.takewhile(lambda token: token.type != tokenize.COMMENT, _tokens(line))
+    ends = [token.end[1] for token in with_end if token.string.strip()]
+    return line[: max(ends)] if ends else line
+
+
+def _tokens(line: str) -> list[tokenize.TokenInfo]:
+    found = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(line.strip()).readline):
+            found.append(token._replace(end=(1, token.end[1] + len(line) - len(line.lstrip()))))
+    except (tokenize.TokenError, IndentationError, SyntaxError):  # a bracket that closes further down
+        pass
+    return found
+
+
+@dataclass(frozen=True)
+class Expression:
+    """What a learner with the mistake returns, in the signature's names; of a class exercise, the class."""
+
+    text: str
+
+    def require_sound(self, reference: Reference) -> None:
+        """Raise a FormError unless this is an expression."""
+        _require_python(self._source(reference), "eval")
+
+    def _source(self, reference: Reference) -> str:
+        return f"({self.text}\n)" if reference.is_class else f"lambda {reference.parameters}: ({self.text}\n)"
+
+    def made(self, reference: Reference) -> Any:
+        """Return a function with the exercise's signature, or the class."""
+        code = compile(self._source(reference), f"<a mistake in {reference.name}>", "eval")
+        return eval(code, {**slips.NAMES, **reference.namespace()})
+
+
+@dataclass(frozen=True)
+class Definition:
+    """Python that ends by defining a function or a class."""
+
+    text: str
+
+    def require_sound(self, reference: Reference) -> None:
+        """Raise a FormError unless the last statement is a definition."""
+        last = _require_python(self.text).body[-1:]
+        if not last or not isinstance(last[0], (ast.FunctionDef, ast.ClassDef)):
+            raise FormError("a python block of a mistake ends with the definition of a function or a class")
+
+    def made(self, reference: Reference) -> Any:
+        """Return the function or class that is defined last."""
+        return _defined(self.text, reference, ast.parse(self.text).body[-1].name)
+
+
+@dataclass(frozen=True)
+class Value:
+    """A wrong number or shape, or some wrong parts by name: an expression in the names of the answer's block."""
+
+    text: str
+    names: Mapping[str, Any]
+
+    def require_sound(self, reference: None) -> None:
+        """Raise a FormError unless this has a value."""
+        _require_python(f"({self.text}\n)", "eval")
+        try:
+            self.made(reference)
+        except Exception as error:
+            raise FormError(f"`{self.text}` has no value: {type(error).__name__}: {error}") from None
+
+    def made(self, reference: None) -> Any:
+        """Return the value."""
+        return eval(f"({self.text}\n)", dict(self.names))
+
+
+def _require_python(source: str, mode: str = "exec") -> Any:
+    try:
+        return compile(source, "<a mistake>", mode, ast.PyCF_ONLY_AST)
+    except SyntaxError as error:
+        line = (error.text or "").strip()
+        raise FormError(f"this is no Python: {error.msg}{f' in `{line}`' if line else ''}") from None
+
+
+def _defined(source: str, reference: Reference, name: str) -> Any:
+    namespace = {**slips.NAMES, **reference.namespace()}
+    exec(compile(source, f"<a mistake in {reference.name}>", "exec"), namespace)
+    return namespace[name]
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenMistake:
+    """A mistake as a page tells it, with the fields of a Misconception. Its forms are made when it is first tried."""
+
+    name: str
+    sentence: str
+    forms: Sequence[Change | Lines | Expression | Definition | Value]
+    reference: Reference | None = None
+    rtol: float = 1e-9
+
+    @cached_property
+    def variants(self) -> list:
+        return [form.made(self.reference) for form in self.forms]
+
+    @property
+    def wrong(self) -> Any:
+        return self.variants[0]
+
+    @property
+    def also(self) -> list:
+        return self.variants[1:]
+
+
+def parameters_of(signature: str) -> str:
+    """Return the parameters that a signature names, as it writes them. Errors: FormError if it is no signature."""
+    try:
+        node = ast.parse(f"def {signature.partition('->')[0].strip()}: ...").body[0]
+    except SyntaxError:
+        raise FormError(f"{signature!r} is no signature such as softmax(x, dim)") from None
+    for argument in ast.walk(node.args):
+        if isinstance(argument, ast.arg):
+            argument.annotation = None
+    return ast.unparse(node.args)

@@ -1,0 +1,492 @@
+"""Exercises as pages: what a page says becomes an exercise, and a wrong page is refused with file, line, remedy."""
+
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from course_lib.grading import EXERCISES, catalogue, slips
+from course_lib.grading.assemble import solutions
+from course_lib.grading.catalogue import Exercises, Folder
+from course_lib.grading.kinds import KINDS
+from course_lib.grading.mistakes import bare
+from course_lib.grading.notebook import student_version
+from course_lib.grading.pages import PageError
+from course_lib.grading.sealed import NAME, Sealed, seal
+from course_lib.grading.trials import mistaken, prepare
+
+ROOT = Path(__file__).parent.parent
+MODULE = '''
+import torch
+
+from course_lib.grading.exercise import Case, generator, stage
+
+
+def halved(x):
+    """Not a word of x / 2 here counts."""
+    return x / 2  # neither does x / 2 here
+
+
+def scaled(x, times=2):
+    """x · times, then half of it."""
+    twice = x * times
+    return halved(twice)
+
+
+def unrelated(x):
+    return x * times
+
+
+@stage
+def small(seed):
+    "Two numbers."
+    return [Case(torch.tensor([1.0, -2.0]))]
+
+
+@stage
+def drawn(seed):
+    "Drawn numbers, three times."
+    return [Case(torch.randn(3, generator=generator(seed)), 3)]
+'''
+PAGE = """---
+place: 1
+title: Scaled
+kind: code
+points: 2
+difficulty: 1
+minutes: 3
+signature: scaled(x, times=2)
+forbidden: [mul]
+rtol: 1.0e-3
+---
+Write `scaled(x, times=2)`.
+
+## Why
+Everything is scaled
+somewhere.
+
+## Hints
+1. How often, and what is
+   left of it?
+2. Which operator?
+3. Which order?
+
+## Mistakes
+### added
+`x * times` → `x + times`
+You add where you should multiply:
+`times` is a factor.
+
+### twice whatever times says
+`x * times` → `x * 2`, `return halved(twice)` → `return halved(1 * twice)`
+also `halved(x * 2)`
+You forget `times`.
+
+### not halved
+`/ 2` → nothing
+You forget the half.
+
+### negative
+`-scaled(x, times)`
+A sign too many.
+
+### twice as large
+```python
+def wrong(x, times=2):
+    return 2 * scaled(x, times)
+```
+You double it.
+
+### in between
+```diff
+     twice = x * times
+-    return halved(twice)
++    third = twice / 3
++    return third
+```
+You take a third.
+
+### everything by three
+`2` → `3` everywhere
+Three is not two.
+"""
+NUMBER = """---
+place: 2
+title: A product
+kind: number
+points: 1
+difficulty: 1
+minutes: 3
+---
+How many?
+
+## Why
+To know.
+
+## Answer
+```python
+rows = 30
+masks_table = {"rows": rows, "all": rows * 512}
+```
+
+## Hints
+1. One.
+2. Two.
+3. Three.
+
+## Mistakes
+### added
+`{"all": rows + 512}`
+You add.
+
+### roughly
+`{"all": 15_000}` within `0.05`
+also `{"rows": 31}`
+You round.
+"""
+CHOICE = """---
+place: 3
+title: Which?
+kind: choice
+points: 1
+difficulty: 1
+minutes: 3
+---
+Which?
+
+## Why
+To know.
+
+## Options
+- [x] `a`: This one, with a text
+  that is right.
+
+  Right: it is this one.
+- [ ] `b`: Not that one.
+
+  It is not.
+
+## Hints
+1. One.
+2. Two.
+3. Three.
+"""
+REFLECT = """---
+place: 4
+title: Why?
+kind: reflect
+points: 0
+difficulty: 1
+minutes: 3
+min_words: 5
+---
+Why?
+
+## Why
+To know.
+
+## Answer
+```python
+masks_why = "Because of this and that."
+```
+
+## Hints
+1. One.
+2. Two.
+3. Three.
+
+## Model answer
+Because of this
+and that.
+
+And more.
+
+## Rubric
+- Says this.
+- Says that.
+"""
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Write pages into a teacher's folder of the chapter on masks, and read them."""
+
+    def write(text, name="toy", module=MODULE):
+        folder = tmp_path / "masks"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.md").write_text(text, encoding="utf-8")
+        if module is not None:
+            (folder / f"{name}.py").write_text(module, encoding="utf-8")
+        exercises = Exercises()
+        exercises.add(Folder(tmp_path))
+        return exercises[f"masks.{name}"]
+
+    return write
+
+
+def does(exercise, wrong):
+    """What an answer returns for 4 and 5."""
+    return wrong(torch.tensor(4.0), 5).item()
+
+
+# --- what a page becomes ----------------------------------------------------------------------------------------------
+
+
+def test_a_page_of_code_with_its_module_is_an_exercise(written):
+    exercise = written(PAGE)
+    assert (exercise.id, exercise.title, exercise.kind, exercise.points) == ("masks.toy", "Scaled", "code", 2)
+    assert exercise.why == "Everything is scaled somewhere."
+    assert list(exercise.hints) == ["How often, and what is left of it?", "Which operator?", "Which order?"]
+    assert (exercise.answer_name, exercise.rtol, exercise.forbidden) == ("scaled", 1e-3, ("mul",))
+    assert [stage.__name__ for stage in exercise.stages] == ["small", "drawn"]
+    assert [type(form).__name__ for m in exercise.misconceptions for form in m.forms] == [
+        "Change", "Change", "Expression", "Change", "Expression", "Definition", "Lines", "Change",
+    ]  # fmt: skip
+    made = {m.name: [does(exercise, wrong) for wrong in m.variants] for m in exercise.misconceptions}
+    assert made == {
+        "added": [4.5], "twice whatever times says": [4.0, 4.0], "not halved": [20.0], "negative": [-10.0],
+        "twice as large": [20.0], "in between": [pytest.approx(20 / 3)], "everything by three": [pytest.approx(20 / 3)],
+    }  # fmt: skip
+    assert exercise.misconceptions[0].sentence == "You add where you should multiply: `times` is a factor."
+    assert does(exercise, exercise.reference) == 10.0, "the reference itself stays as it is"
+
+
+def test_a_mistake_that_is_recognised_is_the_one_that_the_page_names(written, monkeypatch):
+    exercise = written(PAGE)
+    monkeypatch.setitem(catalogue.EXERCISES, "masks.toy", exercise)
+    from course_lib.grading import grade
+
+    assert grade("masks.toy", lambda x, times=2: x + times - (x + times) / 2, 0).misconception == "added"
+    assert grade("masks.toy", lambda x, times=2: x * times / 2, 0).passed
+
+
+def test_mistakes_are_made_when_they_are_first_needed(written):
+    exercise = written(PAGE)
+    assert not any("variants" in vars(mistake) for mistake in exercise.misconceptions)
+
+
+def test_a_page_of_numbers(written):
+    exercise = written(NUMBER, "table", None)
+    assert exercise.reference == {"rows": 30, "all": 15_360}
+    assert [(m.name, m.variants, m.rtol) for m in exercise.misconceptions] == [
+        ("added", [{"all": 542}], 1e-9),
+        ("roughly", [{"all": 15_000}, {"rows": 31}], 0.05),
+    ]
+
+
+def test_a_figure_of_its_own_stands_in_the_front_matter(written):
+    text = NUMBER.replace("minutes: 3", "minutes: 3\nreference: \"{'rows': 30, 'all': 2 * 7680}\"")
+    text = text.replace("rows + 512", "30 + 512").replace("rows = 30", "raise SystemExit")
+    assert written(text, "table", None).reference == {"rows": 30, "all": 15_360}
+
+
+def test_a_page_of_options(written):
+    exercise = written(CHOICE, "which", None)
+    assert [(o.key, o.text, o.right, o.why) for o in exercise.options] == [
+        ("a", "This one, with a text that is right.", True, "Right: it is this one."),
+        ("b", "Not that one.", False, "It is not."),
+    ]
+    tight = CHOICE.replace("text\n  that is right.\n\n", "text that is right.\n").replace("one.\n\n  It", "one.\n  It")
+    assert written(tight, "which", None).options == exercise.options
+
+
+def test_a_page_of_reflection(written):
+    exercise = written(REFLECT, "why", None)
+    assert exercise.model_answer == "Because of this and that.\n\nAnd more."
+    assert (list(exercise.rubric), exercise.min_words) == (["Says this.", "Says that."], 5)
+
+
+def test_comments_and_docstrings_are_no_place_for_a_change():
+    source = 'def f(x):\n    """x / 2, like √2."""\n    return "# x / 2"  # x / 2\n'
+    assert bare(source).count("x / 2") == 1
+    assert [len(line) for line in bare(source).splitlines()] == [len(line) for line in source.splitlines()]
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+FAULTS = {
+    "no front matter": (PAGE, "---\nplace: 1", "place: 1", 1, "begins with its front matter"),
+    "no yaml": (PAGE, "title: Scaled", "title: [Scaled", None, "no YAML"),
+    "unknown key": (PAGE, "forbidden:", "forbiden:", 9, "did you mean 'forbidden'"),
+    "another kind's key": (PAGE, "rtol: 1.0e-3", "min_words: 3", 10, "a page of kind code has no 'min_words'"),
+    "missing key": (PAGE, "minutes: 3\n", "", 1, "lacks minutes"),
+    "no number": (PAGE, "points: 2", "points: two", 5, "points: 'two' must be a whole number"),
+    "unknown kind": (PAGE, "kind: code", "kind: coda", 4, "did you mean 'code'"),
+    "no signature": (PAGE, "signature: scaled(x, times=2)\n", "", 1, "lacks signature"),
+    "no such signature": (PAGE, "signature: scaled(x, times=2)", "signature: scaled(x, times", 1, "is no signature"),
+    "missing part": (PAGE, "## Why\nEverything is scaled\nsomewhere.\n", "", 1, "lacks ## Why"),
+    "unknown part": (PAGE, "## Hints", "## Hint", 18, "did you mean 'Hints'"),
+    "part twice": (PAGE, "## Hints", "## Why", 18, "a second part 'Why'"),
+    "part of nothing": (PAGE, "## Why", "### Why", 14, "stands in no part"),
+    "no statement": (PAGE, "Write `scaled(x, times=2)`.\n", "", 1, "the statement is missing"),
+    "two hints": (PAGE, "3. Which order?\n", "", 18, "3 hints are the least, and here are 2"),
+    "hints alike": (PAGE, "Which order?", "Which operator?", 18, "two hints are the same"),
+    "too few mistakes": (PAGE, PAGE[PAGE.index("### negative") :], "", 24, "4 mistakes are the least, and here are 3"),
+    "name twice": (PAGE, "### negative", "### added", 39, "a second mistake named 'added'"),
+    "no form": (PAGE, "`-scaled(x, times)`\n", "", 39, "'negative' has no form"),
+    "no sentence": (PAGE, "A sign too many.\n", "", 39, "'negative' has no sentence"),
+    "no expression": (PAGE, "`-scaled(x, times)`", "`-scaled(x, times`", 40, "this is no Python"),
+    "no definition": (
+        PAGE,
+        "def wrong(x, times=2):\n    return 2 * scaled(x, times)",
+        "y = 3",
+        44,
+        "ends with the def",
+    ),
+    "not there": (PAGE, "`x * times` → `x + times`", "`x * time` → `x + times`", 26, None),
+    "not once": (PAGE, "`/ 2` → nothing", "`2` → nothing", 36, "occurs 2 times"),
+    "no python then": (PAGE, "`/ 2` → nothing", "`/ 2` → `/`", 36, "this is no Python"),
+    "no change": (PAGE, "`/ 2` → nothing", "`/ 2` → something", 35, "has no form"),
+    "half a change": (PAGE, "`/ 2` → nothing", "`/ 2` →", 36, "a change reads"),
+    "diff of nothing": (PAGE, "-    return halved(twice)", "-    return halved(x)", 50, "do not occur"),
+    "no value": (NUMBER, "rows + 512", "row + 512", 30, "has no value: NameError"),
+    "unknown parts": (NUMBER, '{"all": rows + 512}', '{"al": 1}', 29, "wrong parts among all, rows"),
+    "no answer": (NUMBER, "masks_table", "masks_tables", 16, "should assign the answer: `masks_table = …`"),
+    "no block": (NUMBER, "```python", "```text", 15, "## Answer holds one python block"),
+    "no option": (CHOICE, "- [x] `a`: This", "- [x] a: This", 16, "an option reads"),
+    "key twice": (CHOICE, "`b`", "`a`", 16, "a second option 'a'"),
+    "none is wrong": (CHOICE, "- [ ] `b`", "- [x] `b`", 1, "a right one and a wrong one"),
+    "points to think": (REFLECT, "points: 0", "points: 1", 1, "a reflect exercise has no points"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_page_is_refused_with_file_line_and_remedy(written, fault):
+    text, old, new, line, remedy = FAULTS[fault]
+    assert text.count(old) == 1 or old in ("---\nplace: 1",), "the test means one place"
+    name = {NUMBER: "table", CHOICE: "which", REFLECT: "why"}.get(text, "toy")
+    with pytest.raises(PageError) as error:
+        written(text.replace(old, new, 1), name, MODULE if text == PAGE else None)
+    said = str(error.value)
+    assert re.search(rf"masks/{name}\.md:{r'[0-9]+' if line is None else line}: ", said), said
+    if fault == "not there":
+        assert "`x * time` does not occur in `scaled` or what it uses" in said or "this is no Python" in said
+    else:
+        assert remedy in said, said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "remedy"),
+    [
+        ("def scaled(", "def scale(", 1, "the reference is missing: define `scaled`"),
+        ("@stage\n", "", 1, "no function is marked with @stage"),
+        ('    "Two numbers."\n', "", 25, "the stage `small` needs a docstring"),
+    ],
+)
+def test_a_faulty_module_is_refused_with_file_line_and_remedy(written, old, new, line, remedy):
+    with pytest.raises(PageError, match=rf"masks/toy\.py:{line}: .*{re.escape(remedy)}"):
+        written(PAGE, module=MODULE.replace(old, new))
+
+
+def test_a_page_of_code_without_its_module_is_refused(written):
+    with pytest.raises(PageError, match=r"masks/toy\.py is missing"):
+        written(PAGE, module=None)
+
+
+# --- where pages are found --------------------------------------------------------------------------------------------
+
+
+def test_a_teachers_folder_is_added_and_an_id_that_exists_is_refused(written, tmp_path, monkeypatch):
+    monkeypatch.setattr(catalogue, "EXERCISES", Exercises())
+    written(PAGE)
+    catalogue.add_catalogue(tmp_path)
+    assert catalogue.get("masks.toy").title == "Scaled"
+    with pytest.raises(PageError, match=r"masks/toy\.md:1: the exercise masks\.toy exists already.*choose another"):
+        catalogue.add_catalogue(tmp_path)
+    with pytest.raises(ValueError, match="is no folder"):
+        catalogue.add_catalogue(tmp_path / "nothing")
+
+
+def test_a_folder_that_is_no_chapter_is_refused(tmp_path):
+    (tmp_path / "mask").mkdir()
+    (tmp_path / "mask" / "toy.md").write_text(PAGE)
+    with pytest.raises(PageError, match=r"there is no chapter 'mask': choose from .*masks"):
+        Exercises().add(Folder(tmp_path))
+
+
+def test_the_environment_names_a_teachers_folder(written, tmp_path):
+    written(PAGE)
+    code = "from course_lib.grading import EXERCISES; print(EXERCISES['masks.toy'].reference(8.0, 3))"
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env={"COURSE_CATALOGUE": str(tmp_path)}
+    )
+    assert run.stdout == "12.0\n", run.stderr
+
+
+def test_exercises_come_by_chapter_then_place_and_lists_read_no_page(monkeypatch):
+    entries = list(EXERCISES.entries.values())
+    assert [(e.chapter, e.place) for e in entries] == sorted((e.chapter, e.place) for e in entries)
+    assert list(EXERCISES) == [entry.id for entry in entries]
+    fresh = Exercises()
+    monkeypatch.setattr(catalogue, "exercise_of", lambda *given: pytest.fail("a page was read"))
+    fresh.add(Folder(catalogue.CHAPTERS, "exercises"))
+    assert {e.kind for e in fresh.entries.values()} == set(KINDS)
+
+
+def test_every_page_is_read_with_all_its_forms():
+    for exercise in EXERCISES.values():
+        assert exercise.hints, exercise.id
+
+
+def test_sealed_pages_are_the_same_exercises_and_tell_no_source(tmp_path, monkeypatch):
+    names = ("masks/toy.md", "masks/toy.py", "masks/_shared.py")
+    module = MODULE.replace(
+        "import torch\n", "import torch\n\nfrom sealed_toys.masks.exercises._shared import TIMES\n", 1
+    )
+    texts = (PAGE, module.replace("times=2", "times=TIMES", 1), "TIMES = 2\n")
+    (tmp_path / NAME).write_bytes(seal(dict(zip(names, texts))))
+    sealed = Sealed(tmp_path / NAME, "sealed_toys")
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    assert sealed in sys.meta_path
+    made = importlib.import_module("sealed_toys.masks.exercises.toy")
+    assert made.scaled(3.0) == 3.0
+    assert not Path(made.__spec__.origin, "masks").exists()
+    with pytest.raises(ImportError):
+        importlib.import_module("sealed_toys.masks.exercises.other")
+
+
+# --- slips ------------------------------------------------------------------------------------------------------------
+
+
+def test_generic_slips_do_what_their_names_say():
+    def doubled(x, more=None):
+        return {"twice": [2 * x], "rows": more}
+
+    x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    assert slips.in_float32(doubled)(x)["twice"][0].dtype == torch.float32
+    assert slips.losing_dtype(doubled)(x, more=torch.tensor([3]))["rows"].dtype == torch.int64
+    assert not slips.detached(doubled)(x)["twice"][0].requires_grad
+    y = torch.ones(2)
+    assert slips.changing_input(doubled, "x")(y)["twice"][0].tolist() == [2, 2]
+    assert y.tolist() == [0, 0]
+    with pytest.raises(ValueError, match="'z' is no parameter of doubled: choose from x, more"):
+        slips.changing_input(doubled, "z")
+
+
+# --- notebooks --------------------------------------------------------------------------------------------------------
+
+
+def test_a_chapters_solutions_come_from_its_pages_and_stay_the_same():
+    made, again = solutions("masks"), solutions("masks")
+    assert made == again, "ids of cells stay"
+    assert len({cell.id for cell in made.cells}) == len(made.cells)
+    text = "\n".join(cell.source for cell in student_version(made).cells)
+    for exercise in (each for each in EXERCISES.values() if each.id.startswith("masks.")):
+        assert f"## {exercise.id} · {exercise.title}" in text
+        assert f'check("{exercise.id}", {exercise.answer_name})' in text
+        if exercise.called:
+            assert f"def {exercise.signature.partition('(')[0]}" in text or f"class {exercise.answer_name}" in text
+    assert "raise NotImplementedError" in text
+    assert "SOLUTION" not in text
+
+
+def test_a_mistake_does_the_same_every_time_it_is_made():
+    exercise = EXERCISES["masks.causal"]
+    trial = prepare(exercise, 0)[-1]
+    for mistake in exercise.misconceptions:
+        one, other = (mistake.forms[0].made(mistake.reference) for _ in range(2))
+        assert repr(mistaken(one, trial)) == repr(mistaken(other, trial))
