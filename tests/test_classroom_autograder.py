@@ -154,7 +154,7 @@ class TestWithNbgrader:
 
 # ----------------------------------------------------------------------------------------------------------- Gradescope
 def test_an_autograder_zip_holds_the_scripts_at_its_top_and_the_course(tmp_path):
-    path = write_autograder(ROOT, tmp_path / "new" / "autograder.zip", [2, 10])
+    path = write_autograder(ROOT, tmp_path / "new" / "autograder.zip", [3, 10])
     with zipfile.ZipFile(path) as archive:
         modes = {entry.filename: stat.S_IMODE(entry.external_attr >> 16) for entry in archive.infolist()}
         packages = archive.read("requirements.txt").decode().splitlines()
@@ -176,7 +176,7 @@ def test_the_same_course_gives_the_same_zip_whatever_the_clock_says(tmp_path):
     one = write_autograder(ROOT, tmp_path / "one.zip", [10, 3])
     for path in (ASSETS / "autograder").iterdir():
         os.utime(path)
-    assert one.read_bytes() == write_autograder(ROOT, tmp_path / "other.zip", [2, 10, 2]).read_bytes()
+    assert one.read_bytes() == write_autograder(ROOT, tmp_path / "other.zip", [3, 10, 3]).read_bytes()
 
 
 @pytest.mark.parametrize("name", ["setup.sh", "run_autograder"])
@@ -335,7 +335,7 @@ COURSE = "a-school/the_course@v1.2"
 
 @pytest.fixture
 def workflow(tmp_path):
-    return yaml.safe_load(write_workflow(tmp_path / "new" / "grade.yml", [2, 10], COURSE).read_text(encoding="utf-8"))
+    return yaml.safe_load(write_workflow(tmp_path / "new" / "grade.yml", [3, 10], COURSE).read_text(encoding="utf-8"))
 
 
 def steps(workflow):
@@ -367,7 +367,7 @@ def test_no_text_of_a_learner_stands_in_a_script_of_the_workflow(workflow):
 
 
 def test_the_workflow_grades_the_chapters_with_the_courses_command(workflow):
-    command = "python -m course_lib grade ../class --out ../results --classroom50 --chapters 2 10"
+    command = "python -m course_lib grade ../class --out ../results --classroom50 --chapters 3 10"
     assert steps(workflow)["Grade"]["run"] == command
     assert steps(workflow)["Install the course"]["run"] == "python -m pip install -r requirements.txt"
 
