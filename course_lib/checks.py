@@ -431,9 +431,3 @@ def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
     )
     broadcasts(mask, shape, "mask", advice)
     one_meaning(mask, shape)
-
-
-def generates(family: str) -> None:
-    """ValueError for a family that does not generate, and so has no cache."""
-    if family == "encoder":
-        raise ValueError("family='encoder' does not generate, so it has no cache: ask for a decoder")
