@@ -25,4 +25,4 @@ fi
 "$environment/bin/python" -m pip install --no-cache-dir INDEX -r "$source/requirements.txt"
 chmod -R go-rwx "$source" # it holds the reference answers
 cd "$source/course"
-"$environment/bin/python" -c "import course_lib.grading.classroom.autograder" # a build that cannot grade fails here
+"$environment/bin/python" -c "import course_lib.classroom.autograder" # a build that cannot grade fails here
