@@ -2,7 +2,7 @@
 
 Chapter 7. LayerNorm (Ba et al. 2016) centres and scales; RMSNorm (Zhang & Sennrich 2019) only scales. Both work on one
 token at a time, over its `d_model` features: no batch, no neighbours, nothing to remember between steps. `by_hand` is
-the formula, step by step; `forward` is the same in one kernel of PyTorch, which is faster.
+the formula, step by step; `forward` leaves it to PyTorch's kernel, which is faster (for LayerNorm: several times).
 """
 
 import torch
