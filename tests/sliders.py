@@ -109,7 +109,7 @@ class LiveFigureTests:
         axes = list(moved.figure.axes)
         for state in corners(moved):
             moved.render(**state)
-            fresh = unmoved._draw(**state)
+            fresh = unmoved._draw(**state).figure
             assert drawn(moved.figure) == drawn(fresh), state
             assert png(fresh).startswith(PNG), state
         assert moved.figure.axes == axes, "its axes were made anew"

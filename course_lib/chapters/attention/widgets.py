@@ -42,8 +42,8 @@ def soft_dictionary() -> LiveFigure:
         )  # query · key, both of length 1
         return (sharpness * scores).softmax(dim=-1).numpy()
 
-    def draw(angle, sharpness, figure=None):
-        return figures.soft_lookup(angle, key_angles, names, values, look_up(angle, sharpness), figure)
+    def draw(angle, sharpness):
+        return figures.SoftLookup(angle, key_angles, names, values, look_up(angle, sharpness))
 
     def describe(angle, sharpness):
         weights = look_up(angle, sharpness)
@@ -78,10 +78,10 @@ def walk_through(function: Callable | None = None) -> LiveFigure:
             output, weights, problem = _try_attention(function, mask)
         return scores[query].numpy(), weights[query].numpy(), output[query].numpy(), right[query].numpy(), problem
 
-    def draw(query, hide_later, figure=None):
+    def draw(query, hide_later):
         scores, weights, output, right, _ = measure(query, hide_later)
         expected = None if function is None else right
-        return figures.one_query(TOKENS, query, scores, weights, V.numpy(), output, expected, figure)
+        return figures.OneQuery(TOKENS, query, scores, weights, V.numpy(), output, expected)
 
     def describe(query, hide_later):
         _, weights, output, right, problem = measure(query, hide_later)
@@ -143,9 +143,9 @@ def saturation_sliders() -> LiveFigure:
         scores = queries[:, :d_k] @ keys[:, :d_k].T  # (N_QUERIES, 8)
         return (scores / math.sqrt(d_k) if scaled else scores).softmax(dim=-1)
 
-    def draw(d_k, scaled, figure=None):
+    def draw(d_k, scaled):
         p = weigh(d_k, scaled)
-        return figures.saturation(p[0].numpy(), (p * (1 - p)).mean().item(), d_k, scaled, figure)
+        return figures.Saturation(p[0].numpy(), (p * (1 - p)).mean().item(), d_k, scaled)
 
     def describe(d_k, scaled):
         p = weigh(d_k, scaled)
@@ -187,13 +187,11 @@ def explore_entropy(function: Callable) -> LiveFigure:
             curves.append(np.array(curve))
         return *curves, ""
 
-    def draw(d_k, n_keys, figure=None):
+    def draw(d_k, n_keys):
         scaled, unscaled, problem = measure(n_keys)
         here = D_KS.index(d_k)
         title = f"Your entropies at d_k = {d_k}: {scaled[here]:.2f} nats scaled, {unscaled[here]:.2f} not scaled"
-        return figures.entropy_curve(
-            D_KS, scaled, unscaled, n_keys, d_k, "No entropies to show" if problem else title, figure
-        )
+        return figures.EntropyCurve(D_KS, scaled, unscaled, n_keys, d_k, "No entropies to show" if problem else title)
 
     def describe(d_k, n_keys):
         scaled, unscaled, problem = measure(n_keys)
@@ -250,9 +248,9 @@ def explore_softmax(function: Callable) -> LiveFigure:
             "No weights to show" if problem and np.isnan(weights).any() else f"The largest score gets {weights[0]:.2f}"
         )
 
-    def draw(power, figure=None):
+    def draw(power):
         labels, weights, problem = measure(power)
-        return figures.weight_bars(labels, weights, title(weights, problem), figure)
+        return figures.WeightBars(labels, weights, title(weights, problem))
 
     def describe(power):
         _, weights, problem = measure(power)
@@ -281,11 +279,11 @@ def longer_key(tokens: Sequence[str], embeddings: Tensor, query: str, key: str) 
             stretched
         ].norm().item()
 
-    def draw(factor, figure=None):
+    def draw(factor):
         weights, length = measure(factor)
         best = tokens[int(weights.argmax())]
         title = f"“{query}” looks most at “{best}” ({weights.max():.2f}); “{key}” has length {length:.2f}"
-        return figures.weight_bars(tokens, weights, title, figure)
+        return figures.WeightBars(tokens, weights, title)
 
     def describe(factor):
         weights, length = measure(factor)
@@ -307,8 +305,8 @@ def head_viewer(model: DecoderOnly, tokenizer: WordTokenizer, text: str, layer: 
     tokens = [tokenizer.tokens[i] for i in ids]
     layers = [weights[0].numpy() for weights in model.attention_weights(torch.tensor([ids]))]  # (H, T, T) each
 
-    def draw(layer, head, query, figure=None):
-        return figures.attention_map(layers[layer][head], tokens, query, f"layer {layer}, head {head}", figure)
+    def draw(layer, head, query):
+        return figures.AttentionMap(layers[layer][head], tokens, query, f"layer {layer}, head {head}")
 
     def describe(layer, head, query):
         row = layers[layer][head][query]

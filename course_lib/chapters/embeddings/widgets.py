@@ -136,8 +136,8 @@ def pick_rows(
             return blank, f"Your function returns {got}; expected a tensor of shape (1, {len(ids)}, {weight.shape[1]})."
         return answer[0].detach().float(), ""
 
-    def draw(figure=None, **ids):
-        return figures.lookup(weight, list(ids.values()), rows(list(ids.values()))[0], figure)
+    def draw(**ids):
+        return figures.Lookup(weight, list(ids.values()), rows(list(ids.values()))[0])
 
     def describe(**ids):
         ids = list(ids.values())
@@ -188,8 +188,8 @@ def watch_words(
     def title(step):
         return f"Step {step}: {own[step]} of {len(words)} words have a word of their own kind as nearest neighbour"
 
-    def draw(step, figure=None):
-        return figures.word_map(points[step], kinds, limits, title(step), figure)
+    def draw(step):
+        return figures.WordMap(points[step], kinds, limits, title(step))
 
     def describe(step):
         return (
@@ -237,9 +237,9 @@ def _bars(
         title, description, marked = speak(words, step=step, **state)
         return words, cosines, marked, (title, description)
 
-    def draw(figure=None, **state):
+    def draw(**state):
         words, cosines, marked, (title, _) = look(**state)
-        return figures.nearest_bars(words, cosines, [word in marked for word in words], title, figure)
+        return figures.NearestBars(words, cosines, [word in marked for word in words], title)
 
     return LiveFigure(
         draw, {"step": steps_slider(list(tables), list(tables)[-1]), **controls}, lambda **s: look(**s)[3][1]
@@ -339,8 +339,8 @@ def reached_rows(stories: Sequence[Sequence[int]], vocab_size: int) -> LiveFigur
     def counts(n):
         return [int((norms[tied][n - 1] > 0).sum()) for tied in (False, True)]
 
-    def draw(n, figure=None):
-        return figures.gradient_rows(norms[False][n - 1], norms[True][n - 1], n, figure)
+    def draw(n):
+        return figures.GradientRows(norms[False][n - 1], norms[True][n - 1], n)
 
     def describe(n):
         untied, tied = counts(n)
@@ -385,8 +385,8 @@ def scaled_tokens() -> LiveFigure:
         same_word = F.cosine_similarity(here, there, dim=-1).mean().item()
         return token.square().mean().sqrt().item(), position.square().mean().sqrt().item(), same_word
 
-    def draw(d_model, start, scaled, figure=None):
-        return figures.token_and_position(*measure(d_model, start, scaled), figure)
+    def draw(d_model, start, scaled):
+        return figures.TokenAndPosition(*measure(d_model, start, scaled))
 
     def describe(d_model, start, scaled):
         token, position, same_word = measure(d_model, start, scaled)

@@ -77,11 +77,11 @@ def trace_explorer(
     def which(name: str, head: int) -> str:
         return f"{name}, head {head % seen[name].shape[1]}" if seen[name].dim() == 4 else name
 
-    def draw(name, head, figure=None):
+    def draw(name, head):
         values = matrix(name, head)
         columns = {"weights": "key", "hidden": "hidden unit", "output": "token of the vocabulary"}
         title = f"{which(name, head)}: {values.shape[0]} × {values.shape[1]} numbers, std {values.std():.2g}"
-        return figures.tensor_view(values, tokens, columns.get(name.split(".")[-1], "feature"), title, figure)
+        return figures.TensorView(values, tokens, columns.get(name.split(".")[-1], "feature"), title)
 
     def describe(name, head):
         numbers = figures.statistics(matrix(name, head))
@@ -132,9 +132,9 @@ def lens_viewer(
             return "No logits to show"
         return f"After “{tokens[place]}” (place {place}) the model says {settled(place)}"
 
-    def draw(place, figure=None):
+    def draw(place):
         table = words(place)
-        return figures.lens_table(table, probabilities[:, place], rows, table[-1][0], title(place), figure)
+        return figures.LensTable(table, probabilities[:, place], rows, table[-1][0], title(place))
 
     def agreement(place: int) -> str:
         if function is None:
@@ -211,11 +211,11 @@ def start_slider(function: Callable | None = None) -> LiveFigure:
             return *measured.first_guess(std, tied), ""
         return _try_tie(function, std)
 
-    def draw(std, tied, figure=None):
+    def draw(std, tied):
         losses = [guess(each, tied)[1] for each in STDS]
         logits, _, _, problem = guess(std, tied)
         name = "tied" if tied and not problem else "untied"
-        return figures.first_guess(STDS, losses, ln_v, std, logits.numpy(), name, figure)
+        return figures.FirstGuess(STDS, losses, ln_v, std, logits.numpy(), name)
 
     def describe(std, tied):
         logits, loss, own, problem = guess(std, tied)

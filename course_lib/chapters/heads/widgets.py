@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course_lib.chapters.attention import figures as attention_figures
+from course_lib.chapters.attention.figures import WeightBars
 from course_lib.chapters.counting.figures import percent, short
 from course_lib.chapters.heads import figures
 from course_lib.chapters.heads.claims import QUESTIONS, draw_questions, without_heads
@@ -53,13 +53,13 @@ def split_sliders() -> LiveFigure:
     def tokens_of(n_heads, transpose):
         return sorted({int(t) for t in np.nonzero(owner(n_heads, transpose) == 0)[0]})
 
-    def draw(n_heads, transpose, figure=None):
+    def draw(n_heads, transpose):
         seen = tokens_of(n_heads, transpose)
         if len(seen) == T:
             title = f"Each head gets {counted(D_MODEL // n_heads, 'feature')} of every token"
         else:
             title = f"Wrong: head 0 never sees tokens {', '.join(str(t) for t in range(T) if t not in seen)}"
-        return figures.dealt_out(NUMBERS[0].numpy(), owner(n_heads, transpose), title, figure)
+        return figures.DealtOut(NUMBERS[0].numpy(), owner(n_heads, transpose), title)
 
     def describe(n_heads, transpose):
         heads, seen = split(n_heads, transpose)[0], tokens_of(n_heads, transpose)
@@ -115,14 +115,14 @@ def shapes_and_costs() -> LiveFigure:
     def share_of_pairs(T, d_model):
         return T / (T + 2 * d_model)
 
-    def draw(B, T, d_model, n_heads, figure=None):
+    def draw(B, T, d_model, n_heads):
         title = refusal(d_model, n_heads)
         if fits(d_model, n_heads):
             pairs = share_of_pairs(T, d_model)
             title = (
                 f"Comparing pairs of tokens is {percent(pairs)} of the work, the projections are {percent(1 - pairs)}"
             )
-        return figures.steps_and_costs(rows(B, T, d_model, n_heads), title, figure)
+        return figures.StepsAndCosts(rows(B, T, d_model, n_heads), title)
 
     def describe(B, T, d_model, n_heads):
         if not fits(d_model, n_heads):
@@ -172,11 +172,11 @@ def remove_a_head(
         names = [tokenizer.tokens[i] for i in shown]
         return words, weights, names, whole[shown].numpy(), lacking[shown].numpy()
 
-    def draw(question, example, layer, head, figure=None):
+    def draw(question, example, layer, head):
         words, weights, names, whole, lacking = look(question, example, layer, head)
         title = f"Layer {layer}, head {head} looks most at “{words[weights.argmax()]}”; without it “{names[0]}” "
         title += f"goes from {whole[0]:.2f} to {lacking[0]:.2f}"
-        return figures.head_at_work(words, weights, names, whole, lacking, title, figure)
+        return figures.HeadAtWork(words, weights, names, whole, lacking, title)
 
     def describe(question, example, layer, head):
         words, weights, names, whole, lacking = look(question, example, layer, head)
@@ -221,13 +221,9 @@ def explore_split(function: Callable) -> LiveFigure:
         said = f"Head {head}, token {token}, feature {feature}: you have {here[0]:.1f}, the library {here[1]:.1f}."
         return owner, "Not dealt out as the library does it", said
 
-    def draw(n_heads, figure=None):
+    def draw(n_heads):
         owner, title, _ = measure(n_heads)
-        figure = figures.dealt_out(NUMBERS[0].numpy(), owner.clip(0), title, figure)
-        for place in zip(*np.nonzero(owner < 0)):
-            figure.parts.cells[place].set_facecolor("white")
-            figure.parts.names[place].set_text("no head")
-        return figure
+        return figures.DealtOut(NUMBERS[0].numpy(), owner, title)
 
     def describe(n_heads):
         return f"{counted(n_heads, 'head')}. {measure(n_heads)[2]}"
@@ -275,15 +271,14 @@ def explore_module(module: Callable) -> LiveFigure:
             yours, problem = moved(attention, token, masks[mask])
             return yours, library_moved, problem
 
-    def draw(token, n_heads, mask, figure=None):
+    def draw(token, n_heads, mask):
         yours, _, problem = measure(token, n_heads, mask)
         names = [f"output {place}" for place in range(places)]
         still = [name for name, moves in zip(names, yours) if moves < 1e-6]
         said = f"not moved: {', '.join(still)}" if still else "every output moves"
         title = "No outputs to show yet" if problem else f"Token {token} changes; {said}"
-        figure = attention_figures.weight_bars(names, yours.clip(0, 1.1), title, figure)
-        figure.parts.axes.set_xlabel("how far the output moves (share of its length)")
-        return figure
+        how_far = "how far the output moves (share of its length)"
+        return WeightBars(names, yours.clip(0, 1.1), title, how_far)
 
     def describe(token, n_heads, mask):
         yours, library, problem = measure(token, n_heads, mask)

@@ -196,8 +196,8 @@ def seven_words() -> LiveFigure:
     def distribution(**state):
         return next_token_distribution(LOGITS, **settings_of(len(WORDS), **state)).numpy()
 
-    def draw(figure=None, **state):
-        return figures.next_token(WORDS, model, distribution(**state), figure=figure)
+    def draw(**state):
+        return figures.NextToken(WORDS, model, distribution(**state))
 
     def describe(**state):
         now = distribution(**state)
@@ -213,8 +213,8 @@ def draw_by_hand() -> LiveFigure:
     def distribution(temperature):
         return next_token_distribution(LOGITS, temperature).numpy()
 
-    def draw(u, temperature, figure=None):
-        return figures.unit_interval(WORDS, distribution(temperature), u, figure)
+    def draw(u, temperature):
+        return figures.UnitInterval(WORDS, distribution(temperature), u)
 
     def describe(u, temperature):
         ends = distribution(temperature).cumsum()
@@ -252,9 +252,9 @@ def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
         logits = logits_after(tuple(tokenizer.encode(prompt, end=False)))
         return next_token_distribution(logits, **settings_of(V, **settings)).numpy()
 
-    def draw(prompt, seed, figure=None, **settings):
+    def draw(prompt, seed, **settings):
         before, truth = known(prompt)
-        return figures.next_token(tokenizer.tokens, before, distribution(prompt, **settings), truth, figure=figure)
+        return figures.NextToken(tokenizer.tokens, before, distribution(prompt, **settings), truth)
 
     def describe(prompt, seed, **settings):
         now, (_, truth) = distribution(prompt, **settings), known(prompt)
@@ -296,11 +296,11 @@ def beside_the_library(
         got, problem = yours(**state)
         return (np.zeros(len(WORDS)) if got is None else got.double().numpy()), problem
 
-    def draw(figure=None, **state):
+    def draw(**state):
         drawn = np.clip(measured(state)[0], 0, 1)
         expected = library(**state).numpy()
         names = {"now_name": "yours", "truth_name": "the library's"}
-        return figures.next_token(WORDS, model, drawn, expected, **names, figure=figure)
+        return figures.NextToken(WORDS, model, drawn, expected, **names)
 
     def describe(**state):
         got, problem = measured(state)
@@ -412,12 +412,12 @@ def explore_generate(function: Callable) -> LiveFigure:
             log_p = model(ids[:, :-1]).log_softmax(dim=-1).gather(-1, ids[:, 1:, None])  # (1, T − 1, 1)
         return -log_p.flatten().numpy()
 
-    def draw(temperature, seed, figure=None):
+    def draw(temperature, seed):
         ids, _ = text(temperature, seed)
         written = ids.any()
         words = [tokenizer.tokens[i] if written else "" for i in ids[0, 1:]]
         nats = surprises(ids) if written else np.zeros(len(words))
-        return figures.surprise(words, nats, prompt.shape[1] - 1, figure)
+        return figures.Surprise(words, nats, prompt.shape[1] - 1)
 
     def describe(temperature, seed):
         ids, problem = text(temperature, seed)

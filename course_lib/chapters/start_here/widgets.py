@@ -48,11 +48,11 @@ def read_along(model: DecoderOnly, tokenizer: WordTokenizer, stories: Mapping[st
         told = [tokenizer.tokens[i] for i in best]
         return told, probabilities[best].tolist(), [truth.get(word, 0.0) for word in told]
 
-    def draw(n, name, figure=None):
+    def draw(n, name):
         told, model_says, truth = look(n, name)
         lead = join_words(words[name][max(0, n - 5) : n]).lstrip(" .,")
         title = f"After “{'… ' if n > 5 else ''}{lead}” the model expects “{_shown(told[0])}” ({model_says[0]:.2f})"
-        return figures.next_words([_shown(word) for word in told], model_says, truth, title, figure)
+        return figures.NextWords([_shown(word) for word in told], model_says, truth, title)
 
     def describe(n, name):
         told, model_says, truth = look(n, name)
@@ -241,9 +241,7 @@ class ModelMap(widgets.HBox):
         self._check(chosen)
         parts = list(self.parts.values())
         self._part = dropdown("part", list(self.parts), chosen)  # holds the choice; the buttons are its face
-        self._panel = LiveFigure(
-            lambda part, figure=None: figures.share_bars(parts, part, figure), {"part": self._part}, self._describe
-        )
+        self._panel = LiveFigure(lambda part: figures.ShareBars(parts, part), {"part": self._part}, self._describe)
         self.chapter = widgets.HTML()
         self._panel.children = [*self._panel.children[1:], self.chapter]
         self._panel.layout.width = "570px"
