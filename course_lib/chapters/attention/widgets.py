@@ -170,7 +170,7 @@ def explore_entropy(function: Callable) -> LiveFigure:
 
     @cache
     def measure(n_keys: int) -> tuple[np.ndarray, np.ndarray, str]:
-        curves = []
+        curves, nothing = [], np.full(len(D_KS), np.nan)
         for scaled in (True, False):
             curve = []
             for d_k in D_KS:
@@ -178,14 +178,14 @@ def explore_entropy(function: Callable) -> LiveFigure:
                 try:
                     entropies = function(scores, d_k, scaled)
                 except Exception as error:
-                    return *np.full((2, len(D_KS)), np.nan), went_wrong(error)
+                    return nothing, nothing, went_wrong(error)
                 if not isinstance(entropies, Tensor) or entropies.shape != (200,):
                     got = tuple(entropies.shape) if isinstance(entropies, Tensor) else type(entropies).__name__
                     problem = f"Scores (200, {n_keys}) should give entropies (200,), one per query. Yours gave {got}."
-                    return *np.full((2, len(D_KS)), np.nan), problem
+                    return nothing, nothing, problem
                 curve.append(entropies.detach().float().mean().item())
             curves.append(np.array(curve))
-        return *curves, ""
+        return curves[0], curves[1], ""
 
     def draw(d_k, n_keys):
         scaled, unscaled, problem = measure(n_keys)

@@ -1,7 +1,7 @@
 """Live figures of chapter 8."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import torch
@@ -115,8 +115,10 @@ def _stacked(wire: Callable | None, arrangement: str, depth: int, gain: float) -
     nothing = [math.nan] * depth
     rng = torch.Generator().manual_seed(0)
     x = torch.randn(1, 16, 32, generator=rng)  # (B, T, d_model)
-    sizes = {"vocab_size": 2, "d_model": 32, "n_heads": 2, "n_layers": 1, "max_seq_len": 16}
-    config = TransformerConfig(**sizes, family="encoder", norm_position=arrangement.removesuffix("-norm"))
+    config = TransformerConfig(
+        vocab_size=2, d_model=32, n_heads=2, n_layers=1, max_seq_len=16, family="encoder",
+        norm_position=arrangement.removesuffix("-norm"),
+    )  # fmt: skip
     streams: list[Tensor] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -139,7 +141,7 @@ def _stacked(wire: Callable | None, arrangement: str, depth: int, gain: float) -
                 )
             streams.append(after)
     weighted = (streams[-1] * torch.randn(x.shape, generator=rng)).sum()
-    gradients = [None] * depth
+    gradients: Sequence[Tensor | None] = [None] * depth
     if weighted.requires_grad:
         try:
             gradients = torch.autograd.grad(weighted, streams, allow_unused=True)

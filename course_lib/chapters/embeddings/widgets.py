@@ -64,6 +64,7 @@ class TokenizerBox(widgets.VBox):
         tokenizer = self._byte_pairs[entries]
         as_words = [(word, self._words.ids.get(word)) for word in split_words(text.lower())]
         as_pairs = list(zip(tokenizer.pieces(text), tokenizer.encode(text)))
+        ways: list[tuple[str, Sequence[tuple[str, int | None]]]]
         ways = [(f"Words, {len(self._words)} entries", as_words), (f"Byte pairs, {len(tokenizer)} entries", as_pairs)]
         self.text_version = "\n".join(_as_text(name, tokens) for name, tokens in ways)
         return "".join(_as_html(name, tokens) for name, tokens in ways)
@@ -136,11 +137,12 @@ def pick_rows(
             return blank, f"Your function returns {got}; expected a tensor of shape (1, {len(ids)}, {weight.shape[1]})."
         return answer[0].detach().float(), ""
 
-    def draw(**ids):
-        return figures.Lookup(weight, list(ids.values()), rows(list(ids.values()))[0])
+    def draw(**asked):
+        ids = list(asked.values())
+        return figures.Lookup(weight, ids, rows(ids)[0])
 
-    def describe(**ids):
-        ids = list(ids.values())
+    def describe(**asked):
+        ids = list(asked.values())
         result, problem = rows(ids)
         if problem:
             return problem
@@ -287,7 +289,7 @@ def analogies(tables: Mapping[int, Tensor], tokenizer: WordTokenizer, function: 
     inputs = {} if function else {"leave_out": widgets.Checkbox(value=True, description="leave the three inputs out")}
 
     def ask(weight, a, b, c, leave_out=True):
-        rows = [tokenizer.id(word) for word in (a, b, c)]
+        rows = tokenizer.id(a), tokenizer.id(b), tokenizer.id(c)
         vector = weight[rows[0]] - weight[rows[1]] + weight[rows[2]]
         if function:
             return vector, *_call(function, weight.clone(), *rows, MOST_BARS)
@@ -363,7 +365,9 @@ def _row_gradients(stories: Sequence[Sequence[int]], vocab_size: int, tied: bool
     for ids in stories:
         row = torch.tensor([ids])
         model(row[:, :-1], row[:, 1:])[1].backward()
-        norms.append(model.token_embedding.weight.grad.norm(dim=1))
+        gradient = model.token_embedding.weight.grad
+        assert gradient is not None
+        norms.append(gradient.norm(dim=1))
     return torch.stack(norms)
 
 

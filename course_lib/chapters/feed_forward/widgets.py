@@ -189,7 +189,7 @@ def explore_units(function: Callable) -> LiveFigure:
         except Exception as error:
             return [], went_wrong(error)
         try:
-            order = [tuple(int(number) for number in pair) for pair in result]
+            order = [(int(layer), int(unit)) for layer, unit in result]
         except (TypeError, ValueError):
             order = []
         if sorted(order) != candidates:

@@ -26,8 +26,8 @@ from course_lib.trace import trace
 # ---------------------------------------------------------------------------------------- any tensor of a running model
 def shown_names(seen: dict[str, Tensor], n_layers: int) -> list[str]:
     """The tensors of a trace that are worth a look, in the order of computing; not those that equal another one."""
-    inside = ("norm1", "attention.query", "attention.key", "attention.value", "attention.weights", "attention.heads")
-    inside += ("attention", "norm2", "feed_forward.hidden", "feed_forward")
+    heads = (f"attention.{part}" for part in ("query", "key", "value", "weights", "heads"))
+    inside = ["norm1", *heads, "attention", "norm2", "feed_forward.hidden", "feed_forward"]
     names = ["token_embedding", "positions"]
     for i in range(n_layers):
         names += [*(f"blocks.{i}.{part}" for part in inside), f"blocks.{i}"]
@@ -165,11 +165,11 @@ def _try_forward(function: Callable, model: DecoderOnly, ids: Tensor, right: Ten
     rows = []
     for n_blocks in range(len(blocks) + 1):
         parts = SimpleNamespace(
-            token_table=model.token_embedding.weight.detach().clone(),
-            position_table=model.positions.weight.detach().clone(),
+            token_table=model.get_parameter("token_embedding.weight").detach().clone(),
+            position_table=model.get_parameter("positions.weight").detach().clone(),
             blocks=blocks[:n_blocks],
             final_norm=model.final_norm,
-            output_table=model.output.weight.detach().clone(),
+            output_table=model.get_parameter("output.weight").detach().clone(),
         )
         try:
             with evaluating(model):

@@ -205,7 +205,7 @@ def explore_split(function: Callable) -> LiveFigure:
         """(owner of each number (4, 8), −1 for none; title; what to say)."""
         owner = np.full((T, D_MODEL), -1)
         yours, problem = attempt(function, NUMBERS.clone(), n_heads, shape=(1, n_heads, T, D_MODEL // n_heads))
-        if problem:
+        if yours is None:
             return owner, "No heads to show yet", problem
         for head, numbers in enumerate(yours[0]):
             for place in (numbers.double() * 10).round().long().flatten().tolist():
@@ -250,7 +250,7 @@ def explore_module(module: Callable) -> LiveFigure:
         outputs = []
         for each in (x, changed):
             output, problem = attempt(attention, each.clone(), mask, shape=(1, places, D_MODEL))
-            if problem:
+            if output is None:
                 return np.full(places, np.nan), problem.replace("your function", "your module")
             outputs.append(output.double())
         return ((outputs[1] - outputs[0]).norm(dim=-1) / outputs[0].norm(dim=-1))[0].numpy(), ""

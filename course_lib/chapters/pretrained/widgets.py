@@ -135,8 +135,8 @@ def mapping_explorer(function: Callable) -> LiveFigure:
         right, now, apart, problem = measure(beginning)
         same = "the same" if apart < 1e-3 else f"logits differ by up to {apart:.1f}"
         title = "Nothing to show yet" if problem else f"… {beginning}: {same}"
-        names = {"model_name": "the original", "now_name": "with your mapping", "title": title}
-        return NextToken(tokenizer.tokens, right, now, rows=8, **names)
+        original, yours = "the original", "with your mapping"
+        return NextToken(tokenizer.tokens, right, now, rows=8, model_name=original, now_name=yours, title=title)
 
     def describe(beginning):
         right, now, apart, problem = measure(beginning)

@@ -299,8 +299,7 @@ def beside_the_library(
     def draw(**state):
         drawn = np.clip(measured(state)[0], 0, 1)
         expected = library(**state).numpy()
-        names = {"now_name": "yours", "truth_name": "the library's"}
-        return figures.NextToken(WORDS, model, drawn, expected, **names)
+        return figures.NextToken(WORDS, model, drawn, expected, now_name="yours", truth_name="the library's")
 
     def describe(**state):
         got, problem = measured(state)

@@ -183,20 +183,24 @@ def parts_of(model: DecoderOnly, tokenizer: WordTokenizer, text: str) -> list[Pa
     Shapes are seen on the tensors that leave the modules while the model reads `text`; parameters are counted in the
     modules, those of all blocks together. A tensor that two modules share belongs to the first.
     """
-    modules = {"token embedding": [model.token_embedding], "positions": [model.positions]}
+    modules: dict[str, list[nn.Module]] = {
+        "token embedding": [model.token_embedding],
+        "positions": [model.get_submodule("positions")],
+    }
     modules |= {name: [getattr(block, own) for block in model.blocks] for name, own in IN_BLOCKS.items()}
     modules |= {"final norm": [model.final_norm], "output": [model.output]}
     shapes = _shapes(model, {name: same[0] for name, same in modules.items()}, tokenizer.encode(text, end=False))
 
-    counts, counted = {}, set()
+    counts: dict[str, int] = {}
+    counted: set[nn.Parameter] = set()
     for name, same in modules.items():
         own = {parameter for module in same for parameter in module.parameters()} - counted
         counts[name] = sum(parameter.numel() for parameter in own)
         counted |= own
 
     config = model.config
-    sizes = {"V": config.vocab_size, "d_model": config.d_model, "d_ff": config.d_ff}
-    sizes["tied"] = TIED if config.tie_weights else ""
+    tied = TIED if config.tie_weights else ""
+    sizes = {"V": config.vocab_size, "d_model": config.d_model, "d_ff": config.d_ff, "tied": tied}
     parts = [
         Part(name, does.format(**sizes), letters, shapes[name], counts.get(name, 0), chapter, place, name in IN_BLOCKS)
         for name, does, letters, chapter, place in PARTS
@@ -207,7 +211,7 @@ def parts_of(model: DecoderOnly, tokenizer: WordTokenizer, text: str) -> list[Pa
 
 def _shapes(model: DecoderOnly, modules: Mapping[str, nn.Module], ids: list[int]) -> dict[str, tuple[int, ...]]:
     """The shape that leaves each module, and each step around the model, for one text."""
-    seen = {"text to ids": (1, len(ids))}
+    seen: dict[str, tuple[int, ...]] = {"text to ids": (1, len(ids))}
 
     def note(name: str) -> Callable:
         return lambda _module, _inputs, output: seen.update({name: tuple(output.shape)})
@@ -281,10 +285,10 @@ class ModelMap(widgets.HBox):
             raise ValueError(f"there is no part {name!r} on the map. The parts: {', '.join(self.parts)}")
 
     def _describe(self, part: str) -> str:
-        part = self.parts[part]
-        where = f" It stands in each of the {self._layers} blocks." if part.in_blocks else ""
-        weight = figures.weight_of(part, figures.total_of(self.parts.values()))
-        return f"{part.does}{where} What leaves it has shape {part.shape}: ({part.letters}). It has {weight}."
+        it = self.parts[part]
+        where = f" It stands in each of the {self._layers} blocks." if it.in_blocks else ""
+        weight = figures.weight_of(it, figures.total_of(list(self.parts.values())))
+        return f"{it.does}{where} What leaves it has shape {it.shape}: ({it.letters}). It has {weight}."
 
     def _table(self) -> str:
         widths = [max(len(name) for name in self.parts), max(len(str(part.shape)) for part in self.parts.values())]

@@ -33,7 +33,8 @@ def schedule_sliders() -> LiveFigure:
 
     def draw(peak, warmup, total, floor, at):
         warmup, step, rate = read(peak, warmup, total, floor, at)
-        return figures.Schedule(*rates(peak, warmup, total, floor), warmup, step, rate, HIGHEST)
+        steps, drawn = rates(peak, warmup, total, floor)
+        return figures.Schedule(steps, drawn, warmup, step, rate, HIGHEST)
 
     def describe(peak, warmup, total, floor, at):
         warmup, step, rate = read(peak, warmup, total, floor, at)
