@@ -10,7 +10,7 @@ from sliders import LiveFigureTests
 
 from course_lib.chapters.encoder_decoder import figures
 from course_lib.chapters.encoder_decoder import widgets as built
-from course_lib.live.drawing import GREEN
+from course_lib.live.palette import GREEN
 from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import split_words
 from course_lib.tinytown.french import TinytownPairs

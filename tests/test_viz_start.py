@@ -17,7 +17,7 @@ from course_lib.config import TransformerConfig, preset
 from course_lib.counting import count_parameters
 from course_lib.gpt import DecoderOnly
 from course_lib.live import figure as live
-from course_lib.live.drawing import ORANGE
+from course_lib.live.palette import ORANGE
 from course_lib.tinytown import Tinytown, WordTokenizer
 
 TIRED = (

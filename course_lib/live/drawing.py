@@ -1,4 +1,4 @@
-"""What figures are drawn with: the objects that build and update, their paper, their colours.
+"""What figures are drawn with: objects that build and update, and their paper.
 
 A figure that never moves is a function: data in, `Figure` out. One that a slider moves is a `Drawing`.
 """
@@ -14,23 +14,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-# Okabe & Ito's palette, which stays distinct for colour-blind readers; meaning never rides on colour alone.
-BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#D55E00",
-    "#CC79A7",
-    "#56B4E9",
-    "#F0E442",
-)
-GREY, LIGHT, INK = "#7F7F7F", "#E4E4E4", "#222222"
-SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"
+from course_lib.live.palette import FONT, INK, TITLE
 
-FONT, TITLE = 11, 12.5  # points
 P = ParamSpec("P")
 Side = Literal["left", "center", "right"]  # of a text
-WIDE = 8.4  # inches: fits a 1280-pixel JupyterLab with its file browser open
 
 
 def new_figure(width: float = 7.5, height: float = 4.0) -> tuple[Figure, Axes]:
@@ -56,7 +43,7 @@ def new_panels(
 
 
 def headline(figure: Figure) -> Text:
-    """An empty title over all axes, at the left, to be filled when the figure is drawn."""
+    """Return an empty title over all axes, at the left, to be filled when the figure is drawn."""
     return figure.suptitle(" ", fontsize=TITLE, x=0.01, ha="left")
 
 
@@ -124,12 +111,12 @@ class Drawing(ABC):
 
     @property
     def data(self) -> dict[str, Any]:
-        """The fields by name."""
+        """Return the fields by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def figure(self) -> Figure:
-        """The figure, built and drawn when it is first asked for."""
+        """Return the figure, built and drawn when it is first asked for."""
         return self._figure or self.draw().figure
 
 

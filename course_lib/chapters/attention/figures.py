@@ -10,21 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from course_lib.live.drawing import (
-    BLUE,
-    FONT,
-    GREY,
-    INK,
-    LIGHT,
-    ORANGE,
-    SKY,
-    WIDE,
-    Drawing,
-    fix_layout,
-    headline,
-    new_figure,
-    new_panels,
-)
+from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, new_panels
+from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, SKY, WIDE
 
 
 def entropy(weights: np.ndarray) -> float:

@@ -9,21 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from course_lib.live.drawing import (
-    BLUE,
-    FONT,
-    GREEN,
-    GREY,
-    INK,
-    LIGHT,
-    ORANGE,
-    PURPLE,
-    WIDE,
-    Drawing,
-    headline,
-    new_figure,
-    new_panels,
-)
+from course_lib.live.drawing import Drawing, headline, new_figure, new_panels
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, WIDE
 
 LOWEST, HIGHEST = 1e-40, 1e30  # what a logarithmic axis here can show; smaller and larger numbers stand at its edge
 

@@ -8,7 +8,8 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from course_lib.live.drawing import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED, TITLE, Drawing, new_figure
+from course_lib.live.drawing import Drawing, new_figure
+from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED, TITLE
 
 # A verdict is a colour, a sign and a word: none of the three is needed to know it.
 MARKS = {"confirmed": (BLUE, "o", "holds"), "depends": (ORANGE, "D", "depends"), "refuted": (RED, "X", "does not hold")}

@@ -11,21 +11,8 @@ from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
 from course_lib.config import TransformerConfig
 from course_lib.counting import ParameterCount, count_parameters, forward_flops, inference_memory, training_memory
-from course_lib.live.drawing import (
-    BLUE,
-    FONT,
-    GREEN,
-    GREY,
-    INK,
-    LIGHT,
-    ORANGE,
-    PURPLE,
-    SKY,
-    TITLE,
-    YELLOW,
-    Drawing,
-    new_figure,
-)
+from course_lib.live.drawing import Drawing, new_figure
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, SKY, TITLE, YELLOW
 
 COLOURS = {
     "token embedding": SKY,

@@ -8,19 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from course_lib.chapters.counting.figures import percent, short
-from course_lib.live.drawing import (
-    BLUE,
-    FONT,
-    GREY,
-    INK,
-    LIGHT,
-    ORANGE,
-    Drawing,
-    fix_layout,
-    headline,
-    new_figure,
-    new_panels,
-)
+from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, new_panels
+from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE
 
 WIDE = 8.8  # inches
 

@@ -15,22 +15,8 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.text import Annotation, Text
 from torch import Tensor
 
-from course_lib.live.drawing import (
-    BLUE,
-    FONT,
-    GREEN,
-    GREY,
-    INK,
-    LIGHT,
-    ORANGE,
-    PURPLE,
-    RED,
-    SKY,
-    TITLE,
-    Drawing,
-    new_figure,
-    new_panels,
-)
+from course_lib.live.drawing import Drawing, new_figure, new_panels
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, RED, SKY, TITLE
 
 # A class of words has its colour, its marker and its name beside it: any one of the three is enough to tell it.
 CLASS_STYLES = [(BLUE, "o"), (RED, "s"), (GREEN, "^"), (PURPLE, "D"), (ORANGE, "v"), (SKY, "P"), (GREY, "X")]

@@ -7,21 +7,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from course_lib.live.drawing import (
-    BLUE,
-    DIVERGING,
-    FONT,
-    GREY,
-    INK,
-    LIGHT,
-    ORANGE,
-    WIDE,
-    Drawing,
-    fix_layout,
-    headline,
-    new_figure,
-    new_panels,
-)
+from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, new_panels
+from course_lib.live.palette import BLUE, DIVERGING, FONT, GREY, INK, LIGHT, ORANGE, WIDE
 
 
 # ---------------------------------------------------------------------------------------- any tensor of a running model

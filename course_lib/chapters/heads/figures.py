@@ -9,25 +9,8 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.text import Text
 
 from course_lib.chapters.counting.figures import percent, short
-from course_lib.live.drawing import (
-    BLUE,
-    FONT,
-    GREEN,
-    GREY,
-    INK,
-    LIGHT,
-    ORANGE,
-    PURPLE,
-    RED,
-    SKY,
-    YELLOW,
-    Drawing,
-    Side,
-    fix_layout,
-    headline,
-    new_figure,
-    new_panels,
-)
+from course_lib.live.drawing import Drawing, Side, fix_layout, headline, new_figure, new_panels
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, RED, SKY, YELLOW
 
 WIDE = 9.4  # inches
 HEAD_COLOURS = (SKY, ORANGE, GREEN, PURPLE, YELLOW, GREY, "#B7D7EA", "#F5D08A")

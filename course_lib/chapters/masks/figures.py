@@ -10,21 +10,8 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from course_lib.live.drawing import (
-    BLUE,
-    FONT,
-    GREY,
-    INK,
-    LIGHT,
-    ORANGE,
-    RED,
-    SKY,
-    Drawing,
-    fix_layout,
-    headline,
-    new_figure,
-    new_panels,
-)
+from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, new_panels
+from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED, SKY
 
 WIDE = 8.8  # inches
 

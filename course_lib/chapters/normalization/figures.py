@@ -7,23 +7,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from course_lib.live.drawing import (
-    BLUE,
-    FONT,
-    GREEN,
-    GREY,
-    INK,
-    LIGHT,
-    ORANGE,
-    SKY,
-    WIDE,
-    Drawing,
-    as_function,
-    fix_layout,
-    headline,
-    new_figure,
-    new_panels,
-)
+from course_lib.live.drawing import Drawing, as_function, fix_layout, headline, new_figure, new_panels
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, SKY, WIDE
 
 
 # ------------------------------------------------------------------------------------------------- what a norm forgets

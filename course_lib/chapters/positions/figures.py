@@ -8,24 +8,8 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Rectangle
 
-from course_lib.live.drawing import (
-    BLUE,
-    DIVERGING,
-    FONT,
-    GREEN,
-    GREY,
-    INK,
-    LIGHT,
-    ORANGE,
-    PURPLE,
-    RED,
-    SEQUENTIAL,
-    Drawing,
-    fix_layout,
-    headline,
-    new_figure,
-    new_panels,
-)
+from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, new_panels
+from course_lib.live.palette import BLUE, DIVERGING, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, RED, SEQUENTIAL
 
 WIDE = 8.8  # inches
 

@@ -8,20 +8,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from course_lib.chapters.attention.figures import WeightBars
-from course_lib.live.drawing import (
-    BLUE,
-    FONT,
-    GREY,
-    INK,
-    ORANGE,
-    TITLE,
-    Drawing,
-    Side,
-    fix_layout,
-    headline,
-    new_figure,
-    new_panels,
-)
+from course_lib.live.drawing import Drawing, Side, fix_layout, headline, new_figure, new_panels
+from course_lib.live.palette import BLUE, FONT, GREY, INK, ORANGE, TITLE
 
 THICK = 7  # width of a line of weight 1, in points
 FAINT = 0.03  # lines of less weight are left out

@@ -422,8 +422,11 @@ def explore_generate(function: Callable) -> LiveFigure:
         ids, problem = text(temperature, seed)
         if problem:
             return problem
-        if temperature == 0 and not torch.equal(ids, generate(model, prompt, n, temperature=0)):
-            return "At temperature 0 there is one right text, and yours is another."
+        if temperature == 0:
+            right = generate(model, prompt, n, temperature=0)
+            assert isinstance(right, Tensor)
+            if not torch.equal(ids, right):
+                return "At temperature 0 there is one right text, and yours is another."
         nats = surprises(ids)[prompt.shape[1] - 1 :]
         return f"Temperature {temperature:.1f}, seed {seed}: {nats.mean():.2f} nats per new word."
 

@@ -10,7 +10,8 @@ from matplotlib.patches import FancyBboxPatch
 from matplotlib.text import Text
 
 from course_lib.chapters.counting.figures import percent
-from course_lib.live.drawing import BLUE, FONT, GREY, INK, LIGHT, ORANGE, SKY, TITLE, Drawing, new_figure, new_panels
+from course_lib.live.drawing import Drawing, new_figure, new_panels
+from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, SKY, TITLE
 
 SMALL = FONT - 1
 

@@ -15,9 +15,9 @@ from course_lib.chapters.start_here import figures
 from course_lib.chapters.start_here.figures import Part
 from course_lib.contents import TITLES
 from course_lib.gpt import DecoderOnly, evaluating
-from course_lib.live.drawing import INK, ORANGE, SKY
 from course_lib.live.figure import LiveFigure, dropdown, show, slider
 from course_lib.live.page import publish
+from course_lib.live.palette import INK, ORANGE, SKY
 from course_lib.sampling import sample_next_token
 from course_lib.tinytown import EOS, Tinytown, WordTokenizer, join_words, split_words
 

@@ -5,21 +5,8 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from course_lib.live.drawing import (
-    BLUE,
-    FONT,
-    GREEN,
-    GREY,
-    INK,
-    LIGHT,
-    ORANGE,
-    WIDE,
-    Drawing,
-    as_function,
-    headline,
-    new_figure,
-    new_panels,
-)
+from course_lib.live.drawing import Drawing, as_function, headline, new_figure, new_panels
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, WIDE
 
 
 @dataclass
