@@ -60,7 +60,8 @@ class Drawing(ABC):
     """A figure and the artists in it that move: built once, updated whenever the data change.
 
     A subclass is a dataclass whose fields are the data. `build` makes the figure and keeps the artists that move as
-    attributes; `move` sets them from the fields. Whatever was drawn before, the result depends on the data alone.
+    attributes; `move` sets them from the fields. Whatever was drawn before, the result depends on the data alone. An
+    optional `title` stands in place of the headline that a drawing finds by itself.
 
         @dataclass
         class Bars(Drawing):
