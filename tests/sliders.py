@@ -119,7 +119,7 @@ def equal_when_moved(make, states) -> None:
     axes = list(moved.figure.axes)
     for state in states:
         moved.render(**state)
-        fresh = unmoved._draw(**state)
+        fresh = unmoved._draw(**state).figure
         assert drawn(moved.figure) == drawn(fresh), state
         assert png(fresh).startswith(PNG), state
     assert moved.figure.axes == axes, "its axes were made anew"

@@ -78,14 +78,14 @@ def test_a_sharp_look_up_returns_the_value_of_the_best_key():
     for angle, temperature in built.STATIONS.values():
         lake.render(angle=angle, sharpness=50.0)
         assert f"answer {temperature:.1f} °C" in lake.text
-        assert f"Answer {temperature:.1f} °C" in lake.figure.parts.title.get_text()
+        assert f"Answer {temperature:.1f} °C" in lake.drawing.headline.get_text()
 
 
 def test_sharpness_zero_gives_the_plain_average_from_everywhere():
     lake = built.soft_dictionary()
     for angle in (0, 130, 355):
         lake.render(angle=angle, sharpness=0.0)
-        assert [bar.get_width() for bar in lake.figure.parts.bars] == [0.25] * 4
+        assert [bar.get_width() for bar in lake.drawing.bars] == [0.25] * 4
         assert "answer 19.5 °C" in lake.text
 
 
@@ -93,9 +93,9 @@ def test_the_look_up_averages_with_the_softmax_of_the_cosines():
     lake = built.soft_dictionary()
     lake.render(angle=60, sharpness=2.0)
     expected = [math.exp(2 * math.cos(math.radians(60 - key))) for key, _ in built.STATIONS.values()]
-    widths = [bar.get_width() for bar in lake.figure.parts.bars]
+    widths = [bar.get_width() for bar in lake.drawing.bars]
     assert widths == pytest.approx([weight / sum(expected) for weight in expected], abs=1e-6)
-    x, y = lake.figure.parts.query.get_xydata()[1]
+    x, y = lake.drawing.query.get_xydata()[1]
     assert (x, y) == pytest.approx((0.5, math.sqrt(3) / 2))
 
 
@@ -105,11 +105,11 @@ def test_the_look_up_averages_with_the_softmax_of_the_cosines():
 def test_the_walk_shows_pytorchs_own_weights_and_output(query, hide_later):
     walk = built.walk_through()
     walk.render(query=query, hide_later=hide_later)
-    parts = walk.figure.parts
+    parts = walk.drawing
     weights = F.scaled_dot_product_attention(built.Q, built.K, torch.eye(4), is_causal=hide_later)[query]
     output = F.scaled_dot_product_attention(built.Q, built.K, built.V, is_causal=hide_later)[query]
-    assert [bar.get_width() for bar in parts.weights] == pytest.approx(weights.tolist(), abs=1e-6)
-    assert parts.output.get_xydata()[0].tolist() == pytest.approx(output.tolist(), abs=1e-6)
+    assert [bar.get_width() for bar in parts.weight_bars] == pytest.approx(weights.tolist(), abs=1e-6)
+    assert parts.star.get_xydata()[0].tolist() == pytest.approx(output.tolist(), abs=1e-6)
     assert f"output ({output[0]:.2f}, {output[1]:.2f})" in walk.text
     hidden = [text.get_text() for text in parts.score_numbers].count("−inf: hidden")
     assert hidden == (3 - query if hide_later else 0)
@@ -123,8 +123,8 @@ def test_the_walk_is_driven_by_the_learners_function():
 
     walk = explore("attention.scaled_dot_product", unscaled)
     walk.render(query=2)
-    shown = [bar.get_width() for bar in walk.figure.parts.weights]
-    outlines = [outline.get_width() for outline in walk.figure.parts.outlines]
+    shown = [bar.get_width() for bar in walk.drawing.weight_bars]
+    outlines = [outline.get_width() for outline in walk.drawing.outlines]
     assert shown == pytest.approx((built.Q[2] @ built.K.T).softmax(-1).tolist())
     assert outlines == pytest.approx((built.Q[2] @ built.K.T / 2).softmax(-1).tolist())
     assert "The library (outlines) has 0.192, 0.316" in walk.text
@@ -135,8 +135,8 @@ def test_the_walk_is_driven_by_the_learners_function():
 def test_an_empty_answer_is_drawn_without_weights(pixels):
     walk = explore("attention.scaled_dot_product", unanswered)
     assert walk.render(query=3).startswith(b"\x89PNG")
-    assert walk.figure.parts.title.get_text() == "token 3: no weights to show"
-    assert [number.get_text() for number in walk.figure.parts.weight_numbers] == ["?"] * 4
+    assert walk.drawing.headline.get_text() == "token 3: no weights to show"
+    assert [number.get_text() for number in walk.drawing.weight_numbers] == ["?"] * 4
 
 
 def raises(*arguments):
@@ -172,8 +172,8 @@ def test_whatever_a_learners_attention_does_the_figure_says_so(function, said):
 def test_saturation_shows_p_times_one_minus_p_as_autograd_has_it(scaled):
     sliders = built.saturation_sliders()
     sliders.render(d_k=16, scaled=scaled)
-    parts = sliders.figure.parts
-    weights = torch.tensor([bar.get_height() for bar in parts.weights])
+    parts = sliders.drawing
+    weights = torch.tensor([bar.get_height() for bar in parts.bars])
     jacobian = torch.autograd.functional.jacobian(lambda scores: scores.softmax(-1), weights.log())
     assert weights.sum().item() == pytest.approx(1, abs=1e-5)
     assert [bar.get_height() for bar in parts.slopes] == pytest.approx(jacobian.diagonal().tolist(), abs=1e-5)
@@ -219,8 +219,8 @@ def test_the_entropy_explorer_draws_the_learners_curve():
     queries, keys = torch.randn(200, 1024, generator=rng), torch.randn(64, 1024, generator=rng)
     scores = queries[:, :256] @ keys[:8, :256].T
     here = built.D_KS.index(256)
-    assert curve.figure.parts.unscaled.get_ydata()[here] == pytest.approx(Categorical(logits=scores).entropy().mean())
-    assert curve.figure.parts.scaled.get_ydata()[here] == pytest.approx(
+    assert curve.drawing.unscaled_line.get_ydata()[here] == pytest.approx(Categorical(logits=scores).entropy().mean())
+    assert curve.drawing.scaled_line.get_ydata()[here] == pytest.approx(
         Categorical(logits=scores / 16).entropy().mean()
     )
     assert curve.text.endswith("the most there can be is ln 8 = 2.08.")
@@ -255,7 +255,7 @@ def test_the_softmax_explorer_shows_what_overflow_does():
     careless.render(power=4.0)
     careful.render(power=4.0)
     assert "NaN at scores up to 10,000" in careless.text
-    assert [number.get_text() for number in careless.figure.parts.numbers][:3] == ["?", "?", "?"]
+    assert [number.get_text() for number in careless.drawing.numbers][:3] == ["?", "?", "?"]
     assert careful.text == "Weights 1.000, 0.000, 0.000, 0.000; they sum to 1.000."
 
 
@@ -280,8 +280,8 @@ def test_a_longer_key_gets_more_weight_from_the_same_direction(factor, favourite
     stretched.render(factor=factor)
     keys = VECTORS * torch.tensor([factor, 1, 1, 1, 1])[:, None]
     expected = F.scaled_dot_product_attention(VECTORS[3:4], keys, torch.eye(5))[0]
-    assert [bar.get_width() for bar in stretched.figure.parts.bars] == pytest.approx(expected.tolist(), abs=1e-6)
-    assert f"“it” looks most at “{favourite}”" in stretched.figure.parts.title.get_text()
+    assert [bar.get_width() for bar in stretched.drawing.bars] == pytest.approx(expected.tolist(), abs=1e-6)
+    assert f"“it” looks most at “{favourite}”" in stretched.drawing.headline.get_text()
     assert "stays 0.9999" in stretched.text
 
 
@@ -294,11 +294,11 @@ def test_the_head_viewer_shows_the_models_own_weights(trained):
     for layer, head, query in [(1, 1, 6), (0, 0, 3), (2, 1, 0)]:
         viewer.render(layer=layer, head=head, query=query)
         weights = model.attention_weights(ids)[layer][0, head]
-        parts = viewer.figure.parts
+        parts = viewer.drawing
         assert np.allclose(parts.image.get_array(), weights)
         assert [bar.get_width() for bar in parts.bars] == pytest.approx(weights[query].tolist())
         best = int(weights[query].argmax())
-        assert f"looks most at “{tokens[best]}” ({weights[query, best]:.2f})" in parts.title.get_text()
+        assert f"looks most at “{tokens[best]}” ({weights[query, best]:.2f})" in parts.headline.get_text()
         assert f"looks most at {tokens[best]} (place {best}) {weights[query, best]:.2f}" in viewer.text
         assert parts.row.get_y() == query - 0.5
 

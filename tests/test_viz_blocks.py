@@ -28,19 +28,19 @@ class TestEveryLiveFigure(LiveFigureTests):
 def test_the_depth_slider_draws_the_gradient_of_every_layer(depth, gain, scale):
     live = built.depth_slider()
     live.render(depth=depth, gain=gain, scale=scale)
-    for line, skip in ((live.figure.parts.skip, True), (live.figure.parts.plain, False)):
+    for line, skip in ((live.drawing.skip, True), (live.drawing.plain, False)):
         assert line.get_xdata().tolist() == list(range(1, depth + 1))
         assert line.get_ydata() == pytest.approx(tanh_gradients(depth, skip, gain, scale))
     first = figures.power(tanh_gradients(depth, True, gain, scale)[0])
     assert f"gets {first} with x +" in live.text
-    assert f"{first} reaches the first with x +" in live.figure.parts.title.get_text()
+    assert f"{first} reaches the first with x +" in live.drawing.headline.get_text()
 
 
 def test_a_gradient_of_zero_has_no_place_on_a_logarithmic_axis_and_is_left_out():
     live = built.depth_slider()
     live.render(scale=0.0)
-    assert live.figure.parts.plain.get_xydata().size == 0
-    assert live.figure.parts.skip.get_ydata() == pytest.approx([8.0] * 50)
+    assert live.drawing.plain.get_xydata().size == 0
+    assert live.drawing.skip.get_ydata() == pytest.approx([8.0] * 50)
     assert "8 with x + and 0 without" in live.text
 
 
@@ -48,8 +48,8 @@ def test_the_two_names_at_the_ends_never_touch():
     live = built.depth_slider()
     for depth, gain, scale in product((1, 50, 100), (0.25, 1.0, 3.0), (0.0, 1.0, 2.0)):
         live.render(depth=depth, gain=gain, scale=scale)
-        low, high = live.figure.parts.axes.get_ylim()
-        places = [math.log(name.get_position()[1]) for name in live.figure.parts.names]
+        low, high = live.drawing.axes.get_ylim()
+        places = [math.log(name.get_position()[1]) for name in live.drawing.names]
         assert abs(places[0] - places[1]) > 0.06 * math.log(high / low), (depth, gain, scale)
 
 
@@ -58,8 +58,8 @@ def test_the_stack_explorer_draws_stream_and_gradient(arrangement):
     live = built.stack_explorer()
     live.render(arrangement=arrangement, depth=8, gain=0.5)
     profile = stack_profile(arrangement, 8, 0.5)
-    assert live.figure.parts.std.get_ydata() == pytest.approx(profile.std)
-    assert live.figure.parts.gradient.get_ydata() == pytest.approx(profile.stream_gradient)
+    assert live.drawing.std_line.get_ydata() == pytest.approx(profile.std)
+    assert live.drawing.gradient_line.get_ydata() == pytest.approx(profile.stream_gradient)
     assert live.text.startswith(f"{arrangement}, 8 blocks, weights × 0.5")
 
 
@@ -67,7 +67,7 @@ def test_overflow_is_said_in_words():
     live = built.stack_explorer()
     live.render(arrangement="no norm", depth=48, gain=2.0)
     assert "too large for float32" in live.text
-    assert live.figure.parts.lost[1].get_text() == "not a finite number anywhere"
+    assert live.drawing.lost[1].get_text() == "not a finite number anywhere"
 
 
 @pytest.mark.parametrize(

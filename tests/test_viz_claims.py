@@ -90,20 +90,20 @@ def test_the_overview_shows_every_claim_in_the_colour_and_sign_of_its_verdict():
 
 def test_every_card_fits_its_page_and_a_second_draw_equals_a_fresh_one():
     findings = recorded()
-    moved = None
+    moved = figures.Card("a claim", "a number", "a reason", "refuted").draw()
     for id, found in findings.items():
         page = (find(id).claim, found.measured, found.because, found.verdict)
-        moved, fresh = figures.card(*page, figure=moved), figures.card(*page)
-        for one, other in zip(moved.axes[0].texts, fresh.axes[0].texts, strict=True):
+        fresh = figures.Card(*page)
+        moved.update(**fresh.data)
+        for one, other in zip(moved.figure.axes[0].texts, fresh.figure.axes[0].texts, strict=True):
             assert one.get_text() == other.get_text()
-        renderer = moved.canvas.get_renderer()
-        boxes = {
-            name: getattr(moved.parts, name).get_window_extent(renderer) for name in ("claim", "measured", "because")
-        }
-        assert max(box.x1 for box in boxes.values()) < 0.99 * moved.bbox.width, id
-        lines = [0.60 * moved.bbox.height, 0.33 * moved.bbox.height, 0]
-        assert all(box.y0 > line for box, line in zip(boxes.values(), lines, strict=True)), id
-        assert to_rgba(moved.parts.mark.get_color()) == to_rgba(figures.MARKS[found.verdict][0])
+        renderer, whole = moved.figure.canvas.get_renderer(), moved.figure.bbox
+        texts = moved.claim_text, moved.measured_text, moved.because_text
+        boxes = [text.get_window_extent(renderer) for text in texts]
+        assert max(box.x1 for box in boxes) < 0.99 * whole.width, id
+        lines = [0.60 * whole.height, 0.33 * whole.height, 0]
+        assert all(box.y0 > line for box, line in zip(boxes, lines, strict=True)), id
+        assert to_rgba(moved.mark.get_color()) == to_rgba(figures.MARKS[found.verdict][0])
 
 
 @pytest.mark.usefixtures("no_pixels")

@@ -95,7 +95,7 @@ def overlapping_or_outside(figure):
 @pytest.mark.parametrize("config", BUILDABLE)
 def test_the_bars_of_a_bill_are_the_shares_of_the_built_model(config):
     parts, total = built_components(config)
-    drawn = figures.parameter_bill(config).parts.parameters
+    drawn = figures.ParameterBill(config).draw().parameters
     start = 0
     for component, value in parts.items():
         assert drawn.bars[component].get_x() == pytest.approx(start)
@@ -111,27 +111,28 @@ def test_the_bars_of_a_bill_are_the_shares_of_the_built_model(config):
 @pytest.mark.parametrize("config", BUILDABLE)
 def test_memory_and_flops_of_a_bill_are_those_of_the_built_model(config):
     parts, total = built_components(config)
-    figure = figures.parameter_bill(config)
+    bill = figures.ParameterBill(config).draw()
     cache = 2 * config.n_layers * config.max_seq_len * config.d_model * 2
     expected = [2 * total + cache, 16 * total, 16 * total]
-    lengths = [sum(bar.get_width() for bar in row.values()) for row in figure.parts.memory.bars]
+    lengths = [sum(bar.get_width() for bar in row.values()) for row in bill.memory.bars]
     np.testing.assert_allclose(lengths, np.array(expected) / max(expected))
-    for text, bytes_needed in zip(figure.parts.memory.totals, expected):
+    for text, bytes_needed in zip(bill.memory.totals, expected):
         assert text.get_text().startswith(figures.short(bytes_needed, "B"))
-    halves = figure.parts.memory.bars[2]
+    halves = bill.memory.bars[2]
     assert halves["weights"].get_width() == pytest.approx(halves["AdamW moments"].get_width() / 4)
     assert halves["float32 master copy"].get_width() == pytest.approx(2 * halves["weights"].get_width())
 
     biases = sum(p for p in (config.n_layers * (5 * config.d_model + config.d_ff) * config.bias,))
     weights = parts["attention"] + parts["feed-forward"] - biases + config.vocab_size * config.d_model
     flops = 2 * weights + 4 * config.max_seq_len * config.d_model * config.n_layers
-    assert figures.short(flops, "FLOP") in figure.parts.memory.note.get_text()
+    assert figures.short(flops, "FLOP") in bill.memory.note.get_text()
 
 
 @pytest.mark.parametrize("second", [*BUILDABLE, PRESETS["llama-3-8b"], PRESETS["bert-base"]])
 def test_a_redrawn_bill_equals_a_fresh_one(second):
-    redrawn = figures.parameter_bill(second, figure=figures.parameter_bill(PRESETS["llama-7b"]))
-    assert contents(redrawn) == contents(figures.parameter_bill(second))
+    redrawn = figures.ParameterBill(PRESETS["llama-7b"]).draw()
+    redrawn.update(config=second)
+    assert contents(redrawn.figure) == contents(figures.ParameterBill(second).figure)
 
 
 @pytest.mark.parametrize("name", widgets.DECODERS)
@@ -185,7 +186,7 @@ def test_a_bill_is_whole_at_every_setting():
         bill.render(**state)
         config = widgets.config_of(**(bill.state | state))
         count = count_parameters(config)
-        parts = bill.figure.parts
+        parts = bill.drawing
         widths = {name: bar.get_width() for name, bar in parts.parameters.bars.items()}
         assert sum(widths.values()) == pytest.approx(1)
         assert bill.text.startswith(f"{count.total:,} parameters")
@@ -220,12 +221,12 @@ def test_the_texts_of_a_bill_neither_overlap_nor_leave_the_picture(state):
     ("vocab_size", "n_layers", "tie_weights"), [(30000, 6, True), (30000, 6, False), (343, 2, True)]
 )
 def test_the_curves_are_the_shares_of_built_models(vocab_size, n_layers, tie_weights):
-    figure = figures.embedding_share(vocab_size, n_layers, 512, tie_weights)
+    share = figures.EmbeddingShare(vocab_size, n_layers, 512, tie_weights).draw()
     for at in (0, 20, -1):
         d_model = figures.WIDTHS[at]
         parts, total = built_components(figures.gpt_like(vocab_size, n_layers, d_model, tie_weights))
         tables = parts["token embedding"] + parts["output head"]
-        heights = {name: line.get_ydata()[at] for name, line in figure.parts.lines.items()}
+        heights = {name: line.get_ydata()[at] for name, line in share.lines.items()}
         assert heights["token tables"] == pytest.approx(tables / total)
         assert heights["attention"] == pytest.approx(parts["attention"] / total)
         assert heights["feed-forward"] == pytest.approx(parts["feed-forward"] / total)
@@ -241,7 +242,7 @@ def test_the_curves_are_the_shares_of_built_models(vocab_size, n_layers, tie_wei
     ],
 )
 def test_the_title_gives_the_verdict_on_the_claim(state, says):
-    title = figures.embedding_share(*state).parts.title.get_text()
+    title = figures.EmbeddingShare(*state).draw().headline.get_text()
     assert title == f"At d_model = {state[2]:,} the token tables hold {says}"
 
 
@@ -260,9 +261,9 @@ def test_the_tables_lead_below_the_width_of_the_rule(vocab_size, n_layers, ratio
 
 
 def test_a_redrawn_share_equals_a_fresh_one():
-    first = figures.embedding_share(343, 96, 64, False)
-    redrawn = figures.embedding_share(100000, 3, 2048, True, figure=first)
-    assert contents(redrawn) == contents(figures.embedding_share(100000, 3, 2048, True))
+    redrawn, fresh = figures.EmbeddingShare(343, 96, 64, False).draw(), figures.EmbeddingShare(100000, 3, 2048, True)
+    redrawn.update(**fresh.data)
+    assert contents(redrawn.figure) == contents(fresh.figure)
 
 
 @pytest.mark.usefixtures("no_pixels")
@@ -271,12 +272,12 @@ def test_the_share_is_described_at_every_setting():
     for state in states_of(share):
         share.render(**state)
         now = share.state | state
-        dots = {name: dot.get_ydata()[0] for name, dot in share.figure.parts.dots.items()}
+        dots = {name: dot.get_ydata()[0] for name, dot in share.drawing.dots.items()}
         for name, height in dots.items():
             assert f"{name} {figures.percent(height)}" in share.text
         assert f"d_model = {now['d_model']:,}:" in share.text
-        assert share.figure.parts.here.get_xdata()[0] == now["d_model"]
-        heights = sorted(label.get_position()[1] for label in share.figure.parts.labels.values())
+        assert share.drawing.here.get_xdata()[0] == now["d_model"]
+        heights = sorted(label.get_position()[1] for label in share.drawing.labels.values())
         assert min(np.diff(heights)) >= 0.16 - 1e-9
 
 
@@ -318,22 +319,23 @@ def test_every_model_of_a_comparison_is_cut_into_its_own_shares():
 
 def test_an_itemised_bill_says_every_digit():
     parts, total = built_components(PRESETS["gpt2"])
-    figure = figures.itemised_bill(count_parameters(PRESETS["gpt2"]), "title", yours=1234)
-    texts = [text.get_text() for text in figure.parts.texts]
+    bill = figures.ItemisedBill(count_parameters(PRESETS["gpt2"]), "title", yours=1234).draw()
+    texts = [text.get_text() for text in bill.texts]
     for text, value in zip(texts, parts.values()):
         assert text.startswith(f"{value:,} ") if value else text == "none"
     assert texts[-2:] == [f"{total:,}", "1,234"]
-    assert [bar.get_width() for bar in figure.parts.bars] == pytest.approx(
+    assert [bar.get_width() for bar in bill.bars] == pytest.approx(
         [value / total for value in [*parts.values(), total, 1234]]
     )
 
 
 @pytest.mark.parametrize("yours", [None, 0, -5, 12.5, 10**40])
 def test_a_redrawn_itemised_bill_equals_a_fresh_one(yours):
-    first = figures.itemised_bill(count_parameters(PRESETS["llama-7b"]), "first", yours=7)
-    redrawn = figures.itemised_bill(count_parameters(SMALL), "second", yours=yours, figure=first)
-    assert contents(redrawn) == contents(figures.itemised_bill(count_parameters(SMALL), "second", yours=yours))
-    assert overlapping_or_outside(redrawn) == []
+    redrawn = figures.ItemisedBill(count_parameters(PRESETS["llama-7b"]), "first", yours=7).draw()
+    fresh = figures.ItemisedBill(count_parameters(SMALL), "second", yours=yours)
+    redrawn.update(**fresh.data)
+    assert contents(redrawn.figure) == contents(fresh.figure)
+    assert overlapping_or_outside(redrawn.figure) == []
 
 
 # --- name the model from its bill -------------------------------------------------------------------------------------
@@ -345,15 +347,15 @@ def test_the_game_tells_right_from_wrong_for_every_bill_and_guess():
     answers = []
     for bill in range(1, len(PRESETS) + 1):
         game.render(bill=bill, guess=widgets.ASK)
-        total = int(game.figure.parts.texts[7].get_text().replace(",", ""))
+        total = int(game.drawing.texts[7].get_text().replace(",", ""))
         (name,) = [name for name in PRESETS if count_parameters(PRESETS[name]).total == total]
         answers.append(name)
         assert name not in game.text
-        assert "whose" in game.figure.parts.title.get_text()
+        assert "whose" in game.drawing.headline.get_text()
         for guess in PRESETS:
             game.render(bill=bill, guess=guess)
             assert game.text.startswith("✓" if guess == name else "✗")
-            assert (name in game.figure.parts.title.get_text()) == (guess == name)
+            assert (name in game.drawing.headline.get_text()) == (guess == name)
     assert sorted(answers) == sorted(PRESETS)
     assert answers != list(PRESETS)
 
@@ -390,8 +392,8 @@ def test_the_explorer_agrees_with_a_right_counter_at_every_setting():
     explorer = explore("counting.function", right)
     for state in states_of(explorer):
         explorer.render(**state)
-        assert explorer.figure.parts.title.get_text().startswith("Your count is right")
-        bars = explorer.figure.parts.bars
+        assert explorer.drawing.headline.get_text().startswith("Your count is right")
+        bars = explorer.drawing.bars
         assert bars[7].get_width() == bars[8].get_width() == pytest.approx(1)
 
 
@@ -404,7 +406,7 @@ def test_the_explorer_shows_the_count_of_the_built_model():
             vocab_size=1000, d_model=64, n_heads=8, max_seq_len=128, d_ff=200, n_layers=3, positions=positions,
             tie_weights=tie, bias=bias,
         )  # fmt: skip
-        assert explorer.figure.parts.texts[7].get_text() == f"{built_components(config)[1]:,}"
+        assert explorer.drawing.texts[7].get_text() == f"{built_components(config)[1]:,}"
 
 
 @pytest.mark.parametrize(
@@ -426,7 +428,7 @@ def test_the_explorer_shows_the_count_of_the_built_model():
 def test_the_explorer_says_how_far_off_a_count_is_and_what_weighs_that_much(wrong, clue):
     explorer = explore("counting.function", wrong)
     assert clue in explorer.text
-    assert explorer.figure.parts.title.get_text().startswith("Your count of")
+    assert explorer.drawing.headline.get_text().startswith("Your count of")
 
 
 def unsolved(config):
@@ -452,9 +454,9 @@ def crashes(config):
 )
 def test_the_explorer_survives_whatever_a_counter_does(function, says):
     explorer = explore("counting.function", function)
-    assert explorer.figure.parts.title.get_text().startswith("The right count: ")
+    assert explorer.drawing.headline.get_text().startswith("The right count: ")
     assert says in explorer.text
-    assert explorer.figure.parts.bars[8].get_width() == 0
+    assert explorer.drawing.bars[8].get_width() == 0
     explorer._controls["bias"].value = False
     assert says in explorer.text
 

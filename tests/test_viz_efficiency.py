@@ -20,7 +20,7 @@ def test_pairs_and_linear_layers_meet_at_six_times_the_width():
     figure = built.length_sliders()
     for T, d_model in product(values(figure._controls["T"]), values(figure._controls["d_model"])):
         figure.render(T=T, d_model=d_model)
-        parts = figure.figure.parts
+        parts = figure.drawing
         lengths, pairs = parts.pairs.get_data()
         linear = parts.linear.get_ydata()
         assert np.all((pairs > linear) == (lengths > 6 * d_model))
@@ -45,7 +45,7 @@ def test_every_block_of_the_reader_is_drawn():
     for block, share in product(values(reader._controls["block"]), values(reader._controls["share"])):
         reader.render(block=block, share=share)
         read = -(-share // block) * block
-        parts = reader.figure.parts
+        parts = reader.drawing
         assert reader.figure.get_suptitle().startswith(f"{read} of 8 keys read")
         assert len({bar.get_facecolor() for bar in list(parts.bars)[:read]}) == 1
         assert parts.line.get_xdata()[-1] == read
@@ -60,7 +60,7 @@ def test_the_cache_is_drawn_against_the_weights():
         figure.render(model="llama-7b", T=T, batch=batch, group=group)
         cache = 2 * 32 * batch * T * (32 // group) * 128 * 2  # two vectors, 32 layers, heads of 128, 2 bytes
         weights = 2 * (6_738_415_616 - 2 * 32 * 4096 * (4096 - 4096 // group))  # W_K and W_V shrink with the group
-        bars = figure.figure.parts.memory
+        bars = figure.drawing.memory
         assert bars[1].get_width() / bars[0].get_width() == pytest.approx(cache / weights)
         assert f"{32 // group} key-value heads" in figure.text
         times = float(figure.figure.get_suptitle().split("a token takes ")[1].split(" times")[0].replace(",", ""))
@@ -75,11 +75,11 @@ def test_work_on_a_logarithmic_axis_is_told_by_places_and_not_by_lengths():
     figure = built.cache_sliders()
     for T, batch in product(values(figure._controls["T"]), values(figure._controls["batch"])):
         figure.render(model="llama-7b", T=T, batch=batch, group=1)
-        right = figure.figure.parts.right
+        right = figure.drawing.right
         assert right.get_xscale() == "log"
         assert "log" in right.get_xlabel()
         assert not right.patches
-        with_cache, without = (dot.get_xdata()[0] for dot in figure.figure.parts.work)
+        with_cache, without = (dot.get_xdata()[0] for dot in figure.drawing.work)
         linear, pairs = 2 * (6_738_415_616 - 32_000 * 4096 - 65 * 4096), 32 * 4 * 4096 * T
         assert with_cache == batch * (linear + pairs)
         assert without == T * with_cache
@@ -99,9 +99,7 @@ def test_work_on_a_logarithmic_axis_is_told_by_places_and_not_by_lengths():
 def test_a_second_draw_equals_a_fresh_one(make, state):
     moved, fresh = make(), make()
     moved.render(**state)
-    fresh.figure = None
-    fresh.render(**state)
-    assert drawn(moved.figure) == drawn(fresh.figure)
+    assert drawn(moved.figure) == drawn(fresh._draw(**state).figure)
 
 
 @pytest.mark.parametrize("make", MAKERS)

@@ -124,10 +124,8 @@ def test_the_look_up_figure_shows_a_true_product(ids):
     np.testing.assert_array_equal(one_hot @ table, result)
     assert one_hot.argmax(1).tolist() == list(ids)
     asked = ", ".join(map(str, ids))
-    assert (
-        figure.figure.parts.title.get_text() == f"Ids {asked}: the result is rows {asked} of the table, in that order"
-    )
-    marked = [row for row, frame in enumerate(figure.figure.parts.frames[1]) if frame.get_linewidth() > 2]
+    assert figure.drawing.headline.get_text() == f"Ids {asked}: the result is rows {asked} of the table, in that order"
+    marked = [row for row, frame in enumerate(figure.drawing.frames[1]) if frame.get_linewidth() > 2]
     assert marked == sorted(set(ids))
 
 
@@ -159,7 +157,7 @@ def unanswered(*arguments):
 def test_whatever_a_learners_look_up_does_the_figure_says_so(exercise, function, said):
     figure = explore(exercise, function)
     assert said in figure.text
-    title = figure.figure.parts.title.get_text()
+    title = figure.drawing.headline.get_text()
     wrong = (
         "the result is wrong at place 0, 1, 2 (dashed)"
         if said.startswith("not the row")
@@ -186,7 +184,7 @@ def test_the_map_of_every_step_lies_in_the_plane_of_the_last_one():
     directions = np.linalg.svd(last - last.mean(0))[2][:2].T
     for step, table in tables().items():
         figure.render(step=step)
-        shown = np.concatenate([dots.get_xydata() for dots in figure.figure.parts.dots])
+        shown = np.concatenate([dots.get_xydata() for dots in figure.drawing.dots])
         expected = (table[rows].double().numpy() - last.mean(0)) @ directions
         np.testing.assert_allclose(np.abs(shown), np.abs(expected), atol=1e-9)
         (left, right), (low, high) = figure.figure.axes[0].get_xlim(), figure.figure.axes[0].get_ylim()
@@ -207,7 +205,7 @@ def test_the_map_counts_the_words_whose_nearest_neighbour_is_of_their_kind():
         own = sum(kind[nearest(word)] == kind[word] for word in kind)
         figure.render(step=step)
         assert figure.text.startswith(f"Step {step}: {own} of {len(kind)} words have a word of their own kind")
-        assert figure.figure.parts.title.get_text() in figure.text
+        assert figure.drawing.headline.get_text() in figure.text
 
 
 @pytest.mark.parametrize("spread", [0.02, 0.3, 1.0])
@@ -215,21 +213,21 @@ def test_labels_on_the_map_cover_neither_each_other_nor_a_dot(spread):
     rng = torch.Generator().manual_seed(1)
     centres = torch.tensor([[-1.0, 1], [1, 1], [1, -1], [0, 0]])
     points = torch.cat([c + spread * torch.randn(len(g), 2, generator=rng) for c, g in zip(centres, KINDS.values())])
-    figure = figures.word_map(points.double(), KINDS, (-3, 3, -3, 3), "Words")
-    figure.draw_without_rendering()
-    labels = [label for label in [*figure.parts.names, *figure.parts.words] if label.get_visible()]
+    word_map = figures.WordMap(points.double(), KINDS, (-3, 3, -3, 3), "Words").draw()
+    word_map.figure.draw_without_rendering()
+    labels = [label for label in [*word_map.names, *word_map.words] if label.get_visible()]
     assert len(labels) > len(KINDS), "there is room for some words at least"
     boxes = [label.get_window_extent() for label in labels]
     for one, other in combinations(boxes, 2):
         assert not one.overlaps(other)
-    dots = figure.axes[0].transData.transform(points.numpy())
+    dots = word_map.axes.transData.transform(points.numpy())
     assert not any(box.contains(*dot) for box in boxes for dot in dots)
 
 
 def test_every_kind_keeps_its_name_on_the_map_even_in_a_crowd():
-    figure = figures.word_map(torch.zeros(12, 2).double(), KINDS, (-1, 1, -1, 1), "All in one place")
-    assert all(name.get_visible() for name in figure.parts.names)
-    assert len({dots.get_marker() for dots in figure.parts.dots}) == len(KINDS), "colour is never alone"
+    word_map = figures.WordMap(torch.zeros(12, 2).double(), KINDS, (-1, 1, -1, 1), "All in one place").draw()
+    assert all(name.get_visible() for name in word_map.names)
+    assert len({dots.get_marker() for dots in word_map.dots}) == len(KINDS), "colour is never alone"
 
 
 def test_play_moves_the_step():
@@ -243,7 +241,7 @@ def test_play_moves_the_step():
 # ----------------------------------------------------------------------------------------------------------- neighbours
 def bars(figure):
     """label -> (length, filled) of the bars that are shown."""
-    parts = figure.figure.parts
+    parts = figure.drawing
     labels = [label.get_text() for label in parts.axes.get_yticklabels()]
     return {
         label: (bar.get_width(), not bar.get_hatch())
@@ -341,7 +339,7 @@ def test_whatever_a_learners_search_does_the_figure_says_so(exercise, function, 
     figure = explore(exercise, function)
     assert said in figure.text
     assert bars(figure) == {}
-    assert figure.figure.parts.title.get_text() == "No answer to show"
+    assert figure.drawing.headline.get_text() == "No answer to show"
 
 
 # ------------------------------------------------------------------------------------------------ gradients and scaling
@@ -351,12 +349,12 @@ def test_the_figure_shows_which_rows_an_untied_table_was_asked_for():
     for n in range(1, 5):
         figure.render(n=n)
         read = {i for story in batch[:n] for i in story[:-1]}
-        untied, tied = figure.figure.parts.lines
+        untied, tied = figure.drawing.lines
         heights = [segment[1][1] for segment in untied.get_segments()]
         assert {row for row, height in enumerate(heights) if height > 1e-7} == read
         assert all(segment[1][1] > 1e-7 for segment in tied.get_segments())
         assert figure.text.startswith(f"Untied, {len(read)} rows were looked up")
-        titles = [title.get_text() for title in figure.figure.parts.titles]
+        titles = [title.get_text() for title in figure.drawing.titles]
         noun = "1 story" if n == 1 else f"{n} stories"
         assert titles[0] == f"Untied, {noun}: {len(read)} of {len(TOKENIZER)} rows get a gradient"
         assert titles[1] == f"Tied, {noun}: {len(TOKENIZER)} of {len(TOKENIZER)} rows get a gradient"
@@ -374,11 +372,11 @@ def test_making_the_gradient_figure_leaves_the_random_state_alone():
 def test_sizes_of_tokens_and_positions_follow_their_formulas(d_model, scaled, start, spread):
     figure = built.scaled_tokens()
     figure.render(d_model=d_model, start=start, scaled=scaled)
-    token, position = (bar.get_width() for bar in figure.figure.parts.bars)
+    token, position = (bar.get_width() for bar in figure.drawing.bars)
     expected = (spread or d_model**-0.5) * (d_model**0.5 if scaled else 1)
     assert token == pytest.approx(expected, rel=0.03)  # 200 · d_model draws
     assert position == pytest.approx(0.5**0.5, rel=1e-5)  # sin² + cos² = 1, half of it for each
-    title = figure.figure.parts.title.get_text()
+    title = figure.drawing.headline.get_text()
     ratio = token / position
     assert ("times as large" in title) == (ratio >= 1.05)
     assert ("times as small" in title) == (ratio <= 1 / 1.05)
@@ -408,7 +406,7 @@ def test_static_figures_draw_the_data_they_are_given():
 def test_names_at_the_ends_of_curves_do_not_cover_each_other(ends):
     lines = {f"line {n}": [0.0, 1.0, end] for n, end in enumerate(ends)}
     figure = figures.curves([0, 1, 2], lines, "Lines", "height")
-    figure.draw_without_rendering()
+    word_map.figure.draw_without_rendering()
     boxes = [text.get_window_extent() for text in figure.axes[0].texts]
     assert [text.get_text() for text in figure.axes[0].texts] == sorted(lines, key=lambda name: lines[name][-1])
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))

@@ -10,7 +10,7 @@ from sliders import LiveFigureTests
 
 from course_lib.chapters.encoder_decoder import figures
 from course_lib.chapters.encoder_decoder import widgets as built
-from course_lib.live.drawing import GREEN
+from course_lib.live.palette import GREEN
 from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import split_words
 from course_lib.tinytown.french import TinytownPairs
@@ -59,20 +59,20 @@ def test_the_circles_stand_on_the_words_of_the_grammars_alignment(models):
     axes = explorer.figure.axes[0]
     english = [label.get_text() for label in axes.get_xticklabels()]
     french = [label.get_text() for label in axes.get_yticklabels()]
-    circled = {(english[int(x)], french[int(y)]) for x, y in explorer.figure.parts.circles.get_offsets()}
+    circled = {(english[int(x)], french[int(y)]) for x, y in explorer.drawing.circles.get_offsets()}
     by_hand = {("the", "le"), ("big", "grand"), ("cat", "chat"), ("black", "noir"), ("was", "était")}
     assert circled == by_hand | {("tired", "fatigué"), (".", ".")}
 
 
 def test_the_title_counts_the_words_whose_largest_weight_is_circled():
     weights = np.array([[0.9, 0.1, 0.0], [0.2, 0.3, 0.5], [0.1, 0.2, 0.7]])
-    figure = figures.alignment_map(weights, ["a", "b", "c"], ["x", "y", "z"], [(0, 0), (1, 1), (2, 2)], "head 3")
-    assert figure.parts.title.get_text() == "Head 3: 2 of 3 French words look most at the word they translate"
-    assert np.array_equal(figure.parts.image.get_array(), weights)
-    figures.alignment_map(weights[:, :2], ["a", "b"], ["x", "y", "z"], [], "head 0", figure)
-    assert figure.parts.title.get_text() == "Head 0: a wrong translation, so no circles"
-    assert len(figure.parts.circles.get_offsets()) == 0
-    assert figure.axes[0].get_xlim() == (-0.5, 1.5)
+    drawing = figures.AlignmentMap(weights, ["a", "b", "c"], ["x", "y", "z"], [(0, 0), (1, 1), (2, 2)], "head 3").draw()
+    assert drawing.headline.get_text() == "Head 3: 2 of 3 French words look most at the word they translate"
+    assert np.array_equal(drawing.image.get_array(), weights)
+    drawing.update(**figures.AlignmentMap(weights[:, :2], ["a", "b"], ["x", "y", "z"], [], "head 0").data)
+    assert drawing.headline.get_text() == "Head 0: a wrong translation, so no circles"
+    assert len(drawing.circles.get_offsets()) == 0
+    assert drawing.axes.get_xlim() == (-0.5, 1.5)
 
 
 def test_a_wrong_translation_is_said_to_be_wrong(models, monkeypatch):
@@ -87,7 +87,7 @@ def test_the_bars_are_the_models_probabilities_and_the_hidden_word_is_marked(mod
     for place in range(1, len(words) + 1):
         explorer.render(place=place)
         assert explorer.text.startswith(STORY.split(words[place - 1])[0][:5])
-        for bars, numbers, axes in zip(explorer.figure.parts.bars, explorer.figure.parts.numbers, explorer.figure.axes):
+        for bars, numbers, axes in zip(explorer.drawing.bars, explorer.drawing.numbers, explorer.figure.axes):
             assert words[place - 1] in [label.get_text() for label in axes.get_yticklabels()]
             widths = [bar.get_width() for bar in bars]
             assert widths == sorted(widths, reverse=True)
@@ -106,7 +106,7 @@ def test_the_title_says_whether_the_right_side_helped():
     }
     cases["changes nothing: 0.30 against 0.30"] = some
     for said, left in cases.items():
-        assert said in figures.blank_guesses(some, left, "b").parts.title.get_text()
+        assert said in figures.BlankGuesses(some, left, "b").draw().headline.get_text()
 
 
 def test_the_drawing_of_the_architecture_has_one_arrow_from_the_top_of_the_encoder():
@@ -114,7 +114,10 @@ def test_the_drawing_of_the_architecture_has_one_arrow_from_the_top_of_the_encod
     labels = [text.get_text() for text in figure.axes[0].texts]
     for label in ("cross-attention", "self-attention, causal", "self-attention, both ways", "logits → softmax"):
         assert labels.count(label) == 1
-    encoder, source = figure.parts.encoder, figure.parts.source
+    encoder, _ = sorted(
+        (box for box in figure.axes[0].patches if box.get_linestyle() == "--"), key=lambda box: box.get_x()
+    )
+    (source,) = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 4]
     top = encoder.get_y() + encoder.get_height()
     assert source.get_ydata()[0] == top, "it starts where all N blocks of the encoder end, not inside of them"
     heights = [text.get_position()[1] for text in figure.axes[0].texts if text.get_text() == "cross-attention"]

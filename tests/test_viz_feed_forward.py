@@ -54,13 +54,13 @@ def test_the_unit_map_shows_scores_units_and_their_sum(activation, bend):
     unit_map.render(**{f"x{i}": value for i, value in enumerate(given)}, activation=activation)
     _, up, down = built.small_example()
     scores = F.linear(torch.tensor(given), up.T)
-    parts = unit_map.figure.parts
+    parts = unit_map.drawing
     assert [bar.get_height() for bar in parts.outlines] == pytest.approx(scores.tolist(), abs=1e-5)
     assert [bar.get_height() for bar in parts.bars] == pytest.approx(bend(scores).tolist(), abs=1e-5)
     assert [bar.get_width() for bar in parts.outputs] == pytest.approx((bend(scores) @ down).tolist(), abs=1e-5)
     fire = [i for i in range(16) if scores[i] > 0]
     assert [i for i, label in enumerate(parts.labels) if label.get_fontweight() == "bold"] == fire
-    assert parts.title.get_text().startswith(f"{len(fire)} of 16")
+    assert parts.headline.get_text().startswith(f"{len(fire)} of 16")
 
 
 def test_no_bar_leaves_the_unit_map_at_any_corner():
@@ -68,8 +68,8 @@ def test_no_bar_leaves_the_unit_map_at_any_corner():
     for corner in product((-1.5, 1.5), repeat=4):
         unit_map.render(**{f"x{i}": value for i, value in enumerate(corner)})
         left, right = unit_map.figure.axes
-        assert all(abs(bar.get_height()) <= left.get_ylim()[1] for bar in unit_map.figure.parts.outlines)
-        assert all(abs(bar.get_width()) <= right.get_xlim()[1] for bar in unit_map.figure.parts.outputs)
+        assert all(abs(bar.get_height()) <= left.get_ylim()[1] for bar in unit_map.drawing.outlines)
+        assert all(abs(bar.get_width()) <= right.get_xlim()[1] for bar in unit_map.drawing.outputs)
 
 
 # ---------------------------------------------------------------------------------------------------- bends that add up
@@ -77,17 +77,17 @@ def test_every_unit_adds_a_straight_piece_and_more_units_never_fit_worse():
     builder = built.bend_builder()
     for n_units in (1, 3, 4, 8, 16):
         builder.render(n_units=n_units)
-        line = builder.figure.parts.total.get_ydata()
+        line = builder.drawing.total_line.get_ydata()
         kinks = (np.abs(np.diff(line, 2)) > 1e-6).sum()
         assert n_units - 1 <= kinks <= 2 * (n_units - 1), "a kink between two sample points shows at both"
-        shares = [part.get_ydata() for part in builder.figure.parts.units if len(part.get_xdata())]
+        shares = [part.get_ydata() for part in builder.drawing.unit_lines if len(part.get_xdata())]
         assert len(shares) == n_units
         assert np.ptp(line - sum(shares)) < 1e-8, "the shares and one constant make the whole"
     squared = []
     for n_units in (1, 2, 4, 8, 16):  # each set of kinks holds the one before
         builder.render(n_units=n_units)
         wanted = builder.figure.axes[0].lines[0].get_ydata()
-        squared.append(((builder.figure.parts.total.get_ydata() - wanted) ** 2).mean())
+        squared.append(((builder.drawing.total_line.get_ydata() - wanted) ** 2).mean())
     assert squared == sorted(squared, reverse=True)
     assert squared[-1] < 0.01 * squared[0]
 
@@ -96,7 +96,7 @@ def test_without_a_bend_any_number_of_units_makes_one_straight_line():
     builder = built.bend_builder()
     for n_units in (1, 16):
         builder.render(n_units=n_units, bend=False)
-        assert np.abs(np.diff(builder.figure.parts.total.get_ydata(), 2)).max() < 1e-8
+        assert np.abs(np.diff(builder.drawing.total_line.get_ydata(), 2)).max() < 1e-8
         assert "1 straight piece," in builder.text
 
 
@@ -106,25 +106,25 @@ def test_the_eraser_takes_a_capital_away_and_gives_it_back(trained):
     for country in ("france", "peru"):
         place = list(CAPITALS).index(country)
         eraser.render(country=country, n_removed=0)
-        assert all(bar.get_height() > 0.9 for bar in eraser.figure.parts.bars)
+        assert all(bar.get_height() > 0.9 for bar in eraser.drawing.bars)
         eraser.render(country=country, n_removed=128)
-        heights = [bar.get_height() for bar in eraser.figure.parts.bars]
+        heights = [bar.get_height() for bar in eraser.drawing.bars]
         assert heights[place] < 0.5
         assert sum(height > 0.5 for height in heights) >= 13
-        assert eraser.figure.parts.bars[place].get_hatch() == "//", "the chosen one is told by more than its colour"
+        assert eraser.drawing.bars[place].get_hatch() == "//", "the chosen one is told by more than its colour"
         assert CAPITALS[country] in eraser.text
         assert "above 0.5" in eraser.text
 
 
 def test_the_criterion_of_a_lost_capital_stands_in_the_picture():
     names = ["france → paris", "peru → lima", "italy → rome"]
-    figure = figures.capital_chances(names, np.array([0.3, 0.9, 0.6]), 0, 96)
-    assert figure.parts.title.get_text() == "96 units of france removed: 1 of 3 capitals falls below 0.5"
-    assert [line.get_ydata()[0] for line in figure.axes[0].lines] == [0.5]
-    figures.capital_chances(names, np.array([0.3, 0.4, 0.6]), 0, 96, figure)
-    assert figure.parts.title.get_text() == "96 units of france removed: 2 of 3 capitals fall below 0.5"
-    figures.capital_chances(names, np.array([0.5, 0.9, 0.6]), 0, 96, figure)
-    assert figure.parts.title.get_text() == "96 units of france removed: no capital falls below 0.5"
+    chances = figures.CapitalChances(names, np.array([0.3, 0.9, 0.6]), 0, 96).draw()
+    assert chances.headline.get_text() == "96 units of france removed: 1 of 3 capitals falls below 0.5"
+    assert [line.get_ydata()[0] for line in chances.axes.lines] == [0.5]
+    chances.update(chances=np.array([0.3, 0.4, 0.6]))
+    assert chances.headline.get_text() == "96 units of france removed: 2 of 3 capitals fall below 0.5"
+    chances.update(chances=np.array([0.5, 0.9, 0.6]))
+    assert chances.headline.get_text() == "96 units of france removed: no capital falls below 0.5"
 
 
 # ------------------------------------------------------------------------------------------------------- static figures

@@ -58,13 +58,13 @@ def test_the_explorer_shows_every_tensor_as_the_trace_recorded_it(model):
         explorer.render(name=name, head=1)
         recorded = seen[name][0]
         expected = recorded[1] if recorded.dim() == 3 else recorded
-        image = explorer.figure.parts.image
+        image = explorer.drawing.image
         assert np.allclose(image.get_array(), expected), name
         assert image.get_extent() == [-0.5, expected.shape[1] - 0.5, len(TOKENS) - 0.5, -0.5]
         assert str(tuple(seen[name].shape)) in explorer.text
         assert f"std {expected.std(correction=0):.3g}" in explorer.text
         assert (", head 1" in explorer.text) == (recorded.dim() == 3)
-        assert sum(bar.get_height() for bar in explorer.figure.parts.bars) == pytest.approx(100)
+        assert sum(bar.get_height() for bar in explorer.drawing.bars) == pytest.approx(100)
 
 
 def test_the_explorer_offers_the_whole_way_from_ids_to_logits_in_order(model):
@@ -86,16 +86,16 @@ def test_every_tensor_is_named_with_its_dimensions(name, letters):
 
 
 def test_numbers_without_a_sign_get_a_scale_from_zero_and_others_a_symmetric_one():
-    figure = figures.tensor_view(np.array([[0.0, 2.0], [1.0, 0.0]]), ["a", "b"], "key", "one")
-    assert figure.parts.image.get_clim() == (0, 2)
-    figures.tensor_view(np.array([[-3.0, 2.0, 0.5], [1.0, 0.0, 0.0]]), ["a", "b"], "feature", "two", figure)
-    assert figure.parts.image.get_clim() == (-3, 3)
-    assert figure.parts.title.get_text() == "two"
+    view = figures.TensorView(np.array([[0.0, 2.0], [1.0, 0.0]]), ["a", "b"], "key", "one").draw()
+    assert view.image.get_clim() == (0, 2)
+    view.update(**figures.TensorView(np.array([[-3.0, 2.0, 0.5], [1.0, 0.0, 0.0]]), ["a", "b"], "feature", "two").data)
+    assert view.image.get_clim() == (-3, 3)
+    assert view.headline.get_text() == "two"
 
 
 def test_a_tensor_of_equal_numbers_can_be_drawn():
-    figure = figures.tensor_view(np.zeros((2, 3)), ["a", "b"], "feature", "zeros")
-    assert max(bar.get_height() for bar in figure.parts.bars) == 100
+    view = figures.TensorView(np.zeros((2, 3)), ["a", "b"], "feature", "zeros").draw()
+    assert max(bar.get_height() for bar in view.bars) == 100
 
 
 def test_statistics_are_those_of_numpy():
@@ -112,20 +112,22 @@ def test_the_last_row_of_the_lens_is_what_the_model_says(model):
     for place in range(len(TOKENS)):
         viewer.render(place=place)
         best = probabilities[place].topk(5)
-        said = [text.get_text() for text in viewer.figure.parts.texts[-1]]
+        said = [text.get_text() for text in viewer.drawing.texts[-1]]
         assert said == [f"{tokenizer.tokens[i]}  {p:.2f}" for p, i in zip(best.values.tolist(), best.indices.tolist())]
         word = tokenizer.tokens[best.indices[0]]
-        assert viewer.figure.parts.title.get_text().startswith(
+        assert viewer.drawing.headline.get_text().startswith(
             f"After “{TOKENS[place]}” (place {place}) the model says “{word}” from "
         )
-        assert viewer.figure.parts.cells[-1][0].get_linewidth() == 3, "the answer is framed"
+        assert viewer.drawing.cells[-1][0].get_linewidth() == 3, "the answer is framed"
 
 
 def test_cells_are_darker_where_the_word_is_more_probable():
-    figure = figures.lens_table([["a", "b"], ["c", "a"]], np.array([[1.0, 0.0], [0.5, 0.2]]), ["0", "1"], "c", "title")
-    shades = [[sum(cell.get_facecolor()[:3]) for cell in row] for row in figure.parts.cells]
+    lens = figures.LensTable(
+        [["a", "b"], ["c", "a"]], np.array([[1.0, 0.0], [0.5, 0.2]]), ["0", "1"], "c", "title"
+    ).draw()
+    shades = [[sum(cell.get_facecolor()[:3]) for cell in row] for row in lens.cells]
     assert shades[0][0] < shades[1][0] < shades[1][1] < shades[0][1] == 3
-    assert [[cell.get_linewidth() for cell in row] for row in figure.parts.cells] == [[1, 1], [3, 1]]
+    assert [[cell.get_linewidth() for cell in row] for row in lens.cells] == [[1, 1], [3, 1]]
 
 
 def test_the_lens_curve_writes_every_loss_and_the_limit():
@@ -140,9 +142,9 @@ def test_the_start_slider_marks_the_loss_of_the_untrained_model(std, tied):
     live = built.start_slider()
     live.render(std=std, tied=tied)
     logits, loss, _ = first_guess(std, tied)
-    assert live.figure.parts.here.get_xydata().tolist() == [[std, pytest.approx(loss)]]
-    assert tuple(live.figure.parts.curve.get_xdata()) == built.STDS
+    assert live.drawing.here.get_xydata().tolist() == [[std, pytest.approx(loss)]]
+    assert tuple(live.drawing.curve.get_xdata()) == built.STDS
     assert f"first loss {loss:.2f} nats" in live.text
-    assert live.figure.parts.right.get_xlim()[1] == pytest.approx(logits.abs().max().item())
-    says_ln_v = live.figure.parts.title.get_text().endswith("the first loss is ln V")
+    assert live.drawing.right.get_xlim()[1] == pytest.approx(logits.abs().max().item())
+    says_ln_v = live.drawing.headline.get_text().endswith("the first loss is ln V")
     assert says_ln_v == (loss < 1.05 * math.log(343))

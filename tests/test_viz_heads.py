@@ -33,7 +33,7 @@ def test_each_cell_is_given_to_the_head_that_torch_gives_it(n_heads, transpose):
     split.render(n_heads=n_heads, transpose=transpose)
     whole = torch.arange(32).reshape(1, 4, 8)
     wide = 8 // n_heads
-    for (t, i), name in split.figure.parts.names.items():
+    for (t, i), name in split.drawing.names.items():
         head = i // wide if transpose else int(whole[0, t, i]) // (32 // n_heads)
         assert name.get_text() == f"head {head}"
     wrong = not transpose and n_heads > 1
@@ -63,12 +63,12 @@ def test_every_setting_of_the_explorer_is_drawn_and_told():
         if d_model % n_heads:
             assert f"cannot be dealt to {n_heads} heads" in title
             assert "refuses" in explorer.text
-            assert {text.get_text() for line in explorer.figure.parts.texts for text in line[1:]} == {""}
+            assert {text.get_text() for line in explorer.drawing.texts for text in line[1:]} == {""}
         else:
             pairs = T / (T + 2 * d_model)  # 4 T² d against 8 T d²
             shown = int(title.split("tokens is ")[1].split(" %")[0].replace("under ", ""))
             assert abs(shown - 100 * pairs) <= 1
-            parts = explorer.figure.parts
+            parts = explorer.drawing
             assert sum(bar.get_width() for bar in parts.bars) == pytest.approx(0.14)
             assert f"({parts.texts[4][1].get_text().split('(')[1]}" == f"(2, {n_heads}, {T}, {T})"
     explorer.render(B=32)
@@ -91,10 +91,10 @@ def test_a_removed_head_says_nothing_and_the_figure_shows_the_difference(trained
             rows.zero_()
             lacking = model(ids)[0, -1].softmax(-1)[tokenizer.id(answer)].item()
             rows.copy_(kept)
-        parts = asked.figure.parts
-        assert [bar.get_width() for bar in parts.weights][: len(weights)] == pytest.approx(weights.tolist())
-        assert parts.with_head[0].get_width() == pytest.approx(whole, abs=1e-5)
-        assert parts.without[0].get_width() == pytest.approx(lacking, abs=1e-5)
+        parts = asked.drawing
+        assert [bar.get_width() for bar in parts.weight_bars][: len(weights)] == pytest.approx(weights.tolist())
+        assert parts.with_bars[0].get_width() == pytest.approx(whole, abs=1e-5)
+        assert parts.without_bars[0].get_width() == pytest.approx(lacking, abs=1e-5)
         assert f"{whole:.2f} with this head, {lacking:.2f} without" in asked.text
 
 
@@ -103,7 +103,7 @@ def test_every_question_and_every_head_can_be_looked_at(asked):
     for question in values(controls["question"]):
         for example in values(controls["example"]):
             asked.render(question=question, example=example)
-            assert asked.figure.parts.left.get_yticklabels()[0].get_text() == "<bos>"
+            assert asked.drawing.left.get_yticklabels()[0].get_text() == "<bos>"
     for layer, head in product(values(controls["layer"]), values(controls["head"])):
         asked.render(layer=layer, head=head)
         assert f"Layer {layer}, head {head}" in asked.figure.get_suptitle()
@@ -121,9 +121,7 @@ def test_a_second_draw_equals_a_fresh_one(make, state, asked, trained):
     moved, fresh = (make(), make()) if make else (asked, built.remove_a_head(*trained, "name", layer=2, head=3))
     moved.render()
     moved.render(**state)
-    fresh.figure = None
-    fresh.render(**state)
-    assert drawn(moved.figure) == drawn(fresh.figure)
+    assert drawn(moved.figure) == drawn(fresh._draw(**fresh.state | state).figure)
 
 
 def test_live_figures_become_pictures(pixels, asked):

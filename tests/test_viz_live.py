@@ -5,9 +5,9 @@ import inspect
 import io
 import re
 import textwrap
+from dataclasses import dataclass
 from fractions import Fraction
 from html.parser import HTMLParser
-from types import SimpleNamespace
 
 import matplotlib.image
 import numpy as np
@@ -16,29 +16,39 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib.live import LiveFigure, explorable, explore, show, source
-from course_lib.live.drawing import new_figure
+from course_lib.live.drawing import Drawing, as_function, new_figure, new_panels
 from course_lib.live.figure import DPI, dropdown, png, slider
 from course_lib.live.page import VIEW
 
 
-def bar(height, colour="red", figure=None):
-    """One bar: the smallest figure that follows the pattern."""
-    if height > 9:
-        raise ValueError("too high")
-    if figure is None:
+@dataclass
+class Bar(Drawing):
+    """One bar: the smallest drawing there is."""
+
+    height: float
+    colour: str = "red"
+
+    def build(self):
         figure, axes = new_figure(3, 2)
         axes.set_ylim(0, 10)
-        figure.parts = SimpleNamespace(bar=axes.bar([0], [1])[0])
-    figure.parts.bar.set_height(height)
-    figure.parts.bar.set_color(colour)
-    return figure
+        (self.bar,) = axes.bar([0], [1])
+        return figure
+
+    def move(self):
+        if self.height > 9:
+            raise ValueError("too high")
+        self.bar.set_height(self.height)
+        self.bar.set_color(self.colour)
+
+
+bar = as_function(Bar)
 
 
 @pytest.fixture
 def live():
     controls = {"height": slider("Height", 2, 0, 10, 1), "colour": dropdown("Colour", ["red", "blue"], "red")}
     return LiveFigure(
-        bar, controls, lambda height, colour: f"A {colour} bar of {height}.", lambda **state: f"<{state['height']}>"
+        Bar, controls, lambda height, colour: f"A {colour} bar of {height}.", lambda **state: f"<{state['height']}>"
     )
 
 
@@ -135,11 +145,52 @@ def test_source_shows_the_code_itself_and_nothing_else():
     assert inspect.getsource(textwrap.dedent) in code
 
 
+# ---------------------------------------------------------------------------------------------- what builds and updates
+def test_an_updated_drawing_equals_a_fresh_one_and_keeps_its_figure():
+    moved = Bar(2)
+    figure = moved.figure
+    moved.update(height=7, colour="blue")
+    assert moved.figure is figure
+    assert png(figure) == png(Bar(7, "blue").figure) != png(Bar(7).figure)
+    moved.update(colour="red")
+    assert png(figure) == png(Bar(7).figure), "what is not named stays"
+
+
+def test_a_drawing_is_built_once_and_only_when_it_is_asked_for(monkeypatch):
+    built = []
+    monkeypatch.setattr(Bar, "build", lambda self, build=Bar.build: built.append(self.height) or build(self))
+    first, second = Bar(1), Bar(2)
+    assert not built
+    first.update(**second.data)
+    first.draw()
+    assert first.figure is first.figure
+    assert built == [2]
+
+
+def test_data_that_a_drawing_does_not_have_are_named_and_change_nothing():
+    drawing = Bar(2).draw()
+    with pytest.raises(TypeError, match=r"Bar has no \['width'\].*'height', 'colour'"):
+        drawing.update(height=3, width=1)
+    assert drawing.height == drawing.bar.get_height() == 2
+
+
+def test_a_drawing_as_a_function_gives_its_figure():
+    assert png(as_function(Bar)(4, colour="blue")) == png(Bar(4, "blue").figure)
+    assert as_function(Bar).__doc__ == Bar.__doc__
+
+
+def test_panels_come_row_by_row():
+    figure, panels = new_panels(3, 2, 2, 2)
+    assert panels == figure.axes
+    corners = [(axes.get_position().x0, -axes.get_position().y0) for axes in panels]
+    assert corners == sorted(corners, key=lambda corner: corner[::-1])
+
+
 def test_figures_leave_nothing_behind_in_pyplot():
     import matplotlib.pyplot as plt
 
     before = plt.get_fignums()
-    new_figure(3, 2, rows=2, columns=2)
+    new_panels(3, 2, 2, 2)
     assert plt.get_fignums() == before
 
 

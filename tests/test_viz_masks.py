@@ -19,8 +19,8 @@ MAKERS = {
 pytestmark = pytest.mark.usefixtures("no_pixels")
 
 
-def title(figure):
-    return figure.parts.title.get_text()
+def title(drawing):
+    return drawing.headline.get_text()
 
 
 @pytest.fixture(params=MAKERS.values(), ids=MAKERS)
@@ -55,12 +55,12 @@ def test_a_pair_is_coloured_exactly_if_its_family_allows_it(pattern, length, pre
     live.render(pattern=pattern, length=length, prefix=prefix, padding=padding)
     real = max(1, length - padding)
     counts = {}
-    for image, (name, allows) in zip(live.figure.parts.images, ALLOWED.items()):
+    for image, (name, allows) in zip(live.drawing.images, ALLOWED.items()):
         expected = [[int(s < real and allows(t, s, min(prefix, length))) for s in range(length)] for t in range(length)]
         assert image.get_array().tolist() == expected
         assert tuple(image.get_extent()) == (-0.5, length - 0.5, length - 0.5, -0.5)
         counts[name] = sum(map(sum, expected))
-    assert title(live.figure) == f"{pattern}: {counts[pattern]} of {length**2} pairs may attend (coloured)"
+    assert title(live.drawing) == f"{pattern}: {counts[pattern]} of {length**2} pairs may attend (coloured)"
     assert live.text.endswith(f"{counts[pattern]} pairs.")
     framed = [axes.get_title().startswith("▸") for axes in live.figure.axes]
     assert framed == [name == pattern for name in ALLOWED], "the chosen one is marked by more than its colour"
@@ -70,7 +70,7 @@ def test_a_pair_is_coloured_exactly_if_its_family_allows_it(pattern, length, pre
 def test_dashed_lines_mark_where_the_target_of_t5_begins_and_nothing_else(prefix, marked):
     live = built.mask_patterns()
     live.render(length=8, prefix=prefix)
-    for name, (across, down) in zip(ALLOWED, live.figure.parts.edges):
+    for name, (across, down) in zip(ALLOWED, live.drawing.edges):
         assert across.get_visible() == down.get_visible() == (marked and name == built.T5)
         if across.get_visible():
             assert [*across.get_ydata(), *down.get_xdata()] == [prefix - 0.5] * 4
@@ -89,10 +89,10 @@ def test_a_masked_row_shares_out_one_and_a_row_zeroed_afterwards_less(query):
     live = built.masked_row(SCORES)
     for how, weights in expected.items():
         live.render(query=query, how=how)
-        parts = live.figure.parts
-        assert [bar.get_width() for bar in parts.weights] == pytest.approx(weights)
+        parts = live.drawing
+        assert [bar.get_width() for bar in parts.weight_bars] == pytest.approx(weights)
         assert parts.sum.get_text() == f"sum of the weights: {sum(weights):.2f}"
-        assert ("a full share of 1" in title(live.figure)) == (abs(sum(weights) - 1) < 1e-4)
+        assert ("a full share of 1" in title(live.drawing)) == (abs(sum(weights) - 1) < 1e-4)
         hidden = [note.get_text() for note in parts.notes].count("−inf: hidden")
         assert hidden == (3 - query if how == built.BEFORE else 0)
         zeroed = [number.get_text() for number in parts.numbers].count("0.00, zeroed")
@@ -114,16 +114,16 @@ def test_exactly_the_outputs_move_that_a_path_leads_to(mask):
     live = built.leak_test()
     for place in range(built.PLACES):
         live.render(mask=mask, place=place)
-        moved = [bar.get_height() > 1e-5 for bar in live.figure.parts.bars]
+        moved = [bar.get_height() > 1e-5 for bar in live.drawing.bars]
         assert moved == [REACHED[mask](t, place) for t in range(built.PLACES)]
         leaks = sum(moved[:place])
-        assert (f"{leaks} of the {place} outputs before it move" in title(live.figure)) == (leaks > 0)
+        assert (f"{leaks} of the {place} outputs before it move" in title(live.drawing)) == (leaks > 0)
 
 
 def test_leaks_are_hatched_and_not_only_red():
-    figure = figures.leak_bars(np.array([0.5, 0.0, 2.0, 0.3]), 2, "Some mask")
-    assert [bar.get_hatch() for bar in figure.parts.bars] == ["//", "//", None, None]
-    assert title(figure) == "Some mask: changing the token at 2, 1 of the 2 outputs before it move"
+    bars = figures.LeakBars(np.array([0.5, 0.0, 2.0, 0.3]), 2, "Some mask").draw()
+    assert [bar.get_hatch() for bar in bars.bars] == ["//", "//", None, None]
+    assert title(bars) == "Some mask: changing the token at 2, 1 of the 2 outputs before it move"
 
 
 # ------------------------------------------------------------------------------------------------- with and without

@@ -34,7 +34,7 @@ def test_the_bars_are_pytorchs_norms(power, shift, eps):
     x = torch.tensor([10.0, 20, 30, 40], dtype=torch.float64) * 10**power + shift
     layer = nn.LayerNorm(4, eps=eps, dtype=torch.float64)(x).tolist()
     rms = nn.RMSNorm(4, eps=eps, dtype=torch.float64)(x).tolist()
-    shown = [[bar.get_height() for bar in bars] for bars in live.figure.parts.bars]
+    shown = [[bar.get_height() for bar in bars] for bars in live.drawing.bars]
     for bars, expected in zip(shown, (x.tolist(), layer, rms)):
         assert bars == pytest.approx(expected, abs=1e-9)
 
@@ -43,7 +43,7 @@ def test_the_numbers_at_the_bars_have_no_negative_zero_and_no_powers_of_ten():
     live = built.shift_and_scale()
     for state in ({"power": -4.0, "shift": 0, "eps": 0.1}, {"power": 2.0, "shift": 100, "eps": 1e-5}):
         live.render(**state)
-        shown = [number.get_text() for numbers in live.figure.parts.numbers for number in numbers]
+        shown = [number.get_text() for numbers in live.drawing.numbers for number in numbers]
         assert "-0.00" not in shown
         assert not any("e" in text for text in shown), shown
 
@@ -53,7 +53,7 @@ def test_layer_norm_forgets_shift_and_scale_and_rms_norm_scale_alone():
 
     def bars(**state):
         live.render(eps=1e-12, **state)
-        return [[round(bar.get_height(), 6) for bar in bars] for bars in live.figure.parts.bars[1:]]
+        return [[round(bar.get_height(), 6) for bar in bars] for bars in live.drawing.bars[1:]]
 
     layer, rms = bars(power=0.0, shift=0)
     assert layer == pytest.approx([-1.341641, -0.447214, 0.447214, 1.341641])
@@ -77,7 +77,7 @@ def test_exactly_the_coloured_numbers_decide_the_result(norm):
     sentence, position, feature = 1, 2, 3
     live = built.norm_axes()
     live.render(norm=norm, sentence=sentence, position=position, feature=feature)
-    cells = [cell.get_facecolor() != (1, 1, 1, 1) for cell in live.figure.parts.cells]
+    cells = [cell.get_facecolor() != (1, 1, 1, 1) for cell in live.drawing.cells]
     x = built.lecture_tensor().requires_grad_()
     if norm == "batch":
         result = nn.BatchNorm1d(6)(x.reshape(12, 6)).reshape(3, 4, 6)
@@ -88,8 +88,8 @@ def test_exactly_the_coloured_numbers_decide_the_result(norm):
     assert outside.sum() == 72 - (12 if norm == "batch" else 6)
     assert (x.grad[outside] == 0).all(), "what is not coloured has no say"
     assert (x.grad[~outside] != 0).sum() > 1
-    assert f"becomes {result[sentence, position, feature]:.2f}" in live.figure.parts.title.get_text()
-    assert sum(cell.get_linewidth() > 1 for cell in live.figure.parts.cells) == 1
+    assert f"becomes {result[sentence, position, feature]:.2f}" in live.drawing.headline.get_text()
+    assert sum(cell.get_linewidth() > 1 for cell in live.drawing.cells) == 1
 
 
 # ---------------------------------------------------------------------------------------------------- spread by depth
@@ -98,13 +98,13 @@ def test_the_depth_figure_explodes_only_without_norm():
 
     def height(**state):
         live.render(n_blocks=50, **state)
-        return live.figure.parts.dot.get_ydata()[0]
+        return live.drawing.dot.get_ydata()[0]
 
     assert height(norm="none", initialization="xavier", residual=True) > 1e8
     assert 1 < height(norm="pre", initialization="xavier", residual=True) < 20
     assert height(norm="post", initialization="xavier", residual=True) == pytest.approx(1, abs=0.01)
     assert height(norm="none", initialization="default", residual=False) < 0.2
-    assert live.figure.parts.setting.get_text() == "Norm: none, PyTorch's initial weights, no residual"
+    assert live.drawing.setting_text.get_text() == "Norm: none, PyTorch's initial weights, no residual"
     low, high = live.figure.axes[0].get_ylim()
     assert low < 0.04
     assert high > 1e11

@@ -15,8 +15,8 @@ MAKERS = [built.clock_hands, built.likeness, built.rotary_pair, built.eyesight]
 pytestmark = pytest.mark.usefixtures("no_pixels")
 
 
-def title(figure):
-    return figure.parts.title.get_text()
+def title(drawing):
+    return drawing.headline.get_text()
 
 
 @pytest.fixture(params=MAKERS, ids=lambda make: make.__name__)
@@ -33,7 +33,7 @@ class TestEveryLiveFigure(LiveFigureTests):
 def test_each_hand_stands_where_its_angle_says_clockwise_from_the_top(position, d_model):
     clock = built.clock_hands()
     clock.render(position=position, d_model=d_model)
-    parts = clock.figure.parts
+    parts = clock.drawing
     for i, (face, hand) in enumerate(zip(parts.faces, parts.hands)):
         assert face.get_visible() == hand.get_visible() == (i < d_model // 2)
         if i < d_model // 2:
@@ -46,7 +46,7 @@ def test_each_hand_stands_where_its_angle_says_clockwise_from_the_top(position, 
 def test_hands_and_their_words_stand_apart_inside_the_picture(d_model):
     clock = built.clock_hands()
     clock.render(position=100, d_model=d_model)
-    parts = clock.figure.parts
+    parts = clock.drawing
     shown = [*parts.faces[: d_model // 2], *parts.names[: d_model // 2]]
     boxes = [each.get_window_extent() for each in shown]
     for i, box in enumerate(boxes):
@@ -58,12 +58,12 @@ def test_hands_and_their_words_stand_apart_inside_the_picture(d_model):
 def test_the_heat_map_is_the_table_and_the_frame_the_row():
     clock = built.clock_hands()
     clock.render(position=42, d_model=12)
-    image = clock.figure.parts.image
+    image = clock.drawing.image
     assert image.get_array().shape == (101, 12)
     assert image.get_array()[42, 4] == pytest.approx(math.sin(42 / 10000 ** (4 / 12)), abs=1e-6)
     assert tuple(image.get_extent()) == (-0.5, 11.5, 100.5, -0.5)
-    assert (clock.figure.parts.row.get_y(), clock.figure.parts.row.get_width()) == (41.5, 12)
-    assert f"the first hand has made {42 / (2 * math.pi):.2f} turns" in title(clock.figure)
+    assert (clock.drawing.row.get_y(), clock.drawing.row.get_width()) == (41.5, 12)
+    assert f"the first hand has made {42 / (2 * math.pi):.2f} turns" in title(clock.drawing)
 
 
 # ------------------------------------------------------------------------------------------------ likeness and distance
@@ -71,7 +71,7 @@ def test_the_heat_map_is_the_table_and_the_frame_the_row():
 def test_likeness_is_the_mean_cosine_of_the_angles_to_both_sides(d_model, furthest):
     live = built.likeness()
     live.render(d_model=d_model, furthest=furthest)
-    shown = live.figure.parts.line.get_xydata()
+    shown = live.drawing.line.get_xydata()
     speeds = [10000 ** (-2 * i / d_model) for i in range(d_model // 2)]
     for k in (1, 7, furthest):
         expected = np.mean([math.cos(speed * k) for speed in speeds])  # sin a sin b + cos a cos b = cos(a − b)
@@ -80,11 +80,11 @@ def test_likeness_is_the_mean_cosine_of_the_angles_to_both_sides(d_model, furthe
 
 
 def test_the_dot_marks_where_likeness_rises_for_the_first_time():
-    figure = figures.likeness(np.array([1.0, 0.5, 0.2, 0.3, 0.1]), 8)
-    assert figure.parts.rise.get_xydata().tolist() == [[2, 0.2]]
-    assert "less alike up to 2 apart" in title(figure)
-    steady = figures.likeness(np.array([1.0, 0.5, 0.2]), 8)
-    assert len(steady.parts.rise.get_xdata()) == 0
+    rising = figures.Likeness(np.array([1.0, 0.5, 0.2, 0.3, 0.1]), 8).draw()
+    assert rising.rise.get_xydata().tolist() == [[2, 0.2]]
+    assert "less alike up to 2 apart" in title(rising)
+    steady = figures.Likeness(np.array([1.0, 0.5, 0.2]), 8).draw()
+    assert len(steady.rise.get_xdata()) == 0
     assert "the further, the less alike, up to 2 apart" in title(steady)
 
 
@@ -97,16 +97,16 @@ def test_the_score_is_that_of_complex_numbers_turned_and_depends_on_the_distance
     turn = cmath.exp(1j * math.radians(angle))
     q, k = complex(*built.QUERY.tolist()) * turn**t, complex(*built.KEY.tolist()) * turn**s
     expected = (q * k.conjugate()).real
-    distance, score = live.figure.parts.here.get_xydata()[0]
+    distance, score = live.drawing.here.get_xydata()[0]
     assert (distance, score) == (t - s, pytest.approx(expected, abs=1e-5))
-    assert dict(live.figure.parts.curve.get_xydata())[t - s] == pytest.approx(expected, abs=1e-5)
-    assert tuple(live.figure.parts.arrows[0].get_xydata()[1]) == pytest.approx((q.real, q.imag), abs=1e-5)
+    assert dict(live.drawing.curve.get_xydata())[t - s] == pytest.approx(expected, abs=1e-5)
+    assert tuple(live.drawing.arrows[0].get_xydata()[1]) == pytest.approx((q.real, q.imag), abs=1e-5)
     assert float(re.search(r"Score (-?[\d.]+),", live.text)[1]) == pytest.approx(expected, abs=0.006)
 
 
 def test_moving_both_places_alike_leaves_the_score():
     live = built.rotary_pair()
-    scores = [live.render(t=t, s=t - 5) or live.figure.parts.here.get_ydata()[0] for t in (5, 17, 40)]
+    scores = [live.render(t=t, s=t - 5) or live.drawing.here.get_ydata()[0] for t in (5, 17, 40)]
     assert scores == pytest.approx([scores[0]] * 3, abs=1e-5)
 
 
@@ -116,11 +116,11 @@ def test_the_last_token_sees_as_far_as_its_slope_lets_it(head, T):
     live = built.eyesight()
     live.render(head=head, T=T)
     raw = [math.exp(-(2.0**-head) * (T - 1 - place)) for place in range(T)]
-    heights = [bar.get_height() for bar in live.figure.parts.bars if bar.get_visible()]
+    heights = [bar.get_height() for bar in live.drawing.bars if bar.get_visible()]
     assert heights == pytest.approx([each / sum(raw) for each in raw], abs=1e-6)
     near = sum(raw[-4:]) / sum(raw)
-    assert f"{100 * near:.0f} % of its attention to the last 4 of {T}" in title(live.figure)
-    hidden = np.ma.getmaskarray(live.figure.parts.image.get_array())
+    assert f"{100 * near:.0f} % of its attention to the last 4 of {T}" in title(live.drawing)
+    hidden = np.ma.getmaskarray(live.drawing.image.get_array())
     assert hidden.tolist() == (~np.tri(T, dtype=bool)).tolist()
 
 

@@ -49,15 +49,16 @@ def viewer(decoder):
     return attention_viewer(*decoder, SENTENCES)
 
 
-def shown(figure):
+def shown(drawing):
     """All that the figure shows, as plain data."""
+    figure = drawing.figure
     texts = [(text.get_text(), text.get_weight(), text.get_color()) for axes in figure.axes for text in axes.texts]
     lines = [np.asarray(line.get_xydata()).tolist() for axes in figure.axes for line in axes.lines]
-    for drawn_lines in (figure.parts.asking, figure.parts.others):
+    for drawn_lines in (drawing.asking, drawing.others):
         lines.append((np.array(drawn_lines.get_segments()).tolist(), list(drawn_lines.get_linewidths())))
     images = [image.get_array().filled(-1).tolist() for image in figure.axes[1].images]
     names = [label.get_text() for label in figure.axes[1].get_xticklabels()]
-    return repr((texts, lines, images, names, figure.parts.title.get_text(), figure.parts.right.get_text()))
+    return repr((texts, lines, images, names, drawing.headline.get_text(), drawing.right.get_text()))
 
 
 # ----------------------------------------------------------------------------------------------------- attention_of
@@ -89,7 +90,7 @@ def test_lines_are_as_thick_as_the_weights_and_the_asking_ones_stand_out(viewer,
     _, weights = attention_of(*decoder, SENTENCES["bit"])
     for layer, head, asks in product(range(3), range(2), (0, 3, 6)):
         viewer.render(sentence="bit", layer=layer, head=head, asks=asks)
-        parts = viewer.figure.parts
+        parts = viewer.drawing
         for lines, mine in ((parts.asking, True), (parts.others, False)):
             seen = {(i, j): width for ((_, i), (_, j)), width in zip(lines.get_segments(), lines.get_linewidths())}
             for i, j in product(range(7), range(7)):
@@ -101,10 +102,10 @@ def test_lines_are_as_thick_as_the_weights_and_the_asking_ones_stand_out(viewer,
 def test_the_right_half_holds_the_asking_row_of_every_head(viewer, decoder):
     _, weights = attention_of(*decoder, SENTENCES["long"])
     viewer.render(sentence="long", layer=1, head=1, asks=4)
-    image = viewer.figure.parts.image.get_array()
+    image = viewer.drawing.image.get_array()
     for layer, head in product(range(3), range(2)):
         np.testing.assert_allclose(image[2 * layer + head], weights[layer, head, 4], atol=1e-6)
-    assert viewer.figure.parts.mark.get_xydata()[0, 1] == 3, "layer 1, head 1 is the fourth row"
+    assert viewer.drawing.mark.get_xydata()[0, 1] == 3, "layer 1, head 1 is the fourth row"
 
 
 def test_the_title_and_the_text_name_the_heaviest_weight(viewer, decoder):
@@ -112,16 +113,16 @@ def test_the_title_and_the_text_name_the_heaviest_weight(viewer, decoder):
     viewer.render(sentence="bit", layer=2, head=1, asks=5)
     best = int(weights[2, 1, 5].argmax())
     expected = f"“cow” looks most at “{tokens[best]}” ({weights[2, 1, 5, best]:.2f})"
-    assert viewer.figure.parts.title.get_text() == f"Layer 2, head 1: {expected}"
+    assert viewer.drawing.headline.get_text() == f"Layer 2, head 1: {expected}"
     assert f"looks most at {tokens[best]} (place {best})" in viewer.text
 
 
 def test_a_shorter_sentence_leaves_nothing_of_the_longer_one(viewer, decoder):
     viewer.render(sentence="long", asks=8)
     viewer.render(sentence="bit", asks=8)
-    words = [word.get_text() for word in viewer.figure.parts.words[0]]
+    words = [word.get_text() for word in viewer.drawing.words[0]]
     assert words == ["<bos>", "the", "dog", "bit", "the", "cow", ".", "", ""]
-    assert np.isnan(viewer.figure.parts.image.get_array().filled(np.nan)[:, 7:]).all()
+    assert np.isnan(viewer.drawing.image.get_array().filled(np.nan)[:, 7:]).all()
     assert "“.”" in viewer.text, "beyond its end the last token asks"
 
 
@@ -130,7 +131,7 @@ def test_a_moved_figure_equals_a_fresh_one(decoder):
     for state in product(("long", "bit"), (0, 2), (1,), (0, 8)):
         state = dict(zip(("sentence", "layer", "head", "asks"), state))
         moved.render(**state)
-        assert shown(moved.figure) == shown(fresh._draw(**state)), state
+        assert shown(moved.drawing) == shown(fresh._draw(**state)), state
 
 
 def test_the_corners_are_different_pictures(viewer, pixels):

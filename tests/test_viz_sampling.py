@@ -107,8 +107,8 @@ def test_the_seven_words_are_filtered_as_by_hand():
             state = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
             figure.render(**state)
             expected = by_loops(LOGITS, **state)
-            assert widths(figure.figure.parts.now) == pytest.approx(expected, abs=1e-6), state
-            cut = [number.get_text() == "cut" for number in figure.figure.parts.numbers]
+            assert widths(figure.drawing.now_bars) == pytest.approx(expected, abs=1e-6), state
+            cut = [number.get_text() == "cut" for number in figure.drawing.numbers]
             assert cut == [p == 0 for p in expected], state
 
 
@@ -117,12 +117,12 @@ def test_the_title_counts_what_is_left_and_gives_its_entropy():
     figure.render(top_k=4)
     p = by_loops(LOGITS, 1, 4, 1, 0)
     nats = -sum(x * math.log(x) for x in p if x)
-    title = figure.figure.parts.title.get_text()
+    title = figure.drawing.headline.get_text()
     assert title == f"4 of 7 tokens can come; entropy {nats:.2f} nats, as in an even choice among {math.exp(nats):.1f}"
     figure.render(top_k=1)
-    assert figure.figure.parts.title.get_text() == "One token is left: “the” comes for sure"
+    assert figure.drawing.headline.get_text() == "One token is left: “the” comes for sure"
     figure.render(top_k=7)
-    assert figure.figure.parts.title.get_text().startswith("All 7 tokens can come; entropy 1.56 nats")
+    assert figure.drawing.headline.get_text().startswith("All 7 tokens can come; entropy 1.56 nats")
 
 
 def test_the_random_number_hits_the_piece_that_holds_it():
@@ -131,12 +131,12 @@ def test_the_random_number_hits_the_piece_that_holds_it():
         p = by_loops(LOGITS, temperature, 7, 1, 0)
         for u in np.linspace(0, 0.99, 34):
             figure.render(u=float(u), temperature=temperature)
-            parts, so_far = figure.figure.parts, 0.0
+            parts, so_far = figure.drawing, 0.0
             for word, share, piece in zip(built.WORDS, p, parts.pieces):
                 assert piece.get_x() == pytest.approx(so_far, abs=1e-6)
                 assert piece.get_width() == pytest.approx(share, abs=1e-6)
                 if so_far + 1e-6 < u < so_far + share - 1e-6:
-                    assert f"“{word}”" in parts.title.get_text()
+                    assert f"“{word}”" in parts.headline.get_text()
                 so_far += share
 
 
@@ -147,7 +147,7 @@ def test_diamonds_show_tinytowns_own_chances(prompt, trained):
     figure.render(prompt=prompt)
     exact = Tinytown().next_word(prompt)
     names = [label.get_text() for label in figure.figure.axes[0].get_yticklabels()]
-    shown = dict(zip(names, figure.figure.parts.truth.get_xdata()))
+    shown = dict(zip(names, figure.drawing.truth_marks.get_xdata()))
     assert shown.pop(names[-1]) == pytest.approx(1 - sum(shown.values()), abs=1e-6)
     for name, value in shown.items():
         assert value == pytest.approx(exact.get(name, 0.0), abs=1e-6)
@@ -164,7 +164,7 @@ def test_bars_show_what_is_drawn_from_and_share_out_everything(trained):
         settings = {name: state[name] for name in ("temperature", "top_k", "top_p", "min_p")}
         expected = dict(zip(tokenizer.tokens, by_loops(logits, **settings)))
         names = [label.get_text() for label in figure.figure.axes[0].get_yticklabels()]
-        bars = widths(figure.figure.parts.now)
+        bars = widths(figure.drawing.now_bars)
         assert sum(bars) == pytest.approx(1, abs=1e-5)
         assert bars[:-1] == pytest.approx([expected[name] for name in names[:-1]], abs=1e-5), state
 
@@ -228,8 +228,8 @@ def test_a_right_answer_agrees_with_the_library_everywhere(name):
 def test_bars_are_the_learners_and_diamonds_the_librarys():
     figure = explore("sampling.temperature", lambda logits, temperature: (logits * temperature).softmax(-1))
     figure.render(temperature=2.0)
-    assert widths(figure.figure.parts.now) == pytest.approx(by_loops(LOGITS, 0.5, 7, 1, 0), abs=1e-6)
-    assert list(figure.figure.parts.truth.get_xdata()) == pytest.approx(by_loops(LOGITS, 2, 7, 1, 0), abs=1e-6)
+    assert widths(figure.drawing.now_bars) == pytest.approx(by_loops(LOGITS, 0.5, 7, 1, 0), abs=1e-6)
+    assert list(figure.drawing.truth_marks.get_xdata()) == pytest.approx(by_loops(LOGITS, 2, 7, 1, 0), abs=1e-6)
     assert figure.text == "Largest difference, at “the”: yours 0.633, the library's 0.268."
 
 
@@ -247,9 +247,9 @@ def test_a_filter_that_forgets_the_order_shows_when_the_logits_are_shuffled():
 def test_a_thousand_draws_come_near_the_probabilities():
     figure = explore("sampling.next_token", right_sampler)
     figure.render(temperature=1.5, top_k=4)
-    assert widths(figure.figure.parts.now) == pytest.approx(by_loops(LOGITS, 1.5, 4, 1, 0), abs=0.06)
+    assert widths(figure.drawing.now_bars) == pytest.approx(by_loops(LOGITS, 1.5, 4, 1, 0), abs=0.06)
     figure.render(temperature=0.0)
-    assert widths(figure.figure.parts.now) == [1, 0, 0, 0, 0, 0, 0]
+    assert widths(figure.drawing.now_bars) == [1, 0, 0, 0, 0, 0, 0]
 
 
 def unanswered(*arguments):
@@ -275,9 +275,9 @@ def test_a_broken_answer_is_told_and_drawn_empty(name, answer, told, pixels):
     for state in corners(figure)[:2]:
         assert figure.render(**state).startswith(b"\x89PNG")
         assert re.search(told, figure.text)
-    parts = figure.figure.parts
-    assert not any(bar.get_height() for bar in parts.bars) if "generate" in name else not any(widths(parts.now))
-    assert parts.title.get_text().startswith("No t")  # no text yet, no token is left
+    parts = figure.drawing
+    assert not any(bar.get_height() for bar in parts.bars) if "generate" in name else not any(widths(parts.now_bars))
+    assert parts.headline.get_text().startswith("No t")  # no text yet, no token is left
 
 
 def test_answers_that_make_no_sense_are_told():
@@ -299,7 +299,7 @@ def test_a_text_of_its_own_is_drawn_with_the_models_surprise(trained):
     figure.render(temperature=1.0, seed=4)
     text = figure.also_text.removeprefix("Your function wrote: ")
     ids = tokenizer.encode(text, end=False)
-    heights = [bar.get_height() for bar in figure.figure.parts.bars]
+    heights = [bar.get_height() for bar in figure.drawing.bars]
     for t in (1, 5, len(ids) - 1):
         with torch.no_grad():
             p = model(torch.tensor([ids[:t]]))[0, -1].softmax(-1)[ids[t]]
@@ -356,9 +356,8 @@ def test_filter_curves_are_compared_at_one_loss():
 
 
 def test_surprise_counts_the_words_that_were_a_choice():
-    figure = figures.surprise(["once", "upon", "a", "time"], np.array([9.0, 2.0, 0.01, 0.4]), prompt_length=1)
+    text = figures.Surprise(["once", "upon", "a", "time"], np.array([9.0, 2.0, 0.01, 0.4]), prompt_length=1).draw()
     assert (
-        figure.parts.title.get_text()
-        == "2 of 3 words were a choice (more than 0.1 nats); the text costs 0.80 nats per word"
+        text.headline.get_text() == "2 of 3 words were a choice (more than 0.1 nats); the text costs 0.80 nats per word"
     )
-    assert [bar.get_height() for bar in figure.parts.bars] == [9.0, 2.0, 0.01, 0.4]
+    assert [bar.get_height() for bar in text.bars] == [9.0, 2.0, 0.01, 0.4]

@@ -49,7 +49,7 @@ def test_rows_hold_the_likeliest_of_model_and_truth_and_the_rest_in_one():
     model = np.arange(20) / 190
     truth = np.zeros(20)
     truth[0] = 1.0
-    figure = figures.next_token(tokens, model, model, truth, rows=4)
-    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    bars = figures.NextToken(tokens, model, model, truth, rows=4).draw()
+    names = [label.get_text() for label in bars.axes.get_yticklabels()]
     assert names == ["t19", "t18", "t17", "t0", "the other 16"]
-    assert figure.parts.now[-1].get_width() == pytest.approx(sum(range(1, 17)) / 190)
+    assert bars.now_bars[-1].get_width() == pytest.approx(sum(range(1, 17)) / 190)

@@ -17,7 +17,7 @@ from course_lib.config import TransformerConfig, preset
 from course_lib.counting import count_parameters
 from course_lib.gpt import DecoderOnly
 from course_lib.live import figure as live
-from course_lib.live.drawing import ORANGE
+from course_lib.live.palette import ORANGE
 from course_lib.tinytown import Tinytown, WordTokenizer
 
 TIRED = (
@@ -84,12 +84,14 @@ def test_the_bars_are_the_models_and_the_grammars_probabilities_at_every_word(re
         with torch.no_grad():
             expected = small(torch.tensor([ids[: n + 1]]))[0, -1].softmax(dim=-1)  # the words read so far and no other
         exact = Tinytown().next_word(tokenizer.decode(ids[: n + 1]))
-        parts = reading.figure.parts
+        parts = reading.drawing
         words = [label.get_text().replace("(end of story)", "<eos>") for label in parts.axes.get_yticklabels()]
-        assert [bar.get_width() for bar in parts.model] == pytest.approx(expected.topk(6).values.tolist(), abs=1e-5)
+        assert [bar.get_width() for bar in parts.model_bars] == pytest.approx(
+            expected.topk(6).values.tolist(), abs=1e-5
+        )
         rows = [tokenizer.id(word) for word in words]
-        assert [bar.get_width() for bar in parts.model] == pytest.approx(expected[rows].tolist(), abs=1e-5)
-        assert [bar.get_width() for bar in parts.exact] == pytest.approx([exact.get(word, 0) for word in words])
+        assert [bar.get_width() for bar in parts.model_bars] == pytest.approx(expected[rows].tolist(), abs=1e-5)
+        assert [bar.get_width() for bar in parts.exact_bars] == pytest.approx([exact.get(word, 0) for word in words])
         assert [float(text.get_text()) for text in parts.numbers] == pytest.approx(expected[rows].tolist(), abs=0.0051)
         shown = "(end of story)" if came == "<eos>" else came
         assert f"“{shown}”" in reading.text
@@ -101,20 +103,21 @@ def test_the_bars_are_the_models_and_the_grammars_probabilities_at_every_word(re
 def test_the_title_names_the_favourite_and_the_last_words(reading, monkeypatch):
     monkeypatch.setattr(live, "png", lambda figure: b"")
     reading.render(name="it was tired", n=4)
-    assert reading.figure.parts.title.get_text().startswith("After “once there was a” the model expects “")
+    assert reading.drawing.headline.get_text().startswith("After “once there was a” the model expects “")
     reading.render(name="it was soft", n=23)
-    favourite = reading.figure.parts.axes.get_yticklabels()[0].get_text()
-    number = reading.figure.parts.numbers[0].get_text()
-    title = reading.figure.parts.title.get_text()
+    favourite = reading.drawing.axes.get_yticklabels()[0].get_text()
+    number = reading.drawing.numbers[0].get_text()
+    title = reading.drawing.headline.get_text()
     assert title == f"After “… yes, the mat” the model expects “{favourite}” ({number})"
 
 
 def test_the_second_draw_equals_a_fresh_one():
     first = (["cat", "mat", "dog"], [0.7, 0.2, 0.1], [0.5, 0.5, 0.0], "one")
     second = (["a", "b", "c"], [0.4, 0.35, 0.25], [1.0, 0.0, 0.0], "another")
-    moved, fresh = figures.next_words(*second, figure=figures.next_words(*first)), figures.next_words(*second)
-    assert drawn(moved) == drawn(fresh)
-    assert drawn(moved) != drawn(figures.next_words(*first))
+    moved, fresh = figures.NextWords(*first).draw(), figures.NextWords(*second)
+    before = drawn(moved.figure)
+    moved.update(**fresh.data)
+    assert drawn(moved.figure) == drawn(fresh.figure) != before
 
 
 def test_every_corner_is_a_picture_in_which_nothing_is_cut_off(reading):
@@ -195,7 +198,7 @@ def test_every_part_can_be_pressed_and_tells_its_own(course_map, monkeypatch):
         assert part.does in course_map.text
         assert f"shape {part.shape}: ({part.letters})" in course_map.text
         assert ("each of the 4 blocks" in course_map.text) == (name in IN_BLOCKS)
-        title = course_map._panel.figure.parts.title.get_text()
+        title = course_map._panel.drawing.headline.get_text()
         if part.parameters:
             assert f"{part.parameters:,} parameters" in course_map.text
             assert title.startswith(f"{name}: {part.parameters:,} parameters, ")
@@ -216,7 +219,7 @@ def test_the_chosen_bar_stands_out_by_colour_and_weight(course_map, monkeypatch)
     owners = [name for name, part in course_map.parts.items() if part.parameters]
     for name in course_map.parts:
         course_map.select(name)
-        axes, rows = course_map._panel.figure.axes[0], course_map._panel.figure.parts.rows
+        axes, rows = course_map._panel.figure.axes[0], course_map._panel.drawing.rows
         assert [label.get_text() for label in axes.get_yticklabels()] == owners
         assert [bar.get_width() for bar in rows.bars] == [course_map.parts[owner].parameters for owner in owners]
         for owner, bar, number, label in zip(owners, rows.bars, rows.numbers, axes.get_yticklabels()):
@@ -227,11 +230,11 @@ def test_the_chosen_bar_stands_out_by_colour_and_weight(course_map, monkeypatch)
 
 def test_a_redrawn_share_figure_equals_a_fresh_one_and_cuts_nothing_off(course_map):
     parts = list(course_map.parts.values())
-    moved = figures.share_bars(parts, "attention")
+    moved = figures.ShareBars(parts, "attention").draw()
     for part in parts:
-        moved = figures.share_bars(parts, part.name, moved)
-        assert drawn(moved) == drawn(figures.share_bars(parts, part.name))
-        assert_nothing_is_cut_off(moved)
+        moved.update(chosen=part.name)
+        assert drawn(moved.figure) == drawn(figures.ShareBars(parts, part.name).figure)
+        assert_nothing_is_cut_off(moved.figure)
 
 
 def test_the_page_without_a_kernel_shows_the_whole_map(course_map):
@@ -259,10 +262,9 @@ def test_the_picture_of_the_map_holds_every_part_for_any_choice(course_map):
         assert "4 ×" in written
         assert written.count("none") == 3
         assert "shares the token embedding" in written
-        faces = {name: box.get_facecolor() for name, box in figure.parts.boxes.items()}
-        assert [name for name in faces if name != "residual stream" and faces[name] != (1, 1, 1, 1)] == (
-            [chosen] if chosen != "residual stream" else []
-        )
+        orange = [box.get_center() for box in figure.axes[0].patches if box.get_facecolor() == to_rgba(ORANGE)]
+        (place,) = [text.get_position() for text in figure.axes[0].texts if text.get_text() == chosen]
+        assert orange == [pytest.approx(place)], "the chosen part's box and no other"
         assert_nothing_is_cut_off(figure)
 
 

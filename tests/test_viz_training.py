@@ -28,23 +28,23 @@ class TestEveryLiveFigure(LiveFigureTests):
 @pytest.mark.parametrize(("at", "rate"), [(0, 0.0), (5, 0.002), (10, 0.004), (55, 0.0025), (100, 0.001)])
 def test_the_schedule_passes_through_points_computed_by_hand(sliders, at, rate):
     sliders.render(peak=0.004, warmup=100, total=1000, floor=0.25, at=at)
-    x, y = sliders.figure.parts.here.get_xydata()[0]
+    x, y = sliders.drawing.here.get_xydata()[0]
     assert (x, y) == pytest.approx((10 * at, rate), abs=1e-9)
     assert f"Step {10 * at}: {rate:.4f}." in sliders.text
 
 
 def test_without_warm_up_and_with_a_full_floor_the_rate_is_constant(sliders):
     sliders.render(peak=0.002, warmup=0, total=200, floor=1.0)
-    assert set(sliders.figure.parts.line.get_ydata()) == {0.002}
+    assert set(sliders.drawing.line.get_ydata()) == {0.002}
     assert "Mean over the training: 100% of the peak." in sliders.text
-    assert "steady" in sliders.figure.parts.title.get_text()
+    assert "steady" in sliders.drawing.headline.get_text()
 
 
 def test_the_title_speaks_of_your_schedule_only_once_there_is_one():
     def unwritten(*arguments):
         raise NotImplementedError
 
-    titles = [built.schedule_explorer(each).figure.parts.title.get_text() for each in (unwritten, lambda *_: 0.001)]
+    titles = [built.schedule_explorer(each).drawing.headline.get_text() for each in (unwritten, lambda *_: 0.001)]
     assert titles == [
         "No schedule of yours yet: the library's (dashed)",
         "Your schedule (line) and the library's (dashed)",
@@ -58,7 +58,7 @@ def test_the_live_curve_grows_by_each_point_and_says_so(pixels):
     assert "can fall to 0.65 and no further" in curve._caption.value
     curve.add(0, 5.8)
     curve.add(100, 1.25)
-    assert curve.figure.parts.line.get_xydata().tolist() == [[0, 5.8], [100, 1.25]]
+    assert curve.drawing.line.get_xydata().tolist() == [[0, 5.8], [100, 1.25]]
     assert "Step 100: the loss is 1.25, still 0.60 nats above the entropy" in curve._caption.value
     assert bytes(curve._image.value) != first
     assert (curve._bar.value, curve._bar.max) == (100, 200)
@@ -78,9 +78,9 @@ def test_static_figures_draw_the_data_they_are_given():
     assert long.axes[0].lines[0].get_xydata().tolist() == [[25, 4.0], [75, 2.0], [125, 0.8]]
     assert long.texts[0].get_text() == "After 150 steps the loss on new stories is 0.660: 10.0% above the entropy"
 
-    noisy = figures.loss_curve([0, 2], [5.8, 2.0], 0.65, 4, 5.84, batch_losses=[5.9, 2.2, 1.8])
-    assert noisy.parts.line.get_xydata().tolist() == [[0, 5.8], [2, 2.0]]
-    assert noisy.parts.batches.get_xydata().tolist() == [[1, 5.9], [2, 2.2], [3, 1.8]], "one for each step, from 1"
+    noisy = figures.LossCurve([0, 2], [5.8, 2.0], 0.65, 4, 5.84, batch_losses=[5.9, 2.2, 1.8]).draw()
+    assert noisy.line.get_xydata().tolist() == [[0, 5.8], [2, 2.0]]
+    assert noisy.batches.get_xydata().tolist() == [[1, 5.9], [2, 2.2], [3, 1.8]], "one for each step, from 1"
 
     jump = figures.jump([3.2, 3.1, 0.4, 0.2], [0, 2, 4], [0.05, 0.1, 0.9], guessing=math.log(24))
     assert jump.axes[1].lines[0].get_ydata().tolist() == [0.05, 0.1, 0.9]

@@ -1,77 +1,131 @@
-"""Pure figure functions, one module per chapter.
+"""What figures are drawn with: objects that build and update, and their paper.
 
-The pattern, so that a slider moves a figure without rebuilding it: a function takes its data and `figure=None`. Without
-a figure it makes one and keeps the artists that move in `figure.parts`; with one that it made before, it moves them.
-Either way the result depends on the data alone.
-
-    def bars(probabilities, labels, figure=None):
-        if figure is None:
-            figure, axes = new_figure(7, 3)
-            figure.parts = SimpleNamespace(bars=axes.barh(labels, probabilities, color=BLUE), title=axes.set_title(""))
-        for bar, probability in zip(figure.parts.bars, probabilities):
-            bar.set_width(probability)
-        figure.parts.title.set_text(f"{labels[probabilities.argmax()]} leads")
-        return figure
+A figure that never moves is a function: data in, `Figure` out. One that a slider moves is a `Drawing`.
 """
 
-from typing import Any, overload
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import Any, Literal, ParamSpec, Self
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-# Okabe & Ito's palette, which stays distinct for colour-blind readers; meaning never rides on colour alone.
-BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#D55E00",
-    "#CC79A7",
-    "#56B4E9",
-    "#F0E442",
-)
-GREY, LIGHT, INK = "#7F7F7F", "#E4E4E4", "#222222"
-SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"
+from course_lib.live.palette import FONT, INK, TITLE
 
-FONT, TITLE = 11, 12.5  # points
-WIDE = 8.4  # inches: fits a 1280-pixel JupyterLab with its file browser open
+P = ParamSpec("P")
+Side = Literal["left", "center", "right"]  # of a text
 
 
-@overload
-def new_figure(width: float = ..., height: float = ...) -> tuple[Figure, Axes]: ...
-@overload
-def new_figure(
-    width: float = ..., height: float = ..., rows: int = ..., columns: int = ..., **grid: Any
-) -> tuple[Figure, Any]: ...
-def new_figure(
-    width: float = 7.5, height: float = 4.0, rows: int = 1, columns: int = 1, **grid
-) -> tuple[Figure, Axes | np.ndarray]:
-    """A figure of width × height inches (100 screen pixels each) without pyplot, so that nothing global keeps it alive.
-
-    Returns (figure, axes): one Axes, or an array of them as in `Figure.subplots`. `grid` goes to `subplots`
-    (`width_ratios=…`).
-    """
-    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(rows, columns, gridspec_kw=grid or None)
-    for one in [axes] if isinstance(axes, Axes) else axes.flat:
-        one.spines[["top", "right"]].set_visible(False)
-        one.tick_params(labelsize=FONT - 1, colors=INK)
-        one.xaxis.label.set_size(FONT)
-        one.yaxis.label.set_size(FONT)
-        one.title.set_size(TITLE)
+def new_figure(width: float = 7.5, height: float = 4.0) -> tuple[Figure, Axes]:
+    """Return a figure of width × height inches (100 screen pixels each) and its only axes."""
+    figure, (axes,) = new_panels(width, height)
     return figure, axes
 
 
+def new_panels(
+    width: float, height: float, columns: int = 1, rows: int = 1, width_ratios: Sequence[float] | None = None
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure and its axes, row by row; without pyplot, so that nothing global keeps the figure alive."""
+    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    panels = list(figure.subplots(rows, columns, squeeze=False, width_ratios=width_ratios).flat)
+    for axes in panels:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=FONT - 1, colors=INK)
+        axes.xaxis.label.set_fontsize(FONT)
+        axes.yaxis.label.set_fontsize(FONT)
+        axes.title.set_fontsize(TITLE)
+    return figure, panels
+
+
 def headline(figure: Figure) -> Text:
-    """An empty title over all axes, at the left, to be filled when the figure is drawn."""
+    """Return an empty title over all axes, at the left, to be filled when the figure is drawn."""
     return figure.suptitle(" ", fontsize=TITLE, x=0.01, ha="left")
 
 
 def fix_layout(figure: Figure, **pads: float) -> None:
     """Lay out once: axes that do not move, and a quicker redraw. pads: of the constrained layout, such as w_pad."""
-    figure.get_layout_engine().set(**pads)
+    if engine := figure.get_layout_engine():
+        engine.set(**pads)
     figure.draw_without_rendering()
     figure.set_layout_engine(None)  # not "none": with that in its place, every picture is drawn twice
+
+
+@dataclass
+class Drawing(ABC):
+    """A figure and the artists in it that move: built once, updated whenever the data change.
+
+    A subclass is a dataclass whose fields are the data. `build` makes the figure and keeps the artists that move as
+    attributes; `move` sets them from the fields. Whatever was drawn before, the result depends on the data alone. An
+    optional `title` stands in place of the headline that a drawing finds by itself.
+
+        @dataclass
+        class Bars(Drawing):
+            labels: Sequence[str]
+            chances: np.ndarray
+
+            def build(self) -> Figure:
+                figure, axes = new_figure(7, 3)
+                self.bars = axes.barh(self.labels, self.chances)
+                self.headline = headline(figure)
+                return figure
+
+            def move(self) -> None:
+                for bar, chance in zip(self.bars, self.chances):
+                    bar.set_width(chance)
+                self.headline.set_text(f"{self.labels[self.chances.argmax()]} leads")
+
+        bars = Bars(["cat", "dog"], np.array([0.2, 0.8]))
+        bars.figure  # is built now
+        bars.update(chances=np.array([0.7, 0.3]))  # its artists move
+    """
+
+    def __post_init__(self) -> None:
+        self._figure: Figure | None = None
+
+    @abstractmethod
+    def build(self) -> Figure:
+        """Make the figure and keep the artists that move."""
+
+    @abstractmethod
+    def move(self) -> None:
+        """Set the artists from the data."""
+
+    def draw(self) -> Self:
+        """Build the figure if there is none yet, and set its artists from the data."""
+        if self._figure is None:
+            self._figure = self.build()
+        self.move()
+        return self
+
+    def update(self, **data: Any) -> None:
+        """Change some of the data, and draw. Errors: TypeError for a name that is no field."""
+        if unknown := data.keys() - self.data.keys():
+            raise TypeError(f"{type(self).__name__} has no {sorted(unknown)}: its data are {list(self.data)}")
+        for name, value in data.items():
+            setattr(self, name, value)
+        self.draw()
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def figure(self) -> Figure:
+        """Return the figure, built and drawn when it is first asked for."""
+        return self._figure or self.draw().figure
+
+
+def as_function(drawing: Callable[P, Drawing]) -> Callable[P, Figure]:
+    """Return the figure function of a `Drawing`, for notebooks: the same data in, its `Figure` out."""
+
+    @wraps(drawing)
+    def draw(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        return drawing(*args, **kwargs).figure
+
+    return draw

@@ -7,11 +7,13 @@ import html
 import inspect
 import io
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import ipywidgets as widgets
 from IPython.display import Markdown
 from matplotlib.figure import Figure
 
+from course_lib.live.drawing import Drawing
 from course_lib.live.page import picture, publish
 
 DPI = 200  # twice the 100 screen pixels of an inch: sharp on dense screens
@@ -27,7 +29,8 @@ def png(figure: Figure) -> bytes:
 
 def as_html(image: bytes, figure: Figure, alt: str) -> str:
     """The picture of a figure in its own size, with the words of those who do not see it."""
-    return picture(image, *(round(100 * inches) for inches in figure.get_size_inches()), alt)
+    width, height = (round(100 * inches) for inches in figure.get_size_inches())
+    return picture(image, width, height, alt)
 
 
 class show:
@@ -62,7 +65,8 @@ class LiveFigure(widgets.VBox):
     """A figure with sliders in front of it.
 
     Args:
-        draw: a pure figure function: draw(**state) -> Figure, draw(figure=figure, **state) redraws that figure.
+        draw: draw(**state) -> the `Drawing` of this state, a pure function. The first one is built; later ones lend it
+            their data, and its artists move.
         controls: name of an argument of `draw` -> the ipywidget that sets it. Their values together are the state.
         describe: describe(**state) -> one or two sentences (plain text) under the picture: what it shows now. Screen
             readers read it.
@@ -74,15 +78,14 @@ class LiveFigure(widgets.VBox):
 
     def __init__(
         self,
-        draw: Callable[..., Figure],
+        draw: Callable[..., Drawing],
         controls: Mapping[str, widgets.Widget],
         describe: Callable[..., str],
         also: Callable[..., str] | None = None,
     ):
         self._draw, self._controls, self._describe, self._also = draw, dict(controls), describe, also
-        self.figure: Figure | None = None
-        self.text = self.also_text = ""
-        image = self.render()
+        self.drawing = draw(**self.state)
+        image = self._look(self.state)
         width, height = (f"{round(100 * inches)}px" for inches in self.figure.get_size_inches())
         self._image = widgets.Image(
             value=image,
@@ -113,17 +116,25 @@ class LiveFigure(widgets.VBox):
         return [widgets.Box(controls, layout=widgets.Layout(flex_flow="row wrap", width="100%", max_width="980px"))]
 
     @property
-    def state(self) -> dict:
+    def figure(self) -> Figure:
+        """The figure, the same one whatever the state."""
+        return self.drawing.figure
+
+    @property
+    def state(self) -> dict[str, Any]:
         """The present value of every control."""
         return {name: control.value for name, control in self._controls.items()}
 
-    def render(self, **state) -> bytes:
+    def render(self, **state: Any) -> bytes:
         """PNG bytes of the figure in this state; `text` and `also_text` then describe it."""
         unknown = state.keys() - self._controls.keys()
         if unknown:
             raise ValueError(f"unknown state {sorted(unknown)}: the controls are {sorted(self._controls)}")
         state = self.state | state
-        self.figure = self._draw(**state) if self.figure is None else self._draw(**state, figure=self.figure)
+        self.drawing.update(**self._draw(**state).data)
+        return self._look(state)
+
+    def _look(self, state: dict[str, Any]) -> bytes:
         self.text = self._describe(**state)
         self.also_text = self._also(**state) if self._also else ""
         return png(self.figure)

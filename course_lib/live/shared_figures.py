@@ -2,48 +2,48 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
+from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.text import Text
 
-from course_lib.live.drawing import (
-    BLUE,
-    FONT,
-    GREY,
-    INK,
-    LIGHT,
-    ORANGE,
-    RED,
-    SKY,
-    TITLE,
-    fix_layout,
-    headline,
-    new_figure,
-)
+from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, new_panels
 from course_lib.live.numbers import entropy
+from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED, SKY, TITLE
 
-SCALES = (0.25, 0.5, 1.0)  # the bars' axis of `next_token` ends at one of these, so that it does not slide
+SCALES = (0.25, 0.5, 1.0)  # the bars' axis of `NextToken` ends at one of these, so that it does not slide
 
 
 # ------------------------------------------------------------------------------------------------------ weights as bars
-def weight_bars(labels: Sequence[str], weights: np.ndarray, title: str, figure: Figure | None = None) -> Figure:
-    """Draw one horizontal bar for each key, with its weight as a number."""
-    if figure is None:
-        figure, axes = new_figure(8.0, 1.1 + 0.36 * len(labels))
-        figure.parts = SimpleNamespace(title=headline(figure), axes=axes)
-        figure.parts.bars, figure.parts.numbers = empty_bars(axes, labels, BLUE)
-        axes.set_xlabel("weight")
-    set_bars(figure.parts.bars, figure.parts.numbers, weights)
-    figure.parts.axes.set_yticklabels(labels)
-    figure.parts.title.set_text(title)
-    return figure
+@dataclass
+class WeightBars(Drawing):
+    """One horizontal bar for each key, with its weight as a number."""
+
+    labels: Sequence[str]
+    weights: np.ndarray
+    title: str
+    xlabel: str = "weight"
+
+    def build(self) -> Figure:
+        figure, axes = new_figure(8.0, 1.1 + 0.36 * len(self.labels))
+        self.headline, self.axes = headline(figure), axes
+        self.bars, self.numbers = empty_bars(axes, self.labels, BLUE)
+        axes.set_xlabel(self.xlabel)
+        return figure
+
+    def move(self) -> None:
+        set_bars(self.bars, self.numbers, self.weights)
+        self.axes.set_yticklabels(self.labels)
+        self.headline.set_text(self.title)
 
 
-def empty_bars(axes: Axes, labels: Sequence[str], color: str) -> tuple:
+def empty_bars(axes: Axes, labels: Sequence[str], color: str) -> tuple[BarContainer, list[Text]]:
     """Return empty horizontal bars, the first label on top, and the texts at their ends."""
     places = range(len(labels))
     bars = axes.barh(places, [0.0] * len(labels), color=color, edgecolor=INK, linewidth=0.5)
@@ -53,7 +53,7 @@ def empty_bars(axes: Axes, labels: Sequence[str], color: str) -> tuple:
     return bars, [axes.text(0, place, "", fontsize=FONT, va="center", clip_on=True) for place in places]
 
 
-def set_bars(bars, numbers, lengths: np.ndarray, beside: np.ndarray | None = None) -> None:
+def set_bars(bars: BarContainer, numbers: list[Text], lengths: np.ndarray, beside: np.ndarray | None = None) -> None:
     """Set lengths and numbers, "?" for what is not finite. `beside`: outlines that the numbers keep clear of."""
     for bar, number, length, outline in zip(bars, numbers, lengths, lengths if beside is None else beside):
         finite = bool(np.isfinite(length))
@@ -62,104 +62,121 @@ def set_bars(bars, numbers, lengths: np.ndarray, beside: np.ndarray | None = Non
 
 
 # ------------------------------------------------------------------------------------------------------------- patterns
-def patterns(
-    masks: Mapping[str, np.ndarray], chosen: str, sources: Mapping[str, int], figure: Figure | None = None
-) -> Figure:
-    """Draw masks (T, T) side by side, True = may attend; the chosen one is framed and counted in the title.
+@dataclass
+class Patterns(Drawing):
+    """Masks (T, T) side by side, True = may attend; the chosen one is framed and counted in the title.
 
     sources: name of a mask -> how many of its tokens are source; two dashed lines mark where the target begins.
     """
-    if figure is None:
-        figure, panels = new_figure(8.8, 3.5, 1, len(masks))
-        parts = SimpleNamespace(title=headline(figure), images=[], names=[], edges=[])
-        for axes, name in zip(panels, masks):
-            parts.images.append(axes.imshow([[0]], cmap=ListedColormap(["white", SKY]), vmin=0, vmax=1))
-            parts.names.append(axes.set_title(name, fontsize=FONT))
+
+    masks: Mapping[str, np.ndarray]
+    chosen: str
+    sources: Mapping[str, int]
+    title: str = ""
+
+    def build(self) -> Figure:
+        figure, panels = new_panels(8.8, 3.5, len(self.masks))
+        self.headline = headline(figure)
+        self.images, self.names, self.edges = [], [], []
+        for axes, name in zip(panels, self.masks):
+            self.images.append(axes.imshow([[0]], cmap=ListedColormap(["white", SKY]), vmin=0, vmax=1))
+            self.names.append(axes.set_title(name, fontsize=FONT))
             axes.set(xlabel="key: who is looked at", xlim=(-0.5, 15.5), ylim=(15.5, -0.5), xticks=[0, 15], yticks=[15])
             axes.spines[:].set_visible(True)
-            style = {"color": INK, "linestyle": "--", "linewidth": 1.5}
-            parts.edges.append((axes.axhline(0, **style), axes.axvline(0, **style)))
+            style: dict[str, Any] = {"color": INK, "linestyle": "--", "linewidth": 1.5}
+            self.edges.append((axes.axhline(0, **style), axes.axvline(0, **style)))
         panels[0].set_ylabel("query: who looks")
-        figure.parts = parts
         fix_layout(figure)
-    parts = figure.parts
-    T = len(next(iter(masks.values())))
-    ticks = range(0, T, 1 if T <= 8 else 2 if T <= 12 else 3)
-    each = zip(figure.axes, parts.images, parts.names, parts.edges, masks.items())
-    for axes, image, text, edges, (name, mask) in each:
-        image.set_data(mask.astype(int))
-        image.set_extent((-0.5, T - 0.5, T - 0.5, -0.5))
-        axes.set(xlim=(-0.5, T - 0.5), ylim=(T - 0.5, -0.5), xticks=ticks, yticks=ticks)
-        axes.set_xticks(np.arange(-0.5, T), minor=True)
-        axes.set_yticks(np.arange(-0.5, T), minor=True)
-        axes.grid(which="minor", color=LIGHT, linewidth=0.8)
-        axes.tick_params(which="minor", length=0)
-        source = sources.get(name, 0)
-        for edge, set_place in zip(edges, (edges[0].set_ydata, edges[1].set_xdata)):
-            set_place([source - 0.5] * 2)
-            edge.set_visible(0 < source < T)
-        here = name == chosen
-        for spine in axes.spines.values():
-            spine.set(color=RED if here else GREY, linewidth=3 if here else 1)
-        text.set_text(f"▸ {name}" if here else name)
-    parts.title.set_text(f"{chosen}: {int(masks[chosen].sum())} of {T * T} pairs may attend (coloured)")
-    return figure
+        return figure
+
+    def move(self) -> None:
+        T = len(next(iter(self.masks.values())))
+        ticks = range(0, T, 1 if T <= 8 else 2 if T <= 12 else 3)
+        each = zip(self.figure.axes, self.images, self.names, self.edges, self.masks.items())
+        for axes, image, text, edges, (name, mask) in each:
+            image.set_data(mask.astype(int))
+            image.set_extent((-0.5, T - 0.5, T - 0.5, -0.5))
+            axes.set(xlim=(-0.5, T - 0.5), ylim=(T - 0.5, -0.5), xticks=ticks, yticks=ticks)
+            axes.set_xticks(np.arange(-0.5, T), minor=True)
+            axes.set_yticks(np.arange(-0.5, T), minor=True)
+            axes.grid(which="minor", color=LIGHT, linewidth=0.8)
+            axes.tick_params(which="minor", length=0)
+            source = self.sources.get(name, 0)
+            for edge, set_place in zip(edges, (edges[0].set_ydata, edges[1].set_xdata)):
+                set_place([source - 0.5] * 2)
+                edge.set_visible(0 < source < T)
+            here = name == self.chosen
+            for spine in axes.spines.values():
+                spine.set(color=RED if here else GREY, linewidth=3 if here else 1)
+            text.set_text(f"▸ {name}" if here else name)
+        count = int(self.masks[self.chosen].sum())
+        self.headline.set_text(self.title or f"{self.chosen}: {count} of {T * T} pairs may attend (coloured)")
 
 
 # ------------------------------------------------------------------------------------------------------- the next token
-def next_token(
-    tokens: Sequence[str],
-    model: np.ndarray,
-    now: np.ndarray,
-    truth: np.ndarray | None = None,
-    rows: int = 12,
-    model_name: str = "the model, T = 1",
-    now_name: str = "drawn from now",
-    truth_name: str = "Tinytown's exact chance",
-    figure: Figure | None = None,
-) -> Figure:
-    """Draw the distribution from which the next token is drawn, beside the model's own and, if known, the truth.
+@dataclass
+class NextToken(Drawing):
+    """The distribution from which the next token is drawn, beside the model's own and, if known, the truth.
 
     Args:
         tokens: V names. model, now, truth: (V,) probabilities; where `now` is 0 the token is cut.
         rows: how many tokens get a bar: those with most probability in model or truth. The others share one more.
     """
-    chosen, others = most_probable(model, truth, rows)
-    names = [tokens[i] for i in chosen] + ([f"the other {len(others)}"] if len(others) else [])
-    wide = [_with_the_rest(p, chosen, others) for p in (model, now, model if truth is None else truth)]
-    if figure is None:
-        figure, axes = new_figure(8.6, 0.95 + 0.29 * len(names))
-        places = np.arange(len(names))
-        parts = SimpleNamespace(axes=axes)
-        parts.now = axes.barh(places, 0 * places, height=0.66, color=BLUE)
-        parts.model = axes.barh(places, 0 * places, height=0.86, fill=False, edgecolor=GREY, linewidth=1.2)
-        (parts.truth,) = axes.plot(0 * places, places, "D", color=ORANGE, markeredgecolor=INK, markersize=7)
-        parts.truth.set_visible(truth is not None)
-        parts.numbers = [axes.text(0, place, "", fontsize=FONT - 1, va="center", color=INK) for place in places]
+
+    tokens: Sequence[str]
+    model: np.ndarray
+    now: np.ndarray
+    truth: np.ndarray | None = None
+    rows: int = 12
+    model_name: str = "the model, T = 1"
+    now_name: str = "drawn from now"
+    truth_name: str = "Tinytown's exact chance"
+    title: str = ""
+
+    def named(self) -> tuple[list[str], list[np.ndarray]]:
+        """The names of the rows, and each distribution's bars: the model's, the present one, the truth."""
+        chosen, others = most_probable(self.model, self.truth, self.rows)
+        names = [self.tokens[i] for i in chosen] + ([f"the other {len(others)}"] if len(others) else [])
+        each = self.model, self.now, self.model if self.truth is None else self.truth
+        return names, [_with_the_rest(p, chosen, others) for p in each]
+
+    def build(self) -> Figure:
+        names, _ = self.named()
+        figure, self.axes = new_figure(8.6, 0.95 + 0.29 * len(names))
+        axes, places = self.axes, np.arange(len(names))
+        self.now_bars = axes.barh(places, 0 * places, height=0.66, color=BLUE)
+        self.model_bars = axes.barh(places, 0 * places, height=0.86, fill=False, edgecolor=GREY, linewidth=1.2)
+        (self.truth_marks,) = axes.plot(0 * places, places, "D", color=ORANGE, markeredgecolor=INK, markersize=7)
+        self.truth_marks.set_visible(self.truth is not None)
+        self.numbers = [
+            axes.text(0, place, "", fontsize=FONT - 1, va="center", color=INK) for place in range(len(names))
+        ]
         axes.set(yticks=places, ylim=(len(names) - 0.4, -0.6), xlabel="probability")
         axes.tick_params(axis="y", length=0)
-        keys = [Patch(color=BLUE, label=now_name), Patch(fill=False, edgecolor=GREY, label=model_name)]
-        keys += [parts.truth] if truth is not None else []
-        parts.truth.set_label(truth_name)
+        bars = Patch(color=BLUE, label=self.now_name), Patch(fill=False, edgecolor=GREY, label=self.model_name)
+        self.truth_marks.set_label(self.truth_name)
+        keys = bars if self.truth is None else (*bars, self.truth_marks)
         axes.legend(handles=keys, loc="center right", frameon=False, fontsize=FONT - 1)
-        parts.title = axes.set_title(" ", fontsize=TITLE, loc="left")
-        axes.set_yticklabels([max([*tokens, names[-1]], key=len)] * len(names))  # room for the longest
-        figure.parts = parts
+        self.headline = axes.set_title(" ", fontsize=TITLE, loc="left")
+        axes.set_yticklabels([max([*self.tokens, names[-1]], key=len)] * len(names))  # room for the longest
         fix_layout(figure, w_pad=0.1, h_pad=0.08)
-    parts = figure.parts
-    right = next(scale for scale in SCALES if max(p.max() for p in wide) <= scale + 1e-6)
-    parts.axes.set_xlim(0, 1.12 * right)
-    parts.axes.set_yticklabels(names)
-    for bar, outline, number, p, q in zip(parts.now, parts.model, parts.numbers, wide[1], wide[0]):
-        bar.set_width(p)
-        outline.set_width(q)
-        number.set(x=max(p, q) + 0.012 * right, text=_probability(p))
-    parts.truth.set_xdata(wide[2])
-    for number, p in zip(parts.numbers, wide[2]):
-        if truth is not None and abs(p - number.get_position()[0]) < 0.1 * right:  # beside the diamond, not under it
-            number.set_x(max(number.get_position()[0], p + 0.025 * right))
-    parts.title.set_text(what_is_left(tokens, now))
-    return figure
+        return figure
+
+    def move(self) -> None:
+        names, wide = self.named()
+        right = next(scale for scale in SCALES if max(p.max() for p in wide) <= scale + 1e-6)
+        self.axes.set_xlim(0, 1.12 * right)
+        self.axes.set_yticklabels(names)
+        for bar, outline, number, p, q in zip(self.now_bars, self.model_bars, self.numbers, wide[1], wide[0]):
+            bar.set_width(p)
+            outline.set_width(q)
+            number.set(x=max(p, q) + 0.012 * right, text=_probability(p))
+        self.truth_marks.set_xdata(wide[2])
+        for number, p in zip(self.numbers, wide[2]):
+            x = number.get_position()[0]
+            if self.truth is not None and abs(p - x) < 0.1 * right:  # beside the diamond, not under it
+                number.set_x(max(x, p + 0.025 * right))
+        self.headline.set_text(self.title or what_is_left(self.tokens, self.now))
 
 
 def _probability(p: float) -> str:

@@ -14,7 +14,7 @@ from course_lib.chapters.attention import figures
 from course_lib.gpt import DecoderOnly
 from course_lib.live.attempts import went_wrong
 from course_lib.live.figure import LiveFigure, dropdown, slider
-from course_lib.live.shared_figures import weight_bars
+from course_lib.live.shared_figures import WeightBars
 from course_lib.masks import causal_mask
 from course_lib.tinytown import WordTokenizer
 
@@ -43,8 +43,8 @@ def soft_dictionary() -> LiveFigure:
         )  # query · key, both of length 1
         return (sharpness * scores).softmax(dim=-1).numpy()
 
-    def draw(angle, sharpness, figure=None):
-        return figures.soft_lookup(angle, key_angles, names, values, look_up(angle, sharpness), figure)
+    def draw(angle, sharpness):
+        return figures.SoftLookup(angle, key_angles, names, values, look_up(angle, sharpness))
 
     def describe(angle, sharpness):
         weights = look_up(angle, sharpness)
@@ -79,10 +79,10 @@ def walk_through(function: Callable | None = None) -> LiveFigure:
             output, weights, problem = _try_attention(function, mask)
         return scores[query].numpy(), weights[query].numpy(), output[query].numpy(), right[query].numpy(), problem
 
-    def draw(query, hide_later, figure=None):
+    def draw(query, hide_later):
         scores, weights, output, right, _ = measure(query, hide_later)
         expected = None if function is None else right
-        return figures.one_query(TOKENS, query, scores, weights, V.numpy(), output, expected, figure)
+        return figures.OneQuery(TOKENS, query, scores, weights, V.numpy(), output, expected)
 
     def describe(query, hide_later):
         _, weights, output, right, problem = measure(query, hide_later)
@@ -144,9 +144,9 @@ def saturation_sliders() -> LiveFigure:
         scores = queries[:, :d_k] @ keys[:, :d_k].T  # (N_QUERIES, 8)
         return (scores / math.sqrt(d_k) if scaled else scores).softmax(dim=-1)
 
-    def draw(d_k, scaled, figure=None):
+    def draw(d_k, scaled):
         p = weigh(d_k, scaled)
-        return figures.saturation(p[0].numpy(), (p * (1 - p)).mean().item(), d_k, scaled, figure)
+        return figures.Saturation(p[0].numpy(), (p * (1 - p)).mean().item(), d_k, scaled)
 
     def describe(d_k, scaled):
         p = weigh(d_k, scaled)
@@ -171,7 +171,7 @@ def explore_entropy(function: Callable) -> LiveFigure:
 
     @cache
     def measure(n_keys: int) -> tuple[np.ndarray, np.ndarray, str]:
-        curves = []
+        curves, nothing = [], np.full(len(D_KS), np.nan)
         for scaled in (True, False):
             curve = []
             for d_k in D_KS:
@@ -179,22 +179,20 @@ def explore_entropy(function: Callable) -> LiveFigure:
                 try:
                     entropies = function(scores, d_k, scaled)
                 except Exception as error:
-                    return *np.full((2, len(D_KS)), np.nan), went_wrong(error)
+                    return nothing, nothing, went_wrong(error)
                 if not isinstance(entropies, Tensor) or entropies.shape != (200,):
                     got = tuple(entropies.shape) if isinstance(entropies, Tensor) else type(entropies).__name__
                     problem = f"Scores (200, {n_keys}) should give entropies (200,), one per query. Yours gave {got}."
-                    return *np.full((2, len(D_KS)), np.nan), problem
+                    return nothing, nothing, problem
                 curve.append(entropies.detach().float().mean().item())
             curves.append(np.array(curve))
-        return *curves, ""
+        return curves[0], curves[1], ""
 
-    def draw(d_k, n_keys, figure=None):
+    def draw(d_k, n_keys):
         scaled, unscaled, problem = measure(n_keys)
         here = D_KS.index(d_k)
         title = f"Your entropies at d_k = {d_k}: {scaled[here]:.2f} nats scaled, {unscaled[here]:.2f} not scaled"
-        return figures.entropy_curve(
-            D_KS, scaled, unscaled, n_keys, d_k, "No entropies to show" if problem else title, figure
-        )
+        return figures.EntropyCurve(D_KS, scaled, unscaled, n_keys, d_k, "No entropies to show" if problem else title)
 
     def describe(d_k, n_keys):
         scaled, unscaled, problem = measure(n_keys)
@@ -251,9 +249,9 @@ def explore_softmax(function: Callable) -> LiveFigure:
             "No weights to show" if problem and np.isnan(weights).any() else f"The largest score gets {weights[0]:.2f}"
         )
 
-    def draw(power, figure=None):
+    def draw(power):
         labels, weights, problem = measure(power)
-        return weight_bars(labels, weights, title(weights, problem), figure)
+        return WeightBars(labels, weights, title(weights, problem))
 
     def describe(power):
         _, weights, problem = measure(power)
@@ -282,11 +280,11 @@ def longer_key(tokens: Sequence[str], embeddings: Tensor, query: str, key: str) 
             stretched
         ].norm().item()
 
-    def draw(factor, figure=None):
+    def draw(factor):
         weights, length = measure(factor)
         best = tokens[int(weights.argmax())]
         title = f"“{query}” looks most at “{best}” ({weights.max():.2f}); “{key}” has length {length:.2f}"
-        return weight_bars(tokens, weights, title, figure)
+        return WeightBars(tokens, weights, title)
 
     def describe(factor):
         weights, length = measure(factor)
@@ -308,8 +306,8 @@ def head_viewer(model: DecoderOnly, tokenizer: WordTokenizer, text: str, layer: 
     tokens = [tokenizer.tokens[i] for i in ids]
     layers = [weights[0].numpy() for weights in model.attention_weights(torch.tensor([ids]))]  # (H, T, T) each
 
-    def draw(layer, head, query, figure=None):
-        return figures.attention_map(layers[layer][head], tokens, query, f"layer {layer}, head {head}", figure)
+    def draw(layer, head, query):
+        return figures.AttentionMap(layers[layer][head], tokens, query, f"layer {layer}, head {head}")
 
     def describe(layer, head, query):
         row = layers[layer][head][query]

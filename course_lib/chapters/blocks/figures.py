@@ -1,14 +1,16 @@
 """Figures of chapter 8: the two places of a norm, gradients through a deep stack, streams of real blocks, losses."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from types import SimpleNamespace
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from course_lib.live.drawing import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, WIDE, headline, new_figure
+from course_lib.live.drawing import Drawing, headline, new_figure, new_panels
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, WIDE
 
 LOWEST, HIGHEST = 1e-40, 1e30  # what a logarithmic axis here can show; smaller and larger numbers stand at its edge
 
@@ -32,7 +34,7 @@ def power(number: float) -> str:
 # ------------------------------------------------------------------------------------------------ where the norm stands
 def block_diagram() -> Figure:
     """A pre-norm and a post-norm block as boxes: which of them stand on the path from x to x."""
-    figure, (left, right) = new_figure(WIDE, 4.9, 1, 2)
+    figure, (left, right) = new_panels(WIDE, 4.9, 2)
     for axes, pre, name in (
         (left, True, "pre-norm: the path from x to x is free"),
         (right, False, "post-norm: norms stand on it"),
@@ -59,7 +61,7 @@ def block_diagram() -> Figure:
     return figure
 
 
-def _box(axes, x: float, y: float, text: str, width: float) -> None:
+def _box(axes: Axes, x: float, y: float, text: str, width: float) -> None:
     colour = {"norm": ORANGE, "attention": "#B9DDF1", "feed-forward": "#BFE6D6"}[text]
     axes.add_patch(
         FancyBboxPatch(
@@ -69,89 +71,117 @@ def _box(axes, x: float, y: float, text: str, width: float) -> None:
     axes.text(x + width / 2, y + 0.35, text, ha="center", va="center", fontsize=FONT, color=INK, zorder=5)
 
 
-def _arrow(axes, *corners: tuple[float, float]) -> None:
+def _arrow(axes: Axes, *corners: tuple[float, float]) -> None:
     axes.plot(*zip(*corners[:-1]), color=INK, linewidth=1.3)
-    style = {"arrowstyle": "-|>", "mutation_scale": 12, "color": INK, "linewidth": 1.3}
-    axes.add_patch(FancyArrowPatch(corners[-2], corners[-1], shrinkA=0, shrinkB=0, **style))
+    start, end = corners[-2:]
+    arrow = FancyArrowPatch(start, end, arrowstyle="-|>", shrinkA=0, shrinkB=0, mutation_scale=12)
+    arrow.set(color=INK, linewidth=1.3)
+    axes.add_patch(arrow)
 
 
 # ------------------------------------------------------------------------------------------- gradients through n layers
-def gradient_by_layer(with_skip: Sequence[float], without: Sequence[float], figure: Figure | None = None) -> Figure:
+@dataclass
+class GradientByLayer(Drawing):
     """Size of the gradient at the input of every layer, with and without x +; entry 0 belongs to the first layer."""
-    if figure is None:
+
+    with_skip: Sequence[float]
+    without: Sequence[float]
+
+    def build(self) -> Figure:
         figure, axes = new_figure(WIDE, 4.0)
         axes.set_yscale("log")
         axes.set(xlabel="layer (the loss is at the right end)", ylabel="gradient that arrives there")
         axes.axhline(1, color=LIGHT, zorder=0)
-        parts = SimpleNamespace(title=headline(figure), axes=axes)
-        (parts.skip,) = axes.plot([], [], "s-", color=BLUE, markersize=4)
-        (parts.plain,) = axes.plot([], [], "o-", color=ORANGE, markersize=4)
-        parts.names = [axes.text(0, 1, name, fontsize=FONT, color=INK, va="center") for name in ("x + F(x)", "F(x)")]
-        figure.parts = parts
+        self.headline, self.axes = headline(figure), axes
+        (self.skip,) = axes.plot([], [], "s-", color=BLUE, markersize=4)
+        (self.plain,) = axes.plot([], [], "o-", color=ORANGE, markersize=4)
+        self.names = [axes.text(0, 1, name, fontsize=FONT, color=INK, va="center") for name in ("x + F(x)", "F(x)")]
         axes.set_position((0.11, 0.14, 0.87, 0.74))  # fixed: room for 1e-40 beside the axis, whatever is drawn
         figure.set_layout_engine(None)
-    parts, axes = figure.parts, figure.parts.axes
-    depth = len(with_skip)
-    rows = [np.clip(np.asarray(row, dtype=float), None, HIGHEST) for row in (with_skip, without)]
-    for line, row in zip((parts.skip, parts.plain), rows):
-        line.set_data(np.arange(1, depth + 1)[row > 0], row[row > 0])  # 0 has no place on a logarithmic axis
-    axes.set_xlim(1 - 0.03 * depth - 0.2, depth * 1.14 + 1.2)
-    axes.set_xticks(ticks(depth))
-    positive = np.concatenate([row[row > 0] for row in rows] + [np.ones(1)])
-    low, high = min(positive.min() / 10, 1e-2), max(positive.max() * 10, 1e2)
-    axes.set_ylim(low, high)
-    span = np.log10(high / low)
-    ends = [np.log10(row[-1]) if row[-1] > 0 else np.log10(low) + 0.04 * span for row in rows]
-    for name, end in zip(parts.names, spread(ends, 0.08 * span)):
-        name.set_position((depth * 1.03 + 0.3, 10**end))
-    first = [power(float(row[0])) for row in (with_skip, without)]
-    parts.title.set_text(
-        f"Through {depth} layer{'s' * (depth > 1)}: {first[0]} reaches the first with x +, {first[1]} without"
-    )
-    return figure
+        return figure
+
+    def move(self) -> None:
+        axes, depth = self.axes, len(self.with_skip)
+        rows = [np.clip(np.asarray(row, dtype=float), None, HIGHEST) for row in (self.with_skip, self.without)]
+        for line, row in zip((self.skip, self.plain), rows):
+            line.set_data(np.arange(1, depth + 1)[row > 0], row[row > 0])  # 0 has no place on a logarithmic axis
+        axes.set_xlim(1 - 0.03 * depth - 0.2, depth * 1.14 + 1.2)
+        axes.set_xticks(ticks(depth))
+        positive = np.concatenate([row[row > 0] for row in rows] + [np.ones(1)])
+        low, high = min(positive.min() / 10, 1e-2), max(positive.max() * 10, 1e2)
+        axes.set_ylim(low, high)
+        span = np.log10(high / low)
+        ends = [np.log10(row[-1]) if row[-1] > 0 else np.log10(low) + 0.04 * span for row in rows]
+        for name, end in zip(self.names, spread(ends, 0.08 * span)):
+            name.set_position((depth * 1.03 + 0.3, 10**end))
+        first = [power(float(row[0])) for row in (self.with_skip, self.without)]
+        self.headline.set_text(
+            f"Through {depth} layer{'s' * (depth > 1)}: {first[0]} reaches the first with x +, {first[1]} without"
+        )
 
 
 # ----------------------------------------------------------------------------------------------- streams of real blocks
-def stack_profile(std: Sequence[float], gradient: Sequence[float], name: str, figure: Figure | None = None) -> Figure:
+@dataclass
+class GradientByDepth(GradientByLayer):
+    """Size of the gradient at the input of whole stacks, with and without x +; depths: the layers of each stack."""
+
+    depths: Sequence[int]
+    title: str
+
+    def move(self) -> None:
+        super().move()
+        self.axes.set_xticks(range(1, len(self.depths) + 1), map(str, self.depths))
+        self.axes.set(xlabel="layers in the stack", ylabel="gradient that reaches the input")
+        self.headline.set_text(self.title)
+
+
+@dataclass
+class StackProfile(Drawing):
     """Untrained blocks: standard deviation of the stream after each, and size of the gradient there, as two panels.
 
     name: of the arrangement, for the title.
     """
-    if figure is None:
-        figure, (left, right) = new_figure(WIDE, 3.9, 1, 2)
-        parts = SimpleNamespace(title=headline(figure), axes=(left, right))
+
+    std: Sequence[float]
+    gradient: Sequence[float]
+    name: str
+    title: str = ""
+
+    def build(self) -> Figure:
+        figure, (left, right) = new_panels(WIDE, 3.9, 2)
+        self.headline, self.axes = headline(figure), (left, right)
         for axes, label in ((left, "standard deviation of the stream"), (right, "gradient at the stream")):
             axes.set_yscale("log")
             axes.set(xlabel="block", ylabel=label)
             axes.axhline(1, color=LIGHT, zorder=0)
-        (parts.std,) = left.plot([], [], "s-", color=BLUE, markersize=4)
-        (parts.gradient,) = right.plot([], [], "o-", color=GREEN, markersize=4)
-        parts.lost = [
+        (self.std_line,) = left.plot([], [], "s-", color=BLUE, markersize=4)
+        (self.gradient_line,) = right.plot([], [], "o-", color=GREEN, markersize=4)
+        self.lost = [
             axes.text(0.5, 0.5, "", transform=axes.transAxes, ha="center", fontsize=FONT, color=INK)
             for axes in (left, right)
         ]
-        figure.parts = parts
         left.set_position((0.10, 0.15, 0.38, 0.72))
         right.set_position((0.60, 0.15, 0.38, 0.72))
         figure.set_layout_engine(None)
-    parts = figure.parts
-    for axes, line, lost, row, floor in zip(
-        parts.axes, (parts.std, parts.gradient), parts.lost, (std, gradient), (1e-1, 1e-4)
-    ):
-        row = np.asarray(row, dtype=float)
-        blocks = np.arange(1, len(row) + 1)
-        shown = np.isfinite(row) & (row > 0)
-        line.set_data(blocks[shown], np.clip(row[shown], LOWEST, HIGHEST))
-        lost.set_text("" if shown.any() else "not a finite number anywhere")
-        axes.set_xlim(0.5 - 0.02 * len(row), len(row) + 0.5 + 0.02 * len(row))
-        axes.set_xticks(ticks(len(row)))
-        finite = np.clip(row[shown], LOWEST, HIGHEST) if shown.any() else np.ones(1)
-        axes.set_ylim(min(finite.min() / 3, floor), max(finite.max() * 3, 1e1))
-    parts.title.set_text(
-        f"{name.capitalize()}, {len(std)} block{'s' * (len(std) > 1)}: "
-        f"the stream goes from {power(float(std[0]))} to {power(float(std[-1]))}"
-    )
-    return figure
+        return figure
+
+    def move(self) -> None:
+        lines, rows = (self.std_line, self.gradient_line), (self.std, self.gradient)
+        for axes, line, lost, values, floor in zip(self.axes, lines, self.lost, rows, (1e-1, 1e-4)):
+            row = np.asarray(values, dtype=float)
+            blocks = np.arange(1, len(row) + 1)
+            shown = np.isfinite(row) & (row > 0)
+            line.set_data(blocks[shown], np.clip(row[shown], LOWEST, HIGHEST))
+            lost.set_text("" if shown.any() else "not a finite number anywhere")
+            axes.set_xlim(0.5 - 0.02 * len(row), len(row) + 0.5 + 0.02 * len(row))
+            axes.set_xticks(ticks(len(row)))
+            finite = np.clip(row[shown], LOWEST, HIGHEST) if shown.any() else np.ones(1)
+            axes.set_ylim(min(finite.min() / 3, floor), max(finite.max() * 3, 1e1))
+        self.headline.set_text(
+            self.title
+            or f"{self.name.capitalize()}, {len(self.std)} block{'s' * (len(self.std) > 1)}: "
+            f"the stream goes from {power(float(self.std[0]))} to {power(float(self.std[-1]))}"
+        )
 
 
 # ---------------------------------------------------------------------------------------------------------- loss curves

@@ -1,7 +1,7 @@
 """Live figures of chapter 8."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import torch
@@ -26,8 +26,8 @@ def depth_slider() -> LiveFigure:
     def measure(depth: int, gain: float, scale: float) -> tuple[list[float], list[float]]:
         return tanh_gradients(depth, True, gain, scale), tanh_gradients(depth, False, gain, scale)
 
-    def draw(depth, gain, scale, figure=None):
-        return figures.gradient_by_layer(*measure(depth, gain, scale), figure=figure)
+    def draw(depth, gain, scale):
+        return figures.GradientByLayer(*measure(depth, gain, scale))
 
     def describe(depth, gain, scale):
         skip, plain = (row[0] for row in measure(depth, gain, scale))
@@ -52,9 +52,9 @@ def stack_explorer(arrangement: str = "pre-norm") -> LiveFigure:
     def measure(arrangement: str, depth: int, gain: float) -> StackProfile:
         return stack_profile(arrangement, depth, gain)
 
-    def draw(arrangement, depth, gain, figure=None):
+    def draw(arrangement, depth, gain):
         profile = measure(arrangement, depth, gain)
-        return figures.stack_profile(profile.std, profile.stream_gradient, arrangement, figure)
+        return figures.StackProfile(profile.std, profile.stream_gradient, arrangement)
 
     def describe(arrangement, depth, gain):
         profile = measure(arrangement, depth, gain)
@@ -86,12 +86,9 @@ def explore_block(function: Callable, arrangement: str) -> LiveFigure:
     def measure(depth: int, gain: float) -> tuple[Profile, Profile]:
         return _stacked(function, arrangement, depth, gain), _stacked(None, arrangement, depth, gain)
 
-    def draw(depth, gain, figure=None):
+    def draw(depth, gain):
         (std, gradient, problem), _ = measure(depth, gain)
-        figure = figures.stack_profile(std, gradient, f"your {arrangement}", figure)
-        if problem:
-            figure.parts.title.set_text("No blocks to show")
-        return figure
+        return figures.StackProfile(std, gradient, f"your {arrangement}", "No blocks to show" if problem else "")
 
     def describe(depth, gain):
         (std, _, problem), (expected, _, _) = measure(depth, gain)
@@ -118,8 +115,10 @@ def _stacked(wire: Callable | None, arrangement: str, depth: int, gain: float) -
     nothing = [math.nan] * depth
     rng = torch.Generator().manual_seed(0)
     x = torch.randn(1, 16, 32, generator=rng)  # (B, T, d_model)
-    sizes = {"vocab_size": 2, "d_model": 32, "n_heads": 2, "n_layers": 1, "max_seq_len": 16}
-    config = TransformerConfig(**sizes, family="encoder", norm_position=arrangement.removesuffix("-norm"))
+    config = TransformerConfig(
+        vocab_size=2, d_model=32, n_heads=2, n_layers=1, max_seq_len=16, family="encoder",
+        norm_position=arrangement.removesuffix("-norm"),
+    )  # fmt: skip
     streams: list[Tensor] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -142,7 +141,7 @@ def _stacked(wire: Callable | None, arrangement: str, depth: int, gain: float) -
                 )
             streams.append(after)
     weighted = (streams[-1] * torch.randn(x.shape, generator=rng)).sum()
-    gradients = [None] * depth
+    gradients: Sequence[Tensor | None] = [None] * depth
     if weighted.requires_grad:
         try:
             gradients = torch.autograd.grad(weighted, streams, allow_unused=True)
@@ -173,21 +172,14 @@ def explore_gradients(function: Callable) -> LiveFigure:
             return [], [], "Some of your norms are NaN or infinity."
         return [row[1] for row in rows], [row[0] for row in rows], ""
 
-    def draw(depth, n_features, figure=None):
+    def draw(depth, n_features):
         with_skip, without, problem = measure(n_features)
-        figure = figures.gradient_by_layer(with_skip or [0.0] * 8, without or [0.0] * 8, figure)
+        if problem:
+            return figures.GradientByDepth([0.0] * 8, [0.0] * 8, depths, "No gradients to show")
         here = depths.index(depth)
-        axes = figure.parts.axes
-        axes.set_xticks(range(1, 9), [str(each) for each in depths])
-        axes.set_xlabel("layers in the stack")
-        axes.set_ylabel("gradient that reaches the input")
-        found = (
-            "" if problem else f"{power(with_skip[here])} reaches the input with x +, {power(without[here])} without"
-        )
-        figure.parts.title.set_text(
-            "No gradients to show" if problem else f"Yours, {depth} layer{'s' * (depth > 1)}: {found}"
-        )
-        return figure
+        found = f"{power(with_skip[here])} reaches the input with x +, {power(without[here])} without"
+        title = f"Yours, {depth} layer{'s' * (depth > 1)}: {found}"
+        return figures.GradientByDepth(with_skip, without, depths, title)
 
     def describe(depth, n_features):
         with_skip, without, problem = measure(n_features)

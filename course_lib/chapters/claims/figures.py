@@ -2,11 +2,14 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
+from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
-from course_lib.live.drawing import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED, TITLE, new_figure
+from course_lib.live.drawing import Drawing, new_figure
+from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED, TITLE
 
 # A verdict is a colour, a sign and a word: none of the three is needed to know it.
 MARKS = {"confirmed": (BLUE, "o", "holds"), "depends": (ORANGE, "D", "depends"), "refuted": (RED, "X", "does not hold")}
@@ -51,9 +54,16 @@ def overview(chapters: Mapping[str, Sequence[str]]) -> Figure:
     return figure
 
 
-def card(claim: str, measured: str, because: str, verdict: str, figure: Figure | None = None) -> Figure:
+@dataclass
+class Card(Drawing):
     """One claim as a page: what is said, what was measured, what follows."""
-    if figure is None:
+
+    claim: str
+    measured: str
+    because: str
+    verdict: str
+
+    def build(self) -> Figure:
         figure, axes = new_figure(9.2, 3.4)
         figure.set_layout_engine(None)  # fixed places: nothing jumps from claim to claim
         axes.set_position((0, 0, 1, 1))
@@ -62,23 +72,22 @@ def card(claim: str, measured: str, because: str, verdict: str, figure: Figure |
         axes.axhline(0.60, 0.03, 0.97, color=LIGHT)
         axes.axhline(0.33, 0.03, 0.97, color=LIGHT)
 
-        def text(y: float, **style):
+        def text(y: float, **style: Any) -> Text:
             return axes.text(0.19, y, "", va="top", linespacing=1.35, color=INK, **style)
 
         for y, name in ((0.93, "the claim"), (0.55, "measured"), (0.28, "so")):
             axes.text(0.03, y, name, va="top", fontsize=FONT, color=GREY)
-        figure.parts = SimpleNamespace(
-            claim=text(0.93, fontsize=TITLE),
-            measured=text(0.55, fontsize=FONT),
-            because=text(0.28, fontsize=FONT),
-            mark=axes.plot([0.045], [0.14], marker="o", markersize=13, linestyle="none")[0],
-            word=axes.text(0.065, 0.14, "", va="center", fontsize=FONT, color=INK),
-        )
-    parts = figure.parts
-    colour, sign, word = MARKS[verdict]
-    parts.claim.set_text(textwrap.fill(f"“{claim}”", 74))
-    parts.measured.set_text(textwrap.fill(measured, 86))
-    parts.because.set_text(textwrap.fill(because, 86))
-    parts.mark.set(marker=sign, color=colour)
-    parts.word.set_text(word)
-    return figure
+        self.claim_text = text(0.93, fontsize=TITLE)
+        self.measured_text = text(0.55, fontsize=FONT)
+        self.because_text = text(0.28, fontsize=FONT)
+        (self.mark,) = axes.plot([0.045], [0.14], marker="o", markersize=13, linestyle="none")
+        self.word = axes.text(0.065, 0.14, "", va="center", fontsize=FONT, color=INK)
+        return figure
+
+    def move(self) -> None:
+        colour, sign, word = MARKS[self.verdict]
+        self.claim_text.set_text(textwrap.fill(f"“{self.claim}”", 74))
+        self.measured_text.set_text(textwrap.fill(self.measured, 86))
+        self.because_text.set_text(textwrap.fill(self.because, 86))
+        self.mark.set(marker=sign, color=colour)
+        self.word.set_text(word)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import ipywidgets as widgets
 
-from course_lib.chapters.claims.figures import MARKS, card, overview
+from course_lib.chapters.claims.figures import MARKS, Card, overview
 from course_lib.claims import Finding, find, recorded
 from course_lib.contents import TITLES
 from course_lib.files import ASSETS
@@ -25,9 +25,9 @@ def claim_explorer(findings: Mapping[str, Finding]) -> LiveFigure:
     chosen = dropdown("claim", options, next(iter(findings)))
     chosen.layout = widgets.Layout(width="900px", max_width="98%")
 
-    def draw(claim: str, figure=None):
+    def draw(claim: str):
         found = findings[claim]
-        return card(experiments[claim].claim, found.measured, found.because, found.verdict, figure)
+        return Card(experiments[claim].claim, found.measured, found.because, found.verdict)
 
     def describe(claim: str) -> str:
         found, timed = findings[claim], " Measured on the authors' machine." if experiments[claim].timed else ""

@@ -1,8 +1,9 @@
 """Figures of chapter 10: where the parameters are, what they weigh in memory, and what one token costs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from types import SimpleNamespace
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -10,8 +11,9 @@ from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
 from course_lib.config import TransformerConfig
 from course_lib.counting import ParameterCount, count_parameters, forward_flops, inference_memory, training_memory
-from course_lib.live.drawing import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, SKY, TITLE, YELLOW, new_figure
+from course_lib.live.drawing import Drawing, new_figure
 from course_lib.live.numbers import percent, short
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, SKY, TITLE, YELLOW
 
 COLOURS = {
     "token embedding": SKY,
@@ -41,7 +43,7 @@ def exact(value: int | float) -> str:
 
 def largest(count: ParameterCount) -> str:
     """The component that holds the most."""
-    return max(count.by_component, key=count.by_component.get)
+    return max(count.by_component, key=lambda name: count.by_component[name])
 
 
 # ----------------------------------------------------------------------------------------------------- one model, whole
@@ -58,105 +60,99 @@ def memory_rows(config: TransformerConfig) -> dict[str, Mapping[str, int]]:
     return {name: bill.by_component for name, bill in zip(RUNS, bills)}
 
 
-def parameter_bill(config: TransformerConfig, figure: Figure | None = None) -> Figure:
+@dataclass
+class ParameterBill(Drawing):
     """A decoder's parameters as one bar with a label for each component; below it the memory to run and to train it,
     and the FLOPs of a token."""
-    count, rows = count_parameters(config), memory_rows(config)
-    if figure is None:
+
+    config: TransformerConfig
+
+    def build(self) -> Figure:
         figure, top = new_figure(9.5, 4.9)
         figure.set_layout_engine(None)  # fixed places: nothing jumps when a slider moves
         top.set_position((0.03, 0.50, 0.94, 0.41))
         bottom = figure.add_axes((0.15, 0.07, 0.75, 0.29))
-        figure.parts = SimpleNamespace(parameters=_bar_with_labels(top), memory=_stacked_rows(bottom, RUNS))
+        self.parameters, self.memory = LabelledBar(top), StackedRows(bottom, RUNS)
+        return figure
 
-    biggest = largest(count)
-    _move_bar_with_labels(figure.parts.parameters, count)
-    figure.parts.parameters.title.set_text(
-        f"{short(count.total)} parameters, {percent(count.by_component[biggest] / count.total)} of them in "
-        + PHRASE.get(biggest, f"the {biggest}")
-    )
-    _move_stacked_rows(figure.parts.memory, list(rows.values()))
-    run, train = (sum(rows[name].values()) for name in RUNS[:2])
-    T = config.max_seq_len
-    bytes_needed = f"{short(run, 'B')} to run it, {short(train, 'B')} to train it"
-    figure.parts.memory.title.set_text(f"{bytes_needed}, activations not counted")
-    figure.parts.memory.note.set_text(
-        f"One token of a context of {T:,} costs {short(forward_flops(config, T) / T, 'FLOP')} forward"
-    )
-    return figure
+    def move(self) -> None:
+        count, rows = count_parameters(self.config), memory_rows(self.config)
+        biggest = largest(count)
+        self.parameters.move(count)
+        self.parameters.title.set_text(
+            f"{short(count.total)} parameters, {percent(count.by_component[biggest] / count.total)} of them in "
+            + PHRASE.get(biggest, f"the {biggest}")
+        )
+        self.memory.move(list(rows.values()))
+        run, train = (sum(rows[name].values()) for name in RUNS[:2])
+        T = self.config.max_seq_len
+        bytes_needed = f"{short(run, 'B')} to run it, {short(train, 'B')} to train it"
+        self.memory.title.set_text(f"{bytes_needed}, activations not counted")
+        self.memory.note.set_text(
+            f"One token of a context of {T:,} costs {short(forward_flops(self.config, T) / T, 'FLOP')} forward"
+        )
 
 
-def _bar_with_labels(axes: Axes) -> SimpleNamespace:
+class LabelledBar:
     """One bar from 0 to 1, and below it evenly spaced labels, each tied to its segment by a line: nothing overlaps."""
-    axes.set_axis_off()
-    axes.set(xlim=(0, 1), ylim=(0, 1))
-    return SimpleNamespace(
-        bars={name: axes.barh(0.86, 0, 0.24, color=colour)[0] for name, colour in COLOURS.items()},
-        lines={name: axes.plot([0, 0], [0, 0], color=colour, linewidth=1.5)[0] for name, colour in COLOURS.items()},
-        labels={name: axes.text(0, 0.36, "", ha="center", va="top", fontsize=SMALL) for name in COLOURS},
-        title=axes.set_title("", loc="left", fontsize=TITLE),
-    )
 
+    def __init__(self, axes: Axes):
+        axes.set_axis_off()
+        axes.set(xlim=(0, 1), ylim=(0, 1))
+        self.bars, self.lines, self.labels = {}, {}, {}
+        for name, colour in COLOURS.items():
+            self.bars[name] = axes.barh(0.86, 0, 0.24, color=colour)[0]
+            self.lines[name] = axes.plot([0, 0], [0, 0], color=colour, linewidth=1.5)[0]
+            self.labels[name] = axes.text(0, 0.36, "", ha="center", va="top", fontsize=SMALL)
+        self.title = axes.set_title("", loc="left", fontsize=TITLE)
 
-def _move_bar_with_labels(parts: SimpleNamespace, count: ParameterCount) -> None:
-    shown = [name for name, value in count.by_component.items() if value or name != "segment embedding"]
-    start = 0.0
-    for name, value in count.by_component.items():
-        share = value / count.total
-        parts.bars[name].set_x(start)
-        parts.bars[name].set_width(share)
-        here = (shown.index(name) + 0.5) / len(shown) if name in shown else 0.0
-        parts.lines[name].set_data([start + share / 2] * 2 + [here], [0.73, 0.66, 0.39])
-        parts.lines[name].set_visible(value > 0)
-        words = name.replace(" ", "\n")
-        parts.labels[name].set_x(here)
-        parts.labels[name].set_visible(name in shown)
-        parts.labels[name].set_text(f"{short(value)}\n{percent(share)}\n{words}" if value else f"none\n\n{words}")
-        parts.labels[name].set_color(INK if value else GREY)
-        start += share
-
-
-def _stacked_rows(axes: Axes, names: Sequence[str]) -> SimpleNamespace:
-    """A stacked bar for each name, a label in each part that is wide enough, the total at its end."""
-    axes.spines[:].set_visible(False)
-    axes.set(ylim=(len(names) - 0.5, -0.5), xlim=(0, 1))
-    axes.set_yticks(range(len(names)), names, fontsize=SMALL)
-    axes.tick_params(length=0)
-    axes.xaxis.set_major_locator(NullLocator())
-    parts = SimpleNamespace(
-        bars=[
-            {item: axes.barh(row, 0, 0.7, color=colour)[0] for item, colour in MEMORY_COLOURS.items()}
-            for row in range(len(names))
-        ],
-        labels=[
-            {item: axes.text(0, row, "", ha="center", va="center", fontsize=SMALL) for item in MEMORY_COLOURS}
-            for row in range(len(names))
-        ],
-        totals=[axes.text(0, row, "", va="center", fontsize=SMALL, weight="bold") for row in range(len(names))],
-        title=axes.set_title("", loc="left", fontsize=TITLE, x=-0.155),
-        note=axes.text(-0.155, -0.08, "", transform=axes.transAxes, va="top", fontsize=FONT),
-    )
-    return parts
-
-
-def _move_stacked_rows(parts: SimpleNamespace, rows: list[Mapping[str, int]]) -> None:
-    longest = max(sum(row.values()) for row in rows)
-    for bars, labels, total, row in zip(parts.bars, parts.labels, parts.totals, rows):
+    def move(self, count: ParameterCount) -> None:
+        shown = [name for name, value in count.by_component.items() if value or name != "segment embedding"]
         start = 0.0
-        for item in MEMORY_COLOURS:
-            width = row.get(item, 0) / longest
-            bars[item].set_x(start)
-            bars[item].set_width(width)
-            text = item.removeprefix("AdamW ").removeprefix("float32 ")
-            fits = width > 0.013 * len(text)
-            labels[item].set_text(text if fits else "")
-            labels[item].set_x(start + width / 2)
-            start += width
-        cache = row.get("key-value cache", 0)
-        unlabelled = cache and not labels["key-value cache"].get_text()
-        said = f", {short(cache, 'B')} of it key-value cache" if unlabelled else ""
-        total.set_text(short(sum(row.values()), "B") + said)
-        total.set_x(start + 0.01)
+        for name, value in count.by_component.items():
+            bar, line, label = self.bars[name], self.lines[name], self.labels[name]
+            share = value / count.total
+            bar.set(x=start, width=share)
+            here = (shown.index(name) + 0.5) / len(shown) if name in shown else 0.0
+            line.set_data([start + share / 2] * 2 + [here], [0.73, 0.66, 0.39])
+            line.set_visible(value > 0)
+            words = name.replace(" ", "\n")
+            text = f"{short(value)}\n{percent(share)}\n{words}" if value else f"none\n\n{words}"
+            label.set(x=here, visible=name in shown, text=text, color=INK if value else GREY)
+            start += share
+
+
+class StackedRows:
+    """A stacked bar for each name, a label in each part that is wide enough, the total at its end."""
+
+    def __init__(self, axes: Axes, names: Sequence[str]):
+        axes.spines[:].set_visible(False)
+        axes.set(ylim=(len(names) - 0.5, -0.5), xlim=(0, 1))
+        axes.set_yticks(range(len(names)), names, fontsize=SMALL)
+        axes.tick_params(length=0)
+        axes.xaxis.set_major_locator(NullLocator())
+        rows, items = range(len(names)), MEMORY_COLOURS.items()
+        self.bars = [{item: axes.barh(row, 0, 0.7, color=colour)[0] for item, colour in items} for row in rows]
+        middle: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL}
+        self.labels = [{item: axes.text(0, row, "", **middle) for item in MEMORY_COLOURS} for row in rows]
+        self.totals = [axes.text(0, row, "", va="center", fontsize=SMALL, weight="bold") for row in rows]
+        self.title = axes.set_title("", loc="left", fontsize=TITLE, x=-0.155)
+        self.note = axes.text(-0.155, -0.08, "", transform=axes.transAxes, va="top", fontsize=FONT)
+
+    def move(self, rows: Sequence[Mapping[str, int]]) -> None:
+        longest = max(sum(row.values()) for row in rows)
+        for bars, labels, total, row in zip(self.bars, self.labels, self.totals, rows):
+            start = 0.0
+            for item in MEMORY_COLOURS:
+                width = row.get(item, 0) / longest
+                bars[item].set(x=start, width=width)
+                text = item.removeprefix("AdamW ").removeprefix("float32 ")
+                labels[item].set(x=start + width / 2, text=text if width > 0.013 * len(text) else "")
+                start += width
+            cache = row.get("key-value cache", 0)
+            unlabelled = cache and not labels["key-value cache"].get_text()
+            said = f", {short(cache, 'B')} of it key-value cache" if unlabelled else ""
+            total.set(x=start + 0.01, text=short(sum(row.values()), "B") + said)
 
 
 # ----------------------------------------------------------------------------------------- do embeddings hold the most?
@@ -183,11 +179,16 @@ def three_shares(count: ParameterCount) -> dict[str, float]:
     return {name: value / count.total for name, value in of.items()}
 
 
-def embedding_share(
-    vocab_size: int, n_layers: int, d_model: int, tie_weights: bool, figure: Figure | None = None
-) -> Figure:
+@dataclass
+class EmbeddingShare(Drawing):
     """Shares of tables, attention and feed-forward layers against d_model, with the chosen d_model marked."""
-    if figure is None:
+
+    vocab_size: int
+    n_layers: int
+    d_model: int
+    tie_weights: bool
+
+    def build(self) -> Figure:
         figure, axes = new_figure(9.5, 4.2)
         figure.set_layout_engine(None)
         axes.set_position((0.09, 0.14, 0.70, 0.72))
@@ -201,37 +202,32 @@ def embedding_share(
         axes.axhline(0.5, color=GREY, linewidth=1, linestyle=":")
         axes.text(WIDTHS[-1], 0.51, "half ", color=GREY, ha="right", fontsize=SMALL)
         styles = {"token tables": (BLUE, "-"), "attention": (ORANGE, "--"), "feed-forward": (GREEN, "-.")}
-        lines, dots, labels, leaders = {}, {}, {}, {}
+        side: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "clip_on": False}
+        self.lines, self.dots, self.labels, self.leaders = {}, {}, {}, {}
         for name, (colour, style) in styles.items():
-            lines[name] = axes.plot(WIDTHS, [0] * len(WIDTHS), style, color=colour, linewidth=2.2)[0]
-            dots[name] = axes.plot([0], [0], "o", color=colour, markersize=8, clip_on=False)[0]
-            side = {"transform": axes.get_yaxis_transform(), "clip_on": False}
-            labels[name] = axes.text(1.04, 0, "", color=INK, va="center", fontsize=FONT, **side)
-            leaders[name] = axes.plot([1, 1.035], [0, 0], color=colour, linewidth=1.2, **side)[0]
-        figure.parts = SimpleNamespace(
-            lines=lines,
-            dots=dots,
-            labels=labels,
-            leaders=leaders,
-            here=axes.axvline(d_model, color=INK, linewidth=1),
-            title=axes.set_title("", loc="left", fontsize=TITLE, x=-0.09, pad=12),
-        )
+            self.lines[name] = axes.plot(WIDTHS, [0] * len(WIDTHS), style, color=colour, linewidth=2.2)[0]
+            self.dots[name] = axes.plot([0], [0], "o", color=colour, markersize=8, clip_on=False)[0]
+            self.labels[name] = axes.text(1.04, 0, "", color=INK, va="center", fontsize=FONT, **side)
+            self.leaders[name] = axes.plot([1, 1.035], [0, 0], color=colour, linewidth=1.2, **side)[0]
+        self.here = axes.axvline(self.d_model, color=INK, linewidth=1)
+        self.headline = axes.set_title("", loc="left", fontsize=TITLE, x=-0.09, pad=12)
+        return figure
 
-    parts = figure.parts
-    counts = [count_parameters(gpt_like(vocab_size, n_layers, width, tie_weights)) for width in WIDTHS]
-    here = three_shares(count_parameters(gpt_like(vocab_size, n_layers, d_model, tie_weights)))
-    curves = [three_shares(count) for count in counts]
-    at_the_end = curves[-1]
-    heights = dict(zip(at_the_end, spread(list(at_the_end.values()), 0.16)))
-    for name in parts.lines:
-        parts.lines[name].set_ydata([shares[name] for shares in curves])
-        parts.dots[name].set_data([d_model], [here[name]])
-        parts.labels[name].set_text(f"{name}\n{percent(here[name])} at the mark")
-        parts.labels[name].set_y(heights[name])
-        parts.leaders[name].set_ydata([at_the_end[name], heights[name]])  # from the end of the curve to its label
-    parts.here.set_xdata([d_model, d_model])
-    parts.title.set_text(f"At d_model = {d_model:,} {verdict(here)}")
-    return figure
+    def move(self) -> None:
+        here, *curves = (
+            three_shares(count_parameters(gpt_like(self.vocab_size, self.n_layers, width, self.tie_weights)))
+            for width in (self.d_model, *WIDTHS)
+        )
+        at_the_end = curves[-1]
+        heights = dict(zip(at_the_end, spread(list(at_the_end.values()), 0.16)))
+        for name in self.lines:
+            self.lines[name].set_ydata([shares[name] for shares in curves])
+            self.dots[name].set_data([self.d_model], [here[name]])
+            self.labels[name].set_text(f"{name}\n{percent(here[name])} at the mark")
+            self.labels[name].set_y(heights[name])
+            self.leaders[name].set_ydata([at_the_end[name], heights[name]])  # from the end of the curve to its label
+        self.here.set_xdata([self.d_model, self.d_model])
+        self.headline.set_text(f"At d_model = {self.d_model:,} {verdict(here)}")
 
 
 def verdict(shares: Mapping[str, float]) -> str:
@@ -242,7 +238,7 @@ def verdict(shares: Mapping[str, float]) -> str:
         return f"{holds}: most of the model"
     if tables == max(shares.values()):
         return f"{holds}: the largest part, and less than half"
-    return f"{holds}: less than the {max(shares, key=shares.get)} layers"
+    return f"{holds}: less than the {max(shares, key=lambda name: shares[name])} layers"
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:
@@ -296,12 +292,16 @@ def _texts(name: str, share: float) -> list[str]:
 
 
 # ----------------------------------------------------------------------------------------------------- an itemised bill
-def itemised_bill(
-    count: ParameterCount, title: str, yours: int | float | None = None, figure: Figure | None = None
-) -> Figure:
+@dataclass
+class ItemisedBill(Drawing):
     """Every component with its exact count, the total below; `yours` adds a bar for somebody else's total."""
-    names = [*COLOURS, "total", "your count"]
-    if figure is None:
+
+    count: ParameterCount
+    title: str
+    yours: int | float | None = None
+
+    def build(self) -> Figure:
+        names = [*COLOURS, "total", "your count"]
         figure, axes = new_figure(9.5, 3.9)
         figure.set_layout_engine(None)
         axes.set_position((0.2, 0.04, 0.78, 0.84))
@@ -310,23 +310,24 @@ def itemised_bill(
         axes.tick_params(length=0)
         axes.xaxis.set_major_locator(NullLocator())
         colours = [*COLOURS.values(), INK, GREY]
-        figure.parts = SimpleNamespace(
-            axes=axes,
-            bars=axes.barh(range(len(names)), [0] * len(names), 0.7, color=colours),
-            texts=[axes.text(0, row, "", va="center", fontsize=FONT) for row in range(len(names))],
-            title=axes.set_title("", loc="left", fontsize=TITLE, x=-0.245),
-        )
-    values = [*count.by_component.values(), count.total, yours]
-    for row, value in enumerate(values):
-        share = 0 if value is None else value / count.total
-        width = min(max(share, 0), 1.15)  # a count far off runs to the edge; its number says how far
-        figure.parts.bars[row].set_width(width)
-        figure.parts.texts[row].set_x(width + 0.01)
-        figure.parts.texts[row].set_text(_amount(value, share if row < len(COLOURS) else None))
-    labels = names if yours is not None else [*names[:-1], ""]
-    figure.parts.axes.set_yticks(range(len(names)), labels, fontsize=FONT)
-    figure.parts.title.set_text(title)
-    return figure
+        self.axes = axes
+        self.bars = axes.barh(range(len(names)), [0] * len(names), 0.7, color=colours)
+        self.texts = [axes.text(0, row, "", va="center", fontsize=FONT) for row in range(len(names))]
+        self.headline = axes.set_title("", loc="left", fontsize=TITLE, x=-0.245)
+        return figure
+
+    def move(self) -> None:
+        names = [*COLOURS, "total", "your count"]
+        values = [*self.count.by_component.values(), self.count.total, self.yours]
+        for row, value in enumerate(values):
+            share = 0 if value is None else value / self.count.total
+            width = min(max(share, 0), 1.15)  # a count far off runs to the edge; its number says how far
+            self.bars[row].set_width(width)
+            self.texts[row].set_x(width + 0.01)
+            self.texts[row].set_text(_amount(value, share if row < len(COLOURS) else None))
+        labels = names if self.yours is not None else [*names[:-1], ""]
+        self.axes.set_yticks(range(len(names)), labels, fontsize=FONT)
+        self.headline.set_text(self.title)
 
 
 def _amount(value: int | float | None, share: float | None) -> str:

@@ -136,8 +136,8 @@ def parameter_bill(models: Mapping[str, TransformerConfig] = DECODERS, start: st
         "bias": switch("biases", first["bias"]),
     }
 
-    def draw(figure=None, **state):
-        return figures.parameter_bill(config_of(**state), figure=figure)
+    def draw(**state):
+        return figures.ParameterBill(config_of(**state))
 
     return _Bill(models, start, draw, controls, lambda **state: describe_bill(config_of(**state)))
 
@@ -166,7 +166,7 @@ def embedding_share() -> LiveFigure:
         "d_model": steps("d_model", [width for width in WIDTHS if width <= figures.WIDTHS[-1]], 512),
         "tie_weights": switch("the output head shares the token table", True),
     }
-    return LiveFigure(figures.embedding_share, controls, describe_share)
+    return LiveFigure(figures.EmbeddingShare, controls, describe_share)
 
 
 def describe_share(vocab_size: int, n_layers: int, d_model: int, tie_weights: bool) -> str:
@@ -202,10 +202,10 @@ def name_the_model(models: Mapping[str, TransformerConfig]) -> LiveFigure:
 
     bill.observe(forget, names="value")
 
-    def draw(bill, guess, figure=None):
+    def draw(bill, guess):
         name = names[bill - 1]
         title = f"Bill {bill} of {len(names)}: whose is it?" if guess != name else f"Bill {bill} is {name}"
-        return figures.itemised_bill(counts[name], title, figure=figure)
+        return figures.ItemisedBill(counts[name], title)
 
     def describe(bill, guess):
         name = names[bill - 1]
@@ -251,11 +251,11 @@ def count_explorer(function: Callable) -> LiveFigure:
         config = TransformerConfig(vocab_size=1000, d_model=64, n_heads=8, max_seq_len=128, d_ff=200, **state)
         return config, *_ask(function, config)
 
-    def draw(figure=None, **state):
+    def draw(**state):
         config, yours, problem = look(**state)
         count = count_parameters(config)
         title = f"The right count: {count.total:,}" if problem else _compared(count.total, yours)
-        return figures.itemised_bill(count, title, yours=yours, figure=figure)
+        return figures.ItemisedBill(count, title, yours=yours)
 
     def describe(**state):
         config, yours, problem = look(**state)

@@ -16,7 +16,7 @@ from course_lib.counting import count_parameters, forward_flops, kv_cache_bytes
 from course_lib.live.attempts import attempt_numbers
 from course_lib.live.figure import LiveFigure, dropdown, slider
 from course_lib.live.numbers import percent, short
-from course_lib.live.shared_figures import patterns
+from course_lib.live.shared_figures import Patterns
 from course_lib.masks import causal_mask
 
 
@@ -42,7 +42,7 @@ def length_sliders() -> LiveFigure:
         "T": steps("T (tokens)", (64, 256, 512, 1024, 2048, 4096, 8192, 32768, 131072), 512),
         "d_model": steps("d_model", (64, 128, 256, 512, 768, 1024, 2048, 4096, 8192), 512),
     }
-    return LiveFigure(figures.work_by_length, controls, describe)
+    return LiveFigure(figures.WorkByLength, controls, describe)
 
 
 # ------------------------------------------------------------------------------------------------------- online softmax
@@ -71,9 +71,9 @@ def online_softmax() -> LiveFigure:
         blocks = max(1, math.ceil(len(states) * share / 8))
         return states[:blocks], blocks * block, states[-1][2]
 
-    def draw(block, share, figure=None):
+    def draw(block, share):
         states, read, final = look(block, share)
-        return figures.running_softmax(SCORES, read, states, final, figure)
+        return figures.RunningSoftmax(SCORES, read, states, final)
 
     def describe(block, share):
         states, read, final = look(block, share)
@@ -104,12 +104,12 @@ def cache_sliders() -> LiveFigure:
             forward_flops(config, T, batch),
         )
 
-    def draw(model, T, batch, group, figure=None):
+    def draw(model, T, batch, group):
         _, weights, cache, with_cache, without = look(model, T, batch, group)
         of_weights = percent(cache / weights) + " of" if cache < weights else f"{cache / weights:.1f} times"
         title = f"The cache takes {short(cache, 'B')}, {of_weights} the weights; "
         title += f"without it a token takes {without / with_cache:,.0f} times the work"
-        return figures.writing(weights, cache, with_cache, without, title, figure)
+        return figures.Writing(weights, cache, with_cache, without, title)
 
     def describe(model, T, batch, group):
         config, weights, cache, with_cache, without = look(model, T, batch, group)
@@ -151,13 +151,11 @@ def explore_blocks(function: Callable) -> LiveFigure:
         states = [(*state[:2], average) for state, (average, _) in zip(right, averages)]
         return states, blocks * block, next((problem for _, problem in averages if problem), "")
 
-    def draw(block, share, figure=None):
+    def draw(block, share):
         states, read, problem = look(block, share)
         final = online(SCORES, VALUES, 8)[0][2]
-        figure = figures.running_softmax(SCORES, read, states, final, figure)
         said = "Nothing to show yet" if problem else f"{read} of 8 keys read: your average {states[-1][2]:.2f}"
-        figure.parts.title.set_text(f"{said}; over all keys {final:.2f}")
-        return figure
+        return figures.RunningSoftmax(SCORES, read, states, final, f"{said}; over all keys {final:.2f}")
 
     def describe(block, share):
         states, read, problem = look(block, share)
@@ -205,16 +203,15 @@ def explore_cache(function: Callable) -> LiveFigure:
         said = "The full pass gives the same." if gap < 1e-4 else f"The full pass differs by up to {gap:.2f}."
         return (weights[0, 0].abs() > 1e-6).numpy(), f"{said} {_said_of_cache(given, k, v)}"
 
-    def draw(T, cached, figure=None):
+    def draw(T, cached):
         seen, _ = look(T, cached)
         squares = {}
         for name, rows in {"yours": seen, "the full pass": causal_mask(T, T + cached).numpy()}.items():
             squares[name] = np.zeros((T + cached, T + cached), dtype=bool)
             squares[name][cached:] = rows
-        figure = patterns(squares, "yours", dict.fromkeys(squares, cached), figure)
         pairs = f"With yours {T} new tokens see {seen.sum()} keys" if seen.any() else "Nothing to show yet"
-        figure.parts.title.set_text(f"{pairs}; in the full pass {squares['the full pass'].sum()}")
-        return figure
+        title = f"{pairs}; in the full pass {squares['the full pass'].sum()}"
+        return Patterns(squares, "yours", dict.fromkeys(squares, cached), title)
 
     def describe(T, cached):
         seen, said = look(T, cached)

@@ -2,17 +2,21 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from matplotlib.text import Annotation
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.text import Annotation, Text
 from torch import Tensor
 
-from course_lib.live.drawing import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, RED, SKY, TITLE, new_figure
+from course_lib.live.drawing import Drawing, new_figure, new_panels
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, RED, SKY, TITLE
 
 # A class of words has its colour, its marker and its name beside it: any one of the three is enough to tell it.
 CLASS_STYLES = [(BLUE, "o"), (RED, "s"), (GREEN, "^"), (PURPLE, "D"), (ORANGE, "v"), (SKY, "P"), (GREY, "X")]
@@ -41,17 +45,24 @@ def tokens_per_size(sizes: Sequence[int], tokens: Sequence[float], characters: f
 
 
 # -------------------------------------------------------------------------------------------------------------- look-up
-def lookup(weight: Tensor, ids: Sequence[int], rows: Tensor, figure: Figure | None = None) -> Figure:
+@dataclass
+class Lookup(Drawing):
     """One-hot rows, the table, and what came out: (T, V) × (V, d_model) = (T, d_model).
 
     Args:
         weight: (V, d_model), small. ids: T ids. rows: (T, d_model) what some look-up made of them, right or
             wrong; all NaN if it made nothing.
     """
-    (V, d_model), T = weight.shape, len(ids)
-    if figure is None:
-        figure, panels = new_figure(9.0, 3.4, columns=3, width_ratios=[V, 1.7 * d_model, 1.7 * d_model])
-        parts = SimpleNamespace(cells=[], frames=[])
+
+    weight: Tensor
+    ids: Sequence[int]
+    rows: Tensor
+
+    def build(self) -> Figure:
+        (V, d_model), T = self.weight.shape, len(self.ids)
+        figure, panels = new_panels(9.0, 3.4, 3, width_ratios=[V, 1.7 * d_model, 1.7 * d_model])
+        self.cells: list[list[list[Text]]] = []
+        self.frames: list[list[Patch]] = []
         shapes = [("one-hot rows", T, V), ("the table", V, d_model), ("the result", T, d_model)]
         for axes, (name, height, width) in zip(panels, shapes):
             axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), xticks=range(width), yticks=range(height))
@@ -59,41 +70,41 @@ def lookup(weight: Tensor, ids: Sequence[int], rows: Tensor, figure: Figure | No
             axes.spines[["left", "bottom"]].set_visible(False)
             axes.set_title(f"{name} ({height}, {width})", fontsize=FONT)
             places = [[(x, y) for x in range(width)] for y in range(height)]
-            parts.cells.append([[axes.text(*place, "", ha="center", va="center") for place in line] for line in places])
+            self.cells.append([[axes.text(*place, "", ha="center", va="center") for place in line] for line in places])
             frames = [
                 axes.add_patch(Rectangle((-0.46, y - 0.42), width - 0.08, 0.84, fill=False, color=GREY, linewidth=0.8))
                 for y in range(height)
             ]
-            parts.frames.append(frames)
+            self.frames.append(frames)
         panels[0].set(xlabel="token id", ylabel="place in the text")
         panels[1].set(xlabel="feature", ylabel="token id = row")
         panels[2].set(xlabel="feature", ylabel="place in the text")
-        figure.parts = parts
-        parts.title = figure.suptitle("", x=0.01, ha="left", fontsize=TITLE)
-    parts = figure.parts
-    one_hot = torch.nn.functional.one_hot(torch.tensor(ids), V)
-    for cells, values in zip(parts.cells, (one_hot, weight, rows)):
-        for line, numbers in zip(cells, values.tolist()):
-            for cell, number in zip(line, numbers):
-                cell.set_text("?" if number != number else f"{number:.3g}")
-    for line in parts.cells[0]:
-        for cell in line:
-            cell.set_fontweight("bold" if cell.get_text() == "1" else "normal")
-            cell.set_color(INK if cell.get_text() == "1" else GREY)
-    for row, frame in enumerate(parts.frames[1]):
-        frame.set(color=BLUE if row in ids else LIGHT, linewidth=2.2 if row in ids else 0.8)
-    right = [torch.allclose(rows[place], weight[i]) for place, i in enumerate(ids)]
-    for place, frame in enumerate(parts.frames[2]):
-        frame.set(color=BLUE if right[place] else RED, linewidth=2.2, linestyle="-" if right[place] else "--")
-    asked = ", ".join(map(str, ids))
-    if rows.isnan().all():
-        parts.title.set_text(f"Ids {asked}: there is no result to show")
-    elif all(right):
-        parts.title.set_text(f"Ids {asked}: the result is rows {asked} of the table, in that order")
-    else:
-        wrong = ", ".join(str(place) for place, fine in enumerate(right) if not fine)
-        parts.title.set_text(f"Ids {asked}: the result is wrong at place {wrong} (dashed)")
-    return figure
+        self.headline = figure.suptitle("", x=0.01, ha="left", fontsize=TITLE)
+        return figure
+
+    def move(self) -> None:
+        one_hot = torch.nn.functional.one_hot(torch.tensor(self.ids), len(self.weight))
+        for cells, values in zip(self.cells, (one_hot, self.weight, self.rows)):
+            for line, numbers in zip(cells, values.tolist()):
+                for cell, number in zip(line, numbers):
+                    cell.set_text("?" if number != number else f"{number:.3g}")
+        for line in self.cells[0]:
+            for cell in line:
+                cell.set_fontweight("bold" if cell.get_text() == "1" else "normal")
+                cell.set_color(INK if cell.get_text() == "1" else GREY)
+        for row, frame in enumerate(self.frames[1]):
+            frame.set(color=BLUE if row in self.ids else LIGHT, linewidth=2.2 if row in self.ids else 0.8)
+        right = [torch.allclose(self.rows[place], self.weight[i]) for place, i in enumerate(self.ids)]
+        for place, frame in enumerate(self.frames[2]):
+            frame.set(color=BLUE if right[place] else RED, linewidth=2.2, linestyle="-" if right[place] else "--")
+        asked = ", ".join(map(str, self.ids))
+        if self.rows.isnan().all():
+            self.headline.set_text(f"Ids {asked}: there is no result to show")
+        elif all(right):
+            self.headline.set_text(f"Ids {asked}: the result is rows {asked} of the table, in that order")
+        else:
+            wrong = ", ".join(str(place) for place, fine in enumerate(right) if not fine)
+            self.headline.set_text(f"Ids {asked}: the result is wrong at place {wrong} (dashed)")
 
 
 # ------------------------------------------------------------------------------------------------------ words on a map
@@ -112,13 +123,8 @@ def principal_axes(vectors: Tensor) -> tuple[Tensor, Tensor, float]:
     return centre, axes, (sizes[:2].square().sum() / sizes.square().sum()).item()
 
 
-def word_map(
-    points: Tensor,
-    classes: Mapping[str, Sequence[str]],
-    limits: tuple[float, float, float, float],
-    title: str,
-    figure: Figure | None = None,
-) -> Figure:
+@dataclass
+class WordMap(Drawing):
     """Words as points in a plane. Each class has its own colour and marker, and its name at its middle.
 
     A word stands beside its point where there is room for it; in a crowd some words are left out.
@@ -128,34 +134,41 @@ def word_map(
         classes: name of a class -> its words.
         limits: x from, x to, y from, y to.
     """
-    if figure is None:
+
+    points: Tensor
+    classes: Mapping[str, Sequence[str]]
+    limits: tuple[float, float, float, float]
+    title: str
+
+    def build(self) -> Figure:
         figure, axes = new_figure(9.4, 6.2)
         axes.set(xlabel="first principal axis of the finished table", ylabel="second principal axis", title="Words")
-        axes.set(xlim=limits[:2], ylim=limits[2:])
-        parts = SimpleNamespace(axes=axes, title=axes.title, dots=[], names=[], words=[])
-        for (name, group), (colour, marker) in zip(classes.items(), CLASS_STYLES):
-            parts.dots += axes.plot([], [], linestyle="", marker=marker, color=colour, markersize=6.5, alpha=0.85)
-            parts.names.append(_label(axes, name, color=colour, fontsize=14, fontweight="bold"))
-            parts.words += [_label(axes, word, color=INK, fontsize=10) for word in group]
+        axes.set(xlim=self.limits[:2], ylim=self.limits[2:])
+        self.axes, self.headline = axes, axes.title
+        self.dots: list[Line2D] = []
+        self.names: list[Annotation] = []
+        self.words: list[Annotation] = []
+        for (name, group), (colour, marker) in zip(self.classes.items(), CLASS_STYLES):
+            self.dots += axes.plot([], [], linestyle="", marker=marker, color=colour, markersize=6.5, alpha=0.85)
+            self.names.append(_label(axes, name, color=colour, fontsize=14, fontweight="bold"))
+            self.words += [_label(axes, word, color=INK, fontsize=10) for word in group]
         figure.draw_without_rendering()  # settles the layout, so that places on the page can be computed below
-        parts.sizes = {label: label.get_window_extent().size for label in [*parts.names, *parts.words]}
-        figure.parts = parts
-    parts = figure.parts
-    parts.title.set_text(title)
-    start, groups = 0, []
-    for dots, group in zip(parts.dots, classes.values()):
-        groups.append(points[start : start + len(group)])
-        dots.set_data(groups[-1][:, 0].tolist(), groups[-1][:, 1].tolist())
-        start += len(group)
-    page = Page(parts.axes, points, parts.sizes)
-    for name, group in zip(parts.names, groups):
-        page.place(name, group.mean(0), page.around_group(group, name), always=True)
-    for word, point in zip(parts.words, points):
-        page.place(word, point, page.around_dot(word))
-    return figure
+        self.sizes = {label: label.get_window_extent().size for label in [*self.names, *self.words]}
+        return figure
+
+    def move(self) -> None:
+        self.headline.set_text(self.title)
+        groups = self.points.split([len(words) for words in self.classes.values()])
+        for dots, group in zip(self.dots, groups):
+            dots.set_data(*group.T.tolist())
+        page = Page(self.axes, self.points, self.sizes)
+        for name, group in zip(self.names, groups):
+            page.place(name, group.mean(0), page.around_group(group, name), always=True)
+        for word, point in zip(self.words, self.points):
+            page.place(word, point, page.around_dot(word))
 
 
-def _label(axes: Axes, text: str, **style) -> Annotation:
+def _label(axes: Axes, text: str, **style: Any) -> Annotation:
     label = axes.annotate(text, (0, 0), (0, 0), textcoords="offset points", va="bottom", **style)
     label.set_in_layout(False)
     return label
@@ -164,10 +177,10 @@ def _label(axes: Axes, text: str, **style) -> Annotation:
 class Page:
     """Finds room for labels on a map: a label covers no dot and no earlier label. Units: points of the page."""
 
-    def __init__(self, axes: Axes, points: Tensor, sizes: Mapping[Annotation, np.ndarray]):
+    def __init__(self, axes: Axes, points: Tensor, sizes: Mapping[Annotation, tuple[float, float]]):
         self.axes, self.scale = axes, 72 / axes.figure.dpi
-        self.sizes = {label: (size * self.scale).tolist() for label, size in sizes.items()}
-        self.frame = (axes.bbox.extents * self.scale).tolist()
+        self.sizes = {label: (np.array(size) * self.scale).tolist() for label, size in sizes.items()}
+        self.frame = (np.array(axes.bbox.extents) * self.scale).tolist()
         self.taken = [(x - 3.5, y - 3.5, x + 3.5, y + 3.5) for x, y in self.at(points).tolist()]
 
     def at(self, points: Tensor) -> np.ndarray:
@@ -214,38 +227,44 @@ class Page:
 
 
 # ----------------------------------------------------------------------------------------------------------- neighbours
-def nearest_bars(
-    labels: Sequence[str], cosines: Sequence[float], marked: Sequence[bool], title: str, figure: Figure | None = None
-) -> Figure:
+@dataclass
+class NearestBars(Drawing):
     """The best matches as bars, best on top; the marked ones are filled, the others hatched.
 
     Args:
         labels: names of the bars; fewer than the first time leave room at the bottom. cosines: their lengths.
     """
-    if figure is None:
+
+    labels: Sequence[str]
+    cosines: Sequence[float]
+    marked: Sequence[bool]
+    title: str
+
+    def build(self) -> Figure:
         figure, axes = new_figure(7.5, 3.8)
-        slots = range(len(labels))
-        bars = axes.barh(slots, [0.0] * len(labels), height=0.72)
-        values = [axes.text(0, i, "", va="center", color=INK) for i in slots]
+        slots = range(len(self.labels))
+        self.bars = axes.barh(slots, [0.0] * len(self.labels), height=0.72)
+        self.values = [axes.text(0, i, "", va="center", color=INK) for i in slots]
         axes.set(xlim=(-1, 1.12), xlabel="cosine with the vector that was asked for", yticks=list(slots))
-        axes.set_ylim(len(labels) - 0.4, -0.6)
+        axes.set_ylim(len(self.labels) - 0.4, -0.6)
         axes.axvline(0, color=INK, linewidth=0.8)
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0, labelsize=FONT)
-        figure.parts = SimpleNamespace(axes=axes, bars=bars, values=values, title=axes.set_title(""))
-    parts = figure.parts
-    empty = len(parts.bars) - len(labels)
-    labels, cosines = [*labels, *[""] * empty], [*cosines, *[0.0] * empty]
-    marked = [*marked, *[False] * empty]
-    parts.axes.set_yticks(range(len(labels)), labels)
-    for bar, value, label, cosine, mark in zip(parts.bars, parts.values, labels, cosines, marked):
-        bar.set_width(cosine)
-        bar.set(facecolor=BLUE if mark else "white", edgecolor=BLUE if mark else GREY, hatch="" if mark else "///")
-        value.set_text(f"{cosine:.2f}" if label else "")
-        value.set_position((cosine + (0.02 if cosine >= 0 else -0.02), value.get_position()[1]))
-        value.set_horizontalalignment("left" if cosine >= 0 else "right")
-    parts.title.set_text(title)
-    return figure
+        self.axes, self.headline = axes, axes.set_title("")
+        return figure
+
+    def move(self) -> None:
+        empty = len(self.bars) - len(self.labels)
+        labels, cosines = [*self.labels, *[""] * empty], [*self.cosines, *[0.0] * empty]
+        marked = [*self.marked, *[False] * empty]
+        self.axes.set_yticks(range(len(labels)), labels)
+        for bar, value, label, cosine, mark in zip(self.bars, self.values, labels, cosines, marked):
+            bar.set_width(cosine)
+            bar.set(facecolor=BLUE if mark else "white", edgecolor=BLUE if mark else GREY, hatch="" if mark else "///")
+            value.set_text(f"{cosine:.2f}" if label else "")
+            value.set_position((cosine + (0.02 if cosine >= 0 else -0.02), value.get_position()[1]))
+            value.set_horizontalalignment("left" if cosine >= 0 else "right")
+        self.headline.set_text(self.title)
 
 
 def curves(
@@ -271,60 +290,77 @@ def curves(
     }
     colours = {name: colour for name, (colour, _) in zip(lines, CLASS_STYLES)}
     lowest = -1.0
-    for name in sorted(heights, key=heights.get):
+    for name in sorted(heights, key=lambda name: heights[name]):
         lowest = max(heights[name], lowest + 0.085)  # names keep their distance where lines end together
-        place = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "center"}
+        place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "center"}
         axes.annotate(name, (1, lowest), (6, 0), color=colours[name], fontsize=FONT, **place)
     return figure
 
 
 # ------------------------------------------------------------------------------------------------------------ gradients
-def gradient_rows(untied: Tensor, tied: Tensor, stories: int, figure: Figure | None = None) -> Figure:
+@dataclass
+class GradientRows(Drawing):
     """Size of the gradient of every row of the table, without and with weight tying.
 
     Args:
         untied, tied: (V,) norm of each row's gradient; rows with exactly zero stay empty.
         stories: how many stories the batch holds, for the title.
     """
-    if figure is None:
-        figure, panels = new_figure(9.0, 4.4, rows=2)
-        parts = SimpleNamespace(lines=[], titles=[])
+
+    untied: Tensor
+    tied: Tensor
+    stories: int
+
+    def build(self) -> Figure:
+        figure, panels = new_panels(9.0, 4.4, rows=2)
+        self.lines: list[LineCollection] = []
+        self.titles: list[Text] = []
         for axes in panels:
-            parts.lines.append(axes.vlines(range(len(untied)), 1e-7, 1e-7, color=BLUE, linewidth=1.6))
-            axes.set(yscale="log", ylim=(1e-7, 3), xlim=(-2, len(untied) + 1), ylabel="size of gradient")
-            parts.titles.append(axes.set_title(""))
+            self.lines.append(axes.vlines(range(len(self.untied)), 1e-7, 1e-7, color=BLUE, linewidth=1.6))
+            axes.set(yscale="log", ylim=(1e-7, 3), xlim=(-2, len(self.untied) + 1), ylabel="size of gradient")
+            self.titles.append(axes.set_title(""))
         panels[1].set_xlabel("row of the table = token id")
-        figure.parts = parts
-    noun = "story" if stories == 1 else "stories"
-    for norms, lines, title, name in zip((untied, tied), figure.parts.lines, figure.parts.titles, ("Untied", "Tied")):
-        lines.set_segments([[(i, 1e-7), (i, max(norm, 1e-7))] for i, norm in enumerate(norms.tolist())])
-        title.set_text(f"{name}, {stories} {noun}: {int((norms > 0).sum())} of {len(norms)} rows get a gradient")
-    return figure
+        return figure
+
+    def move(self) -> None:
+        noun = "story" if self.stories == 1 else "stories"
+        for norms, lines, title, name in zip((self.untied, self.tied), self.lines, self.titles, ("Untied", "Tied")):
+            lines.set_segments([[(i, 1e-7), (i, max(norm, 1e-7))] for i, norm in enumerate(norms.tolist())])
+            title.set_text(
+                f"{name}, {self.stories} {noun}: {int((norms > 0).sum())} of {len(norms)} rows get a gradient"
+            )
 
 
 # -------------------------------------------------------------------------------------------------------------- scaling
-def token_and_position(token: float, position: float, same_word: float, figure: Figure | None = None) -> Figure:
+@dataclass
+class TokenAndPosition(Drawing):
     """Typical size of a token's features beside that of its position's features, on a log axis.
 
     Args:
         token, position: root mean square of the features. same_word: cosine of one word's vector at two places.
     """
-    if figure is None:
+
+    token: float
+    position: float
+    same_word: float
+
+    def build(self) -> Figure:
         figure, axes = new_figure(8.2, 2.5)
-        bars = axes.barh([0, 1], [1.0, 1.0], color=[BLUE, ORANGE], height=0.62)
-        bars[1].set_hatch("//")
-        values = [axes.text(1.0, i, "", va="center", color=INK) for i in (0, 1)]
+        self.bars = axes.barh([0, 1], [1.0, 1.0], color=[BLUE, ORANGE], height=0.62)
+        self.bars[1].set_hatch("//")
+        self.values = [axes.text(1.0, i, "", va="center", color=INK) for i in (0, 1)]
         axes.set(xscale="log", xlim=(0.005, 100), xlabel="root mean square of the features", yticks=[0, 1])
         axes.set_yticklabels(["token", "position"], fontsize=FONT)
         axes.set_ylim(1.5, -0.5)
-        figure.parts = SimpleNamespace(bars=bars, values=values, title=axes.set_title(""))
-    parts = figure.parts
-    for bar, text, value in zip(parts.bars, parts.values, (token, position)):
-        bar.set_width(value)
-        text.set_text(f" {value:.3f}" if value < 10 else f" {value:.1f}")
-        text.set_x(value)
-    ratio = token / position
-    size = f"{ratio:.1f} times as large as" if ratio >= 1.05 else f"{1 / ratio:.1f} times as small as"
-    size = "as large as" if 1 / 1.05 < ratio < 1.05 else size
-    parts.title.set_text(f"The token is {size} its position; one word at two places: cosine {same_word:.2f}")
-    return figure
+        self.headline = axes.set_title("")
+        return figure
+
+    def move(self) -> None:
+        for bar, text, value in zip(self.bars, self.values, (self.token, self.position)):
+            bar.set_width(value)
+            text.set_text(f" {value:.3f}" if value < 10 else f" {value:.1f}")
+            text.set_x(value)
+        ratio = self.token / self.position
+        size = f"{ratio:.1f} times as large as" if ratio >= 1.05 else f"{1 / ratio:.1f} times as small as"
+        size = "as large as" if 1 / 1.05 < ratio < 1.05 else size
+        self.headline.set_text(f"The token is {size} its position; one word at two places: cosine {self.same_word:.2f}")

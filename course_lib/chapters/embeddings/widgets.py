@@ -64,6 +64,7 @@ class TokenizerBox(widgets.VBox):
         tokenizer = self._byte_pairs[entries]
         as_words = [(word, self._words.ids.get(word)) for word in split_words(text.lower())]
         as_pairs = list(zip(tokenizer.pieces(text), tokenizer.encode(text)))
+        ways: list[tuple[str, Sequence[tuple[str, int | None]]]]
         ways = [(f"Words, {len(self._words)} entries", as_words), (f"Byte pairs, {len(tokenizer)} entries", as_pairs)]
         self.text_version = "\n".join(_as_text(name, tokens) for name, tokens in ways)
         return "".join(_as_html(name, tokens) for name, tokens in ways)
@@ -136,11 +137,12 @@ def pick_rows(
             return blank, f"Your function returns {got}; expected a tensor of shape (1, {len(ids)}, {weight.shape[1]})."
         return answer[0].detach().float(), ""
 
-    def draw(figure=None, **ids):
-        return figures.lookup(weight, list(ids.values()), rows(list(ids.values()))[0], figure)
+    def draw(**asked):
+        ids = list(asked.values())
+        return figures.Lookup(weight, ids, rows(ids)[0])
 
-    def describe(**ids):
-        ids = list(ids.values())
+    def describe(**asked):
+        ids = list(asked.values())
         result, problem = rows(ids)
         if problem:
             return problem
@@ -188,8 +190,8 @@ def watch_words(
     def title(step):
         return f"Step {step}: {own[step]} of {len(words)} words have a word of their own kind as nearest neighbour"
 
-    def draw(step, figure=None):
-        return figures.word_map(points[step], kinds, limits, title(step), figure)
+    def draw(step):
+        return figures.WordMap(points[step], kinds, limits, title(step))
 
     def describe(step):
         return (
@@ -237,9 +239,9 @@ def _bars(
         title, description, marked = speak(words, step=step, **state)
         return words, cosines, marked, (title, description)
 
-    def draw(figure=None, **state):
+    def draw(**state):
         words, cosines, marked, (title, _) = look(**state)
-        return figures.nearest_bars(words, cosines, [word in marked for word in words], title, figure)
+        return figures.NearestBars(words, cosines, [word in marked for word in words], title)
 
     return LiveFigure(
         draw, {"step": steps_slider(list(tables), list(tables)[-1]), **controls}, lambda **s: look(**s)[3][1]
@@ -287,7 +289,7 @@ def analogies(tables: Mapping[int, Tensor], tokenizer: WordTokenizer, function: 
     inputs = {} if function else {"leave_out": widgets.Checkbox(value=True, description="leave the three inputs out")}
 
     def ask(weight, a, b, c, leave_out=True):
-        rows = [tokenizer.id(word) for word in (a, b, c)]
+        rows = tokenizer.id(a), tokenizer.id(b), tokenizer.id(c)
         vector = weight[rows[0]] - weight[rows[1]] + weight[rows[2]]
         if function:
             return vector, *_call(function, weight.clone(), *rows, MOST_BARS)
@@ -339,8 +341,8 @@ def reached_rows(stories: Sequence[Sequence[int]], vocab_size: int) -> LiveFigur
     def counts(n):
         return [int((norms[tied][n - 1] > 0).sum()) for tied in (False, True)]
 
-    def draw(n, figure=None):
-        return figures.gradient_rows(norms[False][n - 1], norms[True][n - 1], n, figure)
+    def draw(n):
+        return figures.GradientRows(norms[False][n - 1], norms[True][n - 1], n)
 
     def describe(n):
         untied, tied = counts(n)
@@ -363,7 +365,9 @@ def _row_gradients(stories: Sequence[Sequence[int]], vocab_size: int, tied: bool
     for ids in stories:
         row = torch.tensor([ids])
         model(row[:, :-1], row[:, 1:])[1].backward()
-        norms.append(model.token_embedding.weight.grad.norm(dim=1))
+        gradient = model.token_embedding.weight.grad
+        assert gradient is not None
+        norms.append(gradient.norm(dim=1))
     return torch.stack(norms)
 
 
@@ -385,8 +389,8 @@ def scaled_tokens() -> LiveFigure:
         same_word = F.cosine_similarity(here, there, dim=-1).mean().item()
         return token.square().mean().sqrt().item(), position.square().mean().sqrt().item(), same_word
 
-    def draw(d_model, start, scaled, figure=None):
-        return figures.token_and_position(*measure(d_model, start, scaled), figure)
+    def draw(d_model, start, scaled):
+        return figures.TokenAndPosition(*measure(d_model, start, scaled))
 
     def describe(d_model, start, scaled):
         token, position, same_word = measure(d_model, start, scaled)

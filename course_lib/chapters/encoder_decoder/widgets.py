@@ -85,13 +85,11 @@ def _translations(look: Callable[..., Look], n_heads: int, **more) -> LiveFigure
     def shown(head: int, weights: Tensor) -> tuple[str, Tensor]:
         return ("mean of the heads", weights.mean(dim=0)) if head == n_heads else (f"head {head}", weights[head])
 
-    def draw(subject, size, colour, predicate, head, figure=None, **more):
+    def draw(subject, size, colour, predicate, head, **more):
         seen = look(sentence(subject, size, colour, predicate), **more)
         name, rows = shown(head, seen.weights)
-        figure = figures.alignment_map(rows.numpy(), seen.source, seen.target, seen.aligned, name, figure)
-        if seen.problem:
-            figure.parts.title.set_text("Nothing to show")
-        return figure
+        title = "Nothing to show" if seen.problem else ""
+        return figures.AlignmentMap(rows.numpy(), seen.source, seen.target, seen.aligned, name, title)
 
     def describe(subject, size, colour, predicate, head, **more):
         english = sentence(subject, size, colour, predicate)
@@ -253,8 +251,8 @@ def blank_explorer(
             left = decoder(ids[:, :place])[0, -1].softmax(dim=-1)  # (V,)
         return best(both, tokenizer, said[place - 1]), best(left, words, said[place - 1])
 
-    def draw(place, figure=None):
-        return figures.blank_guesses(*guess(place), said[place - 1], figure)
+    def draw(place):
+        return figures.BlankGuesses(*guess(place), said[place - 1])
 
     def describe(place):
         both, left = guess(place)

@@ -1,95 +1,95 @@
 """Figures of chapter 6: which units fire, bends that add up, activations, units that carry a fact, width."""
 
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from course_lib.live.drawing import (
-    BLUE,
-    FONT,
-    GREEN,
-    GREY,
-    INK,
-    LIGHT,
-    ORANGE,
-    PURPLE,
-    SKY,
-    WIDE,
-    fix_layout,
-    headline,
-    new_figure,
-)
+from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, new_panels
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, SKY, WIDE
 
 
 # ------------------------------------------------------------------------------------------------------------ unit map
-def unit_map(scores: np.ndarray, hidden: np.ndarray, output: np.ndarray, figure: Figure | None = None) -> Figure:
+@dataclass
+class UnitMap(Drawing):
     """Every hidden unit before and after the activation (d_ff,), and the output (d_model,) that they add up to.
 
     A unit fires if its score is above 0: its bar is filled and its number stands below it in bold.
     """
-    n_units, n_features = len(scores), len(output)
-    if figure is None:
-        figure, (left, right) = new_figure(WIDE, 4.1, 1, 2, width_ratios=[3.2, 1])
-        parts = SimpleNamespace(title=headline(figure))
-        parts.outlines = left.bar(range(n_units), [0.0] * n_units, fill=False, edgecolor=GREY, linestyle=":", width=0.8)
-        parts.bars = left.bar(range(n_units), [0.0] * n_units, color=BLUE, width=0.8)
+
+    scores: np.ndarray
+    hidden: np.ndarray
+    output: np.ndarray
+
+    def build(self) -> Figure:
+        n_units, n_features = len(self.scores), len(self.output)
+        figure, (left, right) = new_panels(WIDE, 4.1, 2, width_ratios=[3.2, 1])
+        self.headline = headline(figure)
+        self.outlines = left.bar(range(n_units), [0.0] * n_units, fill=False, edgecolor=GREY, linestyle=":", width=0.8)
+        self.bars = left.bar(range(n_units), [0.0] * n_units, color=BLUE, width=0.8)
         left.axhline(0, color=INK, linewidth=0.8)
         left.set(ylim=(-5, 5), xticks=range(n_units), xlabel="hidden unit", ylabel="score, and what is left")
-        parts.note = left.set_title("dotted: score before the activation; filled: after it", fontsize=FONT, loc="left")
-        parts.labels = left.get_xticklabels()
-        parts.outputs = right.barh(range(n_features), [0.0] * n_features, color=ORANGE, edgecolor=INK, linewidth=0.5)
+        self.note = left.set_title("dotted: score before the activation; filled: after it", fontsize=FONT, loc="left")
+        self.labels = left.get_xticklabels()
+        self.outputs = right.barh(range(n_features), [0.0] * n_features, color=ORANGE, edgecolor=INK, linewidth=0.5)
         right.axvline(0, color=INK, linewidth=0.8)
         right.set(xlim=(-5, 5), ylim=(n_features - 0.5, -0.5), yticks=range(n_features), xlabel="output")
         right.set_yticklabels([f"feature {i}" for i in range(n_features)])
-        figure.parts = parts
         fix_layout(figure)
-    parts = figure.parts
-    for outline, bar, label, score, value in zip(parts.outlines, parts.bars, parts.labels, scores, hidden):
-        outline.set_height(score)
-        bar.set_height(value)
-        bar.set_color(BLUE if score > 0 else SKY)
-        label.set_fontweight("bold" if score > 0 else "normal")
-        label.set_color(INK if score > 0 else GREY)
-    for bar, value in zip(parts.outputs, output):
-        bar.set_width(value)
-    parts.title.set_text(f"{int((scores > 0).sum())} of {n_units} units fire for this input")
-    return figure
+        return figure
+
+    def move(self) -> None:
+        for outline, bar, label, score, value in zip(self.outlines, self.bars, self.labels, self.scores, self.hidden):
+            outline.set_height(score)
+            bar.set_height(value)
+            bar.set_color(BLUE if score > 0 else SKY)
+            label.set_fontweight("bold" if score > 0 else "normal")
+            label.set_color(INK if score > 0 else GREY)
+        for bar, value in zip(self.outputs, self.output):
+            bar.set_width(value)
+        self.headline.set_text(f"{int((self.scores > 0).sum())} of {len(self.scores)} units fire for this input")
 
 
 # ---------------------------------------------------------------------------------------------------- bends that add up
-def bends(
-    x: np.ndarray, target: np.ndarray, units: np.ndarray, total: np.ndarray, figure: Figure | None = None
-) -> Figure:
+@dataclass
+class Bends(Drawing):
     """A curve made of bends: the target (N,), every unit's share (n_units, N) and their sum (N,)."""
-    if figure is None:
+
+    x: np.ndarray
+    target: np.ndarray
+    units: np.ndarray
+    total: np.ndarray
+
+    def build(self) -> Figure:
         figure, axes = new_figure(WIDE, 4.0)
-        parts = SimpleNamespace(title=headline(figure), axes=axes, units=[])
-        axes.plot(x, target, color=GREY, linewidth=6, alpha=0.45, solid_capstyle="round")
-        (parts.total,) = axes.plot([], [], color=BLUE, linewidth=2.2)
-        axes.set(xlim=(x[0], x[-1]), ylim=(-3, 3), xticks=range(7), xlabel="input x", ylabel="output y")
+        self.headline, self.axes = headline(figure), axes
+        self.unit_lines: list[Line2D] = []
+        axes.plot(self.x, self.target, color=GREY, linewidth=6, alpha=0.45, solid_capstyle="round")
+        (self.total_line,) = axes.plot([], [], color=BLUE, linewidth=2.2)
+        axes.set(xlim=(self.x[0], self.x[-1]), ylim=(-3, 3), xticks=range(7), xlabel="input x", ylabel="output y")
         for height, text, color in ((2.3, "thick grey: wanted", INK), (1.7, "blue: what the units make", BLUE)):
-            axes.text(x[-1] * 1.03, height, text, color=color, fontsize=FONT, va="center")
-        axes.text(x[-1] * 1.03, 1.1, "thin: each unit's share", color=INK, fontsize=FONT, va="center")
-        figure.parts = parts
+            axes.text(self.x[-1] * 1.03, height, text, color=color, fontsize=FONT, va="center")
+        axes.text(self.x[-1] * 1.03, 1.1, "thin: each unit's share", color=INK, fontsize=FONT, va="center")
         fix_layout(figure)
-    parts = figure.parts
-    while len(parts.units) < len(units):
-        parts.units.append(parts.axes.plot([], [], color=ORANGE, linewidth=0.9, zorder=1)[0])
-    for i, line in enumerate(parts.units):
-        line.set_data((x, units[i]) if i < len(units) else ([], []))
-    parts.total.set_data(x, total)
-    error = float(np.abs(total - target).mean())
-    count = f"{len(units)} {'unit' if len(units) == 1 else 'units'}"
-    parts.title.set_text(f"{count}: the output misses the wanted curve by {error:.2f} on average")
-    return figure
+        return figure
+
+    def move(self) -> None:
+        while len(self.unit_lines) < len(self.units):
+            self.unit_lines.append(self.axes.plot([], [], color=ORANGE, linewidth=0.9, zorder=1)[0])
+        for i, line in enumerate(self.unit_lines):
+            line.set_data((self.x, self.units[i]) if i < len(self.units) else ([], []))
+        self.total_line.set_data(self.x, self.total)
+        error = float(np.abs(self.total - self.target).mean())
+        count = f"{len(self.units)} {'unit' if len(self.units) == 1 else 'units'}"
+        self.headline.set_text(f"{count}: the output misses the wanted curve by {error:.2f} on average")
 
 
 # ---------------------------------------------------------------------------------------------------------- activations
 def activations(x: np.ndarray, curves: Mapping[str, np.ndarray]) -> Figure:
     """Activation functions over their input, and the same near 0."""
-    figure, (whole, near) = new_figure(WIDE, 3.8, 1, 2)
+    figure, (whole, near) = new_panels(WIDE, 3.8, 2)
     styles = {
         name: (color, line) for name, color, line in zip(curves, (INK, BLUE, ORANGE, GREEN), ("-", "-", "--", "-."))
     }
@@ -106,40 +106,46 @@ def activations(x: np.ndarray, curves: Mapping[str, np.ndarray]) -> Figure:
 
 
 # -------------------------------------------------------------------------------------------------- where a fact sits
-def capital_chances(
-    names: Sequence[str],
-    chances: np.ndarray,
-    chosen: int,
-    n_removed: int,
-    figure: Figure | None = None,
-    lost_below: float = 0.5,
-) -> Figure:
+@dataclass
+class CapitalChances(Drawing):
     """The chance of the right capital for every country, while the units of the chosen country are removed.
 
     lost_below: the criterion, drawn as a line: below it a capital counts as lost.
     """
-    if figure is None:
+
+    names: Sequence[str]
+    chances: np.ndarray
+    chosen: int
+    n_removed: int
+    lost_below: float = 0.5
+
+    def build(self) -> Figure:
         figure, axes = new_figure(WIDE, 4.6)
-        parts = SimpleNamespace(title=headline(figure), axes=axes)
-        parts.bars = axes.bar(range(len(names)), [0.0] * len(names), edgecolor=INK, linewidth=0.5)
-        axes.set(ylim=(0, 1.05), ylabel="probability of the capital", xticks=range(len(names)))
-        axes.set_xticklabels(names, rotation=60, ha="right", rotation_mode="anchor")
-        axes.axhline(lost_below, color=INK, linestyle=":")
-        axes.text(len(names) - 0.4, lost_below + 0.02, f"lost below {lost_below}", fontsize=FONT - 1, color=INK)
-        axes.set_xlim(-0.7, len(names) + 2.2)
-        parts.labels = axes.get_xticklabels()
-        figure.parts = parts
+        n = len(self.names)
+        self.headline, self.axes = headline(figure), axes
+        self.bars = axes.bar(range(n), [0.0] * n, edgecolor=INK, linewidth=0.5)
+        axes.set(ylim=(0, 1.05), ylabel="probability of the capital", xticks=range(n))
+        axes.set_xticklabels(self.names, rotation=60, ha="right", rotation_mode="anchor")
+        axes.axhline(self.lost_below, color=INK, linestyle=":")
+        axes.text(n - 0.4, self.lost_below + 0.02, f"lost below {self.lost_below}", fontsize=FONT - 1, color=INK)
+        axes.set_xlim(-0.7, n + 2.2)
+        self.labels = axes.get_xticklabels()
         fix_layout(figure)
-    parts = figure.parts
-    for i, (bar, label, chance) in enumerate(zip(parts.bars, parts.labels, chances)):
-        bar.set_height(chance)
-        bar.set_facecolor(ORANGE if i == chosen else SKY)
-        bar.set_hatch("//" if i == chosen else "")
-        label.set_fontweight("bold" if i == chosen else "normal")
-    lost = int((chances < lost_below).sum())
-    count = f"{lost} of {len(names)} capitals {'falls' if lost == 1 else 'fall'}" if lost else "no capital falls"
-    parts.title.set_text(f"{n_removed} units of {names[chosen].split(' → ')[0]} removed: {count} below {lost_below}")
-    return figure
+        return figure
+
+    def move(self) -> None:
+        for i, (bar, label, chance) in enumerate(zip(self.bars, self.labels, self.chances)):
+            bar.set_height(chance)
+            bar.set_facecolor(ORANGE if i == self.chosen else SKY)
+            bar.set_hatch("//" if i == self.chosen else "")
+            label.set_fontweight("bold" if i == self.chosen else "normal")
+        lost = int((self.chances < self.lost_below).sum())
+        fallen = f"{lost} of {len(self.names)} capitals {'falls' if lost == 1 else 'fall'}"
+        country = self.names[self.chosen].split(" → ")[0]
+        self.headline.set_text(
+            f"{self.n_removed} units of {country} removed: "
+            f"{fallen if lost else 'no capital falls'} below {self.lost_below}"
+        )
 
 
 # ---------------------------------------------------------------------------------------- how many fire, and how wide

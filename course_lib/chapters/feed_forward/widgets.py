@@ -42,8 +42,8 @@ def unit_map() -> LiveFigure:
         hidden = ACTIVATIONS[activation](scores)
         return scores.numpy(), hidden.numpy(), (hidden @ down).numpy()
 
-    def draw(activation, figure=None, **features):
-        return figures.unit_map(*measure(activation, features), figure)
+    def draw(activation, **features):
+        return figures.UnitMap(*measure(activation, features))
 
     def describe(activation, **features):
         scores, _, output = measure(activation, features)
@@ -74,8 +74,8 @@ def bend_builder() -> LiveFigure:
         weights = np.linalg.lstsq(features, target, rcond=None)[0]
         return weights[:-1, None] * hidden, features @ weights
 
-    def draw(n_units, bend, figure=None):
-        return figures.bends(x, target, *fit(n_units, bend), figure)
+    def draw(n_units, bend):
+        return figures.Bends(x, target, *fit(n_units, bend))
 
     def describe(n_units, bend):
         _, total = fit(n_units, bend)
@@ -105,10 +105,10 @@ def fact_eraser(model: DecoderOnly, tokenizer: WordTokenizer, country: str = "fr
     def measure(chosen: int, n_removed: int) -> np.ndarray:
         return answer_chances(model, *told, strongest(contribution[chosen], n_removed)).numpy()
 
-    def draw(country, n_removed, figure=None):
+    def draw(country, n_removed):
         chosen = countries.index(country)
         names = [f"{name} → {capital}" for name, capital in CAPITALS.items()]
-        return figures.capital_chances(names, measure(chosen, n_removed), chosen, n_removed, figure)
+        return figures.CapitalChances(names, measure(chosen, n_removed), chosen, n_removed)
 
     def describe(country, n_removed):
         chosen = countries.index(country)
@@ -155,9 +155,9 @@ def explore_ffn(function: Callable) -> LiveFigure:
         output, further = yours(token, down, activation, expected @ down)
         return scores, hidden, output, problem or further
 
-    def draw(activation, figure=None, **features):
+    def draw(activation, **features):
         scores, hidden, output, _ = measure(activation, features)
-        return figures.unit_map(scores.numpy(), hidden.numpy(), output.numpy(), figure)
+        return figures.UnitMap(scores.numpy(), hidden.numpy(), output.numpy())
 
     def describe(activation, **features):
         scores, _, output, problem = measure(activation, features)
@@ -189,7 +189,7 @@ def explore_units(function: Callable) -> LiveFigure:
         except Exception as error:
             return [], went_wrong(error)
         try:
-            order = [tuple(int(number) for number in pair) for pair in result]
+            order = [(int(layer), int(unit)) for layer, unit in result]
         except (TypeError, ValueError):
             order = []
         if sorted(order) != candidates:
@@ -203,9 +203,9 @@ def explore_units(function: Callable) -> LiveFigure:
             removed[layer, unit] = True
         return answer_chances(model, *told, removed).numpy()
 
-    def draw(country, n_removed, figure=None):
+    def draw(country, n_removed):
         chosen = list(CAPITALS).index(country)
-        return figures.capital_chances(names, measure(chosen, n_removed), chosen, n_removed, figure)
+        return figures.CapitalChances(names, measure(chosen, n_removed), chosen, n_removed)
 
     def describe(country, n_removed):
         chosen = list(CAPITALS).index(country)

@@ -26,8 +26,8 @@ from course_lib.trace import trace
 # ---------------------------------------------------------------------------------------- any tensor of a running model
 def shown_names(seen: dict[str, Tensor], n_layers: int) -> list[str]:
     """The tensors of a trace that are worth a look, in the order of computing; not those that equal another one."""
-    inside = ("norm1", "attention.query", "attention.key", "attention.value", "attention.weights", "attention.heads")
-    inside += ("attention", "norm2", "feed_forward.hidden", "feed_forward")
+    heads = (f"attention.{part}" for part in ("query", "key", "value", "weights", "heads"))
+    inside = ["norm1", *heads, "attention", "norm2", "feed_forward.hidden", "feed_forward"]
     names = ["token_embedding", "positions"]
     for i in range(n_layers):
         names += [*(f"blocks.{i}.{part}" for part in inside), f"blocks.{i}"]
@@ -77,11 +77,11 @@ def trace_explorer(
     def which(name: str, head: int) -> str:
         return f"{name}, head {head % seen[name].shape[1]}" if seen[name].dim() == 4 else name
 
-    def draw(name, head, figure=None):
+    def draw(name, head):
         values = matrix(name, head)
         columns = {"weights": "key", "hidden": "hidden unit", "output": "token of the vocabulary"}
         title = f"{which(name, head)}: {values.shape[0]} × {values.shape[1]} numbers, std {values.std():.2g}"
-        return figures.tensor_view(values, tokens, columns.get(name.split(".")[-1], "feature"), title, figure)
+        return figures.TensorView(values, tokens, columns.get(name.split(".")[-1], "feature"), title)
 
     def describe(name, head):
         numbers = figures.statistics(matrix(name, head))
@@ -132,9 +132,9 @@ def lens_viewer(
             return "No logits to show"
         return f"After “{tokens[place]}” (place {place}) the model says {settled(place)}"
 
-    def draw(place, figure=None):
+    def draw(place):
         table = words(place)
-        return figures.lens_table(table, probabilities[:, place], rows, table[-1][0], title(place), figure)
+        return figures.LensTable(table, probabilities[:, place], rows, table[-1][0], title(place))
 
     def agreement(place: int) -> str:
         if function is None:
@@ -165,11 +165,11 @@ def _try_forward(function: Callable, model: DecoderOnly, ids: Tensor, right: Ten
     rows = []
     for n_blocks in range(len(blocks) + 1):
         parts = SimpleNamespace(
-            token_table=model.token_embedding.weight.detach().clone(),
-            position_table=model.positions.weight.detach().clone(),
+            token_table=model.get_parameter("token_embedding.weight").detach().clone(),
+            position_table=model.get_parameter("positions.weight").detach().clone(),
             blocks=blocks[:n_blocks],
             final_norm=model.final_norm,
-            output_table=model.output.weight.detach().clone(),
+            output_table=model.get_parameter("output.weight").detach().clone(),
         )
         try:
             with evaluating(model):
@@ -211,11 +211,11 @@ def start_slider(function: Callable | None = None) -> LiveFigure:
             return *measured.first_guess(std, tied), ""
         return _try_tie(function, std)
 
-    def draw(std, tied, figure=None):
+    def draw(std, tied):
         losses = [guess(each, tied)[1] for each in STDS]
         logits, _, _, problem = guess(std, tied)
         name = "tied" if tied and not problem else "untied"
-        return figures.first_guess(STDS, losses, ln_v, std, logits.numpy(), name, figure)
+        return figures.FirstGuess(STDS, losses, ln_v, std, logits.numpy(), name)
 
     def describe(std, tied):
         logits, loss, own, problem = guess(std, tied)

@@ -1,127 +1,138 @@
 """Figures of chapter 4: how features are dealt out to heads, what each step costs, what a head does for an answer."""
 
 from collections.abc import Sequence
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.text import Text
 
-from course_lib.live.drawing import (
-    BLUE,
-    FONT,
-    GREEN,
-    GREY,
-    INK,
-    LIGHT,
-    ORANGE,
-    PURPLE,
-    RED,
-    SKY,
-    YELLOW,
-    fix_layout,
-    headline,
-    new_figure,
-)
+from course_lib.live.drawing import Drawing, Side, fix_layout, headline, new_figure, new_panels
 from course_lib.live.numbers import percent, short
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, RED, SKY, YELLOW
 
 WIDE = 9.4  # inches
 HEAD_COLOURS = (SKY, ORANGE, GREEN, PURPLE, YELLOW, GREY, "#B7D7EA", "#F5D08A")
 
 
 # ---------------------------------------------------------------------------------------------- features dealt to heads
-def dealt_out(numbers: np.ndarray, owner: np.ndarray, title: str, figure: Figure | None = None) -> Figure:
+@dataclass
+class DealtOut(Drawing):
     """A table of features (T, d_model); each cell in the colour and with the name of the head that gets it.
 
-    owner: (T, d_model), the number of the head.
+    owner: (T, d_model), the number of the head, −1 for none.
     """
-    T, d_model = numbers.shape
-    if figure is None:
+
+    numbers: np.ndarray
+    owner: np.ndarray
+    title: str
+
+    def build(self) -> Figure:
+        T, d_model = self.numbers.shape
         figure, axes = new_figure(8.4, 0.9 + 0.62 * T)
         axes.set(xlim=(0, d_model), ylim=(T, 0), xlabel="feature", ylabel="token")
-        axes.set_xticks(np.arange(d_model) + 0.5, range(d_model))
-        axes.set_yticks(np.arange(T) + 0.5, range(T))
+        axes.set_xticks(np.arange(d_model) + 0.5, map(str, range(d_model)))
+        axes.set_yticks(np.arange(T) + 0.5, map(str, range(T)))
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
-        parts = SimpleNamespace(cells={}, names={}, title=headline(figure))
+        self.cells: dict[tuple[int, ...], Patch] = {}
+        self.names: dict[tuple[int, ...], Text] = {}
+        self.headline = headline(figure)
         for t, i in np.ndindex(T, d_model):
-            parts.cells[t, i] = axes.add_patch(Rectangle((i, t), 1, 1, edgecolor="white", linewidth=2))
-            axes.text(i + 0.5, t + 0.42, f"{numbers[t, i]:.1f}", ha="center", va="center", fontsize=FONT + 1, color=INK)
-            parts.names[t, i] = axes.text(i + 0.5, t + 0.82, "", ha="center", va="center", fontsize=10, color=INK)
-        figure.parts = parts
+            self.cells[t, i] = axes.add_patch(Rectangle((i, t), 1, 1, edgecolor="white", linewidth=2))
+            number = axes.text(i + 0.5, t + 0.42, f"{self.numbers[t, i]:.1f}", fontsize=FONT + 1)
+            self.names[t, i] = axes.text(i + 0.5, t + 0.82, "", fontsize=10)
+            for text in (number, self.names[t, i]):
+                text.set(ha="center", va="center", color=INK)
         fix_layout(figure)
-    parts = figure.parts
-    for place, head in np.ndenumerate(owner):
-        parts.cells[place].set_facecolor(HEAD_COLOURS[int(head)])
-        parts.names[place].set_text(f"head {int(head)}")
-    parts.title.set_text(title)
-    return figure
+        return figure
+
+    def move(self) -> None:
+        for place, head in np.ndenumerate(self.owner):
+            self.cells[place].set_facecolor(HEAD_COLOURS[int(head)] if head >= 0 else "white")
+            self.names[place].set_text(f"head {int(head)}" if head >= 0 else "no head")
+        self.headline.set_text(self.title)
 
 
 # -------------------------------------------------------------------------------------------------- eight steps, priced
-def steps_and_costs(rows: Sequence[tuple[str, str, int, int, int]], title: str, figure: Figure | None = None) -> Figure:
+@dataclass
+class StepsAndCosts(Drawing):
     """The steps of multi-head attention, one line each.
 
     rows: (step, shape, numbers in the result, parameters, FLOPs); a step without a shape has nothing behind its name.
     A bar shows each step's share of the FLOPs.
     """
-    if figure is None:
-        figure, axes = new_figure(WIDE, 0.95 + 0.4 * len(rows))
+
+    rows: Sequence[tuple[str, str, int, int, int]]
+    title: str
+
+    def build(self) -> Figure:
+        figure, axes = new_figure(WIDE, 0.95 + 0.4 * len(self.rows))
         figure.set_layout_engine(None)
         axes.set_position((0.01, 0.01, 0.98, 0.86))
         axes.axis("off")
-        axes.set(xlim=(0, 1), ylim=(len(rows) - 0.4, -1.1))
-        columns = ((0, "step", "left"), (0.265, "shape of the result", "left"), (0.545, "numbers", "right"))
-        columns += ((0.68, "parameters", "right"), (0.715, "work (FLOPs, share)", "left"))
+        axes.set(xlim=(0, 1), ylim=(len(self.rows) - 0.4, -1.1))
+        columns: list[tuple[float, str, Side]] = [
+            (0, "step", "left"),
+            (0.265, "shape of the result", "left"),
+            (0.545, "numbers", "right"),
+            (0.68, "parameters", "right"),
+            (0.715, "work (FLOPs, share)", "left"),
+        ]
         for x, name, side in columns:
             axes.text(x, -0.75, name, ha=side, va="center", fontsize=FONT, color=INK, weight="bold")
         axes.axhline(-0.42, color=GREY, linewidth=1)
-        parts = SimpleNamespace(title=headline(figure), bars=[], texts=[])
-        for y in range(len(rows)):
+        self.headline = headline(figure)
+        self.bars, self.texts = [], []
+        for y in range(len(self.rows)):
             line = [axes.text(x, y, "", ha=side, va="center", fontsize=FONT, color=INK) for x, _, side in columns]
-            line[1].set_family("monospace")
-            line[1].set_fontsize(10.5)
-            parts.texts.append(line)
-            parts.bars.append(axes.add_patch(Rectangle((0.715, y - 0.3), 0, 0.6, color=BLUE, linewidth=0)))
-        figure.parts = parts
-    parts = figure.parts
-    work = sum(row[4] for row in rows)
-    for (step, shape, numbers, parameters, flops), line, bar in zip(rows, parts.texts, parts.bars):
-        share = flops / work if work else 0
-        bar.set_width(0.14 * share)
-        told = f"{short(flops)} · {percent(share)}" if flops else "none" if shape else ""
-        amounts = short(numbers) if shape else "", short(parameters) if parameters else "–" if shape else ""
-        for text, said in zip(line, (step, shape, *amounts, told)):
-            text.set_text(said)
-        line[4].set_x(0.725 + 0.14 * share if flops else 0.715)
-    parts.title.set_text(title)
-    return figure
+            line[1].set(family="monospace", fontsize=10.5)
+            self.texts.append(line)
+            self.bars.append(Rectangle((0.715, y - 0.3), 0, 0.6, color=BLUE, linewidth=0))
+            axes.add_patch(self.bars[-1])
+        return figure
+
+    def move(self) -> None:
+        work = sum(row[4] for row in self.rows)
+        for (step, shape, numbers, parameters, flops), line, bar in zip(self.rows, self.texts, self.bars):
+            share = flops / work if work else 0
+            bar.set_width(0.14 * share)
+            told = f"{short(flops)} · {percent(share)}" if flops else "none" if shape else ""
+            amounts = short(numbers) if shape else "", short(parameters) if parameters else "–" if shape else ""
+            for text, said in zip(line, (step, shape, *amounts, told)):
+                text.set_text(said)
+            line[4].set_x(0.725 + 0.14 * share if flops else 0.715)
+        self.headline.set_text(self.title)
 
 
 # ------------------------------------------------------------------------------------------------- a head at a question
-def head_at_work(
-    words: Sequence[str],
-    weights: np.ndarray,
-    candidates: Sequence[str],
-    with_head: np.ndarray,
-    without: np.ndarray,
-    title: str,
-    figure: Figure | None = None,
-) -> Figure:
+@dataclass
+class HeadAtWork(Drawing):
     """Where one head looks from the last word, and the next word's probabilities with it and without it.
 
     weights: (T,). candidates: words; with_head, without: their probabilities. At most 34 words are drawn.
     """
-    most = 34
-    if figure is None:
-        figure, (left, right) = new_figure(WIDE, 5.6, 1, 2, width_ratios=[1, 1])
-        parts = SimpleNamespace(left=left, right=right, title=headline(figure))
-        parts.weights = left.barh(range(most), [0.0] * most, color=BLUE)
+
+    words: Sequence[str]
+    weights: np.ndarray
+    candidates: Sequence[str]
+    with_head: np.ndarray
+    without: np.ndarray
+    title: str
+
+    def build(self) -> Figure:
+        most = 34
+        figure, (left, right) = new_panels(WIDE, 5.6, 2)
+        self.headline, self.left, self.right = headline(figure), left, right
+        self.weight_bars = left.barh(range(most), [0.0] * most, color=BLUE)
         left.set(xlim=(0, 1.02), ylim=(most - 0.5, -0.5), xlabel="weight from the last word")
-        places = np.arange(len(candidates))
-        parts.with_head = right.barh(places - 0.2, [0.0] * len(places), 0.38, color=BLUE)
-        parts.without = right.barh(places + 0.2, [0.0] * len(places), 0.38, color="white", edgecolor=RED, hatch="///")
-        parts.numbers = [
+        places = np.arange(len(self.candidates))
+        self.with_bars = right.barh(places - 0.2, [0.0] * len(places), 0.38, color=BLUE)
+        self.without_bars = right.barh(
+            places + 0.2, [0.0] * len(places), 0.38, color="white", edgecolor=RED, hatch="///"
+        )
+        self.numbers = [
             right.text(0, place + shift, "", fontsize=10, va="center", color=INK)
             for shift in (-0.2, 0.2)
             for place in places
@@ -129,23 +140,23 @@ def head_at_work(
         right.set(
             xlim=(0, 1.45), xticks=[0, 0.5, 1], ylim=(len(places) - 0.5, -0.5), xlabel="probability of the next word"
         )
-        figure.parts = parts
         left.set_yticks(range(most), ["m" * 9] * most, fontsize=10)
         right.set_yticks(places, ["m" * 9] * len(places), fontsize=FONT)
         fix_layout(figure)
-    parts = figure.parts
-    parts.left.set_ylim(len(words) - 0.5, -0.5)
-    parts.left.set_yticks(range(len(words)), words, fontsize=10)
-    for place, bar in enumerate(parts.weights):
-        bar.set_width(weights[place] if place < len(words) else 0)
-    parts.right.set_yticks(range(len(candidates)), candidates, fontsize=FONT)
-    both = [*zip(parts.with_head, with_head, ["with it"] * len(with_head))]
-    both += [*zip(parts.without, without, ["without"] * len(without))]
-    for (bar, probability, name), number in zip(both, parts.numbers):
-        bar.set_width(probability)
-        number.set(x=probability + 0.02, text=f"{probability:.2f} {name}")
-    parts.title.set_text(title)
-    return figure
+        return figure
+
+    def move(self) -> None:
+        self.left.set_ylim(len(self.words) - 0.5, -0.5)
+        self.left.set_yticks(range(len(self.words)), self.words, fontsize=10)
+        for place, bar in enumerate(self.weight_bars):
+            bar.set_width(self.weights[place] if place < len(self.words) else 0)
+        self.right.set_yticks(range(len(self.candidates)), self.candidates, fontsize=FONT)
+        both = [*zip(self.with_bars, self.with_head, ["with it"] * len(self.with_head))]
+        both += [*zip(self.without_bars, self.without, ["without"] * len(self.without))]
+        for (bar, probability, name), number in zip(both, self.numbers):
+            bar.set_width(probability)
+            number.set(x=probability + 0.02, text=f"{probability:.2f} {name}")
+        self.headline.set_text(self.title)
 
 
 # ----------------------------------------------------------------------------------------- what every head is good for

@@ -15,7 +15,7 @@ from course_lib.heads import MultiHeadAttention, split_heads
 from course_lib.live.attempts import attempt, went_wrong
 from course_lib.live.figure import LiveFigure, dropdown, slider
 from course_lib.live.numbers import percent, short
-from course_lib.live.shared_figures import weight_bars
+from course_lib.live.shared_figures import WeightBars
 from course_lib.tinytown import WordTokenizer
 
 
@@ -53,13 +53,13 @@ def split_sliders() -> LiveFigure:
     def tokens_of(n_heads, transpose):
         return sorted({int(t) for t in np.nonzero(owner(n_heads, transpose) == 0)[0]})
 
-    def draw(n_heads, transpose, figure=None):
+    def draw(n_heads, transpose):
         seen = tokens_of(n_heads, transpose)
         if len(seen) == T:
             title = f"Each head gets {counted(D_MODEL // n_heads, 'feature')} of every token"
         else:
             title = f"Wrong: head 0 never sees tokens {', '.join(str(t) for t in range(T) if t not in seen)}"
-        return figures.dealt_out(NUMBERS[0].numpy(), owner(n_heads, transpose), title, figure)
+        return figures.DealtOut(NUMBERS[0].numpy(), owner(n_heads, transpose), title)
 
     def describe(n_heads, transpose):
         heads, seen = split(n_heads, transpose)[0], tokens_of(n_heads, transpose)
@@ -115,14 +115,14 @@ def shapes_and_costs() -> LiveFigure:
     def share_of_pairs(T, d_model):
         return T / (T + 2 * d_model)
 
-    def draw(B, T, d_model, n_heads, figure=None):
+    def draw(B, T, d_model, n_heads):
         title = refusal(d_model, n_heads)
         if fits(d_model, n_heads):
             pairs = share_of_pairs(T, d_model)
             title = (
                 f"Comparing pairs of tokens is {percent(pairs)} of the work, the projections are {percent(1 - pairs)}"
             )
-        return figures.steps_and_costs(rows(B, T, d_model, n_heads), title, figure)
+        return figures.StepsAndCosts(rows(B, T, d_model, n_heads), title)
 
     def describe(B, T, d_model, n_heads):
         if not fits(d_model, n_heads):
@@ -172,11 +172,11 @@ def remove_a_head(
         names = [tokenizer.tokens[i] for i in shown]
         return words, weights, names, whole[shown].numpy(), lacking[shown].numpy()
 
-    def draw(question, example, layer, head, figure=None):
+    def draw(question, example, layer, head):
         words, weights, names, whole, lacking = look(question, example, layer, head)
         title = f"Layer {layer}, head {head} looks most at “{words[weights.argmax()]}”; without it “{names[0]}” "
         title += f"goes from {whole[0]:.2f} to {lacking[0]:.2f}"
-        return figures.head_at_work(words, weights, names, whole, lacking, title, figure)
+        return figures.HeadAtWork(words, weights, names, whole, lacking, title)
 
     def describe(question, example, layer, head):
         words, weights, names, whole, lacking = look(question, example, layer, head)
@@ -205,7 +205,7 @@ def explore_split(function: Callable) -> LiveFigure:
         """(owner of each number (4, 8), −1 for none; title; what to say)."""
         owner = np.full((T, D_MODEL), -1)
         yours, problem = attempt(function, NUMBERS.clone(), n_heads, shape=(1, n_heads, T, D_MODEL // n_heads))
-        if problem:
+        if yours is None:
             return owner, "No heads to show yet", problem
         for head, numbers in enumerate(yours[0]):
             for place in (numbers.double() * 10).round().long().flatten().tolist():
@@ -221,13 +221,9 @@ def explore_split(function: Callable) -> LiveFigure:
         said = f"Head {head}, token {token}, feature {feature}: you have {here[0]:.1f}, the library {here[1]:.1f}."
         return owner, "Not dealt out as the library does it", said
 
-    def draw(n_heads, figure=None):
+    def draw(n_heads):
         owner, title, _ = measure(n_heads)
-        figure = figures.dealt_out(NUMBERS[0].numpy(), owner.clip(0), title, figure)
-        for place in zip(*np.nonzero(owner < 0)):
-            figure.parts.cells[place].set_facecolor("white")
-            figure.parts.names[place].set_text("no head")
-        return figure
+        return figures.DealtOut(NUMBERS[0].numpy(), owner, title)
 
     def describe(n_heads):
         return f"{counted(n_heads, 'head')}. {measure(n_heads)[2]}"
@@ -254,7 +250,7 @@ def explore_module(module: Callable) -> LiveFigure:
         outputs = []
         for each in (x, changed):
             output, problem = attempt(attention, each.clone(), mask, shape=(1, places, D_MODEL))
-            if problem:
+            if output is None:
                 return np.full(places, np.nan), problem.replace("your function", "your module")
             outputs.append(output.double())
         return ((outputs[1] - outputs[0]).norm(dim=-1) / outputs[0].norm(dim=-1))[0].numpy(), ""
@@ -275,15 +271,14 @@ def explore_module(module: Callable) -> LiveFigure:
             yours, problem = moved(attention, token, masks[mask])
             return yours, library_moved, problem
 
-    def draw(token, n_heads, mask, figure=None):
+    def draw(token, n_heads, mask):
         yours, _, problem = measure(token, n_heads, mask)
         names = [f"output {place}" for place in range(places)]
         still = [name for name, moves in zip(names, yours) if moves < 1e-6]
         said = f"not moved: {', '.join(still)}" if still else "every output moves"
         title = "No outputs to show yet" if problem else f"Token {token} changes; {said}"
-        figure = weight_bars(names, yours.clip(0, 1.1), title, figure)
-        figure.parts.axes.set_xlabel("how far the output moves (share of its length)")
-        return figure
+        how_far = "how far the output moves (share of its length)"
+        return WeightBars(names, yours.clip(0, 1.1), title, how_far)
 
     def describe(token, n_heads, mask):
         yours, library, problem = measure(token, n_heads, mask)

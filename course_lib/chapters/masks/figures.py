@@ -2,84 +2,100 @@
 and where a model looks that has none."""
 
 from collections.abc import Sequence
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from course_lib.live.drawing import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED, SKY, fix_layout, headline, new_figure
+from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, new_panels
+from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED, SKY
 
 WIDE = 8.8  # inches
 
 
 # ----------------------------------------------------------------------------------------------------------- one row
-def masked_row(
-    scores: np.ndarray, hidden: np.ndarray, weights: np.ndarray, query: int, how: str, figure: Figure | None = None
-) -> Figure:
+@dataclass
+class MaskedRow(Drawing):
     """The scores of one query (S,), of which some are hidden, and the weights (S,) that come of it.
 
     A weight of 0 whose score is not hidden has been zeroed afterwards, and is marked so.
     """
-    S = len(scores)
-    names = [f"token {s}" for s in range(S)]
-    if figure is None:
-        figure, (left, right) = new_figure(WIDE, 3.2, 1, 2)
-        parts = SimpleNamespace(title=headline(figure))
+
+    scores: np.ndarray
+    hidden: np.ndarray
+    weights: np.ndarray
+    query: int
+    how: str
+
+    def build(self) -> Figure:
+        S = len(self.scores)
+        names = [f"token {s}" for s in range(S)]
+        figure, (left, right) = new_panels(WIDE, 3.2, 2)
+        self.headline = headline(figure)
         for axes, label, reach in ((left, "score", 2.6), (right, "weight", 1.2)):
             axes.set(yticks=range(S), yticklabels=names, ylim=(S - 0.5, -0.5), xlabel=f"{label} of each key")
             axes.set_xlim(-reach if label == "score" else 0, reach)
             axes.axvline(0, color=GREY, linewidth=1)
-        parts.scores = left.barh(range(S), [0.0] * S, color=SKY)
-        parts.weights = right.barh(range(S), [0.0] * S, color=BLUE)
-        parts.notes = [left.text(0.05, s, "", va="center", fontsize=FONT, color=INK) for s in range(S)]
-        parts.numbers = [right.text(0, s, "", va="center", fontsize=FONT, color=INK) for s in range(S)]
-        parts.sum = right.set_title(" ", fontsize=FONT, loc="left")
-        figure.parts = parts
+        self.score_bars = left.barh(range(S), [0.0] * S, color=SKY)
+        self.weight_bars = right.barh(range(S), [0.0] * S, color=BLUE)
+        self.notes = [left.text(0.05, s, "", va="center", fontsize=FONT, color=INK) for s in range(S)]
+        self.numbers = [right.text(0, s, "", va="center", fontsize=FONT, color=INK) for s in range(S)]
+        self.sum = right.set_title(" ", fontsize=FONT, loc="left")
         fix_layout(figure)
-    parts = figure.parts
-    for s in range(S):
-        parts.scores[s].set_width(0 if hidden[s] else scores[s])
-        score = f"{scores[s]:.2f}".replace("-", "−")
-        parts.notes[s].set(x=0.05 + max(0, 0 if hidden[s] else scores[s]), text="−inf: hidden" if hidden[s] else score)
-        parts.weights[s].set_width(weights[s])
-        zeroed = weights[s] == 0 and not hidden[s]
-        parts.numbers[s].set(x=weights[s] + 0.02, text=f"{weights[s]:.2f}{', zeroed' if zeroed else ''}")
-    parts.sum.set_text(f"sum of the weights: {weights.sum():.2f}")
-    shares = "a full share of 1" if abs(weights.sum() - 1) < 1e-4 else f"only {weights.sum():.2f} in all"
-    parts.title.set_text(f"Token {query}, {how}: {shares}")
-    return figure
+        return figure
+
+    def move(self) -> None:
+        for s, (score, hidden, weight) in enumerate(zip(self.scores, self.hidden, self.weights)):
+            length, note = (0, "−inf: hidden") if hidden else (score, f"{score:.2f}".replace("-", "−"))
+            self.score_bars[s].set_width(length)
+            self.notes[s].set(x=0.05 + max(0, length), text=note)
+            self.weight_bars[s].set_width(weight)
+            zeroed = ", zeroed" if weight == 0 and not hidden else ""
+            self.numbers[s].set(x=weight + 0.02, text=f"{weight:.2f}{zeroed}")
+        total = self.weights.sum()
+        self.sum.set_text(f"sum of the weights: {total:.2f}")
+        shares = "a full share of 1" if abs(total - 1) < 1e-4 else f"only {total:.2f} in all"
+        self.headline.set_text(f"Token {self.query}, {self.how}: {shares}")
 
 
 # ------------------------------------------------------------------------------------------------------------ leak test
-def leak_bars(changes: np.ndarray, place: int, mask: str, figure: Figure | None = None) -> Figure:
+@dataclass
+class LeakBars(Drawing):
     """How far each output (T,) moves when the token at one place is changed; what lies before it must not move."""
-    T = len(changes)
-    if figure is None:
+
+    changes: np.ndarray
+    place: int
+    mask: str
+    title: str = ""
+
+    def build(self) -> Figure:
+        T = len(self.changes)
         figure, axes = new_figure(WIDE, 3.4)
-        parts = SimpleNamespace(title=headline(figure))
-        parts.bars = axes.bar(range(T), [0.0] * T, edgecolor=INK, linewidth=0.5)
-        parts.frame = axes.add_patch(Rectangle((0, 0), 1, 1, facecolor=LIGHT, edgecolor="none", zorder=0))
-        parts.note = axes.text(0, 0, "changed", ha="center", va="bottom", fontsize=FONT, color=INK)
+        self.headline = headline(figure)
+        self.bars = axes.bar(range(T), [0.0] * T, edgecolor=INK, linewidth=0.5)
+        self.frame = Rectangle((0, 0), 1, 1, facecolor=LIGHT, edgecolor="none", zorder=0)
+        axes.add_patch(self.frame)
+        self.note = axes.text(0, 0, "changed", ha="center", va="bottom", fontsize=FONT, color=INK)
         axes.set(xticks=range(T), xlim=(-0.6, T - 0.4), xlabel="place of the output (tokens)")
         axes.set_ylabel("change of the output\n(length of the difference)")
         axes.set_ylim(0, 1)
-        figure.parts = parts
         fix_layout(figure)
-    parts, axes = figure.parts, figure.axes[0]
-    top = 1.2 * max(changes.max(), 1e-6)
-    axes.set_ylim(0, top)
-    for at, (bar, change) in enumerate(zip(parts.bars, changes)):
-        bar.set(height=change, facecolor=RED if at < place else BLUE, hatch="//" if at < place else None)
-    parts.frame.set(x=place - 0.5, height=top)
-    parts.note.set_position((place, 0.92 * top))
-    leaks = int((changes[:place] > 1e-5).sum())
-    if place == 0:
-        said = "nothing stands before place 0"
-    else:
-        said = f"{leaks} of the {place} outputs before it move" if leaks else "no output before it moves"
-    parts.title.set_text(f"{mask}: changing the token at {place}, {said}")
-    return figure
+        return figure
+
+    def move(self) -> None:
+        top = 1.2 * max(self.changes.max(), 1e-6)
+        self.figure.axes[0].set_ylim(0, top)
+        for at, (bar, change) in enumerate(zip(self.bars, self.changes)):
+            bar.set(height=change, facecolor=RED if at < self.place else BLUE, hatch="//" if at < self.place else None)
+        self.frame.set(x=self.place - 0.5, height=top)
+        self.note.set_position((self.place, 0.92 * top))
+        leaks = int((self.changes[: self.place] > 1e-5).sum())
+        if self.place == 0:
+            said = "nothing stands before place 0"
+        else:
+            said = f"{leaks} of the {self.place} outputs before it move" if leaks else "no output before it moves"
+        self.headline.set_text(self.title or f"{self.mask}: changing the token at {self.place}, {said}")
 
 
 # ------------------------------------------------------------------------------------------------- with and without

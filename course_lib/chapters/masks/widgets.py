@@ -12,7 +12,7 @@ from course_lib.chapters.masks import figures
 from course_lib.heads import MultiHeadAttention
 from course_lib.live.attempts import attempt, attempt_numbers
 from course_lib.live.figure import LiveFigure, dropdown, slider
-from course_lib.live.shared_figures import patterns
+from course_lib.live.shared_figures import Patterns
 from course_lib.masks import causal_mask, combine, padding_mask, prefix_mask
 
 BERT, GPT, T5 = "BERT: all see all", "GPT: causal", "T5: source, then target"
@@ -28,8 +28,8 @@ def mask_patterns() -> LiveFigure:
         masks = {BERT: everything, GPT: causal_mask(length), T5: prefix_mask(min(prefix, length), length)}
         return {name: combine(mask, real).numpy() for name, mask in masks.items()}
 
-    def draw(pattern, length, prefix, padding, figure=None):
-        return patterns(build(length, prefix, padding), pattern, {T5: min(prefix, length)}, figure)
+    def draw(pattern, length, prefix, padding):
+        return Patterns(build(length, prefix, padding), pattern, {T5: min(prefix, length)})
 
     def describe(pattern, length, prefix, padding):
         mask = build(length, prefix, padding)[pattern]
@@ -63,8 +63,8 @@ def masked_row(scores: np.ndarray) -> LiveFigure:
         weights = weights.masked_fill(hidden, 0.0) if how == AFTER else weights
         return (hidden.numpy() if how == BEFORE else np.zeros(len(scores_), dtype=bool)), weights.numpy()
 
-    def draw(query, how, figure=None):
-        return figures.masked_row(scores[query], *measure(query, how), query, how, figure)
+    def draw(query, how):
+        return figures.MaskedRow(scores[query], *measure(query, how), query, how)
 
     def describe(query, how):
         weights = measure(query, how)[1]
@@ -118,8 +118,8 @@ def leak_test() -> LiveFigure:
             difference = model(changed, LEAK_MASKS[mask]) - model(x, LEAK_MASKS[mask])
         return difference[0].norm(dim=-1).numpy()  # (T,)
 
-    def draw(mask, place, figure=None):
-        return figures.leak_bars(moved(mask, place), place, mask.capitalize(), figure)
+    def draw(mask, place):
+        return figures.LeakBars(moved(mask, place), place, mask.capitalize())
 
     def describe(mask, place):
         changes = moved(mask, place)
@@ -152,17 +152,16 @@ def explore_causal(function: Callable) -> LiveFigure:
         said = "lets it look" if yours[t, s] else "hides it"
         return yours.numpy(), right.numpy(), f"First difference: query {t}, key {s}, where yours {said}."
 
-    def draw(T, cached, figure=None):
+    def draw(T, cached):
         yours, right, _ = compare(T, cached)
         squares = {}
         for name, mask in {"yours": yours, "the library's": right}.items():
             squares[name] = np.zeros((T + cached, T + cached), dtype=bool)
             if mask is not None:
                 squares[name][cached:] = mask
-        figure = patterns(squares, "yours", dict.fromkeys(squares, cached), figure)
         pairs = "Nothing to show yet" if yours is None else f"Yours lets {yours.sum()} of {yours.size} pairs attend"
-        figure.parts.title.set_text(f"{pairs}; the library {right.sum()}")
-        return figure
+        title = f"{pairs}; the library {right.sum()}"
+        return Patterns(squares, "yours", dict.fromkeys(squares, cached), title)
 
     def describe(T, cached):
         yours, _, said = compare(T, cached)
@@ -185,7 +184,8 @@ def explore_attention(function: Callable) -> LiveFigure:
     x, other = torch.randn(1, PLACES, d_model, generator=rng), torch.randn(d_model, generator=rng)
     W = [torch.randn(d_model, d_model, generator=rng) / 2 for _ in range(4)]
 
-    def library(x, W_Q, W_K, W_V, W_O, n_heads):
+    def library(n_heads: int) -> Tensor:
+        W_Q, W_K, W_V, W_O = W
         q, k, v = ((x @ w).unflatten(-1, (n_heads, -1)).transpose(1, 2) for w in (W_Q, W_K, W_V))
         return scaled_dot_product_attention(q, k, v, causal_mask(PLACES))[0].transpose(1, 2).flatten(2) @ W_O
 
@@ -199,16 +199,14 @@ def explore_attention(function: Callable) -> LiveFigure:
             if y is None:
                 return np.zeros(PLACES), problem
             outputs.append(y.double().clamp(-1e6, 1e6))
-        gap = (outputs[0] - library(x, *W, n_heads)).abs().max().item()
+        gap = (outputs[0] - library(n_heads)).abs().max().item()
         verdict = "The library agrees on every output." if gap < 1e-3 else f"The library differs by up to {gap:.2f}."
         return (outputs[1] - outputs[0])[0].norm(dim=-1).numpy(), verdict
 
-    def draw(place, n_heads, figure=None):
+    def draw(place, n_heads):
         changes, said = moved(place, n_heads)
-        figure = figures.leak_bars(changes, place, "Your attention", figure)
-        if not said.startswith("The library"):
-            figure.parts.title.set_text("Nothing to show yet")
-        return figure
+        title = "" if said.startswith("The library") else "Nothing to show yet"
+        return figures.LeakBars(changes, place, "Your attention", title)
 
     def describe(place, n_heads):
         changes, said = moved(place, n_heads)

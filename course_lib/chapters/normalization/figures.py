@@ -1,45 +1,40 @@
 """Figures of chapter 7: what a norm forgets, which numbers share a mean, spread by depth, eps, speed."""
 
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from course_lib.live.drawing import (
-    BLUE,
-    FONT,
-    GREEN,
-    GREY,
-    INK,
-    LIGHT,
-    ORANGE,
-    SKY,
-    WIDE,
-    fix_layout,
-    headline,
-    new_figure,
-)
+from course_lib.live.drawing import Drawing, as_function, fix_layout, headline, new_figure, new_panels
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, SKY, WIDE
 
 
 # ------------------------------------------------------------------------------------------------- what a norm forgets
-def two_norms(x: np.ndarray, layer: np.ndarray, rms: np.ndarray, figure: Figure | None = None) -> Figure:
+@dataclass
+class TwoNorms(Drawing):
     """One token (d_model,), and what LayerNorm and RMSNorm make of it."""
-    n = len(x)
-    if figure is None:
-        figure, axes = new_figure(WIDE, 3.7, 1, 3)
-        parts = SimpleNamespace(title=headline(figure), axes=axes, bars=[], numbers=[], means=[])
+
+    x: np.ndarray
+    layer: np.ndarray
+    rms: np.ndarray
+
+    def build(self) -> Figure:
+        n = len(self.x)
+        figure, self.axes = new_panels(WIDE, 3.7, 3)
+        self.headline, axes = headline(figure), self.axes
+        self.bars, self.numbers, self.means = [], [], []
         names = ("token x", "LayerNorm(x)", "RMSNorm(x)")
         for one, name, color in zip(axes, names, (GREY, BLUE, ORANGE)):
-            parts.bars.append(one.bar(range(n), [0.0] * n, color=color, edgecolor=INK, linewidth=0.5))
-            parts.numbers.append(
+            self.bars.append(one.bar(range(n), [0.0] * n, color=color, edgecolor=INK, linewidth=0.5))
+            self.numbers.append(
                 [
                     one.text(i, 0, "", ha="center", fontsize=FONT - 1, bbox={"color": "white", "pad": 0.5})
                     for i in range(n)
                 ]
             )
-            parts.means.append(one.axhline(0, color=INK, linestyle=":", linewidth=1.5))
+            self.means.append(one.axhline(0, color=INK, linestyle=":", linewidth=1.5))
             one.axhline(0, color=INK, linewidth=0.8)
             one.set(xticks=range(n), xlabel="feature")
             one.set_title(name, fontsize=FONT, loc="left")
@@ -47,35 +42,45 @@ def two_norms(x: np.ndarray, layer: np.ndarray, rms: np.ndarray, figure: Figure 
         for one in axes[1:]:
             one.set_ylim(-2.4, 2.4)
         axes[0].set_ylim(-0.0052, 0.0052)  # the widest tick labels: the layout leaves room for them
-        figure.parts = parts
         fix_layout(figure)
-    parts = figure.parts
-    reach = 1.3 * max(float(np.abs(x).max()), 1e-9)
-    parts.axes[0].set_ylim(-reach, reach)
-    for one, bars, numbers, mean, values in zip(parts.axes, parts.bars, parts.numbers, parts.means, (x, layer, rms)):
-        low, high = one.get_ylim()
-        for bar, number, value in zip(bars, numbers, values):
-            bar.set_height(value)
-            text = f"{value:,.4g}" if one is parts.axes[0] else f"{round(value, 2) + 0.0:.2f}"
-            shift = 0.02 * (high - low)
-            number.set(y=value + (shift if value >= 0 else -shift), text=text, va="bottom" if value >= 0 else "top")
-        mean.set_ydata([values.mean()] * 2)
-    parts.title.set_text(
-        f"LayerNorm: mean {layer.mean() + 0.0:.1f}, deviation {layer.std():.2f}. "
-        f"RMSNorm: mean {rms.mean() + 0.0:.2f}, root mean square {np.sqrt((rms**2).mean()):.2f}"
-    )
-    return figure
+        return figure
+
+    def move(self) -> None:
+        reach = 1.3 * max(float(np.abs(self.x).max()), 1e-9)
+        self.axes[0].set_ylim(-reach, reach)
+        each = zip(self.axes, self.bars, self.numbers, self.means, (self.x, self.layer, self.rms))
+        for one, bars, numbers, mean, values in each:
+            low, high = one.get_ylim()
+            for bar, number, value in zip(bars, numbers, values):
+                bar.set_height(value)
+                text = f"{value:,.4g}" if one is self.axes[0] else f"{round(value, 2) + 0.0:.2f}"
+                y = value + (0.02 if value >= 0 else -0.02) * (high - low)
+                number.set(y=y, text=text, va="bottom" if value >= 0 else "top")
+                # One that was not divided may lie far outside.
+                number.set_visible(one is self.axes[0] or bool(low < y < high))
+            mean.set_ydata([values.mean()] * 2)
+        said = (
+            f"LayerNorm: mean {self.layer.mean() + 0.0:.1f}, deviation {self.layer.std():.2f}. "
+            f"RMSNorm: mean {self.rms.mean() + 0.0:.2f}, root mean square {np.sqrt((self.rms**2).mean()):.2f}"
+        )
+        self.headline.set_text("No result to show" if "nan" in said else said)
 
 
 # ------------------------------------------------------------------------------------------- which numbers share a mean
-def shared_statistics(
-    x: np.ndarray, group: np.ndarray, chosen: tuple[int, int, int], title: str, figure: Figure | None = None
-) -> Figure:
+@dataclass
+class SharedStatistics(Drawing):
     """A tensor (B, T, d_model) as B tables. group: bool, the numbers that share statistics with the chosen one."""
-    B, T, d_model = x.shape
-    if figure is None:
-        figure, axes = new_figure(WIDE, 2.7, 1, B)
-        parts = SimpleNamespace(title=headline(figure), cells=[], numbers=[])
+
+    x: np.ndarray
+    group: np.ndarray
+    chosen: tuple[int, int, int]
+    title: str
+
+    def build(self) -> Figure:
+        B, T, d_model = self.x.shape
+        figure, axes = new_panels(WIDE, 2.7, B)
+        self.headline = headline(figure)
+        self.cells, self.numbers = [], []
         for b, one in enumerate(axes):
             one.set(xlim=(-0.5, d_model - 0.5), ylim=(T - 0.5, -0.5), aspect="equal")
             one.set(xticks=range(d_model), yticks=range(T), xlabel="feature")
@@ -85,44 +90,52 @@ def shared_statistics(
             for t in range(T):
                 for d in range(d_model):
                     cell = Rectangle((d - 0.46, t - 0.46), 0.92, 0.92, edgecolor=INK, linewidth=0.4)
-                    parts.cells.append(one.add_patch(cell))
-                    parts.numbers.append(one.text(d, t, f"{x[b, t, d]:g}", ha="center", va="center", fontsize=FONT - 1))
+                    self.cells.append(one.add_patch(cell))
+                    number = one.text(d, t, f"{self.x[b, t, d]:g}", ha="center", va="center", fontsize=FONT - 1)
+                    self.numbers.append(number)
         axes[0].set_ylabel("position")
-        figure.parts = parts
         fix_layout(figure)
-    parts = figure.parts
-    index = int(np.ravel_multi_index(chosen, x.shape))
-    for i, (cell, number, inside) in enumerate(zip(parts.cells, parts.numbers, group.flatten())):
-        cell.set_facecolor(SKY if inside else "white")
-        cell.set_linewidth(3 if i == index else 0.4)
-        number.set_fontweight("bold" if inside else "normal")
-    parts.title.set_text(title)
-    return figure
+        return figure
+
+    def move(self) -> None:
+        index = int(np.ravel_multi_index(self.chosen, self.x.shape))
+        for i, (cell, number, inside) in enumerate(zip(self.cells, self.numbers, self.group.flatten())):
+            cell.set_facecolor(SKY if inside else "white")
+            cell.set_linewidth(3 if i == index else 0.4)
+            number.set_fontweight("bold" if inside else "normal")
+        self.headline.set_text(self.title)
 
 
 # ----------------------------------------------------------------------------------------------------- spread by depth
-def spread_by_depth(spreads: np.ndarray, n_blocks: int, setting: str, figure: Figure | None = None) -> Figure:
+@dataclass
+class SpreadByDepth(Drawing):
     """Standard deviation of the stream (n + 1,) over the number of blocks; n_blocks is marked."""
-    if figure is None:
+
+    spreads: np.ndarray
+    n_blocks: int
+    setting: str
+
+    def build(self) -> Figure:
         figure, axes = new_figure(WIDE, 3.8)
         axes.set_yscale("log")
-        axes.set(xlim=(0, len(spreads)), ylim=(1e-3, 1e12), xlabel="blocks", ylabel="standard deviation")
+        axes.set(xlim=(0, len(self.spreads)), ylim=(1e-3, 1e12), xlabel="blocks", ylabel="standard deviation")
         axes.axhline(1, color=LIGHT, linewidth=6, zorder=0)
         axes.minorticks_off()
-        parts = SimpleNamespace(title=headline(figure), here=axes.axvline(0, color=GREY, linestyle=":"))
-        parts.setting = axes.set_title(" ", fontsize=FONT, loc="left")
-        (parts.line,) = axes.plot([], [], color=BLUE, linewidth=2)
-        (parts.dot,) = axes.plot([], [], "o", color=BLUE, markersize=9)
-        figure.parts = parts
+        self.headline = headline(figure)
+        self.here = axes.axvline(0, color=GREY, linestyle=":")
+        self.setting_text = axes.set_title(" ", fontsize=FONT, loc="left")
+        (self.line,) = axes.plot([], [], color=BLUE, linewidth=2)
+        (self.dot,) = axes.plot([], [], "o", color=BLUE, markersize=9)
         fix_layout(figure)
-    parts = figure.parts
-    parts.line.set_data(range(len(spreads)), spreads)
-    parts.dot.set_data([n_blocks], [spreads[n_blocks]])
-    parts.here.set_xdata([n_blocks, n_blocks])
-    count = f"{n_blocks} block{'s' * (n_blocks > 1)}"
-    parts.title.set_text(f"After {count} the standard deviation is {spreads[n_blocks]:.2g}")
-    parts.setting.set_text(setting)
-    return figure
+        return figure
+
+    def move(self) -> None:
+        self.line.set_data(range(len(self.spreads)), self.spreads)
+        self.dot.set_data([self.n_blocks], [self.spreads[self.n_blocks]])
+        self.here.set_xdata([self.n_blocks, self.n_blocks])
+        count = f"{self.n_blocks} block{'s' * (self.n_blocks > 1)}"
+        self.headline.set_text(f"After {count} the standard deviation is {self.spreads[self.n_blocks]:.2g}")
+        self.setting_text.set_text(self.setting)
 
 
 def pre_and_post(pre: np.ndarray, post: np.ndarray) -> Figure:
@@ -162,20 +175,42 @@ def eps_places(deviations: np.ndarray, inside: np.ndarray, outside: np.ndarray) 
     return figure
 
 
-def speed_ratios(widths: Sequence[int], ratios: Mapping[str, Sequence[float]]) -> Figure:
+@dataclass
+class SpeedRatios(Drawing):
     """Time of RMSNorm divided by that of LayerNorm, per width, for each way of writing them."""
-    figure, axes = new_figure(7.5, 3.6)
-    places = np.arange(len(widths))
-    for i, ((name, values), color, hatch) in enumerate(zip(ratios.items(), (SKY, GREEN), ("", "//"))):
-        bars = axes.bar(places + 0.36 * i, values, 0.34, color=color, edgecolor=INK, hatch=hatch, label=name)
-        axes.bar_label(bars, [f"{value:.2f}" for value in values], fontsize=FONT, padding=2)
-    axes.axhline(1, color=INK, linewidth=1)
-    axes.set(xticks=places + 0.18, xticklabels=[f"{width} features" for width in widths])
-    axes.set(ylabel="time RMSNorm / LayerNorm", ylim=(0, 1.35 * max(1.0, *(max(values) for values in ratios.values()))))
-    axes.legend(fontsize=FONT, frameon=False, loc="upper left", ncols=2)
-    words = {name: "faster" if max(values) < 0.95 else "slower" if min(values) > 1.05 else "as fast or mixed"
-             for name, values in ratios.items()}  # fmt: skip
-    headline(figure).set_text(
-        "On this machine RMSNorm is " + ", ".join(f"{word} {name}" for name, word in words.items())
-    )
-    return figure
+
+    widths: Sequence[int]
+    ratios: Mapping[str, Sequence[float]]
+    title: str = ""
+
+    def build(self) -> Figure:
+        figure, axes = new_figure(7.5, 3.6)
+        self.headline, self.axes = headline(figure), axes
+        places, nothing = np.arange(len(self.widths)), [0.0] * len(self.widths)
+        self.bars, self.numbers = [], []
+        for i, (name, color, hatch) in enumerate(zip(self.ratios, (SKY, GREEN), ("", "//"))):
+            bars = axes.bar(places + 0.36 * i, nothing, 0.34, color=color, edgecolor=INK, hatch=hatch, label=name)
+            self.bars.append(bars)
+            self.numbers.append(axes.bar_label(bars, fontsize=FONT, padding=2))
+        axes.axhline(1, color=INK, linewidth=1)
+        axes.set(xticks=places + 0.18, xticklabels=[f"{width} features" for width in self.widths])
+        axes.set_ylabel("time RMSNorm / LayerNorm")
+        axes.legend(fontsize=FONT, frameon=False, loc="upper left", ncols=2)
+        return figure
+
+    def move(self) -> None:
+        self.axes.set_ylim(0, 1.35 * max(1.0, *(max(values) for values in self.ratios.values())))
+        for bars, numbers, values in zip(self.bars, self.numbers, self.ratios.values()):
+            for bar, number, value in zip(bars, numbers, values):
+                bar.set_height(value)
+                number.xy = (number.xy[0], value)
+                number.set_text(f"{value:.2f}")
+        told = ", ".join(f"{_compared(values)} {name}" for name, values in self.ratios.items())
+        self.headline.set_text(self.title or f"On this machine RMSNorm is {told}")
+
+
+def _compared(ratios: Sequence[float]) -> str:
+    return "faster" if max(ratios) < 0.95 else "slower" if min(ratios) > 1.05 else "as fast or mixed"
+
+
+speed_ratios = as_function(SpeedRatios)

@@ -57,14 +57,8 @@ def shift_and_scale(layer: Callable | None = None, rms: type | None = None) -> L
                 )
         return x.numpy(), shown["LayerNorm"].numpy(), shown["RMSNorm"].numpy(), said
 
-    def draw(power, shift, eps, figure=None):
-        figure = figures.two_norms(*measure(power, shift, eps)[:3], figure)
-        for number in figure.parts.numbers[1] + figure.parts.numbers[2]:
-            low, high = number.axes.get_ylim()
-            number.set_visible(low < number.get_position()[1] < high)  # one that was not divided may lie far outside
-        if "nan" in figure.parts.title.get_text():
-            figure.parts.title.set_text("No result to show")
-        return figure
+    def draw(power, shift, eps):
+        return figures.TwoNorms(*measure(power, shift, eps)[:3])
 
     def describe(power, shift, eps):
         x, layer, rms, said = measure(power, shift, eps)
@@ -120,11 +114,11 @@ def norm_axes() -> LiveFigure:
             result = F.layer_norm(x, (6,)) if norm == "layer" else F.rms_norm(x, (6,), eps=1e-6)
         return group, result[sentence, position, feature].item()
 
-    def draw(norm, sentence, position, feature, figure=None):
+    def draw(norm, sentence, position, feature):
         group, value = measure(norm, sentence, position, feature)
         name = next(name for name, key in NORMS.items() if key == norm)
         title = f"{name}: {int(group.sum())} numbers decide that {x[sentence, position, feature]:g} becomes {value:.2f}"
-        return figures.shared_statistics(x.numpy(), group.numpy(), (sentence, position, feature), title, figure)
+        return figures.SharedStatistics(x.numpy(), group.numpy(), (sentence, position, feature), title)
 
     def describe(norm, sentence, position, feature):
         group, value = measure(norm, sentence, position, feature)
@@ -165,9 +159,9 @@ def depth_sliders() -> LiveFigure:
         stream = "" if residual else ", no residual"
         return f"Norm: {name}, {WEIGHTS[initialization]} initial weights{stream}"
 
-    def draw(norm, initialization, residual, n_blocks, figure=None):
+    def draw(norm, initialization, residual, n_blocks):
         title = setting(norm, initialization, residual)
-        return figures.spread_by_depth(measure(norm, initialization, residual), n_blocks, title, figure)
+        return figures.SpreadByDepth(measure(norm, initialization, residual), n_blocks, title)
 
     def describe(norm, initialization, residual, n_blocks):
         spreads = measure(norm, initialization, residual)
@@ -215,12 +209,9 @@ def explore_speed(function: Callable) -> LiveFigure:
                 return dict.fromkeys(pairs, [0.0] * len(WIDTHS)), problem
         return ratios, ""
 
-    def draw(rounds, figure=None):
+    def draw(rounds):
         ratios, problem = measure(rounds)
-        figure = figures.speed_ratios(WIDTHS, ratios)
-        if problem:
-            figure.texts[0].set_text("No ratios to show")
-        return figure
+        return figures.SpeedRatios(WIDTHS, ratios, "No ratios to show" if problem else "")
 
     def describe(rounds):
         _, problem = measure(rounds)

@@ -1,29 +1,15 @@
 """Figures of chapter 5: who bit whom, the clock hands, likeness over distance, RoPE's turn, ALiBi's eyesight, reach."""
 
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Rectangle
 
-from course_lib.live.drawing import (
-    BLUE,
-    DIVERGING,
-    FONT,
-    GREEN,
-    GREY,
-    INK,
-    LIGHT,
-    ORANGE,
-    PURPLE,
-    RED,
-    SEQUENTIAL,
-    fix_layout,
-    headline,
-    new_figure,
-)
+from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, new_panels
+from course_lib.live.palette import BLUE, DIVERGING, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, RED, SEQUENTIAL
 
 WIDE = 8.8  # inches
 
@@ -33,7 +19,9 @@ def right_answers(shares: Mapping[str, float], chance: float) -> Figure:
     """Share of right answers per model, under a line for mere guessing."""
     figure, axes = new_figure(WIDE, 1.3 + 0.42 * len(shares))
     places = range(len(shares))
-    axes.barh(places, shares.values(), color=[BLUE if share > chance + 0.1 else ORANGE for share in shares.values()])
+    axes.barh(
+        places, list(shares.values()), color=[BLUE if share > chance + 0.1 else ORANGE for share in shares.values()]
+    )
     for place, share in zip(places, shares.values()):
         axes.text(share + 0.01, place, f"{100 * share:.0f} %", va="center", fontsize=FONT, color=INK)
     axes.axvline(chance, color=INK, linestyle=":")
@@ -49,90 +37,104 @@ def right_answers(shares: Mapping[str, float], chance: float) -> Figure:
 MOST_HANDS = 8
 
 
-def clock_hands(table: np.ndarray, position: int, figure: Figure | None = None) -> Figure:
+@dataclass
+class ClockHands(Drawing):
     """The code of one position as clock hands, one for each pair of features, beside the table as a heat map.
 
     table: (positions, d_model) of sines and cosines, d_model even and at most 16. A hand points up at position 0 and
     turns clockwise: its sine goes to the right, its cosine up.
     """
-    positions, d_model = table.shape
-    if figure is None:
-        figure, (dial, heat) = new_figure(WIDE, 4.2, 1, 2, width_ratios=[1.5, 1])
+
+    table: np.ndarray
+    position: int
+    title: str = ""
+
+    def build(self) -> Figure:
+        figure, (dial, heat) = new_panels(WIDE, 4.2, 2, width_ratios=[1.5, 1])
         dial.set(xlim=(-1.2, 9.0), ylim=(-5.4, 1.4), aspect="equal", xticks=[], yticks=[])
         dial.spines[:].set_visible(False)
         dial.set_title("one hand per pair of features", fontsize=FONT)
-        parts = SimpleNamespace(title=headline(figure), faces=[], hands=[], names=[])
+        self.headline = headline(figure)
+        self.faces, self.hands, self.names = [], [], []
         for _ in range(MOST_HANDS):
-            parts.faces.append(dial.add_patch(Circle((0, 0), 1.0, facecolor=LIGHT, edgecolor=GREY)))
-            parts.hands.append(dial.plot([], [], color=BLUE, linewidth=3, solid_capstyle="round")[0])
-            parts.names.append(dial.text(0, 0, "", ha="center", va="top", fontsize=FONT - 1, color=INK))
-        parts.image = heat.imshow(
-            table, cmap=DIVERGING, vmin=-1, vmax=1, aspect="auto", extent=(-0.5, 15.5, positions - 0.5, -0.5)
-        )
-        parts.row = heat.add_patch(Rectangle((-0.5, 0), 16, 1, fill=False, edgecolor=INK, linewidth=2))
+            self.faces.append(Circle((0, 0), 1.0, facecolor=LIGHT, edgecolor=GREY))
+            dial.add_patch(self.faces[-1])
+            self.hands.append(dial.plot([], [], color=BLUE, linewidth=3, solid_capstyle="round")[0])
+            self.names.append(dial.text(0, 0, "", ha="center", va="top", fontsize=FONT - 1, color=INK))
+        extent = (-0.5, 15.5, len(self.table) - 0.5, -0.5)
+        self.image = heat.imshow(self.table, cmap=DIVERGING, vmin=-1, vmax=1, aspect="auto", extent=extent)
+        self.row = Rectangle((-0.5, 0), 16, 1, fill=False, edgecolor=INK, linewidth=2)
+        heat.add_patch(self.row)
         heat.set(xlabel="feature (sine, cosine, sine, …)", ylabel="position (tokens)")
         heat.set_title("one row per position", fontsize=FONT)
-        bar = figure.colorbar(parts.image, ax=heat, fraction=0.05, pad=0.03)
+        bar = figure.colorbar(self.image, ax=heat, fraction=0.05, pad=0.03)
         bar.ax.tick_params(labelsize=FONT - 1)
         bar.set_label("value", size=FONT)
-        figure.parts = parts
         fix_layout(figure)
-    parts, hands = figure.parts, d_model // 2
-    turns = position / 10000 ** (2 * np.arange(hands) / d_model) / (2 * np.pi)
-    for i in range(MOST_HANDS):
-        shown = i < hands
-        sine, cosine = table[position, 2 * i : 2 * i + 2] if shown else (0, 0)
-        x, y = 2.6 * (i % 4), -3.5 * (i // 4) if hands > 4 else -1.75  # two rows of four, or one half-way down
-        parts.faces[i].center = x, y
-        parts.hands[i].set_data([x, x + 0.9 * sine], [y, y + 0.9 * cosine])
-        digits = 2 if shown and turns[i] >= 0.1 else 3
-        words = f"{2 * i}, {2 * i + 1}\n{turns[i]:.{digits}f} turns" if shown else ""
-        parts.names[i].set(position=(x, y - 1.15), text=words)
-        for part in (parts.faces[i], parts.hands[i]):
-            part.set_visible(shown)
-    parts.image.set_data(table)
-    parts.image.set_extent((-0.5, d_model - 0.5, positions - 0.5, -0.5))
-    figure.axes[1].set(xlim=(-0.5, d_model - 0.5), xticks=range(0, d_model, 2 if d_model > 8 else 1))
-    parts.row.set(y=position - 0.5, width=d_model)
-    parts.title.set_text(f"Position {position}: the first hand has made {turns[0]:.2f} turns, the last {turns[-1]:.3f}")
-    return figure
+        return figure
+
+    def move(self) -> None:
+        positions, d_model = self.table.shape
+        hands = d_model // 2
+        turns = self.position / 10000 ** (2 * np.arange(hands) / d_model) / (2 * np.pi)
+        for i in range(MOST_HANDS):
+            shown = i < hands
+            sine, cosine = self.table[self.position, 2 * i : 2 * i + 2] if shown else (0, 0)
+            x, y = 2.6 * (i % 4), -3.5 * (i // 4) if hands > 4 else -1.75  # two rows of four, or one half-way down
+            self.faces[i].center = x, y
+            self.hands[i].set_data([x, x + 0.9 * sine], [y, y + 0.9 * cosine])
+            digits = 2 if shown and turns[i] >= 0.1 else 3
+            words = f"{2 * i}, {2 * i + 1}\n{turns[i]:.{digits}f} turns" if shown else ""
+            self.names[i].set(position=(x, y - 1.15), text=words)
+            self.faces[i].set_visible(shown)
+            self.hands[i].set_visible(shown)
+        self.image.set_data(self.table)
+        self.image.set_extent((-0.5, d_model - 0.5, positions - 0.5, -0.5))
+        self.figure.axes[1].set(xlim=(-0.5, d_model - 0.5), xticks=range(0, d_model, 2 if d_model > 8 else 1))
+        self.row.set(y=self.position - 0.5, width=d_model)
+        said = f"the first hand has made {turns[0]:.2f} turns, the last {turns[-1]:.3f}"
+        self.headline.set_text(self.title or f"Position {self.position}: {said}")
 
 
 # ------------------------------------------------------------------------------------------------ likeness and distance
-def likeness(curve: np.ndarray, d_model: int, figure: Figure | None = None) -> Figure:
+@dataclass
+class Likeness(Drawing):
     """Cosine between the codes of two positions over their distance, to both sides. curve: (furthest + 1,)."""
-    furthest = len(curve) - 1
-    if figure is None:
+
+    curve: np.ndarray
+    d_model: int
+
+    def build(self) -> Figure:
         figure, axes = new_figure(WIDE, 3.7)
         axes.axhline(0, color=GREY, linewidth=1)
-        parts = SimpleNamespace(title=headline(figure), line=axes.plot([], [], color=BLUE)[0])
-        (parts.rise,) = axes.plot([], [], "o", color=ORANGE, markersize=8)
-        parts.note = axes.text(
+        self.headline, self.axes = headline(figure), axes
+        (self.line,) = axes.plot([], [], color=BLUE)
+        (self.rise,) = axes.plot([], [], "o", color=ORANGE, markersize=8)
+        self.note = axes.text(
             0.02, 0.92, "orange dot: from here it rises for the first time", transform=axes.transAxes, fontsize=FONT
         )
         axes.set(ylim=(-0.75, 1.35), yticks=[-0.5, 0, 0.5, 1], ylabel="cosine of the two codes")
         axes.set_xlabel("distance (tokens); below 0: before")
         axes.set_xlim(-1000, 1000)  # the widest labels that there will be
-        figure.parts = parts
         fix_layout(figure)
-    parts, axes = figure.parts, figure.axes[0]
-    parts.line.set_data(np.arange(-furthest, furthest + 1), np.concatenate([curve[:0:-1], curve]))
-    rises = np.flatnonzero(np.diff(curve) > 0)
-    axes.set_xlim(-furthest, furthest)
-    parts.rise.set_data(rises[:1], curve[rises[:1]])
-    parts.note.set_visible(len(rises) > 0)
-    if len(rises):
-        title = f"d_model = {d_model}: less alike up to {rises[0]} apart, then up and down; the same to both sides"
-    else:
-        title = f"d_model = {d_model}: the further, the less alike, up to {furthest} apart; the same to both sides"
-    parts.title.set_text(title)
-    return figure
+        return figure
+
+    def move(self) -> None:
+        furthest = len(self.curve) - 1
+        self.line.set_data(np.arange(-furthest, furthest + 1), np.concatenate([self.curve[:0:-1], self.curve]))
+        rises = np.flatnonzero(np.diff(self.curve) > 0)
+        self.axes.set_xlim(-furthest, furthest)
+        self.rise.set_data(rises[:1], self.curve[rises[:1]])
+        self.note.set_visible(len(rises) > 0)
+        steadily = f"the further, the less alike, up to {furthest} apart"
+        said = f"less alike up to {rises[0]} apart, then up and down" if len(rises) else steadily
+        self.headline.set_text(f"d_model = {self.d_model}: {said}; the same to both sides")
 
 
 def learned_likeness(cosines: np.ndarray) -> Figure:
     """Cosine between the rows of a learned table (P, P), and its mean over the distance."""
     P = len(cosines)
-    figure, (left, right) = new_figure(WIDE, 3.9, 1, 2, width_ratios=[1, 1.1])
+    figure, (left, right) = new_panels(WIDE, 3.9, 2, width_ratios=[1, 1.1])
     image = left.imshow(cosines, cmap=DIVERGING, vmin=-1, vmax=1)
     left.set(xlabel="position (tokens)", ylabel="position (tokens)")
     bar = figure.colorbar(image, ax=left, fraction=0.05, pad=0.03)
@@ -147,111 +149,129 @@ def learned_likeness(cosines: np.ndarray) -> Figure:
 
 
 # ---------------------------------------------------------------------------------------------------------------- RoPE
-def rotary_pair(
-    query: np.ndarray, key: np.ndarray, t: int, s: int, angle: float, figure: Figure | None = None
-) -> Figure:
+REACH = 40  # tokens to both sides
+
+
+@dataclass
+class RotaryPair(Drawing):
     """One pair of features: a query at place t and a key at place s (both of length 1), each turned by `angle` degrees
     per token, and their dot product over the distance."""
 
-    def turned(vector, place):
-        a = np.radians(angle * place)
-        return np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]]) @ vector
+    query: np.ndarray
+    key: np.ndarray
+    t: int
+    s: int
+    angle: float
 
-    reach = 40
-    if figure is None:
-        figure, (plane, right) = new_figure(WIDE, 3.9, 1, 2, width_ratios=[1, 1.35])
+    def build(self) -> Figure:
+        figure, (plane, right) = new_panels(WIDE, 3.9, 2, width_ratios=[1, 1.35])
         plane.add_patch(Circle((0, 0), 1, facecolor=LIGHT, edgecolor="none", zorder=0))
         plane.set(xlim=(-1.5, 1.5), ylim=(-1.5, 1.5), aspect="equal", xticks=[-1, 0, 1], yticks=[-1, 0, 1])
         plane.set(xlabel="first feature of the pair", ylabel="second feature")
         plane.set_title("dotted: before the turn", fontsize=FONT)
-        parts = SimpleNamespace(title=headline(figure), start=[], arrows=[], names=[])
-        for vector, color in ((query, BLUE), (key, ORANGE)):
-            parts.start.append(plane.plot([0, vector[0]], [0, vector[1]], color=color, linestyle=":", linewidth=1.5)[0])
-            parts.arrows.append(plane.plot([], [], color=color, linewidth=3, marker="o", markevery=[1])[0])
-            parts.names.append(plane.text(0, 0, "", fontsize=FONT, color=INK, ha="center", va="center", weight="bold"))
+        self.headline = headline(figure)
+        self.arrows, self.names = [], []
+        for vector, color in ((self.query, BLUE), (self.key, ORANGE)):
+            plane.plot([0, vector[0]], [0, vector[1]], color=color, linestyle=":", linewidth=1.5)
+            self.arrows.append(plane.plot([], [], color=color, linewidth=3, marker="o", markevery=[1])[0])
+            self.names.append(plane.text(0, 0, "", fontsize=FONT, color=INK, ha="center", va="center", weight="bold"))
         right.axhline(0, color=GREY, linewidth=1)
-        (parts.curve,) = right.plot([], [], color=PURPLE)
-        (parts.here,) = right.plot([], [], "o", color=RED, markersize=10)
-        right.set(xlim=(-reach - 2, reach + 2), ylim=(-1.3, 1.3), ylabel="score: q · k")
+        (self.curve,) = right.plot([], [], color=PURPLE)
+        (self.here,) = right.plot([], [], "o", color=RED, markersize=10)
+        right.set(xlim=(-REACH - 2, REACH + 2), ylim=(-1.3, 1.3), ylabel="score: q · k")
         right.set_xlabel("distance: place of the query − place of the key (tokens)")
         right.set_title("the score at every distance", fontsize=FONT)
-        figure.parts = parts
         fix_layout(figure)
-    parts = figure.parts
-    ends = turned(query, t), turned(key, s)
-    for end, arrow, name, text, out in zip(ends, parts.arrows, parts.names, ("q", "k"), (1.18, 1.38)):
-        arrow.set_data([0, end[0]], [0, end[1]])
-        name.set(position=out * end, text=text)
-    distances = np.arange(-reach, reach + 1)
-    parts.curve.set_data(distances, [turned(query, d) @ key for d in distances])
-    score = ends[0] @ ends[1]
-    parts.here.set_data([t - s], [score])
-    said = f"Only the distance counts: query at {t}, key at {s}, distance {t - s}: score {score:.2f}"
-    parts.title.set_text(said.replace("-", "−"))
-    return figure
+        return figure
+
+    def turned(self, vector: np.ndarray, place: int) -> np.ndarray:
+        a = np.radians(self.angle * place)
+        return np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]]) @ vector
+
+    def move(self) -> None:
+
+        ends = self.turned(self.query, self.t), self.turned(self.key, self.s)
+        for end, arrow, name, text, out in zip(ends, self.arrows, self.names, ("q", "k"), (1.18, 1.38)):
+            arrow.set_data([0, end[0]], [0, end[1]])
+            name.set(position=out * end, text=text)
+        distances = np.arange(-REACH, REACH + 1)
+        self.curve.set_data(distances, [self.turned(self.query, d) @ self.key for d in distances.tolist()])
+        score = ends[0] @ ends[1]
+        self.here.set_data([self.t - self.s], [score])
+        places = f"query at {self.t}, key at {self.s}, distance {self.t - self.s}"
+        self.headline.set_text(f"Only the distance counts: {places}: score {score:.2f}".replace("-", "−"))
 
 
-def rotary_scores(
-    distances: np.ndarray,
-    yours: np.ndarray,
-    elsewhere: np.ndarray,
-    library: np.ndarray,
-    title: str,
-    figure: Figure | None = None,
-) -> Figure:
+@dataclass
+class RotaryScores(Drawing):
     """Scores of one query and one key over their distance: from two places of the query, and the library's."""
-    if figure is None:
+
+    distances: np.ndarray
+    yours: np.ndarray
+    elsewhere: np.ndarray
+    library: np.ndarray
+    title: str
+
+    def build(self) -> Figure:
         figure, axes = new_figure(WIDE, 3.7)
         axes.axhline(0, color=GREY, linewidth=1)
-        parts = SimpleNamespace(title=headline(figure))
-        (parts.library,) = axes.plot([], [], color=GREY, linewidth=7, alpha=0.5, label="the library's")
-        (parts.yours,) = axes.plot([], [], color=BLUE, label="yours, the query where the slider says")
-        (parts.elsewhere,) = axes.plot([], [], color=ORANGE, linestyle="--", label="yours, the query at place 100")
-        axes.set(xlim=(distances[0], distances[-1]), ylim=(-1.3, 1.9), yticks=[-1, 0, 1], ylabel="score: q · k")
+        self.headline = headline(figure)
+        (self.library_line,) = axes.plot([], [], color=GREY, linewidth=7, alpha=0.5, label="the library's")
+        (self.yours_line,) = axes.plot([], [], color=BLUE, label="yours, the query where the slider says")
+        (self.elsewhere_line,) = axes.plot([], [], color=ORANGE, linestyle="--", label="yours, the query at place 100")
+        axes.set_xlim(self.distances[0], self.distances[-1])
+        axes.set(ylim=(-1.3, 1.9), yticks=[-1, 0, 1], ylabel="score: q · k")
         axes.set_xlabel("distance: place of the query − place of the key (tokens)")
         axes.legend(loc="upper center", ncols=3, fontsize=FONT - 1, frameon=False)
-        figure.parts = parts
         fix_layout(figure)
-    for line, scores in zip(
-        (figure.parts.library, figure.parts.yours, figure.parts.elsewhere), (library, yours, elsewhere)
-    ):
-        line.set_data(distances, np.clip(scores, -9, 9))
-    figure.parts.title.set_text(title)
-    return figure
+        return figure
+
+    def move(self) -> None:
+        lines = self.library_line, self.yours_line, self.elsewhere_line
+        for line, scores in zip(lines, (self.library, self.yours, self.elsewhere)):
+            line.set_data(self.distances, np.clip(scores, -9, 9))
+        self.headline.set_text(self.title)
 
 
 # --------------------------------------------------------------------------------------------------------------- ALiBi
-def eyesight(bias: np.ndarray, weights: np.ndarray, head: int, figure: Figure | None = None) -> Figure:
+@dataclass
+class Eyesight(Drawing):
     """What ALiBi takes from the scores of one head, as a heat map (T, T), −inf where a later token is hidden; and the
     weights (T,) that the last query gives if all its scores are equal otherwise."""
-    T = len(weights)
-    if figure is None:
-        figure, (left, right) = new_figure(WIDE, 3.8, 1, 2, width_ratios=[1, 1.3])
-        figure.get_layout_engine().set(w_pad=0.1)
+
+    bias: np.ndarray
+    weights: np.ndarray
+    head: int
+
+    def build(self) -> Figure:
+        figure, (left, right) = new_panels(WIDE, 3.8, 2, width_ratios=[1, 1.3])
         hidden_grey = colormaps[SEQUENTIAL].with_extremes(bad=LIGHT)
-        image = left.imshow(np.zeros((2, 2)), cmap=hidden_grey, vmin=-8, vmax=0)
+        self.image = left.imshow(np.zeros((2, 2)), cmap=hidden_grey, vmin=-8, vmax=0)
         left.set(xlabel="key (place)", ylabel="query (place)")
         left.set_title("added to the scores", fontsize=FONT)
-        colors = figure.colorbar(image, ax=left, fraction=0.05, pad=0.03, extend="min")
+        colors = figure.colorbar(self.image, ax=left, fraction=0.05, pad=0.03, extend="min")
         colors.ax.tick_params(labelsize=FONT - 1)
-        parts = SimpleNamespace(title=headline(figure), image=image)
-        parts.bars = right.bar(range(32), [0.0] * 32, color=BLUE)
+        self.headline = headline(figure)
+        self.bars = right.bar(range(32), [0.0] * 32, color=BLUE)
         right.set(ylim=(0, 0.65), xlabel="key (place)", ylabel="weight")
         right.set_title("the last token's weights, all scores equal before", fontsize=FONT)
-        figure.parts = parts
-        fix_layout(figure)
-    parts = figure.parts
-    left, right = figure.axes[:2]
-    parts.image.set_data(np.ma.masked_invalid(bias))
-    parts.image.set_extent((-0.5, T - 0.5, T - 0.5, -0.5))
-    ticks = range(0, T, max(1, T // 8))
-    left.set(xlim=(-0.5, T - 0.5), ylim=(T - 0.5, -0.5), xticks=ticks, yticks=ticks)
-    right.set(xlim=(-0.6, T - 0.4), xticks=ticks)
-    for place, bar in enumerate(parts.bars):
-        bar.set(height=weights[place] if place < T else 0, visible=place < T)
-    near = weights[-4:].sum()
-    parts.title.set_text(f"Head {head} of 8 gives {100 * near:.0f} % of its attention to the last 4 of {T} tokens")
-    return figure
+        fix_layout(figure, w_pad=0.1)
+        return figure
+
+    def move(self) -> None:
+        T = len(self.weights)
+        left, right = self.figure.axes[:2]
+        self.image.set_data(np.ma.masked_invalid(self.bias))
+        self.image.set_extent((-0.5, T - 0.5, T - 0.5, -0.5))
+        ticks = range(0, T, max(1, T // 8))
+        left.set(xlim=(-0.5, T - 0.5), ylim=(T - 0.5, -0.5), xticks=ticks, yticks=ticks)
+        right.set(xlim=(-0.6, T - 0.4), xticks=ticks)
+        for place, bar in enumerate(self.bars):
+            bar.set(height=self.weights[place] if place < T else 0, visible=place < T)
+        near = self.weights[-4:].sum()
+        self.headline.set_text(
+            f"Head {self.head} of 8 gives {100 * near:.0f} % of its attention to the last 4 of {T} tokens"
+        )
 
 
 # --------------------------------------------------------------------------------------------------------------- reach

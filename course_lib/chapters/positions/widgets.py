@@ -22,8 +22,8 @@ def clock_hands() -> LiveFigure:
     """Turn the hands: one clock for each pair of features, and the row of the table that they stand for."""
     tables = {d_model: sinusoidal_encoding(FURTHEST + 1, d_model).numpy() for d_model in (4, 8, 12, 16)}
 
-    def draw(position, d_model, figure=None):
-        return figures.clock_hands(tables[d_model], position, figure)
+    def draw(position, d_model):
+        return figures.ClockHands(tables[d_model], position)
 
     def describe(position, d_model):
         row = tables[d_model][position, :4]
@@ -47,8 +47,8 @@ def likeness() -> LiveFigure:
     def curve(d_model: int, furthest: int) -> np.ndarray:
         return similarity(d_model, furthest).numpy()
 
-    def draw(d_model, furthest, figure=None):
-        return figures.likeness(curve(d_model, furthest), d_model, figure)
+    def draw(d_model, furthest):
+        return figures.Likeness(curve(d_model, furthest), d_model)
 
     def describe(d_model, furthest):
         cosines = curve(d_model, furthest)
@@ -76,8 +76,8 @@ def rotary_pair() -> LiveFigure:
         q, k = apply_rotary(torch.stack([QUERY, KEY]), angles)
         return (q @ k).item()
 
-    def draw(t, s, angle, figure=None):
-        return figures.rotary_pair(QUERY.numpy(), KEY.numpy(), t, s, angle, figure)
+    def draw(t, s, angle):
+        return figures.RotaryPair(QUERY.numpy(), KEY.numpy(), t, s, angle)
 
     def describe(t, s, angle):
         apart = "at the place of its key" if t == s else f"{abs(t - s)} {'after' if t > s else 'before'} its key"
@@ -101,8 +101,8 @@ def eyesight() -> LiveFigure:
         bias = alibi_bias(8, T)[head - 1].masked_fill(~causal_mask(T), -torch.inf)  # (T, T)
         return bias.numpy(), bias[-1].softmax(dim=-1).numpy()
 
-    def draw(head, T, figure=None):
-        return figures.eyesight(*measure(head, T), head, figure)
+    def draw(head, T):
+        return figures.Eyesight(*measure(head, T), head)
 
     def describe(head, T):
         _, weights = measure(head, T)
@@ -135,13 +135,11 @@ def explore_sinusoids(function: Callable) -> LiveFigure:
         numbers = f"{yours[p, feature]:.3f}, and the library has {right[p, feature]:.3f}"
         return yours.numpy(), f"First difference: position {p}, feature {feature}, where you have {numbers}."
 
-    def draw(position, d_model, figure=None):
+    def draw(position, d_model):
         numbers, said = table(d_model)
-        figure = figures.clock_hands(numbers, position, figure)
         fine = "" if said.startswith("Yours agrees") else ": not the library's"
         title = f"Your hands at position {position}{fine}" if numbers.any() else "No hands to show yet"
-        figure.parts.title.set_text(title)
-        return figure
+        return figures.ClockHands(numbers, position, title)
 
     def describe(position, d_model):
         numbers, said = table(d_model)
@@ -179,7 +177,7 @@ def explore_rotary(function: Callable) -> LiveFigure:
         elsewhere, problem_there = scores(function, 100, d_head, theta)
         return yours, elsewhere, scores(library, t, d_head, theta)[0], problem or problem_there
 
-    def draw(t, d_head, theta, figure=None):
+    def draw(t, d_head, theta):
         yours, elsewhere, right, problem = measure(t, d_head, theta)
         spread = np.abs(yours - elsewhere).max()
         if problem:
@@ -190,7 +188,7 @@ def explore_rotary(function: Callable) -> LiveFigure:
             title = f"Your scores with the query at {t} and at 100 are the same: only the distance counts"
         else:
             title = f"Your scores with the query at {t} and at 100 differ by up to {spread:.2f}: the place counts"
-        return figures.rotary_scores(distances.numpy(), yours, elsewhere, right, title, figure)
+        return figures.RotaryScores(distances.numpy(), yours, elsewhere, right, title)
 
     def describe(t, d_head, theta):
         yours, _, right, problem = measure(t, d_head, theta)

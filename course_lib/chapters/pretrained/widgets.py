@@ -12,9 +12,8 @@ from course_lib.chapters.pretrained.claims import gpt2_layout
 from course_lib.encoder_decoder import EncoderOnly
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.live.attempts import went_wrong
-from course_lib.live.drawing import ORANGE
 from course_lib.live.figure import LiveFigure, dropdown, slider
-from course_lib.live.shared_figures import next_token, weight_bars
+from course_lib.live.shared_figures import NextToken
 from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import SubwordTokenizer, WordTokenizer
 from course_lib.trace import trace
@@ -61,9 +60,9 @@ def attention_viewer(
         tokens, weights = seen[sentence]
         return tokens, weights.numpy(), min(asks, len(tokens) - 1)  # a shorter sentence: its last token
 
-    def draw(sentence, layer, head, asks, figure=None):
+    def draw(sentence, layer, head, asks):
         tokens, weights, asks = look(sentence, asks)
-        return figures.attention_lines(weights, tokens, layer, head, asks, places, figure)
+        return figures.AttentionLines(weights, tokens, layer, head, asks, places)
 
     def describe(sentence, layer, head, asks):
         tokens, weights, asks = look(sentence, asks)
@@ -132,14 +131,12 @@ def mapping_explorer(function: Callable) -> LiveFigure:
         now = np.zeros_like(right) if problem else now
         return right, now, (logits - original).abs().max().item(), problem
 
-    def draw(beginning, figure=None):
+    def draw(beginning):
         right, now, apart, problem = measure(beginning)
-        figure = next_token(
-            tokenizer.tokens, right, now, rows=8, model_name="the original", now_name="with your mapping", figure=figure
-        )
         same = "the same" if apart < 1e-3 else f"logits differ by up to {apart:.1f}"
-        figure.parts.title.set_text("Nothing to show yet" if problem else f"… {beginning}: {same}")
-        return figure
+        title = "Nothing to show yet" if problem else f"… {beginning}: {same}"
+        original, yours = "the original", "with your mapping"
+        return NextToken(tokenizer.tokens, right, now, rows=8, model_name=original, now_name=yours, title=title)
 
     def describe(beginning):
         right, now, apart, problem = measure(beginning)
@@ -194,16 +191,11 @@ def roles_explorer(function: Callable) -> LiveFigure:
         places = torch.arange(n if role == "induction" else 1, 2 * n)
         return (1 / (places + 1.0)).mean().item()
 
-    def draw(role, model, n, figure=None):
+    def draw(role, model, n):
         scores, problem = measure(model, n)
         title = f"{model}, {role}; dashed: an even share, {even_share(role, n):.2f}"
-        figure = weight_bars(names, scores[role], "Nothing to show yet" if problem else title, figure)
-        parts = figure.parts
-        if not hasattr(parts, "even"):
-            parts.even = parts.axes.axvline(0, color=ORANGE, linestyle="--", linewidth=1.8)
-            parts.axes.set_xlabel("mean weight")
-        parts.even.set_xdata([even_share(role, n)] * 2)
-        return figure
+        title = "Nothing to show yet" if problem else title
+        return figures.HeadScores(names, scores[role], title, even=even_share(role, n))
 
     def describe(role, model, n):
         scores, problem = measure(model, n)

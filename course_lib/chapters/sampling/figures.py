@@ -1,14 +1,16 @@
 """Figures of chapter 13: the next token's distribution, the draw, and what temperature and filters buy and cost."""
 
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from course_lib.live.drawing import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, RED, SKY, TITLE, fix_layout, new_figure
+from course_lib.live.drawing import Drawing, fix_layout, new_figure, new_panels
 from course_lib.live.numbers import entropy as entropy  # chapter 13 measures with it, too
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, RED, SKY, TITLE
 from course_lib.live.shared_figures import most_probable
 
 
@@ -17,9 +19,9 @@ def model_and_truth(panels: Mapping[str, tuple[Sequence[str], np.ndarray, np.nda
 
     panels: heading -> (V names, model (V,), truth (V,)).
     """
-    figure, axes = new_figure(9.5, 4.4, 1, len(panels))
+    figure, axes = new_panels(9.5, 4.4, len(panels))
     gaps = []
-    for one, (heading, (tokens, model, truth)) in zip(np.atleast_1d(axes), panels.items()):
+    for one, (heading, (tokens, model, truth)) in zip(axes, panels.items()):
         chosen, _ = most_probable(model, truth, rows)
         places = np.arange(len(chosen))
         one.barh(places, model[chosen], height=0.7, color=BLUE)
@@ -80,62 +82,77 @@ def temperature_sweep(tokens: Sequence[str], temperatures: np.ndarray, probabili
 
 
 # ------------------------------------------------------------------------------------------------------------- the draw
-def unit_interval(tokens: Sequence[str], probabilities: np.ndarray, u: float, figure: Figure | None = None) -> Figure:
+@dataclass
+class UnitInterval(Drawing):
     """The line from 0 to 1, cut into one piece per token, as long as its probability; u points at one of them."""
-    ends = np.cumsum(probabilities)
-    starts = ends - probabilities
-    if figure is None:
+
+    tokens: Sequence[str]
+    probabilities: np.ndarray
+    u: float
+
+    def build(self) -> Figure:
         figure, axes = new_figure(8.6, 1.9)
-        pieces = axes.barh(np.zeros(len(tokens)), np.zeros(len(tokens)), edgecolor=INK, linewidth=0.8)
-        names = [axes.text(0, 0, token, ha="center", va="center", fontsize=FONT, color=INK) for token in tokens]
-        (arrow,) = axes.plot([], [], color=RED, linewidth=2, marker="v", markevery=[1], markersize=10)
-        mark = axes.text(0, 0.86, "", color=RED, fontsize=FONT, ha="center", weight="bold")
+        self.pieces = axes.barh(np.zeros(len(self.tokens)), np.zeros(len(self.tokens)), edgecolor=INK, linewidth=0.8)
+        self.names = [axes.text(0, 0, token, ha="center", va="center", fontsize=FONT) for token in self.tokens]
+        (self.arrow,) = axes.plot([], [], color=RED, linewidth=2, marker="v", markevery=[1], markersize=10)
+        self.mark = axes.text(0, 0.86, "", color=RED, fontsize=FONT, ha="center", weight="bold")
         axes.set(xlim=(-0.03, 1.03), ylim=(-0.5, 1.15), yticks=[], xlabel="running sum of the probabilities")
         axes.spines["left"].set_visible(False)
-        title = axes.set_title(" ", fontsize=TITLE, loc="left")
-        figure.parts = SimpleNamespace(pieces=pieces, names=names, arrow=arrow, mark=mark, title=title)
+        self.headline = axes.set_title(" ", fontsize=TITLE, loc="left")
         fix_layout(figure, w_pad=0.1, h_pad=0.08)
-    parts = figure.parts
-    hit = min(int(np.searchsorted(ends, u * ends[-1], side="right")), len(tokens) - 1)
-    for i, (piece, name) in enumerate(zip(parts.pieces, parts.names)):
-        piece.set(x=starts[i], width=probabilities[i])
-        piece.set_facecolor(BLUE if i == hit else SKY if i % 2 else LIGHT)
-        name.set(x=(starts[i] + ends[i]) / 2, visible=bool(probabilities[i] >= 0.012 + 0.011 * len(tokens[i])))
-        name.set_color("white" if i == hit else INK)
-    parts.arrow.set_data([u, u], [0.75, 0.42])
-    parts.mark.set(x=min(max(u, 0.02), 0.98), text=f"u = {u:.2f}")
-    parts.title.set_text(
-        f"u = {u:.2f} falls on “{tokens[hit]}”, the piece from {starts[hit]:.2f} to {ends[hit]:.2f}: that comes next"
-    )
-    return figure
+        return figure
+
+    def move(self) -> None:
+        ends = np.cumsum(self.probabilities)
+        starts = ends - self.probabilities
+        hit = min(int(np.searchsorted(ends, self.u * ends[-1], side="right")), len(self.tokens) - 1)
+        for i, (piece, name) in enumerate(zip(self.pieces, self.names)):
+            piece.set(x=starts[i], width=self.probabilities[i])
+            piece.set_facecolor(BLUE if i == hit else SKY if i % 2 else LIGHT)
+            fits = self.probabilities[i] >= 0.012 + 0.011 * len(self.tokens[i])
+            name.set(x=(starts[i] + ends[i]) / 2, visible=bool(fits))
+            name.set_color("white" if i == hit else INK)
+        self.arrow.set_data([self.u, self.u], [0.75, 0.42])
+        self.mark.set(x=min(max(self.u, 0.02), 0.98), text=f"u = {self.u:.2f}")
+        self.headline.set_text(
+            f"u = {self.u:.2f} falls on “{self.tokens[hit]}”, "
+            f"the piece from {starts[hit]:.2f} to {ends[hit]:.2f}: that comes next"
+        )
 
 
-SLANTED = {"rotation": 65, "ha": "right", "rotation_mode": "anchor"}
+SLANTED: dict[str, Any] = {"rotation": 65, "ha": "right", "rotation_mode": "anchor"}
 
 
-def surprise(words: Sequence[str], nats: np.ndarray, prompt_length: int = 0, figure: Figure | None = None) -> Figure:
+@dataclass
+class Surprise(Drawing):
     """−ln p of each word of a text under the model. The prompt's own words, the first `prompt_length`, are pale."""
-    if figure is None:
-        figure, axes = new_figure(9.5, 3.4)
-        parts = SimpleNamespace(axes=axes, bars=axes.bar(np.arange(len(words)), 0, color=BLUE), heights=nats)
-        axes.set(xlim=(-0.7, len(words) - 0.3), ylabel="surprise −ln p (nats)", xticks=np.arange(len(words)))
-        parts.title = axes.set_title(" ", fontsize=TITLE, loc="left")
-        axes.set_xticklabels(["shouted"] * len(words), **SLANTED)  # room for the longest
-        figure.parts = parts
+
+    words: Sequence[str]
+    nats: np.ndarray
+    prompt_length: int = 0
+
+    def build(self) -> Figure:
+        figure, self.axes = new_figure(9.5, 3.4)
+        axes, places = self.axes, np.arange(len(self.words))
+        self.bars = axes.bar(places, 0, color=BLUE)
+        axes.set(xlim=(-0.7, len(self.words) - 0.3), ylabel="surprise −ln p (nats)", xticks=places)
+        self.headline = axes.set_title(" ", fontsize=TITLE, loc="left")
+        axes.set_xticklabels(["shouted"] * len(self.words), **SLANTED)  # room for the longest
         fix_layout(figure, w_pad=0.1, h_pad=0.08)
-    parts = figure.parts
-    parts.axes.set_xticklabels(words, **SLANTED)
-    parts.axes.set_ylim(0, max(3.0, 1.08 * float(np.max(nats))))
-    for i, (bar, height) in enumerate(zip(parts.bars, nats)):
-        bar.set_height(height)
-        bar.set_facecolor(LIGHT if i < prompt_length else BLUE)
-    new = np.asarray(nats)[prompt_length:]
-    title = (
-        f"{int((new > 0.1).sum())} of {len(new)} words were a choice (more than 0.1 nats); "
-        f"the text costs {new.mean():.2f} nats per word"
-    )
-    parts.title.set_text(title if np.any(nats) else "No text yet")
-    return figure
+        return figure
+
+    def move(self) -> None:
+        self.axes.set_xticklabels(self.words, **SLANTED)
+        self.axes.set_ylim(0, max(3.0, 1.08 * float(np.max(self.nats))))
+        for i, (bar, height) in enumerate(zip(self.bars, self.nats)):
+            bar.set_height(height)
+            bar.set_facecolor(LIGHT if i < self.prompt_length else BLUE)
+        new = np.asarray(self.nats)[self.prompt_length :]
+        title = (
+            f"{int((new > 0.1).sum())} of {len(new)} words were a choice (more than 0.1 nats); "
+            f"the text costs {new.mean():.2f} nats per word"
+        )
+        self.headline.set_text(title if np.any(self.nats) else "No text yet")
 
 
 # ----------------------------------------------------------------------------------------------- what it buys and costs
@@ -150,7 +167,7 @@ def trade_off(
 
     town: the mean ln p of Tinytown's own stories under the model. The title compares T = 1 with the last temperature.
     """
-    figure, axes = new_figure(9.5, 3.5, 1, 3)
+    figure, axes = new_panels(9.5, 3.5, 3)
     for one, values, style, colour, name in (
         (axes[0], 100 * np.asarray(sense), "o-", BLUE, "sense: possible texts (%)"),
         (axes[1], variety, "s-", GREEN, "variety: different words"),
@@ -165,10 +182,10 @@ def trade_off(
     axes[2].annotate(
         "Tinytown's\nown stories", (0, town), (0, -10), va="top", textcoords="offset points", fontsize=FONT
     )
-    one = list(temperatures).index(1.0)
+    first = list(temperatures).index(1.0)
     figure.suptitle(
-        f"From T = 1 to T = {temperatures[-1]:g}: possible texts {sense[one]:.0%} → {sense[-1]:.0%}, "
-        f"different words {variety[one]} → {variety[-1]}",
+        f"From T = 1 to T = {temperatures[-1]:g}: possible texts {sense[first]:.0%} → {sense[-1]:.0%}, "
+        f"different words {variety[first]} → {variety[-1]}",
         fontsize=TITLE,
         x=0.01,
         ha="left",
@@ -196,15 +213,15 @@ def filter_curves(
     for (name, (settings, lost, through)), colour, marker, offset in zip(
         curves.items(), (ORANGE, BLUE, GREEN), "osD", ((6, 6), (8, 3), (-4, -15))
     ):
-        lost, through = 100 * np.asarray(lost), 100 * np.asarray(through)
-        axes.plot(lost, through, color=colour, linewidth=2)
-        for setting, x, y in zip(settings, lost, through):
+        xs, ys = 100 * np.asarray(lost), 100 * np.asarray(through)
+        axes.plot(xs, ys, color=colour, linewidth=2)
+        for setting, x, y in zip(settings, xs, ys):
             if setting in marked[name]:
                 axes.plot(x, y, marker, color=colour, markeredgecolor=INK, markersize=8, clip_on=False)
                 axes.annotate(
                     f"{name} = {setting:g}", (x, y), offset, textcoords="offset points", fontsize=FONT - 1, color=INK
                 )
-        compared.append(f"{name} {np.interp(100 * at, lost, through):.1f} %")
+        compared.append(f"{name} {np.interp(100 * at, xs, ys):.1f} %")
     axes.axvline(100 * at, color=GREY, linestyle="--", linewidth=1)
     axes.set(xlim=(0, 8), ylim=(0, None), xticks=[0, 0.1, 0.5, 1, 2, 4, 8])
     axes.set_xticklabels(["0", "0.1", "0.5", "1", "2", "4", "8"])

@@ -13,7 +13,7 @@ from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.live.attempts import attempt
 from course_lib.live.figure import LiveFigure, dropdown, slider
 from course_lib.live.numbers import entropy
-from course_lib.live.shared_figures import next_token, what_is_left
+from course_lib.live.shared_figures import NextToken, what_is_left
 from course_lib.pretrained import load_pretrained
 from course_lib.sampling import (
     generate,
@@ -72,8 +72,8 @@ def seven_words() -> LiveFigure:
     def distribution(**state):
         return next_token_distribution(LOGITS, **settings_of(len(WORDS), **state)).numpy()
 
-    def draw(figure=None, **state):
-        return next_token(WORDS, model, distribution(**state), figure=figure)
+    def draw(**state):
+        return NextToken(WORDS, model, distribution(**state))
 
     def describe(**state):
         now = distribution(**state)
@@ -89,8 +89,8 @@ def draw_by_hand() -> LiveFigure:
     def distribution(temperature):
         return next_token_distribution(LOGITS, temperature).numpy()
 
-    def draw(u, temperature, figure=None):
-        return figures.unit_interval(WORDS, distribution(temperature), u, figure)
+    def draw(u, temperature):
+        return figures.UnitInterval(WORDS, distribution(temperature), u)
 
     def describe(u, temperature):
         ends = distribution(temperature).cumsum()
@@ -128,9 +128,9 @@ def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
         logits = logits_after(tuple(tokenizer.encode(prompt, end=False)))
         return next_token_distribution(logits, **settings_of(V, **settings)).numpy()
 
-    def draw(prompt, seed, figure=None, **settings):
+    def draw(prompt, seed, **settings):
         before, truth = known(prompt)
-        return next_token(tokenizer.tokens, before, distribution(prompt, **settings), truth, figure=figure)
+        return NextToken(tokenizer.tokens, before, distribution(prompt, **settings), truth)
 
     def describe(prompt, seed, **settings):
         now, (_, truth) = distribution(prompt, **settings), known(prompt)
@@ -172,11 +172,10 @@ def beside_the_library(
         got, problem = yours(**state)
         return (np.zeros(len(WORDS)) if got is None else got.double().numpy()), problem
 
-    def draw(figure=None, **state):
+    def draw(**state):
         drawn = np.clip(measured(state)[0], 0, 1)
         expected = library(**state).numpy()
-        names = {"now_name": "yours", "truth_name": "the library's"}
-        return next_token(WORDS, model, drawn, expected, **names, figure=figure)
+        return NextToken(WORDS, model, drawn, expected, now_name="yours", truth_name="the library's")
 
     def describe(**state):
         got, problem = measured(state)
@@ -288,19 +287,22 @@ def explore_generate(function: Callable) -> LiveFigure:
             log_p = model(ids[:, :-1]).log_softmax(dim=-1).gather(-1, ids[:, 1:, None])  # (1, T − 1, 1)
         return -log_p.flatten().numpy()
 
-    def draw(temperature, seed, figure=None):
+    def draw(temperature, seed):
         ids, _ = text(temperature, seed)
         written = ids.any()
         words = [tokenizer.tokens[i] if written else "" for i in ids[0, 1:]]
         nats = surprises(ids) if written else np.zeros(len(words))
-        return figures.surprise(words, nats, prompt.shape[1] - 1, figure)
+        return figures.Surprise(words, nats, prompt.shape[1] - 1)
 
     def describe(temperature, seed):
         ids, problem = text(temperature, seed)
         if problem:
             return problem
-        if temperature == 0 and not torch.equal(ids, generate(model, prompt, n, temperature=0)):
-            return "At temperature 0 there is one right text, and yours is another."
+        if temperature == 0:
+            right = generate(model, prompt, n, temperature=0)
+            assert isinstance(right, Tensor)
+            if not torch.equal(ids, right):
+                return "At temperature 0 there is one right text, and yours is another."
         nats = surprises(ids)[prompt.shape[1] - 1 :]
         return f"Temperature {temperature:.1f}, seed {seed}: {nats.mean():.2f} nats per new word."
 

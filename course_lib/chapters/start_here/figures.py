@@ -2,45 +2,52 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
+from matplotlib.text import Text
 
-from course_lib.live.drawing import BLUE, FONT, GREY, INK, LIGHT, ORANGE, SKY, TITLE, new_figure
+from course_lib.live.drawing import Drawing, new_figure, new_panels
 from course_lib.live.numbers import percent
+from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, SKY, TITLE
 
 SMALL = FONT - 1
 
 
 # --------------------------------------------------------------------------------------------------------- what is next
-def next_words(
-    words: Sequence[str], model: Sequence[float], exact: Sequence[float], title: str, figure: Figure | None = None
-) -> Figure:
+@dataclass
+class NextWords(Drawing):
     """One bar for each word that may come next: filled as probable as the model finds it, dotted as it truly is."""
-    if figure is None:
+
+    words: Sequence[str]
+    model: Sequence[float]
+    exact: Sequence[float]
+    title: str
+
+    def build(self) -> Figure:
         figure, axes = new_figure(8.5, 3.4)
         figure.set_layout_engine(None)  # fixed places: nothing jumps when a slider moves
         axes.set_position((0.17, 0.18, 0.8, 0.66))
-        rows = range(len(words))
-        axes.set(xlim=(0, 1.12), ylim=(len(words) - 0.5, -0.5), xticks=[0, 0.25, 0.5, 0.75, 1])
+        rows = range(len(self.words))
+        axes.set(xlim=(0, 1.12), ylim=(len(self.words) - 0.5, -0.5), xticks=[0, 0.25, 0.5, 0.75, 1])
         axes.set_xlabel("probability (blue: the model's; dotted outline: the exact one, from the grammar)")
-        figure.parts = SimpleNamespace(
-            axes=axes,
-            model=axes.barh(rows, [0.0] * len(words), 0.62, color=SKY, edgecolor=BLUE),
-            exact=axes.barh(rows, [0.0] * len(words), 0.84, fill=False, edgecolor=INK, linestyle=":", linewidth=1.6),
-            numbers=[axes.text(0, row, "", va="center", fontsize=FONT) for row in rows],
-            title=figure.text(0.01, 0.91, "", fontsize=TITLE),
-        )
-    parts = figure.parts
-    parts.axes.set_yticks(range(len(words)), words, fontsize=FONT)
-    for bar, outline, number, share, truth in zip(parts.model, parts.exact, parts.numbers, model, exact):
-        bar.set_width(share)
-        outline.set_width(truth)
-        number.set(x=max(share, truth) + 0.015, text=f"{share:.2f}")
-    parts.title.set_text(title)
-    return figure
+        self.axes, none = axes, [0.0] * len(rows)
+        self.model_bars = axes.barh(rows, none, 0.62, color=SKY, edgecolor=BLUE)
+        self.exact_bars = axes.barh(rows, none, 0.84, fill=False, edgecolor=INK, linestyle=":", linewidth=1.6)
+        self.numbers = [axes.text(0, row, "", va="center", fontsize=FONT) for row in rows]
+        self.headline = figure.text(0.01, 0.91, "", fontsize=TITLE)
+        return figure
+
+    def move(self) -> None:
+        self.axes.set_yticks(range(len(self.words)), self.words, fontsize=FONT)
+        each = zip(self.model_bars, self.exact_bars, self.numbers, self.model, self.exact)
+        for bar, outline, number, share, truth in each:
+            bar.set_width(share)
+            outline.set_width(truth)
+            number.set(x=max(share, truth) + 0.015, text=f"{share:.2f}")
+        self.headline.set_text(self.title)
 
 
 # -------------------------------------------------------------------------------------------------------------- the map
@@ -82,18 +89,25 @@ def _title(parts: Sequence[Part], chosen: str) -> str:
     return f"{chosen}: {weight_of(part, total_of(parts))}"
 
 
-def share_bars(parts: Sequence[Part], chosen: str, figure: Figure | None = None) -> Figure:
+@dataclass
+class ShareBars(Drawing):
     """The parameters of every part that has some, as bars; the part named `chosen` stands out."""
-    owners = [part for part in parts if part.parameters]
-    if figure is None:
+
+    parts: Sequence[Part]
+    chosen: str
+
+    def build(self) -> Figure:
+        owners = [part for part in self.parts if part.parameters]
         figure, axes = new_figure(5.6, 0.9 + 0.33 * len(owners))
         figure.set_layout_engine(None)
         axes.set_position((0.29, 0.03, 0.7, 0.82))
         axes.set_yticks(range(len(owners)), [part.name for part in owners], fontsize=FONT)
-        figure.parts = SimpleNamespace(rows=_rows(axes, owners), title=figure.text(0.01, 0.91, "", fontsize=TITLE))
-    figure.parts.title.set_text(_title(parts, chosen))
-    _mark(figure.parts.rows, owners, chosen, figure.axes[0].get_yticklabels())
-    return figure
+        self.rows, self.headline = Rows(axes, owners), figure.text(0.01, 0.91, "", fontsize=TITLE)
+        return figure
+
+    def move(self) -> None:
+        self.headline.set_text(_title(self.parts, self.chosen))
+        self.rows.mark(self.chosen, self.figure.axes[0].get_yticklabels())
 
 
 def model_map(parts: Sequence[Part], chosen: str, n_layers: int) -> Figure:
@@ -101,56 +115,57 @@ def model_map(parts: Sequence[Part], chosen: str, n_layers: int) -> Figure:
     each what leaves it, its parameters and its chapter."""
     stream = next(part for part in parts if part.place == "stream")
     rows = [part for part in parts if part is not stream]
-    figure, (flow, bars) = new_figure(9.5, 1.25 + 0.4 * len(rows), 1, 2)
+    figure, (flow, bars) = new_panels(9.5, 1.25 + 0.4 * len(rows), 2)
     figure.set_layout_engine(None)
     flow.set_position((0.01, 0.02, 0.57, 0.82))
     bars.set_position((0.6, 0.02, 0.39, 0.82))
     boxes = _flow(flow, rows, stream, n_layers)
     boxes[chosen].set(facecolor=ORANGE, linewidth=2)
-    marks = _rows(bars, rows)
-    _mark(marks, rows, chosen, [])
+    Rows(bars, rows).mark(chosen)
     bars.set_yticks([])
     for axes, x, head in ((flow, 3.35, "what leaves it"), (flow, 4.85, "chapter"), (bars, 0, "parameters")):
         axes.text(x, -0.75, head, fontsize=SMALL, color=INK, style="italic")
-    title = figure.text(0.01, 0.945, _title(parts, chosen), fontsize=TITLE)
-    figure.parts = SimpleNamespace(rows=marks, boxes=boxes, title=title)
+    figure.text(0.01, 0.945, _title(parts, chosen), fontsize=TITLE)
     return figure
 
 
-def _rows(axes: Axes, parts: Sequence[Part]) -> SimpleNamespace:
+class Rows:
     """A bar and a number for each part, from top to bottom."""
-    axes.spines[:].set_visible(False)
-    axes.tick_params(length=0)
-    most, total = max(part.parameters for part in parts), total_of(parts)
-    axes.set(xlim=(0, 1.75 * most), ylim=(len(parts) - 0.5, -0.5), xticks=[])
-    numbers = []
-    for row, part in enumerate(parts):
-        text = f"{part.parameters:,}  ({percent(part.parameters / total)})" if part.parameters else part.instead
-        numbers.append(axes.text(part.parameters + 0.02 * most, row, text, va="center", fontsize=SMALL, color=INK))
-    bars = axes.barh(range(len(parts)), [part.parameters for part in parts], 0.62, edgecolor=INK, linewidth=0.6)
-    return SimpleNamespace(bars=bars, numbers=numbers)
 
+    def __init__(self, axes: Axes, parts: Sequence[Part]):
+        axes.spines[:].set_visible(False)
+        axes.tick_params(length=0)
+        most, total = max(part.parameters for part in parts), total_of(parts)
+        axes.set(xlim=(0, 1.75 * most), ylim=(len(parts) - 0.5, -0.5), xticks=[])
+        self.parts, self.numbers = parts, []
+        for row, part in enumerate(parts):
+            text = f"{part.parameters:,}  ({percent(part.parameters / total)})" if part.parameters else part.instead
+            place = part.parameters + 0.02 * most, row
+            self.numbers.append(axes.text(*place, text, va="center", fontsize=SMALL, color=INK))
+        lengths = [part.parameters for part in parts]
+        self.bars = axes.barh(range(len(parts)), lengths, 0.62, edgecolor=INK, linewidth=0.6)
 
-def _mark(rows: SimpleNamespace, parts: Sequence[Part], chosen: str, labels: Sequence) -> None:
-    """The chosen row in another colour and in bold, so that it does not stand out by colour alone."""
-    for part, bar, number in zip(parts, rows.bars, rows.numbers):
-        bar.set_facecolor(ORANGE if part.name == chosen else LIGHT)
-        number.set_weight("bold" if part.name == chosen else "normal")
-    for part, label in zip(parts, labels):
-        label.set_weight("bold" if part.name == chosen else "normal")
+    def mark(self, chosen: str, labels: Sequence[Text] = ()) -> None:
+        """The chosen row in another colour and in bold, so that it does not stand out by colour alone."""
+        for part, bar, number in zip(self.parts, self.bars, self.numbers):
+            bar.set_facecolor(ORANGE if part.name == chosen else LIGHT)
+            number.set_fontweight("bold" if part.name == chosen else "normal")
+        for part, label in zip(self.parts, labels):
+            label.set_fontweight("bold" if part.name == chosen else "normal")
 
 
 def _flow(axes: Axes, rows: Sequence[Part], stream: Part, n_layers: int) -> dict[str, FancyBboxPatch]:
     """The boxes of the flow, with the stream beside those that read it or add to it; name -> its box."""
     axes.set(xlim=(0, 5.4), ylim=(len(rows) - 0.5, -0.5), xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
-    boxes = {}
+    boxes: dict[str, FancyBboxPatch] = {}
 
-    def box(part: Part, x: float, top: float, width: float, height: float, **text) -> None:
+    def box(part: Part, x: float, top: float, width: float, height: float, **text: Any) -> None:
         patch = FancyBboxPatch(
             (x, top), width, height, boxstyle="round,pad=0,rounding_size=0.08", facecolor="white", edgecolor=INK
         )
-        boxes[part.name] = axes.add_patch(patch)
+        boxes[part.name] = patch
+        axes.add_patch(patch)
         axes.text(x + width / 2, top + height / 2, part.name, ha="center", va="center", fontsize=FONT, **text)
 
     beside = [row for row, part in enumerate(rows) if part.place != "alone"]

@@ -15,9 +15,9 @@ from course_lib.chapters.start_here import figures
 from course_lib.chapters.start_here.figures import Part
 from course_lib.contents import BY_SLUG, CHAPTERS
 from course_lib.gpt import DecoderOnly, evaluating
-from course_lib.live.drawing import INK, ORANGE, SKY
 from course_lib.live.figure import LiveFigure, dropdown, show, slider
 from course_lib.live.page import publish
+from course_lib.live.palette import INK, ORANGE, SKY
 from course_lib.sampling import sample_next_token
 from course_lib.tinytown import EOS, Tinytown, WordTokenizer, join_words, split_words
 
@@ -48,11 +48,11 @@ def read_along(model: DecoderOnly, tokenizer: WordTokenizer, stories: Mapping[st
         told = [tokenizer.tokens[i] for i in best]
         return told, probabilities[best].tolist(), [truth.get(word, 0.0) for word in told]
 
-    def draw(n, name, figure=None):
+    def draw(n, name):
         told, model_says, truth = look(n, name)
         lead = join_words(words[name][max(0, n - 5) : n]).lstrip(" .,")
         title = f"After “{'… ' if n > 5 else ''}{lead}” the model expects “{_shown(told[0])}” ({model_says[0]:.2f})"
-        return figures.next_words([_shown(word) for word in told], model_says, truth, title, figure)
+        return figures.NextWords([_shown(word) for word in told], model_says, truth, title)
 
     def describe(n, name):
         told, model_says, truth = look(n, name)
@@ -183,20 +183,24 @@ def parts_of(model: DecoderOnly, tokenizer: WordTokenizer, text: str) -> list[Pa
     Shapes are seen on the tensors that leave the modules while the model reads `text`; parameters are counted in the
     modules, those of all blocks together. A tensor that two modules share belongs to the first.
     """
-    modules = {"token embedding": [model.token_embedding], "positions": [model.positions]}
+    modules: dict[str, list[nn.Module]] = {
+        "token embedding": [model.token_embedding],
+        "positions": [model.get_submodule("positions")],
+    }
     modules |= {name: [getattr(block, own) for block in model.blocks] for name, own in IN_BLOCKS.items()}
     modules |= {"final norm": [model.final_norm], "output": [model.output]}
     shapes = _shapes(model, {name: same[0] for name, same in modules.items()}, tokenizer.encode(text, end=False))
 
-    counts, counted = {}, set()
+    counts: dict[str, int] = {}
+    counted: set[nn.Parameter] = set()
     for name, same in modules.items():
         own = {parameter for module in same for parameter in module.parameters()} - counted
         counts[name] = sum(parameter.numel() for parameter in own)
         counted |= own
 
     config = model.config
-    sizes = {"V": config.vocab_size, "d_model": config.d_model, "d_ff": config.d_ff}
-    sizes["tied"] = TIED if config.tie_weights else ""
+    tied = TIED if config.tie_weights else ""
+    sizes = {"V": config.vocab_size, "d_model": config.d_model, "d_ff": config.d_ff, "tied": tied}
     number = {slug: chapter.number for slug, chapter in BY_SLUG.items()}
     parts = [
         Part(
@@ -211,7 +215,7 @@ def parts_of(model: DecoderOnly, tokenizer: WordTokenizer, text: str) -> list[Pa
 
 def _shapes(model: DecoderOnly, modules: Mapping[str, nn.Module], ids: list[int]) -> dict[str, tuple[int, ...]]:
     """The shape that leaves each module, and each step around the model, for one text."""
-    seen = {"text to ids": (1, len(ids))}
+    seen: dict[str, tuple[int, ...]] = {"text to ids": (1, len(ids))}
 
     def note(name: str) -> Callable:
         return lambda _module, _inputs, output: seen.update({name: tuple(output.shape)})
@@ -245,9 +249,7 @@ class ModelMap(widgets.HBox):
         self._check(chosen)
         parts = list(self.parts.values())
         self._part = dropdown("part", list(self.parts), chosen)  # holds the choice; the buttons are its face
-        self._panel = LiveFigure(
-            lambda part, figure=None: figures.share_bars(parts, part, figure), {"part": self._part}, self._describe
-        )
+        self._panel = LiveFigure(lambda part: figures.ShareBars(parts, part), {"part": self._part}, self._describe)
         self.chapter = widgets.HTML()
         self._panel.children = [*self._panel.children[1:], self.chapter]
         self._panel.layout.width = "570px"
@@ -287,10 +289,10 @@ class ModelMap(widgets.HBox):
             raise ValueError(f"there is no part {name!r} on the map. The parts: {', '.join(self.parts)}")
 
     def _describe(self, part: str) -> str:
-        part = self.parts[part]
-        where = f" It stands in each of the {self._layers} blocks." if part.in_blocks else ""
-        weight = figures.weight_of(part, figures.total_of(self.parts.values()))
-        return f"{part.does}{where} What leaves it has shape {part.shape}: ({part.letters}). It has {weight}."
+        it = self.parts[part]
+        where = f" It stands in each of the {self._layers} blocks." if it.in_blocks else ""
+        weight = figures.weight_of(it, figures.total_of(list(self.parts.values())))
+        return f"{it.does}{where} What leaves it has shape {it.shape}: ({it.letters}). It has {weight}."
 
     def _table(self) -> str:
         widths = [max(len(name) for name in self.parts), max(len(str(part.shape)) for part in self.parts.values())]

@@ -1,88 +1,99 @@
 """Figures of chapter 12: the schedule, a loss on its way to the entropy, a jump, loss against size."""
 
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from course_lib.live.drawing import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, WIDE, headline, new_figure
+from course_lib.live.drawing import Drawing, as_function, headline, new_figure, new_panels
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, WIDE
 
 
-def schedule(
-    steps: Sequence[int],
-    rates: Sequence[float],
-    warmup: int,
-    step: int,
-    rate: float,
-    highest: float = 0.01,
-    figure: Figure | None = None,
-) -> Figure:
+@dataclass
+class Schedule(Drawing):
     """The learning rate over the steps; the warm-up is shaded, one step and its rate are marked.
 
-    highest: upper end of the axis."""
-    if figure is None:
+    highest: upper end of the axis. expected: rates to compare with, dashed."""
+
+    steps: Sequence[int]
+    rates: Sequence[float]
+    warmup: int
+    step: int
+    rate: float
+    highest: float = 0.01
+    expected: Sequence[float] | None = None
+    title: str = ""
+
+    def build(self) -> Figure:
         figure, axes = new_figure(WIDE, 3.6)
         figure.set_layout_engine(None)
-        axes.set_position([0.12, 0.17, 0.84, 0.67])
-        parts = SimpleNamespace(axes=axes, title=headline(figure))
-        parts.shade = axes.axvspan(0, 1, color=LIGHT, zorder=0)
-        (parts.line,) = axes.plot([], [], color=BLUE, linewidth=2)
-        (parts.here,) = axes.plot([], [], "o", color=ORANGE, markeredgecolor=INK, markersize=10, clip_on=False)
-        axes.set(xlabel="step", ylabel="learning rate", ylim=(0, 1.06 * highest))
+        axes.set_position((0.12, 0.17, 0.84, 0.67))
+        self.headline, self.axes = headline(figure), axes
+        self.shade = axes.axvspan(0, 1, color=LIGHT, zorder=0)
+        (self.line,) = axes.plot([], [], color=BLUE, linewidth=2)
+        (self.here,) = axes.plot([], [], "o", color=ORANGE, markeredgecolor=INK, markersize=10, clip_on=False)
+        (self.dashed,) = axes.plot([], [], color=GREY, linestyle="--", linewidth=4, zorder=1)
+        axes.set(xlabel="step", ylabel="learning rate", ylim=(0, 1.06 * self.highest))
         axes.ticklabel_format(axis="y", style="plain")
-        figure.parts = parts
-    parts = figure.parts
-    parts.line.set_data(steps, rates)
-    parts.axes.set_xlim(0, steps[-1])
-    parts.shade.set(x=0, width=warmup)
-    parts.here.set_data([step], [rate])
-    falls = "falling" if rates[-1] < max(rates) else "steady"
-    phase = "warming up" if step < warmup else falls if step < steps[-1] else "at its end"
-    parts.title.set_text(f"Step {step}: the learning rate is {rate:.4f}, {phase}")
-    return figure
+        return figure
+
+    def move(self) -> None:
+        self.line.set_data(self.steps, self.rates)
+        if self.expected is not None:
+            self.dashed.set_data(self.steps, self.expected)
+        self.axes.set_xlim(0, self.steps[-1])
+        self.shade.set(x=0, width=self.warmup)
+        self.here.set_data([self.step], [self.rate])
+        falls = "falling" if self.rates[-1] < max(self.rates) else "steady"
+        phase = "warming up" if self.step < self.warmup else falls if self.step < self.steps[-1] else "at its end"
+        self.headline.set_text(self.title or f"Step {self.step}: the learning rate is {self.rate:.4f}, {phase}")
 
 
-def loss_curve(
-    steps: Sequence[int],
-    losses: Sequence[float],
-    entropy: float,
-    total: int,
-    guessing: float,
-    batch_losses: Sequence[float] = (),
-    figure: Figure | None = None,
-) -> Figure:
+@dataclass
+class LossCurve(Drawing):
     """Loss on new text over the steps of a training, between guessing (ln V) and the entropy that nothing can beat.
 
     batch_losses: the loss of each step on its own batch, drawn behind the curve."""
-    if figure is None:
+
+    steps: Sequence[int]
+    losses: Sequence[float]
+    entropy: float
+    total: int
+    guessing: float
+    batch_losses: Sequence[float] = ()
+
+    def build(self) -> Figure:
         figure, axes = new_figure(WIDE, 3.8)
         figure.set_layout_engine(None)
-        axes.set_position([0.1, 0.16, 0.87, 0.7])
-        parts = SimpleNamespace(axes=axes, title=headline(figure))
-        (parts.line,) = axes.plot([], [], "o-", color=BLUE, markersize=4)
-        (parts.batches,) = axes.plot([], [], color=GREY, linewidth=0.8, zorder=1)
-        parts.key = axes.text(0.4 * total, 0.55 * guessing, "", fontsize=FONT, color=INK, linespacing=1.5)
-        axes.axhline(entropy, color=GREEN, linestyle="--", linewidth=1.8)
-        axes.axhline(guessing, color=GREY, linestyle=":")
-        axes.text(
-            0.99 * total, entropy - 0.08, f"entropy of Tinytown: {entropy:.2f}", ha="right", va="top", fontsize=FONT
-        )
-        axes.text(
-            0.99 * total, guessing - 0.08, f"guessing: ln V = {guessing:.1f}", ha="right", va="top", fontsize=FONT
-        )
-        axes.set(xlabel="step", xlim=(0, total), ylim=(0, guessing + 0.4))
-        figure.parts = parts
-    parts = figure.parts
-    parts.line.set_data(steps, losses)
-    parts.batches.set_data(range(1, len(batch_losses) + 1), batch_losses)
-    parts.axes.set_ylabel("loss (nats per token)" if len(batch_losses) else "loss on new stories (nats per token)")
-    parts.key.set_text("dots: on new stories\nthin line: on the batch of each step" if len(batch_losses) else "")
-    if len(losses):
-        over = losses[-1] - entropy
-        parts.title.set_text(f"Step {steps[-1]}: the loss is {losses[-1]:.2f}, still {over:.2f} nats above the entropy")
-    else:
-        parts.title.set_text(f"No step yet: the loss can fall to {entropy:.2f} and no further")
-    return figure
+        axes.set_position((0.1, 0.16, 0.87, 0.7))
+        self.headline, self.axes = headline(figure), axes
+        (self.line,) = axes.plot([], [], "o-", color=BLUE, markersize=4)
+        (self.batches,) = axes.plot([], [], color=GREY, linewidth=0.8, zorder=1)
+        self.key = axes.text(0.4 * self.total, 0.55 * self.guessing, "", fontsize=FONT, color=INK, linespacing=1.5)
+        axes.axhline(self.entropy, color=GREEN, linestyle="--", linewidth=1.8)
+        axes.axhline(self.guessing, color=GREY, linestyle=":")
+        names = f"entropy of Tinytown: {self.entropy:.2f}", f"guessing: ln V = {self.guessing:.1f}"
+        for height, name in zip((self.entropy, self.guessing), names):
+            axes.text(0.99 * self.total, height - 0.08, name, ha="right", va="top", fontsize=FONT)
+        axes.set(xlabel="step", xlim=(0, self.total), ylim=(0, self.guessing + 0.4))
+        return figure
+
+    def move(self) -> None:
+        self.line.set_data(self.steps, self.losses)
+        self.batches.set_data(range(1, len(self.batch_losses) + 1), self.batch_losses)
+        both = len(self.batch_losses) > 0
+        self.axes.set_ylabel("loss (nats per token)" if both else "loss on new stories (nats per token)")
+        self.key.set_text("dots: on new stories\nthin line: on the batch of each step" if both else "")
+        if len(self.losses):
+            over = self.losses[-1] - self.entropy
+            self.headline.set_text(
+                f"Step {self.steps[-1]}: the loss is {self.losses[-1]:.2f}, still {over:.2f} nats above the entropy"
+            )
+        else:
+            self.headline.set_text(f"No step yet: the loss can fall to {self.entropy:.2f} and no further")
+
+
+loss_curve = as_function(LossCurve)
 
 
 def long_run(steps: Sequence[int], losses: Sequence[float], entropy: float, final: float, total: int) -> Figure:
@@ -106,7 +117,7 @@ def long_run(steps: Sequence[int], losses: Sequence[float], entropy: float, fina
 
 def jump(losses: Sequence[float], right_steps: Sequence[int], right: Sequence[float], guessing: float) -> Figure:
     """Loss and share of right copies over the steps, one above the other."""
-    figure, (top, low) = new_figure(WIDE, 4.4, 2, 1)
+    figure, (top, low) = new_panels(WIDE, 4.4, rows=2)
     top.plot(range(1, len(losses) + 1), losses, color=BLUE, linewidth=1.6)
     top.axhline(guessing, color=GREY, linestyle=":")
     top.text(len(losses), guessing + 0.08, "guessing", ha="right", va="bottom", fontsize=FONT, color=INK)

@@ -5,12 +5,12 @@ import math
 from collections.abc import Callable
 
 import ipywidgets as widgets
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.chapters.training import claims as training
 from course_lib.chapters.training import figures
 from course_lib.live.attempts import UNWRITTEN, went_wrong
-from course_lib.live.drawing import GREY
 from course_lib.live.figure import LiveFigure, as_html, png, slider
 from course_lib.live.page import publish
 from course_lib.tinytown import Tinytown, WordTokenizer
@@ -31,9 +31,10 @@ def schedule_sliders() -> LiveFigure:
         warmup, step = min(warmup, total - 1), round(at * total / 100)
         return warmup, step, learning_rate(step, peak, warmup, total, floor * peak)
 
-    def draw(peak, warmup, total, floor, at, figure=None):
+    def draw(peak, warmup, total, floor, at):
         warmup, step, rate = read(peak, warmup, total, floor, at)
-        return figures.schedule(*rates(peak, warmup, total, floor), warmup, step, rate, HIGHEST, figure)
+        steps, drawn = rates(peak, warmup, total, floor)
+        return figures.Schedule(steps, drawn, warmup, step, rate, HIGHEST)
 
     def describe(peak, warmup, total, floor, at):
         warmup, step, rate = read(peak, warmup, total, floor, at)
@@ -69,7 +70,7 @@ class LiveCurve(widgets.VBox):
         self._limits = entropy, total, guessing
         self.steps: list[int] = []
         self.losses: list[float] = []
-        self.figure = figures.loss_curve([], [], *self._limits)
+        self.drawing = figures.LossCurve(self.steps, self.losses, *self._limits).draw()
         image = png(self.figure)
         width, height = (f"{round(100 * inches)}px" for inches in self.figure.get_size_inches())
         layout = widgets.Layout(width=width, height=height, max_width="100%", object_fit="contain")
@@ -83,15 +84,20 @@ class LiveCurve(widgets.VBox):
         """One more point, drawn at once."""
         self.steps.append(step)
         self.losses.append(loss)
-        figures.loss_curve(self.steps, self.losses, *self._limits, figure=self.figure)
+        self.drawing.update(steps=self.steps, losses=self.losses)
         self._image.value = png(self.figure)
         self._bar.value = step
         self._write()
 
     @property
+    def figure(self) -> Figure:
+        """The figure, the same one at every step."""
+        return self.drawing.figure
+
+    @property
     def text(self) -> str:
         """What the curve shows now, for readers who do not see it."""
-        return self.figure.parts.title.get_text()
+        return self.drawing.headline.get_text()
 
     def _write(self) -> None:
         self._caption.value = f'<div role="status">{html.escape(self.text)}</div>'
@@ -125,18 +131,11 @@ def schedule_explorer(function: Callable) -> LiveFigure:
             problem = problem or _at(step, said)
         return steps, yours, right, read, yours[steps.index(read)], problem
 
-    def draw(peak, warmup, total, floor, at, figure=None):
+    def draw(peak, warmup, total, floor, at):
         steps, yours, right, read, rate, _ = measure(peak, warmup, total, floor, at)
-        figure = figures.schedule(steps, yours, min(warmup, total - 1), read, rate, HIGHEST, figure)
-        parts = figure.parts
-        if not hasattr(parts, "right"):
-            (parts.right,) = parts.axes.plot([], [], color=GREY, linestyle="--", linewidth=4, zorder=1)
-        parts.right.set_data(steps, right)
         drawn = any(map(math.isfinite, yours))
-        parts.title.set_text(
-            f"{'Your schedule (line) and the' if drawn else 'No schedule of yours yet: the'} library's (dashed)"
-        )
-        return figure
+        title = f"{'Your schedule (line) and the' if drawn else 'No schedule of yours yet: the'} library's (dashed)"
+        return figures.Schedule(steps, yours, min(warmup, total - 1), read, rate, HIGHEST, right, title)
 
     def describe(peak, warmup, total, floor, at):
         steps, yours, right, read, rate, problem = measure(peak, warmup, total, floor, at)
@@ -187,9 +186,9 @@ def step_explorer(function: Callable) -> LiveFigure:
             trained[rate, max_norm] = at, new, losses, problem
         return trained[rate, max_norm]
 
-    def draw(rate, max_norm, figure=None):
+    def draw(rate, max_norm):
         at, new, losses, _ = measure(rate, max_norm)
-        return figures.loss_curve(at, new, entropy, STEPS, guessing, losses, figure)
+        return figures.LossCurve(at, new, entropy, STEPS, guessing, losses)
 
     def describe(rate, max_norm):
         _, new, losses, problem = measure(rate, max_norm)
