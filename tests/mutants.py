@@ -23,8 +23,8 @@ import torch
 
 from course_lib.grading import EXERCISES, Exercise, grade
 from course_lib.grading.limits import undisturbed
+from course_lib.grading.prepare import prepare
 from course_lib.grading.run import call
-from course_lib.grading.trials import prepare
 
 SECONDS = 3.0  # of computing, for one mutant: most that take longer never end
 

@@ -29,8 +29,8 @@ from course_lib.classroom.protocol import (
 )
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.exercise import Given
+from course_lib.grading.prepare import prepare
 from course_lib.grading.run import Failure, Outcome
-from course_lib.grading.trials import prepare
 from course_lib.grading.values import Foreign, plain
 
 CODE = [exercise for exercise in EXERCISES.values() if exercise.kind in ("code", "experiment")]

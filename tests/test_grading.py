@@ -21,8 +21,9 @@ import torch.nn.functional as F
 
 from course_lib.grading import EXERCISES, grade
 from course_lib.grading.engine import PUBLIC_SEED
+from course_lib.grading.prepare import prepare
 from course_lib.grading.run import call
-from course_lib.grading.trials import prepare, summed_up
+from course_lib.grading.trials import summed_up
 from course_lib.grading.values import fresh
 from tests.confusion import confusion
 

@@ -21,7 +21,7 @@ from course_lib.feed_forward import FeedForward
 from course_lib.grading import EXERCISES, grade
 from course_lib.grading.engine import PUBLIC_SEED
 from course_lib.grading.picture import as_html
-from course_lib.grading.trials import prepare
+from course_lib.grading.prepare import prepare
 from course_lib.heads import MultiHeadAttention
 
 pytestmark = pytest.mark.usefixtures("as_a_learner")

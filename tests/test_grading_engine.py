@@ -49,8 +49,8 @@ from course_lib.grading import (
 )
 from course_lib.grading.button import hint_button
 from course_lib.grading.kinds import KINDS
+from course_lib.grading.prepare import prepare
 from course_lib.grading.result import Progress, Row
-from course_lib.grading.trials import prepare
 from course_lib.grading.values import Foreign, plain
 from course_lib.live.page import VIEW
 

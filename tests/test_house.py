@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import tokenize
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -71,31 +70,6 @@ def module(path: Path) -> str:
 def room_of(name: str) -> str:
     """The room of a dotted name: its first part, and of a chapter's the first two."""
     return ".".join(name.split(".")[: 2 if name.startswith("chapters.") else 1])
-
-
-def modules_imported() -> dict[str, set[str]]:
-    """module -> the modules of course_lib that it imports anywhere, in functions too; its own package is no import."""
-    names = {module(path) for path in MODULES}
-    return {
-        module(path): {name for name in imported(path) & names if not f"{module(path)}.".startswith(f"{name}.")}
-        for path in MODULES
-    }
-
-
-def rooms_imported() -> dict[str, set[str]]:
-    """room -> the other rooms that its modules import."""
-    rooms: dict[str, set[str]] = {}
-    for name, targets in modules_imported().items():
-        rooms.setdefault(room_of(name), set()).update({room_of(target) for target in targets} - {room_of(name)})
-    return rooms
-
-
-@pytest.mark.parametrize("imports", [modules_imported, rooms_imported], ids=["modules", "rooms"])
-def test_no_imports_run_in_a_circle(imports):
-    try:
-        TopologicalSorter(imports()).prepare()
-    except CycleError as error:
-        pytest.fail(f"a circle: {' ← '.join(error.args[1])}")
 
 
 def test_the_map_in_the_packages_docstring_names_every_room():

@@ -16,8 +16,9 @@ from course_lib.grading.kinds import KINDS
 from course_lib.grading.mistakes import bare
 from course_lib.grading.notebook import student_version
 from course_lib.grading.pages import PageError
+from course_lib.grading.prepare import prepare
 from course_lib.grading.sealed import NAME, Sealed, seal
-from course_lib.grading.trials import mistaken, prepare
+from course_lib.grading.trials import mistaken
 
 ROOT = Path(__file__).parent.parent
 MODULE = '''

@@ -9,9 +9,10 @@ from .button import show_button
 from .catalogue import get
 from .kinds import Exercise
 from .limits import inside_an_answer, undisturbed
+from .prepare import prepare
 from .result import Hint, Result, show_below
 from .run import Outcome, is_the_librarys, read, run
-from .trials import Trial, prepare, summed_up
+from .trials import Trial, summed_up
 
 PUBLIC_SEED = 0
 _one_at_a_time = threading.Lock()

@@ -19,7 +19,7 @@ HOMES = {wanted: "course_lib.chapters.{}.exercises.{}".format(*wanted.split(".")
 def exercises():
     for name in ("course_lib.grading.catalogue", "course_lib.grading.sealed", "course_lib.chapters",
                  *HOMES.values(),
-                 "solutions", "tests.right.attention", "tests", "course_lib.grading.engine", "course_lib.grading.trials"):
+                 "solutions", "tests.right.attention", "tests", "course_lib.grading.engine", "course_lib.grading.prepare"):
         with contextlib.suppress(BaseException):
             importlib.import_module(name)
     for found in pkgutil.walk_packages(course_lib.__path__, "course_lib.", onerror=lambda name: None):
