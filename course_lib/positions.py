@@ -194,8 +194,8 @@ def relative_positions(
         n_heads, d_head, theta: as in rotary_angles and alibi_bias.
     """
     if scheme == "rope":
-        positions = positions.unsqueeze(-2)  # (1, T) or (B, 1, T): the same for all heads
-        return {"rotary": rotary_angles(positions, d_head, theta, torch.promote_types(dtype, torch.float32))}
+        angles = rotary_angles(positions, d_head, theta, torch.promote_types(dtype, torch.float32))
+        return {"rotary": angles if angles.ndim == 2 else angles[:, None]}  # (T, D / 2) or (B, 1, T, D / 2)
     if scheme == "alibi":
         return {"score_bias": alibi_bias(n_heads, positions.shape[-1], S, device=positions.device)}
     return {}
