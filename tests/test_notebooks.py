@@ -11,6 +11,7 @@ from nbval.plugin import get_sanitize_patterns
 
 from course_lib.contents import BY_SLUG, CHAPTERS, TITLES
 from course_lib.grading import EXERCISES
+from course_lib.grading.assemble import solutions
 from course_lib.grading.notebook import BEGIN, END, exercise_text, guide
 from course_lib.live.page import VIEW, picture
 from tests import warm
@@ -222,6 +223,12 @@ def test_the_readme_lists_every_chapter_with_its_title_and_minutes():
 
 @pytest.mark.parametrize("path", SOLUTIONS, ids=name)
 class TestEverySolution:
+    def test_comes_from_the_pages_of_its_chapter(self, path):
+        made = solutions(CHAPTERS[int(path.name[:2])].slug)
+        there = [(cell.cell_type, cell.id, cell.source) for cell in read(path).cells]
+        made = [(cell.cell_type, cell.id, cell.source) for cell in made.cells]
+        assert there == made, f"run `python -m course_lib refresh solutions/{path.name}`"
+
     def test_generates_the_exercises(self, path):
         exercise = ROOT / "exercises" / path.name
         there = exercise.read_text(encoding="utf-8")

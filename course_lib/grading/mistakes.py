@@ -129,9 +129,10 @@ class Lines:
         lines = reference.text.splitlines()
         hunks, hunk = [], []
         for line in self.diff.splitlines():
-            if line[:1] not in ("-", "+", " ", ""):
+            gap = line.strip() in ("", "...")
+            if not gap and line[0] not in "-+ ":
                 raise FormError(f"a line of a diff begins with -, + or a space: {line!r} does not")
-            if line.strip() and line.strip() != "...":
+            if not gap:
                 hunk.append((line[0], line[1:].rstrip()))
             elif hunk:
                 hunks, hunk = [*hunks, hunk], []

@@ -104,11 +104,12 @@ class Code(Exercise):
         pairs.insert(0, pairs.pop(failing))
         for misconception in self.misconceptions:
             for wrong in misconception.variants:
-                if all(self._alike(mistaken(wrong, trial), outcome) for trial, outcome in pairs):
+                if all(self.alike(mistaken(wrong, trial), outcome) for trial, outcome in pairs):
                     return misconception
         return None
 
-    def _alike(self, one: Outcome, other: Outcome) -> bool:
+    def alike(self, one: Outcome, other: Outcome) -> bool:
+        """Do two outcomes show the same, by this exercise's tolerance?"""
         if one.failure or other.failure:
             return bool(one.failure and other.failure) and (
                 (one.failure.kind, one.failure.behaviour) == (other.failure.kind, other.failure.behaviour)

@@ -1,11 +1,11 @@
 import math
-from functools import partial  # noqa: F401
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.chapters.blocks.exercises._shared import in_two_steps, normed_branches, parts, same  # noqa: F401
+from course_lib.chapters.blocks.exercises._shared import in_two_steps, normed_branches, same
 from course_lib.grading.exercise import Case, Given, generator, stage
 from course_lib.grading.given import also_in_training as probe
 from course_lib.grading.given import feed_forward, own_layer_norm, self_attention

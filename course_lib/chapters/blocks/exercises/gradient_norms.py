@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from course_lib.chapters.blocks.exercises._shared import same  # noqa: F401
+from course_lib.chapters.blocks.exercises._shared import same
 from course_lib.grading.exercise import Case, generator, stage
 
 

@@ -3,7 +3,7 @@ from functools import partial
 
 import torch
 
-from course_lib.chapters.blocks.exercises._shared import in_two_steps, normed_branches, parts, same  # noqa: F401
+from course_lib.chapters.blocks.exercises._shared import in_two_steps, normed_branches, parts, same
 from course_lib.grading.exercise import Case, Given, generator, stage
 from course_lib.grading.given import affine, feed_forward, own_layer_norm, self_attention
 

@@ -1,8 +1,8 @@
-import copy  # noqa: F401
-from functools import partial  # noqa: F401
+import copy
+from functools import partial
 
 import torch
-from torch import nn  # noqa: F401
+from torch import nn
 
 from course_lib.grading.exercise import Case, Given, generator, stage
 from course_lib.grading.given import small_stack

@@ -1,6 +1,6 @@
 import math
 import statistics
-import time  # noqa: F401
+import time
 from functools import partial
 
 import torch

@@ -1,6 +1,6 @@
 import math
-import statistics  # noqa: F401
-import time  # noqa: F401
+import statistics
+import time
 from functools import partial
 
 import torch

@@ -1,4 +1,4 @@
-import math  # noqa: F401
+import math
 
 import torch
 

@@ -3,7 +3,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 
-from course_lib.chapters.feed_forward.exercises._shared import BENDS, in_float32, quick_gelu, tanh_gelu  # noqa: F401
+from course_lib.chapters.feed_forward.exercises._shared import BENDS, in_float32, quick_gelu, tanh_gelu
 from course_lib.grading.exercise import Case, generator, stage
 
 

@@ -1,4 +1,4 @@
-from functools import partial  # noqa: F401
+from functools import partial
 
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,7 @@
 import torch
 import torch.nn.functional as F
 
-from course_lib.chapters.feed_forward.exercises._shared import in_float32, tanh_gelu  # noqa: F401
+from course_lib.chapters.feed_forward.exercises._shared import in_float32, tanh_gelu
 from course_lib.grading.exercise import Case, generator, stage
 
 

@@ -1,17 +1,17 @@
-import math  # noqa: F401
+import math
 
 import torch
 
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.given import decoder_parts, tied
+from course_lib.grading.given import decoder_parts
 from course_lib.grading.given import logits_or_refusal as probe
 from course_lib.grading.judge import compare
 
 
 def gpt_forward(parts, ids):
-    """Logits (B, T, V) of the next token at every place: ids (B, T), at most len(parts.position_table) of them a row."""
+    """Logits (B, T, V) of the next token at every place: ids (B, T), T at most len(parts.position_table)."""
     T, max_seq_len = ids.shape[1], len(parts.position_table)
-    if T > max_seq_len:
+    if max_seq_len < T:
         raise ValueError(f"ids have {T} tokens per row, more than max_seq_len={max_seq_len}: shorten them")
     x = parts.token_table[ids] + parts.position_table[:T]  # (B, T, d_model)
     mask = torch.ones(T, T, dtype=torch.bool).tril()  # (T, T): row t is True up to column t

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.given import drawn_decoder, tied
+from course_lib.grading.given import drawn_decoder
 from course_lib.grading.given import tied as probe
 
 

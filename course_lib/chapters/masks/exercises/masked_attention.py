@@ -1,5 +1,5 @@
 import math
-from functools import partial  # noqa: F401
+from functools import partial
 
 import torch
 

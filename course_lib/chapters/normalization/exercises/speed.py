@@ -1,4 +1,4 @@
-import statistics  # noqa: F401
+import statistics
 import time
 
 import torch

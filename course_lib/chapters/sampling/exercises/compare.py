@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import torch
 
-from course_lib.chapters.sampling.exercises._shared import INF, kth_largest
+from course_lib.chapters.sampling.exercises._shared import INF
 from course_lib.grading.exercise import Case, Given, generator, stage
 from course_lib.grading.given import DRAWS, chain, sum_of_all
 from course_lib.grading.given import as_two_rows as probe

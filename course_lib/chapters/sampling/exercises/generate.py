@@ -1,6 +1,5 @@
 import torch
 
-from course_lib.chapters.sampling.exercises._shared import kth_largest
 from course_lib.grading.exercise import Case, Given, generator, stage
 from course_lib.grading.given import chain, sum_of_all
 from course_lib.grading.given import followed as probe

@@ -1,8 +1,8 @@
-from functools import partial  # noqa: F401
+from functools import partial
 
 import torch
 
-from course_lib.chapters.sampling.exercises._shared import CONFIDENT, INF, SEVEN_WORDS, kth_largest, shuffled
+from course_lib.chapters.sampling.exercises._shared import CONFIDENT, INF, SEVEN_WORDS, shuffled
 from course_lib.grading.exercise import Case, generator, stage
 from course_lib.grading.given import drawn_many_times as probe
 from course_lib.grading.judge import compare

@@ -1,6 +1,6 @@
 import torch
 
-from course_lib.chapters.sampling.exercises._shared import CONFIDENT, INF, SEVEN_WORDS, kth_largest, shuffled
+from course_lib.chapters.sampling.exercises._shared import CONFIDENT, INF, SEVEN_WORDS, shuffled
 from course_lib.grading.exercise import Case, generator, stage
 
 

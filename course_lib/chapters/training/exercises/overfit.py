@@ -1,5 +1,5 @@
-import copy  # noqa: F401
-import math  # noqa: F401
+import copy
+import math
 
 import torch
 
