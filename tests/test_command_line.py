@@ -223,7 +223,7 @@ def test_each_command_says_in_a_sentence_that_a_file_cannot_be(name, tmp_path, c
 
 def test_refresh_says_in_a_sentence_what_it_may_not_write(repository, capsys, monkeypatch):
     """An error of the system comes from anywhere below: here from the folder of the exercises, which is a file."""
-    write(repository / "solutions" / "a.ipynb", "### BEGIN SOLUTION\na = 1\n### END SOLUTION")
+    write(repository / "solutions" / BY_SLUG["masks"].notebook)
     (repository / "exercises").touch()
     assert main(["refresh", "--exercises-only"]) == 2
     said = capsys.readouterr().err.strip()
@@ -355,16 +355,16 @@ def test_refresh_says_where_to_run_it_and_what_to_name(repository, capsys, monke
 
 
 def test_refresh_writes_exercises_and_guide(repository, capsys):
-    source = "def double(x):\n    '''Twice x.'''\n    ### BEGIN SOLUTION\n    return 2 * x\n    ### END SOLUTION"
-    write(repository / "solutions" / "a.ipynb", source)
+    name = BY_SLUG["masks"].notebook
+    write(repository / "solutions" / name)
     assert main(["refresh", "--exercises-only"]) == 0
-    assert "exercises/a.ipynb" in capsys.readouterr().out
-    assert "2 * x" not in (repository / "exercises" / "a.ipynb").read_text()
+    assert f"exercises/{name}" in capsys.readouterr().out
+    solved, asked = ((repository / folder / name).read_text("utf-8") for folder in ("solutions", "exercises"))
+    answer = "return key <= query"
+    assert answer in solved
+    assert answer not in asked
     guide = (repository / "solutions" / "README.md").read_text()
     assert all(exercise in guide for exercise in EXERCISES)
-    assert (repository / "README.md").read_text("utf-8").count("[solve]") == 0, (
-        "no chapter's notebook is called a.ipynb"
-    )
     assert main(["refresh", "--exercises-only"]) == 0
     assert capsys.readouterr().out == "", "nothing to do the second time"
 
@@ -376,6 +376,12 @@ def test_refresh_links_a_chapter_to_its_exercises_once_they_are_there(repository
     rows = [line for line in (repository / "README.md").read_text("utf-8").splitlines() if "[solve]" in line]
     assert rows == [next(row for row in rows if row.startswith("| 4 | Multi-head attention |"))]
     assert "[solve](exercises/04_heads.ipynb)" in rows[0]
+
+
+def test_refresh_refuses_solutions_that_belong_to_no_chapter(repository, capsys):
+    write(repository / "solutions" / "a.ipynb", "a = 1")
+    assert main(["refresh", "--exercises-only"]) == 2
+    assert "a.ipynb has the name of no chapter's notebook" in capsys.readouterr().err
 
 
 def test_refresh_names_what_a_readme_lacks(repository, capsys):

@@ -76,9 +76,11 @@ def exercise_text(solution: Path) -> str:
 def write_solution(path: Path) -> bool:
     """Write a solutions notebook anew from its chapter's pages, with the outputs of cells that stay; did it change?
 
-    The chapter is that of the number with which the file's name begins.
+    Errors: ValueError if the file's name is no chapter's.
     """
-    slug = CHAPTERS[int(path.name[:2])].slug
+    slug = next((chapter.slug for chapter in CHAPTERS if chapter.notebook == path.name), None)
+    if slug is None:
+        raise ValueError(f"{path} has the name of no chapter's notebook, such as {CHAPTERS[1].notebook}: rename it")
     before = nbformat.read(path, as_version=4) if path.exists() else nbformat.v4.new_notebook()
     made = solutions(slug)
     if [(cell.id, cell.source) for cell in made.cells] == [(cell.id, cell.source) for cell in before.cells]:
