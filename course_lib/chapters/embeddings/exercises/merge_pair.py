@@ -52,7 +52,7 @@ def replaced_in_the_text(tokens, pair):
 
 
 def from_the_right(tokens, pair):
-    turned = merge_pair([token[::-1] for token in tokens[::-1]], [part[::-1] for part in tuple(pair)[::-1]])
+    turned = merge_pair([token[::-1] for token in tokens[::-1]], tuple(part[::-1] for part in tuple(pair)[::-1]))
     return [token[::-1] for token in turned[::-1]]
 
 
