@@ -6,9 +6,20 @@ import os
 import sys
 
 import course_lib
-from course_lib.cli import autograder, claims, doctor, grade, refresh, release, train, weights, workflow
+from course_lib.cli import autograder, claims, doctor, grade, new, refresh, release, train, weights, workflow
 
-COMMANDS = (doctor, weights, train, claims, refresh, grade, release, autograder, workflow)  # as `--help` lists them
+COMMANDS = (
+    doctor,
+    weights,
+    train,
+    claims,
+    refresh,
+    new,
+    grade,
+    release,
+    autograder,
+    workflow,
+)  # as `--help` lists them
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -18,6 +29,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="Begin with `python -m course_lib doctor`. Each command explains itself: add `--help`.",
     )
     parser.add_argument("--version", action="version", version=f"course_lib {course_lib.__version__}")
+    parser.add_argument("--catalogue", metavar="DIR", help="add your own exercises, DIR/slug/name.md (`new exercise`)")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add(commands)
@@ -33,6 +45,8 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")  # a console that lacks a sign shows ? in its place
     arguments = build_parser().parse_args(argv)
     try:
+        if arguments.catalogue:
+            _add_catalogue(arguments.catalogue)
         status = arguments.run(arguments)
         if sys.stdout:  # None where there is no console
             sys.stdout.flush()
@@ -52,6 +66,14 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nInterrupted. What was finished is kept.", file=sys.stderr)
         return 130
+
+
+def _add_catalogue(folder: str) -> None:
+    """Add a folder of exercises here and in every process that this one starts."""
+    from course_lib.grading import catalogue
+
+    catalogue.add_catalogue(folder)
+    os.environ[catalogue.VARIABLE] = os.pathsep.join(filter(None, [os.environ.get(catalogue.VARIABLE), folder]))
 
 
 def _nobody_reads() -> bool:
