@@ -77,15 +77,15 @@ def add(commands: argparse._SubParsersAction) -> None:
         "new",
         help="authors and teachers: begin an exercise, and prove it",
         description=(
-            "Writes DIR/slug/name.md and DIR/slug/name.py, a small exercise that passes at once and shows every part of "
-            "a page, and proves it: the reference passes, each mistake fails and is named, with three seeds. Change "
+            "Writes DIR/slug/name.md and DIR/slug/name.py, a small exercise that passes at once and shows every part "
+            "of a page, and proves it: the reference passes, each mistake fails and is named, with three seeds. Change "
             "both files to yours and give the same command again: a page that is there is proved and never written "
             "over. What is wrong with a page is told with its file, its line and what to do."
         ),
         epilog=(
             "Examples: python -m course_lib new exercise my_pages/heads/count; in the course itself "
-            "course_lib/chapters/heads/count. Use your folder with `python -m course_lib --catalogue my_pages grade …`, "
-            "in a notebook with COURSE_CATALOGUE=my_pages in the environment."
+            "course_lib/chapters/heads/count. Use your folder with `python -m course_lib --catalogue my_pages grade "
+            "…`, in a notebook with COURSE_CATALOGUE=my_pages in the environment."
         ),
     )
     parser.add_argument("what", choices=["exercise"], help="what to begin")
