@@ -36,13 +36,13 @@ class TransformerBlock(nn.Module):
         sizes = config.d_model, config.n_heads, config.n_kv_heads, config.dropout, config.bias
         self.is_causal = cross_attention or config.family == "decoder"
         self.pre_norm = config.norm_position == "pre"
-        self.norm1 = make_norm(config)
+        self.norm1: nn.Module = make_norm(config)
         self.attention = MultiHeadAttention(*sizes, config.rope_interleaved)
         self.cross_norm = make_norm(config) if cross_attention else None
         self.cross_attention = MultiHeadAttention(*sizes) if cross_attention else None
-        self.norm2 = make_norm(config)
+        self.norm2: nn.Module = make_norm(config)
         if config.activation == "swiglu":
-            self.feed_forward = SwiGLU(config.d_model, config.d_ff, bias=config.bias)
+            self.feed_forward: FeedForward | SwiGLU = SwiGLU(config.d_model, config.d_ff, bias=config.bias)
         else:
             self.feed_forward = FeedForward(config.d_model, config.d_ff, config.activation, bias=config.bias)
         self.dropout = nn.Dropout(config.dropout)
@@ -64,11 +64,11 @@ class TransformerBlock(nn.Module):
         other = {"context": context, "mask": context_mask, "cache": context_cache}
         if self.pre_norm:
             x = x + self.dropout(self.attention(self.norm1(x), **who))
-            if self.cross_attention is not None:
+            if self.cross_norm is not None and self.cross_attention is not None:
                 x = x + self.dropout(self.cross_attention(self.cross_norm(x), **other))
             return x + self.dropout(self.feed_forward(self.norm2(x)))
         x = self.norm1(x + self.dropout(self.attention(x, **who)))
-        if self.cross_attention is not None:
+        if self.cross_norm is not None and self.cross_attention is not None:
             x = self.cross_norm(x + self.dropout(self.cross_attention(x, **other)))
         return self.norm2(x + self.dropout(self.feed_forward(x)))
 
@@ -94,7 +94,7 @@ class Stack(nn.Module):
         post_norm_encoder = config.norm_position == "post" and config.family == "encoder"
         self.embedding_norm = make_norm(config) if post_norm_encoder else nn.Identity()
         self.dropout = nn.Dropout(config.dropout)
-        self.blocks = nn.ModuleList(TransformerBlock(config, cross_attention) for _ in range(config.n_layers))
+        self.blocks: Any = nn.ModuleList(TransformerBlock(config, cross_attention) for _ in range(config.n_layers))
         self.final_norm = make_norm(config) if config.norm_position == "pre" else nn.Identity()
 
     def forward(
@@ -123,7 +123,7 @@ class Stack(nn.Module):
         x = self.embed(ids, segment_ids, None if from_zero else positions)  # (B, T, d_model)
         sizes = self.config.n_heads, self.config.d_head, self.config.rope_theta
         who = relative_positions(self.config.positions, positions, S, *sizes, x.dtype)
-        for block, (own, cross) in zip(self.blocks, cache or [(None, None)] * len(self.blocks)):
+        for block, (own, cross) in zip(self.blocks, cache if cache else [(None, None)] * len(self.blocks)):
             x = block(x, mask, cache=own, context_cache=cross, **who, **context)
         return self.final_norm(x)
 

@@ -40,7 +40,7 @@ class KVCache:
 
     def once(self, compute: Callable[[Tensor], tuple[Tensor, Tensor]], context: Tensor) -> tuple[Tensor, Tensor]:
         """Return the keys and values of a context that stays the same: computed at the first step, kept for others."""
-        if self.key is None:
+        if self.key is None or self.value is None:
             self.key, self.value = compute(context)
         return self.key, self.value
 

@@ -77,7 +77,7 @@ def checked_seed(seed: object) -> int:
 
 def dropout_rate(dropout: object) -> None:
     """Raise ValueError unless dropout is a probability below 1: at 1 nothing would be left to learn from."""
-    if not isinstance(dropout, Real) or isinstance(dropout, bool) or not 0 <= dropout < 1:
+    if not is_number(dropout) or isinstance(dropout, bool) or not 0 <= dropout < 1:
         raise ValueError(f"dropout must be a number in [0, 1), got {dropout!r}")
 
 

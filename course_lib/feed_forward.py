@@ -45,8 +45,7 @@ class FeedForward(nn.Module):
         at_least_one(d_ff=d_ff)
         one_of(tuple(ACTIVATIONS), activation=activation)
         dropout_rate(dropout)
-        self.d_model = d_model
-        self.activation = activation
+        self.d_model, self.activation = d_model, activation
         self.up_proj = nn.Linear(d_model, d_ff, bias=bias)
         self.down_proj = nn.Linear(d_ff, d_model, bias=bias)
         self.dropout = nn.Dropout(dropout)

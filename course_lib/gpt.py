@@ -4,6 +4,7 @@ Chapter 9 (Radford et al. 2019; Touvron et al. 2023). Also how a model starts, a
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -58,12 +59,12 @@ class DecoderOnly(Stack):
         return [seen[f"blocks.{i}.attention.weights"] for i in range(len(self.blocks))]
 
 
-def initialize(model: nn.Module) -> None:
+def initialize(model: Any) -> None:
     """Start as GPT-2 does: linear layers and tables from N(0, 0.02²), biases 0, norms 1 and 0.
 
     The projections that write into the residual stream are divided by the root of their number in a stack, so that the
     sum of all branches does not grow with depth. An untrained model then guesses evenly: its loss is about ln V.
-    Source: Radford et al. 2019, section 2.3.
+    model: a module with config.n_layers. Source: Radford et al. 2019, section 2.3.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):

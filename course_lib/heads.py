@@ -102,7 +102,7 @@ class MultiHeadAttention(nn.Module):
         dropout_p = self.dropout * self.training  # 0 unless the module is being trained
         heads, weights = self.attend(query, key, value, mask, is_causal, score_bias, dropout_p, need_weights)
         y = self.out_proj(merge_heads(heads))  # (B, T, d_model)
-        return (y, weights) if need_weights else y
+        return (y, weights) if need_weights and weights is not None else y
 
     def keys_and_values(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """Project the tokens that answer, (B, S, d_model), and split the result into heads: (B, H_kv, S, D) each."""

@@ -179,6 +179,7 @@ def added_positions(scheme: str, max_seq_len: int, d_model: int) -> LearnedPosit
 
     Args: scheme: "learned" or "sinusoidal", or another one's name.
     """
+    kinds: dict[str, type[LearnedPositions | SinusoidalPositions]]
     kinds = {"learned": LearnedPositions, "sinusoidal": SinusoidalPositions}
     return kinds[scheme](max_seq_len, d_model) if scheme in kinds else None
 

@@ -7,6 +7,7 @@ Then a draw chooses, again and again: `Draft` holds the texts in the making, and
 import math
 from collections.abc import Collection, Iterator, Sequence
 from numbers import Integral, Real
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -280,8 +281,8 @@ def pad_left(
 
 def stop_ids(stop: int | Collection[int] | None, vocab_size: int) -> Int[Tensor, "_"]:
     """The ids that end a text, as a tensor. Errors: ValueError if one is outside the vocabulary."""
-    stops = [stop] if isinstance(stop, Integral) else sorted(set(stop or ()))
-    stops = torch.tensor(stops) if stops else torch.empty(0, dtype=torch.int64)
+    ids = [stop] if isinstance(stop, (int, Integral)) else sorted(set(stop or ()))
+    stops = torch.tensor(ids) if ids else torch.empty(0, dtype=torch.int64)
     check_ids(stops, vocab_size, name="stop ids")
     return stops
 
@@ -301,7 +302,7 @@ class Draft:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Any,
         ids: Int[Tensor, "B T"],
         left_padding: Int[Tensor, "B"] | None = None,
         source_ids: Int[Tensor, "B S"] | None = None,

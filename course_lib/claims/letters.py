@@ -4,6 +4,7 @@ within seconds.
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -43,7 +44,7 @@ def train_on_letters(
     """
     torch.manual_seed(seed)
     ids, vocab_size = letters(1000, seed=0)
-    sizes = {"n_heads": 4, "n_layers": 1, "max_seq_len": T, "positions": "rope"} | config
+    sizes: dict[str, Any] = {"n_heads": 4, "n_layers": 1, "max_seq_len": T, "positions": "rope"} | config
     model = DecoderOnly(TransformerConfig(vocab_size, d_model, **sizes))
     if not bend:
         for block in model.blocks:

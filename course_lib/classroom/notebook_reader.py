@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from course_lib.grading.show import printable
 
@@ -68,7 +68,7 @@ class _Cursor:
 
     def next(self, over: re.Pattern = _SPACE) -> bytes:
         """Return the next character that is no space; b"" at the end."""
-        self.at = over.match(self.data, self.at).end()
+        self.at = _end(over, self.data, self.at)
         return self.data[self.at : self.at + 1]
 
     def inside(self, opening: bytes) -> Iterator:
@@ -215,11 +215,13 @@ def read_cells(data: bytes) -> tuple[list[Cell], list[str]]:
 
 def _language(said: Mapping) -> str | None:
     """Return the language of a notebook's kernel, if it says one."""
-    kernel, language = (
-        said.get(part) if isinstance(said.get(part), dict) else {} for part in ("kernelspec", "language_info")
-    )
+    kernel, language = (_dictionary(said.get(part)) for part in ("kernelspec", "language_info"))
     names = [language.get("name"), kernel.get("language"), *re.findall(r"^(?:ir|julia)\b", str(kernel.get("name")))]
     return next((name for name in names if isinstance(name, str)), None)
+
+
+def _dictionary(value: Any) -> dict:
+    return value if isinstance(value, dict) else {}
 
 
 def _add_cells(cursor: _Cursor, cells: list[Cell], troubles: list[str]) -> None:

@@ -284,7 +284,7 @@ def unpack_outcome(data: Any, arrays: memoryview) -> Outcome:
 # --- frames -----------------------------------------------------------------------------------------------------------
 
 
-def frame(message: dict[str, Any], arrays: list[bytes] = ()) -> bytes:
+def frame(message: dict[str, Any], arrays: Sequence[bytes] = ()) -> bytes:
     """Return a message with its arrays as bytes."""
     text = json.dumps({**message, "arrays": sum(map(len, arrays))}, allow_nan=False).encode()
     return struct.pack(">I", len(text)) + text + b"".join(arrays)

@@ -60,6 +60,7 @@ def examine(announce: Callable[[str], object] = lambda name: None) -> Iterator[F
             missing.add(package)
             yield Finding(package, False, f"{type(error).__name__}: {error}", _install(package))
     yield _sliders()
+    needs: tuple[str, ...]
     for name, needs, look in (
         ("Tinytown model", ("torch", "safetensors", "tokenizers", "tqdm"), _model),
         ("progress file", ("torch", "numpy", "safetensors", "tokenizers", "tqdm"), _progress_file),

@@ -3,6 +3,7 @@
 import argparse
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -38,8 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
     from course_lib.pretrained import shipped_figures
 
     recipe = TinytownRecipe()
-    chosen = {field.name: getattr(arguments, field.name, None) for field in fields(recipe)}
-    chosen = {name: value for name, value in chosen.items() if value is not None}
+    told = {field.name: getattr(arguments, field.name, None) for field in fields(recipe)}
+    chosen: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
     folder = Path(arguments.out or f"runs/{arguments.model}")
     if arguments.model != "tinytown":
         if arguments.model not in recipes():

@@ -211,10 +211,12 @@ def _answer(exercise: Exercise, page: Page) -> str:
         text = answer_block(page).text.rstrip()
         return text if BEGIN in text else f"{BEGIN}\n{text}\n{END}"
     source = EXERCISES.source(exercise.id, ".py")
+    assert source is not None  # a page without an answer of its own has a module beside it
     lines = source.splitlines()
-    node = next(each for each in ast.parse(source).body if getattr(each, "name", "") == exercise.answer_name)
+    definitions = (each for each in ast.parse(source).body if isinstance(each, (ast.FunctionDef, ast.ClassDef)))
+    node = next(each for each in definitions if each.name == exercise.answer_name)
     first = min([node.lineno, *(each.lineno for each in node.decorator_list)]) - 1
-    last = node.end_lineno
+    last = _end(node)
     while last < len(lines) and lines[last].strip() == END:  # a comment at the end is no part of the node
         last += 1
     written = lines[first:last]
@@ -226,7 +228,13 @@ def _answer(exercise: Exercise, page: Page) -> str:
                 node.lineno,
                 f"`{node.name}` needs a docstring, or the marks {BEGIN} and {END}: learners see what stands before",
             )
-        told = node.body[0].end_lineno - first
+        told = _end(node.body[0]) - first
         indent = " " * node.body[0].col_offset
         written = [*written[:told], indent + BEGIN, *written[told:], indent + END]
     return "\n".join(written)
+
+
+def _end(node: ast.stmt) -> int:
+    """The last line of a statement."""
+    assert node.end_lineno is not None  # it never is, of what was parsed
+    return node.end_lineno

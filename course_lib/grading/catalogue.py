@@ -58,6 +58,8 @@ class Folder:
         fullname = f"{self.package}.{slug}.{name}"
         if fullname not in sys.modules:
             spec = importlib.util.spec_from_file_location(fullname, self.path(f"{slug}/{name}.py"))
+            assert spec is not None  # nor is its loader: the path ends in .py
+            assert spec.loader is not None
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
             sys.modules[fullname] = module

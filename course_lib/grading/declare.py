@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from markdown_it.token import Token
 
 from .exercise import Option
 from .kinds import KINDS, Exercise
@@ -191,7 +192,9 @@ def _mistakes(page: Page, reference: Reference | None, names: Mapping[str, Any] 
 def _mistake(
     page: Page, section: Section, reference: Reference | None, names: Mapping[str, Any] | None
 ) -> WrittenMistake:
-    forms, sentences, room = [], [], None
+    forms: list[Change | Lines | Expression | Definition | Value] = []
+    sentences: list[str] = []
+    room = None
     for block in section.blocks:
         rest = block.prose if block.fence is None else block.text
         if not sentences:
@@ -219,8 +222,9 @@ def _forms(block: Block, names: Mapping[str, Any] | None) -> tuple[list, float |
         return [Lines(block.text) if block.fence == "diff" else _python(block.text)], None, ""
     if block.inline is None:
         return [], None, block.prose
-    forms, room, taken = [], None, 0
-    for pieces in _lines(block):
+    forms: list[Change | Expression | Value] = []
+    room, taken = None, 0
+    for pieces in _lines(block.inline):
         if pieces is None:
             break
         taken += 1
@@ -247,10 +251,10 @@ def _python(text: str) -> Expression | Definition:
 WORDS = re.compile(r"→|,|nothing|everywhere|within")
 
 
-def _lines(block: Block) -> list[list[tuple[str, str]] | None]:
+def _lines(paragraph: Token) -> list[list[tuple[str, str]] | None]:
     """For each line of a paragraph the code spans and words of its form, without "also"; None for prose."""
     lines: list[list[tuple[str, str]] | None] = [[]]
-    for child in block.inline.children or ():
+    for child in paragraph.children or ():
         if child.type == "softbreak":
             lines.append([])
         elif lines[-1] is None:

@@ -21,7 +21,7 @@ def stage(function: Callable[[int], list]) -> Callable[[int], list]:
 
     Its docstring is shown to the learner when the stage fails.
     """
-    function.is_stage = True
+    vars(function)["is_stage"] = True
     return function
 
 
@@ -49,7 +49,7 @@ class Given:
 
     def __init__(self, make: Callable, *data: Any, says: str = ""):
         self.make, self.data = make, data
-        self.says = says or inspect.getdoc(make).splitlines()[0]
+        self.says = says or (inspect.getdoc(make) or repr(make)).splitlines()[0]
 
     def __repr__(self) -> str:
         return self.says

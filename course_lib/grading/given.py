@@ -142,6 +142,7 @@ class _Chain(nn.Module):
 
     def __init__(self, table, max_seq_len=8):
         super().__init__()
+        self.table: Tensor
         self.register_buffer("table", table)
         self.config = SimpleNamespace(vocab_size=len(table), max_seq_len=max_seq_len)
 
@@ -351,7 +352,7 @@ class _SmallStack(nn.Module):
         super().__init__()
         self.pre_norm = pre_norm
         self.token_embedding = nn.Embedding(vocab_size, d_model)
-        self.blocks = nn.ModuleList(
+        self.blocks: Any = nn.ModuleList(  # of dictionaries
             nn.ModuleDict(
                 {
                     "norm1": nn.LayerNorm(d_model),
@@ -423,7 +424,8 @@ class _PretendAttention:
 
     def __init__(self, overhead, cost, power):
         self.overhead, self.cost, self.power = overhead, cost, power
-        self.clock, self.calls = _TiringClock(0, 0.0), Counter()
+        self.clock = _TiringClock(0, 0.0)
+        self.calls: Counter[int] = Counter()
 
     def __call__(self, x):
         if x.ndim != 3 or not x.numel():
@@ -443,7 +445,8 @@ class _PretendStep:
 
     def __init__(self, overhead, cost):
         self.overhead, self.cost = overhead, cost
-        self.clock, self.walked = _TiringClock(0, 0.0), Counter()
+        self.clock = _TiringClock(0, 0.0)
+        self.walked: Counter[int] = Counter()
 
     def __call__(self, token, state):
         if not isinstance(state, Tensor) or token.ndim != 2 or state.shape != token.shape:
@@ -755,7 +758,7 @@ def losses_and_models(answer, make_model, heads, batches, held_out, lr, seeds):
     loss of the models: n_heads -> mean over its models of the loss on held_out. If a model was made twice, the later.
     trained with dropout: no model that has dropout read fewer batches in training mode than there are.
     """
-    made, read = {}, Counter()
+    made, read = {}, Counter[Any]()
 
     def make_and_note(n_heads, seed):
         model = made[n_heads, seed] = make_model(n_heads, seed)
@@ -767,7 +770,7 @@ def losses_and_models(answer, make_model, heads, batches, held_out, lr, seeds):
         return model
 
     reported = answer(make_and_note, heads, batches, held_out, lr, seeds)
-    losses = {}
+    losses: dict[int, list[float]] = {}
     for (n_heads, _), model in made.items():
         with gpt.evaluating(model):
             losses.setdefault(n_heads, []).append(model(*held_out)[1].item())
@@ -799,7 +802,7 @@ def trained_both(answer, pre, post, inputs, targets, learning_rate):
         result = answer(pre, post, inputs, targets, learning_rate)
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         return result
-    summary = {}
+    summary: dict[str, Any] = {}
     for (name, model), losses in zip(models.items(), result):
         try:
             losses = torch.as_tensor(losses, dtype=torch.float64).detach().clamp(-10.0, 10.0)

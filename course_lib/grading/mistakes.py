@@ -69,15 +69,17 @@ def bare(source: str) -> str:
             blank(token.start, token.end)
     text = source.splitlines()
     for node in ast.walk(ast.parse(source)):
-        holds = isinstance(node, (ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None
-        if holds and len(node.body) > 1:
-            told = node.body[0]
-            ends = [len(text[row - 1].encode()[:column].decode()) for row, column in _ends(told)]
-            blank((told.lineno, ends[0]), (told.end_lineno, ends[1]))
+        if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) or ast.get_docstring(node) is None:
+            continue
+        if len(node.body) > 1:
+            first, last = ((row, len(text[row - 1].encode()[:column].decode())) for row, column in _ends(node.body[0]))
+            blank(first, last)
     return "\n".join("".join(line) for line in lines)
 
 
 def _ends(node: ast.stmt) -> list[tuple[int, int]]:
+    assert node.end_lineno is not None  # neither is, of what was parsed
+    assert node.end_col_offset is not None
     return [(node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)]
 
 
@@ -127,7 +129,8 @@ class Lines:
     def text(self, reference: Reference) -> str:
         """Return the changed source."""
         lines = reference.text.splitlines()
-        hunks, hunk = [], []
+        hunks: list[list[tuple[str, str]]] = []
+        hunk: list[tuple[str, str]] = []
         for line in self.diff.splitlines():
             gap = line.strip() in ("", "...")
             if not gap and line[0] not in "-+ ":
@@ -216,7 +219,9 @@ class Definition:
 
     def made(self, reference: Reference) -> Any:
         """Return the function or class that is defined last."""
-        return _defined(self.text, reference, ast.parse(self.text).body[-1].name)
+        last = ast.parse(self.text).body[-1]
+        assert isinstance(last, (ast.FunctionDef, ast.ClassDef))  # `require_sound` has looked
+        return _defined(self.text, reference, last.name)
 
 
 @dataclass(frozen=True)
@@ -265,7 +270,13 @@ class WrittenMistake:
 
     @cached_property
     def variants(self) -> list:
-        return [form.made(self.reference) for form in self.forms]
+        return [self._made(form) for form in self.forms]
+
+    def _made(self, form: Change | Lines | Expression | Definition | Value) -> Any:
+        if isinstance(form, Value):
+            return form.made(None)
+        assert self.reference is not None  # the other forms are code's, whose pages have one
+        return form.made(self.reference)
 
     @property
     def wrong(self) -> Any:
@@ -282,6 +293,7 @@ def parameters_of(signature: str) -> str:
         node = ast.parse(f"def {signature.partition('->')[0].strip()}: ...").body[0]
     except SyntaxError:
         raise FormError(f"{signature!r} is no signature such as softmax(x, dim)") from None
+    assert isinstance(node, ast.FunctionDef)  # it begins with "def"
     for argument in ast.walk(node.args):
         if isinstance(argument, ast.arg):
             argument.annotation = None

@@ -88,7 +88,7 @@ here is refused with file, line and remedy.
 '''
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -243,7 +243,7 @@ def nearest(name: Any, known: Sequence[str] | set | Mapping) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def listed(names: Sequence[str] | set | Mapping) -> str:
+def listed(names: Iterable) -> str:
     """Return names with commas, in alphabetical order."""
     return ", ".join(sorted(map(str, names)))
 
@@ -251,6 +251,7 @@ def listed(names: Sequence[str] | set | Mapping) -> str:
 # --- the body ---------------------------------------------------------------------------------------------------------
 
 MARKDOWN = MarkdownIt("commonmark").enable("table")
+Opened = tuple[str, int, list[Block], list[Any]]  # a heading while it is read: title, line, blocks, sections likewise
 
 
 def read_page(text: str, path: str) -> Page:
@@ -258,13 +259,15 @@ def read_page(text: str, path: str) -> Page:
     head, taken = read_head(text, path)
     lines = text.split("\n")
     tokens = MARKDOWN.parse("\n".join(["" if n < taken else line for n, line in enumerate(lines)]))
-    blocks, parts = [], {}
-    level2, level3 = None, None  # the headings that are open: (title, line, blocks, sections)
+    blocks: list[Block] = []
+    parts: dict[str, Opened] = {}
+    level2: Opened | None = None
+    level3: Opened | None = None
     for index, token in enumerate(tokens):
         if token.level != 0 or token.nesting < 0:
             continue
         if token.type == "heading_open" and token.tag in ("h2", "h3"):
-            opened = (tokens[index + 1].content, token.map[0] + 1, [], [])
+            opened: Opened = (tokens[index + 1].content, _rows(token)[0] + 1, [], [])
             if token.tag == "h2":
                 if opened[0] in parts:
                     raise PageError(path, opened[1], f"a second part {opened[0]!r}: put the two together")
@@ -287,12 +290,18 @@ def read_page(text: str, path: str) -> Page:
     return Page(path, head, tuple(blocks), sections)
 
 
+def _rows(token: Token) -> list[int]:
+    """The first line of a block, from 0, and the one behind its last."""
+    assert token.map is not None  # of tokens that open a block, it never is
+    return token.map
+
+
 def _block(lines: list[str], tokens: list[Token], index: int) -> Block:
     token = tokens[index]
-    first, last = token.map
+    first, last = _rows(token)
     text = "\n".join(lines[first:last]).rstrip()
     inline = tokens[index + 1] if token.type == "paragraph_open" else None
-    items = []
+    items: list[list[str]] = []
     if token.type in ("ordered_list_open", "bullet_list_open"):
         for inner in tokens[index + 1 :]:
             if inner.level == 0:

@@ -46,7 +46,7 @@ def prepare(exercise: Code, seed: int) -> tuple[Trial, ...]:
             args = fresh(how.args)
             value = plain(exercise.probe(function, *args) if exercise.probe else function(*args))
             expected = exercise.summary(case, value) if exercise.summary else value
-            trials.append(Trial(inspect.cleandoc(stage.__doc__), case, how, expected, value, exercise.summary))
+            trials.append(Trial(inspect.cleandoc(stage.__doc__ or ""), case, how, expected, value, exercise.summary))
     return tuple(trials)
 
 

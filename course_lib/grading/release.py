@@ -78,7 +78,7 @@ def for_nbgrader(exercise: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def _ready(root: Path, folder: Path) -> None:
-    if not all((root / name).exists() for name in (*WHOLE, "solutions", CHAPTERS)):
+    if not all((root / name).exists() for name in (*WHOLE, "solutions", str(CHAPTERS))):
         raise ValueError(f"{root} is not the course's repository: run this at its top")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is not empty: name a new folder, or move that one away")

@@ -135,8 +135,9 @@ def call(answer: Any, how: Call) -> Outcome:
             failure = _misfit(answer, how)
             if how.init is not None and not failure:
                 function = answer(*fresh(how.init))
-                failure = _unlike(function, how.weights)
-                function = function if failure else ready(function, how.weights, how.args)
+                weights = how.weights or {}
+                failure = _unlike(function, weights)
+                function = function if failure else ready(function, weights, how.args)
             if not failure:
                 value = how.probe(function, *args) if how.probe else function(*args)
         value = plain(value)
@@ -149,8 +150,8 @@ def call(answer: Any, how: Call) -> Outcome:
         failure = _explain(error)
     if failure:
         return Outcome(failure=failure, printed=paper.text)
-    altered = tuple(name for name in altered if name not in how.may_change)
-    return Outcome(value, None, altered, watch.used, paper.text)
+    wrongly = tuple(name for name in altered if name not in how.may_change)
+    return Outcome(value, None, wrongly, watch.used, paper.text)
 
 
 def settle(seed: int) -> None:
@@ -184,7 +185,7 @@ def _misfit(answer: Any, how: Call) -> Failure | None:
     except (ValueError, TypeError):  # built in C, without one
         return None
     try:
-        signature.bind(*(how.init if module else how.args))
+        signature.bind(*(how.args if how.init is None else how.init))
     except TypeError as error:
         return Failure("signature", f"It cannot be called as {wanted}: {error}.", str(error))
     return None

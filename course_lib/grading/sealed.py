@@ -4,6 +4,7 @@ It keeps answers from being met by reading, searching or `inspect`. It is no loc
 the engine.
 """
 
+import importlib.abc
 import importlib.util
 import json
 import sys
@@ -18,7 +19,7 @@ def seal(files: dict[str, str]) -> bytes:
     return zlib.compress(json.dumps(files).encode(), 9)
 
 
-class Sealed:
+class Sealed(importlib.abc.Loader):
     """The files of a sealed file. Its modules can be imported, and tell nobody their source.
 
     Args: path of the file; package, the name under which its folders are found, "course_lib.chapters": the module

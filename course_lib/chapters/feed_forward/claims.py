@@ -25,7 +25,7 @@ from course_lib.training import train
 SEEDS = (0, 1, 2)
 
 
-def active_shares(model: DecoderOnly, ids: Int[Tensor, "B T"]) -> list[float]:
+def active_shares(model: nn.Module, ids: Int[Tensor, "B T"]) -> list[float]:
     """Share of hidden units above 0, per layer, over all positions."""
     with evaluating(model), trace(model, "*.hidden") as seen:
         model(ids)

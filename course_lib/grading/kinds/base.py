@@ -8,28 +8,34 @@ from typing import Any, ClassVar
 from ..exercise import Misconception, Option
 from ..judge import kind_of
 from ..result import Result
+from ..run import Outcome
 from ..show import plural
+from ..trials import Trial
 
 LONGEST = 4000  # characters of a sentence: some hold what an answer returned
 
 
+class Everything:
+    """What some kind of exercise has, empty for those that have it not: no fields yet, each kind makes its own."""
+
+    kind: ClassVar[str] = ""
+    called: ClassVar[bool] = False  # is the answer a function or a class?
+    reference: Any = None
+    misconceptions: Sequence[Misconception] = ()
+    options: Sequence[Option] = ()
+    stages: Sequence[Callable] = ()
+    signature: str = ""
+    module: bool = False
+    model_answer: str = ""
+    rubric: Sequence[str] = ()
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Exercise:
+class Exercise(Everything):
     """One graded exercise. What a kind does not have is empty, so that every exercise can be asked for everything.
 
     Errors: ValueError at construction for a missing or contradictory field, naming the exercise and the field.
     """
-
-    kind: ClassVar[str] = ""
-    called: ClassVar[bool] = False  # is the answer a function or a class?
-    reference: ClassVar[Any] = None
-    misconceptions: ClassVar[Sequence[Misconception]] = ()
-    options: ClassVar[Sequence[Option]] = ()
-    stages: ClassVar[Sequence[Callable]] = ()
-    signature: ClassVar[str] = ""
-    module: ClassVar[bool] = False
-    model_answer: ClassVar[str] = ""
-    rubric: ClassVar[Sequence[str]] = ()
 
     id: str
     chapter: int
@@ -71,6 +77,10 @@ class Exercise:
     def judge_value(self, answer: Any) -> Result:
         """Return the verdict on an answer that is a value. Every kind that is not called has its own."""
         raise TypeError(f"exercise {self.id!r} is {self.kind}: its answers are called")
+
+    def judge_calls(self, trials: Sequence[Trial], outcomes: list[Outcome]) -> Result:
+        """Return the verdict on what the calls of an answer did. Every kind that is called has its own."""
+        raise TypeError(f"exercise {self.id!r} is {self.kind}: its answers are not called")
 
     def verdict(
         self,

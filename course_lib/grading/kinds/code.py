@@ -69,6 +69,7 @@ class Code(Exercise):
         if failing is None:  # a worker that is not to be trusted may leave some out
             return self.verdict("failed", [f"{len(outcomes)} of {plural(len(trials), 'case')} were answered."])
         trial, outcome, problem = trials[failing], outcomes[failing], problems[failing]
+        assert problem is not None  # that is what failing means
         if outcome.failure and outcome.failure.kind in ("type", "signature"):
             return self.verdict("failed", [problem])
         mistake = self.diagnosis(trials, outcomes, failing)
@@ -110,10 +111,10 @@ class Code(Exercise):
 
     def alike(self, one: Outcome, other: Outcome) -> bool:
         """Do two outcomes show the same, by this exercise's tolerance?"""
+        if one.failure and other.failure:
+            return (one.failure.kind, one.failure.behaviour) == (other.failure.kind, other.failure.behaviour)
         if one.failure or other.failure:
-            return bool(one.failure and other.failure) and (
-                (one.failure.kind, one.failure.behaviour) == (other.failure.kind, other.failure.behaviour)
-            )
+            return False
         return one.changed == other.changed and same(one.value, other.value, self.rtol, self.atol)
 
     def _lost_digits(self, trials: Sequence[Trial], outcomes: list[Outcome]) -> bool:

@@ -62,7 +62,8 @@ def pictures(exercise: Any, trial: Trial, outcome: Outcome) -> tuple[str, str]:
     if outcome.failure:
         return "", ""
     _, expected, got = _differing(exercise, trial.expected, outcome.value)
-    return tuple(show_as(expected, got, exercise.rtol, exercise.atol) for show_as in (as_html, as_text))
+    shown = expected, got, exercise.rtol, exercise.atol
+    return as_html(*shown), as_text(*shown)
 
 
 def _first_difference(exercise: Any, expected: Any, got: Any) -> list[str]:
