@@ -379,7 +379,7 @@ def test_a_faulty_page_is_refused_with_file_line_and_remedy(written, fault):
     [
         ("def scaled(", "def scale(", 1, "the reference is missing: define `scaled`"),
         ("@stage\n", "", 1, "no function is marked with @stage"),
-        ('    "Two numbers."\n', "", 25, "the stage `small` needs a docstring"),
+        ('    "Two numbers."\n', "", 22, "the stage `small` needs a docstring"),
     ],
 )
 def test_a_faulty_module_is_refused_with_file_line_and_remedy(written, old, new, line, remedy):

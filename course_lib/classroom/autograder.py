@@ -162,7 +162,7 @@ def _filled(name: str, words: dict[str, str]) -> str:
 
 
 def _require_chapters(chapters: Sequence[int]) -> str:
-    known = sorted({exercise.chapter for exercise in EXERCISES.values()})
+    known = sorted({exercise.chapter for exercise in EXERCISES.entries.values()})
     unknown = [chapter for chapter in chapters if chapter not in known]
     if unknown or not chapters:
         what = f"there is no chapter {unknown[0]} with exercises" if unknown else "no chapter is named"

@@ -48,7 +48,7 @@ def expected_exercises(
     own file name alone (ada_02_attention, ada_03_masks) may be of one learner, and count as one.
     Errors: ValueError for a chapter without exercises, for an unknown id, and if nothing is expected.
     """
-    known = {exercise.chapter for exercise in EXERCISES.values()}
+    known = {exercise.chapter for exercise in EXERCISES.entries.values()}
     if unknown := [chapter for chapter in chapters if chapter not in known]:
         span = f"{min(known)} to {max(known)}"
         raise ValueError(f"--chapters {unknown[0]}: this chapter has no exercises; name some of {span}")

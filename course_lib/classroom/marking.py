@@ -16,7 +16,7 @@ from .remote import Ended, Worker
 from .session import Found, Session
 from .submission_reader import Submission
 
-WANTED = {each.answer_name: each.kind in ("code", "experiment") for each in EXERCISES.values()}
+WANTED = {each.answer_name: each.kind in ("code", "experiment") for each in EXERCISES.entries.values()}
 
 
 def mark(

@@ -67,7 +67,7 @@ class Notebook:
         """Return what its file name and its calls of `check` say; without these, what the names that it defines say."""
         text = "\n".join(cell.source for cell in self.cells)
         ids = re.findall(r"""\bcheck\(\s*["']([\w.]+)["']""", text)
-        found = chapters_in_name(self.path) | {EXERCISES[each].chapter for each in ids if each in EXERCISES}
+        found = chapters_in_name(self.path) | {EXERCISES.entries[each].chapter for each in ids if each in EXERCISES}
         return found or {
             CHAPTER_OF_ANSWER[name] for names in DEFINED.findall(text) for name in names if name in CHAPTER_OF_ANSWER
         }
@@ -101,7 +101,7 @@ class Submission:
         return (*self.troubles, *own)
 
 
-CHAPTER_OF_ANSWER = {exercise.answer_name: exercise.chapter for exercise in EXERCISES.values()}
+CHAPTER_OF_ANSWER = {exercise.answer_name: exercise.chapter for exercise in EXERCISES.entries.values()}
 DEFINED = re.compile(r"^[ \t]*(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]*)?=(?!=)", flags=re.MULTILINE)
 
 

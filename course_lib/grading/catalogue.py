@@ -105,6 +105,7 @@ class Entry:
     points: int
     difficulty: int
     minutes: int
+    answer_name: str
 
 
 class Exercises(MutableMapping[str, Exercise]):
@@ -134,7 +135,8 @@ class Exercises(MutableMapping[str, Exercise]):
             head, _ = read_head(text, path)
             require_known_head(head, text, path)
             fields = {each: head[each] for each in ("place", "title", "kind", "points", "difficulty", "minutes")}
-            self.entries[exercise_id] = Entry(exercise_id, BY_SLUG[slug].number, **fields)
+            answer_name = head.get("signature", exercise_id.replace(".", "_")).partition("(")[0].strip()
+            self.entries[exercise_id] = Entry(exercise_id, BY_SLUG[slug].number, **fields, answer_name=answer_name)
             self._homes[exercise_id] = home
         ordered = sorted(self.entries.values(), key=lambda entry: (entry.chapter, entry.place, entry.id))
         self.entries = {entry.id: entry for entry in ordered}
@@ -166,7 +168,7 @@ class Exercises(MutableMapping[str, Exercise]):
         return self._read[exercise_id]
 
     def __setitem__(self, exercise_id: str, exercise: Exercise) -> None:
-        fields = ("id", "title", "kind", "points", "difficulty", "minutes")
+        fields = ("id", "title", "kind", "points", "difficulty", "minutes", "answer_name")
         place = len(self.entries)
         entry = Entry(chapter=exercise.chapter, place=place, **{name: getattr(exercise, name) for name in fields})
         self.entries[exercise_id] = self.entries.get(exercise_id, entry)
