@@ -99,7 +99,7 @@ def test_work_on_a_logarithmic_axis_is_told_by_places_and_not_by_lengths():
 def test_a_second_draw_equals_a_fresh_one(make, state):
     moved, fresh = make(), make()
     moved.render(**state)
-    assert drawn(moved.figure) == drawn(fresh._draw(**state).figure)
+    assert drawn(moved.figure) == drawn(fresh._draw(**fresh.state | state).figure)
 
 
 @pytest.mark.parametrize("make", MAKERS)

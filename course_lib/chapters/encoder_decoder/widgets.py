@@ -183,7 +183,7 @@ class _Yours(nn.Module):
         super().__init__()
         self.function, self.parts = function, block
 
-    def forward(self, x, mask, context, context_mask, *rest):
+    def forward(self, x, mask, context, context_mask, **_unused):
         y = self.function(x.clone(), context.clone(), self.parts, context_mask)
         if not isinstance(y, Tensor) or y.shape != x.shape:
             got = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
