@@ -406,7 +406,7 @@ def test_static_figures_draw_the_data_they_are_given():
 def test_names_at_the_ends_of_curves_do_not_cover_each_other(ends):
     lines = {f"line {n}": [0.0, 1.0, end] for n, end in enumerate(ends)}
     figure = figures.curves([0, 1, 2], lines, "Lines", "height")
-    word_map.figure.draw_without_rendering()
+    figure.draw_without_rendering()
     boxes = [text.get_window_extent() for text in figure.axes[0].texts]
     assert [text.get_text() for text in figure.axes[0].texts] == sorted(lines, key=lambda name: lines[name][-1])
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
