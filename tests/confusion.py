@@ -35,5 +35,5 @@ def confusion(exercise, seed):
         for form, wrong in forms.items():
             outcomes[form] = run(wrong, [trial.call for trial in trials], exercise.time_limit)
             for trial, outcome in zip(trials, outcomes[form]):
-                trial.mistakes[id(wrong)] = summed_up(trial, outcome)
+                trial.mistakes[wrong] = summed_up(trial, outcome)
     return {form: judge_calls(exercise, trials, each) for form, each in outcomes.items()}

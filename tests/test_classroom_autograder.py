@@ -72,7 +72,9 @@ def test_marks_change_no_line_of_a_notebook(path):
     nbformat.validate(after)
     texts = [[line for cell in each.cells for line in cell.source.splitlines() if line] for each in (before, after)]
     assert texts[0] == texts[1]
-    assert [cell.id for cell in before.cells] == [cell.id for cell in after.cells if not cell.id.endswith("-check")]
+    known = {cell.id for cell in before.cells}
+    assert [cell.id for cell in before.cells] == [cell.id for cell in after.cells if cell.id in known]
+    assert all(cell.id.endswith("-check") for cell in after.cells if cell.id not in known)
     assert before == read(path), "what was given stays as it was"
 
 

@@ -18,7 +18,7 @@ from course_lib.classroom.report import STYLE, TEMPLATES, TROUBLES, write_report
 from course_lib.grading import EXERCISES, grade
 from course_lib.grading.result import SIGNS, Result
 
-TITLES = {3: "Attention", 4: "Masks", 9: "The GPT model", 2: "Positions"}
+TITLES = {2: "Attention", 3: "Masks", 9: "The GPT model", 5: "Positions"}
 ABOUT = {"sandbox": "bwrap", "version": "1.0"}
 VOID = {"meta", "img", "wbr", "br", "hr", "link", "input", "base"}
 HOSTILE = [
@@ -139,8 +139,8 @@ def hostile(text: str) -> list[GradedSubmission]:
 
 
 def assert_it_stays_text(text: str, folder: Path):
-    harmless = pages(hostile("words"), folder / "a", {3: "words"}, {"words": "words"})
-    attacked = pages(hostile(text), folder / "b", {3: text}, {text: text})
+    harmless = pages(hostile("words"), folder / "a", {2: "words"}, {"words": "words"})
+    attacked = pages(hostile(text), folder / "b", {2: text}, {text: text})
     assert [page.skeleton for page in attacked.values()] == [page.skeleton for page in harmless.values()]
     for page in attacked.values():
         for target in page.attributes("href"):
@@ -160,7 +160,7 @@ def test_no_text_at_all_makes_an_element(tmp_path_factory, text):
 
 def test_what_was_written_can_be_read_as_it_was_written(tmp_path):
     text = "<script>alert('&amp;')</script> & \"quotes\""
-    index, *learners = pages(hostile(text), tmp_path, {3: text}, {"who": text}).values()
+    index, *learners = pages(hostile(text), tmp_path, {2: text}, {"who": text}).values()
     assert index.text().count(text) >= 2 * 3 + 1 + 1  # both names in table, matrix and groups; chapter; foot
     for page in learners:
         # name, two troubles, the chapter twice; title of four results, two sentences each, mistake, evidence and sketch
@@ -476,7 +476,7 @@ def test_a_learner_reads_the_points_of_every_chapter(tmp_path, graded):
     for path in write_reports(graded, tmp_path, titles=TITLES, about=ABOUT)[1:]:
         (each,) = [each for each in graded if each.name == path.stem]
         wanted = []
-        for title, prefix in (("3 · Attention", "attention."), ("4 · Masks", "masks.")):
+        for title, prefix in (("2 · Attention", "attention."), ("3 · Masks", "masks.")):
             results = [result for result in each.results if result.exercise_id.startswith(prefix)]
             wanted.append([title, f"{sum(r.earned for r in results)} / {sum(r.points for r in results)}"])
         assert [cells[:2] for cells in rows(path, "By chapter")] == wanted

@@ -214,7 +214,7 @@ def test_a_committed_guess_is_kept_wherever_its_question_was_asked():
 
 def test_where_a_class_is_graded_a_guess_shows_and_asks_nothing():
     code = (
-        "from course_lib.classroom.notebook import Quiet, warm_up\n"
+        "from course_lib.classroom.notebook_run import Quiet, warm_up\n"
         "names = warm_up()\n"
         "names.run_cell('from course_lib.live import explore, guess, show\\nasked = guess(\"no.such\")', silent=True)\n"
         "print([isinstance(names.user_ns[name], Quiet) for name in ('explore', 'guess', 'show', 'asked')])\n"

@@ -83,7 +83,7 @@ OTHER_PRONOUN = {"he": "she", "she": "he", "his": "her", "her": "his"}
 
 
 def measure_tinytown(
-    model: DecoderOnly, tokenizer: WordTokenizer, n_stories: int = 2000, seed: int = HELD_OUT_SEED
+    model: nn.Module, tokenizer: WordTokenizer, n_stories: int = 2000, seed: int = HELD_OUT_SEED
 ) -> TinytownFigures:
     """Loss against the exact entropy, and each ability that Tinytown was built to test, on `n_stories` held-out
     stories.
@@ -94,7 +94,7 @@ def measure_tinytown(
     stories = town.sample(n_stories)
     encoded = [tokenizer.encode(story) for story in stories]
     nats, tokens = story_losses(model, encoded)
-    weight = model.token_embedding.weight.detach()
+    weight = model.get_parameter("token_embedding.weight").detach()
 
     probes: dict[str, Callable[[Step], list[int]]] = {
         "capitals": _capitals,
@@ -132,7 +132,7 @@ def measure_tinytown(
         grammar_loss=-sum(town.log_prob(story) for story in stories) / tokens.sum().item(),
         excess=loss / entropy - 1,
         **{name: sum(cases) / len(cases) for name, cases in right.items()},
-        analogy=[name[i] for i in analogy(weight, king, man, woman, 3)[0].tolist()],
+        analogy=[words[i] for i in analogy(weight, king, man, woman, 3)[0].tolist()],
         cat_neighbours=neighbours,
         cat_neighbours_are_animals=set(neighbours) <= animals,
         stories=n_stories,

@@ -176,8 +176,7 @@ class Exercises(MutableMapping[str, Exercise]):
 
     def __delitem__(self, exercise_id: str) -> None:
         del self.entries[exercise_id]
-        self._read.pop(exercise_id, None)
-        self._homes.pop(exercise_id, None)
+        self._read.pop(exercise_id, None)  # where its page stands stays known, for whoever puts it back
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.entries)

@@ -14,7 +14,7 @@ class Trial:
     """A case made ready.
 
     brought: what the call of the reference gives, and expected: what the exercise's summary makes of that, if it has
-    one · mistakes: id of a wrong answer -> its Outcome, once it was needed.
+    one · mistakes: a wrong answer -> its Outcome, once it was needed.
     """
 
     stage: str
@@ -23,14 +23,14 @@ class Trial:
     expected: Any
     brought: Any
     summary: Callable | None = None
-    mistakes: dict[int, Outcome] = field(default_factory=dict)
+    mistakes: dict[Callable, Outcome] = field(default_factory=dict)
 
 
 def mistaken(wrong: Callable, trial: Trial) -> Outcome:
     """What one of the exercise's own misconceptions does with one case."""
-    if id(wrong) not in trial.mistakes:
-        trial.mistakes[id(wrong)] = summed_up(trial, call(wrong, trial.call))
-    return trial.mistakes[id(wrong)]
+    if wrong not in trial.mistakes:
+        trial.mistakes[wrong] = summed_up(trial, call(wrong, trial.call))
+    return trial.mistakes[wrong]
 
 
 def summed_up(trial: Trial, outcome: Outcome) -> Outcome:
