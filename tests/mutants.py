@@ -56,6 +56,7 @@ EQUIVALENT = [
     ("attention.who_is_it", ".softmax(-1)", LAST),
     ("counting.memory", "mixed_precision=True", "both recipes take 16 bytes, which is the point of the exercise"),
     *[(f"sampling.{name}", "logits.shape[-1])).values", DEFAULT) for name in ("top_k", "next_token")],
+    ("sampling.top_k", "logits.topk(k).values", DEFAULT),
     *[(f"sampling.{name}", ".sort(descending=descending, stable=True)", DEFAULT) for name in ("top_p", "next_token")],
     *[(f"sampling.{name}", ".sort(dim=-1, descending=descending)", TIES) for name in ("top_p", "next_token")],
     *[(f"sampling.{name}", "stable=False", TIES) for name in ("top_p", "next_token")],

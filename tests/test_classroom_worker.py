@@ -405,7 +405,7 @@ def test_a_probe_refuses_a_wall_that_does_not_hold(beside, monkeypatch):
 @pytest.mark.proof
 def test_the_probe_tries_the_sockets_that_no_namespace_parts():
     with Stage() as stage:
-        denial = stage.code / "course_lib" / "grading" / "classroom" / "isolation.py"
+        denial = stage.code / "course_lib" / "classroom" / "isolation.py"
         text = denial.read_text(encoding="utf-8")
         denial.write_text(text.replace("(1, 2, 10, 16)", "(1, 2, 10, 16, 40)"), encoding="utf-8")
         try:
