@@ -16,15 +16,6 @@ def attention_entropy(scores, d_k, scaled):
 INF = float("inf")
 
 
-def weights_of(scores, d_k, scaled):
-    return (scores / math.sqrt(d_k) if scaled else scores).softmax(-1)
-
-
-def entropy_nan(scores, d_k, scaled):
-    weights = weights_of(scores, d_k, scaled)
-    return -(weights * weights.log()).sum(-1)
-
-
 @stage
 def even_scores(seed):
     "Equal scores: the attention is spread evenly over S keys, and the entropy is ln S, the most there can be."

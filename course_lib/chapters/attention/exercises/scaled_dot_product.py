@@ -1,5 +1,4 @@
 import math
-from functools import partial
 
 import torch
 
@@ -49,25 +48,6 @@ def careless(scores):
 
 def block_with_a_billion(scores, mask):
     return scores if mask is None else scores.masked_fill(~mask, -1e9)
-
-
-def block_the_allowed(scores, mask):
-    return scores if mask is None else scores.masked_fill(mask, -INF)
-
-
-def block_the_allowed_with_a_billion(scores, mask):
-    return scores if mask is None else scores.masked_fill(mask, -1e9)
-
-
-def scaled_too_late(q, k, v, mask=None):
-    weights = shares(block(raw_scores(q, k), mask)) / math.sqrt(q.shape[-1])
-    return weights @ v, weights
-
-
-def mask_after(q, k, v, mask=None):
-    weights = shares(scaled_scores(q, k))
-    weights = weights if mask is None else weights * mask
-    return weights @ v, weights
 
 
 def qkv(rng, *leading, T, S, D, D_v, dtype=torch.float32):

@@ -14,16 +14,6 @@ def score_variance(d_k, n_pairs):
     return scores.var(), (scores / math.sqrt(d_k)).var()
 
 
-def measured_variance(d_k, n_pairs, draw=torch.randn, divisor=math.sqrt, spread=torch.var):
-    scores = (draw(n_pairs, d_k) * draw(n_pairs, d_k)).sum(-1)
-    return spread(scores), spread(scores / divisor(d_k))
-
-
-def products_not_summed(d_k, n_pairs):
-    products = torch.randn(n_pairs, d_k) * torch.randn(n_pairs, d_k)
-    return products.var(), (products / math.sqrt(d_k)).var()
-
-
 def theory(d_k, n_pairs):
     """q·k is a sum of d_k products of variance 1; dividing by √d_k divides the variance by d_k."""
     return float(d_k), 1.0

@@ -24,29 +24,6 @@ def chosen(tokens, weights):
     return tokens[int(weights.argmax())], weights
 
 
-def by_cosine(tokens, embeddings, query_token):
-    directions = embeddings / embeddings.norm(dim=-1, keepdim=True)
-    return most_attended(tokens, directions, query_token)
-
-
-def by_unscaled_cosine(tokens, embeddings, query_token):
-    directions = embeddings / embeddings.norm(dim=-1, keepdim=True)
-    return chosen(tokens, token_weights(tokens, directions, query_token, scale=1))
-
-
-def without_itself(tokens, embeddings, query_token):
-    itself = tokens.index(query_token)
-    query = embeddings[itself]
-    scores = embeddings @ query / math.sqrt(len(query))
-    scores[itself] = -INF
-    return chosen(tokens, scores.softmax(0))
-
-
-def by_column(tokens, embeddings, query_token):
-    scores = embeddings @ embeddings.T / math.sqrt(embeddings.shape[-1])
-    return chosen(tokens, scores.softmax(0)[tokens.index(query_token)])
-
-
 IT_TOKENS = ["cat", "sat", "mat", "it", "tired"]
 
 

@@ -1,62 +1,11 @@
 import math
-from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.chapters.blocks.exercises._shared import in_two_steps, normed_branches, same
-from course_lib.grading.exercise import Case, Given, generator, stage
+from course_lib.grading.exercise import Case, generator, stage
 from course_lib.grading.given import also_in_training as probe
-from course_lib.grading.given import feed_forward, own_layer_norm, self_attention
-
-
-def pre_norm_block(x, attention, ffn, norm1, norm2):
-    """x (B, T, d_model) after both branches, each of which reads a normalized copy."""
-    x = x + attention(norm1(x))  # tokens exchange
-    return x + ffn(norm2(x))  # each token by itself
-
-
-def post_norm_block(x, attention, ffn, norm1, norm2):
-    """x (B, T, d_model) after both branches, with a norm after each addition."""
-    x = norm1(x + attention(x))
-    return norm2(x + ffn(x))
-
-
-def with_parts(block, change):
-    """A right block that is given other parts: change(attention, ffn, norm1, norm2) -> the four it gets."""
-    return lambda x, *parts: block(x, *change(*parts))
-
-
-def post_from_the_start(x, attention, ffn, norm1, norm2):
-    return norm2(x + ffn(norm1(x + attention(x))))
-
-
-PART_MISTAKES = {
-    "norms exchanged": (
-        lambda attention, ffn, norm1, norm2: (attention, ffn, norm2, norm1),
-        "You exchanged the norms: norm1 belongs to the attention, norm2 to the feed-forward network. Each has a γ "
-        "and β "
-        "of its own.",
-    ),
-    "branches exchanged": (
-        lambda attention, ffn, norm1, norm2: (ffn, attention, norm1, norm2),
-        "You run the feed-forward network first. In a block the tokens exchange first, and then each works by itself: "
-        "attention, then ffn.",
-    ),
-    "no norms": (
-        lambda attention, ffn, norm1, norm2: (attention, ffn, same, same),
-        "You never call the norms. Without them the stream grows by a factor in every block.",
-    ),
-    "first norm missing": (
-        lambda attention, ffn, norm1, norm2: (attention, ffn, same, norm2),
-        "You never call norm1. Each of the two branches has a norm.",
-    ),
-    "second norm missing": (
-        lambda attention, ffn, norm1, norm2: (attention, ffn, norm1, same),
-        "You never call norm2. Each of the two branches has a norm.",
-    ),
-}
 
 
 class SelfAttention(nn.Module):
@@ -105,56 +54,6 @@ class EncoderBlock(nn.Module):
 def causal(mask, x):
     lower = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
     return lower if mask is None else mask & lower
-
-
-def split(x, n_heads):
-    return x.view(*x.shape[:2], n_heads, -1).transpose(1, 2)
-
-
-def merge(x):
-    return x.transpose(1, 2).flatten(2)
-
-
-def root_of_head(d_head, d_model):
-    return math.sqrt(d_head)
-
-
-def wrong_encoder(
-    *,
-    wire=post_norm_block,
-    mask_for=lambda mask, x: mask,
-    block=lambda scores, mask: scores.masked_fill(~mask, -torch.inf),
-    divisor=root_of_head,
-    over=-1,
-    heads=lambda n_heads: n_heads,
-    split=split,
-    merge=merge,
-    project_out=lambda project, x: project(x),
-    activation=F.gelu,
-):
-    """A class like EncoderBlock whose steps are replaced."""
-
-    class Wrong(EncoderBlock):
-        def forward(self, x, mask=None):
-            mask, a = mask_for(mask, x), self.attention
-
-            def attention(h):
-                q, k, v = (split(project(h), heads(a.n_heads)) for project in (a.q_proj, a.k_proj, a.v_proj))
-                scores = q @ k.mT / divisor(q.shape[-1], h.shape[-1])
-                scores = scores if mask is None else block(scores, mask)
-                return project_out(a.out_proj, merge(scores.softmax(over) @ v).reshape(h.shape))
-
-            def ffn(h):
-                return self.feed_forward.down_proj(activation(self.feed_forward.up_proj(h)))
-
-            return wire(x, attention, ffn, self.norm1, self.norm2)
-
-    return Wrong
-
-
-def with_dropout(x, attention, ffn, norm1, norm2):
-    x = norm1(x + F.dropout(attention(x), 0.1, norm1.training))
-    return norm2(x + F.dropout(ffn(x), 0.1, norm2.training))
 
 
 def texts(rng, B, T, d_model, dtype=torch.float32):

@@ -2,21 +2,19 @@ import math
 
 import torch
 
-from course_lib.chapters.blocks.exercises._shared import same
 from course_lib.grading.exercise import Case, generator, stage
 
 
 def gradient_norms(weights, biases, x):
-    """(norm of the gradient at x without skips, the same with skips); the loss is the sum of the last output."""
     norms = []
     for skip in (False, True):
-        start = x.clone().requires_grad_()  # fresh for each stack: gradients add up
+        start = x.detach().requires_grad_()  # (B, D)
         stream = start
         for weight, bias in zip(weights, biases):
             branch = torch.tanh(stream @ weight.T + bias)  # (B, D)
             stream = stream + branch if skip else branch
-        stream.sum().backward()
-        norms.append(start.grad.norm().item())
+        (gradient,) = torch.autograd.grad(stream.sum(), start)
+        norms.append(gradient.norm())
     return tuple(norms)
 
 
@@ -70,10 +68,6 @@ def gradients_added_up(weights, biases, x):
         stream.sum().backward()
         norms.append(x.grad.norm())
     return tuple(norms)
-
-
-def typed_in(weights, biases, x):
-    return 3.2e-12, 91.9
 
 
 def tanh_layers(rng, depth, B, D, dtype=torch.float32):

@@ -3,7 +3,6 @@ from functools import partial
 
 import torch
 
-from course_lib.chapters.blocks.exercises._shared import in_two_steps, normed_branches, parts, same
 from course_lib.grading.exercise import Case, Given, generator, stage
 from course_lib.grading.given import affine, feed_forward, own_layer_norm, self_attention
 
@@ -12,34 +11,6 @@ def pre_norm_block(x, attention, ffn, norm1, norm2):
     """x (B, T, d_model) after both branches, each of which reads a normalized copy."""
     x = x + attention(norm1(x))  # tokens exchange
     return x + ffn(norm2(x))  # each token by itself
-
-
-def post_norm_block(x, attention, ffn, norm1, norm2):
-    """x (B, T, d_model) after both branches, with a norm after each addition."""
-    x = norm1(x + attention(x))
-    return norm2(x + ffn(x))
-
-
-def pre_norm_in_place(x, attention, ffn, norm1, norm2):
-    x += attention(norm1(x))
-    x += ffn(norm2(x))
-    return x
-
-
-def pre(x, branch, norm):
-    return x + branch(norm(x))
-
-
-def read_from_the_start(x, attention, ffn, norm1, norm2):
-    return x + ffn(norm2(x + attention(norm1(x))))
-
-
-def side_by_side(x, attention, ffn, norm1, norm2):
-    return x + attention(norm1(x)) + ffn(norm2(x))
-
-
-def chained(x, attention, ffn, norm1, norm2):
-    return x + ffn(norm2(attention(norm1(x))))
 
 
 def paper(x, attention, ffn, norm1, norm2):
@@ -70,6 +41,20 @@ def silent_branches(seed):
         paper(5, (2, 1), (0, 0), (3, 1), (7, -2)),
         paper(5, (0, 0), (2, 1), (3, 1), (7, -2)),
     ]
+
+
+def parts(rng, B, T, d_model, scale=1.0, dtype=torch.float64):
+    draw = partial(torch.randn, generator=rng, dtype=torch.float64)
+    attention = [(draw(d_model, d_model) / math.sqrt(d_model)).to(dtype) for _ in range(3)]
+    ffn = [(draw(*shape) / math.sqrt(d_model)).to(dtype) for shape in ((d_model, 3 * d_model), (3 * d_model, d_model))]
+    norms = [((0.5 + draw(d_model).abs()).to(dtype), draw(d_model).to(dtype)) for _ in range(2)]
+    return Case(
+        (scale * draw(B, T, d_model)).to(dtype),
+        Given(self_attention, *attention, None, False, says="an attention, (B, T, d_model) to the same"),
+        Given(feed_forward, *ffn, says="a feed-forward network, (..., d_model) to the same"),
+        Given(own_layer_norm, *norms[0], says="a LayerNorm with γ and β of its own"),
+        Given(own_layer_norm, *norms[1], says="a LayerNorm with another γ and β"),
+    )
 
 
 @stage

@@ -1,5 +1,4 @@
 import copy
-from functools import partial
 
 import torch
 from torch import nn
@@ -32,60 +31,6 @@ def pre(x, branch, norm):
 
 def post(x, branch, norm):
     return norm(x + branch(x))
-
-
-def losses_of(model, inputs, targets, learning_rate):
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
-    losses = []
-    for ids, wanted in zip(inputs, targets):
-        _, loss = model(ids, wanted)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
-
-
-def train_wrongly(
-    model,
-    inputs,
-    targets,
-    learning_rate,
-    *,
-    rate=lambda learning_rate, step, steps: learning_rate,
-    make=torch.optim.AdamW,
-    renew=False,
-    clear=lambda optimizer: optimizer.zero_grad(),
-    clip=lambda parameters: None,
-    update=lambda optimizer: optimizer.step(),
-    batch=lambda inputs, targets, step: (inputs[step], targets[step]),
-):
-    optimizer, losses = make(model.parameters(), lr=learning_rate), []
-    for step in range(len(inputs)):
-        if renew:
-            optimizer = make(model.parameters(), lr=learning_rate)
-        for group in optimizer.param_groups:
-            group["lr"] = rate(learning_rate, step, len(inputs))
-        _, loss = model(*batch(inputs, targets, step))
-        clear(optimizer)
-        loss.backward()
-        clip(model.parameters())
-        update(optimizer)
-        losses.append(loss.item())
-    return losses
-
-
-def both(train):
-    """A wrong answer that trains both models in the same wrong way."""
-    return lambda pre, post, *rest: (train(pre, *rest), train(post, *rest))
-
-
-def untouched(optimizer):
-    return None
-
-
-def warming_up(learning_rate, step, steps):
-    return learning_rate * min(1.0, (step + 1) / (steps / 2))
 
 
 SIZES = {"vocab_size": 12, "d_model": 24, "n_blocks": 12}

@@ -32,54 +32,6 @@ def count_parameters(config):
     return total
 
 
-def bill(config):
-    """Every parameter of a pre-norm decoder, in pieces so small that a misconception forgets or adds whole ones."""
-    d, d_ff, L, V = config.d_model, config.d_ff, config.n_layers, config.vocab_size
-    d_kv = config.n_kv_heads * (d // config.n_heads)
-    ups = 2 if config.activation == "swiglu" else 1
-    layer_norm = config.norm == "layer"
-    return {
-        "token table": V * d,
-        "position table": config.max_seq_len * d if config.positions == "learned" else 0,
-        "queries": L * d * d,
-        "keys": L * d * d_kv,
-        "values": L * d * d_kv,
-        "W_O": L * d * d,
-        "attention biases": L * (2 * d + 2 * d_kv) if config.bias else 0,
-        "up": L * ups * d * d_ff,
-        "down": L * d_ff * d,
-        "ffn biases": L * (ups * d_ff + d) if config.bias else 0,
-        "gains in blocks": 2 * L * d,
-        "final gain": d,
-        "shifts in blocks": 2 * L * d if layer_norm and config.bias else 0,
-        "final shift": d if layer_norm and config.bias else 0,
-        "head": 0 if config.tie_weights else V * d,
-    }
-
-
-def without(*pieces):
-    return lambda config: count_parameters(config) - sum(bill(config)[piece] for piece in pieces)
-
-
-def as_if(**fields):
-    """The count of the config with other values in some fields; a callable is given the config."""
-
-    def count(config):
-        values = {name: value(config) if callable(value) else value for name, value in fields.items()}
-        return count_parameters(replace(config, **values))
-
-    return count
-
-
-def plus(extra):
-    return lambda config: count_parameters(config) + extra(config)
-
-
-def linear_biases(config):
-    with_bias = bill(replace(config, bias=True))
-    return with_bias["attention biases"] + with_bias["ffn biases"]
-
-
 PLAIN = TransformerConfig(
     vocab_size=11, d_model=8, n_heads=2, n_layers=1, d_ff=20, max_seq_len=5, norm="rms", positions="rope", bias=False
 )
@@ -192,7 +144,3 @@ def judge(case, expected, got):
     if isinstance(got, str):
         return f"This is {got}: read it, and write one of your own."
     return compare(expected, got)
-
-
-def as_full(config):
-    return replace(config, n_kv_heads=config.n_heads)

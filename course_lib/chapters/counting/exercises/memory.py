@@ -39,11 +39,6 @@ LLAMA_MATRIX = 4096 * 11008  # one of the feed-forward's
 LLAMA_TOTAL = 2 * LLAMA_TABLE + 32 * (4 * 4096**2 + 3 * LLAMA_MATRIX + 2 * 4096) + 4096
 
 
-def per_parameter(float32, mixed):
-    """What somebody finds who counts that many bytes per parameter."""
-    return lambda n_params, mixed_precision=False: (mixed if mixed_precision else float32) * n_params
-
-
 @stage
 def one_parameter(seed):
     "A single parameter, trained in float32."

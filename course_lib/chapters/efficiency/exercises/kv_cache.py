@@ -1,5 +1,4 @@
 import math
-from functools import partial
 
 import torch
 
@@ -52,13 +51,6 @@ def wrong_cache(
     return hand_in(weights @ v), keep(cache, (k_new, v_new), (k, v))
 
 
-def joined_along(axis):
-    def join(cache, k_new, v_new):
-        return (k_new, v_new) if cache is None else tuple(map(partial(torch.cat, dim=axis), zip(cache, (k_new, v_new))))
-
-    return partial(wrong_cache, join=join)
-
-
 def new_first(cache, k_new, v_new):
     if cache is None:
         return k_new, v_new
@@ -68,29 +60,6 @@ def new_first(cache, k_new, v_new):
 def new_first_seen_alike(T, S):
     """The new tokens causally among themselves in front, and all cached ones behind."""
     return torch.cat([torch.ones(T, T, dtype=torch.bool).tril(), torch.ones(T, S - T, dtype=torch.bool)], dim=-1)
-
-
-def new_only(cache, k_new, v_new):
-    return k_new, v_new
-
-
-def cache_kept_but_not_read(q_new, k_new, v_new, cache):
-    output, _ = cached_attention(q_new, k_new, v_new, None)
-    return output, joined(cache, k_new, v_new)
-
-
-def masked_after(q_new, k_new, v_new, cache):
-    k, v = joined(cache, k_new, v_new)
-    weights = (q_new @ k.mT / math.sqrt(q_new.shape[-1])).softmax(-1)
-    return (weights * seen(*weights.shape[-2:])) @ v, (k, v)
-
-
-def in_float32(q_new, k_new, v_new, cache):
-    return cached_attention(q_new.float(), k_new.float(), v_new.float(), cache and tuple(x.float() for x in cache))
-
-
-def everything(T, S):
-    return torch.ones(T, S, dtype=torch.bool)
 
 
 def new_tokens(rng, *leading, T, S, D, D_v, dtype=torch.float32):

@@ -56,35 +56,8 @@ def wrong_blocks(
     return close(mixed, total)
 
 
-def no_shrink(old, new):
-    return torch.ones_like(new)
-
-
-def grow(old, new):
-    return (new - old).exp()
-
-
 def all_at_once(q, k, v, block_size, scale=math.sqrt):
     return (q @ k.mT / scale(q.shape[-1])).softmax(-1) @ v
-
-
-def joined_scores(q, k, v, block_size):
-    parts = k.split(block_size, dim=-2)
-    return torch.cat([q @ part.mT / math.sqrt(q.shape[-1]) for part in parts], dim=-1).softmax(-1) @ v
-
-
-def listed_scores(q, k, v, block_size):
-    """The blocks of scores are kept in a list and never joined, but all of them are there at once."""
-    listed = [q @ part.mT / math.sqrt(q.shape[-1]) for part in k.split(block_size, dim=-2)]
-    largest = torch.stack([scores.amax(-1, keepdim=True) for scores in listed]).amax(0)
-    total = sum((scores - largest).exp().sum(-1, keepdim=True) for scores in listed)
-    pairs = zip(listed, v.split(block_size, dim=-2))
-    return sum((scores - largest).exp() @ values for scores, values in pairs) / total
-
-
-def fused(q, k, v, block_size):
-    four_axes = (x.view((1,) * (4 - x.ndim) + x.shape) for x in (q, k, v))  # with fewer it stores the table
-    return F.scaled_dot_product_attention(*four_axes).view(*q.shape[:-1], v.shape[-1])
 
 
 def two_passes(q, k, v, block_size):
@@ -106,12 +79,6 @@ def two_passes(q, k, v, block_size):
 def outputs_of_blocks(q, k, v, block_size):
     pairs = zip(k.split(block_size, dim=-2), v.split(block_size, dim=-2))
     return torch.stack([all_at_once(q, keys, values, block_size) for keys, values in pairs])
-
-
-def padded_with_zeros(q, k, v, block_size):
-    missing = -k.shape[-2] % block_size
-    k, v = (F.pad(x, (0, 0, 0, missing)) for x in (k, v))
-    return blockwise_attention(q, k, v, block_size)
 
 
 @stage

@@ -1,5 +1,4 @@
 import math
-import statistics
 import time
 from functools import partial
 
@@ -24,74 +23,6 @@ def time_exponent(attention, lengths, rounds, clock):
     y = torch.tensor([math.log(min(seconds[T])) for T in lengths], dtype=torch.float64)  # the shortest: undisturbed
     x, y = x - x.mean(), y - y.mean()
     return (x @ y / (x @ x)).item()
-
-
-FEATURES = 8  # of what is timed: any number does
-
-
-def in_turns(attention, lengths, rounds, clock):
-    """Length -> the time of each call; every round calls all lengths once."""
-    inputs, seconds = {T: torch.randn(1, T, FEATURES) for T in lengths}, {T: [] for T in lengths}
-    for _ in range(rounds):
-        for T, x in inputs.items():
-            seconds[T].append(stopped(attention, x, clock))
-    return seconds
-
-
-def stopped(function, x, clock):
-    start = clock()
-    function(x)
-    return clock() - start
-
-
-def slope(x, y):
-    """Of the straight line through these points, by least squares."""
-    mean = sum(x) / len(x)
-    x = [a - mean for a in x]  # they sum to 0, so the mean of y need not be subtracted
-    return sum(a * b for a, b in zip(x, y)) / sum(a * a for a in x)
-
-
-def length_by_length(attention, lengths, rounds, clock):
-    inputs = {T: torch.randn(1, T, FEATURES) for T in lengths}
-    return {T: [stopped(attention, x, clock) for _ in range(rounds)] for T, x in inputs.items()}
-
-
-def exponent_with(
-    attention, lengths, rounds, clock, *, take=in_turns, sum_up=min, fit=slope, see_x=math.log, see_y=math.log
-):
-    """The measurement, whose steps can be replaced one by one: most misconceptions below."""
-    seconds = take(attention, lengths, rounds, clock)
-    return fit([see_x(T) for T in lengths], [see_y(sum_up(seconds[T])) for T in lengths])
-
-
-def long_reading(attention, lengths, rounds, clock):
-    def total(x):
-        start = clock()
-        for _ in range(rounds):
-            attention(x)
-        return [clock() - start]
-
-    return {T: total(torch.randn(1, T, FEATURES)) for T in lengths}
-
-
-def through_the_origin(x, y):
-    return sum(a * b for a, b in zip(x, y)) / sum(a * a for a in x)
-
-
-def intercept(x, y):
-    return sum(y) / len(y) - slope(x, y) * sum(x) / len(x)
-
-
-def ends(x, y):
-    return (y[-1] - y[0]) / (x[-1] - x[0])
-
-
-def shortest_and_longest(x, y):
-    return ends(*zip(*sorted(zip(x, y))))
-
-
-def neighbours(x, y):
-    return statistics.fmean((y[i + 1] - y[i]) / (x[i + 1] - x[i]) for i in range(len(x) - 1))
 
 
 @stage

@@ -1,4 +1,3 @@
-import math
 import statistics
 import time
 from functools import partial
@@ -9,29 +8,6 @@ from course_lib.grading.exercise import Case, Given, generator, stage
 from course_lib.grading.given import pretend_attention, pretend_step, tiring_clock
 from course_lib.grading.given import timed_beside as probe
 from course_lib.grading.judge import compare
-
-
-def sequence_seconds(step, attention, lengths, batch, rounds, clock):
-    """Seconds per sequence of both layers for each length, and from which length on attention is the slower."""
-
-    def recurrent(x):
-        state = torch.zeros_like(x[:, 0])  # (batch, features)
-        for token in x.unbind(dim=1):
-            state = step(token, state)  # waits for the step before
-
-    times = {"rnn": [], "attention": []}
-    for T in lengths:
-        x = torch.randn(batch, T, 8)
-        for name, layer in (("rnn", recurrent), ("attention", attention)):
-            best = math.inf
-            for _ in range(rounds):
-                start = clock()
-                layer(x)
-                best = min(best, clock() - start)
-            times[name].append(best / batch)
-    slower = [T for T, one, other in zip(lengths, times["rnn"], times["attention"]) if other > one]
-    return times | {"crossing": min(slower, default=None)}
-
 
 FEATURES = 8  # of what is timed: any number does
 
@@ -47,6 +23,11 @@ def measured(case, expected, got, *, rtol, atol=0.0):
     if isinstance(got, str) and not isinstance(expected, str):
         return f"This is not measured: {got}."
     return compare(expected, got, rtol, atol)
+
+
+def sequence_seconds(step, attention, lengths, batch, rounds, clock):
+    times = race(partial(walk, step), attention, lengths, batch, rounds, clock, min)
+    return times | {"crossing": first_slower(lengths, times)}
 
 
 def race(recurrent, attention, lengths, batch, rounds, clock, sum_up):
@@ -94,19 +75,6 @@ def seconds_with(
     return times | {"crossing": cross(lengths, times)}
 
 
-def state_lost(step, x):
-    for t in range(x.shape[1]):
-        step(x[:, t], torch.zeros_like(x[:, 0]))
-
-
-def one_step(step, x):
-    step(x[:, 0], torch.zeros_like(x[:, 0]))
-
-
-def one_step_less(step, x):
-    walk(step, x[:, 1:])
-
-
 def step_by_step(step, attention, lengths, batch, rounds, clock):
     """The clock is read around every step, and the shortest step is taken T times."""
 
@@ -124,16 +92,6 @@ def step_by_step(step, attention, lengths, batch, rounds, clock):
 
     times = dict(zip(("rnn", "attention"), map(list, zip(*map(seconds, lengths)))))
     return times | {"crossing": first_slower(lengths, times)}
-
-
-def first_faster(lengths, times):
-    faster = [T for T, one, other in zip(lengths, times["rnn"], times["attention"]) if other < one]
-    return min(faster, default=None)
-
-
-def last_faster(lengths, times):
-    faster = [T for T, one, other in zip(lengths, times["rnn"], times["attention"]) if other < one]
-    return max(faster, default=None)
 
 
 def between_two_lengths(lengths, times):

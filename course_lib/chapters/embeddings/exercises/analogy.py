@@ -19,46 +19,10 @@ def table(rng, V, D, dtype=torch.float32):
     return torch.randn(V, D, generator=rng, dtype=dtype)
 
 
-def cosines(weight, vector):
-    """(V,) cosine of every row with the vector; 0 for a row of zeros."""
-    return directions(weight) @ F.normalize(vector, dim=0)
-
-
-def directions(weight):
-    return weight / weight.norm(dim=1, keepdim=True).clamp_min(1e-12)
-
-
-def dots(weight, vector):
-    return weight @ vector
-
-
-def closeness(weight, vector):
-    return -(weight - vector).norm(dim=1)
-
-
-def cosines_with_nan(weight, vector):
-    return (weight @ vector) / (weight.norm(dim=1) * vector.norm())
-
-
 def best(scores, left_out, k, *, forbidden_score=-INF):
     scores = scores.clone()
     scores[list(left_out)] = forbidden_score
     return scores.argsort(descending=True)[:k]
-
-
-def wrong_analogy(weight, a, b, c, k, *, signs=(1, -1, 1), score=cosines, left_out="abc", forbidden_score=-INF):
-    target = sum(sign * weight[row] for sign, row in zip(signs, (a, b, c)))
-    out = [{"a": a, "b": b, "c": c}[letter] for letter in left_out]
-    return best(score(weight, target), out, k, forbidden_score=forbidden_score)
-
-
-def too_few_left(weight, a, b, c, k):
-    with_inputs = wrong_analogy(weight, a, b, c, k, left_out="")
-    return with_inputs[~torch.isin(with_inputs, torch.tensor([a, b, c]))]
-
-
-def unit_rows(weight, a, b, c, k):
-    return analogy(directions(weight), a, b, c, k)
 
 
 @stage

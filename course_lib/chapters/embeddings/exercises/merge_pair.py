@@ -16,50 +16,6 @@ def merge_pair(tokens, pair):
     return merged
 
 
-def first_only(tokens, pair):
-    for i in range(len(tokens) - 1):
-        if (tokens[i], tokens[i + 1]) == tuple(pair):
-            return [*tokens[:i], tokens[i] + tokens[i + 1], *tokens[i + 2 :]]
-    return list(tokens)
-
-
-def by_steps(tokens, pair, *, matches=None, skip=2, tail=True):
-    """A loop over places, with the parts in which learners slip left open."""
-    matches = matches or (lambda left, right: (left, right) == tuple(pair))
-    merged, i = [], 0
-    while i < len(tokens):
-        if i + 1 < len(tokens) and matches(tokens[i], tokens[i + 1]):
-            merged.append(tokens[i] + tokens[i + 1])
-            i += skip
-        elif i + 1 < len(tokens) or tail:
-            merged.append(tokens[i])
-            i += 1
-        else:
-            break
-    return merged
-
-
-def whatever_the_order(tokens, pair):
-    return by_steps(tokens, pair, matches=lambda left, right: {left, right} == set(pair))
-
-
-def whatever_the_borders(tokens, pair):
-    return by_steps(tokens, pair, matches=lambda left, right: left + right == pair[0] + pair[1])
-
-
-def replaced_in_the_text(tokens, pair):
-    return " ".join(tokens).replace(" ".join(pair), "".join(pair)).split()
-
-
-def from_the_right(tokens, pair):
-    turned = merge_pair([token[::-1] for token in tokens[::-1]], tuple(part[::-1] for part in tuple(pair)[::-1]))
-    return [token[::-1] for token in turned[::-1]]
-
-
-def joined_again(tokens, pair):
-    return "".join(merge_pair(tokens, pair))
-
-
 @stage
 def one_place(seed):
     "One place where the pair stands."
@@ -111,7 +67,3 @@ def drawn_letters(seed):
     letters = torch.randint(0, 3, (24,), generator=generator(seed)).tolist()
     tokens = ["abc"[i] for i in letters]
     return [Case(tokens, ("a", "b")), Case(tokens, ("c", "c"))]
-
-
-def turned(order):
-    return torch.as_tensor(order).flip(0)

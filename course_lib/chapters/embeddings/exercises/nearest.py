@@ -27,25 +27,8 @@ def directions(weight):
     return weight / weight.norm(dim=1, keepdim=True).clamp_min(1e-12)
 
 
-def dots(weight, vector):
-    return weight @ vector
-
-
-def closeness(weight, vector):
-    return -(weight - vector).norm(dim=1)
-
-
-def cosines_with_nan(weight, vector):
-    return (weight @ vector) / (weight.norm(dim=1) * vector.norm())
-
-
 def centred_cosines(weight, vector):
     return cosines(weight - weight.mean(1, keepdim=True), vector - vector.mean())
-
-
-def column_cosines(weight, vector, *, row):
-    columns = F.normalize(weight, dim=0)
-    return columns @ columns[row]
 
 
 def best(scores, left_out, k, *, forbidden_score=-INF):
@@ -57,25 +40,6 @@ def best(scores, left_out, k, *, forbidden_score=-INF):
 def wrong_nearest(weight, index, k, *, score=cosines, left_out=True, forbidden_score=-INF):
     out = [index] if left_out else []
     return best(score(weight, weight[index]), out, k, forbidden_score=forbidden_score)
-
-
-def too_few_nearest(weight, index, k):
-    with_itself = wrong_nearest(weight, index, k, left_out=False)
-    return with_itself[with_itself != index]
-
-
-def first_dropped(weight, index, k):
-    return cosines(weight, weight[index]).argsort(descending=True, stable=True)[1 : k + 1]
-
-
-def equals_left_out(weight, index, k):
-    """Leaves out whatever has cosine 1 with the token."""
-    scores = cosines(weight, weight[index])
-    return best(scores, (scores > 1 - 1e-6).nonzero().flatten().tolist(), k)
-
-
-def turned(order):
-    return torch.as_tensor(order).flip(0)
 
 
 @stage

@@ -36,10 +36,6 @@ def sequence_by_product(seed):
     return [Case(torch.arange(12.0).view(4, 3), torch.tensor([[2, 0, 2]]))]
 
 
-def one_hot_rows(weight, ids):
-    return (ids[..., None] == torch.arange(len(weight))).to(weight.dtype)  # (B, T, V)
-
-
 @stage
 def several_sequences(seed):
     "A batch: every sequence keeps its own rows."

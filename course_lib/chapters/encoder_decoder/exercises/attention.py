@@ -87,27 +87,6 @@ def unprepared(*args):
     return cross_with(*args, weights=partial(weigh, empty=False))
 
 
-def length_ignored(decoder_x, encoder_out, W_Q, W_K, W_V, W_O, n_heads, encoder_lengths=None):
-    return cross_attention(decoder_x, encoder_out, W_Q, W_K, W_V, W_O, n_heads)
-
-
-def padding_set_to_zero(decoder_x, encoder_out, W_Q, W_K, W_V, W_O, n_heads, encoder_lengths=None):
-    if encoder_lengths is not None:
-        real = torch.arange(encoder_out.shape[1]) < encoder_lengths[:, None]  # (B, S)
-        encoder_out = encoder_out * real[..., None]
-    return cross_attention(decoder_x, encoder_out, W_Q, W_K, W_V, W_O, n_heads)
-
-
-def cut_at_the_longest(decoder_x, encoder_out, W_Q, W_K, W_V, W_O, n_heads, encoder_lengths=None):
-    longest = encoder_out.shape[1] if encoder_lengths is None else int(encoder_lengths.max())
-    return cross_attention(decoder_x, encoder_out[:, :longest], W_Q, W_K, W_V, W_O, n_heads)
-
-
-def cut_at_the_shortest(decoder_x, encoder_out, W_Q, W_K, W_V, W_O, n_heads, encoder_lengths=None):
-    shortest = encoder_out.shape[1] if encoder_lengths is None else int(encoder_lengths.min())
-    return cross_attention(decoder_x, encoder_out[:, :shortest], W_Q, W_K, W_V, W_O, n_heads)
-
-
 def masked_after_softmax(scores, real, **_):
     weights = scores.softmax(-1)
     return weights if real is None else weights * real

@@ -40,88 +40,6 @@ def block_with(
     return wide(parts, cross(parts, own(parts, x, mask(x.shape[1])), encoded, source_mask))
 
 
-def post_norm(x, encoded, parts, source_mask=None):
-    x = parts.norm1(x + parts.attention(x, x, lower(x.shape[1])))
-    x = parts.cross_norm(x + parts.cross_attention(x, encoded, source_mask))
-    return parts.norm2(x + parts.feed_forward(x))
-
-
-def post_norm_inside(x, encoded, parts, source_mask=None):
-    x = x + parts.norm1(parts.attention(x, x, lower(x.shape[1])))
-    x = x + parts.cross_norm(parts.cross_attention(x, encoded, source_mask))
-    return x + parts.norm2(parts.feed_forward(x))
-
-
-def without_norms(x, encoded, parts, source_mask=None):
-    x = x + parts.attention(x, x, lower(x.shape[1]))
-    x = x + parts.cross_attention(x, encoded, source_mask)
-    return x + parts.feed_forward(x)
-
-
-def side_by_side(x, encoded, parts, source_mask=None):
-    h = parts.norm1(x)
-    own = parts.attention(h, h, lower(x.shape[1]))
-    cross = parts.cross_attention(parts.cross_norm(x), encoded, source_mask)
-    return x + own + cross + parts.feed_forward(parts.norm2(x))
-
-
-def queries_from_the_layer_before(x, encoded, parts, source_mask=None):
-    """The comment of the course notes taken at its word: the cross-attention reads what entered the block."""
-    after = own_branch(parts, x, lower(x.shape[1]))
-    after = after + parts.cross_attention(parts.cross_norm(x), encoded, source_mask)
-    return wide_branch(parts, after)
-
-
-def cross_first(x, encoded, parts, source_mask=None):
-    x = cross_branch(parts, x, encoded, source_mask)
-    return wide_branch(parts, own_branch(parts, x, lower(x.shape[1])))
-
-
-def feed_forward_between(x, encoded, parts, source_mask=None):
-    x = wide_branch(parts, own_branch(parts, x, lower(x.shape[1])))
-    return cross_branch(parts, x, encoded, source_mask)
-
-
-def stream_added_once(x, encoded, parts, source_mask=None):
-    h = parts.norm1(x)
-    out = parts.attention(h, h, lower(x.shape[1]))
-    out = parts.cross_attention(parts.cross_norm(out), encoded, source_mask)
-    return x + parts.feed_forward(parts.norm2(out))
-
-
-def no_stream(x, encoded, parts, source_mask=None):
-    h = parts.norm1(x)
-    out = parts.attention(h, h, lower(x.shape[1]))
-    out = parts.cross_attention(parts.cross_norm(out), encoded, source_mask)
-    return parts.feed_forward(parts.norm2(out))
-
-
-def normalised_stream(x, encoded, parts, source_mask=None):
-    x = parts.norm1(x)
-    x = x + parts.attention(x, x, lower(x.shape[1]))
-    x = parts.cross_norm(x)
-    x = x + parts.cross_attention(x, encoded, source_mask)
-    x = parts.norm2(x)
-    return x + parts.feed_forward(x)
-
-
-def masks_exchanged(x, encoded, parts, source_mask=None):
-    return block_with(
-        x,
-        encoded,
-        parts,
-        source_mask,
-        mask=lambda T: source_mask,
-        cross=lambda parts, x, encoded, _: cross_branch(parts, x, encoded, past_of(x, encoded)),
-    )
-
-
-def padding_in_both(x, encoded, parts, source_mask=None):
-    return block_with(
-        x, encoded, parts, source_mask, mask=lambda T: lower(T) if source_mask is None else lower(T) & source_mask
-    )
-
-
 def past_of(x, encoded):
     return torch.ones(x.shape[1], encoded.shape[1], dtype=torch.bool).tril()
 
@@ -143,18 +61,6 @@ def other_norms(first="norm1", second="cross_norm", third="norm2"):
         return x + parts.feed_forward(getattr(parts, third)(x))
 
     return partial(block_with, own=own, cross=cross, wide=wide)
-
-
-def source_twice(x, encoded, parts, source_mask=None):
-    x = x + parts.attention(parts.norm1(x), encoded, source_mask)
-    return wide_branch(parts, cross_branch(parts, x, encoded, source_mask))
-
-
-def attentions_exchanged(x, encoded, parts, source_mask=None):
-    h = parts.norm1(x)
-    x = x + parts.cross_attention(h, h, lower(x.shape[1]))
-    x = x + parts.attention(parts.cross_norm(x), encoded, source_mask)
-    return wide_branch(parts, x)
 
 
 LITTLE = {"d_model": 4, "n_heads": 2, "d_ff": 6}

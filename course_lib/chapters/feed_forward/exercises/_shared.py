@@ -13,11 +13,3 @@ def in_float32(function):
         return function(*[a.float() if isinstance(a, torch.Tensor) else a for a in args])
 
     return there
-
-
-def quick_gelu(z):
-    return z * (1.702 * z).sigmoid()
-
-
-def tanh_gelu(z):
-    return F.gelu(z, approximate="tanh")

@@ -3,7 +3,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 
-from course_lib.chapters.feed_forward.exercises._shared import BENDS, in_float32, quick_gelu, tanh_gelu
+from course_lib.chapters.feed_forward.exercises._shared import BENDS, in_float32
 from course_lib.grading.exercise import Case, generator, stage
 
 
@@ -12,14 +12,6 @@ def ffn(x, W1, b1, W2, b2, activation):
     bend = {"relu": F.relu, "gelu": F.gelu}[activation]
     hidden = bend(x @ W1 + b1)  # (..., d_ff)
     return hidden @ W2 + b2  # (..., d_model)
-
-
-def weights_as_in_linear(x, W1, b1, W2, b2, activation):
-    return F.linear(BENDS[activation](F.linear(x, W1, b1)), W2, b2)
-
-
-def transposed_weights(x, W1, b1, W2, b2, activation):
-    return BENDS[activation](x @ W1.mT + b1) @ W2.mT + b2
 
 
 def layers(rng, *leading, d_model, d_ff, dtype=torch.float32, size=1.0):
@@ -85,6 +77,14 @@ def wrong_ffn(x, W1, b1, W2, b2, activation, *, bend=lambda name: BENDS[name], b
     """bend: from the name of an activation to what is done; inner, outer: how much of each bias is added."""
     hidden = bend(activation)(x @ W1 + inner * b1) if before else x @ W1 + inner * b1
     return hidden @ W2 + outer * b2
+
+
+def quick_gelu(z):
+    return z * (1.702 * z).sigmoid()
+
+
+def tanh_gelu(z):
+    return F.gelu(z, approximate="tanh")
 
 
 def bends_with(**other):

@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from course_lib.chapters.feed_forward.exercises._shared import in_float32, quick_gelu
+from course_lib.chapters.feed_forward.exercises._shared import in_float32
 from course_lib.grading.exercise import Case, generator, stage
 from course_lib.grading.judge import compare
 

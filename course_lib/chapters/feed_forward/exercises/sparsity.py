@@ -1,7 +1,6 @@
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 
 from course_lib.chapters.feed_forward.exercises._shared import BENDS
 from course_lib.gpt import evaluating
@@ -45,12 +44,6 @@ def hidden_at(model, ids):
 
 def wrong_shares(model, ids, pad_id, *, look=seen_at, fires=lambda z: z > 0, share=lambda f: f.double().mean().item()):
     return [share(fires(z[ids != pad_id])) for z in look(model, ids)]
-
-
-def text_by_text(model, ids, pad_id):
-    """The mean of the texts' means."""
-    fires = [scores > 0 for scores in seen_at(model, ids)]
-    return [torch.stack([f[i, ids[i] != pad_id].double().mean() for i in range(len(ids))]).mean() for f in fires]
 
 
 def small_model(seed, dropout=0.0, activation="relu", mute=0, **config):

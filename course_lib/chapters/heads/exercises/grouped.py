@@ -14,10 +14,6 @@ def repeat_kv(k, n_heads):
     return k.repeat_interleave(n_heads // k.shape[1], dim=1)
 
 
-def group_of(k, n_heads):
-    return n_heads // k.shape[1]
-
-
 @stage
 def heads_by_number(seed):
     "Two key heads that hold their own number, four query heads: 0 0 1 1."

@@ -29,12 +29,6 @@ def loss_by_heads(make_model, heads, batches, held_out, lr, seeds):
     return losses
 
 
-def trained_once(make_model, n_heads, batches, held_out, lr, seed):
-    model = make_model(n_heads, seed)
-    descend(model, batches, lr)
-    return held_out_loss(model, held_out)
-
-
 def descend(model, batches, lr, clear=True):
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
     losses = []
@@ -79,16 +73,6 @@ def compare_with(
     return found
 
 
-def optimizer_made_anew(model, batches, held_out, lr):
-    for batch in batches:
-        descend(model, [batch], lr)
-
-
-def training_mode_loss(model, losses, held_out):
-    with torch.no_grad():
-        return model(*held_out)[1].item()
-
-
 def one_model_for_all(make_model, heads, batches, held_out, lr, seeds):
     """Made once, and trained on and on."""
     model = make_model(heads[0], seeds[0])
@@ -99,15 +83,6 @@ def one_model_for_all(make_model, heads, batches, held_out, lr, seeds):
             model.train()
             descend(model, batches, lr)
             losses.append(held_out_loss(model, held_out))
-        found[n_heads] = sum(losses) / len(losses)
-    return found
-
-
-def seeds_run_on(make_model, heads, batches, held_out, lr, seeds):
-    """A seed that counts on from one number of heads to the next."""
-    found = {}
-    for place, n_heads in enumerate(heads):
-        losses = [trained_once(make_model, n_heads, batches, held_out, lr, seed + place * len(seeds)) for seed in seeds]
         found[n_heads] = sum(losses) / len(losses)
     return found
 

@@ -22,16 +22,6 @@ def numbered(*shape):
     return torch.arange(math.prod(shape)).reshape(shape) / 10
 
 
-def glued_without_transpose(x):
-    B, H, T, D = x.shape
-    return x.reshape(B, T, H * D)
-
-
-def taken_in_turn(x):
-    """Feature d of head h comes to place d · H + h."""
-    return x.permute(0, 2, 3, 1).flatten(2)
-
-
 @stage
 def heads_with_a_place(seed):
     "Two heads of two features, cut from the numbers 0.0 to 1.1: they must come out in order again."

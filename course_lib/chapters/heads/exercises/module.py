@@ -40,10 +40,6 @@ def block_with_a_billion(scores, mask):
     return scores if mask is None else scores.masked_fill(~mask, -1e9)
 
 
-def block_the_allowed(scores, mask):
-    return scores if mask is None else scores.masked_fill(mask, -INF)
-
-
 def merge_heads(x):
     """(B, H, T, D) -> (B, T, H * D): the heads side by side, the inverse of split_heads."""
     B, H, T, D = x.shape
@@ -83,32 +79,6 @@ class MultiHeadAttention(nn.Module):
         ### END SOLUTION
 
 
-def cut_without_transpose(x, n_heads):
-    B, T, d_model = x.shape
-    return x.reshape(B, n_heads, T, d_model // n_heads)
-
-
-def cut_where_they_stand(x, n_heads):
-    B, T, d_model = x.shape
-    return x.reshape(B, T, n_heads, d_model // n_heads)
-
-
-def dealt_in_turn(x, n_heads):
-    """Head h gets the features h, h + H, h + 2H …"""
-    B, T, d_model = x.shape
-    return x.reshape(B, T, d_model // n_heads, n_heads).permute(0, 3, 1, 2)
-
-
-def glued_without_transpose(x):
-    B, H, T, D = x.shape
-    return x.reshape(B, T, H * D)
-
-
-def taken_in_turn(x):
-    """Feature d of head h comes to place d · H + h."""
-    return x.permute(0, 2, 3, 1).flatten(2)
-
-
 class InSteps(MultiHeadAttention):
     """The same in steps that can be replaced one by one, by name: most misconceptions below."""
 
@@ -139,66 +109,12 @@ def with_steps(project=None, finish=None, **steps):
     return type("MultiHeadAttention", (InSteps,), replaced)
 
 
-def careless_too(**steps):
-    """The same mistake made by a learner who also forgot the row without keys, with −inf and with −10⁹."""
-    return [with_steps(**steps, weigh=careless), with_steps(**steps, mask_with=block_with_a_billion, weigh=careless)]
-
-
-def by_the_root_of_d_model(q, k):
-    return raw_scores(q, k) / math.sqrt(q.shape[1] * q.shape[-1])
-
-
-def by_weights_as_they_stand(linear, x):
-    return x @ linear.weight + linear.bias
-
-
-def without_bias(linear, x):
-    return x @ linear.weight.T
-
-
-def project_by(apply):
-    return {
-        "project": lambda self, x: tuple(apply(linear, x) for linear in (self.q_proj, self.k_proj, self.v_proj)),
-        "finish": lambda self, merged, x, weights: apply(self.out_proj, merged),
-    }
-
-
 def project_slices(self, x):
     """Each head projects its own slice of the token: what remains of W are the blocks on its diagonal."""
     D = x.shape[-1] // self.n_heads
     head = torch.arange(x.shape[-1]) // D
     own = head[:, None] == head  # (d_model, d_model)
     return tuple(x @ (linear.weight * own).T + linear.bias for linear in (self.q_proj, self.k_proj, self.v_proj))
-
-
-def project_for_narrow_heads(self, x):
-    """Of one wide head, divided by the root of a narrow one's width."""
-    return self.q_proj(x) * math.sqrt(self.n_heads), self.k_proj(x), self.v_proj(x)
-
-
-def weights_too(self, merged, x, weights):
-    return self.out_proj(merged), weights
-
-
-def added_to_x(self, merged, x, weights):
-    return x + self.out_proj(merged)
-
-
-def always_causal(scores, mask):
-    causal = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
-    return block(scores, causal if mask is None else mask & causal)
-
-
-def divided_exponentials(scores):
-    return scores.exp() / scores.exp().sum(-1, keepdim=True)
-
-
-class MaskAfterwards(InSteps):
-    def forward(self, x, mask=None):
-        q, k, v = (self.split(each, self.n_heads) for each in self.project(x))
-        weights = shares(scaled_scores(q, k))
-        weights = weights if mask is None else weights * mask
-        return self.out_proj(self.merge(weights @ v))
 
 
 def tokens_of(rng, *shape, dtype=torch.float32):

@@ -11,22 +11,6 @@ def split_heads(x, n_heads):
     return x.reshape(B, T, n_heads, d_model // n_heads).transpose(1, 2)  # (B, T, H, D) -> (B, H, T, D)
 
 
-def cut_without_transpose(x, n_heads):
-    B, T, d_model = x.shape
-    return x.reshape(B, n_heads, T, d_model // n_heads)
-
-
-def cut_where_they_stand(x, n_heads):
-    B, T, d_model = x.shape
-    return x.reshape(B, T, n_heads, d_model // n_heads)
-
-
-def dealt_in_turn(x, n_heads):
-    """Head h gets the features h, h + H, h + 2H …"""
-    B, T, d_model = x.shape
-    return x.reshape(B, T, d_model // n_heads, n_heads).permute(0, 3, 1, 2)
-
-
 def numbered(*shape):
     """0.0, 0.1, 0.2 …: numbers that tell where they came from."""
     return torch.arange(math.prod(shape)).reshape(shape) / 10

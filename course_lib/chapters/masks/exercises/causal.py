@@ -14,23 +14,6 @@ def causal_mask(T, S=None):
 INF = float("inf")
 
 
-def triangle(T, S=None, *, shift=0, prefix=1):
-    """tril with its diagonal moved by `shift`; prefix = 0 forgets the cached keys, −1 moves it the wrong way."""
-    S = T if S is None else S
-    return torch.ones(T, S, dtype=torch.bool).tril(prefix * (S - T) + shift)
-
-
-def cached_hidden(T, S=None):
-    mask = causal_mask(T, S)
-    mask[:, : mask.shape[1] - T] = False
-    return mask
-
-
-def cached_at_the_end(T, S=None):
-    S = T if S is None else S
-    return torch.cat([causal_mask(T), torch.ones(T, S - T, dtype=torch.bool)], dim=1)
-
-
 @stage
 def one_token(seed):
     "One token: it sees itself."

@@ -45,10 +45,6 @@ def wrong_leak_test(
     return False
 
 
-def favourite_changed(after, before):
-    return float((after.argmax(-1) != before.argmax(-1)).any())
-
-
 V_TOKENS = 6
 
 

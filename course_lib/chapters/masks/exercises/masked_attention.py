@@ -1,5 +1,4 @@
 import math
-from functools import partial
 
 import torch
 
@@ -23,95 +22,12 @@ def causal_self_attention(x, W_Q, W_K, W_V, W_O, n_heads):
     return mixed.transpose(1, 2).reshape(B, T, d_model) @ W_O
 
 
-INF = float("inf")
-
-
 def split(x, n_heads):
     return x.reshape(*x.shape[:2], n_heads, -1).transpose(1, 2)
 
 
-def merge(heads):
-    return heads.transpose(1, 2).flatten(2)
-
-
 def scaled(q, k, x):
     return q @ k.mT / math.sqrt(q.shape[-1])
-
-
-def hide(scores, later, fill=-INF):
-    return scores.masked_fill(later, fill)
-
-
-def softmax(scores, later):
-    return scores.softmax(-1)
-
-
-def wrong_attention(
-    x,
-    W_Q,
-    W_K,
-    W_V,
-    W_O,
-    n_heads,
-    *,
-    project=torch.matmul,
-    split=split,
-    merge=merge,
-    score=scaled,
-    diagonal=1,
-    hide=hide,
-    weigh=softmax,
-    out=torch.matmul,
-):
-    """The attention whose steps can be replaced one by one."""
-    q, k, v = (split(project(x, W), n_heads) for W in (W_Q, W_K, W_V))
-    T = x.shape[1]
-    later = torch.ones(T, T, dtype=torch.bool).triu(diagonal)
-    weights = weigh(hide(score(q, k, x), later), later)
-    return out(merge(weights @ v), W_O)
-
-
-def zeroed_after(scores, later):
-    return scores.softmax(-1).masked_fill(later, 0.0)
-
-
-def no_mask(scores, later):
-    return scores
-
-
-def sees_only_later(scores, later):
-    return scores.masked_fill(later.T, -INF)
-
-
-def blocks_the_allowed(scores, later):
-    return scores.masked_fill(~later, -INF)
-
-
-def empty_rows_are_zero(scores, later):
-    return scores.softmax(-1).nan_to_num(0.0)
-
-
-def no_axes_exchanged(x, n_heads):
-    return x.reshape(len(x), n_heads, x.shape[1], -1)
-
-
-def no_axes_exchanged_back(heads):
-    B, H, T, D = heads.shape
-    return heads.reshape(B, T, H * D)
-
-
-def interleaved(x, n_heads):
-    return x.reshape(*x.shape[:2], -1, n_heads).permute(0, 3, 1, 2)
-
-
-def one_head(x, W_Q, W_K, W_V, W_O, n_heads):
-    return causal_self_attention(x, W_Q, W_K, W_V, W_O, 1)
-
-
-def heads_weights(x, W_Q, W_K, W_V, W_O, n_heads):
-    q, k = split(x @ W_Q, n_heads), split(x @ W_K, n_heads)
-    later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
-    return softmax(hide(scaled(q, k, x), later), later)
 
 
 def drawn_weights(rng, B, T, d_model, n_heads, *, size=1.0, dtype=torch.float32, view=False):
@@ -189,6 +105,3 @@ def far_below_zero(seed):
     x = x * torch.linspace(1.6, 1, 5, dtype=torch.float64)[:, None]  # hidden scores are the higher ones
     smallest = scaled(*(split(x @ W, 2) for W in (W_Q, W_K)), x).min()
     return [Case(x, -20_000 / smallest * W_Q, W_K, torch.randn(4, 4, generator=rng, dtype=torch.float64), W_O, 2)]
-
-
-LOW = (-100.0, -1e3, -1e4)  # not low enough

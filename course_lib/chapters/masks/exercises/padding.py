@@ -12,18 +12,6 @@ def padding_mask(lengths, S):
 INF = float("inf")
 
 
-def wrong_padding(lengths, S, *, visible):
-    return visible(torch.arange(S), lengths[:, None], S)[:, None, None, :]
-
-
-def empty_slice(lengths, S):
-    """Hides the last S − length keys with a negative slice, and −0 is 0."""
-    mask = torch.ones(len(lengths), 1, 1, S, dtype=torch.bool)
-    for row, length in zip(mask, lengths.tolist()):
-        row[..., -(S - length) :] = False
-    return mask
-
-
 @stage
 def one_row(seed):
     "One text of two tokens, in a row of three keys."

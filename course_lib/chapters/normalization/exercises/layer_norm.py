@@ -66,10 +66,6 @@ def wrong_layer_norm(
     return rescale(centre(x, mean) / deviation(variance, use(eps)), gamma, beta)
 
 
-def always_float32(x, gamma, beta, eps):
-    return layer_norm(x.float(), gamma.float(), beta.float(), eps)
-
-
 def drawn_token(rng, *shape, dtype=torch.float32):
     """x, gamma, beta: no gain is 1, no shift is 0."""
     x = 2 * torch.randn(shape, generator=rng, dtype=dtype) + 1

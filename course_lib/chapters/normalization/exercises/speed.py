@@ -65,20 +65,6 @@ def compare_speed_with(
     return hand_in(ratios)
 
 
-def without_the_clock(rms_norm, layer_norm, widths, rounds, clock):
-    return compare_speed(rms_norm, layer_norm, widths, rounds, time.perf_counter)
-
-
-def one_long_reading(rms_norm, layer_norm, widths, rounds, clock):
-    def total(norm, x):
-        start = clock()
-        for _ in range(rounds):
-            norm(x)
-        return clock() - start
-
-    return [total(rms_norm, x) / total(layer_norm, x) for x in (torch.randn(128, width) for width in widths)]
-
-
 @stage
 def pretended(seed):
     "A clock and two norms whose costs are drawn, three widths, 30 rounds. Some calls are slow, and the machine tires."

@@ -29,19 +29,6 @@ def wrong_error(f, x, n_shuffles, *, shuffle=None, follow=None, size=lambda d: d
     return over(sizes)
 
 
-def back_and_forth(f, x, n_shuffles):
-    """Shuffles the tokens, applies f, and shuffles once more where it should put them back."""
-    plain, largest = f(x), 0.0
-    for _ in range(n_shuffles):
-        order = torch.randperm(x.shape[1])
-        largest = max(largest, (f(x[:, order])[:, order] - plain).abs().max().item())
-    return largest
-
-
-def mean(values):
-    return sum(values) / len(values)
-
-
 def drawn_text(rng, B, T, D, *, sign=1, added=False, causal=False, dtype=torch.float64):
     """A case: attention with drawn weights and a text, and so many shuffles that every order of T tokens comes."""
     W_Q, W_K, W_V = (torch.randn(D, D, generator=rng, dtype=dtype) for _ in range(3))

@@ -31,24 +31,9 @@ def turned_pair(first, second, angle):
     return first * angle.cos() - second * angle.sin(), first * angle.sin() + second * angle.cos()
 
 
-def turn_neighbours(x, angle):
-    return torch.stack(turned_pair(x[..., 0::2], x[..., 1::2], angle), dim=-1).flatten(-2)
-
-
 def wrong_rotary(x, positions, theta, *, speed=speeds, angle=by_place, turn=turn_halves):
     """Rotary positions whose three steps can be replaced one by one."""
     return turn(x, angle(positions, speed(x, theta)))
-
-
-def both_plus(x, angle):
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat([first * angle.cos() + second * angle.sin(), first * angle.sin() + second * angle.cos()], dim=-1)
-
-
-def second_from_the_new_first(x, angle):
-    first, second = x.chunk(2, dim=-1)
-    first = first * angle.cos() - second * angle.sin()
-    return torch.cat([first, first * angle.sin() + second * angle.cos()], dim=-1)
 
 
 def angles_of_neighbours(x, angle):
@@ -56,20 +41,6 @@ def angles_of_neighbours(x, angle):
     angle = angle.repeat_interleave(2, dim=-1)  # (T, D)
     first, second = x.chunk(2, dim=-1)
     return x * angle.cos() + torch.cat([-second, first], dim=-1) * angle.sin()
-
-
-def halves_reversed(x, angle):
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat(turned_pair(second, first, angle), dim=-1)
-
-
-def first_half_only(x, angle):
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat([turned_pair(first, second, angle)[0], second], dim=-1)
-
-
-def added_hands(x, angle):
-    return x + torch.cat([angle.sin(), angle.cos()], dim=-1)
 
 
 def drawn_x(rng, B, H, T, D, dtype=torch.float32):

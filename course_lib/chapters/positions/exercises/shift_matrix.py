@@ -64,23 +64,6 @@ def in_halves(*blocks):
     return torch.cat(rows)
 
 
-def without_a_minus(turn):
-    c, s = turn.cos(), turn.sin()
-    return torch.stack([c, s, s, c], dim=-1).view(-1, 2, 2)
-
-
-def cosines_only(turn):
-    return turn.cos()[:, None, None] * torch.eye(2, dtype=turn.dtype)
-
-
-def from_position_zero(k, d_model):
-    """A matrix of rank one that takes position 0 to position k, and no other where it should."""
-    zero = sinusoidal_encoding(1, d_model)[0].double()
-    angle = hand_turns(k, d_model)
-    there = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten()
-    return (torch.outer(there, zero) / (zero @ zero)).float()
-
-
 @stage
 def no_step(seed):
     "k = 0: who does not move keeps the code, so the matrix is the identity."

@@ -5,14 +5,10 @@ from course_lib.grading.judge import compare
 
 
 def sinusoidal_encoding(max_seq_len, d_model):
-    """The sinusoids of Vaswani et al. 2017: a float32 tensor (max_seq_len, d_model)."""
-    position = torch.arange(max_seq_len)[:, None]  # (max_seq_len, 1)
-    two_i = torch.arange(0, d_model, 2)  # (hands,)
-    angle = position / 10000 ** (two_i / d_model)  # (max_seq_len, hands)
-    table = torch.empty(max_seq_len, d_model)
-    table[:, 0::2] = angle.sin()
-    table[:, 1::2] = angle.cos()[:, : d_model // 2]  # an odd d_model has one cosine less
-    return table
+    position = torch.arange(max_seq_len, dtype=torch.float64)[:, None]  # (max_seq_len, 1)
+    feature = torch.arange(d_model, dtype=torch.float64)  # (d_model,)
+    angle = position / 10000 ** (2 * (feature // 2) / d_model)  # (max_seq_len, d_model)
+    return torch.where(feature % 2 == 0, angle.sin(), angle.cos()).float()
 
 
 def by_pair(feature, d_model):
@@ -47,25 +43,8 @@ def stacked_table(max_seq_len, d_model):
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).float()
 
 
-def cut_table(max_seq_len, d_model):
-    return stacked_table(max_seq_len, d_model)[:, : d_model // 2 * 2]
-
-
-def rounded_up(max_seq_len, d_model):
-    return sinusoidal_encoding(max_seq_len, d_model + d_model % 2)[:, :d_model]
-
-
-def two_halves(max_seq_len, d_model):
-    angle = angles(max_seq_len, torch.arange(0, d_model, 2), d_model)
-    return torch.cat([angle.sin(), angle.cos()[:, : d_model // 2]], dim=1).float()
-
-
 def to_the_full_base(feature, d_model):
     return (feature // 2) / max(1, (d_model + 1) // 2 - 1)
-
-
-def by_even_width(feature, d_model):
-    return 2 * (feature // 2) / (d_model - d_model % 2 or 1)
 
 
 @stage

@@ -52,11 +52,6 @@ def largest_counted(weights):
     return (weights == weights.amax(-1, keepdim=True)).to(weights.dtype)
 
 
-def over_all_places(scores_of):
-    """The scores added up and divided by the number of all places."""
-    return lambda weights: scores_of(weights).sum(-1, keepdim=True) / weights.shape[-1]
-
-
 def random_words_twice(rng, B, n, V=50):
     words = torch.randint(V, (B, n), generator=rng)
     return torch.cat([words, words], dim=1)  # (B, 2n)

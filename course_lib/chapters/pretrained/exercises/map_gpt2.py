@@ -91,16 +91,6 @@ def swapped(one, other):
     return INSIDE | {one: INSIDE[other], other: INSIDE[one]}
 
 
-def always_float32(state_dict):
-    return {name: tensor.float() for name, tensor in from_gpt2(state_dict).items()}
-
-
-def twelve_blocks(state_dict):
-    for block in range(12):
-        state_dict[f"h.{block}.ln_1.weight"]
-    return from_gpt2(state_dict)
-
-
 def checkpoint(rng, d, d_ff, blocks=1, V=11, T=6, dtype=torch.float32):
     """A checkpoint in GPT-2's names and shapes, drawn."""
     shapes = {"wte.weight": (V, d), "wpe.weight": (T, d)}

@@ -17,5 +17,19 @@ def shuffled(logits, rng, *rows):
     return logits[order] + torch.randint(-3, 4, (*rows, 1), generator=rng)
 
 
+def greedy(logits):
+    """All probability on the largest logit of each row."""
+    return torch.zeros_like(logits).scatter(-1, logits.argmax(-1, keepdim=True), 1.0)
+
+
 def kth_largest(logits, k):
     return logits.topk(min(k, logits.shape[-1]), dim=-1).values[..., -1:]
+
+
+def nucleus(logits, p, *, drop=lambda q, total, p: total - q >= p, first_stays=True, descending=True, fill=-INF):
+    """Top-p whose parts can be replaced: q are the sorted probabilities, total their running sum, q itself included."""
+    q, order = logits.softmax(-1).sort(dim=-1, descending=descending, stable=True)
+    dropped = drop(q, q.cumsum(-1), p)
+    if first_stays:
+        dropped[..., 0] = False
+    return logits.masked_fill(torch.zeros_like(dropped).scatter(-1, order, dropped), fill)

@@ -3,68 +3,64 @@ from types import SimpleNamespace
 
 import torch
 
-from course_lib.chapters.sampling.exercises._shared import INF
+from course_lib.chapters.sampling.exercises._shared import INF, greedy, kth_largest, nucleus
 from course_lib.grading.exercise import Case, Given, generator, stage
 from course_lib.grading.given import DRAWS, chain, sum_of_all
 from course_lib.grading.given import as_two_rows as probe
 
 
+def temperature_softmax(logits, temperature):
+    return greedy(logits) if temperature == 0 else (logits / temperature).softmax(-1)
+
+
 def top_k_filter(logits, k):
-    """The logits (..., V) with −inf outside the k largest of each row."""
-    k = min(k, logits.shape[-1])
-    kth_largest = logits.topk(k, dim=-1).values[..., -1:]  # (..., 1)
-    return logits.masked_fill(logits < kth_largest, -torch.inf)
+    """Tokens that tie with the k-th are kept."""
+    return logits.masked_fill(logits < kth_largest(logits, k), -INF)
 
 
 def top_p_filter(logits, p):
-    """The logits (..., V) with −inf outside the smallest set that reaches p."""
-    probabilities, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)  # both (..., V)
-    sum_before = probabilities.cumsum(dim=-1) - probabilities  # of all tokens more probable than this one
-    drop_by_rank = sum_before >= p  # the first is 0, so the favourite always stays
-    drop = torch.zeros_like(drop_by_rank).scatter(-1, order, drop_by_rank)  # back to each token's own place
-    return logits.masked_fill(drop, -torch.inf)
+    return nucleus(logits, p)
 
 
-def sample_next_token(logits, temperature, top_k, top_p, generator):
-    """One id per row (B,), drawn from the filtered distribution of logits (B, V)."""
-    if temperature == 0:
-        return logits.argmax(dim=-1)  # (B,)
-    logits = logits / temperature
+def draw_with(
+    logits,
+    temperature,
+    top_k,
+    top_p,
+    generator,
+    *,
+    heat=temperature_softmax,
+    keep_k=top_k_filter,
+    keep_p=top_p_filter,
+    choose=lambda probabilities, generator: torch.multinomial(probabilities, 1, generator=generator).squeeze(-1),
+):
+    """Temperature, top-k, top-p, draw: each step can be replaced."""
+    logits = heat(logits, temperature).log()
     if top_k is not None:
-        logits = top_k_filter(logits, top_k)
+        logits = keep_k(logits, top_k)
     if top_p is not None:
-        logits = top_p_filter(logits, top_p)
-    running_sum = logits.double().softmax(dim=-1).cumsum(dim=-1)  # (B, V)
-    u = torch.rand(len(logits), 1, generator=generator, dtype=torch.float64)  # one number per row
-    return torch.searchsorted(running_sum, u * running_sum[:, -1:], right=True).squeeze(-1)  # (B,)
+        logits = keep_p(logits, top_p)
+    return choose(logits.softmax(-1), generator)
+
+
+def draw(logits, temperature, generator):
+    """(B, V) -> (B,)"""
+    return draw_with(logits, temperature, None, None, generator)
 
 
 def generate(model, ids, max_new_tokens, max_seq_len, temperature, generator):
-    """Continue each row of ids (B, T) by max_new_tokens tokens: (B, T + max_new_tokens)."""
     for _ in range(max_new_tokens):
-        logits = model(ids[:, -max_seq_len:])[:, -1]  # (B, V), from the last position
-        new = sample_next_token(logits, temperature, None, None, generator)  # (B,)
-        ids = torch.cat([ids, new[:, None]], dim=1)
+        logits = model(ids[:, -max_seq_len:])[:, -1]  # (B, V)
+        ids = torch.cat([ids, draw(logits, temperature, generator)[:, None]], 1)  # (B, T + 1)
     return ids
-
-
-def compare_temperatures(model, ids, n_tokens, temperatures, generator):
-    """(distinct, likelihood): two lists, one entry for each temperature."""
-    T, window = ids.shape[1], model.config.max_seq_len
-    distinct, likelihood = [], []
-    for temperature in temperatures:
-        text = generate(model, ids, n_tokens, window, temperature, generator)
-        log_p = []
-        for t in range(T, T + n_tokens):
-            logits = model(text[:, :t][:, -window:])[:, -1]  # (B, V), from what the model saw when it drew token t
-            log_p.append(logits.log_softmax(dim=-1).gather(-1, text[:, t : t + 1]))  # (B, 1)
-        distinct.append(len(text[:, T:].unique()))
-        likelihood.append(torch.cat(log_p).mean().item())
-    return distinct, likelihood
 
 
 def some_ids(rng, B, T, vocab_size=11):
     return torch.randint(vocab_size, (B, T), generator=rng)
+
+
+def compare_temperatures(model, ids, n_tokens, temperatures, generator):
+    return compare_with(model, ids, n_tokens, temperatures, generator)
 
 
 def by_windows(model, text):
@@ -133,11 +129,6 @@ def probabilities_averaged(model, text, start, temperature, see=by_windows):
 
 
 in_one_sight = partial(new_tokens_alone, see=in_one_pass)
-
-
-def window_ignored(model, ids, n_tokens, temperatures, generator):
-    model.config = SimpleNamespace(max_seq_len=ids.shape[1] + n_tokens)
-    return compare_with(model, ids, n_tokens, temperatures, generator, likelihood=in_one_sight)
 
 
 # Five words that can follow, two of them only when it is warm, and the prompt's own word, which never comes again.

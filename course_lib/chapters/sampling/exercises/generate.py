@@ -1,59 +1,25 @@
 import torch
 
+from course_lib.chapters.sampling.exercises._shared import INF, greedy, kth_largest, nucleus
 from course_lib.grading.exercise import Case, Given, generator, stage
 from course_lib.grading.given import chain, sum_of_all
 from course_lib.grading.given import followed as probe
 from course_lib.grading.judge import compare
 
+ROOM = 0.04  # so two honest samplers agree within this, and every mistake below is further off
+
 
 def temperature_softmax(logits, temperature):
-    """Probabilities (..., V) of logits (..., V) at a temperature ≥ 0."""
-    if temperature == 0:
-        largest = logits.argmax(dim=-1, keepdim=True)  # (..., 1)
-        return torch.zeros_like(logits).scatter(-1, largest, 1.0)
-    return torch.softmax(logits / temperature, dim=-1)
+    return greedy(logits) if temperature == 0 else (logits / temperature).softmax(-1)
 
 
 def top_k_filter(logits, k):
-    """The logits (..., V) with −inf outside the k largest of each row."""
-    k = min(k, logits.shape[-1])
-    kth_largest = logits.topk(k, dim=-1).values[..., -1:]  # (..., 1)
-    return logits.masked_fill(logits < kth_largest, -torch.inf)
+    """Tokens that tie with the k-th are kept."""
+    return logits.masked_fill(logits < kth_largest(logits, k), -INF)
 
 
 def top_p_filter(logits, p):
-    """The logits (..., V) with −inf outside the smallest set that reaches p."""
-    probabilities, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)  # both (..., V)
-    sum_before = probabilities.cumsum(dim=-1) - probabilities  # of all tokens more probable than this one
-    drop_by_rank = sum_before >= p  # the first is 0, so the favourite always stays
-    drop = torch.zeros_like(drop_by_rank).scatter(-1, order, drop_by_rank)  # back to each token's own place
-    return logits.masked_fill(drop, -torch.inf)
-
-
-def sample_next_token(logits, temperature, top_k, top_p, generator):
-    """One id per row (B,), drawn from the filtered distribution of logits (B, V)."""
-    if temperature == 0:
-        return logits.argmax(dim=-1)  # (B,)
-    logits = logits / temperature
-    if top_k is not None:
-        logits = top_k_filter(logits, top_k)
-    if top_p is not None:
-        logits = top_p_filter(logits, top_p)
-    running_sum = logits.double().softmax(dim=-1).cumsum(dim=-1)  # (B, V)
-    u = torch.rand(len(logits), 1, generator=generator, dtype=torch.float64)  # one number per row
-    return torch.searchsorted(running_sum, u * running_sum[:, -1:], right=True).squeeze(-1)  # (B,)
-
-
-def generate(model, ids, max_new_tokens, max_seq_len, temperature, generator):
-    """Continue each row of ids (B, T) by max_new_tokens tokens: (B, T + max_new_tokens)."""
-    for _ in range(max_new_tokens):
-        logits = model(ids[:, -max_seq_len:])[:, -1]  # (B, V), from the last position
-        new = sample_next_token(logits, temperature, None, None, generator)  # (B,)
-        ids = torch.cat([ids, new[:, None]], dim=1)
-    return ids
-
-
-ROOM = 0.04  # so two honest samplers agree within this, and every mistake below is further off
+    return nucleus(logits, p)
 
 
 def draw_with(
@@ -94,6 +60,13 @@ def draw(logits, temperature, generator):
     return draw_with(logits, temperature, None, None, generator)
 
 
+def generate(model, ids, max_new_tokens, max_seq_len, temperature, generator):
+    for _ in range(max_new_tokens):
+        logits = model(ids[:, -max_seq_len:])[:, -1]  # (B, V)
+        ids = torch.cat([ids, draw(logits, temperature, generator)[:, None]], 1)  # (B, T + 1)
+    return ids
+
+
 def generate_with(
     model,
     ids,
@@ -111,18 +84,6 @@ def generate_with(
         new = draw(pick(model(see(ids, max_seq_len))), temperature, generator)
         ids = extend(ids, new, max_seq_len)
     return ids
-
-
-def all_from_one_pass(model, ids, max_new_tokens, max_seq_len, temperature, generator):
-    logits = model(ids[:, -max_seq_len:])[:, -1]
-    new = [draw(logits, temperature, generator) for _ in range(max_new_tokens)]
-    return torch.cat([ids, *(token[:, None] for token in new)], 1)
-
-
-def never_extended(model, ids, max_new_tokens, max_seq_len, temperature, generator):
-    for _ in range(max_new_tokens):
-        new = draw(model(ids[:, -max_seq_len:])[:, -1], temperature, generator)
-    return torch.cat([ids, new[:, None]], 1) if max_new_tokens else ids
 
 
 def some_ids(rng, B, T, vocab_size=11):

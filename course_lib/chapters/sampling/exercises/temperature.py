@@ -12,20 +12,6 @@ def temperature_softmax(logits, temperature):
     return torch.softmax(logits / temperature, dim=-1)
 
 
-def greedy(logits):
-    """All probability on the largest logit of each row."""
-    return torch.zeros_like(logits).scatter(-1, logits.argmax(-1, keepdim=True), 1.0)
-
-
-def wrong_temperature(logits, temperature, *, tempered=lambda x, t: (x / t).softmax(-1), at_zero=greedy):
-    return at_zero(logits) if temperature == 0 else tempered(logits, temperature)
-
-
-def exponentials(logits, temperature):
-    powers = (logits / temperature).exp()
-    return powers / powers.sum(-1, keepdim=True)
-
-
 @stage
 def at_one(seed):
     "Temperature 1: the plain softmax of the seven words of the chapter."

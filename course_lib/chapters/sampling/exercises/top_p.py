@@ -23,49 +23,6 @@ def top_p_filter(logits, p):
 UNCERTAIN = torch.tensor([1.5, 1.4, 1.3, 1.2, 1.1, 1.0, 0.9, 0.8])
 
 
-def nucleus(logits, p, *, drop=lambda q, total, p: total - q >= p, first_stays=True, descending=True, fill=-INF):
-    """Top-p whose parts can be replaced: q are the sorted probabilities, total their running sum, q itself included."""
-    q, order = logits.softmax(-1).sort(dim=-1, descending=descending, stable=True)
-    dropped = drop(q, q.cumsum(-1), p)
-    if first_stays:
-        dropped[..., 0] = False
-    return logits.masked_fill(torch.zeros_like(dropped).scatter(-1, order, dropped), fill)
-
-
-def without_the_crossing_token(q, total, p):
-    return total > p
-
-
-def not_put_back(logits, p):
-    """The sorted logits: right values, wrong places."""
-    return top_p_filter(logits, p).sort(-1, descending=True).values
-
-
-def sorted_mask_on_unsorted(logits, p):
-    q = logits.softmax(-1).sort(-1, descending=True).values
-    return logits.masked_fill(q.cumsum(-1) - q >= p, -INF)
-
-
-def gathered(logits, p):
-    q, order = logits.softmax(-1).sort(-1, descending=True)
-    return logits.masked_fill((q.cumsum(-1) - q >= p).gather(-1, order), -INF)
-
-
-def over_everything(logits, p):
-    return top_p_filter(logits.flatten(), p).view_as(logits)
-
-
-def sum_of_logits(logits, p):
-    q, order = logits.sort(-1, descending=True)
-    return logits.masked_fill(
-        torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, q.cumsum(-1) - q >= p), -INF
-    )
-
-
-def share_of_the_tokens(logits, p):
-    return top_k_filter(logits, max(1, round(p * logits.shape[-1])))
-
-
 @stage
 def the_crossing_token(seed):
     "The seven words at p = 0.9: four of them reach 0.89, so the fifth, which crosses 0.9, stays as well."

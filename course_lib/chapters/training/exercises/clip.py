@@ -17,10 +17,6 @@ def clip_gradients(parameters, max_norm):
     return norm
 
 
-def nothing(*_):
-    pass
-
-
 def all_gradients(parameters):
     return [parameter.grad for parameter in parameters if parameter.grad is not None]
 
@@ -68,33 +64,6 @@ def clipped_one_by_one(gradients, norm, max_norm):
     for gradient in gradients:
         if length([gradient]) > max_norm:
             gradient *= max_norm / length([gradient])
-
-
-def walked_twice(parameters, max_norm):
-    norm = length([parameter.grad for parameter in parameters if parameter.grad is not None])
-    if norm > max_norm:
-        for parameter in parameters:
-            if parameter.grad is not None:
-                parameter.grad *= max_norm / norm
-    return norm
-
-
-def parameters_clipped(parameters, max_norm):
-    parameters = list(parameters)
-    norm = length(all_gradients(parameters))
-    if norm > max_norm:
-        with torch.no_grad():
-            for parameter in parameters:
-                parameter *= max_norm / norm
-    return norm
-
-
-def norm_of_the_parameters(parameters, max_norm):
-    parameters = list(parameters)
-    norm = length([parameter.detach() for parameter in parameters])
-    if norm > max_norm:
-        scale_all(all_gradients(parameters), max_norm / norm)
-    return norm
 
 
 def copies_scaled(gradients, norm, max_norm):

@@ -40,29 +40,6 @@ def moved(inputs, targets):
     return cut
 
 
-def rolled_in_the_row(ids, starts, T):
-    inputs = ids[starts[:, None] + torch.arange(T)]
-    return inputs, inputs.roll(-1, dims=1)
-
-
-def one_shorter(ids, starts, T):
-    rows = ids[starts[:, None] + torch.arange(T)]
-    return rows[:, :-1], rows[:, 1:]
-
-
-def next_token_only(ids, starts, T):
-    return ids[starts[:, None] + torch.arange(T)], ids[starts + T]
-
-
-def places_as_batches(ids, starts, T):
-    inputs, targets = moved(0, 1)(ids, starts, T)
-    return inputs.T, targets.T
-
-
-def without_replacement(n, B, T, rng):
-    return torch.randperm(n, generator=rng)[:B]
-
-
 def a_text(rng, N):
     """N different ids in no order, not from 0 to N − 1."""
     return 3 + torch.randperm(N + 4, generator=rng)[:N]

@@ -13,50 +13,6 @@ def learning_rate(step, peak, warmup, total, floor):
     return floor + (peak - floor) * 0.5 * (1 + math.cos(math.pi * progress))
 
 
-INF = float("inf")
-
-
-def learning_rate_with(
-    step,
-    peak,
-    warmup,
-    total,
-    floor,
-    *,
-    climb=lambda step, peak, warmup, floor: peak * step / warmup,
-    progress=lambda step, warmup, total: (step - warmup) / (total - warmup),
-    after=1.0,
-    wave=lambda progress: (1 + math.cos(math.pi * progress)) / 2,
-    between=lambda wave, peak, floor: floor + (peak - floor) * wave,
-):
-    if step < warmup:
-        return climb(step, peak, warmup, floor)
-    return between(wave(min(after, progress(step, warmup, total))), peak, floor)
-
-
-def warmup_divides_by_zero(step, peak, warmup, total, floor):
-    if step <= warmup:
-        return peak * step / warmup
-    return learning_rate(step, peak, warmup, total, floor)
-
-
-def smaller_of_both(step, peak, warmup, total, floor):
-    cosine = floor + (peak - floor) * (1 + math.cos(math.pi * min(1.0, step / total))) / 2
-    return min(peak * step / warmup, cosine) if warmup else cosine
-
-
-def nothing_after_the_end(step, *given):
-    return learning_rate(step, *given) if step <= given[2] else 0.0
-
-
-def floor_never_undercut(step, peak, warmup, total, floor):
-    return max(floor, learning_rate(step, peak, warmup, total, 0.0))
-
-
-def floor_in_the_warmup_too(step, peak, warmup, total, floor):
-    return max(floor, learning_rate(step, peak, warmup, total, floor))
-
-
 @stage
 def warming_up(seed):
     "Below the warm-up: a straight line from 0. With warmup = 4, step 1 has a quarter of the peak."

@@ -1,28 +1,9 @@
-import copy
-import math
-
 import torch
 
 from course_lib.grading.exercise import Case, Given, generator, stage
 from course_lib.grading.given import drawn_decoder
 from course_lib.grading.given import memorized as probe
 from course_lib.grading.values import fresh
-
-
-def training_step(model, ids, targets, optimizer, max_norm):
-    """One update of the model; its loss before that, a float."""
-    optimizer.zero_grad()  # PyTorch adds to what is there
-    _, loss = model(ids, targets)
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
-    optimizer.step()
-    return loss.item()
-
-
-def overfit(model, ids, targets, steps):
-    """Train the model on one batch; the loss of every step, a list of floats."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, weight_decay=0.0)
-    return [training_step(model, ids, targets, optimizer, max_norm=1.0) for _ in range(steps)]
 
 
 def moved(inputs, targets):
@@ -35,71 +16,15 @@ def moved(inputs, targets):
     return cut
 
 
-def nothing(*_):
-    pass
-
-
-def model_loss(model, ids, targets):
-    return model(ids, targets)[1]
-
-
-def overfit_with(
-    model,
-    ids,
-    targets,
-    steps,
-    *,
-    trained=lambda model: model,
-    make=lambda parameters: torch.optim.AdamW(parameters, lr=5e-3),
-    objective=model_loss,
-    update=lambda optimizer: optimizer.step(),
-    note=lambda loss: loss,
-):
-    model = trained(model)
-    optimizer, losses = make(model.parameters()), []
-    for _ in range(steps):
-        loss = objective(model, ids, targets)
-        optimizer.zero_grad()
-        loss.backward()
-        update(optimizer)
-        losses.append(note(loss.item()))
-    return losses
-
-
-def made_anew(model):
-    torch.manual_seed(1)
-    return type(model)(model.config)
-
-
-def cleared_too_late(model, ids, targets, steps):
+def overfit(model, ids, targets, steps):
     optimizer, losses = torch.optim.AdamW(model.parameters(), lr=5e-3), []
     for _ in range(steps):
         _, loss = model(ids, targets)
-        loss.backward()
         optimizer.zero_grad()
+        loss.backward()
         optimizer.step()
         losses.append(loss.item())
     return losses
-
-
-def noted_after_the_update(model, ids, targets, steps):
-    optimizer, losses = torch.optim.AdamW(model.parameters(), lr=5e-3), []
-    for _ in range(steps):
-        _, loss = model(ids, targets)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(model_loss(model, ids, targets).item())
-    return losses
-
-
-def typed_in(model, ids, targets, steps):
-    """The figures of a training that did not take place."""
-    return [3.2 * 0.93**step for step in range(steps)]
-
-
-def longer_than_asked(model, ids, targets, steps):
-    return overfit(model, ids, targets, 2 * steps)
 
 
 MEMORY = {"vocab_size": 24, "d_model": 32, "n_heads": 2, "n_layers": 1, "max_seq_len": 8}

@@ -46,15 +46,6 @@ def step_with(
     return report(loss, model, ids, targets)
 
 
-def nothing(*_):
-    pass
-
-
-def clip_one_by_one(parameters, max_norm):
-    for parameter in parameters:
-        nn.utils.clip_grad_norm_([parameter], max_norm)
-
-
 def always_rescale(parameters, max_norm):
     norm = torch.cat([parameter.grad.flatten() for parameter in parameters]).norm()
     for parameter in parameters:
@@ -68,31 +59,9 @@ def update_by_hand(optimizer):
                 parameter -= group["lr"] * parameter.grad
 
 
-def update_first(model, ids, targets, optimizer, max_norm):
-    optimizer.step()
-    optimizer.zero_grad()
-    loss = model(ids, targets)[1]
-    loss.backward()
-    clip_all(model.parameters(), max_norm)
-    return loss.item()
-
-
-def loss_without_gradients(model, ids, targets):
-    with torch.no_grad():
-        return model(ids, targets)[1]
-
-
 def shifted_again(model, ids, targets):
     logits = model(ids)
     return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), targets[:, 1:].flatten())
-
-
-def summed(model, ids, targets):
-    return model(ids, targets)[1] * targets.numel()
-
-
-def gradient_norm(loss, model, ids, targets):
-    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()]).norm().item()
 
 
 SMALL = {"vocab_size": 11, "d_model": 8, "n_heads": 2, "n_layers": 1, "max_seq_len": 6}
@@ -143,7 +112,3 @@ def other_optimizers(seed):
         some_steps(seed, 2, 5, ADAMW, 0.05, 0.1, 3),
         some_steps(seed, 4, 3, STEEP, 0.2, 0.0, 2, "float64"),
     ]
-
-
-def model_loss(model, ids, targets):
-    return model(ids, targets)[1]
