@@ -1,5 +1,6 @@
 """From a page and the module beside it to the exercise that they declare, or to what is wrong with them, and where."""
 
+import contextlib
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from markdown_it.token import Token
 from .exercise import Option
 from .kinds import KINDS, Exercise
 from .mistakes import (
+    Along,
     Change,
     Definition,
     Expression,
@@ -25,6 +27,7 @@ from .mistakes import (
 from .pages import (
     FEWEST_HINTS,
     FEWEST_MISTAKES,
+    MAY,
     OPTIONAL,
     PARTS,
     Block,
@@ -75,7 +78,7 @@ def exercise_of(
 
 def require_parts(page: Page, kind: str) -> None:
     """Raise a PageError for a part that is missing, unknown, or too short."""
-    known = PARTS[kind] | OPTIONAL
+    known = PARTS[kind] | OPTIONAL | ({"Second slips"} if "signature" in MAY[kind] else set())
     for part in page.parts.values():
         if part.title not in known:
             problem = f"a page of kind {kind} has no part {part.title!r}{nearest(part.title, known)}"
@@ -180,19 +183,50 @@ def answer_block(page: Page) -> Block:
 
 
 def _mistakes(page: Page, reference: Reference | None, names: Mapping[str, Any] | None) -> list[WrittenMistake]:
-    mistakes, seen = [], set()
+    mistakes, seen, slips = [], set(), _second_slips(page, reference)
     for section in page.parts["Mistakes"].sections:
         if section.title in seen:
             raise page.error(section.line, f"a second mistake named {section.title!r}: names must differ")
         seen.add(section.title)
-        mistakes.append(_mistake(page, section, reference, names))
+        mistakes.append(_mistake(page, section, reference, names, slips))
     return mistakes
 
 
+def _second_slips(page: Page, reference: Reference | None) -> list[Change]:
+    """The changes that a page tries on top of each of its mistakes."""
+    slips: list[Change] = []
+    if reference is None:
+        return slips
+    for block in page.blocks("Second slips"):
+        try:
+            for form in _forms(block, None)[0]:
+                if not isinstance(form, Change):
+                    raise FormError("a second slip is a change of the reference, `old` → `new`")
+                form.require_sound(reference)
+                slips.append(form)
+        except FormError as error:
+            raise page.error(block.line, f"Second slips: {error}") from None
+    return slips
+
+
+def _with_second_slips(forms: list, slips: list[Change], reference: Reference | None) -> list:
+    """The forms, and each that is a change of the reference once more with every slip for which it leaves a place."""
+    found = list(forms)
+    if reference is None:
+        return found
+    for form in forms:
+        for slip in slips if isinstance(form, (Change, Lines)) else ():
+            twice = Along(form, slip)
+            with contextlib.suppress(FormError):
+                twice.require_sound(reference)
+                found.append(twice)
+    return found
+
+
 def _mistake(
-    page: Page, section: Section, reference: Reference | None, names: Mapping[str, Any] | None
+    page: Page, section: Section, reference: Reference | None, names: Mapping[str, Any] | None, slips: list[Change]
 ) -> WrittenMistake:
-    forms: list[Change | Lines | Expression | Definition | Value] = []
+    forms: list[Change | Lines | Along | Expression | Definition | Value] = []
     sentences: list[str] = []
     room = None
     for block in section.blocks:
@@ -211,6 +245,7 @@ def _mistake(
         raise page.error(section.line, f"{section.title!r} has no form: `old` → `new`, `an expression`, or a block")
     if not sentences:
         raise page.error(section.line, f"{section.title!r} has no sentence: say what was done, and why it is not that")
+    forms = _with_second_slips(forms, slips, reference)
     return WrittenMistake(section.title, "\n\n".join(sentences), tuple(forms), reference, room or 1e-9)
 
 

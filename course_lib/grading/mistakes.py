@@ -98,14 +98,17 @@ class Change:
 
     def text(self, reference: Reference) -> str:
         """Return the changed source."""
-        text = reference.text
+        return self.applied_to(reference.text, reference.name)
+
+    def applied_to(self, text: str, name: str) -> str:
+        """Return a text with the words replaced; `name` is what errors call it."""
         for old, new, everywhere in self.replaced:
             count = text.count(old)
             if count == 0:
-                raise FormError(f"`{old}` does not occur in `{reference.name}` or what it uses: copy it from there")
+                raise FormError(f"`{old}` does not occur in `{name}` or what it uses: copy it from there")
             if count > 1 and not everywhere:
                 raise FormError(
-                    f"`{old}` occurs {count} times in `{reference.name}` and what it uses: "
+                    f"`{old}` occurs {count} times in `{name}` and what it uses: "
                     "take more of the line along, or write everywhere after the change"
                 )
             text = text.replace(old, new)
@@ -142,6 +145,26 @@ class Lines:
         for each in [*hunks, hunk] if hunk else hunks:
             lines = _with_hunk(lines, each, reference.name)
         return "\n".join(lines) + "\n"
+
+    def made(self, reference: Reference) -> Any:
+        """Return the changed function or class."""
+        return _defined(self.text(reference), reference, reference.name)
+
+
+@dataclass(frozen=True)
+class Along:
+    """A mistake that is a change of the reference, with a second slip on top of it."""
+
+    mistake: Change | Lines
+    slip: Change
+
+    def require_sound(self, reference: Reference) -> None:
+        """Raise a FormError where the mistake leaves the slip no place, or what comes out is no Python."""
+        _require_python(self.text(reference))
+
+    def text(self, reference: Reference) -> str:
+        """Return the changed source."""
+        return self.slip.applied_to(self.mistake.text(reference), reference.name)
 
     def made(self, reference: Reference) -> Any:
         """Return the changed function or class."""
@@ -264,7 +287,7 @@ class WrittenMistake:
 
     name: str
     sentence: str
-    forms: Sequence[Change | Lines | Expression | Definition | Value]
+    forms: Sequence[Change | Lines | Along | Expression | Definition | Value]
     reference: Reference | None = None
     rtol: float = 1e-9
 
@@ -272,7 +295,7 @@ class WrittenMistake:
     def variants(self) -> list:
         return [self._made(form) for form in self.forms]
 
-    def _made(self, form: Change | Lines | Expression | Definition | Value) -> Any:
+    def _made(self, form: Change | Lines | Along | Expression | Definition | Value) -> Any:
         if isinstance(form, Value):
             return form.made(None)
         assert self.reference is not None  # the other forms are code's, whose pages have one

@@ -45,6 +45,10 @@ A mistake is a heading, its forms, and the sentence that a good teacher would sa
 "also" before a form adds another answer in which the same mistake shows. What a mistake does is held against what the
 learner's answer does, on every case: so the cases must tell the mistakes apart. The tests prove that they do.
 
+Who makes one mistake often makes a small one beside it: no care for an empty row, −1e9 for −inf. ## Second slips, below
+the mistakes, lists such changes, one in a line. Each is tried on top of every mistake that is a change or a diff, where
+its words are still found, and the mistake keeps its name.
+
 The module beside a page stands on its own, with absolute imports. It holds the reference under the signature's name:
 learners see its signature and docstring, and the rest is cut out (where that is not all of it, ### BEGIN SOLUTION and
 ### END SOLUTION mark what is). And it holds the stages, in their order:
