@@ -125,7 +125,10 @@ class PageError(ValueError):
     """A page that is not as it should be; the message gives file, line and remedy."""
 
     def __init__(self, path: str, line: int, problem: str):
-        super().__init__(f"{path}:{line}: {problem}")
+        super().__init__(path, line, problem)
+
+    def __str__(self) -> str:
+        return "{}:{}: {}".format(*self.args)
 
 
 def one_line(text: str) -> str:
