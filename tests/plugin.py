@@ -9,10 +9,15 @@ takes long for one fact, is marked `proof` and runs with `--proof`. No test is i
 
 import os
 import re
+import sys
 
 from xdist.scheduler import LoadScopeScheduling
 
 from tests import warm
+
+# nbformat pulls this in for one kind of address that no notebook has, and its grammar takes a second to build, in every
+# process. Who looks for it does without where it is missing, and here it is.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 
 def pytest_addoption(parser):

@@ -75,6 +75,7 @@ def small(monkeypatch):
     monkeypatch.setattr(letters, "STEPS", 60)
 
 
+@pytest.mark.proof
 @pytest.mark.usefixtures("small")
 class TestShortRuns:
     def test_training_silences_units(self):
@@ -194,5 +195,6 @@ def test_the_strongest_units_are_chosen_over_all_layers():
     assert claims.strongest(contribution, 2).tolist() == [[False, True, False], [True, False, False]]
 
 
+@pytest.mark.proof
 def test_a_feed_forward_network_alone_can_store_facts_too():
     assert claims.learn_facts(seed=0, elsewhere=False) > 0.2, "guessing finds one in sixty"

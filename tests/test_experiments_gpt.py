@@ -50,6 +50,7 @@ def test_an_untied_table_of_any_size_leaves_the_first_loss_at_ln_v():
         assert gpt.first_guess(std, tied=False)[1] == pytest.approx(math.log(343), rel=0.03)
 
 
+@pytest.mark.proof
 def test_branches_add_up_as_the_root_of_their_number_unless_they_start_smaller():
     finding = find("gpt.branch_scale")()
     assert finding.verdict == "confirmed"

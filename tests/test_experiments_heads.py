@@ -97,6 +97,7 @@ def test_a_head_without_a_voice_is_a_head_with_empty_rows_in_W_O(trained):
         assert torch.equal(model(ids), before), "the model is whole again"
 
 
+@pytest.mark.proof
 def test_costs_of_removal_agree_with_one_measured_by_hand(trained):
     model, tokenizer = trained
     costs, weights = heads.removal_costs()

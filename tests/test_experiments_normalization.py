@@ -56,6 +56,7 @@ def small(monkeypatch):
     monkeypatch.setattr(claims, "STEPS", 8)
 
 
+@pytest.mark.proof
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("id", ["normalization.needed", "normalization.rms_quality"])
 def test_the_trainings_run(id):

@@ -128,6 +128,7 @@ def test_rank_correlation_knows_order_alone():
     assert swapped == pytest.approx(0.6)
 
 
+@pytest.mark.proof
 def test_weights_go_with_influence_but_are_not_it(monkeypatch):
     monkeypatch.setattr(
         measured, "weights_and_influence", lambda seed, run=measured.weights_and_influence: run(seed, 3, 2)
@@ -147,6 +148,7 @@ def test_weight_on_the_first_token_is_averaged_over_each_half_without_the_first_
     assert later[0].tolist() == pytest.approx([second, 1, second])
 
 
+@pytest.mark.proof
 def test_heads_of_tinytown_lean_on_the_first_token_early_in_a_text_and_not_later(tinytown):
     model, tokenizer = tinytown
     torch.manual_seed(0)

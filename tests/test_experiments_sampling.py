@@ -51,6 +51,7 @@ def test_greedy_misses_a_more_probable_story():
     assert short > greedy + 1
 
 
+@pytest.mark.proof
 def test_greedy_comes_round():
     finding = find("sampling.circles")()
     assert finding.verdict == "confirmed"
@@ -104,6 +105,7 @@ def test_nonsense_is_seen_as_nonsense():
     assert sampling.sense_and_variety(0.3, seed=0, n_texts=10, n_tokens=10)[0] > 0.7
 
 
+@pytest.mark.proof
 def test_beyond_one_sense_is_the_price():
     finding = find("sampling.creative")()
     assert finding.verdict == "depends"

@@ -73,6 +73,7 @@ def test_the_second_half_of_a_copy_row_repeats_the_first_and_alone_is_predicted(
     assert torch.equal(targets[:, n - 1 :], ids[:, :n])
 
 
+@pytest.mark.proof
 def test_copying_is_learnt_from_nothing_to_nearly_all():
     losses, right = training.learn_to_copy(seed=1)
     assert losses[0] == pytest.approx(math.log(training.COPY_LETTERS), rel=0.1)

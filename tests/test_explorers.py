@@ -7,7 +7,10 @@ from course_lib.grading import EXERCISES
 from course_lib.live import explorable, explore
 from course_lib.live.attempts import UNWRITTEN
 
-pytestmark = [pytest.mark.usefixtures("no_pixels"), pytest.mark.parametrize("exercise_id", explorable())]
+pytestmark = [
+    pytest.mark.usefixtures("no_pixels", "as_a_learner"),
+    pytest.mark.parametrize("exercise_id", explorable()),
+]
 
 
 def test_the_outermost_corners_of_an_explorer_differ(exercise_id):
