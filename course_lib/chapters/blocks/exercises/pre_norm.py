@@ -3,8 +3,9 @@ from functools import partial
 
 import torch
 
+from course_lib.chapters.blocks.fixtures import affine, feed_forward, own_layer_norm
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.given import affine, feed_forward, own_layer_norm, self_attention
+from course_lib.grading.fixtures import self_attention
 
 
 def pre_norm_block(x, attention, ffn, norm1, norm2):

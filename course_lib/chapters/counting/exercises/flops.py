@@ -2,8 +2,8 @@ from dataclasses import asdict
 
 import torch
 
+from course_lib.chapters.counting.fixtures import make_config
 from course_lib.config import TransformerConfig
-from course_lib.grading import given
 from course_lib.grading.exercise import Case, Given, generator, stage
 
 
@@ -16,7 +16,7 @@ def train_flops(n_params, n_tokens):
 
 def told(config):
     """A config told as data."""
-    return Given(given.config, asdict(config), says=repr(config))
+    return Given(make_config, asdict(config), says=repr(config))
 
 
 def drawn(seed):

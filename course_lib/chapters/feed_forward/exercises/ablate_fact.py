@@ -3,8 +3,8 @@ import torch.nn.functional as F
 
 from course_lib.chapters.feed_forward.claims import ASKED, capital_questions, contributions, strongest
 from course_lib.chapters.feed_forward.exercises._shared import BENDS
+from course_lib.chapters.feed_forward.fixtures import lively_decoder, tinytown
 from course_lib.gpt import evaluating
-from course_lib.grading import given
 from course_lib.grading.exercise import Case, Given, generator, stage
 from course_lib.grading.show import plural
 from course_lib.pretrained import load_pretrained
@@ -42,7 +42,7 @@ def hidden_at(model, ids):
 def small_model(seed, dropout=0.0, activation="relu", mute=0, **config):
     config = TINY | {"activation": activation, "dropout": dropout} | config
     says = f"a small decoder with {plural(config['n_layers'], 'block')} of {config['d_ff']} units ({activation})"
-    return Given(given.lively_decoder, config, seed, mute, says=says)
+    return Given(lively_decoder, config, seed, mute, says=says)
 
 
 def drawn_ids(rng, *lengths):
@@ -246,5 +246,5 @@ def one_capital(seed):
     pushing = strongest(contributions(model, ids, answers)[country], 10)  # (layers, d_ff)
     units = (pushing | strongest(torch.rand(pushing.shape, generator=rng), 5)).nonzero()
     units = [tuple(units[i].tolist()) for i in torch.randperm(len(units), generator=rng)]
-    model = Given(given.tinytown, "float64", says="the trained Tinytown model, in float64")
+    model = Given(tinytown, "float64", says="the trained Tinytown model, in float64")
     return [cut(model, ids[[country]], int(answers[country]), 6, units)]

@@ -3,10 +3,11 @@ from functools import partial
 import torch
 
 from course_lib.chapters.feed_forward.exercises._shared import BENDS
+from course_lib.chapters.feed_forward.fixtures import as_row as probe
+from course_lib.chapters.feed_forward.fixtures import lively_decoder, tinytown
 from course_lib.gpt import evaluating
-from course_lib.grading import given
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.given import as_row as probe
+from course_lib.grading.fixtures import drawn_decoder
 from course_lib.grading.show import plural
 from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import Tinytown
@@ -49,7 +50,7 @@ def wrong_shares(model, ids, pad_id, *, look=seen_at, fires=lambda z: z > 0, sha
 def small_model(seed, dropout=0.0, activation="relu", mute=0, **config):
     config = TINY | {"activation": activation, "dropout": dropout} | config
     says = f"a small decoder with {plural(config['n_layers'], 'block')} of {config['d_ff']} units ({activation})"
-    return Given(given.lively_decoder, config, seed, mute, says=says)
+    return Given(lively_decoder, config, seed, mute, says=says)
 
 
 def drawn_ids(rng, *lengths):
@@ -104,5 +105,5 @@ def before_and_after_training(seed):
     model, tokenizer = load_pretrained("tinytown")
     stories = [tokenizer.encode(story)[: 32 - 7 * i] for i, story in enumerate(Tinytown(50_000 + seed).sample(4))]
     ids = torch.tensor([story + [tokenizer.pad_id] * (32 - len(story)) for story in stories])
-    untrained = Given(given.drawn_decoder, model.config.to_dict(), seed, says="an untrained model like Tinytown's")
-    return [Case(untrained, ids, tokenizer.pad_id), Case(Given(given.tinytown), ids, tokenizer.pad_id)]
+    untrained = Given(drawn_decoder, model.config.to_dict(), seed, says="an untrained model like Tinytown's")
+    return [Case(untrained, ids, tokenizer.pad_id), Case(Given(tinytown), ids, tokenizer.pad_id)]

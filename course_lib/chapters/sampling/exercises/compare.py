@@ -4,9 +4,9 @@ from types import SimpleNamespace
 import torch
 
 from course_lib.chapters.sampling.exercises._shared import INF, greedy, kth_largest, nucleus
+from course_lib.chapters.sampling.fixtures import DRAWS, chain, sum_of_all
+from course_lib.chapters.sampling.fixtures import as_two_rows as probe
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.given import DRAWS, chain, sum_of_all
-from course_lib.grading.given import as_two_rows as probe
 
 
 def temperature_softmax(logits, temperature):

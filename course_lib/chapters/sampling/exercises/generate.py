@@ -1,9 +1,9 @@
 import torch
 
 from course_lib.chapters.sampling.exercises._shared import INF, greedy, kth_largest, nucleus
+from course_lib.chapters.sampling.fixtures import chain, sum_of_all
+from course_lib.chapters.sampling.fixtures import followed as probe
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.given import chain, sum_of_all
-from course_lib.grading.given import followed as probe
 from course_lib.grading.judge import compare
 
 ROOM = 0.04  # so two honest samplers agree within this, and every mistake below is further off

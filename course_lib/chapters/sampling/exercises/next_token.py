@@ -11,8 +11,8 @@ from course_lib.chapters.sampling.exercises._shared import (
     nucleus,
     shuffled,
 )
+from course_lib.chapters.sampling.fixtures import drawn_many_times as probe
 from course_lib.grading.exercise import Case, generator, stage
-from course_lib.grading.given import drawn_many_times as probe
 from course_lib.grading.judge import compare
 
 ROOM = 0.04  # so two honest samplers agree within this, and every mistake below is further off
