@@ -211,7 +211,7 @@ def others(value: int | float | bool, argument: bool) -> list:
 
 
 def is_module(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id in ("torch", "nn", "F", "math", "np", "given")
+    return isinstance(node, ast.Name) and node.id in ("torch", "nn", "F", "math", "np")
 
 
 def called(node: ast.Call) -> str:

@@ -3,8 +3,11 @@
 import json
 import math
 import os
+import re
 import socket
 import struct
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -113,10 +116,30 @@ def test_strides_and_shared_memory_arrive_for_inputs_only():
         assert torch.equal(Unpacker(memoryview(b"".join(pack.arrays)), from_worker=True).value(told), view)
 
 
-@pytest.mark.parametrize("value", [object(), torch.nn.Linear(1, 1), {1, 2}, Given(max, 1)])
+@pytest.mark.parametrize("value", [object(), torch.nn.Linear(1, 1), {1, 2}, Given(max, 1), Given(plain, 1)])
 def test_what_is_no_plain_data_is_not_sent(value):
     with pytest.raises(TypeError):
         Packer().value(value)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "max", "builtins.max", "torch.load", "course_lib.grading.fixtures.gpt", "os.system"]
+)
+def test_a_worker_is_asked_for_nothing_but_what_stands_in_a_fixtures_module(name):
+    with pytest.raises(Broken):
+        Unpacker(memoryview(b""), from_worker=False).value({"is": "given", "of": [name, "", []]})
+
+
+def test_what_a_worker_may_be_asked_for_brings_neither_pages_nor_pictures():
+    """It is imported before a learner's code runs, in every process that forks workers."""
+    script = "import json, sys; from course_lib.classroom import protocol; print(json.dumps(sorted(sys.modules)))"
+    seen = json.loads(subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout)
+    of_chapters = [name for name in seen if re.fullmatch(r"course_lib\.chapters\.\w+\..+", name)]
+    assert len(of_chapters) > 10
+    assert all(name.endswith(".fixtures") for name in of_chapters)
+    assert not {"matplotlib", "ipywidgets", "transformers", "IPython"} & set(seen)
+    grading = {name.removeprefix("course_lib.grading.") for name in seen}
+    assert not {"catalogue", "pages", "declare", "mistakes", "kinds", "sealed"} & grading
 
 
 HOSTILE = {
@@ -124,7 +147,7 @@ HOSTILE = {
     "a long list": [0] * 10_001,
     "a huge integer": 1 << 5000,
     "no known tag": {"is": "pickle", "of": "gASVBQAAAAAAAABLAS4="},
-    "a Given": {"is": "given", "of": ["tinytown", "", []]},
+    "a Given": {"is": "given", "of": ["course_lib.chapters.feed_forward.fixtures.tinytown", "", []]},
     "a tag that is a list": {"is": ["tensor"]},
     "a float that is none": {"is": "float", "of": "1e9"},
     "a complex that is none": {"is": "complex", "of": ["x", "1"]},

@@ -6,20 +6,21 @@ told a cause that was not its own.
 
 import math
 import re
-import statistics
+import time
 from functools import partial
 from itertools import pairwise
 
 import pytest
 import torch
 import torch.nn.functional as F
-from stepwise import blocks, efficiency, heads, masks, normalization, sampling, training
 from torch import nn
 
 from course_lib import counting as accounting
+from course_lib.chapters.sampling.exercises.generate import draw
 from course_lib.feed_forward import FeedForward
 from course_lib.grading import EXERCISES, grade
 from course_lib.grading.engine import PUBLIC_SEED
+from course_lib.grading.mistakes import Change
 from course_lib.grading.picture import as_html
 from course_lib.grading.prepare import prepare
 from course_lib.heads import MultiHeadAttention
@@ -33,6 +34,18 @@ by_part = pytest.mark.parametrize(
         pytest.param(SEEDS[1:], id="more seeds", marks=pytest.mark.proof),
     ],
 )
+
+
+def changed(exercise_id, old, new):
+    """The exercise's reference with some of its words replaced, as its page writes mistakes."""
+    return Change(((old, new, False),)).made(EXERCISES[exercise_id].misconceptions[0].reference)
+
+
+def stopped(function, x, clock):
+    start = clock()
+    function(x)
+    return clock() - start
+
 
 # --- answers that must not pass ---------------------------------------------------------------------------------------
 
@@ -74,15 +87,7 @@ def nearest_by_nonzero_cosines(weight, index, k):
 
 
 def leak_in_the_first_text(model, ids):
-    return masks.leaks_future(model, ids[:1])
-
-
-def attention_hidden_with(fill, *args):
-    return masks.wrong_attention(*args, hide=partial(masks.hide, fill=fill))
-
-
-def attention_hidden_by_adding(*args):
-    return masks.wrong_attention(*args, hide=lambda scores, later: scores - 1e4 * later)
+    return EXERCISES["masks.leak_test"].reference(model, ids[:1])
 
 
 def batch_whose_rows_follow(ids, batch_size, T, generator, step=1):
@@ -115,7 +120,9 @@ def losses_after_the_updates(model, ids, targets, steps, lr=5e-3):
 
 def exponent_of_the_ends(attention, lengths, rounds, clock):
     """All lengths are measured, and the shortest and the longest used."""
-    seconds = efficiency.in_turns(attention, lengths, rounds, clock)
+    seconds = {T: [] for T in lengths}
+    for T in lengths * rounds:  # the lengths take turns
+        seconds[T].append(stopped(attention, torch.randn(1, T, 8), clock))
     low, high = min(lengths), max(lengths)
     return math.log(min(seconds[high]) / min(seconds[low])) / math.log(high / low)
 
@@ -125,7 +132,7 @@ def compared_without_a_window(model, ids, n_tokens, temperatures, generator):
     for temperature in temperatures:
         text = ids
         for _ in range(n_tokens):
-            text = torch.cat([text, sampling.draw(model(text)[:, -1], temperature, generator)[:, None]], 1)
+            text = torch.cat([text, draw(model(text)[:, -1], temperature, generator)[:, None]], 1)
         new, log_p = text[:, ids.shape[1] :], model(text[:, :-1]).log_softmax(-1)[:, ids.shape[1] - 1 :]
         distinct.append(len(new.unique()))
         likelihood.append(log_p.gather(-1, new[..., None]).mean().item())
@@ -150,9 +157,10 @@ class EncoderWithDropoutInside(EncoderWithDropout):
 
 
 def heads_trained_in_eval_mode(make_model, n_heads, batches, held_out, lr, seeds):
-    return heads.loss_by_heads(
-        lambda number, seed: make_model(number, seed).eval(), n_heads, batches, held_out, lr, seeds
-    )
+    def in_eval_mode(number, seed):
+        return make_model(number, seed).eval()
+
+    return EXERCISES["heads.how_many"].reference(in_eval_mode, n_heads, batches, held_out, lr, seeds)
 
 
 def orders_clipped(pre, post, inputs, targets, learning_rate, clip=nn.utils.clip_grad_norm_, most=1.0):
@@ -201,7 +209,10 @@ WRONG = {
         nearest_by_nonzero_cosines,
     ],
     "masks.leak_test": [leak_in_the_first_text],
-    "masks.masked_attention": [partial(attention_hidden_with, -1e4), attention_hidden_by_adding],
+    "masks.masked_attention": [
+        changed("masks.masked_attention", "-torch.inf", "-1e4"),
+        changed("masks.masked_attention", "scores.masked_fill(later, -torch.inf)", "(scores - 1e4 * later)"),
+    ],
     "training.get_batch": [
         batch_whose_rows_follow,
         partial(batch_whose_rows_follow, step=3),
@@ -255,65 +266,66 @@ def multiplied_with_part_of_the_table(weight, ids):
     return F.one_hot(ids).to(weight.dtype) @ weight[: ids.max() + 1]
 
 
-def walk_without_the_first(step, x):
-    state = torch.zeros_like(x[:, 0])
-    for t in range(1, x.shape[1]):
-        state = step(x[:, t], state)
-
-
-def crossing_between_two_lengths(lengths, times):
+def crossing_between_two_lengths(step, attention, lengths, *settings):
     """Where attention is faster at one length and slower at the next."""
-    found = sorted(zip(lengths, times["rnn"], times["attention"]))
-    pairs = pairwise(found)
-    return next((long[0] for short, long in pairs if short[2] < short[1] and long[2] > long[1]), None)
+    times = EXERCISES["efficiency.rnn_or_attention"].reference(step, attention, lengths, *settings)
+    pairs = pairwise(sorted(zip(lengths, times["rnn"], times["attention"])))
+    crossings = (long[0] for short, long in pairs if short[2] < short[1] and long[2] > long[1])
+    return times | {"crossing": next(crossings, None)}
 
 
 def one_norm_timed_less_often(rms_norm, layer_norm, widths, rounds, clock):
     ratios = []
     for width in widths:
         x = torch.randn(128, width)
-        rms = min(normalization.in_turns(rms_norm, lambda x: x, x, rounds, clock)[0])
-        layer = min(normalization.in_turns(lambda x: x, layer_norm, x, 5, clock)[1])
+        rms = min(stopped(rms_norm, x, clock) for _ in range(rounds))
+        layer = min(stopped(layer_norm, x, clock) for _ in range(5))
         ratios.append(rms / layer)
     return ratios
 
 
 def clock_read_once(rms_norm, layer_norm, widths, rounds, clock):
     clock()
-    return normalization.without_the_clock(rms_norm, layer_norm, widths, rounds, clock)
+    return EXERCISES["normalization.speed"].reference(rms_norm, layer_norm, widths, rounds, time.perf_counter)
 
 
-def means_one_after_the_other(*given):
+def means_one_after_the_other(rms_norm, layer_norm, widths, rounds, clock):
     """The clock is read around every call."""
-    return normalization.compare_speed_with(
-        *given, take=normalization.one_after_the_other, sum_up=lambda times: sum(times) / len(times)
-    )
+
+    def mean(norm, width):
+        return sum(stopped(norm, torch.randn(128, width), clock) for _ in range(rounds)) / rounds
+
+    return [mean(rms_norm, width) / mean(layer_norm, width) for width in widths]
 
 
 FALSE = [
     ("gpt.initial_loss", 32 * math.log(50_257), "is what a tied table"),
     ("gpt.shape_trace", {"position_vectors": (1, 10, 48)}, "The rows are taken once"),
     ("heads.parameters", 4 * 512**2 + 512, "One bias is missing"),
-    ("blocks.gradient_norms", partial(blocks.wrong_gradients, size=lambda each: each.abs().sum()), "opposite signs"),
+    (
+        "blocks.gradient_norms",
+        changed("blocks.gradient_norms", "gradient.norm()", "gradient.abs().sum()"),
+        "opposite signs",
+    ),
     (
         "normalization.speed",
-        partial(normalization.compare_speed_with, hand_in=statistics.median),
+        changed("normalization.speed", "return ratios", "return statistics.median(ratios)"),
         "You average over the widths",
     ),
     ("normalization.speed", one_norm_timed_less_often, "You call each norm fewer"),
     ("normalization.speed", clock_read_once, "You never read the clock"),
     ("normalization.speed", means_one_after_the_other, "Read the clock around every call"),
-    ("efficiency.rnn_or_attention", partial(efficiency.seconds_with, recurrent=walk_without_the_first), "single step"),
     (
         "efficiency.rnn_or_attention",
-        partial(efficiency.seconds_with, cross=crossing_between_two_lengths),
-        "is there a `return`",
+        changed("efficiency.rnn_or_attention", "for t in range(x.shape[1])", "for t in range(1, x.shape[1])"),
+        "single step",
     ),
+    ("efficiency.rnn_or_attention", crossing_between_two_lengths, "is there a `return`"),
     ("embeddings.one_hot", multiplied_in_sparse, "you picked them"),
     ("embeddings.one_hot", multiplied_with_part_of_the_table, "you picked them"),
     (
         "training.overfit",
-        partial(training.overfit_with, make=partial(torch.optim.AdamW, lr=5.0)),
+        changed("training.overfit", "lr=5e-3", "lr=5.0"),
         "from step to step: you go along the gradient",
     ),
 ]

@@ -36,8 +36,8 @@ from course_lib.grading import (
     Option,
     catalogue,
     check,
+    fixtures,
     generator,
-    given,
     grade,
     hint,
     judge,
@@ -607,7 +607,7 @@ def test_what_an_answer_alters_in_a_model_that_is_made_shows_in_every_call(toy):
 
     def a_model(seed):
         "A model and ids."
-        return [Case(Given(given.drawn_decoder, CONFIG, seed), torch.tensor([[0, 1]]))]
+        return [Case(Given(fixtures.drawn_decoder, CONFIG, seed), torch.tensor([[0, 1]]))]
 
     def meddler(model, ids):
         logits = model(ids)[0]
@@ -773,7 +773,7 @@ CONFIG = {"vocab_size": 5, "d_model": 4, "n_heads": 2, "n_layers": 1, "d_ff": 6,
 
 def a_small_model(seed):
     "A small model and some ids."
-    return [Case(Given(given.drawn_decoder, CONFIG, seed, says="a model of one block"), torch.tensor([[1, 2, 3]]))]
+    return [Case(Given(fixtures.drawn_decoder, CONFIG, seed, says="a model of one block"), torch.tensor([[1, 2, 3]]))]
 
 
 def logits_of(model, ids):
@@ -818,16 +818,16 @@ def test_feedback_says_what_the_model_is(asks_a_model):
 
 
 def test_given_tells_itself_by_its_maker_and_travels_by_name():
-    made = Given(given.decoder, CONFIG, {})
-    assert repr(made) == "A decoder with weights of its own, in evaluation mode."
-    back = pickle.loads(pickle.dumps(Given(given.drawn_decoder, CONFIG, 3, says="a model")))
-    assert (back.make, back.data, repr(back)) == (given.drawn_decoder, (CONFIG, 3), "a model")
+    made = Given(fixtures.drawn_decoder, CONFIG, {})
+    assert repr(made) == "A decoder with weights drawn from a seed, in training mode."
+    back = pickle.loads(pickle.dumps(Given(fixtures.drawn_decoder, CONFIG, 3, says="a model")))
+    assert (back.make, back.data, repr(back)) == (fixtures.drawn_decoder, (CONFIG, 3), "a model")
 
 
 def test_given_data_may_hold_another_given(toy):
     def nested(seed):
         "A model in a list."
-        return [Case([Given(given.drawn_decoder, CONFIG, seed)], torch.tensor([[0, 1]]))]
+        return [Case([Given(fixtures.drawn_decoder, CONFIG, seed)], torch.tensor([[0, 1]]))]
 
     toy(stages=[nested], signature="first(models, ids)", reference=lambda models, ids: models[0](ids))
     assert grade("toy.double", lambda models, ids: models[0](ids), 0).passed
@@ -843,7 +843,7 @@ def test_a_call_and_its_outcome_travel_to_another_process_and_back(tmp_path):
     (tmp_path / "calls").write_bytes(pickle.dumps([trial.call for trial in trials]))
     worker = (
         "import pickle, sys, torch\n"
-        "from course_lib.grading import given, run\n"
+        "from course_lib.grading import fixtures, run\n"
         "calls = pickle.load(open('calls', 'rb'))\n"
         "outcomes = run.run(lambda x, dim: x.exp() / x.exp().sum(dim, keepdim=True), calls, 10.0)\n"
         "pickle.dump(outcomes, open('outcomes', 'wb'))\n"

@@ -1,12 +1,13 @@
 """What passes between the grader and a worker: JSON with raw arrays behind it, over a socket that only the two have.
 
 A frame is the length of its JSON, the JSON, and the bytes of its arrays one after the other. Nothing in it can be run:
-what is no plain data crosses as `Given`, the name of a function of `given.py` and its data, and only to the worker.
+what is no plain data crosses as `Given`, a name of what stands in a `fixtures.py` and its data, and only to the worker.
 The grader reads what a worker sends as it would read a stranger's letter: every length is capped before it is read,
 every type is looked at, and what does not fit is a `Broken` conversation, never an error of another kind.
 """
 
 import contextlib
+import importlib
 import json
 import math
 import os
@@ -14,12 +15,14 @@ import select
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from course_lib.grading import given
+import course_lib
 from course_lib.grading.exercise import Given
 from course_lib.grading.run import Call, Failure, Outcome
 from course_lib.grading.values import MOST_BITS, MOST_ENTRIES, Foreign
@@ -85,7 +88,7 @@ class Packer:
         if isinstance(value, dict):
             return {"is": "dict", "of": [[self.value(key), self.value(part)] for key, part in value.items()]}
         if isinstance(value, Given):
-            return {"is": "given", "of": [_named(value.make), value.says, self.value(value.data)]}
+            return {"is": "given", "of": [_name_of(value.make), value.says, self.value(value.data)]}
         raise TypeError(f"a {type(value).__name__} cannot be sent to a worker: send its data, or a Given")
 
     def _tensor(self, value: Tensor) -> Any:
@@ -110,10 +113,29 @@ def _reach(shape: Sequence[int], stride: Sequence[int]) -> int:
     return 1 + sum((size - 1) * step for size, step in zip(shape, stride))
 
 
-def _named(function: Callable) -> str:
-    if getattr(given, function.__name__, None) is not function:
-        raise TypeError(f"{function.__name__} does not stand in given.py: a worker would not find it")
-    return function.__name__
+def _fixtures() -> dict[str, ModuleType]:
+    """Import whatever a worker may be asked to call, before any code of a learner's runs. Returns modules by name."""
+    library = Path(course_lib.__file__).parent
+    paths = [library / "grading/fixtures.py", *sorted(library.glob("chapters/*/fixtures.py"))]
+    names = [".".join(path.relative_to(library.parent).with_suffix("").parts) for path in paths]
+    return {name: importlib.import_module(name) for name in names}
+
+
+FIXTURES = _fixtures()
+
+
+def _name_of(function: Callable) -> str:
+    home, name = getattr(function, "__module__", ""), getattr(function, "__name__", "")
+    if home not in FIXTURES or getattr(FIXTURES[home], name, None) is not function:
+        raise TypeError(f"{name or function} does not stand in a fixtures.py: a worker would not find it")
+    return f"{home}.{name}"
+
+
+def _function(name: str) -> Callable:
+    home, _, own = name.rpartition(".")
+    found: Any = getattr(FIXTURES.get(home), own, None)
+    _require(getattr(found, "__module__", None) == home, "a function does not stand in a fixtures.py")
+    return found
 
 
 class Unpacker:
@@ -159,7 +181,7 @@ class Unpacker:
         if what == "foreign":
             return Foreign(_require_text(of))
         if what == "given" and not self.from_worker:
-            return Given(getattr(given, of[0]), *self.value(of[2]), says=of[1])
+            return Given(_function(of[0]), *self.value(of[2]), says=of[1])
         _require(type(of) is list, "a value has no known form")
         if what == "tuple":
             return tuple(self._parts(of, depth))
@@ -233,7 +255,7 @@ def pack_call(call: Call) -> tuple[dict[str, Any], list[bytes]]:
         "seed": call.seed,
         "init": pack.value(call.init),
         "weights": pack.value(call.weights),
-        "probe": _named(call.probe) if call.probe else "",
+        "probe": _name_of(call.probe) if call.probe else "",
         "forbidden": list(call.forbidden),
         "may_change": list(call.may_change),
     }
@@ -250,7 +272,7 @@ def unpack_call(data: dict, arrays: memoryview) -> Call:
         data["seed"],
         unpack(data["init"]),
         unpack(data["weights"]),
-        getattr(given, data["probe"]) if data["probe"] else None,
+        _function(data["probe"]) if data["probe"] else None,
         tuple(data["forbidden"]),
         tuple(data["may_change"]),
     )

@@ -38,7 +38,7 @@ NEEDED = ("bin", "lib", "lib64", "include", "pyvenv.cfg")  # of a Python: beside
 SOURCES = (Path("/usr/src"), Path("/usr/local/src"))  # nothing that runs needs them, and images keep courses there
 PARTS = ("course_lib", "solutions", "tests", "exercises", "notebooks", ".git")  # of the course, among other packages
 # The folders of a course that hold some.
-ANSWERS = ("course_lib/chapters/*/exercises", "solutions", "tests/right", "tests/stepwise")
+ANSWERS = ("course_lib/chapters/*/exercises", "solutions", "tests/right")
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "LANG": "C.UTF-8",

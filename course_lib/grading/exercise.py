@@ -37,7 +37,7 @@ class Given:
     """An argument that is no plain data, such as a model, told as data: how it is made, and from what.
 
     Args:
-        make: a function of `given.py`, called anew for every call of an answer, so that none meets what another
+        make: a function of a `fixtures.py`, called anew for every call of an answer, so that none meets what another
             altered. It can be named to another process; the data can be sent there.
         data: its arguments, plain: numbers, text, tensors, lists, dictionaries, or another Given.
         says: what the learner reads in place of the value, "a model of two blocks".

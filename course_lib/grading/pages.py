@@ -67,14 +67,15 @@ learners see its signature and docstring, and the rest is cut out (where that is
 
 Cases go from small to large; the first failing stage gives the case that is shown, so begin with the case that isolates
 one thing. A class is called as Case(*args, init=(…)): it is built with `init`, given the reference's weights, called
-with `args`. What is no plain data, a model or an optimizer, comes as `Given(make, *data)`, `make` from `given.py`.
+with `args`. What is no plain data, a model or an optimizer, comes as `Given(make, *data)`, `make` from the chapter's
+`fixtures.py` or `grading/fixtures.py`.
 
 Where comparing values is not the right question, the front matter may have `rtol`, `atol`, `time_limit` (seconds),
 `forbidden` (parts of operations' names: softmax covers torch.softmax and F.log_softmax), `may_change` (inputs that an
 answer may alter) and `returns` (names of a tuple's parts). The module may have `judge(case, expected, got)`,
-which returns None or a sentence; `probe(answer, *args)`, taken from `given.py`, which does the calling: what it returns
-is judged; and `summary(case, brought)`, which computes what is judged from what a probe brought. Where a class is
-graded it runs out of the answer's reach: a verdict belongs there, and only its raw material into the probe.
+which returns None or a sentence; `probe(answer, *args)`, taken from a `fixtures.py`, which does the calling: what it
+returns is judged; and `summary(case, brought)`, which computes what is judged from what a probe brought. Where a class
+is graded it runs out of the answer's reach: a verdict belongs there, and only its raw material into the probe.
 
 The other kinds:
 

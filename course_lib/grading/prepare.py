@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from .exercise import Given
-from .given import generator_at
+from .fixtures import generator_at
 from .kinds import Code
 from .run import Call, ready, settle
 from .trials import Trial

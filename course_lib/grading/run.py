@@ -2,7 +2,7 @@
 
 This is the one door between an answer and its judges: `run` takes an answer and `Call`s, and gives back an `Outcome`
 for each. Both are plain data; nothing here knows what is right. So an answer may as well run in another process, which
-imports this module and `given.py` and never the catalogue.
+imports this module and the `fixtures.py` and never the catalogue.
 
 The call runs in a thread of its own, in this process (`limited`). It may raise, exit, recurse, loop for ever, ask
 for a terabyte, print a million lines or turn torch's settings upside down: `call` makes an `Outcome` of it, and
@@ -45,7 +45,8 @@ class Call:
 
     Fields: signature, as the exercise states it · args, plain data or `Given`, and their names · seed of the global
     random numbers · init, for a class: what it is built with, and weights, the parameters it is then given · probe, a
-    function of `given.py` that does the calling · forbidden, parts of operations' names · may_change, arguments' names.
+    function of a `fixtures.py` that does the calling · forbidden, parts of operations' names · may_change, names of
+    arguments.
     """
 
     signature: str
@@ -114,7 +115,8 @@ def is_the_librarys(answer: Any) -> bool:
     if type(module) is not str or type(name) is not str:
         return False
     holder = sys.modules.get(module) if module.startswith("course_lib.") else None
-    if type(holder) is not ModuleType or module.startswith("course_lib.grading.") or ".exercises." in module:
+    graders = module.startswith("course_lib.grading.") or ".exercises." in module or module.endswith(".fixtures")
+    if type(holder) is not ModuleType or graders:
         return False
     return vars(holder).get(name) is answer  # a wrapper copies the names alone
 

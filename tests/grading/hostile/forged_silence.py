@@ -17,7 +17,7 @@ def drawn_many_times(function, logits, temperature, top_k, top_p, generator):
 
 for found in (gc.unfreeze() or gc.get_objects()):
     if isinstance(found, types.FunctionType) and found.__name__ in ("followed", "drawn_many_times"):
-        if "given" in found.__module__:
+        if "fixtures" in found.__module__:
             found.__code__ = globals()[found.__name__].__code__
 # %%
 def sample_next_token(logits, temperature, top_k, top_p, generator):

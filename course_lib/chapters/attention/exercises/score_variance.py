@@ -2,8 +2,8 @@ import math
 
 import torch
 
+from course_lib.chapters.attention.fixtures import measured_or_scattered as probe
 from course_lib.grading.exercise import Case, stage
-from course_lib.grading.given import measured_or_scattered as probe
 from course_lib.grading.judge import as_number, compare
 
 

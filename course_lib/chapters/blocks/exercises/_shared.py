@@ -1,26 +1,41 @@
-"""What several exercises of this chapter use to make their cases and mistakes."""
+"""The cases of both blocks, pre-norm and post-norm."""
 
 import math
 from functools import partial
 
 import torch
 
-from course_lib.grading.exercise import Case, Given
-from course_lib.grading.given import feed_forward, own_layer_norm, self_attention
+from course_lib.chapters.blocks.fixtures import affine, feed_forward, own_layer_norm
+from course_lib.grading.exercise import Case, Given, generator
+from course_lib.grading.fixtures import self_attention
 
 
-def normed_branches(x, attention, ffn, norm1, norm2):
-    x = x + norm1(attention(x))
-    return x + norm2(ffn(x))
+def paper(x, attention, ffn, norm1, norm2):
+    """A case of functions x · scale + shift, which one can follow on paper."""
+    names = ("attention", "ffn", "norm1", "norm2")
+    functions = [
+        Given(affine, scale, shift, says=f"{name}(x) = {scale:g} · x + {shift:g}")
+        for name, (scale, shift) in zip(names, (attention, ffn, norm1, norm2))
+    ]
+    return Case(torch.tensor([[[float(x)]]]), *functions)
 
 
-def same(x):
-    return x
+def by_hand(seed):
+    "One token with one feature and functions for paper. First with norms that change nothing, then with others."
+    return [
+        paper(1, (2, 0), (1, 1), (1, 0), (1, 0)),
+        paper(1, (2, 0), (1, 1), (3, 0), (1, 10)),
+        paper(2, (-1, 4), (0.5, 0), (0.5, 1), (-2, 3)),
+    ]
 
 
-def in_two_steps(first, second):
-    """A block of two branches, each joined to the stream by a function (x, branch, norm)."""
-    return lambda x, attention, ffn, norm1, norm2: second(first(x, attention, norm1), ffn, norm2)
+def silent_branches(seed):
+    "Branches that say nothing, first both, then one of the two: what is left is the path from x to x."
+    return [
+        paper(5, (0, 0), (0, 0), (3, 1), (7, -2)),
+        paper(5, (2, 1), (0, 0), (3, 1), (7, -2)),
+        paper(5, (0, 0), (2, 1), (3, 1), (7, -2)),
+    ]
 
 
 def parts(rng, B, T, d_model, scale=1.0, dtype=torch.float64):
@@ -35,3 +50,18 @@ def parts(rng, B, T, d_model, scale=1.0, dtype=torch.float64):
         Given(own_layer_norm, *norms[0], says="a LayerNorm with γ and β of its own"),
         Given(own_layer_norm, *norms[1], says="a LayerNorm with another γ and β"),
     )
+
+
+def real_parts(seed):
+    "Attention, a feed-forward network and two LayerNorms with drawn weights: one token, batches, small and large x."
+    rng = generator(seed)
+    sizes = [(1, 1, 3), (1, 4, 2), (3, 3, 3), (2, 5, 4)]
+    cases = [parts(rng, *size, dtype=torch.float32) for size in sizes]
+    cases += [parts(rng, 2, 3, 4, scale, torch.float32) for scale in (1e-2, 1e3)]
+    turned = parts(rng, 2, 3, 5, dtype=torch.float32)
+    return [*cases, Case(turned.args[0].transpose(0, 1), *turned.args[1:])]
+
+
+def double_parts(seed):
+    "float64 in, float64 out."
+    return [parts(generator(seed), 2, 3, 4)]

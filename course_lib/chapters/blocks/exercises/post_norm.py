@@ -1,10 +1,5 @@
-import math
-from functools import partial
-
-import torch
-
-from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.given import affine, feed_forward, own_layer_norm, self_attention
+from course_lib.chapters.blocks.exercises import _shared
+from course_lib.grading.exercise import stage
 
 
 def post_norm_block(x, attention, ffn, norm1, norm2):
@@ -13,62 +8,7 @@ def post_norm_block(x, attention, ffn, norm1, norm2):
     return norm2(x + ffn(x))
 
 
-def paper(x, attention, ffn, norm1, norm2):
-    """A case of functions x · scale + shift, which one can follow on paper."""
-    names = ("attention", "ffn", "norm1", "norm2")
-    functions = [
-        Given(affine, scale, shift, says=f"{name}(x) = {scale:g} · x + {shift:g}")
-        for name, (scale, shift) in zip(names, (attention, ffn, norm1, norm2))
-    ]
-    return Case(torch.tensor([[[float(x)]]]), *functions)
-
-
-@stage
-def by_hand(seed):
-    "One token with one feature and functions for paper. First with norms that change nothing, then with others."
-    return [
-        paper(1, (2, 0), (1, 1), (1, 0), (1, 0)),
-        paper(1, (2, 0), (1, 1), (3, 0), (1, 10)),
-        paper(2, (-1, 4), (0.5, 0), (0.5, 1), (-2, 3)),
-    ]
-
-
-@stage
-def silent_branches(seed):
-    "Branches that say nothing, first both, then one of the two: what is left is the path from x to x."
-    return [
-        paper(5, (0, 0), (0, 0), (3, 1), (7, -2)),
-        paper(5, (2, 1), (0, 0), (3, 1), (7, -2)),
-        paper(5, (0, 0), (2, 1), (3, 1), (7, -2)),
-    ]
-
-
-def parts(rng, B, T, d_model, scale=1.0, dtype=torch.float64):
-    draw = partial(torch.randn, generator=rng, dtype=torch.float64)
-    attention = [(draw(d_model, d_model) / math.sqrt(d_model)).to(dtype) for _ in range(3)]
-    ffn = [(draw(*shape) / math.sqrt(d_model)).to(dtype) for shape in ((d_model, 3 * d_model), (3 * d_model, d_model))]
-    norms = [((0.5 + draw(d_model).abs()).to(dtype), draw(d_model).to(dtype)) for _ in range(2)]
-    return Case(
-        (scale * draw(B, T, d_model)).to(dtype),
-        Given(self_attention, *attention, None, False, says="an attention, (B, T, d_model) to the same"),
-        Given(feed_forward, *ffn, says="a feed-forward network, (..., d_model) to the same"),
-        Given(own_layer_norm, *norms[0], says="a LayerNorm with γ and β of its own"),
-        Given(own_layer_norm, *norms[1], says="a LayerNorm with another γ and β"),
-    )
-
-
-@stage
-def real_parts(seed):
-    "Attention, a feed-forward network and two LayerNorms with drawn weights: one token, batches, small and large x."
-    rng = generator(seed)
-    sizes = [(1, 1, 3), (1, 4, 2), (3, 3, 3), (2, 5, 4)]
-    cases = [parts(rng, *size, dtype=torch.float32) for size in sizes]
-    cases += [parts(rng, 2, 3, 4, scale, torch.float32) for scale in (1e-2, 1e3)]
-    turned = parts(rng, 2, 3, 5, dtype=torch.float32)
-    return [*cases, Case(turned.args[0].transpose(0, 1), *turned.args[1:])]
-
-
-@stage
-def double_parts(seed):
-    "float64 in, float64 out."
-    return [parts(generator(seed), 2, 3, 4)]
+by_hand = stage(_shared.by_hand)
+silent_branches = stage(_shared.silent_branches)
+real_parts = stage(_shared.real_parts)
+double_parts = stage(_shared.double_parts)

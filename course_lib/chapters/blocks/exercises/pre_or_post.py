@@ -3,9 +3,9 @@ import copy
 import torch
 from torch import nn
 
+from course_lib.chapters.blocks.fixtures import small_stack
+from course_lib.chapters.blocks.fixtures import trained_both as probe
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.given import small_stack
-from course_lib.grading.given import trained_both as probe
 
 
 def compare_orders(pre, post, inputs, targets, learning_rate):

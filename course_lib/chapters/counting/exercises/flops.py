@@ -1,10 +1,6 @@
-from dataclasses import asdict
-
 import torch
 
-from course_lib.config import TransformerConfig
-from course_lib.grading import given
-from course_lib.grading.exercise import Case, Given, generator, stage
+from course_lib.grading.exercise import Case, generator, stage
 
 
 def train_flops(n_params, n_tokens):
@@ -12,43 +8,6 @@ def train_flops(n_params, n_tokens):
     forward = 2 * n_params * n_tokens
     backward = 2 * forward
     return forward + backward
-
-
-def told(config):
-    """A config told as data."""
-    return Given(given.config, asdict(config), says=repr(config))
-
-
-def drawn(seed):
-    "Drawn configs, odd sizes."
-    rng = generator(seed)
-
-    def number(low, high):
-        return int(torch.randint(low, high + 1, (), generator=rng))
-
-    def one_of(*options):
-        return options[number(0, len(options) - 1)]
-
-    cases = []
-    for activation in ("relu", "gelu", "gelu_tanh", "swiglu", "swiglu"):
-        n_kv_heads, group, d_head = number(1, 3), number(1, 4), 2 * number(1, 5)
-        n_heads = n_kv_heads * group
-        config = TransformerConfig(
-            vocab_size=number(3, 999),
-            d_model=n_heads * d_head,
-            n_heads=n_heads,
-            n_kv_heads=n_kv_heads,
-            n_layers=number(1, 9),
-            d_ff=number(1, 99),
-            max_seq_len=number(1, 300),
-            activation=activation,
-            norm=one_of("layer", "rms"),
-            positions=one_of("none", "sinusoidal", "learned", "rope", "alibi"),
-            tie_weights=one_of(True, False),
-            bias=one_of(True, False),
-        )
-        cases.append(Case(told(config)))
-    return cases
 
 
 @stage

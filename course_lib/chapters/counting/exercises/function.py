@@ -3,10 +3,10 @@ from dataclasses import asdict, replace
 import torch
 
 from course_lib import counting as accounting
+from course_lib.chapters.counting.fixtures import counted_by_hand as probe
+from course_lib.chapters.counting.fixtures import make_config
 from course_lib.config import PRESETS, TransformerConfig
-from course_lib.grading import given
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.given import counted_by_hand as probe
 from course_lib.grading.judge import compare
 
 
@@ -39,7 +39,7 @@ PLAIN = TransformerConfig(
 
 def told(config):
     """A config told as data."""
-    return Given(given.config, asdict(config), says=repr(config))
+    return Given(make_config, asdict(config), says=repr(config))
 
 
 @stage

@@ -3,8 +3,8 @@ import math
 import torch
 import torch.nn.functional as F
 
+from course_lib.chapters.efficiency.fixtures import held_while_reading as probe
 from course_lib.grading.exercise import Case, generator, stage
-from course_lib.grading.given import held_while_reading as probe
 from course_lib.grading.judge import compare
 
 

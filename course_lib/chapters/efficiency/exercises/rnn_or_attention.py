@@ -4,9 +4,9 @@ from functools import partial
 
 import torch
 
+from course_lib.chapters.efficiency.fixtures import pretend_attention, pretend_step, tiring_clock
+from course_lib.chapters.efficiency.fixtures import timed_beside as probe
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.given import pretend_attention, pretend_step, tiring_clock
-from course_lib.grading.given import timed_beside as probe
 from course_lib.grading.judge import compare
 
 FEATURES = 8  # of what is timed: any number does

@@ -2,8 +2,8 @@ from functools import partial
 
 import torch
 
+from course_lib.chapters.encoder_decoder.fixtures import decoder_block_parts
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.given import decoder_block_parts
 
 
 def decoder_block(x, encoded, parts, source_mask=None):

@@ -3,6 +3,11 @@
 import torch
 import torch.nn.functional as F
 
+from course_lib.chapters.feed_forward.fixtures import lively_decoder
+from course_lib.grading.exercise import Case, Given, generator
+from course_lib.grading.judge import compare
+from course_lib.grading.show import plural
+
 BENDS = {"relu": F.relu, "gelu": F.gelu}
 
 
@@ -13,3 +18,73 @@ def in_float32(function):
         return function(*[a.float() if isinstance(a, torch.Tensor) else a for a in args])
 
     return there
+
+
+# --- both GELUs
+
+
+def landmarks(seed):
+    "The number 0.5, without an axis, and the scores 0, 1, −1."
+    return [Case(torch.tensor([0.0, 1.0, -1.0])), Case(torch.tensor(0.5))]
+
+
+def from_minus_four_to_four(seed):
+    "Scores from −4 to 4, where the approximations differ."
+    return [Case(torch.linspace(-4, 4, 33)), Case(4 * torch.rand(3, 7, generator=generator(seed)) - 2)]
+
+
+def far_out(seed):
+    "Far out: a large score passes as it is, a very negative one becomes 0."
+    return [Case(torch.tensor([-1e4, -100.0, -10.0, -6.0, 6.0, 10.0, 100.0, 1e4]))]
+
+
+def any_shape(seed):
+    "Any shape, and a transposed view."
+    rng = generator(seed)
+    return [Case(torch.randn(1, 5, generator=rng)), Case(torch.randn(2, 3, 4, generator=rng).transpose(0, 2))]
+
+
+def double_scores(seed):
+    "float64 in, float64 out."
+    return [Case(2 * torch.randn(4, 5, generator=generator(seed), dtype=torch.float64))]
+
+
+def judge(case, expected, got):
+    """The two GELUs differ by 0.0005 at most: 1e-4, the usual tolerance of float32, would be too coarse."""
+    return compare(expected, got, 1e-6, 1e-6)
+
+
+# --- small models, and what their blocks put out
+
+
+TINY = {"vocab_size": 23, "d_model": 6, "n_heads": 2, "n_layers": 2, "d_ff": 11, "max_seq_len": 12}
+
+
+def seen_at(model, ids, part="feed_forward.up_proj", evaluate=True):
+    """What this part of every block puts out: list of (B, T, size). Every call has its own model: hooks may stay."""
+    outputs = []
+    for block in model.blocks:
+        block.get_submodule(part).register_forward_hook(lambda _, inputs, output: outputs.append(output))
+    if evaluate:
+        model.eval()
+    with torch.no_grad():
+        model(ids)
+    return outputs
+
+
+def hidden_at(model, ids):
+    """The hidden units after the bend: list of (B, T, d_ff)."""
+    bend = BENDS[model.config.activation]
+    return [bend(scores) for scores in seen_at(model, ids)]
+
+
+def small_model(seed, dropout=0.0, activation="relu", mute=0, **config):
+    config = TINY | {"activation": activation, "dropout": dropout} | config
+    says = f"a small decoder with {plural(config['n_layers'], 'block')} of {config['d_ff']} units ({activation})"
+    return Given(lively_decoder, config, seed, mute, says=says)
+
+
+def drawn_ids(rng, *lengths):
+    """(B, T) ids of which 0 pads the end of the shorter texts."""
+    ids = torch.randint(1, TINY["vocab_size"], (len(lengths), max(lengths)), generator=rng)
+    return ids.masked_fill(torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None], 0)

@@ -2,11 +2,10 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.chapters.feed_forward.claims import ASKED, capital_questions, contributions, strongest
-from course_lib.chapters.feed_forward.exercises._shared import BENDS
+from course_lib.chapters.feed_forward.exercises._shared import drawn_ids, hidden_at, small_model
+from course_lib.chapters.feed_forward.fixtures import tinytown
 from course_lib.gpt import evaluating
-from course_lib.grading import given
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.show import plural
 from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import CAPITALS
 
@@ -16,39 +15,6 @@ def top_units(model, ids, answer, candidates, k):
     before = chance(model, ids, answer)
     drops = [before - without(model, layer, unit, chance, ids, answer) for layer, unit in candidates]
     return pairs(candidates, drops, k)
-
-
-TINY = {"vocab_size": 23, "d_model": 6, "n_heads": 2, "n_layers": 2, "d_ff": 11, "max_seq_len": 12}
-
-
-def seen_at(model, ids, part="feed_forward.up_proj", evaluate=True):
-    """What this part of every block puts out: list of (B, T, size). Every call has its own model: hooks may stay."""
-    outputs = []
-    for block in model.blocks:
-        block.get_submodule(part).register_forward_hook(lambda _, inputs, output: outputs.append(output))
-    if evaluate:
-        model.eval()
-    with torch.no_grad():
-        model(ids)
-    return outputs
-
-
-def hidden_at(model, ids):
-    """The hidden units after the bend: list of (B, T, d_ff)."""
-    bend = BENDS[model.config.activation]
-    return [bend(scores) for scores in seen_at(model, ids)]
-
-
-def small_model(seed, dropout=0.0, activation="relu", mute=0, **config):
-    config = TINY | {"activation": activation, "dropout": dropout} | config
-    says = f"a small decoder with {plural(config['n_layers'], 'block')} of {config['d_ff']} units ({activation})"
-    return Given(given.lively_decoder, config, seed, mute, says=says)
-
-
-def drawn_ids(rng, *lengths):
-    """(B, T) ids of which 0 pads the end of the shorter texts."""
-    ids = torch.randint(1, TINY["vocab_size"], (len(lengths), max(lengths)), generator=rng)
-    return ids.masked_fill(torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None], 0)
 
 
 def chance(model, ids, answer):
@@ -246,5 +212,5 @@ def one_capital(seed):
     pushing = strongest(contributions(model, ids, answers)[country], 10)  # (layers, d_ff)
     units = (pushing | strongest(torch.rand(pushing.shape, generator=rng), 5)).nonzero()
     units = [tuple(units[i].tolist()) for i in torch.randperm(len(units), generator=rng)]
-    model = Given(given.tinytown, "float64", says="the trained Tinytown model, in float64")
+    model = Given(tinytown, "float64", says="the trained Tinytown model, in float64")
     return [cut(model, ids[[country]], int(answers[country]), 6, units)]

@@ -2,12 +2,12 @@ from functools import partial
 
 import torch
 
-from course_lib.chapters.feed_forward.exercises._shared import BENDS
+from course_lib.chapters.feed_forward.exercises._shared import TINY, drawn_ids, hidden_at, seen_at, small_model
+from course_lib.chapters.feed_forward.fixtures import as_row as probe
+from course_lib.chapters.feed_forward.fixtures import tinytown
 from course_lib.gpt import evaluating
-from course_lib.grading import given
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.given import as_row as probe
-from course_lib.grading.show import plural
+from course_lib.grading.fixtures import drawn_decoder
 from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import Tinytown
 from course_lib.trace import trace
@@ -21,41 +21,8 @@ def active_shares(model, ids, pad_id):
     return [(hidden[real] > 0).float().mean().item() for hidden in seen.values()]  # hidden[real]: (tokens, d_ff)
 
 
-TINY = {"vocab_size": 23, "d_model": 6, "n_heads": 2, "n_layers": 2, "d_ff": 11, "max_seq_len": 12}
-
-
-def seen_at(model, ids, part="feed_forward.up_proj", evaluate=True):
-    """What this part of every block puts out: list of (B, T, size). Every call has its own model: hooks may stay."""
-    outputs = []
-    for block in model.blocks:
-        block.get_submodule(part).register_forward_hook(lambda _, inputs, output: outputs.append(output))
-    if evaluate:
-        model.eval()
-    with torch.no_grad():
-        model(ids)
-    return outputs
-
-
-def hidden_at(model, ids):
-    """The hidden units after the bend: list of (B, T, d_ff)."""
-    bend = BENDS[model.config.activation]
-    return [bend(scores) for scores in seen_at(model, ids)]
-
-
 def wrong_shares(model, ids, pad_id, *, look=seen_at, fires=lambda z: z > 0, share=lambda f: f.double().mean().item()):
     return [share(fires(z[ids != pad_id])) for z in look(model, ids)]
-
-
-def small_model(seed, dropout=0.0, activation="relu", mute=0, **config):
-    config = TINY | {"activation": activation, "dropout": dropout} | config
-    says = f"a small decoder with {plural(config['n_layers'], 'block')} of {config['d_ff']} units ({activation})"
-    return Given(given.lively_decoder, config, seed, mute, says=says)
-
-
-def drawn_ids(rng, *lengths):
-    """(B, T) ids of which 0 pads the end of the shorter texts."""
-    ids = torch.randint(1, TINY["vocab_size"], (len(lengths), max(lengths)), generator=rng)
-    return ids.masked_fill(torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None], 0)
 
 
 @stage
@@ -104,5 +71,5 @@ def before_and_after_training(seed):
     model, tokenizer = load_pretrained("tinytown")
     stories = [tokenizer.encode(story)[: 32 - 7 * i] for i, story in enumerate(Tinytown(50_000 + seed).sample(4))]
     ids = torch.tensor([story + [tokenizer.pad_id] * (32 - len(story)) for story in stories])
-    untrained = Given(given.drawn_decoder, model.config.to_dict(), seed, says="an untrained model like Tinytown's")
-    return [Case(untrained, ids, tokenizer.pad_id), Case(Given(given.tinytown), ids, tokenizer.pad_id)]
+    untrained = Given(drawn_decoder, model.config.to_dict(), seed, says="an untrained model like Tinytown's")
+    return [Case(untrained, ids, tokenizer.pad_id), Case(Given(tinytown), ids, tokenizer.pad_id)]

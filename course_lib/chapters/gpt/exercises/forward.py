@@ -2,9 +2,9 @@ import math
 
 import torch
 
+from course_lib.chapters.gpt.fixtures import decoder_parts
+from course_lib.chapters.gpt.fixtures import logits_or_refusal as probe
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.given import decoder_parts
-from course_lib.grading.given import logits_or_refusal as probe
 from course_lib.grading.judge import compare
 
 

@@ -3,9 +3,9 @@ import copy
 import torch
 from torch import nn
 
+from course_lib.chapters.gpt.fixtures import tied as probe
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.given import drawn_decoder
-from course_lib.grading.given import tied as probe
+from course_lib.grading.fixtures import drawn_decoder
 
 
 def tie(model):

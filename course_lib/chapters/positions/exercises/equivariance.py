@@ -1,8 +1,8 @@
 import torch
 
+from course_lib.chapters.positions.fixtures import measured_with_shuffles as probe
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.given import measured_with_shuffles as probe
-from course_lib.grading.given import self_attention
+from course_lib.grading.fixtures import self_attention
 
 
 def equivariance_error(f, x, n_shuffles):

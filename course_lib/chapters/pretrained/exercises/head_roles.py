@@ -1,7 +1,7 @@
 import torch
 
+from course_lib.chapters.pretrained.fixtures import restless_decoder, stored_weights
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.given import restless_decoder, stored_weights
 
 
 def head_roles(model, ids):

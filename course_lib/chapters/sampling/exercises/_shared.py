@@ -2,6 +2,8 @@
 
 import torch
 
+from course_lib.grading.judge import compare
+
 INF = float("inf")
 
 
@@ -33,3 +35,22 @@ def nucleus(logits, p, *, drop=lambda q, total, p: total - q >= p, first_stays=T
     if first_stays:
         dropped[..., 0] = False
     return logits.masked_fill(torch.zeros_like(dropped).scatter(-1, order, dropped), fill)
+
+
+def some_ids(rng, B, T, vocab_size=11):
+    return torch.randint(vocab_size, (B, T), generator=rng)
+
+
+ROOM = 0.04  # two honest samplers agree within this after DRAWS draws each, and every mistake is further off
+
+
+DRAWN = ("frequency", "the same with the same seed", "new at the next call")
+
+
+def as_often_as_probable(case, expected, got, room=ROOM):
+    """Ids must be equal, frequencies near; a probe that could not count says why."""
+    if isinstance(expected, tuple) and isinstance(got, str):
+        return got
+    return compare(
+        expected, got, rtol=0.0, atol=room, names=DRAWN[: len(expected)] if isinstance(expected, tuple) else ()
+    )

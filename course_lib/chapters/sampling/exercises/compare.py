@@ -3,60 +3,11 @@ from types import SimpleNamespace
 
 import torch
 
-from course_lib.chapters.sampling.exercises._shared import INF, greedy, kth_largest, nucleus
+from course_lib.chapters.sampling.exercises._shared import INF, some_ids
+from course_lib.chapters.sampling.exercises.generate import generate
+from course_lib.chapters.sampling.fixtures import DRAWS, chain, sum_of_all
+from course_lib.chapters.sampling.fixtures import as_two_rows as probe
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.given import DRAWS, chain, sum_of_all
-from course_lib.grading.given import as_two_rows as probe
-
-
-def temperature_softmax(logits, temperature):
-    return greedy(logits) if temperature == 0 else (logits / temperature).softmax(-1)
-
-
-def top_k_filter(logits, k):
-    """Tokens that tie with the k-th are kept."""
-    return logits.masked_fill(logits < kth_largest(logits, k), -INF)
-
-
-def top_p_filter(logits, p):
-    return nucleus(logits, p)
-
-
-def draw_with(
-    logits,
-    temperature,
-    top_k,
-    top_p,
-    generator,
-    *,
-    heat=temperature_softmax,
-    keep_k=top_k_filter,
-    keep_p=top_p_filter,
-    choose=lambda probabilities, generator: torch.multinomial(probabilities, 1, generator=generator).squeeze(-1),
-):
-    """Temperature, top-k, top-p, draw: each step can be replaced."""
-    logits = heat(logits, temperature).log()
-    if top_k is not None:
-        logits = keep_k(logits, top_k)
-    if top_p is not None:
-        logits = keep_p(logits, top_p)
-    return choose(logits.softmax(-1), generator)
-
-
-def draw(logits, temperature, generator):
-    """(B, V) -> (B,)"""
-    return draw_with(logits, temperature, None, None, generator)
-
-
-def generate(model, ids, max_new_tokens, max_seq_len, temperature, generator):
-    for _ in range(max_new_tokens):
-        logits = model(ids[:, -max_seq_len:])[:, -1]  # (B, V)
-        ids = torch.cat([ids, draw(logits, temperature, generator)[:, None]], 1)  # (B, T + 1)
-    return ids
-
-
-def some_ids(rng, B, T, vocab_size=11):
-    return torch.randint(vocab_size, (B, T), generator=rng)
 
 
 def compare_temperatures(model, ids, n_tokens, temperatures, generator):

@@ -1,58 +1,11 @@
 import torch
 
-from course_lib.chapters.sampling.exercises._shared import INF, greedy, kth_largest, nucleus
+from course_lib.chapters.sampling.exercises._shared import as_often_as_probable as judge
+from course_lib.chapters.sampling.exercises._shared import some_ids
+from course_lib.chapters.sampling.exercises.next_token import draw_with
+from course_lib.chapters.sampling.fixtures import chain, sum_of_all
+from course_lib.chapters.sampling.fixtures import followed as probe
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.given import chain, sum_of_all
-from course_lib.grading.given import followed as probe
-from course_lib.grading.judge import compare
-
-ROOM = 0.04  # so two honest samplers agree within this, and every mistake below is further off
-
-
-def temperature_softmax(logits, temperature):
-    return greedy(logits) if temperature == 0 else (logits / temperature).softmax(-1)
-
-
-def top_k_filter(logits, k):
-    """Tokens that tie with the k-th are kept."""
-    return logits.masked_fill(logits < kth_largest(logits, k), -INF)
-
-
-def top_p_filter(logits, p):
-    return nucleus(logits, p)
-
-
-def draw_with(
-    logits,
-    temperature,
-    top_k,
-    top_p,
-    generator,
-    *,
-    heat=temperature_softmax,
-    keep_k=top_k_filter,
-    keep_p=top_p_filter,
-    choose=lambda probabilities, generator: torch.multinomial(probabilities, 1, generator=generator).squeeze(-1),
-):
-    """Temperature, top-k, top-p, draw: each step can be replaced."""
-    logits = heat(logits, temperature).log()
-    if top_k is not None:
-        logits = keep_k(logits, top_k)
-    if top_p is not None:
-        logits = keep_p(logits, top_p)
-    return choose(logits.softmax(-1), generator)
-
-
-def judge(case, expected, got, room=ROOM):
-    """Ids must be equal, frequencies near; a probe that could not count says why."""
-    if isinstance(expected, tuple) and isinstance(got, str):
-        return got
-    return compare(
-        expected, got, rtol=0.0, atol=room, names=DRAWN[: len(expected)] if isinstance(expected, tuple) else ()
-    )
-
-
-DRAWN = ("frequency", "the same with the same seed", "new at the next call")
 
 
 def draw(logits, temperature, generator):
@@ -84,10 +37,6 @@ def generate_with(
         new = draw(pick(model(see(ids, max_seq_len))), temperature, generator)
         ids = extend(ids, new, max_seq_len)
     return ids
-
-
-def some_ids(rng, B, T, vocab_size=11):
-    return torch.randint(vocab_size, (B, T), generator=rng)
 
 
 @stage

@@ -6,17 +6,14 @@ from course_lib.chapters.sampling.exercises._shared import (
     CONFIDENT,
     INF,
     SEVEN_WORDS,
+    as_often_as_probable,
     greedy,
     kth_largest,
     nucleus,
     shuffled,
 )
+from course_lib.chapters.sampling.fixtures import drawn_many_times as probe
 from course_lib.grading.exercise import Case, generator, stage
-from course_lib.grading.given import drawn_many_times as probe
-from course_lib.grading.judge import compare
-
-ROOM = 0.04  # so two honest samplers agree within this, and every mistake below is further off
-
 
 ROOM_OF_A_ROW = 0.08  # for fewer draws, against the probability itself: some case shows each mistake by 0.17 or more
 
@@ -63,24 +60,12 @@ def draw_with(
     return choose(logits.softmax(-1), generator)
 
 
-def as_often_as_probable(case, expected, got, room=ROOM):
-    """Ids must be equal, frequencies near; a probe that could not count says why."""
-    if isinstance(expected, tuple) and isinstance(got, str):
-        return got
-    return compare(
-        expected, got, rtol=0.0, atol=room, names=DRAWN[: len(expected)] if isinstance(expected, tuple) else ()
-    )
-
-
 def judge(case, expected, got):
     """The frequencies are held against the probabilities themselves, not against other draws."""
     if not isinstance(expected, tuple):
         return as_often_as_probable(case, expected, got)
     probabilities = draw_with(*case.args, choose=lambda probabilities, generator: probabilities)  # (B, V)
     return as_often_as_probable(case, (probabilities, *expected[1:]), got, ROOM_OF_A_ROW)
-
-
-DRAWN = ("frequency", "the same with the same seed", "new at the next call")
 
 
 FIVE = torch.tensor([0.40, 0.25, 0.18, 0.11, 0.06]).log()

@@ -2,9 +2,9 @@ import math
 
 import torch
 
+from course_lib.chapters.training.fixtures import clipped as probe
+from course_lib.chapters.training.fixtures import with_gradients
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.given import clipped as probe
-from course_lib.grading.given import with_gradients
 
 
 def clip_gradients(parameters, max_norm):

@@ -1,8 +1,8 @@
 import torch
 
+from course_lib.chapters.training.fixtures import memorized as probe
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.given import drawn_decoder
-from course_lib.grading.given import memorized as probe
+from course_lib.grading.fixtures import drawn_decoder
 from course_lib.grading.values import fresh
 
 

@@ -1,9 +1,9 @@
 import torch
 from torch import nn
 
+from course_lib.chapters.training.fixtures import steps_taken as probe
 from course_lib.grading.exercise import Case, Given, generator, stage
-from course_lib.grading.given import drawn_decoder
-from course_lib.grading.given import steps_taken as probe
+from course_lib.grading.fixtures import drawn_decoder
 
 
 def training_step(model, ids, targets, optimizer, max_norm):

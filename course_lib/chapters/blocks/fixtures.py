@@ -1,0 +1,132 @@
+"""What answers of this chapter are given that is no plain data, and how they are used: see `grading/fixtures.py`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+
+def affine(scale: float, shift: float) -> Callable:
+    """x · scale + shift, a part of a block that one can follow on paper."""
+    return lambda x: x * scale + shift
+
+
+def feed_forward(W_up: Tensor, W_down: Tensor) -> Callable:
+    """Two layers with a ReLU between them, a function of x (..., D)."""
+    return lambda x: (x @ W_up).relu() @ W_down
+
+
+def own_layer_norm(gain: Tensor, shift: Tensor) -> Callable:
+    """A LayerNorm with these parameters, a function of x (..., D)."""
+    return lambda x: nn.functional.layer_norm(x, gain.shape, gain, shift)
+
+
+class _SmallStack(nn.Module):
+    """Blocks of causal one-head attention and a feed-forward network, in either order of the norms, on token ids."""
+
+    def __init__(self, vocab_size, d_model, n_blocks, pre_norm):
+        super().__init__()
+        self.pre_norm = pre_norm
+        self.token_embedding = nn.Embedding(vocab_size, d_model)
+        self.blocks: Any = nn.ModuleList(  # of dictionaries
+            nn.ModuleDict(
+                {
+                    "norm1": nn.LayerNorm(d_model),
+                    "qkv": nn.Linear(d_model, 3 * d_model),
+                    "out": nn.Linear(d_model, d_model),
+                    "norm2": nn.LayerNorm(d_model),
+                    "up": nn.Linear(d_model, 4 * d_model),
+                    "down": nn.Linear(4 * d_model, d_model),
+                }
+            )
+            for _ in range(n_blocks)
+        )
+        self.final_norm = nn.LayerNorm(d_model) if pre_norm else nn.Identity()
+        self.output = nn.Linear(d_model, vocab_size, bias=False)
+
+    def forward(self, ids, targets):
+        x = self.token_embedding(ids)  # (B, T, d_model)
+        for block in self.blocks:
+            x = self._add(x, block["norm1"], lambda h, block=block: self._attend(block, h))
+            x = self._add(x, block["norm2"], lambda h, block=block: block["down"](block["up"](h).relu()))
+        logits = self.output(self.final_norm(x))  # (B, T, V)
+        return logits, nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    def _add(self, x, norm, branch):
+        return x + branch(norm(x)) if self.pre_norm else norm(x + branch(x))
+
+    @staticmethod
+    def _attend(block, h):
+        q, k, v = block["qkv"](h).chunk(3, dim=-1)  # (B, T, d_model) each
+        return block["out"](nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True))
+
+
+def small_stack(sizes: dict, seed: int) -> nn.Module:
+    """An untrained model of some blocks, model(ids, targets) -> (logits, loss), with Xavier's weights from a seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = _SmallStack(**sizes)
+        for module in model.blocks.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+        nn.init.normal_(model.output.weight, std=0.02)
+        return model
+
+
+def also_in_training(module, x, *mask):
+    """The output; for an x that asks for a gradient, that in training mode."""
+    return module.train(x.requires_grad)(x, *mask)
+
+
+def trained_both(answer, pre, post, inputs, targets, learning_rate):
+    """What is reported of the training of two models: for each how many losses, the first four, the mean of the last
+    three, whether its parameters have moved, and whether an optimizer met a gradient that was altered after `backward`;
+    or what was reported instead. Losses count no further than 10."""
+    models = {"pre": pre, "post": post}
+    start = {name: [parameter.detach().clone() for parameter in model.parameters()] for name, model in models.items()}
+    with _Gradients(*models.values()) as gradients:
+        result = answer(pre, post, inputs, targets, learning_rate)
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        return result
+    summary: dict[str, Any] = {}
+    for (name, model), losses in zip(models.items(), result):
+        try:
+            losses = torch.as_tensor(losses, dtype=torch.float64).detach().clamp(-10.0, 10.0)
+        except (TypeError, ValueError, RuntimeError):
+            return result
+        if losses.ndim != 1 or len(losses) < 4:
+            return result
+        summary[f"{name}: losses"] = len(losses)
+        summary[f"{name}: the first four"] = losses[:4].tolist()
+        summary[f"{name}: mean of the last three"] = losses[-3:].mean().item()
+        summary[f"{name}: moved"] = not all(map(torch.equal, start[name], model.parameters()))
+        summary[f"{name}: gradients altered"] = not gradients.altered.isdisjoint(model.parameters())
+    return summary
+
+
+class _Gradients:
+    """Notes in `altered` the parameters whose gradient at an optimizer's step is not what `backward` has left there."""
+
+    def __init__(self, *models):
+        self.parameters = [parameter for model in models for parameter in model.parameters()]
+        self.left, self.altered = {}, set()
+
+    def __enter__(self):
+        self.hooks = [each.register_post_accumulate_grad_hook(self._note) for each in self.parameters]
+        self.hooks.append(register_optimizer_step_pre_hook(self._compare))
+        return self
+
+    def __exit__(self, *error):
+        for hook in self.hooks:
+            hook.remove()
+
+    def _note(self, parameter):
+        self.left[parameter] = parameter.grad.detach().clone()
+
+    def _compare(self, optimizer, args, kwargs):
+        for parameter, gradient in self.left.items():
+            if parameter.grad is not None and not torch.equal(parameter.grad, gradient):
+                self.altered.add(parameter)

@@ -1,0 +1,181 @@
+"""What answers of this chapter are given that is no plain data, and how they are used: see `grading/fixtures.py`."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from course_lib.grading.judge import kind_of
+from course_lib.grading.values import plain
+from course_lib.grading.watch import Dispatched
+
+
+class _TiringClock:
+    """Shows the seconds that pretended layers have taken. As on a real machine times waver, by 1 %, and everything
+    slows down, by the share `tires` with every reading."""
+
+    def __init__(self, seed, tires):
+        self.now, self.readings, self.tires, self.rng = 0.0, 0, tires, random.Random(seed)
+
+    def __call__(self):
+        self.readings += 1
+        return self.now
+
+    def spend(self, seconds):
+        self.now += seconds * (1 + self.tires * self.readings) * (1 + 0.01 * self.rng.random())
+
+
+class _PretendAttention:
+    """Returns x (batch, T, features), and lets a clock go on by overhead + cost · batch · T^power seconds.
+
+    The first call of a length takes longer, and of every five one, into which something gets in the way.
+    """
+
+    def __init__(self, overhead, cost, power):
+        self.overhead, self.cost, self.power = overhead, cost, power
+        self.clock = _TiringClock(0, 0.0)
+        self.calls: Counter[int] = Counter()
+
+    def __call__(self, x):
+        if x.ndim != 3 or not x.numel():
+            raise ValueError(f"x has shape {tuple(x.shape)}; it should be (batch, T, features)")
+        batch, T = x.shape[:2]
+        self.calls[T] += 1
+        extra = 0.02 if self.calls[T] == 1 else 0.05 if self.calls[T] % 5 == 3 else 0.0
+        self.clock.spend(extra + self.overhead + self.cost * batch * T**self.power)
+        return x
+
+
+class _PretendStep:
+    """One step of a recurrent layer: the new state counts the steps since a state of zeros, and a clock goes on.
+
+    The first sequence takes longer, and of every five one, into which something gets in the way.
+    """
+
+    def __init__(self, overhead, cost):
+        self.overhead, self.cost = overhead, cost
+        self.clock = _TiringClock(0, 0.0)
+        self.walked: Counter[int] = Counter()
+
+    def __call__(self, token, state):
+        if not isinstance(state, Tensor) or token.ndim != 2 or state.shape != token.shape:
+            kinds = f"{kind_of(plain(token))} and {kind_of(plain(state))}"
+            raise ValueError(f"token and state should both be (batch, features); they are {kinds}")
+        steps = int(state[0, 0]) + 1
+        self.walked[steps] += 1
+        disturbed = steps == 1 and (self.walked[1] == 1 or self.walked[1] % 5 == 3)
+        self.clock.spend(0.05 * disturbed + self.overhead + self.cost * len(token))
+        return torch.full_like(state, steps)
+
+
+def pretend_attention(overhead: float, cost: float, power: float) -> Callable:
+    """A function of x (batch, T, features) that takes a known time on a pretended clock."""
+    return _PretendAttention(overhead, cost, power)
+
+
+def pretend_step(overhead: float, cost: float) -> Callable:
+    """A function of token and state, (batch, features) each, that takes a known time on a pretended clock."""
+    return _PretendStep(overhead, cost)
+
+
+def tiring_clock(seed: int, tires: float) -> Callable:
+    """A clock that only the pretended layers move."""
+    return _TiringClock(seed, tires)
+
+
+# products: which argument's last axis is summed over
+_SUMMED = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "vdot": 0, "addmm": 1, "addmv": 1, "baddbmm": 1}
+
+
+class _Held(Dispatched):
+    """Notes how many numbers the tensors that torch makes hold together at most, the products, and the operations."""
+
+    def __init__(self, *inputs):
+        super().__init__()
+        self.inputs = {x.untyped_storage()._cdata for x in inputs}
+        self.alive, self.most, self.products, self.operations = {}, 0, 0, 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        result = operation(*args, **(kwargs or {}))
+        self.operations += 1
+        name = operation.overloadpacket.__name__
+        for made in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(made, Tensor):
+                if name in _SUMMED:
+                    self.products += made.numel() * args[_SUMMED[name]].shape[-1]
+                storage = made.untyped_storage()
+                if storage._cdata not in self.inputs:
+                    numbers = storage.nbytes() // made.element_size()
+                    self.alive[storage._cdata] = StorageWeakRef(storage), numbers
+        self.alive = {key: value for key, value in self.alive.items() if not value[0].expired()}
+        self.most = max(self.most, sum(numbers for _, numbers in self.alive.values()))
+        return result
+
+
+def held_while_reading(answer, q, k, v, block_size):
+    """The output; for a long text also what was held and done on the way.
+
+    -> for 100 keys or more, by name: output · whether at some moment the numbers that torch had made were as many as
+    T · S for each head · whether clearly more products were taken than one pass over the keys needs · whether smaller
+    blocks mean more operations.
+    """
+    T, S = q.shape[-2], k.shape[-2]
+    if S < 100:
+        return answer(q, k, v, block_size)
+    heads = q.shape[:-2].numel()
+    with _Held(q, k, v) as held:
+        output = answer(q, k, v, block_size)
+    operations = []
+    for size in (2, 4, 8, 16):
+        few = q[..., :3, :].clone(), k[..., :32, :].clone(), v[..., :32, :].clone()
+        with _Held(*few) as seen:
+            answer(*few, size)
+        operations.append(seen.operations)
+    return {
+        "output": output,
+        "held T × S": held.most >= heads * T * S,
+        "second pass": held.products > 1.3 * heads * T * S * (q.shape[-1] + v.shape[-1]),
+        "in blocks": sorted(set(operations), reverse=True) == operations,
+    }
+
+
+def timed_alone(answer, attention, lengths, rounds, clock):
+    """The figure that an answer finds with a pretended clock; or in a sentence, why nothing was measured."""
+    attention.clock = clock
+    figure = answer(attention, list(lengths), rounds, clock)
+    return _not_timed(attention.calls, clock, lengths, rounds) or figure
+
+
+def timed_beside(answer, step, attention, lengths, batch, rounds, clock):
+    """As timed_alone, for two layers; what is returned by name, its times as lists of numbers."""
+    step.clock = attention.clock = clock
+    figures = answer(step, attention, list(lengths), batch, rounds, clock)
+    steps, whole = step.walked.total(), step.walked[max(lengths)]
+    problem = _not_timed(attention.calls, clock, lengths, rounds)
+    if problem or not steps:
+        return problem or "figures without a step of the recurrent layer"
+    if steps <= 2 * rounds * len(lengths) and step.walked.keys() == {1}:  # none had a step before it
+        return "figures from single steps of the recurrent layer"
+    if steps < rounds * sum(lengths):
+        return "figures from too few steps of the recurrent layer"
+    if whole < rounds:
+        return "no state was handed on to the end of the text"
+    figures = plain(figures)
+    if not isinstance(figures, dict):
+        return figures
+    return {name: part.tolist() if isinstance(part, Tensor) else part for name, part in figures.items()}
+
+
+def _not_timed(calls, clock, lengths, rounds):
+    """Why a figure cannot be a measurement, in a few words; None if it can."""
+    if not calls:
+        return "figures without a call of the attention"
+    if not clock.readings:
+        return "figures without a look at the clock"
+    missing = [T for T in lengths if not calls[T]]
+    if missing:
+        return f"no call of the attention with T = {missing[0]:,} tokens"
+    return "figures from too few rounds" if min(calls[T] for T in lengths) < rounds else None

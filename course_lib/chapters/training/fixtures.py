@@ -1,0 +1,77 @@
+"""What answers of this chapter are given that is no plain data, and how they are used: see `grading/fixtures.py`."""
+
+import contextlib
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.grading.values import plain
+
+
+def with_gradients(values: list[Tensor], gradients: list[Tensor | None]) -> list[nn.Parameter]:
+    """Parameters that have their gradients already."""
+    parameters = [nn.Parameter(value) for value in values]
+    for parameter, gradient in zip(parameters, gradients):
+        parameter.grad = gradient
+    return parameters
+
+
+def batches_read(answer, ids, batch_size, T, generator):
+    """Many batches, and the first twenty again from the same state of the generator.
+
+    -> by name: inputs and targets (calls, B, T), again (20, B, T); or the shapes, or what else came that is no batch.
+    """
+    again = generator.clone_state()
+
+    def batch_from(rng):
+        batch = plain(answer(ids, batch_size, T, rng))
+        if isinstance(batch, (tuple, list)) and all(isinstance(part, list) for part in batch):
+            with contextlib.suppress(TypeError, ValueError, RuntimeError):
+                return tuple(map(torch.tensor, batch))  # lists of ids are welcome
+        return batch
+
+    calls = 40 if len(ids) == T + 1 else min(600, max(40, 2000 // batch_size))  # one place: nothing to count
+    batches = [batch_from(generator) for _ in range(calls)]
+    for batch in batches:
+        if not isinstance(batch, (tuple, list)) or len(batch) != 2 or not all(isinstance(x, Tensor) for x in batch):
+            return batch
+        if any(part.shape != (batch_size, T) or part.is_floating_point() for part in batch):
+            return [[str(part.dtype), *part.shape] for part in batch]
+    inputs, targets = (torch.stack(parts) for parts in zip(*batches))
+    return {"inputs": inputs, "targets": targets, "again": torch.stack([batch_from(again)[0] for _ in batches[:20]])}
+
+
+def steps_taken(answer, model, ids, targets, optimizer, max_norm, leftover=0.0, steps=1):
+    """Training steps: (what the answer returns, a list for several steps; how far all of them moved each parameter).
+
+    optimizer: the name of one of torch's, and its settings. leftover: gradients that lie about before the first step.
+    """
+    settings = dict(optimizer)
+    parameters = list(model.parameters())
+    made = getattr(torch.optim, settings.pop("name"))(parameters, **settings)
+    before = [parameter.detach().clone() for parameter in parameters]
+    if leftover:
+        for parameter in parameters:
+            parameter.grad = torch.full_like(parameter, leftover)
+    losses = [answer(model, ids, targets, made, max_norm) for _ in range(steps)]
+    moved = torch.cat([(after - old).flatten() for after, old in zip(parameters, before)])
+    return losses[0] if steps == 1 else losses, moved
+
+
+def clipped(answer, parameters, max_norm, once=False):
+    """(what the answer returns, the gradients afterwards, the values afterwards). once: as a generator, to be walked
+    once."""
+    norm = answer(iter(parameters) if once else parameters, max_norm)
+    return norm, [parameter.grad for parameter in parameters], [parameter.detach() for parameter in parameters]
+
+
+def memorized(answer, model, ids, targets, steps):
+    """A training on one batch. -> the losses reported, and the weights after it; or what was reported instead."""
+    losses = answer(model, ids, targets, steps)
+    try:
+        reported = torch.as_tensor(losses, dtype=torch.float64).detach()
+    except (TypeError, ValueError, RuntimeError):
+        return losses
+    if reported.ndim != 1 or not len(reported):
+        return losses
+    return {"losses": reported, "weights": dict(model.state_dict())}
