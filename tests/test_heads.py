@@ -285,6 +285,7 @@ def test_the_documented_shapes_are_enforced_in_the_tests():
         scaled_dot_product_attention(torch.randn(2, 3), torch.randn(2, 4), torch.randn(2, 3))
 
 
+@pytest.mark.usefixtures("as_a_learner")
 class TestBadInput:
     @pytest.mark.parametrize("rows", [1, 3])
     @pytest.mark.parametrize("need_weights", [False, True])
