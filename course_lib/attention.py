@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from course_lib.checks import attention_sizes, broadcasts, check_mask
+from course_lib.checks import require_attention_sizes, require_broadcast, require_mask
 
 
 def scaled_dot_product_attention(
@@ -33,22 +33,21 @@ def scaled_dot_product_attention(
     Errors: ValueError if the sizes do not fit, or the mask is not boolean or fits the rows and the heads alike.
     Source: Vaswani et al. 2017, eq. 1.
     """
-    attention_sizes(query, key, value)
+    require_attention_sizes(query, key, value)
     D = query.shape[-1]
     # The query is divided rather than the product: in float16 a product may overflow whose score is in range.
     scores = (query / math.sqrt(D)) @ key.transpose(-2, -1)  # (..., T, S)
     if score_bias is not None:
-        broadcasts(score_bias, scores.shape, "score_bias")
+        require_broadcast(score_bias, scores.shape, "score_bias")
         scores = scores + score_bias.to(scores)
     if mask is None:
         weights = scores.softmax(dim=-1)
     else:
-        check_mask(mask, scores.shape)
+        require_mask(mask, scores.shape)
         nothing_allowed = ~mask.any(dim=-1, keepdim=True)  # (..., T, 1)
-        scores = scores.masked_fill(~mask, -torch.inf)
         # Softmax over nothing but −inf is 0 / 0. Such a row goes through softmax as zeros and its weights are cleared
         # afterwards, so that NaN appears neither here nor in the backward pass.
-        scores = scores.masked_fill(nothing_allowed, 0.0)
+        scores = scores.masked_fill(~mask, -torch.inf).masked_fill(nothing_allowed, 0.0)
         weights = scores.softmax(dim=-1).masked_fill(nothing_allowed, 0.0)
     output = F.dropout(weights, dropout_p) @ value  # (..., T, D_v)
     return output, weights
@@ -60,7 +59,7 @@ def fused_attention(query, key, value, mask=None, dropout_p=0.0, score_bias=None
     The arguments are the same. is_causal lets query t see keys 0 … t; it goes without a mask and a score_bias.
     """
     if score_bias is not None:
-        broadcasts(score_bias, (*query.shape[:-1], key.shape[-2]), "score_bias")
+        require_broadcast(score_bias, (*query.shape[:-1], key.shape[-2]), "score_bias")
         score_bias = score_bias.to(query)
         mask = score_bias if mask is None else score_bias.masked_fill(~mask, -torch.inf)  # (..., T, S)
     if mask is not None:

@@ -3,6 +3,7 @@
 Chapter 13. Greedy decoding cannot take back a token; a beam that starts worse may end better.
 """
 
+import math
 from collections.abc import Collection
 
 import torch
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.checks import at_least_one, length_penalty_range
+from course_lib.checks import is_number, require_at_least_one
 from course_lib.sampling import Draft, log_probabilities, stop_ids
 
 
@@ -45,8 +46,8 @@ def beam_search(
     Source: Wu et al. 2016 (GNMT), section 7, with n^length_penalty for their length normalization; Hugging Face's
         transformers, early_stopping="never".
     """
-    at_least_one(max_new_tokens=max_new_tokens, n_beams=n_beams)
-    length_penalty_range(length_penalty, max_new_tokens)
+    require_at_least_one(max_new_tokens=max_new_tokens, n_beams=n_beams)
+    require_length_penalty(length_penalty, max_new_tokens)
     length_penalty = float(length_penalty)  # n ** 40 as a whole number would be too long for a tensor
     draft = Draft(model, ids, left_padding, source_ids, source_mask, use_cache)
     stops = stop_ids(stop, draft.model.config.vocab_size).to(ids.device)
@@ -80,3 +81,13 @@ def beam_search(
         draft.append(new.gather(1, place).flatten())
     T = max(len(row) for row in best)
     return torch.stack([F.pad(row, (0, T - len(row)), value=int(row[-1])) for row in best]), best_score
+
+
+def require_length_penalty(length_penalty: object, max_new_tokens: int) -> None:
+    """Raise ValueError unless n^length_penalty stays within 1e±30, so that a sum divided by it is still a float32."""
+    largest = int(30 / math.log10(max_new_tokens + 1))
+    if not is_number(length_penalty) or not abs(length_penalty) <= largest:
+        raise ValueError(
+            f"length_penalty must be a finite number from -{largest} to {largest} for max_new_tokens={max_new_tokens} "
+            f"(0 compares sums, 1 means), got {length_penalty!r}"
+        )

@@ -1,14 +1,14 @@
 """Blocks (chapter 8): attention and feed-forward, each on a branch beside the residual stream; a stack of blocks."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.cache import KVCache
-from course_lib.checks import cached_tokens, require_context, require_tokens
+from course_lib.cache import KVCache, cached_tokens
+from course_lib.checks import require_context, require_tokens
 from course_lib.config import TransformerConfig
 from course_lib.embeddings import TokenEmbedding
 from course_lib.feed_forward import FeedForward, SwiGLU
@@ -94,7 +94,8 @@ class Stack(nn.Module):
         post_norm_encoder = config.norm_position == "post" and config.family == "encoder"
         self.embedding_norm = make_norm(config) if post_norm_encoder else nn.Identity()
         self.dropout = nn.Dropout(config.dropout)
-        self.blocks: Any = nn.ModuleList(TransformerBlock(config, cross_attention) for _ in range(config.n_layers))
+        blocks = nn.ModuleList(TransformerBlock(config, cross_attention) for _ in range(config.n_layers))
+        self.blocks = cast(Sequence[TransformerBlock], blocks)
         self.final_norm = make_norm(config) if config.norm_position == "pre" else nn.Identity()
 
     def forward(

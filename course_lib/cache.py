@@ -3,7 +3,7 @@
 Chapter 14. A token's keys and values do not change when more tokens follow, so they are kept.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float, Int
@@ -48,3 +48,12 @@ class KVCache:
         """Keep these rows of the batch, in this order; a row may come twice (beam search)."""
         if self.key is not None and self.value is not None:
             self.key, self.value = self.key[rows], self.value[rows]
+
+
+def cached_tokens(cache: Sequence[tuple[KVCache, KVCache]] | None, n_blocks: int) -> int:
+    """Return how many tokens a model's cache holds, 0 if there is none. ValueError for that of another model."""
+    if cache is None:
+        return 0
+    if len(cache) != n_blocks:
+        raise ValueError(f"the cache is for {len(cache)} blocks, not {n_blocks}: make it with new_cache()")
+    return len(cache[0][0])

@@ -1,7 +1,7 @@
 """Checks that every part shares: a wrong size is named where it enters, not ten calls later."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping
 from numbers import Integral, Real
 from operator import index
 from pathlib import Path
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 
-def at_least_one(**sizes: object) -> None:
+def require_at_least_one(**sizes: object) -> None:
     """Raise ValueError unless every named size is a whole number of at least 1."""
     for name, value in sizes.items():
         if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
@@ -23,21 +23,21 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, Real)
 
 
-def at_least_zero(**numbers: object) -> None:
+def require_at_least_zero(**numbers: object) -> None:
     """Raise ValueError unless every named number is finite and 0 or more."""
     for name, value in numbers.items():
         if not is_number(value) or not 0 <= value < float("inf"):
             raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
 
 
-def tensors(**given: object) -> None:
+def require_tensors(**given: object) -> None:
     """Raise TypeError unless every named argument is a tensor. Where every pass asks, isinstance comes first."""
     for name, value in given.items():
         if not isinstance(value, Tensor):
             raise TypeError(f"{name} must be a tensor, got {type(value).__name__}: write torch.tensor({name})")
 
 
-def finite(weights: Mapping[str, Tensor], source: str = "") -> Mapping[str, Tensor]:
+def require_finite(weights: Mapping[str, Tensor], source: str = "") -> Mapping[str, Tensor]:
     """Return the weights. ValueError that names the first tensor that holds NaN or an infinite number."""
     for name, tensor in weights.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
@@ -47,64 +47,62 @@ def finite(weights: Mapping[str, Tensor], source: str = "") -> Mapping[str, Tens
     return weights
 
 
-def one_of(allowed: tuple, **choices: object) -> None:
+def require_one_of(allowed: tuple, **choices: object) -> None:
     """Raise ValueError unless every named choice is one of the allowed values."""
     for name, value in choices.items():
         if value not in allowed:
             raise ValueError(f"{name}={value!r} is not known: choose one of {', '.join(map(repr, allowed))}")
 
 
-def positive(**numbers: object) -> None:
+def require_positive(**numbers: object) -> None:
     """Raise ValueError unless every named number is above 0 and finite."""
     for name, value in numbers.items():
         if not is_number(value) or not 0 < value < float("inf"):
             raise ValueError(f"{name} must be a positive number, got {value!r}")
 
 
-def share(**shares: object) -> None:
+def require_share(**shares: object) -> None:
     """Raise ValueError unless every named number is in (0, 1]."""
     for name, value in shares.items():
         if not is_number(value) or not 0 < value <= 1:
             raise ValueError(f"{name} must be in (0, 1], got {value!r}")
 
 
-def checked_seed(seed: object) -> int:
+def require_seed(seed: object) -> int:
     """Return the seed. TypeError unless it is an integer."""
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise TypeError(f"seed must be an integer, got {seed!r}")
     return seed
 
 
-def dropout_rate(dropout: object) -> None:
+def require_dropout(dropout: object) -> None:
     """Raise ValueError unless dropout is a probability below 1: at 1 nothing would be left to learn from."""
     if not is_number(dropout) or isinstance(dropout, bool) or not 0 <= dropout < 1:
         raise ValueError(f"dropout must be a number in [0, 1), got {dropout!r}")
 
 
-def divisible_heads(d_model: int, n_heads: int) -> None:
-    """Raise ValueError unless d_model features can be shared evenly among n_heads heads."""
-    at_least_one(d_model=d_model, n_heads=n_heads)
+def require_heads(d_model: int, n_heads: int, n_kv_heads: int | None = None) -> None:
+    """Raise ValueError unless d_model features can be shared evenly among n_heads heads, and those among n_kv_heads."""
+    require_at_least_one(d_model=d_model, n_heads=n_heads)
     if d_model % n_heads:
         fitting = ", ".join(str(h) for h in range(1, d_model + 1) if d_model % h == 0)
         raise ValueError(
             f"d_model={d_model} cannot be shared among n_heads={n_heads} heads: each takes d_model / n_heads features. "
             f"Choose n_heads from {fitting}"
         )
-
-
-def grouped_heads(n_heads: int, n_kv_heads: int) -> None:
-    """Raise ValueError unless every key-value head can serve equally many query heads."""
-    at_least_one(n_kv_heads=n_kv_heads)
+    if n_kv_heads is None:
+        return
+    require_at_least_one(n_kv_heads=n_kv_heads)
     if n_heads % n_kv_heads:
         raise ValueError(
             f"n_kv_heads={n_kv_heads} must divide n_heads={n_heads}: each key-value head serves as many query heads"
         )
 
 
-def broadcasts(x: Tensor, shape: tuple[int, ...], name: str, advice: str = "") -> None:
+def require_broadcast(x: Tensor, shape: tuple[int, ...], name: str, advice: str = "") -> None:
     """Raise ValueError unless x broadcasts to exactly this shape, not a larger one; TypeError if it is no tensor."""
     if not isinstance(x, Tensor):
-        tensors(**{name: x})
+        require_tensors(**{name: x})
     try:
         fits = torch.broadcast_shapes(x.shape, shape) == tuple(shape)
     except RuntimeError:
@@ -113,22 +111,22 @@ def broadcasts(x: Tensor, shape: tuple[int, ...], name: str, advice: str = "") -
         raise ValueError(f"{name} has shape {tuple(x.shape)}, which does not broadcast to {tuple(shape)}{advice}")
 
 
-def last_size(x: Tensor, d_model: int, name: str = "x") -> None:
+def require_last_size(x: Tensor, d_model: int, name: str = "x") -> None:
     """Raise ValueError unless the last dimension of x holds d_model features; TypeError if it is no tensor."""
     if not isinstance(x, Tensor):
-        tensors(**{name: x})
+        require_tensors(**{name: x})
     if x.ndim == 0 or x.shape[-1] != d_model:
         raise ValueError(f"{name} has shape {tuple(x.shape)}, but its last dimension must be d_model={d_model}")
 
 
-def check_ids(ids: Tensor, vocab_size: int, name: str = "ids", size: str = "vocab_size") -> None:
+def require_ids(ids: Tensor, vocab_size: int, name: str = "ids", size: str = "vocab_size") -> None:
     """Raise ValueError that names the first offender unless ids are whole numbers (int32, int64) in 0 … vocab_size − 1.
     `size` is what the model calls their number, if they are not tokens.
 
     A GPU would answer a wrong id with an error that ends the process, so the check is worth its microseconds.
     """
     if not isinstance(ids, Tensor):
-        tensors(**{name: ids})
+        require_tensors(**{name: ids})
     if ids.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"{name} must be whole numbers (torch.int64 or torch.int32), got {ids.dtype}")
     outside = (ids < 0) | (ids >= vocab_size)
@@ -141,9 +139,9 @@ def check_ids(ids: Tensor, vocab_size: int, name: str = "ids", size: str = "voca
         )
 
 
-def table_rows(weight: Tensor, *rows: int) -> list[int]:
+def require_rows(weight: Tensor, *rows: int) -> list[int]:
     """Return the rows. ValueError or TypeError unless each is one of the table, and the table holds numbers alone."""
-    tensors(weight=weight)
+    require_tensors(weight=weight)
     if weight.ndim != 2 or not weight.is_floating_point():
         raise ValueError(
             f"weight must be a table of numbers of shape (V, d_model), got shape {tuple(weight.shape)}, {weight.dtype}"
@@ -163,7 +161,7 @@ def table_rows(weight: Tensor, *rows: int) -> list[int]:
 
 def require_left(k: int, available: int) -> None:
     """Raise ValueError unless k is a whole number of at least 1, and as many tokens are left besides the input."""
-    at_least_one(k=k)
+    require_at_least_one(k=k)
     if k > available:
         raise ValueError(f"k={k} tokens were asked for, but only {available} are left besides the input")
 
@@ -183,7 +181,7 @@ def require_tokens(
     if segment_ids is not None and n_segments == 0:
         raise ValueError("segment_ids were given, but n_segments=0: the model cannot tell segments apart")
     optional = {"segment_ids": segment_ids, "left_padding": left_padding}
-    tensors(ids=ids, **{name: given for name, given in optional.items() if given is not None})
+    require_tensors(ids=ids, **{name: given for name, given in optional.items() if given is not None})
     if ids.ndim != 2:
         raise ValueError(f"ids must have shape (B, T), got {tuple(ids.shape)}; add a batch dimension with ids[None]")
     B, T = ids.shape
@@ -195,22 +193,13 @@ def require_tokens(
     if segment_ids is not None:
         if segment_ids.shape != (B, T):
             raise ValueError(f"segment_ids must have the shape of ids, {(B, T)}, got {tuple(segment_ids.shape)}")
-        check_ids(segment_ids, n_segments, name="segment_ids", size="n_segments")
+        require_ids(segment_ids, n_segments, name="segment_ids", size="n_segments")
     if left_padding is None:
         return
     if left_padding.shape != (B,):
         raise ValueError(f"left_padding must be one count per row, shape {(B,)}, got {tuple(left_padding.shape)}")
     if not left_padding.is_meta and (left_padding < 0).any():
         raise ValueError(f"left_padding counts tokens, so it is at least 0, got {left_padding.min().item()}")
-
-
-def cached_tokens(cache: Sequence[tuple[Sized, Sized]] | None, n_blocks: int) -> int:
-    """Return how many tokens a model's cache holds, 0 if there is none. ValueError for that of another model."""
-    if cache is None:
-        return 0
-    if len(cache) != n_blocks:
-        raise ValueError(f"the cache is for {len(cache)} blocks, not {n_blocks}: make it with new_cache()")
-    return len(cache[0][0])
 
 
 def require_context(context: Tensor | None, cross_attention: bool) -> None:
@@ -223,10 +212,10 @@ def require_context(context: Tensor | None, cross_attention: bool) -> None:
 
 def require_sequences(x: Tensor, context: Tensor | None, d_model: int, is_causal: bool, rotary: Tensor | None) -> None:
     """Raise ValueError unless x and a context hold d_model features each, and order is asked for in x alone."""
-    last_size(x, d_model)
+    require_last_size(x, d_model)
     if context is None:
         return
-    last_size(context, d_model, name="context")
+    require_last_size(context, d_model, name="context")
     if is_causal or rotary is not None:
         raise ValueError("is_causal and rotary speak of one sequence: leave them out when a context is given")
 
@@ -236,23 +225,23 @@ def require_fitting(query: Tensor, key: Tensor, mask: Tensor | None) -> None:
     if len(key) != len(query):
         raise ValueError(f"x has {len(query)} rows, but the context or its cache has {len(key)}: one for each row")
     if mask is not None:
-        check_mask(mask, (*query.shape[:-1], key.shape[-2]))
+        require_mask(mask, (*query.shape[:-1], key.shape[-2]))
 
 
 def require_targets(logits: Tensor, targets: Tensor, ignored: int) -> None:
     """Raise ValueError unless there is one target per row of logits, in the vocabulary, and one at least to predict."""
-    tensors(logits=logits, targets=targets)
+    require_tensors(logits=logits, targets=targets)
     if targets.shape != logits.shape[:2]:
         raise ValueError(f"targets must have the shape of ids, {tuple(logits.shape[:2])}, got {tuple(targets.shape)}")
     predicted = targets[targets != ignored]
     if predicted.numel() == 0:
         raise ValueError(f"all targets are {ignored}: there is nothing to predict, and the mean of nothing is NaN")
-    check_ids(predicted, logits.shape[-1], name="targets")
+    require_ids(predicted, logits.shape[-1], name="targets")
 
 
-def attention_sizes(query: Tensor, key: Tensor, value: Tensor) -> None:
+def require_attention_sizes(query: Tensor, key: Tensor, value: Tensor) -> None:
     """Raise ValueError unless query, key and value fit together: features, number of keys, batch and heads."""
-    tensors(query=query, key=key, value=value)
+    require_tensors(query=query, key=key, value=value)
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise ValueError(f"query, key and value need at least two dimensions (tokens, features), got {shapes}")
@@ -266,12 +255,12 @@ def attention_sizes(query: Tensor, key: Tensor, value: Tensor) -> None:
         raise ValueError(f"the leading dimensions (batch, heads) do not fit together: {shapes}") from None
 
 
-def prompts(
+def require_prompts(
     family: str, ids: Tensor, left_padding: Tensor | None, source_ids: Tensor | None, source_mask: Tensor | None
 ) -> None:
     """Raise ValueError unless a model of this family can continue these prompts; TypeError for what is no tensor."""
     optional = {"left_padding": left_padding, "source_ids": source_ids, "source_mask": source_mask}
-    tensors(ids=ids, **{name: given for name, given in optional.items() if given is not None})
+    require_tensors(ids=ids, **{name: given for name, given in optional.items() if given is not None})
     if ids.ndim != 2 or ids.numel() == 0:
         raise ValueError(
             f"ids must be prompts of shape (B, T) with at least one token each, got shape {tuple(ids.shape)}: "
@@ -300,7 +289,7 @@ def prompts(
         raise ValueError(f"left_padding must leave a token: 0 to {T - 1} of T={T}, got {left_padding.tolist()}")
 
 
-def schedule(step: int, peak: float, warmup: int, total: int, floor: float) -> None:
+def require_schedule(step: int, peak: float, warmup: int, total: int, floor: float) -> None:
     """Raise ValueError unless a learning rate can be told for this step."""
     if not (step >= 0 and 0 <= warmup < total):
         raise ValueError(f"need step ≥ 0 and 0 ≤ warmup < total, got step={step}, warmup={warmup}, total={total}")
@@ -308,14 +297,14 @@ def schedule(step: int, peak: float, warmup: int, total: int, floor: float) -> N
         raise ValueError(f"need 0 ≤ floor ≤ peak, both finite, got floor={floor}, peak={peak}")
 
 
-def training_run(
+def require_training_run(
     batches: object, steps: int, max_norm: float | None, checkpoint: str | Path | None, checkpoint_every: int
 ) -> None:
     """Raise ValueError or TypeError unless a run of training can begin and its checkpoint can be written."""
-    at_least_one(steps=steps, checkpoint_every=checkpoint_every)
+    require_at_least_one(steps=steps, checkpoint_every=checkpoint_every)
     if max_norm not in (None, math.inf):
         try:
-            positive(max_norm=max_norm)
+            require_positive(max_norm=max_norm)
         except ValueError as error:
             raise ValueError(f"{error}; give None for gradients that are never scaled down") from None
     if checkpoint and not Path(checkpoint).parent.is_dir():
@@ -329,7 +318,7 @@ def training_run(
         )
 
 
-def next_of(batches: Iterator, step: int, steps: int) -> tuple:
+def require_next(batches: Iterator, step: int, steps: int) -> tuple:
     """Return the next batch. ValueError if there is none before the training ends."""
     if (batch := next(batches, None)) is not None:
         return batch
@@ -337,24 +326,14 @@ def next_of(batches: Iterator, step: int, steps: int) -> tuple:
     raise ValueError(f"the batches ran out at step {step} of {steps}: give an endless supply such as Batches{fewer}")
 
 
-def whole_stories(stories: list[list[int]], batch_size: int) -> None:
+def require_stories(stories: list[list[int]], batch_size: int) -> None:
     """Raise ValueError unless there is a story, each holds a token to predict, and they can be taken batch by batch."""
-    at_least_one(batch_size=batch_size)
+    require_at_least_one(batch_size=batch_size)
     if not stories or min(map(len, stories)) < 2:
         raise ValueError(f"stories must be lists of at least two ids, and at least one story, got {stories!r:.80}")
 
 
-def length_penalty_range(length_penalty: object, max_new_tokens: int) -> None:
-    """Raise ValueError unless n^length_penalty stays within 1e±30, so that a sum divided by it is still a float32."""
-    largest = int(30 / math.log10(max_new_tokens + 1))
-    if not is_number(length_penalty) or not abs(length_penalty) <= largest:
-        raise ValueError(
-            f"length_penalty must be a finite number from -{largest} to {largest} for max_new_tokens={max_new_tokens} "
-            f"(0 compares sums, 1 means), got {length_penalty!r}"
-        )
-
-
-def one_meaning(mask: Tensor, shape: tuple[int, ...]) -> None:
+def require_one_meaning(mask: Tensor, shape: tuple[int, ...]) -> None:
     """Raise ValueError if three dimensions may mean rows of a batch or heads: broadcasting would take the heads."""
     if mask.ndim == 3 and len(shape) == 4 and mask.shape[0] == shape[0] == shape[1] > 1:
         raise ValueError(
@@ -363,47 +342,20 @@ def one_meaning(mask: Tensor, shape: tuple[int, ...]) -> None:
         )
 
 
-def shaped(x: Tensor, shape: str) -> None:
+def require_shape(x: Tensor, shape: str) -> None:
     """Raise ValueError unless x has as many dimensions as the shape names; TypeError if it is no tensor."""
-    tensors(x=x)
+    require_tensors(x=x)
     if x.ndim != len(shape.split(",")):
         raise ValueError(f"x must have shape {shape}, got {tuple(x.shape)}")
 
 
-def is_text(text: object) -> None:
-    """Raise TypeError unless text is a string."""
-    if not isinstance(text, str):
-        raise TypeError(f"text must be a string, got {type(text).__name__}: encode one text at a time")
-
-
-def known_ids(ids: Iterable[int] | Tensor, vocab_size: int) -> list[int]:
-    """Return the ids as a list. TypeError unless they are whole numbers in a row; ValueError outside [0, V)."""
-    try:
-        row = [index(i) for i in ids]
-    except TypeError:
-        raise TypeError(f"ids must be one row of whole numbers, got {ids!r}") from None
-    for i in row:
-        if not 0 <= i < vocab_size:
-            raise ValueError(f"id {i} is outside the vocabulary: ids run from 0 to {vocab_size - 1}")
-    return row
-
-
-def generates(family: str) -> None:
+def require_generating(family: str) -> None:
     """ValueError for a family that does not generate, and so has no cache."""
     if family == "encoder":
         raise ValueError("family='encoder' does not generate, so it has no cache: ask for a decoder")
 
 
-def one_row(ids: Tensor) -> None:
-    """Raise ValueError unless ids are one row of whole numbers; TypeError if they are no tensor."""
-    tensors(ids=ids)
-    if ids.ndim != 1:
-        raise ValueError(f"ids must be one row of token ids, shape (N,), got shape {tuple(ids.shape)}")
-    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
-        raise ValueError(f"ids must be whole numbers, got {ids.dtype}")
-
-
-def built_from(config: object, kind: type, model: str) -> None:
+def require_config(config: object, kind: type, model: str) -> None:
     """Raise TypeError unless config is a TransformerConfig, the `kind`."""
     if not isinstance(config, kind):
         raise TypeError(
@@ -412,9 +364,9 @@ def built_from(config: object, kind: type, model: str) -> None:
         )
 
 
-def check_boolean(mask: Tensor) -> None:
+def require_boolean(mask: Tensor) -> None:
     """Raise ValueError unless the mask is boolean: numbers would leave open whether 1 means "look" or "hide"."""
-    tensors(mask=mask)
+    require_tensors(mask=mask)
     if mask.dtype != torch.bool:
         raise ValueError(
             f"a mask must be boolean with True = may attend, got {mask.dtype}. Write `mask == 1` for a mask of ones "
@@ -422,12 +374,12 @@ def check_boolean(mask: Tensor) -> None:
         )
 
 
-def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
+def require_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
     """Raise ValueError unless the mask is boolean and broadcasts to `shape`, (…, T, S) at its end, in one way alone."""
-    check_boolean(mask)
+    require_boolean(mask)
     advice = (
         ", the shape of the scores. A mask per query and key is (T, S); one per row of the batch is (B, 1, 1, S), as "
         "padding_mask makes it"
     )
-    broadcasts(mask, shape, "mask", advice)
-    one_meaning(mask, shape)
+    require_broadcast(mask, shape, "mask", advice)
+    require_one_meaning(mask, shape)

@@ -6,8 +6,7 @@ Chapters 9 and 10.
 import difflib
 from dataclasses import asdict, dataclass, fields
 
-from course_lib import feed_forward
-from course_lib.checks import at_least_one, built_from, divisible_heads, dropout_rate, grouped_heads, one_of, positive
+from course_lib import checks, feed_forward
 from course_lib.files import read_table
 
 ACTIVATIONS = (*feed_forward.ACTIVATIONS, "swiglu")
@@ -61,16 +60,18 @@ class TransformerConfig:
     rope_interleaved: bool = False
 
     def __post_init__(self):
-        at_least_one(vocab_size=self.vocab_size, n_layers=self.n_layers, max_seq_len=self.max_seq_len)
-        divisible_heads(self.d_model, self.n_heads)
-        one_of(FAMILIES, family=self.family)
-        one_of(ACTIVATIONS, activation=self.activation)
-        one_of(NORMS, norm=self.norm)
-        one_of(NORM_POSITIONS, norm_position=self.norm_position)
-        one_of(POSITIONS, positions=self.positions)
-        one_of((True, False), tie_weights=self.tie_weights, bias=self.bias, rope_interleaved=self.rope_interleaved)
-        dropout_rate(self.dropout)
-        positive(norm_eps=self.norm_eps, rope_theta=self.rope_theta)
+        checks.require_at_least_one(vocab_size=self.vocab_size, n_layers=self.n_layers, max_seq_len=self.max_seq_len)
+        checks.require_heads(self.d_model, self.n_heads, self.n_kv_heads)
+        checks.require_one_of(FAMILIES, family=self.family)
+        checks.require_one_of(ACTIVATIONS, activation=self.activation)
+        checks.require_one_of(NORMS, norm=self.norm)
+        checks.require_one_of(NORM_POSITIONS, norm_position=self.norm_position)
+        checks.require_one_of(POSITIONS, positions=self.positions)
+        checks.require_one_of(
+            (True, False), tie_weights=self.tie_weights, bias=self.bias, rope_interleaved=self.rope_interleaved
+        )
+        checks.require_dropout(self.dropout)
+        checks.require_positive(norm_eps=self.norm_eps, rope_theta=self.rope_theta)
 
         # What was left open is settled here, so that every reader of a config finds a number.
         if self.d_ff is None:
@@ -78,12 +79,11 @@ class TransformerConfig:
             object.__setattr__(self, "d_ff", d_ff)
         n_kv_heads = self.n_heads if self.n_kv_heads is None else self.n_kv_heads
         object.__setattr__(self, "n_kv_heads", n_kv_heads)
-        at_least_one(d_ff=self.d_ff)
-        grouped_heads(self.n_heads, n_kv_heads)
+        checks.require_at_least_one(d_ff=self.d_ff)
         if self.positions == "rope" and self.d_head % 2:
             raise ValueError(f"positions='rope' turns pairs of features, but d_head={self.d_head} is odd")
         if self.n_segments != 0:
-            at_least_one(n_segments=self.n_segments)
+            checks.require_at_least_one(n_segments=self.n_segments)
             if self.family != "encoder":
                 raise ValueError(f"n_segments={self.n_segments} needs family='encoder', got family={self.family!r}")
 
@@ -111,7 +111,7 @@ class TransformerConfig:
 
 def require_family(config: TransformerConfig, family: str) -> None:
     """Raise ValueError unless the config is of that family; TypeError if it is none at all."""
-    built_from(config, TransformerConfig, MODELS[family])
+    checks.require_config(config, TransformerConfig, MODELS[family])
     if config.family != family:
         raise ValueError(
             f"{MODELS[family]} needs family={family!r}, got {config.family!r}: use {MODELS[config.family]} instead"

@@ -6,7 +6,7 @@ tests hold the counts equal to built models, to the last parameter.
 
 from dataclasses import dataclass
 
-from course_lib.checks import at_least_one, generates
+from course_lib.checks import require_at_least_one, require_generating
 from course_lib.config import TransformerConfig
 
 
@@ -91,10 +91,10 @@ def forward_flops(config: TransformerConfig, T: int, batch: int = 1, S: int | No
     Divide by batch · T for the FLOPs per token; a training step costs three times the forward pass.
     Errors: ValueError for an S without a source, or a cache of an encoder.
     """
-    at_least_one(T=T, batch=batch)
+    require_at_least_one(T=T, batch=batch)
     if cached:
-        at_least_one(cached=cached)
-        generates(config.family)
+        require_at_least_one(cached=cached)
+        require_generating(config.family)
     S = _source_length(config, T + cached, S)
     d, d_kv = config.d_model, config.n_kv_heads * config.d_head
 
@@ -116,7 +116,7 @@ def attention_matrix_bytes(config: TransformerConfig, T: int, batch: int = 1, by
 
     The d_model features do not enter. A fused kernel never stores this matrix. float32 has 4 bytes, float16 has 2.
     """
-    at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
+    require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
     return batch * config.n_heads * T * T * bytes_per_element
 
 
@@ -130,8 +130,8 @@ def kv_cache_bytes(
 
     Errors: ValueError for an encoder, which does not generate and keeps nothing, or an S without a source.
     """
-    at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
-    generates(config.family)
+    require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
+    require_generating(config.family)
     tokens = T + _source_length(config, T, S)
     return 2 * config.n_layers * batch * tokens * config.n_kv_heads * config.d_head * bytes_per_element
 
@@ -141,7 +141,7 @@ def inference_memory(config: TransformerConfig, T: int = 1, batch: int = 1, byte
 
     Activations are left out: one token's worth is small, and they are freed at once.
     """
-    at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
+    require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
     cache = 0 if config.family == "encoder" else kv_cache_bytes(config, T, batch, bytes_per_element)
     return MemoryCount({"weights": count_parameters(config).total * bytes_per_element, "key-value cache": cache})
 
@@ -188,7 +188,7 @@ def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_p
     Errors: ValueError for another family than "decoder".
     Source: Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4.1.
     """
-    at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
+    require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
     if config.family != "decoder":
         raise ValueError(f"the formula is that of family='decoder', got {config.family!r}: describe a decoder")
     d, blocks = config.d_model, config.n_layers
@@ -207,7 +207,7 @@ def _source_length(config: TransformerConfig, T: int, S: int | None) -> int:
     """Tokens of the source: S, or T unless given; 0 where there is no source."""
     if config.family == "encoder-decoder":
         S = T if S is None else S
-        at_least_one(S=S)
+        require_at_least_one(S=S)
     elif S is not None:
         raise ValueError(f"S={S} is the length of a source, but family={config.family!r} has none: leave S out")
     return S or 0

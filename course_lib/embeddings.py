@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.checks import at_least_one, check_ids, require_left, table_rows
+from course_lib.checks import require_at_least_one, require_ids, require_left, require_rows
 
 
 class TokenEmbedding(nn.Module):
@@ -30,13 +30,13 @@ class TokenEmbedding(nn.Module):
 
     def __init__(self, vocab_size: int, d_model: int, scale: bool = False):
         super().__init__()
-        at_least_one(vocab_size=vocab_size, d_model=d_model)
+        require_at_least_one(vocab_size=vocab_size, d_model=d_model)
         self.factor = d_model**0.5 if scale else 1.0
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
         nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, ids: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch d_model"]:
-        check_ids(ids, len(self.weight))
+        require_ids(ids, len(self.weight))
         x = F.embedding(ids, self.weight)  # (..., d_model)
         return x if self.factor == 1.0 else x * self.factor
 
@@ -51,7 +51,7 @@ def nearest_tokens(
     Returns: (indices, cosines), best first.
     Errors: ValueError if index is outside the table, k is not in 1 … V − 1, or a row holds NaN or infinite numbers.
     """
-    (index,) = table_rows(weight, index)
+    (index,) = require_rows(weight, index)
     return _most_similar(weight, weight[index], exclude=[index], k=k)
 
 
@@ -68,7 +68,7 @@ def analogy(
         holds NaN or infinite numbers.
     Source: Mikolov et al. 2013, "Linguistic Regularities in Continuous Space Word Representations".
     """
-    a, b, c = table_rows(weight, a, b, c)
+    a, b, c = require_rows(weight, a, b, c)
     largest = weight[[a, b, c]].abs().max().clamp(min=torch.finfo(weight.dtype).tiny)  # so that no sum overflows
     vector = weight[a] / largest - weight[b] / largest + weight[c] / largest  # its length does not matter
     return _most_similar(weight, vector, exclude=[a, b, c], k=k)

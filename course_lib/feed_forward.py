@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.checks import at_least_one, dropout_rate, last_size, one_of
+from course_lib.checks import require_at_least_one, require_dropout, require_last_size, require_one_of
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -40,18 +40,18 @@ class FeedForward(nn.Module):
         self, d_model: int, d_ff: int | None = None, activation: str = "gelu", dropout: float = 0.0, bias: bool = True
     ):
         super().__init__()
-        at_least_one(d_model=d_model)
+        require_at_least_one(d_model=d_model)
         d_ff = 4 * d_model if d_ff is None else d_ff
-        at_least_one(d_ff=d_ff)
-        one_of(tuple(ACTIVATIONS), activation=activation)
-        dropout_rate(dropout)
+        require_at_least_one(d_ff=d_ff)
+        require_one_of(tuple(ACTIVATIONS), activation=activation)
+        require_dropout(dropout)
         self.d_model, self.activation = d_model, activation
         self.up_proj = nn.Linear(d_model, d_ff, bias=bias)
         self.down_proj = nn.Linear(d_ff, d_model, bias=bias)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        last_size(x, self.d_model)
+        require_last_size(x, self.d_model)
         hidden = ACTIVATIONS[self.activation](self.up_proj(x))  # (..., d_ff)
         return self.down_proj(self.dropout(hidden))
 
@@ -61,7 +61,7 @@ def swiglu_width(d_model: int, multiple_of: int = 256) -> int:
 
     Three matrices of width 8/3 · d_model weigh as much as the two of width 4 · d_model that they replace.
     """
-    at_least_one(d_model=d_model, multiple_of=multiple_of)
+    require_at_least_one(d_model=d_model, multiple_of=multiple_of)
     return multiple_of * math.ceil(8 * d_model / (3 * multiple_of))
 
 
@@ -85,8 +85,8 @@ class SwiGLU(nn.Module):
     ):
         super().__init__()
         d_ff = swiglu_width(d_model, multiple_of) if d_ff is None else d_ff
-        at_least_one(d_model=d_model, d_ff=d_ff)
-        dropout_rate(dropout)
+        require_at_least_one(d_model=d_model, d_ff=d_ff)
+        require_dropout(dropout)
         self.d_model = d_model
         self.gate_proj = nn.Linear(d_model, d_ff, bias=bias)
         self.up_proj = nn.Linear(d_model, d_ff, bias=bias)
@@ -94,6 +94,6 @@ class SwiGLU(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        last_size(x, self.d_model)
+        require_last_size(x, self.d_model)
         hidden = F.silu(self.gate_proj(x)) * self.up_proj(x)  # (..., d_ff)
         return self.down_proj(self.dropout(hidden))

@@ -62,19 +62,23 @@ class DecoderOnly(Stack):
 def initialize(model: Any) -> None:
     """Start as GPT-2 does: linear layers and tables from N(0, 0.02²), biases 0, norms 1 and 0.
 
-    The projections that write into the residual stream are divided by the root of their number in a stack, so that the
-    sum of all branches does not grow with depth. An untrained model then guesses evenly: its loss is about ln V.
-    model: a module with config.n_layers. Source: Radford et al. 2019, section 2.3.
+    It then guesses evenly: a loss of about ln V. model: has config.n_layers. Source: Radford et al. 2019, section 2.3.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=0.02)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-    for block in (module for module in model.modules() if isinstance(module, TransformerBlock)):
-        writers = [module for name, module in block.named_modules() if name.endswith(("out_proj", "down_proj"))]
-        for writes_to_stream in writers:
-            nn.init.normal_(writes_to_stream.weight, std=0.02 / (len(writers) * model.config.n_layers) ** 0.5)
+    for module in model.modules():
+        if isinstance(module, TransformerBlock):
+            initialize_writers(module, model.config.n_layers)
+
+
+def initialize_writers(block: TransformerBlock, n_layers: int) -> None:
+    """Divide what writes into the stream by the root of its number in n_layers blocks, so that sums do not grow."""
+    writers = [module for name, module in block.named_modules() if name.endswith(("out_proj", "down_proj"))]
+    for writes_to_stream in writers:
+        nn.init.normal_(writes_to_stream.weight, std=0.02 / (len(writers) * n_layers) ** 0.5)
 
 
 def next_token_loss(logits: Float[Tensor, "B T V"], targets: Int[Tensor, "B T"]) -> Float[Tensor, ""]:

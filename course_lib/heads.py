@@ -7,10 +7,9 @@ taught later work inside the heads: RoPE turns queries and keys (chapter 5), a c
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from course_lib import checks
 from course_lib.attention import fused_attention, scaled_dot_product_attention
 from course_lib.cache import KVCache
-from course_lib.checks import divisible_heads, dropout_rate, grouped_heads, require_fitting, require_sequences
+from course_lib.checks import require_dropout, require_fitting, require_heads, require_sequences, require_shape
 from course_lib.masks import causal_mask, combine
 from course_lib.positions import apply_rotary
 
@@ -20,15 +19,15 @@ def split_heads(x: Float[Tensor, "B T d_model"], n_heads: int) -> Float[Tensor, 
 
     Errors: ValueError if d_model is not divisible by n_heads.
     """
-    checks.shaped(x, "(B, T, d_model)")
+    require_shape(x, "(B, T, d_model)")
     B, T, d_model = x.shape
-    divisible_heads(d_model, n_heads)
+    require_heads(d_model, n_heads)
     return x.reshape(B, T, n_heads, d_model // n_heads).transpose(1, 2)  # (B, T, H, D) -> (B, H, T, D)
 
 
 def merge_heads(x: Float[Tensor, "B H T D"]) -> Float[Tensor, "B T d_model"]:
     """Lay the heads side by side again: the inverse of split_heads."""
-    checks.shaped(x, "(B, H, T, D)")
+    require_shape(x, "(B, H, T, D)")
     return x.transpose(1, 2).flatten(start_dim=2)  # (B, T, H, D) -> (B, T, H * D)
 
 
@@ -57,9 +56,8 @@ class MultiHeadAttention(nn.Module):
     ):  # fmt: skip
         super().__init__()
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-        divisible_heads(d_model, n_heads)
-        grouped_heads(n_heads, n_kv_heads)
-        dropout_rate(dropout)
+        require_heads(d_model, n_heads, n_kv_heads)
+        require_dropout(dropout)
         self.d_model, self.n_heads, self.n_kv_heads = d_model, n_heads, n_kv_heads
         self.dropout, self.rope_interleaved = dropout, rope_interleaved
         d_kv = n_kv_heads * (d_model // n_heads)
@@ -95,14 +93,12 @@ class MultiHeadAttention(nn.Module):
                 key = apply_rotary(key, rotary, self.rope_interleaved)
             if cache is not None:
                 key, value = cache.append(key, value)  # (B, H_kv, S, D)
-        elif cache is None:
-            key, value = self.keys_and_values(context)  # (B, H_kv, S, D)
-        else:
-            key, value = cache.once(self.keys_and_values, context)  # (B, H_kv, S, D)
+        else:  # (B, H_kv, S, D)
+            key, value = self.keys_and_values(context) if cache is None else cache.once(self.keys_and_values, context)
         dropout_p = self.dropout * self.training  # 0 unless the module is being trained
         heads, weights = self.attend(query, key, value, mask, is_causal, score_bias, dropout_p, need_weights)
         y = self.out_proj(merge_heads(heads))  # (B, T, d_model)
-        return (y, weights) if need_weights and weights is not None else y
+        return y if weights is None else (y, weights)
 
     def keys_and_values(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """Project the tokens that answer, (B, S, d_model), and split the result into heads: (B, H_kv, S, D) each."""
@@ -119,7 +115,7 @@ class MultiHeadAttention(nn.Module):
         T, S = query.shape[-2], key.shape[-2]
         is_causal = is_causal and T > 1  # a single query is the last token: it may see all
         # The fused kernel takes a mask or a flag, never both, and its flag lets query t see keys 0 … t, not the last t.
-        if is_causal and (need_weights or mask is not None or score_bias is not None or S != T):
+        if is_causal and any((need_weights, mask is not None, score_bias is not None, S != T)):
             mask, is_causal = combine(mask, causal_mask(T, S, device=query.device)), False
         if need_weights:
             return scaled_dot_product_attention(query, key, value, mask, dropout_p, score_bias)

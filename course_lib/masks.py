@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from course_lib.checks import at_least_one, check_boolean
+from course_lib.checks import require_at_least_one, require_boolean
 
 
 def causal_mask(T: int, S: int | None = None, device: torch.device | str | None = None) -> Bool[Tensor, "T S"]:
@@ -25,7 +25,7 @@ def causal_mask(T: int, S: int | None = None, device: torch.device | str | None 
     Errors: ValueError if S < T: the first queries would have no key at all.
     """
     S = T if S is None else S
-    at_least_one(T=T, S=S)
+    require_at_least_one(T=T, S=S)
     if S < T:
         raise ValueError(f"S={S} keys are fewer than T={T} queries: the first queries would see nothing. Give S ≥ T")
     return torch.ones(T, S, dtype=torch.bool, device=device).tril(diagonal=S - T)
@@ -38,7 +38,7 @@ def padding_mask(lengths: Int[Tensor, "B"] | Sequence[int], S: int, left: bool =
 
     Errors: ValueError if a length is not in 0 … S.
     """
-    at_least_one(S=S)
+    require_at_least_one(S=S)
     lengths = torch.as_tensor(lengths)
     if lengths.ndim != 1 or lengths.is_floating_point():
         raise ValueError(f"lengths must be one whole number per row, got shape {tuple(lengths.shape)}, {lengths.dtype}")
@@ -74,7 +74,7 @@ def combine(*masks: Bool[Tensor, "..."] | None) -> Bool[Tensor, "..."]:
     if not given:
         raise ValueError("combine needs at least one mask that is not None")
     for mask in given:
-        check_boolean(mask)
+        require_boolean(mask)
     try:
         torch.broadcast_shapes(*(mask.shape for mask in given))
     except RuntimeError:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.checks import at_least_one, last_size, positive
+from course_lib.checks import require_at_least_one, require_last_size, require_positive
 
 
 class LayerNorm(nn.Module):
@@ -32,14 +32,14 @@ class LayerNorm(nn.Module):
 
     def __init__(self, d_model: int, eps: float = 1e-5, bias: bool = True):
         super().__init__()
-        at_least_one(d_model=d_model)
-        positive(eps=eps)
+        require_at_least_one(d_model=d_model)
+        require_positive(eps=eps)
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(d_model))
         self.bias = nn.Parameter(torch.zeros(d_model)) if bias else None
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        last_size(x, len(self.weight))
+        require_last_size(x, len(self.weight))
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
     def by_hand(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
@@ -69,13 +69,13 @@ class RMSNorm(nn.Module):
 
     def __init__(self, d_model: int, eps: float = 1e-6):
         super().__init__()
-        at_least_one(d_model=d_model)
-        positive(eps=eps)
+        require_at_least_one(d_model=d_model)
+        require_positive(eps=eps)
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(d_model))
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        last_size(x, len(self.weight))
+        require_last_size(x, len(self.weight))
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
     def by_hand(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:

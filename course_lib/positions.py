@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.checks import at_least_one, broadcasts, last_size, positive, tensors
+from course_lib import checks
 
 
 def sinusoidal_encoding(max_seq_len: int, d_model: int) -> Float[Tensor, "max_seq_len d_model"]:
@@ -23,7 +23,7 @@ def sinusoidal_encoding(max_seq_len: int, d_model: int) -> Float[Tensor, "max_se
     Errors: ValueError if max_seq_len or d_model is less than 1.
     Source: Vaswani et al. 2017, section 3.5.
     """
-    at_least_one(max_seq_len=max_seq_len, d_model=d_model)
+    checks.require_at_least_one(max_seq_len=max_seq_len, d_model=d_model)
     position = torch.arange(max_seq_len, dtype=torch.float64)[:, None]  # (max_seq_len, 1)
     two_i = torch.arange(0, d_model, 2, dtype=torch.float64)  # (ceil(d_model / 2),)
     angle = position / 10000 ** (two_i / d_model)  # (max_seq_len, ceil(d_model / 2))
@@ -66,7 +66,7 @@ class LearnedPositions(nn.Module):
 
     def __init__(self, max_seq_len: int, d_model: int):
         super().__init__()
-        at_least_one(max_seq_len=max_seq_len, d_model=d_model)
+        checks.require_at_least_one(max_seq_len=max_seq_len, d_model=d_model)
         self.weight = nn.Parameter(torch.empty(max_seq_len, d_model))
         nn.init.normal_(self.weight, std=0.02)
 
@@ -78,11 +78,11 @@ class LearnedPositions(nn.Module):
 
 def _add_rows(x: Tensor, table: Tensor, positions: Tensor | None) -> Tensor:
     max_seq_len, d_model = table.shape
-    last_size(x, d_model)
+    checks.require_last_size(x, d_model)
     T = x.shape[-2]
     first, last = 0, T - 1
     if positions is not None:
-        broadcasts(positions, x.shape[:-1], "positions")
+        checks.require_broadcast(positions, x.shape[:-1], "positions")
         if not positions.is_meta:  # a tensor on the meta device has a shape and no values
             first, last = int(positions.min()), int(positions.max())
     if first < 0 or last >= max_seq_len:
@@ -109,9 +109,9 @@ def rotary_angles(
     Errors: ValueError if d_head is odd, or theta is not a positive number.
     Source: Su et al. 2021, "RoFormer".
     """
-    tensors(positions=positions)
-    at_least_one(d_head=d_head)
-    positive(theta=theta)
+    checks.require_tensors(positions=positions)
+    checks.require_at_least_one(d_head=d_head)
+    checks.require_positive(theta=theta)
     if d_head % 2:
         raise ValueError(f"RoPE turns pairs of features, but d_head={d_head} is odd: choose an even one")
     two_i = torch.arange(0, d_head, 2, device=positions.device).to(dtype)  # (D / 2,)
@@ -133,13 +133,13 @@ def apply_rotary(
     Errors: ValueError if D is not twice the number of angles, or the shapes do not broadcast.
     Source: Su et al. 2021, section 3.2.2.
     """
-    tensors(x=x, angles=angles)
+    checks.require_tensors(x=x, angles=angles)
     if x.shape[-1] != 2 * angles.shape[-1]:
         raise ValueError(
             f"x has D={x.shape[-1]} features, but {angles.shape[-1]} angles turn {2 * angles.shape[-1]}: "
             "make the angles with rotary_angles(positions, d_head=D)"
         )
-    broadcasts(angles, (*x.shape[:-1], angles.shape[-1]), "angles")
+    checks.require_broadcast(angles, (*x.shape[:-1], angles.shape[-1]), "angles")
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)  # (..., T, D / 2)
     if interleaved:
         a, b = x[..., 0::2], x[..., 1::2]
@@ -164,7 +164,7 @@ def alibi_bias(
     Source: Press et al. 2022, "Train Short, Test Long".
     """
     S = T if S is None else S
-    at_least_one(n_heads=n_heads, T=T, S=S)
+    checks.require_at_least_one(n_heads=n_heads, T=T, S=S)
     if S < T:
         raise ValueError(f"S={S} keys are fewer than T={T} queries: the queries are the last T of the S positions")
     power = 2 ** (n_heads.bit_length() - 1)

@@ -10,7 +10,7 @@ from typing import Literal, overload
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from course_lib.checks import one_of
+from course_lib.checks import require_one_of
 from course_lib.config import TransformerConfig
 from course_lib.encoder_decoder import EncoderDecoder
 from course_lib.files import ASSETS, damaged, read_json, read_tensors, save_json, save_tensors, write_whole
@@ -64,7 +64,7 @@ def load_tokenizer(name: str | Path) -> WordTokenizer | SubwordTokenizer:
 
 def load_text(name: str = "tinyshakespeare") -> str:
     """A text that `python -m course_lib weights` has fetched: "tinyshakespeare"."""
-    one_of(("tinyshakespeare",), name=name)
+    require_one_of(("tinyshakespeare",), name=name)
     return (weights_folder(name) / "input.txt").read_text(encoding="utf-8")
 
 

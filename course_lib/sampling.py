@@ -15,8 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from course_lib.checks import at_least_one, positive, prompts, share, tensors
-from course_lib.embeddings import check_ids
+from course_lib import checks
 from course_lib.gpt import evaluating
 
 # A float32 sum of probabilities is right to about this much. A set whose sum is nearer to p than that has reached p;
@@ -32,8 +31,8 @@ def top_k_filter(logits: Float[Tensor, "*batch V"], k: int) -> Float[Tensor, "*b
     Errors: ValueError if k < 1, or logits are unusable.
     Source: Fan et al. 2018.
     """
-    _check_logits(logits)
-    at_least_one(top_k=k)
+    _require_logits(logits)
+    checks.require_at_least_one(top_k=k)
     kth_largest = logits.topk(min(k, logits.shape[-1]), dim=-1).values[..., -1:]  # (..., 1)
     return logits.masked_fill(logits < kth_largest, -torch.inf)
 
@@ -47,8 +46,8 @@ def top_p_filter(logits: Float[Tensor, "*batch V"], p: float) -> Float[Tensor, "
     Errors: ValueError if p is outside (0, 1], or logits are unusable.
     Source: Holtzman et al. 2020 ("nucleus sampling").
     """
-    _check_logits(logits)
-    share(top_p=p)
+    _require_logits(logits)
+    checks.require_share(top_p=p)
     if p == 1:
         return logits
     probabilities, order = _wide(logits).softmax(dim=-1).sort(dim=-1, descending=True, stable=True)
@@ -66,8 +65,8 @@ def min_p_filter(logits: Float[Tensor, "*batch V"], p: float) -> Float[Tensor, "
     Errors: ValueError if p is outside (0, 1], or logits are unusable.
     Source: Nguyen et al. 2024, "Turning Up the Heat: Min-p Sampling".
     """
-    _check_logits(logits)
-    share(min_p=p)
+    _require_logits(logits)
+    checks.require_share(min_p=p)
     threshold = _wide(logits).amax(dim=-1, keepdim=True) + math.log(p) - ROUNDING  # (..., 1)
     return logits.masked_fill(logits < threshold, -torch.inf)
 
@@ -85,9 +84,9 @@ def penalize_repetition(
     Errors: ValueError if penalty is not a positive number, ids do not fit the logits, or logits are unusable.
     Source: Keskar et al. 2019 (CTRL), section 4.1; the case l < 0 as in Hugging Face's transformers.
     """
-    _check_logits(logits)
-    positive(repetition_penalty=penalty)
-    check_ids(ids, logits.shape[-1])
+    _require_logits(logits)
+    checks.require_positive(repetition_penalty=penalty)
+    checks.require_ids(ids, logits.shape[-1])
     if ids.shape[:-1] != logits.shape[:-1]:
         raise ValueError(f"ids must be (…, T) beside logits (…, V), got {tuple(ids.shape)} and {tuple(logits.shape)}")
     ids, logits = ids.long(), _wide(logits)
@@ -97,7 +96,7 @@ def penalize_repetition(
 
 def log_probabilities(logits: Float[Tensor, "*batch V"]) -> Float[Tensor, "*batch V"]:
     """ln p = logits − ln Σ exp(logits), in float32 at least. Errors: ValueError for unusable logits."""
-    _check_logits(logits)
+    _require_logits(logits)
     return _wide(logits).log_softmax(dim=-1)
 
 
@@ -119,7 +118,7 @@ def next_token_distribution(
     Returns: probabilities (…, V), in float32, or float64 if the logits are.
     Errors: ValueError for NaN or +inf, a row of −inf alone, temperature < 0, k < 1, p outside (0, 1].
     """
-    _check_logits(logits)
+    _require_logits(logits)
     if not isinstance(temperature, Real) or not 0 <= temperature < math.inf:
         raise ValueError(f"temperature must be a finite number ≥ 0 (0 = greedy), got {temperature!r}")
     logits = _wide(logits)
@@ -141,8 +140,8 @@ def _wide(logits: Tensor) -> Tensor:
     return logits if logits.dtype == torch.float64 else logits.float()
 
 
-def _check_logits(logits: Tensor) -> None:
-    tensors(logits=logits)
+def _require_logits(logits: Tensor) -> None:
+    checks.require_tensors(logits=logits)
     if logits.ndim == 0 or logits.shape[-1] == 0 or not logits.is_floating_point():
         raise ValueError(f"logits must be numbers of shape (…, V), got shape {tuple(logits.shape)}, {logits.dtype}")
     largest = logits.amax(dim=-1)  # NaN if one logit of the row is
@@ -283,7 +282,7 @@ def stop_ids(stop: int | Collection[int] | None, vocab_size: int) -> Int[Tensor,
     """The ids that end a text, as a tensor. Errors: ValueError if one is outside the vocabulary."""
     ids = [stop] if isinstance(stop, (int, Integral)) else sorted(set(stop or ()))
     stops = torch.tensor(ids) if ids else torch.empty(0, dtype=torch.int64)
-    check_ids(stops, vocab_size, name="stop ids")
+    checks.require_ids(stops, vocab_size, name="stop ids")
     return stops
 
 
@@ -309,8 +308,8 @@ class Draft:
         source_mask: Bool[Tensor, "B 1 1 S"] | None = None,
         use_cache: bool | None = None,
     ):
-        prompts(getattr(model.config, "family", "decoder"), ids, left_padding, source_ids, source_mask)
-        check_ids(ids, model.config.vocab_size)
+        checks.require_prompts(getattr(model.config, "family", "decoder"), ids, left_padding, source_ids, source_mask)
+        checks.require_ids(ids, model.config.vocab_size)
         if use_cache and not hasattr(model, "new_cache"):
             raise ValueError(f"use_cache=True needs model.new_cache(), which {type(model).__name__} does not have")
         use_cache = hasattr(model, "new_cache") if use_cache is None else use_cache

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from course_lib.checks import at_least_zero, finite, next_of, schedule, training_run, whole_stories
+from course_lib import checks
 from course_lib.files import write_whole
 from course_lib.gpt import IGNORED, evaluating
 
@@ -50,7 +50,7 @@ def learning_rate(step: int, peak: float, warmup: int, total: int, floor: float 
     Errors: ValueError if step or warmup is negative, total is not above warmup, or not 0 ≤ floor ≤ peak < ∞.
     Source: Loshchilov & Hutter 2017 (cosine); Vaswani et al. 2017 (warm-up).
     """
-    schedule(step, peak, warmup, total, floor)
+    checks.require_schedule(step, peak, warmup, total, floor)
     if step < warmup:
         return peak * step / warmup
     progress = min(1.0, (step - warmup) / (total - warmup))
@@ -62,7 +62,7 @@ def make_optimizer(
 ) -> torch.optim.AdamW:
     """AdamW (Loshchilov & Hutter 2019) that decays matrices only: a norm's gain or a bias has no reason to be pulled to
     zero."""
-    at_least_zero(weight_decay=weight_decay)
+    checks.require_at_least_zero(weight_decay=weight_decay)
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
@@ -104,9 +104,9 @@ def train(
         TrainingDiverged as soon as loss or gradient is not finite, with the step and what
         to try.
     """
-    training_run(batches, steps, max_norm, checkpoint, checkpoint_every)
+    checks.require_training_run(batches, steps, max_norm, checkpoint, checkpoint_every)
     warmup = min(warmup, steps - 1)  # a run of a few steps still reaches its peak
-    schedule(0, peak, warmup, steps, floor)  # refused, if it must be, before anything is done
+    checks.require_schedule(0, peak, warmup, steps, floor)  # refused, if it must be, before anything is done
     optimizer = make_optimizer(model, weight_decay)
     history = History()
     generator = getattr(batches, "generator", None)
@@ -121,7 +121,7 @@ def train(
         rate = learning_rate(step + 1, peak, warmup, steps, floor)  # step + 1: an update at rate 0 would be wasted
         for group in optimizer.param_groups:
             group["lr"] = rate
-        _, loss = model(*next_of(batches, step, steps))
+        _, loss = model(*checks.require_next(batches, step, steps))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(model.parameters(), math.inf if max_norm is None else max_norm)
@@ -158,7 +158,7 @@ def _save(path, model, optimizer, generator, history) -> None:
 def _resume(path, model, optimizer, generator) -> History:
     try:
         state = torch.load(path, weights_only=True)
-        finite({name: state["model"][name] for name, _ in model.named_parameters() if name in state["model"]})
+        checks.require_finite({n: state["model"][n] for n, _ in model.named_parameters() if n in state["model"]})
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         if generator and state["generator"] is not None:
@@ -184,7 +184,7 @@ def story_losses(
     Returns: (nats (N,), predicted tokens (N,)): −ln P(story) under the model, and len − 1.
     The loss per token of the whole set is nats.sum() / tokens.sum().
     """
-    whole_stories(stories, batch_size)
+    checks.require_stories(stories, batch_size)
     device = next(model.parameters()).device
     nats = []
     for start in range(0, len(stories), batch_size):

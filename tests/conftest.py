@@ -21,6 +21,7 @@ SHAPED = [
     *("embeddings", "attention", "masks", "heads", "positions", "feed_forward", "normalization", "blocks", "gpt"),
     *("counting", "encoder_decoder", "training", "sampling", "beam", "pretrained", "config", "cache", "trace"),
     *("claims", *(f"chapters.{chapter.slug}.claims" for chapter in CHAPTERS)),
+    *("chapters.encoder_decoder.masked_reader", "chapters.encoder_decoder.translator"),
 ]
 install_import_hook([f"course_lib.{name}" for name in SHAPED], "checked_annotations.check")
 

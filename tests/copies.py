@@ -4,6 +4,8 @@ import torch
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
+from course_lib.config import TransformerConfig
+from course_lib.encoder_decoder import EncoderDecoder
 from course_lib.gpt import DecoderOnly
 from course_lib.pretrained import from_hf_state_dict
 
@@ -16,6 +18,8 @@ LLAMA = LlamaConfig(
     vocab_size=V, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
     num_key_value_heads=2, max_position_embeddings=T_MAX, **NO_TOKENS,
 )  # fmt: skip
+# Of our own alone: texts of more than 12 tokens slide its window.
+SMALL = {"vocab_size": 40, "d_model": 16, "n_heads": 4, "n_layers": 2, "max_seq_len": 12, "tie_weights": False}
 
 
 def gpt2(seed: int) -> tuple[DecoderOnly, nn.Module]:
@@ -24,6 +28,11 @@ def gpt2(seed: int) -> tuple[DecoderOnly, nn.Module]:
 
 def llama(seed: int) -> tuple[DecoderOnly, nn.Module]:
     return with_the_same_weights(drawn(LlamaForCausalLM(LLAMA), seed))
+
+
+def translator() -> EncoderDecoder:
+    others = {"positions": "sinusoidal", "norm_position": "post", "family": "encoder-decoder", "dropout": 0.3}
+    return drawn(EncoderDecoder(TransformerConfig(**SMALL, **others)), seed=3)
 
 
 def with_the_same_weights(theirs: nn.Module) -> tuple[DecoderOnly, nn.Module]:

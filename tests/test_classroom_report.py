@@ -4,185 +4,22 @@ import re
 import tomllib
 from collections import Counter
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from report_pages import ABOUT, HOSTILE, TITLES, Page, pages, rows, small_class
 
 from course_lib.classroom.folders import LeftOut
 from course_lib.classroom.graded import GradedSubmission
-from course_lib.classroom.report import STYLE, TEMPLATES, TROUBLES, write_reports
-from course_lib.grading import EXERCISES, grade
+from course_lib.classroom.report import STYLE, TEMPLATES, write_reports
+from course_lib.grading import EXERCISES
 from course_lib.grading.result import SIGNS, Result
-
-TITLES = {2: "Attention", 3: "Masks", 9: "The GPT model", 5: "Positions"}
-ABOUT = {"sandbox": "bwrap", "version": "1.0"}
-VOID = {"meta", "img", "wbr", "br", "hr", "link", "input", "base"}
-HOSTILE = [
-    "<script>alert(1)</script>",
-    '"><img src=x onerror=alert(1)>',
-    "' onmouseover='alert(1)",
-    "javascript:alert(1)",
-    "</title></style></pre><h1>mine</h1><!--",
-    "&lt;b&gt; &#x3c;script&#62; &amp;amp; &nosuch;",
-    "\N{RIGHT-TO-LEFT OVERRIDE}gpj.exe\N{RIGHT-TO-LEFT ISOLATE}",
-    "nul\0 bell\a \x1b[31mred\x1b[0m \x1b]8;;http://a.example\x07link\x1b]8;;\x07 \x9b1m",
-    "\ud800 half, \uffff none",
-    "../../../etc/passwd",
-    "]]>{{7*7}}<svg/onload=alert(1)>${x}",
-    "`<b>code</b>` \r\n\t next line\u2028and next",
-]
-
-
-class Page(HTMLParser):
-    """A page as a browser without mercy reads it: every element is closed, in order, and nothing else stands there."""
-
-    def __init__(self, text: str):
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.elements: list[tuple[str, dict]] = []
-        self.words: list[tuple[tuple[str, ...], str]] = []  # path, text
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        assert len({name for name, _ in attrs}) == len(attrs), f"<{tag}> has an attribute twice"
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        raise AssertionError(f"<{tag}/>: closed at once")
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.words.append((tuple(self.open), data))
-
-    def handle_comment(self, data):
-        raise AssertionError(f"a comment: {data}")
-
-    def unknown_decl(self, data):
-        raise AssertionError(f"a declaration: {data}")
-
-    def text(self, within: str = "body") -> str:
-        return "".join(data for path, data in self.words if within in path)
-
-    def attributes(self, name: str) -> list[str]:
-        return [attributes[name] for _, attributes in self.elements if name in attributes]
-
-    @property
-    def skeleton(self) -> list[tuple]:
-        """Everything but what may hold text of others: link targets, labels, and the code in a sentence."""
-        return [
-            (tag, *((name, value if name not in ("href", "aria-label") else "") for name, value in attributes.items()))
-            for tag, attributes in self.elements
-            if tag not in ("code", "wbr")
-        ]
-
-
-def pages(marked, folder, titles=TITLES, about=ABOUT) -> dict[Path, Page]:
-    paths = write_reports(marked, folder, titles=titles, about=about)
-    return {path: Page(path.read_bytes().decode()) for path in paths}
-
-
-def rows(page: Path, title: str) -> list[list[str]]:
-    """The body of the table whose caption begins so, as cells of text."""
-    html = page.read_text(encoding="utf-8")
-    table = next(table for table in re.findall(r"<table.*?</table>", html, re.S) if f"<caption>{title}" in table)
-    body = table.split("<tbody>")[1]
-    found = [re.findall(r"<t[hd].*?</t[hd]>", row, re.S) for row in re.findall(r"<tr.*?</tr>", body, re.S)]
-    return [[Page(cell).text("bdi") or Page(cell).text(cell[1:3]) for cell in cells] for cells in found]
-
-
-def answers(*chosen) -> tuple[Result, ...]:
-    return tuple(grade(exercise_id, answer, 7) for exercise_id, answer in chosen)
 
 
 @pytest.fixture(scope="module")
 def graded() -> list[GradedSubmission]:
-    """Three learners, graded for real: right answers, known mistakes, a wrong option, and gaps."""
-
-    def right(exercise_id):
-        return exercise_id, EXERCISES[exercise_id].reference
-
-    def wrong(exercise_id, number):
-        return exercise_id, EXERCISES[exercise_id].misconceptions[number].wrong
-
-    a, b, c, d = "attention.softmax", "attention.memory", "masks.causal", "masks.patterns"
-    option = next(option.key for option in EXERCISES[d].options if not option.right)
-    reflect = ("attention.why_scale", "word " * 30)
-    return [
-        GradedSubmission("Zoë", "1" * 64, answers(right(a), right(b), reflect, wrong(c, 0), (d, ...))),
-        GradedSubmission(
-            "Émile", "2" * 64, answers(wrong(a, 0), right(b), reflect, wrong(c, 0), (d, option)), ("Cell 3 fails.",)
-        ),
-        GradedSubmission("Ada", "3" * 64, answers(wrong(a, 3), (b, ...), (reflect[0], ...), (c, ...), (d, ...))),
-    ]
-
-
-def hostile(text: str) -> list[GradedSubmission]:
-    """Two submissions in which every text that may be a learner's holds `text`."""
-    result = replace(grade("attention.softmax", lambda x, dim: x, 7), picture="")
-    results = tuple(
-        Result(result.exercise_id, text, status, 2, (text, text), text, text, text, "", text) for status in SIGNS
-    )
-    return [GradedSubmission(f"{number}{text}", "same", results, (text, text)) for number in range(2)]
-
-
-# --- hostile text -----------------------------------------------------------------------------------------------------
-
-
-def assert_it_stays_text(text: str, folder: Path):
-    harmless = pages(hostile("words"), folder / "a", {2: "words"}, {"words": "words"})
-    attacked = pages(hostile(text), folder / "b", {2: text}, {text: text})
-    assert [page.skeleton for page in attacked.values()] == [page.skeleton for page in harmless.values()]
-    for page in attacked.values():
-        for target in page.attributes("href"):
-            assert re.fullmatch(r"#[a-z0-9-]+|learners/[\w%-]+\.html", target, re.ASCII)
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text_in_every_field_makes_no_element_and_no_attribute(text, tmp_path):
-    assert_it_stays_text(text, tmp_path)
-
-
-@settings(max_examples=15)
-@given(st.text(st.sampled_from("<>&\"'`=/!-;#x0\0\x1b\r\n\u202e\ud800") | st.characters(codec=None), min_size=1))
-def test_no_text_at_all_makes_an_element(tmp_path_factory, text):
-    assert_it_stays_text(text, tmp_path_factory.mktemp("report"))
-
-
-def test_what_was_written_can_be_read_as_it_was_written(tmp_path):
-    text = "<script>alert('&amp;')</script> & \"quotes\""
-    index, *learners = pages(hostile(text), tmp_path, {2: text}, {"who": text}).values()
-    assert index.text().count(text) >= 2 * 3 + 1 + 1  # both names in table, matrix and groups; chapter; foot
-    for page in learners:
-        # name, two troubles, the chapter twice; title of four results, two sentences each, mistake, evidence and sketch
-        assert page.text().count(text) >= 1 + 2 + 2 + 4 + 2 * 4 + 3 + 2 * 3
-
-
-def test_text_loses_what_turns_the_reading_direction_and_what_steers_a_terminal(tmp_path):
-    for page in pages(hostile("a\u202eb\u2066c\0d\x1b[31me\x07f"), tmp_path).values():
-        assert not re.search("[\u202a-\u202e\u2066-\u2069\0\x07\x1b]", page.text("html"))
-        assert "abcdef" in page.text()
-
-
-def test_a_very_long_text_is_cut_and_a_very_long_list_too_and_both_are_said(tmp_path, graded):
-    result = replace(graded[0].results[0], status="failed", evidence="x" * 10**6)
-    marked = GradedSubmission("Ada", "d", (result,), tuple(f"trouble {i}" for i in range(TROUBLES + 1200)))
-    index, page = pages([marked], tmp_path)
-    assert page.stat().st_size < 100_000
-    text = page.read_text(encoding="utf-8")
-    assert "more characters)" in text
-    assert "… and 1,200 more." in text
-    assert f"trouble {TROUBLES - 1}" in text
-    assert f"⚠ {TROUBLES + 1200:,} notes" in index.read_text(encoding="utf-8")
+    return small_class()
 
 
 # --- the page itself --------------------------------------------------------------------------------------------------

@@ -1,28 +1,17 @@
 """The command line, and the notebooks' machinery behind it, on small notebooks made here."""
 
-import contextlib
-import importlib.metadata
-import inspect
-import io
-import os
 import re
-import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-import course_lib
 from course_lib.__main__ import COMMANDS, main
 from course_lib.contents import BY_SLUG, TABLE_BEGIN, TABLE_END, readme
 from course_lib.grading import EXERCISES, notebook
-from course_lib.grading.notebook import exercise_text
-from course_lib.grading.release import release
-from course_lib.grading.sealed import NAME
 from tests.small_class import needs_bwrap
 
 ROOT = Path(__file__).parent.parent
@@ -35,154 +24,12 @@ def write(path, *sources, tags=()):
     return path
 
 
-# --------------------------------------------------------------------------------------------------------------- doctor
-def test_doctor_finds_this_environment_well(capsys):
-    assert main(["doctor"]) == 0
-    said = capsys.readouterr().out
-    assert "MISSING" not in said
-    assert "All is well" in said
-
-
-@pytest.mark.parametrize(
-    "package", ["torch", "ipywidgets", pytest.param("jupyterlab_widgets", marks=pytest.mark.proof)]
-)
-def test_doctor_speaks_where_a_package_is_missing(package):
-    code = (
-        f"import sys; sys.modules[{package!r}] = None\nfrom course_lib.__main__ import main\nsys.exit(main(['doctor']))"
-    )
-    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert seen.returncode == 1, seen.stderr
-    assert "✗ MISSING" in seen.stdout
-    assert "pip install" in seen.stdout
-    assert "to mend" in seen.stdout
-
-
 @pytest.mark.parametrize("command", [[], *([module.__name__.rpartition(".")[2]] for module in COMMANDS)], ids=" ".join)
 def test_help_is_there(command, capsys):
     with pytest.raises(SystemExit) as ended:
         main([*command, "--help"])
     assert ended.value.code == 0
     assert len(capsys.readouterr().out.split()) > 20
-
-
-def test_help_waits_for_no_package():
-    heavy = ("torch", "numpy", "matplotlib", "nbformat", "tqdm", "IPython")
-    code = (
-        "import sys\nfrom course_lib.__main__ import build_parser\nbuild_parser().format_help()\n"
-        f"print([name for name in {heavy} if name in sys.modules])"
-    )
-    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert seen.stdout.strip() == "[]"
-
-
-def without(package, *command, cwd=ROOT, setup=""):
-    """The command in a fresh process in which a package cannot be imported."""
-    code = (
-        f"import sys; sys.modules[{package!r}] = None\n{setup}\n"
-        f"from course_lib.__main__ import main\nsys.exit(main({list(command)!r}))"
-    )
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=cwd)
-
-
-def test_the_version_is_told_without_torch_and_is_the_installed_one():
-    seen = without("torch", "--version")
-    assert (seen.returncode, seen.stdout) == (0, f"course_lib {course_lib.__version__}\n"), seen.stderr
-    assert re.fullmatch(r"\d+\.\d+\.\d+", course_lib.__version__)
-    installed = importlib.metadata.version("transformers-measured")
-    assert installed == course_lib.__version__, "install again: .venv/bin/python -m pip install -e ."
-
-
-def test_without_torch_the_doctor_blames_torch_and_nothing_that_only_needs_it():
-    said = without("torch", "doctor").stdout
-    missing = [line.split()[2] for line in said.splitlines() if line.startswith("✗")]
-    assert missing == ["torch"], said
-    assert re.search(r"^– unknown Tinytown model +not looked at: it needs torch$", said, flags=re.M), said
-    assert re.search(r"^– unknown progress file +not looked at: it needs torch$", said, flags=re.M), said
-    assert "not whole" not in said
-    assert said.splitlines()[-1].startswith("1 to mend"), said
-
-
-def test_a_package_that_only_the_model_needs_is_blamed_by_its_name():
-    said = without("jaxtyping", "doctor")
-    assert said.returncode == 1
-    assert re.search(r"^✗ MISSING jaxtyping .*\n +→ .*pip install", said.stdout, flags=re.M), said.stdout
-    assert re.search(r"^– unknown Tinytown model +not looked at: it needs jaxtyping$", said.stdout, flags=re.M)
-    assert said.stdout.endswith("\n1 to mend, in this order.\n")
-    assert "not whole" not in said.stdout
-    assert "All is well" not in said.stdout
-
-
-def test_the_doctor_blames_the_assets_where_they_are_to_blame(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr("course_lib.pretrained.ASSETS", tmp_path)
-    assert main(["doctor"]) == 1
-    said = capsys.readouterr().out
-    assert [line.split()[2] for line in said.splitlines() if line.startswith("✗")] == ["Tinytown"]
-    assert "course_lib/assets is not whole" in said
-
-
-@pytest.mark.proof
-def test_the_doctor_says_each_line_as_soon_as_it_knows_it(monkeypatch):
-    """In a pipe that nobody empties for it: what it said before torch is there while torch is still being imported."""
-    code = (
-        "import importlib, sys\n"
-        "from course_lib.__main__ import main\n"
-        "real = importlib.import_module\n"
-        "def slow(name, *rest, **others):\n"
-        "    if name == 'torch':\n"
-        "        sys.stderr.write('importing torch\\n'); sys.stderr.flush(); sys.stdin.readline()\n"
-        "    return real(name, *rest, **others)\n"
-        "importlib.import_module = slow\n"
-        "sys.exit(main(['doctor']))\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
-    ) as process:
-        assert process.stderr.readline() == b"importing torch\n"
-        os.set_blocking(process.stdout.fileno(), False)
-        so_far = process.stdout.read() or b""
-        os.set_blocking(process.stdout.fileno(), True)
-        rest, _ = process.communicate(b"\n")
-    assert re.search("✓ well +Python", so_far.decode()), so_far
-    assert process.returncode == 0
-    assert "All is well" in rest.decode()
-
-
-def test_the_doctor_announces_on_a_terminal_what_may_take_a_while(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    said = Terminal()
-    monkeypatch.setattr(sys, "stdout", said)
-    assert main(["doctor"]) == 0
-    assert re.search(r"… +torch +\r✓ well +torch", said.getvalue())
-    assert not [line for line in said.getvalue().splitlines() if line.startswith("…") and not line.strip("… ")]
-
-
-@pytest.mark.proof
-def test_an_installation_without_notebooks_is_not_told_to_open_one(tmp_path):
-    """As a wheel installs it: the library alone, in a folder of packages."""
-    shutil.copytree(
-        ROOT / "course_lib", tmp_path / "packages" / "course_lib", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    at = f"sys.path.insert(0, {str(tmp_path / 'packages')!r})"
-    well = without("nothing_that_exists", "doctor", cwd=tmp_path, setup=at)
-    assert well.returncode == 0, well.stderr + well.stdout
-    assert "All is well" in well.stdout
-    assert "00_start_here" not in well.stdout
-    ill = without("matplotlib", "doctor", cwd=tmp_path, setup=at).stdout
-    assert "requirements.txt" not in ill
-    assert "python -m pip install matplotlib" in ill
-
-
-@pytest.mark.proof
-def test_a_console_that_knows_no_signs_is_still_told():
-    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
-    command = [sys.executable, "-m", "course_lib", "doctor"]
-    seen = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
-    assert seen.returncode == 0, seen.stderr
-    assert "All is well" in seen.stdout
-    assert "torch" in seen.stdout
 
 
 # ------------------------------------------------------------------------------------------- files that cannot be used
@@ -434,7 +281,6 @@ def test_a_region_without_its_partner_is_refused(source):
 
 
 # ---------------------------------------------------------------------------------------------------------------- grade
-RIGHT = "def softmax(x, dim):\n    e = (x - x.amax(dim, keepdim=True)).exp()\n    return e / e.sum(dim, keepdim=True)"
 WRONG = "def softmax(x, dim):\n    return x.exp() / x.exp().sum(dim, keepdim=True)"
 CHECK = 'from course_lib.grading import check\ncheck("attention.softmax", softmax)'
 
@@ -467,150 +313,6 @@ def test_what_is_no_exercise_notebook_is_refused(tmp_path, capsys):
     ):
         assert main(["grade", str(path)]) == 2
         assert reason in capsys.readouterr().err
-
-
-# -------------------------------------------------------------------------------------------------------------- release
-@pytest.fixture(scope="module")
-def package(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("for") / "learners"
-    release(ROOT, folder)
-    return folder
-
-
-def texts(folder):
-    """The text files below a folder; what cannot be read as text is none."""
-    found = {}
-    for path in folder.rglob("*"):
-        with contextlib.suppress(UnicodeDecodeError, IsADirectoryError):
-            found[path] = path.read_text(encoding="utf-8")
-    return found
-
-
-def test_a_learners_package_holds_the_course_and_neither_solutions_nor_tests(package):
-    assert {path.name for path in package.iterdir()} == {
-        "README.md", "LICENSE", "requirements.txt", "pyproject.toml", "notebooks", "exercises", "course_lib",
-    }  # fmt: skip
-    assert (package / "course_lib/chapters" / NAME).is_file()
-    assert not list(package.glob("course_lib/chapters/*/exercises"))
-    assert not [path for path in package.rglob("*") if path.name in ("solutions", "tests", "__pycache__", "right")]
-    for name in ("README.md", "requirements.txt", "pyproject.toml"):
-        text = (package / name).read_text(encoding="utf-8")
-        assert "pytest" not in text
-        assert "solutions" not in text
-    assert "-e .\n" in (package / "requirements.txt").read_text(encoding="utf-8")
-    project = tomllib.loads((package / "pyproject.toml").read_text(encoding="utf-8"))
-    assert f"chapters/{NAME}" in project["tool"]["setuptools"]["package-data"]["course_lib"]
-    assert set(project["tool"]) == {"setuptools"}, "contributors' tools are not the learners'"
-
-
-def test_links_in_a_learners_package_lead_somewhere(package):
-    pages = {path: text for path, text in texts(package).items() if path.suffix in (".md", ".ipynb")}
-    assert len(pages) > 10
-    for path, text in pages.items():
-        for link in re.findall(r"\]\(([^)#:\s\\]+\.(?:ipynb|md|py|png))\)", text):
-            assert (path.parent / link).exists(), f"{path.name} links to {link}"
-
-
-def test_nothing_in_a_learners_package_gives_an_exercise_away_in_plain_reading(package):
-    """Outside of the chapters and their guesses, which show the library's own code and two named mistakes."""
-    chapters = {path for path in texts(package) if "notebooks" in path.parts or path.name == "guesses.md"}
-    plain = {path: text for path, text in texts(package).items() if path not in chapters}
-    everything = "\n".join(plain.values())
-    grading = "\n".join(text for path, text in plain.items() if "grading" in path.parts or "exercises" in path.parts)
-    for exercise in EXERCISES.values():
-        told = [misconception.sentence for misconception in exercise.misconceptions]
-        told += [option.why for option in exercise.options] + [exercise.model_answer, *exercise.hints]
-        assert not [text for text in told if len(text) > 40 and text in everything], exercise.id
-        if callable(exercise.reference):
-            lines = [line.partition("#")[0].strip() for line in inspect.getsource(exercise.reference).splitlines()]
-            whole = "\n".join(line for line in lines[1:] if line)
-            assert whole not in "\n".join(line.strip() for line in grading.splitlines()), exercise.id
-
-
-def test_a_learners_package_checks_answers_and_names_mistakes(package):
-    """In a fresh process that can only see the package. And Python itself does not show the reference."""
-    code = (
-        "import inspect, pathlib, course_lib\n"
-        "assert pathlib.Path(course_lib.__file__).is_relative_to(pathlib.Path.cwd()), course_lib.__file__\n"
-        "from course_lib.grading import EXERCISES, check\n"
-        f"{RIGHT}\n"
-        "print(check('attention.softmax', softmax))\n"
-        f"{WRONG}\n"
-        "print(check('attention.softmax', softmax))\n"
-        f"assert len(EXERCISES) == {len(EXERCISES)}\n"
-        "try:\n    print(inspect.getsource(EXERCISES['attention.softmax'].reference))\n"
-        "except OSError:\n    print('no source')\n"
-    )
-    seen = subprocess.run([sys.executable, "-c", code], cwd=package, capture_output=True, text=True)
-    assert seen.returncode == 0, seen.stderr
-    assert "✓ Passed · attention.softmax" in seen.stdout
-    assert "exp overflows above 88" in seen.stdout
-    assert seen.stdout.endswith("no source\n")
-
-
-def test_a_learners_package_asks_the_chapters_guesses(package):
-    code = "from course_lib.live import guess\nprint(repr(guess('attention.sharpness')))"
-    seen = subprocess.run([sys.executable, "-c", code], cwd=package, capture_output=True, text=True)
-    assert seen.stdout.startswith("Predict: You stay at 30°"), seen.stderr
-    project = tomllib.loads((package / "pyproject.toml").read_text(encoding="utf-8"))
-    patterns = project["tool"]["setuptools"]["package-data"]["course_lib"]
-    shipped = {path for pattern in patterns for path in (package / "course_lib").glob(pattern)}
-    assert {path for path in (package / "course_lib").rglob("*") if path.suffix in (".md", ".toml")} <= shipped
-
-
-def test_release_refuses_what_it_might_spoil(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    (tmp_path / "mine.txt").write_text("precious")
-    for folder, reason in ((tmp_path, "is not empty"), (ROOT / "runs" / "out", "lies in the repository")):
-        assert main(["release", str(folder)]) == 2
-        assert reason in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
-    monkeypatch.chdir(tmp_path)
-    assert main(["release", str(tmp_path / "out")]) == 2
-    assert "is not the course's repository" in capsys.readouterr().err
-
-
-def test_answers_in_the_repositorys_own_exercises_reach_no_learner(tmp_path):
-    root = tmp_path / "course"
-    for name in ("course_lib", "notebooks", "solutions"):
-        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("LICENSE", "README.md", "requirements.txt", "pyproject.toml"):
-        shutil.copy(ROOT / name, root / name)
-    write(root / "exercises" / "03_masks.ipynb", "my_own_answer = 1")
-    release(root, tmp_path / "out")
-    handed_out = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "out/exercises").iterdir()}
-    assert handed_out.keys() == {path.name for path in (ROOT / "solutions").glob("*.ipynb")}
-    assert not [name for name, text in handed_out.items() if "my_own_answer" in text]
-
-
-# -------------------------------------------------------------------------------------------------- stubs and solutions
-@pytest.mark.parametrize("path", sorted(ROOT.glob("solutions/*.ipynb")), ids=lambda path: path.stem)
-def test_a_stub_differs_from_its_solution_inside_the_marked_regions_alone(path):
-    """Told without the code that makes stubs: outside of the regions every line stands in both, in the same order."""
-    shown = [cell for cell in nbformat.read(path, 4).cells if "solution" not in cell.metadata.get("tags", [])]
-    stubs = nbformat.reads(exercise_text(path), 4).cells
-    assert [cell.cell_type for cell in shown] == [cell.cell_type for cell in stubs]
-    regions = 0
-    for solution, stub in zip(shown, stubs):
-        pieces = re.split(r"^ *### BEGIN SOLUTION\n.*?^ *### END SOLUTION$\n?", solution.source, flags=re.M | re.S)
-        regions += len(pieces) - 1
-        if len(pieces) == 1:
-            assert stub.source == solution.source
-            continue
-        pattern = r"([\s\S]*?)".join(re.escape(piece.rstrip("\n")) + r"\n?" for piece in pieces)
-        found = re.fullmatch(pattern, stub.source)
-        assert found, stub.source
-        for put in found.groups():
-            for line in filter(None, map(str.strip, put.splitlines())):
-                assert re.fullmatch(
-                    r"raise NotImplementedError|\w+ = \.\.\.  # your answer|# Your answer goes .*", line
-                )
-    assert regions > 0
-
-
-def test_the_doctor_needs_no_console(monkeypatch):
-    monkeypatch.setattr(sys, "stdout", None)
-    assert main(["doctor"]) == 0
 
 
 def test_what_another_folder_would_not_mend_is_no_advice_about_folders(monkeypatch):

@@ -13,32 +13,25 @@ If you come from one of them, this is the dictionary:
     nanoGPT, minGPT           c_attn: q, k and v in one nn.Linear           q_proj, k_proj, v_proj
     ARENA, TransformerLens    W_Q (H, d_model, D), used as x @ W            q_proj.weight (H · D, d_model): x @ Wᵀ
 
-CS336 is Stanford's "Language Modeling from Scratch"; the adapters have the names and arguments of its assignment 1.
+CS336 is Stanford's "Language Modeling from Scratch"; its adapters, with the names and arguments of its assignment 1,
+stand in `tests/cs336.py`.
 """
 
 import math
 import re
 
+import cs336
 import pytest
 import torch
 import torch.nn.functional as F
+from cs336 import filled, renamed
 from helpers import with_real_weights
 from torch import nn
 
-from course_lib.attention import scaled_dot_product_attention
-from course_lib.blocks import TransformerBlock
-from course_lib.config import TransformerConfig
-from course_lib.embeddings import TokenEmbedding
-from course_lib.feed_forward import FeedForward, SwiGLU
-from course_lib.gpt import DecoderOnly, next_token_loss
 from course_lib.heads import MultiHeadAttention
 from course_lib.masks import causal_mask
-from course_lib.normalization import RMSNorm
 from course_lib.positions import apply_rotary, rotary_angles
 from course_lib.pretrained import from_hf_state_dict
-from course_lib.sampling import next_token_distribution
-from course_lib.tinytown import Batches
-from course_lib.training import learning_rate, make_optimizer, train
 
 V, D_MODEL, H, D_FF, N_LAYERS, CONTEXT, THETA = 23, 16, 4, 24, 2, 12, 500.0
 B, T = 3, 9
@@ -54,140 +47,6 @@ def in_double_precision():
 
 def assert_agree(actual, expected):
     torch.testing.assert_close(actual, expected, atol=1e-10, rtol=0)
-
-
-def renamed(name, names):
-    for theirs, ours in names.items():
-        name = name.replace(theirs, ours)
-    return name
-
-
-def filled(module, weights, names=()):
-    """The module with these weights; names: parts of their names and what they are called here, in this order."""
-    module.load_state_dict({renamed(name, dict(names)): tensor for name, tensor in weights.items()})
-    return module.eval()
-
-
-# -------------------------------------------------------------------------------------------- CS336, 2025: the adapters
-NAMES = {
-    "token_embeddings": "token_embedding", "position_embeddings": "positions", "layers.": "blocks.",
-    "attn.output_proj": "attention.out_proj", "attn.": "attention.", "ln1": "norm1", "ln2": "norm2",
-    "ln_final": "final_norm", "lm_head": "output",
-}  # fmt: skip
-SWIGLU = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
-GELU = {"w1": "up_proj", "w2": "down_proj"}  # 2024
-NAMES_2025, NAMES_2024 = ({**NAMES, "ffn": "feed_forward", **inner} for inner in (SWIGLU, GELU))
-
-
-def cs336_config(d_model, num_heads, d_ff, **others):
-    """What all of CS336's models have in common."""
-    common = {"norm": "rms", "norm_position": "pre", "norm_eps": 1e-5, "bias": False, "tie_weights": False}
-    sizes = {"d_model": d_model, "n_heads": num_heads, "d_ff": d_ff}
-    return TransformerConfig(**{"vocab_size": 1, "n_layers": 1, **sizes, **common, **others})
-
-
-def cs336_rope(theta):
-    return {"activation": "swiglu", "positions": "rope", "rope_theta": theta, "rope_interleaved": True}
-
-
-def run_linear(d_in, d_out, weights, in_features):
-    return filled(nn.Linear(d_in, d_out, bias=False), {"weight": weights})(in_features)  # ours are PyTorch's
-
-
-def run_embedding(vocab_size, d_model, weights, token_ids):
-    return filled(TokenEmbedding(vocab_size, d_model), {"weight": weights})(token_ids)
-
-
-def run_rmsnorm(d_model, eps, weights, in_features):
-    return filled(RMSNorm(d_model, eps), {"weight": weights})(in_features)
-
-
-def run_silu(in_features):
-    return F.silu(in_features)  # what SwiGLU calls
-
-
-def run_swiglu(d_model, d_ff, w1_weight, w2_weight, w3_weight, in_features):
-    weights = {"w1.weight": w1_weight, "w2.weight": w2_weight, "w3.weight": w3_weight}
-    return filled(SwiGLU(d_model, d_ff), weights, SWIGLU)(in_features)
-
-
-def run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):
-    angles = rotary_angles(token_positions, d_k, theta, in_query_or_key.dtype)  # computed, not looked up: no longest
-    return apply_rotary(in_query_or_key, angles, interleaved=True)
-
-
-def run_softmax(in_features, dim):
-    return next_token_distribution(in_features.movedim(dim, -1)).movedim(-1, dim)
-
-
-def run_scaled_dot_product_attention(Q, K, V, mask=None):
-    return scaled_dot_product_attention(Q, K, V, mask)[0]
-
-
-def run_multihead_self_attention(
-    d_model, num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, in_features, rotary=None
-):
-    weights = {"q_proj": q_proj_weight, "k_proj": k_proj_weight, "v_proj": v_proj_weight, "out_proj": o_proj_weight}
-    attention = MultiHeadAttention(d_model, num_heads, bias=False, rope_interleaved=True)
-    attention = filled(attention, {f"{name}.weight": weight for name, weight in weights.items()})
-    return attention(in_features, is_causal=True, rotary=rotary)
-
-
-def run_multihead_self_attention_with_rope(
-    d_model, num_heads, max_seq_len, theta,
-    q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, in_features, token_positions=None,
-):  # fmt: skip
-    if token_positions is None:
-        token_positions = torch.arange(in_features.shape[-2])[None]  # (1, T)
-    angles = rotary_angles(token_positions, d_model // num_heads, theta, in_features.dtype)  # (1 or B, T, D / 2)
-    weights = q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight
-    return run_multihead_self_attention(d_model, num_heads, *weights, in_features, angles[:, None])
-
-
-def run_transformer_block(d_model, num_heads, d_ff, max_seq_len, theta, weights, in_features):
-    config = cs336_config(d_model, num_heads, d_ff, max_seq_len=max_seq_len, **cs336_rope(theta))
-    angles = rotary_angles(torch.arange(in_features.shape[-2]), config.d_head, theta, in_features.dtype)
-    return filled(TransformerBlock(config), weights, NAMES_2025)(in_features, rotary=angles)
-
-
-def run_transformer_lm(
-    vocab_size, context_length, d_model, num_layers, num_heads, d_ff, rope_theta, weights, in_indices
-):
-    sizes = {"vocab_size": vocab_size, "max_seq_len": context_length, "n_layers": num_layers}
-    config = cs336_config(d_model, num_heads, d_ff, **sizes, **cs336_rope(rope_theta))
-    return filled(DecoderOnly(config), weights, NAMES_2025)(in_indices)
-
-
-def run_cross_entropy(inputs, targets):
-    return next_token_loss(inputs[None], targets[None])
-
-
-def run_gradient_clipping(parameters, max_l2_norm):
-    """One step of `train` at rate 0, on a loss that has these gradients: it clips, and moves nothing."""
-    parameters = list(parameters)
-    given = [(p, p.grad.clone()) for p in parameters if p.grad is not None]
-    model = nn.Module()
-    model.parts = nn.ParameterList(parameters)
-    model.forward = lambda: (None, sum((p * gradient).sum() for p, gradient in given))
-    train(model, iter([()]), steps=1, peak=0.0, max_norm=max_l2_norm, progress=False)
-
-
-def get_adamw_cls():
-    def adamw(params, lr, weight_decay, betas, eps):
-        optimizer = make_optimizer(nn.ParameterList(params), weight_decay, betas)
-        for group in optimizer.param_groups:
-            group.update(lr=lr, eps=eps)
-        return optimizer
-
-    return adamw
-
-
-def run_get_lr_cosine_schedule(it, max_learning_rate, min_learning_rate, warmup_iters, cosine_cycle_iters):
-    return learning_rate(it, max_learning_rate, warmup_iters, cosine_cycle_iters, min_learning_rate)
-
-
-def run_get_batch(dataset, batch_size, context_length, device):
-    return next(Batches(torch.as_tensor(dataset, device=device), batch_size, context_length))
 
 
 # ---------------------------------------------------------------------------------- references, in PyTorch's functions
@@ -255,38 +114,38 @@ def x():
 # ----------------------------------------------------------------------------------------------- CS336, 2025: the tests
 def test_linear_embedding_and_silu_are_their_definitions(x):
     weights, ids = torch.randn(D_FF, D_MODEL), torch.randint(V, (B, T))
-    assert_agree(run_linear(D_MODEL, D_FF, weights, x), x @ weights.T)
+    assert_agree(cs336.run_linear(D_MODEL, D_FF, weights, x), x @ weights.T)
     table = torch.randn(V, D_MODEL)
-    assert_agree(run_embedding(V, D_MODEL, table, ids), table[ids])
-    assert_agree(run_silu(x), x / (1 + torch.exp(-x)))
+    assert_agree(cs336.run_embedding(V, D_MODEL, table, ids), table[ids])
+    assert_agree(cs336.run_silu(x), x / (1 + torch.exp(-x)))
 
 
 @pytest.mark.parametrize("eps", [1e-5, 0.1])
 def test_rmsnorm_adds_eps_inside_the_root(x, eps):
     weights = torch.randn(D_MODEL)
-    assert_agree(run_rmsnorm(D_MODEL, eps, weights, x), rms_norm(x, weights, eps))
+    assert_agree(cs336.run_rmsnorm(D_MODEL, eps, weights, x), rms_norm(x, weights, eps))
 
 
 def test_swiglu_opens_with_w1_proposes_with_w3_and_closes_with_w2(x):
     w1, w2, w3 = torch.randn(D_FF, D_MODEL), torch.randn(D_MODEL, D_FF), torch.randn(D_FF, D_MODEL)
     expected = F.linear(F.silu(F.linear(x, w1)) * F.linear(x, w3), w2)
-    assert_agree(run_swiglu(D_MODEL, D_FF, w1, w2, w3, x), expected)
-    assert not torch.allclose(run_swiglu(D_MODEL, D_FF, w3, w2, w1, x), expected)
+    assert_agree(cs336.run_swiglu(D_MODEL, D_FF, w1, w2, w3, x), expected)
+    assert not torch.allclose(cs336.run_swiglu(D_MODEL, D_FF, w3, w2, w1, x), expected)
 
 
 def test_rope_turns_neighbours(x):
     positions = torch.tensor([0, 1, 2, 3, 5, 8, 13, 21, 34])
-    assert_agree(run_rope(D_MODEL, THETA, 40, x, positions), turned(x, positions))
+    assert_agree(cs336.run_rope(D_MODEL, THETA, 40, x, positions), turned(x, positions))
     # A pair of neighbours keeps its length. The pairs of the other convention, i and i + D / 2, do not.
     lengths = lambda x: x.unflatten(-1, (-1, 2)).norm(dim=-1)  # noqa: E731
-    assert_agree(lengths(run_rope(D_MODEL, THETA, 40, x, positions)), lengths(x))
+    assert_agree(lengths(cs336.run_rope(D_MODEL, THETA, 40, x, positions)), lengths(x))
     assert not torch.allclose(lengths(apply_rotary(x, rotary_angles(positions, D_MODEL, THETA))), lengths(x))
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_softmax_is_along_the_dimension_that_is_asked_for_and_does_not_notice_a_shift(x, dim):
-    assert_agree(run_softmax(x, dim), F.softmax(x, dim))
-    assert_agree(run_softmax(x + 1000, dim), F.softmax(x, dim))
+    assert_agree(cs336.run_softmax(x, dim), F.softmax(x, dim))
+    assert_agree(cs336.run_softmax(x + 1000, dim), F.softmax(x, dim))
 
 
 @pytest.mark.parametrize("leading", [(), (B,), (B, H)])
@@ -295,10 +154,10 @@ def test_attention_looks_where_the_mask_is_true(leading):
     mask = torch.rand(*leading, 5, 7) < 0.6
     mask[..., 0] = True  # PyTorch's kernel leaves a query without keys undefined
     expected = F.scaled_dot_product_attention(Q, K, V, attn_mask=mask)
-    assert_agree(run_scaled_dot_product_attention(Q=Q, K=K, V=V, mask=mask), expected)
-    assert_agree(run_scaled_dot_product_attention(Q=Q, K=K, V=V), F.scaled_dot_product_attention(Q, K, V))
+    assert_agree(cs336.run_scaled_dot_product_attention(Q=Q, K=K, V=V, mask=mask), expected)
+    assert_agree(cs336.run_scaled_dot_product_attention(Q=Q, K=K, V=V), F.scaled_dot_product_attention(Q, K, V))
     # With a mask of the diagonal each query takes the value at its own place, if True means "look".
-    assert_agree(run_scaled_dot_product_attention(K, K, V, torch.eye(7, dtype=torch.bool)), V)
+    assert_agree(cs336.run_scaled_dot_product_attention(K, K, V, torch.eye(7, dtype=torch.bool)), V)
 
 
 def test_self_attention_is_causal_and_without_positions(x):
@@ -306,35 +165,37 @@ def test_self_attention_is_causal_and_without_positions(x):
     theirs = nn.MultiheadAttention(D_MODEL, H, bias=False, batch_first=True)
     theirs.load_state_dict({"in_proj_weight": torch.cat([q, k, v]), "out_proj.weight": o})
     expected, _ = theirs(x, x, x, attn_mask=~causal_mask(T))  # theirs: True = may not attend
-    assert_agree(run_multihead_self_attention(D_MODEL, H, q, k, v, o, x), expected)
+    assert_agree(cs336.run_multihead_self_attention(D_MODEL, H, q, k, v, o, x), expected)
 
 
 @pytest.mark.parametrize("positions", [None, torch.arange(T)[None], torch.arange(T) + torch.tensor([[0], [7], [30]])])
 def test_self_attention_with_rope_turns_each_head_by_the_tokens_positions(x, positions):
     weights = 0.5 * torch.randn(4, D_MODEL, D_MODEL)
     expected = causal_attention(x, *weights, torch.arange(T) if positions is None else positions[:, None])
-    assert_agree(run_multihead_self_attention_with_rope(D_MODEL, H, 40, THETA, *weights, x, positions), expected)
-    assert not torch.allclose(run_multihead_self_attention(D_MODEL, H, *weights, x), expected)
+    assert_agree(cs336.run_multihead_self_attention_with_rope(D_MODEL, H, 40, THETA, *weights, x, positions), expected)
+    assert not torch.allclose(cs336.run_multihead_self_attention(D_MODEL, H, *weights, x), expected)
 
 
 def test_a_block_is_pre_norm_with_rope_and_swiglu(x):
     weights = of_layer(cs336_weights(rope=True), 1)
-    assert_agree(run_transformer_block(D_MODEL, H, D_FF, CONTEXT, THETA, weights, x), block(x, weights, rope=True))
+    assert_agree(
+        cs336.run_transformer_block(D_MODEL, H, D_FF, CONTEXT, THETA, weights, x), block(x, weights, rope=True)
+    )
 
 
 @pytest.mark.parametrize("length", [CONTEXT, CONTEXT // 2])
 def test_a_language_model_has_a_final_norm_and_a_head_of_its_own(length):
     weights, ids = cs336_weights(rope=True), torch.randint(V, (B, length))
-    logits = run_transformer_lm(V, CONTEXT, D_MODEL, N_LAYERS, H, D_FF, THETA, weights, ids)
+    logits = cs336.run_transformer_lm(V, CONTEXT, D_MODEL, N_LAYERS, H, D_FF, THETA, weights, ids)
     assert_agree(logits, language_model(ids, weights, rope=True))
 
 
 @pytest.mark.parametrize("scale", [1, 1000])
 def test_cross_entropy_is_the_mean_and_survives_large_logits(scale):
     logits, targets = scale * torch.rand(8, 5), torch.randint(5, (8,))
-    assert_agree(run_cross_entropy(logits, targets), F.cross_entropy(logits, targets))
+    assert_agree(cs336.run_cross_entropy(logits, targets), F.cross_entropy(logits, targets))
     gold = logits.gather(1, targets[:, None])[:, 0]
-    assert_agree(run_cross_entropy(logits, targets), (logits.logsumexp(dim=1) - gold).mean())
+    assert_agree(cs336.run_cross_entropy(logits, targets), (logits.logsumexp(dim=1) - gold).mean())
 
 
 @pytest.mark.parametrize("max_norm", [0.01, 3.0, 1000.0])
@@ -345,7 +206,7 @@ def test_gradients_are_clipped_together_and_only_if_they_are_too_long(max_norm):
     gradients = [torch.randn(5, 5) for _ in parameters[:5]]
     for parameter, gradient in zip(parameters, gradients):
         parameter.grad = gradient.clone()
-    run_gradient_clipping(parameters, max_norm)
+    cs336.run_gradient_clipping(parameters, max_norm)
     factor = min(1.0, max_norm / (math.sqrt(sum(g.square().sum().item() for g in gradients)) + 1e-6))
     assert (factor == 1) == (max_norm == 1000)
     for parameter, gradient in zip(parameters, gradients):
@@ -358,7 +219,7 @@ def test_gradients_are_clipped_together_and_only_if_they_are_too_long(max_norm):
 def test_adamw_decays_matrices_as_pytorchs_and_leaves_vectors_alone(shape, decay):
     start, settings = torch.randn(shape), {"lr": 0.01, "betas": (0.9, 0.999), "eps": 1e-8}
     ours, theirs = nn.Parameter(start.clone()), nn.Parameter(start.clone())
-    steps = [get_adamw_cls()([ours], weight_decay=0.1, **settings)]
+    steps = [cs336.get_adamw_cls()([ours], weight_decay=0.1, **settings)]
     steps.append(torch.optim.AdamW([theirs], weight_decay=decay, foreach=False, **settings))
     for gradient in torch.randn(100, *shape):
         ours.grad, theirs.grad = gradient.clone(), gradient.clone()
@@ -369,7 +230,7 @@ def test_adamw_decays_matrices_as_pytorchs_and_leaves_vectors_alone(shape, decay
 
 
 def test_the_cosine_schedule_has_the_rates_that_cs336_lists():
-    rates = [run_get_lr_cosine_schedule(it, 1, 0.1, warmup_iters=7, cosine_cycle_iters=21) for it in range(25)]
+    rates = [cs336.run_get_lr_cosine_schedule(it, 1, 0.1, warmup_iters=7, cosine_cycle_iters=21) for it in range(25)]
     cosine = [0.55 + 0.45 * math.cos(k * math.pi / 14) for k in range(14)]
     assert rates == pytest.approx([it / 7 for it in range(7)] + cosine + 4 * [0.1], rel=1e-7)
     listed = {1: 0.14285714, 7: 1.0, 8: 0.98871756, 11: 0.83057041, 14: 0.55, 17: 0.26942959, 20: 0.11128244, 24: 0.1}
@@ -377,54 +238,29 @@ def test_the_cosine_schedule_has_the_rates_that_cs336_lists():
 
 
 def test_a_batch_is_drawn_from_every_place_and_its_targets_are_one_step_later():
-    inputs, targets = run_get_batch(torch.arange(20), batch_size=500, context_length=7, device="cpu")
+    inputs, targets = cs336.run_get_batch(torch.arange(20), batch_size=500, context_length=7, device="cpu")
     assert torch.equal(targets, inputs + 1)
     assert torch.equal(inputs - inputs[:, :1], torch.arange(7).expand(500, 7))
     assert inputs[:, 0].unique().tolist() == list(range(13))
 
 
 # ------------------------------------------------------------------------------------------------- CS336, 2024 edition
-def run_scaled_dot_product_attention_2024(K, Q, V, mask=None, pdrop=None):
-    return scaled_dot_product_attention(Q, K, V, None if mask is None else ~mask, pdrop or 0.0)[0]
-
-
-def run_positionwise_feedforward(d_model, d_ff, weights, in_features):
-    return filled(FeedForward(d_model, d_ff, "gelu", bias=False), weights, GELU)(in_features)
-
-
-def run_multihead_self_attention_2024(d_model, num_heads, attn_pdrop, weights, in_features):
-    whole = {"out_proj.weight": weights["output_proj.weight"]}
-    for part in ("q", "k", "v"):
-        whole[f"{part}_proj.weight"] = torch.cat([weights[f"{part}_heads.{i}.weight"] for i in range(num_heads)])
-    return filled(MultiHeadAttention(d_model, num_heads, dropout=attn_pdrop, bias=False), whole)(
-        in_features, is_causal=True
-    )
-
-
-def run_transformer_lm_2024(
-    vocab_size, context_length, d_model, num_layers, num_heads, d_ff, attn_pdrop, residual_pdrop, weights, in_indices
-):
-    sizes = {"vocab_size": vocab_size, "max_seq_len": context_length, "n_layers": num_layers}
-    config = cs336_config(d_model, num_heads, d_ff, **sizes, activation="gelu", positions="learned")
-    return filled(DecoderOnly(config), weights, NAMES_2024)(in_indices)
-
-
 def test_in_the_2024_edition_true_hides_a_key():
     Q, K, V = torch.randn(B, 5, 8), torch.randn(B, 7, 8), torch.randn(B, 7, 3)
     hidden = torch.rand(5, 7) < 0.5
     hidden[:, 0] = False
     theirs = F.scaled_dot_product_attention(Q, K, V, torch.zeros(5, 7).masked_fill(hidden, -torch.inf))
-    assert_agree(run_scaled_dot_product_attention_2024(K, Q, V, hidden), theirs)
-    assert not torch.allclose(run_scaled_dot_product_attention(Q, K, V, hidden), theirs)
+    assert_agree(cs336.run_scaled_dot_product_attention_2024(K, Q, V, hidden), theirs)
+    assert not torch.allclose(cs336.run_scaled_dot_product_attention(Q, K, V, hidden), theirs)
     everything = torch.ones(5, 7, dtype=torch.bool)
-    assert_agree(run_scaled_dot_product_attention_2024(K, Q, V, everything), torch.zeros(B, 5, 3))
+    assert_agree(cs336.run_scaled_dot_product_attention_2024(K, Q, V, everything), torch.zeros(B, 5, 3))
 
 
 def test_in_the_2024_edition_every_head_has_matrices_of_its_own(x):
     q, k, v, o = 0.5 * torch.randn(4, D_MODEL, D_MODEL)
     parts = {"q": q, "k": k, "v": v}
     heads = {f"{p}_heads.{i}.weight": w.chunk(H)[i] for p, w in parts.items() for i in range(H)}
-    out = run_multihead_self_attention_2024(D_MODEL, H, 0.1, {**heads, "output_proj.weight": o}, x)
+    out = cs336.run_multihead_self_attention_2024(D_MODEL, H, 0.1, {**heads, "output_proj.weight": o}, x)
     assert_agree(out, causal_attention(x, q, k, v, o))
 
 
@@ -433,8 +269,8 @@ def test_the_2024_model_has_gelu_and_a_table_of_positions(x):
     inner = {name: weights[f"layers.0.ffn.{name}"] for name in ("w1.weight", "w2.weight")}
     hidden = F.linear(x, inner["w1.weight"])
     expected = F.linear(hidden * (1 + torch.erf(hidden / math.sqrt(2))) / 2, inner["w2.weight"])
-    assert_agree(run_positionwise_feedforward(D_MODEL, D_FF, inner, x), expected)
-    logits = run_transformer_lm_2024(V, CONTEXT, D_MODEL, N_LAYERS, H, D_FF, 0.1, 0.1, weights, ids)
+    assert_agree(cs336.run_positionwise_feedforward(D_MODEL, D_FF, inner, x), expected)
+    logits = cs336.run_transformer_lm_2024(V, CONTEXT, D_MODEL, N_LAYERS, H, D_FF, 0.1, 0.1, weights, ids)
     assert_agree(logits, language_model(ids, weights, rope=False))
 
 

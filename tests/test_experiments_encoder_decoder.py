@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from course_lib.chapters.encoder_decoder import claims as cross
+from course_lib.chapters.encoder_decoder import masked_reader as reading
+from course_lib.chapters.encoder_decoder import translator as translating
 from course_lib.claims import find
 from course_lib.config import TransformerConfig
 from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
@@ -24,7 +26,7 @@ def translator():
 def test_a_batch_of_pairs_holds_the_sentences_and_the_decoder_predicts_the_next_word():
     tokenizer = TinytownPairs().tokenizer()
     pairs = [("tom slept in a garden.", "tom a dormi dans un jardin."), ("she was sad.", "elle était triste.")]
-    source_ids, target_ids, source_mask, targets = cross.pair_batch(pairs, tokenizer)
+    source_ids, target_ids, source_mask, targets = translating.pair_batch(pairs, tokenizer)
     for row, (english, french) in enumerate(pairs):
         real = source_ids[row][source_mask[row, 0, 0]]
         assert tokenizer.decode(real) == english
@@ -40,8 +42,8 @@ def test_a_batch_of_pairs_holds_the_sentences_and_the_decoder_predicts_the_next_
 def test_translating_is_always_taking_the_most_probable_next_word(translator):
     model, tokenizer = translator
     english = ["the old cow was white.", "his small grey wolves did not chase a beautiful hen."]
-    for sentence, written in zip(english, cross.translate(model, tokenizer, english)):
-        source, _ = cross.source_batch([sentence], tokenizer)
+    for sentence, written in zip(english, translating.translate(model, tokenizer, english)):
+        source, _ = translating.source_batch([sentence], tokenizer)
         ids = [tokenizer.bos_id]
         while ids[-1] != tokenizer.eos_id:
             with evaluating(model):
@@ -50,19 +52,19 @@ def test_translating_is_always_taking_the_most_probable_next_word(translator):
 
 
 def test_the_shipped_translator_translates_new_draws_exactly(translator):
-    assert cross.share_right(*translator, TinytownPairs(31_000).sample(200)) >= 0.98
+    assert translating.share_right(*translator, TinytownPairs(31_000).sample(200)) >= 0.98
     assert shipped_figures("translator")["figures"]["exactly_right"] >= 0.98
 
 
 def test_the_share_of_right_translations_counts_whole_sentences(translator):
     pairs = TinytownPairs(31_001).sample(20)
     spoiled = [(english, french if i % 2 else "le chat.") for i, (english, french) in enumerate(pairs)]
-    assert cross.share_right(*translator, spoiled) <= 0.5 <= cross.share_right(*translator, spoiled[1::2])
+    assert translating.share_right(*translator, spoiled) <= 0.5 <= translating.share_right(*translator, spoiled[1::2])
 
 
 def test_cutting_a_head_is_the_same_as_zeros_in_its_columns_of_the_output_projection(translator):
     model, tokenizer = translator
-    batch = cross.pair_batch(TinytownPairs(31_002).sample(5), tokenizer)[:3]
+    batch = translating.pair_batch(TinytownPairs(31_002).sample(5), tokenizer)[:3]
     with evaluating(model):
         before = model(*batch)
         with cross.cut_head(model, 1):
@@ -87,7 +89,7 @@ def test_kinds_of_words_are_those_of_a_grammar_book():
 def test_what_was_looked_at_covers_every_word_once_and_a_random_model_does_not_align():
     torch.manual_seed(0)
     tokenizer = TinytownPairs().tokenizer()
-    model = EncoderDecoder(cross.translator_config(tokenizer))
+    model = EncoderDecoder(translating.translator_config(tokenizer))
     found = cross.looked_at(model, tokenizer, 31_003, 60)
     pairs = TinytownPairs(31_003).sample(60)
     assert len(found) == sum(len(split_words(french)) for _, french in pairs)
@@ -98,10 +100,10 @@ def test_what_was_looked_at_covers_every_word_once_and_a_random_model_does_not_a
 
 # --------------------------------------------------------------------------------------------------------------- blanks
 def test_hidden_words_and_nothing_else_are_to_be_guessed():
-    tokenizer = cross.masked_tokenizer()
-    batches = cross.MaskedBatches(tokenizer, n_stories=50, batch_size=40, share=0.3, seed=4)
+    tokenizer = reading.masked_tokenizer()
+    batches = reading.MaskedBatches(tokenizer, n_stories=50, batch_size=40, share=0.3, seed=4)
     ids, mask, targets = next(batches)
-    hidden = ids == tokenizer.id(cross.MASK)
+    hidden = ids == tokenizer.id(reading.MASK)
     assert torch.equal(hidden, targets != IGNORED)
     assert (targets[hidden] > tokenizer.eos_id).all(), "no special token is hidden"
     restored = torch.where(hidden, targets, ids)
@@ -113,8 +115,8 @@ def test_hidden_words_and_nothing_else_are_to_be_guessed():
 
 
 def test_the_same_generator_state_gives_the_same_hidden_words():
-    tokenizer = cross.masked_tokenizer()
-    batches = cross.MaskedBatches(tokenizer, 30, 4, 0.2)
+    tokenizer = reading.masked_tokenizer()
+    batches = reading.MaskedBatches(tokenizer, 30, 4, 0.2)
     state = batches.generator.get_state()
     first = next(batches)
     batches.generator.set_state(state)
@@ -123,7 +125,7 @@ def test_the_same_generator_state_gives_the_same_hidden_words():
 
 def test_the_readers_logits_are_dot_products_with_the_token_table():
     torch.manual_seed(0)
-    tokenizer = cross.masked_tokenizer()
+    tokenizer = reading.masked_tokenizer()
     config = TransformerConfig(
         vocab_size=len(tokenizer), d_model=16, n_heads=2, n_layers=1, max_seq_len=20, family="encoder"
     )
@@ -131,7 +133,7 @@ def test_the_readers_logits_are_dot_products_with_the_token_table():
     ids = torch.randint(3, 100, (2, 9))
     table = encoder.token_embedding.weight
     with evaluating(encoder):
-        logits = cross.MaskedReader(encoder)(ids)
+        logits = reading.MaskedReader(encoder)(ids)
         assert logits[1, 4, 77].item() == pytest.approx(float(encoder(ids)[1, 4] @ table[77]), abs=1e-5)
 
 
@@ -139,13 +141,15 @@ def test_the_shipped_reader_uses_what_stands_behind_the_blank():
     model, tokenizer = load_pretrained("masked")
 
     def guess(text, k=1):
-        return cross.fill(model, tokenizer, text, k)[0]
+        return reading.fill(model, tokenizer, text, k)[0]
 
     for capital, country in (("oslo", "norway"), ("madrid", "spain"), ("lima", "peru")):
-        assert guess(f"what is the capital of {cross.MASK}? it is {capital}.")[0][0] == country
+        assert guess(f"what is the capital of {reading.MASK}? it is {capital}.")[0][0] == country
     animals = set(CLASSES["animal"])
     for word, share in (("hungry", 0.9), ("soft", 0.0)):
-        text = f"the white cat sat on the grey mat because it was {word}. yes, the white {cross.MASK} was very {word}."
+        text = (
+            f"the white cat sat on the grey mat because it was {word}. yes, the white {reading.MASK} was very {word}."
+        )
         assert sum(p for name, p in guess(text, len(tokenizer)) if name in animals) == pytest.approx(share, abs=0.1)
 
 
@@ -195,7 +199,7 @@ def test_padding_without_a_mask_spoils_translations():
 
 def test_padding_cannot_disturb_a_model_whose_padding_vectors_say_nothing(monkeypatch):
     """Equal translations with and without the mask must give the other verdict."""
-    masked = cross.translate
+    masked = translating.translate
     monkeypatch.setattr(
         cross, "translate", lambda model, tokenizer, sentences, use_mask: masked(model, tokenizer, sentences)
     )
@@ -246,23 +250,23 @@ def test_the_verdict_on_decoders_follows_the_losses(monkeypatch, losses, verdict
 
 # -------------------------------------------------------------------------------------------------------------- recipes
 def test_the_recipes_write_models_that_open_again(tmp_path):
-    cross.train_translator(tmp_path / "t", False, cross.TranslatorRecipe(steps=2, batch_size=4))
+    translating.train_translator(tmp_path / "t", False, translating.TranslatorRecipe(steps=2, batch_size=4))
     model, tokenizer = load_pretrained(tmp_path / "t")
     assert isinstance(model, EncoderDecoder)
     assert model.config.vocab_size == len(tokenizer)
-    plan = cross.MaskedRecipe(steps=2, batch_size=4, stories=20, d_model=16, n_layers=1)
-    cross.train_masked(tmp_path / "m", False, plan)
+    plan = reading.MaskedRecipe(steps=2, batch_size=4, stories=20, d_model=16, n_layers=1)
+    reading.train_masked(tmp_path / "m", False, plan)
     model, tokenizer = load_pretrained(tmp_path / "m")
     assert isinstance(model, EncoderOnly)
-    assert cross.MASK in tokenizer.ids
+    assert reading.MASK in tokenizer.ids
     assert shipped_figures(tmp_path / "m")["recipe"]["steps"] == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "t"], "nothing unfinished is left"
 
 
 def test_an_interrupted_reader_goes_on_as_if_it_had_never_stopped(tmp_path, monkeypatch):
-    plan = cross.MaskedRecipe(steps=4, batch_size=4, stories=20, d_model=16, n_layers=1)
-    cross.train_masked(tmp_path / "whole", False, plan)
-    real = cross.train
+    plan = reading.MaskedRecipe(steps=4, batch_size=4, stories=20, d_model=16, n_layers=1)
+    reading.train_masked(tmp_path / "whole", False, plan)
+    real = reading.train
 
     def interrupted(*arguments, **settings):
         settings["checkpoint_every"] = 2
@@ -276,11 +280,11 @@ def test_an_interrupted_reader_goes_on_as_if_it_had_never_stopped(tmp_path, monk
         return real(*arguments, **settings, on_step=lambda step, model: stop(step, model) if step != 2 else None)
 
     with monkeypatch.context() as patch:
-        patch.setattr(cross, "train", interrupted)
+        patch.setattr(reading, "train", interrupted)
         with pytest.raises((KeyboardInterrupt, StopIteration)):
-            cross.train_masked(tmp_path / "cut", False, plan)
+            reading.train_masked(tmp_path / "cut", False, plan)
     assert (tmp_path / "cut.part").exists()
-    cross.train_masked(tmp_path / "cut", False, plan)
+    reading.train_masked(tmp_path / "cut", False, plan)
     (one, _), (other, _) = load_pretrained(tmp_path / "whole"), load_pretrained(tmp_path / "cut")
     for name, tensor in one.state_dict().items():
         torch.testing.assert_close(tensor, other.state_dict()[name], rtol=0, atol=0, msg=name)

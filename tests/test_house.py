@@ -101,6 +101,20 @@ def test_a_module_that_learners_read_fits_on_two_screens_and_the_library_stays_s
     assert sum(lines.values()) < 2000
 
 
+def test_a_function_that_does_nothing_but_refuse_begins_with_require():
+    """Such a function says so itself: its docstring begins with "Raise"."""
+    refusing = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and (ast.get_docstring(node) or "").startswith("Raise "):
+                refusing[f"{path.relative_to(LIBRARY)}: {node.name}"] = node.name.lstrip("_").startswith("require")
+    assert len(refusing) > 30
+    assert [where for where, named in refusing.items() if not named] == []
+    shared = ast.parse((LIBRARY / "checks.py").read_text(encoding="utf-8"))
+    names = {node.name for node in shared.body if isinstance(node, ast.FunctionDef)}
+    assert {name for name in names if not name.startswith("require_")} == {"is_number"}
+
+
 def test_from_ids_to_logits_a_reader_passes_at_most_700_lines():
     path = ("embeddings", "attention", "heads", "feed_forward", "normalization", "blocks", "gpt")
     lines = {name: len((LIBRARY / f"{name}.py").read_text(encoding="utf-8").splitlines()) for name in path}

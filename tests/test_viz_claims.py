@@ -1,6 +1,7 @@
 """Chapter 16's figures and the record of findings: every claim has its sign, every experiment its finding."""
 
-import importlib
+import subprocess
+import sys
 
 import pytest
 from matplotlib.colors import to_rgba
@@ -8,9 +9,8 @@ from sliders import too_wide
 
 from course_lib.chapters.claims import figures
 from course_lib.chapters.claims.widgets import claim_explorer
-from course_lib.claims import VERDICTS, Finding, experiments, find, in_order, recorded, settle
-
-registry = importlib.import_module("course_lib.claims.experiments")
+from course_lib.claims import VERDICTS, Finding, experiments, find, in_order, recorded, registry, settle
+from course_lib.contents import BY_SLUG
 
 
 def test_every_experiment_has_a_finding_on_record_and_no_other():
@@ -32,6 +32,35 @@ def test_a_chapters_experiments_alone_and_in_order():
     assert [each.chapter for each in everything] == sorted(each.chapter for each in everything)
     first = everything[0].chapter
     assert {each.chapter for each in in_order([first])} == {first}
+
+
+def opened_by(statement: str) -> set[str]:
+    """The chapters whose claims a fresh process has imported after this statement."""
+    code = f"""import sys
+from course_lib.claims import experiments, find, in_order
+{statement}
+names = [name.split(".") for name in sys.modules if name.startswith("course_lib.chapters.")]
+print(*[name[2] for name in names if name[3:] == ["claims"]])"""
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("statement", "chapters"),
+    [
+        ("find('counting.gpt2_117m')", {"counting"}),
+        ("find('masks.leak'), find('heads.slice')", {"masks", "heads"}),
+        (f"in_order([{BY_SLUG['gpt'].number}])", {"gpt"}),
+        ("experiments()", {each.id.partition(".")[0] for each in in_order()}),
+    ],
+)
+def test_only_the_chapters_that_are_asked_for_are_opened(statement, chapters):
+    assert opened_by(statement) == chapters
+
+
+@pytest.mark.parametrize("unknown", ["gpt.nothing_like_it", "nowhere.leak", "leak", ""])
+def test_an_unknown_experiment_is_refused_whatever_its_id_begins_with(unknown):
+    with pytest.raises(ValueError, match=r"there is no experiment .*\. Nearest: \w+\.\w+, \w+\.\w+, \w+\.\w+$"):
+        find(unknown)
 
 
 def test_an_unknown_experiment_names_its_neighbours():

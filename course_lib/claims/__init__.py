@@ -1,11 +1,11 @@
 """Claims: what is said about Transformers, and the engine of the experiments that settle it.
 
-`experiments` says what an experiment is; each chapter's stand in `chapters/<slug>/claims.py`. The chapters print the
-findings beside the claims, chapter 16 and `python -m course_lib claims` print them all. `RECIPES` trains the models
-that ship with the course.
+`registry` says what an experiment is; each chapter's stand in `chapters/<slug>/claims.py`. The chapters print the
+findings beside the claims, chapter 16 and `python -m course_lib claims` print them all. `recipes` train the
+models that ship with the course.
 """
 
-from course_lib.claims.experiments import (
+from course_lib.claims.registry import (
     VERDICTS,
     Experiment,
     Finding,
@@ -13,11 +13,12 @@ from course_lib.claims.experiments import (
     experiments,
     find,
     in_order,
+    recipe,
+    recipes,
     record,
     recorded,
     settle,
 )
-from course_lib.claims.recipes import recipe, recipes
 from course_lib.claims.tinytown import HELD_OUT_SEED, TinytownFigures, TinytownRecipe, measure_tinytown, train_tinytown
 
 __all__ = [

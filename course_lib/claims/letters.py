@@ -48,7 +48,8 @@ def train_on_letters(
     model = DecoderOnly(TransformerConfig(vocab_size, d_model, **sizes))
     if not bend:
         for block in model.blocks:
-            block.feed_forward = nn.Sequential(block.feed_forward.up_proj, block.feed_forward.down_proj)
+            both = nn.Sequential(block.feed_forward.up_proj, block.feed_forward.down_proj)
+            block.add_module("feed_forward", both)
     if prepare:
         prepare(model)
     batches = Batches(ids, 16, T, torch.Generator().manual_seed(seed))

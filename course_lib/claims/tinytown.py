@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from course_lib.checks import at_least_one, at_least_zero, checked_seed, positive
+from course_lib.checks import require_at_least_one, require_at_least_zero, require_positive, require_seed
 from course_lib.config import preset
 from course_lib.embeddings import analogy, nearest_tokens
 from course_lib.files import read_json, save_json, save_tensors, write_whole
@@ -157,10 +157,10 @@ class TinytownRecipe:
     early_steps: tuple[int, ...] = (0, 10, 25, 50, 100, 200, 300, 400, 500, 700, 1000, 1500, 2000, 3000)
 
     def __post_init__(self):
-        at_least_one(steps=self.steps, batch_size=self.batch_size, stories=self.stories, threads=self.threads)
-        positive(peak=self.peak)
-        at_least_zero(warmup=self.warmup)
-        if not -(2**63) <= checked_seed(self.seed) < 2**63:
+        require_at_least_one(steps=self.steps, batch_size=self.batch_size, stories=self.stories, threads=self.threads)
+        require_positive(peak=self.peak)
+        require_at_least_zero(warmup=self.warmup)
+        if not -(2**63) <= require_seed(self.seed) < 2**63:
             raise ValueError(f"seed must be a whole number of at most 63 bits, got {self.seed}")
 
 

@@ -34,10 +34,10 @@ def run(arguments: argparse.Namespace) -> int:
     import torch
     from tqdm.auto import tqdm
 
-    from course_lib.checks import at_least_one
+    from course_lib.checks import require_at_least_one
     from course_lib.claims import VERDICTS, find, in_order, record
 
-    at_least_one(threads=arguments.threads)
+    require_at_least_one(threads=arguments.threads)
     torch.set_num_threads(arguments.threads)
     chosen = [find(id) for id in arguments.ids] or in_order(arguments.chapter or ())
     if not chosen:

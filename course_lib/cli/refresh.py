@@ -30,12 +30,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the notebooks that are named, or all; write what is made from them."""
     from tqdm.auto import tqdm
 
-    from course_lib.checks import at_least_one
+    from course_lib.checks import require_at_least_one
     from course_lib.contents import readme
     from course_lib.files import write_whole
     from course_lib.grading import notebook
 
-    at_least_one(timeout=arguments.timeout)
+    require_at_least_one(timeout=arguments.timeout)
     root = Path.cwd()
     if not (root / "notebooks").is_dir() or not (root / "solutions").is_dir():
         raise ValueError(f"{root} holds no notebooks/ and solutions/: run this at the top of the course's repository")

@@ -28,7 +28,7 @@ def release(root: Path, folder: Path) -> list[Path]:
     Errors: ValueError if `root` is no repository of the course, if the folder lies in the repository or holds anything,
         or if README.md lacks a part that learners need.
     """
-    _ready(root, folder)
+    _require_ready(root, folder)
     for name in WHOLE:
         if (root / name).is_dir():
             shutil.copytree(root / name, folder / name, ignore=LEFT_OUT)
@@ -77,7 +77,7 @@ def for_nbgrader(exercise: nbformat.NotebookNode) -> nbformat.NotebookNode:
     return notebook
 
 
-def _ready(root: Path, folder: Path) -> None:
+def _require_ready(root: Path, folder: Path) -> None:
     if not all((root / name).exists() for name in (*WHOLE, "solutions", str(CHAPTERS))):
         raise ValueError(f"{root} is not the course's repository: run this at its top")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

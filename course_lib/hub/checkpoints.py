@@ -14,7 +14,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from course_lib.checks import finite, one_of
+from course_lib.checks import require_finite, require_one_of
 from course_lib.config import TransformerConfig
 from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
 from course_lib.gpt import DecoderOnly
@@ -61,7 +61,7 @@ def assemble(
     if any(problems.values()):
         found = [f"{what} {_listed(sorted(names))}" for what, names in problems.items() if names]
         raise ValueError(f"{source} does not fit its config: it {'; '.join(found)}")
-    finite(tensors, f"{source}: ")
+    require_finite(tensors, f"{source}: ")
     dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors.values()))
     ours = {name: tensors[theirs(tied.get(name, name))].to(dtype) for name in parts}
     model.load_state_dict(ours, assign=True)
@@ -93,7 +93,7 @@ def from_hf_state_dict(family: str, state_dict: Mapping[str, Tensor], config: ob
     Errors: ValueError if the configuration asks for something that our models do not do, or a tensor is missing,
         unknown or of a wrong shape. Nothing is left out in silence: names.UNUSED lists what may be left out.
     """
-    one_of(tuple(BASIS), family=family)
+    require_one_of(tuple(BASIS), family=family)
     tensors: dict[str, Tensor] = {}
     for name, tensor in state_dict.items():
         name = re.sub(r"^(transformer|model|bert)\.", "", name)
@@ -126,8 +126,8 @@ def load_gguf(path: Path) -> tuple[Model, SubwordTokenizer]:
 
     reader = GGUFReader(path)
     said = {name: field.contents() for name, field in reader.fields.items()}
-    one_of(("llama",), **{"general.architecture": said["general.architecture"]})
-    one_of(("smollm",), **{"tokenizer.ggml.pre": said["tokenizer.ggml.pre"]})
+    require_one_of(("llama",), **{"general.architecture": said["general.architecture"]})
+    require_one_of(("smollm",), **{"tokenizer.ggml.pre": said["tokenizer.ggml.pre"]})
     if stretched := [name for name in said if "rope.scaling" in name]:
         raise ValueError(f"{path} has {stretched}: our RoPE is not stretched")
     tensors = {

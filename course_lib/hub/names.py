@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from course_lib.checks import one_of
+from course_lib.checks import require_one_of
 from course_lib.config import TransformerConfig
 from course_lib.files import read_table
 
@@ -50,7 +50,7 @@ def config_from_hf(family: str, config: Mapping | Any) -> TransformerConfig:
         if value is not None and fields.setdefault(field, value) != value:
             raise ValueError(f"{row[family]}={value!r}: our {family} models have {field}={fields[field]!r} everywhere")
     fields = BASIS[family] | fields
-    one_of(tuple(ACTIVATIONS[family]), activation=fields["activation"])
+    require_one_of(tuple(ACTIVATIONS[family]), activation=fields["activation"])
     fields["activation"] = ACTIVATIONS[family][fields["activation"]]
     ours = TransformerConfig.from_dict(fields)
     if given.get("head_dim", ours.d_head) != ours.d_head:

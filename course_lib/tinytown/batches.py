@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Generator, Tensor
 
-from course_lib.checks import at_least_one, one_row
+from course_lib.checks import require_at_least_one, require_tensors
 from course_lib.tinytown.tokenizers import WordTokenizer
 
 
@@ -27,8 +27,8 @@ class Batches:
     def __init__(
         self, ids: Tensor, batch_size: int, T: int, generator: Generator | None = None, start_id: int | None = None
     ):
-        one_row(ids)
-        at_least_one(batch_size=batch_size, T=T)
+        require_row(ids)
+        require_at_least_one(batch_size=batch_size, T=T)
         if len(ids) < T + 1:
             raise ValueError(f"T={T} needs at least {T + 1} ids (a target for the last input), got {len(ids)}")
         self.ids, self.batch_size, self.T, self.generator = ids, batch_size, T, generator
@@ -50,3 +50,12 @@ class Batches:
 def encode_stories(stories: Iterable[str], tokenizer: WordTokenizer) -> Tensor:
     """All stories one after another as one row of ids (N,), each from `<bos>` to `<eos>`."""
     return torch.tensor([i for story in stories for i in tokenizer.encode(story)])
+
+
+def require_row(ids: Tensor) -> None:
+    """Raise ValueError unless ids are one row of whole numbers; TypeError if they are no tensor."""
+    require_tensors(ids=ids)
+    if ids.ndim != 1:
+        raise ValueError(f"ids must be one row of token ids, shape (N,), got shape {tuple(ids.shape)}")
+    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        raise ValueError(f"ids must be whole numbers, got {ids.dtype}")

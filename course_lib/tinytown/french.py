@@ -16,7 +16,7 @@ import math
 import random
 from collections.abc import Iterator
 
-from course_lib.checks import checked_seed
+from course_lib.checks import require_seed
 from course_lib.files import read_table
 from course_lib.tinytown.grammar import first, join_words, split_words
 from course_lib.tinytown.tokenizers import WordTokenizer
@@ -65,7 +65,7 @@ class TinytownPairs:
     """
 
     def __init__(self, seed: int = 0):
-        self.seed = checked_seed(seed)
+        self.seed = require_seed(seed)
 
     def pairs(self) -> Iterator[tuple[str, str]]:
         """(English, French) without end. The English has 4 to 12 words, the full stop counted; the French one more at

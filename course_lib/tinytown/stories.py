@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator
 from functools import cache
 
-from course_lib.checks import checked_seed
+from course_lib.checks import require_seed
 from course_lib.tinytown import grammar
 from course_lib.tinytown.grammar import (
     EOS,
@@ -43,7 +43,7 @@ class Tinytown:
     """
 
     def __init__(self, seed: int = 0):
-        self.seed = checked_seed(seed)
+        self.seed = require_seed(seed)
 
     def stories(self) -> Iterator[str]:
         """Stories without end, each a string such as "once there was a king called tom. he wore a crown. at last tom

@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterable, Sized
 from difflib import get_close_matches
 from functools import cached_property
+from operator import index
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 
-from course_lib.checks import is_text, known_ids
 from course_lib.tinytown.grammar import BOS, EOS, PAD, join_words, split_words
 from course_lib.tinytown.stories import Tinytown
 
@@ -57,13 +57,13 @@ class WordTokenizer(_Vocabulary):
 
     def encode(self, text: str, end: bool = True) -> list[int]:
         """`<bos>`, the words, `<eos>`. With end=False there is no `<eos>`: a prompt to be continued."""
-        is_text(text)
+        require_text(text)
         ids = [self.bos_id] + [self.id(token) for token in split_words(text.lower())]
         return [*ids, self.eos_id] if end else ids
 
     def decode(self, ids: Iterable[int] | Tensor) -> str:
         """The text of these ids (a list or a one-dimensional tensor), without the special tokens."""
-        return join_words(self.tokens[i] for i in known_ids(ids, len(self)) if i > self.eos_id)
+        return join_words(self.tokens[i] for i in require_known_ids(ids, len(self)) if i > self.eos_id)
 
 
 class SubwordTokenizer(_Vocabulary):
@@ -86,12 +86,12 @@ class SubwordTokenizer(_Vocabulary):
 
     def encode(self, text: str, special: bool = False) -> list[int]:
         """The ids of a text. special=True adds what the model wants around it, such as [CLS] … [SEP]."""
-        is_text(text)
+        require_text(text)
         return self.tokenizer.encode(text, add_special_tokens=special).ids
 
     def decode(self, ids: Iterable[int] | Tensor, special: bool = False) -> str:
         """The text of these ids (a list or a one-dimensional tensor). special=True shows the special tokens too."""
-        return self.tokenizer.decode(known_ids(ids, len(self)), skip_special_tokens=not special)
+        return self.tokenizer.decode(require_known_ids(ids, len(self)), skip_special_tokens=not special)
 
     def pieces(self, text: str, special: bool = False) -> list[str]:
         """The text of each token, in order; a character of several bytes that was split shows as �."""
@@ -146,3 +146,21 @@ class BytePairTokenizer(SubwordTokenizer):
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
         return cls(tokenizer)
+
+
+def require_text(text: object) -> None:
+    """Raise TypeError unless text is a string."""
+    if not isinstance(text, str):
+        raise TypeError(f"text must be a string, got {type(text).__name__}: encode one text at a time")
+
+
+def require_known_ids(ids: Iterable[int] | Tensor, vocab_size: int) -> list[int]:
+    """Return the ids as a list. TypeError unless they are whole numbers in a row; ValueError outside [0, V)."""
+    try:
+        row = [index(i) for i in ids]
+    except TypeError:
+        raise TypeError(f"ids must be one row of whole numbers, got {ids!r}") from None
+    for i in row:
+        if not 0 <= i < vocab_size:
+            raise ValueError(f"id {i} is outside the vocabulary: ids run from 0 to {vocab_size - 1}")
+    return row

@@ -6,8 +6,8 @@ import statistics
 import torch
 
 from course_lib.attention import scaled_dot_product_attention
-from course_lib.claims.experiments import Finding, experiment
 from course_lib.claims.letters import train_on_letters
+from course_lib.claims.registry import Finding, experiment
 from course_lib.config import TransformerConfig
 from course_lib.counting import attention_matrix_bytes
 from course_lib.gpt import DecoderOnly

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from course_lib.claims.experiments import Finding, experiment
+from course_lib.claims.registry import Finding, experiment
 from course_lib.config import PRESETS, TransformerConfig
 from course_lib.counting import count_parameters, forward_flops
 from course_lib.gpt import DecoderOnly

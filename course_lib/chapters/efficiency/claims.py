@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.blocks import TransformerBlock
-from course_lib.claims.experiments import Finding, experiment
+from course_lib.claims.registry import Finding, experiment
 from course_lib.claims.timing import best_seconds
 from course_lib.config import TransformerConfig
 from course_lib.gpt import DecoderOnly, evaluating

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.claims.experiments import Finding, experiment
+from course_lib.claims.registry import Finding, experiment
 from course_lib.config import TransformerConfig
 from course_lib.embeddings import TokenEmbedding
 from course_lib.gpt import DecoderOnly

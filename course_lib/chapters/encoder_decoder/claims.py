@@ -1,24 +1,26 @@
-"""Chapter 11: a translator of Tinytown's pairs, a reader that fills blanks, and what is said about cross-attention."""
+"""Chapter 11: what is said about cross-attention, and about reading both sides.
 
-import re
+What the experiments and the chapter use stands beside: `translator` and `masked_reader`, each with its recipe.
+"""
+
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from course_lib.claims.experiments import Finding, experiment
-from course_lib.claims.recipes import recipe
+from course_lib.chapters.encoder_decoder.masked_reader import MASK, MaskedReader, passage
+from course_lib.chapters.encoder_decoder.masked_reader import MaskedBatches as MaskedBatches
+from course_lib.chapters.encoder_decoder.masked_reader import fill as fill
+from course_lib.chapters.encoder_decoder.translator import TranslatorRecipe as TranslatorRecipe
+from course_lib.chapters.encoder_decoder.translator import pair_batch, pair_batches, stack, translate, translator_config
+from course_lib.claims.registry import Finding, experiment
 from course_lib.claims.tinytown import HELD_OUT_SEED
-from course_lib.config import TransformerConfig
 from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
-from course_lib.gpt import IGNORED, DecoderOnly, evaluating, next_token_loss
-from course_lib.masks import padding_mask
-from course_lib.pretrained import load_pretrained, save_json, save_pretrained
-from course_lib.sampling import generate
+from course_lib.gpt import IGNORED, DecoderOnly, evaluating
+from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import Tinytown, WordTokenizer, split_words
 from course_lib.tinytown.french import WORDS, TinytownPairs
 from course_lib.trace import trace
@@ -26,235 +28,8 @@ from course_lib.training import train
 
 HELD_OUT = tuple(HELD_OUT_SEED + i for i in range(3))  # pairs and stories of these seeds are for measuring only
 SEEDS = (0, 1, 2)
-MASK = "<mask>"
 
 
-# ----------------------------------------------------------------------------------------------------- pairs as tensors
-def stack(rows: Sequence[list[int]], fill: int) -> Tensor:
-    """Rows of different lengths as one tensor (B, T), filled up at the end."""
-    longest = max(map(len, rows))
-    return torch.tensor([row + [fill] * (longest - len(row)) for row in rows])
-
-
-def source_batch(sentences: Sequence[str], tokenizer: WordTokenizer) -> tuple[Tensor, Tensor]:
-    """(source_ids (B, S), source_mask (B, 1, 1, S)): the words and <eos>, True where a word is."""
-    rows = [tokenizer.encode(sentence)[1:] for sentence in sentences]
-    source_ids = stack(rows, tokenizer.pad_id)  # (B, S)
-    return source_ids, padding_mask([len(row) for row in rows], source_ids.shape[1])
-
-
-def pair_batch(pairs: Sequence[tuple[str, str]], tokenizer: WordTokenizer) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(source_ids (B, S), target_ids (B, T), source_mask (B, 1, 1, S), targets (B, T)): what EncoderDecoder takes.
-
-    The decoder reads <bos> and the translation, and predicts the translation and <eos>: each word from the right ones
-    before it (teacher forcing)."""
-    source_ids, source_mask = source_batch([english for english, _ in pairs], tokenizer)
-    rows = [tokenizer.encode(french) for _, french in pairs]
-    target_ids = stack([row[:-1] for row in rows], tokenizer.pad_id)  # (B, T)
-    return source_ids, target_ids, source_mask, stack([row[1:] for row in rows], IGNORED)
-
-
-def pair_batches(tokenizer: WordTokenizer, batch_size: int, seed: int = 0) -> Iterator[tuple[Tensor, ...]]:
-    """Batches without end, from the pairs of that seed."""
-    pairs = TinytownPairs(seed).pairs()
-    while True:
-        yield pair_batch([next(pairs) for _ in range(batch_size)], tokenizer)
-
-
-def translate(
-    model: EncoderDecoder, tokenizer: WordTokenizer, sentences: Sequence[str], use_mask: bool = True
-) -> list[str]:
-    """The model's own translations, word by word, always the most probable next word."""
-    source_ids, source_mask = source_batch(sentences, tokenizer)
-    begin = torch.full((len(sentences), 1), tokenizer.bos_id)  # (B, 1)
-    written = generate(
-        model, begin, model.config.max_seq_len - 1, temperature=0, stop=tokenizer.eos_id,
-        source_ids=source_ids, source_mask=source_mask if use_mask else None,
-    )  # fmt: skip
-    return [tokenizer.decode(row) for row in written]
-
-
-def share_right(model: EncoderDecoder, tokenizer: WordTokenizer, pairs: Sequence[tuple[str, str]]) -> float:
-    """Share of sentences that the model translates exactly."""
-    found = translate(model, tokenizer, [english for english, _ in pairs])
-    return statistics.fmean(ours == french for ours, (_, french) in zip(found, pairs))
-
-
-def cross_weights(
-    model: EncoderDecoder, tokenizer: WordTokenizer, english: str, french: str
-) -> tuple[list[str], list[str], Tensor]:
-    """Who looks where while `french` is written: (source words, target words, weights (layers, H, T, S)).
-
-    Row t belongs to the step that writes target word t: the decoder has read the words before it."""
-    source_ids, target_ids, _, targets = pair_batch([(english, french)], tokenizer)
-    with evaluating(model), trace(model, "*cross_attention.weights") as seen:
-        model(source_ids, target_ids)
-    weights = torch.cat(list(seen.values()))  # (layers, H, T, S)
-    return [tokenizer.tokens[i] for i in source_ids[0]], [tokenizer.tokens[i] for i in targets[0]], weights
-
-
-# ------------------------------------------------------------------------------------------------------- the translator
-@dataclass(frozen=True)
-class TranslatorRecipe:
-    """All that decides the shipped translator."""
-
-    steps: int = 2000
-    batch_size: int = 32
-    peak: float = 5e-3
-    warmup: int = 50
-    seed: int = 0
-
-
-def translator_config(tokenizer: WordTokenizer, **changes) -> TransformerConfig:
-    """One encoder block and one decoder block of 64 features and two heads: every attention can be looked at."""
-    small = TransformerConfig(
-        vocab_size=len(tokenizer), d_model=64, n_heads=2, n_layers=1, max_seq_len=16, activation="relu",
-        positions="sinusoidal", family="encoder-decoder",
-    )  # fmt: skip
-    return replace(small, **changes)
-
-
-@recipe("translator")
-def train_translator(folder: str | Path, progress: bool = True, plan: TranslatorRecipe | None = None) -> dict:
-    """Train the translator from nothing (about a minute) and write it to `folder` with what it can do."""
-    plan = plan or TranslatorRecipe()
-    torch.set_num_threads(1)
-    torch.manual_seed(plan.seed)
-    tokenizer = TinytownPairs().tokenizer()
-    model = EncoderDecoder(translator_config(tokenizer))
-    batches = pair_batches(tokenizer, plan.batch_size, plan.seed)
-    history = train(model, batches, plan.steps, plan.peak, plan.warmup, progress=progress)
-    save_pretrained(folder, model, tokenizer)
-    figures = {
-        "exactly_right": share_right(model, tokenizer, TinytownPairs(HELD_OUT_SEED).sample(1000)),
-        "loss_of_last_50_steps": round(statistics.fmean(history.losses[-50:]), 5),
-    }
-    save_json(Path(folder) / "figures.json", {"figures": figures, "recipe": asdict(plan)})
-    return figures
-
-
-# ----------------------------------------------------------------------------------------------- the reader of blanks
-def masked_tokenizer() -> WordTokenizer:
-    """Tinytown's words and <mask>."""
-    return WordTokenizer([*Tinytown().vocabulary, MASK])
-
-
-class MaskedReader(nn.Module):
-    """An encoder that guesses hidden words: hidden states times the token table give logits, as in BERT.
-
-    BERT has one more linear layer and a norm before the table (Devlin et al. 2019); here the final norm does."""
-
-    def __init__(self, encoder: EncoderOnly):
-        super().__init__()
-        self.encoder = encoder
-        self.config = encoder.config
-
-    def forward(self, ids: Tensor, mask: Tensor | None = None, targets: Tensor | None = None):
-        """Logits (B, T, V) of the word that belongs at every place; with targets also the loss, as in DecoderOnly."""
-        logits = self.encoder(ids, mask) @ self.encoder.token_embedding.weight.T  # (B, T, d_model) @ (d_model, V)
-        return logits if targets is None else (logits, next_token_loss(logits, targets))
-
-
-SENTENCES = 2  # in a passage
-
-
-def passage(story: str, at: int = 0) -> str:
-    """Two sentences of a story that follow each other; at chooses where they begin, 0 for the beginning."""
-    sentences = re.findall(r"[^.?]+[.?]", story)
-    first = at % max(1, len(sentences) - SENTENCES + 1)
-    return "".join(sentences[first : first + SENTENCES]).strip()
-
-
-class MaskedBatches:
-    """(ids (B, T), mask, targets (B, T)) without end: a share of the words hidden, and only these to be guessed.
-
-    BERT leaves one in ten of them as they are and exchanges another for a random word, so that a text without <mask>
-    is nothing strange to it; here all are hidden. The texts are passages of two sentences: short, so that the reader
-    learns in minutes. `generator` draws passages and places; `train` keeps its state."""
-
-    def __init__(self, tokenizer: WordTokenizer, n_stories: int, batch_size: int, share: float, seed: int = 0):
-        self.passages = [
-            tokenizer.encode(passage(story, i)) for i, story in enumerate(Tinytown(seed).sample(n_stories))
-        ]
-        self.tokenizer, self.batch_size, self.share = tokenizer, batch_size, share
-        self.generator = torch.Generator().manual_seed(seed)
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        return self
-
-    def __next__(self) -> tuple[Tensor, Tensor, Tensor]:
-        chosen = torch.randint(len(self.passages), (self.batch_size,), generator=self.generator).tolist()
-        rows = [self.passages[i] for i in chosen]
-        ids = stack(rows, self.tokenizer.pad_id)  # (B, T)
-        drawn = torch.rand(ids.shape, generator=self.generator) < self.share
-        hidden = drawn & (ids > self.tokenizer.eos_id)  # words alone, not <pad>, <bos> and <eos>
-        mask = padding_mask([len(row) for row in rows], ids.shape[1])
-        return ids.masked_fill(hidden, self.tokenizer.id(MASK)), mask, ids.masked_fill(~hidden, IGNORED)
-
-
-def fill(encoder: EncoderOnly, tokenizer: WordTokenizer, text: str, k: int = 3) -> list[list[tuple[str, float]]]:
-    """For each <mask> in the text the k most probable words with their probabilities."""
-    ids = torch.tensor([tokenizer.encode(text)])  # (1, T)
-    with evaluating(encoder):
-        p = MaskedReader(encoder)(ids)[0].softmax(dim=-1)  # (T, V)
-    best = p[ids[0] == tokenizer.id(MASK)].topk(k)
-    return [[(tokenizer.tokens[i], q) for i, q in zip(row, ps)] for row, ps in zip(best.indices, best.values.tolist())]
-
-
-@dataclass(frozen=True)
-class MaskedRecipe:
-    """All that decides the shipped reader of blanks."""
-
-    steps: int = 8000
-    batch_size: int = 64
-    share: float = 0.25
-    stories: int = 40_000
-    peak: float = 5e-3
-    warmup: int = 100
-    seed: int = 0
-    d_model: int = 64
-    n_heads: int = 4
-    n_layers: int = 3
-
-
-@recipe("masked")
-def train_masked(folder: str | Path, progress: bool = True, plan: MaskedRecipe | None = None) -> dict:
-    """Train the reader of blanks from nothing (some minutes; resumable) and write it to `folder`."""
-    plan = plan or MaskedRecipe()
-    torch.set_num_threads(1)
-    torch.manual_seed(plan.seed)
-    tokenizer = masked_tokenizer()
-    encoder = EncoderOnly(
-        TransformerConfig(
-            vocab_size=len(tokenizer), d_model=plan.d_model, n_heads=plan.n_heads, n_layers=plan.n_layers,
-            max_seq_len=96, family="encoder", positions="rope",
-        )
-    )  # fmt: skip
-    batches = MaskedBatches(tokenizer, plan.stories, plan.batch_size, plan.share, plan.seed)
-    unfinished = Path(f"{folder}.part")
-    history = train(
-        MaskedReader(encoder), batches, plan.steps, plan.peak, plan.warmup, checkpoint=unfinished, progress=progress
-    )
-    save_pretrained(folder, encoder, tokenizer)
-    figures = {
-        "loss_of_last_50_steps": round(statistics.fmean(history.losses[-50:]), 4),
-        "right_of_hidden": round(share_filled(encoder, tokenizer, HELD_OUT_SEED), 4),
-    }
-    save_json(Path(folder) / "figures.json", {"figures": figures, "recipe": asdict(plan)})
-    unfinished.unlink()
-    return figures
-
-
-def share_filled(encoder: EncoderOnly, tokenizer: WordTokenizer, seed: int, n_stories: int = 500) -> float:
-    """Share of hidden words of held-out stories, one word in ten hidden, at which the first guess is right."""
-    ids, mask, targets = next(MaskedBatches(tokenizer, n_stories, n_stories, 0.1, seed))
-    reader = MaskedReader(encoder)
-    with evaluating(reader):
-        guesses = reader(ids, mask).argmax(dim=-1)  # (B, T)
-    return (guesses == targets)[targets != IGNORED].float().mean().item()
-
-
-# -------------------------------------------------------------------------------------------------------------- claims
 def _random_translator(seed: int, n_layers: int = 3) -> tuple[EncoderDecoder, tuple[Tensor, ...]]:
     """An untrained translator with weights large enough to matter, and a batch of eight pairs."""
     torch.manual_seed(seed)
@@ -280,7 +55,7 @@ def wiring() -> Finding:
             model(source_ids, target_ids, source_mask)
             for i, block in enumerate(model.decoder.blocks[:-1]):  # at the last block the two are one
                 keys = seen[f"decoder.blocks.{i}.cross_attention.k_proj"]  # (B, S, d_model)
-                project = block.cross_attention.k_proj
+                project = block.get_submodule("cross_attention.k_proj")
                 at_own_height.append(_distance(keys, project(model.encoder.final_norm(seen[f"encoder.blocks.{i}"]))))
                 at_the_top.append(_distance(keys, project(seen["encoder"])))
     same = max(at_the_top) < 1e-6 < min(at_own_height)
@@ -369,7 +144,7 @@ def cut_head(model: EncoderDecoder, head: int) -> Iterator[None]:
         heads[..., head * size : (head + 1) * size] = 0
         return (heads,)
 
-    handle = model.decoder.blocks[-1].cross_attention.out_proj.register_forward_pre_hook(silence)
+    handle = model.decoder.blocks[-1].get_submodule("cross_attention.out_proj").register_forward_pre_hook(silence)
     try:
         yield
     finally:

@@ -9,14 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.chapters.encoder_decoder import figures
-from course_lib.chapters.encoder_decoder.claims import (
-    MASK,
-    MaskedReader,
-    cross_weights,
-    pair_batch,
-    source_batch,
-    translate,
-)
+from course_lib.chapters.encoder_decoder.masked_reader import MASK, MaskedReader
+from course_lib.chapters.encoder_decoder.translator import cross_weights, pair_batch, source_batch, translate
 from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.live.attempts import went_wrong
@@ -197,7 +191,7 @@ def explore_block(function: Callable) -> LiveFigure:
     """The trained translator with your `decoder_block` in place of its own: what it writes, and where it looks."""
     model, tokenizer = load_pretrained("translator")
     model = copy.deepcopy(model).eval().requires_grad_(False)
-    model.decoder.blocks = nn.ModuleList(_Yours(function, block) for block in model.decoder.blocks)
+    model.decoder.add_module("blocks", nn.ModuleList(_Yours(function, block) for block in model.decoder.blocks))
 
     def look(english: str) -> Look:
         source_ids, source_mask = source_batch([english], tokenizer)

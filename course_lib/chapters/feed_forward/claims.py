@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.claims.experiments import Finding, experiment
 from course_lib.claims.letters import STEPS, held_out_letters, train_on_letters
+from course_lib.claims.registry import Finding, experiment
 from course_lib.config import TransformerConfig
 from course_lib.feed_forward import FeedForward, swiglu_width
 from course_lib.gpt import DecoderOnly, evaluating

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.claims.experiments import Finding, experiment
+from course_lib.claims.registry import Finding, experiment
 from course_lib.claims.short_runs import BATCH, T, final, tinytown_ids
 from course_lib.claims.tinytown import HELD_OUT_SEED
 from course_lib.config import TransformerConfig, preset

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from course_lib.claims.experiments import Finding, experiment
+from course_lib.claims.registry import Finding, experiment
 from course_lib.claims.timing import best_seconds
 from course_lib.claims.tinytown import HELD_OUT_SEED
 from course_lib.config import TransformerConfig

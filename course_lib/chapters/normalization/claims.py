@@ -12,8 +12,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.blocks import TransformerBlock
-from course_lib.claims.experiments import Finding, experiment
 from course_lib.claims.letters import train_on_letters
+from course_lib.claims.registry import Finding, experiment
 from course_lib.claims.timing import best_seconds
 from course_lib.config import TransformerConfig
 from course_lib.gpt import DecoderOnly

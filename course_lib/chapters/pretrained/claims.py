@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.claims.experiments import Finding, experiment
+from course_lib.claims.registry import Finding, experiment
 from course_lib.claims.tinytown import HELD_OUT_SEED
 from course_lib.config import TransformerConfig
 from course_lib.encoder_decoder import EncoderOnly

@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from course_lib.claims.experiments import Finding, experiment
+from course_lib.claims.registry import Finding, experiment
 from course_lib.claims.tinytown import HELD_OUT_SEED
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.pretrained import load_pretrained

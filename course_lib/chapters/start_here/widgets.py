@@ -246,7 +246,7 @@ class ModelMap(widgets.HBox):
     def __init__(self, model: DecoderOnly, tokenizer: WordTokenizer, text: str, chosen: str = "attention"):
         self.parts = {part.name: part for part in parts_of(model, tokenizer, text)}
         self._layers = len(model.blocks)
-        self._check(chosen)
+        self._require_part(chosen)
         parts = list(self.parts.values())
         self._part = dropdown("part", list(self.parts), chosen)  # holds the choice; the buttons are its face
         self._panel = LiveFigure(lambda part: figures.ShareBars(parts, part), {"part": self._part}, self._describe)
@@ -275,7 +275,7 @@ class ModelMap(widgets.HBox):
 
     def select(self, name: str) -> None:
         """Show a part."""
-        self._check(name)
+        self._require_part(name)
         self._part.value = name
         for other, button in self.buttons.items():
             button.description = f"▸ {other}" if other == name else other
@@ -284,7 +284,7 @@ class ModelMap(widgets.HBox):
             button.style.text_color = INK if button.style.button_color else None
         self.chapter.value = _taught(self.parts[name].chapter)
 
-    def _check(self, name: str) -> None:
+    def _require_part(self, name: str) -> None:
         if name not in self.parts:
             raise ValueError(f"there is no part {name!r} on the map. The parts: {', '.join(self.parts)}")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from course_lib.claims.experiments import Finding, experiment
+from course_lib.claims.registry import Finding, experiment
 from course_lib.claims.tinytown import HELD_OUT_SEED
 from course_lib.config import TransformerConfig
 from course_lib.gpt import IGNORED, DecoderOnly, evaluating

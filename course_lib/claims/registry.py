@@ -1,17 +1,19 @@
-"""Claims: what is said about Transformers, each with the experiment that settles it.
+"""The registry: what is said about Transformers, each claim with the experiment that settles it; the models' recipes.
 
 An experiment is a function without arguments that measures and returns a `Finding`. The decorator `experiment` gives it
-a name, so that the chapters, `python -m course_lib claims` and the tests all run the same code.
+a name, so that the chapters, `python -m course_lib claims` and the tests all run the same code. A recipe is a function
+recipe(folder, progress) that trains a model that ships with the course from nothing and writes it to the folder, so
+that anybody can train it again. It is resumable, or takes less than two minutes.
 """
 
 import difflib
 import statistics
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from pathlib import Path
 
-from course_lib.contents import CHAPTERS, chapter_of
+from course_lib.contents import BY_SLUG, CHAPTERS, Chapter, chapter_of
 from course_lib.files import ASSETS, read_json, save_json
 
 VERDICTS = ("confirmed", "depends", "refuted")
@@ -65,12 +67,12 @@ class Experiment:
 
 
 _REGISTERED: dict[str, Experiment] = {}
+_RECIPES: dict[str, Callable[[Path, bool], object]] = {}
 
 
-@cache
-def load_claims() -> None:
-    """Import every chapter's claims: each registers its experiments, and its recipes."""
-    for chapter in CHAPTERS:
+def load_claims(chapters: Iterable[Chapter] = CHAPTERS) -> None:
+    """Import the claims of these chapters, of all unless given: each registers its experiments, and its recipes."""
+    for chapter in chapters:
         chapter.part("claims")
 
 
@@ -78,6 +80,12 @@ def experiments() -> dict[str, Experiment]:
     """Return every experiment of the course, id -> Experiment."""
     load_claims()
     return _REGISTERED
+
+
+def recipes() -> dict[str, Callable[[Path, bool], object]]:
+    """Return every recipe, by the name of the model that it trains: those of the chapters too."""
+    load_claims()
+    return _RECIPES
 
 
 def experiment(
@@ -100,13 +108,34 @@ def experiment(
     return register
 
 
+def recipe(name: str) -> Callable[[Callable], Callable]:
+    """Decorator: the function below trains the shipped model of that name (`load_pretrained(name)`).
+
+    Errors: ValueError if the name is taken.
+    """
+
+    def register(train: Callable) -> Callable:
+        if name in _RECIPES:
+            raise ValueError(f"there are two recipes for {name!r}: choose another name")
+        _RECIPES[name] = train
+        return train
+
+    return register
+
+
 def find(id: str) -> Experiment:
-    """The experiment of that id. Unknown: a ValueError with the nearest ones."""
-    known = experiments()
-    if id not in known:
-        near = difflib.get_close_matches(id, known, n=3, cutoff=0.3) or list(known)[:3]
+    """Return the experiment of that id; of all chapters only its own is opened.
+
+    Errors: ValueError with the nearest ones for an unknown id.
+    """
+    slug = id.partition(".")[0]
+    if id not in _REGISTERED and slug in BY_SLUG:
+        load_claims([BY_SLUG[slug]])
+    if id not in _REGISTERED:
+        known = [each.id for each in in_order()]
+        near = difflib.get_close_matches(id, known, n=3, cutoff=0.3) or known[:3]
         raise ValueError(f"there is no experiment {id!r}. Nearest: {', '.join(near)}")
-    return known[id]
+    return _REGISTERED[id]
 
 
 def settle(*ids: str, findings: Mapping[str, Finding] | None = None) -> None:
@@ -123,8 +152,9 @@ def settle(*ids: str, findings: Mapping[str, Finding] | None = None) -> None:
 
 
 def in_order(chapters: Sequence[int] = ()) -> list[Experiment]:
-    """All experiments, or those of these chapters, in the order of the course."""
-    chosen = [each for each in experiments().values() if not chapters or each.chapter in chapters]
+    """Return all experiments, or those of these chapters, in the order of the course."""
+    load_claims(each for each in CHAPTERS if not chapters or each.number in chapters)
+    chosen = [each for each in _REGISTERED.values() if not chapters or each.chapter in chapters]
     return sorted(chosen, key=lambda each: each.chapter)
 
 

@@ -1,0 +1,148 @@
+"""Faults of the machine: a worker that is gone, a level that is not there, a wall that does not hold."""
+
+import argparse
+import subprocess
+import sys
+import time
+
+import pytest
+
+from course_lib.classroom import command, probe
+from course_lib.classroom.graded import GradedSubmission
+from course_lib.classroom.notebook_reader import Cell
+from course_lib.classroom.probe import require_isolation
+from course_lib.classroom.quotas import Quotas
+from course_lib.classroom.remote import Ended, Fault, Worker
+from course_lib.classroom.sandbox import SandboxError, Stage
+from course_lib.classroom.session import Session
+from course_lib.classroom.submission_reader import Notebook
+from tests.grading.corpus import notebook as written
+
+LIMITS = Quotas(cell_timeout=3, exercise_timeout=3, timeout=120)
+
+
+def notebook(*sources: str) -> Notebook:
+    return Notebook("notebook.ipynb", tuple(Cell(i, "code", source) for i, source in enumerate(sources, start=1)))
+
+
+def asked(worker: Worker, *sources: str, name: str = "found"):
+    """What a notebook leaves under a name, and what was said of its cells."""
+    session = Session(worker, notebook(*sources), {}, {name: False}, time.monotonic() + 100)
+    try:
+        count = session.found.answers.get(name, 0)
+        return (session.read(name, count - 1, 3).value if count else None), session.found.troubles
+    finally:
+        session.close()
+
+
+@pytest.fixture(scope="module")
+def beside():
+    """A worker at the level none."""
+    with Worker("none", LIMITS, slot=51) as worker:
+        yield worker
+
+
+@pytest.mark.proof
+def test_a_worker_that_is_gone_is_a_fault_and_no_result():
+    with Worker("none", LIMITS, slot=53) as worker:
+        worker.process.kill()
+        worker.process.wait()
+        with pytest.raises(Fault):
+            asked(worker, "found = 1")
+        worker.restart()
+        assert asked(worker, "found = 1")[0] == 1
+
+
+def test_an_answer_that_is_asked_after_its_time_is_up_says_so(beside):
+    session = Session(beside, notebook("found = 1"), {}, {"found": False}, time.monotonic() + 60)
+    session.deadline = time.monotonic() - 1
+    with pytest.raises(Ended, match="The time for this submission"):
+        session.read("found", 0, 3)
+    session.close()
+
+
+@pytest.mark.parametrize("level", ["chroot", "", "BWRAP"])
+def test_an_unknown_level_is_refused_before_anything_starts(level):
+    with pytest.raises(ValueError, match="must be one of bwrap, docker, none"):
+        Worker(level)
+
+
+def test_a_missing_bubblewrap_is_said_with_the_remedy(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SandboxError, match="apt-get install bubblewrap"), Worker("bwrap", LIMITS):
+        pass
+
+
+def test_another_operating_system_is_told_what_to_do_instead_of_a_traceback(tmp_path):
+    """Without the module `resource`, as on Windows; the rest of its differences stay out of this process."""
+    (tmp_path / "answers.ipynb").write_text(written([("code", "x = 1")]), encoding="utf-8")
+    code = (
+        "import sys, psutil, tqdm.auto; sys.modules['resource'] = None\n"
+        "import course_lib.classroom.class_run\n"
+        "from course_lib.__main__ import main\n"
+        "for sys.platform, level in ('win32', 'bwrap'), ('win32', 'docker'), ('darwin', 'bwrap'):\n"
+        "    ended = main(['grade', 'answers.ipynb', '--sandbox', level, '--exercises', 'attention.memory'])\n"
+        "    print('ended with', ended, file=sys.stderr)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (run.returncode, "Traceback" in run.stderr) == (0, False), run.stderr
+    said = run.stderr.split("ended with 2\n")
+    assert len(said) == 4, run.stderr
+    for remedy, each in zip(("WSL 2", "WSL 2", "use --sandbox docker here"), said):
+        assert remedy in each
+
+
+@pytest.mark.parametrize("level", ["none", "bwrap"])
+def test_the_report_says_when_there_was_no_wall(tmp_path, level):
+    options = dict.fromkeys(("json", "csv", "junit", "gradescope", "classroom50"), False)
+    options |= {"canvas": None, "moodle": None, "sandbox": level, "out": tmp_path}
+    command._write(argparse.Namespace(**options), [GradedSubmission("ada", "", (), ())], [3], left=[])
+    assert ("there was no wall" in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")) == (
+        level == "none"
+    )
+
+
+def test_a_probe_refuses_a_wall_that_does_not_hold(beside, monkeypatch):
+    monkeypatch.setattr(beside, "sandbox", "bwrap")
+    with pytest.raises(SandboxError, match="does not hold here") as error:
+        require_isolation(beside)
+    assert "Nothing was graded" in str(error.value)
+    assert "it reaches the network (UDP)" in str(error.value)
+
+
+@pytest.mark.proof
+def test_the_probe_tries_the_sockets_that_no_namespace_parts():
+    with Stage() as stage:
+        denial = stage.code / "course_lib" / "classroom" / "isolation.py"
+        text = denial.read_text(encoding="utf-8")
+        denial.write_text(text.replace("(1, 2, 10, 16)", "(1, 2, 10, 16, 40)"), encoding="utf-8")
+        try:
+            with Worker("bwrap", LIMITS, slot=55, stage=stage) as worker, pytest.raises(SandboxError) as error:
+                require_isolation(worker)
+        except SandboxError as missing:
+            pytest.skip(str(missing))
+    assert "does not hold here: it opens sockets of AF_VSOCK. Nothing" in str(error.value)
+
+
+def test_a_stage_holds_the_library_and_goes_with_its_owner():
+    with Stage() as stage:
+        assert (stage.code / "course_lib" / "attention.py").is_file()
+        assert list(stage.folder.rglob("*catalogue*")) == []
+        assert list(stage.folder.rglob("exercises")) == []
+        assert (stage.code / "course_lib" / "attention.py").stat().st_mode & 0o777 == 0o644
+    assert not stage.folder.exists()
+
+
+@pytest.mark.parametrize(("name", "value"), [("cell_timeout", 0), ("memory", -1), ("timeout", 0), ("processes", 0)])
+def test_a_limit_that_leaves_nothing_is_refused(name, value):
+    with pytest.raises(ValueError, match=name):
+        Quotas(**{name: value})
+
+
+def test_of_a_probe_that_breaks_off_nothing_is_believed(beside, monkeypatch):
+    broken = probe.PROBE.replace("seen += answers()", 'raise ValueError("half way")')
+    assert broken != probe.PROBE
+    monkeypatch.setattr(probe, "PROBE", broken)
+    monkeypatch.setattr(beside, "sandbox", "bwrap")
+    with pytest.raises(SandboxError, match="it runs nothing"):
+        require_isolation(beside)

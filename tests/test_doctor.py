@@ -1,0 +1,164 @@
+"""`python -m course_lib doctor`: what it finds; and what the commands say where a package is missing."""
+
+import importlib.metadata
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import course_lib
+from course_lib.__main__ import main
+
+ROOT = Path(__file__).parent.parent
+
+
+# --------------------------------------------------------------------------------------------------------------- doctor
+def test_doctor_finds_this_environment_well(capsys):
+    assert main(["doctor"]) == 0
+    said = capsys.readouterr().out
+    assert "MISSING" not in said
+    assert "All is well" in said
+
+
+@pytest.mark.parametrize(
+    "package", ["torch", "ipywidgets", pytest.param("jupyterlab_widgets", marks=pytest.mark.proof)]
+)
+def test_doctor_speaks_where_a_package_is_missing(package):
+    code = (
+        f"import sys; sys.modules[{package!r}] = None\nfrom course_lib.__main__ import main\nsys.exit(main(['doctor']))"
+    )
+    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert seen.returncode == 1, seen.stderr
+    assert "✗ MISSING" in seen.stdout
+    assert "pip install" in seen.stdout
+    assert "to mend" in seen.stdout
+
+
+def test_help_waits_for_no_package():
+    heavy = ("torch", "numpy", "matplotlib", "nbformat", "tqdm", "IPython")
+    code = (
+        "import sys\nfrom course_lib.__main__ import build_parser\nbuild_parser().format_help()\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert seen.stdout.strip() == "[]"
+
+
+def without(package, *command, cwd=ROOT, setup=""):
+    """The command in a fresh process in which a package cannot be imported."""
+    code = (
+        f"import sys; sys.modules[{package!r}] = None\n{setup}\n"
+        f"from course_lib.__main__ import main\nsys.exit(main({list(command)!r}))"
+    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=cwd)
+
+
+def test_the_version_is_told_without_torch_and_is_the_installed_one():
+    seen = without("torch", "--version")
+    assert (seen.returncode, seen.stdout) == (0, f"course_lib {course_lib.__version__}\n"), seen.stderr
+    assert re.fullmatch(r"\d+\.\d+\.\d+", course_lib.__version__)
+    installed = importlib.metadata.version("transformers-measured")
+    assert installed == course_lib.__version__, "install again: .venv/bin/python -m pip install -e ."
+
+
+def test_without_torch_the_doctor_blames_torch_and_nothing_that_only_needs_it():
+    said = without("torch", "doctor").stdout
+    missing = [line.split()[2] for line in said.splitlines() if line.startswith("✗")]
+    assert missing == ["torch"], said
+    assert re.search(r"^– unknown Tinytown model +not looked at: it needs torch$", said, flags=re.M), said
+    assert re.search(r"^– unknown progress file +not looked at: it needs torch$", said, flags=re.M), said
+    assert "not whole" not in said
+    assert said.splitlines()[-1].startswith("1 to mend"), said
+
+
+def test_a_package_that_only_the_model_needs_is_blamed_by_its_name():
+    said = without("jaxtyping", "doctor")
+    assert said.returncode == 1
+    assert re.search(r"^✗ MISSING jaxtyping .*\n +→ .*pip install", said.stdout, flags=re.M), said.stdout
+    assert re.search(r"^– unknown Tinytown model +not looked at: it needs jaxtyping$", said.stdout, flags=re.M)
+    assert said.stdout.endswith("\n1 to mend, in this order.\n")
+    assert "not whole" not in said.stdout
+    assert "All is well" not in said.stdout
+
+
+def test_the_doctor_blames_the_assets_where_they_are_to_blame(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("course_lib.pretrained.ASSETS", tmp_path)
+    assert main(["doctor"]) == 1
+    said = capsys.readouterr().out
+    assert [line.split()[2] for line in said.splitlines() if line.startswith("✗")] == ["Tinytown"]
+    assert "course_lib/assets is not whole" in said
+
+
+@pytest.mark.proof
+def test_the_doctor_says_each_line_as_soon_as_it_knows_it(monkeypatch):
+    """In a pipe that nobody empties for it: what it said before torch is there while torch is still being imported."""
+    code = (
+        "import importlib, sys\n"
+        "from course_lib.__main__ import main\n"
+        "real = importlib.import_module\n"
+        "def slow(name, *rest, **others):\n"
+        "    if name == 'torch':\n"
+        "        sys.stderr.write('importing torch\\n'); sys.stderr.flush(); sys.stdin.readline()\n"
+        "    return real(name, *rest, **others)\n"
+        "importlib.import_module = slow\n"
+        "sys.exit(main(['doctor']))\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
+    ) as process:
+        assert process.stderr.readline() == b"importing torch\n"
+        os.set_blocking(process.stdout.fileno(), False)
+        so_far = process.stdout.read() or b""
+        os.set_blocking(process.stdout.fileno(), True)
+        rest, _ = process.communicate(b"\n")
+    assert re.search("✓ well +Python", so_far.decode()), so_far
+    assert process.returncode == 0
+    assert "All is well" in rest.decode()
+
+
+def test_the_doctor_announces_on_a_terminal_what_may_take_a_while(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    said = Terminal()
+    monkeypatch.setattr(sys, "stdout", said)
+    assert main(["doctor"]) == 0
+    assert re.search(r"… +torch +\r✓ well +torch", said.getvalue())
+    assert not [line for line in said.getvalue().splitlines() if line.startswith("…") and not line.strip("… ")]
+
+
+@pytest.mark.proof
+def test_an_installation_without_notebooks_is_not_told_to_open_one(tmp_path):
+    """As a wheel installs it: the library alone, in a folder of packages."""
+    shutil.copytree(
+        ROOT / "course_lib", tmp_path / "packages" / "course_lib", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    at = f"sys.path.insert(0, {str(tmp_path / 'packages')!r})"
+    well = without("nothing_that_exists", "doctor", cwd=tmp_path, setup=at)
+    assert well.returncode == 0, well.stderr + well.stdout
+    assert "All is well" in well.stdout
+    assert "00_start_here" not in well.stdout
+    ill = without("matplotlib", "doctor", cwd=tmp_path, setup=at).stdout
+    assert "requirements.txt" not in ill
+    assert "python -m pip install matplotlib" in ill
+
+
+@pytest.mark.proof
+def test_a_console_that_knows_no_signs_is_still_told():
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "course_lib", "doctor"]
+    seen = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+    assert seen.returncode == 0, seen.stderr
+    assert "All is well" in seen.stdout
+    assert "torch" in seen.stdout
+
+
+def test_the_doctor_needs_no_console(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["doctor"]) == 0
