@@ -26,7 +26,8 @@ def test_doctor_finds_this_environment_well(capsys):
 
 
 @pytest.mark.parametrize(
-    "package", ["torch", "ipywidgets", pytest.param("jupyterlab_widgets", marks=pytest.mark.proof)]
+    "package",
+    ["torch", *(pytest.param(name, marks=pytest.mark.proof) for name in ("ipywidgets", "jupyterlab_widgets"))],
 )
 def test_doctor_speaks_where_a_package_is_missing(package):
     code = (
@@ -76,6 +77,7 @@ def test_without_torch_the_doctor_blames_torch_and_nothing_that_only_needs_it():
     assert said.splitlines()[-1].startswith("1 to mend"), said
 
 
+@pytest.mark.proof
 def test_a_package_that_only_the_model_needs_is_blamed_by_its_name():
     said = without("jaxtyping", "doctor")
     assert said.returncode == 1
