@@ -67,25 +67,6 @@ def generate(model, ids, max_new_tokens, max_seq_len, temperature, generator):
     return ids
 
 
-def generate_with(
-    model,
-    ids,
-    max_new_tokens,
-    max_seq_len,
-    temperature,
-    generator,
-    *,
-    see=lambda ids, limit: ids[:, -limit:],
-    pick=lambda logits: logits[:, -1],
-    draw=draw,
-    extend=lambda ids, new, limit: torch.cat([ids, new[:, None]], 1),
-):
-    for _ in range(max_new_tokens):
-        new = draw(pick(model(see(ids, max_seq_len))), temperature, generator)
-        ids = extend(ids, new, max_seq_len)
-    return ids
-
-
 def some_ids(rng, B, T, vocab_size=11):
     return torch.randint(vocab_size, (B, T), generator=rng)
 
