@@ -16,40 +16,6 @@ def scaled_dot_product_attention(q, k, v, mask=None):
     return weights @ v, weights
 
 
-INF = float("inf")
-
-
-def raw_scores(q, k):
-    return q @ k.transpose(-2, -1)
-
-
-def scaled_scores(q, k):
-    return raw_scores(q, k) / math.sqrt(q.shape[-1])
-
-
-def block(scores, mask):
-    return scores if mask is None else scores.masked_fill(~mask, -INF)
-
-
-def shares(scores):
-    """Softmax over the keys; a query with no key to look at gets zeros."""
-    return torch.where(scores.amax(-1, keepdim=True) == -INF, 0.0, scores.softmax(-1))
-
-
-def wrong_attention(q, k, v, mask=None, *, score=scaled_scores, mask_with=block, weigh=shares, mix=torch.matmul):
-    """Attention whose four steps can be replaced one by one: most misconceptions below."""
-    weights = weigh(mask_with(score(q, k), mask))
-    return mix(weights, v), weights
-
-
-def careless(scores):
-    return scores.softmax(-1)
-
-
-def block_with_a_billion(scores, mask):
-    return scores if mask is None else scores.masked_fill(~mask, -1e9)
-
-
 def qkv(rng, *leading, T, S, D, D_v, dtype=torch.float32):
     shapes = ((*leading, T, D), (*leading, S, D), (*leading, S, D_v))
     return tuple(torch.randn(shape, generator=rng, dtype=dtype) for shape in shapes)

@@ -51,11 +51,6 @@ class EncoderBlock(nn.Module):
         return self.norm2(x + self.feed_forward(x))
 
 
-def causal(mask, x):
-    lower = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
-    return lower if mask is None else mask & lower
-
-
 def texts(rng, B, T, d_model, dtype=torch.float32):
     return torch.randn(B, T, d_model, generator=rng, dtype=dtype)
 

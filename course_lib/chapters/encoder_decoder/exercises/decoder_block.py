@@ -1,5 +1,3 @@
-from functools import partial
-
 import torch
 
 from course_lib.chapters.encoder_decoder.fixtures import decoder_block_parts
@@ -14,53 +12,6 @@ def decoder_block(x, encoded, parts, source_mask=None):
     x = x + parts.attention(h, h, causal)  # what has been written so far
     x = x + parts.cross_attention(parts.cross_norm(x), encoded, source_mask)  # asks with what it now knows
     return x + parts.feed_forward(parts.norm2(x))
-
-
-def lower(T):
-    return torch.ones(T, T, dtype=torch.bool).tril()
-
-
-def own_branch(parts, x, mask):
-    h = parts.norm1(x)
-    return x + parts.attention(h, h, mask)
-
-
-def cross_branch(parts, x, encoded, source_mask):
-    return x + parts.cross_attention(parts.cross_norm(x), encoded, source_mask)
-
-
-def wide_branch(parts, x):
-    return x + parts.feed_forward(parts.norm2(x))
-
-
-def block_with(
-    x, encoded, parts, source_mask=None, *, mask=lower, own=own_branch, cross=cross_branch, wide=wide_branch
-):
-    """A decoder block whose branches can be replaced one by one: most misconceptions below."""
-    return wide(parts, cross(parts, own(parts, x, mask(x.shape[1])), encoded, source_mask))
-
-
-def past_of(x, encoded):
-    return torch.ones(x.shape[1], encoded.shape[1], dtype=torch.bool).tril()
-
-
-def causal_source(parts, x, encoded, source_mask):
-    past = past_of(x, encoded)
-    return cross_branch(parts, x, encoded, past if source_mask is None else past & source_mask)
-
-
-def other_norms(first="norm1", second="cross_norm", third="norm2"):
-    def own(parts, x, mask):
-        h = getattr(parts, first)(x)
-        return x + parts.attention(h, h, mask)
-
-    def cross(parts, x, encoded, source_mask):
-        return x + parts.cross_attention(getattr(parts, second)(x), encoded, source_mask)
-
-    def wide(parts, x):
-        return x + parts.feed_forward(getattr(parts, third)(x))
-
-    return partial(block_with, own=own, cross=cross, wide=wide)
 
 
 LITTLE = {"d_model": 4, "n_heads": 2, "d_ff": 6}

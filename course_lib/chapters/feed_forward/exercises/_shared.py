@@ -54,28 +54,10 @@ def judge(case, expected, got):
     return compare(expected, got, 1e-6, 1e-6)
 
 
-# --- small models, and what their blocks put out
+# --- small models
 
 
 TINY = {"vocab_size": 23, "d_model": 6, "n_heads": 2, "n_layers": 2, "d_ff": 11, "max_seq_len": 12}
-
-
-def seen_at(model, ids, part="feed_forward.up_proj", evaluate=True):
-    """What this part of every block puts out: list of (B, T, size). Every call has its own model: hooks may stay."""
-    outputs = []
-    for block in model.blocks:
-        block.get_submodule(part).register_forward_hook(lambda _, inputs, output: outputs.append(output))
-    if evaluate:
-        model.eval()
-    with torch.no_grad():
-        model(ids)
-    return outputs
-
-
-def hidden_at(model, ids):
-    """The hidden units after the bend: list of (B, T, d_ff)."""
-    bend = BENDS[model.config.activation]
-    return [bend(scores) for scores in seen_at(model, ids)]
 
 
 def small_model(seed, dropout=0.0, activation="relu", mute=0, **config):

@@ -1,8 +1,7 @@
 import torch
-import torch.nn.functional as F
 
 from course_lib.chapters.feed_forward.claims import ASKED, capital_questions, contributions, strongest
-from course_lib.chapters.feed_forward.exercises._shared import drawn_ids, hidden_at, small_model
+from course_lib.chapters.feed_forward.exercises._shared import drawn_ids, small_model
 from course_lib.chapters.feed_forward.fixtures import tinytown
 from course_lib.gpt import evaluating
 from course_lib.grading.exercise import Case, Given, generator, stage
@@ -15,6 +14,19 @@ def top_units(model, ids, answer, candidates, k):
     before = chance(model, ids, answer)
     drops = [before - without(model, layer, unit, chance, ids, answer) for layer, unit in candidates]
     return pairs(candidates, drops, k)
+
+
+def inside(model, ids):
+    """The hidden units of every block, a list of (B, T, d_ff), and the logits that they lead to."""
+    hidden = []
+    handles = [
+        block.feed_forward.down_proj.register_forward_pre_hook(lambda _, inputs: hidden.append(inputs[0]))
+        for block in model.blocks
+    ]
+    logits = model.eval()(ids)
+    for handle in handles:
+        handle.remove()
+    return hidden, logits
 
 
 def chance(model, ids, answer):
@@ -43,112 +55,6 @@ def pairs(candidates, drops, k):
     """The k candidates with the largest drops, strongest first: (k, 2)."""
     order = sorted(range(len(candidates)), key=lambda i: -drops[i])
     return torch.tensor([candidates[i] for i in order[:k]])
-
-
-def wrong_units(
-    model, ids, answer, candidates, k, *, measure=chance, score=lambda before, after: before - after, **how
-):
-    before = measure(model, ids, answer)
-    drops = [score(before, without(model, *unit, measure, ids, answer, **how)) for unit in candidates]
-    return pairs(candidates, drops, k)
-
-
-def logit(model, ids, answer):
-    model.eval()
-    with torch.no_grad():
-        return model(ids)[:, -1, answer]
-
-
-def chance_everywhere(model, ids, answer):
-    model.eval()
-    with torch.no_grad():
-        return model(ids).softmax(-1)[:, :, answer].mean()
-
-
-def chance_at_first(model, ids, answer):
-    model.eval()
-    with torch.no_grad():
-        return model(ids).softmax(-1)[:, 0, answer]
-
-
-def noisy_chance(model, ids, answer):
-    with torch.no_grad():
-        return model(ids).softmax(-1)[:, -1, answer]
-
-
-def of_the_favourite(model, ids, answer, candidates, k):
-    model.eval()
-    return top_units(model, ids, int(model(ids)[0, -1].argmax()), candidates, k)
-
-
-def never_put_back(model, ids, answer, candidates, k):
-    drops, before = [], chance(model, ids, answer)
-    for layer, unit in candidates:
-        model.blocks[layer].feed_forward.down_proj.weight.data[:, unit] = 0
-        drops.append(before - chance(model, ids, answer))
-    return pairs(candidates, drops, k)
-
-
-def hooks_left(model, ids, answer, candidates, k):
-    drops, before = [], chance(model, ids, answer)
-    for layer, unit in candidates:
-        mask = torch.ones(model.config.d_ff, dtype=torch.float64)
-        mask[unit] = 0
-        model.blocks[layer].feed_forward.down_proj.register_forward_pre_hook(lambda _, x, mask=mask: (x[0] * mask,))
-        drops.append(before - chance(model, ids, answer))
-    return pairs(candidates, drops, k)
-
-
-def row_zeroed(model, ids, answer, candidates, k):
-    """The weights with which the unit looks are 0; its bias stays."""
-    drops, before = [], chance(model, ids, answer)
-    for layer, unit in candidates:
-        row = model.blocks[layer].feed_forward.up_proj.weight.data[unit]
-        kept = row.clone()
-        row.zero_()
-        drops.append(before - chance(model, ids, answer))
-        row.copy_(kept)
-    return pairs(candidates, drops, k)
-
-
-def by_activation(model, ids, answer, candidates, k, *, size=lambda h: h[0, -1]):
-    hidden = hidden_at(model, ids)
-    return pairs(candidates, [size(hidden[layer])[unit].item() for layer, unit in candidates], k)
-
-
-def by_gradient(model, ids, answer, candidates, k, *, of=lambda logits, answer: logits.softmax(-1)[answer]):
-    """activation × gradient, summed over places."""
-    model.eval()
-    hidden = []
-    handles = [
-        block.feed_forward.down_proj.register_forward_pre_hook(lambda _, inputs: hidden.append(inputs[0]))
-        for block in model.blocks
-    ]
-    gradients = torch.autograd.grad(of(model(ids)[0, -1], answer), hidden)
-    for handle in handles:
-        handle.remove()
-    drops = [(hidden[layer] * gradients[layer])[0, :, unit].sum().item() for layer, unit in candidates]
-    return pairs(candidates, drops, k)
-
-
-def by_place(model, ids, answer, candidates, k):
-    chosen = top_units(model, ids, answer, candidates, k)
-    return torch.stack([torch.tensor(candidates).eq(pair).all(1).nonzero()[0, 0] for pair in chosen])
-
-
-def in_the_order_of_the_list(model, ids, answer, candidates, k):
-    return torch.tensor(candidates)[by_place(model, ids, answer, candidates, k).sort().values]
-
-
-def one_block(layer):
-    """All units looked for in one block, whatever the pair says."""
-
-    def wrong(model, ids, answer, candidates, k):
-        before = chance(model, ids, answer)
-        drops = [before - without(model, layer, unit, chance, ids, answer) for _, unit in candidates]
-        return pairs(candidates, drops, k)
-
-    return wrong
 
 
 def cut(model, ids, answer, k, units):

@@ -1,8 +1,6 @@
-from functools import partial
-
 import torch
 
-from course_lib.chapters.feed_forward.exercises._shared import TINY, drawn_ids, hidden_at, seen_at, small_model
+from course_lib.chapters.feed_forward.exercises._shared import TINY, drawn_ids, small_model
 from course_lib.chapters.feed_forward.fixtures import as_row as probe
 from course_lib.chapters.feed_forward.fixtures import tinytown
 from course_lib.gpt import evaluating
@@ -19,10 +17,6 @@ def active_shares(model, ids, pad_id):
         model(ids)
     real = ids != pad_id  # (B, T)
     return [(hidden[real] > 0).float().mean().item() for hidden in seen.values()]  # hidden[real]: (tokens, d_ff)
-
-
-def wrong_shares(model, ids, pad_id, *, look=seen_at, fires=lambda z: z > 0, share=lambda f: f.double().mean().item()):
-    return [share(fires(z[ids != pad_id])) for z in look(model, ids)]
 
 
 @stage

@@ -1,5 +1,3 @@
-import copy
-
 import torch
 from torch import nn
 
@@ -11,15 +9,6 @@ from course_lib.grading.fixtures import drawn_decoder
 def tie(model):
     """Let model.output use the token table: one parameter, two uses."""
     model.output.weight = model.token_embedding.weight
-
-
-def drawn_anew(model, std=0.02):
-    model.token_embedding.weight = model.output.weight = nn.Parameter(std * torch.randn_like(model.output.weight))
-
-
-def drawn_in_place(model, std=0.02):
-    tie(model)
-    nn.init.normal_(model.output.weight, std=std)
 
 
 def model_for(rng, V, d_model, T, n_layers=1, dtype="float32", tied=False):

@@ -29,64 +29,6 @@ def loss_by_heads(make_model, heads, batches, held_out, lr, seeds):
     return losses
 
 
-def descend(model, batches, lr, clear=True):
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
-    losses = []
-    for ids, targets in batches:
-        _, loss = model(ids, targets)
-        if clear:
-            optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
-
-
-def held_out_loss(model, held_out):
-    model.eval()
-    with torch.no_grad():
-        return model(*held_out)[1].item()
-
-
-def compare_with(
-    make_model,
-    heads,
-    batches,
-    held_out,
-    lr,
-    seeds,
-    *,
-    make=lambda make_model, n_heads, seed: make_model(n_heads, seed),
-    train=lambda model, batches, held_out, lr: descend(model, batches, lr),
-    measure=lambda model, losses, held_out: held_out_loss(model, held_out),
-    gather=lambda losses: sum(losses) / len(losses),
-):
-    """The comparison whose four steps can be replaced one by one: most misconceptions below."""
-    found = {}
-    for n_heads in heads:
-        measured = []
-        for seed in seeds:
-            model = make(make_model, n_heads, seed)
-            losses = train(model, batches, held_out, lr)
-            measured.append(measure(model, losses, held_out))
-        found[n_heads] = gather(measured)
-    return found
-
-
-def one_model_for_all(make_model, heads, batches, held_out, lr, seeds):
-    """Made once, and trained on and on."""
-    model = make_model(heads[0], seeds[0])
-    found = {}
-    for n_heads in heads:
-        losses = []
-        for _ in seeds:
-            model.train()
-            descend(model, batches, lr)
-            losses.append(held_out_loss(model, held_out))
-        found[n_heads] = sum(losses) / len(losses)
-    return found
-
-
 SMALL = {"d_model": 16, "n_layers": 1, "d_ff": 32, "max_seq_len": 16, "positions": "rope"}
 
 

@@ -6,38 +6,11 @@ from torch import nn
 from course_lib.grading.exercise import Case, generator, stage
 from course_lib.grading.judge import compare
 
-INF = float("inf")
-
 
 def split_heads(x, n_heads):
     """(B, T, d_model) -> (B, H, T, D): each token's features, shared out among the heads."""
     B, T, d_model = x.shape
     return x.reshape(B, T, n_heads, d_model // n_heads).transpose(1, 2)  # (B, T, H, D) -> (B, H, T, D)
-
-
-def raw_scores(q, k):
-    return q @ k.transpose(-2, -1)
-
-
-def scaled_scores(q, k):
-    return raw_scores(q, k) / math.sqrt(q.shape[-1])
-
-
-def block(scores, mask):
-    return scores if mask is None else scores.masked_fill(~mask, -INF)
-
-
-def shares(scores):
-    """Softmax over the keys; a query with no key to look at gets zeros."""
-    return torch.where(scores.amax(-1, keepdim=True) == -INF, 0.0, scores.softmax(-1))
-
-
-def careless(scores):
-    return scores.softmax(-1)
-
-
-def block_with_a_billion(scores, mask):
-    return scores if mask is None else scores.masked_fill(~mask, -1e9)
 
 
 def merge_heads(x):
@@ -77,44 +50,6 @@ class MultiHeadAttention(nn.Module):
             weights = weights.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
         return self.out_proj(merge_heads(weights @ v))  # (B, T, d_model)
         ### END SOLUTION
-
-
-class InSteps(MultiHeadAttention):
-    """The same in steps that can be replaced one by one, by name: most misconceptions below."""
-
-    def project(self, x):
-        return self.q_proj(x), self.k_proj(x), self.v_proj(x)
-
-    split = staticmethod(split_heads)
-    score = staticmethod(scaled_scores)
-    mask_with = staticmethod(block)
-    weigh = staticmethod(shares)
-    mix = staticmethod(torch.matmul)
-    merge = staticmethod(merge_heads)
-
-    def finish(self, merged, x, weights):
-        return self.out_proj(merged)
-
-    def forward(self, x, mask=None):
-        q, k, v = (self.split(each, self.n_heads) for each in self.project(x))
-        weights = self.weigh(self.mask_with(self.score(q, k), mask))
-        return self.finish(self.merge(self.mix(weights, v)), x, weights)
-
-
-def with_steps(project=None, finish=None, **steps):
-    """A class whose named steps are replaced."""
-    methods = {"project": project, "finish": finish}
-    replaced = {name: method for name, method in methods.items() if method}
-    replaced |= {name: staticmethod(step) for name, step in steps.items()}
-    return type("MultiHeadAttention", (InSteps,), replaced)
-
-
-def project_slices(self, x):
-    """Each head projects its own slice of the token: what remains of W are the blocks on its diagonal."""
-    D = x.shape[-1] // self.n_heads
-    head = torch.arange(x.shape[-1]) // D
-    own = head[:, None] == head  # (d_model, d_model)
-    return tuple(x @ (linear.weight * own).T + linear.bias for linear in (self.q_proj, self.k_proj, self.v_proj))
 
 
 def tokens_of(rng, *shape, dtype=torch.float32):

@@ -17,34 +17,6 @@ def leaks_future(model, ids):
     return False
 
 
-ROUNDING = 1e-5  # a change below this is no leak
-
-
-def next_token(ids, V):
-    return (ids + 1) % V
-
-
-def wrong_leak_test(
-    model,
-    ids,
-    *,
-    places=lambda T: range(1, T),
-    other=next_token,
-    looked_at=lambda outputs, place: outputs[:, :place],
-    measure=lambda after, before: float((after - before).abs().max()),
-    limit=ROUNDING,
-):
-    """The test with one step replaced."""
-    before = model(ids)
-    for place in places(ids.shape[1]):
-        changed = ids.clone()
-        changed[:, place] = other(ids[:, place], before.shape[-1])
-        after, then = looked_at(model(changed), place), looked_at(before, place)
-        if then.numel() and measure(after, then) > limit:
-            return True
-    return False
-
-
 V_TOKENS = 6
 
 

@@ -1,6 +1,3 @@
-from functools import partial
-from types import SimpleNamespace
-
 import torch
 
 from course_lib.chapters.sampling.exercises._shared import INF, some_ids
@@ -18,11 +15,6 @@ def by_windows(model, text):
     """The logits (B, T, V) after each place of text (B, T), from as many tokens before it as the model sees."""
     window = model.config.max_seq_len
     return torch.stack([model(text[:, max(0, t - window) : t])[:, -1] for t in range(1, text.shape[1] + 1)], 1)
-
-
-def in_one_pass(model, text):
-    """As by_windows, for a text that fits into the window."""
-    return model(text)
 
 
 def log_probabilities(model, text, temperature=1.0, see=by_windows):
@@ -51,35 +43,6 @@ def compare_with(
         distinct.append(count(text, ids.shape[1]))
         likelihoods.append(float(likelihood(model, text, ids.shape[1], temperature)))
     return distinct, likelihoods
-
-
-def under_its_own_temperature(model, text, start, temperature, see=by_windows):
-    if temperature == 0:
-        return torch.zeros(())
-    return log_probabilities(model, text, temperature, see)[:, start - 1 :].mean()
-
-
-def with_the_prompt(model, text, start, temperature, see=by_windows):
-    return log_probabilities(model, text, see=see).mean()
-
-
-def without_the_first(model, text, start, temperature, see=by_windows):
-    return log_probabilities(model, text, see=see)[:, start:].mean()
-
-
-def by_their_own_places(model, text, start, temperature, see=by_windows):
-    return see(model, text).log_softmax(-1).gather(-1, text[..., None]).squeeze(-1)[:, start:].mean()
-
-
-def summed_up(model, text, start, temperature, see=by_windows):
-    return log_probabilities(model, text, see=see)[:, start - 1 :].sum(1).mean()
-
-
-def probabilities_averaged(model, text, start, temperature, see=by_windows):
-    return log_probabilities(model, text, see=see)[:, start - 1 :].exp().mean()
-
-
-in_one_sight = partial(new_tokens_alone, see=in_one_pass)
 
 
 # Five words that can follow, two of them only when it is warm, and the prompt's own word, which never comes again.

@@ -1,8 +1,7 @@
 import torch
 
 from course_lib.chapters.sampling.exercises._shared import as_often_as_probable as judge
-from course_lib.chapters.sampling.exercises._shared import some_ids
-from course_lib.chapters.sampling.exercises.next_token import draw_with
+from course_lib.chapters.sampling.exercises._shared import greedy, some_ids
 from course_lib.chapters.sampling.fixtures import chain, sum_of_all
 from course_lib.chapters.sampling.fixtures import followed as probe
 from course_lib.grading.exercise import Case, Given, generator, stage
@@ -10,32 +9,14 @@ from course_lib.grading.exercise import Case, Given, generator, stage
 
 def draw(logits, temperature, generator):
     """(B, V) -> (B,)"""
-    return draw_with(logits, temperature, None, None, generator)
+    p = greedy(logits) if temperature == 0 else (logits / temperature).softmax(-1)
+    return torch.multinomial(p.log().softmax(-1), 1, generator=generator).squeeze(-1)
 
 
 def generate(model, ids, max_new_tokens, max_seq_len, temperature, generator):
     for _ in range(max_new_tokens):
         logits = model(ids[:, -max_seq_len:])[:, -1]  # (B, V)
         ids = torch.cat([ids, draw(logits, temperature, generator)[:, None]], 1)  # (B, T + 1)
-    return ids
-
-
-def generate_with(
-    model,
-    ids,
-    max_new_tokens,
-    max_seq_len,
-    temperature,
-    generator,
-    *,
-    see=lambda ids, limit: ids[:, -limit:],
-    pick=lambda logits: logits[:, -1],
-    draw=draw,
-    extend=lambda ids, new, limit: torch.cat([ids, new[:, None]], 1),
-):
-    for _ in range(max_new_tokens):
-        new = draw(pick(model(see(ids, max_seq_len))), temperature, generator)
-        ids = extend(ids, new, max_seq_len)
     return ids
 
 

@@ -1,5 +1,3 @@
-from functools import partial
-
 import torch
 
 from course_lib.chapters.sampling.exercises._shared import (
@@ -29,10 +27,6 @@ def top_k_filter(logits, k):
 
 def top_p_filter(logits, p):
     return nucleus(logits, p)
-
-
-def without_the_crossing_token(q, total, p):
-    return total > p
 
 
 def sample_next_token(logits, temperature, top_k, top_p, generator):
