@@ -17,51 +17,6 @@ def cached_attention(q_new, k_new, v_new, cache):
     return weights @ v, (k, v)
 
 
-INF = float("inf")
-
-
-def joined(cache, k_new, v_new):
-    if cache is None:
-        return k_new, v_new
-    return torch.cat([cache[0], k_new], dim=-2), torch.cat([cache[1], v_new], dim=-2)
-
-
-def seen(T, S):
-    """(T, S), True = may attend: the last of T queries sees all S keys, each earlier one a key less."""
-    return torch.ones(T, S, dtype=torch.bool).tril(S - T)
-
-
-def wrong_cache(
-    q_new,
-    k_new,
-    v_new,
-    cache,
-    *,
-    join=joined,
-    score=lambda q, k: q @ k.mT / math.sqrt(q.shape[-1]),
-    allow=seen,
-    weigh=lambda scores: scores.softmax(-1),
-    hand_in=lambda output: output,
-    keep=lambda cache, new, whole: whole,
-):
-    """Attention with a cache, whose steps can be replaced one by one: most misconceptions below."""
-    k, v = join(cache, k_new, v_new)
-    scores = score(q_new, k)
-    weights = weigh(scores.masked_fill(~allow(*scores.shape[-2:]), -INF))
-    return hand_in(weights @ v), keep(cache, (k_new, v_new), (k, v))
-
-
-def new_first(cache, k_new, v_new):
-    if cache is None:
-        return k_new, v_new
-    return torch.cat([k_new, cache[0]], dim=-2), torch.cat([v_new, cache[1]], dim=-2)
-
-
-def new_first_seen_alike(T, S):
-    """The new tokens causally among themselves in front, and all cached ones behind."""
-    return torch.cat([torch.ones(T, T, dtype=torch.bool).tril(), torch.ones(T, S - T, dtype=torch.bool)], dim=-1)
-
-
 def new_tokens(rng, *leading, T, S, D, D_v, dtype=torch.float32):
     """q_new, k_new, v_new of T tokens, and a cache of S tokens; None for S = 0."""
     shapes = ((T, D), (T, D), (T, D_v), (S, D), (S, D_v))

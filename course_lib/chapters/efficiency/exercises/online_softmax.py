@@ -25,62 +25,6 @@ def blockwise_attention(q, k, v, block_size):
     return mixed / total
 
 
-INF = float("inf")
-
-
-def wrong_blocks(
-    q,
-    k,
-    v,
-    block_size,
-    *,
-    scale=lambda D: math.sqrt(D),
-    begin=-INF,
-    blocks=lambda S, size: range(0, S, size),
-    compare_with=lambda largest, scores: torch.maximum(largest, scores.amax(-1, keepdim=True)),
-    shrink_total=lambda old, new: (old - new).exp(),
-    shrink_mixed=lambda old, new: (old - new).exp(),
-    close=lambda mixed, total: mixed / total,
-):
-    """Attention block by block, whose steps can be replaced one by one: most misconceptions below."""
-    largest = q.new_full((*q.shape[:-1], 1), begin)
-    total, mixed = torch.zeros_like(largest), q.new_zeros(*q.shape[:-1], v.shape[-1])
-    for start in blocks(k.shape[-2], block_size):
-        part = slice(start, start + block_size)
-        scores = q @ k[..., part, :].mT / scale(q.shape[-1])
-        larger = compare_with(largest, scores)
-        raised = (scores - larger).exp()
-        total = total * shrink_total(largest, larger) + raised.sum(-1, keepdim=True)
-        mixed = mixed * shrink_mixed(largest, larger) + raised @ v[..., part, :]
-        largest = larger
-    return close(mixed, total)
-
-
-def all_at_once(q, k, v, block_size, scale=math.sqrt):
-    return (q @ k.mT / scale(q.shape[-1])).softmax(-1) @ v
-
-
-def two_passes(q, k, v, block_size):
-    keys, values = k.split(block_size, dim=-2), v.split(block_size, dim=-2)
-
-    def score(part):
-        return q @ part.mT / math.sqrt(q.shape[-1])
-
-    largest = score(keys[0]).amax(-1, keepdim=True)
-    for part in keys[1:]:
-        largest = torch.maximum(largest, score(part).amax(-1, keepdim=True))
-    total, mixed = 0.0, 0.0
-    for part, mine in zip(keys, values):
-        raised = (score(part) - largest).exp()
-        total, mixed = total + raised.sum(-1, keepdim=True), mixed + raised @ mine
-    return mixed / total
-
-
-def outputs_of_blocks(q, k, v, block_size):
-    pairs = zip(k.split(block_size, dim=-2), v.split(block_size, dim=-2))
-    return torch.stack([all_at_once(q, keys, values, block_size) for keys, values in pairs])
-
-
 @stage
 def one_query(seed):
     "One query, two blocks of two keys: the larger scores are in the second block, then in the first."

@@ -55,26 +55,6 @@ def first_slower(lengths, times):
     return min(slower, default=None)
 
 
-def seconds_with(
-    step,
-    attention,
-    lengths,
-    batch,
-    rounds,
-    clock,
-    *,
-    recurrent=walk,
-    sum_up=min,
-    share=lambda rnn, attention, batch, T: (rnn, attention),
-    cross=first_slower,
-):
-    """The measurement, whose steps can be replaced one by one: most misconceptions below."""
-    times = race(partial(recurrent, step), attention, lengths, batch, rounds, clock, sum_up)
-    shared = [share(*pair, batch, T) for *pair, T in zip(*times.values(), lengths)]
-    times = dict(zip(times, map(list, zip(*shared))))
-    return times | {"crossing": cross(lengths, times)}
-
-
 def step_by_step(step, attention, lengths, batch, rounds, clock):
     """The clock is read around every step, and the shortest step is taken T times."""
 
@@ -92,25 +72,6 @@ def step_by_step(step, attention, lengths, batch, rounds, clock):
 
     times = dict(zip(("rnn", "attention"), map(list, zip(*map(seconds, lengths)))))
     return times | {"crossing": first_slower(lengths, times)}
-
-
-def between_two_lengths(lengths, times):
-    slower = first_slower(lengths, times)
-    return None if slower == min(lengths) else slower
-
-
-def place_of_crossing(lengths, times):
-    slower = first_slower(lengths, times)
-    return None if slower is None else lengths.index(slower)
-
-
-def longest_if_never(lengths, times):
-    return first_slower(lengths, times) or max(lengths)
-
-
-def first_in_list(lengths, times):
-    pairs = zip(lengths, times["rnn"], times["attention"])
-    return next((T for T, one, other in pairs if other > one), None)
 
 
 def two_layers(seed, crossing, lengths, batch):

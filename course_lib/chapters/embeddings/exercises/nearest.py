@@ -11,35 +11,8 @@ def nearest_tokens(weight, index, k):
     return cosine.topk(k).indices
 
 
-INF = float("inf")
-
-
 def table(rng, V, D, dtype=torch.float32):
     return torch.randn(V, D, generator=rng, dtype=dtype)
-
-
-def cosines(weight, vector):
-    """(V,) cosine of every row with the vector; 0 for a row of zeros."""
-    return directions(weight) @ F.normalize(vector, dim=0)
-
-
-def directions(weight):
-    return weight / weight.norm(dim=1, keepdim=True).clamp_min(1e-12)
-
-
-def centred_cosines(weight, vector):
-    return cosines(weight - weight.mean(1, keepdim=True), vector - vector.mean())
-
-
-def best(scores, left_out, k, *, forbidden_score=-INF):
-    scores = scores.clone()
-    scores[list(left_out)] = forbidden_score
-    return scores.argsort(descending=True)[:k]
-
-
-def wrong_nearest(weight, index, k, *, score=cosines, left_out=True, forbidden_score=-INF):
-    out = [index] if left_out else []
-    return best(score(weight, weight[index]), out, k, forbidden_score=forbidden_score)
 
 
 @stage

@@ -1,5 +1,3 @@
-from functools import partial
-
 import torch
 
 from course_lib.grading.exercise import Case, generator, stage
@@ -11,59 +9,6 @@ def layer_norm(x, gamma, beta, eps):
     centred = x - x.mean(dim=-1, keepdim=True)  # (..., d_model)
     variance = centred.pow(2).mean(dim=-1, keepdim=True)  # (..., 1), divided by d_model
     return centred / torch.sqrt(variance + eps) * gamma + beta
-
-
-def of_a_token(x, dim=-1, keepdim=True, correction=0):
-    """Mean and variance over one axis."""
-    return x.mean(dim, keepdim=keepdim), x.var(dim, correction=correction, keepdim=keepdim)
-
-
-def of_everything(x):
-    return x.mean(), x.var(correction=0)
-
-
-def of_all_tokens(x):
-    axes = tuple(range(max(x.ndim - 1, 1)))
-    return x.mean(axes, keepdim=True), x.var(axes, correction=0, keepdim=True)
-
-
-def of_all_but_the_batch(x):
-    axes = tuple(range(min(1, x.ndim - 1), x.ndim))
-    return x.mean(axes, keepdim=True), x.var(axes, correction=0, keepdim=True)
-
-
-def without_centring(x):
-    return x.mean(-1, keepdim=True), x.pow(2).mean(-1, keepdim=True)
-
-
-def by_cancellation(x):
-    mean = x.mean(-1, keepdim=True)
-    return mean, x.pow(2).mean(-1, keepdim=True) - mean.pow(2)
-
-
-def by_absolute_deviation(x):
-    mean = x.mean(-1, keepdim=True)
-    return mean, (x - mean).abs().mean(-1, keepdim=True).pow(2)
-
-
-def root(variance, eps):
-    return torch.sqrt(variance + eps)
-
-
-def eps_outside(variance, eps):
-    return variance.sqrt() + eps
-
-
-def rescaled(normalized, gamma, beta):
-    return normalized * gamma + beta
-
-
-def wrong_layer_norm(
-    x, gamma, beta, eps, *, measure=of_a_token, centre=torch.sub, deviation=root, rescale=rescaled, use=lambda eps: eps
-):
-    """LayerNorm whose steps can be replaced one by one: most misconceptions below."""
-    mean, variance = measure(x)
-    return rescale(centre(x, mean) / deviation(variance, use(eps)), gamma, beta)
 
 
 def drawn_token(rng, *shape, dtype=torch.float32):

@@ -22,44 +22,6 @@ class RMSNorm(nn.Module):
         ### END SOLUTION
 
 
-def root(variance, eps):
-    return torch.sqrt(variance + eps)
-
-
-def eps_outside(variance, eps):
-    return variance.sqrt() + eps
-
-
-def wrong_rms_norm(
-    *,
-    default=1e-6,
-    use=lambda eps: eps,
-    start=torch.ones,
-    keep=nn.Parameter,
-    measure=lambda x: x.pow(2).mean(-1, keepdim=True),
-    centre=lambda x: x,
-    divisor=root,
-    rescale=torch.mul,
-):
-    """A class like RMSNorm whose steps are replaced."""
-
-    class Wrong(nn.Module):
-        def __init__(self, d_model, eps=default):
-            super().__init__()
-            self.eps = use(eps)
-            made = keep(start(d_model))
-            if isinstance(made, nn.Parameter):
-                self.weight = made
-            else:
-                self.register_buffer("weight", made)
-
-        def forward(self, x):
-            x = centre(x)
-            return rescale(x / divisor(measure(x), self.eps), self.weight)
-
-    return Wrong
-
-
 def rows(rng, *shape, dtype=torch.float32):
     return 2 * torch.randn(shape, generator=rng, dtype=dtype) + 1
 

@@ -1,4 +1,3 @@
-import statistics
 import time
 
 import torch
@@ -28,41 +27,6 @@ def compare_speed(rms_norm, layer_norm, widths, rounds, clock):
                 times[name].append(clock() - start)
         ratios.append(min(times["rms"]) / min(times["layer"]))  # what gets in the way only ever adds time
     return ratios
-
-
-def in_turns(rms_norm, layer_norm, x, rounds, clock):
-    """The times of both, as the reference takes them."""
-    pairs = [(stopped(rms_norm, x, clock), stopped(layer_norm, x, clock)) for _ in range(rounds)]
-    return tuple(zip(*pairs))
-
-
-def one_after_the_other(rms_norm, layer_norm, x, rounds, clock):
-    return tuple([stopped(norm, x, clock) for _ in range(rounds)] for norm in (rms_norm, layer_norm))
-
-
-def stopped(norm, x, clock):
-    start = clock()
-    norm(x)
-    return clock() - start
-
-
-def compare_speed_with(
-    rms_norm,
-    layer_norm,
-    widths,
-    rounds,
-    clock,
-    *,
-    take=in_turns,
-    sum_up=min,
-    relate=lambda rms, layer: rms / layer,
-    hand_in=lambda ratios: ratios,
-):
-    ratios = []
-    for width in widths:
-        rms, layer = take(rms_norm, layer_norm, torch.randn(128, width), rounds, clock)
-        ratios.append(relate(sum_up(rms), sum_up(layer)))
-    return hand_in(ratios)
 
 
 @stage

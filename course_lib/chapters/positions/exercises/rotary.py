@@ -14,35 +14,6 @@ def apply_rotary(x, positions, theta):
     return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
 
 
-def speeds(x, theta):
-    return theta ** (-torch.arange(0, x.shape[-1], 2, dtype=x.dtype) / x.shape[-1])
-
-
-def by_place(positions, speed):
-    return positions[:, None] * speed
-
-
-def turn_halves(x, angle):
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat(turned_pair(first, second, angle), dim=-1)
-
-
-def turned_pair(first, second, angle):
-    return first * angle.cos() - second * angle.sin(), first * angle.sin() + second * angle.cos()
-
-
-def wrong_rotary(x, positions, theta, *, speed=speeds, angle=by_place, turn=turn_halves):
-    """Rotary positions whose three steps can be replaced one by one."""
-    return turn(x, angle(positions, speed(x, theta)))
-
-
-def angles_of_neighbours(x, angle):
-    """Pairs of halves, with the angles in the order of neighbours."""
-    angle = angle.repeat_interleave(2, dim=-1)  # (T, D)
-    first, second = x.chunk(2, dim=-1)
-    return x * angle.cos() + torch.cat([-second, first], dim=-1) * angle.sin()
-
-
 def drawn_x(rng, B, H, T, D, dtype=torch.float32):
     return torch.randn(B, H, T, D, generator=rng, dtype=torch.float64).to(dtype)
 

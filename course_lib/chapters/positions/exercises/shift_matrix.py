@@ -28,40 +28,10 @@ def shift_matrix(k, d_model):
     return M
 
 
-def by_pair(feature, d_model):
-    return 2 * (feature // 2) / d_model
-
-
-def angles(positions, features, d_model, exponent=by_pair, base=10000.0, start=0, turn=1.0):
-    """turn · position / base^exponent: (positions, features), float64."""
-    position = torch.arange(start, start + positions, dtype=torch.float64)[:, None]
-    return turn * position / base ** exponent(features.double(), d_model)
-
-
 def judge(case, expected, got):
     """A float32 angle of 2,000 radians is known to 0.0001: computing in float32 is a right way, and loses that much."""
     furthest = abs(case.args[0])
     return compare(expected, got, atol=1e-5 + 3e-7 * furthest)
-
-
-def hand_turns(k, d_model):
-    return k * angles(2, torch.arange(0, d_model, 2), d_model)[1]  # (d_model / 2,): radians in k tokens
-
-
-def on_sine_and_cosine(turn):
-    c, s = turn.cos(), turn.sin()
-    return torch.stack([c, s, -s, c], dim=-1).view(-1, 2, 2)
-
-
-def wrong_shift(k, d_model, *, turns=hand_turns, blocks=on_sine_and_cosine, assemble=torch.block_diag):
-    """The matrix with one step replaced."""
-    return assemble(*blocks(turns(k, d_model))).float()
-
-
-def in_halves(*blocks):
-    blocks = torch.stack(blocks)  # (d_model / 2, 2, 2)
-    rows = [torch.cat([blocks[:, i, j].diag() for j in (0, 1)], dim=1) for i in (0, 1)]
-    return torch.cat(rows)
 
 
 @stage

@@ -11,40 +11,12 @@ def sinusoidal_encoding(max_seq_len, d_model):
     return torch.where(feature % 2 == 0, angle.sin(), angle.cos()).float()
 
 
-def by_pair(feature, d_model):
-    return 2 * (feature // 2) / d_model
-
-
-def angles(positions, features, d_model, exponent=by_pair, base=10000.0, start=0, turn=1.0):
-    """turn · position / base^exponent: (positions, features), float64."""
-    position = torch.arange(start, start + positions, dtype=torch.float64)[:, None]
-    return turn * position / base ** exponent(features.double(), d_model)
-
-
-def wrong_table(max_seq_len, d_model, *, even=torch.sin, odd=torch.cos, **steps):
-    """The table with one step replaced."""
-    feature = torch.arange(d_model)
-    angle = angles(max_seq_len, feature, d_model, **steps)
-    return torch.where(feature % 2 == 0, even(angle), odd(angle)).float()
-
-
-def usual_table(max_seq_len, d_model, *, even=torch.sin, odd=torch.cos, **steps):
-    """The same as most people write it: it has no room for the cosines of an odd d_model."""
-    angle = angles(max_seq_len, torch.arange(0, d_model, 2), d_model, **steps)
-    table = torch.zeros(max_seq_len, d_model)
-    table[:, 0::2] = even(angle)
-    table[:, 1::2] = odd(angle)
+def filled(d_model, sines, cosines):
+    """A table of zeros, filled as most people do: it has no room for the last cosine of an odd d_model."""
+    table = torch.zeros(len(sines), d_model, dtype=sines.dtype)
+    table[:, 0::2] = sines[:, 0::2]
+    table[:, 1::2] = cosines[:, 1::2]
     return table
-
-
-def stacked_table(max_seq_len, d_model):
-    """Pairs stacked and laid flat: one feature too many where d_model is odd."""
-    angle = angles(max_seq_len, torch.arange(0, d_model, 2), d_model)
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).float()
-
-
-def to_the_full_base(feature, d_model):
-    return (feature // 2) / max(1, (d_model + 1) // 2 - 1)
 
 
 @stage

@@ -16,42 +16,6 @@ def head_roles(model, ids):
     }
 
 
-def diagonal(weights, offset):
-    """The weights from each place to the one `offset` further: (L, B, H, number of such places)."""
-    return weights.diagonal(offset, -2, -1)
-
-
-def copied(weights, offset):
-    """From each place of the second half to the place n earlier, plus offset."""
-    n = weights.shape[-1] // 2
-    second = torch.arange(n, 2 * n)
-    return weights[..., second, second - n + offset]
-
-
-def roles_with(
-    model,
-    ids,
-    *,
-    previous=lambda weights: diagonal(weights, -1),
-    first=lambda weights: weights[..., 1:, 0],
-    induction=lambda weights: copied(weights, 1),
-    reduce=lambda scores: scores.mean(dim=(1, 3)),
-    seen=lambda weights: weights,
-):
-    """The three scores with their steps replaceable one by one: most misconceptions below."""
-    weights = seen(torch.stack(model.attention_weights(ids)))
-    return {
-        "previous": reduce(previous(weights)),
-        "first": reduce(first(weights)),
-        "induction": reduce(induction(weights)),
-    }
-
-
-def largest_counted(weights):
-    """1 where a weight is the largest of its row, else 0."""
-    return (weights == weights.amax(-1, keepdim=True)).to(weights.dtype)
-
-
 def random_words_twice(rng, B, n, V=50):
     words = torch.randint(V, (B, n), generator=rng)
     return torch.cat([words, words], dim=1)  # (B, 2n)

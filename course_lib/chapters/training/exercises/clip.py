@@ -17,57 +17,8 @@ def clip_gradients(parameters, max_norm):
     return norm
 
 
-def all_gradients(parameters):
-    return [parameter.grad for parameter in parameters if parameter.grad is not None]
-
-
 def length(gradients):
     return math.sqrt(sum(float((gradient.double() ** 2).sum()) for gradient in gradients))
-
-
-def scale_all(gradients, factor):
-    for gradient in gradients:
-        gradient *= factor
-
-
-def clip_with(
-    parameters,
-    max_norm,
-    *,
-    collect=all_gradients,
-    measure=length,
-    act=lambda gradients, norm, max_norm: scale_all(gradients, max_norm / norm) if norm > max_norm else None,
-    report=lambda norm, gradients: norm,
-):
-    gradients = collect(parameters)
-    norm = measure(gradients)
-    act(gradients, norm, max_norm)
-    return report(norm, gradients)
-
-
-def root_of_squares(norms):
-    return sum(norm**2 for norm in norms) ** 0.5
-
-
-def clip_carelessly(parameters, max_norm, *, add=root_of_squares, always=False, once=list):
-    """As it is first written down: a parameter without gradient raises an error, and a generator that is walked
-    twice is empty the second time."""
-    parameters = once(parameters)
-    norm = add([parameter.grad.norm() for parameter in parameters])
-    if always or norm > max_norm:
-        for parameter in parameters:
-            parameter.grad *= max_norm / norm
-    return float(norm)
-
-
-def clipped_one_by_one(gradients, norm, max_norm):
-    for gradient in gradients:
-        if length([gradient]) > max_norm:
-            gradient *= max_norm / length([gradient])
-
-
-def copies_scaled(gradients, norm, max_norm):
-    return [gradient * min(1.0, max_norm / norm) for gradient in gradients]
 
 
 def gradients_case(values, gradients, max_norm, once=False):

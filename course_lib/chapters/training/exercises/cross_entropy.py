@@ -16,29 +16,6 @@ def cross_entropy(logits, targets, ignore_index=-100):
     return surprise.mean()
 
 
-def cross_entropy_with(
-    logits,
-    targets,
-    ignore_index=-100,
-    *,
-    log_p=lambda logits: logits.log_softmax(-1),
-    pick=lambda log_p, targets: log_p.gather(-1, targets[..., None]).squeeze(-1),
-    counted=lambda targets, ignore_index: targets != ignore_index,
-    reduce=lambda surprise, counts: surprise[counts].mean(),
-):
-    """Cross-entropy whose four steps can be replaced one by one: most misconceptions below."""
-    counts = counted(targets, ignore_index)
-    picked = pick(log_p(logits), targets.masked_fill(~counts, 0))  # (...)
-    return reduce(-picked, counts)
-
-
-def mean_of_rows(surprise, counts):
-    """The mean of every row, and then the mean of these."""
-    surprise, counts = surprise.reshape(-1, surprise.shape[-1]), counts.reshape(-1, counts.shape[-1])
-    rows = counts.any(-1)
-    return ((surprise * counts).sum(-1)[rows] / counts.sum(-1)[rows]).mean()
-
-
 def drawn_logits(rng, *leading, V, dtype=torch.float32):
     return 2 * torch.randn(*leading, V, generator=rng, dtype=dtype), torch.randint(V, leading, generator=rng)
 

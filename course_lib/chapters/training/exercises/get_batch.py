@@ -12,34 +12,6 @@ def get_batch(ids, batch_size, T, generator):
     return rows[:, :-1], rows[:, 1:]
 
 
-def get_batch_with(
-    ids,
-    batch_size,
-    T,
-    generator,
-    *,
-    last=lambda N, T: N - T,
-    draw=lambda n, B, T, rng: torch.randint(n, (B,), generator=rng),
-    cut=lambda ids, starts, T: (ids[starts[:, None] + torch.arange(T)], ids[starts[:, None] + torch.arange(T) + 1]),
-):
-    return cut(ids, draw(last(len(ids), T), batch_size, T, generator), T)
-
-
-def sliced(ids, starts, T):
-    """A slice per row, stacked: a slice that runs past the end is short, and says nothing."""
-    return torch.stack([ids[i : i + T] for i in starts]), torch.stack([ids[i + 1 : i + T + 1] for i in starts])
-
-
-def moved(inputs, targets):
-    """Rows whose inputs and targets begin so many tokens after the drawn place, and wrap around at the end."""
-
-    def cut(ids, starts, T):
-        places = starts[:, None] + torch.arange(T)
-        return ids[(places + inputs) % len(ids)], ids[(places + targets) % len(ids)]
-
-    return cut
-
-
 def a_text(rng, N):
     """N different ids in no order, not from 0 to N − 1."""
     return 3 + torch.randperm(N + 4, generator=rng)[:N]

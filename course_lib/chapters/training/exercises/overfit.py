@@ -1,19 +1,11 @@
+import copy
+
 import torch
 
 from course_lib.chapters.training.fixtures import memorized as probe
 from course_lib.grading.exercise import Case, Given, generator, stage
 from course_lib.grading.fixtures import drawn_decoder
 from course_lib.grading.values import fresh
-
-
-def moved(inputs, targets):
-    """Rows whose inputs and targets begin so many tokens after the drawn place, and wrap around at the end."""
-
-    def cut(ids, starts, T):
-        places = starts[:, None] + torch.arange(T)
-        return ids[(places + inputs) % len(ids)], ids[(places + targets) % len(ids)]
-
-    return cut
 
 
 def overfit(model, ids, targets, steps):

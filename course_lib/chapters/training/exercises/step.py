@@ -1,5 +1,4 @@
 import torch
-from torch import nn
 
 from course_lib.chapters.training.fixtures import steps_taken as probe
 from course_lib.grading.exercise import Case, Given, generator, stage
@@ -14,54 +13,6 @@ def training_step(model, ids, targets, optimizer, max_norm):
     torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
     optimizer.step()
     return loss.item()
-
-
-def clip_all(parameters, max_norm):
-    nn.utils.clip_grad_norm_(parameters, max_norm)
-
-
-def step_with(
-    model,
-    ids,
-    targets,
-    optimizer,
-    max_norm,
-    *,
-    clear=lambda optimizer: optimizer.zero_grad(),
-    loss_of=lambda model, ids, targets: model(ids, targets)[1],
-    between=lambda optimizer: None,
-    clip=clip_all,
-    update=lambda optimizer: optimizer.step(),
-    last=lambda optimizer: None,
-    report=lambda loss, model, ids, targets: loss.item(),
-):
-    """A training step whose parts can be replaced one by one: most misconceptions below."""
-    clear(optimizer)
-    loss = loss_of(model, ids, targets)
-    loss.backward()
-    between(optimizer)
-    clip(list(model.parameters()), max_norm)
-    update(optimizer)
-    last(optimizer)
-    return report(loss, model, ids, targets)
-
-
-def always_rescale(parameters, max_norm):
-    norm = torch.cat([parameter.grad.flatten() for parameter in parameters]).norm()
-    for parameter in parameters:
-        parameter.grad *= max_norm / norm
-
-
-def update_by_hand(optimizer):
-    with torch.no_grad():
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                parameter -= group["lr"] * parameter.grad
-
-
-def shifted_again(model, ids, targets):
-    logits = model(ids)
-    return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), targets[:, 1:].flatten())
 
 
 SMALL = {"vocab_size": 11, "d_model": 8, "n_heads": 2, "n_layers": 1, "max_seq_len": 6}
