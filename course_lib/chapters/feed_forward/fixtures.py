@@ -1,4 +1,4 @@
-"""What answers of this chapter are given that is no plain data, and how they are used: see `grading/fixtures.py`."""
+"""What answers of chapter 6 are given that is no plain data, and how they are used: see `grading/fixtures.py`."""
 
 import copy
 from functools import cache

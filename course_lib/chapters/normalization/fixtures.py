@@ -1,4 +1,4 @@
-"""What answers of this chapter are given that is no plain data, and how they are used: see `grading/fixtures.py`."""
+"""What answers of chapter 7 are given that is no plain data, and how they are used: see `grading/fixtures.py`."""
 
 from collections.abc import Callable
 

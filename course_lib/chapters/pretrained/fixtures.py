@@ -1,4 +1,4 @@
-"""What answers of this chapter are given that is no plain data: see `grading/fixtures.py`."""
+"""What answers of chapter 15 are given that is no plain data: see `grading/fixtures.py`."""
 
 import torch
 from torch import Tensor, nn
