@@ -13,11 +13,13 @@ with `guess("attention.sharpness")`:
 
 A name; the question, one paragraph; the options, each on a line of its own, and below it what is said to whoever picks
 it; where something should be said to everybody, a paragraph after the options. The text is Markdown; an option is shown
-as plain text, because a button holds no other. A page that is wrong is refused with file, line and remedy.
+as plain text, because a button holds no other. The page's order is for the author: readers see one that is drawn from
+the id, so no option may speak of the one above it. A page that is wrong is refused with file, line and remedy.
 """
 
 import difflib
 import html
+import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,7 +56,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Question:
-    """A question as its page asks it: id, Markdown, options in the page's order, what is said to all (Markdown)."""
+    """A question of a page: its id, Markdown, options in the page's order, what is said to all (Markdown)."""
 
     id: str
     text: str
@@ -65,6 +67,12 @@ class Question:
     def answer(self) -> str:
         """The text of the right option."""
         return next(option.text for option in self.options if option.right)
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The texts in the order in which they are shown: drawn from the id, the same for everybody."""
+        texts = [option.text for option in self.options]
+        return tuple(random.Random(self.id).sample(texts, len(texts)))
 
     def reply(self, chosen: str) -> str:
         """Return what is said once an option is committed, as Markdown in one paragraph."""
@@ -185,9 +193,7 @@ class Guess(widgets.VBox):
     def __init__(self, question: Question):
         self.question = question
         self.chosen: str | None = None  # the option that was committed
-        self.choices = widgets.RadioButtons(
-            options=[option.text for option in question.options], value=None, layout=widgets.Layout(width="auto")
-        )
+        self.choices = widgets.RadioButtons(options=question.shown, value=None, layout=widgets.Layout(width="auto"))
         self.button = widgets.Button(
             description="Commit", button_style="primary", tooltip="Fix your guess and see the reason"
         )
@@ -220,16 +226,14 @@ class Guess(widgets.VBox):
 
     # In print, on GitHub and without its kernel: the question, and the guess and its reason once it is committed.
     def __repr__(self) -> str:
-        texts = [option.text for option in self.question.options]
-        options = [f"  ({'•' if text == self.chosen else ' '}) {text}" for text in texts]
+        options = [f"  ({'•' if text == self.chosen else ' '}) {text}" for text in self.question.shown]
         said = [f"{self.verdict} {plain(self.question.reply(self.chosen))}"] if self.chosen else []
         return "\n".join([f"Predict: {plain(self.question.text)}", *options, *said])
 
     @property
     def still(self) -> str:
         """The same as HTML that needs no kernel."""
-        texts = [option.text for option in self.question.options]
-        options = [f"{'◉' if text == self.chosen else '○'} {html.escape(text)}" for text in texts]
+        options = [f"{'◉' if text == self.chosen else '○'} {html.escape(text)}" for text in self.question.shown]
         said = [self.reply.value] if self.chosen else []
         return "".join(f"<div>{line}</div>" for line in (self._asked, *options, *said))
 

@@ -1,0 +1,133 @@
+"""Interventions: what would the model have said, had one thing been otherwise?
+
+What a part looks at is not what it does. `swap` puts another token into the text, `patch` takes one part of a run from
+the run on another text, and both say how every logit changes. What stands in one text and not in the other is what the
+difference is about: change one thing.
+"""
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from course_lib.heads import MultiHeadAttention
+from course_lib.trace import evaluating
+
+
+def swap(model: nn.Module, ids: Int[Tensor, "B T"], position: int, token: int) -> Float[Tensor, "B T ..."]:
+    """Return how every logit changes when another token stands at one position: new − old, (B, T, V).
+
+    Swap for something that could stand there: a name for a name, a number for a number. A sentence that the model has
+    never seen the like of tells you what it does with nonsense.
+
+    Args:
+        position: from 0, or from the end if negative. token: the id that stands there instead.
+    Errors: ValueError if the position lies outside the text.
+    """
+    _require_ids(ids=ids)
+    if not -ids.shape[1] <= position < ids.shape[1]:
+        raise ValueError(f"position={position} lies outside the text, which has {ids.shape[1]} tokens")
+    other = ids.clone()
+    other[:, position] = token
+    with evaluating(model):
+        return model(other) - model(ids)
+
+
+def patch(
+    model: nn.Module,
+    ids: Int[Tensor, "B T"],
+    source: Int[Tensor, "B T"],
+    at: str,
+    positions: Sequence[int] | None = None,
+) -> Float[Tensor, "B T ..."]:
+    """Return how every logit changes when one part of the run on `ids` is taken from a run on `source`: (B, T, V).
+
+    Activation patching (Meng et al. 2022, "Locating and Editing Factual Associations in GPT"; Wang et al. 2023,
+    "Interpretability in the Wild"). The rest of the model computes on with what it is given, so the change is what this
+    part alone carries of the difference between the two texts.
+
+    Args:
+        source: another text of the same shape, for which position t plays the part that it plays in `ids`.
+        at: a module, such as "blocks.2" (the residual stream after it), "blocks.2.attention" or "token_embedding"; a
+            head, "blocks.2.attention.head.3" (what it says, before W_O); or a hidden unit,
+            "blocks.2.feed_forward.unit.7".
+        positions: where it is taken over; everywhere unless given.
+    Errors: ValueError if the texts differ in shape, a position lies outside them, or there is no such part.
+    """
+    _require_ids(ids=ids, source=source)
+    if ids.shape != source.shape:
+        raise ValueError(
+            f"ids have the shape {tuple(ids.shape)} and source {tuple(source.shape)}: position t of one run takes the "
+            "place of position t of the other, so both texts need the same length"
+        )
+    T = ids.shape[1]
+    taken_over = list(range(T)) if positions is None else list(positions)
+    if outside := [t for t in taken_over if not -T <= t < T]:
+        raise ValueError(f"positions={outside} lie outside the texts, which have {T} tokens")
+    module, columns = _part(model, at)
+    run: list[Tensor] = []  # what the part says in the run on source
+
+    def keep(value: Tensor) -> Tensor:
+        run.append(value)
+        return value
+
+    def exchange(value: Tensor) -> Tensor:
+        value = value.clone()
+        value[:, taken_over] = run[-1][:, taken_over]
+        return value
+
+    with evaluating(model):
+        before = model(ids)
+        with _watched(module, columns, keep):
+            model(source)
+        with _watched(module, columns, exchange):
+            return model(ids) - before
+
+
+def _require_ids(**texts: Tensor) -> None:
+    for name, ids in texts.items():
+        if ids.ndim != 2:
+            raise ValueError(f"{name} has the shape {tuple(ids.shape)}; it is (B, T): one text is ids[None]")
+
+
+def _part(model: nn.Module, at: str) -> tuple[nn.Module, slice | None]:
+    """Where a part can be exchanged: a module's output, or, if there are columns, these of what enters it."""
+    modules = dict(model.named_modules())
+    owner, _, number = at.rpartition(".")
+    owner, _, kind = owner.rpartition(".")
+    if kind in ("head", "unit") and owner in modules and number.isdecimal():
+        module = modules[owner]
+        if kind == "head" and isinstance(module, MultiHeadAttention):
+            count, size, entered = module.n_heads, module.d_model // module.n_heads, module.out_proj
+        elif kind == "unit" and isinstance(getattr(module, "down_proj", None), nn.Linear):
+            count, size, entered = module.down_proj.in_features, 1, module.down_proj
+        else:
+            raise ValueError(f"at={at!r}: {owner!r} is a {type(module).__name__} and has no {kind}s")
+        if int(number) >= count:
+            raise ValueError(f"at={at!r}: there are {count} {kind}s, 0 to {count - 1}")
+        return entered, slice(int(number) * size, (int(number) + 1) * size)
+    if not at or at not in modules:
+        near = difflib.get_close_matches(at, filter(None, modules), n=3, cutoff=0.3)
+        raise ValueError(f"at={at!r} is no part of this model. Nearest: {', '.join(near) or 'see print(model)'}")
+    return modules[at], None
+
+
+@contextmanager
+def _watched(module: nn.Module, columns: slice | None, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """While the block runs, put change(value) in place of a module's output, or of columns of what enters it."""
+
+    def entering(_: nn.Module, inputs: tuple) -> tuple:
+        x = inputs[0].clone()  # (B, T, size of the input)
+        x[..., columns] = change(x[..., columns])
+        return x, *inputs[1:]
+
+    def leaving(_: nn.Module, inputs: tuple, output: Tensor) -> Tensor:
+        return change(output)
+
+    handle = module.register_forward_hook(leaving) if columns is None else module.register_forward_pre_hook(entering)
+    try:
+        yield
+    finally:
+        handle.remove()
