@@ -7,6 +7,7 @@ A run has two parts. What a change can break is tested in every run: minutes. Wh
 takes long for one fact, is marked `proof` and runs with `--proof`. No test is in both, none in neither.
 """
 
+import gc
 import os
 import re
 import sys
@@ -35,6 +36,7 @@ def pytest_configure(config):
     One thread each: where two processes share two cores, two threads in each wait for one another many times over."""
     os.environ["COURSE_PROGRESS"] = ":memory:"
     os.environ["OMP_NUM_THREADS"] = "1"
+    gc.set_threshold(100_000)  # ten thousand tests and all modules are looked through each time: a tenth of the run
     config.addinivalue_line("markers", "proof: runs with --proof, and only then")
     warm.install()
 
