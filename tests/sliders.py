@@ -104,6 +104,7 @@ class LiveFigureTests:
     def test_nothing_runs_over_the_edge_of_a_laptops_page(self, make):
         assert too_wide(make()) == []
 
+    @pytest.mark.proof
     def test_the_outermost_corners_are_different_pictures(self, make, pixels):
         live = make()
         low, high = (live.render(**corners(live)[end]) for end in (0, -1))
@@ -139,5 +140,6 @@ def equal_when_moved(make, states) -> None:
         moved.render(**state)
         fresh = unmoved._draw(**state).figure
         assert drawn(moved.figure) == drawn(fresh), state
-    assert png(fresh).startswith(PNG)
+    if states:
+        assert png(fresh).startswith(PNG)
     assert moved.figure.axes == axes, "its axes were made anew"
