@@ -9,6 +9,7 @@ from course_lib.claims.registry import (
     VERDICTS,
     Experiment,
     Finding,
+    Source,
     experiment,
     experiments,
     find,
@@ -22,7 +23,7 @@ from course_lib.claims.registry import (
 from course_lib.claims.tinytown import HELD_OUT_SEED, TinytownFigures, TinytownRecipe, measure_tinytown, train_tinytown
 
 __all__ = [
-    "HELD_OUT_SEED", "VERDICTS", "Experiment", "Finding", "TinytownFigures", "TinytownRecipe", "experiment",
+    "HELD_OUT_SEED", "VERDICTS", "Experiment", "Finding", "Source", "TinytownFigures", "TinytownRecipe", "experiment",
     "experiments", "find", "in_order", "measure_tinytown", "recipe", "recipes", "record", "recorded", "settle",
     "train_tinytown",
 ]  # fmt: skip

@@ -1,12 +1,15 @@
 """The registry: what is said about Transformers, each claim with the experiment that settles it; the models' recipes.
 
 An experiment is a function without arguments that measures and returns a `Finding`. The decorator `experiment` gives it
-a name, so that the chapters, `python -m course_lib claims` and the tests all run the same code. A recipe is a function
+a name, so that the chapters, `python -m course_lib claims` and the tests all run the same code. Before anything is
+measured it says whose claim this is, what is held equal, and which outcome leads to which verdict. A recipe is a function
 recipe(folder, progress) that trains a model that ships with the course from nothing and writes it to the folder, so
 that anybody can train it again. It is resumable, or takes less than two minutes.
 """
 
 import difflib
+import html
+import inspect
 import statistics
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -53,17 +56,65 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Source:
+    """Who says it: author and year, title (with the section), and a link that anybody can open."""
+
+    author: str
+    title: str
+    link: str
+
+    def __post_init__(self):
+        if not (self.author and self.title and self.link.startswith("https://")):
+            raise ValueError(f"a source is an author, a title and a link that begins with https://, got {self}")
+
+    def __str__(self) -> str:
+        return f"{self.author}, {self.title}, {self.link}"
+
+
+OPEN = Source("open", "not looked up yet", "https://example.org")
+
+
+@dataclass(frozen=True)
 class Experiment:
-    """A claim and the function that measures it. `timed`: it measures this machine, so its figures differ elsewhere."""
+    """A claim, who says it, and the function that measures it.
+
+    control: what is held equal, or what is run beside it, so that nothing else can explain the outcome.
+    threshold: which outcome leads to which verdict, stated before the run.
+    seeds: those that are drawn from, at least three; none where nothing is drawn.
+    timed: it measures this machine, so its figures differ elsewhere.
+    """
 
     id: str
     chapter: int
     claim: str
+    source: Source
+    control: str
+    threshold: str
+    seeds: tuple[int, ...]
     timed: bool
     run: Callable[[], Finding]
 
+    def __post_init__(self):
+        for name in ("claim", "control", "threshold"):
+            if len(getattr(self, name).split()) < 3:
+                raise ValueError(f"{self.id}: {name} must be a sentence, got {getattr(self, name)!r}")
+        if 0 < len(self.seeds) < 3:
+            raise ValueError(f"{self.id}: seeds={self.seeds} are too few: draw with three at least, or with none")
+
     def __call__(self) -> Finding:
         return self.run()
+
+    def told(self, finding: Finding) -> list[str]:
+        """Return the claim and what was found of it as lines of text, each a paragraph of its own."""
+        drawn = f" (seeds {', '.join(map(str, self.seeds))})" if self.seeds else ""
+        return [
+            f"“{self.claim}”",
+            f"said by: {self.source}",
+            f"control: {self.control}",
+            f"threshold: {self.threshold}",
+            f"measured: {finding.measured}{drawn}",
+            f"{finding.verdict}: {finding.because}",
+        ]
 
 
 _REGISTERED: dict[str, Experiment] = {}
@@ -89,20 +140,30 @@ def recipes() -> dict[str, Callable[[Path, bool], object]]:
 
 
 def experiment(
-    id: str, claim: str, timed: bool = False, chapter: int | None = None
+    id: str,
+    claim: str,
+    source: Source = OPEN,
+    control: str = "not stated yet here",
+    threshold: str = "not stated yet here",
+    seeds: Sequence[int] = (),
+    timed: bool = False,
+    chapter: int | None = None,
 ) -> Callable[[Callable[[], Finding]], Experiment]:
     """Decorator: the function below is the experiment on this claim.
 
     Args:
-        id: "slug.what", unique. claim: what is said, one sentence as a learner would meet it, right or wrong.
+        id: "slug.what", unique. claim: what is said, one sentence in its strongest reading, right or wrong.
+        source: who says it. control, threshold, seeds: as in `Experiment`.
         timed: the figures depend on the machine. chapter: its number; that of the slug in the id unless given.
-    Errors: ValueError if the id is taken. KeyError if neither names a chapter.
+    Errors: ValueError if the id is taken, or a claim stands without its source, control or threshold. KeyError if
+        neither names a chapter.
     """
 
     def register(run: Callable[[], Finding]) -> Experiment:
         if id in _REGISTERED:
             raise ValueError(f"there are two experiments {id!r}: choose another id")
-        _REGISTERED[id] = Experiment(id, chapter_of(id).number if chapter is None else chapter, claim, timed, run)
+        number = chapter_of(id).number if chapter is None else chapter
+        _REGISTERED[id] = Experiment(id, number, claim, source, control, threshold, tuple(seeds), timed, run)
         return _REGISTERED[id]
 
     return register
@@ -138,17 +199,43 @@ def find(id: str) -> Experiment:
     return _REGISTERED[id]
 
 
+@dataclass(frozen=True)
+class Settled:
+    """A claim with what was found of it. In a notebook the code that measured it can be unfolded below."""
+
+    experiment: Experiment
+    finding: Finding
+
+    def __repr__(self) -> str:
+        claim, *lines = self.experiment.told(self.finding)
+        wrapped = (textwrap.fill(line, width=100, initial_indent="  ", subsequent_indent="    ") for line in lines)
+        return "\n".join([claim, *wrapped])
+
+    def _repr_html_(self) -> str:
+        lines = [html.escape(line) for line in self.experiment.told(self.finding)]
+        link = html.escape(self.experiment.source.link)
+        lines[1] = lines[1].replace(link, f'<a href="{link}">{link}</a>')
+        figures = ", ".join(f"{value:.4g}" for value in self.finding.values)
+        code = html.escape(inspect.getsource(self.experiment.run))
+        return (
+            f"<b>{lines[0]}</b>"
+            + "".join(f"<div>{line}</div>" for line in lines[1:-1])
+            + f"<div><b>{lines[-1]}</b></div>"
+            + f"<details><summary>The figures ({figures}) and the code that measures them</summary>"
+            + f"<pre>{code}</pre></details>"
+        )
+
+
 def settle(*ids: str, findings: Mapping[str, Finding] | None = None) -> None:
-    """Print the claim of each id, what its experiment measured, and the verdict.
+    """Show the claim of each id: who says it, the control, the threshold, what was measured, the verdict, the code.
 
     findings: those that are known already (`recorded()`); without them each experiment runs now.
     Errors: ValueError if an id is unknown.
     """
+    from IPython.display import display
+
     for each in map(find, ids):
-        finding = each() if findings is None else findings[each.id]
-        print(f"“{each.claim}”")
-        for line in (f"measured: {finding.measured}", f"{finding.verdict}: {finding.because}"):
-            print(textwrap.fill(line, width=100, initial_indent="  ", subsequent_indent="    "))
+        display(Settled(each, each() if findings is None else findings[each.id]))
 
 
 def in_order(chapters: Sequence[int] = ()) -> list[Experiment]:

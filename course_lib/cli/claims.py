@@ -63,9 +63,9 @@ def run(arguments: argparse.Namespace) -> int:
     for each in chosen:
         finding = found[each.id]
         where = f"chapter {each.chapter}, {each.id}" + (", this machine" if each.timed else "")
-        lines = (f"“{each.claim}”", f"measured: {finding.measured}", f"{finding.verdict}: {finding.because}")
         print(f"\n{where}")
-        print("\n".join(textwrap.fill(line, 110, initial_indent="  ", subsequent_indent="    ") for line in lines))
+        for line in each.told(finding):
+            print(textwrap.fill(line, 110, initial_indent="  ", subsequent_indent="    "))
     counts = [f"{sum(f.verdict == v for f in found.values())} {v}" for v in VERDICTS]
     print(f"\n{len(found)} claims: {', '.join(counts)}")
     return 0
