@@ -14,11 +14,11 @@ import nbformat
 from course_lib.contents import CHAPTERS
 from course_lib.files import write_whole
 from course_lib.live.page import VIEW
+from course_lib.record import IN_MEMORY
 
 from .assemble import metadata, solutions, with_outputs
 from .catalogue import EXERCISES
 from .marks import BEGIN, END, SOLUTION_TAG
-from .record import IN_MEMORY
 
 
 # --------------------------------------------------------------------------------------------- exercises from solutions
