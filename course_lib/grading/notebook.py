@@ -20,6 +20,8 @@ from .assemble import metadata, solutions, with_outputs
 from .catalogue import EXERCISES
 from .marks import BEGIN, END, SOLUTION_TAG
 
+GUESS = re.compile(r'(guess|reveal)\("([\w.]+)"\)')
+
 
 # --------------------------------------------------------------------------------------------- exercises from solutions
 def student_version(solution: nbformat.NotebookNode) -> nbformat.NotebookNode:
@@ -160,7 +162,22 @@ def _portable(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
             output.get("data", {}).pop(VIEW, None)
         if "outputs" in cell:  # a view that stood alone leaves an empty output behind
             cell.outputs = [output for output in cell.outputs if output.get("data") != {}]
+    _fold_outcomes(notebook.cells)
     return notebook
+
+
+def _fold_outcomes(cells: list[nbformat.NotebookNode]) -> None:
+    """Fold the outputs from a guess to its verdict: who scrolls should not read the answer before the question. A cell
+    that is run unfolds."""
+    waiting: set[str] = set()
+    for cell in cells:
+        asked = GUESS.fullmatch(cell.source) if cell.cell_type == "code" else None
+        if asked and asked[1] == "guess":
+            waiting.add(asked[2])
+        elif waiting and cell.get("outputs"):
+            cell.metadata["jupyter"] = {"outputs_hidden": True}
+        if asked and asked[1] == "reveal":
+            waiting.discard(asked[2])
 
 
 def _replace(path: Path, text: str) -> None:
