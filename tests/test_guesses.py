@@ -126,6 +126,24 @@ def test_a_chapter_asks_each_of_its_guesses_once_in_the_order_of_its_page_and_sh
         assert [output.data["text/plain"] for output in outputs] == [repr(guess(id))]
 
 
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.slug)
+def test_nothing_shows_the_outcome_of_a_guess_before_it_is_made(chapter):
+    """From a guess to its verdict all outputs are folded, and so is the text that says what happened."""
+    cells = nbformat.read(ROOT / "notebooks" / chapter.notebook, as_version=4).cells
+    sources = [cell.source for cell in cells]
+    for id in questions(chapter.slug):
+        asked, told = sources.index(f'guess("{id}")'), sources.index(f'reveal("{id}")')
+        assert asked < told, f"{id}: the verdict comes after the guess"
+        between = [cell for cell in cells[asked + 1 : told + 1] if not cell.source.startswith("guess(")]
+        for cell in between:
+            shown = cell.get("outputs") and not cell.metadata.get("jupyter", {}).get("outputs_hidden")
+            assert not shown, f"{id}: the output of a cell below is open: {cell.source[:60]!r}"
+            assert EVERY[id].answer not in (cell.source if cell.cell_type == "markdown" else ""), id
+        after = next((cell for cell in cells[told + 1 :] if not cell.source.startswith("reveal(")), None)
+        if after and after.cell_type == "markdown":
+            assert after.source.startswith(("#", "<details>")), f"{id}: the text after the verdict stands open"
+
+
 def test_no_place_among_the_options_tells_which_is_right():
     """Always to take the first, second or last one shown is right in 40 of 100 at most, whatever the author's order."""
     places = Counter(question.shown.index(question.answer) for question in EVERY.values())
