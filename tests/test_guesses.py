@@ -138,6 +138,8 @@ def test_nothing_shows_the_outcome_of_a_guess_before_it_is_made(chapter):
         for cell in between:
             shown = cell.get("outputs") and not cell.metadata.get("jupyter", {}).get("outputs_hidden")
             assert not shown, f"{id}: the output of a cell below is open: {cell.source[:60]!r}"
+            if cell.get("outputs"):  # JupyterLab shows the first line of the first output where it has folded them
+                assert cell.outputs[0].get("data") == {}, f"{id}: the folded output shows its first line"
             assert EVERY[id].answer not in (cell.source if cell.cell_type == "markdown" else ""), id
         after = next((cell for cell in cells[told + 1 :] if not cell.source.startswith("reveal(")), None)
         if after and after.cell_type == "markdown":
