@@ -314,7 +314,7 @@ def eps() -> Finding:
     kernel = F.layer_norm(token, token.shape, eps=1e-6).std(correction=0).item()
     return Finding(
         measured=f"a token with deviation 0.000001 leaves PyTorch's LayerNorm with {kernel:.3f}: eps in the root gives "
-        f"{inside:.3f}, outside {outside:.3f}; with deviation 1 {usual_in:.3f} and {usual_out:.3f}",
+        f"{inside:.3f}, outside {outside:.3f}; with deviation 1: {usual_in:.3f} and {usual_out:.3f}",
         values=(outside / inside,),
         verdict="confirmed"
         if abs(kernel - outside) < 0.01 * outside
@@ -427,7 +427,7 @@ def compare_speed(widths: Sequence[int] = WIDTHS, rounds: int = 30) -> dict[str,
     return ratios
 
 
-def model_ratio(d_model: int = 256, T: int = 128, rounds: int = 10) -> float:
+def model_ratio(d_model: int = 256, T: int = 128, rounds: int = 60) -> float:
     """Time of a whole model of two blocks with RMSNorm divided by that with LayerNorm, forward, on this machine."""
     ids = torch.arange(T)[None]
     models = [
