@@ -280,8 +280,8 @@ LOST_BELOW = 0.5  # a capital counts as lost when its probability falls below th
     control=f"the other 15 capitals without the same {UNITS_REMOVED} units; and every capital without as many units "
     "drawn at random, three times",
     threshold=f"two criteria: a capital is lost if its p falls below {LOST_BELOW}; and if it is no longer the most "
-    "probable word; confirmed if nine of ten are lost by both and nine of ten others keep their p, refuted if fewer "
-    "than one of ten is lost by either, else depends",
+    "probable word; confirmed if nine of ten are lost by both, and nine of ten others and nine of ten without random "
+    "units keep their p; refuted if fewer than one of ten is lost by either; else depends",
     seeds=SEEDS,
 )
 def capitals() -> Finding:

@@ -605,5 +605,5 @@ def how_many() -> Finding:
         if max(mean.values()) <= 0
         else "depends",
         because="With RoPE a head of two features is one rotating pair, with nothing free of position, and sixteen "
-        "lose. That is a matter of the positions, not of many heads as such.",
+        "lose a little; with learned positions they do not. It is not the many heads as such.",
     )
