@@ -38,7 +38,7 @@ def attention_parameters(n_heads: int, d_head: int, d_model: int = 512) -> int:
     claim="Adding more heads will add more parameters.",
     source=Source(
         "PyTorch Forums",
-        "What does increasing number of heads do in the Multi-head Attention?, second answer",
+        "What does increasing number of heads do in the Multi-head Attention?, first answer",
         "https://discuss.pytorch.org/t/what-does-increasing-number-of-heads-do-in-the-multi-head-attention/101294",
     ),
     control="d_model is held at 512; once the heads share its features out, once each keeps 64 of its own",
