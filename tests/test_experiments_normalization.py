@@ -106,7 +106,7 @@ def test_a_block_costs_what_the_loss_rises_without_it():
     inputs, targets = (each[:5] for each in claims.held_out_letters())
     with torch.no_grad():
         whole = model.eval()(inputs, targets)[1].item()
-        model.blocks = nn.ModuleList([blocks[0], blocks[2]])
+        model.add_module("blocks", nn.ModuleList([blocks[0], blocks[2]]))
         lacking = model(inputs, targets)[1].item()
     assert costs[1] == pytest.approx(lacking - whole, abs=1e-5)
 

@@ -74,7 +74,8 @@ def parameters() -> Finding:
 )
 def input_slice() -> Finding:
     """Redraw every input feature outside head 0's chunk, and see how far head 0's query moves, relative to its size."""
-    moved, chunked = [], []
+    moved: list[float] = []
+    chunked: list[float] = []
     for seed in SEEDS:
         torch.manual_seed(seed)
         attention = MultiHeadAttention(64, 8, bias=False)
@@ -443,7 +444,7 @@ def random_heads(config: TransformerConfig, seed: int, sharpened: float = SHARPE
     with torch.no_grad():
         for block in model.blocks:
             for parameter in block.attention.q_proj.parameters():
-                parameter *= sharpened
+                parameter.mul_(sharpened)
     return model
 
 

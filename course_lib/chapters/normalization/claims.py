@@ -239,7 +239,7 @@ def block_costs(model: DecoderOnly, n_rows: int = 40) -> list[float]:
     blocks, losses = model.blocks, []
     with evaluating(model):
         for left_out in (None, *blocks):
-            model.blocks = nn.ModuleList(block for block in blocks if block is not left_out)
+            model.add_module("blocks", nn.ModuleList(block for block in blocks if block is not left_out))
             losses.append(model(inputs, targets)[1].item())
     model.blocks = blocks
     return [loss - losses[0] for loss in losses[1:]]
@@ -338,8 +338,9 @@ class BatchNormOfText(nn.Module):
 def use_batch_norm(model: DecoderOnly) -> None:
     """Put BatchNorm in the place of every norm of a decoder."""
     for block in model.blocks:
-        block.norm1, block.norm2 = BatchNormOfText(model.config.d_model), BatchNormOfText(model.config.d_model)
-    model.final_norm = BatchNormOfText(model.config.d_model)
+        for name in ("norm1", "norm2"):
+            block.add_module(name, BatchNormOfText(model.config.d_model))
+    model.add_module("final_norm", BatchNormOfText(model.config.d_model))
 
 
 def leak_between_texts(name: str, seed: int) -> float:
