@@ -376,9 +376,9 @@ def batch() -> Finding:
     leaks = {name: [leak_between_texts(name, seed) for seed in SEEDS] for name in ("batch", "layer")}
     told = {name: "does" if min(moved) > 0.01 else "does not" for name, moved in leaks.items()}
     return Finding(
-        measured=f"texts of one length: {fmean(by_batch):.1f} nats per letter with BatchNorm, {fmean(by_layer):.1f} "
-        f"with LayerNorm; in training a later token {told['batch']} reach other texts with BatchNorm, {told['layer']} "
-        "with LayerNorm",
+        measured=f"texts of one length: BatchNorm ends {fmean(behind):+.2f} nats per letter from LayerNorm's "
+        f"{fmean(by_layer):.1f}; in training a later token {told['batch']} reach other texts with BatchNorm, "
+        f"{told['layer']} with LayerNorm",
         values=tuple(behind),
         verdict="confirmed" if min(behind) > 0.1 else "refuted" if max(behind) < 0 else "depends",
         because="With one length BatchNorm trains about as well here. But while training it mixes texts and positions: "
