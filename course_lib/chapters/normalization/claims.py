@@ -426,7 +426,7 @@ def compare_speed(widths: Sequence[int] = WIDTHS, rounds: int = 30) -> dict[str,
     return ratios
 
 
-def model_ratio(d_model: int = 256, T: int = 128, rounds: int = 60) -> float:
+def model_ratio(d_model: int = 512, T: int = 128, rounds: int = 60) -> float:
     """Time of a whole model of two blocks with RMSNorm divided by that with LayerNorm, forward, on this machine."""
     ids = torch.arange(T)[None]
     models = [
