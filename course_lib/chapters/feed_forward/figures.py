@@ -153,8 +153,6 @@ def active_over_training(steps: Sequence[int], shares: np.ndarray) -> Figure:
     """Share of active units (n_steps, layers) after each number of training steps."""
     shares = np.asarray(shares)
     figure, axes = new_figure(7.5, 3.7)
-    axes.axhspan(0.3, 0.5, color=LIGHT, zorder=0)
-    axes.text(steps[-1] * 1.02, 0.46, "“30–50 %”", fontsize=FONT, va="center", color=INK)
     for layer, (share, color, marker) in enumerate(zip(shares.T, (BLUE, ORANGE, GREEN, PURPLE), "osD^")):
         axes.plot(steps, share, color=color, marker=marker)
         axes.text(steps[-1] * 1.02, share[-1], f"layer {layer}", fontsize=FONT, va="center", color=color)
