@@ -463,8 +463,8 @@ def large_rates() -> Finding:
         f"in {len(whole['post-norm'])} ({', '.join(whole['post-norm']) or 'none'})",
         tuple(loss for each in losses.values() for loss in each),
         "refuted" if not allowed else "depends" if other else "confirmed",
-        "Pre-norm learns here even with large weights. Such steps throw post-norm off unless it has small weights and a "
-        "warm-up together.",
+        "Pre-norm learns here even with large weights. Such steps throw post-norm off unless it has small weights and "
+        "a warm-up together.",
     )
 
 
