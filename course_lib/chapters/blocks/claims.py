@@ -84,7 +84,7 @@ def vanishing() -> Finding:
         arrived[1.0],
         "confirmed" if all(faded) else "depends" if any(faded) else "refuted",
         "Fifty factors are multiplied, so a little below 1 vanishes and a little above explodes: weights can be tuned "
-        "between the two, but on a knife's edge.",
+        "between the two, but in a narrow range.",
     )
 
 
