@@ -328,7 +328,7 @@ def why_residual() -> Finding:
     names = zip(("queries", "keys", "values", "feed-forward"), ratios.values())
     return Finding(
         "gradient without residuals over with, 8 and 24 blocks: "
-        + ", ".join(f"{name} {' and '.join(f'{ratio:.1g}' for ratio in both)}" for name, both in names)
+        + ", ".join(f"{name} {' and '.join(map(_short, both))}" for name, both in names)
         + f"; cosine of two tokens after 8 {cosines[0]:.2f}, {apart:.1f} if attention starts on its own token",
         tuple(ratio for both in ratios.values() for ratio in both),
         "confirmed" if all(vanished) else "depends" if any(vanished) else "refuted",
@@ -474,6 +474,11 @@ def large_rates() -> Finding:
 def _half(number: float) -> str:
     """To the nearest half: what a short training run says on every machine."""
     return f"{round(2 * number) / 2:g}"
+
+
+def _short(number: float) -> str:
+    """One digit, or a whole number."""
+    return f"{number:.0f}" if number > 1 else f"{number:.1g}"
 
 
 def _order(number: float) -> str:
