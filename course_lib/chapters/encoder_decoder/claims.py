@@ -94,8 +94,8 @@ def wiring() -> Finding:
 
 
 def _floor(distances: list[float]) -> str:
-    """The smallest, rounded down to a tenth: what another machine says as well."""
-    return f"{int(10 * min(distances)) / 10:.0%}"
+    """The smallest, rounded down to whole per cent."""
+    return f"{int(100 * min(distances))} %"
 
 
 @experiment(
@@ -252,7 +252,7 @@ def alignment() -> Finding:
     by_kind = _said(_shares(words), "nouns", "adjectives", "articles", "auxiliaries")
     return Finding(
         f"the best head looks most at the translated word for {shares[0]:.0%} of the French words ({by_kind}); in "
-        f"three other trainings for {_tenths(shares[1:])}; the same position would be right for {statistics.fmean(same):.0%}",
+        f"three other trainings for {_tenths(shares[1:])}; the same position is right for {statistics.fmean(same):.0%}",
         tuple(shares),
         "confirmed" if min(shares) > 0.95 else "depends" if max(shares) > 0.5 else "refuted",
         "Where one head takes it up, it holds for words that have a meaning to fetch; an auxiliary (a, ont) has none. "
