@@ -413,7 +413,7 @@ def both_sides() -> Finding:
     return Finding(
         f"hidden words guessed right: {both:.0%} by an encoder from both sides; by a decoder {left:.0%} from the left, "
         f"{scored:.0%} if it scores the whole passage",
-        tuple(share for each in found for share in each),
+        tuple(both - left for both, left, _ in found),
         "confirmed" if all(ahead) else "depends" if any(ahead) else "refuted",
         "What comes after a blank often decides it. A decoder can use it too, at the price of a pass per candidate.",
     )
