@@ -138,10 +138,14 @@ def test_nothing_shows_the_outcome_of_a_guess_before_it_is_made(chapter):
         for cell in between:
             shown = cell.get("outputs") and not cell.metadata.get("jupyter", {}).get("outputs_hidden")
             assert not shown, f"{id}: the output of a cell below is open: {cell.source[:60]!r}"
+            if cell.get("outputs"):  # JupyterLab shows the first line of the first output where it has folded them
+                assert cell.outputs[0].get("data") == {}, f"{id}: the folded output shows its first line"
             assert EVERY[id].answer not in (cell.source if cell.cell_type == "markdown" else ""), id
         after = next((cell for cell in cells[told + 1 :] if not cell.source.startswith("reveal(")), None)
         if after and after.cell_type == "markdown":
             assert after.source.startswith(("#", "<details>")), f"{id}: the text after the verdict stands open"
+            folded = after.source.partition("</details>")[0] if after.source.startswith("<details>") else ""
+            assert "\n#" not in folded, f"{id}: a new section is folded with what happened"
 
 
 def test_no_place_among_the_options_tells_which_is_right():

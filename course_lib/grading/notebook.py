@@ -176,6 +176,8 @@ def _fold_outcomes(cells: list[nbformat.NotebookNode]) -> None:
             waiting.add(asked[2])
         elif waiting and cell.get("outputs"):
             cell.metadata["jupyter"] = {"outputs_hidden": True}
+            # JupyterLab shows the first line of the first output where it has folded them: let that one be empty.
+            cell.outputs.insert(0, nbformat.v4.new_output("display_data"))
         if asked and asked[1] == "reveal":
             waiting.discard(asked[2])
 
