@@ -387,9 +387,8 @@ def learned(loss: float) -> bool:
     seeds=SEEDS,
 )
 def no_residual() -> Finding:
-    setting = {"n_layers": 8, "peak": 3e-3, "warmup": STEPS // 6}
     with_it, stuck, own_token = (
-        _finals(arrangement, start=start, **setting)
+        _finals(arrangement, 8, 3e-3, STEPS // 6, start)
         for arrangement, start in (("pre-norm", "xavier"), ("no residual", "xavier"), ("no residual", "own token"))
     )
     learn = [all(map(learned, losses)) for losses in (stuck, own_token)]

@@ -113,7 +113,8 @@ def _floor(distances: list[float]) -> str:
 )
 def one_pass() -> Finding:
     """Logits of all positions in one pass, against one pass per position, with the causal mask and without."""
-    differences, unmasked = [], []
+    differences: list[float] = []
+    unmasked: list[float] = []
     for seed in SEEDS:
         model, (source_ids, target_ids, source_mask, _) = _random_translator(seed)
         for found in (differences, unmasked):
