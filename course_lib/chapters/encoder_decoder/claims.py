@@ -95,7 +95,7 @@ def wiring() -> Finding:
 
 def _floor(distances: list[float]) -> str:
     """The smallest, rounded down to whole per cent."""
-    return f"{int(100 * min(distances))} %"
+    return f"{int(100 * min(distances))}%"
 
 
 @experiment(
