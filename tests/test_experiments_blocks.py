@@ -1,6 +1,7 @@
 """Chapter 8's measurements, each against a closed form, plain PyTorch or a case whose answer is known."""
 
 import math
+import statistics
 
 import pytest
 import torch
@@ -11,12 +12,11 @@ from course_lib.claims import find
 from course_lib.gpt import DecoderOnly
 
 FAST = {
-    "blocks.vanishing": "confirmed",
-    "blocks.unchanged": "refuted",
+    "blocks.vanishing": "depends",
+    "blocks.unchanged": "depends",
     "blocks.guarantee": "refuted",
-    "blocks.nesting": "refuted",
-    "blocks.post_norm_gradient": "refuted",
-    "blocks.why_residual": "refuted",
+    "blocks.post_norm_gradient": "depends",
+    "blocks.why_residual": "depends",
 }
 
 
@@ -25,10 +25,65 @@ def test_a_claim_gets_the_verdict_that_its_figures_give(id, verdict):
     assert find(id)().verdict == verdict
 
 
-def test_the_gradients_of_fifty_layers_lie_where_the_course_notes_were_measured():
+def test_the_gradients_of_fifty_layers_lie_where_other_seeds_were_measured():
     """Medians of an earlier measurement with nn.Linear and other seeds: 3.2e-12 without skips, 11.5 times with."""
     assert math.log10(find("blocks.vanishing")().mean) == pytest.approx(math.log10(3.2e-12), abs=0.5)
     assert find("blocks.unchanged")().mean == pytest.approx(11.5, rel=0.4)
+
+
+def test_a_plain_stack_vanishes_or_explodes_by_the_size_of_its_weights():
+    """Its verdict may not be read off one initialisation: 2.5 times nn.Linear's weights bring all of the gradient."""
+    default, tuned = (
+        statistics.median(blocks.tanh_gradients(50, False, gain, seed=seed)[0] / 8 for seed in range(9))
+        for gain in (1.0, 2.5)
+    )
+    assert default < 1e-10
+    assert 0.1 < tuned < 10
+
+
+def test_post_norm_starves_the_first_blocks_of_a_decoder_beside_an_encoder_and_not_of_a_decoder_alone():
+    for seed in blocks.SEEDS:
+        starved, fed = (blocks.beside_an_encoder(order, 18, seed) for order in ("post", "pre"))
+        assert len(starved) == 18
+        assert starved[0] / starved[-1] < 0.1 < fed[0] / fed[-1]
+        alone = blocks.stack_profile("post-norm", 18, seed=seed).weight_gradient
+        assert alone[0] / alone[-1] > 0.5
+
+
+def test_without_residuals_queries_and_keys_lose_their_gradient_and_the_rest_does_not():
+    for depth in (8, 24):
+        without, with_it = (
+            blocks.stack_profile(arrangement, depth).part_gradients for arrangement in ("no residual", "pre-norm")
+        )
+        ratio = {part: statistics.median(a / b for a, b in zip(without[part], with_it[part])) for part in blocks.PARTS}
+        assert max(ratio["q_proj"], ratio["k_proj"]) < 0.2
+        assert min(ratio["v_proj"], ratio["up_proj"]) > 1
+
+
+def test_the_gradients_of_a_profile_are_those_of_the_model():
+    torch.manual_seed(0)
+    model = blocks.small_model("pre-norm", 2, 64)
+    blocks.start_with(model, "xavier")
+    nn.init.normal_(model.token_embedding.weight)
+    model.output.weight = nn.Parameter(0.02 * torch.randn(64, 32))
+    ids, targets = torch.randint(64, (2, 4, blocks.T)).unbind()
+    model(ids, targets)[1].backward()
+    found = blocks.stack_profile("pre-norm", 2).part_gradients
+    for part in ("q_proj", "k_proj", "v_proj"):
+        expected = [getattr(block.attention, part).weight.grad.norm().item() for block in model.blocks]
+        assert found[part] == pytest.approx(expected, rel=1e-4)
+    expected = [block.feed_forward.up_proj.weight.grad.norm().item() for block in model.blocks]
+    assert found["up_proj"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_attention_that_starts_on_its_own_token_puts_most_weight_there():
+    torch.manual_seed(3)
+    model = blocks.small_model("no residual", 1, 50)
+    blocks.start_with(model, "own token")
+    weights = model.attention_weights(torch.randint(50, (1, 12)))[0]  # (B, H, T, T)
+    assert weights.diagonal(dim1=2, dim2=3).mean() > 0.7
+    assert blocks.stack_profile("no residual", 8, start="own token").cosine < 0.9
+    assert blocks.stack_profile("no residual", 8).cosine > 0.99
 
 
 @pytest.mark.parametrize("skip", [False, True])
@@ -117,10 +172,13 @@ def outcome(monkeypatch, loss_of):
 
 
 @pytest.mark.parametrize(
-    ("without", "with_it", "verdict"), [(4.5, 2.0, "confirmed"), (2.0, 2.0, "depends"), (4.5, 4.5, "refuted")]
+    ("without", "own_token", "verdict"), [(4.5, 4.5, "confirmed"), (4.5, 3.0, "depends"), (2.0, 2.0, "refuted")]
 )
-def test_residuals_are_needed_only_if_runs_without_them_are_stuck(monkeypatch, without, with_it, verdict):
-    outcome(monkeypatch, lambda arrangement, *_: without if arrangement == "no residual" else with_it)
+def test_residuals_are_needed_only_if_no_start_does_without_them(monkeypatch, without, own_token, verdict):
+    def loss_of(arrangement, n_layers, peak, warmup, start, *_):
+        return 2.5 if arrangement == "pre-norm" else own_token if start == "own token" else without
+
+    outcome(monkeypatch, loss_of)
     assert find("blocks.no_residual")().verdict == verdict
 
 
@@ -137,7 +195,8 @@ def test_the_warm_up_verdict_follows_the_three_settings(monkeypatch, cold, warm,
     outcome(monkeypatch, loss_of)
     finding = find("blocks.warmup")()
     assert finding.verdict == verdict
-    assert finding.measured.endswith("(pre-norm, treated alike: 1.3, 1.1, 1.2)")
+    assert finding.measured.endswith("pre-norm 1.3, 1.1, 1.2, 1.2")
+    assert len(finding.values) == 24, "two orders, four helps, three seeds"
 
 
 def test_the_warm_up_is_not_needed_by_post_norm_if_pre_norm_needs_it_as_much(monkeypatch):
@@ -149,11 +208,11 @@ def test_the_warm_up_is_not_needed_by_post_norm_if_pre_norm_needs_it_as_much(mon
 @pytest.mark.parametrize(
     ("pre_learns", "post_learns", "verdict"),
     [
-        ({"xavier 0", "xavier 60", "gpt2 0", "gpt2 60"}, {"gpt2 60"}, "depends"),
-        ({"xavier 0", "xavier 60", "gpt2 0", "gpt2 60"}, set(), "confirmed"),
-        ({"xavier 0", "gpt2 0"}, {"xavier 0", "gpt2 0"}, "refuted"),
+        ({"xavier 0", "xavier 60", "gpt2 0", "gpt2 60"}, {"gpt2 60"}, "confirmed"),
+        ({"gpt2 0"}, set(), "confirmed"),
+        ({"xavier 0", "gpt2 0"}, {"xavier 0", "gpt2 0"}, "depends"),
         ({"gpt2 60"}, {"gpt2 60", "gpt2 0"}, "refuted"),
-        ({"xavier 0"}, {"gpt2 60"}, "depends"),
+        ({"xavier 0"}, {"gpt2 60"}, "refuted"),
     ],
 )
 def test_the_larger_rates_verdict_gives_both_orders_the_same_help(monkeypatch, pre_learns, post_learns, verdict):
@@ -166,7 +225,8 @@ def test_the_larger_rates_verdict_gives_both_orders_the_same_help(monkeypatch, p
     outcome(monkeypatch, loss_of)
     finding = find("blocks.large_rates")()
     assert finding.verdict == verdict
-    assert finding.values == (len(pre_learns), len(post_learns))
+    losses = torch.tensor(finding.values).view(2, len(blocks.HELPS), len(blocks.SEEDS))  # as chapter 8 prints them
+    assert [(each == 2.0).all(dim=1).sum() for each in losses] == [len(pre_learns), len(post_learns)]
     helps = [{tuple(setting) for order, *setting in seen if order == each} for each in ("pre-norm", "post-norm")]
     assert helps[0] == helps[1], "every help that one is given the other is given as well"
 

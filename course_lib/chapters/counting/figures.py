@@ -160,7 +160,7 @@ WIDTHS = [round(64 * 2 ** (step / 8)) for step in range(57)]  # d_model from 64 
 
 
 def gpt_like(vocab_size: int, n_layers: int, d_model: int, tie_weights: bool) -> TransformerConfig:
-    """The course notes' model in other sizes: learned positions for 512 tokens, biases, d_ff = 4 · d_model."""
+    """A GPT of these sizes: learned positions for 512 tokens, biases, d_ff = 4 · d_model."""
     return TransformerConfig(
         vocab_size=vocab_size,
         d_model=d_model,
