@@ -316,8 +316,8 @@ def unscaled_training() -> Finding:
     return Finding(
         measured=f"d_k = 128: without it the loss ends {statistics.fmean(same_rate):.1f} nats per letter higher at the "
         f"rate {RATES[1]}, {statistics.fmean(cost):.1f} with each at its better rate; d_k = 4: "
-        f"{round(statistics.fmean(narrow), 1) + 0:.1f}. At d_k = 128 a query's largest weight is {start:.1f} before training, "
-        f"{end:.1f} after",
+        f"{round(statistics.fmean(narrow), 1) + 0:.1f}. At d_k = 128 a query's largest weight is {start:.1f} before "
+        f"training, {end:.1f} after",
         values=tuple(cost),
         verdict="confirmed" if harmed and spared else "depends" if min(same_rate) > HARM else "refuted",
         because="No softmax is saturated at the start, because weights start small. But wide scores move √d_k times as "
