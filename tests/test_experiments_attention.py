@@ -135,7 +135,7 @@ def test_one_matrix_for_both_makes_scores_symmetric():
     ],
 )
 def test_the_verdict_on_the_scale_follows_both_widths_and_both_rates(monkeypatch, wide, better, narrow, verdict):
-    """wide: the cost at the rate of 0.01, where the divided model is as good as at 0.003; better: at its better rate."""
+    """wide: the cost at the rate of 0.01; better: at 0.003. With the division both rates are as good."""
 
     def trained(seed, steps, d_model, n_heads, peak, prepare):
         model = DecoderOnly(TransformerConfig(40, 8, 1, 1, max_seq_len=64))

@@ -5,6 +5,7 @@ import torch
 
 from course_lib.chapters.masks import claims as built
 from course_lib.claims import find
+from course_lib.masks import causal_mask
 
 
 @pytest.fixture
@@ -58,6 +59,24 @@ def test_a_large_number_is_no_minus_infinity_where_nothing_may_be_seen():
     assert found.values == pytest.approx((1, 1, 1)), "all of the weight lies on keys that were hidden"
     assert "differ by 0;" in found.measured
     assert "cannot be written" in found.measured
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_late_mask_divided_by_the_row_sums_is_the_mask_until_a_hidden_score_is_huge(seed):
+    scores = torch.randn(6, 6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    visible = causal_mask(6)
+
+    def late(scores):
+        kept = scores.softmax(dim=-1) * visible
+        return kept / kept.sum(dim=-1, keepdim=True)
+
+    def right(scores):
+        return scores.masked_fill(~visible, -torch.inf).softmax(dim=-1)
+
+    torch.testing.assert_close(late(scores), right(scores))
+    scores[0, 5] = 1000
+    assert late(scores)[0].isnan().all(), "nothing is left of the visible weights to be divided"
+    assert right(scores)[0].tolist() == [1, 0, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(

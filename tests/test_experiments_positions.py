@@ -117,9 +117,10 @@ REAL = {32: 1.5, 64: 1.5, 96: 1.5, 128: 1.5}
     [
         ("positions.sinusoids_reach", {}, "confirmed"),
         ("positions.sinusoids_reach", {"sinusoidal": 0.6}, "refuted"),
-        ("positions.relative_reach", {}, "confirmed"),
-        ("positions.relative_reach", {"rope": 0.6}, "depends"),
-        ("positions.relative_reach", {"rope": 0.6, "alibi": 0.6}, "refuted"),
+        ("positions.relative_reach", {"sinusoidal": 0.6}, "confirmed"),
+        ("positions.relative_reach", {"sinusoidal": 0.6, "rope": 0.6}, "depends"),
+        ("positions.relative_reach", {"sinusoidal": 0.6, "rope": 0.6, "alibi": 0.6}, "refuted"),
+        ("positions.relative_reach", {}, "refuted"),
     ],
 )
 def test_the_verdict_on_reach_follows_the_losses(monkeypatch, claim, rises, verdict):
