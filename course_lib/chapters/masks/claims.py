@@ -75,8 +75,8 @@ def leak() -> Finding:
     # The kernel may add the same numbers in another order: that is rounding, not information.
     nothing = max(masked) < 1e-4 * min(own)
     return Finding(
-        f"changing a token moves earlier outputs by {'0.0' if nothing else f'{max(masked):.1g}'} with the mask and by as "
-        f"much as {max(bare):.1f} without; its own output always moves, by {min(own):.1f} or more",
+        f"changing a token moves earlier outputs by {'0.0' if nothing else f'{max(masked):.1g}'} with the mask and by "
+        f"as much as {max(bare):.1f} without; its own output always moves, by {min(own):.1f} or more",
         tuple(masked),
         "confirmed" if nothing and min(bare) > 0.01 else "refuted",
         "A weight of exactly 0 lets nothing through, in every layer; so no path leads from later to earlier.",
