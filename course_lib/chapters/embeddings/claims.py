@@ -156,8 +156,8 @@ def parallelograms() -> list[tuple[str, str, str, str]]:
         "https://aclanthology.org/N13-1090/",
     ),
     control="the same search with nothing left out of it, and without the sum: the nearest to king alone",
-    threshold="confirmed if over 90 % come first among all rows, and under 50 % without the sum; depends if the sum "
-    "finds at least 10 % more than king alone; else refuted",
+    threshold="confirmed if over 90 % come first among all rows, and under 50 % without the sum; depends if with it "
+    "over 10 in 100 more come first than without; else refuted",
 )
 def analogies() -> Finding:
     """Share of Tinytown's parallelograms whose fourth corner comes first: inputs left out, all rows, no sum."""
@@ -298,7 +298,8 @@ def times_root_d() -> Finding:
                 rows.weight.data = table
                 pair.append(rows(torch.arange(2000)).std().item() / 0.5**0.5)
             sizes.append(pair)
-        ratios[name] = tuple(statistics.fmean(pair[i] for pair in sizes) for i in (0, 1))
+        without, with_it = map(statistics.fmean, zip(*sizes))
+        ratios[name] = (without, with_it)
     holds = [without < 1 / 3 < with_factor < 3 for without, with_factor in ratios.values()]
     return Finding(
         measured="size of a word relative to its position, without the factor and with it: "
