@@ -7,6 +7,8 @@ import torch
 
 from course_lib.chapters.embeddings import claims as embeddings
 from course_lib.claims import find
+from course_lib.config import TransformerConfig
+from course_lib.gpt import DecoderOnly
 from course_lib.tinytown import ANIMAL_SOUNDS, ROLES, Tinytown, WordTokenizer
 
 
@@ -144,10 +146,35 @@ def test_adamw_moves_rows_without_a_gradient():
     assert all(moved == pytest.approx(expected, rel=0.03) for moved in finding.values)
 
 
-def test_scaled_rows_drown_a_position_only_from_the_default_start():
+@pytest.mark.parametrize(
+    ("slow", "fast", "verdict"), [(0.2, 0.0, "depends"), (0.2, 0.1, "confirmed"), (0.0, 0.03, "refuted")]
+)
+def test_the_verdict_on_the_factor_follows_what_small_words_cost_at_both_rates(monkeypatch, slow, fast, verdict):
+    config = TransformerConfig(40, 32, 4, 1, max_seq_len=64, positions="sinusoidal", tie_weights=False)
+
+    def trained(seed, steps, positions, tie_weights, peak, prepare):
+        torch.manual_seed(seed)
+        model = DecoderOnly(config)
+        prepare(model)
+        size = (model.token_embedding(torch.arange(40)).std() / 0.5**0.5).item()
+        assert size == pytest.approx(0.028, rel=0.1) or size == pytest.approx(0.78, rel=0.1)
+        return model, 2 + (slow if peak == 1e-3 else fast) * (size < 0.1)
+
+    monkeypatch.setattr(embeddings, "train_on_letters", trained)
     finding = find("embeddings.times_root_d")()
-    assert finding.verdict == "depends"
-    expected = [std * math.sqrt(768) / math.sqrt(0.5) for std in (1, 0.02, 768**-0.5)]
-    assert finding.values == pytest.approx(expected, rel=0.01)
-    assert "1.4 and 39 (start N(0, 1))" in finding.measured, "without the factor the position is not drowned"
+    assert finding.verdict == verdict
+    assert finding.values == pytest.approx([slow] * 3 + [fast] * 3)
+    assert "1.4 and 39 (start N(0, 1)), 0.028 and 0.78 (start 0.02), 0.051 and 1.4" in finding.measured
     assert "give no reason" in finding.because, "what the factor does is measured, what it was meant for is not"
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(("rate", "drowned"), [(1e-3, True), (1e-2, False)])
+def test_small_words_beside_large_positions_are_learned_as_fast_as_the_rate_lets_them_grow(rate, drowned):
+    small, large = (
+        embeddings.train_on_letters(
+            0, 150, positions="sinusoidal", tie_weights=False, peak=rate, prepare=embeddings.words_of_size(ratio)
+        )[1]
+        for ratio in (0.028, 0.78)
+    )
+    assert (small > large + 0.05) == drowned
