@@ -95,7 +95,7 @@ class LiveFigureTests:
     distinct = 10  # so many different descriptions each control must have, if it has so many values
 
     def test_controls_draw_and_describe(self, make):
-        describes_every_state(make(), min(2, self.distinct), most=7)
+        describes_every_state(make(), min(2, self.distinct), most=4)
 
     @pytest.mark.proof
     def test_every_value_of_every_control_draws_and_describes(self, make):
@@ -113,13 +113,12 @@ class LiveFigureTests:
         assert low != high, "the controls at their ends change nothing"
 
     def test_a_moved_figure_equals_a_fresh_one_and_keeps_its_axes(self, make):
-        equal_when_moved(make, some(corners(make()), 2))
+        equal_when_moved(make, corners(make())[-1:])
 
     @pytest.mark.proof
     def test_a_moved_figure_equals_a_fresh_one_in_every_other_corner(self, make):
-        few = some(corners(make()), 2)
-        others = [state for state in corners(make()) if state not in few]
-        equal_when_moved(make, others + [state for state in corners(make(), most=6) if state not in few + others])
+        others = corners(make())[:-1]
+        equal_when_moved(make, others + [state for state in corners(make(), most=6) if state not in others])
 
 
 def describes_every_state(live, distinct: int, most: int = 10**9) -> None:

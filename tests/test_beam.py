@@ -73,7 +73,7 @@ def translator():
 # Float64, because a search in float32 takes another path where two sums agree to their last digit.
 @pytest.mark.parametrize("make", [copies.gpt2, copies.llama])
 @pytest.mark.parametrize("length_penalty", LENGTH_PENALTIES)
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.proof) for seed in (2, 3))])
 def test_the_best_beam_is_that_of_transformers(make, length_penalty, seed):
     ours, theirs = (model.double() for model in make(seed))
     ids, left_padding = pad_left(PROMPTS, pad_id=0)

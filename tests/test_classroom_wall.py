@@ -135,7 +135,8 @@ BWRAP = pytest.param("bwrap", marks=needs_bwrap)
 LEVEL = pytest.mark.parametrize("level", [BWRAP, "none"])
 
 
-@pytest.mark.parametrize("level", [BWRAP, pytest.param("none", marks=pytest.mark.proof)])
+@pytest.mark.proof  # each test of a class that is graded behind the wall stands in such an environment
+@LEVEL
 def test_an_ordinary_environment_in_the_repository(place, level):
     course = repository(place / "course")
     python = environment(course / ".venv", course)

@@ -20,6 +20,7 @@ def shipped():
     return measure_tinytown(*load_pretrained("tinytown"), n_stories=600)
 
 
+@pytest.mark.proof
 def test_the_shipped_model_knows_what_the_course_says_it_knows(shipped):
     assert abs(shipped.excess) < 0.03
     assert shipped.capitals >= 0.95
@@ -35,6 +36,7 @@ def test_no_model_beats_the_grammar_on_its_own_stories(shipped):
     assert shipped.loss > shipped.grammar_loss
 
 
+@pytest.mark.proof
 def test_the_figures_beside_the_weights_are_those_of_the_weights(shipped):
     kept = shipped_figures()["figures"]
     assert kept["entropy"] == pytest.approx(shipped.entropy, abs=1e-4)

@@ -144,6 +144,8 @@ def test_nothing_shows_the_outcome_of_a_guess_before_it_is_made(chapter):
         after = next((cell for cell in cells[told + 1 :] if not cell.source.startswith("reveal(")), None)
         if after and after.cell_type == "markdown":
             assert after.source.startswith(("#", "<details>")), f"{id}: the text after the verdict stands open"
+            folded = after.source.partition("</details>")[0] if after.source.startswith("<details>") else ""
+            assert "\n#" not in folded, f"{id}: a new section is folded with what happened"
 
 
 def test_no_place_among_the_options_tells_which_is_right():

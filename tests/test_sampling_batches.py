@@ -49,7 +49,7 @@ def prompts(device):
 @pytest.mark.parametrize(
     "settings", [{"temperature": 0, "repetition_penalty": 2.0}, {"temperature": 1.3, "top_p": 0.95}]
 )
-@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("padded", [pytest.param(False, marks=pytest.mark.proof), True])
 def test_the_cache_does_not_change_the_text_before_and_after_the_window_slides(any_model, prompts, settings, padded):
     ids, left_padding = pad_left(prompts, 0) if padded else (torch.stack([prompts[0], prompts[0] + 3]), None)
     texts = [
@@ -92,8 +92,16 @@ def test_padding_on_the_left_makes_prompts_end_together():
     assert left_padding.tolist() == [0, 2, 1]
 
 
-@pytest.mark.parametrize("make", [copies.gpt2, copies.llama])
-@pytest.mark.parametrize("use_cache", [True, False])
+@pytest.mark.parametrize(
+    ("make", "use_cache"),
+    [
+        (copies.llama, True),
+        *(
+            pytest.param(*each, marks=pytest.mark.proof)
+            for each in ((copies.llama, False), (copies.gpt2, True), (copies.gpt2, False))
+        ),
+    ],
+)
 def test_greedy_text_of_64_tokens_is_that_of_transformers_with_padding_too(make, use_cache):
     ours, theirs = make(seed=4)
     ids, left_padding = pad_left([[5, 6, 7, 8, 9], [10, 11], [12, 13, 14, 15, 16, 17, 18]], pad_id=0)
@@ -141,6 +149,7 @@ def test_a_translation_is_the_argmax_at_every_step_with_the_cache_and_without(tr
         assert text.unique().numel() > 4
 
 
+@pytest.mark.proof
 def test_a_translation_does_not_depend_on_the_cache_when_the_window_slides(translator):
     settings = {"source_ids": SOURCE, "source_mask": padding_mask(SOURCE_LENGTHS, 4)}
     start = torch.tensor([[1], [2]])

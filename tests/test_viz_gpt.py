@@ -137,7 +137,10 @@ def test_the_lens_curve_writes_every_loss_and_the_limit():
 
 
 # ------------------------------------------------------------------------------------------------------ the first guess
-@pytest.mark.parametrize(("std", "tied"), [(0.02, True), (1.0, True), (1.0, False)])
+@pytest.mark.parametrize(
+    ("std", "tied"),
+    [(0.02, True), *(pytest.param(*each, marks=pytest.mark.proof) for each in ((1.0, True), (1.0, False)))],
+)
 def test_the_start_slider_marks_the_loss_of_the_untrained_model(std, tied):
     live = built.start_slider()
     live.render(std=std, tied=tied)

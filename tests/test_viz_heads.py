@@ -98,6 +98,7 @@ def test_a_removed_head_says_nothing_and_the_figure_shows_the_difference(trained
         assert f"{whole:.2f} with this head, {lacking:.2f} without" in asked.text
 
 
+@pytest.mark.proof
 def test_every_question_and_every_head_can_be_looked_at(asked):
     controls = asked._controls
     for question in values(controls["question"]):
