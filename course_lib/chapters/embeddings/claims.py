@@ -325,17 +325,15 @@ def times_root_d() -> Finding:
         grown[rate] = statistics.fmean(table.weight.std().item() * table.factor / POSITION for table in tables)
     drowned = [min(cost) > DROWNED for cost in costs.values()]
     return Finding(
-        measured="size of a word relative to its position, without the factor and with it: "
-        + ", ".join(f"{a:.2g} and {b:.2g} (start {name})" for name, (a, b) in ratios.items())
-        + "; from 0.02, leaving the factor out costs "
+        measured="word ÷ position in size, without and with the factor: "
+        + ", ".join(f"{a:.2g}, {b:.2g} (start {name})" for name, (a, b) in ratios.items())
+        + "; nats per letter that it costs to leave it out, from 0.02: "
         + ", ".join(
-            f"{round(statistics.fmean(costs[rate]), 1) + 0:.1f} nats per letter after 150 steps at the rate {rate}, "
-            f"where words grow to {grown[rate]:.1f} of a position"
+            f"{round(statistics.fmean(costs[rate]), 1) + 0:.1f} at the rate {rate} (size then {grown[rate]:.1f})"
             for rate in RATES
         ),
         values=tuple(cost for rate in RATES for cost in costs[rate]),
         verdict="confirmed" if all(drowned) else "depends" if any(drowned) else "refuted",
-        because="Rows that start small have to grow first, and that takes as long as the learning rate lets it. From "
-        "the default start of nn.Embedding the factor makes words that dwarf their positions. Vaswani et al. 2017 (§ "
-        "3.4) give no reason for it.",
+        because="Small rows have to grow first, as fast as the learning rate lets them. From the default start of "
+        "nn.Embedding the factor makes words that dwarf their positions. Vaswani et al. 2017 give no reason for it.",
     )
