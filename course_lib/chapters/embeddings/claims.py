@@ -304,9 +304,9 @@ RATES = (1e-3, 1e-2)
     seeds=SEEDS,
 )
 def times_root_d() -> Finding:
-    """Sizes with the factor and without, from three starts; and what small words cost a small model with sinusoids."""
+    """Sizes with the factor and without, from two starts; and what small words cost a small model with sinusoids."""
     d_model = 768
-    starts = {"N(0, 1)": 1.0, "0.02": 0.02, "1/√d_model": d_model**-0.5}
+    starts = {"N(0, 1)": 1.0, "0.02": 0.02}
     ratios = {name: (std / POSITION, std * d_model**0.5 / POSITION) for name, std in starts.items()}
     costs: dict[float, list[float]] = {}
     grown: dict[float, float] = {}
