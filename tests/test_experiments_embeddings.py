@@ -7,7 +7,9 @@ import torch
 
 from course_lib.chapters.embeddings import claims as embeddings
 from course_lib.claims import find
-from course_lib.tinytown import ROLES, Tinytown, WordTokenizer
+from course_lib.config import TransformerConfig
+from course_lib.gpt import DecoderOnly
+from course_lib.tinytown import ANIMAL_SOUNDS, ROLES, Tinytown, WordTokenizer
 
 
 def test_mean_cosine_counts_pairs_and_not_rows_with_themselves():
@@ -15,6 +17,16 @@ def test_mean_cosine_counts_pairs_and_not_rows_with_themselves():
     assert embeddings.mean_cosine(table, [0, 1]) == pytest.approx(0)
     assert embeddings.mean_cosine(table, [2, 3]) == pytest.approx(1)
     assert embeddings.mean_cosine(table, [0, 1, 2]) == pytest.approx(2 * math.sqrt(0.5) / 3)
+    assert embeddings.mean_cosine(table, [0], [1, 2]) == pytest.approx(math.sqrt(0.5) / 2), (
+        "with others: those pairs alone"
+    )
+
+
+def test_strangers_are_all_words_but_the_animals():
+    animals, strangers = embeddings.animals_and_strangers()
+    tokens = WordTokenizer().tokens
+    assert {tokens[i] for i in animals} == set(ANIMAL_SOUNDS)
+    assert {tokens[i] for i in strangers} == {*tokens[3:]} - set(ANIMAL_SOUNDS)
 
 
 def test_two_tables_learn_what_follows_a_word():
@@ -31,11 +43,51 @@ def test_nearness_depends_on_the_start(monkeypatch):
     assert finding.values[0] > 0.7
 
 
-def test_animals_come_together_and_part_again():
+@pytest.mark.parametrize(
+    ("small", "large", "verdict"), [(0.9, 0.7, "confirmed"), (0.9, 0.4, "depends"), (0.5, 0.4, "refuted")]
+)
+def test_the_verdict_on_nearness_follows_both_starts(monkeypatch, small, large, verdict):
+    animals, _ = embeddings.animals_and_strangers()
+
+    def pretended(std, seed, steps=0):
+        """All animals have this cosine with each other."""
+        table = torch.zeros(len(WordTokenizer()), 400)
+        table[range(len(table)), range(len(table))] = 1
+        near = small if std == 0.02 else large
+        table[animals, 399] = math.sqrt(near / (1 - near))
+        return table, 1.9
+
+    monkeypatch.setattr(embeddings, "two_tables", pretended)
+    finding = find("embeddings.similar_words")()
+    assert finding.verdict == verdict
+    assert finding.values == pytest.approx((small,) * 3)
+    assert "of an animal and another word 0.0 and 0.0" in finding.measured
+
+
+@pytest.mark.parametrize(("goes_on", "verdict"), [(0.8, "refuted"), (0.9, "depends")])
+def test_animals_come_together_and_part_again(monkeypatch, goes_on, verdict):
+    """In the shipped model, measured; in the two tables, pretended."""
+    animals, _ = embeddings.animals_and_strangers()
+
+    def pretended(std, seed, steps):
+        table = torch.eye(len(WordTokenizer()), 400)
+        near = 0.9 if steps == embeddings.STEPS else goes_on
+        table[animals, 399] = math.sqrt(near / (1 - near))
+        return table, 1.9
+
+    monkeypatch.setattr(embeddings, "two_tables", pretended)
     finding = find("embeddings.longer_is_nearer")()
-    assert finding.verdict == "refuted"
-    nearest, last = finding.values
+    assert finding.verdict == verdict
+    nearest, last, *two = finding.values
     assert 1 >= nearest > last + 0.1
+    assert two == pytest.approx([goes_on] * 3)
+
+
+@pytest.mark.proof
+def test_in_two_tables_animals_part_again(monkeypatch):
+    animals, _ = embeddings.animals_and_strangers()
+    early, late = (embeddings.mean_cosine(embeddings.two_tables(0.02, 0, steps)[0], animals) for steps in (300, 900))
+    assert early > late + 0.05
 
 
 # ----------------------------------------------------------------------------------------------------------- analogies
@@ -94,9 +146,35 @@ def test_adamw_moves_rows_without_a_gradient():
     assert all(moved == pytest.approx(expected, rel=0.03) for moved in finding.values)
 
 
-def test_scaled_rows_drown_a_position_only_from_the_default_start():
+@pytest.mark.parametrize(
+    ("slow", "fast", "verdict"), [(0.2, 0.0, "depends"), (0.2, 0.1, "confirmed"), (0.0, 0.03, "refuted")]
+)
+def test_the_verdict_on_the_factor_follows_what_small_words_cost_at_both_rates(monkeypatch, slow, fast, verdict):
+    config = TransformerConfig(40, 32, 4, 1, max_seq_len=64, positions="sinusoidal", tie_weights=False)
+
+    def trained(seed, steps, positions, tie_weights, peak, prepare):
+        torch.manual_seed(seed)
+        model = DecoderOnly(config)
+        prepare(model)
+        size = (model.token_embedding(torch.arange(40)).std() / 0.5**0.5).item()
+        assert size == pytest.approx(0.028, rel=0.1) or size == pytest.approx(0.78, rel=0.1)
+        return model, 2 + (slow if peak == 1e-3 else fast) * (size < 0.1)
+
+    monkeypatch.setattr(embeddings, "train_on_letters", trained)
     finding = find("embeddings.times_root_d")()
-    assert finding.verdict == "depends"
-    expected = [std * math.sqrt(768) / math.sqrt(0.5) for std in (1, 0.02, 768**-0.5)]
-    assert finding.values == pytest.approx(expected, rel=0.01)
+    assert finding.verdict == verdict
+    assert finding.values == pytest.approx([slow] * 3 + [fast] * 3)
+    assert "1.4, 39 (start N(0, 1)), 0.028, 0.78 (start 0.02)" in finding.measured
     assert "give no reason" in finding.because, "what the factor does is measured, what it was meant for is not"
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(("rate", "drowned"), [(1e-3, True), (1e-2, False)])
+def test_small_words_beside_large_positions_are_learned_as_fast_as_the_rate_lets_them_grow(rate, drowned):
+    small, large = (
+        embeddings.train_on_letters(
+            0, 150, positions="sinusoidal", tie_weights=False, peak=rate, prepare=embeddings.words_of_size(ratio)
+        )[1]
+        for ratio in (0.028, 0.78)
+    )
+    assert (small > large + 0.05) == drowned

@@ -5,6 +5,7 @@ import torch
 
 from course_lib.chapters.masks import claims as built
 from course_lib.claims import find
+from course_lib.masks import causal_mask
 
 
 @pytest.fixture
@@ -21,6 +22,11 @@ def test_a_causal_model_does_not_leak():
     assert max(found.values) < 1e-5
 
 
+def test_without_its_mask_the_same_model_leaks():
+    torch.manual_seed(0)
+    assert built.moved_by_a_change(built.without_mask(built.small_decoder(0)))[0] > 0.1
+
+
 def test_a_model_that_peeks_is_caught(monkeypatch):
     class Peeking(torch.nn.Module):
         def forward(self, ids):
@@ -34,7 +40,7 @@ def test_a_model_that_peeks_is_caught(monkeypatch):
 
 def test_one_pass_gives_what_a_pass_for_each_place_gives():
     found = find("masks.one_pass")()
-    assert found.verdict == "refuted"
+    assert found.verdict == "confirmed"
     assert found.values == (0, 0, 0)
 
 
@@ -44,7 +50,7 @@ def test_a_model_that_sees_what_follows_needs_a_pass_for_each_place(monkeypatch)
             return torch.nn.functional.one_hot(ids, 50).float().mean(dim=1, keepdim=True).expand(-1, ids.shape[1], -1)
 
     monkeypatch.setattr(built, "small_decoder", lambda seed: Bag())
-    assert find("masks.one_pass")().verdict == "confirmed"
+    assert find("masks.one_pass")().verdict == "refuted"
 
 
 def test_a_large_number_is_no_minus_infinity_where_nothing_may_be_seen():
@@ -53,6 +59,24 @@ def test_a_large_number_is_no_minus_infinity_where_nothing_may_be_seen():
     assert found.values == pytest.approx((1, 1, 1)), "all of the weight lies on keys that were hidden"
     assert "differ by 0;" in found.measured
     assert "cannot be written" in found.measured
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_late_mask_divided_by_the_row_sums_is_the_mask_until_a_hidden_score_is_huge(seed):
+    scores = torch.randn(6, 6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    visible = causal_mask(6)
+
+    def late(scores):
+        kept = scores.softmax(dim=-1) * visible
+        return kept / kept.sum(dim=-1, keepdim=True)
+
+    def right(scores):
+        return scores.masked_fill(~visible, -torch.inf).softmax(dim=-1)
+
+    torch.testing.assert_close(late(scores), right(scores))
+    scores[0, 5] = 1000
+    assert late(scores)[0].isnan().all(), "nothing is left of the visible weights to be divided"
+    assert right(scores)[0].tolist() == [1, 0, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(

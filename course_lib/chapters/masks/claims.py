@@ -1,5 +1,6 @@
 """Chapter 3: what a causal mask guarantees, and what happens without one."""
 
+import statistics
 from functools import cache
 
 import torch
@@ -7,14 +8,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.blocks import Stack
-from course_lib.claims.registry import Finding, experiment
+from course_lib.claims.registry import Finding, Source, experiment
 from course_lib.claims.tinytown import HELD_OUT_SEED
 from course_lib.config import TransformerConfig
 from course_lib.gpt import DecoderOnly, evaluating, initialize, next_token_loss
+from course_lib.heads import MultiHeadAttention
 from course_lib.tinytown import Batches, Tinytown, WordTokenizer, encode_stories
 from course_lib.training import train
 
 SEEDS = (0, 1, 2)
+JURAFSKY_MARTIN = "https://web.stanford.edu/~jurafsky/slp3/"
 
 
 # ------------------------------------------------------------------------------------------------------------ leak test
@@ -28,27 +31,54 @@ def small_decoder(seed: int) -> DecoderOnly:
     return model.eval()
 
 
-@experiment("masks.leak", claim="With a causal mask no output depends on a later token.")
+def without_mask(model: nn.Module) -> nn.Module:
+    """Let every token of a causal model see all others, with the same weights."""
+    for module in model.modules():
+        if isinstance(module, MultiHeadAttention):
+            module.register_forward_pre_hook(
+                lambda module, inputs, given: (inputs, given | {"is_causal": False}), with_kwargs=True
+            )
+    return model
+
+
+def moved_by_a_change(model: nn.Module) -> tuple[float, float]:
+    """(the most that an output before a changed token moves, the least that its own output moves), over 12 tokens."""
+    ids = torch.randint(50, (1, 12))
+    earlier, own = [0.0], []
+    with torch.no_grad():
+        before = model(ids)
+        for position in range(12):
+            changed = ids.clone()
+            changed[0, position] = (ids[0, position] + 1) % 50
+            moved = (model(changed) - before).abs()[0].amax(dim=-1)  # (T,)
+            earlier += moved[:position].tolist()
+            own.append(moved[position].item())
+    return max(earlier), min(own)
+
+
+@experiment(
+    "masks.leak",
+    claim="With a causal mask no output depends on a later token.",
+    source=Source("Vaswani et al. 2017", "Attention Is All You Need, § 3.1", "https://arxiv.org/abs/1706.03762"),
+    control="the same weights without the mask; and the changed token's own output, which has to move",
+    threshold="confirmed if with the mask no earlier output moves by a 10,000th of the changed token's own, and "
+    "without it some move by over 0.01; else refuted",
+    seeds=SEEDS,
+)
 def leak() -> Finding:
-    earlier, own = [], []
+    masked, own, bare = [], [], []
     for seed in SEEDS:
-        model = small_decoder(seed)
-        ids = torch.randint(50, (1, 12))
-        with torch.no_grad():
-            before = model(ids)
-            for place in range(12):
-                changed = ids.clone()
-                changed[0, place] = (ids[0, place] + 1) % 50
-                moved = (model(changed) - before).abs()[0].amax(dim=-1)  # (T,)
-                earlier.append(moved[:place].max().item() if place else 0.0)
-                own.append(moved[place].item())
+        earlier, its_own = moved_by_a_change(small_decoder(seed))
+        masked.append(earlier)
+        own.append(its_own)
+        bare.append(moved_by_a_change(without_mask(small_decoder(seed)))[0])
     # The kernel may add the same numbers in another order: that is rounding, not information.
-    nothing = max(earlier) < 1e-4 * min(own)
+    nothing = max(masked) < 1e-4 * min(own)
     return Finding(
-        f"changing a token moves earlier outputs by {'0.0' if nothing else f'{max(earlier):.1g}'}, and "
-        f"{'always' if min(own) > 0.01 else 'not always'} its own",
-        tuple(max(earlier[12 * i : 12 * (i + 1)]) for i in range(len(SEEDS))),
-        "confirmed" if nothing and min(own) > 0.01 else "refuted",
+        f"changing a token moves earlier outputs by {'0.0' if nothing else f'{max(masked):.1g}'} with the mask and by "
+        f"as much as {max(bare):.1f} without; its own output always moves, by {min(own):.1f} or more",
+        tuple(masked),
+        "confirmed" if nothing and min(bare) > 0.01 else "refuted",
         "A weight of exactly 0 lets nothing through, in every layer; so no path leads from later to earlier.",
     )
 
@@ -73,9 +103,9 @@ class NextWord(nn.Module):
 
 @cache
 def learn_next_word(masked: bool, seed: int) -> tuple[float, float]:
-    """(loss as training sees it, loss in use) in nats per word.
+    """(loss as training sees it, loss at inference) in nats per word.
 
-    In use the model is given only the words before: the text ends where the next word is asked for.
+    At inference the model is given only the words before: the text ends where the next word is asked for.
     """
     torch.manual_seed(seed)
     tokenizer = WordTokenizer()
@@ -84,55 +114,94 @@ def learn_next_word(masked: bool, seed: int) -> tuple[float, float]:
     model = NextWord("decoder" if masked else "encoder")
     train(model, Batches(ids, 8, T, torch.Generator().manual_seed(seed)), STEPS, 5e-3, 20, progress=False)
     windows = held_out.unfold(0, T + 1, T + 1)  # (windows, T + 1)
-    in_use = []
+    at_inference = []
     with evaluating(model):
         as_trained = model(windows[:, :-1], windows[:, 1:])[1].item()
         for known in range(8, T + 1, 8):
             logits, _ = model(windows[:, :known], windows[:, 1 : known + 1])
-            in_use.append(F.cross_entropy(logits[:, -1], windows[:, known]).item())
-    return as_trained, sum(in_use) / len(in_use)
+            at_inference.append(F.cross_entropy(logits[:, -1], windows[:, known]).item())
+    return as_trained, sum(at_inference) / len(at_inference)
 
 
-@experiment("masks.cheating", claim="Without a mask the model cheats while training, and fails in use.")
+CHEATS, FAILS = 0.7, 0.5  # of the loss with a mask; nats more than with a mask
+
+
+@experiment(
+    "masks.cheating",
+    claim="Without a mask the next word is easy to guess in training, and nothing is learned for inference.",
+    source=Source(
+        "Jurafsky & Martin", "Speech and Language Processing, Transformers: masking the future", JURAFSKY_MARTIN
+    ),
+    control="the same model, stories, steps and seeds, with a causal mask",
+    threshold=f"confirmed if without the mask, in every seed, the training loss is below {CHEATS} of that with it and "
+    f"the loss at inference over {FAILS} nats higher; depends if one of the two, else refuted",
+    seeds=SEEDS,
+)
 def cheating() -> Finding:
     masked, bare = ([learn_next_word(flag, seed) for seed in SEEDS] for flag in (True, False))
-    cheats = all(b[0] < 0.7 * m[0] for m, b in zip(masked, bare))
-    fails = all(b[1] > m[1] + 0.5 for m, b in zip(masked, bare))
-    seen, used = (max(b[0] for b in bare), min(b[1] for b in bare))
+    cheats = all(b[0] < CHEATS * m[0] for m, b in zip(masked, bare))
+    fails = all(b[1] > m[1] + FAILS for m, b in zip(masked, bare))
+    (seen, used), (seen_masked, used_masked) = (map(statistics.fmean, zip(*each)) for each in (bare, masked))
     return Finding(
-        f"without a mask the loss is {'under' if seen < 1 else 'over'} 1 nat per word as training sees it and "
-        f"{'over' if used > 2.5 else 'under'} 2.5 in use; with one it is {sum(m[0] for m in masked) / 3:.1f} and "
-        f"{sum(m[1] for m in masked) / 3:.1f}",
+        f"loss in nats per word without a mask: {seen:.1f} in training, {used:.1f} at inference; with one "
+        f"{seen_masked:.1f} and {used_masked:.1f}",
         tuple(b[1] - m[1] for m, b in zip(masked, bare)),
         "confirmed" if cheats and fails else "refuted" if not cheats and not fails else "depends",
-        "The next word stands one place to the right, so the model learns to look there. In use that place is empty.",
+        "The next word stands one position to the right, so the model learns to look there. At inference that position "
+        "is empty.",
     )
 
 
 # ----------------------------------------------------------------------------------------------------- one pass for all
-@experiment("masks.one_pass", claim="Training a decoder takes one forward pass for every token.")
+def one_pass_against_many(model: nn.Module) -> float:
+    """Largest difference of a logit between one pass over 12 tokens and 12 passes, each over what stands before."""
+    ids = torch.randint(50, (1, 12))
+    with torch.no_grad():
+        together = model(ids)[0]  # (12, V): all positions in one pass
+        alone = torch.stack([model(ids[:, : t + 1])[0, -1] for t in range(12)])  # (12, V): one pass for each
+    return (together - alone).abs().max().item()
+
+
+@experiment(
+    "masks.one_pass",
+    claim="All predictions of a training text are made in parallel, in one forward pass.",
+    source=Source("Jurafsky & Martin", "Speech and Language Processing, Transformers: training", JURAFSKY_MARTIN),
+    control="one pass over each beginning of the text; and the same two without the mask",
+    threshold="confirmed if the logits of one pass and of 12 agree to 0.0001 with the mask, and differ by over 0.01 "
+    "without; else refuted",
+    seeds=SEEDS,
+)
 def one_pass() -> Finding:
-    difference = []
+    masked, bare = [], []
     for seed in SEEDS:
-        model = small_decoder(seed)
-        ids = torch.randint(50, (1, 13))
-        with torch.no_grad():
-            together = model(ids[:, :-1])[0]  # (12, V): all places in one pass
-            alone = torch.stack([model(ids[:, : t + 1])[0, -1] for t in range(12)])  # (12, V): one pass for each
-        difference.append((together - alone).abs().max().item())
-    same = max(difference) < 1e-4
+        masked.append(one_pass_against_many(small_decoder(seed)))
+        bare.append(one_pass_against_many(without_mask(small_decoder(seed))))
+    same = max(masked) < 1e-4
     return Finding(
         f"one pass over 12 tokens and 12 passes over what stands before give "
-        f"{'the same logits, up to rounding' if same else f'logits that differ by {max(difference):.1g}'}",
-        tuple(round(each, 4) for each in difference),
-        "refuted" if same else "confirmed",
-        "Behind a causal mask every place computes what it would compute if the text ended there, so one pass trains "
-        "all places. One pass per token is what generating takes.",
+        f"{'the same logits, up to rounding' if same else f'logits that differ by {max(masked):.1g}'}; without the "
+        f"mask they differ by {min(bare):.1f} or more",
+        tuple(round(each, 4) for each in masked),
+        "confirmed" if same and min(bare) > 1e-2 else "refuted",
+        "Behind a causal mask every position computes what it would compute if the text ended there, so one pass "
+        "trains all. It is generating that takes one pass for each token.",
     )
 
 
 # -------------------------------------------------------------------------------------------------------- the empty row
-@experiment("masks.empty_row", claim="Filling hidden scores with −1e9 is as good as with −inf.")
+@experiment(
+    "masks.empty_row",
+    claim="A very large negative number in place of a hidden score gives it the weight 0.",
+    source=Source(
+        "Zhang et al.",
+        "Dive into Deep Learning, Attention Scoring Functions: masked softmax",
+        "https://d2l.ai/chapter_attention-mechanisms-and-transformers/attention-scoring-functions.html",
+    ),
+    control="the same scores with −inf in the same places",
+    threshold="confirmed if it does in every row and in float16; depends if in rows where some key may be seen; else "
+    "refuted",
+    seeds=SEEDS,
+)
 def empty_row() -> Finding:
     apart, on_forbidden = [], []
     for seed in SEEDS:
