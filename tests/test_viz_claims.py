@@ -1,5 +1,7 @@
 """Chapter 16's figures and the record of findings: every claim has its sign, every experiment its finding."""
 
+import html
+import re
 import subprocess
 import sys
 
@@ -9,7 +11,7 @@ from sliders import too_wide
 
 from course_lib.chapters.claims import figures
 from course_lib.chapters.claims.widgets import claim_explorer
-from course_lib.claims import VERDICTS, Finding, experiments, find, in_order, recorded, registry, settle
+from course_lib.claims import VERDICTS, Finding, Source, experiments, find, in_order, recorded, registry, settle
 from course_lib.contents import BY_SLUG
 
 
@@ -74,14 +76,67 @@ def test_an_unknown_experiment_names_its_neighbours():
         find(known[:-1])
 
 
+STATED = {
+    "claim": "something that is said",
+    "source": Source("Somebody 2020", "A title, § 1", "https://example.org"),
+    "control": "the same without it",
+    "threshold": "confirmed if larger, else refuted",
+}
+
+
 def test_a_name_is_given_once_and_a_verdict_is_one_of_three():
     known = next(iter(experiments()))
     with pytest.raises(ValueError, match="two experiments"):
-        registry.experiment(known, chapter=1, claim="something that is said")(lambda: None)
+        registry.experiment(known, **STATED)(lambda: None)
     with pytest.raises(ValueError, match="choose one of confirmed, depends, refuted"):
         Finding("1", (1.0,), "true", "it is so")
     with pytest.raises(ValueError, match="one figure for each seed"):
         Finding("1", (), "confirmed", "it is so")
+
+
+@pytest.mark.parametrize("missing", ["source", "control", "threshold"])
+def test_a_claim_without_source_control_or_threshold_is_refused(missing):
+    with pytest.raises(TypeError, match=missing):
+        registry.experiment("masks.new", **{name: said for name, said in STATED.items() if name != missing})
+
+
+@pytest.mark.parametrize(
+    ("stated", "told"),
+    [
+        ({"control": "none"}, "control must be a sentence"),
+        ({"threshold": ""}, "threshold must be a sentence"),
+        ({"claim": "Yes."}, "claim must be a sentence"),
+        ({"seeds": (0, 1)}, "draw with three at least, or with none"),
+        ({"seeds": (0,)}, "draw with three at least, or with none"),
+    ],
+)
+def test_what_is_stated_too_shortly_or_drawn_too_seldom_is_refused(stated, told):
+    with pytest.raises(ValueError, match=re.escape("masks.new: ") + f".*{told}"):
+        registry.experiment("masks.new", **STATED | stated)(lambda: None)
+    assert "masks.new" not in experiments()
+
+
+@pytest.mark.parametrize("given", [("", "A title", "https://a.b"), ("A", "", "https://a.b"), ("A", "B", "a.b")])
+def test_a_source_is_an_author_a_title_and_a_link(given):
+    with pytest.raises(ValueError, match="an author, a title and a link that begins with https://"):
+        Source(*given)
+
+
+def test_every_claim_that_draws_has_a_figure_for_three_seeds():
+    """What is drawn once could have come out otherwise: where the record holds one figure, nothing was drawn."""
+    for id, each in experiments().items():
+        assert len(each.seeds) != 1, id
+        if each.seeds:
+            assert len(recorded()[id].values) >= 3, f"{id}: a figure for each seed"
+
+
+def test_a_settled_claim_in_a_notebook_unfolds_its_figures_and_its_code():
+    each = find("masks.leak")
+    page = registry.Settled(each, recorded()["masks.leak"])._repr_html_()
+    assert f'<a href="{each.source.link}">' in page
+    folded = page.partition("<details>")[2]
+    assert "def leak(" in folded or "Finding(" in folded
+    assert html.escape(each.threshold) in page
 
 
 def test_a_settled_claim_is_told_with_its_figure_and_its_verdict(capsys):
@@ -90,6 +145,8 @@ def test_a_settled_claim_is_told_with_its_figure_and_its_verdict(capsys):
     said = capsys.readouterr().out
     assert find("masks.leak").claim in said
     assert "depends: The mask has holes." in said
+    for stated in ("said by: ", "control: ", "threshold: "):
+        assert stated in said
     assert "measured: 3 of 4 tokens" in said
     assert max(map(len, said.splitlines())) <= 100
     settle("masks.leak")

@@ -71,9 +71,6 @@ class Source:
         return f"{self.author}, {self.title}, {self.link}"
 
 
-OPEN = Source("open", "not looked up yet", "https://example.org")
-
-
 @dataclass(frozen=True)
 class Experiment:
     """A claim, who says it, and the function that measures it.
@@ -142,9 +139,9 @@ def recipes() -> dict[str, Callable[[Path, bool], object]]:
 def experiment(
     id: str,
     claim: str,
-    source: Source = OPEN,
-    control: str = "not stated yet here",
-    threshold: str = "not stated yet here",
+    source: Source,
+    control: str,
+    threshold: str,
     seeds: Sequence[int] = (),
     timed: bool = False,
     chapter: int | None = None,
