@@ -15,7 +15,7 @@ from course_lib.claims.tinytown import HELD_OUT_SEED
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.pretrained import load_pretrained
 from course_lib.sampling import generate, next_token_distribution
-from course_lib.tinytown import Tinytown, WordTokenizer, encode_stories, join_words, split_words
+from course_lib.tinytown import Tinytown, WordTokenizer, join_words, split_words
 
 SEEDS = (0, 1, 2)
 
@@ -57,8 +57,8 @@ def entropy_share(logits: Tensor, temperature: float) -> Tensor:
         "https://github.com/rasbt/LLMs-from-scratch/blob/main/ch05/01_main-chapter-code/ch05.ipynb",
     ),
     control="The same logits at T = 1; and what a uniform choice would give, entropy ln V.",
-    threshold="Confirmed if the entropy rises from T = 1 to T = 2 at every position of the stories, refuted if it falls "
-    "at every one, else it depends.",
+    threshold="Confirmed if the entropy rises from T = 1 to T = 2 at every position of the stories, refuted if it "
+    "falls at every one, else it depends.",
     seeds=SEEDS,
 )
 def more_uniform() -> Finding:
@@ -171,8 +171,8 @@ def repeated(temperature: float, seed: int, n_tokens: int = 400) -> float:
     claim="With greedy search a model quickly starts repeating itself.",
     source=HOW_TO_GENERATE,
     control="The same model, beginning and number of tokens, but each token drawn at T = 1.",
-    threshold="Confirmed if at least a fifth of the greedy stories are repeats and in every seed less than half as many "
-    "of the drawn ones; refuted if none of the greedy ones is; else it depends.",
+    threshold="Confirmed if at least a fifth of the greedy stories are repeats and in every seed less than half as "
+    "many of the drawn ones; refuted if none of the greedy ones is; else it depends.",
     seeds=SEEDS,
 )
 def circles() -> Finding:
@@ -208,7 +208,9 @@ def let_through(seed: int, temperature: float, most_lost: float = 0.01, **values
     "sampling.top_p_better",
     claim="Nucleus sampling (top-p) is the best decoding strategy, better than top-k.",
     source=Source(
-        "Holtzman et al. 2020", "The Curious Case of Neural Text Degeneration, abstract", "https://arxiv.org/abs/1904.09751"
+        "Holtzman et al. 2020",
+        "The Curious Case of Neural Text Degeneration, abstract",
+        "https://arxiv.org/abs/1904.09751",
     ),
     control="The same logits at the same positions; each filter at its best setting among those that lose at most 1 % "
     "of the true probability of the possible words.",
@@ -262,8 +264,8 @@ def sense_and_variety(temperature: float, seed: int, n_texts: int = 30, n_tokens
         "Is Temperature the Creativity Parameter of Large Language Models?, abstract (a common claim, which they test)",
         "https://arxiv.org/abs/2405.00492",
     ),
-    control="The same model, beginning, seeds, number and length of texts; beside the different words, the share of the "
-    "texts that Tinytown could have told.",
+    control="The same model, beginning, seeds, number and length of texts; beside the different words, the share of "
+    "the texts that Tinytown could have told.",
     threshold="Confirmed if the number of different words grows by more than a tenth from T = 0 to 1 and from 1 to 1.5 "
     "while the share of texts that make sense falls by less than a tenth; refuted if the words grow in neither; else "
     "it depends.",
