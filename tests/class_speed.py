@@ -27,7 +27,7 @@ import torch
 
 from course_lib.classroom.journal import LINES
 from course_lib.grading import EXERCISES
-from course_lib.grading.record import IN_MEMORY
+from course_lib.record import IN_MEMORY
 from tests import pupils, rivals
 from tests.clusters import Cluster
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import nbformat
 
 from course_lib.grading import EXERCISES, grade
-from course_lib.grading.record import IN_MEMORY
 from course_lib.grading.release import for_nbgrader
+from course_lib.record import IN_MEMORY
 
 ROOT = Path(__file__).parent.parent
 ASSIGNMENT = "course"

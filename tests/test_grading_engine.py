@@ -28,7 +28,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from PIL import Image
 from torch import nn
 
-from course_lib import masks
+from course_lib import masks, record
 from course_lib.grading import (
     Case,
     Given,
@@ -44,7 +44,6 @@ from course_lib.grading import (
     limits,
     picture,
     progress,
-    record,
     run,
 )
 from course_lib.grading.button import hint_button
@@ -1370,11 +1369,11 @@ def test_a_kernel_that_dies_while_it_writes_leaves_the_old_record(toy):
     toy()
     check("toy.double", WRONG)
     dies = (
-        "import os\nfrom course_lib.grading import record\n"
+        "import os\nfrom course_lib import record\n"
         "def die(entries):\n    entries['toy.double']['attempts'] = 99\n"
         "write = record._write\n"
         "record._write = lambda *args: (write(*args), os._exit(7))\n"
-        "record._with_entries(die)\n"
+        "record.entries('exercises', die)\n"
     )
     ended = subprocess.run([sys.executable, "-c", dies], env=dict(os.environ, PYTHONPATH=str(ROOT)))
     assert ended.returncode == 7
@@ -1453,7 +1452,7 @@ def test_a_course_update_keeps_entries_of_exercises_that_it_does_not_know(toy):
 
 def many_attempts(times):
     for _ in range(times):
-        record._change("toy.double", lambda entry: entry.update(attempts=entry["attempts"] + 1))
+        record.change("exercises", "toy.double", lambda entry: entry.update(attempts=entry["attempts"] + 1))
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork to be quick")

@@ -1,5 +1,6 @@
 """The chapters' guesses: a page is read whole or refused with file, line and remedy; a committed guess stays."""
 
+import html
 import re
 import subprocess
 import sys
@@ -11,10 +12,12 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
+from course_lib import record
 from course_lib.chapters.sampling.widgets import LOGITS
 from course_lib.contents import CHAPTERS
+from course_lib.grading import progress
 from course_lib.live import guess
-from course_lib.live.guesses import Guess, Option, Question, plain, questions, read_questions
+from course_lib.live.guesses import Guess, Option, Question, Revealed, plain, questions, read_questions
 from course_lib.live.page import VIEW
 from course_lib.pretrained import embeddings_by_step
 from course_lib.sampling import next_token_distribution, top_p_filter
@@ -123,6 +126,28 @@ def test_a_chapter_asks_each_of_its_guesses_once_in_the_order_of_its_page_and_sh
         assert [output.data["text/plain"] for output in outputs] == [repr(guess(id))]
 
 
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.slug)
+def test_nothing_shows_the_outcome_of_a_guess_before_it_is_made(chapter):
+    """From a guess to its verdict all outputs are folded, and so is the text that says what happened."""
+    cells = nbformat.read(ROOT / "notebooks" / chapter.notebook, as_version=4).cells
+    sources = [cell.source for cell in cells]
+    for id in questions(chapter.slug):
+        asked, told = sources.index(f'guess("{id}")'), sources.index(f'reveal("{id}")')
+        assert asked < told, f"{id}: the verdict comes after the guess"
+        between = [cell for cell in cells[asked + 1 : told + 1] if not cell.source.startswith("guess(")]
+        for cell in between:
+            shown = cell.get("outputs") and not cell.metadata.get("jupyter", {}).get("outputs_hidden")
+            assert not shown, f"{id}: the output of a cell below is open: {cell.source[:60]!r}"
+            if cell.get("outputs"):  # JupyterLab shows the first line of the first output where it has folded them
+                assert cell.outputs[0].get("data") == {}, f"{id}: the folded output shows its first line"
+            assert EVERY[id].answer not in (cell.source if cell.cell_type == "markdown" else ""), id
+        after = next((cell for cell in cells[told + 1 :] if not cell.source.startswith("reveal(")), None)
+        if after and after.cell_type == "markdown":
+            assert after.source.startswith(("#", "<details>")), f"{id}: the text after the verdict stands open"
+            folded = after.source.partition("</details>")[0] if after.source.startswith("<details>") else ""
+            assert "\n#" not in folded, f"{id}: a new section is folded with what happened"
+
+
 def test_no_place_among_the_options_tells_which_is_right():
     """Always to take the first, second or last one shown is right in 40 of 100 at most, whatever the author's order."""
     places = Counter(question.shown.index(question.answer) for question in EVERY.values())
@@ -167,14 +192,35 @@ def test_the_answer_on_the_order_of_steps_is_measured():
 
 # --------------------------------------------------------------------------------------------------------------- widget
 @pytest.fixture
-def coin():
+def memory(monkeypatch):
+    """A record of its own."""
+    kept: dict = {}
+    monkeypatch.setattr(record, "_memory", {(record.IN_MEMORY, "guesses"): kept})
+    return kept
+
+
+def commit(guessed: Guess, answer: str, sure: int) -> None:
+    guessed.choices.value, guessed.sure.value = answer, sure
+    guessed.button.click()
+
+
+def revealed(guessed: Guess) -> Revealed:
+    return Revealed(guessed.question, guessed.chosen, guessed.confidence)
+
+
+@pytest.fixture
+def coin(memory):
     return Guess(read_questions(PAGE, "toy", "toy/guesses.md")["toy.coin"])
 
 
-def test_a_guess_is_wanted_before_the_reason_is_given(coin):
+def test_an_answer_and_how_sure_are_wanted_before_a_guess_is_kept(coin):
     coin.button.click()
     assert "Pick one first" in coin.reply.value
+    coin.choices.value = "tails, x[0]"
+    coin.button.click()
+    assert "how sure are you" in coin.reply.value
     assert not coin.choices.disabled
+    assert record.entries("guesses") == {}
 
 
 @pytest.mark.parametrize(
@@ -184,17 +230,93 @@ def test_a_guess_is_wanted_before_the_reason_is_given(coin):
         ("tails, x[0]", "✓", "Look at", "biased"),
     ],
 )
-def test_a_committed_guess_gets_its_own_reason_and_stays(coin, choice, sign, reason, other):
-    coin.choices.value = choice
-    coin.button.click()
-    assert sign in coin.reply.value
-    assert reason in coin.reply.value
-    assert "All coins fall." in coin.reply.value
-    assert other not in coin.reply.value
+def test_a_committed_guess_stays_and_its_reason_comes_after_the_measurement(coin, choice, sign, reason, other):
+    commit(coin, choice, 70)
+    assert html.escape(f"Kept: {choice}, 70 % sure.") in coin.reply.value
+    assert not re.search("biased|Look|fall|✓|✗", coin.reply.value + repr(coin) + coin.still)
     assert coin.choices.disabled
+    assert coin.sure.disabled
     assert coin.button.disabled
     assert f"(•) {choice}" in repr(coin)
-    assert "All coins fall." in repr(coin)
+    for told in (revealed(coin)._repr_html_(), repr(revealed(coin))):
+        assert sign in told
+        assert "70 % sure" in told
+        assert "All coins fall." in told
+        assert other not in told
+    assert reason in revealed(coin)._repr_html_()
+
+
+def test_without_a_guess_the_answer_alone_is_revealed(coin):
+    assert repr(revealed(coin)) == "Measured: tails, x[0]. Look at the coin. All coins fall."
+
+
+def test_the_first_guess_counts_and_is_there_again_after_a_restart(coin):
+    commit(coin, "heads & 1 < 2", 90)
+    again = Guess(coin.question)
+    assert again.choices.value == "heads & 1 < 2"
+    assert again.button.disabled
+    again.choices.value = "tails, x[0]"
+    again.commit()
+    assert record.entries("guesses") == {"toy.coin": {"answer": "heads & 1 < 2", "confidence": 90, "right": 0}}
+    assert repr(revealed(coin)).startswith("✗ You said heads & 1 < 2, 90 % sure. Measured: tails, x[0].")
+
+
+NUMBER_PAGE = "## loss\nHow large is the loss?\n\n= 5.6 ± 0.3 nats\n\nIt is ln V.\n"
+
+
+@pytest.mark.parametrize(
+    ("asked", "right", "wrong"),
+    [
+        ("= 5.6 ± 0.3 nats", ["5.6", " 5.9 ", "5.30"], ["5.95", "-5.6"]),
+        ("= 4000 ×÷ 2 tokens", ["4000", "2e3", "8000"], ["1999", "8001", "0", "-4000"]),
+        ("= -1 ± 0.5", ["-1.5", "-0.5"], ["1"]),
+    ],
+)
+def test_a_number_is_right_within_what_the_page_allows(asked, right, wrong, memory):
+    question = read_questions(NUMBER_PAGE.replace("= 5.6 ± 0.3 nats", asked), "toy", "guesses.md")["toy.loss"]
+    for typed in [*right, *wrong]:
+        guessed = Guess(question)
+        commit(guessed, typed, 50)
+        kept = record.entries("guesses")["toy.loss"]
+        assert kept == {"answer": typed.strip(), "confidence": 50, "right": int(typed in right)}, typed
+        memory.clear()
+
+
+@pytest.mark.parametrize("typed", ["", "many", "nan", "inf", "1,5"])
+def test_what_is_no_number_is_not_kept(typed, memory):
+    guessed = Guess(read_questions(NUMBER_PAGE, "toy", "guesses.md")["toy.loss"])
+    commit(guessed, typed, 50)
+    assert "Type a number" in guessed.reply.value
+    assert not guessed.button.disabled
+    assert repr(revealed(guessed)) == "Measured: 5.6 nats. It is ln V."
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        ("= 5.6", "a number is written"),
+        ("= 5.6 ± x", "a number is written"),
+        ("= 5.6.1 ± 1", "a number is written"),
+        ("= 5.6 ± 0", "above 0"),
+        ("= 5.6 ×÷ 1", "above 1"),
+        ("= -5.6 ×÷ 2", "above 0"),
+    ],
+)
+def test_a_number_that_cannot_be_read_is_refused(number, remedy):
+    with pytest.raises(ValueError, match=rf"^x:4: .*{remedy}"):
+        read_questions(NUMBER_PAGE.replace("= 5.6 ± 0.3 nats", number), "toy", "x")
+    with pytest.raises(ValueError, match=r"^x:1: nothing is said of the number"):
+        read_questions(NUMBER_PAGE.replace("\nIt is ln V.\n", ""), "toy", "x")
+
+
+def test_progress_says_how_well_confidence_and_being_right_agree(memory):
+    page = "".join(GOOD.replace("coin", f"coin_{letter}") + "\n" for letter in "abcde")
+    questions = read_questions(page, "toy", "guesses.md").values()
+    for question, sure, answer in zip(questions, (90, 90, 90, 50, 50), ("yes", "yes", "no", "no", "yes")):
+        commit(Guess(question), answer, sure)
+    for told in (repr(progress()), progress()._repr_html_()):
+        assert "50 % sure: right in 1 of 2 (50%)" in told
+        assert "90 % sure: right in 2 of 3 (67%)" in told
 
 
 def test_a_question_can_be_read_without_a_kernel_and_hides_its_answer(coin):
@@ -208,13 +330,15 @@ def test_a_question_can_be_read_without_a_kernel_and_hides_its_answer(coin):
 CELLS = {
     "asked": 'question = guess("start_here.crown")\nquestion',
     "empty": "question.commit()",
-    "committed": "question.choices.value = question.question.options[0].text\nquestion.button.click()",
+    "committed": "question.choices.value = question.question.options[0].text\nquestion.sure.value = 70\n"
+    "question.button.click()",
     "again": "question",
+    "after": 'reveal("start_here.crown")',
 }
 
 
 def test_a_committed_guess_is_kept_wherever_its_question_was_asked():
-    first = new_code_cell("from course_lib.live import guess")
+    first = new_code_cell("from course_lib.live import guess, reveal")
     notebook = new_notebook(cells=[first, *(new_code_cell(source) for source in CELLS.values())])
     NotebookClient(notebook).execute()
     page = dict(zip(CELLS, (cell.outputs for cell in notebook.cells[1:])))
@@ -228,9 +352,12 @@ def test_a_committed_guess_is_kept_wherever_its_question_was_asked():
         assert still.data["text/plain"].startswith(f"Predict: {asked.text[:20]}")
         for kind, chosen in (("text/html", "◉ "), ("text/plain", "(•) ")):
             assert chosen + asked.options[0].text in still.data[kind]
-            assert "The measurement will surprise you." in still.data[kind]
-            assert plain(asked.options[0].reason) in still.data[kind]
-            assert plain(asked.options[1].reason) not in still.data[kind]
+            assert "70 % sure" in still.data[kind]
+            assert plain(asked.options[0].reason) not in still.data[kind]
+    (told,) = page["after"]
+    assert told.data["text/plain"].startswith(f"✗ You said {asked.options[0].text}, 70 % sure.")
+    assert plain(asked.options[0].reason) in told.data["text/plain"]
+    assert plain(asked.options[1].reason) not in told.data["text/plain"]
 
 
 def test_where_a_class_is_graded_a_guess_shows_and_asks_nothing():

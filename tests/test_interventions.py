@@ -78,6 +78,16 @@ def test_every_unit_at_once_is_the_network():
     assert set(carried) == set(range(units)) - set(silent)
 
 
+def test_a_mask_chooses_for_each_text_by_itself():
+    model, ids, source = model_and_texts()
+    at = "blocks.0.attention.head.1"
+    mask = torch.tensor([[False, True, False, False, True, False], [False] * 3 + [True] * 3])
+    found = patch(model, ids, source, at, mask)
+    for text, chosen in enumerate(([1, 4], [3, 4, 5])):
+        alone = patch(model, ids[text : text + 1], source[text : text + 1], at, chosen)
+        torch.testing.assert_close(found[text : text + 1], alone)
+
+
 def test_a_text_patched_with_itself_does_not_change():
     model, ids, _ = model_and_texts()
     for at in ("blocks.1", "blocks.0.attention.head.1", "blocks.1.feed_forward.unit.3"):
@@ -127,6 +137,9 @@ def test_texts_that_do_not_fit_are_refused():
         patch(model, ids, source[:, :4], "blocks.0")
     with pytest.raises(ValueError, match=r"positions=\[6\] lie outside the texts, which have 6 tokens"):
         patch(model, ids, source, "blocks.0", positions=[0, 6])
+    for mask in (torch.ones(2, 6), torch.ones(2, 5, dtype=torch.bool)):
+        with pytest.raises(ValueError, match=r"a mask is boolean and has the shape of ids, \(2, 6\)"):
+            patch(model, ids, source, "blocks.0", positions=mask)
     with pytest.raises(ValueError, match="position=6 lies outside the text, which has 6 tokens"):
         swap(model, ids, 6, 0)
     with pytest.raises(ValueError, match=r"one text is ids\[None\]"):

@@ -109,6 +109,66 @@ def test_every_question_and_every_head_can_be_looked_at(asked):
         assert f"Layer {layer}, head {head}" in asked.figure.get_suptitle()
 
 
+# ----------------------------------------------------------------------------------------- what carries an answer where
+@pytest.fixture
+def counterfactual(trained):
+    return built.counterfactuals(*trained, "who bit", "residual stream")
+
+
+def test_nothing_but_the_residual_stream_at_the_last_position_reaches_the_answer(counterfactual):
+    """A property of the architecture: what stands elsewhere after the last layer is read by nobody; what stands there
+    is all that the answer is made of. And before anything is mixed, what one text says and the other does not is at
+    the positions where they differ."""
+    parts = counterfactual.drawing
+    assert list(parts.parts) == ["after layer 3", "after layer 2", "after layer 1", "after layer 0"]
+    last_layer = parts.shares[0]
+    assert last_layer[-1] == pytest.approx(1, abs=1e-4)
+    assert last_layer[:-1] == pytest.approx(0, abs=1e-4)
+    differ = ["→" in word for word in parts.words]
+    assert differ[0]
+    assert not differ[-1]
+    assert parts.shares[:, [not each for each in differ[:-1]] + [False]] == pytest.approx(0, abs=0.2)
+
+
+@pytest.mark.parametrize("kind", ["attention", "feed-forward"])
+def test_a_cell_of_the_map_is_the_run_with_that_part_replaced(trained, counterfactual, kind):
+    model, tokenizer = trained
+    counterfactual.render(kind=kind)
+    prompt, answer = built.draw_questions("who bit", 1, seed=1)[0]
+    words = counterfactual.drawing.words
+    ids = torch.tensor([tokenizer.encode(prompt, end=False)])
+    assert f"Right: {answer};" in counterfactual.text
+    others = ids.clone()  # as the words above the map say
+    for t, word in enumerate(words, ids.shape[1] - len(words)):
+        others[0, t] = tokenizer.id(word.split(" → ")[-1])
+    new = counterfactual.text.split("in the other text, ")[1].split(".")[0]
+    module = getattr(model.blocks[2], kind.replace("-", "_"))
+    with torch.no_grad():
+        seen = []
+        handle = module.register_forward_hook(lambda _, inputs, output: seen.append(output))
+        whole = model(others)[0, -1] - model(ids)[0, -1]
+        handle.remove()
+        handle = module.register_forward_hook(
+            lambda _, inputs, output: torch.cat([output[:, :-1], seen[0][:, -1:]], dim=1)
+        )
+        change = model(ids)[0, -1]
+        handle.remove()
+        change = change - model(ids)[0, -1]
+    share = [each[tokenizer.id(new)] - each[tokenizer.id(answer)] for each in (change, whole)]
+    assert counterfactual.drawing.shares[1, -1] == pytest.approx((share[0] / share[1]).item(), abs=1e-3)
+
+
+@pytest.mark.proof
+def test_every_question_has_its_map(counterfactual):
+    questions, kinds = (values(counterfactual._controls[name]) for name in ("question", "kind"))
+    for question, example, kind in product(questions, (1, 5), kinds):
+        counterfactual.render(question=question, example=example, kind=kind)
+        rows, columns = counterfactual.drawing.shares.shape
+        assert (rows, columns) == (len(counterfactual.drawing.parts), len(counterfactual.drawing.words))
+        assert counterfactual.drawing.shares.max() > 0.3, "a part that carries a good deal of it"
+        assert counterfactual.figure.get_suptitle().count("“") == 3
+
+
 @pytest.mark.parametrize(
     ("make", "state"),
     [

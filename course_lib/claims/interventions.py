@@ -9,7 +9,8 @@ import difflib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from jaxtyping import Float, Int
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.heads import MultiHeadAttention
@@ -40,7 +41,7 @@ def patch(
     ids: Int[Tensor, "B T"],
     source: Int[Tensor, "B T"],
     at: str,
-    positions: Sequence[int] | None = None,
+    positions: Sequence[int] | Bool[Tensor, "B T"] | None = None,
 ) -> Float[Tensor, "B T ..."]:
     """Return how every logit changes when one part of the run on `ids` is taken from a run on `source`: (B, T, V).
 
@@ -53,7 +54,8 @@ def patch(
         at: a module, such as "blocks.2" (the residual stream after it), "blocks.2.attention" or "token_embedding"; a
             head, "blocks.2.attention.head.3" (what it says, before W_O); or a hidden unit,
             "blocks.2.feed_forward.unit.7".
-        positions: where it is taken over; everywhere unless given.
+        positions: where it is taken over; everywhere unless given. A mask (B, T), True = taken over, chooses for each
+            text of the batch by itself: so one run tries many positions.
     Errors: ValueError if the texts differ in shape, a position lies outside them, or there is no such part.
     """
     _require_ids(ids=ids, source=source)
@@ -62,10 +64,20 @@ def patch(
             f"ids have the shape {tuple(ids.shape)} and source {tuple(source.shape)}: position t of one run takes the "
             "place of position t of the other, so both texts need the same length"
         )
-    T = ids.shape[1]
-    taken_over = list(range(T)) if positions is None else list(positions)
-    if outside := [t for t in taken_over if not -T <= t < T]:
-        raise ValueError(f"positions={outside} lie outside the texts, which have {T} tokens")
+    if isinstance(positions, Tensor):
+        if positions.dtype != torch.bool or positions.shape != ids.shape:
+            raise ValueError(
+                f"positions is a {positions.dtype} of shape {tuple(positions.shape)}; a mask is boolean and has the "
+                f"shape of ids, {tuple(ids.shape)}"
+            )
+        taken_over = positions
+    else:
+        T = ids.shape[1]
+        chosen = range(T) if positions is None else positions
+        if outside := [t for t in chosen if not -T <= t < T]:
+            raise ValueError(f"positions={outside} lie outside the texts, which have {T} tokens")
+        taken_over = torch.zeros_like(ids, dtype=torch.bool)  # (B, T)
+        taken_over[:, list(chosen)] = True
     module, columns = _part(model, at)
     run: list[Tensor] = []  # what the part says in the run on source
 
@@ -74,9 +86,8 @@ def patch(
         return value
 
     def exchange(value: Tensor) -> Tensor:
-        value = value.clone()
-        value[:, taken_over] = run[-1][:, taken_over]
-        return value
+        # (B, T, …): what stands at the positions that are taken over comes from the other run
+        return torch.where(taken_over[..., None], run[-1], value)
 
     with evaluating(model):
         before = model(ids)

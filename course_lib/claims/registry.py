@@ -2,9 +2,9 @@
 
 An experiment is a function without arguments that measures and returns a `Finding`. The decorator `experiment` gives it
 a name, so that the chapters, `python -m course_lib claims` and the tests all run the same code. Before anything is
-measured it says whose claim this is, what is held equal, and which outcome leads to which verdict. A recipe is a function
-recipe(folder, progress) that trains a model that ships with the course from nothing and writes it to the folder, so
-that anybody can train it again. It is resumable, or takes less than two minutes.
+measured it says whose claim this is, what is held equal, and which outcome leads to which verdict. A recipe is a
+function recipe(folder, progress) that trains a model that ships with the course from nothing and writes it to the
+folder, so that anybody can train it again. It is resumable, or takes less than two minutes.
 """
 
 import difflib

@@ -96,7 +96,7 @@ def warm_up() -> Shell:
     grading, viz = importlib.import_module("course_lib.grading"), importlib.import_module("course_lib.live")
     for name in ("check", "hint", "progress", "grade"):
         setattr(grading, name, _QUIET)
-    for name in ("explore", "show", "guess"):
+    for name in ("explore", "show", "guess", "reveal"):
         setattr(viz, name, _QUIET)
     config = Config()
     config.HistoryManager.enabled = False

@@ -113,7 +113,7 @@ def _model() -> Finding:
 
 
 def _progress_file() -> Finding:
-    from course_lib.grading.record import where
+    from course_lib.record import where
 
     path = where()
     try:

@@ -33,7 +33,7 @@ _HOMES = {  # imported when it is asked for: `run`, which calls answers, must no
     "get": "catalogue",
     "grade": "engine",
     "hint": "engine",
-    "progress": "record",
+    "progress": "standing",
 }
 __all__ = list(_HOMES)
 

@@ -4,7 +4,7 @@ from course_lib.live.page import publish
 
 from .catalogue import get
 from .kinds import Exercise
-from .record import next_hint
+from .standing import next_hint
 
 
 def show_button(exercise_id: str) -> None:

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from . import record
+from . import standing
 from .button import show_button
 from .catalogue import get
 from .kinds import Exercise
@@ -28,7 +28,7 @@ def check(exercise_id: str, answer: Any) -> Result:
     Errors: KeyError for an unknown id, with the nearest ids. Never an error from the answer, whatever it does.
     """
     result = grade(exercise_id, answer, PUBLIC_SEED)
-    record.keep(result)
+    standing.keep(result)
     return result
 
 
@@ -84,4 +84,4 @@ def hint(exercise_id: str) -> Hint:
 
     Errors: KeyError for an unknown id, with the nearest ids.
     """
-    return record.next_hint(get(exercise_id))
+    return standing.next_hint(get(exercise_id))

@@ -14,11 +14,13 @@ import nbformat
 from course_lib.contents import CHAPTERS
 from course_lib.files import write_whole
 from course_lib.live.page import VIEW
+from course_lib.record import IN_MEMORY
 
 from .assemble import metadata, solutions, with_outputs
 from .catalogue import EXERCISES
 from .marks import BEGIN, END, SOLUTION_TAG
-from .record import IN_MEMORY
+
+GUESS = re.compile(r'(guess|reveal)\("([\w.]+)"\)')
 
 
 # --------------------------------------------------------------------------------------------- exercises from solutions
@@ -160,7 +162,24 @@ def _portable(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
             output.get("data", {}).pop(VIEW, None)
         if "outputs" in cell:  # a view that stood alone leaves an empty output behind
             cell.outputs = [output for output in cell.outputs if output.get("data") != {}]
+    _fold_outcomes(notebook.cells)
     return notebook
+
+
+def _fold_outcomes(cells: list[nbformat.NotebookNode]) -> None:
+    """Fold the outputs from a guess to its verdict: who scrolls should not read the answer before the question. A cell
+    that is run unfolds."""
+    waiting: set[str] = set()
+    for cell in cells:
+        asked = GUESS.fullmatch(cell.source) if cell.cell_type == "code" else None
+        if asked and asked[1] == "guess":
+            waiting.add(asked[2])
+        elif waiting and cell.get("outputs"):
+            cell.metadata["jupyter"] = {"outputs_hidden": True}
+            # JupyterLab shows the first line of the first output where it has folded them: let that one be empty.
+            cell.outputs.insert(0, nbformat.v4.new_output("display_data"))
+        if asked and asked[1] == "reveal":
+            waiting.discard(asked[2])
 
 
 def _replace(path: Path, text: str) -> None:

@@ -146,6 +146,7 @@ class Progress:
 
     rows: tuple[Row, ...]
     titles: Mapping[int, str] = field(default_factory=dict)  # of the chapters
+    guesses: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # how sure in % -> right, of how many
 
     @property
     def earned(self) -> int:
@@ -188,12 +189,26 @@ class Progress:
                 points, attempts, last = row.cells
                 attempts = "–" if attempts == "–" else plural(row.attempts, "attempt")
                 lines.append(f"    {row.exercise_id:<{width}}{points:>6}  {attempts:>12}  {last}".rstrip())
-        return "\n".join([*lines, f"{self.earned} of {self.points} points"])
+        return "\n".join([*lines, f"{self.earned} of {self.points} points", *self._calibration])
+
+    @property
+    def _calibration(self) -> list[str]:
+        """How well guesses and the confidence in them agree, a line for each level; nothing where none was made."""
+        if not self.guesses:
+            return []
+        lines = [
+            f"{sure:>2} % sure: right in {right} of {of} ({right / of:.0%})"
+            for sure, (right, of) in self.guesses.items()
+        ]
+        return ["Your guesses: well calibrated is who is right as often as they are sure.", *lines]
 
     def _repr_html_(self) -> str:
         """A bar per chapter, which opens into its table; the chapters that were begun and not finished are open."""
         chapters = "".join(chapter._chapter_html() for chapter in self.chapters)
-        return f'<div style="max-width: 60em;">{_bar(self.earned, self.points, "All chapters")}{chapters}</div>'
+        guesses = "".join(f"<div>{escape(line)}</div>" for line in self._calibration)
+        return (
+            f'<div style="max-width: 60em;">{_bar(self.earned, self.points, "All chapters")}{chapters}{guesses}</div>'
+        )
 
     def _chapter_html(self) -> str:
         cell = "padding: 2px 10px; text-align:"

@@ -11,6 +11,7 @@ _HOMES = {
     "explorable": "explorers",
     "explore": "explorers",
     "guess": "guesses",
+    "reveal": "guesses",
     "show": "figure",
     "source": "figure",
 }

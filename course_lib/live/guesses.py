@@ -1,4 +1,4 @@
-"""Guesses: questions with options as pages, and the widget in which a learner commits to one before the measurement.
+"""Guesses: questions as pages, the widget in which a learner commits to an answer, and the verdict after measuring.
 
 `chapters/attention/guesses.md` holds the guesses of that chapter, in the order of its notebook, which asks the first
 with `guess("attention.sharpness")`:
@@ -14,11 +14,19 @@ with `guess("attention.sharpness")`:
 A name; the question, one paragraph; the options, each on a line of its own, and below it what is said to whoever picks
 it; where something should be said to everybody, a paragraph after the options. The text is Markdown; an option is shown
 as plain text, because a button holds no other. The page's order is for the author: readers see one that is drawn from
-the id, so no option may speak of the one above it. A page that is wrong is refused with file, line and remedy.
+the id, so no option may speak of the one above it. Where a number is asked, the options make way for it and for how
+far off is near enough, by a difference or by a factor:
+
+    = 5.6 ± 0.3 nats
+    = 4000 ×÷ 2 tokens
+
+A page that is wrong is refused with file, line and remedy. A guess is kept in the learner's record with how sure the
+learner was; `reveal("attention.sharpness")`, after the cell that measures, says what came of it.
 """
 
 import difflib
 import html
+import math
 import random
 import re
 from collections.abc import Callable
@@ -29,14 +37,20 @@ import ipywidgets as widgets
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from course_lib import record
 from course_lib.contents import CHAPTERS
 from course_lib.live.page import publish
 
 CHAPTER_FOLDERS = Path(__file__).parent.parent / "chapters"
 MARKDOWN = MarkdownIt("commonmark", {"html": False})
 NAME = re.compile(r"[a-z][a-z0-9_]*")
+NUMBER = re.compile(r"= *(-?[\d.]+) *(±|×÷) *([\d.]+) *(.*)")
+SURE = {"a hunch: 30 %": 30, "50 %": 50, "70 %": 70, "90 %": 90, "certain: 99 %": 99}
 BOX = re.compile(r"\[([ x])\] +(\S.*)")
-FORM = "a guess is a question in one paragraph, its options (- [ ] and - [x]), and at most one paragraph after them"
+FORM = (
+    "a guess is a question in one paragraph, its options (- [ ] and - [x]) or its number (= 5.6 ± 0.3 nats), and at "
+    "most one paragraph after them"
+)
 
 
 def plain(markdown: str) -> str:
@@ -55,18 +69,39 @@ class Option:
 
 
 @dataclass(frozen=True)
+class Number:
+    """A number that is asked for: what is near enough, by a difference or, if `factor`, by a factor, and the unit."""
+
+    value: float
+    within: float
+    factor: bool
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.value:,.6g} {self.unit}".strip()
+
+    def near(self, text: str) -> bool:
+        """Return whether the number in this text is near enough."""
+        number = float(text)
+        if self.factor:
+            return self.value / self.within <= number <= self.value * self.within
+        return abs(number - self.value) <= self.within * (1 + 1e-9)
+
+
+@dataclass(frozen=True)
 class Question:
-    """A question of a page: its id, Markdown, options in the page's order, what is said to all (Markdown)."""
+    """A question of a page: id, Markdown, options in the page's order or a number, what is said to all (Markdown)."""
 
     id: str
     text: str
-    options: tuple[Option, ...]
+    options: tuple[Option, ...] = ()
     closing: str = ""
+    number: Number | None = None
 
     @property
     def answer(self) -> str:
-        """The text of the right option."""
-        return next(option.text for option in self.options if option.right)
+        """The text of the right option, or the number with its unit."""
+        return str(self.number) if self.number else next(option.text for option in self.options if option.right)
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -74,9 +109,22 @@ class Question:
         texts = [option.text for option in self.options]
         return tuple(random.Random(self.id).sample(texts, len(texts)))
 
-    def reply(self, chosen: str) -> str:
-        """Return what is said once an option is committed, as Markdown in one paragraph."""
-        reason = next(option.reason for option in self.options if option.text == chosen)
+    def accepts(self, answer: str) -> bool:
+        """Return whether this could be committed: one of the options, or a number."""
+        if not self.number:
+            return answer in self.shown
+        try:
+            return math.isfinite(float(answer))
+        except ValueError:
+            return False
+
+    def right(self, answer: str) -> bool:
+        """Return whether this is the right option, or a number near enough."""
+        return self.number.near(answer) if self.number else answer == self.answer
+
+    def reply(self, answer: str) -> str:
+        """Return what is said to whoever committed this, as Markdown in one paragraph."""
+        reason = next((option.reason for option in self.options if option.text == answer), "")
         return "\n".join(filter(None, (reason, self.closing)))
 
 
@@ -113,18 +161,26 @@ def _question(id: str, heading: Token, tokens: list[Token], path: str) -> Questi
     before: list[str] = []
     after: list[str] = []
     options: list[Option] | None = None
+    number: Number | None = None
     listed = heading
     for index, token in enumerate(tokens):
         if token.level or token.nesting < 0:
             continue
-        if token.type == "bullet_list_open" and options is None:
+        asked = options is None and number is None
+        if token.type == "bullet_list_open" and asked:
             options, listed = _options(tokens[index + 1 :], path), token
-        elif token.type == "paragraph_open" and not (before if options is None else after):
-            (before if options is None else after).append(tokens[index + 1].content)
+        elif token.type == "paragraph_open" and asked and before and tokens[index + 1].content.startswith("="):
+            number = _number(tokens[index + 1].content, token, path)
+        elif token.type == "paragraph_open" and not (before if asked else after):
+            (before if asked else after).append(tokens[index + 1].content)
         else:
             raise _wrong(path, token, f"this is a part that no guess has: {FORM}")
     if not before:
         raise _wrong(path, heading, "the question is missing: write it between the name and the options")
+    if number:
+        if not after:
+            raise _wrong(path, heading, "nothing is said of the number: write a paragraph below it")
+        return Question(id, before[0], (), after[0], number)
     if options is None or len(options) < 2:
         raise _wrong(path, heading, "there are fewer than two options: write each on a line, - [ ] or, if right, - [x]")
     texts = [option.text for option in options]
@@ -135,7 +191,20 @@ def _question(id: str, heading: Token, tokens: list[Token], path: str) -> Questi
     silent = next((option.text for option in options if not option.reason), None)
     if silent is not None and not after:
         raise _wrong(path, listed, f"nothing is said to whoever picks {silent!r}: write it below the option, indented")
-    return Question(id, before[0], tuple(options), *after)
+    return Question(id, before[0], tuple(options), "".join(after))
+
+
+def _number(text: str, token: Token, path: str) -> Number:
+    found = NUMBER.fullmatch(text)
+    try:
+        assert found
+        value, within = float(found[1]), float(found[3])
+    except (AssertionError, ValueError):
+        raise _wrong(path, token, "a number is written = 5.6 ± 0.3 nats, or = 4000 ×÷ 2 tokens") from None
+    factor = found[2] == "×÷"
+    if within <= (1 if factor else 0) or (factor and value <= 0):
+        raise _wrong(path, token, "near enough is a difference above 0, or a factor above 1 of a number above 0")
+    return Number(value, within, factor, found[4].strip())
 
 
 def _options(tokens: list[Token], path: str) -> list[Option]:
@@ -178,67 +247,144 @@ def guess(id: str) -> "Guess":
 
     Errors: KeyError for an unknown id, with the nearest ones.
     """
+    return Guess(_find(id))
+
+
+def reveal(id: str) -> "Revealed":
+    """Return what came of a guess, for after the cell that measures: `reveal("attention.sharpness")`.
+
+    Errors: KeyError for an unknown id, with the nearest ones.
+    """
+    question = _find(id)
+    return Revealed(question, *_kept(question))
+
+
+def _find(id: str) -> Question:
     if (found := questions(id.partition(".")[0]).get(id)) is None:
         known = [known for chapter in CHAPTERS for known in questions(chapter.slug)]
         near = difflib.get_close_matches(id, known, n=3, cutoff=0.5)
         advice = f"did you mean {' or '.join(map(repr, near))}?" if near else "guesses.md of each chapter holds its own"
         raise KeyError(f"there is no guess {id!r}: {advice}")
-    return Guess(found)
+    return found
 
 
-# --------------------------------------------------------------------------------------------------------------- widget
+def _kept(question: Question) -> tuple[str | None, int]:
+    """The answer that was committed and how sure the learner was in percent; (None, 0) if there is none."""
+    entry = record.entries("guesses").get(question.id, record.blank("guesses"))
+    return (entry["answer"], entry["confidence"]) if question.accepts(entry["answer"]) else (None, 0)
+
+
+# -------------------------------------------------------------------------------------------------------------- widgets
 class Guess(widgets.VBox):
-    """A guess, committed before the measurement: choices, a button, and then the reason that belongs to the choice."""
+    """A guess, committed before the measurement: an answer, how sure, a button. `reveal` gives the verdict."""
 
     def __init__(self, question: Question):
         self.question = question
-        self.chosen: str | None = None  # the option that was committed
-        self.choices = widgets.RadioButtons(options=question.shown, value=None, layout=widgets.Layout(width="auto"))
+        self.chosen, self.confidence = _kept(question)  # what was committed, perhaps on another day
+        self.choices: widgets.RadioButtons | widgets.Text
+        if question.number:
+            self.choices = widgets.Text(
+                value=self.chosen or "", placeholder="a number", description=question.number.unit,
+                layout=widgets.Layout(width="260px"), style={"description_width": "initial"},
+            )  # fmt: skip
+        else:
+            self.choices = widgets.RadioButtons(
+                options=question.shown, value=self.chosen, layout=widgets.Layout(width="auto")
+            )
+        self.sure = widgets.ToggleButtons(
+            options=SURE, value=self.confidence or None, description="How sure are you?",
+            style={"description_width": "initial", "button_width": "auto"},
+        )  # fmt: skip
         self.button = widgets.Button(
-            description="Commit", button_style="primary", tooltip="Fix your guess and see the reason"
+            description="Commit", button_style="primary", tooltip="Fix your guess; then run the cells that measure"
         )
         self.reply = widgets.HTML()
         self.button.on_click(lambda _button: self.commit())
         self._kept: list[Callable[[str, str], None]] = []  # one for each place of the page that shows this question
-        super().__init__([widgets.HTML(self._asked), self.choices, self.button, self.reply])
+        if self.chosen is not None:
+            self._fix()
+        super().__init__([widgets.HTML(self._asked), self.choices, self.sure, self.button, self.reply])
 
     @property
     def _asked(self) -> str:
         return f"<b>{_as_html(self.question.text)}</b>"
 
     @property
-    def verdict(self) -> str:
-        """What the committed guess is told."""
-        right = self.chosen == self.question.answer
-        return "✓ The measurement will agree." if right else "✗ The measurement will surprise you."
+    def _committed(self) -> str:
+        if self.chosen is None:
+            return ""
+        return f"Kept: {self.chosen}, {self.confidence} % sure. Now measure; the verdict comes after it."
 
     def commit(self) -> None:
-        """Show the reason for the chosen option and fix the choice."""
-        choice = self.choices.value
-        if choice is None:
-            self.reply.value = "Pick one first. A wrong guess is worth more here than none."
-            return
-        self.chosen, self.choices.disabled, self.button.disabled = choice, True, True
-        said = _as_html(self.question.reply(choice))
-        self.reply.value = f'<div role="status"><b>{self.verdict}</b> {said}</div>'
+        """Keep the answer and how sure the learner is, and fix both."""
+        answer, confidence = (self.choices.value or "").strip(), self.sure.value
+        if not self.question.accepts(answer):
+            what = "Type a number, such as 0.5" if self.question.number else "Pick one"
+            return self._say(f"{what} first. A wrong guess is worth more here than none.")
+        if confidence is None:
+            return self._say("And how sure are you? progress() shows how well that agrees with being right.")
+
+        def note(entry: record.Entry) -> None:
+            if not entry["answer"]:  # the first one counts
+                entry.update(answer=answer, confidence=confidence, right=int(self.question.right(answer)))
+
+        record.change("guesses", self.question.id, note)
+        self.chosen, self.confidence = answer, confidence
+        self._fix()
         for keep in self._kept:
             keep(self.still, repr(self))
 
-    # In print, on GitHub and without its kernel: the question, and the guess and its reason once it is committed.
+    def _fix(self) -> None:
+        self.choices.disabled = self.sure.disabled = self.button.disabled = True
+        self._say(self._committed)
+
+    def _say(self, text: str) -> None:
+        self.reply.value = f'<div role="status">{html.escape(text)}</div>'
+
+    # In print, on GitHub and without its kernel: the question, and the guess once it is committed.
     def __repr__(self) -> str:
         options = [f"  ({'•' if text == self.chosen else ' '}) {text}" for text in self.question.shown]
-        said = [f"{self.verdict} {plain(self.question.reply(self.chosen))}"] if self.chosen else []
-        return "\n".join([f"Predict: {plain(self.question.text)}", *options, *said])
+        if self.question.number:
+            options = [f"  a number: {self.chosen or '…'} {self.question.number.unit}".rstrip()]
+        return "\n".join([f"Predict: {plain(self.question.text)}", *options, *filter(None, [self._committed])])
 
     @property
     def still(self) -> str:
         """The same as HTML that needs no kernel."""
-        options = [f"{'◉' if text == self.chosen else '○'} {html.escape(text)}" for text in self.question.shown]
-        said = [self.reply.value] if self.chosen else []
-        return "".join(f"<div>{line}</div>" for line in (self._asked, *options, *said))
+        _, *lines = repr(self).split("\n")
+        lines = [html.escape(line.replace("  ( ) ", "○ ").replace("  (•) ", "◉ ").strip()) for line in lines]
+        return "".join(f"<div>{line}</div>" for line in (self._asked, *lines))
 
     def _ipython_display_(self) -> None:
         self._kept.append(publish(self, self.still, repr(self)))
+
+
+@dataclass(frozen=True)
+class Revealed:
+    """What came of a guess: right or not, and why; the answer alone where no guess was made."""
+
+    question: Question
+    chosen: str | None
+    confidence: int
+
+    @property
+    def _parts(self) -> tuple[str, str]:
+        """The verdict as text, and the reason as Markdown."""
+        answer = self.question.answer
+        if self.chosen is None:
+            return f"Measured: {answer}.", self.question.reply(answer)
+        said = f"You said {self.chosen}, {self.confidence} % sure."
+        if self.question.right(self.chosen):
+            return f"✓ {said} The measurement agrees.", self.question.reply(self.chosen)
+        return f"✗ {said} Measured: {answer}.", self.question.reply(self.chosen)
+
+    def __repr__(self) -> str:
+        verdict, reason = self._parts
+        return f"{verdict} {plain(reason)}"
+
+    def _repr_html_(self) -> str:
+        verdict, reason = self._parts
+        return f'<div role="status"><b>{html.escape(verdict)}</b> {_as_html(reason)}</div>'
 
 
 def _as_html(markdown: str) -> str:

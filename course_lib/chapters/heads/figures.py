@@ -200,3 +200,49 @@ def loss_by_heads(n_heads: Sequence[int], losses: Sequence[float], d_model: int)
     lowest = others.pop(best)
     axes.set_title(f"{lowest} head{'s' if lowest != '1' else ''} end lower than {' or '.join(others)}", loc="left")
     return figure
+
+
+# ------------------------------------------------------------------------------------------- what carries a difference
+@dataclass
+class CarriedShares(Drawing):
+    """A map of parts by positions: how much of the difference between two texts each part carries there.
+
+    shares: (number of parts, number of positions), 1 is all of it, below 0 is against it. At most 16 × 16.
+    words: the token at each position, "old → new" where the texts differ.
+    """
+
+    parts: Sequence[str]
+    words: Sequence[str]
+    shares: np.ndarray
+    title: str
+
+    def build(self) -> Figure:
+        figure, axes = new_figure(WIDE, 4.3)
+        self.axes, self.headline = axes, headline(figure)
+        self.image = axes.imshow(np.zeros((16, 16)), cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
+        axes.spines[:].set_visible(False)
+        axes.tick_params(length=0)
+        axes.xaxis.tick_top()
+        axes.set_yticks([0], ["layer 0, head 0"], fontsize=10)
+        axes.set_xticks([0], ["m" * 12], fontsize=10, rotation=30, ha="left", rotation_mode="anchor")
+        bar = figure.colorbar(self.image, ax=axes, fraction=0.04, pad=0.02)
+        bar.set_label("share of the whole change", size=FONT)
+        bar.ax.tick_params(labelsize=10)
+        self.numbers = [
+            [axes.text(x, y, "", ha="center", va="center", fontsize=9) for x in range(16)] for y in range(16)
+        ]
+        fix_layout(figure)
+        return figure
+
+    def move(self) -> None:
+        rows, columns = self.shares.shape
+        self.image.set_data(self.shares)
+        self.image.set_extent((-0.5, columns - 0.5, rows - 0.5, -0.5))
+        self.axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5))
+        self.axes.set_yticks(range(rows), self.parts, fontsize=10)
+        self.axes.set_xticks(range(columns), self.words, fontsize=10, rotation=30, ha="left", rotation_mode="anchor")
+        for y, line in enumerate(self.numbers):
+            for x, number in enumerate(line):
+                share = self.shares[y, x] if y < rows and x < columns else 0.0
+                number.set(text=f"{share:.1f}" if abs(share) >= 0.05 else "", color="white" if share > 0.6 else INK)
+        self.headline.set_text(self.title)

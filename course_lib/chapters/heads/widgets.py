@@ -10,6 +10,7 @@ from torch import Tensor
 
 from course_lib.chapters.heads import figures
 from course_lib.chapters.heads.claims import QUESTIONS, draw_questions, without_heads
+from course_lib.claims.interventions import patch
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.heads import MultiHeadAttention, split_heads
 from course_lib.live.attempts import attempt, went_wrong
@@ -299,3 +300,93 @@ def explore_module(module: Callable) -> LiveFigure:
 
 
 EXPLORERS = {"heads.split": explore_split, "heads.module": explore_module}
+
+
+# ----------------------------------------------------------------------------------------- what carries an answer where
+KINDS = ("residual stream", "attention", "feed-forward", "single heads")
+
+
+def counterfactuals(
+    model: DecoderOnly, tokenizer: WordTokenizer, question: str = "capital", kind: str = KINDS[-1]
+) -> LiveFigure:
+    """Change what a text says, and see which part of the model carries the change to the answer, and at which position.
+
+    Two texts of one question, such as two countries and the capital asked for. Each cell of the map takes one part at
+    one position from the run on the other text (`patch`); its number is the change of the answer, logit of the new
+    answer − logit of the old one, as a share of what the other text itself changes (`swap`).
+
+    question, kind: where the lists stand at first.
+    """
+
+    @cache
+    def texts(question: str, example: int) -> tuple[Tensor, Tensor, str, str]:
+        """(ids (1, T), the other ids (1, T), old answer, new answer): the next two that are asked differently."""
+        drawn = iter(draw_questions(question, 200, seed=example))
+        prompt, answer = next(drawn)
+        other, new = next(each for each in drawn if each[1] != answer and answer not in each[0].split())
+        ids, others = (torch.tensor([tokenizer.encode(text, end=False)]) for text in (prompt, other))
+        return ids, others, answer, new
+
+    def parts(kind: str) -> dict[str, str]:
+        """What stands beside the rows -> the part, as `patch` names it; the last layer at the top."""
+        layers = range(model.config.n_layers)[::-1]
+        if kind == KINDS[-1]:
+            heads = range(model.config.n_heads)
+            return {f"layer {i}, head {j}": f"blocks.{i}.attention.head.{j}" for i in layers for j in heads}
+        at = dict(zip(KINDS, ("", ".attention", ".feed_forward")))[kind]
+        return {f"{'after ' * (not at)}layer {i}": f"blocks.{i}{at}" for i in layers}
+
+    @cache
+    def measure(question: str, example: int, kind: str) -> tuple[list[str], np.ndarray]:
+        """(the words from the first that differs on, shares (number of parts, as many positions))."""
+        ids, others, old, new = texts(question, example)
+        before, after = tokenizer.id(old), tokenizer.id(new)
+        with evaluating(model):
+            whole = model(others)[0, -1] - model(ids)[0, -1]  # (V,)
+
+        def toward(change: Tensor) -> float:
+            return (change[after] - change[before]).item()
+
+        first = int((ids != others)[0].nonzero()[0])
+        one_each = torch.eye(ids.shape[1], dtype=torch.bool)[first:]  # (N, T): text n is patched at position first + n
+        many, other = (each.expand(len(one_each), -1) for each in (ids, others))  # (N, T)
+        shares = [
+            [toward(change) / toward(whole) for change in patch(model, many, other, at, one_each)[:, -1]]
+            for at in parts(kind).values()
+        ]
+        words = [
+            tokenizer.tokens[here] if here == there else f"{tokenizer.tokens[here]} → {tokenizer.tokens[there]}"
+            for here, there in zip(ids[0, first:].tolist(), others[0, first:].tolist())
+        ]
+        return words, np.array(shares)
+
+    def most(question: str, example: int, kind: str) -> tuple[str, str, float]:
+        """The part and the word that carry the most."""
+        words, shares = measure(question, example, kind)
+        row, column = np.unravel_index(shares.argmax(), shares.shape)
+        part = list(parts(kind))[row]
+        named = part if kind == KINDS[-1] else f"the {kind} {part}" if "after" in part else f"the {kind} of {part}"
+        return named, words[column], float(shares[row, column])
+
+    def draw(question, example, kind):
+        words, shares = measure(question, example, kind)
+        _, _, old, new = texts(question, example)
+        part, word, share = most(question, example, kind)
+        title = f"From “{old}” to “{new}”: {part} at “{word}” carries {percent(share)} of it"
+        return figures.CarriedShares(list(parts(kind)), words, shares, title)
+
+    def describe(question, example, kind):
+        ids, _, old, new = texts(question, example)
+        part, word, share = most(question, example, kind)
+        story = " ".join(tokenizer.tokens[id] for id in ids[0, 1:].tolist())
+        return (
+            f"{story} ___. Right: {old}; in the other text, {new}. Taken over from there alone, {part} at “{word}” "
+            f"does {percent(share)} of what the whole text does."
+        )
+
+    controls = {
+        "question": dropdown("question", list(QUESTIONS), question),
+        "example": slider("example", 1, 1, 5, 1),
+        "kind": dropdown("taken over", list(KINDS), kind),
+    }
+    return LiveFigure(draw, controls, describe)

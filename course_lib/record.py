@@ -1,4 +1,4 @@
-"""The learner's record: which exercises were tried, how often, with what result, and how many hints were taken.
+"""The learner's record: which exercises were tried, how often, with what result; which guesses were made, how surely.
 
 One small SQLite file in the user's data folder; the environment variable COURSE_PROGRESS names another, and
 COURSE_PROGRESS=:memory: none: then the record lives as long as the kernel. Every change is one transaction, so that
@@ -16,27 +16,25 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 from filelock import FileLock
-
-from .catalogue import EXERCISES
-from .kinds import Exercise
-from .result import SIGNS, Hint, Progress, Result, Row
 
 VERSION = 1
 OURS = 0x544D4541  # SQLite's application_id: "TMEA"
 HEAD = b"SQLite format 3\0"
 LOCK_SECONDS = 5
 IN_MEMORY = ":memory:"
-FIELDS = {"attempts": int, "earned": int, "hints": int, "last": str}
-TABLE = (
-    "CREATE TABLE exercises (id TEXT PRIMARY KEY, attempts INTEGER NOT NULL DEFAULT 0, "
-    "earned INTEGER NOT NULL DEFAULT 0, hints INTEGER NOT NULL DEFAULT 0, last TEXT NOT NULL DEFAULT '')"
-)
-Entries = dict[str, dict]
+TABLES: dict[str, dict[str, type]] = {
+    "exercises": {"attempts": int, "earned": int, "hints": int, "last": str},
+    "guesses": {"answer": str, "confidence": int, "right": int},
+}
+SQL = {int: "INTEGER NOT NULL DEFAULT 0", str: "TEXT NOT NULL DEFAULT ''"}
+Entry = dict[str, Any]
+Entries = dict[str, Entry]  # by id
 
-_memory: dict[str, Entries] = {}  # by place: entries that could not be written yet
+_memory: dict[tuple[str, str], Entries] = {}  # by place and table: entries that could not be written yet
 _said: set[str] = set()
 
 
@@ -53,86 +51,51 @@ def where() -> Path:
     return Path(chosen).expanduser().resolve() if chosen else folder / "progress.sqlite3"
 
 
-def keep(result: Result) -> None:
-    """Keep a result. An exercise that was not answered is no attempt; points once earned stay."""
-
-    def note(entry: dict) -> None:
-        entry["attempts"] += 1
-        entry["earned"] = max(entry["earned"], result.earned)
-        entry["last"] = result.status
-
-    if result.status != "unanswered":
-        _change(result.exercise_id, note)
-
-
-def next_hint(exercise: Exercise) -> Hint:
-    """The next hint of an exercise; after the last one, the last one again."""
-
-    def note(entry: dict) -> None:
-        entry["hints"] = min(entry["hints"] + 1, len(exercise.hints))
-
-    count = _change(exercise.id, note)["hints"]
-    return Hint(exercise.id, count, len(exercise.hints), exercise.hints[count - 1])
-
-
-def progress() -> Progress:
-    """Every exercise: points, attempts, last result. Tables in a notebook, one per chapter, and text elsewhere."""
-    from course_lib.contents import TITLES
-
-    entries = _with_entries(None)
-    rows = []
-    for exercise in EXERCISES.entries.values():  # what the pages begin with: enough, and quickly read
-        entry = {**_blank(), **entries.get(exercise.id, {})}
-        earned = min(entry["earned"], exercise.points)
-        last = entry["last"] if entry["last"] in SIGNS else ""
-        rows.append(
-            Row(exercise.id, exercise.chapter, exercise.title, exercise.points, earned, entry["attempts"], last)
-        )
-    return Progress(tuple(rows), TITLES)
-
-
 # --- entries: in the file, or in memory -------------------------------------------------------------------------------
 
 
-def _blank() -> dict:
-    return {name: kind() for name, kind in FIELDS.items()}
+def blank(table: str) -> Entry:
+    """Return the entry of what was never tried."""
+    return {name: kind() for name, kind in TABLES[table].items()}
 
 
-def _change(exercise_id: str, note: Callable[[dict], None]) -> dict:
-    """Apply `note` to the entry of one exercise, and return the entry."""
-    entries = _with_entries(lambda entries: note(entries.setdefault(exercise_id, _blank())))
-    return entries[exercise_id]
+def change(table: str, id: str, note: Callable[[Entry], None]) -> Entry:
+    """Apply `note` to one entry, a blank one if there is none, and return the entry."""
+    return entries(table, lambda all: note(all.setdefault(id, blank(table))))[id]
 
 
-def _with_entries(change: Callable[[Entries], None] | None) -> Entries:
-    """All entries after `change`; None only reads."""
+def entries(table: str, change: Callable[[Entries], None] | None = None) -> Entries:
+    """Return all entries of a table after `change`; without one they are only read."""
     path = where()
-    waiting = _memory.setdefault(str(path), {})
+    waiting = _memory.setdefault((str(path), table), {})
     try:
         if str(path) != IN_MEMORY and (change or path.exists() or _older(path).exists()):
             with _opened(path) as database:
-                before = _read(database)
-                entries = _merged(before, waiting)
+                before = _read(database, table)
+                found = _merged(table, before, waiting)
                 if change:
-                    change(entries)
-                _write(database, {name: entry for name, entry in entries.items() if entry != before.get(name)})
+                    change(found)
+                changed = {id: entry for id, entry in found.items() if entry != before.get(id)}
+                _write(database, table, changed)
             waiting.clear()
-            return entries
+            return found
     except (sqlite3.Error, OSError, NotImplementedError, NotOurs) as error:  # Timeout of the lock is an OSError
         _say_once(path, error)
-        waiting.update(_merged(_as_far_as_readable(path), waiting))
+        waiting.update(_merged(table, _as_far_as_readable(path, table), waiting))
     if change:
         change(waiting)
     return waiting
 
 
-def _merged(entries: Entries, waiting: Entries) -> Entries:
-    """The entries with what has waited in memory: counts only ever grow, so the larger one is the later one."""
-    merged = {name: dict(entry) for name, entry in entries.items()}
-    for name, late in waiting.items():
-        early = entries.get(name, _blank())
-        merged[name] = {key: max(early[key], late[key]) for key in ("attempts", "earned", "hints")}
-        merged[name]["last"] = late["last"] or early["last"]
+def _merged(table: str, entries: Entries, waiting: Entries) -> Entries:
+    """The entries with what has waited in memory."""
+    if table == "guesses":  # the first one counts
+        return waiting | entries
+    merged = {id: dict(entry) for id, entry in entries.items()}
+    for id, late in waiting.items():  # counts only ever grow, so the larger one is the later one
+        early = entries.get(id, blank(table))
+        merged[id] = {name: max(early[name], late[name]) for name in ("attempts", "earned", "hints")}
+        merged[id]["last"] = late["last"] or early["last"]
     return merged
 
 
@@ -154,6 +117,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
         try:
             if _is_empty(database):
                 _begin(database, _taken_over(path))
+            _make_tables(database)
             yield database
             database.execute("COMMIT")
         except BaseException:
@@ -183,44 +147,55 @@ def _examine(path: Path) -> None:
             raise NotOurs("the file belongs to another program")
         if version > VERSION:
             raise NotOurs("a newer version of the course wrote it")
-        _read(database)
+        present = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        for table in TABLES.keys() & present:
+            _read(database, table)
 
 
 _MARKS = ("application_id", "user_version")
 
 
-def _begin(database: sqlite3.Connection, entries: Entries) -> None:
-    database.execute(TABLE)
+def _begin(database: sqlite3.Connection, exercises: Entries) -> None:
     database.execute(f"PRAGMA application_id = {OURS}")
     database.execute(f"PRAGMA user_version = {VERSION}")
-    _write(database, entries)
+    _make_tables(database)
+    _write(database, "exercises", exercises)
+
+
+def _make_tables(database: sqlite3.Connection) -> None:
+    """Make those that are missing: a file of before there were guesses has none for them."""
+    for table, fields in TABLES.items():
+        columns = ", ".join(f"{name} {SQL[kind]}" for name, kind in fields.items())
+        database.execute(f"CREATE TABLE IF NOT EXISTS {table} (id TEXT PRIMARY KEY, {columns})")
 
 
 def _is_empty(database: sqlite3.Connection) -> bool:
     return database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
 
 
-def _read(database: sqlite3.Connection) -> Entries:
-    rows = database.execute(f"SELECT id, {', '.join(FIELDS)} FROM exercises")
-    entries = {name: dict(zip(FIELDS, values)) for name, *values in rows}
-    if not _understood(entries):
+def _read(database: sqlite3.Connection, table: str) -> Entries:
+    fields = TABLES[table]
+    rows = database.execute(f"SELECT id, {', '.join(fields)} FROM {table}")
+    entries = {id: dict(zip(fields, values)) for id, *values in rows}
+    if not _understood(entries, table):
         raise sqlite3.DatabaseError("damaged")
     return entries
 
 
-def _write(database: sqlite3.Connection, entries: Entries) -> None:
-    places = ", ".join(f":{name}" for name in FIELDS)
-    update = ", ".join(f"{name} = excluded.{name}" for name in FIELDS)
-    insert = f"INSERT INTO exercises (id, {', '.join(FIELDS)}) VALUES (:id, {places})"
-    rows = [{"id": name, **entry} for name, entry in entries.items()]
+def _write(database: sqlite3.Connection, table: str, entries: Entries) -> None:
+    fields = TABLES[table]
+    places = ", ".join(f":{name}" for name in fields)
+    update = ", ".join(f"{name} = excluded.{name}" for name in fields)
+    insert = f"INSERT INTO {table} (id, {', '.join(fields)}) VALUES (:id, {places})"
+    rows = [{"id": id, **entry} for id, entry in entries.items()]
     database.executemany(f"{insert} ON CONFLICT (id) DO UPDATE SET {update}", rows)
 
 
-def _as_far_as_readable(path: Path) -> Entries:
+def _as_far_as_readable(path: Path, table: str) -> Entries:
     """What a file holds that cannot be written; nothing, if it cannot be read either."""
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=LOCK_SECONDS)) as database:
-            return _read(database)
+            return _read(database, table)
     except (sqlite3.Error, OSError):
         return {}
 
@@ -269,14 +244,15 @@ def _old_form(path: Path) -> Entries | None:
     """What a JSON file of the first version of the course holds; None if it is no such file."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))["exercises"].items()
-        entries = {name: {key: entry.get(key, kind()) for key, kind in FIELDS.items()} for name, entry in found}
+        fields = TABLES["exercises"].items()
+        entries = {id: {name: entry.get(name, kind()) for name, kind in fields} for id, entry in found}
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
-    return entries if _understood(entries) else None
+    return entries if _understood(entries, "exercises") else None
 
 
-def _understood(entries: Entries) -> bool:
-    return all(type(entry[key]) is kind for entry in entries.values() for key, kind in FIELDS.items())
+def _understood(entries: Entries, table: str) -> bool:
+    return all(type(entry[name]) is kind for entry in entries.values() for name, kind in TABLES[table].items())
 
 
 def _say_once(path: Path, error: Exception) -> None:
