@@ -118,17 +118,20 @@ def one_batch() -> Finding:
 MOVES_AT = (1, 10, 100)  # steps
 
 
-def moves(seed: int = 0, rate: float = 3e-3) -> list[float]:
+def moves(seed: int = 0, rate: float = 3e-3, one_batch: bool = False) -> list[float]:
     """How far AdamW moves a parameter in steps 1, 10 and 100, as a share of the learning rate: the median over all.
 
     The rate is constant and nothing decays, so a move is rate · m/√v, whatever the gradient's size.
+    one_batch: the same rows in every step, so that no two batches can disagree.
     """
     model, batches, found = small_model(seed=seed), story_batches(16, seed), []
+    rows = next(batches)
     optimizer = make_optimizer(model, weight_decay=0)
     for group in optimizer.param_groups:
         group["lr"] = rate
     for step in range(1, MOVES_AT[-1] + 1):
-        _, loss = model(*next(batches))
+        _, loss = model(*rows)
+        rows = rows if one_batch else next(batches)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -137,6 +140,29 @@ def moves(seed: int = 0, rate: float = 3e-3) -> list[float]:
         if step in MOVES_AT:
             moved = nn.utils.parameters_to_vector(model.parameters()).detach() - before
             found.append((moved.abs().median() / rate).item())
+    return found
+
+
+def outlier(clipped: bool, seed: int = 0, at: int = 100, after: int = 40) -> list[float]:
+    """Held-out loss before a step whose gradient is a thousand times too long, right after it, and so many steps later.
+
+    clipped: whether gradients longer than 1 are shortened to 1.
+    """
+    model, batches, found = small_model(seed=seed), story_batches(16, seed), []
+    optimizer = make_optimizer(model)
+    for step in range(1, at + after + 1):
+        for group in optimizer.param_groups:
+            group["lr"] = 5e-3 * min(1, step / 10)
+        _, loss = model(*next(batches))
+        optimizer.zero_grad()
+        (1000 * loss if step == at else loss).backward()
+        if clipped:
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if step == at:
+            found.append(held_out_loss(model, 60))
+        optimizer.step()
+        if step in (at, at + after):
+            found.append(held_out_loss(model, 60))
     return found
 
 
