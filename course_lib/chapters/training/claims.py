@@ -168,7 +168,7 @@ def outlier(clipped: bool, seed: int = 0, at: int = 100, after: int = 40) -> lis
 
 SCALES = (8, 16, 32)  # d_model: the models that a law is fitted to
 SCALE_STEPS = (75, 150, 300)
-PEAKS = {8: 0.05, 16: 0.04, 32: 0.02, 64: 0.01}  # the narrower, the higher: at one rate for all the small ones lag
+PEAKS = {8: 0.05, 16: 0.04, 32: 0.02}  # the narrower, the higher: at one rate for all the small ones lag
 ROWS = 16
 
 
