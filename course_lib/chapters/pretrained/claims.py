@@ -249,22 +249,6 @@ def weight_on_first(weights: Tensor) -> list[tuple[float, Tensor]]:
     return [((1 / seen[half]).mean().item(), weights[:, :, half, 0].mean(dim=-1)) for half in halves]
 
 
-def influence(model: DecoderOnly, ids: Tensor, replacements: Tensor) -> Tensor:
-    """How far the prediction after ids (T,) moves if the word at each place is replaced: mean KL in nats, (T,).
-
-    The first token (`<bos>`) and the last are left alone: NaN there. replacements: (R,) ids that stand in.
-    """
-    moved = torch.full((len(ids),), torch.nan)
-    with evaluating(model):
-        before = model(ids[None])[0, -1].log_softmax(dim=-1)  # (V,)
-        for place in range(1, len(ids) - 1):
-            changed = ids.repeat(len(replacements), 1)  # (R, T)
-            changed[:, place] = replacements
-            after = model(changed)[:, -1].log_softmax(dim=-1)  # (R, V)
-            moved[place] = (before.exp() * (before - after)).sum(dim=-1).mean()
-    return moved
-
-
 def rank_correlation(one: Tensor, other: Tensor) -> float:
     """Spearman's: the correlation of the ranks, 1 for the same order, −1 for the reverse. Source: Spearman 1904."""
     ranks = torch.stack([values.argsort().argsort().double() for values in (one, other)])
