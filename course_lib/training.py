@@ -146,12 +146,10 @@ def train(
 
 def _save(path, model, optimizer, generator, history) -> None:
     state = {
-        "model": model.state_dict(),
-        "optimizer": optimizer.state_dict(),
+        "model": model.state_dict(), "optimizer": optimizer.state_dict(), "history": asdict(history),
         "generator": generator.get_state() if generator else None,
         "torch": torch.get_rng_state(),  # what dropout draws from
-        "history": asdict(history),
-    }
+    }  # fmt: skip
     write_whole(Path(path), lambda part: torch.save(state, part))
 
 
