@@ -6,6 +6,7 @@ Work and memory are counted, so they are the same on every machine. What is time
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -347,7 +348,7 @@ def seconds_of_last_token(model: DecoderOnly, T: int) -> tuple[float, float]:
 )
 def cache_time() -> Finding:
     """The exponents of one token's cost, with the cache and without: timed for short texts, counted for long ones."""
-    sizes: dict[str, int] = {"vocab_size": 100, "d_model": 128, "n_heads": 4, "n_layers": 2}
+    sizes: dict[str, Any] = {"vocab_size": 100, "d_model": 128, "n_heads": 4, "n_layers": 2}
     timed = []
     for seed in SEEDS:
         torch.manual_seed(seed)
@@ -396,7 +397,8 @@ def rnn() -> Finding:
         layers = MultiHeadAttention(64, 4), nn.RNN(64, 64, batch_first=True), nn.LSTM(64, 64, batch_first=True)
         found = []
         for T in (32, 1024):
-            x, options = torch.randn(2, T, 64), ({"is_causal": True}, {}, {})
+            x = torch.randn(2, T, 64)
+            options: tuple[dict[str, bool], ...] = {"is_causal": True}, {}, {}
             runs = [partial(_there_and_back, layer, x, **own) for layer, own in zip(layers, options)]
             attended, *recurred = best_seconds(runs, rounds=5)
             found.append([attended / seconds for seconds in recurred])

@@ -89,7 +89,7 @@ def mistaken(mistake: str) -> DecoderOnly:
     tensors, settings = gpt2_layout(load_pretrained("tinytown")[0])
     if mistake == "square matrices not transposed":
         tensors |= {name: each.T.contiguous() for name, each in tensors.items() if name.endswith("attn.c_proj.weight")}
-    return from_hf_state_dict("gpt2", tensors, settings | MISTAKES[mistake])
+    return cast(DecoderOnly, from_hf_state_dict("gpt2", tensors, settings | MISTAKES[mistake]))
 
 
 MISTAKES: dict[str, dict] = {  # what stands wrongly in the configuration
