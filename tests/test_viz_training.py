@@ -89,12 +89,12 @@ def test_static_figures_draw_the_data_they_are_given():
     assert never.texts[0].get_text().endswith("the copies stay wrong")
 
     runs = [("narrow", [1000, 2000], [3.0, 2.0]), ("wide", [1000, 2000], [2.5, 1.5])]
-    laws = {"law of the loss": ([2000, 8000], [1.5, 0.3]), "law above": ([2000, 8000], [1.5, 0.7])}
+    laws = {"loss": ([2000, 8000], [1.5, 0.3]), "loss − entropy": ([2000, 8000], [1.5, 0.7])}
     scaling = figures.scaling(runs, (8000, 0.66), laws, entropy=0.65)
     lines = [line.get_xydata().tolist() for line in scaling.axes[0].lines]
     assert lines[:2] == [[[1000, 3.0], [2000, 2.0]], [[1000, 2.5], [2000, 1.5]]]
     assert lines[2:4] == [[[2000, 1.5], [8000, 0.3]], [[2000, 1.5], [8000, 0.7]]]
     assert lines[4] == [[8000, 0.66]]
-    said = "Predicted for the shipped model (0.66 nats): law of the loss 0.3, law above 0.7"
+    said = "The shipped model has 0.66 nats; predicted from the loss 0.3, from the loss − entropy 0.7"
     assert scaling.texts[0].get_text() == said
-    assert {"narrow", "wide", *laws} <= {text.get_text() for text in scaling.axes[0].texts}
+    assert {"narrow", "wide", "law of the loss"} <= {text.get_text() for text in scaling.axes[0].texts}

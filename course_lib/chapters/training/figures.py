@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -142,7 +143,7 @@ def scaling(
     Args:
         runs: name of a width, tokens, losses: each a line of points.
         larger: tokens and loss of a model that the laws were not fitted to.
-        laws: name -> (tokens, losses): what a law predicts for the larger model's size.
+        laws: what a power law was fitted to -> (tokens, losses): what it predicts for the larger model's size.
     """
     figure, axes = new_figure(WIDE, 3.9)
     axes.set_xscale("log")
@@ -154,7 +155,8 @@ def scaling(
         )
     for (name, (tokens, losses)), style in zip(laws.items(), ("--", "-")):
         axes.plot(tokens, losses, style, color=INK, linewidth=1.4)
-        axes.annotate(name, (tokens[-1], losses[-1]), (6, 0), textcoords="offset points", va="center", fontsize=FONT)
+        below_the_end: dict[str, Any] = {"xytext": (-12, -8), "textcoords": "offset points", "ha": "right", "va": "top"}
+        axes.annotate(f"law of the {name}", (tokens[-1], losses[-1]), fontsize=FONT, **below_the_end)
     axes.plot(*larger, "*", color=RED, markersize=15)
     axes.annotate("shipped model", larger, (0, 12), textcoords="offset points", ha="center", fontsize=FONT)
     axes.axhline(entropy, color=GREY, linestyle=":", linewidth=1.8)
@@ -163,7 +165,7 @@ def scaling(
     ticks = [0.25, 0.5, 1, 2, 4]
     axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
-    axes.set(xlabel="training tokens", ylabel="loss on new stories (nats per token)", xlim=(first / 7, last * 12))
-    said = ", ".join(f"{name} {losses[-1]:.1f}" for name, (_, losses) in laws.items())
-    headline(figure).set_text(f"Predicted for the shipped model ({larger[1]:.2f} nats): {said}")
+    axes.set(xlabel="training tokens", ylabel="loss on new stories (nats per token)", xlim=(first / 7, last * 3))
+    said = ", ".join(f"from the {name} {losses[-1]:.1f}" for name, (_, losses) in laws.items())
+    headline(figure).set_text(f"The shipped model has {larger[1]:.2f} nats; predicted {said}")
     return figure
