@@ -143,7 +143,7 @@ def moves(seed: int = 0, rate: float = 3e-3, one_batch: bool = False) -> list[fl
     return found
 
 
-def outlier(clipped: bool, seed: int = 0, at: int = 100, after: int = 40) -> list[float]:
+def outlier(clipped: bool, seed: int = 0, at: int = 60, after: int = 40) -> list[float]:
     """Held-out loss before a step whose gradient is a thousand times too long, right after it, and so many steps later.
 
     clipped: whether gradients longer than 1 are shortened to 1.
