@@ -95,8 +95,7 @@ def train(
         peak, warmup, floor: see `learning_rate`; total is `steps`.
         max_norm: gradients with a larger norm are scaled down to it; None: never.
         checkpoint: a file. If it exists, training goes on from it, exactly as if it had never stopped; it is written
-            every
-            `checkpoint_every` steps and at the end, and never half.
+            every `checkpoint_every` steps and at the end, and never half. It holds what dropout draws from on a CPU.
         on_step: called with (updates done, model) before the first update and after each.
         progress: show a bar with the loss.
 
@@ -147,11 +146,10 @@ def train(
 
 def _save(path, model, optimizer, generator, history) -> None:
     state = {
-        "model": model.state_dict(),
-        "optimizer": optimizer.state_dict(),
+        "model": model.state_dict(), "optimizer": optimizer.state_dict(), "history": asdict(history),
         "generator": generator.get_state() if generator else None,
-        "history": asdict(history),
-    }
+        "torch": torch.get_rng_state(),  # what dropout draws from
+    }  # fmt: skip
     write_whole(Path(path), lambda part: torch.save(state, part))
 
 
@@ -163,6 +161,7 @@ def _resume(path, model, optimizer, generator) -> History:
         optimizer.load_state_dict(state["optimizer"])
         if generator and state["generator"] is not None:
             generator.set_state(state["generator"])
+        torch.set_rng_state(state["torch"])
         return History(**state["history"])
     except Exception as error:
         raise ValueError(

@@ -12,25 +12,34 @@ from course_lib.tinytown import Tinytown
 from course_lib.training import story_losses
 
 
-def test_temperature_two_leaves_a_clear_favourite():
-    finding = find("sampling.nearly_uniform")()
-    assert finding.verdict == "refuted"
-    ratio, entropy = finding.values
-    assert ratio == pytest.approx(math.exp(1.5)), "the logits differ by 3, and T = 2"
+def test_the_entropy_share_of_seven_logits_is_that_by_hand():
+    logits = torch.tensor([[2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0]])
     r = math.exp(-0.25)
     p = [r**i * (1 - r) / (1 - r**7) for i in range(7)]
-    assert entropy == pytest.approx(-sum(x * math.log(x) for x in p), abs=1e-6)
+    by_hand = -sum(x * math.log(x) for x in p) / math.log(7)
+    assert sampling.entropy_share(logits, 2.0).item() == pytest.approx(by_hand, abs=1e-6)
+    assert sampling.entropy_share(torch.zeros(1, 7), 1.0).item() == pytest.approx(1)
 
 
-def test_the_favourite_alone_reaches_p():
+def test_a_temperature_above_one_is_more_uniform_and_far_from_uniform():
+    finding = find("sampling.more_uniform")()
+    assert finding.verdict == "confirmed"
+    assert all(0.1 < share < 0.5 for share in finding.values)
+
+
+def test_top_p_adapts_to_how_open_the_next_word_is():
     finding = find("sampling.sure_keeps")()
-    assert finding.verdict == "refuted"
-    assert finding.values == (1.0,)
+    assert finding.verdict == "confirmed"
+    assert "12 at both" in finding.measured, "top-k does not"
+    for seed in sampling.SEEDS:
+        sure, unsure = sampling.kept(seed, top_k=7)
+        assert sure == unsure == 7
 
 
-def test_a_less_confident_model_would_keep_more(monkeypatch):
-    monkeypatch.setattr(sampling, "SURE", torch.tensor([2.0, 1.9, -3.0, -4.0]))
-    assert find("sampling.sure_keeps")().verdict == "confirmed"
+@pytest.mark.parametrize(("found", "verdict"), [((1, 9), "confirmed"), ((5, 5), "refuted"), ((1.5, 3), "depends")])
+def test_the_verdict_on_top_p_follows_what_is_kept(monkeypatch, found, verdict):
+    monkeypatch.setattr(sampling, "kept", lambda seed, **setting: found)
+    assert find("sampling.sure_keeps")().verdict == verdict
 
 
 def test_ln_p_of_a_story_is_minus_its_loss():
@@ -41,21 +50,31 @@ def test_ln_p_of_a_story_is_minus_its_loss():
 
 
 @pytest.mark.proof
-def test_greedy_misses_a_more_probable_story():
+def test_greedy_misses_a_longer_text_that_is_more_probable():
     finding = find("sampling.most_probable")()
-    assert finding.verdict == "refuted"
-    greedy, short = finding.values
+    assert finding.verdict == "confirmed"
+    greedy, long, short = finding.values
     # A short story that Tinytown can tell; the model's ln p must be near the exact one
     exact = Tinytown().log_prob("once there was a queen called anna. she wore a diadem. then she went to bed.")
     assert short == pytest.approx(exact, abs=1)
-    assert short > greedy + 1
+    assert greedy + 1 < long < short
 
 
 @pytest.mark.proof
-def test_greedy_comes_round():
+def test_greedy_comes_round_and_drawn_text_does_not():
     finding = find("sampling.circles")()
     assert finding.verdict == "confirmed"
-    assert all(2 < words <= 343 for words in finding.values), "there are no more words than that"
+    greedy, *drawn = finding.values
+    assert greedy > 0.2
+    assert max(drawn) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("greedy", "drawn", "verdict"), [(0.4, 0.0, "confirmed"), (0.4, 0.4, "depends"), (0.0, 0.0, "refuted")]
+)
+def test_the_verdict_on_circles_follows_both(monkeypatch, greedy, drawn, verdict):
+    monkeypatch.setattr(sampling, "repeated", lambda temperature, seed: drawn if temperature else greedy)
+    assert find("sampling.circles")().verdict == verdict
 
 
 # ------------------------------------------------------------------------------------------------------------- filters

@@ -128,6 +128,29 @@ def test_an_interrupted_run_ends_where_an_uninterrupted_one_does(tmp_path):
     assert not list(tmp_path.glob("*.part"))
 
 
+def test_a_resumed_training_draws_the_same_dropout(tmp_path):
+    def learner(seed):
+        torch.manual_seed(seed)
+        return DecoderOnly(replace(SMALL, dropout=0.3))
+
+    rows = torch.randint(20, (4, 9), generator=torch.Generator().manual_seed(0))
+    batches = iter(lambda: (rows[:, :-1], rows[:, 1:]), None)
+    settings = {"warmup": 2, "checkpoint_every": 5, "progress": False}
+    whole = train(learner(1), batches, 10, checkpoint=tmp_path / "whole.pt", **settings).losses
+
+    class Interrupted(Exception):
+        pass
+
+    def stop(step, _):
+        if step == 6:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        train(learner(1), batches, 10, checkpoint=tmp_path / "half.pt", on_step=stop, **settings)
+    torch.manual_seed(99)  # what another program has drawn in between must not matter
+    assert train(learner(2), batches, 10, checkpoint=tmp_path / "half.pt", **settings).losses == whole
+
+
 def test_a_checkpoint_of_another_model_or_a_damaged_one_is_refused_and_kept(tmp_path):
     checkpoint = tmp_path / "training.pt"
     train(small_model(), small_batches(), 2, checkpoint=checkpoint, progress=False)

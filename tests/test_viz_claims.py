@@ -1,6 +1,7 @@
 """Chapter 16's figures and the record of findings: every claim has its sign, every experiment its finding."""
 
 import html
+import itertools
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from matplotlib.colors import to_rgba
 from sliders import too_wide
 
 from course_lib.chapters.claims import figures
-from course_lib.chapters.claims.widgets import claim_explorer
+from course_lib.chapters.claims.widgets import card, claim_explorer
 from course_lib.claims import VERDICTS, Finding, Source, experiments, find, in_order, recorded, registry, settle
 from course_lib.contents import BY_SLUG
 
@@ -184,20 +185,31 @@ def test_the_overview_shows_every_claim_in_the_colour_and_sign_of_its_verdict():
 
 def test_every_card_fits_its_page_and_a_second_draw_equals_a_fresh_one():
     findings = recorded()
-    moved = figures.Card("a claim", "a number", "a reason", "refuted").draw()
+    moved = None
     for id, found in findings.items():
-        page = (find(id).claim, found.measured, found.because, found.verdict)
-        fresh = figures.Card(*page)
+        fresh = card(find(id), found)
+        moved = moved or card(find(id), found).draw()
         moved.update(**fresh.data)
         for one, other in zip(moved.figure.axes[0].texts, fresh.figure.axes[0].texts, strict=True):
             assert one.get_text() == other.get_text()
         renderer, whole = moved.figure.canvas.get_renderer(), moved.figure.bbox
-        texts = moved.claim_text, moved.measured_text, moved.because_text
-        boxes = [text.get_window_extent(renderer) for text in texts]
+        boxes = [text.get_window_extent(renderer) for text in moved.texts.values()]
         assert max(box.x1 for box in boxes) < 0.99 * whole.width, id
-        lines = [0.60 * whole.height, 0.33 * whole.height, 0]
-        assert all(box.y0 > line for box, line in zip(boxes, lines, strict=True)), id
+        for upper, lower in itertools.pairwise(boxes):
+            assert upper.y0 > lower.y1, id
+        assert boxes[-1].y0 > moved.word.get_window_extent(renderer).y1, id
         assert to_rgba(moved.mark.get_color()) == to_rgba(figures.MARKS[found.verdict][0])
+
+
+def test_a_card_says_who_says_it_how_it_was_tested_and_with_which_seeds():
+    experiment = find("sampling.circles")
+    drawn = card(experiment, recorded()[experiment.id]).draw()
+    said = {part: text.get_text().replace("\n", " ") for part, text in drawn.texts.items()}
+    assert said["source"] == str(experiment.source)
+    assert (said["control"], said["threshold"]) == (experiment.control, experiment.threshold)
+    assert said["measured"].endswith("(seeds 0, 1, 2)")
+    counted = find("efficiency.quadratic")
+    assert "seeds" not in card(counted, recorded()[counted.id]).draw().texts["measured"].get_text()
 
 
 @pytest.mark.usefixtures("no_pixels")

@@ -88,10 +88,13 @@ def test_static_figures_draw_the_data_they_are_given():
     never = figures.jump([3.2, 3.1], [0, 2], [0.05, 0.1], guessing=math.log(24))
     assert never.texts[0].get_text().endswith("the copies stay wrong")
 
-    runs = {150: ([1000, 5000, 10_000], [3.0, 2.0, 1.5]), 600: ([1000, 10_000], [1.6, 1.2])}
-    scaling = figures.scaling(runs, entropy=0.65)
-    assert scaling.axes[0].lines[0].get_xydata().tolist() == [[1000, 3.0], [5000, 2.0], [10_000, 1.5]]
-    assert scaling.axes[0].lines[1].get_xydata().tolist() == [[1000, 1.6], [10_000, 1.2]]
-    said = "10 times the parameters multiply the loss by 0.50 after 150, by 0.75 after 600 steps"
+    runs = [("narrow", [1000, 2000], [3.0, 2.0]), ("wide", [1000, 2000], [2.5, 1.5])]
+    laws = {"loss": ([2000, 8000], [1.5, 0.3]), "loss − entropy": ([2000, 8000], [1.5, 0.7])}
+    scaling = figures.scaling(runs, (8000, 0.66), laws, entropy=0.65)
+    lines = [line.get_xydata().tolist() for line in scaling.axes[0].lines]
+    assert lines[:2] == [[[1000, 3.0], [2000, 2.0]], [[1000, 2.5], [2000, 1.5]]]
+    assert lines[2:4] == [[[2000, 1.5], [8000, 0.3]], [[2000, 1.5], [8000, 0.7]]]
+    assert lines[4] == [[8000, 0.66]]
+    said = "The shipped model has 0.66 nats; predicted from the loss 0.3, from the loss − entropy 0.7"
     assert scaling.texts[0].get_text() == said
-    assert {"150 steps", "600 steps"} <= {text.get_text() for text in scaling.axes[0].texts}
+    assert {"narrow", "wide", "law of the loss"} <= {text.get_text() for text in scaling.axes[0].texts}

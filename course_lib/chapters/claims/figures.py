@@ -3,13 +3,12 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from course_lib.live.drawing import Drawing, new_figure
-from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED, TITLE
+from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED
 
 # A verdict is a colour, a sign and a word: none of the three is needed to know it.
 MARKS = {"confirmed": (BLUE, "o", "holds"), "depends": (ORANGE, "D", "depends"), "refuted": (RED, "X", "does not hold")}
@@ -54,40 +53,65 @@ def overview(chapters: Mapping[str, Sequence[str]]) -> Figure:
     return figure
 
 
+# The parts of a card: what stands in front, lines allotted, letters in a line.
+PARTS = {
+    "claim": ("the claim", 2, 78),
+    "source": ("said by", 3, 104),
+    "control": ("control", 4, 104),
+    "threshold": ("threshold", 4, 104),
+    "measured": ("measured", 4, 104),
+    "because": ("so", 4, 104),
+}
+SMALL = FONT - 1.5
+LINE, GAP = 0.172, 0.1  # inches
+
+
 @dataclass
 class Card(Drawing):
-    """One claim as a page: what is said, what was measured, what follows."""
+    """One claim as a page: what is said and by whom, how it was tested, what was measured, what follows.
+
+    control and threshold were stated before the run. seeds: those that were drawn from; empty where nothing is drawn.
+    """
 
     claim: str
+    source: str
+    control: str
+    threshold: str
+    seeds: str
     measured: str
     because: str
     verdict: str
 
     def build(self) -> Figure:
-        figure, axes = new_figure(9.2, 3.4)
+        heights = {part: lines * LINE * (1.25 if part == "claim" else 1) + GAP for part, (_, lines, _) in PARTS.items()}
+        whole = sum(heights.values()) + 0.45
+        figure, axes = new_figure(9.2, whole)
         figure.set_layout_engine(None)  # fixed places: nothing jumps from claim to claim
         axes.set_position((0, 0, 1, 1))
         axes.set(xlim=(0, 1), ylim=(0, 1))
         axes.axis("off")
-        axes.axhline(0.60, 0.03, 0.97, color=LIGHT)
-        axes.axhline(0.33, 0.03, 0.97, color=LIGHT)
-
-        def text(y: float, **style: Any) -> Text:
-            return axes.text(0.19, y, "", va="top", linespacing=1.35, color=INK, **style)
-
-        for y, name in ((0.93, "the claim"), (0.55, "measured"), (0.28, "so")):
-            axes.text(0.03, y, name, va="top", fontsize=FONT, color=GREY)
-        self.claim_text = text(0.93, fontsize=TITLE)
-        self.measured_text = text(0.55, fontsize=FONT)
-        self.because_text = text(0.28, fontsize=FONT)
-        (self.mark,) = axes.plot([0.045], [0.14], marker="o", markersize=13, linestyle="none")
-        self.word = axes.text(0.065, 0.14, "", va="center", fontsize=FONT, color=INK)
+        self.texts: dict[str, Text] = {}
+        y = whole - 0.1
+        for part, (name, _, _) in PARTS.items():
+            if part in ("source", "measured"):
+                axes.axhline((y + GAP / 2) / whole, 0.03, 0.97, color=LIGHT)
+            size = FONT + 1 if part == "claim" else SMALL
+            axes.text(0.03, y / whole, name, va="top", fontsize=SMALL, color=GREY)
+            self.texts[part] = axes.text(
+                0.14, y / whole, "", va="top", fontsize=size, linespacing=1.2, color=INK, parse_math=False
+            )
+            y -= heights[part]
+        (self.mark,) = axes.plot([0.045], [0.2 / whole], marker="o", markersize=13, linestyle="none")
+        self.word = axes.text(0.065, 0.2 / whole, "", va="center", fontsize=FONT, color=INK)
         return figure
 
     def move(self) -> None:
         colour, sign, word = MARKS[self.verdict]
-        self.claim_text.set_text(textwrap.fill(f"“{self.claim}”", 74))
-        self.measured_text.set_text(textwrap.fill(self.measured, 86))
-        self.because_text.set_text(textwrap.fill(self.because, 86))
+        said = {part: getattr(self, part) for part in PARTS}
+        said["claim"] = f"“{self.claim}”"
+        if self.seeds:
+            said["measured"] += f" (seeds {self.seeds})"
+        for part, (_, _, width) in PARTS.items():
+            self.texts[part].set_text(textwrap.fill(said[part], width))
         self.mark.set(marker=sign, color=colour)
         self.word.set_text(word)

@@ -6,14 +6,14 @@ from pathlib import Path
 import ipywidgets as widgets
 
 from course_lib.chapters.claims.figures import MARKS, Card, overview
-from course_lib.claims import Finding, find, recorded
+from course_lib.claims import Experiment, Finding, find, recorded
 from course_lib.contents import TITLES
 from course_lib.files import ASSETS
 from course_lib.live.figure import LiveFigure, dropdown, png
 
 
 def claim_explorer(findings: Mapping[str, Finding]) -> LiveFigure:
-    """A list of all claims, in the order of the course; the chosen one with its measurement and verdict.
+    """A list of all claims, in the order of the course; the chosen one with its source, test, measurement and verdict.
 
     findings: id of an experiment -> what it found, such as `recorded()`.
     Errors: ValueError if there is none, or an id is unknown.
@@ -26,15 +26,24 @@ def claim_explorer(findings: Mapping[str, Finding]) -> LiveFigure:
     chosen.layout = widgets.Layout(width="900px", max_width="98%")
 
     def draw(claim: str):
-        found = findings[claim]
-        return Card(experiments[claim].claim, found.measured, found.because, found.verdict)
+        return card(experiments[claim], findings[claim])
 
     def describe(claim: str) -> str:
         found, timed = findings[claim], " Measured on the authors' machine." if experiments[claim].timed else ""
         verdict = MARKS[found.verdict][2]
-        return f"This claim {verdict}. {found.because}{timed} Measure it yourself: python -m course_lib claims {claim}"
+        return (
+            f"This claim {verdict}. {found.because}{timed} Said by: {experiments[claim].source}. Measure it yourself: "
+            f"python -m course_lib claims {claim}"
+        )
 
     return LiveFigure(draw, {"claim": chosen}, describe)
+
+
+def card(experiment: Experiment, found: Finding) -> Card:
+    """Return the card of a claim and what was found of it."""
+    seeds = ", ".join(map(str, experiment.seeds))
+    said = experiment.claim, str(experiment.source), experiment.control, experiment.threshold, seeds
+    return Card(*said, found.measured, found.because, found.verdict)
 
 
 def by_chapter(findings: Mapping[str, Finding]) -> dict[str, list[str]]:

@@ -24,7 +24,7 @@ from course_lib.sampling import (
 )
 from course_lib.tinytown import EOS, Tinytown, WordTokenizer, join_words
 
-# The course notes' example.
+# Seven words whose logits fall in equal steps.
 WORDS = ["the", "a", "my", "his", "some", "that", "one"]
 LOGITS = torch.tensor([2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0])
 
@@ -66,7 +66,7 @@ def settings_of(V: int, temperature: float, top_k: int, top_p: float, min_p: flo
 
 # ---------------------------------------------------------------------------------------------------------- seven words
 def seven_words() -> LiveFigure:
-    """Temperature and the three filters on the course notes' seven logits."""
+    """Temperature and the three filters on the seven logits."""
     model = LOGITS.softmax(dim=-1).numpy()
 
     def distribution(**state):

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.figure import Figure
 
 from course_lib.live.drawing import Drawing, as_function, headline, new_figure, new_panels
-from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, WIDE
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, RED, WIDE
 
 
 @dataclass
@@ -131,31 +132,40 @@ def jump(losses: Sequence[float], right_steps: Sequence[int], right: Sequence[fl
     return figure
 
 
-def scaling(runs: Mapping[int, tuple[Sequence[int], Sequence[float]]], entropy: float) -> Figure:
-    """Held-out loss over the number of parameters, both axes logarithmic, with the entropy as the floor.
+def scaling(
+    runs: Sequence[tuple[str, Sequence[float], Sequence[float]]],
+    larger: tuple[float, float],
+    laws: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    entropy: float,
+) -> Figure:
+    """Held-out loss over the tokens that were trained on, both axes logarithmic, with the entropy as the floor.
 
-    runs: number of steps -> (parameters, losses) of the models that were trained for so long; few steps first.
+    Args:
+        runs: name of a width, tokens, losses: each a line of points.
+        larger: tokens and loss of a model that the laws were not fitted to.
+        laws: what a power law was fitted to -> (tokens, losses): what it predicts for the larger model's size.
     """
-    figure, axes = new_figure(WIDE, 3.8)
+    figure, axes = new_figure(WIDE, 3.9)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    parameters, most = next(iter(runs.values()))[0], max(max(losses) for _, losses in runs.values())
-    for (steps, (counts, losses)), colour, marker in zip(runs.items(), (BLUE, ORANGE), "os"):
-        axes.plot(counts, losses, marker + "-", color=colour, markersize=8)
-        for x, y in zip(counts, losses):
-            axes.annotate(f"{y:.1f}", (x, y), xytext=(0, 10), textcoords="offset points", ha="center", fontsize=FONT)
+    for (name, tokens, losses), colour, marker in zip(runs, (BLUE, ORANGE, GREEN), "osD"):
+        axes.plot(tokens, losses, marker + "-", color=colour, markersize=7)
         axes.annotate(
-            f"{steps} steps", (counts[0], losses[0]), xytext=(0, -22), textcoords="offset points", fontsize=FONT
+            name, (tokens[0], losses[0]), (-6, 0), textcoords="offset points", ha="right", va="center", fontsize=FONT
         )
-    axes.axhline(entropy, color=GREEN, linestyle="--", linewidth=1.8)
-    axes.text(parameters[0], entropy * 0.96, f"entropy: {entropy:.2f}", va="top", fontsize=FONT, color=INK)
-    ticks = [0.5, 1, 2, 4]
+    for (name, (tokens, losses)), style in zip(laws.items(), ("--", "-")):
+        axes.plot(tokens, losses, style, color=INK, linewidth=1.4)
+        below_the_end: dict[str, Any] = {"xytext": (-12, -8), "textcoords": "offset points", "ha": "right", "va": "top"}
+        axes.annotate(f"law of the {name}", (tokens[-1], losses[-1]), fontsize=FONT, **below_the_end)
+    axes.plot(*larger, "*", color=RED, markersize=15)
+    axes.annotate("shipped model", larger, (0, 12), textcoords="offset points", ha="center", fontsize=FONT)
+    axes.axhline(entropy, color=GREY, linestyle=":", linewidth=1.8)
+    first, last = runs[0][1][0], larger[0]
+    axes.text(first / 6, entropy * 0.96, f"entropy: {entropy:.2f}", va="top", fontsize=FONT, color=INK)
+    ticks = [0.25, 0.5, 1, 2, 4]
     axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set_xticks(parameters, [f"{count:,}" for count in parameters])
     axes.minorticks_off()
-    axes.set(xlabel="parameters", ylabel="loss on new stories (nats per token)", ylim=(0.5, 1.35 * most))
-    told = [f"{losses[-1] / losses[0]:.2f} after {steps}" for steps, (_, losses) in runs.items()]
-    headline(figure).set_text(
-        f"{parameters[-1] / parameters[0]:.0f} times the parameters multiply the loss by {', by '.join(told)} steps"
-    )
+    axes.set(xlabel="training tokens", ylabel="loss on new stories (nats per token)", xlim=(first / 7, last * 3))
+    said = ", ".join(f"from the {name} {losses[-1]:.1f}" for name, (_, losses) in laws.items())
+    headline(figure).set_text(f"The shipped model has {larger[1]:.2f} nats; predicted {said}")
     return figure
