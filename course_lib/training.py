@@ -161,7 +161,8 @@ def _resume(path, model, optimizer, generator) -> History:
         optimizer.load_state_dict(state["optimizer"])
         if generator and state["generator"] is not None:
             generator.set_state(state["generator"])
-        torch.set_rng_state(state["torch"])
+        if "torch" in state:  # a checkpoint of an earlier version has none
+            torch.set_rng_state(state["torch"])
         return History(**state["history"])
     except Exception as error:
         raise ValueError(
