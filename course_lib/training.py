@@ -161,8 +161,7 @@ def _resume(path, model, optimizer, generator) -> History:
         optimizer.load_state_dict(state["optimizer"])
         if generator and state["generator"] is not None:
             generator.set_state(state["generator"])
-        if "torch" in state:  # a checkpoint of an earlier version has none
-            torch.set_rng_state(state["torch"])
+        torch.set_rng_state(state.get("torch", torch.get_rng_state()))  # an older file has none
         return History(**state["history"])
     except Exception as error:
         raise ValueError(

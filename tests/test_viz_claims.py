@@ -123,14 +123,6 @@ def test_a_source_is_an_author_a_title_and_a_link(given):
         Source(*given)
 
 
-def test_every_claim_that_draws_has_a_figure_for_three_seeds():
-    """What is drawn once could have come out otherwise: where the record holds one figure, nothing was drawn."""
-    for id, each in experiments().items():
-        assert len(each.seeds) != 1, id
-        if each.seeds:
-            assert len(recorded()[id].values) >= 3, f"{id}: a figure for each seed"
-
-
 def test_a_settled_claim_in_a_notebook_unfolds_its_figures_and_its_code():
     each = find("masks.leak")
     page = registry.Settled(each, recorded()["masks.leak"])._repr_html_()
