@@ -21,7 +21,7 @@ from course_lib.positions import added_positions, relative_positions
 class TransformerBlock(nn.Module):
     """Add to the residual stream x what two branches read from it: attention, then feed-forward.
 
-    In pre-norm nothing stands on the path from x to x, and the gradient runs along it undamped; in post-norm each sum
+    In pre-norm nothing stands on the path from x to x, and the gradient passes along it as it is; in post-norm each sum
     is normalized. With cross_attention a third branch between the two attends to a context. Blocks of the decoder
     family and blocks with cross_attention are causal: no token sees a later one.
 

@@ -15,6 +15,7 @@ WITHDRAWN = {
     r"[Tt]he score depends on the distance alone": "RoPE's score depends on the query and the key as well",
     r"the purpose of the √d": "Vaswani et al. 2017 give no reason for the factor √d_model",
     r"commonest mistake": "nobody counted the mistakes",
+    r"decoder writes what is missing(?!, gap by gap)": "T5's does, gap by gap; BART's writes the whole text again",
     r"little of the future comes through": "a late mask, renormalised, is the right mask up to rounding",
     r"what masking after the softmax would give": "it gives 0.09, 0.09: the hidden scores are larger",
     r"which is harmless|blocks are harmless": "whether growth with depth does harm was not measured, and is contested",

@@ -209,17 +209,18 @@ class Settled:
         return "\n".join([claim, *wrapped])
 
     def _repr_html_(self) -> str:
-        lines = [html.escape(line) for line in self.experiment.told(self.finding)]
+        claim, *lines, verdict = map(html.escape, self.experiment.told(self.finding))
         link = html.escape(self.experiment.source.link)
-        lines[1] = lines[1].replace(link, f'<a href="{link}">{link}</a>')
-        figures = ", ".join(f"{value:.4g}" for value in self.finding.values)
+        lines[0] = lines[0].replace(link, f'<a href="{link}">{link}</a>')
+        figures = ", ".join(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" for value in self.finding.values)
         code = html.escape(inspect.getsource(self.experiment.run))
         return (
-            f"<b>{lines[0]}</b>"
-            + "".join(f"<div>{line}</div>" for line in lines[1:-1])
-            + f"<div><b>{lines[-1]}</b></div>"
+            '<div style="border-left: 4px solid #57606a; padding: 2px 12px; max-width: 62em;">'
+            f"<div><b>{claim}</b></div>"
+            + "".join("<div><i>{}:</i>{}</div>".format(*line.split(":", 1)) for line in lines)
+            + f"<div><b>{verdict}</b></div>"
             + f"<details><summary>The figures ({figures}) and the code that measures them</summary>"
-            + f"<pre>{code}</pre></details>"
+            + f"<pre>{code}</pre></details></div>"
         )
 
 
