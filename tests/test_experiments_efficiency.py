@@ -108,6 +108,7 @@ def test_the_verdict_on_mixed_precision_follows_both_bills(monkeypatch, auto, ha
     assert find("efficiency.mixed_precision")().verdict == verdict
 
 
+@pytest.mark.proof
 def test_a_cache_changes_nothing_but_rounding(monkeypatch):
     assert find("efficiency.cache_equal")().verdict == "confirmed"
     assert efficiency.cached_equals_whole(0, torch.float64) < 1e-12

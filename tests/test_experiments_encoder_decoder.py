@@ -230,6 +230,7 @@ def test_padding_without_a_mask_spoils_translations():
     assert max(finding.values) < 0.9
 
 
+@pytest.mark.proof
 def test_padding_cannot_disturb_a_model_whose_padding_vectors_say_nothing(monkeypatch):
     """Equal translations with and without the mask must give the other verdict."""
     masked = translating.translate
@@ -239,6 +240,7 @@ def test_padding_cannot_disturb_a_model_whose_padding_vectors_say_nothing(monkey
     assert find("encoder_decoder.padding")().verdict == "refuted"
 
 
+@pytest.mark.proof
 def test_both_sides_beat_the_left_side_and_not_a_decoder_that_scores_the_passage(monkeypatch):
     monkeypatch.setattr(cross, "HELD_OUT", cross.HELD_OUT[:1])
     finding = find("encoder_decoder.both_sides")()

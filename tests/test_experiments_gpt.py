@@ -132,6 +132,7 @@ def test_lens_losses_end_at_the_models_own_loss(trained):
     assert losses[-1].mean().item() == pytest.approx(shipped_figures()["figures"]["loss"], rel=0.1)
 
 
+@pytest.mark.proof
 def test_a_reader_fitted_to_each_block_finds_what_the_lens_misses(trained, monkeypatch):
     monkeypatch.setattr(gpt, "FITTED", 120)
     before = {name: value.clone() for name, value in trained.state_dict().items()}
@@ -142,6 +143,7 @@ def test_a_reader_fitted_to_each_block_finds_what_the_lens_misses(trained, monke
     assert all(parameter.grad is None for parameter in trained.parameters())
 
 
+@pytest.mark.proof
 def test_the_lens_falls_on_average_but_not_for_every_token(few_stories):
     finding = find("gpt.lens")()
     assert finding.verdict == "depends"
@@ -189,6 +191,7 @@ def test_a_block_that_writes_the_same_after_the_same_word_is_replaced_by_its_ave
     )
 
 
+@pytest.mark.proof
 def test_no_block_is_spare_and_the_first_is_missed_most(few_stories):
     finding = find("gpt.one_block_less")()
     assert finding.verdict == "depends"

@@ -67,6 +67,7 @@ def test_a_square_matrix_that_is_not_transposed_loads_and_ruins_the_model(tinyto
     assert 1.5 < loss < math.log(343) + 1, "far above the entropy of 0.65"
 
 
+@pytest.mark.proof
 def test_coherent_text_proves_no_loading(tinytown):
     finding = find("pretrained.small_mistake")()
     assert finding.verdict == "depends"

@@ -59,6 +59,7 @@ def test_the_verdict_on_one_batch_follows_the_right_model_and_the_hindered_one(m
     assert find("training.one_batch")().verdict == verdict
 
 
+@pytest.mark.proof
 def test_faults_change_the_training_and_not_its_start():
     runs = {fault: training.overfit(0, steps=60, fault=fault)[0].losses for fault in training.FAULTS}
     for fault, losses in runs.items():
@@ -163,6 +164,7 @@ def test_the_moves_shrink_without_any_disagreement_of_batches():
         assert hundredth < 0.2
 
 
+@pytest.mark.proof
 def test_an_outlier_harms_adamw_after_its_step_and_clipping_keeps_it_out():
     before, after, later = training.outlier(clipped=False, seed=1)
     clipped = training.outlier(clipped=True, seed=1)
