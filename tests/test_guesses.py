@@ -260,6 +260,13 @@ def test_the_first_guess_counts_and_is_there_again_after_a_restart(coin):
     assert repr(revealed(coin)).startswith("✗ You said heads & 1 < 2, 90 % sure. Measured: tails, x[0].")
 
 
+def test_a_record_that_somebody_else_wrote_breaks_no_page(coin, memory):
+    memory["toy.coin"] = {"answer": "tails, x[0]", "confidence": 71, "right": 1}
+    assert Guess(coin.question).choices.disabled
+    memory["toy.coin"]["answer"] = "an option of an older page"
+    assert not Guess(coin.question).choices.disabled
+
+
 NUMBER_PAGE = "## loss\nHow large is the loss?\n\n= 5.6 ± 0.3 nats\n\nIt is ln V.\n"
 
 

@@ -283,18 +283,22 @@ class Guess(widgets.VBox):
         self.chosen, self.confidence = _kept(question)  # what was committed, perhaps on another day
         self.choices: widgets.RadioButtons | widgets.Text
         if question.number:
+            unit = question.number.unit
             self.choices = widgets.Text(
-                value=self.chosen or "", placeholder="a number", description=question.number.unit,
-                layout=widgets.Layout(width="260px"), style={"description_width": "initial"},
-            )  # fmt: skip
+                value=self.chosen or "",
+                placeholder=f"a number, in {unit}" if unit else "a number",
+                layout=widgets.Layout(width="260px"),
+            )
         else:
             self.choices = widgets.RadioButtons(
                 options=question.shown, value=self.chosen, layout=widgets.Layout(width="auto")
             )
         self.sure = widgets.ToggleButtons(
-            options=SURE, value=self.confidence or None, description="How sure are you?",
+            options=SURE,
+            value=self.confidence if self.confidence in SURE.values() else None,
+            description="How sure are you?",
             style={"description_width": "initial", "button_width": "auto"},
-        )  # fmt: skip
+        )
         self.button = widgets.Button(
             description="Commit", button_style="primary", tooltip="Fix your guess; then run the cells that measure"
         )
