@@ -117,7 +117,8 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
         try:
             if _is_empty(database):
                 _begin(database, _taken_over(path))
-            _make_tables(database)
+            else:
+                _make_tables(database)
             yield database
             database.execute("COMMIT")
         except BaseException:

@@ -145,7 +145,7 @@ def scaling(
         larger: tokens and loss of a model that the laws were not fitted to.
         laws: what a power law was fitted to -> (tokens, losses): what it predicts for the larger model's size.
     """
-    figure, axes = new_figure(WIDE, 3.9)
+    figure, axes = new_figure(WIDE, 4.8)
     axes.set_xscale("log")
     axes.set_yscale("log")
     for (name, tokens, losses), colour, marker in zip(runs, (BLUE, ORANGE, GREEN), "osD"):
@@ -165,7 +165,9 @@ def scaling(
     ticks = [0.25, 0.5, 1, 2, 4]
     axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
+    lowest = min(losses[-1] for _, losses in laws.values())
     axes.set(xlabel="training tokens", ylabel="loss on new stories (nats per token)", xlim=(first / 7, last * 3))
+    axes.set_ylim(bottom=0.6 * lowest)  # room for the name below the end of a law
     said = ", ".join(f"from the {name} {losses[-1]:.1f}" for name, (_, losses) in laws.items())
     headline(figure).set_text(f"The shipped model has {larger[1]:.2f} nats; predicted {said}")
     return figure
