@@ -12,6 +12,10 @@ MEN, WOMEN = tuple(PAGE["people"]["men"]), tuple(PAGE["people"]["women"])
 ROLES: dict[str, tuple[str, str, str]] = {role: tuple(traits) for role, traits in PAGE["roles"].items()}
 ANIMAL_SOUNDS, CAPITALS, OPPOSITES = PAGE["sounds"], PAGE["capitals"], PAGE["opposites"]
 
+# The sentence that goes through the course: each chapter shows its own tensor on it. Whoever answers it must know who
+# chased whom, so it needs order, a way to look back, and a way to tell the two animals apart.
+SENTENCE = "once there was a king called tom . the dog chased the cow . who chased the cow ? it was the"
+
 
 def _roles(trait: str) -> tuple[str, ...]:
     return tuple(role for role, traits in ROLES.items() if trait in traits)
