@@ -20,11 +20,6 @@ from course_lib.grading import EXERCISES
 from course_lib.live import explorable, explore
 from course_lib.tinytown import WordTokenizer
 
-TOKENS = ["cat", "sat", "mat", "it", "tired"]
-VECTORS = torch.tensor(
-    [[1.0, 0.1, 0, 0.9], [0, 0.8, 0.2, 0.1], [0.1, 0.2, 0.9, 0], [0.9, 0.1, 0, 0.8], [0, 0.1, 0, 0.9]]
-)
-
 
 def right_attention(q, k, v, mask=None):
     weights = (q @ k.T / math.sqrt(q.shape[-1])).masked_fill(torch.zeros(4, 4).bool() if mask is None else ~mask, -1e30)
@@ -53,7 +48,6 @@ MAKERS = {
     "saturation": lambda trained: built.saturation_sliders(),
     "entropy": lambda trained: built.explore_entropy(right_entropy),
     "softmax": lambda trained: built.explore_softmax(torch.softmax),
-    "longer_key": lambda trained: built.longer_key(TOKENS, VECTORS, "it", "cat"),
     "head_viewer": lambda trained: built.head_viewer(*trained, "the dog bit the cow ."),
 }
 pytestmark = pytest.mark.usefixtures("no_pixels")  # tests that want a real picture ask for `pixels`
@@ -273,18 +267,6 @@ def test_whatever_a_learners_softmax_does_the_figure_says_so(function, said):
     assert said in explore("attention.softmax", function).text
 
 
-# --------------------------------------------------------------------------------------------------------- who is "it"?
-@pytest.mark.parametrize(("factor", "favourite"), [(0.1, "it"), (0.85, "it"), (0.9, "cat"), (1.0, "cat"), (3.0, "cat")])
-def test_a_longer_key_gets_more_weight_from_the_same_direction(factor, favourite):
-    stretched = built.longer_key(TOKENS, VECTORS, "it", "cat")
-    stretched.render(factor=factor)
-    keys = VECTORS * torch.tensor([factor, 1, 1, 1, 1])[:, None]
-    expected = F.scaled_dot_product_attention(VECTORS[3:4], keys, torch.eye(5))[0]
-    assert [bar.get_width() for bar in stretched.drawing.bars] == pytest.approx(expected.tolist(), abs=1e-6)
-    assert f"“it” looks most at “{favourite}”" in stretched.drawing.headline.get_text()
-    assert "stays 0.9999" in stretched.text
-
-
 # ------------------------------------------------------------------------------------------------------- a trained head
 def test_the_head_viewer_shows_the_models_own_weights(trained):
     model, tokenizer = trained
@@ -299,7 +281,7 @@ def test_the_head_viewer_shows_the_models_own_weights(trained):
         assert [bar.get_width() for bar in parts.bars] == pytest.approx(weights[query].tolist())
         best = int(weights[query].argmax())
         assert f"looks most at “{tokens[best]}” ({weights[query, best]:.2f})" in parts.headline.get_text()
-        assert f"looks most at {tokens[best]} (place {best}) {weights[query, best]:.2f}" in viewer.text
+        assert f"looks most at {tokens[best]} (position {best}) {weights[query, best]:.2f}" in viewer.text
         assert parts.row.get_y() == query - 0.5
 
 

@@ -101,23 +101,23 @@ def test_a_masked_row_shares_out_one_and_a_row_zeroed_afterwards_less(query):
 
 
 # ------------------------------------------------------------------------------------------------------------ leak test
-REACHED = {  # which outputs can a change at `place` reach in two layers?
-    "no mask": lambda t, place: True,
-    "causal mask": lambda t, place: t >= place,
-    "off by one": lambda t, place: t >= place - 2,  # one place further in each layer
-    "prefix of 4": lambda t, place: t >= place or (place < 4 and t < 4),
+REACHED = {  # which outputs can a change at `position` reach in two layers?
+    "no mask": lambda t, position: True,
+    "causal mask": lambda t, position: t >= position,
+    "off by one": lambda t, position: t >= position - 2,  # one position further in each layer
+    "prefix of 4": lambda t, position: t >= position or (position < 4 and t < 4),
 }
 
 
 @pytest.mark.parametrize("mask", REACHED)
 def test_exactly_the_outputs_move_that_a_path_leads_to(mask):
     live = built.leak_test()
-    for place in range(built.PLACES):
-        live.render(mask=mask, place=place)
+    for position in range(built.POSITIONS):
+        live.render(mask=mask, position=position)
         moved = [bar.get_height() > 1e-5 for bar in live.drawing.bars]
-        assert moved == [REACHED[mask](t, place) for t in range(built.PLACES)]
-        leaks = sum(moved[:place])
-        assert (f"{leaks} of the {place} outputs before it move" in title(live.drawing)) == (leaks > 0)
+        assert moved == [REACHED[mask](t, position) for t in range(built.POSITIONS)]
+        leaks = sum(moved[:position])
+        assert (f"{leaks} of the {position} outputs before it move" in title(live.drawing)) == (leaks > 0)
 
 
 def test_leaks_are_hatched_and_not_only_red():
@@ -127,18 +127,18 @@ def test_leaks_are_hatched_and_not_only_red():
 
 
 # ------------------------------------------------------------------------------------------------- with and without
-def test_losses_are_drawn_in_pairs_and_the_worst_in_use_is_named():
+def test_losses_are_drawn_in_pairs_and_the_worst_at_inference_is_named():
     figure = figures.losses(["with", "without"], [1.4, 0.5], [1.5, 3.0])
     assert [bar.get_width() for bar in figure.axes[0].patches] == [1.4, 0.5, 1.5, 3.0]
-    assert figure.texts[0].get_text() == "Without: 0.5 nats in training, 3.0 where it counts"
+    assert figure.texts[0].get_text() == "Without: 0.5 nats in training, 3.0 at inference"
 
 
 @pytest.mark.parametrize(
     ("weights", "said"),
     [
-        ([0.1, 0.2, 0.7], "Without a mask 70 % of the weight goes to one place: 1 to the right"),
-        ([0.1, 0.8, 0.1], "Without a mask 80 % of the weight goes to one place: itself"),
-        ([0.9, 0.0, 0.1], "Without a mask 90 % of the weight goes to one place: 1 to the left"),
+        ([0.1, 0.2, 0.7], "Without a mask 70 % of the weight goes to one position: 1 to the right"),
+        ([0.1, 0.8, 0.1], "Without a mask 80 % of the weight goes to one position: itself"),
+        ([0.9, 0.0, 0.1], "Without a mask 90 % of the weight goes to one position: 1 to the left"),
     ],
 )
 def test_weights_over_the_distance_are_drawn_and_the_largest_is_named(weights, said):

@@ -1,7 +1,7 @@
 """Live figures of chapter 2."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 
 import ipywidgets as widgets
@@ -21,7 +21,7 @@ from course_lib.tinytown import WordTokenizer
 # Thermometers on the shore of a round lake: direction in degrees, anticlockwise from east, and temperature in °C.
 STATIONS = {"east": (0, 20.0), "north": (90, 14.0), "west": (180, 18.0), "south": (270, 26.0)}
 
-# The four tokens of the course notes, small enough for paper; the values, ours, are the corners of a square.
+# Four tokens, small enough for paper; the values are the corners of a square.
 Q = torch.tensor([[1, 0, 1, 0], [0.5, 0.5, 0, 1], [0, 1, 0.5, 0.5], [1, 1, 0, 0]])
 K = torch.tensor([[1, 0, 0.5, 0.5], [0, 1, 0, 1], [0.5, 0.5, 1, 0], [0, 0, 1, 1]])
 V = torch.tensor([[4.0, 0], [0, 4], [4, 4], [0, 0]])
@@ -262,39 +262,6 @@ def explore_softmax(function: Callable) -> LiveFigure:
     return LiveFigure(draw, {"power": slider("scores up to 10 to the power", 0.0, -1.0, 4.0, 0.25)}, describe)
 
 
-# --------------------------------------------------------------------------------------------------------- who is "it"?
-def longer_key(tokens: Sequence[str], embeddings: Tensor, query: str, key: str) -> LiveFigure:
-    """Make one key longer or shorter without turning it, and watch its weight.
-
-    Args:
-        tokens, embeddings: the tokens and their vectors (S, D), which are query, key and value at once.
-        query: the token that asks. key: the token whose key is stretched.
-    """
-    asks, stretched = tokens.index(query), tokens.index(key)
-    cosine = torch.cosine_similarity(embeddings[asks], embeddings[stretched], dim=0).item()
-
-    def measure(factor: float) -> tuple[np.ndarray, float]:
-        keys = embeddings.clone()
-        keys[stretched] *= factor
-        return (keys @ embeddings[asks] / math.sqrt(keys.shape[-1])).softmax(dim=-1).numpy(), keys[
-            stretched
-        ].norm().item()
-
-    def draw(factor):
-        weights, length = measure(factor)
-        best = tokens[int(weights.argmax())]
-        title = f"“{query}” looks most at “{best}” ({weights.max():.2f}); “{key}” has length {length:.2f}"
-        return WeightBars(tokens, weights, title)
-
-    def describe(factor):
-        weights, length = measure(factor)
-        shares = ", ".join(f"{token} {weight:.3f}" for token, weight in zip(tokens, weights))
-        lengths = f"Length of “{key}” {length:.2f}, of “{query}” {embeddings[asks].norm():.2f}"
-        return f"{lengths}; the cosine between them stays {cosine:.4f}. Weights: {shares}."
-
-    return LiveFigure(draw, {"factor": slider(f"stretch “{key}” by ×", 1.0, 0.1, 3.0, 0.05)}, describe)
-
-
 # ------------------------------------------------------------------------------------------------------- a trained head
 def head_viewer(model: DecoderOnly, tokenizer: WordTokenizer, text: str, layer: int = 0, head: int = 0) -> LiveFigure:
     """The attention weights of every head of a trained model for one text; the last token asks first.
@@ -311,8 +278,8 @@ def head_viewer(model: DecoderOnly, tokenizer: WordTokenizer, text: str, layer: 
 
     def describe(layer, head, query):
         row = layers[layer][head][query]
-        top = ", ".join(f"{tokens[i]} (place {i}) {row[i]:.2f}" for i in (-row).argsort(kind="stable")[:3])
-        return f"Layer {layer}, head {head}: place {query}, “{tokens[query]}”, looks most at {top}."
+        top = ", ".join(f"{tokens[i]} (position {i}) {row[i]:.2f}" for i in (-row).argsort(kind="stable")[:3])
+        return f"Layer {layer}, head {head}: position {query}, “{tokens[query]}”, looks most at {top}."
 
     controls = {
         "layer": dropdown("layer", list(range(len(layers))), layer),

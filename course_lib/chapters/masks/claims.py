@@ -88,7 +88,7 @@ T, STEPS, STORIES = 32, 250, 4000
 
 
 class NextWord(nn.Module):
-    """Names the next word at every place. family: "decoder" is masked, "encoder" sees the whole text."""
+    """Names the next word at every position. family: "decoder" is masked, "encoder" sees the whole text."""
 
     def __init__(self, family: str):
         super().__init__()
@@ -102,17 +102,21 @@ class NextWord(nn.Module):
 
 
 @cache
-def learn_next_word(masked: bool, seed: int) -> tuple[float, float]:
-    """(loss as training sees it, loss at inference) in nats per word.
+def train_next_word(masked: bool, seed: int) -> NextWord:
+    """Train a model on the next word of Tinytown's stories, with a causal mask or without any."""
+    torch.manual_seed(seed)
+    ids = encode_stories(Tinytown(0).sample(STORIES), WordTokenizer())
+    model = NextWord("decoder" if masked else "encoder")
+    train(model, Batches(ids, 8, T, torch.Generator().manual_seed(seed)), STEPS, 5e-3, 20, progress=False)
+    return model
+
+
+def losses_of(model: NextWord) -> tuple[float, float]:
+    """Return (loss as training sees it, loss at inference) in nats per word, on held-out stories.
 
     At inference the model is given only the words before: the text ends where the next word is asked for.
     """
-    torch.manual_seed(seed)
-    tokenizer = WordTokenizer()
-    ids = encode_stories(Tinytown(0).sample(STORIES), tokenizer)
-    held_out = encode_stories(Tinytown(HELD_OUT_SEED).sample(250), tokenizer)
-    model = NextWord("decoder" if masked else "encoder")
-    train(model, Batches(ids, 8, T, torch.Generator().manual_seed(seed)), STEPS, 5e-3, 20, progress=False)
+    held_out = encode_stories(Tinytown(HELD_OUT_SEED).sample(250), WordTokenizer())
     windows = held_out.unfold(0, T + 1, T + 1)  # (windows, T + 1)
     at_inference = []
     with evaluating(model):
@@ -121,6 +125,11 @@ def learn_next_word(masked: bool, seed: int) -> tuple[float, float]:
             logits, _ = model(windows[:, :known], windows[:, 1 : known + 1])
             at_inference.append(F.cross_entropy(logits[:, -1], windows[:, known]).item())
     return as_trained, sum(at_inference) / len(at_inference)
+
+
+def learn_next_word(masked: bool, seed: int) -> tuple[float, float]:
+    """Train, and return (loss as training sees it, loss at inference) in nats per word."""
+    return losses_of(train_next_word(masked, seed))
 
 
 CHEATS, FAILS = 0.7, 0.5  # of the loss with a mask; nats more than with a mask

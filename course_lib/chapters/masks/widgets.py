@@ -15,7 +15,7 @@ from course_lib.live.figure import LiveFigure, dropdown, slider
 from course_lib.live.shared_figures import Patterns
 from course_lib.masks import causal_mask, combine, padding_mask, prefix_mask
 
-BERT, GPT, T5 = "BERT: all see all", "GPT: causal", "T5: source, then target"
+BERT, GPT, T5 = "BERT: bidirectional", "GPT: causal", "T5: source, then target"
 
 
 # ------------------------------------------------------------------------------------------------------------- patterns
@@ -72,19 +72,19 @@ def masked_row(scores: np.ndarray) -> LiveFigure:
         return f"Token {query}, {how}: weights {shares}; sum {weights.sum():.3f}."
 
     controls = {
-        "query": slider("who looks (token)", 1, 0, len(scores) - 1, 1),
-        "how": dropdown("later tokens are", [BEFORE, AFTER, NONE], BEFORE),
+        "query": slider("who looks (token)", 2, 0, len(scores) - 1, 1),
+        "how": dropdown("later tokens are", [BEFORE, AFTER, NONE], AFTER),
     }
     return LiveFigure(draw, controls, describe)
 
 
 # ------------------------------------------------------------------------------------------------------------ leak test
-PLACES = 10
+POSITIONS = 10
 LEAK_MASKS = {  # name -> (T, T), True = may attend
-    "no mask": torch.ones(PLACES, PLACES, dtype=torch.bool),
-    "causal mask": causal_mask(PLACES),
-    "off by one": torch.ones(PLACES, PLACES, dtype=torch.bool).tril(diagonal=1),
-    "prefix of 4": prefix_mask(4, PLACES),
+    "no mask": torch.ones(POSITIONS, POSITIONS, dtype=torch.bool),
+    "causal mask": causal_mask(POSITIONS),
+    "off by one": torch.ones(POSITIONS, POSITIONS, dtype=torch.bool).tril(diagonal=1),
+    "prefix of 4": prefix_mask(4, POSITIONS),
 }
 
 
@@ -108,27 +108,27 @@ def leak_test() -> LiveFigure:
     """Change one token and see which outputs move, under four masks."""
     with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
         model = TwoLayers()
-        x, other = torch.randn(1, PLACES, 16), torch.randn(16)
+        x, other = torch.randn(1, POSITIONS, 16), torch.randn(16)
 
     @cache
-    def moved(mask: str, place: int) -> np.ndarray:
+    def moved(mask: str, position: int) -> np.ndarray:
         changed = x.clone()
-        changed[0, place] = other
+        changed[0, position] = other
         with torch.no_grad():
             difference = model(changed, LEAK_MASKS[mask]) - model(x, LEAK_MASKS[mask])
         return difference[0].norm(dim=-1).numpy()  # (T,)
 
-    def draw(mask, place):
-        return figures.LeakBars(moved(mask, place), place, mask.capitalize())
+    def draw(mask, position):
+        return figures.LeakBars(moved(mask, position), position, mask.capitalize())
 
-    def describe(mask, place):
-        changes = moved(mask, place)
-        places = [str(t) for t in range(PLACES) if changes[t] > 1e-5]
-        return f"{mask.capitalize()}, token {place} changed: the outputs at {', '.join(places)} move."
+    def describe(mask, position):
+        changes = moved(mask, position)
+        positions = [str(t) for t in range(POSITIONS) if changes[t] > 1e-5]
+        return f"{mask.capitalize()}, token {position} changed: the outputs at {', '.join(positions)} move."
 
     controls = {
         "mask": dropdown("mask", list(LEAK_MASKS), "off by one"),
-        "place": slider("changed token (place)", 6, 0, PLACES - 1, 1),
+        "position": slider("changed token (position)", 6, 0, POSITIONS - 1, 1),
     }
     return LiveFigure(draw, controls, describe)
 
@@ -181,42 +181,43 @@ def explore_causal(function: Callable) -> LiveFigure:
 def explore_attention(function: Callable) -> LiveFigure:
     """Your `causal_self_attention`: change one token and see which of its outputs move."""
     d_model, rng = 12, torch.Generator().manual_seed(0)
-    x, other = torch.randn(1, PLACES, d_model, generator=rng), torch.randn(d_model, generator=rng)
+    x, other = torch.randn(1, POSITIONS, d_model, generator=rng), torch.randn(d_model, generator=rng)
     W = [torch.randn(d_model, d_model, generator=rng) / 2 for _ in range(4)]
 
     def library(n_heads: int) -> Tensor:
         W_Q, W_K, W_V, W_O = W
         q, k, v = ((x @ w).unflatten(-1, (n_heads, -1)).transpose(1, 2) for w in (W_Q, W_K, W_V))
-        return scaled_dot_product_attention(q, k, v, causal_mask(PLACES))[0].transpose(1, 2).flatten(2) @ W_O
+        return scaled_dot_product_attention(q, k, v, causal_mask(POSITIONS))[0].transpose(1, 2).flatten(2) @ W_O
 
     @cache
-    def moved(place: int, n_heads: int) -> tuple[np.ndarray, str]:
+    def moved(position: int, n_heads: int) -> tuple[np.ndarray, str]:
         changed = x.clone()
-        changed[0, place] = other
+        changed[0, position] = other
         outputs = []
         for text in (x, changed):
             y, problem = attempt_numbers(function, text.clone(), *(w.clone() for w in W), n_heads, shape=tuple(x.shape))
             if y is None:
-                return np.zeros(PLACES), problem
+                return np.zeros(POSITIONS), problem
             outputs.append(y.double().clamp(-1e6, 1e6))
         gap = (outputs[0] - library(n_heads)).abs().max().item()
         verdict = "The library agrees on every output." if gap < 1e-3 else f"The library differs by up to {gap:.2f}."
         return (outputs[1] - outputs[0])[0].norm(dim=-1).numpy(), verdict
 
-    def draw(place, n_heads):
-        changes, said = moved(place, n_heads)
+    def draw(position, n_heads):
+        changes, said = moved(position, n_heads)
         title = "" if said.startswith("The library") else "Nothing to show yet"
-        return figures.LeakBars(changes, place, "Your attention", title)
+        return figures.LeakBars(changes, position, "Your attention", title)
 
-    def describe(place, n_heads):
-        changes, said = moved(place, n_heads)
+    def describe(position, n_heads):
+        changes, said = moved(position, n_heads)
         if not said.startswith("The library"):
             return said
-        places = ", ".join(str(t) for t in range(PLACES) if changes[t] > 1e-5) or "no place"
-        return f"{n_heads} head{'s' if n_heads > 1 else ''}, token {place} changed: outputs move at {places}. {said}"
+        positions = ", ".join(str(t) for t in range(POSITIONS) if changes[t] > 1e-5) or "no position"
+        heads = f"{n_heads} head{'s' if n_heads > 1 else ''}"
+        return f"{heads}, token {position} changed: outputs move at {positions}. {said}"
 
     controls = {
-        "place": slider("changed token (place)", 6, 0, PLACES - 1, 1),
+        "position": slider("changed token (position)", 6, 0, POSITIONS - 1, 1),
         "n_heads": dropdown("heads", [1, 2, 3, 4, 6, 12], 3),
     }
     return LiveFigure(draw, controls, describe)
