@@ -66,6 +66,29 @@ class TestEveryLiveFigure(LiveFigureTests):
     pass
 
 
+# -------------------------------------------------------------------------------------------------------- the mechanism
+def test_the_drawing_of_the_mechanism_holds_every_number_and_frames_the_query():
+    rng = torch.Generator().manual_seed(0)
+    x, q, k, v = (torch.randn(5, 4, generator=rng).round(decimals=1) for _ in range(4))
+    weights = (q @ k.T / 2).softmax(dim=-1)
+    tensors = {"x": x, "Q": q, "K": k, "V": v, "scores": q @ k.T / 2, "weights": weights, "output": weights @ v}
+    words = ["the", "dog", "chased", "the", "cow"]
+    figure = figures.mechanism(words, {name: tensor.numpy() for name, tensor in tensors.items()}, query=3)
+    (axes,) = figure.axes
+    shown = [text.get_text() for text in axes.texts]
+    numbers = [text.replace("−", "-") for text in shown if re.fullmatch(r"−?\d*\.?\d+", text)]
+    drawn = torch.tensor([float(number) for number in numbers])
+    assert torch.allclose(drawn, torch.cat([tensor.flatten() for tensor in tensors.values()]), atol=0.0051)
+    assert {f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items()} <= set(shown)
+    assert shown.count("dog") == 3, "beside x, and below scores and weights"
+    frames = [patch for patch in axes.patches if patch.get_linewidth() == 2]
+    assert [round(frame.get_width() / figures.CELL_WIDTH) for frame in frames] == [4, 4, 5, 5, 4]
+    first = axes.patches[0].get_y()  # of x, where the framed row is the query's
+    assert frames[0].get_y() == pytest.approx(first + 3 * figures.CELL_HEIGHT)
+    one, other = (words[s] for s in (-weights[3]).argsort()[:2])
+    assert re.search(rf"“the” .*“{one}”.*“{other}”", figure.texts[0].get_text())
+
+
 # ---------------------------------------------------------------------------------------------------- a soft dictionary
 def test_a_sharp_look_up_returns_the_value_of_the_best_key():
     lake = built.soft_dictionary()

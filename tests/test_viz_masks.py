@@ -40,6 +40,22 @@ def test_a_live_figure_leaves_the_callers_random_numbers_alone():
     assert torch.equal(torch.randn(3), expected)
 
 
+# -------------------------------------------------------------------------------------------------------- the mechanism
+def test_the_drawing_of_a_mask_shows_infinity_hatching_and_no_weight_exactly_where_it_hides():
+    scores, mask = np.round(SCORES, 1), np.tri(4, dtype=bool)
+    raised = np.exp(np.where(mask, scores, -np.inf))
+    weights = raised / raised.sum(axis=1, keepdims=True)
+    (axes,) = figures.masking(list("abcd"), scores, mask, weights).axes
+    cells = [text.get_text() for text in axes.texts if text.get_fontsize() == 9]
+    tables = np.array(cells).reshape(4, 4, 4)  # scores, mask, masked scores, weights
+    assert tables[0].astype(float).tolist() == scores.tolist()
+    assert (tables[1] == "T").tolist() == mask.tolist()
+    assert (tables[2] == "−∞").tolist() == (~mask).tolist()
+    assert np.allclose(tables[3].astype(float), weights, atol=0.0051)
+    hatched = [bool(patch.get_hatch()) for patch in axes.patches[1::2]]
+    assert hatched == [False] * 16 + 3 * (~mask).flatten().tolist(), "what is hidden is marked by more than its colour"
+
+
 # ------------------------------------------------------------------------------------------------------------- patterns
 ALLOWED = {
     built.BERT: lambda t, s, source: True,
