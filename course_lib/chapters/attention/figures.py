@@ -126,7 +126,7 @@ def _on_circle(angle: float) -> tuple[float, float]:
 
 
 def _best(names: Sequence[str], weights: np.ndarray) -> str:
-    """The names with the largest weight, as a reader lists them."""
+    """Return the names with the largest weight, as a reader lists them."""
     *others, last = (name for name, best in zip(names, np.isclose(weights, weights.max())) if best)
     return f"{', '.join(others)} and {last}" if others else last
 
@@ -201,7 +201,7 @@ class OneQuery(Drawing):
 
 # ------------------------------------------------------------------------------------------------------------- why √d_k
 def score_spread(d_ks: Sequence[int], unscaled: Sequence[float], scaled: Sequence[float]) -> Figure:
-    """Standard deviation of q·k over d_k, with and without the division by √d_k."""
+    """Draw the standard deviation of q·k over d_k, with and without the division by √d_k."""
     figure, axes = new_figure(7.5, 3.6)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
@@ -273,7 +273,7 @@ class Saturation(Drawing):
 
 
 def gradient_range(d_ks: Sequence[int], unscaled: np.ndarray, scaled: np.ndarray) -> Figure:
-    """Size of the gradient at the query, as percentiles 10, 50 and 90 over many queries: arrays (3, number of d_ks)."""
+    """Draw the size of the gradient at the query: percentiles 10, 50 and 90 over many queries, (3, number of d_ks)."""
     figure, axes = new_figure(WIDE, 4.0)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")

@@ -62,7 +62,7 @@ def soft_dictionary() -> LiveFigure:
 
 # ---------------------------------------------------------------------------------------- one query, from scores to mix
 def walk_through(function: Callable | None = None) -> LiveFigure:
-    """The 4 × 4 example, one query at a time: scores, weights, mix.
+    """Walk through four queries and four keys, one query at a time: scores, weights, mix.
 
     Args:
         function: your own attention, (q, k, v, mask=None) -> (output, weights), drawn with the library's as outlines.
@@ -105,7 +105,7 @@ def walk_through(function: Callable | None = None) -> LiveFigure:
 
 
 def _try_attention(function: Callable, mask: Tensor | None) -> tuple[Tensor, Tensor, str]:
-    """(output, weights, what went wrong). NaN stands in for a result that cannot be drawn."""
+    """Return (output, weights, what went wrong). NaN stands in for a result that cannot be drawn."""
     nothing = torch.full((4, 2), torch.nan), torch.full((4, 4), torch.nan)
     try:
         result = function(Q.clone(), K.clone(), V.clone(), mask)
@@ -131,13 +131,13 @@ def _kind(result: object) -> str:
 
 # ------------------------------------------------------------------------------------------------------------- why √d_k
 def _drawn(n_queries: int, n_keys: int) -> tuple[Tensor, Tensor]:
-    """Unit-normal queries and keys with 1024 features; a smaller d_k takes the first of them."""
+    """Draw unit-normal queries and keys with 1024 features; a smaller d_k takes the first of them."""
     rng = torch.Generator().manual_seed(3)
     return torch.randn(n_queries, D_KS[-1], generator=rng), torch.randn(n_keys, D_KS[-1], generator=rng)
 
 
 def saturation_sliders() -> LiveFigure:
-    """d_k and the division by √d_k: what they do to one query's weights, their entropy, and the gradient p (1 − p)."""
+    """Show what d_k and the division by √d_k do to one query's weights, their entropy, and the slope p (1 − p)."""
     queries, keys = _drawn(N_QUERIES, 8)
 
     def weigh(d_k: int, scaled: bool) -> Tensor:
@@ -166,7 +166,7 @@ def saturation_sliders() -> LiveFigure:
 
 
 def explore_entropy(function: Callable) -> LiveFigure:
-    """Your `attention_entropy(scores, d_k, scaled)` over d_k, for 200 drawn queries."""
+    """Draw your `attention_entropy(scores, d_k, scaled)` over d_k, for 200 drawn queries."""
     queries, keys = _drawn(200, 64)
 
     @cache
@@ -219,7 +219,7 @@ def explore_entropy(function: Callable) -> LiveFigure:
 
 # -------------------------------------------------------------------------------------------------------------- softmax
 def explore_softmax(function: Callable) -> LiveFigure:
-    """Your `softmax(x, dim)` on four scores that a slider makes as large as 10,000."""
+    """Show your `softmax(x, dim)` on four scores that a slider makes as large as 10,000."""
     pattern = torch.tensor([1.0, 0.9, 0.5, -1.0])
 
     def measure(power: float) -> tuple[list[str], np.ndarray, str]:
@@ -264,7 +264,7 @@ def explore_softmax(function: Callable) -> LiveFigure:
 
 # ------------------------------------------------------------------------------------------------------- a trained head
 def head_viewer(model: DecoderOnly, tokenizer: WordTokenizer, text: str, layer: int = 0, head: int = 0) -> LiveFigure:
-    """The attention weights of every head of a trained model for one text; the last token asks first.
+    """Show the attention weights of every head of a trained model for one text; the last token asks first.
 
     Args:
         text: the beginning of a story; `<bos>` is put in front of it. layer, head: where to start, counted from 0.

@@ -20,7 +20,7 @@ BERT, GPT, T5 = "BERT: bidirectional", "GPT: causal", "T5: source, then target"
 
 # ------------------------------------------------------------------------------------------------------------- patterns
 def mask_patterns() -> LiveFigure:
-    """The masks of three families side by side: their length, the length of T5's source, and padding at the end."""
+    """Show three families' masks side by side: their length, the length of T5's source, and padding at the end."""
 
     def build(length: int, prefix: int, padding: int) -> dict[str, np.ndarray]:
         real = padding_mask([max(1, length - padding)], length)[0, 0]  # (1, T): the same keys for every query
@@ -53,7 +53,7 @@ BEFORE, AFTER, NONE = "hidden before softmax", "zeroed after softmax", "not mask
 
 
 def masked_row(scores: np.ndarray) -> LiveFigure:
-    """One row of scores (T, T) under a causal mask: hidden before the softmax, zeroed after it, or not at all."""
+    """Show one row of scores (T, T) under a causal mask: hidden before the softmax, zeroed after it, or not at all."""
     scores_ = torch.tensor(scores)
 
     def measure(query: int, how: str) -> tuple[np.ndarray, np.ndarray]:
@@ -135,7 +135,7 @@ def leak_test() -> LiveFigure:
 
 # ----------------------------------------------------------------------------------------------------------- exercises
 def explore_causal(function: Callable) -> LiveFigure:
-    """Your `causal_mask(T, S)` beside the library's: its T rows at the foot of an S × S square."""
+    """Draw your `causal_mask(T, S)` beside the library's: its T rows at the foot of an S × S square."""
 
     def compare(T: int, cached: int) -> tuple[np.ndarray | None, np.ndarray, str]:
         S = T + cached
@@ -179,7 +179,7 @@ def explore_causal(function: Callable) -> LiveFigure:
 
 
 def explore_attention(function: Callable) -> LiveFigure:
-    """Your `causal_self_attention`: change one token and see which of its outputs move."""
+    """Change one token and see which outputs of your `causal_self_attention` move."""
     d_model, rng = 12, torch.Generator().manual_seed(0)
     x, other = torch.randn(1, POSITIONS, d_model, generator=rng), torch.randn(d_model, generator=rng)
     W = [torch.randn(d_model, d_model, generator=rng) / 2 for _ in range(4)]
