@@ -13,7 +13,7 @@ from course_lib.chapters.masks import widgets as built
 SCORES = np.array([[0.5, -0.1, 0.6, 1.5], [-0.2, -0.2, 1.5, 0.7], [-0.4, 0.5, -0.4, -0.5], [0.2, -1.9, -1.7, -0.5]])
 MAKERS = {
     "mask_patterns": built.mask_patterns,
-    "masked_row": lambda: built.masked_row(SCORES),
+    "masked_row": lambda: built.masked_row(SCORES, list("abcd")),
     "leak_test": built.leak_test,
 }
 pytestmark = pytest.mark.usefixtures("no_pixels")
@@ -102,7 +102,7 @@ def test_a_masked_row_shares_out_one_and_a_row_zeroed_afterwards_less(query):
         built.AFTER: [each / sum(raised) for each in seen] + [0] * (3 - query),
         built.NONE: [each / sum(raised) for each in raised],
     }
-    live = built.masked_row(SCORES)
+    live = built.masked_row(SCORES, list("abcd"))
     for how, weights in expected.items():
         live.render(query=query, how=how)
         parts = live.drawing

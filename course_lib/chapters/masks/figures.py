@@ -72,13 +72,13 @@ class MaskedRow(Drawing):
     weights: np.ndarray
     query: int
     how: str
+    tokens: Sequence[str]
 
     def build(self) -> Figure:
-        S = len(self.scores)
-        names = [f"token {s}" for s in range(S)]
+        S, names = len(self.scores), self.tokens
         figure, (left, right) = new_panels(WIDE, 3.2, 2)
         self.headline = headline(figure)
-        for axes, label, reach in ((left, "score", 2.6), (right, "weight", 1.2)):
+        for axes, label, reach in ((left, "score", 3.9), (right, "weight", 1.2)):
             axes.set(yticks=range(S), yticklabels=names, ylim=(S - 0.5, -0.5), xlabel=f"{label} of each key")
             axes.set_xlim(-reach if label == "score" else 0, reach)
             axes.axvline(0, color=GREY, linewidth=1)
@@ -101,7 +101,7 @@ class MaskedRow(Drawing):
         total = self.weights.sum()
         self.sum.set_text(f"sum of the weights: {total:.2f}")
         shares = "a full share of 1" if abs(total - 1) < 1e-4 else f"only {total:.2f} in all"
-        self.headline.set_text(f"Token {self.query}, {self.how}: {shares}")
+        self.headline.set_text(f"“{self.tokens[self.query]}”, {self.how}: {shares}")
 
 
 # ------------------------------------------------------------------------------------------------------------ leak test

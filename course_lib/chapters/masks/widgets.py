@@ -1,6 +1,6 @@
 """Live figures of chapter 3."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
@@ -52,7 +52,7 @@ def mask_patterns() -> LiveFigure:
 BEFORE, AFTER, NONE = "hidden before softmax", "zeroed after softmax", "not masked"
 
 
-def masked_row(scores: np.ndarray) -> LiveFigure:
+def masked_row(scores: np.ndarray, tokens: Sequence[str]) -> LiveFigure:
     """Show one row of scores (T, T) under a causal mask: hidden before the softmax, zeroed after it, or not at all."""
     scores_ = torch.tensor(scores)
 
@@ -64,15 +64,15 @@ def masked_row(scores: np.ndarray) -> LiveFigure:
         return (hidden.numpy() if how == BEFORE else np.zeros(len(scores_), dtype=bool)), weights.numpy()
 
     def draw(query, how):
-        return figures.MaskedRow(scores[query], *measure(query, how), query, how)
+        return figures.MaskedRow(scores[query], *measure(query, how), query, how, tokens)
 
     def describe(query, how):
         weights = measure(query, how)[1]
         shares = ", ".join(f"{weight:.3f}" for weight in weights)
-        return f"Token {query}, {how}: weights {shares}; sum {weights.sum():.3f}."
+        return f"“{tokens[query]}”, {how}: weights {shares}; sum {weights.sum():.3f}."
 
     controls = {
-        "query": slider("who looks (token)", 2, 0, len(scores) - 1, 1),
+        "query": dropdown("who looks", {f"{t}: {token}": t for t, token in enumerate(tokens)}, 2),
         "how": dropdown("later tokens are", [BEFORE, AFTER, NONE], AFTER),
     }
     return LiveFigure(draw, controls, describe)
