@@ -52,8 +52,8 @@ def _cell(axes: Axes, x: float, y: float, name: str, number: float, hidden: bool
     """Draw one entry of a table; a hidden one is hatched, whatever its colour."""
     shade = 0.5 * float(np.clip(number, 0, 1)) if name == "weights" else 0.15 * float(np.clip(number, 0, 3))
     axes.add_patch(Rectangle((x, y), CELL, CELL, facecolor=BLUE, alpha=shade, linewidth=0))
-    style = {"hatch": "///", "edgecolor": LIGHT} if hidden else {"edgecolor": LIGHT}
-    axes.add_patch(Rectangle((x, y), CELL, CELL, fill=False, linewidth=0.8, **style))
+    hatch = "///" if hidden else None
+    axes.add_patch(Rectangle((x, y), CELL, CELL, fill=False, linewidth=0.8, edgecolor=LIGHT, hatch=hatch))
     told = {"mask": "·" if hidden else "T", "weights": f"{number:.2f}".replace("0.", ".")}.get(name, f"{number:.3g}")
     told = "−∞" if number == -np.inf else "0" if hidden and name == "weights" else "1" if told == "1.00" else told
     axes.text(x + CELL / 2, y + CELL / 2, told, ha="center", va="center", fontsize=9, color=INK)
