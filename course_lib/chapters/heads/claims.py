@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -14,11 +15,14 @@ from course_lib.claims.registry import Finding, Source, experiment
 from course_lib.claims.timing import best_seconds
 from course_lib.claims.tinytown import HELD_OUT_SEED
 from course_lib.config import TransformerConfig
-from course_lib.gpt import DecoderOnly, evaluating
+from course_lib.gpt import DecoderOnly, evaluating, next_token_loss
 from course_lib.heads import MultiHeadAttention, split_heads
+from course_lib.normalization import RMSNorm
+from course_lib.positions import rotary_angles
 from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import Batches, Tinytown, WordTokenizer, encode_stories
 from course_lib.tinytown.world import ANIMAL_SOUNDS, CAPITALS, CLASSES, MEN, OPPOSITES
+from course_lib.trace import trace
 from course_lib.training import story_losses, train
 
 SEEDS = (0, 1, 2)
@@ -550,6 +554,153 @@ def copying() -> Finding:
         verdict="confirmed" if min(induction) > 0.5 else "depends" if min(ordinal) > 0.5 else "refuted",
         because="This model copies by counting: two words said, so the third is due. Tinytown's lists always come in "
         "order, so counting suffices. Large models do form induction heads.",
+    )
+
+
+# ------------------------------------------------------------------------------------- where induction heads do form
+TOKENS, WINDOW = 64, 48  # how many tokens there are, and how many a text has
+
+
+class AttentionOnly(nn.Module):
+    """Attention layers of one head each, added up in the residual stream, and nothing else; positions by RoPE.
+
+    The smallest model in which induction heads are known to form (Olsson et al. 2022).
+    """
+
+    def __init__(self, n_layers: int, d_model: int = 64):
+        super().__init__()
+        self.token_embedding = nn.Embedding(TOKENS, d_model)
+        self.layers = nn.ModuleList(MultiHeadAttention(d_model, n_heads=1, bias=False) for _ in range(n_layers))
+        self.norms = nn.ModuleList(RMSNorm(d_model) for _ in range(n_layers + 1))
+        self.output = nn.Linear(d_model, TOKENS, bias=False)
+
+    def forward(self, ids: Int[Tensor, "B T"], targets: Int[Tensor, "B T"] | None = None):
+        """Return the logits (B, T, V); with targets (logits, loss)."""
+        x = self.token_embedding(ids)  # (B, T, d_model)
+        angles = rotary_angles(torch.arange(ids.shape[1]), x.shape[-1])
+        for layer, norm in zip(self.layers, self.norms):
+            x = x + layer(norm(x), is_causal=True, rotary=angles)
+        logits = self.output(self.norms[-1](x))  # (B, T, V)
+        return logits if targets is None else (logits, next_token_loss(logits, targets))
+
+    def attention_weights(self, ids: Int[Tensor, "B T"]) -> list[Float[Tensor, "B T T"]]:
+        """Return what the head of each layer looks at."""
+        with evaluating(self), trace(self, "*.weights") as seen:
+            self(ids)
+        return [seen[f"layers.{i}.weights"][:, 0] for i in range(len(self.layers))]
+
+
+def random_lists(number: int, generator: torch.Generator) -> Int[Tensor, "N V"]:
+    """Return every token once, in an order of its own for each text."""
+    return torch.rand(number, TOKENS, generator=generator).argsort(dim=1)
+
+
+def repeated_lists(number: int, generator: torch.Generator) -> tuple[Int[Tensor, "N T1"], Int[Tensor, "N"]]:
+    """Return texts (N, WINDOW + 1), each a random list that is repeated until the window is full, and its length (N,).
+
+    The length, 6 to 20, differs from text to text, so that no fixed distance leads back to the last occurrence.
+    """
+    lengths = torch.randint(6, 21, (number,), generator=generator)
+    index = torch.arange(WINDOW + 1) % lengths[:, None]  # (N, T + 1): which of the list
+    return random_lists(number, generator).gather(1, index), lengths
+
+
+@cache
+def learn_repeats(n_layers: int, seed: int, steps: int = 500) -> AttentionOnly:
+    """Train a small model of attention alone on repeated random lists: some seconds."""
+    torch.manual_seed(seed)
+    model, generator = AttentionOnly(n_layers), torch.Generator().manual_seed(seed)
+    texts = (repeated_lists(16, generator)[0] for _ in range(steps))
+    train(model, ((ids[:, :-1], ids[:, 1:]) for ids in texts), steps, peak=1e-2, warmup=20, progress=False)
+    return model
+
+
+def repeats_seen(model: AttentionOnly, seed: int, number: int = 100) -> dict[str, float]:
+    """Return what the last layer's head does when a list comes again.
+
+    loss: nats per token, from the second token of the repetition on. before: weight of the first layer's head on the
+    token before. followed: weight of the last layer's head on what followed the present token earlier.
+    """
+    ids, lengths = repeated_lists(number, torch.Generator().manual_seed(1000 + seed))
+    inputs, again = ids[:, :-1], torch.arange(WINDOW) >= lengths[:, None]  # (N, T): this token has occurred before
+    with evaluating(model):
+        losses = F.cross_entropy(model(inputs).mT, ids[:, 1:], reduction="none")  # (N, T)
+    weights = model.attention_weights(inputs)  # (N, T, T) each
+    first, last = weights[0], weights[-1]
+    followed = (inputs[:, :, None] == inputs[:, None, :-1]) * last[..., 1:]  # (N, T, T − 1): s − 1 holds the same as t
+    return {
+        "loss": losses[again].mean().item(),
+        "before": first.diagonal(-1, 1, 2).mean().item(),
+        "followed": (followed.tril(-1).sum(dim=-1))[again].mean().item(),
+    }
+
+
+def misquoted_lists(model: AttentionOnly, seed: int, number: int = 100) -> dict[str, float]:
+    """Return by which rule a model copies, asked as the Tinytown model is: of twelve words the third and the first again.
+
+    third, followed: how often it goes on with the third of the list, or with what followed the first. moves: how often
+    another last word (the seventh) makes it go on with what followed that one. carried: the share of an exchanged
+    second word that the last layer's head brings.
+    """
+    words = random_lists(number, torch.Generator().manual_seed(2000 + seed))
+    listed, new = words[:, :12], words[:, 12]  # (N, 12), (N,)
+    ids, other = (torch.cat([listed, listed[:, said]], dim=1) for said in ([2, 0], [2, 6]))  # (N, 14) each
+    source = ids.clone()
+    source[:, 1] = new
+    with evaluating(model):
+        logits, moved, whole = (model(each)[:, -1] for each in (ids, other, source))  # (N, V)
+    part = patch(model, ids, source, f"layers.{len(model.layers) - 1}.head.0")[:, -1]
+    leads = [each.gather(1, new[:, None]) - each.gather(1, listed[:, 1:2]) for each in (part, whole - logits)]
+    answers = logits.argmax(dim=-1)
+    return {
+        "third": (answers == listed[:, 2]).float().mean().item(),
+        "followed": (answers == listed[:, 1]).float().mean().item(),
+        "moves": (moved.argmax(dim=-1) == listed[:, 7]).float().mean().item(),
+        "carried": (leads[0].sum() / leads[1].sum()).item(),
+    }
+
+
+@experiment(
+    "heads.induction",
+    claim="Induction heads need two layers: the second finds what followed a token before, because the first has told "
+    "each token what stands before it.",
+    source=Source(
+        "Olsson et al. 2022",
+        "In-context Learning and Induction Heads, Key Concepts",
+        "https://arxiv.org/abs/2209.11895",
+    ),
+    control="one layer, trained alike; the lists differ in length, so that no fixed distance helps; and one word "
+    "exchanged at a time, since a head may look at the right word for another reason",
+    threshold="confirmed if in every seed the answer follows an exchanged last word in more than 90 % of the texts with "
+    "two layers, where the second layer's head has more than half its weight on what followed, and in less than 10 % "
+    "with one layer; refuted if two layers do not in any seed, or one layer does; else depends",
+    seeds=SEEDS,
+)
+def induction() -> Finding:
+    """Random lists, given again and again, learned by attention alone; then asked as the head that copies lists was."""
+    seen, asked = (
+        {n_layers: [ask(learn_repeats(n_layers, seed), seed) for seed in SEEDS] for n_layers in (1, 2)}
+        for ask in (repeats_seen, misquoted_lists)
+    )
+
+    def mean(rows, name):
+        return sum(row[name] for row in rows) / len(rows)
+
+    moves = {n_layers: [row["moves"] for row in rows] for n_layers, rows in asked.items()}
+    forms = [moved > 0.9 and row["followed"] > 0.5 for moved, row in zip(moves[2], seen[2])]
+    return Finding(
+        measured=f"two layers: {mean(seen[2], 'followed'):.1f} of the weight on what followed, a loss of "
+        f"{mean(seen[2], 'loss'):.1f} nats on what has occurred, another last word moves {mean(asked[2], 'moves'):.0%} "
+        f"of the answers; one layer: {mean(seen[1], 'followed'):.1f}, {mean(seen[1], 'loss'):.1f} nats, "
+        f"{mean(asked[1], 'moves'):.0%}",
+        values=tuple(moves[2]),
+        verdict="confirmed"
+        if all(forms) and max(moves[1]) < 0.1
+        else "refuted"
+        if not any(forms) or min(moves[1]) > 0.9
+        else "depends",
+        because="The key of a word must know the word before it, and only an earlier layer can tell it. What is copied "
+        "depends on the training: where lists come in order, as in Tinytown, counting suffices.",
     )
 
 
