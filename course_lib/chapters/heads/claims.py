@@ -636,7 +636,7 @@ def repeats_seen(model: AttentionOnly, seed: int, number: int = 100) -> dict[str
 
 
 def misquoted_lists(model: AttentionOnly, seed: int, number: int = 100) -> dict[str, float]:
-    """Return by which rule a model copies, asked as the Tinytown model is: of twelve words the third and the first again.
+    """Return by which rule a model copies, asked as the Tinytown model is: twelve words, then the third and the first.
 
     third, followed: how often it goes on with the third of the list, or with what followed the first. moves: how often
     another last word (the seventh) makes it go on with what followed that one. carried: the share of an exchanged
@@ -671,9 +671,9 @@ def misquoted_lists(model: AttentionOnly, seed: int, number: int = 100) -> dict[
     ),
     control="one layer, trained alike; the lists differ in length, so that no fixed distance helps; and one word "
     "exchanged at a time, since a head may look at the right word for another reason",
-    threshold="confirmed if in every seed the answer follows an exchanged last word in more than 90 % of the texts with "
-    "two layers, where the second layer's head has more than half its weight on what followed, and in less than 10 % "
-    "with one layer; refuted if two layers do not in any seed, or one layer does; else depends",
+    threshold="confirmed if in every seed another last word moves more than 90 % of the answers with two layers, where "
+    "the second layer's head has more than half its weight on what followed, and less than 10 % with one layer; "
+    "refuted if two layers do so in no seed, or one layer in every; else depends",
     seeds=SEEDS,
 )
 def induction() -> Finding:
