@@ -30,8 +30,8 @@ VASWANI = partial(Source, "Vaswani et al. 2017", link="https://arxiv.org/abs/170
 
 
 # ------------------------------------------------------------------------------------------------------ what they cost
-def attention_parameters(n_heads: int, d_head: int, d_model: int = 512) -> int:
-    """Parameters of an attention layer whose heads have d_head features each, counted on its four projections."""
+def attention_parameters(n_heads: int, d_head: int, d_model: int = 768) -> int:
+    """Count the parameters of an attention layer whose heads have d_head features each, on its four projections."""
     with torch.device("meta"):
         enter, leave = nn.Linear(d_model, n_heads * d_head), nn.Linear(n_heads * d_head, d_model)
     return sum(each.numel() for each in (*3 * list(enter.parameters()), *leave.parameters()))
@@ -45,17 +45,17 @@ def attention_parameters(n_heads: int, d_head: int, d_model: int = 512) -> int:
         "What does increasing number of heads do in the Multi-head Attention?, first answer",
         "https://discuss.pytorch.org/t/what-does-increasing-number-of-heads-do-in-the-multi-head-attention/101294",
     ),
-    control="d_model is held at 512; once the heads share its features out, once each keeps 64 of its own",
+    control="d_model is held at 768; once the heads share its features out, once each keeps 64 of its own",
     threshold="confirmed if the count grows both ways, refuted if it grows neither way, else depends",
 )
 def parameters() -> Finding:
     """1 to 64 heads: counted on the module, whose heads share d_model out, and with heads of a fixed size."""
     heads = (1, 2, 4, 8, 16, 32, 64)
-    shared = [sum(each.numel() for each in MultiHeadAttention(512, n_heads).parameters()) for n_heads in heads]
+    shared = [sum(each.numel() for each in MultiHeadAttention(768, n_heads).parameters()) for n_heads in heads]
     fixed = [attention_parameters(n_heads, d_head=64) for n_heads in heads]
     grows = [counts[-1] > counts[0] for counts in (shared, fixed)]
     return Finding(
-        measured=f"1 head and 64: {shared[0]:,} and {shared[-1]:,} parameters if they share 512 features out, "
+        measured=f"1 head and 64: {shared[0]:,} and {shared[-1]:,} parameters if they share 768 features out, "
         f"{fixed[0]:,} and {fixed[-1]:,} if each has 64 of its own",
         values=tuple(map(float, shared)),
         verdict="confirmed" if all(grows) else "depends" if any(grows) else "refuted",
@@ -104,8 +104,8 @@ def input_slice() -> Finding:
     "heads.time",
     claim="As the heads are narrower, several cost about as much as one of full width.",
     source=VASWANI("Attention Is All You Need, § 3.2.2"),
-    control="the same 256 tokens, d_model and number of multiplications; timed in turns, the best of many rounds; once "
-    "with the weights kept, once by the fused kernel, which keeps none",
+    control="the same 256 tokens, d_model and number of multiplications; timed alternately, the best of many rounds; "
+    "once with the weights kept, once by the fused kernel, which keeps none",
     threshold="confirmed if 8 and 64 heads take at most 1.3 times as long as 1 both ways, refuted if 8, the paper's "
     "number, take more than 1.6 times as long both ways, else depends",
     timed=True,
@@ -136,7 +136,7 @@ def time_by_heads() -> Finding:
 def imitation_error(
     seed: int, wanted_heads: int, heads: int, T: int = 5, d: int = 8, sequences: int = 60, steps: int = 300
 ) -> float:
-    """How close some heads come to the sum of drawn ones: the relative error that is left after a fit.
+    """Fit some heads to the sum of drawn ones: return the relative error that is left.
 
     Each may choose any attention weights whatsoever, for each query of each sequence, and any matrix (d, d).
     """
@@ -188,7 +188,7 @@ START = "once there was a king called tom . "
 
 
 def _quotation(words: Sequence[str], repeated: Sequence[str], between: str = "") -> str:
-    """Tom's three words, a sentence between or none, and the words that anna has said after him so far."""
+    """Return tom's three words, a sentence between or none, and the words that anna has said after him so far."""
     parts = [f"{START}tom said :", *words, ".", between, "anna said it too :", *repeated]
     return " ".join(filter(None, parts))
 
@@ -250,13 +250,13 @@ QUESTIONS: dict[str, Callable[[random.Random], tuple[str, str]]] = {
 
 
 def draw_questions(name: str, number: int, seed: int = 0) -> list[tuple[str, str]]:
-    """`number` questions of that name: (beginning of a story, right next word)."""
+    """Return `number` questions of that name: (beginning of a story, right next word)."""
     rng = random.Random(f"{seed} {name}")
     return [QUESTIONS[name](rng) for _ in range(number)]
 
 
 def encode_questions(tokenizer: WordTokenizer, questions: Sequence[tuple[str, str]]) -> tuple[Tensor, Tensor]:
-    """Questions of one kind, which are of equal length, as ids (N, T) and answers (N,)."""
+    """Return questions of one kind, which are of equal length, as ids (N, T) and answers (N,)."""
     ids = torch.tensor([tokenizer.encode(prompt, end=False) for prompt, _ in questions])
     return ids, torch.tensor([tokenizer.id(answer) for _, answer in questions])
 
@@ -264,7 +264,7 @@ def encode_questions(tokenizer: WordTokenizer, questions: Sequence[tuple[str, st
 def draw_misquotes(
     tokenizer: WordTokenizer, said: Sequence[int], number: int, seed: int = 0, between: str = ""
 ) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N 3"]]:
-    """Stories in which anna repeats tom's words in another order: those at `said`, counted from 0.
+    """Return stories in which anna repeats tom's words in another order: those at `said`, counted from 0.
 
     between: a sentence between the two lists, which moves anna's words further away from tom's.
 
@@ -276,7 +276,7 @@ def draw_misquotes(
     """
     rng = random.Random(f"{seed} {tuple(said)}")
     listed = [rng.sample(tuple(CLASSES["code"]), 3) for _ in range(number)]
-    stories = [_quotation(words, [words[place] for place in said], between) for words in listed]
+    stories = [_quotation(words, [words[index] for index in said], between) for words in listed]
     return (
         torch.tensor([tokenizer.encode(story, end=False) for story in stories]),
         torch.tensor([[tokenizer.id(word) for word in words] for words in listed]),
@@ -285,9 +285,9 @@ def draw_misquotes(
 
 @contextmanager
 def without_heads(model: DecoderOnly, heads: Sequence[tuple[int, int]], mean: bool = False) -> Iterator[None]:
-    """The model with these heads, (layer, head) each, saying nothing: zeros enter W_O in their place.
+    """Silence these heads, (layer, head) each, while the block runs: zeros enter W_O instead of their results.
 
-    mean: they say always the same instead, what they say on average over these texts and positions.
+    mean: instead of zeros their mean over these texts and positions.
     """
     layers = sorted({layer for layer, _ in heads})
     handles = []
@@ -309,7 +309,7 @@ def without_heads(model: DecoderOnly, heads: Sequence[tuple[int, int]], mean: bo
 
 @cache
 def removal_costs(seed: int = 0, number: int = 12, stories: int = 40, mean: bool = False) -> tuple[Tensor, Tensor]:
-    """What it costs the Tinytown model to lose each of its heads, and where those heads look.
+    """Measure what it costs the Tinytown model to lose each of its heads, and where those heads look.
 
     Args:
         seed: of the stories and questions. number: of each question. mean: as in `without_heads`.
@@ -347,7 +347,7 @@ STORY_HARM, ANSWER_HARM = 0.065, 0.15
 
 
 def unharmed(costs: Float[Tensor, "layers H columns"]) -> tuple[int, int]:
-    """How many heads can go without harm to the stories, and how many without harm to any kind of question either."""
+    """Count the heads that can go without harm to the stories, and those without harm to any question either."""
     stories = costs[..., 0] < STORY_HARM  # (layers, H)
     return int(stories.sum()), int((stories & (costs[..., 1:] < ANSWER_HARM).all(-1)).sum())
 
@@ -420,7 +420,7 @@ def looking() -> Finding:
 
 
 def look_statistics(model: DecoderOnly, stories: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """How differently the heads of each layer look, and how widely, in bits: two of (layers,), means over queries.
+    """Measure how differently the heads of each layer look, and how widely, in bits: (layers,) each, over all queries.
 
     Returns: the Jensen–Shannon divergence, entropy(mean of the heads' weights) − mean of the heads' entropies (0 if all
     look alike, at most log2 H); and that mean of the heads' entropies (0: each at one token).
@@ -438,11 +438,11 @@ def look_statistics(model: DecoderOnly, stories: Sequence[Sequence[int]]) -> tup
     return torch.stack(difference).mean(0), torch.stack(width).mean(0)
 
 
-SHARPENED = 36  # times these scores, random heads of GPT-2's start look about as sharply as the trained ones
+SHARPENED = 36  # times these scores, random heads of GPT-2's initialisation look about as sharply as the trained ones
 
 
 def random_heads(config: TransformerConfig, seed: int, sharpened: float = SHARPENED) -> DecoderOnly:
-    """An untrained model whose scores are multiplied by a factor."""
+    """Return an untrained model whose scores are multiplied by a factor."""
     torch.manual_seed(seed)
     model = DecoderOnly(config)
     with torch.no_grad():
@@ -453,7 +453,7 @@ def random_heads(config: TransformerConfig, seed: int, sharpened: float = SHARPE
 
 
 def dissociations(costs: Float[Tensor, "layers H questions"]) -> list[tuple[int, int, int]]:
-    """Pairs of heads of one layer, (layer, one, other), each of which is needed for what the other is not.
+    """Return the pairs of heads of one layer, (layer, one, other), each of which is needed for what the other is not.
 
     Needed: its removal costs an answer more than half a nat. Not needed: less than a tenth of that.
     """
@@ -503,7 +503,7 @@ COPIER = (2, 3)  # layer and head of the Tinytown model that copies lists
 def exchanged_word(
     tokenizer: WordTokenizer, ids: Int[Tensor, "N T"], listed: Int[Tensor, "N 3"], seed: int
 ) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N"]]:
-    """Stories of `draw_misquotes` with another second word in tom's list: (ids, that word of each)."""
+    """Return the stories of `draw_misquotes` with another second word in tom's list: (ids, that word of each)."""
     rng = random.Random(seed)
     code = [tokenizer.id(word) for word in CLASSES["code"]]
     new = torch.tensor([rng.choice([word for word in code if word not in words]) for words in listed.tolist()])
@@ -706,14 +706,14 @@ def induction() -> Finding:
 
 @cache
 def _stories() -> tuple[WordTokenizer, Tensor, list[list[int]]]:
-    """A tokenizer, stories to train on as one row of ids, and others to measure on."""
+    """Return a tokenizer, stories to train on as one row of ids, and others to measure on."""
     tokenizer = WordTokenizer()
     held_out = [tokenizer.encode(story) for story in Tinytown(HELD_OUT_SEED).sample(100)]
     return tokenizer, encode_stories(Tinytown(0).sample(4000), tokenizer), held_out
 
 
 def loss_with_heads(n_heads: int, seed: int, positions: str = "rope", steps: int = 200) -> float:
-    """Loss on held-out stories, in nats per token, of a small model with that many heads after so many steps."""
+    """Return the loss on held-out stories, in nats per token, of a small model with so many heads after some steps."""
     tokenizer, ids, held_out = _stories()
     torch.manual_seed(seed)
     model = DecoderOnly(

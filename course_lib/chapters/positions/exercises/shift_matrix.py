@@ -48,7 +48,7 @@ def one_hand_moves(seed):
 
 @stage
 def the_chapters_step(seed):
-    "Five tokens on with d_model = 8, as in the chapter: four hands, each with a angle of its own."
+    "Five tokens on with d_model = 8, as in the chapter: four hands, each with an angle of its own."
     return [Case(1, 4), Case(5, 8)]
 
 
