@@ -156,8 +156,8 @@ def alibi_bias(
     bias[h, t, s] = −slope_h · |t + (S − T) − s|,   slope_h = 2^(−8 h / n_heads),   h = 1 … n_heads
 
     As in causal_mask the queries are the last T of the S positions. Each head has its own slope: the first head
-    attends to what is near, the last reaches far. If n_heads is no power of two, the slopes are those of the power below
-    it, followed by every second slope of the power above.
+    attends to what is near, the last reaches far. If n_heads is no power of two, the slopes are those of the power
+    below it, followed by every second slope of the power above.
 
     Returns: (H, T, S), float32, 0 or less.
     Errors: ValueError if a size is less than 1, or S < T.

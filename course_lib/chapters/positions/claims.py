@@ -341,6 +341,6 @@ def learned_equal() -> Finding:
         f"{statistics.fmean(later):.1f} after {LATER}",
         tuple(later),
         "confirmed" if equal else "depends" if closes else "refuted",
-        "On the training: a table has to be learned first, so its loss is higher at first and then catches up. Vaswani et "
-        "al. trained long.",
+        "On the training: a table has to be learned first, so its loss is higher at first and then catches up. Vaswani "
+        "et al. trained long.",
     )

@@ -201,13 +201,13 @@ def rotation_in_a_head(
     flow.text(2.56, 1.9, "not\nrotated", fontsize=9, va="center", color=INK)
     for plane, (told, t, s) in zip(planes, runs):
         _plane(plane, words, query, key, told, t, s)
-    headline(figure).set_text("Further on both have rotated further; the angle between them is the same")
+    headline(figure).set_text("Further on in the text both have rotated further; the angle between them is the same")
     return figure
 
 
 def _plane(plane: Axes, words: Sequence[str], query: np.ndarray, key: np.ndarray, told: str, t: int, s: int) -> None:
     """Draw a query at t and a key at s, before and after a rotation by one radian per token."""
-    reach = 1.5 * max(np.linalg.norm(query), np.linalg.norm(key))
+    reach = 1.6 * max(np.linalg.norm(query), np.linalg.norm(key))
     ends = []
     for vector, position, name, word, color in ((query, t, "q", words[0], BLUE), (key, s, "k", words[1], ORANGE)):
         plane.plot([0, vector[0]], [0, vector[1]], color=color, linestyle=":", linewidth=1.5)
@@ -227,7 +227,7 @@ def _plane(plane: Axes, words: Sequence[str], query: np.ndarray, key: np.ndarray
         ha="center", va="center", fontsize=10, color=INK,
     )  # fmt: skip
     plane.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xticks=[0], yticks=[0])
-    plane.set_title(f"{told}:\nq at {t}, k at {s}, score {ends[0] @ ends[1]:.2f}", fontsize=FONT - 1)
+    plane.set_title(f"{told}:\nq at {t}, k at {s}, score {ends[0] @ ends[1]:.2f}".replace("-", "−"), fontsize=FONT - 1)
     plane.set(xlabel="first feature of the pair", ylabel="second feature")
 
 
