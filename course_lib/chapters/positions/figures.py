@@ -97,7 +97,7 @@ class ClockHands(Drawing):
             self.faces[i].center = x, y
             self.hands[i].set_data([x, x + 0.9 * sine], [y, y + 0.9 * cosine])
             digits = 2 if shown and rounds[i] >= 0.1 else 3
-            words = f"{2 * i}, {2 * i + 1}\n{rounds[i]:.{digits}f} rotations" if shown else ""
+            words = f"{2 * i}, {2 * i + 1}\n{rounds[i]:.{digits}f} turns" if shown else ""
             self.names[i].set(position=(x, y - 1.15), text=words)
             self.faces[i].set_visible(shown)
             self.hands[i].set_visible(shown)
@@ -105,7 +105,7 @@ class ClockHands(Drawing):
         self.image.set_extent((-0.5, d_model - 0.5, positions - 0.5, -0.5))
         self.figure.axes[1].set(xlim=(-0.5, d_model - 0.5), xticks=range(0, d_model, 2 if d_model > 8 else 1))
         self.row.set(y=self.position - 0.5, width=d_model)
-        said = f"the first hand has made {rounds[0]:.2f} rotations, the last {rounds[-1]:.3f}"
+        said = f"the first hand has made {rounds[0]:.2f} turns, the last {rounds[-1]:.3f}"
         self.headline.set_text(self.title or f"Position {self.position}: {said}")
 
 
@@ -261,7 +261,7 @@ class RotaryPair(Drawing):
         (self.curve,) = right.plot([], [], color=PURPLE)
         (self.here,) = right.plot([], [], "o", color=RED, markersize=10)
         right.set(xlim=(-REACH - 2, REACH + 2), ylim=(-1.3, 1.3), ylabel="score: q · k")
-        right.set_xlabel("distance: position of the query − position of the key (tokens)")
+        right.set_xlabel("position of q − position of k (tokens)")
         right.set_title("the score at every distance", fontsize=FONT)
         fix_layout(figure)
         return figure
@@ -328,7 +328,7 @@ class Eyesight(Drawing):
     head: int
 
     def build(self) -> Figure:
-        figure, (left, right) = new_panels(WIDE, 3.8, 2, width_ratios=[1, 1.3])
+        figure, (left, right) = new_panels(WIDE, 3.8, 2, width_ratios=[1, 1.4])
         hidden_grey = colormaps[SEQUENTIAL].with_extremes(bad=LIGHT)
         self.image = left.imshow(np.zeros((2, 2)), cmap=hidden_grey, vmin=-8, vmax=0)
         left.set(xlabel="key (position)", ylabel="query (position)")
@@ -338,7 +338,7 @@ class Eyesight(Drawing):
         self.headline = headline(figure)
         self.bars = right.bar(range(32), [0.0] * 32, color=BLUE)
         right.set(ylim=(0, 0.65), xlabel="key (position)", ylabel="weight")
-        right.set_title("the last token's weights, all scores equal before", fontsize=FONT)
+        right.set_title("the last token's weights, if all scores are equal", fontsize=FONT)
         fix_layout(figure, w_pad=0.1)
         return figure
 
