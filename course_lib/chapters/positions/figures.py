@@ -177,7 +177,11 @@ def rotation_in_a_head(
     figure, (flow, *planes) = new_panels(WIDE, 3.9, 3, width_ratios=[1.15, 1, 1])
     flow.set(xlim=(0, 3), ylim=(0, 4.4), xticks=[], yticks=[])
     flow.spines[:].set_visible(False)
-    style = {"arrowstyle": "-|>", "mutation_scale": 10, "color": INK, "shrinkA": 0, "shrinkB": 0}
+
+    def arrow(start: tuple[float, float], end: tuple[float, float], style: str = "-|>") -> None:
+        flow.add_patch(
+            FancyArrowPatch(start, end, arrowstyle=style, mutation_scale=10, color=INK, shrinkA=0, shrinkB=0)
+        )
 
     def box(x: float, y: float, width: float, told: str, color: str) -> None:
         flow.add_patch(Rectangle((x, y), width, 0.62, facecolor=color, edgecolor=INK))
@@ -185,18 +189,18 @@ def rotation_in_a_head(
 
     box(0.05, 3.75, 2.9, f"x  (T, {d_model})", LIGHT)
     for x, name, color in ((0.05, "q", SKY), (1.05, "k", ORANGE), (2.05, "v", LIGHT)):
-        flow.add_patch(FancyArrowPatch((x + 0.45, 3.75), (x + 0.45, 3.29), **style))
+        arrow((x + 0.45, 3.75), (x + 0.45, 3.29))
         flow.text(x + 0.5, 3.52, f"W_{name.upper()}", fontsize=9, va="center", color=INK)
         box(x, 2.67, 0.9, f"{name} (T, {D})", color)
     for x, color in ((0.05, SKY), (1.05, ORANGE)):
-        flow.add_patch(FancyArrowPatch((x + 0.45, 2.67), (x + 0.45, 2.21), **style))
+        arrow((x + 0.45, 2.67), (x + 0.45, 2.21))
         box(x, 1.59, 0.9, "rotated", color)
-        flow.add_patch(FancyArrowPatch((x + 0.45, 1.59), (x + 0.45, 1.13), **style))
+        arrow((x + 0.45, 1.59), (x + 0.45, 1.13))
     flow.text(1.0, 2.44, "by position", ha="center", va="center", fontsize=9, color=INK, backgroundcolor="white")
     box(0.05, 0.51, 1.9, "scores (T, T)", LIGHT)
-    flow.add_patch(FancyArrowPatch((1.95, 0.82), (2.5, 0.82), arrowstyle="-", color=INK, shrinkA=0, shrinkB=0))
-    flow.add_patch(FancyArrowPatch((2.5, 2.67), (2.5, 0.82), **style | {"arrowstyle": "-"}))
-    flow.add_patch(FancyArrowPatch((2.5, 0.82), (2.5, 0.35), **style))
+    arrow((1.95, 0.82), (2.5, 0.82), "-")
+    arrow((2.5, 2.67), (2.5, 0.82), "-")
+    arrow((2.5, 0.82), (2.5, 0.35))
     flow.text(2.5, 0.2, "mix", ha="center", va="center", fontsize=9, color=INK)
     flow.text(2.56, 1.9, "not\nrotated", fontsize=9, va="center", color=INK)
     for plane, (told, t, s) in zip(planes, runs):
@@ -214,12 +218,12 @@ def _plane(plane: Axes, words: Sequence[str], query: np.ndarray, key: np.ndarray
         end = _rotated(vector, position)
         plane.plot([0, end[0]], [0, end[1]], color=color, linewidth=3, marker="o", markevery=[1])
         out = end * (1 + 0.22 * reach / np.linalg.norm(end))
-        plane.text(*out, f"{name} of\n“{word}”", ha="center", va="center", fontsize=9, color=INK)
+        plane.text(out[0], out[1], f"{name} of\n“{word}”", ha="center", va="center", fontsize=9, color=INK)
         ends.append(end)
     low, high = sorted(np.degrees(np.arctan2(end[1], end[0])) % 360 for end in ends)
     if high - low > 180:
         low, high = high, low + 360
-    size = 0.45 * reach
+    size = float(0.45 * reach)
     plane.add_patch(Arc((0, 0), size, size, theta1=low, theta2=high, color=INK, linewidth=1.5))
     middle = np.radians((low + high) / 2)
     plane.text(
