@@ -63,7 +63,7 @@ IDS = {  # chapter: the exercises it must have, with their kinds; it may have mo
     },
     "masks": {"code": ["causal", "padding", "masked_attention", "leak_test"], "choice": ["patterns"]},
     "heads": {
-        "code": ["split", "merge", "module", "grouped"],
+        "code": ["split", "merge", "loop", "module", "grouped"],
         "shapes": ["shape_trace"],
         "number": ["parameters"],
         "choice": ["d_k_tradeoff"],
