@@ -22,19 +22,19 @@ from course_lib.sampling import (
     top_k_filter,
     top_p_filter,
 )
-from course_lib.tinytown import EOS, Tinytown, WordTokenizer, join_words
+from course_lib.tinytown import EOS, SENTENCE, Tinytown, WordTokenizer, join_words
 
 # Seven words whose logits fall in equal steps.
 WORDS = ["the", "a", "my", "his", "some", "that", "one"]
 LOGITS = torch.tensor([2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0])
 
 # Contexts in which Tinytown is sure of the next word, and such in which it is not.
+OPENING = SENTENCE.partition(" .")[0] + " ."  # the sentence of the course, up to its first full stop
 PROMPTS = {
-    "… the capital of france is": "once there was a king called tom. tom went to france. the capital of france is",
+    "… called tom .": OPENING,
+    "… who chased the cow ? it was the": SENTENCE,
     "… tom wanted to eat": "once there was a boy called tom. tom wanted to eat",
-    "… because it was": "once there was a girl called mia. the cat sat on the mat because it was",
     "… it was soft. yes, the": "once there was a girl called mia. the cat sat on the mat because it was soft. yes, the",
-    "… bit the cat? it was the": "once there was a man called leo. the dog bit the cat. who bit the cat? it was the",
     "once there was a": "once there was a",
 }
 NEW_TOKENS = 25
@@ -42,12 +42,12 @@ DRAWS = 1000
 
 
 def off(value, nothing):
-    """A slider at its end leaves the filter out."""
+    """Return None for a slider at its end, which leaves the filter out."""
     return None if value == nothing else value
 
 
 def knobs(V: int) -> dict[str, widgets.Widget]:
-    """The four sliders; top-k = V, top-p = 1 and min-p = 0 leave their filter out."""
+    """Return the four sliders; top-k = V, top-p = 1 and min-p = 0 leave their filter out."""
     ks = [k for k in (1, 2, 3, 4, 5, 6, 8, 10, 12, 20, 50, 100, 200) if k < V] + [V]
     return {
         "temperature": slider("temperature (0 = greedy)", 1.0, 0.0, 3.0, 0.1),
@@ -80,7 +80,9 @@ def seven_words() -> LiveFigure:
         kept = ", ".join(f"{word} {p:.3f}" for word, p in zip(WORDS, now) if p > 0)
         return f"{what_is_left(WORDS, now)}. Probabilities: {kept}."
 
-    return LiveFigure(draw, knobs(len(WORDS)), describe)
+    controls = knobs(len(WORDS))
+    controls["top_p"].value = 0.9  # a first state in which something is cut
+    return LiveFigure(draw, controls, describe)
 
 
 def draw_by_hand() -> LiveFigure:
@@ -130,7 +132,7 @@ def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
 
     def draw(prompt, seed, **settings):
         before, truth = known(prompt)
-        return NextToken(tokenizer.tokens, before, distribution(prompt, **settings), truth)
+        return NextToken(tokenizer.tokens, before, distribution(prompt, **settings), truth, rows=8)
 
     def describe(prompt, seed, **settings):
         now, (_, truth) = distribution(prompt, **settings), known(prompt)
@@ -151,10 +153,11 @@ def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
         return f"Seed {seed} writes: {prompt} ▸ {new.replace(EOS, '(the end)')}{end}"
 
     controls = {
-        "prompt": dropdown("prompt", PROMPTS, PROMPTS["… tom wanted to eat"]),
+        "prompt": dropdown("prompt", PROMPTS, OPENING),
         **knobs(V),
         "seed": slider("seed", 0, 0, 9, 1),
     }
+    controls["temperature"].value = 2.0  # a first state in which the tail is awake
     return LiveFigure(draw, controls, describe, write)
 
 
