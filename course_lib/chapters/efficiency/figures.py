@@ -20,9 +20,9 @@ def _box(axes: Axes, x: float, y: float, width: float, color: str, said: str = "
     axes.text(x + width / 2, y, said, ha="center", va="center", fontsize=FONT - 1, color=INK)
 
 
-# -------------------------------------------------------------------------------------------------------------- the cache
+# ------------------------------------------------------------------------------------------------------------ the cache
 def one_step_with_cache(words: Sequence[str], weights: np.ndarray, first: int, d_head: int) -> Figure:
-    """What one head computes for the newest of S tokens, and what it finds in its key-value cache.
+    """Draw what one head computes for the newest of S tokens, and what it finds in its key-value cache.
 
     weights: (S,), how much the new query takes of each value. The tokens before `first` share one column.
     """
@@ -46,7 +46,13 @@ def one_step_with_cache(words: Sequence[str], weights: np.ndarray, first: int, d
     axes.annotate("", (0.1, 1.9), (last + 0.4, 1.9), arrowprops=arrow)
     axes.text(last / 2, 1.82, "meets every key: scores, softmax", ha="center", va="bottom", fontsize=FONT, color=INK)
     rows = {0.5: "hidden state", 2.5: "keys", 3.5: "values", 5.0: "weights"}
-    shapes = {0.5: "(1, d_model)", 1.5: f"(1, {d_head})", 2.5: f"({S}, {d_head})", 3.5: f"({S}, {d_head})", 5.0: f"(1, {S})"}
+    shapes = {
+        0.5: "(1, d_model)",
+        1.5: f"(1, {d_head})",
+        2.5: f"({S}, {d_head})",
+        3.5: f"({S}, {d_head})",
+        5.0: f"(1, {S})",
+    }
     for row, name in rows.items():
         axes.text(-0.25, row, name, ha="right", va="center", fontsize=FONT, color=INK)
     for row, shape in shapes.items():
@@ -61,9 +67,10 @@ def one_step_with_cache(words: Sequence[str], weights: np.ndarray, first: int, d
     return figure
 
 
-# ------------------------------------------------------------------------------------------------------------- the tiles
+# ------------------------------------------------------------------------------------------------------------ the tiles
 def tiles(words: Sequence[str], states: Sequence[tuple[float, float, float, float]], block: int, key: int) -> Figure:
-    """Blockwise attention: the table of scores in tiles, of which one exists at a time, and what the last query keeps.
+    """Draw blockwise attention: the table of scores in tiles, of which one exists at a time, and what the last query
+    keeps.
 
     states: after each block of keys (largest score m, sum l, factor of the old sum, share of key `key` so far).
     """
@@ -79,7 +86,9 @@ def tiles(words: Sequence[str], states: Sequence[tuple[float, float, float, floa
             if row == n - 1:
                 said = "now" if now else f"block {column + 1}"
                 left.text(x + size[0] / 2, y + size[1] / 2, said, ha="center", va="center", fontsize=FONT - 1)
-    left.text(0.68 * S, 0.16 * S, "later keys:\nnever read", ha="center", va="center", fontsize=FONT, backgroundcolor="white")
+    left.text(
+        0.68 * S, 0.16 * S, "later keys:\nnever read", ha="center", va="center", fontsize=FONT, backgroundcolor="white"
+    )
     left.text(block / 2, 1.5 * block, "done", ha="center", va="center", fontsize=FONT - 1, color=INK)
     left.set(xlim=(-0.2, S + 0.2), ylim=(S + 0.2, -0.2), xticks=[], yticks=[], aspect="equal")
     left.set_xlabel(f"{S} keys, in blocks of {block}")

@@ -1,4 +1,4 @@
-"""Figures of chapter 15: where a checkpoint's tensors go, what a token looks at in every head, how near sentences are."""
+"""Figures of chapter 15: where a checkpoint's tensors go, what a token looks at, how near sentences are."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,8 @@ Shape = tuple[int, ...]
 
 
 def checkpoint_map(rows: Sequence[tuple[tuple[str, Shape], str, Sequence[tuple[str, Shape]]]], title: str) -> Figure:
-    """Where each tensor of a checkpoint goes: (its name and shape, what is done to it, our names and shapes) per row.
+    """Show where each tensor of a checkpoint goes: (its name and shape, what is done to it, our names and shapes) per
+    row.
 
     A matrix that is transposed though it is square stands out: its shape cannot tell whether that was done.
     """
@@ -31,7 +32,8 @@ def checkpoint_map(rows: Sequence[tuple[tuple[str, Shape], str, Sequence[tuple[s
         middle = y + (len(ours) - 1) / 2
         square = "transpose" in done and shape[0] == shape[-1]
         _named(axes, 0.0, middle, 3.15, name, shape, ORANGE if square else LIGHT)
-        axes.text(4.05, middle - 0.12, done, ha="center", va="bottom", fontsize=FONT - 1, color=INK)
+        at, side = (4.05, "center") if len(ours) == 1 else (3.1, "left")  # clear of the arrows that fan out
+        axes.text(at, middle - (0.12 if len(ours) == 1 else 0.66), done, ha=side, va="bottom", fontsize=FONT - 1)
         for i, (our_name, our_shape) in enumerate(ours):
             arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 1, "shrinkA": 0, "shrinkB": 0}
             axes.annotate("", (4.9, y + i), (3.2, middle), arrowprops=arrow, zorder=0)
@@ -46,7 +48,9 @@ def checkpoint_map(rows: Sequence[tuple[tuple[str, Shape], str, Sequence[tuple[s
 
 
 def _named(axes, x: float, y: float, width: float, name: str, shape: Shape, color: str) -> None:
-    box = FancyBboxPatch((x + 0.05, y - 0.3), width - 0.1, 0.6, "round,pad=0.02", facecolor=color, edgecolor=INK, lw=0.6)
+    box = FancyBboxPatch(
+        (x + 0.05, y - 0.3), width - 0.1, 0.6, "round,pad=0.02", facecolor=color, edgecolor=INK, lw=0.6
+    )
     axes.add_patch(box)
     axes.text(x + 0.12, y, name, va="center", fontsize=FONT - 1.5, color=INK)
     told = " × ".join(map(str, shape))
@@ -148,7 +152,7 @@ class HeadScores(WeightBars):
 
 
 def similarity_map(similarity: np.ndarray, sentences: Sequence[str], title: str) -> Figure:
-    """Cosines (N, N) between the vectors of N sentences, with the numbers in the cells."""
+    """Draw the cosines (N, N) between the vectors of N sentences, with the numbers in the cells."""
     N = len(sentences)
     figure, axes = new_figure(WIDE, 1.5 + 0.5 * N)
     image = axes.imshow(similarity, cmap="Blues", vmin=0, vmax=1, aspect="auto")

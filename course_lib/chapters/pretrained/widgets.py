@@ -74,9 +74,8 @@ def attention_viewer(
         row = weights[layer, head, asks]
         best = (-row).argsort(kind="stable")[:3]
         top = ", ".join(f"{tokens[i]} (position {i + drawn_from}) {row[i]:.2f}" for i in best)
-        return (
-            f"{sentence}: layer {layer}, head {head}, position {asks + drawn_from}, “{tokens[asks]}”, looks most at {top}."
-        )
+        who = f"layer {layer}, head {head}, position {asks + drawn_from}, “{tokens[asks]}”"
+        return f"{sentence}: {who}, looks most at {top}."
 
     n_layers, n_heads = weights.shape[:2]
     controls = {
@@ -99,12 +98,12 @@ BEGINNINGS = {
 
 
 def mapping_explorer(function: Callable) -> LiveFigure:
-    """Tinytown written as a GPT-2 checkpoint, read by your `from_gpt2`, and asked for the next word."""
+    """Show Tinytown written as a GPT-2 checkpoint, read by your `from_gpt2`, and asked for the next word."""
     model, tokenizer = load_pretrained("tinytown")
 
     @cache
     def mapped() -> tuple[DecoderOnly | None, str]:
-        """(the model with your tensors, what went wrong)."""
+        """Return (the model with your tensors, what went wrong)."""
         theirs, _ = gpt2_layout(model)
         try:
             ours = function(theirs)
@@ -127,7 +126,7 @@ def mapping_explorer(function: Callable) -> LiveFigure:
         return yours, ""
 
     def measure(beginning: str) -> tuple[np.ndarray, np.ndarray, float, str]:
-        """(the original's probabilities (V,), yours, largest difference of a logit, what went wrong)."""
+        """Return (the original's probabilities (V,), yours, largest difference of a logit, what went wrong)."""
         yours, problem = mapped()
         ids = torch.tensor([tokenizer.encode(BEGINNINGS[beginning], end=False)])
         with torch.no_grad():
@@ -166,7 +165,7 @@ ROLES = ("previous", "first", "induction")
 
 
 def roles_explorer(function: Callable) -> LiveFigure:
-    """Your `head_roles(model, ids)` on Tinytown's sixteen heads, trained and untrained, with random words twice."""
+    """Show your `head_roles(model, ids)` on Tinytown's sixteen heads, trained and untrained, on random words twice."""
     trained, tokenizer = load_pretrained("tinytown")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -176,7 +175,7 @@ def roles_explorer(function: Callable) -> LiveFigure:
 
     @cache
     def measure(model: str, n: int) -> tuple[dict[str, np.ndarray], str]:
-        """(the scores of the heads by role, what went wrong)."""
+        """Return (the scores of the heads by role, what went wrong)."""
         nothing = {role: np.full(len(names), np.nan) for role in ROLES}
         words = torch.randint(3, len(tokenizer), (16, n), generator=torch.Generator().manual_seed(n))
         try:
@@ -195,7 +194,7 @@ def roles_explorer(function: Callable) -> LiveFigure:
         return found, ""
 
     def even_share(role: str, n: int) -> float:
-        """The score of a head that looks at all that it may see, evenly."""
+        """Show the score of a head that looks at all that it may see, evenly."""
         places = torch.arange(n if role == "induction" else 1, 2 * n)
         return (1 / (places + 1.0)).mean().item()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import ConnectionPatch
 
-from course_lib.live.drawing import Drawing, fix_layout, new_figure, new_panels
+from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, new_panels
 from course_lib.live.numbers import entropy as entropy  # chapter 13 measures with it, too
 from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, RED, SKY, TITLE
 from course_lib.live.shared_figures import most_probable
 
 
 def model_and_truth(panels: Mapping[str, tuple[Sequence[str], np.ndarray, np.ndarray]], rows: int = 12) -> Figure:
-    """Contexts side by side: the model's probabilities as bars, Tinytown's exact ones as diamonds.
+    """Draw contexts side by side: the model's probabilities as bars, Tinytown's exact ones as diamonds.
 
     panels: heading -> (V names, model (V,), truth (V,)).
     """
@@ -51,7 +52,7 @@ def _and(words: Sequence[str]) -> str:
 def way_to_a_word(
     tokens: Sequence[str], logits: np.ndarray, cooled: np.ndarray, p: np.ndarray, kept: np.ndarray, u: float, T: float
 ) -> Figure:
-    """The steps from logits to the next token, one column each: logits, ÷ T, softmax, cut, draw.
+    """Draw the steps from logits to the next token, one column each: logits, ÷ T, softmax, cut, draw.
 
     logits, logits / T, their softmax and what a filter leaves of it (V,), for tokens that are sorted from the most
     probable down; u in [0, 1) is the random number. The first eight tokens have rows; the others share the last one.
@@ -87,20 +88,27 @@ def way_to_a_word(
     for one, name, said in zip(axes, columns, under):
         one.set_title(name, fontsize=TITLE, loc="left")
         one.set_xlabel(said, fontsize=FONT - 1, loc="left")
-    for one, other in zip(axes, axes[1:]):
+    for one, other in pairwise(axes):
         figure.add_artist(
             ConnectionPatch(
-                (0.8, 1.035), (-0.05, 1.035), coordsA="axes fraction", coordsB="axes fraction",
-                axesA=one, axesB=other, arrowstyle="-|>",
+                (0.8, 1.035),
+                (-0.05, 1.035),
+                coordsA="axes fraction",
+                coordsB="axes fraction",
+                axesA=one,
+                axesB=other,
+                arrowstyle="-|>",
             )
         )
-    figure.suptitle(f"Divide, softmax, cut, draw: u = {u:.2f} falls on “{tokens[hit]}”", fontsize=TITLE, x=0.01, ha="left")
+    figure.suptitle(
+        f"Divide, softmax, cut, draw: u = {u:.2f} falls on “{tokens[hit]}”", fontsize=TITLE, x=0.01, ha="left"
+    )
     return figure
 
 
 # ---------------------------------------------------------------------------------------------------------- temperature
 def temperature_sweep(tokens: Sequence[str], temperatures: np.ndarray, probabilities: np.ndarray, at: float) -> Figure:
-    """Each token's probability (n, V) over n temperatures; the title compares first and last token at T = `at`.
+    """Draw each token's probability (n, V) over n temperatures; the title compares first and last token at T = `at`.
 
     Errors: ValueError if `at` is not one of the temperatures.
     """
@@ -215,7 +223,7 @@ def trade_off(
     likelihood: Sequence[float],
     town: float,
 ) -> Figure:
-    """Over the temperature: share of texts that Tinytown could say, different words, and mean ln p per token.
+    """Draw over the temperature: share of texts that Tinytown could say, different words, and mean ln p per token.
 
     town: the mean ln p of Tinytown's own stories under the model. The title compares T = 1 with the last temperature.
     """
@@ -251,7 +259,7 @@ def filter_curves(
     temperature: float,
     at: float = 0.01,
 ) -> Figure:
-    """What a filter removes rightly and wrongly: one curve per filter, from hardly filtered to strongly filtered.
+    """Draw what a filter removes rightly and wrongly: one curve per filter, from hardly filtered to strongly filtered.
 
     Args:
         curves: name -> (settings, lost, let through): the probability of possible words that the filter loses, and that

@@ -60,13 +60,13 @@ def knobs(V: int) -> dict[str, widgets.Widget]:
 
 
 def settings_of(V: int, temperature: float, top_k: int, top_p: float, min_p: float) -> dict:
-    """The sliders' values as arguments of `next_token_distribution`."""
+    """Show the sliders' values as arguments of `next_token_distribution`."""
     return {"temperature": temperature, "top_k": off(top_k, V), "top_p": off(top_p, 1.0), "min_p": off(min_p, 0.0)}
 
 
 # ---------------------------------------------------------------------------------------------------------- seven words
 def seven_words() -> LiveFigure:
-    """Temperature and the three filters on the seven logits."""
+    """Show temperature and the three filters on the seven logits."""
     model = LOGITS.softmax(dim=-1).numpy()
 
     def distribution(**state):
@@ -86,7 +86,7 @@ def seven_words() -> LiveFigure:
 
 
 def draw_by_hand() -> LiveFigure:
-    """One random number u, and the piece of the line from 0 to 1 that it falls on."""
+    """Show one random number u, and the piece of the line from 0 to 1 that it falls on."""
 
     def distribution(temperature):
         return next_token_distribution(LOGITS, temperature).numpy()
@@ -108,7 +108,7 @@ def draw_by_hand() -> LiveFigure:
 
 # ---------------------------------------------------------------------------------------------------- the trained model
 def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
-    """The trained model after a prompt: what may come next, beside Tinytown's own chances, and a text.
+    """Show the trained model after a prompt: what may come next, beside Tinytown's own chances, and a text.
 
     The text holds at most 25 new tokens, so that it is written anew whenever a slider moves.
     """
@@ -121,7 +121,7 @@ def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
 
     @cache
     def known(prompt: str) -> tuple[np.ndarray, np.ndarray]:
-        """The model's probabilities and Tinytown's, both (V,)."""
+        """Show the model's probabilities and Tinytown's, both (V,)."""
         exact = town.next_word(prompt)
         logits = logits_after(tuple(tokenizer.encode(prompt, end=False)))
         return logits.softmax(dim=-1).numpy(), np.array([exact.get(token, 0.0) for token in tokenizer.tokens])
@@ -165,7 +165,7 @@ def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
 def beside_the_library(
     yours: Callable[..., tuple[Tensor | None, str]], library: Callable[..., Tensor], controls
 ) -> LiveFigure:
-    """Your distribution over the seven words as bars, the library's as diamonds.
+    """Show your distribution over the seven words as bars, the library's as diamonds.
 
     yours(**state) -> (probabilities (7,) or None, problem); library(**state) -> probabilities (7,).
     """
@@ -197,7 +197,7 @@ def beside_the_library(
 
 
 def explore_temperature(function: Callable) -> LiveFigure:
-    """Your `temperature_softmax(logits, temperature)` on the seven words."""
+    """Show your `temperature_softmax(logits, temperature)` on the seven words."""
     return beside_the_library(
         lambda temperature: attempt(function, LOGITS.clone(), temperature, shape=(len(WORDS),)),
         lambda temperature: next_token_distribution(LOGITS, temperature),
@@ -206,7 +206,7 @@ def explore_temperature(function: Callable) -> LiveFigure:
 
 
 def explore_filter(function: Callable, library: Callable, controls: dict) -> LiveFigure:
-    """Your filter on the seven words, in any order; the bars are the softmax of what it returns."""
+    """Show your filter on the seven words, in any order; the bars are the softmax of what it returns."""
 
     def shared(filtered: Tensor | None, problem: str, places: Tensor) -> tuple[Tensor | None, str]:
         if filtered is None:
@@ -230,17 +230,17 @@ def explore_filter(function: Callable, library: Callable, controls: dict) -> Liv
 
 
 def explore_top_k(function: Callable) -> LiveFigure:
-    """Your `top_k_filter(logits, k)`; k goes beyond the seven tokens."""
+    """Show your `top_k_filter(logits, k)`; k goes beyond the seven tokens."""
     return explore_filter(function, top_k_filter, {"k": slider("k", 3, 1, 9, 1)})
 
 
 def explore_top_p(function: Callable) -> LiveFigure:
-    """Your `top_p_filter(logits, p)`."""
+    """Show your `top_p_filter(logits, p)`."""
     return explore_filter(function, top_p_filter, {"p": slider("p", 0.9, 0.05, 1.0, 0.05)})
 
 
 def explore_next_token(function: Callable) -> LiveFigure:
-    """How often your `sample_next_token` draws each of the seven words, beside the library's probabilities."""
+    """Show how often your `sample_next_token` draws each of the seven words, beside the library's probabilities."""
 
     def yours(seed, temperature, top_k, top_p):
         settings = settings_of(len(WORDS), temperature, top_k, top_p, 0.0)
@@ -266,7 +266,7 @@ def explore_next_token(function: Callable) -> LiveFigure:
 
 
 def explore_generate(function: Callable) -> LiveFigure:
-    """A Tinytown text written by your `generate`, and how much each of its words surprised the model."""
+    """Show a Tinytown text written by your `generate`, and how much each of its words surprised the model."""
     model, tokenizer = load_pretrained("tinytown")
     prompt = torch.tensor([tokenizer.encode("once there was a", end=False)])  # (1, T)
     n = 20
