@@ -85,7 +85,7 @@ def save_pretrained(folder: str | Path, model: Model, tokenizer: WordTokenizer |
 
 
 def embeddings_by_step(name: str | Path = "tinytown") -> dict[int, Tensor]:
-    """Return the token embedding table (V, d_model) after chosen training steps, in order: what chapter 1 watches grow."""
+    """Return the token embedding table (V, d_model) after chosen steps of training, which chapter 1 watches grow."""
     tensors = read_tensors(_folder(name) / EARLY_STEPS_FILE)
     return {int(step): tensors[step].float() for step in sorted(tensors, key=int)}
 

@@ -132,7 +132,7 @@ def cache_sliders() -> LiveFigure:
 
 # ----------------------------------------------------------------------------------------------------------- exercises
 def explore_blocks(function: Callable) -> LiveFigure:
-    """Let your `blockwise_attention(q, k, v, block_size)` read the eight keys; the average is yours after each block."""
+    """Let your `blockwise_attention(q, k, v, block_size)` read the eight keys; the average is yours after each."""
     key, value = (
         torch.tensor(numbers).float()[:, None] for numbers in (SCORES, VALUES)
     )  # (8, 1): with D = 1 the score is k

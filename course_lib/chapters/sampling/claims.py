@@ -43,7 +43,7 @@ def _positions(seed: int, n_stories: int = 5) -> tuple[Tensor, Tensor]:
 
 # --------------------------------------------------------------------------------------------------------- temperature
 def entropy_share(logits: Tensor, temperature: float) -> Tensor:
-    """Return the entropy of the distribution at that temperature as a share of the largest, ln V: logits (N, V) -> (N,)."""
+    """Return the entropy at that temperature as a share of the largest, ln V: logits (N, V) -> (N,)."""
     p = next_token_distribution(logits.double(), temperature)
     return torch.special.entr(p).sum(dim=-1) / math.log(logits.shape[-1])
 
@@ -281,7 +281,7 @@ def sense_and_variety(temperature: float, seed: int, n_texts: int = 30, n_tokens
     seeds=SEEDS,
 )
 def creative() -> Finding:
-    """Measure the different words in 30 texts of 25 more tokens, and the share that makes sense, at T = 0, 1 and 1.5."""
+    """Count the different words in 30 texts of 25 more tokens, and the share that makes sense, at T = 0, 1 and 1.5."""
     found = {T: [sense_and_variety(T, seed) for seed in SEEDS] for T in (0, 1.0, 1.5)}
     sense = {T: statistics.fmean(pair[0] for pair in pairs) for T, pairs in found.items()}
     variety = {T: statistics.fmean(pair[1] for pair in pairs) for T, pairs in found.items()}

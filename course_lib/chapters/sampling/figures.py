@@ -48,7 +48,7 @@ def _and(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-# --------------------------------------------------------------------------------------------------- from logits to a word
+# ------------------------------------------------------------------------------------------------ from logits to a word
 def way_to_a_word(
     tokens: Sequence[str], logits: np.ndarray, cooled: np.ndarray, p: np.ndarray, kept: np.ndarray, u: float, T: float
 ) -> Figure:
@@ -100,9 +100,7 @@ def way_to_a_word(
                 arrowstyle="-|>",
             )
         )
-    figure.suptitle(
-        f"Divide, softmax, cut, draw: u = {u:.2f} falls on “{tokens[hit]}”", fontsize=TITLE, x=0.01, ha="left"
-    )
+    headline(figure).set_text(f"Divide, softmax, cut, draw: u = {u:.2f} falls on “{tokens[hit]}”")
     return figure
 
 
