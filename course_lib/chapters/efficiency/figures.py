@@ -14,9 +14,10 @@ from course_lib.live.numbers import percent, short
 from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, SKY, TITLE, WIDE
 
 
-def _box(axes: Axes, x: float, y: float, width: float, color: str, said: str = "", **look) -> None:
+def _box(axes: Axes, x: float, y: float, width: float, color: str, said: str = "", linestyle: str = "-") -> None:
     """Draw a box of height 0.7 on row y, with a word in it."""
-    axes.add_patch(Rectangle((x, y - 0.35), width, 0.7, facecolor=color, **{"edgecolor": INK, "linewidth": 0.8} | look))
+    shape = Rectangle((x, y - 0.35), width, 0.7, facecolor=color, edgecolor=INK, linewidth=0.8, linestyle=linestyle)
+    axes.add_patch(shape)
     axes.text(x + width / 2, y, said, ha="center", va="center", fontsize=FONT - 1, color=INK)
 
 
@@ -96,14 +97,14 @@ def tiles(words: Sequence[str], states: Sequence[tuple[float, float, float, floa
     left.spines[:].set_visible(False)
     heads = ("keys read", "largest\nm", "old sum\ntimes", "sum\nl", f"weight of\n“{words[key]}”")
     xs = (0.0, 0.31, 0.49, 0.68, 0.88)
-    for x, head in zip(xs, heads):
-        right.text(x, 0.99, head, fontsize=FONT, va="top", ha="left" if x == 0 else "center", color=GREY)
+    for at, head in zip(xs, heads):
+        right.text(at, 0.99, head, fontsize=FONT, va="top", ha="left" if at == 0 else "center", color=GREY)
     for row, (m, total, factor, share) in enumerate(states):
-        y = 0.72 - 0.17 * row
+        line = 0.72 - 0.17 * row
         told = f"{row * block + 1} to {min(S, (row + 1) * block)}"
-        for x, cell in zip(xs, (told, f"{m:.2f}", f"{factor:.2f}", f"{total:.2f}", f"{share:.2f}")):
-            right.text(x, y, cell, fontsize=FONT + 1, va="center", ha="left" if x == 0 else "center", color=INK)
-        right.axhline(y + 0.085, color=LIGHT)
+        for at, cell in zip(xs, (told, f"{m:.2f}", f"{factor:.2f}", f"{total:.2f}", f"{share:.2f}")):
+            right.text(at, line, cell, fontsize=FONT + 1, va="center", ha="left" if at == 0 else "center", color=INK)
+        right.axhline(line + 0.085, color=LIGHT)
     right.text(0, 0.01, f"kept for the last query, “{words[-1]}”: m, l and one mix of values", fontsize=FONT, color=INK)
     right.set(xlim=(0, 1), ylim=(0, 1))
     right.axis("off")
