@@ -1,7 +1,7 @@
-"""Figures of chapter 16: how a verdict is reached, all claims at a glance, a dozen with figures, one as a card."""
+"""Figures of chapter 16: how a verdict is reached, a dozen claims with their figures, one claim as a card."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
@@ -94,35 +94,6 @@ def overview_title(verdicts: Sequence[str]) -> str:
     """Say in a sentence how many of the claims hold."""
     held, depends, not_held = (count(verdicts, verdict) for verdict in MARKS)
     return f"Of {len(verdicts)} popular claims, {held} hold, {depends} depend on conditions, {not_held} do not hold"
-
-
-def overview(chapters: Mapping[str, Sequence[str]]) -> Figure:
-    """Draw one row for each chapter, one sign for each claim, the claims that hold first.
-
-    chapters: title of a chapter -> the verdicts of its claims, each "confirmed", "depends" or "refuted".
-    """
-    order = list(MARKS)
-    widest = max((len(verdicts) for verdicts in chapters.values()), default=1)
-    figure, axes = new_figure(WIDE, 0.36 * len(chapters) + 1.3)
-    for row, verdicts in enumerate(chapters.values()):
-        for place, verdict in enumerate(sorted(verdicts, key=order.index)):
-            colour, sign, _ = MARKS[verdict]
-            axes.plot(place + 1, row, sign, color=colour, markersize=11, markeredgecolor="white")
-    everything = [verdict for verdicts in chapters.values() for verdict in verdicts]
-    for place, (verdict, (colour, sign, word)) in enumerate(MARKS.items()):
-        x = 1 + place * max(widest, 6) / 3
-        axes.plot(x, len(chapters) + 0.35, sign, color=colour, markersize=11, markeredgecolor="white")
-        axes.text(
-            x + 0.25, len(chapters) + 0.35, f"{word}: {count(everything, verdict)}",
-            va="center", fontsize=FONT, color=INK,
-        )  # fmt: skip
-    axes.set(xlim=(0.4, max(widest, 6) + 1.2), ylim=(len(chapters) + 0.9, -0.7), xticks=[])
-    axes.set_yticks(range(len(chapters)), list(chapters), fontsize=FONT)
-    axes.tick_params(length=0)
-    axes.spines[["left", "bottom"]].set_visible(False)
-    axes.set_xlabel("one sign for each claim, measured by an experiment of the course")
-    axes.set_title(overview_title(everything), loc="left")
-    return figure
 
 
 # The parts of a card: what stands in front, lines allotted, letters in a line.

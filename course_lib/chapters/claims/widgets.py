@@ -7,7 +7,7 @@ from pathlib import Path
 
 import ipywidgets as widgets
 
-from course_lib.chapters.claims.figures import MARKS, Card, overview, overview_title
+from course_lib.chapters.claims.figures import MARKS, Card, headlines, overview_title
 from course_lib.claims import Experiment, Finding, find, recorded
 from course_lib.contents import TITLES
 from course_lib.files import ASSETS
@@ -163,7 +163,7 @@ def card(experiment: Experiment, found: Finding) -> Card:
 
 
 def by_chapter(findings: Mapping[str, Finding]) -> dict[str, list[str]]:
-    """Return the verdicts of each chapter's claims, "number · title" -> verdicts, as `overview` wants them."""
+    """Return the verdicts of each chapter's claims, "number · title" -> verdicts."""
     chapters: dict[str, list[str]] = {}
     for id, found in findings.items():
         number = find(id).chapter
@@ -172,6 +172,9 @@ def by_chapter(findings: Mapping[str, Finding]) -> dict[str, list[str]]:
 
 
 def picture(path: Path = ASSETS / "claims.png") -> Path:
-    """Draw all recorded verdicts into a file: the picture that opens the README."""
-    path.write_bytes(png(overview(by_chapter(recorded()))))
+    """Draw HEADLINES with their recorded figures into a file, for the README."""
+    findings = recorded()
+    path.write_bytes(
+        png(headlines(headline_rows(findings), overview_title([each.verdict for each in findings.values()])))
+    )
     return path
