@@ -13,7 +13,7 @@ from course_lib.config import TransformerConfig
 from course_lib.counting import ParameterCount, count_parameters, forward_flops, inference_memory, training_memory
 from course_lib.live.drawing import Drawing, new_figure
 from course_lib.live.numbers import percent, short
-from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, SKY, TITLE, YELLOW
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, SKY, TITLE, WIDE, YELLOW
 
 COLOURS = {
     "token embedding": SKY,
@@ -47,7 +47,7 @@ def largest(count: ParameterCount) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------- one model, whole
-RUNS = ("run it, 16 bits", "train it, float32\nor autocast", "train it, 16-bit\nweights + copy")
+RUNS = ("run, 16 bits", "train, 32 bits", "train, mixed")
 
 
 def memory_rows(config: TransformerConfig) -> dict[str, Mapping[str, int]]:
@@ -68,10 +68,10 @@ class ParameterBill(Drawing):
     config: TransformerConfig
 
     def build(self) -> Figure:
-        figure, top = new_figure(9.5, 4.9)
-        figure.set_layout_engine(None)  # fixed places: nothing jumps when a slider moves
-        top.set_position((0.03, 0.50, 0.94, 0.41))
-        bottom = figure.add_axes((0.15, 0.07, 0.75, 0.29))
+        figure, top = new_figure(WIDE, 3.5)
+        figure.set_layout_engine(None)  # fixed positions: nothing jumps when a slider moves
+        top.set_position((0.03, 0.47, 0.94, 0.44))
+        bottom = figure.add_axes((0.15, 0.09, 0.73, 0.27))
         self.parameters, self.memory = LabelledBar(top), StackedRows(bottom, RUNS)
         return figure
 
@@ -101,9 +101,9 @@ class LabelledBar:
         axes.set(xlim=(0, 1), ylim=(0, 1))
         self.bars, self.lines, self.labels = {}, {}, {}
         for name, colour in COLOURS.items():
-            self.bars[name] = axes.barh(0.86, 0, 0.24, color=colour)[0]
+            self.bars[name] = axes.barh(0.85, 0, 0.28, color=colour)[0]
             self.lines[name] = axes.plot([0, 0], [0, 0], color=colour, linewidth=1.5)[0]
-            self.labels[name] = axes.text(0, 0.36, "", ha="center", va="top", fontsize=SMALL)
+            self.labels[name] = axes.text(0, 0.46, "", ha="center", va="top", fontsize=SMALL, linespacing=1.0)
         self.title = axes.set_title("", loc="left", fontsize=TITLE)
 
     def move(self, count: ParameterCount) -> None:
@@ -114,10 +114,10 @@ class LabelledBar:
             share = value / count.total
             bar.set(x=start, width=share)
             here = (shown.index(name) + 0.5) / len(shown) if name in shown else 0.0
-            line.set_data([start + share / 2] * 2 + [here], [0.73, 0.66, 0.39])
+            line.set_data([start + share / 2] * 2 + [here], [0.70, 0.64, 0.48])
             line.set_visible(value > 0)
             words = name.replace(" ", "\n")
-            text = f"{short(value)}\n{percent(share)}\n{words}" if value else f"none\n\n{words}"
+            text = f"{short(value)}, {percent(share)}\n{words}" if value else f"none\n{words}"
             label.set(x=here, visible=name in shown, text=text, color=INK if value else GREY)
             start += share
 
@@ -137,7 +137,7 @@ class StackedRows:
         self.labels = [{item: axes.text(0, row, "", **middle) for item in MEMORY_COLOURS} for row in rows]
         self.totals = [axes.text(0, row, "", va="center", fontsize=SMALL, weight="bold") for row in rows]
         self.title = axes.set_title("", loc="left", fontsize=TITLE, x=-0.155)
-        self.note = axes.text(-0.155, -0.08, "", transform=axes.transAxes, va="top", fontsize=FONT)
+        self.note = axes.text(-0.155, -0.06, "", transform=axes.transAxes, va="top", fontsize=FONT)
 
     def move(self, rows: Sequence[Mapping[str, int]]) -> None:
         longest = max(sum(row.values()) for row in rows)
@@ -189,9 +189,9 @@ class EmbeddingShare(Drawing):
     tie_weights: bool
 
     def build(self) -> Figure:
-        figure, axes = new_figure(9.5, 4.2)
+        figure, axes = new_figure(WIDE, 3.6)
         figure.set_layout_engine(None)
-        axes.set_position((0.09, 0.14, 0.70, 0.72))
+        axes.set_position((0.09, 0.16, 0.66, 0.68))
         axes.set(xscale="log", xlim=(WIDTHS[0], WIDTHS[-1]), ylim=(0, 1), xlabel="d_model (features of a token)")
         axes.set_ylabel("share of all parameters")
         ticks = [64, 128, 256, 512, 1024, 2048, 4096, 8192]
@@ -257,7 +257,7 @@ def spread(heights: Sequence[float], gap: float) -> list[float]:
 # ------------------------------------------------------------------------------------------------------- several models
 def model_shares(counts: Mapping[str, ParameterCount]) -> Figure:
     """One bar of equal length for each model, cut into its components; the total at its end."""
-    figure, axes = new_figure(9.5, 0.9 + 0.48 * len(counts))
+    figure, axes = new_figure(WIDE, 0.9 + 0.48 * len(counts))
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.set(xlim=(0, 1.13), ylim=(len(counts) - 0.5, -0.5))
     axes.set_yticks(range(len(counts)), counts, fontsize=FONT)
@@ -285,6 +285,49 @@ def model_shares(counts: Mapping[str, ParameterCount]) -> Figure:
     return figure
 
 
+def towers(models: Mapping[str, TransformerConfig]) -> Figure:
+    """Draw each model as a tower, from its token table up to its last norm: every part as high as its share of the
+    parameters is large. All towers are equally high; the number of parameters stands above."""
+    figure, axes = new_figure(WIDE, 5.6)
+    axes.set(xlim=(0, len(models)), ylim=(-0.03, 1.14), xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+    for place, (name, config) in enumerate(models.items()):
+        count = count_parameters(config)
+        part = {item: value / count.total for item, value in count.by_component.items()}
+        x, width, floor = place + 0.04, 0.36, 0.0
+        d, L = config.d_model, config.n_layers
+
+        def level(item: str, share: float, x: float = x, width: float = width) -> None:
+            nonlocal floor
+            axes.bar(x, share, width, floor, align="edge", color=COLOURS[item], edgecolor="white", linewidth=0.6)
+            floor += share
+
+        def note(item: str, height: float, text: str, x: float = x + width) -> None:
+            said = f"{text}\n{short(count.by_component[item])}, {percent(part[item])}"
+            axes.plot([x, x + 0.03], [height] * 2, color=INK, linewidth=1)
+            axes.text(x + 0.04, height, said, va="center", fontsize=SMALL, color=INK)
+
+        tables = part["token embedding"] + part["position embedding"]
+        level("token embedding", part["token embedding"])
+        level("position embedding", part["position embedding"])
+        for _ in range(L):
+            level("attention", part["attention"] / L)
+            level("feed-forward", part["feed-forward"] / L)
+        level("norms", part["norms"])
+        matrices = 3 if config.activation == "swiglu" else 2
+        block = (1 - tables) / L
+        note("token embedding", tables / 2, f"token embedding\n{config.vocab_size:,} × {d}")
+        note("attention", tables + (0.5 if L < 6 else 3.2) * block, f"attention\n{L} × 4 × ({d} × {d})")
+        note("feed-forward", tables + (2.7 if L < 6 else 8.7) * block, f"feed-forward\n{L} × {matrices} × ({d} × {config.d_ff})")
+        axes.text(x, 1.075, f"{name}: {short(count.total)}", va="center", fontsize=TITLE, weight="bold")
+        axes.text(x, 1.028, f"{L} blocks, d_model = {d}", va="center", fontsize=SMALL)
+    blocks = [1 - sum(count.by_component[part] for part in ("token embedding", "position embedding")) / count.total
+              for count in map(count_parameters, models.values())]  # fmt: skip
+    said = " and ".join(f"{percent(share)} of {name}" for share, name in zip(blocks, models))
+    axes.set_title(f"The blocks hold {said}", loc="left", fontsize=TITLE)
+    return figure
+
+
 def _texts(name: str, share: float) -> list[str]:
     """What may be written into a segment, from the longest."""
     number = percent(share)
@@ -302,7 +345,7 @@ class ItemisedBill(Drawing):
 
     def build(self) -> Figure:
         names = [*COLOURS, "total", "your count"]
-        figure, axes = new_figure(9.5, 3.9)
+        figure, axes = new_figure(WIDE, 3.9)
         figure.set_layout_engine(None)
         axes.set_position((0.2, 0.04, 0.78, 0.84))
         axes.spines[["left", "bottom"]].set_visible(False)

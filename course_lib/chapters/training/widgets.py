@@ -54,6 +54,8 @@ def schedule_sliders() -> LiveFigure:
         "at": slider("look at (% of the steps)", 30, 0, 100, 5),
     }
     controls["peak"].readout_format = ".4f"
+    for control in controls.values():
+        control.layout.width = "410px"  # two of them side by side
     return LiveFigure(draw, controls, describe)
 
 
