@@ -110,7 +110,10 @@ def _translations(look: Callable[..., Look], n_heads: int, **more) -> LiveFigure
         "predicate": dropdown("what happened", list(PREDICATES), "did not bite a cow"),
         "head": dropdown("head", {**{str(i): i for i in range(n_heads)}, "mean of all": n_heads}, n_heads - 1),
     }
-    return LiveFigure(draw, controls | more, describe)
+    controls |= more
+    for control in controls.values():
+        control.layout.width = "410px"  # two of them side by side
+    return LiveFigure(draw, controls, describe)
 
 
 def explore_attention(function: Callable) -> LiveFigure:

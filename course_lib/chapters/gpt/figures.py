@@ -17,16 +17,16 @@ def whole_model(
     tokens: Sequence[str],
     ids: Sequence[int],
     shapes: Mapping[str, tuple[int, ...]],
-    lens: Sequence[Sequence[tuple[str, float]]],
+    lens: Sequence[Sequence[tuple[str, float]]] = (),
 ) -> Figure:
     """Draw a GPT from ids to logits: the residual stream as the spine, the branches beside it, the logit lens opposite.
 
-    shapes: name of a tensor in the trace -> its shape. lens: for every height of the stream, the first one before all
-    blocks, the most probable next words with their probabilities.
+    shapes: name of a tensor in the trace -> its shape. lens: for every height of the residual stream, the first one
+    before all blocks, the most probable next words with their probabilities; without it, what each part does.
     """
     figure, axes = new_figure(WIDE, 7.4)
     spine, left, right, rise = 4.9, 2.05, 6.0, 1.36
-    n_blocks = len(lens) - 1
+    n_blocks = sum(name.count(".") == 1 and name.startswith("blocks.") for name in shapes)
     bottom, top = 1.5, 1.5 + rise * n_blocks
     axes.set(xlim=(0, 12), ylim=(-0.75, top + 2.3), xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
@@ -77,14 +77,30 @@ def whole_model(
             axes.text(
                 x + 0.875, y, f"{word} {p:.2f}", ha="center", zorder=4, **style | {"color": "white" if p > 0.6 else INK}
             )
-    axes.text(right + 0.75, top + 0.45, "the logit lens: the last step, asked early", ha="left", **style)
+    if lens:
+        axes.text(right + 0.75, top + 0.45, "the logit lens: the last step, asked early", ha="left", **style)
+    for y, said in (
+        ()
+        if lens
+        else (
+            (0.45, "one vector for each token (1, 5)"),
+            (bottom + 0.2, "positions exchange what they hold (2 to 5)"),
+            (bottom + 0.84, "each position by itself (6)"),
+            (bottom + rise + 0.5, "every + is a residual connection (8)"),
+            (top + 0.55, "a steady size for the last step (7)"),
+            (top + 1.22, "a score for each word (9)"),
+        )
+    ):
+        axes.text(right + (1.4 if y in (0.45, top + 1.22) else 0.75), y, said, ha="left", **style)
     box(spine, top + 0.55, f"final norm {shape('final_norm')}", "white", 2.7, 0.36)
     arrow((spine, top + 0.75), (spine, top + 1.0))
     box(spine, top + 1.22, "× the token embedding, transposed", LIGHT, 4.7, 0.36)
     arrow((spine, top + 1.42), (spine, top + 1.7))
-    word, p = lens[-1][0]
-    axes.text(spine, top + 1.95, f"logits {shape('output')}; the last row says “{word}”, {p:.3f}", ha="center", **style)
-    headline(figure).set_text(f"{n_blocks} blocks add to one residual stream; its last state points to “{word}”")
+    word, p = lens[-1][0] if lens else ("", 0.0)
+    last = f"; the last row says “{word}”, {p:.3f}" if lens else ": a row for every token"
+    axes.text(spine, top + 1.95, f"logits {shape('output')}{last}", ha="center", **style)
+    points = f"; its last state points to “{word}”" if lens else ", and one last step makes logits of it"
+    headline(figure).set_text(f"{n_blocks} blocks add to one residual stream{points}")
     return figure
 
 
@@ -128,7 +144,9 @@ class TensorView(Drawing):
         bar.ax.tick_params(labelsize=FONT - 1)
         right.set(xlabel="value", ylabel="share of the numbers (%)")
         left.set(xlabel="feature", ylabel="token")
-        left.set_xticks(range(T), self.tokens, rotation=90, fontsize=FONT - 3)  # room for the tallest labels that can stand here
+        left.set_xticks(
+            range(T), self.tokens, rotation=90, fontsize=FONT - 3
+        )  # room for the tallest labels that can stand here
         self.headline, self.left, self.right = headline(figure), left, right
         self.bars = right.bar(np.arange(30), np.zeros(30), color=BLUE, width=1, align="edge")
         fix_layout(figure)
@@ -228,7 +246,7 @@ def lens_curve(losses: Sequence[float], limit: float, title: str) -> Figure:
 # ------------------------------------------------------------------------------------------------------ the first guess
 @dataclass
 class FirstGuess(Drawing):
-    """Loss of an untrained model over the spread of its token table, with ln V dotted; and the logits at one spread.
+    """Loss of an untrained model over the spread of its embedding table, with ln V dotted; and the logits at one spread.
 
     stds, losses: the curve. std: the marked one, with its logits (any shape). name: "tied" or "untied".
     """
@@ -244,7 +262,7 @@ class FirstGuess(Drawing):
         figure, (left, right) = new_panels(WIDE, 3.8, 2, width_ratios=[1.2, 1])
         left.set_xscale("log")
         left.set_yscale("log")
-        left.set(xlabel="standard deviation of the token table", ylabel="first loss (nats per token)")
+        left.set(xlabel="standard deviation of the embedding table", ylabel="first loss (nats per token)")
         left.set(xlim=(self.stds[0] / 1.4, self.stds[-1] * 1.4), ylim=(2.5, 600))
         left.set_xticks([0.01, 0.1, 1], ["0.01", "0.1", "1"])
         left.set_yticks([5, 10, 50, 100, 500], ["5", "10", "50", "100", "500"])
@@ -275,4 +293,4 @@ class FirstGuess(Drawing):
         self.right.set_xlim(-largest, largest)
         self.right.set_ylim(0, 1.1 * shares.max())
         more = "is ln V" if abs(loss - self.ln_v) < 0.05 * self.ln_v else f"is {loss / self.ln_v:.1f} times ln V"
-        self.headline.set_text(f"{self.name.capitalize()}, token table with std {self.std:g}: the first loss {more}")
+        self.headline.set_text(f"{self.name.capitalize()}, embedding table with std {self.std:g}: the first loss {more}")
