@@ -109,14 +109,16 @@ def test_the_title_says_whether_the_right_side_helped():
         assert said in figures.BlankGuesses(some, left, "b").draw().headline.get_text()
 
 
-SOURCE, TARGET = "the dog chased the cow . <eos>".split(), "le chien a poursuivi la vache .".split()
+SOURCE = ["the", "dog", "chased", "the", "cow", ".", "<eos>"]
+TARGET = ["le", "chien", "a", "poursuivi", "la", "vache", "."]
 
 
 def test_the_drawing_of_the_architecture_has_one_arrow_from_the_top_of_the_encoder():
     figure = figures.architecture(SOURCE, TARGET, 64)
     labels = [text.get_text() for text in figure.axes[0].texts]
     shapes = " ".join(labels)
-    assert "(1, 7, 64)" in shapes and "queries (1, 8, 64)" in shapes, "S source tokens; <bos> and the target's T − 1"
+    assert "(1, 7, 64)" in shapes, "a row for each source token"
+    assert "queries (1, 8, 64)" in shapes, "a row for <bos> and for each target token"
     for label in ("cross-attention", "self-attention, causal", "self-attention, bidirectional", "logits → softmax"):
         assert labels.count(label) == 1
     encoder, _ = sorted(

@@ -286,46 +286,40 @@ def model_shares(counts: Mapping[str, ParameterCount]) -> Figure:
 
 
 def towers(models: Mapping[str, TransformerConfig]) -> Figure:
-    """Draw each model as a tower, from its token table up to its last norm: every part as high as its share of the
+    """Draw each model as a tower, from its token embedding up to its last norm: every part as high as its share of the
     parameters is large. All towers are equally high; the number of parameters stands above."""
     figure, axes = new_figure(WIDE, 5.6)
     axes.set(xlim=(0, len(models)), ylim=(-0.03, 1.14), xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
-    for place, (name, config) in enumerate(models.items()):
-        count = count_parameters(config)
-        part = {item: value / count.total for item, value in count.by_component.items()}
-        x, width, floor = place + 0.04, 0.36, 0.0
-        d, L = config.d_model, config.n_layers
-
-        def level(item: str, share: float, x: float = x, width: float = width) -> None:
-            nonlocal floor
-            axes.bar(x, share, width, floor, align="edge", color=COLOURS[item], edgecolor="white", linewidth=0.6)
-            floor += share
-
-        def note(item: str, height: float, text: str, x: float = x + width) -> None:
-            said = f"{text}\n{short(count.by_component[item])}, {percent(part[item])}"
-            axes.plot([x, x + 0.03], [height] * 2, color=INK, linewidth=1)
-            axes.text(x + 0.04, height, said, va="center", fontsize=SMALL, color=INK)
-
-        tables = part["token embedding"] + part["position embedding"]
-        level("token embedding", part["token embedding"])
-        level("position embedding", part["position embedding"])
-        for _ in range(L):
-            level("attention", part["attention"] / L)
-            level("feed-forward", part["feed-forward"] / L)
-        level("norms", part["norms"])
-        matrices = 3 if config.activation == "swiglu" else 2
-        block = (1 - tables) / L
-        note("token embedding", tables / 2, f"token embedding\n{config.vocab_size:,} × {d}")
-        note("attention", tables + (0.5 if L < 6 else 3.2) * block, f"attention\n{L} × 4 × ({d} × {d})")
-        note("feed-forward", tables + (2.7 if L < 6 else 8.7) * block, f"feed-forward\n{L} × {matrices} × ({d} × {config.d_ff})")
-        axes.text(x, 1.075, f"{name}: {short(count.total)}", va="center", fontsize=TITLE, weight="bold")
-        axes.text(x, 1.028, f"{L} blocks, d_model = {d}", va="center", fontsize=SMALL)
-    blocks = [1 - sum(count.by_component[part] for part in ("token embedding", "position embedding")) / count.total
-              for count in map(count_parameters, models.values())]  # fmt: skip
-    said = " and ".join(f"{percent(share)} of {name}" for share, name in zip(blocks, models))
-    axes.set_title(f"The blocks hold {said}", loc="left", fontsize=TITLE)
+    in_blocks = [f"{percent(_tower(axes, x + 0.04, *model))} of {model[0]}" for x, model in enumerate(models.items())]
+    axes.set_title(f"The blocks hold {' and '.join(in_blocks)}", loc="left", fontsize=TITLE)
     return figure
+
+
+def _tower(axes: Axes, x: float, name: str, config: TransformerConfig) -> float:
+    """Draw one model at x, and return the share of its blocks."""
+    count, d, L, width = count_parameters(config), config.d_model, config.n_layers, 0.36
+    part = {item: value / count.total for item, value in count.by_component.items()}
+    tables, block = part["token embedding"] + part["position embedding"], (part["attention"] + part["feed-forward"]) / L
+    levels = [("token embedding", part["token embedding"]), ("position embedding", part["position embedding"])]
+    levels += [("attention", part["attention"] / L), ("feed-forward", part["feed-forward"] / L)] * L
+    floor = 0.0
+    for item, share in [*levels, ("norms", part["norms"])]:
+        axes.bar(x, share, width, floor, align="edge", color=COLOURS[item], edgecolor="white", linewidth=0.6)
+        floor += share
+    matrices = 3 if config.activation == "swiglu" else 2
+    first, later = part["attention"] / (2 * L), block - part["feed-forward"] / (2 * L)  # heights within a block
+    for item, height, text in (
+        ("token embedding", part["token embedding"] / 2, f"{config.vocab_size:,} × {d}"),
+        ("attention", tables + L // 4 * block + first, f"{L} × 4 × ({d} × {d})"),
+        ("feed-forward", tables + (3 * L // 4 - 1) * block + later, f"{L} × {matrices} × ({d} × {config.d_ff})"),
+    ):
+        said = f"{item}\n{text}\n{short(count.by_component[item])}, {percent(part[item])}"
+        axes.plot([x + width, x + width + 0.03], [height] * 2, color=INK, linewidth=1)
+        axes.text(x + width + 0.04, height, said, va="center", fontsize=SMALL, color=INK)
+    axes.text(x, 1.075, f"{name}: {short(count.total)}", va="center", fontsize=TITLE, weight="bold")
+    axes.text(x, 1.028, f"{L} blocks, d_model = {d}", va="center", fontsize=SMALL)
+    return L * block
 
 
 def _texts(name: str, share: float) -> list[str]:

@@ -72,7 +72,7 @@ def settings(config: TransformerConfig) -> dict:
 
 
 def config_of(d_model: int, ff_ratio: float, group: int, style: str, **fields) -> TransformerConfig:
-    """Return the config for these sliders. The number of heads is free, since it changes no count: heads of 8 features."""
+    """Return the config for these sliders. Heads have 8 features, since their number changes no count."""
     n_heads = d_model // 8
     sizes = {"d_model": d_model, "d_ff": round(ff_ratio * d_model), "n_heads": n_heads, "n_kv_heads": n_heads // group}
     return TransformerConfig(**sizes, **STYLES[style], **fields)

@@ -31,9 +31,7 @@ def architecture(source: Sequence[str], target: Sequence[str], d_model: int) -> 
     decoder = [
         ("self-attention, causal", attention, SKY), ("cross-attention", cross, ORANGE), ("feed-forward", last, YELLOW)
     ]  # fmt: skip
-    for middle, given, branches in (
-        (left, " ".join(source), encoder), (right, " ".join(["<bos>", *target]), decoder)
-    ):
+    for middle, given, branches in ((left, " ".join(source), encoder), (right, " ".join(["<bos>", *target]), decoder)):
         axes.text(middle, -0.1, given, ha="center", va="top", fontsize=FONT, color=INK)
         _arrow(axes, (middle, 0.0), (middle, 0.54))
         _box(axes, middle, 0.9, "token + position", LIGHT)
@@ -47,8 +45,12 @@ def architecture(source: Sequence[str], target: Sequence[str], d_model: int) -> 
     axes.plot([left, left], [cross + 1.06, top], color=INK, linewidth=1.2)
     axes.plot([left, left, 6.1, 6.1], [top, 6.9, 6.9, cross], color=ORANGE, linewidth=2.5)
     _arrow(axes, (6.1, cross), (right - 1.95, cross), ORANGE, 2.5)
-    axes.text(left + 1.6, 7.1, f"encoded source {(1, S, d_model)}:\nkeys and values", ha="center", fontsize=FONT, color=INK)
-    axes.text(right - 0.15, cross - 0.62, f"queries {(1, T, d_model)}", ha="right", fontsize=FONT, va="center", color=INK)
+    axes.text(
+        left + 1.6, 7.1, f"encoded source {(1, S, d_model)}:\nkeys and values", ha="center", fontsize=FONT, color=INK
+    )
+    axes.text(
+        right - 0.15, cross - 0.62, f"queries {(1, T, d_model)}", ha="right", fontsize=FONT, va="center", color=INK
+    )
     _arrow(axes, (right, last + 1.06), (right, 8.24))
     _box(axes, right, 8.6, "logits → softmax", LIGHT)
     _arrow(axes, (right, 8.96), (right, 9.6))

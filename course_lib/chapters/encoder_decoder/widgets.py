@@ -20,11 +20,12 @@ from course_lib.tinytown import WordTokenizer, join_words, split_words
 from course_lib.tinytown.french import TinytownPairs
 from course_lib.trace import trace
 
-SUBJECTS = ("the cat", "a mouse", "her dog", "the hens", "two wolves")
+SUBJECTS = ("the cat", "the dog", "a mouse", "her dog", "the hens", "two wolves")
 SIZES = ("", "big", "old", "beautiful")
 COLOURS = ("", "black", "white", "green")
 PREDICATES = {"was tired": "were tired", "was not happy": "were not happy", "slept in his house": "",
-              "did not bite a cow": "", "took the small key": ""}  # singular: plural where it differs  # fmt: skip
+              "did not bite a cow": "", "chased the cow": "",
+              "took the small key": ""}  # singular: plural where it differs  # fmt: skip
 N_GUESSES = 5
 
 

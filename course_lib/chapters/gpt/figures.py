@@ -246,7 +246,7 @@ def lens_curve(losses: Sequence[float], limit: float, title: str) -> Figure:
 # ------------------------------------------------------------------------------------------------------ the first guess
 @dataclass
 class FirstGuess(Drawing):
-    """Loss of an untrained model over the spread of its embedding table, with ln V dotted; and the logits at one spread.
+    """Loss of an untrained model over the spread of its embedding table, ln V dotted; and the logits at one spread.
 
     stds, losses: the curve. std: the marked one, with its logits (any shape). name: "tied" or "untied".
     """
@@ -293,4 +293,4 @@ class FirstGuess(Drawing):
         self.right.set_xlim(-largest, largest)
         self.right.set_ylim(0, 1.1 * shares.max())
         more = "is ln V" if abs(loss - self.ln_v) < 0.05 * self.ln_v else f"is {loss / self.ln_v:.1f} times ln V"
-        self.headline.set_text(f"{self.name.capitalize()}, embedding table with std {self.std:g}: the first loss {more}")
+        self.headline.set_text(f"{self.name.capitalize()}, embeddings with std {self.std:g}: the first loss {more}")

@@ -152,7 +152,8 @@ def lens_viewer(
         so_far = " ".join(tokens[max(0, place - 9) : place + 1])
         return f"The text so far: … {so_far}. Most probable next: {tops}.{agreement(place)}"
 
-    controls = {"place": slider("read up to position", len(tokens) - 1 if place is None else place, 0, len(tokens) - 1, 1)}
+    last = len(tokens) - 1
+    controls = {"place": slider("read up to position", last if place is None else place, 0, last, 1)}
     return LiveFigure(draw, controls, describe)
 
 
@@ -219,9 +220,9 @@ def start_slider(function: Callable | None = None) -> LiveFigure:
     def describe(std, tied):
         logits, loss, own, problem = guess(std, tied)
         return f"{problem} " * bool(problem) + (
-            f"{'Tied' if tied and not problem else 'Untied'}, embedding table from N(0, {std:g}²): first loss {loss:.2f} "
-            f"nats, ln V is {ln_v:.2f}; std of the logits {logits.std():.2g}; the favourite is the token just read in "
-            f"{100 * own:.0f} % of the positions."
+            f"{'Tied' if tied and not problem else 'Untied'}, embedding table from N(0, {std:g}²): first loss "
+            f"{loss:.2f} nats, ln V is {ln_v:.2f}; std of the logits {logits.std():.2g}; "
+            f"the favourite is the token just read in {100 * own:.0f} % of the positions."
         )
 
     controls = {

@@ -14,5 +14,5 @@ def train_flops(n_params, n_tokens):
 counting_gpt2 = ...  # your answer
 # %% [markdown]
 ```
-counting_gpt2 = 124_439_808
+counting_gpt2 = 111_050_496
 ```
