@@ -171,14 +171,14 @@ def training_memory(config: TransformerConfig, mixed_precision: bool = False) ->
 
 
 def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_per_element: int = 4) -> MemoryCount:
-    """Bytes that the forward pass of a decoder leaves behind, because the backward pass needs them.
+    """Return the bytes that the forward pass of a decoder keeps, because the backward pass needs them.
 
     Numbers per token and block, with d = d_model:
         norms           2 d         what enters each norm; RMSNorm 4 d: also that divided by its root mean square
         attention       5 d         its input; queries, keys, values (those of grouped heads are copied to every head,
                                     so they save nothing here); what the heads say. RoPE 6 d: that lies head by head
                                     in memory, and is kept again token by token, as W_O needs it
-        feed-forward    d + n d_ff  its input; hidden units after the bend (ReLU, n = 1), before and after it (GELU,
+        feed-forward    d + n d_ff  its input; hidden units after the nonlinearity (ReLU, n = 1), before and after (GELU,
                                     n = 2), or gate, silu(gate), what it lets through and the product (SwiGLU, n = 4)
     Once per token: the input d of the output head and V log-probabilities; one more norm in a pre-norm model.
 

@@ -177,7 +177,7 @@ def story_losses(
 
     Args:
         stories: token ids, each from `<bos>` to `<eos>`.
-        pad_id: any id of the vocabulary. It fills the rows behind shorter stories, where nothing is predicted.
+        pad_id: any id of the vocabulary. It fills the rows after shorter stories, where nothing is predicted.
 
     Errors: ValueError if there is no story, or one holds no token to predict.
     Returns: (nats (N,), predicted tokens (N,)): −ln P(story) under the model, and len − 1.
@@ -193,7 +193,7 @@ def story_losses(
         targets = torch.tensor([row[1:] + [IGNORED] * (longest - len(row)) for row in rows], device=device)  # (B, T)
         with evaluating(model):
             logits = model(ids[:, :-1])  # (B, T, V)
-        # (B, T), 0 behind the end of a story
+        # (B, T), 0 after the end of a story
         loss = nn.functional.cross_entropy(logits.transpose(1, 2), targets, ignore_index=IGNORED, reduction="none")
         nats.append(loss.double().sum(dim=1).cpu())
     return torch.cat(nats), torch.tensor([len(row) - 1 for row in stories])

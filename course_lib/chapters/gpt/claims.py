@@ -40,7 +40,7 @@ def first_guess(std: float, tied: bool, seed: int = 0) -> tuple[Tensor, float, f
     """What an untrained model says about random text.
 
     Returns: logits (B, T, V); its loss on random targets, nats per token; the share of places where the most probable
-    next token is the token that it just read.
+    next token is the token that it read last.
     """
     model = untrained(std, tied, seed)
     ids, targets = torch.randint(model.config.vocab_size, (2, 8, T)).unbind()

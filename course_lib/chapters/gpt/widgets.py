@@ -222,7 +222,7 @@ def start_slider(function: Callable | None = None) -> LiveFigure:
         return f"{problem} " * bool(problem) + (
             f"{'Tied' if tied and not problem else 'Untied'}, embedding table from N(0, {std:g}²): first loss "
             f"{loss:.2f} nats, ln V is {ln_v:.2f}; std of the logits {logits.std():.2g}; "
-            f"the favourite is the token just read in {100 * own:.0f} % of the positions."
+            f"the favourite is the last token read in {100 * own:.0f} % of the positions."
         )
 
     controls = {
