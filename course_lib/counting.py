@@ -178,7 +178,7 @@ def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_p
         attention       5 d         its input; queries, keys, values (those of grouped heads are copied to every head,
                                     so they save nothing here); what the heads say. RoPE 6 d: that lies head by head
                                     in memory, and is kept again token by token, as W_O needs it
-        feed-forward    d + n d_ff  its input; hidden units after the nonlinearity (ReLU, n = 1), before and after (GELU,
+        feed-forward    d + n d_ff  its input; hidden units after the activation (ReLU, n = 1), before and after (GELU,
                                     n = 2), or gate, silu(gate), what it lets through and the product (SwiGLU, n = 4)
     Once per token: the input d of the output head and V log-probabilities; one more norm in a pre-norm model.
 
