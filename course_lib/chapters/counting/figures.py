@@ -37,12 +37,12 @@ SMALL = FONT - 1
 
 
 def exact(value: int | float) -> str:
-    """Every digit, up to what a line has room for: 124,439,808."""
+    """Return every digit, up to what a line has room for: 124,439,808."""
     return f"{value:,}" if abs(value) < 1e15 else f"{value:.3g}"
 
 
 def largest(count: ParameterCount) -> str:
-    """The component that holds the most."""
+    """Return the component that holds the most."""
     return max(count.by_component, key=lambda name: count.by_component[name])
 
 
@@ -51,7 +51,7 @@ RUNS = ("run, 16 bits", "train, 32 bits", "train, mixed")
 
 
 def memory_rows(config: TransformerConfig) -> dict[str, Mapping[str, int]]:
-    """The three bars of `parameter_bill`: name -> bytes by item. Running holds a cache of max_seq_len tokens."""
+    """Return the three bars of `parameter_bill`: name -> bytes by item. Running holds a cache of max_seq_len tokens."""
     bills = (
         inference_memory(config, T=config.max_seq_len),
         training_memory(config),
@@ -160,7 +160,7 @@ WIDTHS = [round(64 * 2 ** (step / 8)) for step in range(57)]  # d_model from 64 
 
 
 def gpt_like(vocab_size: int, n_layers: int, d_model: int, tie_weights: bool) -> TransformerConfig:
-    """A GPT of these sizes: learned positions for 512 tokens, biases, d_ff = 4 · d_model."""
+    """Return a GPT of these sizes: learned positions for 512 tokens, biases, d_ff = 4 · d_model."""
     return TransformerConfig(
         vocab_size=vocab_size,
         d_model=d_model,
@@ -172,7 +172,7 @@ def gpt_like(vocab_size: int, n_layers: int, d_model: int, tie_weights: bool) ->
 
 
 def three_shares(count: ParameterCount) -> dict[str, float]:
-    """Shares of the token tables (the output head's with them), of attention and of the feed-forward layers."""
+    """Return the shares of the token tables (with the output head), of attention and of the feed-forward layers."""
     parts = count.by_component
     tables = parts["token embedding"] + parts["output head"]
     of = {"token tables": tables, "attention": parts["attention"], "feed-forward": parts["feed-forward"]}
@@ -231,7 +231,7 @@ class EmbeddingShare(Drawing):
 
 
 def verdict(shares: Mapping[str, float]) -> str:
-    """Both readings of "embeddings hold the most parameters": more than half, or more than any other part."""
+    """Return both readings of "embeddings hold the most parameters": more than half, or more than any other part."""
     tables = shares["token tables"]
     holds = f"the token tables hold {percent(tables)}"
     if tables > 0.5:
@@ -242,7 +242,7 @@ def verdict(shares: Mapping[str, float]) -> str:
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:
-    """Heights of labels in (0, 1), in the same order and moved so that neighbours are at least `gap` apart."""
+    """Return heights of labels in (0, 1), in the same order and moved so that neighbours are at least `gap` apart."""
     order = sorted(range(len(heights)), key=lambda i: heights[i])
     moved = [min(max(height, gap / 2), 1 - gap / 2) for height in heights]
     for low, high in pairwise(order):
@@ -256,7 +256,7 @@ def spread(heights: Sequence[float], gap: float) -> list[float]:
 
 # ------------------------------------------------------------------------------------------------------- several models
 def model_shares(counts: Mapping[str, ParameterCount]) -> Figure:
-    """One bar of equal length for each model, cut into its components; the total at its end."""
+    """Draw one bar of equal length for each model, cut into its components; the total at its end."""
     figure, axes = new_figure(WIDE, 0.9 + 0.48 * len(counts))
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.set(xlim=(0, 1.13), ylim=(len(counts) - 0.5, -0.5))
@@ -323,7 +323,7 @@ def _tower(axes: Axes, x: float, name: str, config: TransformerConfig) -> float:
 
 
 def _texts(name: str, share: float) -> list[str]:
-    """What may be written into a segment, from the longest."""
+    """Return what may be written into a segment, from the longest."""
     number = percent(share)
     return [f"{name} {number}", f"{BRIEF.get(name, name)} {number}", number]
 

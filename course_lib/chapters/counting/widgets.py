@@ -21,7 +21,7 @@ DECODERS = {
 
 
 def steps(description: str, values, value) -> widgets.SelectionSlider:
-    """A slider over given numbers, written with thousands separators."""
+    """Return a slider over given numbers, written with thousands separators."""
     options = [(f"{number:,}", number) for number in sorted(values)]
     return widgets.SelectionSlider(options=options, value=value, description=description)
 
@@ -115,7 +115,8 @@ class _Bill(LiveFigure):
 
 
 def parameter_bill(models: Mapping[str, TransformerConfig] = DECODERS, start: str = "gpt2") -> LiveFigure:
-    """Sliders over a decoder's sizes: its parameters by component, memory to run and to train it, FLOPs of a token.
+    """Show sliders over a decoder's sizes: its parameters by component, memory to run and to train it, FLOPs of a
+    token.
 
     Args:
         models: name -> config to start from, pre-norm decoders. start: the first of them to show.
@@ -148,7 +149,7 @@ def parameter_bill(models: Mapping[str, TransformerConfig] = DECODERS, start: st
 
 
 def describe_bill(config: TransformerConfig) -> str:
-    """The bill in words: exact total, shares, memory, FLOPs."""
+    """Return the bill in words: exact total, shares, memory, FLOPs."""
     count = count_parameters(config)
     items = [f"{name} {percent(value / count.total)}" for name, value in count.by_component.items() if value]
     rows = [sum(items.values()) for items in figures.memory_rows(config).values()]
@@ -175,7 +176,7 @@ def embedding_share() -> LiveFigure:
 
 
 def describe_share(vocab_size: int, n_layers: int, d_model: int, tie_weights: bool) -> str:
-    """The shares in words, and the rule for where the tables stop leading."""
+    """Return the shares in words, and the rule for where the tables stop leading."""
     shares = figures.three_shares(count_parameters(figures.gpt_like(vocab_size, n_layers, d_model, tie_weights)))
     tables = 1 if tie_weights else 2
     crossing = tables * vocab_size / (8 * n_layers)
@@ -192,7 +193,7 @@ ASK = "…"
 
 
 def name_the_model(models: Mapping[str, TransformerConfig]) -> LiveFigure:
-    """A guessing game: bills without a name, and a list of names.
+    """Show a guessing game: bills without a name, and a list of names.
 
     Args:
         models: name -> config. The bills come in an order of their own, always the same.
@@ -229,7 +230,8 @@ def _in_words(components: Mapping[str, int]) -> str:
 
 
 def _difference(name: str, guessed: Mapping[str, int], bill: Mapping[str, int]) -> str:
-    """The first thing that speaks against a guess: an item that only one of them has, otherwise the furthest off."""
+    """Return the first thing that speaks against a guess: an item that only one of them has, otherwise the furthest
+    off."""
     for item in bill:
         if bool(guessed[item]) != bool(bill[item]):
             has, lacks = (name, "this bill") if guessed[item] else ("this bill", name)
@@ -241,7 +243,8 @@ def _difference(name: str, guessed: Mapping[str, int], bill: Mapping[str, int]) 
 
 # -------------------------------------------------------------------------------------------- the learner's own counter
 def count_explorer(function: Callable) -> LiveFigure:
-    """Switches on a small decoder; the learner's count beside the right one, and what the difference is as large as."""
+    """Show switches on a small decoder; the learner's count beside the right one, and what the difference is as large
+    as."""
     controls = {
         "n_layers": slider("layers", 2, 1, 6, 1),
         "n_kv_heads": steps("key-value heads, for 8 query heads", (1, 2, 4, 8), 8),
@@ -277,7 +280,7 @@ def count_explorer(function: Callable) -> LiveFigure:
 
 
 def _ask(function: Callable, config: TransformerConfig) -> tuple[int | float | None, str]:
-    """(the learner's count, "") or (None, what happened instead)."""
+    """Return (the learner's count, "") or (None, what happened instead)."""
     try:
         value = function(config)
     except Exception as error:
@@ -298,7 +301,7 @@ def _compared(right: int, yours: int | float) -> str:
 
 
 def _pieces(config: TransformerConfig) -> dict[str, int]:
-    """What one forgets or counts twice, and its size."""
+    """Return what one forgets or counts twice, and its size."""
     d, d_kv = config.d_model, config.n_kv_heads * config.d_head
     table = config.vocab_size * d
     pieces = {

@@ -66,7 +66,7 @@ def _box(axes: Axes, x: float, y: float, label: str, color: str, width: float = 
 
 
 def _add_and_norm(axes: Axes, x: float, y: float) -> float:
-    """The residual connection around the branch at height y, and the norm after the sum; returns where that ends."""
+    """Draw the residual connection around the branch at height y, and the norm after it; return where that ends."""
     sum_at = y + 0.8
     _arrow(axes, (x, y + 0.36), (x, sum_at - 0.26))
     axes.plot([x, x + 2.1, x + 2.1], [y - 0.62, y - 0.62, sum_at], color=INK, linewidth=1.2)
@@ -90,7 +90,8 @@ def _arrow(axes: Axes, start: tuple, end: tuple, color: str = INK, width: float 
 
 # ----------------------------------------------------------------------------------------------------- loss of learning
 def translator_curve(losses: Sequence[float], guessing: float) -> Figure:
-    """Loss per step in nats per French token, between guessing among all words and the 0 of a perfect translator."""
+    """Draw the loss per step in nats per French token, between guessing among all words and the 0 of a perfect
+    translator."""
     figure, axes = new_figure(WIDE, 3.4)
     axes.plot(range(1, len(losses) + 1), losses, color=BLUE, linewidth=1.2)
     for height in (guessing, 0.0):

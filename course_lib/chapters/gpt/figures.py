@@ -105,13 +105,13 @@ def whole_model(
 
 
 def _blue(probability: float) -> tuple[float, ...]:
-    """White for 0 to blue for 1, by hand: an alpha would also fade the frame."""
+    """Mix white (0) with blue (1) by hand: an alpha would also fade the frame."""
     return tuple(1 - probability * (1 - np.array([0x00, 0x72, 0xB2]) / 255))
 
 
 # ---------------------------------------------------------------------------------------- any tensor of a running model
 def statistics(values: np.ndarray) -> dict[str, float]:
-    """mean, std, smallest, largest, and the share of exact zeros."""
+    """Return mean, std, smallest, largest, and the share of exact zeros."""
     return {
         "mean": float(values.mean()),
         "std": float(values.std()),
@@ -229,7 +229,7 @@ class LensTable(Drawing):
 
 
 def lens_curve(losses: Sequence[float], limit: float, title: str) -> Figure:
-    """Loss of the logit lens after every block, and the entropy of the text as a dotted line."""
+    """Draw the loss of the logit lens after every block, and the entropy of the text as a dotted line."""
     figure, axes = new_figure(WIDE, 3.5)
     places = range(1, len(losses) + 1)
     axes.plot(places, losses, "s-", color=BLUE, markersize=8)

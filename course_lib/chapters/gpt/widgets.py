@@ -25,7 +25,8 @@ from course_lib.trace import trace
 
 # ---------------------------------------------------------------------------------------- any tensor of a running model
 def shown_names(seen: dict[str, Tensor], n_layers: int) -> list[str]:
-    """The tensors of a trace that are worth a look, in the order of computing; not those that equal another one."""
+    """Return the tensors of a trace that are worth a look, in the order of computing; not those that equal another
+    one."""
     heads = (f"attention.{part}" for part in ("query", "key", "value", "weights", "heads"))
     inside = ["norm1", *heads, "attention", "norm2", "feed_forward.hidden", "feed_forward"]
     names = ["token_embedding", "positions"]
@@ -35,7 +36,7 @@ def shown_names(seen: dict[str, Tensor], n_layers: int) -> list[str]:
 
 
 def meaning(name: str) -> str:
-    """What a recorded tensor is, in a few words, with its dimension letters."""
+    """Return what a recorded tensor is, in a few words, with its dimension letters."""
     kinds = {
         "token_embedding": "the tokens as vectors (B, T, d_model)",
         "positions": "with their positions: what enters the first block (B, T, d_model)",
@@ -59,7 +60,7 @@ def meaning(name: str) -> str:
 def trace_explorer(
     model: DecoderOnly, tokenizer: WordTokenizer, text: str, start: str = "blocks.2.attention.weights"
 ) -> LiveFigure:
-    """Every tensor of one forward pass: pick one, see its shape, its statistics, its numbers.
+    """Show every tensor of one forward pass: pick one, see its shape, its statistics, its numbers.
 
     Args:
         text: the prompt. start: name of the tensor to begin with.
@@ -158,7 +159,7 @@ def lens_viewer(
 
 
 def _try_forward(function: Callable, model: DecoderOnly, ids: Tensor, right: Tensor) -> tuple[Tensor, str]:
-    """(logits (n_layers + 1, T, V) of your function with the first 0, 1, … blocks, what went wrong)."""
+    """Return (logits (n_layers + 1, T, V) of your function with the first 0, 1, … blocks, what went wrong)."""
     config = replace(model.config, family="encoder")  # an encoder's blocks have no mask of their own
     blocks = [TransformerBlock(config).to(right).eval().requires_grad_(False) for _ in model.blocks]
     for ours, block in zip(model.blocks, blocks):
@@ -188,7 +189,7 @@ def _try_forward(function: Callable, model: DecoderOnly, ids: Tensor, right: Ten
 
 
 def explore_forward(function: Callable) -> LiveFigure:
-    """Your `gpt_forward(parts, ids)` on the trained model's parts, with no block, one block, two blocks, …"""
+    """Show your `gpt_forward(parts, ids)` on the trained model's parts, with no block, one block, two blocks, …"""
     model, tokenizer = load_pretrained("tinytown")
     return lens_viewer(model, tokenizer, SENTENCE, function=function)
 
@@ -233,7 +234,8 @@ def start_slider(function: Callable | None = None) -> LiveFigure:
 
 
 def _try_tie(function: Callable, std: float) -> tuple[Tensor, float, float, str]:
-    """As first_guess of a model that your function has tied, and what went wrong: then it is the untied model's."""
+    """Return as first_guess of a model that your function has tied, and what went wrong: then it is the untied
+    model's."""
     model = measured.untrained(std, tied=False)
     ids, targets = torch.randint(model.config.vocab_size, (2, 8, measured.T)).unbind()
     try:

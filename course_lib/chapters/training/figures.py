@@ -135,8 +135,8 @@ loss_curve = as_function(LossCurve)
 
 
 def long_run(steps: Sequence[int], losses: Sequence[float], entropy: float, final: float, total: int) -> Figure:
-    """The training loss of a long run, both axes logarithmic, above the entropy. final: loss on new stories after all
-    `total` steps."""
+    """Draw the training loss of a long run, both axes logarithmic, above the entropy. final: loss on new stories after
+    all `total` steps."""
     figure, axes = new_figure(WIDE, 3.6)
     axes.set_xscale("log")
     axes.plot(steps, losses, color=BLUE, linewidth=1.8)
@@ -154,7 +154,7 @@ def long_run(steps: Sequence[int], losses: Sequence[float], entropy: float, fina
 
 
 def jump(losses: Sequence[float], right_steps: Sequence[int], right: Sequence[float], guessing: float) -> Figure:
-    """Loss and share of right copies over the steps, one above the other."""
+    """Draw the loss and share of right copies over the steps, one above the other."""
     figure, (top, low) = new_panels(WIDE, 4.4, rows=2)
     top.plot(range(1, len(losses) + 1), losses, color=BLUE, linewidth=1.6)
     top.axhline(guessing, color=GREY, linestyle=":")
@@ -175,7 +175,7 @@ def scaling(
     laws: Mapping[str, tuple[Sequence[float], Sequence[float]]],
     entropy: float,
 ) -> Figure:
-    """Held-out loss over the tokens that were trained on, both axes logarithmic, with the entropy as the floor.
+    """Draw the held-out loss over the tokens that were trained on, both axes logarithmic, with the entropy as the floor.
 
     Args:
         runs: name of a width, tokens, losses: each a line of points.

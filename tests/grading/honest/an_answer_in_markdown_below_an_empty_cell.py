@@ -9,7 +9,7 @@ def train_flops(n_params, n_tokens):
     raise NotImplementedError
 # %% [markdown]
 def train_flops(n_params, n_tokens):
-    return 6 * n_params * n_tokens
+    return 8 * n_params * n_tokens
 # %%
 counting_gpt2 = ...  # your answer
 # %% [markdown]
