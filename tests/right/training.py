@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from course_lib import training as library
-from course_lib.tinytown import Batches, Tinytown, WordTokenizer
+from course_lib.tinytown import Batches, Tinytown
 from tests.right import by_way_of
 
 

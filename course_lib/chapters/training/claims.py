@@ -145,8 +145,8 @@ def moves(seed: int = 0, rate: float = 3e-3, one_batch: bool = False) -> list[fl
 
 
 def outlier(clipped: bool, seed: int = 0, at: int = 60, after: int = 40) -> list[float]:
-    """Return the held-out loss before a step whose gradient is a thousand times too long, right after it, and so many steps
-    later.
+    """Return the held-out loss before a step whose gradient is a thousand times too long, right after it, and so many
+    steps later.
 
     clipped: whether gradients longer than 1 are shortened to 1.
     """
@@ -304,8 +304,8 @@ PIECES = ("nothing", "the optimizer's averages", "the step", "the generator's st
 
 
 def resumed(seed: int, lost: str = "nothing") -> float:
-    """Return the largest difference between the losses of 30 uninterrupted steps and those of a run that was stopped after
-    10 and taken up again from a checkpoint, from which one of PIECES is lost."""
+    """Return the largest difference between the losses of 30 uninterrupted steps and those of a run that was stopped
+    after 10 and taken up again from a checkpoint, from which one of PIECES is lost."""
 
     def run(model, batches, steps, checkpoint=None):
         return train(model, batches, steps, peak=5e-3, warmup=5, checkpoint=checkpoint, progress=False).losses

@@ -175,7 +175,7 @@ def scaling(
     laws: Mapping[str, tuple[Sequence[float], Sequence[float]]],
     entropy: float,
 ) -> Figure:
-    """Draw the held-out loss over the tokens that were trained on, both axes logarithmic, with the entropy as the floor.
+    """Draw the held-out loss over the tokens that were trained on, both axes logarithmic; the entropy is the floor.
 
     Args:
         runs: name of a width, tokens, losses: each a line of points.
