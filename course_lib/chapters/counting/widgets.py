@@ -74,8 +74,10 @@ def settings(config: TransformerConfig) -> dict:
 def config_of(d_model: int, ff_ratio: float, group: int, style: str, **fields) -> TransformerConfig:
     """Return the config for these sliders. Heads have 8 features, since their number changes no count."""
     n_heads = d_model // 8
-    sizes = {"d_model": d_model, "d_ff": round(ff_ratio * d_model), "n_heads": n_heads, "n_kv_heads": n_heads // group}
-    return TransformerConfig(**sizes, **STYLES[style], **fields)
+    more: dict[str, Any] = STYLES[style] | fields
+    return TransformerConfig(
+        d_model=d_model, d_ff=round(ff_ratio * d_model), n_heads=n_heads, n_kv_heads=n_heads // group, **more
+    )
 
 
 class _Bill(LiveFigure):

@@ -44,11 +44,11 @@ def whole_model(
     def shape(name: str) -> str:
         return str(shapes[name])
 
-    said = list(zip(tokens, ids))[-6:]
-    for i, (token, number) in enumerate(said):
-        axes.text(spine + 1.15 * (i - len(said) + 1), -0.25, token, ha="center", **style)
-        axes.text(spine + 1.15 * (i - len(said) + 1), -0.6, str(number), ha="center", **style)
-    axes.text(spine - 1.15 * len(said) + 0.45, -0.42, "…", ha="center", **style)
+    last_ones = list(zip(tokens, ids))[-6:]
+    for i, (token, number) in enumerate(last_ones):
+        axes.text(spine + 1.15 * (i - len(last_ones) + 1), -0.25, token, ha="center", **style)
+        axes.text(spine + 1.15 * (i - len(last_ones) + 1), -0.6, str(number), ha="center", **style)
+    axes.text(spine - 1.15 * len(last_ones) + 0.45, -0.42, "…", ha="center", **style)
     axes.text(spine + 0.75, -0.42, f"ids {(1, len(tokens))}", ha="left", **style)
     arrow((spine, -0.08), (spine, 0.22))
     box(spine, 0.45, "token embedding + position", LIGHT, 4.0)
@@ -104,9 +104,10 @@ def whole_model(
     return figure
 
 
-def _blue(probability: float) -> tuple[float, ...]:
+def _blue(probability: float) -> tuple[float, float, float]:
     """Mix white (0) with blue (1) by hand: an alpha would also fade the frame."""
-    return tuple(1 - probability * (1 - np.array([0x00, 0x72, 0xB2]) / 255))
+    red, green, blue = 1 - probability * (1 - np.array([0x00, 0x72, 0xB2]) / 255)
+    return red, green, blue
 
 
 # ---------------------------------------------------------------------------------------- any tensor of a running model
