@@ -16,7 +16,7 @@ def prose(term: Term) -> list[str]:
     """The paragraphs of a chapter's notebook after its head; without code and headings."""
     cells = json.loads((NOTEBOOKS / term.chapter.notebook).read_text(encoding="utf-8"))["cells"]
     texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"][1:]
-    return [re.sub(r"```.*?```|`[^`]*`|^#+ .*$|\$[^$]*\$", " ", text, flags=re.S | re.M) for text in texts]
+    return [re.sub(r"```.*?```|`[^`]*`|^#+ [^\n]*$|\$[^$]*\$", " ", text, flags=re.S | re.M) for text in texts]
 
 
 def test_the_glossary_is_as_the_chapters_have_it():
