@@ -113,7 +113,7 @@ def test_whatever_a_learners_look_up_does_the_figure_says_so(exercise, function,
     assert said in figure.text
     title = figure.drawing.headline.get_text()
     wrong = (
-        "the result is wrong at place 0, 1, 2 (dashed)"
+        "the result is wrong at position 0, 1, 2 (dashed)"
         if said.startswith("not the row")
         else "there is no result to show"
     )
@@ -259,8 +259,8 @@ def test_analogies_show_the_place_of_the_answer(leave_out):
         if wanted is None:
             assert "is nobody in Tinytown" in figure.text
         else:
-            place = f"place {order.index(wanted) + 1}." if wanted in order else "no place among 8."
-            assert f"“{wanted}” in {place}" in figure.text
+            place = f"rank {order.index(wanted) + 1}." if wanted in order else "no rank among the first 8."
+            assert f"“{wanted}” {place}" in figure.text
 
 
 def test_explorers_are_driven_by_the_learners_function():
@@ -271,7 +271,7 @@ def test_explorers_are_driven_by_the_learners_function():
     assert max(length for length, _ in bars(figure).values()) < 0
     wrong = explore("embeddings.analogy", lambda weight, a, b, c, k: torch.tensor([a, b, c]))
     assert list(bars(wrong)) == ["king", "man", "woman"]
-    assert "“queen” in no place among 3" in wrong.text
+    assert "“queen” no rank among the first 3" in wrong.text
     assert {"embeddings.lookup", "embeddings.nearest", "embeddings.analogy"} <= set(explorable())
 
 
