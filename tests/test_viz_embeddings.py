@@ -346,7 +346,14 @@ def test_static_figures_draw_the_data_they_are_given():
     lengths = figures.tokens_per_size([256, 300, 500], [200.0, 120, 50], characters=200, words=40)
     assert lengths.axes[0].lines[0].get_xydata().tolist() == [[256, 200], [300, 120], [500, 50]]
     assert [line.get_ydata()[0] for line in lengths.axes[0].lines[1:]] == [200, 40]
-    assert lengths.axes[0].get_title() == "From 256 entries to 500, a story becomes 4.0 times as short"
+    assert lengths.axes[0].get_title() == "From 256 entries to 500, a story takes 4.0 times fewer tokens"
+
+    weight = torch.arange(40.0).view(8, 5) / 100
+    stations = figures.text_to_vectors(["a", "b", "a"], [6, 1, 6], weight)
+    written = [text.get_text() for text in stations.axes[0].texts]
+    columns = [[word, row, *(f"{number:+.2f}" for number in weight[int(row)][:4])] for word, row in ["a6", "b1", "a6"]]
+    assert [text for text in written if text in sum(columns, [])] == sum(columns, [])
+    assert "“a”" in stations.axes[0].get_title(loc="left")
 
     lines = {"all rows": [80, 5, 2], "without inputs": [70, 3, 1]}
     ranks = figures.curves([0, 10, 20], lines, "Ranks", "rank", ranks=True)
