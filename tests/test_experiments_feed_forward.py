@@ -18,7 +18,15 @@ UNTRAINED = {"vocab_size": 31, "d_model": 32, "n_heads": 4, "n_layers": 2, "max_
 def test_the_chapter_has_its_claims():
     assert {each.id for each in in_order([chapter_of("feed_forward").number])} == {
         f"feed_forward.{name}"
-        for name in ("active_units", "width", "nonlinearity", "swiglu_size", "swiglu_quality", "capitals", "facts_elsewhere")
+        for name in (
+            "active_units",
+            "width",
+            "nonlinearity",
+            "swiglu_size",
+            "swiglu_quality",
+            "capitals",
+            "facts_elsewhere",
+        )
     }
 
 

@@ -351,8 +351,9 @@ def test_static_figures_draw_the_data_they_are_given():
     weight = torch.arange(40.0).view(8, 5) / 100
     stations = figures.text_to_vectors(["a", "b", "a"], [6, 1, 6], weight)
     written = [text.get_text() for text in stations.axes[0].texts]
-    columns = [[word, row, *(f"{number:+.2f}" for number in weight[int(row)][:4])] for word, row in ["a6", "b1", "a6"]]
-    assert [text for text in written if text in sum(columns, [])] == sum(columns, [])
+    columns = [[word, row, *(f"{n:+.2f}" for n in weight[int(row)][:4])] for word, row in ["a6", "b1", "a6"]]
+    expected = [text for column in columns for text in column]
+    assert [text for text in written if text in expected] == expected
     assert "“a”" in stations.axes[0].get_title(loc="left")
 
     lines = {"all rows": [80, 5, 2], "without inputs": [70, 3, 1]}

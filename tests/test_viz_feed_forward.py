@@ -72,7 +72,7 @@ def test_no_bar_leaves_the_unit_map_at_any_corner():
         assert all(abs(bar.get_width()) <= right.get_xlim()[1] for bar in unit_map.drawing.outputs)
 
 
-# --------------------------------------------------------------------------------------------- straight pieces that add up
+# ------------------------------------------------------------------------------------------ straight pieces that add up
 def test_every_unit_adds_a_straight_piece_and_more_units_never_fit_worse():
     builder = built.piece_builder()
     for n_units in (1, 3, 4, 8, 16):

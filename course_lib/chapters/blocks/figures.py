@@ -31,7 +31,7 @@ def power(number: float) -> str:
     return f"{digits}e{int(exponent)}"
 
 
-# --------------------------------------------------------------------------------------------------- the residual stream
+# -------------------------------------------------------------------------------------------------- the residual stream
 def residual_stream(
     sizes: Sequence[float], attention: Sequence[float], feed_forward: Sequence[float], token: str
 ) -> Figure:

@@ -1,4 +1,4 @@
-"""Figures of chapter 1: the way from text to vectors, look-ups, words on a map, neighbours, what reaches a table's rows."""
+"""Figures of chapter 1: from text to vectors, look-ups, words on a map, neighbours, and what reaches a table's rows."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -116,7 +116,7 @@ def leave_feed_forward_out(model: DecoderOnly) -> None:
 
 @experiment(
     "feed_forward.nonlinearity",
-    claim="The feed-forward network is there for its nonlinearity: without one, attention just re-averages vectors.",
+    claim="The feed-forward network is there for its nonlinearity: without one, attention only re-averages vectors.",
     source=Source(
         "Hewitt 2023",
         "CS 224N, Note 10: Self-Attention & Transformers",

@@ -13,7 +13,7 @@ from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, n
 from course_lib.live.palette import BLUE, DIVERGING, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, SKY, WIDE
 
 
-# --------------------------------------------------------------------------------------------------- one token's way
+# ------------------------------------------------------------------------------------------------------ one token's way
 def expand_contract(
     x: np.ndarray, scores: np.ndarray, hidden: np.ndarray, output: np.ndarray, token: str, n_named: int = 3
 ) -> Figure:
@@ -103,7 +103,7 @@ class UnitMap(Drawing):
         self.headline.set_text(f"{int((self.scores > 0).sum())} of {len(self.scores)} units fire for this input")
 
 
-# --------------------------------------------------------------------------------------------- straight pieces that add up
+# ------------------------------------------------------------------------------------------ straight pieces that add up
 @dataclass
 class StraightPieces(Drawing):
     """A curve made of straight pieces: the target (N,), every unit's share (n_units, N) and their sum (N,)."""

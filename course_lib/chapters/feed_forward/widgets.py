@@ -59,7 +59,7 @@ def unit_map() -> LiveFigure:
     return LiveFigure(draw, controls | {"activation": dropdown("activation", list(ACTIVATIONS), "relu")}, describe)
 
 
-# --------------------------------------------------------------------------------------------- straight pieces that add up
+# ------------------------------------------------------------------------------------------ straight pieces that add up
 def piece_builder() -> LiveFigure:
     """As many units as you like, fitted to a wave: straight pieces, one more with every unit."""
     x = np.linspace(0, 2 * np.pi, 241)

@@ -148,7 +148,9 @@ def reduced_axes(x: np.ndarray, texts: Sequence[Sequence[str]], chosen: tuple[in
                         d, y, f"{x[b, t, d]:.1f}", ha="center", va="center", fontsize=FONT - 2, weight=weight, color=INK
                     )
         axes.text(-1.7, 2 * len(texts[0]) + 0.6, sums, va="top", fontsize=FONT - 1, color=INK)
-    headline(figure).set_text("LayerNorm and RMSNorm read one token's features; BatchNorm reads one feature of all tokens")
+    headline(figure).set_text(
+        "LayerNorm and RMSNorm read one token's features; BatchNorm reads one feature of all tokens"
+    )
     return figure
 
 
@@ -185,7 +187,7 @@ class SpreadByDepth(Drawing):
 
 
 def pre_and_post(pre: np.ndarray, post: np.ndarray) -> Figure:
-    """Standard deviation of the residual stream over depth with pre-norm and with post-norm, beside the root of the depth."""
+    """Standard deviation of the residual stream over depth with pre- and post-norm, beside the root of the depth."""
     figure, axes = new_figure(7.5, 3.6)
     blocks = np.arange(len(pre))
     axes.plot(blocks, np.sqrt(blocks + 1), color=GREY, linestyle=":", linewidth=1.5)
