@@ -6,12 +6,13 @@ import os
 import sys
 
 import course_lib
-from course_lib.cli import autograder, claims, doctor, grade, new, refresh, release, train, weights, workflow
+from course_lib.cli import autograder, claims, doctor, grade, ladder, new, refresh, release, train, weights, workflow
 
 COMMANDS = (
     doctor,
     weights,
     train,
+    ladder,
     claims,
     refresh,
     new,

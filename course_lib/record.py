@@ -1,4 +1,4 @@
-"""The learner's record: which exercises were tried, how often, with what result; which guesses were made, how surely.
+"""The learner's record: exercises tried, guesses made, answers that passed, rungs of the ladder trained.
 
 One small SQLite file in the user's data folder; the environment variable COURSE_PROGRESS names another, and
 COURSE_PROGRESS=:memory: none: then the record lives as long as the kernel. Every change is one transaction, so that
@@ -29,8 +29,14 @@ IN_MEMORY = ":memory:"
 TABLES: dict[str, dict[str, type]] = {
     "exercises": {"attempts": int, "earned": int, "hints": int, "last": str},
     "guesses": {"answer": str, "confidence": int, "right": int},
+    "answers": {"name": str, "source": str},  # what was passed, as a program that runs alone
+    "rungs": {
+        "nats": float,
+        "grammar": float,
+        "own": str,
+    },  # of the ladder: what was trained here, with which own parts
 }
-SQL = {int: "INTEGER NOT NULL DEFAULT 0", str: "TEXT NOT NULL DEFAULT ''"}
+SQL = {int: "INTEGER NOT NULL DEFAULT 0", str: "TEXT NOT NULL DEFAULT ''", float: "REAL NOT NULL DEFAULT 0"}
 Entry = dict[str, Any]
 Entries = dict[str, Entry]  # by id
 
@@ -89,9 +95,11 @@ def entries(table: str, change: Callable[[Entries], None] | None = None) -> Entr
 
 def _merged(table: str, entries: Entries, waiting: Entries) -> Entries:
     """The entries with what has waited in memory."""
-    if table == "guesses":  # the first one counts
-        return waiting | entries
     merged = {id: dict(entry) for id, entry in entries.items()}
+    if table == "guesses":  # the first one counts
+        return waiting | merged
+    if table != "exercises":  # the last one counts
+        return merged | waiting
     for id, late in waiting.items():  # counts only ever grow, so the larger one is the later one
         early = entries.get(id, blank(table))
         merged[id] = {name: max(early[name], late[name]) for name in ("attempts", "earned", "hints")}

@@ -1,10 +1,11 @@
 """Grading: the catalogue of exercises, and what checks an answer and names the mistake.
 
-    from course_lib.grading import check, hint, progress
+    from course_lib.grading import check, hint, mine, progress
 
     check("attention.softmax", softmax)     # right or not, and why
     hint("attention.softmax")               # the next hint
     progress()                              # what you have done so far
+    mine("attention.softmax")               # your own answer, once it has passed
 
 How to write an exercise: `pages.py`. The exercises: `course_lib/chapters/<slug>/exercises/`, a page each.
 """
@@ -33,6 +34,7 @@ _HOMES = {  # imported when it is asked for: `run`, which calls answers, must no
     "get": "catalogue",
     "grade": "engine",
     "hint": "engine",
+    "mine": "answers",
     "progress": "standing",
 }
 __all__ = list(_HOMES)

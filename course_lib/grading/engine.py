@@ -2,12 +2,16 @@
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from course_lib import record
+
 from . import standing
+from .answers import NotAlone, run_alone, source_alone
 from .button import show_button
 from .catalogue import get
-from .kinds import Exercise
+from .kinds import Code, Exercise
 from .limits import inside_an_answer, undisturbed
 from .prepare import prepare
 from .result import Hint, Result, show_below
@@ -29,7 +33,22 @@ def check(exercise_id: str, answer: Any) -> Result:
     """
     result = grade(exercise_id, answer, PUBLIC_SEED)
     standing.keep(result)
+    if result.status == "passed" and isinstance(get(exercise_id), Code):
+        result = replace(result, closing="\n".join(filter(None, (result.closing, keep_answer(exercise_id, answer)))))
     return result
+
+
+def keep_answer(exercise_id: str, answer: Any) -> str:
+    """Keep the source of an answer that passed, if it passes alone as well; return what to say of it, if anything."""
+    try:
+        source = source_alone(answer)
+        found = run_alone(source, answer.__name__, exercise_id)
+    except NotAlone as error:
+        return f"This answer is not kept for later chapters: {error}"
+    if not grade(exercise_id, found, PUBLIC_SEED).passed:
+        return "This answer is not kept for later chapters: without your notebook around it, it does not pass."
+    record.change("answers", exercise_id, lambda entry: entry.update(name=answer.__name__, source=source))
+    return f'Kept: mine("{exercise_id}") gives it back.'
 
 
 def grade(exercise_id: str, answer: Any, seed: int) -> Result:

@@ -1,0 +1,51 @@
+"""`python -m course_lib ladder`: the model that grows through the course, measured after each chapter."""
+
+import argparse
+
+
+def add(commands: argparse._SubParsersAction) -> None:
+    """Add the command with its arguments."""
+    parser = commands.add_parser(
+        "ladder",
+        help="the model that grows through the course, measured after each chapter",
+        description=(
+            "Prints the ladder: for each rung the loss per token on held-out stories, and how far that is above the "
+            "entropy, which no honest predictor goes below. With names, these rungs are trained again, with three "
+            "seeds each, in one to five minutes a rung on two cores, and printed beside the record."
+        ),
+        epilog="Example: python -m course_lib ladder masks heads",
+    )
+    parser.add_argument("rungs", nargs="*", metavar="RUNG", help="rungs to train again (default: none)")
+    parser.add_argument("--all", action="store_true", help="train every rung again")
+    parser.add_argument("--threads", type=int, default=2, help="cores to use (default: %(default)s)")
+    parser.add_argument("--record", action="store_true", help="authors: keep the figures for the chapters")
+    parser.set_defaults(run=run, remedy="see that you may write there")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the record, or train rungs and print them beside it."""
+    import torch
+
+    from course_lib.checks import require_at_least_one
+    from course_lib.ladder.picture import told
+    from course_lib.ladder.rungs import RUNGS, SEEDS, Height, get_rung, recorded, train_rung, write_record
+
+    require_at_least_one(threads=arguments.threads)
+    torch.set_num_threads(arguments.threads)
+    chosen = (
+        [rung for rung in RUNGS.values() if rung.seconds] if arguments.all else [get_rung(id) for id in arguments.rungs]
+    )
+    if not chosen:
+        for rung in RUNGS.values():
+            print(f"{rung.id:<18} {rung.label:<42} {told(recorded()[rung.id])}")
+        return 0
+    for rung in chosen:
+        print(f"{rung.label}: training with seeds {', '.join(map(str, SEEDS))}")
+        heights = [train_rung(rung.id, seed, progress=True)[1] for seed in SEEDS]
+        found = Height(tuple(height.nats[0] for height in heights), heights[0].grammar)
+        print(f"  here       {told(found)}")
+        if rung.id in recorded():
+            print(f"  on record  {told(recorded()[rung.id])}")
+        if arguments.record:
+            write_record({rung.id: found})
+    return 0

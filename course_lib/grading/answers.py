@@ -1,0 +1,149 @@
+"""A learner's own answers, kept as source once they passed, so that later chapters can build with them.
+
+What is kept runs alone: in a fresh namespace with torch, nn, F, np and math. Functions and classes of the notebook that
+an answer calls are kept with it; a variable that was set in some cell is not, and the name of it is told.
+"""
+
+import ast
+import builtins
+import importlib
+import inspect
+import linecache
+import symtable
+import sys
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from course_lib import record
+
+from .catalogue import get
+
+GIVEN = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional", "np": "numpy", "math": "math"}
+HERE = "mine"  # the module's name of what was kept
+PLAIN = (bool, int, float, str, type(None))  # constants of a notebook that can be written into the source
+
+
+class NotAlone(Exception):
+    """An answer that does not run without its notebook; the message says what it lacks."""
+
+
+def mine(exercise_id: str) -> Any:
+    """Return your own answer to an exercise, the last one that passed: a function or a class.
+
+    It comes from the source that was kept, so it is there in every notebook, on every later day.
+
+    Errors: KeyError for an unknown id, with the nearest ids; ValueError if no answer is kept, with what to do.
+    """
+    exercise = get(exercise_id)
+    entry = record.entries("answers").get(exercise.id)
+    if not entry or not entry["source"]:
+        raise ValueError(
+            f"no answer to {exercise_id!r} is kept: write it, and run check({exercise_id!r}, …) until it passes. "
+            "Until then leave it out: the library's own part is used."
+        )
+    return run_alone(entry["source"], entry["name"], exercise_id)
+
+
+def run_alone(source: str, name: str, exercise_id: str) -> Any:
+    """Return what `source` calls `name`, from a fresh namespace. Errors: NotAlone if the source raises."""
+    title = f"<your {exercise_id}>"
+    linecache.cache[title] = (len(source), None, source.splitlines(keepends=True), title)  # tracebacks quote its lines
+    space: dict[str, Any] = {name: importlib.import_module(module) for name, module in GIVEN.items()}
+    space["__name__"] = HERE
+    try:
+        exec(compile(source, title, "exec"), space)
+        return space[name]
+    except Exception as error:
+        raise NotAlone(f"alone it raises {type(error).__name__}: {error}") from error
+
+
+def source_alone(answer: Any) -> str:
+    """Return a program that defines `answer` and all that it calls.
+
+    Errors: NotAlone with the name that it lacks, or why its source cannot be known.
+    """
+    parts: dict[str, str] = {}  # by name; what is needed stands before what needs it
+    _collect(answer, getattr(answer, "__name__", ""), parts, set())
+    return "\n\n\n".join(parts.values()) + "\n"
+
+
+def _collect(thing: Any, name: str, parts: dict[str, str], begun: set[str]) -> None:
+    """Add the names that a function or class takes from outside, then its definition."""
+    text, space = _definition(thing)
+    begun.add(name)
+    for needed in sorted(_taken_from_outside(text) - begun):
+        if needed in space:
+            _add(needed, space[needed], parts, begun)
+        elif needed not in GIVEN and not hasattr(builtins, needed):
+            raise NotAlone(f"it uses `{needed}`, which nothing defines. Define it in the same cell.")
+    parts[name] = text
+
+
+def _add(name: str, value: Any, parts: dict[str, str], begun: set[str]) -> None:
+    home = getattr(value, "__module__", None)
+    if isinstance(value, ModuleType):
+        if GIVEN.get(name) != value.__name__:
+            parts[name] = f"import {value.__name__} as {name}"
+    elif type(value) in PLAIN:
+        parts[name] = f"{name} = {value!r}"
+    elif isinstance(value, (FunctionType, type)) and home in ("__main__", HERE):
+        _collect(value, value.__name__, parts, begun)
+        if value.__name__ != name:
+            parts[name] = f"{name} = {value.__name__}"
+    elif isinstance(home, str) and _is_importable(home, value):
+        parts[name] = f"from {home} import {value.__name__} as {name}"
+    else:
+        raise NotAlone(
+            f"it uses `{name}`, a {type(value).__name__} that your notebook holds. Set it inside the function, or give "
+            "it as an argument."
+        )
+
+
+def _is_importable(home: str, value: Any) -> bool:
+    return getattr(sys.modules.get(home), getattr(value, "__name__", ""), None) is value
+
+
+def _definition(thing: Any) -> tuple[str, dict[str, Any]]:
+    """The source of a function or class, and the namespace that its names come from."""
+    function = inspect.unwrap(thing) if callable(thing) else thing
+    if isinstance(thing, type):
+        methods = [value for value in vars(thing).values() if isinstance(value, FunctionType)]
+        if not methods:
+            raise NotAlone("its source cannot be found: a class needs a method of its own.")
+        function = methods[0]
+    if not isinstance(function, FunctionType):
+        raise NotAlone("it is neither a function nor a class. Write it with `def` or `class`.")
+    code = function.__code__
+    lines = linecache.getlines(code.co_filename)
+    tree = ast.parse("".join(lines)) if lines else ast.Module([], [])
+    kind = ast.ClassDef if isinstance(thing, type) else (ast.FunctionDef, ast.AsyncFunctionDef)
+    found = [
+        node for node in tree.body
+        if isinstance(node, kind) and node.name == thing.__name__ and _spans(node, code)
+    ]  # fmt: skip
+    if not found:
+        raise NotAlone("its source cannot be found. Write it with `def` or `class`, at the left edge of a cell.")
+    first = min([found[0].lineno, *(decorator.lineno for decorator in found[0].decorator_list)])
+    return "".join(lines[first - 1 : found[0].end_lineno]).rstrip(), function.__globals__
+
+
+def _spans(node: ast.stmt, code: CodeType) -> bool:
+    decorators = getattr(node, "decorator_list", [])
+    first = min([node.lineno, *(decorator.lineno for decorator in decorators)])
+    return first <= code.co_firstlineno <= (node.end_lineno or node.lineno)
+
+
+def _taken_from_outside(text: str) -> set[str]:
+    """The names that a definition reads and does not set itself."""
+
+    def of(table: symtable.SymbolTable) -> set[str]:
+        own = {symbol.get_name() for symbol in table.get_symbols() if _is_global(symbol, table)}
+        return own.union(*(of(child) for child in table.get_children()))
+
+    top = symtable.symtable(text, "answer", "exec")
+    set_here = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned()}
+    return {name for name in of(top) if name not in set_here and not name.startswith("__")}
+
+
+def _is_global(symbol: symtable.Symbol, table: symtable.SymbolTable) -> bool:
+    return symbol.is_referenced() and (symbol.is_global() or table.get_type() == "module")

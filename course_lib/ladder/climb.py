@@ -1,0 +1,142 @@
+"""What a chapter shows at its end: the ladder up to its rung, and a button that trains this rung here and now."""
+
+import html
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ipywidgets as widgets
+
+from course_lib import record
+from course_lib.contents import CHAPTERS
+from course_lib.ladder.picture import Ladder, draw, told
+from course_lib.ladder.rungs import EXERCISES, RUNGS, STEPS, Height, Rung, recorded, train_rung
+from course_lib.live.attempts import went_wrong
+from course_lib.live.figure import as_html, png
+from course_lib.live.page import publish
+
+SLUGS = [chapter.slug for chapter in CHAPTERS]
+
+
+class Climb(widgets.VBox):
+    """The ladder with a button for each rung of the chapter.
+
+    Args:
+        rungs: what the picture shows. here: the rungs that can be trained. parts: functions to use in place of the
+            library's. chapter: whose rungs are marked; "" for none.
+
+    `press(id)` is what a button triggers; it works without a browser, for tests.
+    """
+
+    def __init__(
+        self, rungs: Sequence[Rung], here: Sequence[Rung], parts: dict[str, Callable[..., Any]], chapter: str
+    ):  # fmt: skip
+        self.rungs, self.parts, self.chapter = rungs, parts, chapter
+        self._picture, self._words = widgets.HTML(), widgets.HTML()
+        self.bar = widgets.IntProgress(max=STEPS, layout=widgets.Layout(width="460px", visibility="hidden"))
+        self.buttons = {
+            rung.id: widgets.Button(
+                description=f"Train “{rung.label}” here, about {rung.seconds} s",
+                layout=widgets.Layout(width="max-content"),
+            )
+            for rung in here
+        }
+        for id, button in self.buttons.items():
+            button.on_click(lambda _, id=id: self.press(id))
+        self._draw()
+        self._say(self._own if self.parts else "")
+        row = widgets.Box(list(self.buttons.values()), layout=widgets.Layout(flex_flow="row wrap"))
+        super().__init__([self._picture, row, self.bar, self._words])
+
+    @property
+    def ladder(self) -> Ladder:
+        """What the picture shows now."""
+        return Ladder(self.rungs, recorded(), _yours(), self.chapter)
+
+    @property
+    def _own(self) -> str:
+        names = ", ".join(f"{name} ({EXERCISES[name]})" for name in self.parts)
+        return f"Own parts in place of the library's: {names}."
+
+    def press(self, id: str, steps: int = STEPS) -> None:
+        """Train a rung and draw it beside the recorded one; what goes wrong is said below."""
+        rung = RUNGS[id]
+        parts = {name: part for name, part in self.parts.items() if name in rung.parts}
+        self.bar.value, self.bar.max, self.bar.layout.visibility = 0, steps, "visible"
+        for button in self.buttons.values():
+            button.disabled = True
+        try:
+            _, height = train_rung(id, parts=parts, steps=steps, on_step=self._moved)
+        except Exception as error:  # of a learner's own part: it must not vanish in a callback
+            self._say(went_wrong(error))
+        else:
+            _keep(id, height)
+            self._draw()
+            own = f" {self._own}" if parts else ""
+            self._say(f"{rung.label}: yours {told(height)}; on record {told(recorded()[id])}.{own}")
+        finally:
+            self.bar.layout.visibility = "hidden"
+            for button in self.buttons.values():
+                button.disabled = False
+
+    def _moved(self, step: int, _model) -> None:
+        if step % 25 == 0:
+            self.bar.value = step
+
+    def _draw(self) -> None:
+        figure, ladder = draw(self.ladder), self.ladder
+        self._picture.value = as_html(png(figure), figure, f"{ladder.title}. " + "; ".join(ladder.lines()))
+
+    def _say(self, text: str) -> None:
+        self._words.value = f'<div role="status" style="line-height:1.5">{html.escape(text)}</div>'
+
+    # In print, on GitHub and without its kernel: the recorded ladder, the same for everybody.
+    def __repr__(self) -> str:
+        ladder = self.ladder
+        return "\n".join([ladder.title, *(f"  {line}" for line in ladder.lines())])
+
+    def _ipython_display_(self) -> None:
+        publish(self, self._picture.value, repr(self))
+
+
+def climb(chapter: str, **parts: Callable[..., Any]) -> Climb:
+    """Show the ladder up to the rung of a chapter, and offer to train that rung here.
+
+    Args:
+        chapter: its slug, such as "heads".
+        parts: your own functions in place of the library's, by the name of the part, as in
+            climb("masks", mask=mine("masks.causal")). Which parts a rung has: `RUNGS["masks"].parts`.
+
+    Errors: ValueError for a chapter without a rung, or a part that its rungs do not have.
+    """
+    here = [rung for rung in RUNGS.values() if rung.chapter == chapter]
+    if not here:
+        known = ", ".join(dict.fromkeys(rung.chapter for rung in RUNGS.values()))
+        raise ValueError(f"no rung of the ladder belongs to the chapter {chapter!r}: choose from {known}")
+    possible = {name for rung in here for name in rung.parts}
+    if foreign := parts.keys() - possible:
+        raise ValueError(f"the rungs of {chapter!r} have no part {sorted(foreign)}: choose from {sorted(possible)}")
+    last = SLUGS.index(chapter)
+    rungs = [rung for rung in RUNGS.values() if SLUGS.index(rung.chapter) <= last]
+    # What stood beside the way in an earlier chapter has made its point there.
+    shown = [rung for rung in rungs if not rung.aside or rung.chapter == chapter]
+    return Climb(shown, [rung for rung in here if rung.seconds], parts, chapter)
+
+
+def ladder() -> Climb:
+    """Show the whole ladder: every rung on the way, as recorded, and those that you have trained."""
+    return Climb([rung for rung in RUNGS.values() if not rung.aside], [], {}, "")
+
+
+def _keep(id: str, height: Height) -> None:
+    def note(entry: record.Entry) -> None:
+        entry.update(nats=height.mean, grammar=height.grammar, own=" ".join(height.own))
+
+    record.change("rungs", id, note)
+
+
+def _yours() -> dict[str, Height]:
+    """Return the rungs that this learner has trained, the last time each."""
+    kept = record.entries("rungs").items()
+    return {
+        id: Height((entry["nats"],), entry["grammar"], tuple(entry["own"].split())) for id, entry in kept if id in RUNGS
+    }

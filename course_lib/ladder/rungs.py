@@ -1,0 +1,190 @@
+"""The rungs: what each chapter adds to the model, and how far that brings it.
+
+Every rung gets the same budget on the same stories. What it costs is measured on held-out stories, in nats per token,
+beside what the grammar itself costs on them: nobody who predicts honestly can do better on average.
+"""
+
+import json
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from course_lib.claims.tinytown import HELD_OUT_SEED
+from course_lib.files import read_json, save_json
+from course_lib.ladder.model import MAX_SEQ_LEN, LadderModel, Shape
+from course_lib.pretrained import shipped_figures
+from course_lib.tinytown import Batches, Tinytown, WordTokenizer, encode_stories
+from course_lib.training import story_losses, train
+
+RECORD = Path(__file__).parent.parent / "assets" / "ladder.json"
+SEEDS = (0, 1, 2)
+STEPS, BATCH, RATE, WARMUP = 1500, 16, 5e-3, 50
+STORIES, HELD_OUT = 12_000, 500
+SHIPPED = "shipped"
+
+# Name of a part of the model -> the exercise whose answer can take its place.
+EXERCISES = {
+    "lookup": "embeddings.lookup",
+    "attention": "attention.scaled_dot_product",
+    "mask": "masks.causal",
+    "split": "heads.split",
+    "merge": "heads.merge",
+    "rotary": "positions.rotary",
+    "feed_forward": "feed_forward.forward",
+    "norm": "normalization.layer_norm",
+    "block": "blocks.pre_norm",
+}
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One rung.
+
+    Fields: id, as in `train_rung`; chapter, the slug of the chapter that reaches it; label, in a few words; shape;
+    parts, the names of PARTS that it uses; seconds, about how long two cores take to train it, 0 for the model that
+    ships, which has a recipe of its own; peak, the highest learning rate; aside: beside the way up, to be compared.
+    """
+
+    id: str
+    chapter: str
+    label: str
+    shape: Shape
+    parts: tuple[str, ...]
+    seconds: int
+    peak: float = RATE
+    aside: bool = False
+
+    @property
+    def honest(self) -> bool:
+        """Whether this model predicts without seeing what comes."""
+        return self.shape.causal or not self.shape.n_layers
+
+
+_ONE = Shape(n_layers=1)
+_TOLD = replace(_ONE, positions="learned")
+_CAUSAL = replace(_ONE, causal=True)
+_HEADS = replace(_CAUSAL, n_heads=4)
+_ORDER = replace(_HEADS, positions="rotary")
+_THINKS = replace(_ORDER, feed_forward=True)
+_NORMED = replace(_THINKS, norms=True)
+_P1 = ("lookup",)
+_P2 = (*_P1, "attention")
+_P3 = (*_P2, "mask")
+_P4 = (*_P3, "split", "merge")
+_P5 = (*_P4, "rotary")
+_P6 = (*_P5, "feed_forward", "block")
+_P7 = (*_P6, "norm")
+
+RUNGS = {
+    rung.id: rung
+    for rung in (
+        Rung("embeddings", "embeddings", "embedding and output table", Shape(), _P1, 10),
+        Rung("attention", "attention", "attention that sees every token", _ONE, _P2, 20),
+        Rung("peeking", "attention", "the same, told the positions", _TOLD, _P2, 20, aside=True),
+        Rung("masks", "masks", "causal mask", _CAUSAL, _P3, 20),
+        Rung("heads", "heads", "four heads", _HEADS, _P4, 20),
+        Rung("positions", "positions", "positions: RoPE", _ORDER, _P5, 25),
+        Rung("feed_forward", "feed_forward", "feed-forward network", _THINKS, _P6, 30),
+        Rung("normalization", "normalization", "norms", _NORMED, _P7, 30),
+        Rung("blocks", "blocks", "two blocks", replace(_NORMED, n_layers=2), _P7, 50),
+        Rung("four", "gpt", "four blocks", replace(_NORMED, n_layers=4), _P7, 90),
+        Rung(
+            "no_residuals", "blocks", "four blocks without residual connections",
+            replace(_NORMED, n_layers=4, residuals=False), _P7, 90, aside=True,
+        ),
+        Rung(
+            "no_residuals_slow", "blocks", "the same, at a lower learning rate",
+            replace(_NORMED, n_layers=4, residuals=False), _P7, 90, peak=2e-3, aside=True,
+        ),
+        Rung(SHIPPED, "training", "the full budget: the model that ships", replace(_NORMED, n_layers=4), (), 0),
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Height:
+    """Where a model stands: nats per token on the held-out stories, one figure per seed, and the grammar's own."""
+
+    nats: tuple[float, ...]
+    grammar: float
+    own: tuple[str, ...] = field(default=())  # parts that were not the library's
+
+    @property
+    def mean(self) -> float:
+        """Mean over the seeds, nats per token."""
+        return statistics.fmean(self.nats)
+
+    @property
+    def above(self) -> float:
+        """Nats per token above what the grammar itself costs on these stories; below 0: it cannot be honest."""
+        return self.mean - self.grammar
+
+
+@cache
+def _town() -> tuple[WordTokenizer, torch.Tensor, list[list[int]], float]:
+    """The tokenizer, the text to train on, the held-out stories, and what these cost the grammar per token."""
+    tokenizer = WordTokenizer()
+    held_out = Tinytown(HELD_OUT_SEED)
+    stories = held_out.sample(HELD_OUT)
+    encoded = [tokenizer.encode(story) for story in stories]
+    grammar = -sum(map(held_out.log_prob, stories)) / sum(len(ids) - 1 for ids in encoded)
+    return tokenizer, encode_stories(Tinytown(0).sample(STORIES), tokenizer), encoded, grammar
+
+
+def train_rung(
+    id: str, seed: int = 0, parts: Mapping[str, Callable[..., Any]] | None = None, steps: int = STEPS,
+    progress: bool = False, on_step: Callable[[int, nn.Module], None] | None = None,
+) -> tuple[LadderModel, Height]:  # fmt: skip
+    """Train the model of a rung with the ladder's budget, and measure it.
+
+    Args:
+        id: a rung of RUNGS. seed: draws the first weights and the batches.
+        parts: functions to use in place of the library's, by name of the rung's parts.
+        steps: updates of the weights. progress: show a bar. on_step: as in `train`.
+
+    Errors: ValueError for an unknown rung, one that the ladder does not train, or a part that this rung does not have.
+    """
+    rung, parts = get_rung(id), dict(parts or {})
+    if not rung.seconds:
+        raise ValueError(
+            f"the rung {id!r} has another budget than the ladder's: train it by `python -m course_lib train`"
+        )
+    if foreign := parts.keys() - set(rung.parts):
+        raise ValueError(f"the rung {id!r} has no part {sorted(foreign)}: its parts are {', '.join(rung.parts)}")
+    tokenizer, ids, held_out, grammar = _town()
+    torch.manual_seed(seed)
+    model = LadderModel(len(tokenizer), rung.shape, parts)
+    generator = torch.Generator().manual_seed(seed)
+    batches = Batches(ids, BATCH, MAX_SEQ_LEN, generator, start_id=tokenizer.bos_id)
+    train(model, batches, steps, rung.peak, WARMUP, progress=progress, on_step=on_step)
+    nats, tokens = story_losses(model, held_out, batch_size=1)  # alone: a model that sees every token would see padding
+    return model, Height(((nats.sum() / tokens.sum()).item(),), grammar, tuple(parts))
+
+
+def get_rung(id: str) -> Rung:
+    """Return a rung. Errors: ValueError for an unknown one, with all ids."""
+    if id not in RUNGS:
+        raise ValueError(f"there is no rung {id!r}: choose from {', '.join(RUNGS)}")
+    return RUNGS[id]
+
+
+@cache
+def recorded() -> dict[str, Height]:
+    """Return the heights on record by the rung's id."""
+    record, shipped = read_json(RECORD), shipped_figures()["figures"]
+    heights = {id: Height(tuple(nats), record["grammar"]) for id, nats in record["nats"].items()}
+    return heights | {SHIPPED: Height((shipped["loss"],), shipped["grammar_loss"])}
+
+
+def write_record(heights: Mapping[str, Height], path: Path = RECORD) -> None:
+    """Write these heights into the record; those of other rungs stay."""
+    before = json.loads(path.read_text(encoding="utf-8"))["nats"] if path.exists() else {}
+    found = before | {id: [round(nats, 4) for nats in height.nats] for id, height in heights.items()}
+    grammar = next(iter(heights.values())).grammar
+    save_json(path, {"grammar": round(grammar, 4), "nats": {id: found[id] for id in RUNGS if id in found}})
