@@ -57,7 +57,7 @@ def text_to_vectors(words: Sequence[str], ids: Sequence[int], weight: Tensor) ->
     middle = (len(words) - 1) / 2
     axes.text(middle, 0, f"“{' '.join(words)}”", ha="center", va="center", fontsize=FONT + 3, color=INK)
     for n, (word, row) in enumerate(zip(words, ids)):
-        frame = {"edgecolor": colours.get(word, GREY), "linewidth": 2.4 if word in colours else 1}
+        frame: dict[str, Any] = {"edgecolor": colours.get(word, GREY), "linewidth": 2.4 if word in colours else 1}
         for y, text in ((1.9, word), (3.5, str(row))):
             axes.add_patch(Rectangle((n - 0.44, y - 0.42), 0.88, 0.84, facecolor="white", **frame))
             axes.text(n, y, text, ha="center", va="center", fontsize=FONT + 1, color=INK)

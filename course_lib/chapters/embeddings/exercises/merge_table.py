@@ -5,19 +5,6 @@ import torch
 from course_lib.grading.exercise import Case, generator, stage
 
 
-def joined(tokens, pair):
-    """Join every place where the two tokens of `pair` stand side by side."""
-    merged, i = [], 0
-    while i < len(tokens):
-        if tuple(tokens[i : i + 2]) == pair:
-            merged.append(pair[0] + pair[1])
-            i += 2
-        else:
-            merged.append(tokens[i])
-            i += 1
-    return merged
-
-
 def train_bpe(words, n_merges):
     """Learn the merges of byte-pair encoding from words and their counts."""
     split, merges = {word: list(word) for word in words}, []
@@ -30,9 +17,26 @@ def train_bpe(words, n_merges):
             break
         pair = max(counts, key=lambda pair: (counts[pair], pair))
         merges.append(pair)
-        for word, tokens in split.items():
-            split[word] = joined(tokens, pair)
+        for tokens in split.values():
+            i = 0
+            while i < len(tokens) - 1:
+                if (tokens[i], tokens[i + 1]) == pair:
+                    tokens[i : i + 2] = [pair[0] + pair[1]]
+                i += 1
     return merges
+
+
+def joined(tokens, pair):
+    """Join every place where the two tokens of `pair` stand side by side."""
+    merged, i = [], 0
+    while i < len(tokens):
+        if tuple(tokens[i : i + 2]) == pair:
+            merged.append(pair[0] + pair[1])
+            i += 2
+        else:
+            merged.append(tokens[i])
+            i += 1
+    return merged
 
 
 @stage
