@@ -1,4 +1,4 @@
-"""Masks: who may look at whom.
+"""Masks: which tokens a token may look at.
 
 Chapter 3. A mask is boolean, True = may attend, and broadcasts to (B, H, T, S): batch, heads, queries, keys.
 """

@@ -50,6 +50,8 @@ EQUIVALENT = [
     ("attention.scaled_dot_product", "torch.where(scores == -INF, 0.0", BLOCKED),
     ("efficiency.online_softmax", "q.new_zeros(*q.shape[:0]", GROWS),
     ("efficiency.online_softmax", "q.new_full((*q.shape[:0], 1)", GROWS),
+    ("attention.self_attention", "k.transpose(1, -1)", LAST),
+    ("attention.self_attention", "weights.masked_fill(~mask, 0.0)", BLOCKED),
     ("attention.worked_example", ".softmax(1)", LAST),
     *[("attention.worked_example", f"K.transpose({axes})", LAST) for axes in ("0, -1", "-2, 1")],
     ("attention.score_variance", ".sum(1)", LAST),

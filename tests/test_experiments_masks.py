@@ -11,9 +11,9 @@ from course_lib.masks import causal_mask
 @pytest.fixture
 def fresh():
     """Trainings are remembered; a test with other sizes must neither find nor leave any."""
-    built.learn_next_word.cache_clear()
+    built.train_next_word.cache_clear()
     yield
-    built.learn_next_word.cache_clear()
+    built.train_next_word.cache_clear()
 
 
 def test_a_causal_model_does_not_leak():

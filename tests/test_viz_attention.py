@@ -20,11 +20,6 @@ from course_lib.grading import EXERCISES
 from course_lib.live import explorable, explore
 from course_lib.tinytown import WordTokenizer
 
-TOKENS = ["cat", "sat", "mat", "it", "tired"]
-VECTORS = torch.tensor(
-    [[1.0, 0.1, 0, 0.9], [0, 0.8, 0.2, 0.1], [0.1, 0.2, 0.9, 0], [0.9, 0.1, 0, 0.8], [0, 0.1, 0, 0.9]]
-)
-
 
 def right_attention(q, k, v, mask=None):
     weights = (q @ k.T / math.sqrt(q.shape[-1])).masked_fill(torch.zeros(4, 4).bool() if mask is None else ~mask, -1e30)
@@ -53,7 +48,6 @@ MAKERS = {
     "saturation": lambda trained: built.saturation_sliders(),
     "entropy": lambda trained: built.explore_entropy(right_entropy),
     "softmax": lambda trained: built.explore_softmax(torch.softmax),
-    "longer_key": lambda trained: built.longer_key(TOKENS, VECTORS, "it", "cat"),
     "head_viewer": lambda trained: built.head_viewer(*trained, "the dog bit the cow ."),
 }
 pytestmark = pytest.mark.usefixtures("no_pixels")  # tests that want a real picture ask for `pixels`
@@ -70,6 +64,29 @@ def make(request, trained):
 
 class TestEveryLiveFigure(LiveFigureTests):
     pass
+
+
+# -------------------------------------------------------------------------------------------------------- the mechanism
+def test_the_drawing_of_the_mechanism_holds_every_number_and_frames_the_query():
+    rng = torch.Generator().manual_seed(0)
+    x, q, k, v = (torch.randn(5, 4, generator=rng).round(decimals=1) for _ in range(4))
+    weights = (q @ k.T / 2).softmax(dim=-1)
+    tensors = {"x": x, "Q": q, "K": k, "V": v, "scores": q @ k.T / 2, "weights": weights, "output": weights @ v}
+    words = ["the", "dog", "chased", "the", "cow"]
+    figure = figures.mechanism(words, {name: tensor.numpy() for name, tensor in tensors.items()}, query=3)
+    (axes,) = figure.axes
+    shown = [text.get_text() for text in axes.texts]
+    numbers = [text.replace("−", "-") for text in shown if re.fullmatch(r"−?\d*\.?\d+", text)]
+    drawn = torch.tensor([float(number) for number in numbers])
+    assert torch.allclose(drawn, torch.cat([tensor.flatten() for tensor in tensors.values()]), atol=0.0051)
+    assert {f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items()} <= set(shown)
+    assert shown.count("dog") == 3, "beside x, and below scores and weights"
+    frames = [patch for patch in axes.patches if patch.get_linewidth() == 2]
+    assert [round(frame.get_width() / figures.CELL_WIDTH) for frame in frames] == [4, 4, 5, 5, 4]
+    first = axes.patches[0].get_y()  # of x, where the framed row is the query's
+    assert frames[0].get_y() == pytest.approx(first + 3 * figures.CELL_HEIGHT)
+    one, other = (words[s] for s in (-weights[3]).argsort()[:2])
+    assert re.search(rf"“the” .*“{one}”.*“{other}”", figure.texts[0].get_text())
 
 
 # ---------------------------------------------------------------------------------------------------- a soft dictionary
@@ -273,18 +290,6 @@ def test_whatever_a_learners_softmax_does_the_figure_says_so(function, said):
     assert said in explore("attention.softmax", function).text
 
 
-# --------------------------------------------------------------------------------------------------------- who is "it"?
-@pytest.mark.parametrize(("factor", "favourite"), [(0.1, "it"), (0.85, "it"), (0.9, "cat"), (1.0, "cat"), (3.0, "cat")])
-def test_a_longer_key_gets_more_weight_from_the_same_direction(factor, favourite):
-    stretched = built.longer_key(TOKENS, VECTORS, "it", "cat")
-    stretched.render(factor=factor)
-    keys = VECTORS * torch.tensor([factor, 1, 1, 1, 1])[:, None]
-    expected = F.scaled_dot_product_attention(VECTORS[3:4], keys, torch.eye(5))[0]
-    assert [bar.get_width() for bar in stretched.drawing.bars] == pytest.approx(expected.tolist(), abs=1e-6)
-    assert f"“it” looks most at “{favourite}”" in stretched.drawing.headline.get_text()
-    assert "stays 0.9999" in stretched.text
-
-
 # ------------------------------------------------------------------------------------------------------- a trained head
 def test_the_head_viewer_shows_the_models_own_weights(trained):
     model, tokenizer = trained
@@ -299,7 +304,7 @@ def test_the_head_viewer_shows_the_models_own_weights(trained):
         assert [bar.get_width() for bar in parts.bars] == pytest.approx(weights[query].tolist())
         best = int(weights[query].argmax())
         assert f"looks most at “{tokens[best]}” ({weights[query, best]:.2f})" in parts.headline.get_text()
-        assert f"looks most at {tokens[best]} (place {best}) {weights[query, best]:.2f}" in viewer.text
+        assert f"looks most at {tokens[best]} (position {best}) {weights[query, best]:.2f}" in viewer.text
         assert parts.row.get_y() == query - 0.5
 
 

@@ -13,7 +13,7 @@ from course_lib.chapters.masks import widgets as built
 SCORES = np.array([[0.5, -0.1, 0.6, 1.5], [-0.2, -0.2, 1.5, 0.7], [-0.4, 0.5, -0.4, -0.5], [0.2, -1.9, -1.7, -0.5]])
 MAKERS = {
     "mask_patterns": built.mask_patterns,
-    "masked_row": lambda: built.masked_row(SCORES),
+    "masked_row": lambda: built.masked_row(SCORES, list("abcd")),
     "leak_test": built.leak_test,
 }
 pytestmark = pytest.mark.usefixtures("no_pixels")
@@ -38,6 +38,22 @@ def test_a_live_figure_leaves_the_callers_random_numbers_alone():
     torch.manual_seed(5)
     built.leak_test()
     assert torch.equal(torch.randn(3), expected)
+
+
+# -------------------------------------------------------------------------------------------------------- the mechanism
+def test_the_drawing_of_a_mask_shows_infinity_hatching_and_no_weight_exactly_where_it_hides():
+    scores, mask = np.round(SCORES, 1), np.tri(4, dtype=bool)
+    raised = np.exp(np.where(mask, scores, -np.inf))
+    weights = raised / raised.sum(axis=1, keepdims=True)
+    (axes,) = figures.masking(list("abcd"), scores, mask, weights).axes
+    cells = [text.get_text() for text in axes.texts if text.get_fontsize() == 9]
+    tables = np.array(cells).reshape(4, 4, 4)  # scores, mask, masked scores, weights
+    assert tables[0].astype(float).tolist() == scores.tolist()
+    assert (tables[1] == "T").tolist() == mask.tolist()
+    assert (tables[2] == "−∞").tolist() == (~mask).tolist()
+    assert np.allclose(tables[3].astype(float), weights, atol=0.0051)
+    hatched = [bool(patch.get_hatch()) for patch in axes.patches[1::2]]
+    assert hatched == [False] * 16 + 3 * (~mask).flatten().tolist(), "what is hidden is marked by more than its colour"
 
 
 # ------------------------------------------------------------------------------------------------------------- patterns
@@ -86,7 +102,7 @@ def test_a_masked_row_shares_out_one_and_a_row_zeroed_afterwards_less(query):
         built.AFTER: [each / sum(raised) for each in seen] + [0] * (3 - query),
         built.NONE: [each / sum(raised) for each in raised],
     }
-    live = built.masked_row(SCORES)
+    live = built.masked_row(SCORES, list("abcd"))
     for how, weights in expected.items():
         live.render(query=query, how=how)
         parts = live.drawing
@@ -101,23 +117,23 @@ def test_a_masked_row_shares_out_one_and_a_row_zeroed_afterwards_less(query):
 
 
 # ------------------------------------------------------------------------------------------------------------ leak test
-REACHED = {  # which outputs can a change at `place` reach in two layers?
-    "no mask": lambda t, place: True,
-    "causal mask": lambda t, place: t >= place,
-    "off by one": lambda t, place: t >= place - 2,  # one place further in each layer
-    "prefix of 4": lambda t, place: t >= place or (place < 4 and t < 4),
+REACHED = {  # which outputs can a change at `position` reach in two layers?
+    "no mask": lambda t, position: True,
+    "causal mask": lambda t, position: t >= position,
+    "off by one": lambda t, position: t >= position - 2,  # one position further in each layer
+    "prefix of 4": lambda t, position: t >= position or (position < 4 and t < 4),
 }
 
 
 @pytest.mark.parametrize("mask", REACHED)
 def test_exactly_the_outputs_move_that_a_path_leads_to(mask):
     live = built.leak_test()
-    for place in range(built.PLACES):
-        live.render(mask=mask, place=place)
+    for position in range(built.POSITIONS):
+        live.render(mask=mask, position=position)
         moved = [bar.get_height() > 1e-5 for bar in live.drawing.bars]
-        assert moved == [REACHED[mask](t, place) for t in range(built.PLACES)]
-        leaks = sum(moved[:place])
-        assert (f"{leaks} of the {place} outputs before it move" in title(live.drawing)) == (leaks > 0)
+        assert moved == [REACHED[mask](t, position) for t in range(built.POSITIONS)]
+        leaks = sum(moved[:position])
+        assert (f"{leaks} of the {position} outputs before it move" in title(live.drawing)) == (leaks > 0)
 
 
 def test_leaks_are_hatched_and_not_only_red():
@@ -127,18 +143,18 @@ def test_leaks_are_hatched_and_not_only_red():
 
 
 # ------------------------------------------------------------------------------------------------- with and without
-def test_losses_are_drawn_in_pairs_and_the_worst_in_use_is_named():
+def test_losses_are_drawn_in_pairs_and_the_worst_at_inference_is_named():
     figure = figures.losses(["with", "without"], [1.4, 0.5], [1.5, 3.0])
     assert [bar.get_width() for bar in figure.axes[0].patches] == [1.4, 0.5, 1.5, 3.0]
-    assert figure.texts[0].get_text() == "Without: 0.5 nats in training, 3.0 where it counts"
+    assert figure.texts[0].get_text() == "Without: 0.5 nats in training, 3.0 at inference"
 
 
 @pytest.mark.parametrize(
     ("weights", "said"),
     [
-        ([0.1, 0.2, 0.7], "Without a mask 70 % of the weight goes to one place: 1 to the right"),
-        ([0.1, 0.8, 0.1], "Without a mask 80 % of the weight goes to one place: itself"),
-        ([0.9, 0.0, 0.1], "Without a mask 90 % of the weight goes to one place: 1 to the left"),
+        ([0.1, 0.2, 0.7], "Without a mask 70 % of the weight goes to one position: 1 to the right"),
+        ([0.1, 0.8, 0.1], "Without a mask 80 % of the weight goes to one position: itself"),
+        ([0.9, 0.0, 0.1], "Without a mask 90 % of the weight goes to one position: 1 to the left"),
     ],
 )
 def test_weights_over_the_distance_are_drawn_and_the_largest_is_named(weights, said):

@@ -27,6 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     import torch
 
     from course_lib.checks import require_at_least_one
+    from course_lib.ladder.climb import draw_record
     from course_lib.ladder.picture import told
     from course_lib.ladder.rungs import RUNGS, SEEDS, Height, get_rung, recorded, train_rung, write_record
 
@@ -48,4 +49,6 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"  on record  {told(recorded()[rung.id])}")
         if arguments.record:
             write_record({rung.id: found})
+    if arguments.record:
+        print(f"drew {draw_record()}")
     return 0

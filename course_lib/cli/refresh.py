@@ -11,8 +11,8 @@ def add(commands: argparse._SubParsersAction) -> None:
         help="authors: run notebooks again, keep their outputs, make the exercises from the solutions",
         description=(
             "Runs the notebooks from top to bottom in fresh kernels and keeps their outputs as the tests compare them."
-            " Then writes exercises/ from solutions/, and the README's table of chapters. A notebook that raises stays"
-            " as it was."
+            " Then writes exercises/ from solutions/, the glossary, and the README's table of chapters. A notebook that"
+            " raises stays as it was."
         ),
         epilog="Example: python -m course_lib refresh notebooks/01_embeddings.ipynb solutions/01_embeddings.ipynb",
     )
@@ -33,6 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     from course_lib.checks import require_at_least_one
     from course_lib.contents import readme
     from course_lib.files import write_whole
+    from course_lib.glossary import glossary
     from course_lib.grading import notebook
 
     require_at_least_one(timeout=arguments.timeout)
@@ -56,6 +57,10 @@ def run(arguments: argparse.Namespace) -> int:
         notebook.refresh(path, timeout=arguments.timeout)
     for path in notebook.write_exercises(root / "solutions", root / "exercises"):
         print(f"wrote {path.relative_to(root)}")
+    words = root / "notebooks" / "glossary.md"
+    if (text := glossary(root / "notebooks")) != (words.read_text("utf-8") if words.exists() else ""):
+        write_whole(words, lambda part: part.write_text(text, encoding="utf-8"))
+        print(f"wrote {words.relative_to(root)}")
     page = root / "README.md"
     if (text := readme(page.read_text("utf-8"), root / "exercises")) != page.read_text("utf-8"):
         write_whole(page, lambda part: part.write_text(text, encoding="utf-8"))

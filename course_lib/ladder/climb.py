@@ -2,18 +2,21 @@
 
 import html
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import ipywidgets as widgets
 
 from course_lib import record
 from course_lib.contents import CHAPTERS
+from course_lib.files import write_whole
 from course_lib.ladder.picture import Ladder, draw, told
-from course_lib.ladder.rungs import EXERCISES, RUNGS, STEPS, Height, Rung, recorded, train_rung
+from course_lib.ladder.rungs import EXERCISES, RECORD, RUNGS, STEPS, Height, Rung, recorded, train_rung
 from course_lib.live.attempts import went_wrong
 from course_lib.live.figure import as_html, png
 from course_lib.live.page import publish
 
+PICTURE = RECORD.with_suffix(".png")
 SLUGS = [chapter.slug for chapter in CHAPTERS]
 
 
@@ -125,6 +128,14 @@ def climb(chapter: str, **parts: Callable[..., Any]) -> Climb:
 def ladder() -> Climb:
     """Show the whole ladder: every rung on the way, as recorded, and those that you have trained."""
     return Climb([rung for rung in RUNGS.values() if not rung.aside], [], {}, "")
+
+
+def draw_record(path: Path = PICTURE) -> Path:
+    """Draw the whole ladder as recorded, for the README, and return the file."""
+    recorded.cache_clear()
+    way = [rung for rung in RUNGS.values() if not rung.aside]
+    write_whole(path, lambda part: part.write_bytes(png(draw(Ladder(way, recorded(), {})))))
+    return path
 
 
 def _keep(id: str, height: Height) -> None:

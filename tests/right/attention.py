@@ -5,6 +5,7 @@ import math
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from course_lib import attention as library
 
@@ -74,6 +75,49 @@ def attention_of_the_library(q, k, v, mask=None):
     return library.scaled_dot_product_attention(q, k, v, mask)
 
 
+class _ThreeProjections(nn.Module):
+    def __init__(self, d_model):
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, d_model) for _ in range(3))
+
+
+class Fused(_ThreeProjections):
+    def forward(self, x, mask=None):
+        return F.scaled_dot_product_attention(self.q_proj(x), self.k_proj(x), self.v_proj(x), attn_mask=mask)
+
+
+class OfTheLibrary(_ThreeProjections):
+    def forward(self, x, mask=None):
+        return library.scaled_dot_product_attention(self.q_proj(x), self.k_proj(x), self.v_proj(x), mask)[0]
+
+
+class SentenceBySentence(_ThreeProjections):
+    """A loop over sentences and queries; a query's scores are those of the keys that it may see."""
+
+    def forward(self, tokens, may_attend=None):
+        B, T, _ = tokens.shape
+        allowed = torch.ones(B, T, T, dtype=torch.bool)
+        if may_attend is not None:
+            allowed = allowed & may_attend
+        out = torch.zeros_like(tokens)
+        for b in range(B):
+            q, k, v = (layer(tokens[b]) for layer in (self.q_proj, self.k_proj, self.v_proj))
+            for t in range(T):
+                seen = allowed[b, t]
+                if seen.any():
+                    out[b, t] = ((k[seen] @ q[t]) * q.shape[-1] ** -0.5).softmax(0) @ v[seen]
+        return out
+
+
+class WithAFloat32Root(_ThreeProjections):
+    def forward(self, x, mask=None):
+        root = torch.sqrt(torch.tensor(x.shape[-1], dtype=torch.float32))
+        scores = torch.bmm(self.q_proj(x), self.k_proj(x).permute(0, 2, 1)) / root
+        if mask is not None:
+            scores = torch.where(mask, scores, torch.tensor(-math.inf, dtype=x.dtype))
+        return torch.bmm(scores.softmax(-1).nan_to_num(0.0), self.v_proj(x))
+
+
 def example_by_attention(Q, K):
     return attention_by_einsum(Q, K, K)[1]
 
@@ -119,6 +163,7 @@ RIGHT = {
         attention_with_shares_in_float32,
         attention_of_the_library,
     ],
+    "attention.self_attention": [Fused, OfTheLibrary, SentenceBySentence, WithAFloat32Root],
     "attention.worked_example": [example_by_attention, example_by_linear],
     "attention.score_variance": [variance_pair_by_pair],
     "attention.saturation": [entropy_by_log_softmax, entropy_by_entr],

@@ -24,7 +24,7 @@ VASWANI = Source("Vaswani et al. 2017", "Attention Is All You Need, § 3.2.1", "
 
 
 def drawn(seed: int, *shapes: tuple[int, ...]) -> list[torch.Tensor]:
-    """Unit-normal tensors of these shapes, in float64."""
+    """Return unit-normal tensors of these shapes, in float64."""
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
 
@@ -40,7 +40,7 @@ def drawn(seed: int, *shapes: tuple[int, ...]) -> list[torch.Tensor]:
     seeds=SEEDS,
 )
 def spread() -> Finding:
-    """Slope of the spread of q · k over d_k, both as logarithms (½ is a square root), and the spread once divided."""
+    """Measure the slope of the spread of q · k over d_k, both as logarithms, and the spread once divided."""
     slopes, divided = [], []
     for seed in SEEDS:
         spreads = []
@@ -61,7 +61,7 @@ def spread() -> Finding:
 
 
 def gradients_at_queries(d_k: int, scaled: bool, seed: int) -> torch.Tensor:
-    """Size of the gradient of an attention output (one feature) at its query, for 500 queries over 64 keys: (500,)."""
+    """Return the size of the gradient of one output feature at its query, for 500 queries over 64 keys: (500,)."""
     q, k, v = drawn(seed, (500, d_k), (64, d_k), (64, 1))
     q.requires_grad_()
     weights = (q @ k.T / (math.sqrt(d_k) if scaled else 1)).softmax(dim=-1)  # (500, 64)
@@ -79,7 +79,7 @@ def gradients_at_queries(d_k: int, scaled: bool, seed: int) -> torch.Tensor:
     seeds=SEEDS,
 )
 def vanishing() -> Finding:
-    """The middle of the gradients at d_k = 1024, and the 95th of 100, each relative to the same with scaling."""
+    """Measure the middle gradient at d_k = 1024, and the 95th of 100, each relative to the same with scaling."""
     middle, top = [], []
     for seed in SEEDS:
         plain, scaled = (gradients_at_queries(1024, scaling, seed) for scaling in (False, True))
@@ -97,7 +97,7 @@ def vanishing() -> Finding:
 
 
 def _up(value: float) -> str:
-    """The next larger of 1 %, 10 %, 100 %, in words that do not depend on the last digits."""
+    """Return the next larger of 1 %, 10 %, 100 %, in words that do not depend on the last digits."""
     return "a hundredth" if value < 0.01 else "a tenth" if value < 0.1 else "all"
 
 
@@ -116,7 +116,7 @@ def _up(value: float) -> str:
     seeds=SEEDS,
 )
 def soft_dictionary() -> Finding:
-    """Scores times 0 and times a million: how far from the plain average, and from the best key's value."""
+    """Multiply scores by 0 and by a million: how far from the plain average, and from the best key's value?"""
     distances, from_average = [], []
     for seed in SEEDS:
         q, k, v = drawn(seed, (50, 16), (8, 16), (8, 4))
@@ -137,7 +137,7 @@ def soft_dictionary() -> Finding:
 
 
 def most_similar_first(model: DecoderOnly, ids: torch.Tensor) -> list[float]:
-    """Share of the queries whose best key, by q · k, is also the one nearest in direction; one figure for each head."""
+    """Return the share of the queries whose best key, by q · k, is also the nearest in direction, for each head."""
     layers = range(len(model.blocks))
     with evaluating(model), trace(model, "*.attention.query", "*.attention.key") as seen:
         model(ids)
@@ -167,7 +167,7 @@ def most_similar_first(model: DecoderOnly, ids: torch.Tensor) -> list[float]:
     seeds=SEEDS,
 )
 def resemblance() -> Finding:
-    """All heads of the shipped model, over 10 held-out stories for each seed."""
+    """Measure all heads of the shipped model, over 10 held-out stories for each seed."""
     model, tokenizer = load_pretrained("tinytown")
     same = []
     for seed in SEEDS:
@@ -200,7 +200,7 @@ def resemblance() -> Finding:
     seeds=SEEDS,
 )
 def linear() -> Finding:
-    """Relative difference of A(2x) and 2 A(x) for two layers: with the weights of x held, and as a function of x."""
+    """Compare A(2x) with 2 A(x) for two layers: with the weights of x held, and as a function of x."""
     free: list[float] = []
     fixed: list[float] = []
     for seed in SEEDS:
@@ -244,7 +244,7 @@ def linear() -> Finding:
     threshold="confirmed if the features change nothing and half the tokens need a quarter; else refuted",
 )
 def score_memory() -> Finding:
-    """Bytes of one head's scores for n = 2048, made from 64 features and from 1024; for half of n; the closed form."""
+    """Count the bytes of one head's scores for n = 2048, from 64 features and from 1024; for half of n; in theory."""
     n = 2048
     narrow, wide, half = (
         (torch.zeros(n, d) @ torch.zeros(n, d).T).nbytes for n, d in ((n, 64), (n, 1024), (n // 2, 64))
@@ -268,7 +268,7 @@ def leave_out_scale(model: DecoderOnly) -> None:
 
 
 def largest_weight(model: DecoderOnly) -> float:
-    """Mean over queries of the largest attention weight: near 1 where the softmax is saturated."""
+    """Return the mean over queries of the largest attention weight: near 1 where the softmax is saturated."""
     weights = torch.cat(model.attention_weights(held_out_letters()[0][:10]))  # (layers · B, H, T, T)
     return weights.amax(dim=-1).mean().item()
 
@@ -289,7 +289,7 @@ RATES = (3e-3, 1e-2)
     seeds=SEEDS,
 )
 def unscaled_training() -> Finding:
-    """128 features, letters, 100 steps: what leaving out the division costs one wide head, and 32 of 4 features."""
+    """Train 128 features on letters, 100 steps: what does leaving out the division cost one head, and 32 of 4?"""
     saturated: dict[str, list[float]] = {"first": [], "last": []}
 
     def loss(seed: int, n_heads: int, divided: bool, peak: float) -> float:
@@ -327,7 +327,7 @@ def unscaled_training() -> Finding:
 
 
 def share_query_and_key(model: DecoderOnly) -> None:
-    """One matrix for both: W_K is W_Q."""
+    """Use one matrix for both: W_K is W_Q."""
     for block in model.blocks:
         block.attention.k_proj = block.attention.q_proj
 
@@ -346,13 +346,13 @@ def look_elsewhere(model: DecoderOnly) -> None:
 
 
 def share_and_look_elsewhere(model: DecoderOnly) -> None:
-    """One matrix for both, as Kitaev et al. 2020 train it: no token looks at itself."""
+    """Use one matrix for both, as Kitaev et al. 2020 train it: no token looks at itself."""
     share_query_and_key(model)
     look_elsewhere(model)
 
 
 def keep_keys_as_drawn(model: DecoderOnly) -> None:
-    """Two matrices, but as many trained numbers as with one: W_K stays as it was drawn."""
+    """Use two matrices, but train as many numbers as with one: W_K stays as it was drawn."""
     for block in model.blocks:
         block.attention.k_proj.requires_grad_(False)
 
@@ -371,7 +371,7 @@ SAME = 0.03  # nats per letter: losses that differ by less are the same
     seeds=SEEDS,
 )
 def one_matrix() -> Finding:
-    """Two blocks on letters, 150 steps: what W_K = W_Q costs."""
+    """Train two blocks on letters, 150 steps: what does W_K = W_Q cost?"""
 
     def losses(prepare) -> list[float]:
         return [train_on_letters(seed, 150, n_layers=2, prepare=prepare)[1] for seed in SEEDS]

@@ -1,16 +1,82 @@
-"""Figures of chapter 2: a soft dictionary, one query from scores to mix, saturation, the weights of a trained head."""
+"""Figures of chapter 2: the mechanism, a soft dictionary, one query, saturation, the weights of a trained head."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, new_panels
 from course_lib.live.numbers import entropy
-from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, SKY, WIDE
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, SKY, WIDE
 from course_lib.live.shared_figures import empty_bars, set_bars
+
+# -------------------------------------------------------------------------------------------------------- the mechanism
+CELL_WIDTH, CELL_HEIGHT = 0.272, 0.215  # inches
+
+
+def mechanism(tokens: Sequence[str], tensors: Mapping[str, np.ndarray], query: int) -> Figure:
+    """Draw self-attention as its tensors with their numbers, from x on the left to the output on the right.
+
+    tensors: "x", "Q", "K", "V" (T, 4 each), "scores", "weights" (T, T) and "output" (T, 4). One query's row is framed.
+    """
+    T = len(tokens)
+    figure, axes = new_figure(WIDE, 5.1)
+    axes.set_position((0, 0, 1, 0.94))
+    axes.set(xlim=(0, WIDE), ylim=(4.79, 0))
+    axes.axis("off")
+    height = T * CELL_HEIGHT
+    places = {  # name: left, top, what it comes from
+        "x": (0.68, 1.94, "token vectors"), "Q": (2.4, 0.42, "x · W_Q: asks"),
+        "K": (2.4, 1.94, "x · W_K: is found"), "V": (2.4, 3.46, "x · W_V: is passed on"),
+        "scores": (4.02, 1.18, "Q · Kᵀ ÷ √4"), "weights": (5.68, 1.18, "softmax, row by row"),
+        "output": (7.24, 1.94, "weights · V"),
+    }  # fmt: skip
+    at = {}
+    for name, numbers in tensors.items():
+        left, top, origin = places[name]
+        color = {"x": GREY, "V": GREEN, "output": GREEN, "K": ORANGE}.get(name, BLUE)
+        _matrix(axes, numbers, left, top, f"{name} {tuple(numbers.shape)}", origin, color)
+        at[name] = left - 0.05, left + numbers.shape[1] * CELL_WIDTH + 0.05, top + height / 2
+        if name not in ("K", "V"):  # of these two it takes all rows
+            frame = (left, top + query * CELL_HEIGHT), numbers.shape[1] * CELL_WIDTH, CELL_HEIGHT
+            axes.add_patch(Rectangle(*frame, fill=False, edgecolor=INK, linewidth=2, zorder=4))
+    for t, token in enumerate(tokens):
+        axes.text(0.62, 1.94 + (t + 0.5) * CELL_HEIGHT, token, ha="right", va="center", fontsize=FONT, color=INK)
+        for name in ("scores", "weights"):
+            x = places[name][0] + (t + 0.5) * CELL_WIDTH
+            axes.text(x, 1.24 + height, token, rotation=90, ha="center", va="top", fontsize=FONT - 1, color=INK)
+    flows = ("Q", "scores"), ("K", "scores"), ("scores", "weights"), ("weights", "output")
+    for one, other in ("xQ", "xK", "xV", *flows):
+        _arrow(axes, at[one][1:], at[other][::2])
+    axes.plot([at["V"][1], 7.8], [at["V"][2]] * 2, color=INK, linewidth=1.3)
+    _arrow(axes, (7.8, at["V"][2]), (7.8, 1.99 + height))
+    largest = np.argsort(-tensors["weights"][query], kind="stable")[:2]
+    told = " and ".join(f"“{tokens[s]}” ({tensors['weights'][query, s]:.2f})" for s in largest)
+    headline(figure).set_text(f"“{tokens[query]}” looks for an animal, and mixes most from {told}")
+    return figure
+
+
+def _matrix(axes: Axes, numbers: np.ndarray, left: float, top: float, title: str, origin: str, color: str) -> None:
+    """Draw a table of numbers below its name, each cell the darker the larger its number."""
+    largest = max(1.0, float(np.abs(numbers).max()))
+    for (t, i), number in np.ndenumerate(numbers):
+        corner = left + i * CELL_WIDTH, top + t * CELL_HEIGHT
+        shade = 0.55 * max(0.0, float(number)) / largest
+        axes.add_patch(Rectangle(corner, CELL_WIDTH, CELL_HEIGHT, facecolor=color, alpha=shade, linewidth=0))
+        axes.add_patch(Rectangle(corner, CELL_WIDTH, CELL_HEIGHT, fill=False, edgecolor=LIGHT, linewidth=0.8))
+        digits = 0 if number == int(number) else 1 if 10 * number == int(10 * number) else 2
+        told = f"{number:.{digits}f}".replace("0.", ".").replace("-", "−")
+        x, y = corner[0] + CELL_WIDTH / 2, corner[1] + CELL_HEIGHT / 2
+        axes.text(x, y, told, ha="center", va="center", fontsize=8.5, color=INK)
+    axes.text(left, top - 0.22, title, ha="left", va="bottom", fontsize=FONT, color=INK, weight="bold")
+    axes.text(left, top - 0.05, origin, ha="left", va="bottom", fontsize=FONT - 1, color=INK)
+
+
+def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
+    axes.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": INK, "linewidth": 1.3})
 
 
 # ---------------------------------------------------------------------------------------------------- a soft dictionary
@@ -60,7 +126,7 @@ def _on_circle(angle: float) -> tuple[float, float]:
 
 
 def _best(names: Sequence[str], weights: np.ndarray) -> str:
-    """The names with the largest weight, as a reader lists them."""
+    """Return the names with the largest weight, as a reader lists them."""
     *others, last = (name for name, best in zip(names, np.isclose(weights, weights.max())) if best)
     return f"{', '.join(others)} and {last}" if others else last
 
@@ -135,7 +201,7 @@ class OneQuery(Drawing):
 
 # ------------------------------------------------------------------------------------------------------------- why √d_k
 def score_spread(d_ks: Sequence[int], unscaled: Sequence[float], scaled: Sequence[float]) -> Figure:
-    """Standard deviation of q·k over d_k, with and without the division by √d_k."""
+    """Draw the standard deviation of q·k over d_k, with and without the division by √d_k."""
     figure, axes = new_figure(7.5, 3.6)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
@@ -207,7 +273,7 @@ class Saturation(Drawing):
 
 
 def gradient_range(d_ks: Sequence[int], unscaled: np.ndarray, scaled: np.ndarray) -> Figure:
-    """Size of the gradient at the query, as percentiles 10, 50 and 90 over many queries: arrays (3, number of d_ks)."""
+    """Draw the size of the gradient at the query: percentiles 10, 50 and 90 over many queries, (3, number of d_ks)."""
     figure, axes = new_figure(WIDE, 4.0)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
@@ -286,18 +352,21 @@ class AttentionMap(Drawing):
 
     def build(self) -> Figure:
         T = len(self.tokens)
-        figure, (left, right) = new_panels(WIDE, max(3.2, 1.5 + 0.19 * T), 2, width_ratios=[1.6, 1])
+        height = min(4.2, max(3.2, 1.5 + 0.19 * T))  # with its three controls it fits a pane of 560 pixels
+        figure, (left, right) = new_panels(WIDE, height, 2, width_ratios=[1.6, 1])
+        small = FONT - 1 if T <= 16 else 8
         self.image = left.imshow(np.zeros((T, T)), cmap="Blues", vmin=0, vmax=1, aspect="auto")
         left.set(xticks=range(T), yticks=range(T), ylabel="query", xlabel="key")
         left.set_xticklabels(self.tokens, rotation=90)
         left.set_yticklabels(self.tokens)
-        left.tick_params(length=0)
+        left.tick_params(length=0, labelsize=small)
         bar = figure.colorbar(self.image, ax=left, fraction=0.04, pad=0.02)
         bar.ax.tick_params(labelsize=FONT - 1)
         bar.set_label("weight", size=FONT)
         self.row = Rectangle((-0.5, 0), T, 1, fill=False, edgecolor=ORANGE, linewidth=2.5)
         left.add_patch(self.row)
         self.bars, self.numbers = empty_bars(right, self.tokens, ORANGE)
+        right.tick_params(axis="y", labelsize=small)
         self.right = right.set_title(" ", fontsize=FONT, loc="left")
         right.set_xlabel("weight")
         self.headline = headline(figure)

@@ -1,7 +1,7 @@
 """Live figures of chapter 2."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 
 import ipywidgets as widgets
@@ -21,7 +21,7 @@ from course_lib.tinytown import WordTokenizer
 # Thermometers on the shore of a round lake: direction in degrees, anticlockwise from east, and temperature in °C.
 STATIONS = {"east": (0, 20.0), "north": (90, 14.0), "west": (180, 18.0), "south": (270, 26.0)}
 
-# The four tokens of the course notes, small enough for paper; the values, ours, are the corners of a square.
+# Four tokens, small enough for paper; the values are the corners of a square.
 Q = torch.tensor([[1, 0, 1, 0], [0.5, 0.5, 0, 1], [0, 1, 0.5, 0.5], [1, 1, 0, 0]])
 K = torch.tensor([[1, 0, 0.5, 0.5], [0, 1, 0, 1], [0.5, 0.5, 1, 0], [0, 0, 1, 1]])
 V = torch.tensor([[4.0, 0], [0, 4], [4, 4], [0, 0]])
@@ -62,7 +62,7 @@ def soft_dictionary() -> LiveFigure:
 
 # ---------------------------------------------------------------------------------------- one query, from scores to mix
 def walk_through(function: Callable | None = None) -> LiveFigure:
-    """The 4 × 4 example, one query at a time: scores, weights, mix.
+    """Walk through four queries and four keys, one query at a time: scores, weights, mix.
 
     Args:
         function: your own attention, (q, k, v, mask=None) -> (output, weights), drawn with the library's as outlines.
@@ -105,7 +105,7 @@ def walk_through(function: Callable | None = None) -> LiveFigure:
 
 
 def _try_attention(function: Callable, mask: Tensor | None) -> tuple[Tensor, Tensor, str]:
-    """(output, weights, what went wrong). NaN stands in for a result that cannot be drawn."""
+    """Return (output, weights, what went wrong). NaN stands in for a result that cannot be drawn."""
     nothing = torch.full((4, 2), torch.nan), torch.full((4, 4), torch.nan)
     try:
         result = function(Q.clone(), K.clone(), V.clone(), mask)
@@ -131,13 +131,13 @@ def _kind(result: object) -> str:
 
 # ------------------------------------------------------------------------------------------------------------- why √d_k
 def _drawn(n_queries: int, n_keys: int) -> tuple[Tensor, Tensor]:
-    """Unit-normal queries and keys with 1024 features; a smaller d_k takes the first of them."""
+    """Draw unit-normal queries and keys with 1024 features; a smaller d_k takes the first of them."""
     rng = torch.Generator().manual_seed(3)
     return torch.randn(n_queries, D_KS[-1], generator=rng), torch.randn(n_keys, D_KS[-1], generator=rng)
 
 
 def saturation_sliders() -> LiveFigure:
-    """d_k and the division by √d_k: what they do to one query's weights, their entropy, and the gradient p (1 − p)."""
+    """Show what d_k and the division by √d_k do to one query's weights, their entropy, and the slope p (1 − p)."""
     queries, keys = _drawn(N_QUERIES, 8)
 
     def weigh(d_k: int, scaled: bool) -> Tensor:
@@ -166,7 +166,7 @@ def saturation_sliders() -> LiveFigure:
 
 
 def explore_entropy(function: Callable) -> LiveFigure:
-    """Your `attention_entropy(scores, d_k, scaled)` over d_k, for 200 drawn queries."""
+    """Draw your `attention_entropy(scores, d_k, scaled)` over d_k, for 200 drawn queries."""
     queries, keys = _drawn(200, 64)
 
     @cache
@@ -219,7 +219,7 @@ def explore_entropy(function: Callable) -> LiveFigure:
 
 # -------------------------------------------------------------------------------------------------------------- softmax
 def explore_softmax(function: Callable) -> LiveFigure:
-    """Your `softmax(x, dim)` on four scores that a slider makes as large as 10,000."""
+    """Show your `softmax(x, dim)` on four scores that a slider makes as large as 10,000."""
     pattern = torch.tensor([1.0, 0.9, 0.5, -1.0])
 
     def measure(power: float) -> tuple[list[str], np.ndarray, str]:
@@ -262,42 +262,9 @@ def explore_softmax(function: Callable) -> LiveFigure:
     return LiveFigure(draw, {"power": slider("scores up to 10 to the power", 0.0, -1.0, 4.0, 0.25)}, describe)
 
 
-# --------------------------------------------------------------------------------------------------------- who is "it"?
-def longer_key(tokens: Sequence[str], embeddings: Tensor, query: str, key: str) -> LiveFigure:
-    """Make one key longer or shorter without turning it, and watch its weight.
-
-    Args:
-        tokens, embeddings: the tokens and their vectors (S, D), which are query, key and value at once.
-        query: the token that asks. key: the token whose key is stretched.
-    """
-    asks, stretched = tokens.index(query), tokens.index(key)
-    cosine = torch.cosine_similarity(embeddings[asks], embeddings[stretched], dim=0).item()
-
-    def measure(factor: float) -> tuple[np.ndarray, float]:
-        keys = embeddings.clone()
-        keys[stretched] *= factor
-        return (keys @ embeddings[asks] / math.sqrt(keys.shape[-1])).softmax(dim=-1).numpy(), keys[
-            stretched
-        ].norm().item()
-
-    def draw(factor):
-        weights, length = measure(factor)
-        best = tokens[int(weights.argmax())]
-        title = f"“{query}” looks most at “{best}” ({weights.max():.2f}); “{key}” has length {length:.2f}"
-        return WeightBars(tokens, weights, title)
-
-    def describe(factor):
-        weights, length = measure(factor)
-        shares = ", ".join(f"{token} {weight:.3f}" for token, weight in zip(tokens, weights))
-        lengths = f"Length of “{key}” {length:.2f}, of “{query}” {embeddings[asks].norm():.2f}"
-        return f"{lengths}; the cosine between them stays {cosine:.4f}. Weights: {shares}."
-
-    return LiveFigure(draw, {"factor": slider(f"stretch “{key}” by ×", 1.0, 0.1, 3.0, 0.05)}, describe)
-
-
 # ------------------------------------------------------------------------------------------------------- a trained head
 def head_viewer(model: DecoderOnly, tokenizer: WordTokenizer, text: str, layer: int = 0, head: int = 0) -> LiveFigure:
-    """The attention weights of every head of a trained model for one text; the last token asks first.
+    """Show the attention weights of every head of a trained model for one text; the last token asks first.
 
     Args:
         text: the beginning of a story; `<bos>` is put in front of it. layer, head: where to start, counted from 0.
@@ -311,8 +278,8 @@ def head_viewer(model: DecoderOnly, tokenizer: WordTokenizer, text: str, layer: 
 
     def describe(layer, head, query):
         row = layers[layer][head][query]
-        top = ", ".join(f"{tokens[i]} (place {i}) {row[i]:.2f}" for i in (-row).argsort(kind="stable")[:3])
-        return f"Layer {layer}, head {head}: place {query}, “{tokens[query]}”, looks most at {top}."
+        top = ", ".join(f"{tokens[i]} (position {i}) {row[i]:.2f}" for i in (-row).argsort(kind="stable")[:3])
+        return f"Layer {layer}, head {head}: position {query}, “{tokens[query]}”, looks most at {top}."
 
     controls = {
         "layer": dropdown("layer", list(range(len(layers))), layer),

@@ -22,7 +22,7 @@ JURAFSKY_MARTIN = "https://web.stanford.edu/~jurafsky/slp3/"
 
 # ------------------------------------------------------------------------------------------------------------ leak test
 def small_decoder(seed: int) -> DecoderOnly:
-    """An untrained causal model whose weights are large enough for every token to matter."""
+    """Return an untrained causal model whose weights are large enough for every token to matter."""
     torch.manual_seed(seed)
     model = DecoderOnly(TransformerConfig(vocab_size=50, d_model=32, n_heads=4, n_layers=2, max_seq_len=16))
     for parameter in model.parameters():
@@ -32,7 +32,7 @@ def small_decoder(seed: int) -> DecoderOnly:
 
 
 def without_mask(model: nn.Module) -> nn.Module:
-    """Let every token of a causal model see all others, with the same weights."""
+    """Let every token of a causal model see every other, with the same weights."""
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):
             module.register_forward_pre_hook(
@@ -42,7 +42,7 @@ def without_mask(model: nn.Module) -> nn.Module:
 
 
 def moved_by_a_change(model: nn.Module) -> tuple[float, float]:
-    """(the most that an output before a changed token moves, the least that its own output moves), over 12 tokens."""
+    """Return (the most that an output before a changed token moves, the least that its own moves), over 12 tokens."""
     ids = torch.randint(50, (1, 12))
     earlier, own = [0.0], []
     with torch.no_grad():
@@ -88,7 +88,7 @@ T, STEPS, STORIES = 32, 250, 4000
 
 
 class NextWord(nn.Module):
-    """Names the next word at every place. family: "decoder" is masked, "encoder" sees the whole text."""
+    """Name the next word at every position. family: "decoder" is masked, "encoder" sees the whole text."""
 
     def __init__(self, family: str):
         super().__init__()
@@ -102,17 +102,21 @@ class NextWord(nn.Module):
 
 
 @cache
-def learn_next_word(masked: bool, seed: int) -> tuple[float, float]:
-    """(loss as training sees it, loss at inference) in nats per word.
+def train_next_word(masked: bool, seed: int) -> NextWord:
+    """Train a model on the next word of Tinytown's stories, with a causal mask or without any."""
+    torch.manual_seed(seed)
+    ids = encode_stories(Tinytown(0).sample(STORIES), WordTokenizer())
+    model = NextWord("decoder" if masked else "encoder")
+    train(model, Batches(ids, 8, T, torch.Generator().manual_seed(seed)), STEPS, 5e-3, 20, progress=False)
+    return model
+
+
+def losses_of(model: NextWord) -> tuple[float, float]:
+    """Return (loss as training sees it, loss at inference) in nats per word, on held-out stories.
 
     At inference the model is given only the words before: the text ends where the next word is asked for.
     """
-    torch.manual_seed(seed)
-    tokenizer = WordTokenizer()
-    ids = encode_stories(Tinytown(0).sample(STORIES), tokenizer)
-    held_out = encode_stories(Tinytown(HELD_OUT_SEED).sample(250), tokenizer)
-    model = NextWord("decoder" if masked else "encoder")
-    train(model, Batches(ids, 8, T, torch.Generator().manual_seed(seed)), STEPS, 5e-3, 20, progress=False)
+    held_out = encode_stories(Tinytown(HELD_OUT_SEED).sample(250), WordTokenizer())
     windows = held_out.unfold(0, T + 1, T + 1)  # (windows, T + 1)
     at_inference = []
     with evaluating(model):
@@ -121,6 +125,11 @@ def learn_next_word(masked: bool, seed: int) -> tuple[float, float]:
             logits, _ = model(windows[:, :known], windows[:, 1 : known + 1])
             at_inference.append(F.cross_entropy(logits[:, -1], windows[:, known]).item())
     return as_trained, sum(at_inference) / len(at_inference)
+
+
+def learn_next_word(masked: bool, seed: int) -> tuple[float, float]:
+    """Train, and return (loss as training sees it, loss at inference) in nats per word."""
+    return losses_of(train_next_word(masked, seed))
 
 
 CHEATS, FAILS = 0.7, 0.5  # of the loss with a mask; nats more than with a mask
@@ -154,7 +163,7 @@ def cheating() -> Finding:
 
 # ----------------------------------------------------------------------------------------------------- one pass for all
 def one_pass_against_many(model: nn.Module) -> float:
-    """Largest difference of a logit between one pass over 12 tokens and 12 passes, each over what stands before."""
+    """Return the largest difference of a logit between one pass over 12 tokens and 12, each over what stands before."""
     ids = torch.randint(50, (1, 12))
     with torch.no_grad():
         together = model(ids)[0]  # (12, V): all positions in one pass

@@ -1,6 +1,6 @@
 """Live figures of chapter 3."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
@@ -15,12 +15,12 @@ from course_lib.live.figure import LiveFigure, dropdown, slider
 from course_lib.live.shared_figures import Patterns
 from course_lib.masks import causal_mask, combine, padding_mask, prefix_mask
 
-BERT, GPT, T5 = "BERT: all see all", "GPT: causal", "T5: source, then target"
+BERT, GPT, T5 = "BERT: bidirectional", "GPT: causal", "T5: source, then target"
 
 
 # ------------------------------------------------------------------------------------------------------------- patterns
 def mask_patterns() -> LiveFigure:
-    """The masks of three families side by side: their length, the length of T5's source, and padding at the end."""
+    """Show three families' masks side by side: their length, the length of T5's source, and padding at the end."""
 
     def build(length: int, prefix: int, padding: int) -> dict[str, np.ndarray]:
         real = padding_mask([max(1, length - padding)], length)[0, 0]  # (1, T): the same keys for every query
@@ -52,8 +52,8 @@ def mask_patterns() -> LiveFigure:
 BEFORE, AFTER, NONE = "hidden before softmax", "zeroed after softmax", "not masked"
 
 
-def masked_row(scores: np.ndarray) -> LiveFigure:
-    """One row of scores (T, T) under a causal mask: hidden before the softmax, zeroed after it, or not at all."""
+def masked_row(scores: np.ndarray, tokens: Sequence[str]) -> LiveFigure:
+    """Show one row of scores (T, T) under a causal mask: hidden before the softmax, zeroed after it, or not at all."""
     scores_ = torch.tensor(scores)
 
     def measure(query: int, how: str) -> tuple[np.ndarray, np.ndarray]:
@@ -64,27 +64,27 @@ def masked_row(scores: np.ndarray) -> LiveFigure:
         return (hidden.numpy() if how == BEFORE else np.zeros(len(scores_), dtype=bool)), weights.numpy()
 
     def draw(query, how):
-        return figures.MaskedRow(scores[query], *measure(query, how), query, how)
+        return figures.MaskedRow(scores[query], *measure(query, how), query, how, tokens)
 
     def describe(query, how):
         weights = measure(query, how)[1]
         shares = ", ".join(f"{weight:.3f}" for weight in weights)
-        return f"Token {query}, {how}: weights {shares}; sum {weights.sum():.3f}."
+        return f"“{tokens[query]}”, {how}: weights {shares}; sum {weights.sum():.3f}."
 
     controls = {
-        "query": slider("who looks (token)", 1, 0, len(scores) - 1, 1),
-        "how": dropdown("later tokens are", [BEFORE, AFTER, NONE], BEFORE),
+        "query": dropdown("who looks", {f"{t}: {token}": t for t, token in enumerate(tokens)}, 2),
+        "how": dropdown("later tokens are", [BEFORE, AFTER, NONE], AFTER),
     }
     return LiveFigure(draw, controls, describe)
 
 
 # ------------------------------------------------------------------------------------------------------------ leak test
-PLACES = 10
+POSITIONS = 10
 LEAK_MASKS = {  # name -> (T, T), True = may attend
-    "no mask": torch.ones(PLACES, PLACES, dtype=torch.bool),
-    "causal mask": causal_mask(PLACES),
-    "off by one": torch.ones(PLACES, PLACES, dtype=torch.bool).tril(diagonal=1),
-    "prefix of 4": prefix_mask(4, PLACES),
+    "no mask": torch.ones(POSITIONS, POSITIONS, dtype=torch.bool),
+    "causal mask": causal_mask(POSITIONS),
+    "off by one": torch.ones(POSITIONS, POSITIONS, dtype=torch.bool).tril(diagonal=1),
+    "prefix of 4": prefix_mask(4, POSITIONS),
 }
 
 
@@ -108,34 +108,34 @@ def leak_test() -> LiveFigure:
     """Change one token and see which outputs move, under four masks."""
     with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
         model = TwoLayers()
-        x, other = torch.randn(1, PLACES, 16), torch.randn(16)
+        x, other = torch.randn(1, POSITIONS, 16), torch.randn(16)
 
     @cache
-    def moved(mask: str, place: int) -> np.ndarray:
+    def moved(mask: str, position: int) -> np.ndarray:
         changed = x.clone()
-        changed[0, place] = other
+        changed[0, position] = other
         with torch.no_grad():
             difference = model(changed, LEAK_MASKS[mask]) - model(x, LEAK_MASKS[mask])
         return difference[0].norm(dim=-1).numpy()  # (T,)
 
-    def draw(mask, place):
-        return figures.LeakBars(moved(mask, place), place, mask.capitalize())
+    def draw(mask, position):
+        return figures.LeakBars(moved(mask, position), position, mask.capitalize())
 
-    def describe(mask, place):
-        changes = moved(mask, place)
-        places = [str(t) for t in range(PLACES) if changes[t] > 1e-5]
-        return f"{mask.capitalize()}, token {place} changed: the outputs at {', '.join(places)} move."
+    def describe(mask, position):
+        changes = moved(mask, position)
+        positions = [str(t) for t in range(POSITIONS) if changes[t] > 1e-5]
+        return f"{mask.capitalize()}, token {position} changed: the outputs at {', '.join(positions)} move."
 
     controls = {
         "mask": dropdown("mask", list(LEAK_MASKS), "off by one"),
-        "place": slider("changed token (place)", 6, 0, PLACES - 1, 1),
+        "position": slider("changed token (position)", 6, 0, POSITIONS - 1, 1),
     }
     return LiveFigure(draw, controls, describe)
 
 
 # ----------------------------------------------------------------------------------------------------------- exercises
 def explore_causal(function: Callable) -> LiveFigure:
-    """Your `causal_mask(T, S)` beside the library's: its T rows at the foot of an S × S square."""
+    """Draw your `causal_mask(T, S)` beside the library's: its T rows at the foot of an S × S square."""
 
     def compare(T: int, cached: int) -> tuple[np.ndarray | None, np.ndarray, str]:
         S = T + cached
@@ -179,44 +179,45 @@ def explore_causal(function: Callable) -> LiveFigure:
 
 
 def explore_attention(function: Callable) -> LiveFigure:
-    """Your `causal_self_attention`: change one token and see which of its outputs move."""
+    """Change one token and see which outputs of your `causal_self_attention` move."""
     d_model, rng = 12, torch.Generator().manual_seed(0)
-    x, other = torch.randn(1, PLACES, d_model, generator=rng), torch.randn(d_model, generator=rng)
+    x, other = torch.randn(1, POSITIONS, d_model, generator=rng), torch.randn(d_model, generator=rng)
     W = [torch.randn(d_model, d_model, generator=rng) / 2 for _ in range(4)]
 
     def library(n_heads: int) -> Tensor:
         W_Q, W_K, W_V, W_O = W
         q, k, v = ((x @ w).unflatten(-1, (n_heads, -1)).transpose(1, 2) for w in (W_Q, W_K, W_V))
-        return scaled_dot_product_attention(q, k, v, causal_mask(PLACES))[0].transpose(1, 2).flatten(2) @ W_O
+        return scaled_dot_product_attention(q, k, v, causal_mask(POSITIONS))[0].transpose(1, 2).flatten(2) @ W_O
 
     @cache
-    def moved(place: int, n_heads: int) -> tuple[np.ndarray, str]:
+    def moved(position: int, n_heads: int) -> tuple[np.ndarray, str]:
         changed = x.clone()
-        changed[0, place] = other
+        changed[0, position] = other
         outputs = []
         for text in (x, changed):
             y, problem = attempt_numbers(function, text.clone(), *(w.clone() for w in W), n_heads, shape=tuple(x.shape))
             if y is None:
-                return np.zeros(PLACES), problem
+                return np.zeros(POSITIONS), problem
             outputs.append(y.double().clamp(-1e6, 1e6))
         gap = (outputs[0] - library(n_heads)).abs().max().item()
         verdict = "The library agrees on every output." if gap < 1e-3 else f"The library differs by up to {gap:.2f}."
         return (outputs[1] - outputs[0])[0].norm(dim=-1).numpy(), verdict
 
-    def draw(place, n_heads):
-        changes, said = moved(place, n_heads)
+    def draw(position, n_heads):
+        changes, said = moved(position, n_heads)
         title = "" if said.startswith("The library") else "Nothing to show yet"
-        return figures.LeakBars(changes, place, "Your attention", title)
+        return figures.LeakBars(changes, position, "Your attention", title)
 
-    def describe(place, n_heads):
-        changes, said = moved(place, n_heads)
+    def describe(position, n_heads):
+        changes, said = moved(position, n_heads)
         if not said.startswith("The library"):
             return said
-        places = ", ".join(str(t) for t in range(PLACES) if changes[t] > 1e-5) or "no place"
-        return f"{n_heads} head{'s' if n_heads > 1 else ''}, token {place} changed: outputs move at {places}. {said}"
+        positions = ", ".join(str(t) for t in range(POSITIONS) if changes[t] > 1e-5) or "no position"
+        heads = f"{n_heads} head{'s' if n_heads > 1 else ''}"
+        return f"{heads}, token {position} changed: outputs move at {positions}. {said}"
 
     controls = {
-        "place": slider("changed token (place)", 6, 0, PLACES - 1, 1),
+        "position": slider("changed token (position)", 6, 0, POSITIONS - 1, 1),
         "n_heads": dropdown("heads", [1, 2, 3, 4, 6, 12], 3),
     }
     return LiveFigure(draw, controls, describe)

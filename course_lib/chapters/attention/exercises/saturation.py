@@ -23,7 +23,7 @@ def even_scores(seed):
 
 
 @stage
-def the_notes_example(seed):
+def four_scores(seed):
     "The scores [8, 4, 2, 1] with d_k = 64, before and after scaling."
     scores = torch.tensor([[8.0, 4.0, 2.0, 1.0]])
     return [Case(scores, 64, False), Case(scores, 64, True)]

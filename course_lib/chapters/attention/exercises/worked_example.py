@@ -18,7 +18,7 @@ PAPER_K = torch.tensor([[1, 0, 0.5, 0.5], [0, 1, 0, 1], [0.5, 0.5, 1, 0], [0, 0,
 
 @stage
 def the_example(seed):
-    "The four queries and four keys of the chapter, the ones you can do on paper."
+    "The four queries and four keys that you can do on paper."
     return [Case(PAPER_Q.clone(), PAPER_K.clone())]
 
 

@@ -1,0 +1,113 @@
+import math
+
+import torch
+from torch import nn
+
+from course_lib.grading.exercise import Case, generator, stage
+from course_lib.grading.judge import compare
+
+
+class SelfAttention(nn.Module):
+    """One head of self-attention, without an output projection."""
+
+    def __init__(self, d_model):
+        super().__init__()
+        ### BEGIN SOLUTION
+        self.q_proj = nn.Linear(d_model, d_model)
+        self.k_proj = nn.Linear(d_model, d_model)
+        self.v_proj = nn.Linear(d_model, d_model)
+        ### END SOLUTION
+
+    def forward(self, x, mask=None):
+        ### BEGIN SOLUTION
+        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)  # (B, T, d_model) each
+        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, T, T)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf)
+        weights = scores.softmax(dim=-1)  # a row of nothing but −inf is NaN here
+        if mask is not None:
+            weights = weights.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
+        return weights @ v  # (B, T, d_model)
+        ### END SOLUTION
+
+
+def tokens_of(rng, *shape, dtype=torch.float32):
+    return torch.randn(shape, generator=rng, dtype=dtype)
+
+
+def drawn_mask(rng, *shape):
+    """A drawn mask in which every query may look at one key or more, and not at all of them."""
+    order = torch.rand(shape, generator=rng).argsort(-1)
+    allowed = torch.randint(1, shape[-1], (*shape[:-1], 1), generator=rng)
+    return order < allowed
+
+
+@stage
+def one_token(seed):
+    "A single token looks at itself: its weight is 1, so that only the values count."
+    rng = generator(seed)
+    return [Case(tokens_of(rng, 1, 1, 4), init=(4,)), Case(tokens_of(rng, 3, 1, 6), init=(6,))]
+
+
+@stage
+def no_mask(seed):
+    "No mask: every token looks at every other of its sentence."
+    rng = generator(seed)
+    return [
+        Case(tokens_of(rng, 1, 3, 4), init=(4,)),
+        Case(tokens_of(rng, 2, 5, 3), init=(3,)),
+        Case(tokens_of(rng, 3, 2, 7), init=(7,)),
+    ]
+
+
+@stage
+def all_sizes_equal(seed):
+    "Sentences, tokens and features in equal number, without and with a mask."
+    rng = generator(seed)
+    return [
+        Case(tokens_of(rng, 3, 3, 3), init=(3,)),
+        Case(tokens_of(rng, 4, 4, 4), drawn_mask(rng, 4, 4), init=(4,)),
+    ]
+
+
+@stage
+def masked(seed):
+    "A mask: (T, T) for every sentence, or one for each, (B, 1, T) or (B, T, T). True = may attend."
+    rng = generator(seed)
+    causal = torch.ones(4, 4, dtype=torch.bool).tril()
+    shapes = ((5, 5), (2, 1, 5), (2, 5, 5))
+    each = [Case(tokens_of(rng, 2, 5, 6), drawn_mask(rng, *shape), init=(6,)) for shape in shapes]
+    return [Case(tokens_of(rng, 1, 4, 6), causal, init=(6,)), *each]
+
+
+@stage
+def nothing_to_see(seed):
+    "A token that may look at nothing: zeros, never NaN."
+    rng = generator(seed)
+    mask, masks = drawn_mask(rng, 4, 4), drawn_mask(rng, 2, 4, 4)
+    mask[1] = masks[1, 2] = False
+    return [Case(tokens_of(rng, 1, 4, 6), mask, init=(6,)), Case(tokens_of(rng, 2, 4, 6), masks, init=(6,))]
+
+
+@stage
+def large_tokens(seed):
+    "Large numbers: scores in the thousands, in float64."
+    rng = generator(seed)
+    x = 60 * tokens_of(rng, 2, 4, 6, dtype=torch.float64)
+    return [Case(x, init=(6,)), Case(x, drawn_mask(rng, 4, 4), init=(6,))]
+
+
+@stage
+def views_and_doubles(seed):
+    "x is a transposed view; and float64 in, float64 out."
+    rng = generator(seed)
+    return [
+        Case(tokens_of(rng, 2, 8, 5).transpose(1, 2), init=(8,)),
+        Case(tokens_of(rng, 2, 5, 8, dtype=torch.float64), drawn_mask(rng, 5, 5), init=(8,)),
+    ]
+
+
+def judge(case, expected, got):
+    """A float32 near 5,000 has steps of 0.0005: a softmax in float32 is a right way, and loses that much there."""
+    large = case.args[0].abs().max() > 30
+    return compare(expected, got, atol=1e-3 * expected.abs().max().item() if large else None)

@@ -1,0 +1,111 @@
+"""The glossary: the terms that a chapter defines, each on one page of its folder, joined into `notebooks/glossary.md`.
+
+`chapters/<slug>/glossary.md` holds the terms of a chapter, in the order in which its notebook defines them:
+
+    ## self-attention
+    also: self attention
+    Attention in which queries, keys and values all come from the same sequence.
+
+In the notebook the term, or one of the forms after `also:`, stands in bold where it is defined: that is its section.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from course_lib.contents import CHAPTERS, Chapter
+
+PAGE = "glossary.md"
+FOLDERS = Path(__file__).parent / "chapters"
+SECTION = re.compile(r"^#{2,3} (\S.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term of the field: name, other forms of it, definition (Markdown, one paragraph), the chapter."""
+
+    name: str
+    also: tuple[str, ...]
+    says: str
+    chapter: Chapter
+
+    @property
+    def bold(self) -> re.Pattern[str]:
+        """Return what the term looks like where it is defined."""
+        forms = "|".join(map(re.escape, (self.name, *self.also)))
+        return re.compile(rf"\*\*(?:{forms})[.,:;]?\*\*", re.IGNORECASE)
+
+
+def read_terms(text: str, chapter: Chapter) -> list[Term]:
+    """Return the terms of a chapter's page. Errors: ValueError with file and line for what is not written so."""
+    where = f"chapters/{chapter.slug}/{PAGE}"
+    terms: list[Term] = []
+    blocks = re.split(r"^## ", text, flags=re.MULTILINE)
+    if blocks[0].strip():
+        raise ValueError(f"{where}:1: a page begins with its first term, such as ## self-attention")
+    line = 1
+    for block in blocks[1:]:
+        name, *rest = (row.strip() for row in block.strip().split("\n"))
+        also = rest.pop(0).removeprefix("also:") if rest and rest[0].startswith("also:") else ""
+        says = " ".join(filter(None, rest))
+        if not says:
+            raise ValueError(f"{where}:{line}: {name!r} has no definition: write it below the term, in a sentence")
+        forms = tuple(form.strip() for form in also.split(",") if form.strip())
+        terms.append(Term(name, forms, says, chapter))
+        line += block.count("\n")
+    return terms
+
+
+def all_terms() -> list[Term]:
+    """Return the terms of all chapters, in the order of the course. Errors: ValueError if two chapters define one."""
+    terms: dict[str, Term] = {}
+    for chapter in CHAPTERS:
+        path = FOLDERS / chapter.slug / PAGE
+        for term in read_terms(path.read_text(encoding="utf-8"), chapter) if path.exists() else ():
+            if other := terms.get(term.name.lower()):
+                raise ValueError(
+                    f"chapters/{chapter.slug}/{PAGE} defines {term.name!r}, as {other.chapter.slug} does: keep one"
+                )
+            terms[term.name.lower()] = term
+    return list(terms.values())
+
+
+def section(term: Term, notebook: Path) -> str:
+    """Return the heading of the section that defines a term, "" before the first one.
+
+    Errors: ValueError if no cell has the term in bold.
+    """
+    heading = ""
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] != "markdown":
+            continue
+        text = "".join(cell["source"])
+        found = term.bold.search(text)
+        headings = [match for match in SECTION.finditer(text) if not found or match.start() < found.start()]
+        heading = headings[-1][1] if headings else heading
+        if found:
+            return heading
+    raise ValueError(
+        f"{notebook.name} has no **{term.name}** in bold: set it in bold where it is defined, or take it out of "
+        f"chapters/{term.chapter.slug}/{PAGE}"
+    )
+
+
+def glossary(notebooks: Path) -> str:
+    """Return the text of the glossary: every term with its definition and a link to the section that defines it."""
+    lines = [
+        "# Glossary", "",
+        "The terms of the field, as the chapters define them. Written by `python -m course_lib refresh`.", "",
+        "| term | what it is | where |", "|---|---|---|",
+    ]  # fmt: skip
+    for term in sorted(all_terms(), key=lambda term: term.name.lower()):
+        heading = section(term, notebooks / term.chapter.notebook)
+        # JupyterLab finds a heading by its text, with hyphens for blanks.
+        anchor = "#" + quote(heading.replace(" ", "-")) if heading else ""
+        number = re.match(r"[\d.]*\d", heading)
+        place = f"§ {number[0]}" if number else heading or f"chapter {term.chapter.number}"
+        link = f"[{term.chapter.number} · {term.chapter.title}, {place}]({term.chapter.notebook}{anchor})"
+        lines.append(f"| **{term.name}** | {term.says.replace('|', chr(92) + '|')} | {link} |")
+    return "\n".join(lines) + "\n"
