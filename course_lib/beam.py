@@ -28,7 +28,7 @@ def beam_search(
     source_mask: Bool[Tensor, "B 1 1 S"] | None = None,
     use_cache: bool | None = None,
 ) -> tuple[Int[Tensor, "B T_new"], Float[Tensor, "B"]]:
-    """The most probable continuation of each prompt that a search of n_beams beginnings finds.
+    """Return the most probable continuation of each prompt that a search of n_beams beginnings finds.
 
     score = Σ ln p(token | what came before) / n^length_penalty,   n = number of new tokens, the stop id included
 

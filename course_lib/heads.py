@@ -1,7 +1,7 @@
 """Heads: several attentions side by side, each on its own slice of the features.
 
 Chapter 4 (Vaswani et al. 2017). Splitting and merging are reshapes; the module projects, attends and mixes. Two things
-taught later work inside the heads: RoPE turns queries and keys (chapter 5), a cache keeps keys and values (14).
+taught later work inside the heads: RoPE rotates queries and keys (chapter 5), a cache keeps keys and values (14).
 """
 
 from jaxtyping import Bool, Float
@@ -15,7 +15,7 @@ from course_lib.positions import apply_rotary
 
 
 def split_heads(x: Float[Tensor, "B T d_model"], n_heads: int) -> Float[Tensor, "B H T D"]:
-    """Cut each token's features into n_heads slices of D = d_model / n_heads: a reshape, nothing is computed.
+    """Split each token's features into n_heads slices of D = d_model / n_heads: a reshape, nothing is computed.
 
     Errors: ValueError if d_model is not divisible by n_heads.
     """
@@ -26,7 +26,7 @@ def split_heads(x: Float[Tensor, "B T d_model"], n_heads: int) -> Float[Tensor, 
 
 
 def merge_heads(x: Float[Tensor, "B H T D"]) -> Float[Tensor, "B T d_model"]:
-    """Lay the heads side by side again: the inverse of split_heads."""
+    """Lay the heads side by side again: undo split_heads."""
     require_shape(x, "(B, H, T, D)")
     return x.transpose(1, 2).flatten(start_dim=2)  # (B, T, H, D) -> (B, T, H * D)
 
@@ -45,7 +45,7 @@ class MultiHeadAttention(nn.Module):
             one. rope_interleaved: RoPE's pairing, as in apply_rotary.
 
     Parameters: `q_proj out_proj` (d_model, d_model), `k_proj v_proj` (d_model, n_kv_heads · D), plus biases. The number
-    of heads does not change their count: heads share the projections out, they do not add any.
+    of heads does not change their count: the heads share the projections out and do not add any.
     Errors: ValueError if d_model is not divisible by n_heads, n_heads not by n_kv_heads, or a shape is wrong.
     Source: Vaswani et al. 2017, section 3.2.2; grouped queries: Ainslie et al. 2023.
     """
@@ -71,7 +71,7 @@ class MultiHeadAttention(nn.Module):
         mask: Bool[Tensor, "..."] | None = None, is_causal: bool = False, rotary: Float[Tensor, "..."] | None = None,
         cache: KVCache | None = None, need_weights: bool = False, score_bias: Float[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "B T d_model"] | tuple[Float[Tensor, "B T d_model"], Float[Tensor, "B H T S"]]:  # fmt: skip
-        """Let the T tokens of x ask; the S tokens of the context answer (x itself, and before it those in the cache).
+        """Let the T tokens of x attend to the S tokens of the context (x itself, and before it those in the cache).
 
         Args:
             context: the sequence to attend to, of the batch size of x; x itself unless given.
@@ -101,19 +101,19 @@ class MultiHeadAttention(nn.Module):
         return y if weights is None else (y, weights)
 
     def keys_and_values(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Project the tokens that answer, (B, S, d_model), and split the result into heads: (B, H_kv, S, D) each."""
+        """Project the tokens to attend to, (B, S, d_model), and split the result into heads: (B, H_kv, S, D) each."""
         return split_heads(self.k_proj(source), self.n_kv_heads), split_heads(self.v_proj(source), self.n_kv_heads)
 
     def attend(
         self, query, key, value, mask=None, is_causal=False, score_bias=None, dropout_p=0.0, need_weights=False
     ) -> tuple[Tensor, Tensor | None]:
-        """Turn queries (B, H, T, D), keys and values (B, H_kv, S, D) into (heads (B, H, T, D), weights or None)."""
+        """Attend: queries (B, H, T, D), keys and values (B, H_kv, S, D) -> (heads (B, H, T, D), weights or None)."""
         require_fitting(query, key, mask)
         group = self.n_heads // self.n_kv_heads
         if group > 1:
             key, value = key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)  # (B, H, S, D)
         T, S = query.shape[-2], key.shape[-2]
-        is_causal = is_causal and T > 1  # a single query is the last token: it may see all
+        is_causal = is_causal and T > 1  # a single query is the last token: it has no later one
         # The fused kernel takes a mask or a flag, never both, and its flag lets query t see keys 0 … t, not the last t.
         if is_causal and any((need_weights, mask is not None, score_bias is not None, S != T)):
             mask, is_causal = combine(mask, causal_mask(T, S, device=query.device)), False

@@ -1,7 +1,7 @@
 """Positions: tell the model where each token stands.
 
 Chapter 5. Without them attention sees a bag of tokens: shuffle the input and the outputs are shuffled alike. Sinusoids
-and learned tables are added to the tokens; RoPE turns queries and keys; ALiBi takes from the scores.
+and learned tables are added to the tokens; RoPE rotates queries and keys; ALiBi lowers the scores.
 """
 
 import torch
@@ -12,7 +12,7 @@ from course_lib import checks
 
 
 def sinusoidal_encoding(max_seq_len: int, d_model: int) -> Float[Tensor, "max_seq_len d_model"]:
-    """Return clock hands: each pair of features is one hand, and every hand turns at its own speed.
+    """Return clock hands: each pair of features is one hand, and every hand rotates at its own speed.
 
     PE[p, 2i]     = sin(p / 10000^(2i / d_model))
     PE[p, 2i + 1] = cos(p / 10000^(2i / d_model))
@@ -96,11 +96,11 @@ def _add_rows(x: Tensor, table: Tensor, positions: Tensor | None) -> Tensor:
 def rotary_angles(
     positions: Int[Tensor, "*batch T"], d_head: int, theta: float = 10000.0, dtype: torch.dtype = torch.float32
 ) -> Float[Tensor, "*batch T half"]:
-    """Return how far RoPE turns each pair of features at each position, in radians.
+    """Return by how much RoPE rotates each pair of features at each position, in radians.
 
     angle[t, i] = positions[t] · theta^(−2i / d_head),   i = 0 … d_head / 2 − 1
 
-    The first pair turns by one radian per token, the last by almost none.
+    The first pair rotates by one radian per token, the last by almost none.
 
     Args:
         positions: whole numbers, such as torch.arange(offset, offset + T) after `offset` cached tokens.
@@ -113,7 +113,7 @@ def rotary_angles(
     checks.require_at_least_one(d_head=d_head)
     checks.require_positive(theta=theta)
     if d_head % 2:
-        raise ValueError(f"RoPE turns pairs of features, but d_head={d_head} is odd: choose an even one")
+        raise ValueError(f"RoPE rotates pairs of features, but d_head={d_head} is odd: choose an even one")
     two_i = torch.arange(0, d_head, 2, device=positions.device).to(dtype)  # (D / 2,)
     return positions[..., None].to(dtype) * (1.0 / theta ** (two_i / d_head))  # (..., T, D / 2)
 
@@ -121,9 +121,9 @@ def rotary_angles(
 def apply_rotary(
     x: Float[Tensor, "*batch T D"], angles: Float[Tensor, "..."], interleaved: bool = False
 ) -> Float[Tensor, "*batch T D"]:
-    """Turn each pair of features of queries or keys by its angle: (a, b) → (a cos − b sin, a sin + b cos).
+    """Rotate each pair of features of queries or keys by its angle: (a, b) → (a cos − b sin, a sin + b cos).
 
-    A turn changes no length, and the score of a query at t with a key at s depends on t − s alone.
+    A rotation changes no length, and the score of a query at t with a key at s depends on t − s alone.
 
     Args:
         x: (…, T, D), queries or keys. angles: from rotary_angles, broadcastable to (…, T, D / 2).
@@ -136,7 +136,7 @@ def apply_rotary(
     checks.require_tensors(x=x, angles=angles)
     if x.shape[-1] != 2 * angles.shape[-1]:
         raise ValueError(
-            f"x has D={x.shape[-1]} features, but {angles.shape[-1]} angles turn {2 * angles.shape[-1]}: "
+            f"x has D={x.shape[-1]} features, but {angles.shape[-1]} angles rotate {2 * angles.shape[-1]}: "
             "make the angles with rotary_angles(positions, d_head=D)"
         )
     checks.require_broadcast(angles, (*x.shape[:-1], angles.shape[-1]), "angles")
@@ -155,9 +155,9 @@ def alibi_bias(
 
     bias[h, t, s] = −slope_h · |t + (S − T) − s|,   slope_h = 2^(−8 h / n_heads),   h = 1 … n_heads
 
-    As in causal_mask the queries are the last T of the S positions. Each head has its own eyesight: the first is
-    short-sighted, the last sees far. If n_heads is no power of two, the slopes are those of the power below it,
-    followed by every second slope of the power above.
+    As in causal_mask the queries are the last T of the S positions. Each head has its own slope: the first head
+    attends to what is near, the last reaches far. If n_heads is no power of two, the slopes are those of the power
+    below it, followed by every second slope of the power above.
 
     Returns: (H, T, S), float32, 0 or less.
     Errors: ValueError if a size is less than 1, or S < T.

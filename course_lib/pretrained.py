@@ -34,7 +34,7 @@ def load_pretrained(name: Literal["translator"]) -> tuple[EncoderDecoder, WordTo
 @overload
 def load_pretrained(name: str | Path) -> tuple[Model, WordTokenizer | SubwordTokenizer]: ...
 def load_pretrained(name: str | Path) -> tuple[Model, WordTokenizer | SubwordTokenizer]:
-    """A trained model, in evaluation mode on the CPU, and its tokenizer.
+    """Return a trained model, in evaluation mode on the CPU, and its tokenizer.
 
     Args:
         name: "tinytown", or another model that ships with the course (SHIPPED lists them);
@@ -57,13 +57,13 @@ def load_pretrained(name: str | Path) -> tuple[Model, WordTokenizer | SubwordTok
 
 
 def load_tokenizer(name: str | Path) -> WordTokenizer | SubwordTokenizer:
-    """A tokenizer alone: "gpt2-tokenizer" (once fetched), or that of a model, named as in `load_pretrained`."""
+    """Return a tokenizer alone: "gpt2-tokenizer" (once fetched), or that of a model, named as in `load_pretrained`."""
     folder = weights_folder(name) if name == "gpt2-tokenizer" else _folder(name)
     return _read_tokenizer(folder)
 
 
 def load_text(name: str = "tinyshakespeare") -> str:
-    """A text that `python -m course_lib weights` has fetched: "tinyshakespeare"."""
+    """Return a text that `python -m course_lib weights` has fetched: "tinyshakespeare"."""
     require_one_of(("tinyshakespeare",), name=name)
     return (weights_folder(name) / "input.txt").read_text(encoding="utf-8")
 
@@ -85,18 +85,18 @@ def save_pretrained(folder: str | Path, model: Model, tokenizer: WordTokenizer |
 
 
 def embeddings_by_step(name: str | Path = "tinytown") -> dict[int, Tensor]:
-    """The token embedding table (V, d_model) after chosen training steps, in order: what chapter 1 watches grow."""
+    """Return the token embedding table (V, d_model) after chosen steps of training, which chapter 1 watches grow."""
     tensors = read_tensors(_folder(name) / EARLY_STEPS_FILE)
     return {int(step): tensors[step].float() for step in sorted(tensors, key=int)}
 
 
 def shipped_figures(name: str | Path = "tinytown") -> dict:
-    """What was measured on this model when it was trained (`figures.json`), with the recipe that made it."""
+    """Return what was measured on this model when it was trained (`figures.json`), with the recipe that made it."""
     return read_json(_folder(name) / "figures.json")
 
 
 def _folder(name: str | Path) -> Path:
-    """Where the files of a model lie. The network is asked only for a name that stands in ON_THE_HUB."""
+    """Return the folder of a model's files. The network is asked only for a name that stands in ON_THE_HUB."""
     if name in SHIPPED:
         return ASSETS / name
     if name in SOURCES and name in NAMES:
@@ -126,7 +126,7 @@ def _from_the_hub(name: str) -> Path:
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
-    """All tensors of a folder, from one file or from several with an index."""
+    """Return all tensors of a folder, from one file or from several with an index."""
     index = folder / f"{MODEL_FILE}.index.json"
     files = sorted(set(read_json(index)["weight_map"].values())) if index.is_file() else [MODEL_FILE]
     return {name: tensor for file in files for name, tensor in read_tensors(folder / file).items()}

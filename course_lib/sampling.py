@@ -95,7 +95,7 @@ def penalize_repetition(
 
 
 def log_probabilities(logits: Float[Tensor, "*batch V"]) -> Float[Tensor, "*batch V"]:
-    """ln p = logits − ln Σ exp(logits), in float32 at least. Errors: ValueError for unusable logits."""
+    """Return ln p = logits − ln Σ exp(logits), in float32 at least. Errors: ValueError for unusable logits."""
     _require_logits(logits)
     return _wide(logits).log_softmax(dim=-1)
 
@@ -107,7 +107,7 @@ def next_token_distribution(
     top_p: float | None = None,
     min_p: float | None = None,
 ) -> Float[Tensor, "*batch V"]:
-    """The probabilities from which the next token is drawn.
+    """Return the probabilities from which the next token is drawn.
 
     p = softmax(filter(logits / temperature)), filtered by top-k, then top-p, then min-p; None leaves a filter out.
 
@@ -136,7 +136,7 @@ def next_token_distribution(
 
 
 def _wide(logits: Tensor) -> Tensor:
-    """At least float32: half precision cannot tell the probabilities of a large vocabulary apart."""
+    """Return logits in float32 at least: half precision cannot tell the probabilities of a large vocabulary apart."""
     return logits if logits.dtype == torch.float64 else logits.float()
 
 
@@ -257,7 +257,7 @@ def generate(
 def pad_left(
     prompts: Sequence[Sequence[int] | Int[Tensor, "_"]], pad_id: int
 ) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B"]]:
-    """Prompts of different lengths as one batch: padding in front, so that all end together and grow together.
+    """Return prompts of different lengths as one batch: padding in front, so that all end together and grow together.
 
     Args:
         prompts: ids of each, at least one. pad_id: any id of the vocabulary; the model does not see it.
@@ -279,7 +279,7 @@ def pad_left(
 
 
 def stop_ids(stop: int | Collection[int] | None, vocab_size: int) -> Int[Tensor, "_"]:
-    """The ids that end a text, as a tensor. Errors: ValueError if one is outside the vocabulary."""
+    """Return the ids that end a text, as a tensor. Errors: ValueError if one is outside the vocabulary."""
     ids = [stop] if isinstance(stop, (int, Integral)) else sorted(set(stop or ()))
     stops = torch.tensor(ids) if ids else torch.empty(0, dtype=torch.int64)
     checks.require_ids(stops, vocab_size, name="stop ids")
@@ -321,7 +321,7 @@ class Draft:
                 self.encoded = model.encode(source_ids, source_mask)  # (B, S, d_model)
 
     def next_logits(self) -> Float[Tensor, "B V"]:
-        """Logits of the token after each text, (B, V), without dropout and gradients.
+        """Return the logits of the token after each text, (B, V), without dropout and gradients.
 
         The model sees the last max_seq_len tokens. Once a text is longer, every step moves every token to another
         position: cached keys and values are then of no use, and each step reads the whole window.
@@ -355,7 +355,7 @@ class Draft:
                 cache.select(rows)
 
     def real_ids(self) -> Int[Tensor, "B T"]:
-        """ids in which a row's last token, which occurs anyway, stands in the place of padding."""
+        """Return ids in which a row's last token, which occurs anyway, stands where padding was."""
         if self.left_padding is None:
             return self.ids
         padding = torch.arange(self.ids.shape[1], device=self.ids.device) < self.left_padding[:, None]  # (B, T)

@@ -22,9 +22,9 @@ def trained():
 def test_heads_add_parameters_only_if_each_keeps_its_size():
     finding = find("heads.parameters")()
     assert finding.verdict == "depends"
-    assert set(finding.values) == {4 * 512**2 + 4 * 512}
-    assert heads.attention_parameters(n_heads=8, d_head=64) == 4 * 512**2 + 4 * 512, "8 · 64 = 512: the usual module"
-    assert heads.attention_parameters(16, 64) - heads.attention_parameters(8, 64) == 8 * (4 * 512 * 64 + 3 * 64)
+    assert set(finding.values) == {4 * 768**2 + 4 * 768}
+    assert heads.attention_parameters(n_heads=12, d_head=64) == 4 * 768**2 + 4 * 768, "12 · 64 = 768: the usual module"
+    assert heads.attention_parameters(16, 64) - heads.attention_parameters(8, 64) == 8 * (4 * 768 * 64 + 3 * 64)
 
 
 def test_a_heads_query_depends_on_all_features():
@@ -345,3 +345,71 @@ def test_no_head_finds_what_followed_a_random_word_the_first_time(trained):
         losses = [-log_p[torch.arange(50), t - 1, ids[:, t]].mean().item() for t in range(1, 25)]
         assert matching.max() < 0.15
         assert sum(losses[13:]) / 11 > sum(losses[1:12]) / 11 - 1
+
+
+# ------------------------------------------------------------------------------------- where induction heads do form
+def test_a_repeated_list_holds_no_token_twice_and_begins_anew_after_its_length():
+    ids, lengths = heads.repeated_lists(200, torch.Generator().manual_seed(3))
+    assert ids.shape == (200, heads.WINDOW + 1)
+    assert set(lengths.tolist()) == set(range(6, 21))
+    for row, length in zip(ids.tolist(), lengths.tolist()):
+        assert len(set(row[:length])) == length
+        assert row[length:] == row[:-length]
+
+
+def test_attention_alone_never_sees_a_later_token():
+    torch.manual_seed(0)
+    model = heads.AttentionOnly(2)
+    ids = torch.randint(heads.TOKENS, (1, 10))
+    other = ids.clone()
+    other[0, 6] = (ids[0, 6] + 1) % heads.TOKENS
+    with torch.no_grad():
+        changed = (model(other) - model(ids)).abs().amax(dim=-1)[0] > 1e-6
+    assert changed.tolist() == [False] * 6 + [True] * 4
+
+
+def test_a_head_that_looks_up_what_followed_is_told_from_one_that_does_not():
+    """By hand: attention maps that put everything on one token."""
+
+    class Looker(heads.AttentionOnly):
+        def __init__(self, shift):
+            super().__init__(1)
+            self.shift = shift
+
+        def attention_weights(self, ids):
+            weights = torch.zeros(*ids.shape, ids.shape[1])
+            for b, row in enumerate(ids.tolist()):
+                for t, token in enumerate(row):
+                    before = [s for s in range(t) if row[s] == token]
+                    weights[b, t, before[-1] + self.shift if before else 0] = 1
+            return [weights]
+
+    assert heads.repeats_seen(Looker(1), seed=0, number=10)["followed"] == 1
+    assert heads.repeats_seen(Looker(0), seed=0, number=10)["followed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("one_layer", "two_layers", "verdict"),
+    [
+        ({"moves": 0.0}, {"moves": 1.0}, "confirmed"),
+        ({"moves": 0.5}, {"moves": 1.0}, "depends"),
+        ({"moves": 1.0}, {"moves": 1.0}, "refuted"),
+        ({"moves": 0.0}, {"moves": 0.5}, "refuted"),
+        ({"moves": 0.0}, {"moves": 1.0, "followed": 0.2}, "refuted"),
+    ],
+)
+def test_the_verdict_on_induction_needs_two_layers_that_do_and_one_that_does_not(
+    one_layer, two_layers, verdict, monkeypatch
+):
+    rows = {1: {"followed": 0.9, "loss": 1.0, **one_layer}, 2: {"followed": 0.9, "loss": 1.0, **two_layers}}
+    monkeypatch.setattr(heads, "learn_repeats", lambda n_layers, seed: n_layers)
+    monkeypatch.setattr(heads, "repeats_seen", lambda n_layers, seed: rows[n_layers])
+    monkeypatch.setattr(heads, "misquoted_lists", lambda n_layers, seed: rows[n_layers])
+    assert find("heads.induction")().verdict == verdict
+
+
+@pytest.mark.proof
+def test_two_layers_form_an_induction_head_and_one_layer_does_not():
+    finding = find("heads.induction")()
+    assert finding.verdict == "confirmed"
+    assert min(finding.values) > 0.9

@@ -61,7 +61,7 @@ def test_the_wavelengths_are_those_of_the_formula_and_end_short_of_ten_thousand_
     found = find("positions.slowest_hand")()
     assert found.verdict == "depends"
     assert found.values == pytest.approx((2 * math.pi * 10_000 ** (510 / 512), 2 * math.pi * 1000), rel=1e-4)
-    assert "0.16 of a turn" in found.measured
+    assert "0.16 of a rotation" in found.measured
 
 
 def test_likeness_is_a_mean_of_cosines_that_falls_and_rises():

@@ -305,7 +305,7 @@ class TestBadInput:
 
     def test_angles_that_do_not_fit_are_refused(self):
         module, x = MultiHeadAttention(8, 2), torch.randn(2, 3, 8)
-        with pytest.raises(ValueError, match="x has D=4 features, but 1 angles turn 2"):
+        with pytest.raises(ValueError, match="x has D=4 features, but 1 angles rotate 2"):
             module(x, rotary=rotary_angles(torch.arange(3), 2))
         with pytest.raises(ValueError, match="angles has shape"):
             module(x, rotary=rotary_angles(torch.arange(4), 4))

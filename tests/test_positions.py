@@ -196,7 +196,7 @@ class TestRotary:
         with pytest.raises(ValueError, match="d_head must be a whole number of at least 1"):
             rotary_angles(torch.arange(3), 0)
         angles = rotary_angles(torch.arange(3), 4)
-        with pytest.raises(ValueError, match="x has D=8 features, but 2 angles turn 4"):
+        with pytest.raises(ValueError, match="x has D=8 features, but 2 angles rotate 4"):
             apply_rotary(torch.randn(3, 8), angles)
         with pytest.raises(ValueError, match=r"angles has shape \(3, 2\), which does not broadcast to \(1, 5, 2\)"):
             apply_rotary(torch.randn(1, 5, 4), angles)

@@ -1,13 +1,16 @@
 """Real weights, once they are fetched: the same numbers, ids and text as transformers from the same files."""
 
 from copy import deepcopy
+from pathlib import Path
 
+import nbformat
 import pytest
 import torch
 import torch.nn.functional as F
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, GPT2Tokenizer
 
 from course_lib.embeddings import analogy
+from course_lib.files import ASSETS, read_json
 from course_lib.hub import weights
 from course_lib.masks import padding_mask
 from course_lib.pretrained import load_pretrained, load_text, load_tokenizer
@@ -183,3 +186,22 @@ def test_tinyshakespeare_is_a_million_letters_of_65_kinds():
     assert len(text) == 1_115_394
     assert len(set(text)) == 65
     assert text.startswith("First Citizen:")
+
+
+@pytest.mark.proof
+def test_chapter_15_shows_what_the_real_models_gave():
+    """Its cells run once more with the real weights; what they show without them is the record."""
+    fetched("minilm", "smollm2-135m")
+    notebook = nbformat.read(Path(__file__).parent.parent / "notebooks" / "15_pretrained.ipynb", as_version=4)
+    sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    assert "REAL = False" in sources[0]
+    shown: dict = {}
+    for source in sources:
+        own = source.replace("REAL = False", "REAL = True").replace('read_json(ASSETS / "real_models.json")', "{}")
+        exec(own, shown)
+    record = read_json(ASSETS / "real_models.json")
+    assert shown["real"].keys() == record.keys()
+    for name in ("written", "analogies", "sinks"):
+        assert shown["real"][name] == record[name]
+    for name in ("similarity", "it"):
+        torch.testing.assert_close(torch.tensor(shown["real"][name]), torch.tensor(record[name]), atol=1e-3, rtol=0)

@@ -6,12 +6,13 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from matplotlib.colors import to_rgba
 from sliders import too_wide
 
 from course_lib.chapters.claims import figures
-from course_lib.chapters.claims.widgets import card, claim_explorer
+from course_lib.chapters.claims.widgets import HEADLINES, ClaimsTable, card, claim_explorer, headline_rows
 from course_lib.claims import VERDICTS, Finding, Source, experiments, find, in_order, recorded, registry, settle
 from course_lib.contents import BY_SLUG
 
@@ -163,14 +164,7 @@ def test_what_is_recorded_is_read_again_and_what_is_gone_is_dropped(tmp_path, mo
     assert registry.recorded() == {first: other, second: found}
 
 
-def test_the_overview_shows_every_claim_in_the_colour_and_sign_of_its_verdict():
-    chapters = {"1 A": ["refuted", "confirmed"], "2 B": ["depends"], "3 C": []}
-    figure = figures.overview(chapters)
-    (axes,) = figure.axes
-    drawn = [(line.get_xdata()[0], line.get_ydata()[0], line.get_marker(), line.get_color()) for line in axes.lines]
-    signs = {verdict: (sign, colour) for verdict, (colour, sign, _) in figures.MARKS.items()}
-    assert drawn[:3] == [(1, 0, *signs["confirmed"]), (2, 0, *signs["refuted"]), (1, 1, *signs["depends"])]
-    assert [text.get_text() for text in axes.texts] == ["holds: 1", "depends: 1", "does not hold: 1"]
+def test_the_title_counts_every_verdict():
     assert figures.overview_title(["confirmed", "refuted", "refuted"]).startswith("Of 3 popular claims, 1 hold")
     assert tuple(figures.MARKS) == VERDICTS
 
@@ -216,3 +210,78 @@ def test_the_explorer_shows_every_claim_with_its_verdict():
         assert figures.MARKS[found.verdict][2] in explorer.text
     with pytest.raises(ValueError, match="at least one"):
         claim_explorer({})
+
+
+# --------------------------------------------------------------------------------------------- the list to be filtered
+@pytest.fixture
+def table():
+    return ClaimsTable(recorded())
+
+
+def test_the_list_filters_by_verdict_chapter_and_words_together(table):
+    findings = recorded()
+    assert table.chosen == [each.id for each in in_order() if each.id in findings]
+    for verdict in VERDICTS:
+        table.verdict.value = verdict
+        assert set(table.chosen) == {id for id, found in findings.items() if found.verdict == verdict}
+    table.verdict.value = "refuted"
+    table.chapter.value = find("gpt.tying").chapter
+    assert table.chosen == [], "no claim of chapter 9 is refuted"
+    assert "No claim passes" in table._list.value
+    table.verdict.value, table.chapter.value = "", find("blocks.vanishing").chapter
+    table.words.value = "Gradient VANISH"
+    assert set(table.chosen) == {"blocks.vanishing", "blocks.post_norm_gradient", "blocks.why_residual"}
+    table.chapter.value, table.words.value = 0, "vaswani"
+    authors = {each.id for each in in_order() if "Vaswani" in each.source.author}
+    assert len(authors) > 5
+    assert authors <= set(table.chosen), "a search finds authors"
+
+
+def test_a_filtered_list_holds_what_it_counts_and_escapes_what_it_shows(table):
+    table.words.value = "heads"
+    chosen = table.chosen
+    assert table._list.value.count("<li") == len(chosen)
+    assert f"{len(chosen)} of {len(recorded())} claims" in table._list.value
+    odd = {"masks.leak": Finding("a < b & c", (1.0,), "depends", "It depends <here>.")}
+    assert "a &lt; b &amp; c" in ClaimsTable(odd)._list.value
+    assert "&lt;here&gt;" in ClaimsTable(odd).still
+
+
+def test_the_list_is_short_in_print_and_whole_in_the_fold(table):
+    findings = recorded()
+    text, (short, _, folded) = repr(table), table.still.partition("<details>")
+    assert len(text.splitlines()) < 80
+    assert text.startswith(f"[live table] {figures.overview_title([each.verdict for each in findings.values()])}")
+    for title in {chapter.title for chapter in BY_SLUG.values() if chapter.number in {e.chapter for e in in_order()}}:
+        assert title in text
+    assert short.count("<li") == len(HEADLINES) == 12
+    assert folded.count("<li") == len(findings)
+    assert too_wide(table) == []
+    with pytest.raises(ValueError, match="at least one"):
+        ClaimsTable({})
+
+
+def test_the_dozen_is_drawn_with_its_signs_and_no_text_meets_another():
+    rows = headline_rows(recorded())
+    figure = figures.headlines(rows, "A dozen")
+    (axes,) = figure.axes
+    signs = [line.get_marker() for line in axes.lines if line.get_marker() not in ("None", None, "")]
+    assert signs[: len(rows)] == [figures.MARKS[verdict][1] for verdict, _, _ in rows]
+    figure.draw_without_rendering()
+    renderer = figure.canvas.get_renderer()
+    boxes = [text.get_window_extent(renderer) for text in axes.texts if text.get_text()]
+    for one, other in itertools.combinations(boxes, 2):
+        assert not one.overlaps(other)
+    assert max(box.x1 for box in boxes) <= figure.bbox.width
+
+
+def test_the_way_to_a_verdict_marks_the_threshold_and_every_seed():
+    figure = figures.way_to_a_verdict("It holds.", "beside", "under 1", (2.0, 3.0, 2.5), 0.0, 1.0, "nats", "refuted")
+    (axes,) = figure.axes
+    seeds = next(line for line in axes.lines if len(line.get_xdata()) == 3)
+    threshold = next(line for line in axes.lines if line.get_linewidth() == 2)
+    assert min(seeds.get_xdata()) > threshold.get_xdata()[0]
+    ratio = np.array(seeds.get_xdata()) / threshold.get_xdata()[0]
+    np.testing.assert_allclose(ratio, [2.0, 3.0, 2.5])
+    assert "3 seeds: 2.00, 3.00, 2.50" in [text.get_text() for text in axes.texts]
+    assert figures.MARKS["refuted"][2] in [text.get_text() for text in axes.texts]

@@ -6,8 +6,10 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from matplotlib.colors import to_rgba
 from sliders import drawn, values
 
+from course_lib.chapters.efficiency import figures
 from course_lib.chapters.efficiency import widgets as built
 from course_lib.config import preset
 from course_lib.counting import kv_cache_bytes
@@ -28,6 +30,36 @@ def test_pairs_and_linear_layers_meet_at_six_times_the_width():
         told = re.search(r"pairs is (under )?(\d+) % of", figure.figure.get_suptitle())
         share = 100 * T / (T + 6 * d_model)
         assert share < 0.5 if told[1] else abs(int(told[2]) - share) <= 0.5
+
+
+def test_a_step_with_the_cache_draws_every_key_and_value_and_the_new_querys_weights():
+    words, weights = ["a", "b", "c", "d", "e"], np.array([0.1, 0.2, 0.05, 0.6, 0.05])
+    figure = figures.one_step_with_cache(words, weights, first=2, d_head=8)
+    (axes,) = figure.axes
+    texts = [text.get_text() for text in axes.texts]
+    assert {"2 more", "c", "d", "e", "(5, 8)", "(1, 8)", "(1, 5)", "query"} <= set(texts)
+    bars = [patch for patch in axes.patches if patch.get_facecolor() == to_rgba(figures.BLUE)]
+    heights = np.array([-bar.get_height() for bar in bars])
+    np.testing.assert_allclose(heights / heights.sum(), [0.3, 0.05, 0.6, 0.05])
+    new = [patch for patch in axes.patches if patch.get_facecolor() == to_rgba(figures.ORANGE)]
+    kept = [patch for patch in axes.patches if patch.get_facecolor() == to_rgba(figures.SKY)]
+    assert len(new) == 4, "hidden state, query, key, value of the newest token"
+    assert len(kept) == 2 * 3, "a key and a value for each earlier column"
+
+
+def test_the_tiles_of_a_causal_model_are_those_on_and_below_the_diagonal():
+    states = [(1.0, 2.0, 0.0, 0.25), (3.0, 1.5, 0.14, 0.75), (3.0, 1.75, 1.0, 0.5)]
+    figure = figures.tiles(["w"] * 8 + ["x"], states, block=4, key=8)
+    left, right = figure.axes
+    drawn_tiles = [patch for patch in left.patches if patch.get_hatch() is None]
+    assert len(drawn_tiles) == 6
+    assert len(left.patches) == 9
+    sizes = sorted((patch.get_width(), patch.get_height()) for patch in left.patches)
+    assert sizes[0] == (1, 1), "the last block is what is left over"
+    cells = [text.get_text() for text in right.texts]
+    for cell in ("1 to 4", "9 to 9", "3.00", "0.14", "1.75", "0.75"):
+        assert cell in cells
+    assert "“x” is 0.50" in figure.get_suptitle()
 
 
 @pytest.mark.parametrize("block", [1, 2, 4, 8])

@@ -92,7 +92,8 @@ def test_a_removed_head_says_nothing_and_the_figure_shows_the_difference(trained
             lacking = model(ids)[0, -1].softmax(-1)[tokenizer.id(answer)].item()
             rows.copy_(kept)
         parts = asked.drawing
-        assert [bar.get_width() for bar in parts.weight_bars][: len(weights)] == pytest.approx(weights.tolist())
+        shown = weights[-16:].tolist()  # the end of the text, which holds the answer
+        assert [bar.get_width() for bar in parts.weight_bars][: len(shown)] == pytest.approx(shown)
         assert parts.with_bars[0].get_width() == pytest.approx(whole, abs=1e-5)
         assert parts.without_bars[0].get_width() == pytest.approx(lacking, abs=1e-5)
         assert f"{whole:.2f} with this head, {lacking:.2f} without" in asked.text
@@ -104,7 +105,10 @@ def test_every_question_and_every_head_can_be_looked_at(asked):
     for question in values(controls["question"]):
         for example in values(controls["example"]):
             asked.render(question=question, example=example)
-            assert asked.drawing.left.get_yticklabels()[0].get_text() == "<bos>"
+            shown = [label.get_text() for label in asked.drawing.left.get_yticklabels()]
+            prompt, answer = built.draw_questions(question, 5)[example - 1]
+            assert shown == ["<bos>", *prompt.split()][-16:]
+            assert answer in shown or answer not in prompt.split(), "an answer that stands in the text can be seen"
     for layer, head in product(values(controls["layer"]), values(controls["head"])):
         asked.render(layer=layer, head=head)
         assert f"Layer {layer}, head {head}" in asked.figure.get_suptitle()
@@ -191,6 +195,29 @@ def test_live_figures_become_pictures(pixels, asked):
 
 
 # ------------------------------------------------------------------------------------------------------- static figures
+def test_the_pipeline_tells_every_shape_and_what_the_last_word_looks_at():
+    weights = np.zeros((4, 3, 3))
+    weights[:, :, 0], weights[3, 2] = 1, (0.25, 0.0, 0.75)
+    figure = figures.heads_pipeline(["who", "chased", "the"], weights, d_model=8, layer=1)
+    told = [text.get_text() for text in figure.axes[0].texts]
+    assert sum("(3, 2) each" in text for text in told) == 4, "queries, keys and values of each head"
+    assert sum(text == "mix\n(3, 2)" for text in told) == 4
+    assert sum("(3, 8)" in text for text in told) == 3, "x, the heads side by side, y"
+    assert told.count("“the” looks\nat “who”: 1.00") == 3
+    assert told.count("“the” looks\nat itself: 0.75") == 1
+    assert [image.get_array().tolist() for image in figure.axes[0].images] == weights.tolist()
+    assert "4 heads mix the words in 4 ways" in figure.get_suptitle()
+
+
+def test_two_copiers_mark_what_each_rule_would_say():
+    panel = ("a head", ["a", "b", "c", "a"], np.array([0.1, 0.7, 0.2, 0.0]), 2, 1)
+    figure = figures.two_copiers([panel, panel])
+    for axes in figure.axes:
+        assert [bar.get_width() for bar in axes.patches] == [0.1, 0.7, 0.2, 0.0]
+        assert [text.get_text() for text in axes.texts] == ["0.20 third of the list", "0.70 what followed a"]
+        assert len({bar.get_facecolor() for bar in axes.patches}) == 3
+
+
 def test_the_table_of_costs_writes_every_cost_that_is_not_nothing():
     costs = np.array([[0.25, 3.04, 0.0], [0.001, 0.02, -0.3]])
     figure = figures.costs_of_removal(costs, ["a", "b"], ["all", "one", "two"], "said")

@@ -91,7 +91,7 @@ def test_the_dot_marks_where_likeness_rises_for_the_first_time():
 # ---------------------------------------------------------------------------------------------------------------- RoPE
 @pytest.mark.parametrize("angle", [0, 5, 60])
 @pytest.mark.parametrize(("t", "s"), [(0, 0), (10, 4), (4, 10), (40, 0)])
-def test_the_score_is_that_of_complex_numbers_turned_and_depends_on_the_distance(t, s, angle):
+def test_the_score_is_that_of_complex_numbers_rotated_and_depends_on_the_distance(t, s, angle):
     live = built.rotary_pair()
     live.render(t=t, s=s, angle=angle)
     turn = cmath.exp(1j * math.radians(angle))
@@ -104,10 +104,25 @@ def test_the_score_is_that_of_complex_numbers_turned_and_depends_on_the_distance
     assert float(re.search(r"Score (-?[\d.]+),", live.text)[1]) == pytest.approx(expected, abs=0.006)
 
 
-def test_moving_both_places_alike_leaves_the_score():
+def test_moving_both_positions_alike_leaves_the_score():
     live = built.rotary_pair()
     scores = [live.render(t=t, s=t - 5) or live.drawing.here.get_ydata()[0] for t in (5, 17, 40)]
     assert scores == pytest.approx([scores[0]] * 3, abs=1e-5)
+
+
+def test_the_drawing_of_a_head_rotates_both_and_keeps_their_angle_and_score():
+    query, key = np.array([0.6, 0.8]), np.array([1.0, 0.0])
+    figure = figures.rotation_in_a_head(
+        ("chased", "dog"), query, key, [("near", 2, 1), ("far", 11, 10)], d_model=8, D=4
+    )
+    turn = complex(*query) * cmath.exp(1j) * complex(*key).conjugate()  # one position apart
+    for plane, t in zip(figure.axes[1:], (2, 11)):
+        end = complex(*plane.lines[1].get_xydata()[1])
+        assert end == pytest.approx(complex(*query) * cmath.exp(1j * t), abs=1e-6)
+        assert f"score {turn.real:.2f}".replace("-", "−") in plane.get_title()
+        assert f"{math.degrees(cmath.phase(turn)):.0f}°" in [text.get_text() for text in plane.texts]
+    told = [text.get_text() for text in figure.axes[0].texts]
+    assert told.count("rotated") == 2, "query and key, and not the value"
 
 
 # --------------------------------------------------------------------------------------------------------------- ALiBi
@@ -128,7 +143,7 @@ def test_the_last_token_sees_as_far_as_its_slope_lets_it(head, T):
 def test_right_answers_are_drawn_as_given_and_the_title_counts_who_does_not_guess():
     figure = figures.right_answers({"a": 0.5, "b": 0.55, "c": 0.95}, chance=0.5)
     assert [bar.get_width() for bar in figure.axes[0].patches] == [0.5, 0.55, 0.95]
-    assert figure.texts[0].get_text() == "1 of 3 models can tell who bit whom; the others guess"
+    assert figure.texts[0].get_text() == "1 of 3 models can tell who bit; the others guess"
 
 
 def test_the_learned_table_is_averaged_along_its_diagonals():

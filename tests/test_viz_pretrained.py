@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from matplotlib.colors import to_rgba
 from sliders import values
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
@@ -114,7 +115,7 @@ def test_the_title_and_the_text_name_the_heaviest_weight(viewer, decoder):
     best = int(weights[2, 1, 5].argmax())
     expected = f"“cow” looks most at “{tokens[best]}” ({weights[2, 1, 5, best]:.2f})"
     assert viewer.drawing.headline.get_text() == f"Layer 2, head 1: {expected}"
-    assert f"looks most at {tokens[best]} (place {best})" in viewer.text
+    assert f"looks most at {tokens[best]} (position {best})" in viewer.text
 
 
 def test_a_shorter_sentence_leaves_nothing_of_the_longer_one(viewer, decoder):
@@ -148,6 +149,34 @@ def test_the_first_question_is_the_one_that_was_asked_for(decoder, encoder):
     assert "“cat”" in attention_viewer(*encoder, {"short": "the cat sat"}, query="cat").text
     with pytest.raises(ValueError, match=r"query='cat' is not a token of the first sentence: <bos> the dog"):
         attention_viewer(*decoder, SENTENCES, query="cat")
+
+
+def test_a_common_beginning_is_left_out_and_positions_count_from_the_texts_own(decoder):
+    _, weights = attention_of(*decoder, SENTENCES["bit"])
+    live = attention_viewer(*decoder, SENTENCES, layer=1, head=1, drawn_from=2)
+    live.render(sentence="bit", asks=3)
+    assert [word.get_text() for word in live.drawing.words[0]][:5] == ["dog", "bit", "the", "cow", "."]
+    np.testing.assert_allclose(live.drawing.image.get_array()[3, :5], weights[1, 1, 5, 2:], atol=1e-6)
+    best = 2 + int(weights[1, 1, 5, 2:].argmax())
+    assert "position 5, “cow”" in live.text
+    assert f"(position {best}) {weights[1, 1, 5, best]:.2f}" in live.text
+
+
+# ------------------------------------------------------------------------------------------------------ checkpoint map
+def test_the_map_of_a_checkpoint_names_every_tensor_and_marks_what_is_square():
+    rows = [
+        (("wte", (7, 4)), "as it is", [("token_embedding", (7, 4))]),
+        (("c_attn", (4, 12)), "cut, transpose", [(f"{part}_proj", (4, 4)) for part in "qkv"]),
+        (("c_proj", (4, 4)), "transpose", [("out_proj", (4, 4))]),
+    ]
+    figure = figures.checkpoint_map(rows, "Where they go")
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    for name in ("wte", "token_embedding", "c_attn", "q_proj", "k_proj", "v_proj", "c_proj", "out_proj", "4 × 12"):
+        assert name in texts
+    boxes = figure.axes[0].patches
+    orange = [box for box in boxes if box.get_facecolor() == to_rgba(figures.ORANGE)]
+    assert len(boxes) == 8
+    assert len(orange) == 2, "c_proj and out_proj alone: c_attn shows by its shape what was done"
 
 
 # ------------------------------------------------------------------------------------------------------ similarity map

@@ -114,14 +114,14 @@ def test_the_seven_words_are_filtered_as_by_hand():
 
 def test_the_title_counts_what_is_left_and_gives_its_entropy():
     figure = built.seven_words()
-    figure.render(top_k=4)
+    figure.render(top_k=4, top_p=1.0)
     p = by_loops(LOGITS, 1, 4, 1, 0)
     nats = -sum(x * math.log(x) for x in p if x)
     title = figure.drawing.headline.get_text()
     assert title == f"4 of 7 tokens can come; entropy {nats:.2f} nats, as in an even choice among {math.exp(nats):.1f}"
     figure.render(top_k=1)
     assert figure.drawing.headline.get_text() == "One token is left: “the” comes for sure"
-    figure.render(top_k=7)
+    figure.render(top_k=7, top_p=1.0)
     assert figure.drawing.headline.get_text().startswith("All 7 tokens can come; entropy 1.56 nats")
 
 
@@ -138,6 +138,21 @@ def test_the_random_number_hits_the_piece_that_holds_it():
                 if so_far + 1e-6 < u < so_far + share - 1e-6:
                     assert f"“{word}”" in parts.headline.get_text()
                 so_far += share
+
+
+def test_the_way_to_a_word_shows_each_step_and_the_piece_that_u_falls_on():
+    tokens, logits = [f"w{i}" for i in range(12)], np.linspace(4, -4, 12)
+    p = np.exp(logits / 2) / np.exp(logits / 2).sum()
+    kept = np.where(np.arange(12) < 3, p, 0) / p[:3].sum()
+    figure = figures.way_to_a_word(tokens, logits, logits / 2, p, kept, 0.99, 2.0)
+    for axes, drawn in zip(figure.axes[:2], (logits, logits / 2)):
+        assert widths(axes.patches)[:8] == pytest.approx(drawn[:8])
+    for axes, drawn in zip(figure.axes[2:4], (p, kept)):
+        assert widths(axes.patches) == pytest.approx([*drawn[:8], drawn[8:].sum()])
+    assert [text.get_text() for text in figure.axes[3].texts].count("cut") == 6
+    pieces = [bar.get_height() for bar in figure.axes[4].patches if bar.get_width() == 0.8]
+    assert sum(pieces) == pytest.approx(1)
+    assert "falls on “w2”" in figure.get_suptitle()
 
 
 # ---------------------------------------------------------------------------------------------------- the trained model

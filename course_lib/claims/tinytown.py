@@ -88,7 +88,7 @@ def measure_tinytown(
     """Loss against the exact entropy, and each ability that Tinytown was built to test, on `n_stories` held-out
     stories.
 
-    Source: this course; the abilities are those that the course notes speak of.
+    Source: this course; the abilities are those that popular texts ascribe to such models.
     """
     town = Tinytown(seed)
     stories = town.sample(n_stories)

@@ -67,6 +67,7 @@ class Climb(widgets.VBox):
         self.bar.value, self.bar.max, self.bar.layout.visibility = 0, steps, "visible"
         for button in self.buttons.values():
             button.disabled = True
+        self._say(f"{rung.label}: making the stories, then {steps:,} steps of training.")
         try:
             _, height = train_rung(id, parts=parts, steps=steps, on_step=self._moved)
         except Exception as error:  # of a learner's own part: it must not vanish in a callback

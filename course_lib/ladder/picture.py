@@ -54,7 +54,7 @@ def told(height: Height) -> str:
 def draw(ladder: Ladder) -> Figure:
     """Draw the rungs from the lowest, at the top, to the highest."""
     rungs = [rung for rung in ladder.rungs if rung.id in ladder.heights]
-    figure, axes = new_figure(WIDE, 1.35 + 0.29 * len(rungs))
+    figure, axes = new_figure(WIDE, 1.35 + 0.265 * len(rungs))
     figure.suptitle(ladder.title, fontsize=FONT + 1.5, x=0.01, ha="left")
     grammar = next(iter(ladder.heights.values())).grammar
     axes.plot([grammar] * 2, [-0.6, len(rungs) - 0.4], color=INK, linewidth=1.2, linestyle=(0, (4, 3)))

@@ -25,6 +25,7 @@ from course_lib.training import story_losses, train
 RECORD = Path(__file__).parent.parent / "assets" / "ladder.json"
 SEEDS = (0, 1, 2)
 STEPS, BATCH, RATE, WARMUP = 1500, 16, 5e-3, 50
+FAST = 4 * RATE
 STORIES, HELD_OUT = 12_000, 500
 SHIPPED = "shipped"
 
@@ -48,7 +49,8 @@ class Rung:
 
     Fields: id, as in `train_rung`; chapter, the slug of the chapter that reaches it; label, in a few words; shape;
     parts, the names of PARTS that it uses; seconds, about how long two cores take to train it, 0 for the model that
-    ships, which has a recipe of its own; peak, the highest learning rate; aside: beside the way up, to be compared.
+    ships, which has a recipe of its own; peak, the highest learning rate; aside: it stands beside the way up, to be
+    compared, and only its own chapter shows it.
     """
 
     id: str
@@ -91,16 +93,36 @@ RUNGS = {
         Rung("heads", "heads", "four heads", _HEADS, _P4, 20),
         Rung("positions", "positions", "positions: RoPE", _ORDER, _P5, 25),
         Rung("feed_forward", "feed_forward", "feed-forward network", _THINKS, _P6, 30),
+        Rung(
+            "positions_fast", "feed_forward", "without it, at 4 × the learning rate",
+            _ORDER, _P5, 25, FAST, aside=True,
+        ),
+        Rung(
+            "feed_forward_fast", "feed_forward", "with it, at 4 × the learning rate",
+            _THINKS, _P6, 30, FAST, aside=True,
+        ),
         Rung("normalization", "normalization", "norms", _NORMED, _P7, 30),
+        Rung(
+            "normalization_fast", "normalization", "norms, at 4 × the learning rate",
+            _NORMED, _P7, 30, FAST, aside=True,
+        ),
         Rung("blocks", "blocks", "two blocks", replace(_NORMED, n_layers=2), _P7, 50),
-        Rung("four", "gpt", "four blocks", replace(_NORMED, n_layers=4), _P7, 90),
+        Rung(
+            "attention_alone", "blocks", "two blocks without feed-forward networks",
+            replace(_NORMED, n_layers=2, feed_forward=False), (*_P5, "norm"), 40, aside=True,
+        ),
         Rung(
             "no_residuals", "blocks", "four blocks without residual connections",
             replace(_NORMED, n_layers=4, residuals=False), _P7, 90, aside=True,
         ),
         Rung(
-            "no_residuals_slow", "blocks", "the same, at a lower learning rate",
-            replace(_NORMED, n_layers=4, residuals=False), _P7, 90, peak=2e-3, aside=True,
+            "no_residuals_slow", "blocks", "the same, at 0.4 × the learning rate",
+            replace(_NORMED, n_layers=4, residuals=False), _P7, 90, 2e-3, aside=True,
+        ),
+        Rung("four", "gpt", "four blocks", replace(_NORMED, n_layers=4), _P7, 90),
+        Rung(
+            "four_bare", "gpt", "four blocks without norms",
+            replace(_NORMED, n_layers=4, norms=False), _P6, 80, aside=True,
         ),
         Rung(SHIPPED, "training", "the full budget: the model that ships", replace(_NORMED, n_layers=4), (), 0),
     )

@@ -75,7 +75,7 @@ class Patterns(Drawing):
     title: str = ""
 
     def build(self) -> Figure:
-        figure, panels = new_panels(8.8, 3.5, len(self.masks))
+        figure, panels = new_panels(8.4, 3.5, len(self.masks))
         self.headline = headline(figure)
         self.images, self.names, self.edges = [], [], []
         for axes, name in zip(panels, self.masks):

@@ -164,7 +164,27 @@ def compared_with_the_library(make_model, heads, batches, held_out, lr, seeds):
     return dict(zip(heads, table.mean(axis=1)))
 
 
+def loop_as_reshapes(x, W_Q, W_K, W_V, W_O, n_heads, mask=None):
+    B, T, d_model = x.shape
+    q, k, v = ((x @ W).unflatten(-1, (n_heads, -1)).transpose(1, 2) for W in (W_Q, W_K, W_V))
+    if mask is not None and mask.ndim == 3:
+        mask = mask[:, None]
+    heads = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    return heads.transpose(1, 2).reshape(B, T, d_model) @ W_O
+
+
+def loop_that_adds_each_head(x, W_Q, W_K, W_V, W_O, n_heads, mask=None):
+    y = torch.zeros_like(x)
+    for q, k, v, out in zip(*(W.chunk(n_heads, dim=1) for W in (W_Q, W_K, W_V)), W_O.chunk(n_heads)):
+        scores = torch.einsum("btd,bsd->bts", x @ q, x @ k) * q.shape[1] ** -0.5
+        if mask is not None:
+            scores = torch.where(mask, scores, torch.finfo(scores.dtype).min)
+        y = y + torch.softmax(scores, -1) @ (x @ v) @ out
+    return y
+
+
 RIGHT = {
+    "heads.loop": [loop_as_reshapes, loop_that_adds_each_head],
     "heads.split": [split_by_chunks, split_by_loops, split_in_numpy],
     "heads.merge": [merge_by_cat, merge_by_loops, merge_by_einsum],
     "heads.module": [Fused, HeadByHead, WithAFloat32Root, WithSharesInFloat32, OfTheLibrary, OfPyTorch],

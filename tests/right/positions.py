@@ -147,6 +147,6 @@ RIGHT = {
         rotary_by_the_library,
     ],
     "positions.equivariance": [deviation_in_one_batch, deviation_by_matrices],
-    "positions.wavelength": [60_611, 60_610.0, np.float64(60_611.0), torch.tensor(2 * torch.pi * 10000 ** (510 / 512))],
+    "positions.wavelength": [58_470, 58_469.6, np.float64(58_470.0), torch.tensor(2 * torch.pi * 10000 ** (254 / 256))],
     "positions.learned_parameters": [2**18, 262_144.0, torch.empty(512, 512).numel()],
 }

@@ -1,17 +1,89 @@
-"""Figures of chapter 16: all claims at a glance, and one of them with what was measured."""
+"""Figures of chapter 16: how a verdict is reached, a dozen claims with their figures, one claim as a card."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
 from matplotlib.text import Text
 
 from course_lib.live.drawing import Drawing, new_figure
-from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED
+from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED, WIDE
 
 # A verdict is a colour, a sign and a word: none of the three is needed to know it.
 MARKS = {"confirmed": (BLUE, "o", "holds"), "depends": (ORANGE, "D", "depends"), "refuted": (RED, "X", "does not hold")}
+
+
+def way_to_a_verdict(
+    claim: str, control: str, threshold: str, values: Sequence[float], beside: float, at: float, unit: str, verdict: str
+) -> Figure:
+    """Draw how an experiment settles a claim: what is stated before the run, what each seed gave, what follows.
+
+    values: one for each seed. beside: what the control gave. at: the threshold, below which the claim would hold.
+    """
+    figure, axes = new_figure(WIDE, 3.9)
+    stated = (("the claim", claim), ("control", control), ("threshold", threshold))
+    for i, (name, said) in enumerate(stated):
+        axes.add_patch(FancyBboxPatch((3.4 * i, 2.35), 2.9, 1.35, "round,pad=0.05", facecolor=LIGHT, edgecolor=INK))
+        axes.text(3.4 * i + 0.05, 3.62, name, va="top", fontsize=FONT, weight="bold", color=INK)
+        axes.text(3.4 * i + 0.05, 3.28, textwrap.fill(said, 31), va="top", fontsize=FONT - 1.5, color=INK)
+    axes.text(0, 3.92, "stated before the run", fontsize=FONT, color=GREY)
+    arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 1.5}
+    for i in range(2):
+        axes.annotate("", (3.4 * i + 3.3, 3.0), (3.4 * i + 3.0, 3.0), arrowprops=arrow)
+    most = 1.25 * max(*values, beside, at)
+
+    def x(value: float) -> float:
+        return 7.4 * value / most
+
+    axes.text(0, 1.87, f"measured: {unit}", fontsize=FONT, color=GREY)
+    for low, high, word in ((0, at, "it would hold"), (at, most, "it does not")):
+        axes.fill_between([x(low), x(high)], 0.75, 1.55, facecolor="white" if low else LIGHT, edgecolor=GREY)
+        axes.text((x(low) + x(high)) / 2, 1.42, word, ha="center", va="center", fontsize=FONT - 1, color=INK)
+    axes.plot([x(at)] * 2, [0.65, 1.65], color=INK, linewidth=2)
+    axes.text(x(at), 0.6, f"{at:g}", ha="center", va="top", fontsize=FONT, color=INK)
+    axes.plot(
+        [x(value) for value in values], [1.0] * len(values), "o", color=RED, markersize=11, markeredgecolor="white"
+    )
+    axes.text(x(min(values)), 0.6, f"{len(values)} seeds: {_list(values)}", va="top", fontsize=FONT, color=INK)
+    axes.plot([x(beside)], [1.0], "D", color=BLUE, markersize=9, markeredgecolor="white", clip_on=False)
+    axes.text(x(beside) + 0.15, 1.0, "control", va="center", fontsize=FONT - 1, color=INK)
+    axes.annotate("", (8.3, 1.15), (7.6, 1.15), arrowprops=arrow)
+    colour, sign, word = MARKS[verdict]
+    axes.plot([8.55], [1.15], sign, color=colour, markersize=13)
+    axes.text(8.75, 1.15, word, va="center", fontsize=FONT, weight="bold", color=INK)
+    axes.set(xlim=(-0.15, 10.1), ylim=(0.1, 4.1))
+    axes.axis("off")
+    axes.set_title("A verdict is worked out from figures, by a rule that was there first", loc="left")
+    return figure
+
+
+def _list(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.2f}" for value in values)
+
+
+def headlines(rows: Sequence[tuple[str, str, str]], title: str) -> Figure:
+    """Draw some claims with their figures: (verdict, claim, what was measured) for each."""
+    figure, axes = new_figure(WIDE, 0.5 + 0.53 * len(rows))
+    for row, (verdict, claim, measured) in enumerate(rows):
+        colour, sign, _ = MARKS[verdict]
+        axes.plot([0.012], [row], sign, color=colour, markersize=11, markeredgecolor="white")
+        for x, said, width in ((0.035, f"“{claim}”", 56), (0.53, measured, 58)):
+            lines = textwrap.wrap(said, width)
+            told = (
+                lines if len(lines) < 3 else [lines[0], textwrap.shorten(" ".join(lines[1:]), width, placeholder=" …")]
+            )
+            axes.text(x, row, "\n".join(told), va="center", fontsize=FONT - 2.5, linespacing=1.15, color=INK)
+        axes.axhline(row + 0.5, color=LIGHT, linewidth=0.8)
+    for place, (colour, sign, word) in enumerate(MARKS.values()):
+        axes.plot([0.012 + 0.16 * place], [-0.85], sign, color=colour, markersize=9, markeredgecolor="white")
+        axes.text(0.03 + 0.16 * place, -0.85, word, va="center", fontsize=FONT - 1, color=INK)
+    axes.text(0.53, -0.85, "measured", va="center", fontsize=FONT - 1, color=GREY)
+    axes.set(xlim=(0, 1), ylim=(len(rows) - 0.5, -1.25))
+    axes.axis("off")
+    axes.set_title(title, loc="left")
+    return figure
 
 
 def count(verdicts: Sequence[str], verdict: str) -> int:
@@ -19,38 +91,9 @@ def count(verdicts: Sequence[str], verdict: str) -> int:
 
 
 def overview_title(verdicts: Sequence[str]) -> str:
-    """How many of the claims hold, as a sentence."""
+    """Say in a sentence how many of the claims hold."""
     held, depends, not_held = (count(verdicts, verdict) for verdict in MARKS)
     return f"Of {len(verdicts)} popular claims, {held} hold, {depends} depend on conditions, {not_held} do not hold"
-
-
-def overview(chapters: Mapping[str, Sequence[str]]) -> Figure:
-    """One row for each chapter, one sign for each claim, the claims that hold first.
-
-    chapters: title of a chapter -> the verdicts of its claims, each "confirmed", "depends" or "refuted".
-    """
-    order = list(MARKS)
-    widest = max((len(verdicts) for verdicts in chapters.values()), default=1)
-    figure, axes = new_figure(9.2, 0.36 * len(chapters) + 1.3)
-    for row, verdicts in enumerate(chapters.values()):
-        for place, verdict in enumerate(sorted(verdicts, key=order.index)):
-            colour, sign, _ = MARKS[verdict]
-            axes.plot(place + 1, row, sign, color=colour, markersize=11, markeredgecolor="white")
-    everything = [verdict for verdicts in chapters.values() for verdict in verdicts]
-    for place, (verdict, (colour, sign, word)) in enumerate(MARKS.items()):
-        x = 1 + place * max(widest, 6) / 3
-        axes.plot(x, len(chapters) + 0.35, sign, color=colour, markersize=11, markeredgecolor="white")
-        axes.text(
-            x + 0.25, len(chapters) + 0.35, f"{word}: {count(everything, verdict)}",
-            va="center", fontsize=FONT, color=INK,
-        )  # fmt: skip
-    axes.set(xlim=(0.4, max(widest, 6) + 1.2), ylim=(len(chapters) + 0.9, -0.7), xticks=[])
-    axes.set_yticks(range(len(chapters)), list(chapters), fontsize=FONT)
-    axes.tick_params(length=0)
-    axes.spines[["left", "bottom"]].set_visible(False)
-    axes.set_xlabel("one sign for each claim, measured by an experiment of the course")
-    axes.set_title(overview_title(everything), loc="left")
-    return figure
 
 
 # The parts of a card: what stands in front, lines allotted, letters in a line.
@@ -62,7 +105,7 @@ PARTS = {
     "measured": ("measured", 4, 104),
     "because": ("so", 4, 104),
 }
-SMALL = FONT - 1.5
+SMALL = FONT - 2.4
 LINE, GAP = 0.172, 0.1  # inches
 
 
@@ -85,8 +128,8 @@ class Card(Drawing):
     def build(self) -> Figure:
         heights = {part: lines * LINE * (1.25 if part == "claim" else 1) + GAP for part, (_, lines, _) in PARTS.items()}
         whole = sum(heights.values()) + 0.45
-        figure, axes = new_figure(9.2, whole)
-        figure.set_layout_engine(None)  # fixed places: nothing jumps from claim to claim
+        figure, axes = new_figure(WIDE, whole)
+        figure.set_layout_engine(None)  # nothing jumps from claim to claim
         axes.set_position((0, 0, 1, 1))
         axes.set(xlim=(0, 1), ylim=(0, 1))
         axes.axis("off")
@@ -95,7 +138,7 @@ class Card(Drawing):
         for part, (name, _, _) in PARTS.items():
             if part in ("source", "measured"):
                 axes.axhline((y + GAP / 2) / whole, 0.03, 0.97, color=LIGHT)
-            size = FONT + 1 if part == "claim" else SMALL
+            size = FONT if part == "claim" else SMALL
             axes.text(0.03, y / whole, name, va="top", fontsize=SMALL, color=GREY)
             self.texts[part] = axes.text(
                 0.14, y / whole, "", va="top", fontsize=size, linespacing=1.2, color=INK, parse_math=False

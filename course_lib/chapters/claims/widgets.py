@@ -1,19 +1,31 @@
-"""Live figure of chapter 16: choose a claim, see what was measured."""
+"""Live figures of chapter 16: a list of all claims that can be filtered, and one claim with all that was measured."""
 
-from collections.abc import Mapping
+import html
+import textwrap
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import ipywidgets as widgets
 
-from course_lib.chapters.claims.figures import MARKS, Card, overview
+from course_lib.chapters.claims.figures import MARKS, Card, headlines, overview_title
 from course_lib.claims import Experiment, Finding, find, recorded
 from course_lib.contents import TITLES
 from course_lib.files import ASSETS
 from course_lib.live.figure import LiveFigure, dropdown, png
+from course_lib.live.page import publish
+
+SIGNS = {"confirmed": "●", "depends": "◆", "refuted": "✕"}
+# A dozen that are often heard, from embeddings to attention maps; with their figures they fit a picture.
+HEADLINES = (
+    "embeddings.analogies", "masks.cheating", "heads.slice", "heads.removal", "positions.sinusoids_reach",
+    "feed_forward.capitals", "normalization.rms_quality", "blocks.guarantee", "counting.gpt2_117m", "sampling.creative",
+    "efficiency.quadratic", "pretrained.weights_as_influence",
+)  # fmt: skip
 
 
 def claim_explorer(findings: Mapping[str, Finding]) -> LiveFigure:
-    """A list of all claims, in the order of the course; the chosen one with its source, test, measurement and verdict.
+    """Show a list of all claims, in the order of the course; the chosen one with its source, test, measurement and
+    verdict.
 
     findings: id of an experiment -> what it found, such as `recorded()`.
     Errors: ValueError if there is none, or an id is unknown.
@@ -23,7 +35,7 @@ def claim_explorer(findings: Mapping[str, Finding]) -> LiveFigure:
     experiments = {id: find(id) for id in findings}
     options = {f"{each.chapter} · {each.claim}": id for id, each in experiments.items()}
     chosen = dropdown("claim", options, next(iter(findings)))
-    chosen.layout = widgets.Layout(width="900px", max_width="98%")
+    chosen.layout = widgets.Layout(width="820px", max_width="98%")
 
     def draw(claim: str):
         return card(experiments[claim], findings[claim])
@@ -39,6 +51,110 @@ def claim_explorer(findings: Mapping[str, Finding]) -> LiveFigure:
     return LiveFigure(draw, {"claim": chosen}, describe)
 
 
+class ClaimsTable(widgets.VBox):
+    """A list of all claims with their verdicts, to be filtered by verdict, chapter and words.
+
+    findings: id of an experiment -> what it found, such as `recorded()`. Printed, it is short: how many of which
+    verdict in each chapter, and HEADLINES; the page keeps the whole list folded.
+    Errors: ValueError if there is none, or an id is unknown.
+    """
+
+    def __init__(self, findings: Mapping[str, Finding]):
+        if not findings:
+            raise ValueError("findings must hold at least one: give recorded()")
+        self.findings = {
+            each.id: findings[each.id] for each in sorted(map(find, findings), key=lambda each: each.chapter)
+        }
+        numbers = sorted({find(id).chapter for id in findings})
+        verdicts = {"all": ""} | {f"{SIGNS[verdict]} {mark[2]}": verdict for verdict, mark in MARKS.items()}
+        self.verdict = dropdown("verdict", verdicts, "")
+        self.chapter = dropdown(
+            "chapter", {"all": 0} | {f"{number} · {TITLES[number]}": number for number in numbers}, 0
+        )
+        self.words = widgets.Text(description="search", placeholder="words of claim, source or figure")
+        controls = [self.verdict, self.chapter, self.words]
+        self._list = widgets.HTML()
+        for control, width in zip(controls, ("200px", "290px", "300px")):
+            control.style.description_width = "initial"
+            control.layout.width = width
+            control.observe(self._filter, names="value")
+        self._filter()
+        row = widgets.Box(controls, layout=widgets.Layout(flex_flow="row wrap", width="100%"))
+        super().__init__([row, self._list])
+
+    @property
+    def chosen(self) -> list[str]:
+        """Show the ids that pass the filter, in the order of the course."""
+        words = self.words.value.casefold().split()
+        return [
+            id
+            for id, found in self.findings.items()
+            if self.verdict.value in ("", found.verdict)
+            and self.chapter.value in (0, find(id).chapter)
+            and all(word in _searched(id, found) for word in words)
+        ]
+
+    def _filter(self, _change=None) -> None:
+        chosen = self.chosen
+        told = f"{len(chosen)} of {len(self.findings)} claims" if chosen else "No claim passes: widen the search"
+        entries = _entries(self.findings, chosen)
+        self._list.value = (
+            f'<div role="status"><b>{told}</b></div>'
+            f'<div tabindex="0" style="max-height:430px;overflow-y:auto;line-height:1.4">{entries}</div>'
+        )
+
+    def __repr__(self) -> str:
+        lines = [f"[live table] {self._counted}:"]
+        for chapter, verdicts in by_chapter(self.findings).items():
+            lines.append(f"{chapter:36}" + "  ".join(f"{SIGNS[each]} {verdicts.count(each):<2}" for each in MARKS))
+        for id in filter(self.findings.__contains__, HEADLINES):
+            found = self.findings[id]
+            said = f"{SIGNS[found.verdict]} “{find(id).claim}” Measured: {found.measured}"
+            lines += ["", *textwrap.wrap(said, 110, subsequent_indent="  ")]
+        return "\n".join(lines)
+
+    @property
+    def still(self) -> str:
+        """Show the same as HTML that needs no kernel: the short list, and the whole one folded."""
+        everything = _entries(self.findings, self.findings)
+        short = _entries(self.findings, [id for id in HEADLINES if id in self.findings])
+        folded = f"<details><summary>All {len(self.findings)} claims</summary>{everything}</details>"
+        return f"<div>{self._counted}. A dozen of them:</div>{short}{folded}"
+
+    @property
+    def _counted(self) -> str:
+        return overview_title([each.verdict for each in self.findings.values()])
+
+    def _ipython_display_(self) -> None:
+        publish(self, self.still, repr(self))
+
+
+def _searched(id: str, found: Finding) -> str:
+    """Show all of a claim that a search looks through."""
+    each = find(id)
+    return f"{id} {each.claim} {each.source} {found.measured} {found.because}".casefold()
+
+
+def _entries(findings: Mapping[str, Finding], chosen: Iterable[str]) -> str:
+    """Show the chosen claims as a list in HTML: sign, claim, who says it, what was measured, what follows."""
+    entries = []
+    for id in chosen:
+        each, found = find(id), findings[id]
+        said, measured, because = map(html.escape, (each.claim, found.measured, found.because))
+        author = f'<a href="{html.escape(each.source.link)}">{html.escape(each.source.author)}</a>'
+        where = f"chapter {each.chapter}" + (", times of our machine" if each.timed else "")
+        entries.append(
+            f'<li style="list-style:none;margin:.5em 0">{SIGNS[found.verdict]} <b>{said}</b> ({author}; {where})<br>'
+            f"{measured}. <i>{MARKS[found.verdict][2].capitalize()}:</i> {because}</li>"
+        )
+    return f'<ul style="padding-left:0">{"".join(entries)}</ul>'
+
+
+def headline_rows(findings: Mapping[str, Finding]) -> list[tuple[str, str, str]]:
+    """Return (verdict, claim, what was measured) of HEADLINES, as `headlines` draws them."""
+    return [(findings[id].verdict, find(id).claim, findings[id].measured) for id in HEADLINES]
+
+
 def card(experiment: Experiment, found: Finding) -> Card:
     """Return the card of a claim and what was found of it."""
     seeds = ", ".join(map(str, experiment.seeds))
@@ -47,7 +163,7 @@ def card(experiment: Experiment, found: Finding) -> Card:
 
 
 def by_chapter(findings: Mapping[str, Finding]) -> dict[str, list[str]]:
-    """The verdicts of each chapter's claims, "number · title" -> verdicts, as `overview` wants them."""
+    """Return the verdicts of each chapter's claims, "number · title" -> verdicts."""
     chapters: dict[str, list[str]] = {}
     for id, found in findings.items():
         number = find(id).chapter
@@ -56,6 +172,9 @@ def by_chapter(findings: Mapping[str, Finding]) -> dict[str, list[str]]:
 
 
 def picture(path: Path = ASSETS / "claims.png") -> Path:
-    """Draw all recorded verdicts into a file: the picture that opens the README."""
-    path.write_bytes(png(overview(by_chapter(recorded()))))
+    """Draw HEADLINES with their recorded figures into a file, for the README."""
+    findings = recorded()
+    path.write_bytes(
+        png(headlines(headline_rows(findings), overview_title([each.verdict for each in findings.values()])))
+    )
     return path

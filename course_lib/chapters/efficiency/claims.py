@@ -47,7 +47,7 @@ class _LargestTensor(TorchDispatchMode):
 
 
 def largest_tensor(function: Callable[[], object]) -> int:
-    """Bytes of the largest tensor that the function makes on its way, without gradients.
+    """Return the bytes of the largest tensor that the function makes on its way, without gradients.
 
     What an operation keeps inside itself is not seen. That the fused kernel keeps small blocks only is a test of the
     course, which asks PyTorch's allocator.
@@ -58,7 +58,8 @@ def largest_tensor(function: Callable[[], object]) -> int:
 
 
 def pairs_share(T: int, d_model: int) -> float:
-    """Share of a block's multiplications that compares pairs of tokens (steps 4 and 6 of attention), counted by torch.
+    """Return the share of a block's multiplications that compares pairs of tokens (steps 4 and 6 of attention), counted
+    by torch.
 
     The rest are the linear layers, with d_ff = 4 d_model. By the formula it is T / (T + 6 d_model).
     """
@@ -105,7 +106,7 @@ def quadratic() -> Finding:
     "refuted.",
 )
 def score_memory() -> Finding:
-    """Bytes of one head's scores, from shapes alone: the tensors have no numbers."""
+    """Measure the bytes of one head's scores, from shapes alone: the tensors have no numbers."""
     T, d_model, d_head = 65_536, 1024, 64
     q = torch.empty(T, d_head, device="meta")
     scores, inputs = (q @ q.T).nbytes, torch.empty(T, d_model, device="meta").nbytes
@@ -132,7 +133,7 @@ def score_memory() -> Finding:
     "refuted if less than 5 times in both, else it depends.",
 )
 def stored_scores() -> Finding:
-    """The largest tensor on the way, at 512 tokens and at 2,048."""
+    """Measure the largest tensor on the way, at 512 tokens and at 2,048."""
     growth = []
     for attend in (scaled_dot_product_attention, F.scaled_dot_product_attention):
         short, long = (torch.zeros(1, 4, T, 64) for T in (512, 2048))
@@ -153,7 +154,7 @@ RECIPES = ("float32", "autocast", "16-bit weights")
 
 
 def _kept_for_backward(model: nn.Module, ids: Tensor) -> tuple[Tensor, int]:
-    """(loss, bytes that the forward pass keeps for the backward pass, the parameters not counted)."""
+    """Return (loss, bytes that the forward pass keeps for the backward pass, the parameters not counted)."""
     own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     kept: dict[int, int] = {}  # place in memory -> bytes: several operations may keep the same tensor
 
@@ -169,7 +170,8 @@ def _kept_for_backward(model: nn.Module, ids: Tensor) -> tuple[Tensor, int]:
 
 
 def training_bytes(recipe: str, rows: int = 2) -> dict[str, float]:
-    """Bytes per parameter that a small decoder takes for a step of AdamW on so many rows of 64 tokens: item -> bytes.
+    """Return the bytes per parameter that a small decoder takes for a step of AdamW on so many rows of 64 tokens: item
+    -> bytes.
 
     recipe: one of RECIPES. "autocast": float32 parameters, operations in bfloat16 where PyTorch holds that to be safe;
     "16-bit weights": parameters, gradients and activations in bfloat16, AdamW on a float32 master copy. Weights,
@@ -212,7 +214,9 @@ def training_bytes(recipe: str, rows: int = 2) -> dict[str, float]:
     "if neither ever does, else it depends.",
 )
 def mixed_precision() -> Finding:
-    """What a step takes in all, and what of it stays whatever the batch: three recipes, few rows of text and many."""
+    """Measure what a step takes in all, and what of it stays whatever the batch: three recipes, few rows of text and
+    many.
+    """
     totals, fixed = {}, {}
     for recipe in RECIPES:
         bills = [training_bytes(recipe, rows) for rows in (2, 256)]
@@ -236,7 +240,9 @@ PRECISIONS = (torch.float64, torch.float32, torch.bfloat16)
 
 
 def cached_equals_whole(seed: int, dtype: torch.dtype = torch.float32, T: int = 48) -> float:
-    """Largest difference of the logits, token by token with a cache against all at once, relative to their size."""
+    """Return the largest difference of the logits, token by token with a cache against all at once, relative to their
+    size.
+    """
     torch.manual_seed(seed)
     config = TransformerConfig(vocab_size=50, d_model=32, n_heads=4, n_kv_heads=2, n_layers=3, max_seq_len=T)
     model, ids = DecoderOnly(config).to(dtype), torch.randint(50, (2, T))
@@ -261,7 +267,7 @@ def cached_equals_whole(seed: int, dtype: torch.dtype = torch.float32, T: int = 
     seeds=SEEDS,
 )
 def cache_equal() -> Finding:
-    """Largest difference of the logits with and without the cache, in three precisions."""
+    """Measure the largest difference of the logits with and without the cache, in three precisions."""
     double, single, half = ([cached_equals_whole(seed, dtype) for seed in SEEDS] for dtype in PRECISIONS)
     rounding = max(double) < 1e-12 and max(single) < 1e-4
     return Finding(
@@ -279,7 +285,9 @@ def cache_equal() -> Finding:
 
 # -------------------------------------------------------------------------------------------------------------- timed
 def slope(lengths: Sequence[int], seconds: Sequence[float]) -> float:
-    """Exponent p of seconds ≈ c · length^p: the slope of a straight line through the logarithms, by least squares."""
+    """Return the exponent p of seconds ≈ c · length^p: the slope of a straight line through the logarithms, by least
+    squares.
+    """
     x, y = [math.log(length) for length in lengths], [math.log(second) for second in seconds]
     mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
     return sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y)) / sum((a - mean_x) ** 2 for a in x)
@@ -296,7 +304,7 @@ def slope(lengths: Sequence[int], seconds: Sequence[float]) -> float:
     timed=True,
 )
 def time_exponent() -> Finding:
-    """The exponent of the fused kernel alone, without the linear layers around it, and of one linear layer."""
+    """Measure the exponent of the fused kernel alone, without the linear layers around it, and of one linear layer."""
     lengths, exponents, linear = (512, 1024, 2048), [], []
     for seed in SEEDS:
         torch.manual_seed(seed)
@@ -317,7 +325,7 @@ def time_exponent() -> Finding:
 
 
 def seconds_of_last_token(model: DecoderOnly, T: int) -> tuple[float, float]:
-    """Time of the token after T others, with a full cache and by reading everything again."""
+    """Return the time of the token after T others, with a full cache and by reading everything again."""
     ids = torch.randint(model.config.vocab_size, (1, T))
 
     def filled():
@@ -347,7 +355,9 @@ def seconds_of_last_token(model: DecoderOnly, T: int) -> tuple[float, float]:
     timed=True,
 )
 def cache_time() -> Finding:
-    """The exponents of one token's cost, with the cache and without: timed for short texts, counted for long ones."""
+    """Measure the exponents of one token's cost, with the cache and without: timed for short texts, counted for long
+    ones.
+    """
     sizes: dict[str, Any] = {"vocab_size": 100, "d_model": 128, "n_heads": 4, "n_layers": 2}
     timed = []
     for seed in SEEDS:
@@ -390,7 +400,7 @@ def _there_and_back(layer: nn.Module, x: Tensor, **options) -> None:
     timed=True,
 )
 def rnn() -> Finding:
-    """Time of attention as a share of the time of each recurrent layer, in a short text and in a long one."""
+    """Measure the time of attention as a share of that of each recurrent layer, in a short text and in a long one."""
     ratios = []  # for each seed: short and long against the plain layer, short and long against the LSTM
     for seed in SEEDS:
         torch.manual_seed(seed)

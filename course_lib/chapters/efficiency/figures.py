@@ -4,14 +4,115 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter
 
 from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, new_panels
 from course_lib.live.numbers import percent, short
-from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE
+from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, SKY, TITLE, WIDE
 
-WIDE = 8.8  # inches
+
+def _box(axes: Axes, x: float, y: float, width: float, color: str, said: str = "", linestyle: str = "-") -> None:
+    """Draw a box of height 0.7 on row y, with a word in it."""
+    shape = Rectangle((x, y - 0.35), width, 0.7, facecolor=color, edgecolor=INK, linewidth=0.8, linestyle=linestyle)
+    axes.add_patch(shape)
+    axes.text(x + width / 2, y, said, ha="center", va="center", fontsize=FONT - 1, color=INK)
+
+
+# ------------------------------------------------------------------------------------------------------------ the cache
+def one_step_with_cache(words: Sequence[str], weights: np.ndarray, first: int, d_head: int) -> Figure:
+    """Draw what one head computes for the newest of S tokens, and what it finds in its key-value cache.
+
+    weights: (S,), how much the new query takes of each value. The tokens before `first` share one column.
+    """
+    S = len(words)
+    shown = [f"{first} more", *words[first:]]
+    share = np.append(weights[:first].sum(), weights[first:])
+    last = len(shown) - 1
+    figure, axes = new_figure(WIDE, 4.1)
+    for column, (word, weight) in enumerate(zip(shown, share)):
+        new = column == last
+        axes.text(column + 0.45, -0.05, word, rotation=60, ha="center", va="bottom", fontsize=FONT, color=INK)
+        _box(axes, column, 0.5, 0.9, ORANGE if new else "white", "new" if new else "", linestyle="-" if new else ":")
+        for row in (2.5, 3.5):
+            _box(axes, column, row, 0.9, ORANGE if new else SKY)
+        axes.add_patch(Rectangle((column + 0.2, 5.35), 0.5, -0.9 * weight, facecolor=BLUE))
+        if weight >= 0.02:
+            axes.text(column + 0.45, 5.3 - 0.9 * weight, f"{weight:.2f}", ha="center", va="bottom", fontsize=FONT - 1)
+    _box(axes, last, 1.5, 0.9, ORANGE, "query")
+    arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 1.5}
+    axes.annotate("", (last + 0.45, 1.12), (last + 0.45, 0.88), arrowprops=arrow)
+    axes.annotate("", (0.1, 1.9), (last + 0.4, 1.9), arrowprops=arrow)
+    axes.text(last / 2, 1.82, "meets every key: scores, softmax", ha="center", va="bottom", fontsize=FONT, color=INK)
+    rows = {0.5: "hidden state", 2.5: "keys", 3.5: "values", 5.0: "weights"}
+    shapes = {
+        0.5: "(1, d_model)",
+        1.5: f"(1, {d_head})",
+        2.5: f"({S}, {d_head})",
+        3.5: f"({S}, {d_head})",
+        5.0: f"(1, {S})",
+    }
+    for row, name in rows.items():
+        axes.text(-0.25, row, name, ha="right", va="center", fontsize=FONT, color=INK)
+    for row, shape in shapes.items():
+        axes.text(last + 1.15, row, shape, va="center", fontsize=FONT, color=INK)
+    for row, said in ((0.5, "nothing of these is computed again"), (2.5, "in the cache"), (3.5, "in the cache")):
+        ground = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+        axes.text(last / 2, row, said, ha="center", va="center", fontsize=FONT, color=INK, bbox=ground)
+    axes.text(-0.2, 5.85, f"output: the values, mixed by these weights: (1, {d_head})", fontsize=FONT, color=INK)
+    axes.set(xlim=(-2.6, last + 3.4), ylim=(6.0, -1.6))
+    axes.axis("off")
+    axes.set_title(f"Step {S}: one new query meets {S - 1} kept keys and values, and its own", loc="left")
+    return figure
+
+
+# ------------------------------------------------------------------------------------------------------------ the tiles
+def tiles(words: Sequence[str], states: Sequence[tuple[float, float, float, float]], block: int, key: int) -> Figure:
+    """Draw blockwise attention: the table of scores in tiles, of which one exists at a time, and what the last query
+    keeps.
+
+    states: after each block of keys (largest score m, sum l, factor of the old sum, share of key `key` so far).
+    """
+    S, n = len(words), len(states)
+    figure, (left, right) = new_panels(WIDE, 4.0, 2, width_ratios=[1, 1.35])
+    for row in range(n):
+        for column in range(n):
+            x, y = column * block, row * block
+            size = min(block, S - x), min(block, S - y)
+            now, done = (row, column) == (n - 1, n - 1), column <= row
+            look = {"facecolor": ORANGE if now else SKY if row == n - 1 else LIGHT} if done else {"fill": False}
+            left.add_patch(Rectangle((x, y), *size, edgecolor=INK, linewidth=0.8, hatch=None if done else "//", **look))
+            if row == n - 1:
+                said = "now" if now else f"block {column + 1}"
+                left.text(x + size[0] / 2, y + size[1] / 2, said, ha="center", va="center", fontsize=FONT - 1)
+    left.text(
+        0.68 * S, 0.16 * S, "later keys:\nnever read", ha="center", va="center", fontsize=FONT, backgroundcolor="white"
+    )
+    left.text(block / 2, 1.5 * block, "done", ha="center", va="center", fontsize=FONT - 1, color=INK)
+    left.set(xlim=(-0.2, S + 0.2), ylim=(S + 0.2, -0.2), xticks=[], yticks=[], aspect="equal")
+    left.set_xlabel(f"{S} keys, in blocks of {block}")
+    left.set_ylabel(f"{S} queries, in blocks of {block}")
+    left.spines[:].set_visible(False)
+    heads = ("keys read", "largest\nm", "old sum\ntimes", "sum\nl", f"weight of\n“{words[key]}”")
+    xs = (0.0, 0.31, 0.49, 0.68, 0.88)
+    for at, head in zip(xs, heads):
+        right.text(at, 0.99, head, fontsize=FONT, va="top", ha="left" if at == 0 else "center", color=GREY)
+    for row, (m, total, factor, share) in enumerate(states):
+        line = 0.72 - 0.17 * row
+        told = f"{row * block + 1} to {min(S, (row + 1) * block)}"
+        for at, cell in zip(xs, (told, f"{m:.2f}", f"{factor:.2f}", f"{total:.2f}", f"{share:.2f}")):
+            right.text(at, line, cell, fontsize=FONT + 1, va="center", ha="left" if at == 0 else "center", color=INK)
+        right.axhline(line + 0.085, color=LIGHT)
+    right.text(0, 0.01, f"kept for the last query, “{words[-1]}”: m, l and one mix of values", fontsize=FONT, color=INK)
+    right.set(xlim=(0, 1), ylim=(0, 1))
+    right.axis("off")
+    figure.suptitle(
+        f"One tile at a time: after {n} blocks the weight of “{words[key]}” is {states[-1][3]:.2f}, as in one softmax",
+        fontsize=TITLE, x=0.01, ha="left",
+    )  # fmt: skip
+    return figure
 
 
 # ------------------------------------------------------------------------------------------------------ work and length

@@ -72,17 +72,17 @@ class _PretendStep:
 
 
 def pretend_attention(overhead: float, cost: float, power: float) -> Callable:
-    """A function of x (batch, T, features) that takes a known time on a pretended clock."""
+    """Return a function of x (batch, T, features) that takes a known time on a pretended clock."""
     return _PretendAttention(overhead, cost, power)
 
 
 def pretend_step(overhead: float, cost: float) -> Callable:
-    """A function of token and state, (batch, features) each, that takes a known time on a pretended clock."""
+    """Return a function of token and state, (batch, features) each, that takes a known time on a pretended clock."""
     return _PretendStep(overhead, cost)
 
 
 def tiring_clock(seed: int, tires: float) -> Callable:
-    """A clock that only the pretended layers move."""
+    """Return a clock that only the pretended layers move."""
     return _TiringClock(seed, tires)
 
 
@@ -116,10 +116,10 @@ class _Held(Dispatched):
 
 
 def held_while_reading(answer, q, k, v, block_size):
-    """The output; for a long text also what was held and done on the way.
+    """Return the output; for a long text also what was held and done on the way.
 
     -> for 100 keys or more, by name: output · whether at some moment the numbers that torch had made were as many as
-    T · S for each head · whether clearly more products were taken than one pass over the keys needs · whether smaller
+    T · S for each head · whether many more products were taken than one pass over the keys needs · whether smaller
     blocks mean more operations.
     """
     T, S = q.shape[-2], k.shape[-2]
@@ -143,14 +143,14 @@ def held_while_reading(answer, q, k, v, block_size):
 
 
 def timed_alone(answer, attention, lengths, rounds, clock):
-    """The figure that an answer finds with a pretended clock; or in a sentence, why nothing was measured."""
+    """Return the figure that an answer finds with a pretended clock; or in a sentence, why nothing was measured."""
     attention.clock = clock
     figure = answer(attention, list(lengths), rounds, clock)
     return _not_timed(attention.calls, clock, lengths, rounds) or figure
 
 
 def timed_beside(answer, step, attention, lengths, batch, rounds, clock):
-    """As timed_alone, for two layers; what is returned by name, its times as lists of numbers."""
+    """Do as timed_alone does, for two layers; what is returned by name, its times as lists of numbers."""
     step.clock = attention.clock = clock
     figures = answer(step, attention, list(lengths), batch, rounds, clock)
     steps, whole = step.walked.total(), step.walked[max(lengths)]
@@ -170,7 +170,7 @@ def timed_beside(answer, step, attention, lengths, batch, rounds, clock):
 
 
 def _not_timed(calls, clock, lengths, rounds):
-    """Why a figure cannot be a measurement, in a few words; None if it can."""
+    """Say why a figure cannot be a measurement, in a few words; None if it can."""
     if not calls:
         return "figures without a call of the attention"
     if not clock.readings:

@@ -21,7 +21,7 @@ from course_lib.masks import causal_mask
 
 
 def steps(description: str, values, value) -> widgets.SelectionSlider:
-    """A slider over given whole numbers."""
+    """Show a slider over given whole numbers."""
     return widgets.SelectionSlider(
         options=[(f"{number:,}", number) for number in values], value=value, description=description
     )
@@ -29,7 +29,7 @@ def steps(description: str, values, value) -> widgets.SelectionSlider:
 
 # ------------------------------------------------------------------------------------------------------ work and length
 def length_sliders() -> LiveFigure:
-    """T and d_model: the work of one token in the linear layers and in comparing pairs."""
+    """Show for T and d_model the work of one token in the linear layers and in comparing pairs."""
 
     def describe(T, d_model):
         linear, pairs = 24 * d_model**2, 4 * T * d_model
@@ -51,7 +51,7 @@ VALUES = np.array([10.0, 20.0, 30.0, 0.0, 10.0, 30.0, 20.0, 0.0])
 
 
 def online(scores: np.ndarray, values: np.ndarray, block: int) -> list[tuple[float, float, float]]:
-    """(largest score, sum of exp(score − largest), average) after each block of keys."""
+    """Return (largest score, sum of exp(score − largest), average) after each block of keys."""
     maximum, total, mixed, states = -math.inf, 0.0, 0.0, []
     for start in range(0, len(scores), block):
         s, v = scores[start : start + block], values[start : start + block]
@@ -90,7 +90,7 @@ WRITERS = ("llama-7b", "llama-3-8b")  # both have 32 query heads, and RoPE, whic
 
 
 def cache_sliders() -> LiveFigure:
-    """A model, a length, a batch, and how many query heads share a key-value head: memory, and work for a token."""
+    """Show a model, a length, a batch, and how many query heads share a key-value head: memory, work."""
 
     def look(model, T, batch, group):
         config = preset(model)
@@ -132,14 +132,14 @@ def cache_sliders() -> LiveFigure:
 
 # ----------------------------------------------------------------------------------------------------------- exercises
 def explore_blocks(function: Callable) -> LiveFigure:
-    """Your `blockwise_attention(q, k, v, block_size)` reads the eight keys; the average is yours after every block."""
+    """Let your `blockwise_attention(q, k, v, block_size)` read the eight keys; the average is yours after each."""
     key, value = (
         torch.tensor(numbers).float()[:, None] for numbers in (SCORES, VALUES)
     )  # (8, 1): with D = 1 the score is k
 
     @functools.cache
     def yours(read: int, block: int) -> tuple[float, str]:
-        """(the average over the first keys, ""), or (0, what happened)."""
+        """Return (the average over the first keys, ""), or (0, what happened)."""
         arguments = torch.ones(1, 1), key[:read].clone(), value[:read].clone(), block
         result, problem = attempt_numbers(function, *arguments, shape=(1, 1))
         return (0.0, problem) if result is None else (result.clamp(-1, 31).item(), "")
@@ -172,11 +172,15 @@ def explore_blocks(function: Callable) -> LiveFigure:
 
 
 def explore_cache(function: Callable) -> LiveFigure:
-    """Whom your `cached_attention(q_new, k_new, v_new, cache)` lets the new tokens see, and what is in its cache."""
+    """Show which tokens your `cached_attention(q_new, k_new, v_new, cache)` lets the new tokens see, and what is in its
+    cache.
+    """
 
     @functools.cache
     def look(T: int, cached: int) -> tuple[np.ndarray, str]:
-        """(who is seen (T, S), what to say). Token s has as its value row s of the identity: outputs are weights."""
+        """Return (who is seen (T, S), what to say). Token s has as its value row s of the identity: outputs are
+        weights.
+        """
         S, rng = T + cached, torch.Generator().manual_seed(0)
         q, k, v = (
             torch.randn(1, 1, S, 4, generator=rng),
@@ -228,7 +232,7 @@ def explore_cache(function: Callable) -> LiveFigure:
 
 
 def _said_of_cache(given: list, *right: torch.Tensor) -> str:
-    """Is the cache that came back the keys and values of all tokens?"""
+    """Say whether the cache that came back is the keys and values of all tokens?"""
     if not given:
         return "No cache came back: return (output, cache)."
     kept = given[0]

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import FancyArrowPatch, Patch, Rectangle
 from matplotlib.text import Text
 
 from course_lib.live.drawing import Drawing, Side, fix_layout, headline, new_figure, new_panels
 from course_lib.live.numbers import percent, short
-from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, RED, SKY, YELLOW
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, RED, SKY, WIDE, YELLOW
 
-WIDE = 9.4  # inches
 HEAD_COLOURS = (SKY, ORANGE, GREEN, PURPLE, YELLOW, GREY, "#B7D7EA", "#F5D08A")
 
 
@@ -49,10 +49,94 @@ class DealtOut(Drawing):
         return figure
 
     def move(self) -> None:
-        for place, head in np.ndenumerate(self.owner):
-            self.cells[place].set_facecolor(HEAD_COLOURS[int(head)] if head >= 0 else "white")
-            self.names[place].set_text(f"head {int(head)}" if head >= 0 else "no head")
+        for cell, head in np.ndenumerate(self.owner):
+            self.cells[cell].set_facecolor(HEAD_COLOURS[int(head)] if head >= 0 else "white")
+            self.names[cell].set_text(f"head {int(head)}" if head >= 0 else "no head")
         self.headline.set_text(self.title)
+
+
+# -------------------------------------------------------------------------------------------------- the heads' pipeline
+def heads_pipeline(words: Sequence[str], weights: np.ndarray, d_model: int, layer: int) -> Figure:
+    """Draw multi-head attention: x is projected for each head, each mixes the words in its way, W_O mixes the heads.
+
+    weights: (H, T, T) of that layer on these T words; beside each map, what the last word looks at.
+    """
+    H, T, _ = weights.shape
+    D = d_model // H
+    figure, axes = new_figure(WIDE, 5.2)
+    figure.set_layout_engine(None)
+    axes.set_position((0, 0, 1, 0.93))
+    axes.set(xlim=(0, WIDE), ylim=(0, 0.93 * 5.2), aspect="equal")
+    axes.axis("off")
+    high, step = 0.86, 0.98  # of a head's boxes, and from one head to the next
+    lows = [0.62 + step * (H - 1 - head) for head in range(H)]
+    middle = (lows[0] + high + lows[-1]) / 2
+
+    def box(x: float, y: float, width: float, height: float, told: str, color: str) -> None:
+        axes.add_patch(Rectangle((x, y), width, height, facecolor=color, edgecolor=INK, linewidth=1))
+        axes.text(x + width / 2, y + height / 2, told, ha="center", va="center", fontsize=9.5, color=INK)
+
+    def arrow(start: tuple[float, float], end: tuple[float, float]) -> None:
+        axes.add_patch(
+            FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=11, color=INK, shrinkA=0, shrinkB=0)
+        )
+
+    box(0.1, middle - 1, 0.85, 2, f"x\n({T}, {d_model})\n\none row\nper word", LIGHT)
+    for head, low in enumerate(lows):
+        centre, color = low + high / 2, HEAD_COLOURS[head]
+        arrow((0.97, middle + 0.5 * (centre - middle)), (1.43, centre))
+        box(1.45, low, 1.12, high, f"head {head}\nQ, K, V\n({T}, {D}) each", color)
+        arrow((2.59, centre), (2.86, centre))
+        axes.imshow(weights[head], cmap="Greys", vmin=0, vmax=1, extent=(2.88, 2.88 + high, low, low + high), zorder=2)
+        axes.add_patch(Rectangle((2.88, low), high, high, fill=False, edgecolor=INK, linewidth=1, zorder=3))
+        most = int(weights[head, -1].argmax())
+        told = "itself" if most == T - 1 else f"“{words[most]}”"
+        axes.text(
+            3.82,
+            centre,
+            f"“{words[-1]}” looks\nat {told}: {weights[head, -1, most]:.2f}",
+            fontsize=9.5,
+            va="center",
+            color=INK,
+        )
+        arrow((5.02, centre), (5.29, centre))
+        box(5.31, low, 0.85, high, f"mix\n({T}, {D})", color)
+        arrow((6.18, centre), (6.52, middle + 0.5 * (centre - middle)))
+        box(6.54, middle + 1 - 2 * (head + 1) / H, 0.62, 2 / H, f"head {head}", color)
+    axes.text(6.85, middle + 1.08, f"side by side\n({T}, {d_model})", ha="center", va="bottom", fontsize=9.5, color=INK)
+    arrow((7.18, middle), (7.46, middle))
+    box(7.48, middle - 1, 0.82, 2, f"y\n({T}, {d_model})\n\nevery head\nin every\nfeature", LIGHT)
+    for x, told in (
+        (1.9, f"× W_Q, W_K, W_V\n{d_model} × {D} each"),
+        (3.85, f"softmax(Q Kᵀ / √{D})\n({T}, {T}) each"),
+        (5.73, "× V"),
+        (7.32, f"× W_O\n{d_model} × {d_model}"),
+    ):
+        axes.text(x, 0.5, told, ha="center", va="top", fontsize=9.5, color=INK)
+    headline(figure).set_text(
+        f"Layer {layer} reads the sentence: {H} heads mix the words in {H} ways, W_O mixes the heads"
+    )
+    return figure
+
+
+# ---------------------------------------------------------------------------------------------- two ways to copy a list
+def two_copiers(panels: Sequence[tuple[str, Sequence[str], np.ndarray, int, int]]) -> Figure:
+    """What a head looks at where two rules of copying part, one panel for each head.
+
+    panels: (what to call it, words, weights of the last word (T,), index of the third of the list, index of what
+    followed the last word earlier).
+    """
+    figure, axes = new_panels(WIDE, 4.4, len(panels))
+    for panel, (name, words, weights, third, followed) in zip(axes, panels):
+        colors = [GREEN if t == third else ORANGE if t == followed else GREY for t in range(len(words))]
+        panel.barh(range(len(words)), weights, color=colors)
+        panel.set_yticks(range(len(words)), words, fontsize=10)
+        panel.set(xlim=(0, 1.6), xticks=[0, 0.5, 1], ylim=(len(words) - 0.5, -0.5), xlabel="weight from the last word")
+        panel.set_title(name, fontsize=FONT)
+        for t, told in ((third, "third of the list"), (followed, f"what followed {words[-1]}")):
+            panel.text(weights[t] + 0.03, t, f"{weights[t]:.2f} {told}", va="center", fontsize=10, color=INK)
+    headline(figure).set_text("Two heads that copy: one counts, the other looks up what followed")
+    return figure
 
 
 # -------------------------------------------------------------------------------------------------- eight steps, priced
@@ -60,7 +144,7 @@ class DealtOut(Drawing):
 class StepsAndCosts(Drawing):
     """The steps of multi-head attention, one line each.
 
-    rows: (step, shape, numbers in the result, parameters, FLOPs); a step without a shape has nothing behind its name.
+    rows: (step, shape, numbers in the result, parameters, FLOPs); a step without a shape has its name alone.
     A bar shows each step's share of the FLOPs.
     """
 
@@ -75,7 +159,7 @@ class StepsAndCosts(Drawing):
         axes.set(xlim=(0, 1), ylim=(len(self.rows) - 0.4, -1.1))
         columns: list[tuple[float, str, Side]] = [
             (0, "step", "left"),
-            (0.265, "shape of the result", "left"),
+            (0.265, "shape", "left"),
             (0.545, "numbers", "right"),
             (0.68, "parameters", "right"),
             (0.715, "work (FLOPs, share)", "left"),
@@ -87,7 +171,7 @@ class StepsAndCosts(Drawing):
         self.bars, self.texts = [], []
         for y in range(len(self.rows)):
             line = [axes.text(x, y, "", ha=side, va="center", fontsize=FONT, color=INK) for x, _, side in columns]
-            line[1].set(family="monospace", fontsize=10.5)
+            line[1].set(family="monospace", fontsize=9.5)
             self.texts.append(line)
             self.bars.append(Rectangle((0.715, y - 0.3), 0, 0.6, color=BLUE, linewidth=0))
             axes.add_patch(self.bars[-1])
@@ -111,7 +195,7 @@ class StepsAndCosts(Drawing):
 class HeadAtWork(Drawing):
     """Where one head looks from the last word, and the next word's probabilities with it and without it.
 
-    weights: (T,). candidates: words; with_head, without: their probabilities. At most 34 words are drawn.
+    weights: (T,). candidates: words; with_head, without: their probabilities. At most the last 16 words are drawn.
     """
 
     words: Sequence[str]
@@ -120,36 +204,34 @@ class HeadAtWork(Drawing):
     with_head: np.ndarray
     without: np.ndarray
     title: str
+    MOST: ClassVar[int] = 16
 
     def build(self) -> Figure:
-        most = 34
-        figure, (left, right) = new_panels(WIDE, 5.6, 2)
+        most = self.MOST
+        figure, (left, right) = new_panels(WIDE, 4.4, 2)
         self.headline, self.left, self.right = headline(figure), left, right
         self.weight_bars = left.barh(range(most), [0.0] * most, color=BLUE)
         left.set(xlim=(0, 1.02), ylim=(most - 0.5, -0.5), xlabel="weight from the last word")
-        places = np.arange(len(self.candidates))
-        self.with_bars = right.barh(places - 0.2, [0.0] * len(places), 0.38, color=BLUE)
-        self.without_bars = right.barh(
-            places + 0.2, [0.0] * len(places), 0.38, color="white", edgecolor=RED, hatch="///"
-        )
+        rows = np.arange(len(self.candidates))
+        self.with_bars = right.barh(rows - 0.2, [0.0] * len(rows), 0.38, color=BLUE)
+        self.without_bars = right.barh(rows + 0.2, [0.0] * len(rows), 0.38, color="white", edgecolor=RED, hatch="///")
         self.numbers = [
-            right.text(0, place + shift, "", fontsize=10, va="center", color=INK)
-            for shift in (-0.2, 0.2)
-            for place in places
+            right.text(0, row + shift, "", fontsize=10, va="center", color=INK) for shift in (-0.2, 0.2) for row in rows
         ]
         right.set(
-            xlim=(0, 1.45), xticks=[0, 0.5, 1], ylim=(len(places) - 0.5, -0.5), xlabel="probability of the next word"
+            xlim=(0, 1.6), xticks=[0, 0.5, 1], ylim=(len(rows) - 0.5, -0.5), xlabel="probability of the next word"
         )
         left.set_yticks(range(most), ["m" * 9] * most, fontsize=10)
-        right.set_yticks(places, ["m" * 9] * len(places), fontsize=FONT)
+        right.set_yticks(rows, ["m" * 9] * len(rows), fontsize=FONT)
         fix_layout(figure)
         return figure
 
     def move(self) -> None:
-        self.left.set_ylim(len(self.words) - 0.5, -0.5)
-        self.left.set_yticks(range(len(self.words)), self.words, fontsize=10)
-        for place, bar in enumerate(self.weight_bars):
-            bar.set_width(self.weights[place] if place < len(self.words) else 0)
+        words, weights = self.words[-self.MOST :], self.weights[-self.MOST :]
+        self.left.set_ylim(len(words) - 0.5, -0.5)
+        self.left.set_yticks(range(len(words)), words, fontsize=10)
+        for row, bar in enumerate(self.weight_bars):
+            bar.set_width(weights[row] if row < len(words) else 0)
         self.right.set_yticks(range(len(self.candidates)), self.candidates, fontsize=FONT)
         both = [*zip(self.with_bars, self.with_head, ["with it"] * len(self.with_head))]
         both += [*zip(self.without_bars, self.without, ["without"] * len(self.without))]
@@ -186,17 +268,15 @@ def costs_of_removal(costs: np.ndarray, heads: Sequence[str], asked: Sequence[st
 def loss_by_heads(n_heads: Sequence[int], losses: Sequence[float], d_model: int) -> Figure:
     """Loss after equal training, one point per number of heads."""
     figure, axes = new_figure(7.5, 3.6)
-    places = range(len(n_heads))
-    axes.plot(places, losses, "o-", color=BLUE, markersize=9)
-    for place, loss in zip(places, losses):
-        axes.annotate(
-            f"{loss:.2f}", (place, loss), xytext=(0, 10), textcoords="offset points", ha="center", fontsize=FONT
-        )
-    axes.set_xticks(places, [f"{count}\n({d_model // count} features each)" for count in n_heads])
+    points = range(len(n_heads))
+    axes.plot(points, losses, "o-", color=BLUE, markersize=9)
+    for x, loss in zip(points, losses):
+        axes.annotate(f"{loss:.2f}", (x, loss), xytext=(0, 10), textcoords="offset points", ha="center", fontsize=FONT)
+    axes.set_xticks(points, [f"{count}\n({d_model // count} features each)" for count in n_heads])
     spread = max(losses) - min(losses)
     axes.set_ylim(min(losses) - 0.3 * spread - 0.02, max(losses) + 0.5 * spread + 0.02)
     axes.set(xlabel="heads", ylabel="loss (nats per token)", xlim=(-0.5, len(n_heads) - 0.5))
-    best, others = min(places, key=lambda place: losses[place]), [str(count) for count in n_heads]
+    best, others = min(points, key=lambda x: losses[x]), [str(count) for count in n_heads]
     lowest = others.pop(best)
     axes.set_title(f"{lowest} head{'s' if lowest != '1' else ''} end lower than {' or '.join(others)}", loc="left")
     return figure
@@ -217,7 +297,7 @@ class CarriedShares(Drawing):
     title: str
 
     def build(self) -> Figure:
-        figure, axes = new_figure(WIDE, 4.3)
+        figure, axes = new_figure(WIDE, 4.2)
         self.axes, self.headline = axes, headline(figure)
         self.image = axes.imshow(np.zeros((16, 16)), cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
         axes.spines[:].set_visible(False)

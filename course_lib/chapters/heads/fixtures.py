@@ -14,7 +14,7 @@ def model_maker(config: dict) -> Callable:
 
 
 def losses_and_models(answer, make_model, heads, batches, held_out, lr, seeds):
-    """What a comparison of head counts reports, and what the models that it made, and left behind, can do.
+    """Return what a comparison of head counts reports, and what the models that it has made can do.
 
     loss of the models: n_heads -> mean over its models of the loss on held_out. If a model was made twice, the later.
     trained with dropout: no model that has dropout read fewer batches in training mode than there are.

@@ -34,7 +34,7 @@ def steps(description: str, values, value) -> widgets.SelectionSlider:
 
 # ---------------------------------------------------------------------------------------------- features dealt to heads
 T, D_MODEL = 4, 8
-NUMBERS = torch.arange(T * D_MODEL).reshape(1, T, D_MODEL) / 10  # 0.0 … 3.1: every number is told by its place
+NUMBERS = torch.arange(T * D_MODEL).reshape(1, T, D_MODEL) / 10  # 0.0 … 3.1: every number tells where it came from
 
 
 def split_sliders() -> LiveFigure:
@@ -139,9 +139,9 @@ def shapes_and_costs() -> LiveFigure:
 
     controls = {
         "B": steps("B (sequences)", (1, 2, 4, 8, 16, 32), 2),
-        "T": steps("T (tokens)", (4, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192), 4),
-        "d_model": steps("d_model", (8, 64, 128, 256, 512, 768, 1024, 2048, 4096), 8),
-        "n_heads": steps("n_heads", (1, 2, 4, 8, 12, 16, 32, 64), 2),
+        "T": steps("T (tokens)", (4, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192), 16),
+        "d_model": steps("d_model", (8, 64, 128, 256, 512, 768, 1024, 2048, 4096), 128),
+        "n_heads": steps("n_heads", (1, 2, 4, 8, 12, 16, 32, 64), 4),
     }
     return LiveFigure(draw, controls, describe)
 
@@ -166,9 +166,9 @@ def remove_a_head(
             with without_heads(model, [(layer, head)]):
                 lacking = model(ids)[0, -1].softmax(-1)
         shown = [tokenizer.id(answer)]
-        for place in (whole + lacking).argsort(descending=True).tolist():
-            if place not in shown and len(shown) < 4:
-                shown.append(place)
+        for id in (whole + lacking).argsort(descending=True).tolist():
+            if id not in shown and len(shown) < 4:
+                shown.append(id)
         words = [tokenizer.tokens[i] for i in ids[0].tolist()]
         names = [tokenizer.tokens[i] for i in shown]
         return words, weights, names, whole[shown].numpy(), lacking[shown].numpy()
@@ -209,9 +209,9 @@ def explore_split(function: Callable) -> LiveFigure:
         if yours is None:
             return owner, "No heads to show yet", problem
         for head, numbers in enumerate(yours[0]):
-            for place in (numbers.double() * 10).round().long().flatten().tolist():
-                if 0 <= place < owner.size:
-                    owner.flat[place] = head
+            for index in (numbers.double() * 10).round().long().flatten().tolist():
+                if 0 <= index < owner.size:
+                    owner.flat[index] = head
         right = split_heads(NUMBERS, n_heads)
         wrong = (yours.double() - right.double()).abs().gt(1e-4)
         if not wrong.any():
@@ -235,13 +235,13 @@ def explore_split(function: Callable) -> LiveFigure:
 # ------------------------------------------------------------------------------------- the learner's own module, poked
 def explore_module(module: Callable) -> LiveFigure:
     """Your `MultiHeadAttention(d_model, n_heads)`: change one of five tokens, and see whose output moves."""
-    places = 5
+    length = 5
     rng = torch.Generator().manual_seed(5)
-    x, other = torch.randn(1, places, D_MODEL, generator=rng), torch.randn(D_MODEL, generator=rng)
+    x, other = torch.randn(1, length, D_MODEL, generator=rng), torch.randn(D_MODEL, generator=rng)
     masks = {
         "none": None,
-        "causal": torch.ones(places, places, dtype=torch.bool).tril(),
-        "hide token 4": (torch.arange(places) != 4).expand(places, places),
+        "causal": torch.ones(length, length, dtype=torch.bool).tril(),
+        "hide token 4": (torch.arange(length) != 4).expand(length, length),
     }
 
     def moved(attention: Callable, token: int, mask: Tensor | None) -> tuple[np.ndarray, str]:
@@ -250,9 +250,9 @@ def explore_module(module: Callable) -> LiveFigure:
         changed[0, token] = other
         outputs = []
         for each in (x, changed):
-            output, problem = attempt(attention, each.clone(), mask, shape=(1, places, D_MODEL))
+            output, problem = attempt(attention, each.clone(), mask, shape=(1, length, D_MODEL))
             if output is None:
-                return np.full(places, np.nan), problem.replace("your function", "your module")
+                return np.full(length, np.nan), problem.replace("your function", "your module")
             outputs.append(output.double())
         return ((outputs[1] - outputs[0]).norm(dim=-1) / outputs[0].norm(dim=-1))[0].numpy(), ""
 
@@ -262,7 +262,7 @@ def explore_module(module: Callable) -> LiveFigure:
             torch.manual_seed(6)
             library = MultiHeadAttention(D_MODEL, n_heads)
             library_moved, _ = moved(lambda x, mask: library(x, mask=mask), token, masks[mask])
-            yours = np.full(places, np.nan)
+            yours = np.full(length, np.nan)
             try:
                 attention = module(D_MODEL, n_heads)
                 attention.load_state_dict(library.state_dict())
@@ -274,7 +274,7 @@ def explore_module(module: Callable) -> LiveFigure:
 
     def draw(token, n_heads, mask):
         yours, _, problem = measure(token, n_heads, mask)
-        names = [f"output {place}" for place in range(places)]
+        names = [f"output {t}" for t in range(length)]
         still = [name for name, moves in zip(names, yours) if moves < 1e-6]
         said = f"not moved: {', '.join(still)}" if still else "every output moves"
         title = "No outputs to show yet" if problem else f"Token {token} changes; {said}"
@@ -292,7 +292,7 @@ def explore_module(module: Callable) -> LiveFigure:
         return f"{text} The library's move by {', '.join(f'{each:.2f}' for each in library)}."
 
     controls = {
-        "token": slider("token that changes", 2, 0, places - 1, 1),
+        "token": slider("token that changes", 2, 0, length - 1, 1),
         "n_heads": steps("n_heads", (1, 2, 4, 8), 2),
         "mask": dropdown("mask", list(masks), "causal"),
     }

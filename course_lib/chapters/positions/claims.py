@@ -64,7 +64,7 @@ def shuffled_tokens() -> Finding:
     )
 
 
-# --------------------------------------------------------------------------------------------------------- who bit whom
+# -------------------------------------------------------------------------------------------------------------- who bit
 NOUNS = 6  # ids 0 … 5; then "bit" and "?"
 
 
@@ -143,11 +143,11 @@ def order_without_positions() -> Finding:
 
 # ------------------------------------------------------------------------------------------------------------ sinusoids
 def wavelengths(d_model: int, furthest: int = 10_000) -> Tensor:
-    """Tokens per full turn of each pair of the table, from its turn over `furthest` tokens: (d_model/2,)."""
+    """Return the tokens per full rotation of each pair of the table, measured over `furthest` tokens: (d_model/2,)."""
     table = sinusoidal_encoding(furthest + 1, d_model).double()
     angles = torch.atan2(table[:, 0::2], table[:, 1::2])  # (furthest + 1, d_model/2)
-    turned = angles.diff(dim=0).remainder(2 * torch.pi).sum(dim=0)
-    return furthest * 2 * torch.pi / turned
+    rotated = angles.diff(dim=0).remainder(2 * torch.pi).sum(dim=0)
+    return furthest * 2 * torch.pi / rotated
 
 
 @experiment(
@@ -169,7 +169,7 @@ def slowest_hand() -> Finding:
     return Finding(
         f"the first wavelength is {measured[512][0]:.1f} tokens; the last {last[512]:,.0f} at d_model = 512 and "
         f"{last[8]:,.0f} at 8, where 10000 · 2π = {20_000 * torch.pi:,.0f}; after 10,000 tokens the slowest pair of "
-        f"512 has made {10_000 / last[512]:.2f} of a turn",
+        f"512 has made {10_000 / last[512]:.2f} of a rotation",
         tuple(last.values()),
         "confirmed" if geometric and reached else "depends" if geometric else "refuted",
         "The progression ends one step before 10000 · 2π, and that step is small only if there are many: the slowest "
@@ -324,7 +324,7 @@ NEARLY = 0.05  # nats: results that differ by less are nearly identical
     "positions.learned_equal",
     claim="Learned positions and sinusoids give nearly identical results.",
     source=vaswani("§ 3.5 and table 3"),
-    control="the same model, stories and seeds, with both tables starting at the same size; and a longer training",
+    control="the same model, stories and seeds, both tables equally large at initialisation; and a longer training",
     threshold=f"confirmed if after {STEPS} and after {LATER} steps the losses differ by less than {NEARLY} nats in "
     f"every seed; depends if the longer training takes a quarter of the difference away; else refuted",
     seeds=SEEDS,
@@ -341,6 +341,6 @@ def learned_equal() -> Finding:
         f"{statistics.fmean(later):.1f} after {LATER}",
         tuple(later),
         "confirmed" if equal else "depends" if closes else "refuted",
-        "On the training: a table has to be learned first, so it starts behind and catches up. Vaswani et al. trained "
-        "long.",
+        "On the training: a table has to be learned first, so its loss is higher at first and then catches up. Vaswani "
+        "et al. trained long.",
     )

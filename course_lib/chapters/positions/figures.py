@@ -1,35 +1,48 @@
-"""Figures of chapter 5: who bit whom, the clock hands, likeness over distance, RoPE's turn, ALiBi's eyesight, reach."""
+"""Figures of chapter 5: who bit, the clock hands, likeness over distance, RoPE's rotation, ALiBi's eyesight, reach."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib import colormaps
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Circle, Rectangle
+from matplotlib.patches import Arc, Circle, FancyArrowPatch, Rectangle
 
 from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, new_panels
-from course_lib.live.palette import BLUE, DIVERGING, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, RED, SEQUENTIAL
+from course_lib.live.palette import (
+    BLUE,
+    DIVERGING,
+    FONT,
+    GREEN,
+    GREY,
+    INK,
+    LIGHT,
+    ORANGE,
+    PURPLE,
+    RED,
+    SEQUENTIAL,
+    SKY,
+    WIDE,
+)
 
-WIDE = 8.8  # inches
 
-
-# --------------------------------------------------------------------------------------------------------- who bit whom
+# -------------------------------------------------------------------------------------------------------------- who bit
 def right_answers(shares: Mapping[str, float], chance: float) -> Figure:
     """Share of right answers per model, under a line for mere guessing."""
     figure, axes = new_figure(WIDE, 1.3 + 0.42 * len(shares))
-    places = range(len(shares))
+    rows = range(len(shares))
     axes.barh(
-        places, list(shares.values()), color=[BLUE if share > chance + 0.1 else ORANGE for share in shares.values()]
+        rows, list(shares.values()), color=[BLUE if share > chance + 0.1 else ORANGE for share in shares.values()]
     )
-    for place, share in zip(places, shares.values()):
-        axes.text(share + 0.01, place, f"{100 * share:.0f} %", va="center", fontsize=FONT, color=INK)
+    for row, share in zip(rows, shares.values()):
+        axes.text(share + 0.01, row, f"{100 * share:.0f} %", va="center", fontsize=FONT, color=INK)
     axes.axvline(chance, color=INK, linestyle=":")
     axes.text(chance + 0.01, -0.75, "guessing", fontsize=FONT - 1, color=INK)
-    axes.set(yticks=places, yticklabels=shares, ylim=(len(shares) - 0.5, -1.1), xlim=(0, 1.15))
+    axes.set(yticks=rows, yticklabels=shares, ylim=(len(shares) - 0.5, -1.1), xlim=(0, 1.15))
     axes.set(xticks=[0, 0.25, 0.5, 0.75, 1], xlabel="share of right answers to “who bit?”")
     learnt = [name for name, share in shares.items() if share > chance + 0.1]
-    headline(figure).set_text(f"{len(learnt)} of {len(shares)} models can tell who bit whom; the others guess")
+    headline(figure).set_text(f"{len(learnt)} of {len(shares)} models can tell who bit; the others guess")
     return figure
 
 
@@ -42,7 +55,7 @@ class ClockHands(Drawing):
     """The code of one position as clock hands, one for each pair of features, beside the table as a heat map.
 
     table: (positions, d_model) of sines and cosines, d_model even and at most 16. A hand points up at position 0 and
-    turns clockwise: its sine goes to the right, its cosine up.
+    rotates clockwise: its sine goes to the right, its cosine up.
     """
 
     table: np.ndarray
@@ -76,15 +89,15 @@ class ClockHands(Drawing):
     def move(self) -> None:
         positions, d_model = self.table.shape
         hands = d_model // 2
-        turns = self.position / 10000 ** (2 * np.arange(hands) / d_model) / (2 * np.pi)
+        rounds = self.position / 10000 ** (2 * np.arange(hands) / d_model) / (2 * np.pi)
         for i in range(MOST_HANDS):
             shown = i < hands
             sine, cosine = self.table[self.position, 2 * i : 2 * i + 2] if shown else (0, 0)
             x, y = 2.6 * (i % 4), -3.5 * (i // 4) if hands > 4 else -1.75  # two rows of four, or one half-way down
             self.faces[i].center = x, y
             self.hands[i].set_data([x, x + 0.9 * sine], [y, y + 0.9 * cosine])
-            digits = 2 if shown and turns[i] >= 0.1 else 3
-            words = f"{2 * i}, {2 * i + 1}\n{turns[i]:.{digits}f} turns" if shown else ""
+            digits = 2 if shown and rounds[i] >= 0.1 else 3
+            words = f"{2 * i}, {2 * i + 1}\n{rounds[i]:.{digits}f} turns" if shown else ""
             self.names[i].set(position=(x, y - 1.15), text=words)
             self.faces[i].set_visible(shown)
             self.hands[i].set_visible(shown)
@@ -92,7 +105,7 @@ class ClockHands(Drawing):
         self.image.set_extent((-0.5, d_model - 0.5, positions - 0.5, -0.5))
         self.figure.axes[1].set(xlim=(-0.5, d_model - 0.5), xticks=range(0, d_model, 2 if d_model > 8 else 1))
         self.row.set(y=self.position - 0.5, width=d_model)
-        said = f"the first hand has made {turns[0]:.2f} turns, the last {turns[-1]:.3f}"
+        said = f"the first hand has made {rounds[0]:.2f} turns, the last {rounds[-1]:.3f}"
         self.headline.set_text(self.title or f"Position {self.position}: {said}")
 
 
@@ -149,13 +162,86 @@ def learned_likeness(cosines: np.ndarray) -> Figure:
 
 
 # ---------------------------------------------------------------------------------------------------------------- RoPE
+def _rotated(vector: np.ndarray, angle: float) -> np.ndarray:
+    return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]) @ vector
+
+
+def rotation_in_a_head(
+    words: Sequence[str], query: np.ndarray, key: np.ndarray, runs: Sequence[tuple[str, int, int]], d_model: int, D: int
+) -> Figure:
+    """Draw where RoPE works inside a head, and one pair of features of a query and a key at two pairs of positions.
+
+    words: (name of the query's word, of the key's). query, key: (2,), before the rotation, which is one radian per
+    token. runs: (what is read, position of the query, position of the key).
+    """
+    figure, (flow, *planes) = new_panels(WIDE, 3.9, 3, width_ratios=[1.15, 1, 1])
+    flow.set(xlim=(0, 3), ylim=(0, 4.4), xticks=[], yticks=[])
+    flow.spines[:].set_visible(False)
+
+    def arrow(start: tuple[float, float], end: tuple[float, float], style: str = "-|>") -> None:
+        flow.add_patch(
+            FancyArrowPatch(start, end, arrowstyle=style, mutation_scale=10, color=INK, shrinkA=0, shrinkB=0)
+        )
+
+    def box(x: float, y: float, width: float, told: str, color: str) -> None:
+        flow.add_patch(Rectangle((x, y), width, 0.62, facecolor=color, edgecolor=INK))
+        flow.text(x + width / 2, y + 0.31, told, ha="center", va="center", fontsize=9, color=INK)
+
+    box(0.05, 3.75, 2.9, f"x  (T, {d_model})", LIGHT)
+    for x, name, color in ((0.05, "q", SKY), (1.05, "k", ORANGE), (2.05, "v", LIGHT)):
+        arrow((x + 0.45, 3.75), (x + 0.45, 3.29))
+        flow.text(x + 0.5, 3.52, f"W_{name.upper()}", fontsize=9, va="center", color=INK)
+        box(x, 2.67, 0.9, f"{name} (T, {D})", color)
+    for x, color in ((0.05, SKY), (1.05, ORANGE)):
+        arrow((x + 0.45, 2.67), (x + 0.45, 2.21))
+        box(x, 1.59, 0.9, "rotated", color)
+        arrow((x + 0.45, 1.59), (x + 0.45, 1.13))
+    flow.text(1.0, 2.44, "by position", ha="center", va="center", fontsize=9, color=INK, backgroundcolor="white")
+    box(0.05, 0.51, 1.9, "scores (T, T)", LIGHT)
+    arrow((1.95, 0.82), (2.5, 0.82), "-")
+    arrow((2.5, 2.67), (2.5, 0.82), "-")
+    arrow((2.5, 0.82), (2.5, 0.35))
+    flow.text(2.5, 0.2, "mix", ha="center", va="center", fontsize=9, color=INK)
+    flow.text(2.56, 1.9, "not\nrotated", fontsize=9, va="center", color=INK)
+    for plane, (told, t, s) in zip(planes, runs):
+        _plane(plane, words, query, key, told, t, s)
+    headline(figure).set_text("Further on in the text both have rotated further; the angle between them is the same")
+    return figure
+
+
+def _plane(plane: Axes, words: Sequence[str], query: np.ndarray, key: np.ndarray, told: str, t: int, s: int) -> None:
+    """Draw a query at t and a key at s, before and after a rotation by one radian per token."""
+    reach = 1.6 * max(np.linalg.norm(query), np.linalg.norm(key))
+    ends = []
+    for vector, position, name, word, color in ((query, t, "q", words[0], BLUE), (key, s, "k", words[1], ORANGE)):
+        plane.plot([0, vector[0]], [0, vector[1]], color=color, linestyle=":", linewidth=1.5)
+        end = _rotated(vector, position)
+        plane.plot([0, end[0]], [0, end[1]], color=color, linewidth=3, marker="o", markevery=[1])
+        out = end * (1 + 0.22 * reach / np.linalg.norm(end))
+        plane.text(out[0], out[1], f"{name} of\n“{word}”", ha="center", va="center", fontsize=9, color=INK)
+        ends.append(end)
+    low, high = sorted(np.degrees(np.arctan2(end[1], end[0])) % 360 for end in ends)
+    if high - low > 180:
+        low, high = high, low + 360
+    size = float(0.45 * reach)
+    plane.add_patch(Arc((0, 0), size, size, theta1=low, theta2=high, color=INK, linewidth=1.5))
+    middle = np.radians((low + high) / 2)
+    plane.text(
+        0.36 * reach * np.cos(middle), 0.36 * reach * np.sin(middle), f"{high - low:.0f}°",
+        ha="center", va="center", fontsize=10, color=INK,
+    )  # fmt: skip
+    plane.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xticks=[0], yticks=[0])
+    plane.set_title(f"{told}:\nq at {t}, k at {s}, score {ends[0] @ ends[1]:.2f}".replace("-", "−"), fontsize=FONT - 1)
+    plane.set(xlabel="first feature of the pair", ylabel="second feature")
+
+
 REACH = 40  # tokens to both sides
 
 
 @dataclass
 class RotaryPair(Drawing):
-    """One pair of features: a query at place t and a key at place s (both of length 1), each turned by `angle` degrees
-    per token, and their dot product over the distance."""
+    """One pair of features: a query at position t and a key at position s (both of length 1), each rotated by `angle`
+    degrees per token, and their dot product over the distance."""
 
     query: np.ndarray
     key: np.ndarray
@@ -168,7 +254,7 @@ class RotaryPair(Drawing):
         plane.add_patch(Circle((0, 0), 1, facecolor=LIGHT, edgecolor="none", zorder=0))
         plane.set(xlim=(-1.5, 1.5), ylim=(-1.5, 1.5), aspect="equal", xticks=[-1, 0, 1], yticks=[-1, 0, 1])
         plane.set(xlabel="first feature of the pair", ylabel="second feature")
-        plane.set_title("dotted: before the turn", fontsize=FONT)
+        plane.set_title("dotted: before the rotation", fontsize=FONT)
         self.headline = headline(figure)
         self.arrows, self.names = [], []
         for vector, color in ((self.query, BLUE), (self.key, ORANGE)):
@@ -179,32 +265,32 @@ class RotaryPair(Drawing):
         (self.curve,) = right.plot([], [], color=PURPLE)
         (self.here,) = right.plot([], [], "o", color=RED, markersize=10)
         right.set(xlim=(-REACH - 2, REACH + 2), ylim=(-1.3, 1.3), ylabel="score: q · k")
-        right.set_xlabel("distance: place of the query − place of the key (tokens)")
+        right.set_xlabel("position of q − position of k (tokens)")
         right.set_title("the score at every distance", fontsize=FONT)
         fix_layout(figure)
         return figure
 
-    def turned(self, vector: np.ndarray, place: int) -> np.ndarray:
-        a = np.radians(self.angle * place)
+    def rotated(self, vector: np.ndarray, position: int) -> np.ndarray:
+        a = np.radians(self.angle * position)
         return np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]]) @ vector
 
     def move(self) -> None:
 
-        ends = self.turned(self.query, self.t), self.turned(self.key, self.s)
+        ends = self.rotated(self.query, self.t), self.rotated(self.key, self.s)
         for end, arrow, name, text, out in zip(ends, self.arrows, self.names, ("q", "k"), (1.18, 1.38)):
             arrow.set_data([0, end[0]], [0, end[1]])
             name.set(position=out * end, text=text)
         distances = np.arange(-REACH, REACH + 1)
-        self.curve.set_data(distances, [self.turned(self.query, d) @ self.key for d in distances.tolist()])
+        self.curve.set_data(distances, [self.rotated(self.query, d) @ self.key for d in distances.tolist()])
         score = ends[0] @ ends[1]
         self.here.set_data([self.t - self.s], [score])
-        places = f"query at {self.t}, key at {self.s}, distance {self.t - self.s}"
-        self.headline.set_text(f"Only the distance counts: {places}: score {score:.2f}".replace("-", "−"))
+        where = f"query at {self.t}, key at {self.s}, distance {self.t - self.s}"
+        self.headline.set_text(f"Only the distance counts: {where}: score {score:.2f}".replace("-", "−"))
 
 
 @dataclass
 class RotaryScores(Drawing):
-    """Scores of one query and one key over their distance: from two places of the query, and the library's."""
+    """Scores of one query and one key over their distance: from two positions of the query, and the library's."""
 
     distances: np.ndarray
     yours: np.ndarray
@@ -218,10 +304,12 @@ class RotaryScores(Drawing):
         self.headline = headline(figure)
         (self.library_line,) = axes.plot([], [], color=GREY, linewidth=7, alpha=0.5, label="the library's")
         (self.yours_line,) = axes.plot([], [], color=BLUE, label="yours, the query where the slider says")
-        (self.elsewhere_line,) = axes.plot([], [], color=ORANGE, linestyle="--", label="yours, the query at place 100")
+        (self.elsewhere_line,) = axes.plot(
+            [], [], color=ORANGE, linestyle="--", label="yours, the query at position 100"
+        )
         axes.set_xlim(self.distances[0], self.distances[-1])
         axes.set(ylim=(-1.3, 1.9), yticks=[-1, 0, 1], ylabel="score: q · k")
-        axes.set_xlabel("distance: place of the query − place of the key (tokens)")
+        axes.set_xlabel("distance: position of the query − position of the key (tokens)")
         axes.legend(loc="upper center", ncols=3, fontsize=FONT - 1, frameon=False)
         fix_layout(figure)
         return figure
@@ -244,17 +332,17 @@ class Eyesight(Drawing):
     head: int
 
     def build(self) -> Figure:
-        figure, (left, right) = new_panels(WIDE, 3.8, 2, width_ratios=[1, 1.3])
+        figure, (left, right) = new_panels(WIDE, 3.8, 2, width_ratios=[1, 1.4])
         hidden_grey = colormaps[SEQUENTIAL].with_extremes(bad=LIGHT)
         self.image = left.imshow(np.zeros((2, 2)), cmap=hidden_grey, vmin=-8, vmax=0)
-        left.set(xlabel="key (place)", ylabel="query (place)")
+        left.set(xlabel="key (position)", ylabel="query (position)")
         left.set_title("added to the scores", fontsize=FONT)
         colors = figure.colorbar(self.image, ax=left, fraction=0.05, pad=0.03, extend="min")
         colors.ax.tick_params(labelsize=FONT - 1)
         self.headline = headline(figure)
         self.bars = right.bar(range(32), [0.0] * 32, color=BLUE)
-        right.set(ylim=(0, 0.65), xlabel="key (place)", ylabel="weight")
-        right.set_title("the last token's weights, all scores equal before", fontsize=FONT)
+        right.set(ylim=(0, 0.65), xlabel="key (position)", ylabel="weight")
+        right.set_title("the last token's weights, if all scores are equal", fontsize=FONT)
         fix_layout(figure, w_pad=0.1)
         return figure
 
@@ -266,8 +354,8 @@ class Eyesight(Drawing):
         ticks = range(0, T, max(1, T // 8))
         left.set(xlim=(-0.5, T - 0.5), ylim=(T - 0.5, -0.5), xticks=ticks, yticks=ticks)
         right.set(xlim=(-0.6, T - 0.4), xticks=ticks)
-        for place, bar in enumerate(self.bars):
-            bar.set(height=self.weights[place] if place < T else 0, visible=place < T)
+        for s, bar in enumerate(self.bars):
+            bar.set(height=self.weights[s] if s < T else 0, visible=s < T)
         near = self.weights[-4:].sum()
         self.headline.set_text(
             f"Head {self.head} of 8 gives {100 * near:.0f} % of its attention to the last 4 of {T} tokens"
@@ -286,10 +374,10 @@ def reach_curves(lengths: Sequence[int], losses: Mapping[str, Sequence[float]], 
         ends.append((values[-1], name))
     low, high = min(map(min, losses.values())), max(map(max, losses.values()))
     apart = 0.07 * (high - low)
-    place = -np.inf
+    y = -np.inf
     for value, name in sorted(ends):  # labels that would touch are moved up
-        place = max(value, place + apart)
-        axes.text(lengths[-1] * 1.02, place, name, fontsize=FONT, va="center", color=INK)
+        y = max(value, y + apart)
+        axes.text(lengths[-1] * 1.02, y, name, fontsize=FONT, va="center", color=INK)
     axes.text(trained * 1.01, high + apart, "trained on this length", fontsize=FONT - 1, color=INK, va="bottom")
     axes.set(xlim=(lengths[0] * 0.8, lengths[-1] * 1.2), ylim=(low - 2 * apart, high + 3 * apart), xticks=lengths)
     axes.set(xlabel="tokens of text that the model is given", ylabel="loss on the same last words (nats)")

@@ -19,7 +19,7 @@ FURTHEST = 100  # last position of the clock
 
 
 def clock_hands() -> LiveFigure:
-    """Turn the hands: one clock for each pair of features, and the row of the table that they stand for."""
+    """Move the hands: one clock for each pair of features, and the row of the table that they stand for."""
     tables = {d_model: sinusoidal_encoding(FURTHEST + 1, d_model).numpy() for d_model in (4, 8, 12, 16)}
 
     def draw(position, d_model):
@@ -80,16 +80,16 @@ def rotary_pair() -> LiveFigure:
         return figures.RotaryPair(QUERY.numpy(), KEY.numpy(), t, s, angle)
 
     def describe(t, s, angle):
-        apart = "at the place of its key" if t == s else f"{abs(t - s)} {'after' if t > s else 'before'} its key"
+        apart = "at the position of its key" if t == s else f"{abs(t - s)} {'after' if t > s else 'before'} its key"
         return (
-            f"Query at {t} turned by {t * angle}°, key at {s} by {s * angle}°, {angle}° per token. "
+            f"Query at {t} rotated by {t * angle}°, key at {s} by {s * angle}°, {angle}° per token. "
             f"Score {score(t, s, angle):.2f}, the same for every query {apart}."
         )
 
     controls = {
-        "t": slider("place of the query", 10, 0, 40, 1),
-        "s": slider("place of the key", 4, 0, 40, 1),
-        "angle": slider("turn per token (°)", 15, 0, 60, 5),
+        "t": slider("position of the query", 10, 0, 40, 1),
+        "s": slider("position of the key", 4, 0, 40, 1),
+        "angle": slider("rotation per token (°)", 15, 0, 60, 5),
     }
     return LiveFigure(draw, controls, describe)
 
@@ -120,7 +120,7 @@ def eyesight() -> LiveFigure:
 
 # ----------------------------------------------------------------------------------------------------------- exercises
 def explore_sinusoids(function: Callable) -> LiveFigure:
-    """Your `sinusoidal_encoding(max_seq_len, d_model)` turns the clock hands."""
+    """Your `sinusoidal_encoding(max_seq_len, d_model)` moves the clock hands."""
 
     @cache
     def table(d_model: int) -> tuple[np.ndarray, str]:
@@ -157,20 +157,20 @@ def explore_rotary(function: Callable) -> LiveFigure:
     rng = torch.Generator().manual_seed(4)
     query, key = torch.randn(2, 16, generator=rng)
 
-    def scores(turn: Callable, t: int, d_head: int, theta: float) -> tuple[np.ndarray, str]:
+    def scores(rotate: Callable, t: int, d_head: int, theta: float) -> tuple[np.ndarray, str]:
         """The scores (41,) of the query at t with the key at t − distance."""
         both = []
-        for vector, places in ((query, torch.tensor([t])), (key, t - distances)):
+        for vector, positions in ((query, torch.tensor([t])), (key, t - distances)):
             vector = vector[:d_head] / vector[:d_head].norm()
-            x = vector.expand(1, 1, len(places), d_head).clone()
-            turned, problem = attempt_numbers(turn, x, places, theta, shape=tuple(x.shape))
-            if turned is None:
+            x = vector.expand(1, 1, len(positions), d_head).clone()
+            rotated, problem = attempt_numbers(rotate, x, positions, theta, shape=tuple(x.shape))
+            if rotated is None:
                 return np.zeros(len(distances)), problem
-            both.append(turned[0, 0].double().clamp(-1e6, 1e6))
+            both.append(rotated[0, 0].double().clamp(-1e6, 1e6))
         return (both[1] @ both[0][0]).numpy(), ""
 
-    def library(x, places, theta):
-        return apply_rotary(x, rotary_angles(places, x.shape[-1], theta))
+    def library(x, positions, theta):
+        return apply_rotary(x, rotary_angles(positions, x.shape[-1], theta))
 
     def measure(t, d_head, theta):
         yours, problem = scores(function, t, d_head, theta)
@@ -187,7 +187,7 @@ def explore_rotary(function: Callable) -> LiveFigure:
         elif spread < 1e-3:
             title = f"Your scores with the query at {t} and at 100 are the same: only the distance counts"
         else:
-            title = f"Your scores with the query at {t} and at 100 differ by up to {spread:.2f}: the place counts"
+            title = f"Your scores with the query at {t} and at 100 differ by up to {spread:.2f}: the position counts"
         return figures.RotaryScores(distances.numpy(), yours, elsewhere, right, title)
 
     def describe(t, d_head, theta):
@@ -200,7 +200,7 @@ def explore_rotary(function: Callable) -> LiveFigure:
         return f"{text} {'The library agrees.' if gap < 1e-3 else f'The library differs by up to {gap:.2f}.'}"
 
     controls = {
-        "t": slider("place of the query", 30, 20, 99, 1),
+        "t": slider("position of the query", 30, 20, 99, 1),
         "d_head": widgets.SelectionSlider(options=[2, 4, 8, 16], value=4, description="D (features)"),
         "theta": widgets.SelectionSlider(options=[10, 100, 10_000, 500_000], value=100, description="theta"),
     }

@@ -29,7 +29,7 @@ STORIES = 24  # per seed, for a loss
 
 
 def mean_loss(model: nn.Module, tokenizer: WordTokenizer, seed: int = 0, n_stories: int = STORIES) -> float:
-    """Loss in nats per predicted token on held-out stories."""
+    """Return the loss in nats per predicted token on held-out stories."""
     nats, tokens = story_losses(model, [tokenizer.encode(story) for story in _held_out(seed, n_stories)])
     return (nats.sum() / tokens.sum()).item()
 
@@ -41,7 +41,7 @@ def _held_out(seed: int, n_stories: int) -> list[str]:
 
 # ---------------------------------------------------------------------------------------------- a model as others write
 def gpt2_layout(model: DecoderOnly) -> tuple[dict[str, Tensor], dict]:
-    """A decoder of ours as Hugging Face's GPT-2 would be written: (tensors by their names, configuration).
+    """Return a decoder of ours as Hugging Face's GPT-2 would be written: (tensors by their names, configuration).
 
     The way back from `from_hf_state_dict`: linear layers turned to (in, out), and q, k and v in one matrix.
     Errors: ValueError if the model is not of GPT-2's kind (learned positions, LayerNorm before each part, biases).
@@ -72,7 +72,7 @@ def gpt2_layout(model: DecoderOnly) -> tuple[dict[str, Tensor], dict]:
 def makes_sense(
     model: DecoderOnly, tokenizer: WordTokenizer, seed: int, n_texts: int = 20, n_tokens: int = 20
 ) -> float:
-    """Share of texts, drawn at T = 1 after "once there was a", that Tinytown could have told."""
+    """Return the share of texts, drawn at T = 1 after "once there was a", that Tinytown could have told."""
     town, start = Tinytown(), torch.tensor([tokenizer.encode("once there was a", end=False)] * n_texts)
     generator = torch.Generator().manual_seed(seed)
     ids = generate(model, start, n_tokens, stop=tokenizer.eos_id, generator=generator)
@@ -85,7 +85,7 @@ def makes_sense(
 
 
 def mistaken(mistake: str) -> DecoderOnly:
-    """The Tinytown model, written as GPT-2 would be and read back with one of MISTAKES."""
+    """Return the Tinytown model, written as GPT-2 would be and read back with one of MISTAKES."""
     tensors, settings = gpt2_layout(load_pretrained("tinytown")[0])
     if mistake == "square matrices not transposed":
         tensors |= {name: each.T.contiguous() for name, each in tensors.items() if name.endswith("attn.c_proj.weight")}
@@ -116,7 +116,7 @@ MISTAKES: dict[str, dict] = {  # what stands wrongly in the configuration
     seeds=SEEDS,
 )
 def small_mistake() -> Finding:
-    """Share of drawn texts that Tinytown could have told, loaded right and with each mistake."""
+    """Measure the share of drawn texts that Tinytown could have told, loaded right and with each mistake."""
     tokenizer = load_pretrained("tinytown")[1]
     shares = {name: [makes_sense(mistaken(name), tokenizer, seed) for seed in SEEDS] for name in MISTAKES}
     means = {name: statistics.fmean(found) for name, found in shares.items()}
@@ -178,8 +178,8 @@ PAIRS = (("cat", "mat", "tired", "soft"), ("dog", "sofa", "hungry", "warm"), ("o
 
 
 def rows_that_differ(model: DecoderOnly | EncoderOnly, one: Sequence[int], other: Sequence[int]) -> Tensor:
-    """Two texts of equal length: the largest difference between their attention rows at each place, (T,), over all
-    heads.
+    """Compare two texts of equal length: the largest difference between their attention rows at each position, (T,),
+    over all heads.
 
     Errors: ValueError if the texts have different lengths.
     """
@@ -194,7 +194,7 @@ def rows_that_differ(model: DecoderOnly | EncoderOnly, one: Sequence[int], other
 
 
 def it_texts(tokenizer: WordTokenizer) -> list[tuple[list[int], list[int], int]]:
-    """Three pairs of texts that differ in one adjective after “it”: (ids, ids, position of “it”)."""
+    """Return three pairs of texts that differ in one adjective after “it”: (ids, ids, position of “it”)."""
     pairs = []
     for animal, thing, tired, soft in PAIRS:
         texts = [IT_STORY.format(animal=animal, thing=thing, why=why) for why in (tired, soft)]
@@ -218,7 +218,7 @@ def it_texts(tokenizer: WordTokenizer) -> list[tuple[list[int], list[int], int]]
     seeds=SEEDS,
 )
 def it_in_a_decoder() -> Finding:
-    """Largest difference between the rows of “it” in two texts that differ in one later word."""
+    """Measure the largest difference between the rows of “it” in two texts that differ in one later word."""
     model, tokenizer = load_pretrained("tinytown")
     pairs, encoders = it_texts(tokenizer), []
     for seed in SEEDS:
@@ -239,7 +239,8 @@ def it_in_a_decoder() -> Finding:
 
 
 def weight_on_first(weights: Tensor) -> list[tuple[float, Tensor]]:
-    """Weight on the first token, in the first half of the positions and in the second: two pairs (even share, (L, H)).
+    """Return the weight on the first token, in the first half of the positions and in the second: two pairs (even
+    share, (L, H)).
 
     weights: (L, H, T, T). An even share is 1 over the number of positions that may be seen, averaged over the half. The
     very first position is left out: in a causal model it sees nothing else.
@@ -250,7 +251,7 @@ def weight_on_first(weights: Tensor) -> list[tuple[float, Tensor]]:
 
 
 def rank_correlation(one: Tensor, other: Tensor) -> float:
-    """Spearman's: the correlation of the ranks, 1 for the same order, −1 for the reverse. Source: Spearman 1904."""
+    """Return Spearman's correlation of the ranks, 1 for the same order, −1 for the reverse. Source: Spearman 1904."""
     ranks = torch.stack([values.argsort().argsort().double() for values in (one, other)])
     return torch.corrcoef(ranks)[0, 1].item()
 
@@ -258,8 +259,9 @@ def rank_correlation(one: Tensor, other: Tensor) -> float:
 def matched_swaps(
     town: Tinytown, words: Sequence[str], generator: torch.Generator, most: int = 3
 ) -> dict[str, list[str]]:
-    """Words of the beginning of a story that can be exchanged for others wherever they stand, so that it stays one that
-    Tinytown could tell: word -> up to `most` others."""
+    """Return the words of the beginning of a story that can be exchanged for others wherever they stand, so that it
+    stays one that Tinytown could tell: word -> up to `most` others.
+    """
     swaps: dict[str, list[str]] = {}
     for word in dict.fromkeys(words):
         options = sorted(town.next_word(join_words(words[: words.index(word)])).keys() - {word, "<eos>"})
@@ -272,8 +274,8 @@ def matched_swaps(
 
 
 def weights_and_influence(seed: int, n_stories: int = 16) -> tuple[float, float, float]:
-    """Mean rank correlations over stories, of a word's influence with its weight, of its influence with how late it
-    stands, and of its weight with how late it stands.
+    """Return the mean rank correlations over stories, of a word's influence with its weight, of its influence with how
+    late it stands, and of its weight with how late it stands.
 
     Influence: how far the prediction moves, in nats (KL), if the word is exchanged for another that fits. Weight: from
     the last word, averaged over all heads of all layers, summed over the word's places. Each story is cut at a word
@@ -319,7 +321,7 @@ def weights_and_influence(seed: int, n_stories: int = 16) -> tuple[float, float,
     seeds=SEEDS,
 )
 def weights_as_influence() -> Finding:
-    """How well the weights rank the words by influence, and how well their places alone do."""
+    """Measure how well the weights rank the words by influence, and how well their positions alone do."""
     weights, lateness, both = zip(*(weights_and_influence(seed) for seed in SEEDS))
     by_weight, by_place = statistics.fmean(weights), statistics.fmean(lateness)
     return Finding(
@@ -334,7 +336,7 @@ def weights_as_influence() -> Finding:
 
 # ----------------------------------------------------------------------------------------------------- sentence vectors
 def topic_vectors(model: DecoderOnly, tokenizer: WordTokenizer, stories: Sequence[str]) -> tuple[Tensor, list[str]]:
-    """The lines of these stories as vectors of length 1, (N, d_model), and the topic of each.
+    """Return the lines of these stories as vectors of length 1, (N, d_model), and the topic of each.
 
     A line's vector is the mean of its tokens' final hidden states, read in the whole story.
     """
@@ -350,14 +352,14 @@ def topic_vectors(model: DecoderOnly, tokenizer: WordTokenizer, stories: Sequenc
 
 
 def nearest_has_the_topic(vectors: Tensor, topics: Sequence[str]) -> float:
-    """Share of the lines whose nearest other line is about the same."""
+    """Return the share of the lines whose nearest other line is about the same."""
     similarity = vectors @ vectors.T
     nearest = similarity.fill_diagonal_(-1).argmax(dim=-1)
     return statistics.fmean(topics[i] == topics[int(j)] for i, j in enumerate(nearest))
 
 
 def lines_by_words(tokenizer: WordTokenizer, stories: Sequence[str], table: Tensor) -> Tensor:
-    """The lines of these stories as vectors of length 1: the sum of their words' rows of a table (V, D), (N, D).
+    """Return the lines of these stories as vectors of length 1: the sum of their words' rows of a table (V, D), (N, D).
 
     With the identity as the table, words are counted."""
     town = Tinytown()
@@ -371,7 +373,7 @@ def lines_by_words(tokenizer: WordTokenizer, stories: Sequence[str], table: Tens
 
 
 def topics_found(seed: int) -> dict[str, float]:
-    """Share of the lines whose nearest other line is about the same, by how the vectors are made."""
+    """Return the share of the lines whose nearest other line is about the same, by how the vectors are made."""
     model, tokenizer = load_pretrained("tinytown")
     stories = _held_out(seed, STORIES)
     torch.manual_seed(seed)
@@ -400,7 +402,7 @@ def topics_found(seed: int) -> dict[str, float]:
     seeds=SEEDS,
 )
 def grouped_sentences() -> Finding:
-    """In how many cases the nearest other line is about the same thing."""
+    """Measure in how many cases the nearest other line is about the same thing."""
     found = [topics_found(seed) for seed in SEEDS]
     shares = {way: statistics.fmean(each[way] for each in found) for way in found[0]}
     gain = shares["trained"] - shares["trained table alone"]
@@ -415,12 +417,12 @@ def grouped_sentences() -> Finding:
 
 # --------------------------------------------------------------------------------------------- what training brought
 def lead(logits: Tensor, animal: int, thing: int) -> Tensor:
-    """How far the animal leads the thing after the last token, in nats: logits (B, T, V) -> (B,)."""
+    """Return how far the animal leads the thing after the last token, in nats: logits (B, T, V) -> (B,)."""
     return logits[:, -1, animal] - logits[:, -1, thing]
 
 
 def referents_right(model: DecoderOnly, it: str = "it", exchanged: bool = False) -> float:
-    """Share of six texts after which the right noun is the most probable token.
+    """Return the share of six texts after which the right noun is the most probable token.
 
     it: what stands in the place of “it”. exchanged: the nouns have changed places: “the mat sat on the cat”.
     """
@@ -437,8 +439,10 @@ def referents_right(model: DecoderOnly, it: str = "it", exchanged: bool = False)
 
 
 def carried(model: DecoderOnly, at: str, positions: Sequence[int] | None = None) -> float:
-    """Share of the answer that one part carries: how far the lead moves if the part is taken from the run on the other
-    adjective, as a share of how far it moves if the adjective itself is exchanged. Mean over three pairs of texts."""
+    """Return the share of the answer that one part carries: how far the lead moves if the part is taken from the run on
+    the other adjective, as a share of how far it moves if the adjective itself is exchanged. Mean over three pairs of
+    texts.
+    """
     _, tokenizer = load_pretrained("tinytown")
     shares = []
     for (one, other, it), (animal, thing, *_) in zip(it_texts(tokenizer), PAIRS):
@@ -467,7 +471,7 @@ STAND_INS = ("he", "so", ".", "to")  # none of them points at the cat or the mat
     seeds=SEEDS,
 )
 def referent_learned() -> Finding:
-    """Six texts in which an adjective after “it” decides between two nouns."""
+    """Measure six texts in which an adjective after “it” decides between two nouns."""
     model, _ = load_pretrained("tinytown")
     trained, untrained = referents_right(model), []
     for seed in SEEDS:

@@ -1,4 +1,4 @@
-"""Figures of chapter 15: what a place in a sentence looks at, in one head and in all; how near sentences are."""
+"""Figures of chapter 15: where a checkpoint's tensors go, what a token looks at, how near sentences are."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,14 +6,55 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
 
 from course_lib.live.drawing import Drawing, Side, fix_layout, headline, new_figure, new_panels
-from course_lib.live.palette import BLUE, FONT, GREY, INK, ORANGE, TITLE
+from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, SKY, TITLE, WIDE
 from course_lib.live.shared_figures import WeightBars
 
 THICK = 7  # width of a line of weight 1, in points
 FAINT = 0.03  # lines of less weight are left out
-WIDE = 9.0  # inches: fits a 1280-pixel JupyterLab with its file browser open
+
+
+Shape = tuple[int, ...]
+
+
+def checkpoint_map(rows: Sequence[tuple[tuple[str, Shape], str, Sequence[tuple[str, Shape]]]], title: str) -> Figure:
+    """Show where each tensor of a checkpoint goes: (its name and shape, what is done to it, our names and shapes) per
+    row.
+
+    A matrix that is transposed though it is square stands out: its shape cannot tell whether that was done.
+    """
+    lines = sum(len(ours) for _, _, ours in rows)
+    figure, axes = new_figure(WIDE, 0.9 + 0.36 * lines)
+    y = 0.0
+    for (name, shape), done, ours in rows:
+        middle = y + (len(ours) - 1) / 2
+        square = "transpose" in done and shape[0] == shape[-1]
+        _named(axes, 0.0, middle, 3.15, name, shape, ORANGE if square else LIGHT)
+        at, side = (4.05, "center") if len(ours) == 1 else (3.1, "left")  # clear of the arrows that fan out
+        axes.text(at, middle - (0.12 if len(ours) == 1 else 0.66), done, ha=side, va="bottom", fontsize=FONT - 1)
+        for i, (our_name, our_shape) in enumerate(ours):
+            arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 1, "shrinkA": 0, "shrinkB": 0}
+            axes.annotate("", (4.9, y + i), (3.2, middle), arrowprops=arrow, zorder=0)
+            _named(axes, 4.95, y + i, 4.6, our_name, our_shape, ORANGE if square else SKY)
+        y += len(ours)
+    axes.text(0, -0.75, "in the file", fontsize=FONT, color=GREY)
+    axes.text(4.95, -0.75, "in our model", fontsize=FONT, color=GREY)
+    axes.set(xlim=(-0.05, 9.6), ylim=(y - 0.4, -1.2))
+    axes.axis("off")
+    axes.set_title(title, loc="left")
+    return figure
+
+
+def _named(axes, x: float, y: float, width: float, name: str, shape: Shape, color: str) -> None:
+    box = FancyBboxPatch(
+        (x + 0.05, y - 0.3), width - 0.1, 0.6, "round,pad=0.02", facecolor=color, edgecolor=INK, lw=0.6
+    )
+    axes.add_patch(box)
+    axes.text(x + 0.12, y, name, va="center", fontsize=FONT - 1.5, color=INK)
+    told = " × ".join(map(str, shape))
+    axes.text(x + width - 0.12, y, told, va="center", ha="right", fontsize=FONT - 1.5, color=INK)
 
 
 @dataclass
@@ -111,9 +152,9 @@ class HeadScores(WeightBars):
 
 
 def similarity_map(similarity: np.ndarray, sentences: Sequence[str], title: str) -> Figure:
-    """Cosines (N, N) between the vectors of N sentences, with the numbers in the cells."""
+    """Draw the cosines (N, N) between the vectors of N sentences, with the numbers in the cells."""
     N = len(sentences)
-    figure, axes = new_figure(9.4, 1.5 + 0.5 * N)
+    figure, axes = new_figure(WIDE, 1.5 + 0.5 * N)
     image = axes.imshow(similarity, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     axes.set(xticks=range(N), xticklabels=[f"{i + 1}" for i in range(N)], yticks=range(N))
     axes.set_yticklabels([f"{sentence}  {i + 1}" for i, sentence in enumerate(sentences)])

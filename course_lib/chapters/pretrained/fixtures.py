@@ -21,12 +21,12 @@ class _StoredWeights(nn.Module):
 
 
 def stored_weights(weights: list[Tensor]) -> nn.Module:
-    """A model whose attention weights are given, one (B, H, T, T) for each block."""
+    """Return a model whose attention weights are given, one (B, H, T, T) for each block."""
     return _StoredWeights(weights)
 
 
 def restless_decoder(config: dict, seed: int) -> gpt.DecoderOnly:
-    """A decoder with weights so large that its heads look here and there, in evaluation mode."""
+    """Return a decoder with weights so large that its heads look here and there, in evaluation mode."""
     model, rng = drawn_decoder(config, seed), torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():

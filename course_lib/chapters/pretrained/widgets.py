@@ -22,7 +22,7 @@ from course_lib.trace import trace
 def attention_of(
     model: DecoderOnly | EncoderOnly, tokenizer: WordTokenizer | SubwordTokenizer, text: str
 ) -> tuple[list[str], Tensor]:
-    """(the tokens of a text, all attention weights (L, H, T, T)), with the special tokens that the model expects."""
+    """Return the tokens of a text and all attention weights (L, H, T, T), with the special tokens the model expects."""
     if isinstance(tokenizer, WordTokenizer):
         ids = tokenizer.encode(text, end=False)
         tokens = [tokenizer.tokens[i] for i in ids]
@@ -41,15 +41,20 @@ def attention_viewer(
     layer: int = 0,
     head: int = 0,
     query: str | None = None,
+    drawn_from: int = 0,
 ) -> LiveFigure:
-    """What any place in a sentence looks at, in any head of a model: one head as lines, all heads beside it.
+    """Show what any token of a sentence looks at, in any head of a model: one head as lines, all heads beside it.
 
     Args:
-        sentences: short name -> text. layer, head: where to start, counted from 0. query: the token that asks at first
-            (its first place in the first sentence); the last one unless given.
+        sentences: short name -> text. layer, head: those shown first, counted from 0. query: the token that asks at
+            first (its first position in the first sentence); the last one unless given. drawn_from: the tokens before
+            this position, a common beginning, are left out of the picture.
     Errors: ValueError if query is not a token of the first sentence.
     """
-    seen = {name: attention_of(model, tokenizer, text) for name, text in sentences.items()}
+    seen = {}
+    for name, text in sentences.items():
+        all_tokens, all_weights = attention_of(model, tokenizer, text)
+        seen[name] = all_tokens[drawn_from:], all_weights[:, :, drawn_from:, drawn_from:]
     first = next(iter(seen))
     tokens, weights = seen[first]
     if query is not None and query not in tokens:
@@ -67,15 +72,17 @@ def attention_viewer(
     def describe(sentence, layer, head, asks):
         tokens, weights, asks = look(sentence, asks)
         row = weights[layer, head, asks]
-        top = ", ".join(f"{tokens[i]} (place {i}) {row[i]:.2f}" for i in (-row).argsort(kind="stable")[:3])
-        return f"{sentence}: layer {layer}, head {head}, place {asks}, “{tokens[asks]}”, looks most at {top}."
+        best = (-row).argsort(kind="stable")[:3]
+        top = ", ".join(f"{tokens[i]} (position {i + drawn_from}) {row[i]:.2f}" for i in best)
+        who = f"layer {layer}, head {head}, position {asks + drawn_from}, “{tokens[asks]}”"
+        return f"{sentence}: {who}, looks most at {top}."
 
     n_layers, n_heads = weights.shape[:2]
     controls = {
         "sentence": dropdown("sentence", list(seen), first),
         "layer": slider("layer", layer, 0, n_layers - 1, 1),
         "head": slider("head", head, 0, n_heads - 1, 1),
-        "asks": slider("place that asks", len(tokens) - 1 if query is None else tokens.index(query), 0, places - 1, 1),
+        "asks": slider("token that asks", len(tokens) - 1 if query is None else tokens.index(query), 0, places - 1, 1),
     }
     return LiveFigure(draw, controls, describe)
 
@@ -91,12 +98,12 @@ BEGINNINGS = {
 
 
 def mapping_explorer(function: Callable) -> LiveFigure:
-    """Tinytown written as a GPT-2 checkpoint, read by your `from_gpt2`, and asked for the next word."""
+    """Show Tinytown written as a GPT-2 checkpoint, read by your `from_gpt2`, and asked for the next word."""
     model, tokenizer = load_pretrained("tinytown")
 
     @cache
     def mapped() -> tuple[DecoderOnly | None, str]:
-        """(the model with your tensors, what went wrong)."""
+        """Return (the model with your tensors, what went wrong)."""
         theirs, _ = gpt2_layout(model)
         try:
             ours = function(theirs)
@@ -119,7 +126,7 @@ def mapping_explorer(function: Callable) -> LiveFigure:
         return yours, ""
 
     def measure(beginning: str) -> tuple[np.ndarray, np.ndarray, float, str]:
-        """(the original's probabilities (V,), yours, largest difference of a logit, what went wrong)."""
+        """Return (the original's probabilities (V,), yours, largest difference of a logit, what went wrong)."""
         yours, problem = mapped()
         ids = torch.tensor([tokenizer.encode(BEGINNINGS[beginning], end=False)])
         with torch.no_grad():
@@ -158,7 +165,7 @@ ROLES = ("previous", "first", "induction")
 
 
 def roles_explorer(function: Callable) -> LiveFigure:
-    """Your `head_roles(model, ids)` on Tinytown's sixteen heads, trained and untrained, with random words twice."""
+    """Show your `head_roles(model, ids)` on Tinytown's sixteen heads, trained and untrained, on random words twice."""
     trained, tokenizer = load_pretrained("tinytown")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -168,7 +175,7 @@ def roles_explorer(function: Callable) -> LiveFigure:
 
     @cache
     def measure(model: str, n: int) -> tuple[dict[str, np.ndarray], str]:
-        """(the scores of the heads by role, what went wrong)."""
+        """Return (the scores of the heads by role, what went wrong)."""
         nothing = {role: np.full(len(names), np.nan) for role in ROLES}
         words = torch.randint(3, len(tokenizer), (16, n), generator=torch.Generator().manual_seed(n))
         try:
@@ -187,7 +194,7 @@ def roles_explorer(function: Callable) -> LiveFigure:
         return found, ""
 
     def even_share(role: str, n: int) -> float:
-        """The score of a head that looks at all that it may see, evenly."""
+        """Show the score of a head that looks at all that it may see, evenly."""
         places = torch.arange(n if role == "induction" else 1, 2 * n)
         return (1 / (places + 1.0)).mean().item()
 

@@ -28,7 +28,7 @@ HOW_TO_GENERATE = Source(
 
 @cache
 def _positions(seed: int, n_stories: int = 5) -> tuple[Tensor, Tensor]:
-    """The model's logits and Tinytown's exact chances at every position of held-out stories: both (N, V)."""
+    """Return the model's logits and Tinytown's exact chances at every position of held-out stories: both (N, V)."""
     model, tokenizer = load_pretrained("tinytown")
     town, logits, truth = Tinytown(), [], []
     for story in Tinytown(HELD_OUT_SEED + seed).sample(n_stories):
@@ -43,7 +43,7 @@ def _positions(seed: int, n_stories: int = 5) -> tuple[Tensor, Tensor]:
 
 # --------------------------------------------------------------------------------------------------------- temperature
 def entropy_share(logits: Tensor, temperature: float) -> Tensor:
-    """Entropy of the distribution at that temperature as a share of its maximum ln V: logits (N, V) -> (N,)."""
+    """Return the entropy at that temperature as a share of the largest, ln V: logits (N, V) -> (N,)."""
     p = next_token_distribution(logits.double(), temperature)
     return torch.special.entr(p).sum(dim=-1) / math.log(logits.shape[-1])
 
@@ -62,7 +62,7 @@ def entropy_share(logits: Tensor, temperature: float) -> Tensor:
     seeds=SEEDS,
 )
 def more_uniform() -> Finding:
-    """The trained model's logits at every position of held-out stories: entropy at T = 1 and at T = 2."""
+    """Measure the trained model's logits at every position of held-out stories: entropy at T = 1 and at T = 2."""
     cool, warm = ([entropy_share(_positions(seed)[0], T) for seed in SEEDS] for T in (1.0, 2.0))
     rises = torch.cat([two > one for one, two in zip(cool, warm)])
     means = [torch.cat(shares).mean().item() for shares in (cool, warm)]
@@ -81,7 +81,9 @@ OPEN = 8  # possible words: where at least so many may follow, the next word is 
 
 
 def kept(seed: int, **setting: Any) -> tuple[float, float]:
-    """Mean number of tokens that a filter keeps: where Tinytown allows one word, and where it allows at least OPEN."""
+    """Return the mean number of tokens that a filter keeps: where Tinytown allows one word, and where it allows at
+    least OPEN.
+    """
     logits, truth = _positions(seed)
     counts = (next_token_distribution(logits, **setting) > 0).sum(dim=-1).double()  # (N,)
     possible = (truth > 0).sum(dim=-1)
@@ -99,7 +101,7 @@ def kept(seed: int, **setting: Any) -> tuple[float, float]:
     seeds=SEEDS,
 )
 def sure_keeps() -> Finding:
-    """p = 0.9, at positions of held-out stories, sorted by how many words the grammar allows there."""
+    """Measure p = 0.9 at positions of held-out stories, sorted by how many words the grammar allows there."""
     found = [kept(seed, top_p=0.9) for seed in SEEDS]
     sure, unsure = (statistics.fmean(column) for column in zip(*found))
     same = round(kept(SEEDS[0], top_k=round(unsure))[0])
@@ -116,7 +118,7 @@ def sure_keeps() -> Finding:
 
 # -------------------------------------------------------------------------------------------------------- greedy
 def log_p(model: DecoderOnly, tokenizer: WordTokenizer, story: str) -> float:
-    """ln p of a whole story under the model, its end included."""
+    """Return ln p of a whole story under the model, its end included."""
     ids = torch.tensor([tokenizer.encode(story)])  # (1, T)
     with evaluating(model):
         return model(ids[:, :-1]).log_softmax(dim=-1).gather(-1, ids[:, 1:, None]).sum().item()
@@ -124,7 +126,7 @@ def log_p(model: DecoderOnly, tokenizer: WordTokenizer, story: str) -> float:
 
 @cache
 def _stories_in_a_row(temperature: float = 0, seed: int = 0, n_tokens: int = 400) -> list[str]:
-    """The whole stories in a text of that length, which does not stop where a story ends, in order."""
+    """Return the whole stories in a text of that length, which does not stop where a story ends, in order."""
     model, tokenizer = load_pretrained("tinytown")
     start, generator = torch.tensor([[tokenizer.bos_id]]), torch.Generator().manual_seed(seed)
     ids = cast(Tensor, generate(model, start, n_tokens, temperature=temperature, generator=generator))
@@ -143,7 +145,9 @@ def _stories_in_a_row(temperature: float = 0, seed: int = 0, n_tokens: int = 400
     "has; refuted if none.",
 )
 def most_probable() -> Finding:
-    """ln p under the model: of the greedy story, of what 16 beams find by mean, and of a short story made by hand."""
+    """Measure ln p under the model: of the greedy story, of what 16 beams find by mean, and of a short story made by
+    hand.
+    """
     model, tokenizer = load_pretrained("tinytown")
     start = torch.tensor([[tokenizer.bos_id]])
     ids, _ = beam_search(model, start, 60, n_beams=16, stop=tokenizer.eos_id, length_penalty=1)
@@ -161,7 +165,9 @@ def most_probable() -> Finding:
 
 
 def repeated(temperature: float, seed: int, n_tokens: int = 400) -> float:
-    """Share of the whole stories in that many tokens, written one after the other, that came before word for word."""
+    """Return the share of the whole stories in that many tokens, written one after the other, that came before word for
+    word.
+    """
     stories = _stories_in_a_row(temperature, seed, n_tokens)
     return sum(story in stories[:n] for n, story in enumerate(stories)) / len(stories)
 
@@ -176,7 +182,7 @@ def repeated(temperature: float, seed: int, n_tokens: int = 400) -> float:
     seeds=SEEDS,
 )
 def circles() -> Finding:
-    """Share of the stories in 400 tokens that came before, greedy and drawn."""
+    """Measure the share of the stories in 400 tokens that came before, greedy and drawn."""
     greedy, drawn = repeated(0, SEEDS[0]), [repeated(1.0, seed) for seed in SEEDS]
     confirmed = greedy >= 0.2 and max(drawn) < greedy / 2
     return Finding(
@@ -190,8 +196,9 @@ def circles() -> Finding:
 
 # --------------------------------------------------------------------------------------------- filters and creativity
 def let_through(seed: int, temperature: float, most_lost: float = 0.01, **values: list[float]) -> float:
-    """Least probability of impossible words that one kind of filter leaves while it loses at most `most_lost` of the
-    true probability of the possible ones; both averaged over positions. values: top_k=[…], top_p=[…] or min_p=[…].
+    """Return the least probability of impossible words that one kind of filter leaves while it loses at most
+    `most_lost` of the true probability of the possible ones; both averaged over positions. values: top_k=[…], top_p=[…]
+    or min_p=[…].
     """
     logits, truth = _positions(seed)
     ((name, settings),) = values.items()
@@ -219,7 +226,7 @@ def let_through(seed: int, temperature: float, most_lost: float = 0.01, **values
     seeds=SEEDS,
 )
 def top_p_better() -> Finding:
-    """Impossible words let through at a loss of at most 1 % of the possible ones, at T = 1 and T = 1.5."""
+    """Measure impossible words let through at a loss of at most 1 % of the possible ones, at T = 1 and T = 1.5."""
     grids: dict[str, Any] = {"top_k": list(range(4, 100, 2)), "top_p": [1 - 0.01 * i for i in range(40)]}
     found = {
         T: {name: [100 * let_through(seed, T, **{name: grid}) for seed in SEEDS] for name, grid in grids.items()}
@@ -238,7 +245,9 @@ def top_p_better() -> Finding:
 
 
 def sense_and_variety(temperature: float, seed: int, n_texts: int = 30, n_tokens: int = 25) -> tuple[float, int]:
-    """(share of texts that Tinytown could have said, number of different words in them), from "once there was a"."""
+    """Return (share of texts that Tinytown could have said, number of different words in them), from "once there was
+    a".
+    """
     model, tokenizer = load_pretrained("tinytown")
     town = Tinytown()
     start = torch.tensor([tokenizer.encode("once there was a", end=False)] * n_texts)
@@ -272,7 +281,7 @@ def sense_and_variety(temperature: float, seed: int, n_texts: int = 30, n_tokens
     seeds=SEEDS,
 )
 def creative() -> Finding:
-    """Different words in 30 texts of 25 more tokens, and the share that makes sense, at T = 0, 1 and 1.5."""
+    """Count the different words in 30 texts of 25 more tokens, and the share that makes sense, at T = 0, 1 and 1.5."""
     found = {T: [sense_and_variety(T, seed) for seed in SEEDS] for T in (0, 1.0, 1.5)}
     sense = {T: statistics.fmean(pair[0] for pair in pairs) for T, pairs in found.items()}
     variety = {T: statistics.fmean(pair[1] for pair in pairs) for T, pairs in found.items()}

@@ -2,24 +2,26 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import ConnectionPatch
 
-from course_lib.live.drawing import Drawing, fix_layout, new_figure, new_panels
+from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, new_panels
 from course_lib.live.numbers import entropy as entropy  # chapter 13 measures with it, too
 from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, RED, SKY, TITLE
 from course_lib.live.shared_figures import most_probable
 
 
 def model_and_truth(panels: Mapping[str, tuple[Sequence[str], np.ndarray, np.ndarray]], rows: int = 12) -> Figure:
-    """Contexts side by side: the model's probabilities as bars, Tinytown's exact ones as diamonds.
+    """Draw contexts side by side: the model's probabilities as bars, Tinytown's exact ones as diamonds.
 
     panels: heading -> (V names, model (V,), truth (V,)).
     """
-    figure, axes = new_panels(9.5, 4.4, len(panels))
+    figure, axes = new_panels(8.4, 4.4, len(panels))
     gaps = []
     for one, (heading, (tokens, model, truth)) in zip(axes, panels.items()):
         chosen, _ = most_probable(model, truth, rows)
@@ -46,9 +48,65 @@ def _and(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
+# ------------------------------------------------------------------------------------------------ from logits to a word
+def way_to_a_word(
+    tokens: Sequence[str], logits: np.ndarray, cooled: np.ndarray, p: np.ndarray, kept: np.ndarray, u: float, T: float
+) -> Figure:
+    """Draw the steps from logits to the next token, one column each: logits, ÷ T, softmax, cut, draw.
+
+    logits, logits / T, their softmax and what a filter leaves of it (V,), for tokens that are sorted from the most
+    probable down; u in [0, 1) is the random number. The first eight tokens have rows; the others share the last one.
+    """
+    rows, V = 8, len(tokens)
+    columns = ("logits", f"÷ T = {T:g}", "softmax", "cut", "draw")
+    figure, axes = new_panels(8.4, 4.4, len(columns), width_ratios=[1, 1, 1, 1, 0.62])
+    names = [*tokens[:rows], f"{V - rows} more"]
+    for column, (one, values) in enumerate(zip(axes, (logits, cooled, p, kept))):
+        shares = column > 1
+        bars = np.append(values[:rows], values[rows:].sum() if shares else np.nan)
+        one.barh(range(rows + 1), np.nan_to_num(bars), height=0.7, color=BLUE if shares else SKY)
+        most = np.nanmax(bars)
+        for row, value in enumerate(bars):
+            told = f"≤ {values[rows]:.1f}" if np.isnan(value) else f"{value:.2f}" if value else "cut"
+            one.text(np.nan_to_num(value) + 0.04 * most, row, told, va="center", fontsize=FONT - 1, color=INK)
+        one.set(xlim=(0, 1.5 * most), ylim=(rows + 0.7, -0.7), xticks=[], yticks=[])
+        one.spines[["left", "bottom"]].set_visible(False)
+    axes[0].set_yticks(range(rows + 1), names, fontsize=FONT)
+    axes[0].tick_params(length=0)
+    draw, ends = axes[-1], np.cumsum(kept) / kept.sum()
+    hit = int(np.searchsorted(ends, u, side="right"))
+    for i, (end, share) in enumerate(zip(ends, kept)):
+        if share:
+            draw.bar(0, share, bottom=end - share, width=0.8, color=ORANGE if i == hit else LIGHT, edgecolor=INK)
+        if share > 0.06:
+            draw.text(0, end - share / 2, tokens[i], ha="center", va="center", fontsize=FONT - 1, color=INK)
+    arrow = {"arrowstyle": "-|>", "color": RED, "linewidth": 2}
+    draw.annotate(f"u = {u:.2f}", (0.38, u), (0.78, u), va="center", fontsize=FONT, color=INK, arrowprops=arrow)
+    draw.set(xlim=(-0.5, 1.9), ylim=(1.02, -0.02), xticks=[], yticks=[])
+    draw.spines[["left", "bottom"]].set_visible(False)
+    under = ("any numbers", "same order", "sum to 1", "sum to 1 again", "u from 0 to 1")
+    for one, name, said in zip(axes, columns, under):
+        one.set_title(name, fontsize=TITLE, loc="left")
+        one.set_xlabel(said, fontsize=FONT - 1, loc="left")
+    for one, other in pairwise(axes):
+        figure.add_artist(
+            ConnectionPatch(
+                (0.8, 1.035),
+                (-0.05, 1.035),
+                coordsA="axes fraction",
+                coordsB="axes fraction",
+                axesA=one,
+                axesB=other,
+                arrowstyle="-|>",
+            )
+        )
+    headline(figure).set_text(f"Divide, softmax, cut, draw: u = {u:.2f} falls on “{tokens[hit]}”")
+    return figure
+
+
 # ---------------------------------------------------------------------------------------------------------- temperature
 def temperature_sweep(tokens: Sequence[str], temperatures: np.ndarray, probabilities: np.ndarray, at: float) -> Figure:
-    """Each token's probability (n, V) over n temperatures; the title compares first and last token at T = `at`.
+    """Draw each token's probability (n, V) over n temperatures; the title compares first and last token at T = `at`.
 
     Errors: ValueError if `at` is not one of the temperatures.
     """
@@ -91,7 +149,7 @@ class UnitInterval(Drawing):
     u: float
 
     def build(self) -> Figure:
-        figure, axes = new_figure(8.6, 1.9)
+        figure, axes = new_figure(8.4, 1.9)
         self.pieces = axes.barh(np.zeros(len(self.tokens)), np.zeros(len(self.tokens)), edgecolor=INK, linewidth=0.8)
         self.names = [axes.text(0, 0, token, ha="center", va="center", fontsize=FONT) for token in self.tokens]
         (self.arrow,) = axes.plot([], [], color=RED, linewidth=2, marker="v", markevery=[1], markersize=10)
@@ -132,7 +190,7 @@ class Surprise(Drawing):
     prompt_length: int = 0
 
     def build(self) -> Figure:
-        figure, self.axes = new_figure(9.5, 3.4)
+        figure, self.axes = new_figure(8.4, 3.4)
         axes, places = self.axes, np.arange(len(self.words))
         self.bars = axes.bar(places, 0, color=BLUE)
         axes.set(xlim=(-0.7, len(self.words) - 0.3), ylabel="surprise −ln p (nats)", xticks=places)
@@ -163,11 +221,11 @@ def trade_off(
     likelihood: Sequence[float],
     town: float,
 ) -> Figure:
-    """Over the temperature: share of texts that Tinytown could say, different words, and mean ln p per token.
+    """Draw over the temperature: share of texts that Tinytown could say, different words, and mean ln p per token.
 
     town: the mean ln p of Tinytown's own stories under the model. The title compares T = 1 with the last temperature.
     """
-    figure, axes = new_panels(9.5, 3.5, 3)
+    figure, axes = new_panels(8.4, 3.4, 3)
     for one, values, style, colour, name in (
         (axes[0], 100 * np.asarray(sense), "o-", BLUE, "sense: possible texts (%)"),
         (axes[1], variety, "s-", GREEN, "variety: different words"),
@@ -199,7 +257,7 @@ def filter_curves(
     temperature: float,
     at: float = 0.01,
 ) -> Figure:
-    """What a filter removes rightly and wrongly: one curve per filter, from hardly filtered to strongly filtered.
+    """Draw what a filter removes rightly and wrongly: one curve per filter, from hardly filtered to strongly filtered.
 
     Args:
         curves: name -> (settings, lost, let through): the probability of possible words that the filter loses, and that
@@ -207,7 +265,7 @@ def filter_curves(
         marked: name -> the settings that get a mark.
         at: the loss at which the title compares the curves.
     """
-    figure, axes = new_figure(8.6, 4.4)
+    figure, axes = new_figure(8.4, 4.2)
     axes.set_xscale("function", functions=(lambda x: np.sqrt(np.maximum(x, 0)), np.square))
     compared = []
     for (name, (settings, lost, through)), colour, marker, offset in zip(

@@ -42,12 +42,12 @@ class _Chain(nn.Module):
 
 
 def sum_of_all(vocab_size: int, limit: int) -> nn.Module:
-    """A model whose next token is (the sum of all before + their number) mod V."""
+    """Return a model whose next token is (the sum of all before + their number) mod V."""
     return _SumOfAll(vocab_size, limit)
 
 
 def chain(table: Tensor) -> nn.Module:
-    """A model that knows the last token only."""
+    """Return a model that knows the last token only."""
     return _Chain(table)
 
 
@@ -57,7 +57,7 @@ FEW = 32  # draws that show whether a seed repeats them: by chance no two such r
 
 
 def drawn_many_times(function, logits, temperature, top_k, top_p, generator):
-    """At temperature 0 the ids themselves. Otherwise how often each token comes, and what the generator does."""
+    """Return the ids at temperature 0; otherwise how often each token comes, and what the generator does."""
     if temperature == 0:
         return function(logits, temperature, top_k, top_p, generator)
     rows = logits.repeat_interleave(DRAWS_OF_A_ROW, 0)  # (B · DRAWS_OF_A_ROW, V)
@@ -74,7 +74,7 @@ def drawn_many_times(function, logits, temperature, top_k, top_p, generator):
 
 
 def followed(function, model, ids, max_new_tokens, max_seq_len, temperature, generator):
-    """At temperature 0 the ids themselves. Otherwise how often each pair of new tokens comes, and what a seed does."""
+    """Return the ids at temperature 0; otherwise how often each pair of new tokens comes, and what a seed does."""
     if temperature == 0:
         return function(model, ids, max_new_tokens, max_seq_len, temperature, generator)
     rows, vocab_size = ids.repeat_interleave(DRAWS, 0), model.config.vocab_size
@@ -91,7 +91,7 @@ def followed(function, model, ids, max_new_tokens, max_seq_len, temperature, gen
 
 
 def as_two_rows(function, model, ids, n_tokens, temperatures, generator):
-    """Both lists as tensors (tuples and tensors will do), and whether a few texts repeat with the same seed."""
+    """Return both lists as tensors (tuples and tensors will do), and whether a few texts repeat with the same seed."""
     result = function(model, ids, n_tokens, list(temperatures), generator)
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         return result
@@ -107,7 +107,7 @@ def as_two_rows(function, model, ids, n_tokens, temperatures, generator):
 
 
 def not_ids(ids, vocab_size, *shape):
-    """What keeps a result from being ids of this shape, in a sentence; None if nothing does."""
+    """Say what keeps a result from being ids of this shape, in a sentence; None if nothing does."""
     if not isinstance(ids, torch.Tensor) or ids.shape != torch.Size(shape):
         return f"For {shape[0]:,} rows the result should be ids of shape {shape}; it is {kind_of(ids)}."
     if ids.is_floating_point():

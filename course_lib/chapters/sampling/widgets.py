@@ -22,19 +22,19 @@ from course_lib.sampling import (
     top_k_filter,
     top_p_filter,
 )
-from course_lib.tinytown import EOS, Tinytown, WordTokenizer, join_words
+from course_lib.tinytown import EOS, SENTENCE, Tinytown, WordTokenizer, join_words
 
 # Seven words whose logits fall in equal steps.
 WORDS = ["the", "a", "my", "his", "some", "that", "one"]
 LOGITS = torch.tensor([2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0])
 
 # Contexts in which Tinytown is sure of the next word, and such in which it is not.
+OPENING = SENTENCE.partition(" .")[0] + " ."  # the sentence of the course, up to its first full stop
 PROMPTS = {
-    "… the capital of france is": "once there was a king called tom. tom went to france. the capital of france is",
+    "… called tom .": OPENING,
+    "… who chased the cow ? it was the": SENTENCE,
     "… tom wanted to eat": "once there was a boy called tom. tom wanted to eat",
-    "… because it was": "once there was a girl called mia. the cat sat on the mat because it was",
     "… it was soft. yes, the": "once there was a girl called mia. the cat sat on the mat because it was soft. yes, the",
-    "… bit the cat? it was the": "once there was a man called leo. the dog bit the cat. who bit the cat? it was the",
     "once there was a": "once there was a",
 }
 NEW_TOKENS = 25
@@ -42,12 +42,12 @@ DRAWS = 1000
 
 
 def off(value, nothing):
-    """A slider at its end leaves the filter out."""
+    """Return None for a slider at its end, which leaves the filter out."""
     return None if value == nothing else value
 
 
 def knobs(V: int) -> dict[str, widgets.Widget]:
-    """The four sliders; top-k = V, top-p = 1 and min-p = 0 leave their filter out."""
+    """Return the four sliders; top-k = V, top-p = 1 and min-p = 0 leave their filter out."""
     ks = [k for k in (1, 2, 3, 4, 5, 6, 8, 10, 12, 20, 50, 100, 200) if k < V] + [V]
     return {
         "temperature": slider("temperature (0 = greedy)", 1.0, 0.0, 3.0, 0.1),
@@ -60,13 +60,13 @@ def knobs(V: int) -> dict[str, widgets.Widget]:
 
 
 def settings_of(V: int, temperature: float, top_k: int, top_p: float, min_p: float) -> dict:
-    """The sliders' values as arguments of `next_token_distribution`."""
+    """Show the sliders' values as arguments of `next_token_distribution`."""
     return {"temperature": temperature, "top_k": off(top_k, V), "top_p": off(top_p, 1.0), "min_p": off(min_p, 0.0)}
 
 
 # ---------------------------------------------------------------------------------------------------------- seven words
 def seven_words() -> LiveFigure:
-    """Temperature and the three filters on the seven logits."""
+    """Show temperature and the three filters on the seven logits."""
     model = LOGITS.softmax(dim=-1).numpy()
 
     def distribution(**state):
@@ -80,11 +80,13 @@ def seven_words() -> LiveFigure:
         kept = ", ".join(f"{word} {p:.3f}" for word, p in zip(WORDS, now) if p > 0)
         return f"{what_is_left(WORDS, now)}. Probabilities: {kept}."
 
-    return LiveFigure(draw, knobs(len(WORDS)), describe)
+    controls = knobs(len(WORDS))
+    controls["top_p"].value = 0.9  # a first state in which something is cut
+    return LiveFigure(draw, controls, describe)
 
 
 def draw_by_hand() -> LiveFigure:
-    """One random number u, and the piece of the line from 0 to 1 that it falls on."""
+    """Show one random number u, and the piece of the line from 0 to 1 that it falls on."""
 
     def distribution(temperature):
         return next_token_distribution(LOGITS, temperature).numpy()
@@ -106,7 +108,7 @@ def draw_by_hand() -> LiveFigure:
 
 # ---------------------------------------------------------------------------------------------------- the trained model
 def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
-    """The trained model after a prompt: what may come next, beside Tinytown's own chances, and a text.
+    """Show the trained model after a prompt: what may come next, beside Tinytown's own chances, and a text.
 
     The text holds at most 25 new tokens, so that it is written anew whenever a slider moves.
     """
@@ -119,7 +121,7 @@ def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
 
     @cache
     def known(prompt: str) -> tuple[np.ndarray, np.ndarray]:
-        """The model's probabilities and Tinytown's, both (V,)."""
+        """Show the model's probabilities and Tinytown's, both (V,)."""
         exact = town.next_word(prompt)
         logits = logits_after(tuple(tokenizer.encode(prompt, end=False)))
         return logits.softmax(dim=-1).numpy(), np.array([exact.get(token, 0.0) for token in tokenizer.tokens])
@@ -130,7 +132,7 @@ def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
 
     def draw(prompt, seed, **settings):
         before, truth = known(prompt)
-        return NextToken(tokenizer.tokens, before, distribution(prompt, **settings), truth)
+        return NextToken(tokenizer.tokens, before, distribution(prompt, **settings), truth, rows=8)
 
     def describe(prompt, seed, **settings):
         now, (_, truth) = distribution(prompt, **settings), known(prompt)
@@ -151,10 +153,11 @@ def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
         return f"Seed {seed} writes: {prompt} ▸ {new.replace(EOS, '(the end)')}{end}"
 
     controls = {
-        "prompt": dropdown("prompt", PROMPTS, PROMPTS["… tom wanted to eat"]),
+        "prompt": dropdown("prompt", PROMPTS, OPENING),
         **knobs(V),
         "seed": slider("seed", 0, 0, 9, 1),
     }
+    controls["temperature"].value = 2.0  # a first state in which the tail is awake
     return LiveFigure(draw, controls, describe, write)
 
 
@@ -162,7 +165,7 @@ def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
 def beside_the_library(
     yours: Callable[..., tuple[Tensor | None, str]], library: Callable[..., Tensor], controls
 ) -> LiveFigure:
-    """Your distribution over the seven words as bars, the library's as diamonds.
+    """Show your distribution over the seven words as bars, the library's as diamonds.
 
     yours(**state) -> (probabilities (7,) or None, problem); library(**state) -> probabilities (7,).
     """
@@ -194,7 +197,7 @@ def beside_the_library(
 
 
 def explore_temperature(function: Callable) -> LiveFigure:
-    """Your `temperature_softmax(logits, temperature)` on the seven words."""
+    """Show your `temperature_softmax(logits, temperature)` on the seven words."""
     return beside_the_library(
         lambda temperature: attempt(function, LOGITS.clone(), temperature, shape=(len(WORDS),)),
         lambda temperature: next_token_distribution(LOGITS, temperature),
@@ -203,7 +206,7 @@ def explore_temperature(function: Callable) -> LiveFigure:
 
 
 def explore_filter(function: Callable, library: Callable, controls: dict) -> LiveFigure:
-    """Your filter on the seven words, in any order; the bars are the softmax of what it returns."""
+    """Show your filter on the seven words, in any order; the bars are the softmax of what it returns."""
 
     def shared(filtered: Tensor | None, problem: str, places: Tensor) -> tuple[Tensor | None, str]:
         if filtered is None:
@@ -227,17 +230,17 @@ def explore_filter(function: Callable, library: Callable, controls: dict) -> Liv
 
 
 def explore_top_k(function: Callable) -> LiveFigure:
-    """Your `top_k_filter(logits, k)`; k goes beyond the seven tokens."""
+    """Show your `top_k_filter(logits, k)`; k goes beyond the seven tokens."""
     return explore_filter(function, top_k_filter, {"k": slider("k", 3, 1, 9, 1)})
 
 
 def explore_top_p(function: Callable) -> LiveFigure:
-    """Your `top_p_filter(logits, p)`."""
+    """Show your `top_p_filter(logits, p)`."""
     return explore_filter(function, top_p_filter, {"p": slider("p", 0.9, 0.05, 1.0, 0.05)})
 
 
 def explore_next_token(function: Callable) -> LiveFigure:
-    """How often your `sample_next_token` draws each of the seven words, beside the library's probabilities."""
+    """Show how often your `sample_next_token` draws each of the seven words, beside the library's probabilities."""
 
     def yours(seed, temperature, top_k, top_p):
         settings = settings_of(len(WORDS), temperature, top_k, top_p, 0.0)
@@ -263,7 +266,7 @@ def explore_next_token(function: Callable) -> LiveFigure:
 
 
 def explore_generate(function: Callable) -> LiveFigure:
-    """A Tinytown text written by your `generate`, and how much each of its words surprised the model."""
+    """Show a Tinytown text written by your `generate`, and how much each of its words surprised the model."""
     model, tokenizer = load_pretrained("tinytown")
     prompt = torch.tensor([tokenizer.encode("once there was a", end=False)])  # (1, T)
     n = 20

@@ -21,10 +21,10 @@ def shift_matrix(k, d_model):
     """M (d_model, d_model), float32, with PE[p + k] = M @ PE[p] for every p."""
     M = torch.zeros(d_model, d_model)
     for j in range(0, d_model, 2):  # the hand in features j and j + 1
-        turn = k / 10000 ** (j / d_model)  # radians in k tokens
-        M[j, j] = M[j + 1, j + 1] = math.cos(turn)
-        M[j, j + 1] = math.sin(turn)  # sin(a + b) = sin a cos b + cos a sin b
-        M[j + 1, j] = -math.sin(turn)  # cos(a + b) = cos a cos b − sin a sin b
+        angle = k / 10000 ** (j / d_model)  # radians in k tokens
+        M[j, j] = M[j + 1, j + 1] = math.cos(angle)
+        M[j, j + 1] = math.sin(angle)  # sin(a + b) = sin a cos b + cos a sin b
+        M[j + 1, j] = -math.sin(angle)  # cos(a + b) = cos a cos b − sin a sin b
     return M
 
 
@@ -48,7 +48,7 @@ def one_hand_moves(seed):
 
 @stage
 def the_chapters_step(seed):
-    "Five tokens on with d_model = 8, as in the chapter: four hands, each with a turn of its own."
+    "Five tokens on with d_model = 8, as in the chapter: four hands, each with an angle of its own."
     return [Case(1, 4), Case(5, 8)]
 
 
