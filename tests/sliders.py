@@ -1,14 +1,16 @@
 """What the tests of live figures share: every value that a control can take, what a figure shows, and their tests."""
 
 import io
+import math
 import re
 from itertools import product
 
 import numpy as np
 import pytest
+from ipywidgets import RadioButtons
 
 PNG = b"\x89PNG"
-PANE = 848  # pixels that JupyterLab gives an output in a window of 1280, beside the list of files
+PANE, TALL = 848, 560  # pixels that JupyterLab gives an output in a window of 1280 × 720, beside the list of files
 
 
 def values(control) -> list:
@@ -87,6 +89,15 @@ def too_wide(widget) -> list[str]:
     return here + [found for child in getattr(widget, "children", ()) for found in too_wide(child)]
 
 
+def height(live) -> int:
+    """Pixels that a live figure takes on a page of 848: its picture, its controls, its words at 120 letters a line."""
+    controls = list(live._controls.values())
+    rows = len(controls) if len(controls) <= 3 else (len(controls) + 1) // 2
+    more = sum(len(control.options) - 1 for control in controls if isinstance(control, RadioButtons))
+    lines = sum(math.ceil(len(text) / 120) for text in (live.text, live.also_text))
+    return round(100 * live.figure.get_size_inches()[1]) + 32 * rows + 20 * more + 21 * lines
+
+
 @pytest.mark.usefixtures("as_a_learner")  # the shapes inside are checked where the tensor code is tested
 class LiveFigureTests:
     """Subclass it where there is a fixture `make`, which builds each live figure of a chapter anew."""
@@ -96,6 +107,7 @@ class LiveFigureTests:
     def test_it_fits_a_laptops_page_and_its_controls_draw_and_describe(self, make):
         live = make()
         assert too_wide(live) == []
+        assert height(live) <= TALL, f"{height(live)} px: a laptop's page shows {TALL} at once"
         describes_every_state(live, min(2, self.distinct), most=4)
 
     @pytest.mark.proof
