@@ -1,6 +1,6 @@
-# The learner leans on what check, hint, mine, progress, explore and climb return: asserts that a check passed, prints its points, keeps
-# the panel. In the same cells, below, stand answers. Whatever these functions are while a class is graded, they let the
-# cell go on.
+# The learner leans on what check, hint, mine, progress, explore and climb return: asserts that a check passed, prints
+# its points, keeps the panel. In the same cells, below, stand answers. Whatever these functions are while a class is
+# graded, they let the cell go on.
 # expects: attention.softmax attention.memory masks.causal masks.patterns
 # earns: attention.softmax attention.memory masks.causal masks.patterns
 # %%
