@@ -18,7 +18,7 @@ def _box(axes: Axes, x: float, y: float, width: float, color: str, said: str = "
     """Draw a box of height 0.7 on row y, with a word in it."""
     shape = Rectangle((x, y - 0.35), width, 0.7, facecolor=color, edgecolor=INK, linewidth=0.8, linestyle=linestyle)
     axes.add_patch(shape)
-    axes.text(x + width / 2, y, said, ha="center", va="center", fontsize=FONT - 2, color=INK)
+    axes.text(x + width / 2, y, said, ha="center", va="center", fontsize=FONT - 1, color=INK)
 
 
 # ------------------------------------------------------------------------------------------------------------ the cache
@@ -41,12 +41,12 @@ def one_step_with_cache(words: Sequence[str], weights: np.ndarray, first: int, d
         axes.add_patch(Rectangle((column + 0.2, 5.35), 0.5, -0.9 * weight, facecolor=BLUE))
         if weight >= 0.02:
             axes.text(column + 0.45, 5.3 - 0.9 * weight, f"{weight:.2f}", ha="center", va="bottom", fontsize=FONT - 1)
-    _box(axes, last, 1.5, 0.9, ORANGE, "query")
+    _box(axes, last, 1.5, 0.9, ORANGE)
     arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 1.5}
     axes.annotate("", (last + 0.45, 1.12), (last + 0.45, 0.88), arrowprops=arrow)
     axes.annotate("", (0.1, 1.9), (last + 0.4, 1.9), arrowprops=arrow)
     axes.text(last / 2, 1.82, "meets every key: scores, softmax", ha="center", va="bottom", fontsize=FONT, color=INK)
-    rows = {0.5: "hidden state", 2.5: "keys", 3.5: "values", 5.0: "weights"}
+    rows = {0.5: "hidden state", 1.5: "query", 2.5: "keys", 3.5: "values", 5.0: "weights"}
     shapes = {
         0.5: "(1, d_model)",
         1.5: f"(1, {d_head})",
