@@ -343,7 +343,7 @@ def test_the_sweep_compares_first_and_last_word_at_the_marked_temperature():
 def test_model_and_truth_say_how_far_apart_they_are():
     model, truth = np.array([0.5, 0.3, 0.2]), np.array([0.6, 0.4, 0.0])
     figure = figures.model_and_truth({"one": (list("abc"), model, truth), "two": (list("abc"), truth, truth)}, rows=3)
-    assert figure.get_suptitle() == "20.0 % and 0.0 % of the model's probability lies on the wrong words"
+    assert figure.get_suptitle() == "20.0 % and 0.0 % of the model's probability is misplaced"
     assert widths(figure.axes[0].patches) == pytest.approx([0.5, 0.3, 0.2])
     assert list(figure.axes[0].lines[0].get_xdata()) == pytest.approx([0.6, 0.4, 0.0])
 

@@ -41,12 +41,12 @@ def one_step_with_cache(words: Sequence[str], weights: np.ndarray, first: int, d
         axes.add_patch(Rectangle((column + 0.2, 5.35), 0.5, -0.9 * weight, facecolor=BLUE))
         if weight >= 0.02:
             axes.text(column + 0.45, 5.3 - 0.9 * weight, f"{weight:.2f}", ha="center", va="bottom", fontsize=FONT - 1)
-    _box(axes, last, 1.5, 0.9, ORANGE, "query")
+    _box(axes, last, 1.5, 0.9, ORANGE)
     arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 1.5}
     axes.annotate("", (last + 0.45, 1.12), (last + 0.45, 0.88), arrowprops=arrow)
     axes.annotate("", (0.1, 1.9), (last + 0.4, 1.9), arrowprops=arrow)
     axes.text(last / 2, 1.82, "meets every key: scores, softmax", ha="center", va="bottom", fontsize=FONT, color=INK)
-    rows = {0.5: "hidden state", 2.5: "keys", 3.5: "values", 5.0: "weights"}
+    rows = {0.5: "hidden state", 1.5: "query", 2.5: "keys", 3.5: "values", 5.0: "weights"}
     shapes = {
         0.5: "(1, d_model)",
         1.5: f"(1, {d_head})",
@@ -58,7 +58,7 @@ def one_step_with_cache(words: Sequence[str], weights: np.ndarray, first: int, d
         axes.text(-0.25, row, name, ha="right", va="center", fontsize=FONT, color=INK)
     for row, shape in shapes.items():
         axes.text(last + 1.15, row, shape, va="center", fontsize=FONT, color=INK)
-    for row, said in ((0.5, "nothing of these is computed again"), (2.5, "in the cache"), (3.5, "in the cache")):
+    for row, said in ((0.5, "none of these is computed again"), (2.5, "in the cache"), (3.5, "in the cache")):
         ground = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
         axes.text(last / 2, row, said, ha="center", va="center", fontsize=FONT, color=INK, bbox=ground)
     axes.text(-0.2, 5.85, f"output: the values, mixed by these weights: (1, {d_head})", fontsize=FONT, color=INK)
@@ -128,7 +128,7 @@ class WorkByLength(Drawing):
 
     def build(self) -> Figure:
         figure, axes = new_figure(WIDE, 4.2)
-        axes.set(xscale="log", yscale="log", xlim=(LENGTHS[0], LENGTHS[-1] * 4.5), ylim=(3e3, 1e11))
+        axes.set(xscale="log", yscale="log", xlim=(LENGTHS[0], LENGTHS[-1] * 6), ylim=(3e3, 1e11))
         axes.set(xlabel="T: tokens in the text", ylabel="FLOPs per token, one block")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda length, _: f"{length:,.0f}"))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda flops, _: short(flops)))
@@ -244,7 +244,7 @@ class Writing(Drawing):
         self.work = [right.plot([1e9], [row], "o", color=colour, markersize=11)[0] for row, colour in enumerate(DOTS)]
         for axes, names, label in (
             (left, ["weights", "cache"], "memory (16 bits)"),
-            (right, ["cache", "no cache"], "work for the next token of all texts (log scale)"),
+            (right, ["cache", "no cache"], "work for the next tokens (log scale)"),
         ):
             axes.set(yticks=range(2), ylim=(1.6, -0.6), xticks=[], xlabel=label)
             axes.set_yticklabels(names, fontsize=FONT)

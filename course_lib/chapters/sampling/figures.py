@@ -35,7 +35,7 @@ def model_and_truth(panels: Mapping[str, tuple[Sequence[str], np.ndarray, np.nda
         one.set_title(f"{heading}", fontsize=FONT, loc="left")
         _say_which_is_which(one, model[chosen], truth[chosen])
     told = _and([f"{100 * gap:.1f} %" for gap in gaps])
-    figure.suptitle(f"{told} of the model's probability lies on the wrong words", fontsize=TITLE, x=0.01, ha="left")
+    figure.suptitle(f"{told} of the model's probability is misplaced", fontsize=TITLE, x=0.01, ha="left")
     return figure
 
 
