@@ -52,10 +52,10 @@ class TransformerBlock(nn.Module):
         context: Float[Tensor, "B S d_model"] | None = None, context_mask: Bool[Tensor, "..."] | None = None,
         context_cache: KVCache | None = None, **who: Any,
     ) -> Float[Tensor, "B T d_model"]:  # fmt: skip
-        """Return the stream after all branches.
+        """Return the residual stream after all branches.
 
         Args:
-            mask: who may attend to whom within x, True = may attend, broadcastable to (B, H, T, T).
+            mask: which positions may attend to which within x, True = may attend, broadcastable to (B, H, T, T).
             context: what cross_attention attends to, with a mask (B, H, T, S) and a cache of its own.
             who: what else the attention within x is told, as in MultiHeadAttention: rotary, score_bias, cache.
         """
@@ -76,7 +76,7 @@ class TransformerBlock(nn.Module):
 class Stack(nn.Module):
     """Turn ids into hidden states: token and position embedding, dropout, the blocks, the last norm.
 
-    Positions enter as the config says: sinusoids or a learned table are added to the tokens, RoPE turns the queries and
+    Positions enter as the config says: sinusoids or a learned table are added to the tokens, RoPE rotates queries and
     keys of every self-attention, ALiBi lowers their scores. A post-norm encoder has a norm after the embeddings (BERT);
     a pre-norm stack has one after its last block. The tokens are scaled by sqrt(d_model) in the original's family and
     wherever sinusoids are added: these are up to 1 in size, and rows as `initialize` draws them would drown.

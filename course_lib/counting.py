@@ -35,7 +35,7 @@ class MemoryCount(Bill):
 
 
 def count_parameters(config: TransformerConfig) -> ParameterCount:
-    """Every parameter of the model that config describes, by component.
+    """Return every parameter of the model that config describes, by component.
 
     Per block, with d = d_model and d_kv = n_kv_heads · d_head (= d unless heads are grouped):
         attention       2 d² + 2 d d_kv     + biases 2 d + 2 d_kv
@@ -76,7 +76,7 @@ def count_parameters(config: TransformerConfig) -> ParameterCount:
 
 
 def forward_flops(config: TransformerConfig, T: int, batch: int = 1, S: int | None = None, cached: int = 0) -> int:
-    """Floating-point operations of one forward pass over `batch` sequences of T tokens.
+    """Return the floating-point operations of one forward pass over `batch` sequences of T tokens.
 
     A matrix product (m, k) @ (k, n) counts as 2 m k n: one multiplication and one addition each. Per token that is 2
     per weight of every linear layer, the output head included (tied or not); in attention, each pair of a query and a
@@ -112,7 +112,8 @@ def forward_flops(config: TransformerConfig, T: int, batch: int = 1, S: int | No
 
 
 def attention_matrix_bytes(config: TransformerConfig, T: int, batch: int = 1, bytes_per_element: int = 4) -> int:
-    """Bytes of the attention weights of one layer when they are stored: batch · n_heads · T² · bytes_per_element.
+    """Return the bytes of the attention weights of one layer when they are stored: batch · n_heads · T² ·
+    bytes_per_element.
 
     The d_model features do not enter. A fused kernel never stores this matrix. float32 has 4 bytes, float16 has 2.
     """
@@ -123,7 +124,7 @@ def attention_matrix_bytes(config: TransformerConfig, T: int, batch: int = 1, by
 def kv_cache_bytes(
     config: TransformerConfig, T: int, batch: int = 1, bytes_per_element: int = 2, S: int | None = None
 ) -> int:
-    """Bytes of the keys and values kept while generating, after T tokens.
+    """Return the bytes of the keys and values kept while generating, after T tokens.
 
     2 · n_layers · batch · T · n_kv_heads · d_head · bytes_per_element: one key and one value per layer and token.
     An encoder-decoder keeps those of the S tokens of its source as well, T unless given: T + S instead of T.
@@ -137,7 +138,7 @@ def kv_cache_bytes(
 
 
 def inference_memory(config: TransformerConfig, T: int = 1, batch: int = 1, bytes_per_element: int = 2) -> MemoryCount:
-    """Bytes to hold while generating up to T tokens: the weights and the cache (none for an encoder).
+    """Return the bytes to hold while generating up to T tokens: the weights and the cache (none for an encoder).
 
     Activations are left out: one token's worth is small, and they are freed at once.
     """
@@ -147,7 +148,7 @@ def inference_memory(config: TransformerConfig, T: int = 1, batch: int = 1, byte
 
 
 def training_memory(config: TransformerConfig, mixed_precision: bool = False) -> MemoryCount:
-    """Bytes that AdamW training holds per model, whatever the batch: 16 per parameter in all three recipes.
+    """Return the bytes that AdamW training holds per model, whatever the batch: 16 per parameter in all three recipes.
 
                         weights   gradients   moments   float32 master copy
     float32                4          4          8               0
@@ -171,14 +172,14 @@ def training_memory(config: TransformerConfig, mixed_precision: bool = False) ->
 
 
 def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_per_element: int = 4) -> MemoryCount:
-    """Bytes that the forward pass of a decoder leaves behind, because the backward pass needs them.
+    """Return the bytes that the forward pass of a decoder keeps, because the backward pass needs them.
 
     Numbers per token and block, with d = d_model:
         norms           2 d         what enters each norm; RMSNorm 4 d: also that divided by its root mean square
         attention       5 d         its input; queries, keys, values (those of grouped heads are copied to every head,
                                     so they save nothing here); what the heads say. RoPE 6 d: that lies head by head
                                     in memory, and is kept again token by token, as W_O needs it
-        feed-forward    d + n d_ff  its input; hidden units after the bend (ReLU, n = 1), before and after it (GELU,
+        feed-forward    d + n d_ff  its input; hidden units after the activation (ReLU, n = 1), before and after (GELU,
                                     n = 2), or gate, silu(gate), what it lets through and the product (SwiGLU, n = 4)
     Once per token: the input d of the output head and V log-probabilities; one more norm in a pre-norm model.
 
@@ -204,7 +205,7 @@ def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_p
 
 
 def _source_length(config: TransformerConfig, T: int, S: int | None) -> int:
-    """Tokens of the source: S, or T unless given; 0 where there is no source."""
+    """Return the tokens of the source: S, or T unless given; 0 where there is no source."""
     if config.family == "encoder-decoder":
         S = T if S is None else S
         require_at_least_one(S=S)

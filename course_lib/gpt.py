@@ -1,6 +1,6 @@
 """GPT: the parts put together into a decoder, which writes text.
 
-Chapter 9 (Radford et al. 2019; Touvron et al. 2023). Also how a model starts, and what its loss is.
+Chapter 9 (Radford et al. 2019; Touvron et al. 2023). Also how a model is initialised, and what its loss is.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class DecoderOnly(Stack):
     """Predict the next token at every position: a causal stack of blocks, then one linear layer to the logits.
 
     Parameters: those of Stack, and `output`. With tie_weights `output.weight` *is* `token_embedding.weight`: one
-    tensor, two uses. How they start: see `initialize`.
+    tensor, two uses. How they are initialised: see `initialize`.
     Errors: ValueError if config.family is not "decoder".
     Source: Radford et al. 2019 (GPT-2); Touvron et al. 2023 (LLaMA).
     """
@@ -60,7 +60,7 @@ class DecoderOnly(Stack):
 
 
 def initialize(model: Any) -> None:
-    """Start as GPT-2 does: linear layers and tables from N(0, 0.02²), biases 0, norms 1 and 0.
+    """Initialise as GPT-2 does: linear layers and tables from N(0, 0.02²), biases 0, norms 1 and 0.
 
     It then guesses evenly: a loss of about ln V. model: has config.n_layers. Source: Radford et al. 2019, section 2.3.
     """
@@ -75,7 +75,7 @@ def initialize(model: Any) -> None:
 
 
 def initialize_writers(block: TransformerBlock, n_layers: int) -> None:
-    """Divide what writes into the stream by the root of its number in n_layers blocks, so that sums do not grow."""
+    """Divide what writes into the residual stream by √(writers in n_layers blocks): sums do not grow."""
     writers = [module for name, module in block.named_modules() if name.endswith(("out_proj", "down_proj"))]
     for writes_to_stream in writers:
         nn.init.normal_(writes_to_stream.weight, std=0.02 / (len(writers) * n_layers) ** 0.5)

@@ -24,7 +24,7 @@ class LayerNorm(nn.Module):
         d_model: features of a token. bias: whether to learn a shift.
         eps: added to the variance, inside the root, so that equal features give zeros instead of a division by zero.
 
-    Parameters: `weight` (d_model,), ones at the start; `bias` (d_model,), zeros at the start, or None.
+    Parameters: `weight` (d_model,), initialised to ones; `bias` (d_model,), to zeros, or None.
     Shapes: x (…, d_model) → the same.
     Errors: ValueError if d_model < 1, eps is not a positive number, or the last dimension is not d_model.
     Source: Ba, Kiros & Hinton 2016, "Layer Normalization".
@@ -61,7 +61,7 @@ class RMSNorm(nn.Module):
         d_model: features of a token.
         eps: added to the mean square, inside the root, so that a zero vector stays zero instead of dividing by zero.
 
-    Parameters: `weight` (d_model,), ones at the start.
+    Parameters: `weight` (d_model,), initialised to ones.
     Shapes: x (…, d_model) → the same.
     Errors: ValueError if d_model < 1, eps is not a positive number, or the last dimension is not d_model.
     Source: Zhang & Sennrich 2019, "Root Mean Square Layer Normalization", eq. 4.

@@ -35,7 +35,7 @@ class History:
 
 
 def learning_rate(step: int, peak: float, warmup: int, total: int, floor: float = 0.0) -> float:
-    """Warm-up, then cosine: the learning rate of a step.
+    """Return the learning rate of a step: warm-up, then cosine.
 
     peak · step / warmup                                            below warmup
     floor + (peak − floor) · ½(1 + cos(π · (step − warmup) / (total − warmup)))    from warmup to total
@@ -60,8 +60,8 @@ def learning_rate(step: int, peak: float, warmup: int, total: int, floor: float 
 def make_optimizer(
     model: nn.Module, weight_decay: float = 0.1, betas: tuple[float, float] = (0.9, 0.95)
 ) -> torch.optim.AdamW:
-    """AdamW (Loshchilov & Hutter 2019) that decays matrices only: a norm's gain or a bias has no reason to be pulled to
-    zero."""
+    """Return AdamW (Loshchilov & Hutter 2019) that decays matrices only: a norm's gain or a bias has no reason to be
+    pulled to zero."""
     checks.require_at_least_zero(weight_decay=weight_decay)
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups = [
@@ -173,11 +173,11 @@ def _resume(path, model, optimizer, generator) -> History:
 def story_losses(
     model: nn.Module, stories: list[list[int]], batch_size: int = 64, pad_id: int = 0
 ) -> tuple[Tensor, Tensor]:
-    """How well a model predicts whole stories, each from its own beginning.
+    """Measure how well a model predicts whole stories, each from its own beginning.
 
     Args:
         stories: token ids, each from `<bos>` to `<eos>`.
-        pad_id: any id of the vocabulary. It fills the rows behind shorter stories, where nothing is predicted.
+        pad_id: any id of the vocabulary. It fills the rows after shorter stories, where nothing is predicted.
 
     Errors: ValueError if there is no story, or one holds no token to predict.
     Returns: (nats (N,), predicted tokens (N,)): −ln P(story) under the model, and len − 1.
@@ -193,7 +193,7 @@ def story_losses(
         targets = torch.tensor([row[1:] + [IGNORED] * (longest - len(row)) for row in rows], device=device)  # (B, T)
         with evaluating(model):
             logits = model(ids[:, :-1])  # (B, T, V)
-        # (B, T), 0 behind the end of a story
+        # (B, T), 0 after the end of a story
         loss = nn.functional.cross_entropy(logits.transpose(1, 2), targets, ignore_index=IGNORED, reduction="none")
         nats.append(loss.double().sum(dim=1).cpu())
     return torch.cat(nats), torch.tensor([len(row) - 1 for row in stories])

@@ -17,16 +17,19 @@ def complete(exercise, wrong):
 
 
 @functools.cache
-def confusion(exercise, seed):
-    """Whom each mistake is taken for: {(its name, number of its form): what the grader says of it}.
+def confusion(exercise, seed, first=True):
+    """Whom each mistake is taken for: {(its name, number of its form): what the grader says of it}. The first form of
+    every mistake, or else all of its other forms.
 
-    Every form runs once. What it did as the answer is what all forms, itself among them, are then held against: as an
-    answer that passes, or as another mistake.
+    Each of these runs once. What it did as the answer is what all forms, itself among them, are then held against: as
+    an answer that passes, or as another mistake. Of a form that is not among them only those cases run which it takes
+    to tell it from the answer.
     """
     forms = {
         (mistake.name, number): wrong
         for mistake in exercise.misconceptions
         for number, wrong in enumerate(mistake.variants)
+        if (number == 0) == first
     }
     if exercise.kind not in ("code", "experiment"):
         return {form: grade(exercise.id, complete(exercise, wrong), seed) for form, wrong in forms.items()}

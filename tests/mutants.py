@@ -56,7 +56,7 @@ EQUIVALENT = [
     *[("attention.worked_example", f"K.transpose({axes})", LAST) for axes in ("0, -1", "-2, 1")],
     ("attention.score_variance", ".sum(1)", LAST),
     ("attention.who_is_it", ".softmax(-1)", LAST),
-    ("counting.memory", "mixed_precision=True", "both recipes take 16 bytes, which is the point of the exercise"),
+    ("counting.memory", "mixed_precision=True", "both recipes take 10 bytes, which is the point of the exercise"),
     *[(f"sampling.{name}", "logits.shape[-1])).values", DEFAULT) for name in ("top_k", "next_token")],
     ("sampling.top_k", "logits.topk(k).values", DEFAULT),
     *[(f"sampling.{name}", ".sort(descending=descending, stable=True)", DEFAULT) for name in ("top_p", "next_token")],

@@ -20,6 +20,10 @@ from tests import warm
 # process. Who looks for it does without where it is missing, and here it is.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
+# Where the environment forbids to keep compiled code, each of a run's hundred processes would compile all anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 
 def pytest_addoption(parser):
     parser.getgroup("course").addoption(

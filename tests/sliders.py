@@ -1,15 +1,16 @@
-"""What the tests of live figures share: every value that a control can take, what a figure shows, and five tests."""
+"""What the tests of live figures share: every value that a control can take, what a figure shows, and their tests."""
 
+import io
+import math
 import re
 from itertools import product
 
 import numpy as np
 import pytest
-
-from course_lib.live.figure import png  # the real one, also where the tests do without pixels
+from ipywidgets import RadioButtons
 
 PNG = b"\x89PNG"
-PANE = 848  # pixels that JupyterLab gives an output in a window of 1280, beside the list of files
+PANE, TALL = 848, 560  # pixels that JupyterLab gives an output in a window of 1280 × 720, beside the list of files
 
 
 def values(control) -> list:
@@ -88,21 +89,30 @@ def too_wide(widget) -> list[str]:
     return here + [found for child in getattr(widget, "children", ()) for found in too_wide(child)]
 
 
+def height(live) -> int:
+    """Pixels that a live figure takes on a page of 848: its picture, its controls, its words at 120 letters a line."""
+    controls = list(live._controls.values())
+    rows = len(controls) if len(controls) <= 3 else (len(controls) + 1) // 2
+    more = sum(len(control.options) - 1 for control in controls if isinstance(control, RadioButtons))
+    lines = sum(math.ceil(len(text) / 120) for text in (live.text, live.also_text))
+    return round(100 * live.figure.get_size_inches()[1]) + 32 * rows + 20 * more + 21 * lines
+
+
 @pytest.mark.usefixtures("as_a_learner")  # the shapes inside are checked where the tensor code is tested
 class LiveFigureTests:
     """Subclass it where there is a fixture `make`, which builds each live figure of a chapter anew."""
 
     distinct = 10  # so many different descriptions each control must have, if it has so many values
 
-    def test_controls_draw_and_describe(self, make):
-        describes_every_state(make(), min(2, self.distinct), most=4)
+    def test_it_fits_a_laptops_page_and_its_controls_draw_and_describe(self, make):
+        live = make()
+        assert too_wide(live) == []
+        assert height(live) <= TALL, f"{height(live)} px: a laptop's page shows {TALL} at once"
+        describes_every_state(live, min(2, self.distinct), most=4)
 
     @pytest.mark.proof
     def test_every_value_of_every_control_draws_and_describes(self, make):
         describes_every_state(make(), self.distinct)
-
-    def test_nothing_runs_over_the_edge_of_a_laptops_page(self, make):
-        assert too_wide(make()) == []
 
     @pytest.mark.proof
     def test_the_outermost_corners_are_different_pictures(self, make, pixels):
@@ -113,12 +123,15 @@ class LiveFigureTests:
         assert low != high, "the controls at their ends change nothing"
 
     def test_a_moved_figure_equals_a_fresh_one_and_keeps_its_axes(self, make):
-        equal_when_moved(make, corners(make())[-1:])
+        equal_when_moved(make, lambda live: corners(live)[-1:])
 
     @pytest.mark.proof
     def test_a_moved_figure_equals_a_fresh_one_in_every_other_corner(self, make):
-        others = corners(make())[:-1]
-        equal_when_moved(make, others + [state for state in corners(make(), most=6) if state not in others])
+        def others(live):
+            few = corners(live)[:-1]
+            return few + [state for state in corners(live, most=6) if state not in few]
+
+        equal_when_moved(make, others)
 
 
 def describes_every_state(live, distinct: int, most: int = 10**9) -> None:
@@ -132,13 +145,15 @@ def describes_every_state(live, distinct: int, most: int = 10**9) -> None:
         assert widget.value is not None, "JupyterLab shows None as an empty box"
 
 
-def equal_when_moved(make, states) -> None:
+def equal_when_moved(make, states_of) -> None:
     moved, unmoved = make(), make()
-    axes = list(moved.figure.axes)
+    axes, states = list(moved.figure.axes), states_of(moved)
     for state in states:
         moved.render(**state)
         fresh = unmoved._draw(**state).figure
         assert drawn(moved.figure) == drawn(fresh), state
     if states:
-        assert png(fresh).startswith(PNG)
+        picture = io.BytesIO()
+        fresh.savefig(picture, format="png", dpi=30)  # it can be drawn: a coarse picture says so
+        assert picture.getvalue().startswith(PNG)
     assert moved.figure.axes == axes, "its axes were made anew"

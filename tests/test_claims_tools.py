@@ -6,7 +6,7 @@ from course_lib.claims import letters, timing
 
 
 def test_without_the_bend_a_feed_forward_network_is_linear():
-    model, _ = letters.train_on_letters(seed=0, steps=1, bend=False)
+    model, _ = letters.train_on_letters(seed=0, steps=1, nonlinearity=False)
     flat = model.blocks[0].feed_forward
     x, y, zero = torch.randn(5, 32), torch.randn(5, 32), torch.zeros(5, 32)
     torch.testing.assert_close(flat(x + y) + flat(zero), flat(x) + flat(y))

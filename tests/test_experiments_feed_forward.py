@@ -18,7 +18,15 @@ UNTRAINED = {"vocab_size": 31, "d_model": 32, "n_heads": 4, "n_layers": 2, "max_
 def test_the_chapter_has_its_claims():
     assert {each.id for each in in_order([chapter_of("feed_forward").number])} == {
         f"feed_forward.{name}"
-        for name in ("active_units", "width", "bend", "swiglu_size", "swiglu_quality", "capitals", "facts_elsewhere")
+        for name in (
+            "active_units",
+            "width",
+            "nonlinearity",
+            "swiglu_size",
+            "swiglu_quality",
+            "capitals",
+            "facts_elsewhere",
+        )
     }
 
 
@@ -104,7 +112,7 @@ class TestShortRuns:
     @pytest.mark.proof
     def test_about_half_of_the_gain_needs_the_nonlinearity(self, monkeypatch):
         monkeypatch.setattr(letters, "STEPS", 300)
-        finding = find("feed_forward.bend")()
+        finding = find("feed_forward.nonlinearity")()
         assert 0.1 < finding.values[0] < 0.9
         assert finding.verdict == "depends"
 
@@ -133,11 +141,11 @@ def test_the_verdict_on_the_width_follows_the_losses(monkeypatch, losses, verdic
     ("straight", "verdict"), [(1.6, "depends"), (1.79, "confirmed"), (1.41, "refuted"), (2.0, "confirmed")]
 )
 def test_the_verdict_on_the_nonlinearity_follows_the_losses(monkeypatch, straight, verdict):
-    def pretend(seed, bend=True, prepare=None):
-        return None, 1.8 if prepare else 1.4 if bend else straight
+    def pretend(seed, nonlinearity=True, prepare=None):
+        return None, 1.8 if prepare else 1.4 if nonlinearity else straight
 
     monkeypatch.setattr(claims, "train_on_letters", pretend)
-    assert find("feed_forward.bend")().verdict == verdict
+    assert find("feed_forward.nonlinearity")().verdict == verdict
 
 
 def test_without_feed_forward_networks_they_give_0_and_stay_so():

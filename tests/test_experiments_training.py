@@ -13,6 +13,8 @@ from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import Tinytown, WordTokenizer, encode_stories
 from course_lib.training import History
 
+ALL_STORIES = training.story_ids
+
 
 @pytest.fixture(scope="module")
 def ids():
@@ -206,3 +208,15 @@ def test_the_verdict_on_scaling_follows_both_laws(monkeypatch, floor, shipped, v
     monkeypatch.setattr(training, "scaled_runs", lambda seed: drawn_from(law))
     monkeypatch.setattr(training, "shipped_run", lambda: larger)
     assert find("training.scaling")().verdict == verdict
+
+
+@pytest.mark.proof
+def test_what_the_chapter_shows_as_recorded_is_what_training_gives(monkeypatch):
+    monkeypatch.setattr(training, "story_ids", ALL_STORIES)
+    runs = training.scaled_runs(0)
+    assert [(run.parameters, run.tokens) for run in runs] == [
+        (run.parameters, run.tokens) for run in training.RECORDED_RUNS
+    ]
+    assert [run.loss for run in runs] == pytest.approx([run.loss for run in training.RECORDED_RUNS], abs=0.05)
+    for (peak, shape), losses in training.RECORDED_SCHEDULES.items():
+        assert training.scheduled(peak, shape, seed=1) == pytest.approx(losses[1], abs=0.05), (peak, shape)

@@ -1,7 +1,8 @@
 """What makes a Transformer one, over the whole space of configurations: who sees whom, order, padding, cache, heads."""
 
 import dataclasses
-from itertools import pairwise
+from contextlib import nullcontext
+from itertools import pairwise, product
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from helpers import V, build, configs, draw_ids, seeds, small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from course_lib.checks import require_broadcast
 from course_lib.config import POSITIONS
 from course_lib.masks import padding_mask
 
@@ -311,3 +313,14 @@ class TestHeads:
         full.load_state_dict(state)
         ids = draw_ids(2, 7, device=device)
         torch.testing.assert_close(grouped(ids), full(ids), **PROMISE)
+
+
+def test_a_shape_fits_another_exactly_where_torch_broadcasts_it_to_that():
+    shapes = [shape for n in range(4) for shape in product((0, 1, 2, 3), repeat=n)]
+    for own, wanted in product(shapes, repeat=2):
+        try:
+            fits = torch.broadcast_shapes(own, wanted) == wanted
+        except RuntimeError:
+            fits = False
+        with nullcontext() if fits else pytest.raises(ValueError, match="does not broadcast"):
+            require_broadcast(torch.empty(own), wanted, "x")

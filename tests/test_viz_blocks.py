@@ -1,7 +1,8 @@
 """Chapter 8's figures and live figures: what they draw, computed another way, over every value of every control."""
 
 import math
-from itertools import product
+import re
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -105,6 +106,17 @@ def test_loss_curves_draw_running_means_and_the_baseline():
     assert two.get_ydata()[-1] == pytest.approx(4)
     assert set(baseline.get_ydata()) == {4.5}
     assert [text.get_text() for text in figure.axes[0].texts] == ["word frequencies alone", "one", "two"]
+
+
+def test_the_residual_stream_is_drawn_with_what_every_branch_adds():
+    figure = figures.residual_stream([1.0, 2.5, 9.0], [0.5, 3.25], [1.5, 4.0], "a token")
+    written = [text.get_text() for text in figure.axes[0].texts]
+    assert [text for text in written if text.startswith("adds")] == [f"adds {n:.1f}" for n in (0.5, 1.5, 3.25, 4.0)]
+    assert [text for text in written if re.fullmatch(r"\d\.\d", text)] == ["1.0", "2.5", "9.0"]
+    assert written.count("norm") == written.count("+") == 4
+    figure.draw_without_rendering()
+    numbers = [text.get_window_extent() for text in figure.axes[0].texts if not text.get_text().startswith("+")]
+    assert not any(one.overlaps(other) for one, other in combinations(numbers, 2))
 
 
 def test_the_diagram_has_the_norms_where_their_names_say():

@@ -130,9 +130,9 @@ def test_a_bill_is_whole_at_every_setting():
     [
         {},
         {"vocab_size": 343, "d_model": 64, "n_layers": 1, "max_seq_len": 131072},
-        {"vocab_size": 343, "d_model": 64, "n_layers": 96, "ff_ratio": 0.5, "max_seq_len": 131072, "positions": "rope"},
+        {"vocab_size": 343, "d_model": 64, "n_layers": 96, "ff_ratio": 0.5, "max_seq_len": 131072, "style": "llama"},
         {"vocab_size": 256000, "d_model": 8192, "n_layers": 96, "ff_ratio": 8.0, "tie_weights": False},
-        {"group": 8, "activation": "swiglu", "norm": "rms", "bias": False, "positions": "rope"},
+        {"group": 8, "style": "llama"},
     ],
 )
 def test_the_texts_of_a_bill_neither_overlap_nor_leave_the_picture(state):

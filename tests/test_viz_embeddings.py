@@ -113,7 +113,7 @@ def test_whatever_a_learners_look_up_does_the_figure_says_so(exercise, function,
     assert said in figure.text
     title = figure.drawing.headline.get_text()
     wrong = (
-        "the result is wrong at place 0, 1, 2 (dashed)"
+        "the result is wrong at position 0, 1, 2 (dashed)"
         if said.startswith("not the row")
         else "there is no result to show"
     )
@@ -259,8 +259,8 @@ def test_analogies_show_the_place_of_the_answer(leave_out):
         if wanted is None:
             assert "is nobody in Tinytown" in figure.text
         else:
-            place = f"place {order.index(wanted) + 1}." if wanted in order else "no place among 8."
-            assert f"“{wanted}” in {place}" in figure.text
+            place = f"rank {order.index(wanted) + 1}." if wanted in order else "no rank among the first 8."
+            assert f"“{wanted}” {place}" in figure.text
 
 
 def test_explorers_are_driven_by_the_learners_function():
@@ -271,7 +271,7 @@ def test_explorers_are_driven_by_the_learners_function():
     assert max(length for length, _ in bars(figure).values()) < 0
     wrong = explore("embeddings.analogy", lambda weight, a, b, c, k: torch.tensor([a, b, c]))
     assert list(bars(wrong)) == ["king", "man", "woman"]
-    assert "“queen” in no place among 3" in wrong.text
+    assert "“queen” no rank among the first 3" in wrong.text
     assert {"embeddings.lookup", "embeddings.nearest", "embeddings.analogy"} <= set(explorable())
 
 
@@ -346,7 +346,15 @@ def test_static_figures_draw_the_data_they_are_given():
     lengths = figures.tokens_per_size([256, 300, 500], [200.0, 120, 50], characters=200, words=40)
     assert lengths.axes[0].lines[0].get_xydata().tolist() == [[256, 200], [300, 120], [500, 50]]
     assert [line.get_ydata()[0] for line in lengths.axes[0].lines[1:]] == [200, 40]
-    assert lengths.axes[0].get_title() == "From 256 entries to 500, a story becomes 4.0 times as short"
+    assert lengths.axes[0].get_title() == "From 256 entries to 500, a story takes 4.0 times fewer tokens"
+
+    weight = torch.arange(40.0).view(8, 5) / 100
+    stations = figures.text_to_vectors(["a", "b", "a"], [6, 1, 6], weight)
+    written = [text.get_text() for text in stations.axes[0].texts]
+    columns = [[word, row, *(f"{n:+.2f}" for n in weight[int(row)][:4])] for word, row in ["a6", "b1", "a6"]]
+    expected = [text for column in columns for text in column]
+    assert [text for text in written if text in expected] == expected
+    assert "“a”" in stations.axes[0].get_title(loc="left")
 
     lines = {"all rows": [80, 5, 2], "without inputs": [70, 3, 1]}
     ranks = figures.curves([0, 10, 20], lines, "Ranks", "rank", ranks=True)

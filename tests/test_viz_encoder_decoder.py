@@ -109,10 +109,17 @@ def test_the_title_says_whether_the_right_side_helped():
         assert said in figures.BlankGuesses(some, left, "b").draw().headline.get_text()
 
 
+SOURCE = ["the", "dog", "chased", "the", "cow", ".", "<eos>"]
+TARGET = ["le", "chien", "a", "poursuivi", "la", "vache", "."]
+
+
 def test_the_drawing_of_the_architecture_has_one_arrow_from_the_top_of_the_encoder():
-    figure = figures.architecture()
+    figure = figures.architecture(SOURCE, TARGET, 64)
     labels = [text.get_text() for text in figure.axes[0].texts]
-    for label in ("cross-attention", "self-attention, causal", "self-attention, both ways", "logits → softmax"):
+    shapes = " ".join(labels)
+    assert "(1, 7, 64)" in shapes, "a row for each source token"
+    assert "queries (1, 8, 64)" in shapes, "a row for <bos> and for each target token"
+    for label in ("cross-attention", "self-attention, causal", "self-attention, bidirectional", "logits → softmax"):
         assert labels.count(label) == 1
     encoder, _ = sorted(
         (box for box in figure.axes[0].patches if box.get_linestyle() == "--"), key=lambda box: box.get_x()
@@ -125,7 +132,7 @@ def test_the_drawing_of_the_architecture_has_one_arrow_from_the_top_of_the_encod
 
 
 def test_the_drawing_leads_a_residual_around_every_branch_and_norms_the_sum():
-    figure = figures.architecture()
+    figure = figures.architecture(SOURCE, TARGET, 64)
     texts = [(text.get_text(), text.get_position()) for text in figure.axes[0].texts]
     branches = [at for label, at in texts if label == "feed-forward" or "attention" in label]
     norms = [at for label, at in texts if label == "+ norm"]

@@ -24,7 +24,7 @@ def trained():
 
 MAKERS = {
     "unit_map": lambda trained: built.unit_map(),
-    "bend_builder": lambda trained: built.bend_builder(),
+    "piece_builder": lambda trained: built.piece_builder(),
     "fact_eraser": lambda trained: built.fact_eraser(*trained),
 }
 
@@ -39,7 +39,7 @@ class TestEveryLiveFigure(LiveFigureTests):
 
 
 # ------------------------------------------------------------------------------------------------------------ unit map
-def test_the_small_example_prints_what_the_course_notes_print():
+def test_the_small_example_holds_the_numbers_that_are_done_by_hand():
     x, up, down = built.small_example()
     scores = x @ up
     assert scores[:8].tolist() == pytest.approx([0.741, 0.47, -1.086, -0.455, 0.706, -0.16, 0.693, -0.141], abs=6e-4)
@@ -47,8 +47,8 @@ def test_the_small_example_prints_what_the_course_notes_print():
     assert (scores.relu() @ down).tolist() == pytest.approx([0.575, 0.434, -0.103, -0.405], abs=6e-4)
 
 
-@pytest.mark.parametrize(("activation", "bend"), [("relu", F.relu), ("gelu", F.gelu)])
-def test_the_unit_map_shows_scores_units_and_their_sum(activation, bend):
+@pytest.mark.parametrize(("activation", "nonlinearity"), [("relu", F.relu), ("gelu", F.gelu)])
+def test_the_unit_map_shows_scores_units_and_their_sum(activation, nonlinearity):
     unit_map = built.unit_map()
     given = [-1.2, 0.3, 1.5, -0.7]
     unit_map.render(**{f"x{i}": value for i, value in enumerate(given)}, activation=activation)
@@ -56,8 +56,8 @@ def test_the_unit_map_shows_scores_units_and_their_sum(activation, bend):
     scores = F.linear(torch.tensor(given), up.T)
     parts = unit_map.drawing
     assert [bar.get_height() for bar in parts.outlines] == pytest.approx(scores.tolist(), abs=1e-5)
-    assert [bar.get_height() for bar in parts.bars] == pytest.approx(bend(scores).tolist(), abs=1e-5)
-    assert [bar.get_width() for bar in parts.outputs] == pytest.approx((bend(scores) @ down).tolist(), abs=1e-5)
+    assert [bar.get_height() for bar in parts.bars] == pytest.approx(nonlinearity(scores).tolist(), abs=1e-5)
+    assert [bar.get_width() for bar in parts.outputs] == pytest.approx((nonlinearity(scores) @ down).tolist(), abs=1e-5)
     fire = [i for i in range(16) if scores[i] > 0]
     assert [i for i, label in enumerate(parts.labels) if label.get_fontweight() == "bold"] == fire
     assert parts.headline.get_text().startswith(f"{len(fire)} of 16")
@@ -72,9 +72,9 @@ def test_no_bar_leaves_the_unit_map_at_any_corner():
         assert all(abs(bar.get_width()) <= right.get_xlim()[1] for bar in unit_map.drawing.outputs)
 
 
-# ---------------------------------------------------------------------------------------------------- bends that add up
+# ------------------------------------------------------------------------------------------ straight pieces that add up
 def test_every_unit_adds_a_straight_piece_and_more_units_never_fit_worse():
-    builder = built.bend_builder()
+    builder = built.piece_builder()
     for n_units in (1, 3, 4, 8, 16):
         builder.render(n_units=n_units)
         line = builder.drawing.total_line.get_ydata()
@@ -92,10 +92,10 @@ def test_every_unit_adds_a_straight_piece_and_more_units_never_fit_worse():
     assert squared[-1] < 0.01 * squared[0]
 
 
-def test_without_a_bend_any_number_of_units_makes_one_straight_line():
-    builder = built.bend_builder()
+def test_without_an_activation_any_number_of_units_makes_one_straight_line():
+    builder = built.piece_builder()
     for n_units in (1, 16):
-        builder.render(n_units=n_units, bend=False)
+        builder.render(n_units=n_units, relu=False)
         assert np.abs(np.diff(builder.drawing.total_line.get_ydata(), 2)).max() < 1e-8
         assert "1 straight piece," in builder.text
 
@@ -128,6 +128,19 @@ def test_the_criterion_of_a_lost_capital_stands_in_the_picture():
 
 
 # ------------------------------------------------------------------------------------------------------- static figures
+def test_one_tokens_way_shows_its_four_tensors_and_names_the_strongest_units():
+    rng = np.random.default_rng(0)
+    x, scores, output = rng.normal(size=6), rng.normal(size=24), rng.normal(size=6)
+    hidden = np.maximum(scores, 0)
+    way = figures.expand_contract(x, scores, hidden, output, "cow", n_named=4)
+    columns = [image.get_array()[:, 0].tolist() for image in way.axes[0].images]
+    assert columns == [x.tolist(), scores.tolist(), hidden.tolist(), output.tolist()]
+    written = [text.get_text() for text in way.axes[0].texts]
+    named = [int(text.split(":")[0].removeprefix("unit ")) for text in written if text.startswith("unit ")]
+    assert set(named) == set(np.argsort(-scores)[:4].tolist())
+    assert f"{(scores > 0).sum()} of 24\nunits fire" in written
+
+
 def test_static_figures_draw_the_data_they_are_given():
     over_time = figures.active_over_training([0, 50, 100], [[0.5, 0.52], [0.4, 0.3], [0.35, 0.25]])
     lines = [line.get_ydata().tolist() for line in over_time.axes[0].lines]

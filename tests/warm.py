@@ -1,8 +1,9 @@
 """Kernels that need no second to start: each is forked from a process that has imported what every notebook imports.
 
 A kernel of its own takes two to three seconds for torch and matplotlib, and a run starts nearly fifty. Forked from
-`multiprocessing`'s fork server it takes a tenth of one. What is imported beforehand is what every notebook imports
-itself (`tests/test_notebooks.py` holds it to that), so no notebook finds more than it has asked for. Where a fork is
+`multiprocessing`'s fork server it takes a tenth of one. What of ours is imported beforehand is what every notebook
+imports itself (`tests/test_notebooks.py` holds it to that), so no notebook finds more than it has asked for; besides,
+torch and matplotlib are made to import what they bring themselves at their first use (`warmed.py`). Where a fork is
 unknown (Windows) or unsafe after such imports (macOS), kernels start as always.
 """
 
@@ -51,7 +52,7 @@ class Forked:
             seen = subprocess.check_output([sys.executable, "-c", "import json, sys; print(json.dumps(sys.path[1:]))"])
             Forked._clean_path = json.loads(seen)
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["ipykernel.kernelapp", "ipykernel.ipkernel", *BEFOREHAND, __name__])
+        context.set_forkserver_preload(["ipykernel.kernelapp", "ipykernel.ipkernel", *BEFOREHAND, "tests.warmed"])
         given = (arguments, folder, environment, Forked._clean_path)
         self._process = context.Process(target=be_a_kernel, args=given, daemon=True)
         self._process.start()

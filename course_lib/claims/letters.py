@@ -29,7 +29,7 @@ def letters(n_stories: int, seed: int) -> tuple[Int[Tensor, "N"], int]:
 def train_on_letters(
     seed: int,
     steps: int | None = None,
-    bend: bool = True,
+    nonlinearity: bool = True,
     d_model: int = 32,
     peak: float = 1e-2,
     prepare: Callable[[DecoderOnly], None] | None = None,
@@ -39,14 +39,14 @@ def train_on_letters(
     """Train a small decoder on letters; return it and its loss on held-out letters, in nats per letter.
 
     Args:
-        steps: updates; STEPS unless given. bend: False leaves the activation out. peak, on_step: as in
+        steps: updates; STEPS unless given. nonlinearity: False leaves the activation out. peak, on_step: as in
             `train`. prepare: called with the model before the training. config: further fields of TransformerConfig.
     """
     torch.manual_seed(seed)
     ids, vocab_size = letters(1000, seed=0)
     sizes: dict[str, Any] = {"n_heads": 4, "n_layers": 1, "max_seq_len": T, "positions": "rope"} | config
     model = DecoderOnly(TransformerConfig(vocab_size, d_model, **sizes))
-    if not bend:
+    if not nonlinearity:
         for block in model.blocks:
             both = nn.Sequential(block.feed_forward.up_proj, block.feed_forward.down_proj)
             block.add_module("feed_forward", both)

@@ -4,7 +4,8 @@ It speaks where torch is missing: what it looks at is imported when it is looked
 """
 
 import argparse
-import importlib
+import importlib.metadata
+import importlib.util
 import platform
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from pathlib import Path
 PACKAGES = (
     "torch", "numpy", "matplotlib", "ipywidgets", "jupyterlab", "nbclient", "safetensors", "tokenizers", "tqdm",
 )  # fmt: skip
+PROGRAMS = ("jupyterlab", "nbclient")  # they are run, not imported: importing them takes seconds
 TOP = Path(__file__).resolve().parents[2]  # of the repository; an installed wheel has packages there
 
 
@@ -54,7 +56,10 @@ def examine(announce: Callable[[str], object] = lambda name: None) -> Iterator[F
     for package in PACKAGES:
         announce(package)
         try:
-            version = getattr(importlib.import_module(package), "__version__", "installed")
+            if package in PROGRAMS and importlib.util.find_spec(package):
+                version = importlib.metadata.version(package)
+            else:
+                version = getattr(importlib.import_module(package), "__version__", "installed")
             yield Finding(package, True, str(version))
         except Exception as error:
             missing.add(package)

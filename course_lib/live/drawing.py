@@ -51,7 +51,7 @@ def fix_layout(figure: Figure, **pads: float) -> None:
     """Lay out once: axes that do not move, and a quicker redraw. pads: of the constrained layout, such as w_pad."""
     if engine := figure.get_layout_engine():
         engine.set(**pads)
-    figure.draw_without_rendering()
+        engine.execute(figure)
     figure.set_layout_engine(None)  # not "none": with that in its place, every picture is drawn twice
 
 

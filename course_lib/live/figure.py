@@ -103,7 +103,8 @@ class LiveFigure(widgets.VBox):
             control.style.description_width = (
                 "initial" if control in ticks else f"{7.5 * max(named, default=0) + 16:.0f}px"
             )
-            control.layout.width = control.layout.width or "460px"
+            # Two side by side fit a page of 848 pixels.
+            control.layout.width = control.layout.width or ("460px" if len(self._controls) <= 3 else "410px")
             control.observe(self._moved, names="value")
         self._shown = [self._image, self._caption, *([self._below] if also else [])]
         super().__init__([*self._front(list(self._controls.values())), *self._shown])

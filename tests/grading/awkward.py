@@ -28,7 +28,7 @@ MEMORY = "attention_memory = 2048 * 2048 * 4"
 PATTERNS = 'masks_patterns = {"b", "d", "i"}'
 WRONG_MASK = MASK.replace("S - T", "T - S + 1")
 FLOPS = """def train_flops(n_params, n_tokens):
-    return 6 * n_params * n_tokens"""
+    return 8 * n_params * n_tokens"""
 BOTH = ("masks.causal", "masks.patterns")
 
 
@@ -261,7 +261,7 @@ def a_notebook_for_each_chapter():
 def files_that_nobody_imports():
     """Python files lie beside the notebook that it does not name: one that would end the program, one that cannot be
     parsed, tests that fail, a conftest, an export of another notebook. Nobody runs them."""
-    memory = "def training_bytes(n_params, mixed_precision=False):\n    return 16 * n_params"
+    memory = "def training_bytes(n_params, mixed_precision=False):\n    return 10 * n_params"
     return notebook(code(memory, FLOPS)), {
         "old.py": "import sys\n\nsys.exit(1)\n",
         "syntax_error.py": "def broken(:\n",

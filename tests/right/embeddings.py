@@ -1,5 +1,8 @@
 """Right answers of chapter 1 in other styles."""
 
+from collections import Counter
+from itertools import pairwise
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -35,6 +38,38 @@ def merge_recursively(tokens, pair):
     if tuple(tokens[:2]) == pair:
         return [tokens[0] + tokens[1], *merge_recursively(tokens[2:], pair)]
     return [tokens[0], *merge_recursively(tokens[1:], pair)]
+
+
+def bpe_on_tuples(words, n_merges):
+    """Keeps every word as a tuple of tokens, with its count, and joins with the merges of this file."""
+    corpus = {tuple(word): n for word, n in words.items()}
+    merges = []
+    while len(merges) < n_merges:
+        met = Counter()
+        for tokens, n in corpus.items():
+            for pair in pairwise(tokens):
+                met[pair] += n
+        if not met:
+            return merges
+        most = max(met.values())
+        merges.append(max(pair for pair, count in met.items() if count == most))
+        corpus = {tuple(merge_by_scanning(tokens, merges[-1])): n for tokens, n in corpus.items()}
+    return merges
+
+
+def bpe_by_sorting(words, n_merges):
+    """One list of tokens per word, sorted counts."""
+    texts, merges = [(list(word), n) for word, n in words.items()], []
+    for _ in range(n_merges):
+        met = {}
+        for tokens, n in texts:
+            for i in range(len(tokens) - 1):
+                met[tokens[i], tokens[i + 1]] = met.get((tokens[i], tokens[i + 1]), 0) + n
+        if met:
+            pair = sorted(met.items(), key=lambda item: (item[1], item[0]))[-1][0]
+            merges.append(pair)
+            texts = [(merge_in_place(tokens, pair), n) for tokens, n in texts]
+    return merges
 
 
 def lookup_by_index_select(weight, ids):
@@ -98,6 +133,7 @@ def analogy_of_the_library(weight, a, b, c, k):
 
 RIGHT = {
     "embeddings.merge_pair": [merge_by_scanning, merge_in_place, merge_recursively],
+    "embeddings.merge_table": [bpe_on_tuples, bpe_by_sorting],
     "embeddings.lookup": [lookup_by_index_select, lookup_by_gather, lookup_by_loops],
     "embeddings.one_hot": [one_hot_by_torch, one_hot_by_einsum, one_hot_by_loops, one_hot_in_float32],
     "embeddings.nearest": [nearest_by_cosine_similarity, nearest_in_numpy, nearest_of_the_library],

@@ -435,8 +435,8 @@ def warmup() -> Finding:
         ),
         tuple(loss for each in losses.values() for loss in each),
         "refuted" if not need else "confirmed" if cure and its_own and not spared else "depends",
-        "With the large weights of Xavier's start post-norm needs the warm-up; with GPT-2's small ones it does "
-        "without, at this rate.",
+        "With the large weights of Xavier's initialisation post-norm needs the warm-up; with GPT-2's small ones it "
+        "does without, at this rate.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Figures of chapter 8: the two places of a norm, gradients through a deep stack, streams of real blocks, losses."""
+"""Figures of chapter 8: the residual stream of one token, where the norm stands, gradients through a stack, losses."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +31,51 @@ def power(number: float) -> str:
     return f"{digits}e{int(exponent)}"
 
 
+# -------------------------------------------------------------------------------------------------- the residual stream
+def residual_stream(
+    sizes: Sequence[float], attention: Sequence[float], feed_forward: Sequence[float], token: str
+) -> Figure:
+    """One token's vector on its way through pre-norm blocks, as a line to which two branches per block add.
+
+    Args:
+        sizes: length of the vector before the first block and after each. attention, feed_forward: length of what the
+            branch adds to it in each block. token: whose vector it is.
+    """
+    n_blocks = len(attention)
+    figure, axes = new_figure(WIDE, 3.9)
+    axes.spines[:].set_visible(False)
+    axes.set(xlim=(-0.75, 2 * n_blocks + 0.35), ylim=(-1.9, 4.4), xticks=[], yticks=[])
+    widths = 2 + 8 * np.sqrt(np.array(sizes) / max(sizes))
+    for n in range(2 * n_blocks):
+        left = -0.35 if n == 0 else n - 0.35
+        axes.plot([left, n + 0.65], [0, 0], color=BLUE, linewidth=widths[n // 2], solid_capstyle="butt", zorder=1)
+    end = 2 * n_blocks - 0.35
+    axes.annotate(
+        "", (end + 0.5, 0), (end, 0), arrowprops={"arrowstyle": "-|>", "color": BLUE, "linewidth": widths[-1] / 2}
+    )
+    for n in range(2 * n_blocks):
+        name, added = ("attention", attention[n // 2]) if n % 2 == 0 else ("feed-forward", feed_forward[n // 2])
+        _box(axes, n - 0.3, 0.9, "norm", 0.6)
+        _box(axes, n - 0.3, 2.0, name, 0.92, {"feed-forward": "feed-\nforward"}.get(name))
+        _arrow(axes, (n, 0.1), (n, 0.9))
+        _arrow(axes, (n, 1.6), (n, 2.0))
+        _arrow(axes, (n + 0.5, 2.0), (n + 0.5, 0.28))
+        ring = {"boxstyle": "circle,pad=0.08", "facecolor": "white", "edgecolor": INK}
+        axes.text(n + 0.5, 0, "+", ha="center", va="center", fontsize=FONT, color=INK, zorder=5, bbox=ring)
+        axes.text(n + 0.16, 2.95, f"adds {added:.1f}", ha="center", fontsize=FONT - 1.5, color=INK)
+        if n % 2 == 0:
+            axes.text(n + 0.66, 3.9, f"block {n // 2 + 1}", ha="center", fontsize=FONT, weight="bold", color=INK)
+            if n:
+                axes.plot([n - 0.34] * 2, [0.7, 4.3], color=LIGHT, linewidth=1, zorder=0)
+    for x, size in zip([-0.45, *(2 * n + 1.58 for n in range(n_blocks))], sizes):
+        axes.text(x, -0.85, f"{size:.1f}", ha="center", fontsize=FONT, color=BLUE, weight="bold")
+    axes.text(-0.7, -1.75, f"blue: how long the vector of {token} is", fontsize=FONT - 1, color=BLUE)
+    headline(figure).set_text(
+        f"Each branch adds its answer to the vector, which grows from {sizes[0]:.1f} to {sizes[-1]:.1f}"
+    )
+    return figure
+
+
 # ------------------------------------------------------------------------------------------------ where the norm stands
 def block_diagram() -> Figure:
     """A pre-norm and a post-norm block as boxes: which of them stand on the path from x to x."""
@@ -61,14 +106,15 @@ def block_diagram() -> Figure:
     return figure
 
 
-def _box(axes: Axes, x: float, y: float, text: str, width: float) -> None:
+def _box(axes: Axes, x: float, y: float, text: str, width: float, written: str | None = None) -> None:
     colour = {"norm": ORANGE, "attention": "#B9DDF1", "feed-forward": "#BFE6D6"}[text]
     axes.add_patch(
         FancyBboxPatch(
             (x, y), width, 0.7, boxstyle="round,pad=0,rounding_size=0.12", facecolor=colour, edgecolor=INK, zorder=4
         )
     )
-    axes.text(x + width / 2, y + 0.35, text, ha="center", va="center", fontsize=FONT, color=INK, zorder=5)
+    size = FONT if width > 1 else FONT - 2.5
+    axes.text(x + width / 2, y + 0.35, written or text, ha="center", va="center", fontsize=size, color=INK, zorder=5)
 
 
 def _arrow(axes: Axes, *corners: tuple[float, float]) -> None:

@@ -61,8 +61,8 @@ def stack_explorer(arrangement: str = "pre-norm") -> LiveFigure:
         first, last = power(profile.std[0]), power(profile.std[-1])
         begin, end = power(profile.stream_gradient[0]), power(profile.stream_gradient[-1])
         return (
-            f"{arrangement}, {depth} blocks, weights × {gain:g}: standard deviation of the stream "
-            f"{first} behind the first block, {last} behind the last; gradient {begin} at the first, {end} at the last."
+            f"{arrangement}, {depth} blocks, weights × {gain:g}: standard deviation of the residual stream "
+            f"{first} after the first block, {last} after the last; gradient {begin} at the first, {end} at the last."
         )
 
     controls = {

@@ -16,7 +16,7 @@ GPT1_VOCABULARY = 40_478  # tokens; GPT-2's has 50,257
 
 
 def built(config: TransformerConfig) -> int:
-    """Parameters of the decoder that config describes, counted in the model, which has shapes and no numbers."""
+    """Count the parameters of the decoder that config describes, in a model that has shapes and no numbers."""
     with torch.device("meta"):
         return sum(parameter.numel() for parameter in DecoderOnly(config).parameters())
 

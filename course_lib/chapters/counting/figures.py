@@ -13,7 +13,7 @@ from course_lib.config import TransformerConfig
 from course_lib.counting import ParameterCount, count_parameters, forward_flops, inference_memory, training_memory
 from course_lib.live.drawing import Drawing, new_figure
 from course_lib.live.numbers import percent, short
-from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, SKY, TITLE, YELLOW
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, SKY, TITLE, WIDE, YELLOW
 
 COLOURS = {
     "token embedding": SKY,
@@ -37,21 +37,21 @@ SMALL = FONT - 1
 
 
 def exact(value: int | float) -> str:
-    """Every digit, up to what a line has room for: 124,439,808."""
+    """Return every digit, up to what a line has room for: 124,439,808."""
     return f"{value:,}" if abs(value) < 1e15 else f"{value:.3g}"
 
 
 def largest(count: ParameterCount) -> str:
-    """The component that holds the most."""
+    """Return the component that holds the most."""
     return max(count.by_component, key=lambda name: count.by_component[name])
 
 
 # ----------------------------------------------------------------------------------------------------- one model, whole
-RUNS = ("run it, 16 bits", "train it, float32\nor autocast", "train it, 16-bit\nweights + copy")
+RUNS = ("run, 16 bits", "train, 32 bits", "train, mixed")
 
 
 def memory_rows(config: TransformerConfig) -> dict[str, Mapping[str, int]]:
-    """The three bars of `parameter_bill`: name -> bytes by item. Running holds a cache of max_seq_len tokens."""
+    """Return the three bars of `parameter_bill`: name -> bytes by item. Running holds a cache of max_seq_len tokens."""
     bills = (
         inference_memory(config, T=config.max_seq_len),
         training_memory(config),
@@ -68,10 +68,10 @@ class ParameterBill(Drawing):
     config: TransformerConfig
 
     def build(self) -> Figure:
-        figure, top = new_figure(9.5, 4.9)
-        figure.set_layout_engine(None)  # fixed places: nothing jumps when a slider moves
-        top.set_position((0.03, 0.50, 0.94, 0.41))
-        bottom = figure.add_axes((0.15, 0.07, 0.75, 0.29))
+        figure, top = new_figure(WIDE, 3.5)
+        figure.set_layout_engine(None)  # fixed positions: nothing jumps when a slider moves
+        top.set_position((0.03, 0.47, 0.94, 0.44))
+        bottom = figure.add_axes((0.15, 0.09, 0.73, 0.27))
         self.parameters, self.memory = LabelledBar(top), StackedRows(bottom, RUNS)
         return figure
 
@@ -101,9 +101,9 @@ class LabelledBar:
         axes.set(xlim=(0, 1), ylim=(0, 1))
         self.bars, self.lines, self.labels = {}, {}, {}
         for name, colour in COLOURS.items():
-            self.bars[name] = axes.barh(0.86, 0, 0.24, color=colour)[0]
+            self.bars[name] = axes.barh(0.85, 0, 0.28, color=colour)[0]
             self.lines[name] = axes.plot([0, 0], [0, 0], color=colour, linewidth=1.5)[0]
-            self.labels[name] = axes.text(0, 0.36, "", ha="center", va="top", fontsize=SMALL)
+            self.labels[name] = axes.text(0, 0.46, "", ha="center", va="top", fontsize=SMALL, linespacing=1.0)
         self.title = axes.set_title("", loc="left", fontsize=TITLE)
 
     def move(self, count: ParameterCount) -> None:
@@ -114,10 +114,10 @@ class LabelledBar:
             share = value / count.total
             bar.set(x=start, width=share)
             here = (shown.index(name) + 0.5) / len(shown) if name in shown else 0.0
-            line.set_data([start + share / 2] * 2 + [here], [0.73, 0.66, 0.39])
+            line.set_data([start + share / 2] * 2 + [here], [0.70, 0.64, 0.48])
             line.set_visible(value > 0)
             words = name.replace(" ", "\n")
-            text = f"{short(value)}\n{percent(share)}\n{words}" if value else f"none\n\n{words}"
+            text = f"{short(value)}, {percent(share)}\n{words}" if value else f"none\n{words}"
             label.set(x=here, visible=name in shown, text=text, color=INK if value else GREY)
             start += share
 
@@ -137,7 +137,7 @@ class StackedRows:
         self.labels = [{item: axes.text(0, row, "", **middle) for item in MEMORY_COLOURS} for row in rows]
         self.totals = [axes.text(0, row, "", va="center", fontsize=SMALL, weight="bold") for row in rows]
         self.title = axes.set_title("", loc="left", fontsize=TITLE, x=-0.155)
-        self.note = axes.text(-0.155, -0.08, "", transform=axes.transAxes, va="top", fontsize=FONT)
+        self.note = axes.text(-0.155, -0.06, "", transform=axes.transAxes, va="top", fontsize=FONT)
 
     def move(self, rows: Sequence[Mapping[str, int]]) -> None:
         longest = max(sum(row.values()) for row in rows)
@@ -160,7 +160,7 @@ WIDTHS = [round(64 * 2 ** (step / 8)) for step in range(57)]  # d_model from 64 
 
 
 def gpt_like(vocab_size: int, n_layers: int, d_model: int, tie_weights: bool) -> TransformerConfig:
-    """A GPT of these sizes: learned positions for 512 tokens, biases, d_ff = 4 · d_model."""
+    """Return a GPT of these sizes: learned positions for 512 tokens, biases, d_ff = 4 · d_model."""
     return TransformerConfig(
         vocab_size=vocab_size,
         d_model=d_model,
@@ -172,7 +172,7 @@ def gpt_like(vocab_size: int, n_layers: int, d_model: int, tie_weights: bool) ->
 
 
 def three_shares(count: ParameterCount) -> dict[str, float]:
-    """Shares of the token tables (the output head's with them), of attention and of the feed-forward layers."""
+    """Return the shares of the token tables (with the output head), of attention and of the feed-forward layers."""
     parts = count.by_component
     tables = parts["token embedding"] + parts["output head"]
     of = {"token tables": tables, "attention": parts["attention"], "feed-forward": parts["feed-forward"]}
@@ -189,9 +189,9 @@ class EmbeddingShare(Drawing):
     tie_weights: bool
 
     def build(self) -> Figure:
-        figure, axes = new_figure(9.5, 4.2)
+        figure, axes = new_figure(WIDE, 3.6)
         figure.set_layout_engine(None)
-        axes.set_position((0.09, 0.14, 0.70, 0.72))
+        axes.set_position((0.09, 0.16, 0.66, 0.68))
         axes.set(xscale="log", xlim=(WIDTHS[0], WIDTHS[-1]), ylim=(0, 1), xlabel="d_model (features of a token)")
         axes.set_ylabel("share of all parameters")
         ticks = [64, 128, 256, 512, 1024, 2048, 4096, 8192]
@@ -231,7 +231,7 @@ class EmbeddingShare(Drawing):
 
 
 def verdict(shares: Mapping[str, float]) -> str:
-    """Both readings of "embeddings hold the most parameters": more than half, or more than any other part."""
+    """Return both readings of "embeddings hold the most parameters": more than half, or more than any other part."""
     tables = shares["token tables"]
     holds = f"the token tables hold {percent(tables)}"
     if tables > 0.5:
@@ -242,7 +242,7 @@ def verdict(shares: Mapping[str, float]) -> str:
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:
-    """Heights of labels in (0, 1), in the same order and moved so that neighbours are at least `gap` apart."""
+    """Return heights of labels in (0, 1), in the same order and moved so that neighbours are at least `gap` apart."""
     order = sorted(range(len(heights)), key=lambda i: heights[i])
     moved = [min(max(height, gap / 2), 1 - gap / 2) for height in heights]
     for low, high in pairwise(order):
@@ -256,8 +256,8 @@ def spread(heights: Sequence[float], gap: float) -> list[float]:
 
 # ------------------------------------------------------------------------------------------------------- several models
 def model_shares(counts: Mapping[str, ParameterCount]) -> Figure:
-    """One bar of equal length for each model, cut into its components; the total at its end."""
-    figure, axes = new_figure(9.5, 0.9 + 0.48 * len(counts))
+    """Draw one bar of equal length for each model, cut into its components; the total at its end."""
+    figure, axes = new_figure(WIDE, 0.9 + 0.48 * len(counts))
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.set(xlim=(0, 1.13), ylim=(len(counts) - 0.5, -0.5))
     axes.set_yticks(range(len(counts)), counts, fontsize=FONT)
@@ -285,8 +285,45 @@ def model_shares(counts: Mapping[str, ParameterCount]) -> Figure:
     return figure
 
 
+def towers(models: Mapping[str, TransformerConfig]) -> Figure:
+    """Draw each model as a tower, from its token embedding up to its last norm: every part as high as its share of the
+    parameters is large. All towers are equally high; the number of parameters stands above."""
+    figure, axes = new_figure(WIDE, 5.6)
+    axes.set(xlim=(0, len(models)), ylim=(-0.03, 1.14), xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+    in_blocks = [f"{percent(_tower(axes, x + 0.04, *model))} of {model[0]}" for x, model in enumerate(models.items())]
+    axes.set_title(f"The blocks hold {' and '.join(in_blocks)}", loc="left", fontsize=TITLE)
+    return figure
+
+
+def _tower(axes: Axes, x: float, name: str, config: TransformerConfig) -> float:
+    """Draw one model at x, and return the share of its blocks."""
+    count, d, L, width = count_parameters(config), config.d_model, config.n_layers, 0.36
+    part = {item: value / count.total for item, value in count.by_component.items()}
+    tables, block = part["token embedding"] + part["position embedding"], (part["attention"] + part["feed-forward"]) / L
+    levels = [("token embedding", part["token embedding"]), ("position embedding", part["position embedding"])]
+    levels += [("attention", part["attention"] / L), ("feed-forward", part["feed-forward"] / L)] * L
+    floor = 0.0
+    for item, share in [*levels, ("norms", part["norms"])]:
+        axes.bar(x, share, width, floor, align="edge", color=COLOURS[item], edgecolor="white", linewidth=0.6)
+        floor += share
+    matrices = 3 if config.activation == "swiglu" else 2
+    first, later = part["attention"] / (2 * L), block - part["feed-forward"] / (2 * L)  # heights within a block
+    for item, height, text in (
+        ("token embedding", part["token embedding"] / 2, f"{config.vocab_size:,} × {d}"),
+        ("attention", tables + L // 4 * block + first, f"{L} × 4 × ({d} × {d})"),
+        ("feed-forward", tables + (3 * L // 4 - 1) * block + later, f"{L} × {matrices} × ({d} × {config.d_ff})"),
+    ):
+        said = f"{item}\n{text}\n{short(count.by_component[item])}, {percent(part[item])}"
+        axes.plot([x + width, x + width + 0.03], [height] * 2, color=INK, linewidth=1)
+        axes.text(x + width + 0.04, height, said, va="center", fontsize=SMALL, color=INK)
+    axes.text(x, 1.075, f"{name}: {short(count.total)}", va="center", fontsize=TITLE, weight="bold")
+    axes.text(x, 1.028, f"{L} blocks, d_model = {d}", va="center", fontsize=SMALL)
+    return L * block
+
+
 def _texts(name: str, share: float) -> list[str]:
-    """What may be written into a segment, from the longest."""
+    """Return what may be written into a segment, from the longest."""
     number = percent(share)
     return [f"{name} {number}", f"{BRIEF.get(name, name)} {number}", number]
 
@@ -302,7 +339,7 @@ class ItemisedBill(Drawing):
 
     def build(self) -> Figure:
         names = [*COLOURS, "total", "your count"]
-        figure, axes = new_figure(9.5, 3.9)
+        figure, axes = new_figure(WIDE, 3.9)
         figure.set_layout_engine(None)
         axes.set_position((0.2, 0.04, 0.78, 0.84))
         axes.spines[["left", "bottom"]].set_visible(False)

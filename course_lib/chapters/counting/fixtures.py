@@ -7,12 +7,12 @@ from course_lib.config import TransformerConfig
 
 
 def make_config(fields: dict) -> TransformerConfig:
-    """A TransformerConfig."""
+    """Return a TransformerConfig."""
     return TransformerConfig(**fields)
 
 
 def counted_by_hand(answer, config):
-    """The count; or in a sentence, that the library counted."""
+    """Return the count; or in a sentence, that the library counted."""
     seen, before = [], sys.getprofile()
 
     def note(frame, event, argument):

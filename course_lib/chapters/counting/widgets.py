@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import ipywidgets as widgets
 
@@ -20,7 +21,7 @@ DECODERS = {
 
 
 def steps(description: str, values, value) -> widgets.SelectionSlider:
-    """A slider over given numbers, written with thousands separators."""
+    """Return a slider over given numbers, written with thousands separators."""
     options = [(f"{number:,}", number) for number in sorted(values)]
     return widgets.SelectionSlider(options=options, value=value, description=description)
 
@@ -34,17 +35,30 @@ OWN = "your own settings"
 VOCABULARIES = (343, 1000, 5000, 10000, 30000, 50257, 100000, 128256, 256000)
 WIDTHS = (64, 128, 256, 384, 512, 768, 1024, 1280, 1600, 2048, 3072, 4096, 5120, 8192, 12288)
 CONTEXTS = (96, 512, 1024, 2048, 4096, 8192, 32768, 131072)
+STYLES: dict[str, dict[str, Any]] = {
+    "gpt": {"activation": "gelu", "norm": "layer", "positions": "learned", "bias": True},
+    "llama": {"activation": "swiglu", "norm": "rms", "positions": "rope", "bias": False},
+}
+
+
+def style_of(config: TransformerConfig) -> str:
+    """Return the style of STYLES that counts as this model does."""
+    return "llama" if config.activation == "swiglu" else "gpt"
 
 
 def settings(config: TransformerConfig) -> dict:
-    """The places of the sliders of `parameter_bill` for a pre-norm decoder.
+    """Return the positions of the sliders of `parameter_bill` for a pre-norm decoder.
 
-    Errors: ValueError for another family or for post-norm, which these sliders cannot show.
+    Errors: ValueError for another family, for post-norm, or for parts of two styles, which these sliders cannot show.
     """
     if config.family != "decoder" or config.norm_position != "pre":
         raise ValueError(
             f"the sliders show pre-norm decoders, got {config.norm_position}-norm, family {config.family!r}"
         )
+    style = style_of(config)
+    for name, wanted in STYLES[style].items():
+        if getattr(config, name) != wanted and name != "activation":
+            raise ValueError(f"the sliders show GPTs and LLaMAs, got {name}={getattr(config, name)!r} in a {style}")
     return {
         "vocab_size": config.vocab_size,
         "d_model": config.d_model,
@@ -52,19 +66,17 @@ def settings(config: TransformerConfig) -> dict:
         "ff_ratio": config.d_ff / config.d_model,
         "max_seq_len": config.max_seq_len,
         "group": config.n_heads // config.n_kv_heads,
-        "activation": "swiglu" if config.activation == "swiglu" else "gelu",
-        "norm": config.norm,
-        "positions": "learned" if config.positions == "learned" else "rope",
+        "style": style,
         "tie_weights": config.tie_weights,
-        "bias": config.bias,
     }
 
 
-def config_of(d_model: int, ff_ratio: float, group: int, **fields) -> TransformerConfig:
-    """The config for these sliders. The number of heads is free, since it changes no count: heads of 8 features."""
+def config_of(d_model: int, ff_ratio: float, group: int, style: str, **fields) -> TransformerConfig:
+    """Return the config for these sliders. Heads have 8 features, since their number changes no count."""
     n_heads = d_model // 8
+    more: dict[str, Any] = STYLES[style] | fields
     return TransformerConfig(
-        d_model=d_model, d_ff=round(ff_ratio * d_model), n_heads=n_heads, n_kv_heads=n_heads // group, **fields
+        d_model=d_model, d_ff=round(ff_ratio * d_model), n_heads=n_heads, n_kv_heads=n_heads // group, **more
     )
 
 
@@ -79,12 +91,12 @@ class _Bill(LiveFigure):
         self.model.observe(self._load, names="value")
         columns = widgets.GridBox(
             list(self._controls.values()),
-            layout=widgets.Layout(grid_template_columns="4fr 5fr", grid_gap="0 20px", width="100%", max_width="950px"),
+            layout=widgets.Layout(grid_template_columns="1fr 1fr", grid_gap="0 16px", width="100%", max_width="840px"),
         )
         for i, control in enumerate(self._controls.values()):
             control.layout.width = "auto"
             if not isinstance(control, widgets.Checkbox):  # the longest names of the two columns are not equally long
-                control.style.description_width = ("130px", "215px")[i % 2]
+                control.style.description_width = ("110px", "130px")[i % 2]
         self.children = [self.model, columns, *self._shown]
 
     def _load(self, change) -> None:
@@ -105,7 +117,8 @@ class _Bill(LiveFigure):
 
 
 def parameter_bill(models: Mapping[str, TransformerConfig] = DECODERS, start: str = "gpt2") -> LiveFigure:
-    """Sliders over a decoder's sizes: its parameters by component, memory to run and to train it, FLOPs of a token.
+    """Show sliders over a decoder's sizes: its parameters by component, memory to run and to train it, FLOPs of a
+    token.
 
     Args:
         models: name -> config to start from, pre-norm decoders. start: the first of them to show.
@@ -122,18 +135,13 @@ def parameter_bill(models: Mapping[str, TransformerConfig] = DECODERS, start: st
         "n_layers": slider("layers", first["n_layers"], 1, 96, 1),
         "ff_ratio": slider("d_ff / d_model", first["ff_ratio"], 0.5, 8.0, 1 / 16),
         "max_seq_len": steps("context (tokens)", with_models(CONTEXTS, "max_seq_len"), first["max_seq_len"]),
-        "group": steps("query heads per key-value head", (1, 2, 4, 8), first["group"]),
-        "activation": dropdown(
-            "feed-forward",
-            {"ReLU or GELU: two matrices": "gelu", "SwiGLU: three matrices": "swiglu"},
-            first["activation"],
+        "group": steps("queries per KV head", (1, 2, 4, 8), first["group"]),
+        "style": dropdown(
+            "style",
+            {"GPT: GELU, LayerNorm, biases, table": "gpt", "LLaMA: SwiGLU, RMSNorm, RoPE": "llama"},
+            first["style"],
         ),
-        "norm": dropdown("norm", {"LayerNorm: gain and bias": "layer", "RMSNorm: gain": "rms"}, first["norm"]),
-        "positions": dropdown(
-            "positions", {"learned: a table": "learned", "RoPE, sinusoids, ALiBi: none": "rope"}, first["positions"]
-        ),
-        "tie_weights": switch("the output head shares the token table", first["tie_weights"]),
-        "bias": switch("biases", first["bias"]),
+        "tie_weights": switch("the output head shares the token embedding", first["tie_weights"]),
     }
 
     def draw(**state):
@@ -143,34 +151,34 @@ def parameter_bill(models: Mapping[str, TransformerConfig] = DECODERS, start: st
 
 
 def describe_bill(config: TransformerConfig) -> str:
-    """The bill in words: exact total, shares, memory, FLOPs."""
+    """Return the bill in words: exact total, shares, memory, FLOPs."""
     count = count_parameters(config)
     items = [f"{name} {percent(value / count.total)}" for name, value in count.by_component.items() if value]
     rows = [sum(items.values()) for items in figures.memory_rows(config).values()]
     T = config.max_seq_len
     per_token = forward_flops(config, T) / T
     return (
-        f"{count.total:,} parameters: {', '.join(items)}. In 16 bits it runs in {short(rows[0], 'B')}, with the keys "
-        f"and values of {T:,} tokens; AdamW trains it in {short(rows[1], 'B')} in float32 or under autocast and "
-        f"{short(rows[2], 'B')} with 16-bit weights and a float32 copy, activations not counted. A token costs "
-        f"{short(per_token, 'FLOP')} forward and {short(3 * per_token, 'FLOP')} in training."
+        f"{count.total:,} parameters: {', '.join(items)}. Memory to run {short(rows[0], 'B')}, to train "
+        f"{short(rows[1], 'B')}; a token costs {short(per_token, 'FLOP')}, in training {short(3 * per_token, 'FLOP')}."
     )
 
 
 # ----------------------------------------------------------------------------------------- do embeddings hold the most?
 def embedding_share() -> LiveFigure:
-    """Sliders over vocabulary, layers and width: how much of the model is its tables? It starts at the notes' model."""
+    """Show how much of a model its tables are, under sliders for vocabulary, layers and width; first, the chapter's."""
     controls = {
         "vocab_size": steps("vocabulary", VOCABULARIES, 30000),
         "n_layers": slider("layers", 6, 1, 96, 1),
         "d_model": steps("d_model", [width for width in WIDTHS if width <= figures.WIDTHS[-1]], 512),
-        "tie_weights": switch("the output head shares the token table", True),
+        "tie_weights": switch("the output head shares the token embedding", True),
     }
+    for control in controls.values():
+        control.layout.width = "410px"  # two of them side by side
     return LiveFigure(figures.EmbeddingShare, controls, describe_share)
 
 
 def describe_share(vocab_size: int, n_layers: int, d_model: int, tie_weights: bool) -> str:
-    """The shares in words, and the rule for where the tables stop leading."""
+    """Return the shares in words, and the rule for where the tables stop leading."""
     shares = figures.three_shares(count_parameters(figures.gpt_like(vocab_size, n_layers, d_model, tie_weights)))
     tables = 1 if tie_weights else 2
     crossing = tables * vocab_size / (8 * n_layers)
@@ -187,7 +195,7 @@ ASK = "…"
 
 
 def name_the_model(models: Mapping[str, TransformerConfig]) -> LiveFigure:
-    """A guessing game: bills without a name, and a list of names.
+    """Show a guessing game: bills without a name, and a list of names.
 
     Args:
         models: name -> config. The bills come in an order of their own, always the same.
@@ -224,7 +232,8 @@ def _in_words(components: Mapping[str, int]) -> str:
 
 
 def _difference(name: str, guessed: Mapping[str, int], bill: Mapping[str, int]) -> str:
-    """The first thing that speaks against a guess: an item that only one of them has, otherwise the furthest off."""
+    """Return the first thing that speaks against a guess: an item that only one of them has, otherwise the furthest
+    off."""
     for item in bill:
         if bool(guessed[item]) != bool(bill[item]):
             has, lacks = (name, "this bill") if guessed[item] else ("this bill", name)
@@ -236,7 +245,8 @@ def _difference(name: str, guessed: Mapping[str, int], bill: Mapping[str, int]) 
 
 # -------------------------------------------------------------------------------------------- the learner's own counter
 def count_explorer(function: Callable) -> LiveFigure:
-    """Switches on a small decoder; the learner's count beside the right one, and what the difference is as large as."""
+    """Show switches on a small decoder; the learner's count beside the right one, and what the difference is as large
+    as."""
     controls = {
         "n_layers": slider("layers", 2, 1, 6, 1),
         "n_kv_heads": steps("key-value heads, for 8 query heads", (1, 2, 4, 8), 8),
@@ -272,7 +282,7 @@ def count_explorer(function: Callable) -> LiveFigure:
 
 
 def _ask(function: Callable, config: TransformerConfig) -> tuple[int | float | None, str]:
-    """(the learner's count, "") or (None, what happened instead)."""
+    """Return (the learner's count, "") or (None, what happened instead)."""
     try:
         value = function(config)
     except Exception as error:
@@ -293,7 +303,7 @@ def _compared(right: int, yours: int | float) -> str:
 
 
 def _pieces(config: TransformerConfig) -> dict[str, int]:
-    """What one forgets or counts twice, and its size."""
+    """Return what one forgets or counts twice, and its size."""
     d, d_kv = config.d_model, config.n_kv_heads * config.d_head
     table = config.vocab_size * d
     pieces = {

@@ -1,4 +1,4 @@
-"""Chapter 1, embeddings: figures of look-ups, of words on a map, of neighbours, and of what reaches a table's rows."""
+"""Figures of chapter 1: from text to vectors, look-ups, words on a map, neighbours, and what reaches a table's rows."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
@@ -16,13 +18,72 @@ from matplotlib.text import Annotation, Text
 from torch import Tensor
 
 from course_lib.live.drawing import Drawing, new_figure, new_panels
-from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, RED, SKY, TITLE
+from course_lib.live.palette import (
+    BLUE,
+    DIVERGING,
+    FONT,
+    GREEN,
+    GREY,
+    INK,
+    LIGHT,
+    ORANGE,
+    PURPLE,
+    RED,
+    SKY,
+    TITLE,
+    WIDE,
+)
 
 # A class of words has its colour, its marker and its name beside it: any one of the three is enough to tell it.
 CLASS_STYLES = [(BLUE, "o"), (RED, "s"), (GREEN, "^"), (PURPLE, "D"), (ORANGE, "v"), (SKY, "P"), (GREY, "X")]
 
 
 # --------------------------------------------------------------------------------------------------------------- tokens
+SHOWN = 4  # features of each vector that the drawing prints
+
+
+def text_to_vectors(words: Sequence[str], ids: Sequence[int], weight: Tensor) -> Figure:
+    """The four stations of a text: characters, tokens, ids, rows of the embedding table `weight` (V, d_model).
+
+    Equal words have a frame of equal colour, and the same numbers below them.
+    """
+    figure, axes = new_figure(WIDE, 4.4)
+    axes.set(xlim=(-0.6, len(words) + 2.1), ylim=(8.6, -0.5), xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+    repeated = [word for word in dict.fromkeys(words) if words.count(word) > 1]
+    colours = {word: (ORANGE, BLUE, GREEN)[n % 3] for n, word in enumerate(repeated)}
+    norm = CenteredNorm(halfrange=weight[list(ids)][:, :SHOWN].abs().max().item())
+    vectors = colormaps[DIVERGING]
+    middle = (len(words) - 1) / 2
+    axes.text(middle, 0, f"“{' '.join(words)}”", ha="center", va="center", fontsize=FONT + 3, color=INK)
+    for n, (word, row) in enumerate(zip(words, ids)):
+        frame: dict[str, Any] = {"edgecolor": colours.get(word, GREY), "linewidth": 2.4 if word in colours else 1}
+        for y, text in ((1.9, word), (3.5, str(row))):
+            axes.add_patch(Rectangle((n - 0.44, y - 0.42), 0.88, 0.84, facecolor="white", **frame))
+            axes.text(n, y, text, ha="center", va="center", fontsize=FONT + 1, color=INK)
+        for feature, number in enumerate(weight[row][:SHOWN].tolist()):
+            shade = vectors(norm(number))
+            axes.add_patch(Rectangle((n - 0.44, 4.8 + 0.75 * feature), 0.88, 0.75, facecolor=shade, edgecolor="white"))
+            ink = "white" if sum(shade[:3]) < 1.3 else INK
+            place = n, 5.175 + 0.75 * feature
+            axes.text(*place, f"{number:+.2f}", ha="center", va="center", fontsize=FONT, color=ink)
+        axes.add_patch(Rectangle((n - 0.44, 4.8), 0.88, 0.75 * SHOWN, fill=False, **frame))
+        axes.text(n, 8.1, "⋮", ha="center", va="center", fontsize=FONT + 3, color=INK)
+        for top, bottom in ((0.5, 1.4), (2.4, 3.0), (4.0, 4.7)):
+            axes.annotate("", (n, bottom), (n, top), arrowprops={"arrowstyle": "-|>", "color": INK})
+    V, d_model = weight.shape
+    for y, text in (
+        (0, "text: characters"),
+        (1.9, f"tokens: {len(words)} pieces"),
+        (3.5, f"ids: from 0 to {V - 1}"),
+        (6.3, f"vectors: rows of the\n{V} × {d_model} table\n(first {SHOWN} features of {d_model})"),
+    ):
+        axes.text(len(words) - 0.35, y, text, va="center", fontsize=FONT, color=INK)
+    same = " and ".join(f"“{word}”" for word in repeated)
+    axes.set_title(f"The same token has the same vector, wherever it stands: here {same}", loc="left")
+    return figure
+
+
 def tokens_per_size(sizes: Sequence[int], tokens: Sequence[float], characters: float, words: float) -> Figure:
     """How many tokens one story takes, for byte-pair vocabularies of several sizes, between two bounds.
 
@@ -40,7 +101,7 @@ def tokens_per_size(sizes: Sequence[int], tokens: Sequence[float], characters: f
     axes.set(xlabel="entries in the vocabulary = rows of the table", ylabel="tokens per story")
     axes.set_ylim(0, 1.12 * characters)
     times = tokens[0] / tokens[-1]
-    axes.set_title(f"From {sizes[0]} entries to {sizes[-1]}, a story becomes {times:.1f} times as short")
+    axes.set_title(f"From {sizes[0]} entries to {sizes[-1]}, a story takes {times:.1f} times fewer tokens")
     return figure
 
 
@@ -60,7 +121,7 @@ class Lookup(Drawing):
 
     def build(self) -> Figure:
         (V, d_model), T = self.weight.shape, len(self.ids)
-        figure, panels = new_panels(9.0, 3.4, 3, width_ratios=[V, 1.7 * d_model, 1.7 * d_model])
+        figure, panels = new_panels(WIDE, 3.4, 3, width_ratios=[V, 1.7 * d_model, 1.7 * d_model])
         self.cells: list[list[list[Text]]] = []
         self.frames: list[list[Patch]] = []
         shapes = [("one-hot rows", T, V), ("the table", V, d_model), ("the result", T, d_model)]
@@ -76,9 +137,9 @@ class Lookup(Drawing):
                 for y in range(height)
             ]
             self.frames.append(frames)
-        panels[0].set(xlabel="token id", ylabel="place in the text")
+        panels[0].set(xlabel="token id", ylabel="position in the text")
         panels[1].set(xlabel="feature", ylabel="token id = row")
-        panels[2].set(xlabel="feature", ylabel="place in the text")
+        panels[2].set(xlabel="feature", ylabel="position in the text")
         self.headline = figure.suptitle("", x=0.01, ha="left", fontsize=TITLE)
         return figure
 
@@ -104,7 +165,7 @@ class Lookup(Drawing):
             self.headline.set_text(f"Ids {asked}: the result is rows {asked} of the table, in that order")
         else:
             wrong = ", ".join(str(place) for place, fine in enumerate(right) if not fine)
-            self.headline.set_text(f"Ids {asked}: the result is wrong at place {wrong} (dashed)")
+            self.headline.set_text(f"Ids {asked}: the result is wrong at position {wrong} (dashed)")
 
 
 # ------------------------------------------------------------------------------------------------------ words on a map
@@ -141,7 +202,7 @@ class WordMap(Drawing):
     title: str
 
     def build(self) -> Figure:
-        figure, axes = new_figure(9.4, 6.2)
+        figure, axes = new_figure(WIDE, 4.5)
         axes.set(xlabel="first principal axis of the finished table", ylabel="second principal axis", title="Words")
         axes.set(xlim=self.limits[:2], ylim=self.limits[2:])
         self.axes, self.headline = axes, axes.title
@@ -271,7 +332,7 @@ def curves(
     steps: Sequence[float], lines: Mapping[str, Sequence[float]], title: str, ylabel: str, ranks: bool = False
 ) -> Figure:
     """Lines over training steps, each with its name at its end. `ranks`: 1 stands on top, on a log axis."""
-    figure, axes = new_figure(8.6, 3.8)
+    figure, axes = new_figure(WIDE, 3.8)
     axes.set(xlabel="training step", ylabel=ylabel, title=title)
     for values, (colour, marker) in zip(lines.values(), CLASS_STYLES):
         axes.plot(steps, values, color=colour, marker=marker, markersize=5)
@@ -312,7 +373,7 @@ class GradientRows(Drawing):
     stories: int
 
     def build(self) -> Figure:
-        figure, panels = new_panels(9.0, 4.4, rows=2)
+        figure, panels = new_panels(WIDE, 4.4, rows=2)
         self.lines: list[LineCollection] = []
         self.titles: list[Text] = []
         for axes in panels:

@@ -53,11 +53,11 @@ def pick_rows(
         if problem:
             return problem
         told = "; ".join(
-            f"place {place} holds {', '.join(f'{number:g}' for number in row)}"
+            f"position {place} holds {', '.join(f'{number:g}' for number in row)}"
             for place, row in enumerate(result.tolist())
         )
         fine = torch.equal(result, weight[ids])
-        verdict = "Each place holds the row that its id names." if fine else "That is not the row that the id names."
+        verdict = "Each position holds the row that its id names." if fine else "That is not the row that the id names."
         return f"{told}. {verdict}"
 
     names = ("first", "second", "third")
@@ -209,8 +209,8 @@ def analogies(tables: Mapping[int, Tensor], tokenizer: WordTokenizer, function: 
         if wanted is None:
             title = f"Step {step}: {sum_} is nobody in Tinytown"
             return title, f"{title}. Nearest: {words[0]}.", []
-        place = f"place {words.index(wanted) + 1}" if wanted in words else f"no place among {len(words)}"
-        title = f"Step {step}: {sum_} has “{wanted}” in {place}"
+        rank = f"rank {words.index(wanted) + 1}" if wanted in words else f"no rank among the first {len(words)}"
+        title = f"Step {step}: {sum_} gives “{wanted}” {rank}"
         text = f"{title}. Nearest: {words[0]}."
         if wanted in (a, b, c):
             left_out = ", which are left out" if leave_out and not function else ""
@@ -302,13 +302,13 @@ def scaled_tokens() -> LiveFigure:
         token, position, same_word = measure(d_model, start, scaled)
         return (
             f"d_model = {d_model}: a token's features have size {token:.3g}, its position's {position:.3g}. "
-            f"The same word at places 3 and 40 has cosine {same_word:.2f}: 1 means that its place cannot be seen."
+            f"The same word at positions 3 and 40 has cosine {same_word:.2f}: 1 means that its position cannot be seen."
         )
 
     sizes = widgets.SelectionSlider(options=[16, 32, 64, 128, 256, 512, 768, 1024], value=768, description="d_model")
     controls = {
         "d_model": sizes,
-        "start": dropdown("start of the table", list(STARTS), next(iter(STARTS))),
+        "start": dropdown("initial table", list(STARTS), next(iter(STARTS))),
         "scaled": widgets.Checkbox(value=True, description="multiply by √d_model"),
     }
     return LiveFigure(draw, controls, describe)

@@ -34,7 +34,7 @@ STEPS = 400  # of a translator that is trained here: most words come out right
 
 
 def _random_translator(seed: int, n_layers: int = 3) -> tuple[EncoderDecoder, tuple[Tensor, ...]]:
-    """An untrained translator with weights large enough to matter, and a batch of eight pairs."""
+    """Return an untrained translator with weights large enough to matter, and a batch of eight pairs."""
     torch.manual_seed(seed)
     tokenizer = TinytownPairs().tokenizer()
     model = EncoderDecoder(translator_config(tokenizer, n_layers=n_layers)).eval()
@@ -44,7 +44,7 @@ def _random_translator(seed: int, n_layers: int = 3) -> tuple[EncoderDecoder, tu
 
 
 def _distance(found: Tensor, wanted: Tensor) -> float:
-    """How far apart, as a share of the wanted tensor's size."""
+    """Return how far apart, as a share of the wanted tensor's size."""
     return ((found - wanted).norm() / wanted.norm()).item()
 
 
@@ -94,7 +94,7 @@ def wiring() -> Finding:
 
 
 def _floor(distances: list[float]) -> str:
-    """The smallest, rounded down to whole per cent."""
+    """Return the smallest, rounded down to whole per cent."""
     return f"{int(100 * min(distances))}%"
 
 
@@ -145,7 +145,7 @@ AUXILIARIES = ("a", "ont")  # il a dormi, ils ont dormi: French needs a second w
 
 
 def kind_of(english: str, french: str) -> str:
-    """Which kind of word a French word and the English word behind it are."""
+    """Return which kind of word a French word and the English word that it translates are."""
     if french in AUXILIARIES:
         return "auxiliaries"
     return next((kind for kind, slots in KINDS.items() if any(english in WORDS[slot] for slot in slots)), "the rest")
@@ -154,8 +154,8 @@ def kind_of(english: str, french: str) -> str:
 def looked_at(
     model: EncoderDecoder, tokenizer: WordTokenizer, seed: int, n: int = 200
 ) -> list[tuple[str, Tensor, float, Tensor]]:
-    """For each French word of n held-out sentences: (kind, does each head of the last decoder block look most at the
-    English word that it translates (H,), is the model's guess right, each head's cut away in turn (H,))."""
+    """Return, for each French word of n held-out sentences: (kind, does each head of the last decoder block look most
+    at the English word that it translates (H,), is the model's guess right, each head's cut away in turn (H,))."""
     pairs = TinytownPairs(seed)
     sample = pairs.sample(n)
     source_ids, target_ids, source_mask, targets = pair_batch(sample, tokenizer)
@@ -210,7 +210,7 @@ def trained_translator(seed: int) -> EncoderDecoder:
 
 
 def _shares(found: list[tuple[str, float]]) -> dict[str, float]:
-    """Mean for each kind of word."""
+    """Return the mean for each kind of word."""
     kinds = dict.fromkeys(kind for kind, _ in found)
     return {kind: statistics.fmean(value for name, value in found if name == kind) for kind in kinds}
 
@@ -220,7 +220,7 @@ def _said(shares: dict[str, float], *kinds: str) -> str:
 
 
 def aligning_head(model: EncoderDecoder, tokenizer: WordTokenizer) -> int:
-    """The head that looks most often at the translated word, found on sentences of its own."""
+    """Return the head that looks most often at the translated word, found on sentences of its own."""
     found = looked_at(model, tokenizer, HELD_OUT_SEED - 1, 100)
     return int(torch.stack([hit for _, hit, _, _ in found]).mean(dim=0).argmax())
 
@@ -262,7 +262,7 @@ def alignment() -> Finding:
 
 
 def _tenths(shares: list[float]) -> str:
-    """Trained here, so rounded to tenths: from the least to the most."""
+    """Round to tenths what is trained here: from the least to the most."""
     return f"{round(10 * min(shares)) * 10} to {round(10 * max(shares)) * 10} %"
 
 
@@ -386,7 +386,7 @@ def both_sides_and_left(seed: int, n: int = 20, candidates: int = 10) -> tuple[f
 
 
 def _log_prob(decoder: DecoderOnly, texts: Tensor) -> Tensor:
-    """ln p of each text (N, T) -> (N,)."""
+    """Return ln p of each text (N, T) -> (N,)."""
     log_p = decoder(texts[:, :-1]).log_softmax(dim=-1)
     return log_p.gather(2, texts[:, 1:, None])[..., 0].sum(dim=-1)
 
@@ -421,7 +421,8 @@ def both_sides() -> Finding:
 
 
 def decoder_pair_batches(tokenizer: WordTokenizer, batch_size: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """The same pairs as one text for a decoder alone: English <eos> <bos> French <eos>; only French is predicted."""
+    """Return the same pairs as one text for a decoder alone: English <eos> <bos> French <eos>; only French is
+    predicted."""
     pairs = TinytownPairs(seed).pairs()
     while True:
         drawn = [next(pairs) for _ in range(batch_size)]
@@ -436,7 +437,8 @@ PEAKS = (5e-3, 1e-2)  # learning rates: each model is judged by the better one
 
 
 def compare_with_a_decoder(seed: int, steps: int, peak: float) -> tuple[float, float]:
-    """Loss on held-out pairs, nats per French token, after equal steps on equal pairs: (encoder–decoder, decoder)."""
+    """Return the loss on held-out pairs, nats per French token, after equal steps on equal pairs: (encoder–decoder,
+    decoder)."""
     tokenizer = TinytownPairs().tokenizer()
     config = translator_config(tokenizer, positions="learned")  # sinusoids drown the unscaled embeddings of a decoder
     torch.manual_seed(seed)

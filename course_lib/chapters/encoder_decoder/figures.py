@@ -13,21 +13,25 @@ from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE,
 
 
 # --------------------------------------------------------------------------------------------------------- architecture
-def architecture() -> Figure:
-    """The two stacks of 2017: each branch with its residual connection and norm, and the one arrow between the stacks,
-    from the top of the encoder to every decoder block."""
+def architecture(source: Sequence[str], target: Sequence[str], d_model: int) -> Figure:
+    """Draw the two stacks of 2017: each branch with its residual connection and norm, and the one arrow between the
+    stacks, from the top of the encoder to every decoder block; on a sentence and its translation, with the shapes.
+
+    source: what the encoder reads. target: the translation, without <bos> and <eos>.
+    """
     figure, axes = new_figure(WIDE, 6.0)
     axes.set(xlim=(0, 12), ylim=(-0.4, 10.4), xticks=[], yticks=[])
+    S, T = len(source), len(target) + 1  # the decoder reads <bos> and the target
     axes.spines[:].set_visible(False)
     left, right = 2.9, 9.1
     attention, cross, last = 2.7, 4.6, 6.5
     encoder_frame = _frame(axes, left, 1.7, 4.4, "encoder block × N")
     _frame(axes, right, 1.7, 6.3, "decoder block × N")
-    encoder = [("self-attention, both ways", attention, SKY), ("feed-forward", cross, YELLOW)]
+    encoder = [("self-attention, bidirectional", attention, SKY), ("feed-forward", cross, YELLOW)]
     decoder = [
         ("self-attention, causal", attention, SKY), ("cross-attention", cross, ORANGE), ("feed-forward", last, YELLOW)
     ]  # fmt: skip
-    for middle, given, branches in ((left, "the black cat . <eos>", encoder), (right, "<bos> le chat noir", decoder)):
+    for middle, given, branches in ((left, " ".join(source), encoder), (right, " ".join(["<bos>", *target]), decoder)):
         axes.text(middle, -0.1, given, ha="center", va="top", fontsize=FONT, color=INK)
         _arrow(axes, (middle, 0.0), (middle, 0.54))
         _box(axes, middle, 0.9, "token + position", LIGHT)
@@ -41,12 +45,16 @@ def architecture() -> Figure:
     axes.plot([left, left], [cross + 1.06, top], color=INK, linewidth=1.2)
     axes.plot([left, left, 6.1, 6.1], [top, 6.9, 6.9, cross], color=ORANGE, linewidth=2.5)
     _arrow(axes, (6.1, cross), (right - 1.95, cross), ORANGE, 2.5)
-    axes.text(left + 1.6, 7.1, "encoded source:\nkeys and values", ha="center", fontsize=FONT, color=INK)
-    axes.text(right - 0.15, cross - 0.62, "queries", ha="right", fontsize=FONT, va="center", color=INK)
+    axes.text(
+        left + 1.6, 7.1, f"encoded source {(1, S, d_model)}:\nkeys and values", ha="center", fontsize=FONT, color=INK
+    )
+    axes.text(
+        right - 0.15, cross - 0.62, f"queries {(1, T, d_model)}", ha="right", fontsize=FONT, va="center", color=INK
+    )
     _arrow(axes, (right, last + 1.06), (right, 8.24))
     _box(axes, right, 8.6, "logits → softmax", LIGHT)
     _arrow(axes, (right, 8.96), (right, 9.6))
-    axes.text(right, 9.7, "le chat noir .", ha="center", fontsize=FONT, color=INK)
+    axes.text(right, 9.7, " ".join([*target, "<eos>"]), ha="center", fontsize=FONT, color=INK)
     headline(figure).set_text("One arrow joins the stacks: every decoder block reads the top of the encoder")
     return figure
 
@@ -58,7 +66,7 @@ def _box(axes: Axes, x: float, y: float, label: str, color: str, width: float = 
 
 
 def _add_and_norm(axes: Axes, x: float, y: float) -> float:
-    """The residual connection around the branch at height y, and the norm after the sum; returns where that ends."""
+    """Draw the residual connection around the branch at height y, and the norm after it; return where that ends."""
     sum_at = y + 0.8
     _arrow(axes, (x, y + 0.36), (x, sum_at - 0.26))
     axes.plot([x, x + 2.1, x + 2.1], [y - 0.62, y - 0.62, sum_at], color=INK, linewidth=1.2)
@@ -82,7 +90,8 @@ def _arrow(axes: Axes, start: tuple, end: tuple, color: str = INK, width: float 
 
 # ----------------------------------------------------------------------------------------------------- loss of learning
 def translator_curve(losses: Sequence[float], guessing: float) -> Figure:
-    """Loss per step in nats per French token, between guessing among all words and the 0 of a perfect translator."""
+    """Draw the loss per step in nats per French token, between guessing among all words and the 0 of a perfect
+    translator."""
     figure, axes = new_figure(WIDE, 3.4)
     axes.plot(range(1, len(losses) + 1), losses, color=BLUE, linewidth=1.2)
     for height in (guessing, 0.0):
@@ -113,17 +122,17 @@ class AlignmentMap(Drawing):
     title: str = ""
 
     def build(self) -> Figure:
-        figure, axes = new_figure(WIDE, 4.9)
+        figure, axes = new_figure(WIDE, 3.9)
         figure.set_layout_engine(None)
-        axes.set_position((0.16, 0.23, 0.7, 0.66))
+        axes.set_position((0.16, 0.27, 0.7, 0.61))
         self.headline, self.axes = headline(figure), axes
         self.image = axes.imshow(np.zeros((1, 1)), cmap="Blues", vmin=0, vmax=1, aspect="auto")
         self.circles = axes.scatter(
-            [], [], s=150, marker="o", facecolors="none", edgecolors=ORANGE, linewidths=2.2, clip_on=False
+            [], [], s=120, marker="o", facecolors="none", edgecolors=ORANGE, linewidths=2.2, clip_on=False
         )
         axes.set(xlabel="English word looked at (○: the one that is translated)", ylabel="French word being written")
         axes.tick_params(length=0)
-        bar = figure.colorbar(self.image, cax=figure.add_axes((0.88, 0.23, 0.02, 0.66)))
+        bar = figure.colorbar(self.image, cax=figure.add_axes((0.88, 0.27, 0.02, 0.61)))
         bar.set_label("weight", size=FONT)
         bar.ax.tick_params(labelsize=FONT - 1)
         return figure

@@ -24,7 +24,7 @@ MASK = "<mask>"
 
 
 def masked_tokenizer() -> WordTokenizer:
-    """Tinytown's words and <mask>."""
+    """Return Tinytown's words and <mask>."""
     return WordTokenizer([*Tinytown().vocabulary, MASK])
 
 
@@ -39,7 +39,8 @@ class MaskedReader(nn.Module):
         self.config = encoder.config
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, targets: Tensor | None = None):
-        """Logits (B, T, V) of the word that belongs at every place; with targets also the loss, as in DecoderOnly."""
+        """Return logits (B, T, V) of the word that belongs at every position; with targets also the loss, as in
+        DecoderOnly."""
         logits = self.encoder(ids, mask) @ self.encoder.token_embedding.weight.T  # (B, T, d_model) @ (d_model, V)
         return logits if targets is None else (logits, next_token_loss(logits, targets))
 
@@ -48,7 +49,7 @@ SENTENCES = 2  # in a passage
 
 
 def passage(story: str, at: int = 0) -> str:
-    """Two sentences of a story that follow each other; at chooses where they begin, 0 for the beginning."""
+    """Return two sentences of a story that follow each other; at chooses where they begin, 0 for the beginning."""
     sentences = re.findall(r"[^.?]+[.?]", story)
     first = at % max(1, len(sentences) - SENTENCES + 1)
     return "".join(sentences[first : first + SENTENCES]).strip()
@@ -82,7 +83,7 @@ class MaskedBatches:
 
 
 def fill(encoder: EncoderOnly, tokenizer: WordTokenizer, text: str, k: int = 3) -> list[list[tuple[str, float]]]:
-    """For each <mask> in the text the k most probable words with their probabilities."""
+    """Return, for each <mask> in the text the k most probable words with their probabilities."""
     ids = torch.tensor([tokenizer.encode(text)])  # (1, T)
     with evaluating(encoder):
         p = MaskedReader(encoder)(ids)[0].softmax(dim=-1)  # (T, V)
@@ -135,7 +136,7 @@ def train_masked(folder: str | Path, progress: bool = True, plan: MaskedRecipe |
 
 
 def share_filled(encoder: EncoderOnly, tokenizer: WordTokenizer, seed: int, n_stories: int = 500) -> float:
-    """Share of hidden words of held-out stories, one word in ten hidden, at which the first guess is right."""
+    """Return the share of hidden words of held-out stories, one in ten, at which the first guess is right."""
     ids, mask, targets = next(MaskedBatches(tokenizer, n_stories, n_stories, 0.1, seed))
     reader = MaskedReader(encoder)
     with evaluating(reader):

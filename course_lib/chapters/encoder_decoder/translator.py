@@ -23,20 +23,21 @@ from course_lib.training import train
 
 
 def stack(rows: Sequence[list[int]], fill: int) -> Tensor:
-    """Rows of different lengths as one tensor (B, T), filled up at the end."""
+    """Return rows of different lengths as one tensor (B, T), filled up at the end."""
     longest = max(map(len, rows))
     return torch.tensor([row + [fill] * (longest - len(row)) for row in rows])
 
 
 def source_batch(sentences: Sequence[str], tokenizer: WordTokenizer) -> tuple[Tensor, Tensor]:
-    """(source_ids (B, S), source_mask (B, 1, 1, S)): the words and <eos>, True where a word is."""
+    """Return (source_ids (B, S), source_mask (B, 1, 1, S)): the words and <eos>, True where a word is."""
     rows = [tokenizer.encode(sentence)[1:] for sentence in sentences]
     source_ids = stack(rows, tokenizer.pad_id)  # (B, S)
     return source_ids, padding_mask([len(row) for row in rows], source_ids.shape[1])
 
 
 def pair_batch(pairs: Sequence[tuple[str, str]], tokenizer: WordTokenizer) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(source_ids (B, S), target_ids (B, T), source_mask (B, 1, 1, S), targets (B, T)): what EncoderDecoder takes.
+    """Return (source_ids (B, S), target_ids (B, T), source_mask (B, 1, 1, S), targets (B, T)): what EncoderDecoder
+    takes.
 
     The decoder reads <bos> and the translation, and predicts the translation and <eos>: each word from the right ones
     before it (teacher forcing)."""
@@ -47,7 +48,7 @@ def pair_batch(pairs: Sequence[tuple[str, str]], tokenizer: WordTokenizer) -> tu
 
 
 def pair_batches(tokenizer: WordTokenizer, batch_size: int, seed: int = 0) -> Iterator[tuple[Tensor, ...]]:
-    """Batches without end, from the pairs of that seed."""
+    """Return batches without end, from the pairs of that seed."""
     pairs = TinytownPairs(seed).pairs()
     while True:
         yield pair_batch([next(pairs) for _ in range(batch_size)], tokenizer)
@@ -56,7 +57,7 @@ def pair_batches(tokenizer: WordTokenizer, batch_size: int, seed: int = 0) -> It
 def translate(
     model: EncoderDecoder, tokenizer: WordTokenizer, sentences: Sequence[str], use_mask: bool = True
 ) -> list[str]:
-    """The model's own translations, word by word, always the most probable next word."""
+    """Return the model's own translations, word by word, always the most probable next word."""
     source_ids, source_mask = source_batch(sentences, tokenizer)
     begin = torch.full((len(sentences), 1), tokenizer.bos_id)  # (B, 1)
     written = generate(
@@ -67,7 +68,7 @@ def translate(
 
 
 def share_right(model: EncoderDecoder, tokenizer: WordTokenizer, pairs: Sequence[tuple[str, str]]) -> float:
-    """Share of sentences that the model translates exactly."""
+    """Return the share of sentences that the model translates exactly."""
     found = translate(model, tokenizer, [english for english, _ in pairs])
     return statistics.fmean(ours == french for ours, (_, french) in zip(found, pairs))
 
@@ -75,7 +76,7 @@ def share_right(model: EncoderDecoder, tokenizer: WordTokenizer, pairs: Sequence
 def cross_weights(
     model: EncoderDecoder, tokenizer: WordTokenizer, english: str, french: str
 ) -> tuple[list[str], list[str], Tensor]:
-    """Who looks where while `french` is written: (source words, target words, weights (layers, H, T, S)).
+    """Return the attention weights while `french` is written: (source words, target words, weights (layers, H, T, S)).
 
     Row t belongs to the step that writes target word t: the decoder has read the words before it."""
     source_ids, target_ids, _, targets = pair_batch([(english, french)], tokenizer)
@@ -98,7 +99,7 @@ class TranslatorRecipe:
 
 
 def translator_config(tokenizer: WordTokenizer, **changes) -> TransformerConfig:
-    """One encoder block and one decoder block of 64 features and two heads: every attention can be looked at."""
+    """Return one encoder block and one decoder block of 64 features and two heads: every attention can be looked at."""
     small = TransformerConfig(
         vocab_size=len(tokenizer), d_model=64, n_heads=2, n_layers=1, max_seq_len=16, activation="relu",
         positions="sinusoidal", family="encoder-decoder",

@@ -20,16 +20,17 @@ from course_lib.tinytown import WordTokenizer, join_words, split_words
 from course_lib.tinytown.french import TinytownPairs
 from course_lib.trace import trace
 
-SUBJECTS = ("the cat", "a mouse", "her dog", "the hens", "two wolves")
+SUBJECTS = ("the cat", "the dog", "a mouse", "her dog", "the hens", "two wolves")
 SIZES = ("", "big", "old", "beautiful")
 COLOURS = ("", "black", "white", "green")
 PREDICATES = {"was tired": "were tired", "was not happy": "were not happy", "slept in his house": "",
-              "did not bite a cow": "", "took the small key": ""}  # singular: plural where it differs  # fmt: skip
+              "did not bite a cow": "", "chased the cow": "",
+              "took the small key": ""}  # singular: plural where it differs  # fmt: skip
 N_GUESSES = 5
 
 
 def sentence(subject: str, size: str, colour: str, predicate: str) -> str:
-    """The English sentence of these parts, such as "an old black mouse was tired."."""
+    """Return the English sentence of these parts, such as "an old black mouse was tired."."""
     determiner, noun = subject.split()
     if noun in ("hens", "wolves"):
         predicate = PREDICATES[predicate] or predicate
@@ -67,13 +68,14 @@ def translation_explorer(model: EncoderDecoder, tokenizer: WordTokenizer, layer:
 
 
 def _alignment(english: str, french: str) -> list[tuple[int, int]]:
-    """(English word, French word) of a right translation; nothing of a wrong one."""
+    """Return (English word, French word) of a right translation; nothing of a wrong one."""
     pairs = TinytownPairs()
     return pairs.alignment(english) if french == pairs.translate(english) else []
 
 
 def _translations(look: Callable[..., Look], n_heads: int, **more) -> LiveFigure:
-    """The live figure of a translation: look(english, …) says what there is to see. more: further controls of it."""
+    """Show the live figure of a translation: look(english, …) says what there is to see. more: further controls of
+    it."""
     look = cache(look)
 
     def shown(head: int, weights: Tensor) -> tuple[str, Tensor]:
@@ -110,11 +112,14 @@ def _translations(look: Callable[..., Look], n_heads: int, **more) -> LiveFigure
         "predicate": dropdown("what happened", list(PREDICATES), "did not bite a cow"),
         "head": dropdown("head", {**{str(i): i for i in range(n_heads)}, "mean of all": n_heads}, n_heads - 1),
     }
-    return LiveFigure(draw, controls | more, describe)
+    controls |= more
+    for control in controls.values():
+        control.layout.width = "410px"  # two of them side by side
+    return LiveFigure(draw, controls, describe)
 
 
 def explore_attention(function: Callable) -> LiveFigure:
-    """Your `cross_attention` with the trained translator's queries and keys: the weights that it gives them.
+    """Show your `cross_attention` with the trained translator's queries and keys: the weights that it gives them.
 
     A value that is a one-hot vector makes a weight visible: what comes out at a place is the weights themselves.
     """
@@ -146,7 +151,7 @@ def explore_attention(function: Callable) -> LiveFigure:
 
 
 def _try_attention(function: Callable, query: Tensor, key: Tensor, padding: int, right: Tensor) -> tuple[Tensor, str]:
-    """(the weights (H, T, S + padding) that your function gives, what went wrong)."""
+    """Return (the weights (H, T, S + padding) that your function gives, what went wrong)."""
     (H, T, D), S = query.shape, key.shape[1]
     N = S + padding
     width = D + N  # of a head: its features, and then a one-hot vector that says which source token it is
@@ -188,7 +193,7 @@ class _Yours(nn.Module):
 
 
 def explore_block(function: Callable) -> LiveFigure:
-    """The trained translator with your `decoder_block` in place of its own: what it writes, and where it looks."""
+    """Show the trained translator with your `decoder_block` in place of its own: what it writes, and where it looks."""
     model, tokenizer = load_pretrained("translator")
     model = copy.deepcopy(model).eval().requires_grad_(False)
     model.decoder.add_module("blocks", nn.ModuleList(_Yours(function, block) for block in model.decoder.blocks))

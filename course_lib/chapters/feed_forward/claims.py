@@ -1,4 +1,4 @@
-"""Chapter 6: how wide, how bent, how many units fire, and where a fact sits.
+"""Chapter 6: how wide, what the nonlinearity gives, how many units fire, and where a fact sits.
 
 The small models here read Tinytown letter by letter: they have to spell, which gives the feed-forward network work to
 do within seconds.
@@ -115,8 +115,8 @@ def leave_feed_forward_out(model: DecoderOnly) -> None:
 
 
 @experiment(
-    "feed_forward.bend",
-    claim="The feed-forward network is there for its nonlinearity: without one, attention just re-averages vectors.",
+    "feed_forward.nonlinearity",
+    claim="The feed-forward network is there for its nonlinearity: without one, attention only re-averages vectors.",
     source=Source(
         "Hewitt 2023",
         "CS 224N, Note 10: Self-Attention & Transformers",
@@ -127,14 +127,14 @@ def leave_feed_forward_out(model: DecoderOnly) -> None:
     "%, else depends",
     seeds=SEEDS,
 )
-def bend() -> Finding:
+def nonlinearity() -> Finding:
     """Held-out loss with GELU, with the two matrices alone, and without a feed-forward network."""
-    bent = [train_on_letters(seed)[1] for seed in SEEDS]
-    straight = [train_on_letters(seed, bend=False)[1] for seed in SEEDS]
+    curved = [train_on_letters(seed)[1] for seed in SEEDS]
+    straight = [train_on_letters(seed, nonlinearity=False)[1] for seed in SEEDS]
     none = [train_on_letters(seed, prepare=leave_feed_forward_out)[1] for seed in SEEDS]
-    needs = [(flat - curved) / (without - curved) for curved, flat, without in zip(bent, straight, none)]
+    needs = [(flat - full) / (without - full) for full, flat, without in zip(curved, straight, none)]
     return Finding(
-        measured=f"{fmean(bent):.1f} nats per letter with GELU, {fmean(straight):.1f} with the two matrices alone, "
+        measured=f"{fmean(curved):.1f} nats per letter with GELU, {fmean(straight):.1f} with the two matrices alone, "
         f"{fmean(none):.1f} without the network",
         values=tuple(needs),
         verdict="confirmed" if min(needs) > 0.9 else "refuted" if max(needs) < 0.1 else "depends",

@@ -1,14 +1,65 @@
-"""Figures of chapter 6: which units fire, bends that add up, activations, units that carry a fact, width."""
+"""Figures of chapter 6: one token's way through the network, units that fire, activations, a fact, width."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 
 from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, new_panels
-from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, SKY, WIDE
+from course_lib.live.palette import BLUE, DIVERGING, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, SKY, WIDE
+
+
+# ------------------------------------------------------------------------------------------------------ one token's way
+def expand_contract(
+    x: np.ndarray, scores: np.ndarray, hidden: np.ndarray, output: np.ndarray, token: str, n_named: int = 3
+) -> Figure:
+    """One token's way: x (d_model,), scores (d_ff,), hidden units after the nonlinearity (d_ff,), output (d_model,).
+
+    Each tensor is a column of its numbers, as high as it has features; the strongest `n_named` units have their number.
+    """
+    figure, axes = new_figure(WIDE, 4.3)
+    axes.spines[:].set_visible(False)
+    axes.set(xlim=(-0.9, 11.1), ylim=(1.2, -0.03), xticks=[], yticks=[])
+    d_model, d_ff = len(x), len(scores)
+    high = d_model / d_ff
+    for left, values, height, name in (
+        (0.0, x, high, f"{token}\n({d_model},)"),
+        (3.1, scores, 1.0, f"scores\n({d_ff},)"),
+        (6.2, hidden, 1.0, f"hidden units\n({d_ff},)"),
+        (10.5, output, high, f"output\n({d_model},)"),
+    ):
+        top = (1 - height) / 2
+        norm = CenteredNorm(halfrange=float(np.abs(values).max()))
+        extent = (left - 0.3, left + 0.3, top + height, top)
+        axes.imshow(values[:, None], aspect="auto", cmap=DIVERGING, norm=norm, extent=extent, interpolation="nearest")
+        frame = Rectangle((left - 0.3, top), 0.6, height, fill=False, edgecolor=INK, linewidth=1)
+        axes.add_patch(frame)
+        axes.text(left, top + height + 0.04, name, ha="center", va="top", fontsize=FONT, color=INK)
+    firing = int((scores > 0).sum())
+    for left, word, formula in (
+        (1.55, "expand", f"× W_up\n({d_model}, {d_ff})"),
+        (4.65, "nonlinearity", f"{firing} of {d_ff}\nunits fire"),
+        (9.05, "contract", f"× W_down\n({d_ff}, {d_model})"),
+    ):
+        arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 1.6}
+        axes.annotate("", (left + 0.85, 0.5), (left - 0.85, 0.5), arrowprops=arrow)
+        axes.text(left, 0.46, word, ha="center", va="bottom", fontsize=FONT + 1, weight="bold", color=INK)
+        axes.text(left, 0.54, formula, ha="center", va="top", fontsize=FONT - 1, color=INK)
+    taken: list[float] = []
+    for unit in sorted(np.argsort(-hidden)[:n_named].tolist()):
+        y = max([(unit + 0.5) / d_ff, *(height + 0.075 for height in taken)])  # names keep their distance
+        taken.append(y)
+        where = {"arrowstyle": "-", "color": INK, "linewidth": 0.8}
+        axes.annotate(
+            f"unit {unit}: {hidden[unit]:.1f}", (6.5, (unit + 0.5) / d_ff), (6.75, y), arrowprops=where, va="center",
+            fontsize=FONT - 1, color=INK,
+        )  # fmt: skip
+    headline(figure).set_text(f"{d_ff} units read one token: {firing} fire, and each of them adds its own vector")
+    return figure
 
 
 # ------------------------------------------------------------------------------------------------------------ unit map
@@ -52,10 +103,10 @@ class UnitMap(Drawing):
         self.headline.set_text(f"{int((self.scores > 0).sum())} of {len(self.scores)} units fire for this input")
 
 
-# ---------------------------------------------------------------------------------------------------- bends that add up
+# ------------------------------------------------------------------------------------------ straight pieces that add up
 @dataclass
-class Bends(Drawing):
-    """A curve made of bends: the target (N,), every unit's share (n_units, N) and their sum (N,)."""
+class StraightPieces(Drawing):
+    """A curve made of straight pieces: the target (N,), every unit's share (n_units, N) and their sum (N,)."""
 
     x: np.ndarray
     target: np.ndarray

@@ -26,7 +26,7 @@ from course_lib.tinytown import CAPITALS, WordTokenizer
 
 
 def small_example() -> tuple[Tensor, Tensor, Tensor]:
-    """The example of the course notes: x (4,), W_up (4, 16), W_down (16, 4)."""
+    """Return the example to do by hand: x (4,), W_up (4, 16), W_down (16, 4)."""
     generator = torch.Generator().manual_seed(42)
     up, down = (torch.randn(shape, generator=generator) * 0.5 for shape in ((16, 4), (4, 16)))
     return torch.tensor([1.0, -0.5, 0.8, 0.2]), up.T, down.T
@@ -59,29 +59,29 @@ def unit_map() -> LiveFigure:
     return LiveFigure(draw, controls | {"activation": dropdown("activation", list(ACTIVATIONS), "relu")}, describe)
 
 
-# ---------------------------------------------------------------------------------------------------- bends that add up
-def bend_builder() -> LiveFigure:
+# ------------------------------------------------------------------------------------------ straight pieces that add up
+def piece_builder() -> LiveFigure:
     """As many units as you like, fitted to a wave: straight pieces, one more with every unit."""
     x = np.linspace(0, 2 * np.pi, 241)
     target = 1.4 * np.sin(x) + 0.8 * np.sin(2.6 * x)
 
     @cache
-    def fit(n_units: int, bend: bool) -> tuple[np.ndarray, np.ndarray]:
+    def fit(n_units: int, relu: bool) -> tuple[np.ndarray, np.ndarray]:
         starts = np.linspace(0, 2 * np.pi, n_units, endpoint=False)  # where each unit begins to fire
         scores = x - starts[:, None]  # (n_units, 241)
-        hidden = np.maximum(scores, 0) if bend else scores
+        hidden = np.maximum(scores, 0) if relu else scores
         features = np.vstack([hidden, np.ones_like(x)]).T  # with the output's bias
         weights = np.linalg.lstsq(features, target, rcond=None)[0]
         return weights[:-1, None] * hidden, features @ weights
 
-    def draw(n_units, bend):
-        return figures.Bends(x, target, *fit(n_units, bend))
+    def draw(n_units, relu):
+        return figures.StraightPieces(x, target, *fit(n_units, relu))
 
-    def describe(n_units, bend):
-        _, total = fit(n_units, bend)
+    def describe(n_units, relu):
+        _, total = fit(n_units, relu)
         slopes = np.diff(total) / np.diff(x)
-        pieces = 1 + int((np.abs(np.diff(slopes)) > 1e-6).sum()) if bend else 1
-        kind = "ReLU" if bend else "no activation"
+        pieces = 1 + int((np.abs(np.diff(slopes)) > 1e-6).sum()) if relu else 1
+        kind = "ReLU" if relu else "no activation"
         return (
             f"{n_units} unit{'s' * (n_units > 1)}, {kind}: {pieces} straight {'piece' if pieces == 1 else 'pieces'}, "
             f"mean error {np.abs(total - target).mean():.2f}."
@@ -89,7 +89,7 @@ def bend_builder() -> LiveFigure:
 
     controls = {
         "n_units": slider("hidden units", 4, 1, 16, 1),
-        "bend": dropdown("activation", {"ReLU": True, "none": False}, True),
+        "relu": dropdown("activation", {"ReLU": True, "none": False}, True),
     }
     return LiveFigure(draw, controls, describe)
 

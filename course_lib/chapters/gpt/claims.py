@@ -28,7 +28,8 @@ FITTED = 300  # stories that a reader is fitted to, or means are taken over
 
 # ------------------------------------------------------------------------------------------------------- how it starts
 def untrained(std: float, tied: bool, seed: int = 0) -> DecoderOnly:
-    """The tinytown preset before training, its token table drawn from N(0, std²); the rest as `initialize` has it."""
+    """Return the tinytown preset before training, its token table drawn from N(0, std²); the rest as `initialize` has
+    it."""
     torch.manual_seed(seed)
     config = preset("tinytown").to_dict() | {"tie_weights": tied}
     model = DecoderOnly(TransformerConfig.from_dict(config))
@@ -37,10 +38,10 @@ def untrained(std: float, tied: bool, seed: int = 0) -> DecoderOnly:
 
 
 def first_guess(std: float, tied: bool, seed: int = 0) -> tuple[Tensor, float, float]:
-    """What an untrained model says about random text.
+    """Return what an untrained model says about random text.
 
     Returns: logits (B, T, V); its loss on random targets, nats per token; the share of places where the most probable
-    next token is the token that it just read.
+    next token is the token that it read last.
     """
     model = untrained(std, tied, seed)
     ids, targets = torch.randint(model.config.vocab_size, (2, 8, T)).unbind()
@@ -74,7 +75,7 @@ def initial_loss() -> Finding:
 
 
 def stream_growth(n_layers: int, scaled: bool, seed: int = 0) -> float:
-    """Standard deviation of the sum of all branches of an untrained stack, over that of one branch alone.
+    """Return the standard deviation of the sum of all branches of an untrained stack, over that of one branch alone.
 
     scaled: with the division by √(2 · n_layers) that `initialize` makes, or with it undone.
     """
@@ -124,8 +125,8 @@ def branch_scale() -> Finding:
 def tying_losses(
     tied: bool, std: float, seed: int = 0, steps: int = STEPS, large_output: bool = False
 ) -> tuple[float, ...]:
-    """Loss of every step of a small run on Tinytown, its token table drawn from N(0, std²). large_output: an output
-    table of its own is drawn from N(0, std²) too, as a tied one is."""
+    """Return the loss of every step of a small run on Tinytown, its token table drawn from N(0, std²). large_output: an
+    output table of its own is drawn from N(0, std²) too, as a tied one is."""
     tokenizer = WordTokenizer()
     torch.manual_seed(seed)
     config = TransformerConfig(
@@ -171,7 +172,7 @@ def tying() -> Finding:
 
 
 def _cost(nats: float) -> str:
-    """Rounded so far that another machine says the same."""
+    """Round so far that another machine says the same."""
     if abs(nats) < 0.05:
         return "no difference"
     size = f"{abs(nats):.1f}" if abs(nats) < 0.5 else f"{round(2 * abs(nats)) / 2:g}"
@@ -180,13 +181,13 @@ def _cost(nats: float) -> str:
 
 # ------------------------------------------------------------------------------------------------ what the blocks add
 def stream_names(model: DecoderOnly) -> list[str]:
-    """The names under which `trace` records the residual stream: at its start, then after every block."""
+    """Return the names under which `trace` records the residual stream: at its start, then after every block."""
     return ["dropout", *(f"blocks.{i}" for i in range(len(model.blocks)))]
 
 
 def logit_lens(model: DecoderOnly, ids: Tensor) -> Tensor:
-    """What the model would say if it stopped early: logits (n_layers + 1, B, T, V), from the stream at its start and
-    after every block, each through the final norm and the output head.
+    """Return what the model would say if it stopped early: logits (n_layers + 1, B, T, V), from the stream at its start
+    and after every block, each through the final norm and the output head.
 
     Source: nostalgebraist 2020, "interpreting GPT: the logit lens".
     """
@@ -210,7 +211,7 @@ def encoded(stories: int, seed: int = HELD_OUT_SEED) -> list[list[int]]:
 
 
 def lens_losses(model: DecoderOnly, stories: int) -> Tensor:
-    """−ln p of every token of held-out stories (n_layers + 1, N), through the logit lens."""
+    """Return −ln p of every token of held-out stories (n_layers + 1, N), through the logit lens."""
     read, targets = _streams_and_targets(model, stories)
     with evaluating(model):
         return torch.stack([_losses(model, stream, targets) for stream in read])
@@ -229,7 +230,8 @@ def _losses(model: DecoderOnly, stream: Tensor, targets: Tensor) -> Tensor:
 
 
 def fitted_losses(model: DecoderOnly, stories: int, seed: int = 0, steps: int = 100) -> Tensor:
-    """−ln p of every token of held-out stories (n_layers + 1, N), read off through a reader of its own for each height.
+    """Return −ln p of every token of held-out stories (n_layers + 1, N), read off through a reader of its own for each
+    height.
 
     A reader is one matrix and a bias before the final norm, trained for some steps to predict the next token of other
     stories; the model stays as it is. What the logit lens cannot read, because a block keeps it in directions of its

@@ -1,19 +1,118 @@
 """Figures of chapter 9: any tensor of a running model, the logit lens, and the first guess of an untrained model."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, new_panels
-from course_lib.live.palette import BLUE, DIVERGING, FONT, GREY, INK, LIGHT, ORANGE, WIDE
+from course_lib.live.palette import BLUE, DIVERGING, FONT, GREY, INK, LIGHT, ORANGE, SKY, WIDE, YELLOW
+
+
+# ------------------------------------------------------------------------------------------------------ the whole model
+def whole_model(
+    tokens: Sequence[str],
+    ids: Sequence[int],
+    shapes: Mapping[str, tuple[int, ...]],
+    lens: Sequence[Sequence[tuple[str, float]]] = (),
+) -> Figure:
+    """Draw a GPT from ids to logits: the residual stream as the spine, the branches beside it, the logit lens opposite.
+
+    shapes: name of a tensor in the trace -> its shape. lens: for every height of the residual stream, the first one
+    before all blocks, the most probable next words with their probabilities; without it, what each part does.
+    """
+    figure, axes = new_figure(WIDE, 7.4)
+    spine, left, right, rise = 4.9, 2.05, 6.0, 1.36
+    n_blocks = sum(name.count(".") == 1 and name.startswith("blocks.") for name in shapes)
+    bottom, top = 1.5, 1.5 + rise * n_blocks
+    axes.set(xlim=(0, 12), ylim=(-0.75, top + 2.3), xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+    style: dict[str, Any] = {"fontsize": FONT - 1, "color": INK, "va": "center"}
+
+    def box(x: float, y: float, text: str, colour: str, width: float, height: float = 0.46) -> None:
+        corner = x - width / 2, y - height / 2
+        axes.add_patch(FancyBboxPatch(corner, width, height, boxstyle="round,pad=0.03", fc=colour, ec=INK, zorder=3))
+        axes.text(x, y, text, ha="center", zorder=4, **style)
+
+    def arrow(start: tuple[float, float], end: tuple[float, float]) -> None:
+        line = {"arrowstyle": "-|>", "color": INK, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
+        axes.annotate("", xy=end, xytext=start, arrowprops=line)
+
+    def shape(name: str) -> str:
+        return str(shapes[name])
+
+    last_ones = list(zip(tokens, ids))[-6:]
+    for i, (token, number) in enumerate(last_ones):
+        axes.text(spine + 1.15 * (i - len(last_ones) + 1), -0.25, token, ha="center", **style)
+        axes.text(spine + 1.15 * (i - len(last_ones) + 1), -0.6, str(number), ha="center", **style)
+    axes.text(spine - 1.15 * len(last_ones) + 0.45, -0.42, "…", ha="center", **style)
+    axes.text(spine + 0.75, -0.42, f"ids {(1, len(tokens))}", ha="left", **style)
+    arrow((spine, -0.08), (spine, 0.22))
+    box(spine, 0.45, "token embedding + position", LIGHT, 4.0)
+    axes.plot([spine, spine], [0.7, top + 0.2], color=BLUE, linewidth=7, solid_capstyle="butt", zorder=1)
+    axes.text(spine + 0.25, bottom - 0.6, f"residual stream {shape('dropout')}", ha="left", **style)
+    for i in range(n_blocks):
+        floor = bottom + rise * i
+        axes.text(-0.15, floor + 0.52, f"block\n{i + 1}", ha="left", **style)
+        for text, height, colour in (
+            (f"norm, attention {shape(f'blocks.{i}.attention.weights')}", 0.2, SKY),
+            (f"norm, feed-forward {shape(f'blocks.{i}.feed_forward.hidden')}", 0.84, YELLOW),
+        ):
+            y = floor + height
+            box(left + 0.55, y, text, colour, 3.8, 0.34)
+            axes.plot(
+                [spine, left + 0.55, left + 0.55], [y - 0.26] * 2 + [y - 0.18], color=INK, linewidth=1.2, zorder=0
+            )
+            arrow((left + 2.48, y), (spine - 0.1, y))
+            axes.text(spine, y, "+", ha="center", zorder=4, **style | {"color": "white", "fontweight": "bold"})
+    for i, words in enumerate(lens):
+        y = bottom + rise * i - 0.12
+        arrow((spine + 0.1, y), (right + 0.15, y))
+        for j, (word, p) in enumerate(words):
+            x = right + 0.3 + 1.9 * j
+            axes.add_patch(Rectangle((x, y - 0.22), 1.75, 0.44, facecolor=_blue(p), edgecolor=GREY, zorder=3))
+            axes.text(
+                x + 0.875, y, f"{word} {p:.2f}", ha="center", zorder=4, **style | {"color": "white" if p > 0.6 else INK}
+            )
+    if lens:
+        axes.text(right + 0.75, top + 0.45, "the logit lens: the last step, asked early", ha="left", **style)
+    for y, said in (
+        ()
+        if lens
+        else (
+            (0.45, "one vector for each token (1, 5)"),
+            (bottom + 0.2, "positions exchange what they hold (2 to 5)"),
+            (bottom + 0.84, "each position by itself (6)"),
+            (bottom + rise + 0.5, "every + is a residual connection (8)"),
+            (top + 0.55, "a steady size for the last step (7)"),
+            (top + 1.22, "a score for each word (9)"),
+        )
+    ):
+        axes.text(right + (1.4 if y in (0.45, top + 1.22) else 0.75), y, said, ha="left", **style)
+    box(spine, top + 0.55, f"final norm {shape('final_norm')}", "white", 2.7, 0.36)
+    arrow((spine, top + 0.75), (spine, top + 1.0))
+    box(spine, top + 1.22, "× the token embedding, transposed", LIGHT, 4.7, 0.36)
+    arrow((spine, top + 1.42), (spine, top + 1.7))
+    word, p = lens[-1][0] if lens else ("", 0.0)
+    last = f"; the last row says “{word}”, {p:.3f}" if lens else ": a row for every token"
+    axes.text(spine, top + 1.95, f"logits {shape('output')}{last}", ha="center", **style)
+    points = f"; its last state points to “{word}”" if lens else ", and one last step makes logits of it"
+    headline(figure).set_text(f"{n_blocks} blocks add to one residual stream{points}")
+    return figure
+
+
+def _blue(probability: float) -> tuple[float, float, float]:
+    """Mix white (0) with blue (1) by hand: an alpha would also fade the frame."""
+    red, green, blue = 1 - probability * (1 - np.array([0x00, 0x72, 0xB2]) / 255)
+    return red, green, blue
 
 
 # ---------------------------------------------------------------------------------------- any tensor of a running model
 def statistics(values: np.ndarray) -> dict[str, float]:
-    """mean, std, smallest, largest, and the share of exact zeros."""
+    """Return mean, std, smallest, largest, and the share of exact zeros."""
     return {
         "mean": float(values.mean()),
         "std": float(values.std()),
@@ -38,15 +137,17 @@ class TensorView(Drawing):
 
     def build(self) -> Figure:
         T = len(self.tokens)
-        figure, (left, right) = new_panels(WIDE, max(3.6, 1.6 + 0.19 * T), 2, width_ratios=[1.9, 1])
+        figure, (left, right) = new_panels(WIDE, max(3.4, 1.3 + 0.13 * T), 2, width_ratios=[1.9, 1])
         self.image = left.imshow(np.zeros((T, 2)), aspect="auto", interpolation="nearest")
-        left.set_yticks(range(T), self.tokens)
+        left.set_yticks(range(T), self.tokens, fontsize=FONT - 3)
         left.tick_params(length=0)
         bar = figure.colorbar(self.image, ax=left, fraction=0.04, pad=0.02)
         bar.ax.tick_params(labelsize=FONT - 1)
         right.set(xlabel="value", ylabel="share of the numbers (%)")
         left.set(xlabel="feature", ylabel="token")
-        left.set_xticks(range(T), self.tokens, rotation=90)  # room for the tallest labels that can stand here
+        left.set_xticks(
+            range(T), self.tokens, rotation=90, fontsize=FONT - 3
+        )  # room for the tallest labels that can stand here
         self.headline, self.left, self.right = headline(figure), left, right
         self.bars = right.bar(np.arange(30), np.zeros(30), color=BLUE, width=1, align="edge")
         fix_layout(figure)
@@ -65,10 +166,10 @@ class TensorView(Drawing):
         self.image.set_clim(-largest if signed else 0, largest)
         self.left.set_xlabel(self.columns)
         if self.columns == "key":
-            self.left.set_xticks(range(T), self.tokens, rotation=90)
+            self.left.set_xticks(range(T), self.tokens, rotation=90, fontsize=FONT - 3)
         else:
             places = np.linspace(0, n - 1, 5).round().astype(int).tolist()
-            self.left.set_xticks(places, map(str, places), rotation=0)
+            self.left.set_xticks(places, map(str, places), rotation=0, fontsize=FONT - 1)
         self.left.set_xlim(-0.5, n - 0.5)
         low, high = self.values.min(), self.values.max()
         edges = np.linspace(low, high if high > low else low + 1, 31)
@@ -120,9 +221,7 @@ class LensTable(Drawing):
             for j in range(k):
                 probability = float(self.probabilities[i, j])
                 cell, text = self.cells[i][j], self.texts[i][j]
-                # White to blue by hand: an alpha would also fade the frame.
-                blue = np.array([0x00, 0x72, 0xB2]) / 255
-                cell.set_facecolor(tuple(1 - probability * (1 - blue)))
+                cell.set_facecolor(_blue(probability))
                 framed = self.words[i][j] == self.answer
                 cell.set(edgecolor=ORANGE if framed else LIGHT, linewidth=3 if framed else 1, zorder=3 if framed else 2)
                 text.set_text(f"{self.words[i][j]}  {probability:.2f}")
@@ -131,7 +230,7 @@ class LensTable(Drawing):
 
 
 def lens_curve(losses: Sequence[float], limit: float, title: str) -> Figure:
-    """Loss of the logit lens behind every block, and the entropy of the text as a dotted line."""
+    """Draw the loss of the logit lens after every block, and the entropy of the text as a dotted line."""
     figure, axes = new_figure(WIDE, 3.5)
     places = range(1, len(losses) + 1)
     axes.plot(places, losses, "s-", color=BLUE, markersize=8)
@@ -139,7 +238,7 @@ def lens_curve(losses: Sequence[float], limit: float, title: str) -> Figure:
         axes.text(place + 0.05, loss + 0.08, f"{loss:.1f}", fontsize=FONT, color=INK)
     axes.axhline(limit, color=GREY, linestyle=":")
     axes.text(1, limit - 0.06, "entropy of the stories: no model can beat it", fontsize=FONT - 1, color=INK, va="top")
-    axes.set(xlabel="behind block", ylabel="loss (nats per token)", xticks=places, ylim=(0, max(losses) + 0.4))
+    axes.set(xlabel="after block", ylabel="loss (nats per token)", xticks=places, ylim=(0, max(losses) + 0.4))
     axes.set_xlim(0.8, len(losses) + 0.4)
     headline(figure).set_text(title)
     return figure
@@ -148,7 +247,7 @@ def lens_curve(losses: Sequence[float], limit: float, title: str) -> Figure:
 # ------------------------------------------------------------------------------------------------------ the first guess
 @dataclass
 class FirstGuess(Drawing):
-    """Loss of an untrained model over the spread of its token table, with ln V dotted; and the logits at one spread.
+    """Loss of an untrained model over the spread of its embedding table, ln V dotted; and the logits at one spread.
 
     stds, losses: the curve. std: the marked one, with its logits (any shape). name: "tied" or "untied".
     """
@@ -164,7 +263,7 @@ class FirstGuess(Drawing):
         figure, (left, right) = new_panels(WIDE, 3.8, 2, width_ratios=[1.2, 1])
         left.set_xscale("log")
         left.set_yscale("log")
-        left.set(xlabel="standard deviation of the token table", ylabel="first loss (nats per token)")
+        left.set(xlabel="standard deviation of the embedding table", ylabel="first loss (nats per token)")
         left.set(xlim=(self.stds[0] / 1.4, self.stds[-1] * 1.4), ylim=(2.5, 600))
         left.set_xticks([0.01, 0.1, 1], ["0.01", "0.1", "1"])
         left.set_yticks([5, 10, 50, 100, 500], ["5", "10", "50", "100", "500"])
@@ -195,4 +294,4 @@ class FirstGuess(Drawing):
         self.right.set_xlim(-largest, largest)
         self.right.set_ylim(0, 1.1 * shares.max())
         more = "is ln V" if abs(loss - self.ln_v) < 0.05 * self.ln_v else f"is {loss / self.ln_v:.1f} times ln V"
-        self.headline.set_text(f"{self.name.capitalize()}, token table with std {self.std:g}: the first loss {more}")
+        self.headline.set_text(f"{self.name.capitalize()}, embeddings with std {self.std:g}: the first loss {more}")

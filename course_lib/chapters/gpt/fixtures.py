@@ -21,13 +21,13 @@ class _Parts(Pieces):
 
 
 def decoder_parts(sizes: dict, n_blocks: int, seed: int, dtype: str = "float32", tied: bool = False) -> nn.Module:
-    """The parts of a decoder with drawn weights, its blocks without a mask of their own."""
+    """Return the parts of a decoder with drawn weights, its blocks without a mask of their own."""
     config = TransformerConfig(n_layers=1, family="encoder", **sizes)
     return with_drawn_weights(_Parts(config, n_blocks, tied), seed, dtype)
 
 
 def logits_or_refusal(answer, parts, ids):
-    """The logits; for a text longer than the table of positions the name of the error that refuses it."""
+    """Return the logits; for a text longer than the table of positions the name of the error that refuses it."""
     if ids.shape[1] <= len(parts.position_table):
         return answer(parts, ids)
     try:
@@ -39,7 +39,7 @@ def logits_or_refusal(answer, parts, ids):
 
 
 def tied(answer, model, ids, targets):
-    """What the answer made of a model's two tables, and what a step of training makes of them."""
+    """Return what the answer made of a model's two tables, and what a step of training makes of them."""
     answer(model)
     tables = model.token_embedding.weight, model.output.weight
     before = [table.detach().clone() for table in tables]

@@ -19,13 +19,14 @@ from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.live.attempts import went_wrong
 from course_lib.live.figure import LiveFigure, dropdown, slider
 from course_lib.pretrained import load_pretrained
-from course_lib.tinytown import WordTokenizer
+from course_lib.tinytown import SENTENCE, WordTokenizer
 from course_lib.trace import trace
 
 
 # ---------------------------------------------------------------------------------------- any tensor of a running model
 def shown_names(seen: dict[str, Tensor], n_layers: int) -> list[str]:
-    """The tensors of a trace that are worth a look, in the order of computing; not those that equal another one."""
+    """Return the tensors of a trace that are worth a look, in the order of computing; not those that equal another
+    one."""
     heads = (f"attention.{part}" for part in ("query", "key", "value", "weights", "heads"))
     inside = ["norm1", *heads, "attention", "norm2", "feed_forward.hidden", "feed_forward"]
     names = ["token_embedding", "positions"]
@@ -35,31 +36,31 @@ def shown_names(seen: dict[str, Tensor], n_layers: int) -> list[str]:
 
 
 def meaning(name: str) -> str:
-    """What a recorded tensor is, in a few words, with its dimension letters."""
+    """Return what a recorded tensor is, in a few words, with its dimension letters."""
     kinds = {
         "token_embedding": "the tokens as vectors (B, T, d_model)",
-        "positions": "with their places: the stream at its start (B, T, d_model)",
-        "norm1": "the stream, normalised for attention (B, T, d_model)",
-        "query": "what each token asks (B, H, T, D)",
-        "key": "how each token is found (B, H, S, D)",
-        "value": "what each token has to say (B, H, S, D)",
-        "weights": "who looks at whom (B, H, T, S)",
-        "heads": "what each head says (B, H, T, D)",
-        "attention": "what attention writes to the stream (B, T, d_model)",
-        "norm2": "the stream, normalised for the feed-forward (B, T, d_model)",
-        "hidden": "the hidden units behind their activation (B, T, d_ff)",
-        "feed_forward": "what the feed-forward writes to the stream (B, T, d_model)",
-        "final_norm": "the stream, normalised for the output (B, T, d_model)",
+        "positions": "with their positions: what enters the first block (B, T, d_model)",
+        "norm1": "the residual stream, normalised for attention (B, T, d_model)",
+        "query": "the queries of the tokens (B, H, T, D)",
+        "key": "the keys of the tokens (B, H, S, D)",
+        "value": "the values of the tokens (B, H, S, D)",
+        "weights": "attention weights (B, H, T, S)",
+        "heads": "what each head returns (B, H, T, D)",
+        "attention": "what attention adds to the residual stream (B, T, d_model)",
+        "norm2": "the residual stream, normalised for the feed-forward (B, T, d_model)",
+        "hidden": "the hidden units after their activation (B, T, d_ff)",
+        "feed_forward": "what the feed-forward adds to the residual stream (B, T, d_model)",
+        "final_norm": "the residual stream, normalised for the output (B, T, d_model)",
         "output": "logits of the next token (B, T, V)",
     }
     last = name.split(".")[-1]
-    return kinds.get(last, "the stream behind this block (B, T, d_model)")
+    return kinds.get(last, "the residual stream after this block (B, T, d_model)")
 
 
 def trace_explorer(
     model: DecoderOnly, tokenizer: WordTokenizer, text: str, start: str = "blocks.2.attention.weights"
 ) -> LiveFigure:
-    """Every tensor of one forward pass: pick one, see its shape, its statistics, its numbers.
+    """Show every tensor of one forward pass: pick one, see its shape, its statistics, its numbers.
 
     Args:
         text: the prompt. start: name of the tensor to begin with.
@@ -103,7 +104,7 @@ def trace_explorer(
 def lens_viewer(
     model: DecoderOnly, tokenizer: WordTokenizer, text: str, place: int | None = None, function: Callable | None = None
 ) -> LiveFigure:
-    """What the model would say at each place of a text, if it stopped behind block 1, 2, …
+    """Show what the model would say at each position of a text, if it stopped after block 1, 2, …
 
     Args:
         function: your own way from ids to logits, gpt_forward(parts, ids), given the first blocks only.
@@ -114,7 +115,7 @@ def lens_viewer(
     logits, problem = (right, "") if function is None else _try_forward(function, model, ids, right)
     best = logits.softmax(dim=-1).topk(5)  # values, indices (n_layers + 1, T, 5)
     probabilities, indices = best.values.float().cpu().numpy(), best.indices.tolist()
-    rows = ["at the start", *(f"behind block {i + 1}" for i in range(len(model.blocks)))]
+    rows = ["before block 1", *(f"after block {i + 1}" for i in range(len(model.blocks)))]
 
     def words(place: int) -> list[list[str]]:
         if problem:
@@ -122,7 +123,7 @@ def lens_viewer(
         return [[tokenizer.tokens[i] for i in depth[place]] for depth in indices]
 
     def settled(place: int) -> str:
-        """From where on the most probable word is the one that the whole model says."""
+        """Say after which block the most probable word is that of the whole model, and stays so."""
         tops = [row[0] for row in words(place)]
         first = next(i for i in range(len(tops)) if all(top == tops[-1] for top in tops[i:]))
         return f"“{tops[-1]}” {'from the start' if first == 0 else f'from block {first} on'}"
@@ -130,7 +131,7 @@ def lens_viewer(
     def title(place: int) -> str:
         if problem:
             return "No logits to show"
-        return f"After “{tokens[place]}” (place {place}) the model says {settled(place)}"
+        return f"After “{tokens[place]}” (position {place}) the model says {settled(place)}"
 
     def draw(place):
         table = words(place)
@@ -152,12 +153,13 @@ def lens_viewer(
         so_far = " ".join(tokens[max(0, place - 9) : place + 1])
         return f"The text so far: … {so_far}. Most probable next: {tops}.{agreement(place)}"
 
-    controls = {"place": slider("read up to place", len(tokens) - 1 if place is None else place, 0, len(tokens) - 1, 1)}
+    last = len(tokens) - 1
+    controls = {"place": slider("read up to position", last if place is None else place, 0, last, 1)}
     return LiveFigure(draw, controls, describe)
 
 
 def _try_forward(function: Callable, model: DecoderOnly, ids: Tensor, right: Tensor) -> tuple[Tensor, str]:
-    """(logits (n_layers + 1, T, V) of your function with the first 0, 1, … blocks, what went wrong)."""
+    """Return (logits (n_layers + 1, T, V) of your function with the first 0, 1, … blocks, what went wrong)."""
     config = replace(model.config, family="encoder")  # an encoder's blocks have no mask of their own
     blocks = [TransformerBlock(config).to(right).eval().requires_grad_(False) for _ in model.blocks]
     for ours, block in zip(model.blocks, blocks):
@@ -187,10 +189,9 @@ def _try_forward(function: Callable, model: DecoderOnly, ids: Tensor, right: Ten
 
 
 def explore_forward(function: Callable) -> LiveFigure:
-    """Your `gpt_forward(parts, ids)` on the trained model's parts, with no block, one block, two blocks, …"""
+    """Show your `gpt_forward(parts, ids)` on the trained model's parts, with no block, one block, two blocks, …"""
     model, tokenizer = load_pretrained("tinytown")
-    text = "once there was a king called tom . the dog chased the cow . who chased the cow ? it was the"
-    return lens_viewer(model, tokenizer, text, function=function)
+    return lens_viewer(model, tokenizer, SENTENCE, function=function)
 
 
 # ------------------------------------------------------------------------------------------------------ the first guess
@@ -198,7 +199,7 @@ STDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 
 
 def start_slider(function: Callable | None = None) -> LiveFigure:
-    """How large the token table is before training, tied or not: the first loss, and the first logits.
+    """Show how the spread of the embedding table, tied or not, sets the first loss and the first logits.
 
     Args:
         function: your own `tie(model)`, which ties where the box is ticked.
@@ -220,20 +221,21 @@ def start_slider(function: Callable | None = None) -> LiveFigure:
     def describe(std, tied):
         logits, loss, own, problem = guess(std, tied)
         return f"{problem} " * bool(problem) + (
-            f"{'Tied' if tied and not problem else 'Untied'}, token table from N(0, {std:g}²): first loss {loss:.2f} "
-            f"nats, ln V is {ln_v:.2f}; std of the logits {logits.std():.2g}; the favourite is the token just read in "
-            f"{100 * own:.0f} % of the places."
+            f"{'Tied' if tied and not problem else 'Untied'}, embedding table from N(0, {std:g}²): first loss "
+            f"{loss:.2f} nats, ln V is {ln_v:.2f}; std of the logits {logits.std():.2g}; "
+            f"the favourite is the last token read in {100 * own:.0f} % of the positions."
         )
 
     controls = {
-        "std": widgets.SelectionSlider(options=STDS, value=0.02, description="std of the token table"),
-        "tied": widgets.Checkbox(value=True, description="the output is tied to the token table", indent=False),
+        "std": widgets.SelectionSlider(options=STDS, value=0.02, description="std of the table"),
+        "tied": widgets.Checkbox(value=True, description="the output is tied to the embedding table", indent=False),
     }
     return LiveFigure(draw, controls, describe)
 
 
 def _try_tie(function: Callable, std: float) -> tuple[Tensor, float, float, str]:
-    """As first_guess of a model that your function has tied, and what went wrong: then it is the untied model's."""
+    """Return as first_guess of a model that your function has tied, and what went wrong: then it is the untied
+    model's."""
     model = measured.untrained(std, tied=False)
     ids, targets = torch.randint(model.config.vocab_size, (2, 8, measured.T)).unbind()
     try:

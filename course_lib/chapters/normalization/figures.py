@@ -106,10 +106,58 @@ class SharedStatistics(Drawing):
         self.headline.set_text(self.title)
 
 
+def reduced_axes(x: np.ndarray, texts: Sequence[Sequence[str]], chosen: tuple[int, int, int], shown: int = 6) -> Figure:
+    """Over which numbers of x (B, T, d_model) do LayerNorm, RMSNorm and BatchNorm take their mean, for the chosen one?
+
+    texts: the T words of each of the B texts. The first `shown` features are printed; all of them count.
+    """
+    text, position, feature = chosen
+    d_model = x.shape[-1]
+    figure, panels = new_panels(WIDE, 5.0, 2)
+    token, column = x[text, position], x[:, :, feature]
+    rms = np.sqrt((token**2).mean())
+    told = (
+        (
+            "LayerNorm, RMSNorm: one token, its features",
+            f"{len(token)} numbers: mean {token.mean():.2f}, deviation {token.std():.2f},\nroot mean square {rms:.2f}",
+        ),
+        (
+            "BatchNorm: one feature, all tokens of all texts",
+            f"{column.size} numbers: mean {column.mean():.2f}, deviation {column.std():.2f}",
+        ),
+    )
+    for panel, (name, sums) in enumerate(told):
+        axes = panels[panel]
+        axes.spines[:].set_visible(False)
+        axes.set(xlim=(-1.9, shown + 0.7), ylim=(2 * len(texts[0]) + 2.2, -1.4), xticks=[], yticks=[])
+        axes.set_title(name, fontsize=FONT, loc="left")
+        axes.text(shown / 2 - 0.5, -0.9, f"features 0 … {d_model - 1}", ha="center", va="center", fontsize=FONT - 1)
+        for b, words in enumerate(texts):
+            for t, word in enumerate(words):
+                y = t + b * (len(words) + 0.7)
+                axes.text(-0.65, y, word, ha="right", va="center", fontsize=FONT - 1, color=INK)
+                axes.text(shown - 0.3, y, "…", va="center", fontsize=FONT - 1, color=INK)
+                for d in range(shown):
+                    inside = (b, t) == (text, position) if panel == 0 else d == feature
+                    it = (b, t, d) == chosen
+                    face, edge = ORANGE if it else SKY if inside else "white", 2.4 if it else 0.4
+                    cell = Rectangle((d - 0.48, y - 0.48), 0.96, 0.96, facecolor=face, edgecolor=INK, linewidth=edge)
+                    axes.add_patch(cell)
+                    weight = "bold" if inside else "normal"
+                    axes.text(
+                        d, y, f"{x[b, t, d]:.1f}", ha="center", va="center", fontsize=FONT - 2, weight=weight, color=INK
+                    )
+        axes.text(-1.7, 2 * len(texts[0]) + 0.6, sums, va="top", fontsize=FONT - 1, color=INK)
+    headline(figure).set_text(
+        "LayerNorm and RMSNorm read one token's features; BatchNorm reads one feature of all tokens"
+    )
+    return figure
+
+
 # ----------------------------------------------------------------------------------------------------- spread by depth
 @dataclass
 class SpreadByDepth(Drawing):
-    """Standard deviation of the stream (n + 1,) over the number of blocks; n_blocks is marked."""
+    """Standard deviation of the residual stream (n + 1,) over the number of blocks; n_blocks is marked."""
 
     spreads: np.ndarray
     n_blocks: int
@@ -139,7 +187,7 @@ class SpreadByDepth(Drawing):
 
 
 def pre_and_post(pre: np.ndarray, post: np.ndarray) -> Figure:
-    """Standard deviation of the stream over depth with pre-norm and with post-norm, beside the root of the depth."""
+    """Standard deviation of the residual stream over depth with pre- and post-norm, beside the root of the depth."""
     figure, axes = new_figure(7.5, 3.6)
     blocks = np.arange(len(pre))
     axes.plot(blocks, np.sqrt(blocks + 1), color=GREY, linestyle=":", linewidth=1.5)

@@ -22,11 +22,11 @@ from course_lib.chapters.normalization.claims import (
 from course_lib.live.attempts import went_wrong
 from course_lib.live.figure import LiveFigure, dropdown, slider
 
-PATTERN = torch.tensor([10.0, 20.0, 30.0, 40.0])  # the token of the course notes
+PATTERN = torch.tensor([10.0, 20.0, 30.0, 40.0])  # the token that the chapter normalizes by hand
 
 
 def lecture_tensor() -> Tensor:
-    """The 3 × 4 × 6 tensor of the course notes: sentences, positions, features."""
+    """Return a 3 × 4 × 6 tensor of small numbers: sentences, positions, features."""
     starts = torch.tensor([[1, 2, 0, 3], [1.5, 0.5, 2.5, 1], [0, 1, 2, 3]])  # the first feature of each token
     x = starts[..., None] + torch.arange(6.0)
     x[2] = starts[2, :, None]  # in the last sentence all features of a token are equal
@@ -156,8 +156,8 @@ def depth_sliders() -> LiveFigure:
 
     def setting(norm, initialization, residual):
         name = next(name for name, key in PLACES.items() if key == norm)
-        stream = "" if residual else ", no residual"
-        return f"Norm: {name}, {WEIGHTS[initialization]} initial weights{stream}"
+        branch = "" if residual else ", no residual"
+        return f"Norm: {name}, {WEIGHTS[initialization]} initial weights{branch}"
 
     def draw(norm, initialization, residual, n_blocks):
         title = setting(norm, initialization, residual)

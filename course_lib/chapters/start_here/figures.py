@@ -11,7 +11,7 @@ from matplotlib.text import Text
 
 from course_lib.live.drawing import Drawing, new_figure, new_panels
 from course_lib.live.numbers import percent
-from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, SKY, TITLE
+from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, SKY, TITLE, WIDE
 
 SMALL = FONT - 1
 
@@ -27,8 +27,8 @@ class NextWords(Drawing):
     title: str
 
     def build(self) -> Figure:
-        figure, axes = new_figure(8.5, 3.4)
-        figure.set_layout_engine(None)  # fixed places: nothing jumps when a slider moves
+        figure, axes = new_figure(WIDE, 3.4)
+        figure.set_layout_engine(None)  # fixed positions: nothing jumps when a slider moves
         axes.set_position((0.17, 0.18, 0.8, 0.66))
         rows = range(len(self.words))
         axes.set(xlim=(0, 1.12), ylim=(len(self.words) - 0.5, -0.5), xticks=[0, 0.25, 0.5, 0.75, 1])
@@ -98,9 +98,9 @@ class ShareBars(Drawing):
 
     def build(self) -> Figure:
         owners = [part for part in self.parts if part.parameters]
-        figure, axes = new_figure(5.6, 0.9 + 0.33 * len(owners))
+        figure, axes = new_figure(5.2, 0.9 + 0.33 * len(owners))
         figure.set_layout_engine(None)
-        axes.set_position((0.29, 0.03, 0.7, 0.82))
+        axes.set_position((0.31, 0.03, 0.68, 0.82))
         axes.set_yticks(range(len(owners)), [part.name for part in owners], fontsize=FONT)
         self.rows, self.headline = Rows(axes, owners), figure.text(0.01, 0.91, "", fontsize=TITLE)
         return figure

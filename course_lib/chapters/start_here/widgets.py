@@ -102,7 +102,7 @@ PARTS = (
     ),
     (
         "positions",
-        "Adds a vector that says which place the token has: “dog bites man” is not “man bites dog”.",
+        "Adds a vector that says which position the token has: “dog bites man” is not “man bites dog”.",
         "B, T, d_model",
         "positions",
         "adds",
@@ -167,7 +167,7 @@ PARTS = (
     ),
     (
         "sampling",
-        "Turns the scores into probabilities and draws one token. The text grows by it, and the model runs again.",
+        "Makes probabilities of the scores and draws one token. The text grows by it, and the model runs again.",
         "B",
         "sampling",
         "alone",
@@ -252,7 +252,7 @@ class ModelMap(widgets.HBox):
         self._panel = LiveFigure(lambda part: figures.ShareBars(parts, part), {"part": self._part}, self._describe)
         self.chapter = widgets.HTML()
         self._panel.children = [*self._panel.children[1:], self.chapter]
-        self._panel.layout.width = "570px"
+        self._panel.layout.width = "530px"  # with the buttons 818: both stand side by side in a pane of 848
         self.buttons = {name: widgets.Button(tooltip=f"Show {name}") for name in self.parts}
         for name, button in self.buttons.items():
             button.on_click(lambda _button, name=name: self.select(name))

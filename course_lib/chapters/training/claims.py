@@ -30,18 +30,18 @@ STORIES = 3000
 # ------------------------------------------------------------------------------------------------ small models, quickly
 @cache
 def story_ids(seed: int = 0, n: int = STORIES) -> Tensor:
-    """n stories as one row of ids (N,)."""
+    """Return n stories as one row of ids (N,)."""
     return encode_stories(Tinytown(seed).sample(n), WordTokenizer())
 
 
 def story_batches(batch_size: int = 16, seed: int = 0) -> Batches:
-    """Rows of stories, each from its beginning."""
+    """Return rows of stories, each from its beginning."""
     generator = torch.Generator().manual_seed(seed)
     return Batches(story_ids(), batch_size, ROW, generator, start_id=WordTokenizer().bos_id)
 
 
 def small_model(d_model: int = 32, n_layers: int = 2, seed: int = 0) -> DecoderOnly:
-    """A decoder for Tinytown with heads of 16 features."""
+    """Return a decoder for Tinytown with heads of 16 features."""
     torch.manual_seed(seed)
     config = TransformerConfig(
         vocab_size=len(WordTokenizer()), d_model=d_model, n_heads=max(1, d_model // 16), n_layers=n_layers,
@@ -51,7 +51,7 @@ def small_model(d_model: int = 32, n_layers: int = 2, seed: int = 0) -> DecoderO
 
 
 def held_out_loss(model: DecoderOnly, n: int = 200) -> float:
-    """Nats per predicted token on held-out stories, to be compared with the exact entropy."""
+    """Return the nats per predicted token on held-out stories, to be compared with the exact entropy."""
     tokenizer = WordTokenizer()
     nats, tokens = story_losses(model, [tokenizer.encode(story) for story in Tinytown(HELD_OUT_SEED).sample(n)])
     return (nats.sum() / tokens.sum()).item()
@@ -119,7 +119,8 @@ MOVES_AT = (1, 10, 100)  # steps
 
 
 def moves(seed: int = 0, rate: float = 3e-3, one_batch: bool = False) -> list[float]:
-    """How far AdamW moves a parameter in steps 1, 10 and 100, as a share of the learning rate: the median over all.
+    """Return how far AdamW moves a parameter in steps 1, 10 and 100, as a share of the learning rate: the median over
+    all.
 
     The rate is constant and nothing decays, so a move is rate · m/√v, whatever the gradient's size.
     one_batch: the same rows in every step, so that no two batches can disagree.
@@ -144,7 +145,8 @@ def moves(seed: int = 0, rate: float = 3e-3, one_batch: bool = False) -> list[fl
 
 
 def outlier(clipped: bool, seed: int = 0, at: int = 60, after: int = 40) -> list[float]:
-    """Held-out loss before a step whose gradient is a thousand times too long, right after it, and so many steps later.
+    """Return the held-out loss before a step whose gradient is a thousand times too long, right after it, and so many
+    steps later.
 
     clipped: whether gradients longer than 1 are shortened to 1.
     """
@@ -191,13 +193,40 @@ def train_at_scale(d_model: int, steps: int, seed: int = 0, peak: float | None =
 
 
 def scaled_runs(seed: int) -> list[Run]:
-    """Nine runs: three widths, each with three numbers of steps."""
+    """Return nine runs: three widths, each with three numbers of steps."""
     return [train_at_scale(d_model, steps, seed) for d_model in SCALES for steps in SCALE_STEPS]
+
+
+# What `scaled_runs(0)` found: shown in the chapter, which would otherwise train for a quarter of a minute.
+RECORDED_RUNS = [
+    Run(4504, 57600, 2.432), Run(4504, 115200, 1.861), Run(4504, 230400, 1.493),
+    Run(12080, 57600, 2.085), Run(12080, 115200, 1.453), Run(12080, 230400, 1.119),
+    Run(36448, 57600, 1.776), Run(36448, 115200, 1.254), Run(36448, 230400, 1.085),
+]  # fmt: skip
+
+
+def scheduled(peak: float, shape: str, seed: int = 0) -> float:
+    """Return the held-out loss after 300 steps with a schedule of this shape: one of those in RECORDED_SCHEDULES."""
+    model, floor = small_model(seed=seed), peak if shape == "kept" else 0.0
+    warmup = 0 if shape == "lowered, no warm-up" else 30
+    train(model, story_batches(16, seed), 300, peak=peak, floor=floor, warmup=warmup, progress=False)
+    return held_out_loss(model, 100)
+
+
+# What `scheduled` found for the three SEEDS.
+RECORDED_SCHEDULES = {
+    (0.005, "kept"): (1.197, 1.125, 1.181),
+    (0.005, "lowered"): (1.304, 1.225, 1.261),
+    (0.005, "lowered, no warm-up"): (1.254, 1.267, 1.257),
+    (0.02, "kept"): (1.163, 1.156, 1.183),
+    (0.02, "lowered"): (1.085, 1.074, 1.102),
+    (0.02, "lowered, no warm-up"): (1.217, 1.114, 1.116),
+}
 
 
 @cache
 def shipped_run() -> Run:
-    """The model that ships with the course: a hundred times as many tokens as the small ones saw, on average."""
+    """Return the model that ships with the course: a hundred times as many tokens as the small ones saw, on average."""
     kept, config = shipped_figures("tinytown"), preset("tinytown")
     recipe = kept["recipe"]
     tokens = recipe["steps"] * recipe["batch_size"] * config.max_seq_len
@@ -219,7 +248,8 @@ class PowerLaw:
 
     @staticmethod
     def fitted(runs: Sequence[Run], floor: float) -> "PowerLaw":
-        """The law with the smallest mean square of relative errors: exponents by trying, A and B by least squares."""
+        """Return the law with the smallest mean square of relative errors: exponents by trying, A and B by least
+        squares."""
         parameters, tokens, losses = torch.tensor(
             [[run.parameters, run.tokens, run.loss] for run in runs], dtype=torch.float64
         ).T
@@ -274,8 +304,8 @@ PIECES = ("nothing", "the optimizer's averages", "the step", "the generator's st
 
 
 def resumed(seed: int, lost: str = "nothing") -> float:
-    """Largest difference between the losses of 30 uninterrupted steps and those of a run that was stopped after 10 and
-    taken up again from a checkpoint, from which one of PIECES is lost."""
+    """Return the largest difference between the losses of 30 uninterrupted steps and those of a run that was stopped
+    after 10 and taken up again from a checkpoint, from which one of PIECES is lost."""
 
     def run(model, batches, steps, checkpoint=None):
         return train(model, batches, steps, peak=5e-3, warmup=5, checkpoint=checkpoint, progress=False).losses
@@ -371,8 +401,8 @@ class FollowerBatches(CopyBatches):
 def learn_to_copy(
     seed: int, steps: int = COPY_STEPS, every: int = 4, task: type[CopyBatches] = CopyBatches
 ) -> tuple[list[float], list[float]]:
-    """(loss in nats per letter of each step, share of right letters after every so many steps) of a training on the
-    task; the share is measured on letters of its own."""
+    """Return (loss in nats per letter of each step, share of right letters after every so many steps) of a training on
+    the task; the share is measured on letters of its own."""
     torch.manual_seed(seed)
     model = DecoderOnly(
         TransformerConfig(vocab_size=COPY_LETTERS, d_model=32, n_heads=2, n_layers=2, max_seq_len=2 * COPY_LENGTH)
@@ -390,7 +420,7 @@ def learn_to_copy(
 
 
 def reached(right: Sequence[float], level: float, every: int = 4) -> int:
-    """The first step at which at least this share is right; the number of steps measured if there is none."""
+    """Return the first step at which at least this share is right; the number of steps measured if there is none."""
     return every * next((i for i, share in enumerate(right) if share >= level), len(right))
 
 

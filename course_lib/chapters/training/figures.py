@@ -1,13 +1,50 @@
-"""Figures of chapter 12: the schedule, a loss on its way to the entropy, a jump, loss against size."""
+"""Figures of chapter 12: one step, the schedule, a loss on its way to the entropy, a jump, loss against size."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
 
 from course_lib.live.drawing import Drawing, as_function, headline, new_figure, new_panels
-from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, RED, WIDE
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, RED, SKY, WIDE, YELLOW
+
+
+def one_step(boxes: Sequence[tuple[str, str]], arrows: Sequence[str], title: str) -> Figure:
+    """Draw one training step as a circle of eight boxes: four to the right, four back, and round again.
+
+    boxes: the name of a stage and the numbers that it holds. arrows: what is done from each box to the next, eight.
+    """
+    figure, axes = new_figure(WIDE, 4.3)
+    axes.set(xlim=(-0.05, 12.05), ylim=(0, 5.9), xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+    centres = [(1.3 + 3.15 * i, 4.5) for i in range(4)] + [(1.3 + 3.15 * i, 1.2) for i in range(3, -1, -1)]
+    wide, high = 2.3, 1.9
+    for (x, y), (name, holds) in zip(centres, boxes):
+        colour = SKY if y > 3 else YELLOW
+        corner = x - wide / 2, y - high / 2
+        axes.add_patch(FancyBboxPatch(corner, wide, high, boxstyle="round,pad=0.05", fc="white", ec=INK))
+        axes.add_patch(FancyBboxPatch((corner[0], y + 0.5), wide, 0.45, boxstyle="round,pad=0.05", fc=colour, ec=INK))
+        axes.text(x, y + 0.72, name, ha="center", va="center", fontsize=FONT - 1, weight="bold", color=INK)
+        axes.text(x, y - 0.3, holds, ha="center", va="center", fontsize=FONT - 2, color=INK, linespacing=1.3)
+    line = {"arrowstyle": "-|>", "color": INK, "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0}
+    for i, ((x, y), (to_x, to_y), done) in enumerate(zip(centres, [*centres[1:], centres[0]], arrows)):
+        if y == to_y:
+            side = 1 if to_x > x else -1
+            start, end = (x + side * 1.21, y), (to_x - side * 1.21, y)
+            axes.text((x + to_x) / 2, y + 1.08, done, ha="center", va="bottom", fontsize=FONT - 2, color=INK)
+        else:
+            side = 1 if to_y > y else -1
+            start, end = (x, y + side * 1.01), (x, to_y - side * 1.01)
+            right = i > 4
+            axes.text(
+                x + (0.15 if right else -0.15), (y + to_y) / 2, done, ha="left" if right else "right", va="center",
+                fontsize=FONT - 2, color=INK,
+            )  # fmt: skip
+        axes.annotate("", xy=end, xytext=start, arrowprops=line)
+    headline(figure).set_text(title)
+    return figure
 
 
 @dataclass
@@ -26,9 +63,9 @@ class Schedule(Drawing):
     title: str = ""
 
     def build(self) -> Figure:
-        figure, axes = new_figure(WIDE, 3.6)
+        figure, axes = new_figure(WIDE, 3.3)
         figure.set_layout_engine(None)
-        axes.set_position((0.12, 0.17, 0.84, 0.67))
+        axes.set_position((0.12, 0.18, 0.84, 0.66))
         self.headline, self.axes = headline(figure), axes
         self.shade = axes.axvspan(0, 1, color=LIGHT, zorder=0)
         (self.line,) = axes.plot([], [], color=BLUE, linewidth=2)
@@ -98,8 +135,8 @@ loss_curve = as_function(LossCurve)
 
 
 def long_run(steps: Sequence[int], losses: Sequence[float], entropy: float, final: float, total: int) -> Figure:
-    """The training loss of a long run, both axes logarithmic, above the entropy. final: loss on new stories after all
-    `total` steps."""
+    """Draw the training loss of a long run, both axes logarithmic, above the entropy. final: loss on new stories after
+    all `total` steps."""
     figure, axes = new_figure(WIDE, 3.6)
     axes.set_xscale("log")
     axes.plot(steps, losses, color=BLUE, linewidth=1.8)
@@ -117,7 +154,7 @@ def long_run(steps: Sequence[int], losses: Sequence[float], entropy: float, fina
 
 
 def jump(losses: Sequence[float], right_steps: Sequence[int], right: Sequence[float], guessing: float) -> Figure:
-    """Loss and share of right copies over the steps, one above the other."""
+    """Draw the loss and share of right copies over the steps, one above the other."""
     figure, (top, low) = new_panels(WIDE, 4.4, rows=2)
     top.plot(range(1, len(losses) + 1), losses, color=BLUE, linewidth=1.6)
     top.axhline(guessing, color=GREY, linestyle=":")
@@ -138,7 +175,7 @@ def scaling(
     laws: Mapping[str, tuple[Sequence[float], Sequence[float]]],
     entropy: float,
 ) -> Figure:
-    """Held-out loss over the tokens that were trained on, both axes logarithmic, with the entropy as the floor.
+    """Draw the held-out loss over the tokens that were trained on, both axes logarithmic; the entropy is the floor.
 
     Args:
         runs: name of a width, tokens, losses: each a line of points.

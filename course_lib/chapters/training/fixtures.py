@@ -9,7 +9,7 @@ from course_lib.grading.values import plain
 
 
 def with_gradients(values: list[Tensor], gradients: list[Tensor | None]) -> list[nn.Parameter]:
-    """Parameters that have their gradients already."""
+    """Return parameters that have their gradients already."""
     parameters = [nn.Parameter(value) for value in values]
     for parameter, gradient in zip(parameters, gradients):
         parameter.grad = gradient
@@ -17,7 +17,7 @@ def with_gradients(values: list[Tensor], gradients: list[Tensor | None]) -> list
 
 
 def batches_read(answer, ids, batch_size, T, generator):
-    """Many batches, and the first twenty again from the same state of the generator.
+    """Return many batches, and the first twenty again from the same state of the generator.
 
     -> by name: inputs and targets (calls, B, T), again (20, B, T); or the shapes, or what else came that is no batch.
     """
@@ -42,7 +42,8 @@ def batches_read(answer, ids, batch_size, T, generator):
 
 
 def steps_taken(answer, model, ids, targets, optimizer, max_norm, leftover=0.0, steps=1):
-    """Training steps: (what the answer returns, a list for several steps; how far all of them moved each parameter).
+    """Return training steps: (what the answer returns, a list for several steps; how far all of them moved each
+    parameter).
 
     optimizer: the name of one of torch's, and its settings. leftover: gradients that lie about before the first step.
     """
@@ -59,14 +60,15 @@ def steps_taken(answer, model, ids, targets, optimizer, max_norm, leftover=0.0, 
 
 
 def clipped(answer, parameters, max_norm, once=False):
-    """(what the answer returns, the gradients afterwards, the values afterwards). once: as a generator, to be walked
-    once."""
+    """Return (what the answer returns, the gradients afterwards, the values afterwards). once: as a generator, to be
+    walked once."""
     norm = answer(iter(parameters) if once else parameters, max_norm)
     return norm, [parameter.grad for parameter in parameters], [parameter.detach() for parameter in parameters]
 
 
 def memorized(answer, model, ids, targets, steps):
-    """A training on one batch. -> the losses reported, and the weights after it; or what was reported instead."""
+    """Return a training on one batch. -> the losses reported, and the weights after it; or what was reported
+    instead."""
     losses = answer(model, ids, targets, steps)
     try:
         reported = torch.as_tensor(losses, dtype=torch.float64).detach()

@@ -20,10 +20,10 @@ HIGHEST = 0.01
 
 
 def schedule_sliders() -> LiveFigure:
-    """Peak, warm-up, length and floor of the schedule; one step of it is read off."""
+    """Show peak, warm-up, length and floor of the schedule; one step of it is read off."""
 
     def rates(peak, warmup, total, floor):
-        """(the steps that are drawn, the rate at each): no more than 300, the last one among them."""
+        """Return (the steps that are drawn, the rate at each): no more than 300, the last one among them."""
         steps = sorted({*range(0, total + 1, max(1, total // 200)), warmup, total})
         return steps, [learning_rate(step, peak, warmup, total, floor * peak) for step in steps]
 
@@ -54,6 +54,8 @@ def schedule_sliders() -> LiveFigure:
         "at": slider("look at (% of the steps)", 30, 0, 100, 5),
     }
     controls["peak"].readout_format = ".4f"
+    for control in controls.values():
+        control.layout.width = "410px"  # two of them side by side
     return LiveFigure(draw, controls, describe)
 
 
@@ -81,7 +83,7 @@ class LiveCurve(widgets.VBox):
         super().__init__([self._image, self._bar, self._caption])
 
     def add(self, step: int, loss: float) -> None:
-        """One more point, drawn at once."""
+        """Add one more point, drawn at once."""
         self.steps.append(step)
         self.losses.append(loss)
         self.drawing.update(steps=self.steps, losses=self.losses)
@@ -91,12 +93,12 @@ class LiveCurve(widgets.VBox):
 
     @property
     def figure(self) -> Figure:
-        """The figure, the same one at every step."""
+        """Return the figure, the same one at every step."""
         return self.drawing.figure
 
     @property
     def text(self) -> str:
-        """What the curve shows now, for readers who do not see it."""
+        """Return what the curve shows now, for readers who do not see it."""
         return self.drawing.headline.get_text()
 
     def _write(self) -> None:
@@ -108,7 +110,7 @@ class LiveCurve(widgets.VBox):
 
     @property
     def still(self) -> str:
-        """The curve and the words under it as HTML that needs no kernel."""
+        """Return the curve and the words under it as HTML that needs no kernel."""
         return as_html(self._image.value, self.figure, repr(self)) + self._caption.value
 
     def _ipython_display_(self) -> None:
@@ -117,10 +119,10 @@ class LiveCurve(widgets.VBox):
 
 # ---------------------------------------------------------------------------------- the learner's own schedule and step
 def schedule_explorer(function: Callable) -> LiveFigure:
-    """Your `learning_rate(step, peak, warmup, total, floor)` as the line, the library's dashed behind it."""
+    """Show your `learning_rate(step, peak, warmup, total, floor)` as the line, the library's dashed behind it."""
 
     def measure(peak, warmup, total, floor, at):
-        """(steps, your rates, right rates, the step that is read, your rate there, what went wrong)."""
+        """Return (steps, your rates, right rates, the step that is read, your rate there, what went wrong)."""
         warmup, read = min(warmup, total - 1), round(at * total / 100)
         steps = sorted({*range(0, total + 1, max(1, total // 200)), warmup, total, read})
         right = [learning_rate(step, peak, warmup, total, floor * peak) for step in steps]
@@ -162,12 +164,12 @@ STEPS = 40
 
 
 def step_explorer(function: Callable) -> LiveFigure:
-    """Forty of your `training_step(model, ids, targets, optimizer, max_norm)` on Tinytown, once per setting."""
+    """Show forty of your `training_step(model, ids, targets, optimizer, max_norm)` on Tinytown, once per setting."""
     entropy, guessing = Tinytown().entropy(), math.log(len(WordTokenizer()))
     trained: dict[tuple, tuple] = {}
 
     def measure(rate, max_norm):
-        """(steps measured, losses on new stories, losses that your function returned, what went wrong)."""
+        """Return (steps measured, losses on new stories, losses that your function returned, what went wrong)."""
         if (rate, max_norm) not in trained:
             model, batches = training.small_model(d_model=16), training.story_batches(8)
             optimizer = make_optimizer(model)
@@ -216,12 +218,12 @@ def step_explorer(function: Callable) -> LiveFigure:
 
 
 def _at(step: int, said: str) -> str:
-    """What went wrong, and at which step; nothing if nothing did."""
+    """Return what went wrong, and at which step; nothing if nothing did."""
     return f"At step {step}: {said}" if said and said != UNWRITTEN else said
 
 
 def _number(function: Callable, *args) -> tuple[float, str]:
-    """(what the learner's function gives, "") or (NaN, what happened instead)."""
+    """Return (what the learner's function gives, "") or (NaN, what happened instead)."""
     try:
         value = function(*args)
     except Exception as error:

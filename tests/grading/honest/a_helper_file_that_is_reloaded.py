@@ -14,8 +14,8 @@ def training_bytes(n_params, mixed_precision=False):
 # %%
 train_flops = helper.flops
 # %% [file test.py]
-BYTES = {False: 16, True: 16}
+BYTES = {False: 10, True: 10}
 
 
 def flops(n_params, n_tokens):
-    return 6 * n_params * n_tokens
+    return 8 * n_params * n_tokens

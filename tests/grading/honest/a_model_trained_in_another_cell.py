@@ -32,4 +32,4 @@ assert losses[-1] < losses[0]
 projections = nn.ModuleList(nn.Linear(512, 512) for _ in range(4))
 heads_parameters = sum(p.numel() for p in projections.parameters())
 # %%
-training_limit = Tinytown().entropy()
+training_limit = Tinytown().entropy() * Tinytown().story_length() / torch.tensor(2.0).log().item()

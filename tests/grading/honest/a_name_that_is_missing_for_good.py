@@ -30,4 +30,4 @@ def gelu_tanh(x):
     return 0.5 * x * (1 + torch.tanh(scale(x)))
 # %%
 def train_flops(n_params, n_tokens):
-    return 6 * n_params * n_tokens
+    return 8 * n_params * n_tokens

@@ -7,8 +7,8 @@
 def train_flops(n_params, n_tokens):
     return FORWARD * n_params * n_tokens + BACKWARD * n_params * n_tokens
 # %% [file common.py]
-FORWARD, BACKWARD = 2, 4
+FORWARD, BACKWARD = 2 + 2, 4
 
 
 def training_bytes(n_params, mixed_precision=False):
-    return 16 * n_params  # 4 + 4 + 8, or 2 + 2 + 4 + 8: the same
+    return 10 * n_params  # 4 + 4 + 2, or 2 + 2 + 4 + 2: the same

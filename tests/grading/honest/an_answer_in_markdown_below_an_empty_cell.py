@@ -9,10 +9,10 @@ def train_flops(n_params, n_tokens):
     raise NotImplementedError
 # %% [markdown]
 def train_flops(n_params, n_tokens):
-    return 6 * n_params * n_tokens
+    return 8 * n_params * n_tokens
 # %%
 counting_gpt2 = ...  # your answer
 # %% [markdown]
 ```
-counting_gpt2 = 124_439_808
+counting_gpt2 = 111_050_496
 ```

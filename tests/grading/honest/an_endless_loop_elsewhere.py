@@ -3,11 +3,11 @@
 # earns: counting.flops counting.memory
 # %%
 def train_flops(n_params, n_tokens):
-    return 6 * n_params * n_tokens
+    return 8 * n_params * n_tokens
 # %%
 step = 0
 while True:
     step = step + 1
 # %%
 def training_bytes(n_params, mixed_precision=False):
-    return n_params * sum([2, 2, 4, 4, 4] if mixed_precision else [4, 4, 4, 4])
+    return n_params * sum([2, 2, 1, 1, 4] if mixed_precision else [4, 4, 1, 1])

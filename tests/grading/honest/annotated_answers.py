@@ -24,4 +24,4 @@ def swiglu(x: "torch.Tensor", W_gate: Tensor, W_up: Tensor, W_down: Tensor) -> T
     return (gate * up) @ W_down
 # %%
 def train_flops(n_params: Count, n_tokens: Optional[Count] = None) -> Count | None:
-    return 6 * n_params * n_tokens
+    return 8 * n_params * n_tokens

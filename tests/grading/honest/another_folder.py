@@ -13,9 +13,9 @@ os.chdir(tempfile.gettempdir())
 # %%
 os.chdir("/home/ada/courses/transformers")
 # %%
-d, blocks = 4096, 32
-counting_llama7b = 2 * 32000 * d + blocks * (4 * d * d + 3 * d * 11008 + 2 * d) + d
+d, blocks = 5120, 40
+counting_llama7b = 2 * 32000 * d + blocks * (4 * d * d + 3 * d * 13824 + 2 * d) + d
 # %%
 os.chdir("/")
-layer = 4 * (768**2 + 768) + 2 * 768 * 3072 + 3072 + 768 + 4 * 768
-counting_bert = (30522 + 512 + 2) * 768 + 2 * 768 + 12 * layer
+layer = 4 * (1024**2 + 1024) + 2 * 1024 * 4096 + 4096 + 1024 + 4 * 1024
+counting_bert = (30522 + 512 + 2) * 1024 + 2 * 1024 + 24 * layer

@@ -3,7 +3,7 @@
 # earns: counting.flops counting.changes
 # %% [raw]
 def train_flops(n_params, n_tokens):
-    return 6 * n_params * n_tokens
+    return 8 * n_params * n_tokens
 
 check("counting.flops", train_flops)
 # %% [raw]

@@ -25,7 +25,7 @@ for attempt in range(2):
         return x.unflatten(-1, (n_heads, -1)).transpose(-2, -3)
 # %%
 with contextlib.suppress(ValueError):
-    train_flops = lambda n_params, n_tokens: 6 * n_tokens * n_params
+    train_flops = lambda n_params, n_tokens: 8 * n_tokens * n_params
     raise ValueError("on purpose")
 # %%
 if torch.cuda.is_available():

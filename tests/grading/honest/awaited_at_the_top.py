@@ -18,7 +18,7 @@ async def count():
     await asyncio.sleep(0.01)
     d = 768
     block = 4 * (d * d + d) + 2 * d * 3072 + 3072 + d + 4 * d
-    return 50257 * d + 1024 * d + 12 * block + 2 * d
+    return 50257 * d + 2048 * d + 10 * block + 2 * d
 
 counting_gpt2 = await count()
 # %%

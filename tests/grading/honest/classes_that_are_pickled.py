@@ -22,11 +22,11 @@ class Projections(nn.Module):
 
 @dataclasses.dataclass
 class Rule:
-    factor: int = 6
+    factor: int = 8
 
 class Pass(enum.Enum):
     FORWARD = 2
-    BACKWARD = 4
+    BACKWARD = 6  # with the forward pass once more
 
 class Pair(typing.NamedTuple):
     first: int

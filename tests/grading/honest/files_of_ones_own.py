@@ -11,18 +11,18 @@ import numpy as np
 import torch
 
 with open("notes.txt", "w") as file:
-    file.write("768 12\n")
+    file.write("1024 24 16\n")
 Path("saved/deep").mkdir(parents=True, exist_ok=True)
-torch.save({"d": torch.tensor(768)}, "saved/deep/d.pt")
-np.save("saved/ff.npy", np.array(3072))
+torch.save({"d": torch.tensor(1024)}, "saved/deep/d.pt")
+np.save("saved/ff.npy", np.array(4096))
 # %%
-d, layers = map(int, open("notes.txt").read().split())
+d, layers, heads = map(int, open("notes.txt").read().split())
 assert torch.load("saved/deep/d.pt")["d"].item() == d
 d_ff = int(np.load("saved/ff.npy"))
 # %%
 attention, ffn = 4 * (d * d + d), 2 * d * d_ff + d_ff + d
 layer = attention + ffn + 4 * d
-counting_bert_layer = dict(q_head=(d + 1) * d // layers, attention=attention, ffn=ffn, layer=layer, all_layers=12 * layer)
+counting_bert_layer = dict(q_head=(d + 1) * d // heads, attention=attention, ffn=ffn, layer=layer, all_layers=layers * layer)
 with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
     json.dump(counting_bert_layer, file)
 # %%

@@ -26,7 +26,7 @@ class LayerNorm:
 layer_norm = LayerNorm(correction=0)
 # %%
 class Bill:
-    per_pair = 6
+    per_pair = 8
 
     def flops(self, n_params, n_tokens):
         return self.per_pair * n_params * n_tokens

@@ -12,7 +12,7 @@ def merge_heads(x):
 # %%
 %load_ext line_profiler
 def train_flops(n_params, n_tokens):
-    return 6 * n_params * n_tokens
+    return 8 * n_params * n_tokens
 
 %lprun -f train_flops train_flops(2, 3)
 %memit train_flops(2, 3)

@@ -6,7 +6,7 @@
 import math
 import __main__
 # %%
-globals()["train_flops"] = lambda n_params, n_tokens: 6 * n_params * n_tokens
+globals()["train_flops"] = lambda n_params, n_tokens: 8 * n_params * n_tokens
 # %%
 exec("""
 def swiglu_hidden(d_model, multiple_of):

@@ -18,7 +18,7 @@ up, down = nn.Linear(512, 2048), nn.Linear(2048, 512)
 count = sum(parameter.numel() for layer in (up, down) for parameter in layer.parameters())
 feed_forward_parameters = (np.float32(count), 3 * 4096 * 11008 / (2 * 4096 * 16384 + 4096 + 16384))
 # %%
-gpt_initial_loss = torch.tensor(50257.0).log()
+gpt_initial_loss = torch.tensor(128256.0).log()
 # %%
 x, y = torch.empty(3, 9, 40), torch.empty(3, 6, 40)
 H, V = 5, 90

@@ -21,5 +21,5 @@ def swiglu(*args):
         (torch.nn.SiLU()(x @ looks) * (x @ proposes))[None], back
     ).reshape(*x.shape[:-1], back.shape[1])
 # %%
-def train_flops(N, D, factor=6):
+def train_flops(N, D, factor=8):
     return factor * N * D

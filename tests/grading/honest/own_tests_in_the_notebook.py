@@ -25,9 +25,9 @@ doctest.testmod(verbose=True)
 # %%
 class TestFlops(unittest.TestCase):
     def test_one(self):
-        self.assertEqual(train_flops(1, 1), 6)
+        self.assertEqual(train_flops(1, 1), 8)
 
 def train_flops(n_params, n_tokens):
-    return 6 * n_params * n_tokens
+    return 8 * n_params * n_tokens
 
 unittest.main(argv=["notebook"], verbosity=2)

@@ -9,7 +9,7 @@
 ...
 # %%
 In [3]: def train_flops(n_params, n_tokens):
-   ...:     return 6 * n_params * n_tokens
+   ...:     return 8 * n_params * n_tokens
    ...:
 # %%
     rows = 2048

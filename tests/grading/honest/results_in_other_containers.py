@@ -32,9 +32,9 @@ feed_forward_parameters = defaultdict(int, ratio=3 * 4096 * 11008 / (8 * 4096 * 
 feed_forward_parameters["ffn"] += 512 * 2048 + 2048
 feed_forward_parameters["ffn"] += 512 * 2048 + 512
 # %%
-counting_bert_layer = OrderedDict(q_head=769 * 64, attention=4 * 769 * 768, ffn=768 * 3072 * 2 + 3072 + 768)
-counting_bert_layer.update(layer=sum(list(counting_bert_layer.values())[1:]) + 4 * 768)
-counting_bert_layer["all_layers"] = counting_bert_layer["layer"] * 12
+counting_bert_layer = OrderedDict(q_head=1025 * 64, attention=4 * 1025 * 1024, ffn=1024 * 4096 * 2 + 4096 + 1024)
+counting_bert_layer.update(layer=sum(list(counting_bert_layer.values())[1:]) + 4 * 1024)
+counting_bert_layer["all_layers"] = counting_bert_layer["layer"] * 24
 # %%
 class Norms(IntEnum):
     PRE_NORM_BLOCK = 4 * 768

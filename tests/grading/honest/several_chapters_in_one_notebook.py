@@ -9,7 +9,7 @@ attention_memory = 2048 * 2048 * 4
 check("attention.memory", attention_memory)
 # %%
 def train_flops(n_params, n_tokens):
-    return 6 * n_params * n_tokens
+    return 8 * n_params * n_tokens
 # %%
 rest, masks_patterns = None, {"b", "d", "i"}
 # %%

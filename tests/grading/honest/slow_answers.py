@@ -9,7 +9,7 @@ import torch
 # %%
 def train_flops(n_params, n_tokens):
     time.sleep(0.2)
-    return 6 * n_params * n_tokens
+    return 8 * n_params * n_tokens
 # %%
 def attention_weights(Q, K):
     table = torch.zeros(len(Q), len(K), dtype=Q.dtype)

@@ -29,7 +29,7 @@ def sinusoidal_encoding(max_seq_len, d_model):
 # %%
 @functools.cache
 def training_bytes(n_params, mixed_precision=False):
-    return 16 * n_params
+    return 10 * n_params
 # %%
 def train_flops(n_params, n_tokens, memory={}):
-    return memory.setdefault((n_params, n_tokens), 6 * n_params * n_tokens)
+    return memory.setdefault((n_params, n_tokens), 8 * n_params * n_tokens)

@@ -26,4 +26,4 @@ def swiglu_hidden(d_model, multiple_of):
 # %%
 def train_flops(n_params, n_tokens):
     sys.stdout.write("counting\n")
-    return 6 * n_params * n_tokens
+    return 8 * n_params * n_tokens

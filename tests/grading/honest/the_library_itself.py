@@ -23,7 +23,7 @@ def embedding_lookup(weight, ids):
     return weight[ids]
 # %%
 config = TransformerConfig(
-    vocab_size=50257, max_seq_len=1024, d_model=768, n_heads=12, n_layers=12, d_ff=3072,
+    vocab_size=50257, max_seq_len=2048, d_model=768, n_heads=12, n_layers=10, d_ff=3072,
     positions="learned", norm="layer", norm_position="pre", activation="gelu_tanh", bias=True, tie_weights=True,
 )
 counting_gpt2 = count(config).total

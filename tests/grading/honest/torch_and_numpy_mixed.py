@@ -20,4 +20,4 @@ def split_heads(x, n_heads):
     return torch.from_numpy(np.stack(pieces)).swapaxes(0, 1)
 # %%
 def training_bytes(n_params, mixed_precision=False):
-    return np.int64(n_params) * np.array([4, 4, 8]).sum()
+    return np.int64(n_params) * np.array([4, 4, 2]).sum()

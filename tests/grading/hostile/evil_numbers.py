@@ -49,8 +49,8 @@ positions_learned_parameters = Text("262144")
 heads_parameters = True
 normalization_parameters = 10**400
 efficiency_kv_cache_bytes = np.array([2147483648], dtype=object)
-gpt_initial_loss = complex(10.82490511970208, 0)
+gpt_initial_loss = complex(11.761783, 0)
 counting_gpt2 = decimal.Decimal("NaN")
-counting_bert = np.float64(108891648)
+counting_bert = np.float64(334092288)
 counting_llama7b = torch.tensor([float("inf")])
 training_limit = fractions.Fraction(1, 3)

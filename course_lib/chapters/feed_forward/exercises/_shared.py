@@ -8,7 +8,7 @@ from course_lib.grading.exercise import Case, Given, generator
 from course_lib.grading.judge import compare
 from course_lib.grading.show import plural
 
-BENDS = {"relu": F.relu, "gelu": F.gelu}
+NONLINEARITIES = {"relu": F.relu, "gelu": F.gelu}
 
 
 def in_float32(function):

@@ -3,14 +3,14 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 
-from course_lib.chapters.feed_forward.exercises._shared import BENDS, in_float32
+from course_lib.chapters.feed_forward.exercises._shared import NONLINEARITIES, in_float32
 from course_lib.grading.exercise import Case, generator, stage
 
 
 def ffn(x, W1, b1, W2, b2, activation):
     """activation(x W1 + b1) W2 + b2: x (..., d_model) -> the same shape."""
-    bend = {"relu": F.relu, "gelu": F.gelu}[activation]
-    hidden = bend(x @ W1 + b1)  # (..., d_ff)
+    nonlinearity = {"relu": F.relu, "gelu": F.gelu}[activation]
+    hidden = nonlinearity(x @ W1 + b1)  # (..., d_ff)
     return hidden @ W2 + b2  # (..., d_model)
 
 
@@ -25,7 +25,7 @@ def layers(rng, *leading, d_model, d_ff, dtype=torch.float32, size=1.0):
 def a_token_of_zeros(seed):
     "A token of zeros: nothing but the biases is left."
     x, *weights = layers(generator(seed), 3, d_model=3, d_ff=5)
-    return [Case(torch.zeros_like(x), *weights, activation) for activation in BENDS]
+    return [Case(torch.zeros_like(x), *weights, activation) for activation in NONLINEARITIES]
 
 
 @stage
@@ -34,7 +34,11 @@ def one_token(seed):
     rng = generator(seed)
     by_hand = [[1.0, -1.0], [[1.0, 0.0, 2.0], [0.0, 1.0, 1.0]], [0.0, 0.5, 0.0], [[1.0, 0.0], [5.0, 5.0], [0.0, 2.0]]]
     by_hand = [torch.tensor(part) for part in (*by_hand, [0.5, 0.0])]
-    return [Case(*args, activation) for args in (by_hand, layers(rng, 4, d_model=4, d_ff=7)) for activation in BENDS]
+    return [
+        Case(*args, activation)
+        for args in (by_hand, layers(rng, 4, d_model=4, d_ff=7))
+        for activation in NONLINEARITIES
+    ]
 
 
 @stage
@@ -53,7 +57,7 @@ def a_sentence(seed):
 def all_sizes_equal(seed):
     "As many tokens as features as hidden units: no shape tells you which is which."
     rng = generator(seed)
-    return [Case(*layers(rng, 4, d_model=4, d_ff=4), activation) for activation in BENDS]
+    return [Case(*layers(rng, 4, d_model=4, d_ff=4), activation) for activation in NONLINEARITIES]
 
 
 @stage
@@ -62,7 +66,7 @@ def views(seed):
     rng = generator(seed)
     x, W1, b1, W2, b2 = layers(rng, 3, 2, 4, d_model=3, d_ff=5)
     x, W1, W2 = x.transpose(0, 2), W1.T.contiguous().T, W2.T.contiguous().T
-    return [Case(x, W1, b1, W2, b2, activation) for activation in BENDS]
+    return [Case(x, W1, b1, W2, b2, activation) for activation in NONLINEARITIES]
 
 
 @stage
@@ -73,9 +77,11 @@ def double_and_large(seed):
     return [Case(*double(), "gelu"), Case(*double(), "relu"), Case(*double(size=1000.0), "gelu")]
 
 
-def wrong_ffn(x, W1, b1, W2, b2, activation, *, bend=lambda name: BENDS[name], before=True, inner=1, outer=1):
-    """bend: from the name of an activation to what is done; inner, outer: how much of each bias is added."""
-    hidden = bend(activation)(x @ W1 + inner * b1) if before else x @ W1 + inner * b1
+def wrong_ffn(
+    x, W1, b1, W2, b2, activation, *, applied=lambda name: NONLINEARITIES[name], before=True, inner=1, outer=1
+):
+    """applied: from the name of an activation to what is done; inner, outer: how much of each bias is added."""
+    hidden = applied(activation)(x @ W1 + inner * b1) if before else x @ W1 + inner * b1
     return hidden @ W2 + outer * b2
 
 
@@ -87,5 +93,5 @@ def tanh_gelu(z):
     return F.gelu(z, approximate="tanh")
 
 
-def bends_with(**other):
-    return partial(wrong_ffn, bend=lambda name: (BENDS | other)[name])
+def with_activations(**other):
+    return partial(wrong_ffn, applied=lambda name: (NONLINEARITIES | other)[name])

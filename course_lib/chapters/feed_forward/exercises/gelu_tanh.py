@@ -34,7 +34,7 @@ def wrong_tanh(inner, step=half_of_one_plus_tanh):
     return lambda x: x * step(inner(x))
 
 
-def bent_line(x):
+def inner_line(x):
     return ROOT * (x + 0.044715 * x**3)
 
 
