@@ -249,7 +249,7 @@ class Saturation(Drawing):
         self.bars = left.bar(range(S), [0.0] * S, color=BLUE)
         self.slopes = right.bar(range(S), [0.0] * S, color=ORANGE)
         left.set(ylim=(0, 1.08), xticks=range(S), xlabel="key", ylabel="weight p")
-        right.set(ylim=(0, 0.27), xticks=range(S), xlabel="key", ylabel="gradient p (1 − p)")
+        right.set(ylim=(0, 0.27), xticks=range(S), xlabel="key", ylabel="slope p (1 − p)")
         left.axhline(1 / S, color=GREY, linestyle=":")
         left.text(S - 0.4, 1 / S + 0.02, "an even share", ha="right", fontsize=FONT - 1, color=INK)
         self.mean = right.axhline(0, color=INK, linestyle="--", linewidth=1.2)
