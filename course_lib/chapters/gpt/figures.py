@@ -229,13 +229,20 @@ class LensTable(Drawing):
         self.headline.set_text(self.title)
 
 
-def lens_curve(losses: Sequence[float], limit: float, title: str) -> Figure:
-    """Draw the loss of the logit lens after every block, and the entropy of the text as a dotted line."""
+def lens_curve(losses: Sequence[float], limit: float, title: str, fitted: Sequence[float] = ()) -> Figure:
+    """Draw the loss of the logit lens after every block, and the entropy of the text as a dotted line.
+
+    fitted: the control, the loss of a reader that is fitted to each block.
+    """
     figure, axes = new_figure(WIDE, 3.5)
     places = range(1, len(losses) + 1)
     axes.plot(places, losses, "s-", color=BLUE, markersize=8)
     for place, loss in zip(places, losses):
-        axes.text(place + 0.05, loss + 0.08, f"{loss:.1f}", fontsize=FONT, color=INK)
+        named = "  logit lens" if fitted and place == 1 else ""
+        axes.text(place + 0.05, loss + 0.08, f"{loss:.1f}{named}", fontsize=FONT, color=INK)
+    if fitted:
+        axes.plot(places, fitted, "o--", color=ORANGE, zorder=1)
+        axes.text(1.05, fitted[0] + 0.08, "a reader fitted to each block", fontsize=FONT, color=INK)
     axes.axhline(limit, color=GREY, linestyle=":")
     axes.text(1, limit - 0.06, "entropy of the stories: no model can beat it", fontsize=FONT - 1, color=INK, va="top")
     axes.set(xlabel="after block", ylabel="loss (nats per token)", xticks=places, ylim=(0, max(losses) + 0.4))
