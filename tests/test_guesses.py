@@ -375,3 +375,24 @@ def test_where_a_class_is_graded_a_guess_shows_and_asks_nothing():
     )
     seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert seen.stdout == "[True, True, True, True]\n", seen.stderr
+
+
+def test_a_picture_that_is_kept_is_small_and_looks_the_same():
+    import base64
+    import io
+
+    import numpy as np
+    from PIL import Image
+
+    from course_lib.grading.notebook import _small
+    from course_lib.live.drawing import new_figure
+    from course_lib.live.figure import png
+
+    figure, axes = new_figure(6, 3)
+    axes.imshow(np.random.default_rng(0).random((8, 20)), aspect="auto")
+    axes.set_title("weights")
+    before = png(figure)
+    after = base64.b64decode(_small(base64.b64encode(before).decode()))
+    assert len(after) < len(before)
+    seen = [np.asarray(Image.open(io.BytesIO(data)).convert("RGB"), float) for data in (before, after)]
+    assert np.abs(seen[0] - seen[1]).mean() < 1  # of 255

@@ -175,3 +175,10 @@ def test_a_sample_has_as_many_stories_as_asked_for():
     assert Tinytown().sample(0) == []
     with pytest.raises(ValueError, match="-1"):
         Tinytown().sample(-1)
+
+
+def test_the_exercise_on_the_limit_asks_for_the_exact_entropy_of_a_story():
+    from course_lib.grading import EXERCISES
+
+    bits = Tinytown().entropy() * Tinytown().story_length() / math.log(2)
+    assert EXERCISES["training.limit"].reference == pytest.approx(bits, rel=1e-7)

@@ -94,10 +94,13 @@ def warm_up() -> Shell:
     (weight @ weight).softmax(-1).sum().backward()
     torch.optim.AdamW([weight]).step()  # the first one imports eight hundred modules
     grading, viz = importlib.import_module("course_lib.grading"), importlib.import_module("course_lib.live")
-    for name in ("check", "hint", "progress", "grade"):
+    for name in ("check", "hint", "progress", "grade", "mine"):
         setattr(grading, name, _QUIET)
     for name in ("explore", "show", "guess", "reveal"):
         setattr(viz, name, _QUIET)
+    ladder = importlib.import_module("course_lib.ladder")
+    for name in ("climb", "ladder"):
+        setattr(ladder, name, _QUIET)
     config = Config()
     config.HistoryManager.enabled = False
     config.HistoryManager.hist_file = ":memory:"

@@ -30,7 +30,8 @@ class NotAlone(Exception):
 def mine(exercise_id: str) -> Any:
     """Return your own answer to an exercise, the last one that passed: a function or a class.
 
-    It comes from the source that was kept, so it is there in every notebook, on every later day.
+    It comes from the source that was kept, so it is there in every notebook, on every later day. It is for your own
+    experiments and the ladder: a notebook that you hand in is graded elsewhere, without your record.
 
     Errors: KeyError for an unknown id, with the nearest ids; ValueError if no answer is kept, with what to do.
     """

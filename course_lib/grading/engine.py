@@ -44,11 +44,11 @@ def keep_answer(exercise_id: str, answer: Any) -> str:
         source = source_alone(answer)
         found = run_alone(source, answer.__name__, exercise_id)
     except NotAlone as error:
-        return f"This answer is not kept for later chapters: {error}"
+        return f"This answer is not kept for the ladder: {error}"
     if not grade(exercise_id, found, PUBLIC_SEED).passed:
-        return "This answer is not kept for later chapters: without your notebook around it, it does not pass."
+        return "This answer is not kept for the ladder: without your notebook around it, it does not pass."
     record.change("answers", exercise_id, lambda entry: entry.update(name=answer.__name__, source=source))
-    return f'Kept: mine("{exercise_id}") gives it back.'
+    return f'Kept for the ladder: mine("{exercise_id}") gives it back.'
 
 
 def grade(exercise_id: str, answer: Any, seed: int) -> Result:

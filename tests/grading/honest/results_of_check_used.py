@@ -1,13 +1,14 @@
-# The learner leans on what check, hint, progress and explore return: asserts that a check passed, prints its points, keeps
-# the panel. In the same cells, below, stand answers. Whatever these functions are while a class is graded, they let the
-# cell go on.
+# The learner leans on what check, hint, mine, progress, explore and climb return: asserts that a check passed, prints
+# its points, keeps the panel. In the same cells, below, stand answers. Whatever these functions are while a class is
+# graded, they let the cell go on.
 # expects: attention.softmax attention.memory masks.causal masks.patterns
 # earns: attention.softmax attention.memory masks.causal masks.patterns
 # %%
 import torch
 
 import course_lib.grading as grading
-from course_lib.grading import check, hint, progress
+from course_lib.grading import check, hint, mine, progress
+from course_lib.ladder import climb
 from course_lib.live import explore
 # %%
 def softmax(x, dim):
@@ -30,6 +31,7 @@ def causal_mask(T, S=None):
 # %%
 panel = explore("attention.softmax", softmax)
 panel
+climb("attention", attention=mine("attention.scaled_dot_product")).press("attention")
 # %%
 print(progress())
 done = sum(row.earned for row in progress().rows)
