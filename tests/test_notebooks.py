@@ -1,5 +1,6 @@
 """The notebooks as files: run in order, complete, portable; and the exercises are what the solutions generate."""
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -176,6 +177,17 @@ def test_every_chapter_can_be_moved_and_checked(path):
     assert all(f"]({each})" in read(path).cells[-1].source for each in following), "a chapter leads to the next"
     if path.name[:2] != "00":
         assert any(text.startswith("Predict:") for text in texts), "a chapter asks for a guess"
+
+
+@pytest.mark.parametrize("path", RUN, ids=name)
+def test_what_is_shown_ends_its_cell(path):
+    """`show` returns a picture, and a notebook displays only what the last line of a cell returns."""
+    lost = []
+    for cell in read(path).cells:
+        lines = ast.parse(cell.source).body if cell.cell_type == "code" else []
+        calls = [line.value for line in lines[:-1] if isinstance(line, ast.Expr) and isinstance(line.value, ast.Call)]
+        lost += [ast.unparse(call)[:60] for call in calls if ast.unparse(call.func) in ("show", "source", "climb")]
+    assert not lost, f"{name(path)}: never displayed: {lost}"
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.slug)

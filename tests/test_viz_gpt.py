@@ -136,6 +136,12 @@ def test_the_lens_curve_writes_every_loss_and_the_limit():
     assert figure.axes[0].lines[1].get_ydata()[0] == 0.65
 
 
+def test_the_lens_curve_draws_its_control_beside_it():
+    lines = figures.lens_curve([2.3, 1.0], 0.65, "title", fitted=[1.1, 0.9]).axes[0].lines
+    assert [line.get_ydata().tolist() for line in lines[:2]] == [[2.3, 1.0], [1.1, 0.9]]
+    assert lines[0].get_linestyle() != lines[1].get_linestyle()
+
+
 # ------------------------------------------------------------------------------------------------------ the first guess
 @pytest.mark.parametrize(
     ("std", "tied"),

@@ -52,7 +52,7 @@ def whole_model(
     axes.text(spine + 0.75, -0.42, f"ids {(1, len(tokens))}", ha="left", **style)
     arrow((spine, -0.08), (spine, 0.22))
     box(spine, 0.45, "token embedding + position", LIGHT, 4.0)
-    axes.plot([spine, spine], [0.7, top + 0.2], color=BLUE, linewidth=7, solid_capstyle="butt", zorder=1)
+    axes.plot([spine, spine], [0.7, top + 0.36], color=BLUE, linewidth=7, solid_capstyle="butt", zorder=1)
     axes.text(spine + 0.25, bottom - 0.6, f"residual stream {shape('dropout')}", ha="left", **style)
     for i in range(n_blocks):
         floor = bottom + rise * i
@@ -83,12 +83,12 @@ def whole_model(
         ()
         if lens
         else (
-            (0.45, "one vector for each token (1, 5)"),
-            (bottom + 0.2, "positions exchange what they hold (2 to 5)"),
-            (bottom + 0.84, "each position by itself (6)"),
-            (bottom + rise + 0.5, "every + is a residual connection (8)"),
-            (top + 0.55, "a steady size for the last step (7)"),
-            (top + 1.22, "a score for each word (9)"),
+            (0.45, "one vector for each token (ch. 1, 5)"),
+            (bottom + 0.2, "positions exchange contents (ch. 2–5)"),
+            (bottom + 0.84, "each position by itself (ch. 6)"),
+            (bottom + rise + 0.5, "every + is a residual connection (ch. 8)"),
+            (top + 0.55, "a steady size for the last step (ch. 7)"),
+            (top + 1.22, "a score for each word (ch. 9)"),
         )
     ):
         axes.text(right + (1.4 if y in (0.45, top + 1.22) else 0.75), y, said, ha="left", **style)
@@ -229,13 +229,20 @@ class LensTable(Drawing):
         self.headline.set_text(self.title)
 
 
-def lens_curve(losses: Sequence[float], limit: float, title: str) -> Figure:
-    """Draw the loss of the logit lens after every block, and the entropy of the text as a dotted line."""
+def lens_curve(losses: Sequence[float], limit: float, title: str, fitted: Sequence[float] = ()) -> Figure:
+    """Draw the loss of the logit lens after every block, and the entropy of the text as a dotted line.
+
+    fitted: the control, the loss of a reader that is fitted to each block.
+    """
     figure, axes = new_figure(WIDE, 3.5)
     places = range(1, len(losses) + 1)
     axes.plot(places, losses, "s-", color=BLUE, markersize=8)
     for place, loss in zip(places, losses):
-        axes.text(place + 0.05, loss + 0.08, f"{loss:.1f}", fontsize=FONT, color=INK)
+        named = "  logit lens" if fitted and place == 1 else ""
+        axes.text(place + 0.05, loss + 0.08, f"{loss:.1f}{named}", fontsize=FONT, color=INK)
+    if fitted:
+        axes.plot(places, fitted, "o--", color=ORANGE, zorder=1)
+        axes.text(1.05, fitted[0] + 0.08, "a reader fitted to each block", fontsize=FONT, color=INK)
     axes.axhline(limit, color=GREY, linestyle=":")
     axes.text(1, limit - 0.06, "entropy of the stories: no model can beat it", fontsize=FONT - 1, color=INK, va="top")
     axes.set(xlabel="after block", ylabel="loss (nats per token)", xticks=places, ylim=(0, max(losses) + 0.4))
