@@ -131,7 +131,7 @@ class WorkByLength(Drawing):
         axes.set(xscale="log", yscale="log", xlim=(LENGTHS[0], LENGTHS[-1] * 6), ylim=(3e3, 1e11))
         axes.set(xlabel="T: tokens in the text", ylabel="FLOPs per token, one block")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda length, _: f"{length:,.0f}"))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda flops, _: short(flops)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda flops, _: short(flops).replace("B", "G")))  # as in GFLOP
         axes.set_xticks([100, 1000, 10_000, 100_000])
         axes.minorticks_off()
         self.headline = headline(figure)
