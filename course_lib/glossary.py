@@ -94,13 +94,14 @@ def section(term: Term, notebook: Path) -> str:
 
 
 def glossary(notebooks: Path) -> str:
-    """Return the text of the glossary: every term with its definition and a link to the section that defines it."""
+    """Return the text of the glossary: the terms of the chapters that are there, with links to their sections."""
     lines = [
         "# Glossary", "",
         "The terms of the field, as the chapters define them. Written by `python -m course_lib refresh`.", "",
         "| term | what it is | where |", "|---|---|---|",
     ]  # fmt: skip
-    for term in sorted(all_terms(), key=lambda term: term.name.lower()):
+    here = [term for term in all_terms() if (notebooks / term.chapter.notebook).is_file()]
+    for term in sorted(here, key=lambda term: term.name.lower()):
         heading = section(term, notebooks / term.chapter.notebook)
         # JupyterLab finds a heading by its text, with hyphens for blanks.
         anchor = "#" + quote(heading.replace(" ", "-")) if heading else ""

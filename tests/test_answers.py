@@ -86,6 +86,15 @@ def test_a_class_stands_after_the_one_that_it_is_made_from(notebook):
     exec(source, {"nn": torch.nn})
 
 
+def test_a_decorated_function_is_kept_with_its_decorator(notebook):
+    space = notebook("@torch.no_grad()\ndef double(x):\n    return 2 * x\n")
+    source = source_alone(space["double"])
+    assert source.startswith("@torch.no_grad()")
+    alone = {"torch": torch}
+    exec(source, alone)
+    assert not alone["double"](torch.ones(1, requires_grad=True)).requires_grad
+
+
 def test_functions_that_call_each_other_are_kept_once(notebook):
     space = notebook("def even(n):\n    return n == 0 or odd(n - 1)\n\ndef odd(n):\n    return n > 0 and even(n - 1)\n")
     source = source_alone(space["even"])

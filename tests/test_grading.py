@@ -45,7 +45,7 @@ SLOW = {  # a second or more for each seed, in training or building models, in l
 
 IDS = {  # chapter: the exercises it must have, with their kinds; it may have more
     "embeddings": {
-        "code": ["lookup", "one_hot", "nearest", "analogy"],
+        "code": ["lookup", "one_hot", "nearest", "analogy", "merge_table"],
         "number": ["parameters"],
         "choice": ["gradient_rows"],
     },
@@ -171,7 +171,7 @@ def test_the_catalogue_holds_every_exercise_of_the_chapter(chapter):
 
 
 def test_every_page_belongs_to_a_chapter_of_which_exercises_are_asked_for():
-    assert sum(len(names) for kinds in IDS.values() for names in kinds.values()) == 94
+    assert sum(len(names) for kinds in IDS.values() for names in kinds.values()) == 96
     assert {exercise.id.partition(".")[0] for exercise in ALL} == set(BUILT)
 
 

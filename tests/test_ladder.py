@@ -159,6 +159,13 @@ def test_each_chapter_shows_the_rungs_up_to_its_own(chapter):
     assert 100 * figure.get_size_inches()[0] <= 848
 
 
+def test_the_riddle_of_chapter_2_is_not_given_away_before_chapter_3():
+    captions = {chapter: draw(climb(chapter).ladder).axes[0].get_xlabel() for chapter in ("attention", "masks")}
+    assert "later tokens" not in captions["attention"]
+    assert "later tokens" in captions["masks"]
+    assert "later tokens" not in draw(ladder().ladder).axes[0].get_xlabel()
+
+
 def test_the_whole_ladder_has_no_button_and_reads_from_the_record():
     shown = ladder()
     assert not shown.buttons

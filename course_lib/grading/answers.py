@@ -64,13 +64,22 @@ def source_alone(answer: Any) -> str:
     Errors: NotAlone with the name that it lacks, or why its source cannot be known.
     """
     parts: dict[str, str] = {}  # by name; what is needed stands before what needs it
-    _collect(answer, getattr(answer, "__name__", ""), parts, set())
+    _collect(answer, _name(answer), parts, set())
     return "\n\n\n".join(parts.values()) + "\n"
+
+
+def _name(thing: Any) -> str:
+    """The name of a function or class, read without running any code of its own."""
+    if type(thing) not in (type, FunctionType) and not isinstance(thing, type):
+        raise NotAlone("it is neither a function nor a class. Write it with `def` or `class`.")
+    if type(thing.__name__) is not str:
+        raise NotAlone("its name is no plain text.")
+    return thing.__name__
 
 
 def _collect(thing: Any, name: str, parts: dict[str, str], begun: set[str]) -> None:
     """Add the names that a function or class takes from outside, then its definition."""
-    text, space = _definition(thing)
+    text, space = _definition(thing, name)
     begun.add(name)
     for needed in sorted(_taken_from_outside(text) - begun):
         if needed in space:
@@ -88,9 +97,11 @@ def _add(name: str, value: Any, parts: dict[str, str], begun: set[str]) -> None:
     elif type(value) in PLAIN:
         parts[name] = f"{name} = {value!r}"
     elif isinstance(value, (FunctionType, type)) and home in ("__main__", HERE):
-        _collect(value, value.__name__, parts, begun)
-        if value.__name__ != name:
-            parts[name] = f"{name} = {value.__name__}"
+        own = _name(value)
+        if own not in begun:
+            _collect(value, own, parts, begun)
+        if own != name:
+            parts[name] = f"{name} = {own}"
     elif isinstance(home, str) and _is_importable(home, value):
         parts[name] = f"from {home} import {value.__name__} as {name}"
     else:
@@ -104,23 +115,21 @@ def _is_importable(home: str, value: Any) -> bool:
     return getattr(sys.modules.get(home), getattr(value, "__name__", ""), None) is value
 
 
-def _definition(thing: Any) -> tuple[str, dict[str, Any]]:
+def _definition(thing: Any, name: str) -> tuple[str, dict[str, Any]]:
     """The source of a function or class, and the namespace that its names come from."""
-    function = inspect.unwrap(thing) if callable(thing) else thing
+    function = inspect.unwrap(thing) if isinstance(thing, FunctionType) else thing  # below a decorator
     if isinstance(thing, type):
-        methods = [value for value in vars(thing).values() if isinstance(value, FunctionType)]
+        methods = [inspect.unwrap(value) for value in vars(thing).values() if isinstance(value, FunctionType)]
         if not methods:
             raise NotAlone("its source cannot be found: a class needs a method of its own.")
         function = methods[0]
-    if not isinstance(function, FunctionType):
-        raise NotAlone("it is neither a function nor a class. Write it with `def` or `class`.")
     code = function.__code__
     lines = linecache.getlines(code.co_filename)
     tree = ast.parse("".join(lines)) if lines else ast.Module([], [])
     kind = ast.ClassDef if isinstance(thing, type) else (ast.FunctionDef, ast.AsyncFunctionDef)
     found = [
         node for node in tree.body
-        if isinstance(node, kind) and node.name == thing.__name__ and _spans(node, code)
+        if isinstance(node, kind) and node.name == name and _spans(node, code)
     ]  # fmt: skip
     if not found:
         raise NotAlone("its source cannot be found. Write it with `def` or `class`, at the left edge of a cell.")

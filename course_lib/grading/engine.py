@@ -45,6 +45,8 @@ def keep_answer(exercise_id: str, answer: Any) -> str:
         found = run_alone(source, answer.__name__, exercise_id)
     except NotAlone as error:
         return f"This answer is not kept for the ladder: {error}"
+    except Exception as error:  # names and sources may be anything; that must not spoil the verdict
+        return f"This answer is not kept for the ladder: its source cannot be read ({type(error).__name__})."
     if not grade(exercise_id, found, PUBLIC_SEED).passed:
         return "This answer is not kept for the ladder: without your notebook around it, it does not pass."
     record.change("answers", exercise_id, lambda entry: entry.update(name=answer.__name__, source=source))

@@ -32,7 +32,7 @@ class NextWords(Drawing):
         axes.set_position((0.17, 0.18, 0.8, 0.66))
         rows = range(len(self.words))
         axes.set(xlim=(0, 1.12), ylim=(len(self.words) - 0.5, -0.5), xticks=[0, 0.25, 0.5, 0.75, 1])
-        axes.set_xlabel("probability (blue: the model's; dotted outline: the exact one, from the grammar)")
+        axes.set_xlabel("probability (blue: the model's; dotted outline: the exact one, by the rules)")
         self.axes, none = axes, [0.0] * len(rows)
         self.model_bars = axes.barh(rows, none, 0.62, color=SKY, edgecolor=BLUE)
         self.exact_bars = axes.barh(rows, none, 0.84, fill=False, edgecolor=INK, linestyle=":", linewidth=1.6)
