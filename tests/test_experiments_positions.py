@@ -13,7 +13,7 @@ from course_lib.claims import find
 @pytest.fixture
 def fresh():
     """Trainings are remembered; a test with other sizes must neither find nor leave any."""
-    caches = (built.reach, built.learn_who_bit, built._texts)
+    caches = (built.reach, built._reader, built.learn_who_bit, built._texts)
     for remembered in caches:
         remembered.cache_clear()
     yield
@@ -153,3 +153,15 @@ def test_sinusoids_lose_ground_beyond_the_trained_length_and_alibi_does_not(fres
     assert sinusoids[64] - sinusoids[32] > 0.15
     assert sinusoids[128] - sinusoids[32] > 0.3
     assert alibi[128] - alibi[32] < 0.1
+
+
+def test_with_a_window_the_judged_words_do_not_depend_on_what_is_further_back(fresh, monkeypatch):
+    """Two layers of 32 tokens each look back 62: the first 50 of 128 tokens are out of reach of the last 16."""
+    monkeypatch.setattr(built, "STORIES", 60)
+    ids, windows = built._texts()
+    near, far = built.reach_with_a_window("rope", 0, 5), built._judge(built._reader("rope", 0, 5), 128)
+    changed = windows.clone()
+    changed[:, :50] = 5
+    monkeypatch.setattr(built, "_texts", lambda: (ids, changed))
+    assert built.reach_with_a_window("rope", 0, 5) == pytest.approx(near, abs=1e-6)
+    assert abs(built._judge(built._reader("rope", 0, 5), 128) - far) > 1e-5, "without the window they do"

@@ -15,7 +15,7 @@ from course_lib.live.figure import LiveFigure, dropdown, slider
 from course_lib.live.shared_figures import Patterns
 from course_lib.masks import causal_mask, combine, padding_mask, prefix_mask
 
-BERT, GPT, T5 = "BERT: bidirectional", "GPT: causal", "T5: source, then target"
+BERT, GPT, T5 = "BERT, bidirectional", "GPT, causal", "T5, source then target"
 
 
 # ------------------------------------------------------------------------------------------------------------- patterns
