@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -149,14 +150,15 @@ class Height:
 
 
 @cache
-def _town() -> tuple[WordTokenizer, torch.Tensor, list[list[int]], float]:
-    """The tokenizer, the text to train on, the held-out stories, and what these cost the grammar per token."""
+def _town() -> tuple[WordTokenizer, torch.Tensor, list[list[list[int]]], float]:
+    """The tokenizer, the text to train on, the held-out stories by length, and what they cost the grammar per token."""
     tokenizer = WordTokenizer()
     held_out = Tinytown(HELD_OUT_SEED)
     stories = held_out.sample(HELD_OUT)
     encoded = [tokenizer.encode(story) for story in stories]
     grammar = -sum(map(held_out.log_prob, stories)) / sum(len(ids) - 1 for ids in encoded)
-    return tokenizer, encode_stories(Tinytown(0).sample(STORIES), tokenizer), encoded, grammar
+    by_length = [list(equal) for _, equal in groupby(sorted(encoded, key=len), key=len)]
+    return tokenizer, encode_stories(Tinytown(0).sample(STORIES), tokenizer), by_length, grammar
 
 
 def train_rung(
@@ -185,8 +187,10 @@ def train_rung(
     generator = torch.Generator().manual_seed(seed)
     batches = Batches(ids, BATCH, MAX_SEQ_LEN, generator, start_id=tokenizer.bos_id)
     train(model, batches, steps, rung.peak, WARMUP, progress=progress, on_step=on_step)
-    nats, tokens = story_losses(model, held_out, batch_size=1)  # alone: a model that sees every token would see padding
-    return model, Height(((nats.sum() / tokens.sum()).item(),), grammar, tuple(parts))
+    # Stories of one length together: a model that sees every token must not see padding.
+    nats = sum(story_losses(model, equal)[0].sum().item() for equal in held_out)
+    tokens = sum(len(ids) - 1 for equal in held_out for ids in equal)
+    return model, Height((nats / tokens,), grammar, tuple(parts))
 
 
 def get_rung(id: str) -> Rung:
