@@ -102,7 +102,7 @@ def block_diagram() -> Figure:
             axes.text(0.5, top + 0.5, "+", ha="center", va="center", fontsize=FONT + 3, color=INK, zorder=5, bbox=ring)
             if not pre:
                 _box(axes, -0.05, top + 1.0, "norm", 1.1)
-    headline(figure).set_text("The same parts twice: only the place of the norm differs")
+    headline(figure).set_text("The same parts twice: only the position of the norm differs")
     return figure
 
 
@@ -196,7 +196,7 @@ class StackProfile(Drawing):
     def build(self) -> Figure:
         figure, (left, right) = new_panels(WIDE, 3.9, 2)
         self.headline, self.axes = headline(figure), (left, right)
-        for axes, label in ((left, "standard deviation of the stream"), (right, "gradient at the stream")):
+        for axes, label in ((left, "deviation of the residual stream"), (right, "gradient of the loss there")):
             axes.set_yscale("log")
             axes.set(xlabel="block", ylabel=label)
             axes.axhline(1, color=LIGHT, zorder=0)
@@ -226,7 +226,7 @@ class StackProfile(Drawing):
         self.headline.set_text(
             self.title
             or f"{self.name.capitalize()}, {len(self.std)} block{'s' * (len(self.std) > 1)}: "
-            f"the stream goes from {power(float(self.std[0]))} to {power(float(self.std[-1]))}"
+            f"the residual stream goes from {power(float(self.std[0]))} to {power(float(self.std[-1]))}"
         )
 
 

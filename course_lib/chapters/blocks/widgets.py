@@ -94,7 +94,7 @@ def explore_block(function: Callable, arrangement: str) -> LiveFigure:
         (std, _, problem), (expected, _, _) = measure(depth, gain)
         if problem:
             return problem
-        text = f"{depth} of your blocks, weights × {gain:g}: the stream goes from {power(std[0])} to {power(std[-1])}."
+        text = f"{depth} of your blocks, weights × {gain:g}: residual stream from {power(std[0])} to {power(std[-1])}."
         agrees = all(math.isclose(one, other, rel_tol=1e-3) for one, other in zip(std, expected))
         if agrees:
             return f"{text} The library's {arrangement} blocks do the same."

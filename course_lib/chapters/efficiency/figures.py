@@ -102,7 +102,7 @@ def tiles(words: Sequence[str], states: Sequence[tuple[float, float, float, floa
     for row, (m, total, factor, share) in enumerate(states):
         line = 0.72 - 0.17 * row
         told = f"{row * block + 1} to {min(S, (row + 1) * block)}"
-        for at, cell in zip(xs, (told, f"{m:.2f}", f"{factor:.2f}", f"{total:.2f}", f"{share:.2f}")):
+        for at, cell in zip(xs, (told, f"{m:.2f}".replace("-", "−"), f"{factor:.2f}", f"{total:.2f}", f"{share:.2f}")):
             right.text(at, line, cell, fontsize=FONT + 1, va="center", ha="left" if at == 0 else "center", color=INK)
         right.axhline(line + 0.085, color=LIGHT)
     right.text(0, 0.01, f"kept for the last query, “{words[-1]}”: m, l and one mix of values", fontsize=FONT, color=INK)
@@ -131,7 +131,7 @@ class WorkByLength(Drawing):
         axes.set(xscale="log", yscale="log", xlim=(LENGTHS[0], LENGTHS[-1] * 6), ylim=(3e3, 1e11))
         axes.set(xlabel="T: tokens in the text", ylabel="FLOPs per token, one block")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda length, _: f"{length:,.0f}"))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda flops, _: short(flops)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda flops, _: short(flops).replace("B", "G")))  # as in GFLOP
         axes.set_xticks([100, 1000, 10_000, 100_000])
         axes.minorticks_off()
         self.headline = headline(figure)

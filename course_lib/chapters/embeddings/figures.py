@@ -93,7 +93,7 @@ def tokens_per_size(sizes: Sequence[int], tokens: Sequence[float], characters: f
     """
     figure, axes = new_figure(7.5, 3.6)
     axes.plot(sizes, tokens, color=BLUE, marker="o")
-    bounds = [(characters, "one token per byte", "bottom"), (words, "one token per word or sign", "top")]
+    bounds = [(characters, "one token per byte", "bottom"), (words, "one token per word or mark", "top")]
     for level, name, side in bounds:
         axes.axhline(level, color=GREY, linestyle="--")
         place = level + (0.015 if side == "bottom" else -0.02) * characters
@@ -398,7 +398,7 @@ class TokenAndPosition(Drawing):
     """Typical size of a token's features beside that of its position's features, on a log axis.
 
     Args:
-        token, position: root mean square of the features. same_word: cosine of one word's vector at two places.
+        token, position: root mean square of the features. same_word: cosine of one word's vector at two positions.
     """
 
     token: float
@@ -424,4 +424,6 @@ class TokenAndPosition(Drawing):
         ratio = self.token / self.position
         size = f"{ratio:.1f} times as large as" if ratio >= 1.05 else f"{1 / ratio:.1f} times as small as"
         size = "as large as" if 1 / 1.05 < ratio < 1.05 else size
-        self.headline.set_text(f"The token is {size} its position; one word at two places: cosine {self.same_word:.2f}")
+        self.headline.set_text(
+            f"The token is {size} its position; one word, two positions: cosine {self.same_word:.2f}"
+        )

@@ -148,9 +148,7 @@ def reduced_axes(x: np.ndarray, texts: Sequence[Sequence[str]], chosen: tuple[in
                         d, y, f"{x[b, t, d]:.1f}", ha="center", va="center", fontsize=FONT - 2, weight=weight, color=INK
                     )
         axes.text(-1.7, 2 * len(texts[0]) + 0.6, sums, va="top", fontsize=FONT - 1, color=INK)
-    headline(figure).set_text(
-        "LayerNorm and RMSNorm read one token's features; BatchNorm reads one feature of all tokens"
-    )
+    headline(figure).set_text("LayerNorm reads one token's features, BatchNorm one feature of all tokens")
     return figure
 
 

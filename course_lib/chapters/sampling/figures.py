@@ -269,7 +269,7 @@ def filter_curves(
     axes.set_xscale("function", functions=(lambda x: np.sqrt(np.maximum(x, 0)), np.square))
     compared = []
     for (name, (settings, lost, through)), colour, marker, offset in zip(
-        curves.items(), (ORANGE, BLUE, GREEN), "osD", ((6, 6), (8, 3), (-4, -15))
+        curves.items(), (ORANGE, BLUE, GREEN), "osD", ((6, 6), (8, 3), (-66, -15))
     ):
         xs, ys = 100 * np.asarray(lost), 100 * np.asarray(through)
         axes.plot(xs, ys, color=colour, linewidth=2)
@@ -277,7 +277,13 @@ def filter_curves(
             if setting in marked[name]:
                 axes.plot(x, y, marker, color=colour, markeredgecolor=INK, markersize=8, clip_on=False)
                 axes.annotate(
-                    f"{name} = {setting:g}", (x, y), offset, textcoords="offset points", fontsize=FONT - 1, color=INK
+                    f"{name} = {setting:g}",
+                    (x, y),
+                    offset,
+                    textcoords="offset points",
+                    fontsize=FONT - 1,
+                    color=INK,
+                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
                 )
         compared.append(f"{name} {np.interp(100 * at, xs, ys):.1f} %")
     axes.axvline(100 * at, color=GREY, linestyle="--", linewidth=1)

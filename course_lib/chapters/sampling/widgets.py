@@ -73,7 +73,7 @@ def seven_words() -> LiveFigure:
         return next_token_distribution(LOGITS, **settings_of(len(WORDS), **state)).numpy()
 
     def draw(**state):
-        return NextToken(WORDS, model, distribution(**state))
+        return NextToken(WORDS, model, distribution(**state), model_name="T = 1, unfiltered")
 
     def describe(**state):
         now = distribution(**state)
