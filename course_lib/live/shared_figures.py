@@ -142,7 +142,7 @@ class NextToken(Drawing):
 
     def build(self) -> Figure:
         names, _ = self.named()
-        figure, self.axes = new_figure(8.6, 0.95 + 0.29 * len(names))
+        figure, self.axes = new_figure(8.4, 0.95 + 0.29 * len(names))
         axes, places = self.axes, np.arange(len(names))
         self.now_bars = axes.barh(places, 0 * places, height=0.66, color=BLUE)
         self.model_bars = axes.barh(places, 0 * places, height=0.86, fill=False, edgecolor=GREY, linewidth=1.2)

@@ -297,7 +297,7 @@ class CarriedShares(Drawing):
     title: str
 
     def build(self) -> Figure:
-        figure, axes = new_figure(WIDE, 4.2)
+        figure, axes = new_figure(WIDE, 4.1)
         self.axes, self.headline = axes, headline(figure)
         self.image = axes.imshow(np.zeros((16, 16)), cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
         axes.spines[:].set_visible(False)
