@@ -10,6 +10,7 @@ ROOT = Path(__file__).parent.parent
 
 # A pattern of what was said -> what was measured instead, or why nothing follows.
 WITHDRAWN = {
+    r"[Cc]ourse notes": "a learner has none: the claim is told with a source that anybody can open",
     r"finds the word that came next last time": "layer 2, head 3 copies by the position in the list, in 180 of 180",
     r"Nobody told it about words": "the merges may not reach across `_`; without that rule `_the_cat` is one token",
     r"[Tt]he score depends on the distance alone": "RoPE's score depends on the query and the key as well",
