@@ -14,6 +14,7 @@ from html import escape
 from .show import plural
 
 WIDTH = 100  # columns of text
+ALSO, PERHAPS = "; also ", " (perhaps)"  # in the name of what was recognised: between two mistakes, and after a likeness
 SIGNS = {  # symbol, word, colour of the badge behind white letters
     "passed": ("✓", "Passed", "#1a7f37"),
     "failed": ("✗", "Not yet", "#b3261e"),
@@ -50,6 +51,11 @@ class Result:
     @property
     def earned(self) -> int:
         return self.points if self.passed else self.part
+
+    @property
+    def mistakes(self) -> list[str]:
+        """The names of the mistakes that were recognised: none, one or two."""
+        return self.misconception.removesuffix(PERHAPS).split(ALSO) if self.misconception else []
 
     @property
     def feedback(self) -> str:

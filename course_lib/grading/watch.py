@@ -105,7 +105,7 @@ class LibraryWatch:
 @functools.cache
 def _codes(names: tuple[str, ...]) -> dict[CodeType, str]:
     """The code of each function named, and of each method of a class, with its name."""
-    found = {}
+    found: dict[CodeType, str] = {}
     for name in names:
         home, _, own = name.rpartition(".")
         thing = getattr(importlib.import_module(f"course_lib.{home}"), own)

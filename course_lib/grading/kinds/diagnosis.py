@@ -14,6 +14,7 @@ import torch
 
 from ..limits import limited
 from ..pairs import pairs_of
+from ..result import ALSO, PERHAPS
 from ..run import Outcome, call
 from ..trials import Trial, mistaken, size_of, summed_up
 
@@ -97,11 +98,12 @@ class _Search:
                 return
             if not self._does_the_same(wrong, _done, self.core or self.order):
                 continue
+            name = f"{one.name}{ALSO}{other.name}"
             sentences = ("Two mistakes at once.", f"1. {one.sentence}", f"2. {other.sentence}")
             if self._does_the_same(wrong, _done):
-                yield self._told(f"{one.name} + {other.name}", sentences, wrong)
+                yield self._told(name, sentences, wrong)
                 return
-            self.ordinary_pairs.append((f"{one.name} + {other.name}", sentences, wrong))
+            self.ordinary_pairs.append((name, sentences, wrong))
 
     def _in_ordinary_cases(self, end: float) -> Iterator[Diagnosis]:
         """What does the same in all of them, one mistake rather than two, and of several the one that also does the
@@ -140,9 +142,9 @@ class _Search:
                 found[mistake.name] = share, mistake, wrong, len(agreed), len(telling)
         best = sorted(found.values(), key=lambda each: -each[0])
         if best and (len(best) == 1 or best[0][0] > best[1][0]):
-            _, mistake, wrong, agreed, telling = best[0]
-            likeness = f"In {agreed} of {telling} cases that could tell, your answer does what this mistake does:"
-            yield self._told(f"{mistake.name}?", (f"{likeness} {mistake.sentence}",), wrong)
+            _, mistake, wrong, count, of = best[0]
+            likeness = f"In {count} of {of} cases that could tell, your answer does what this mistake does:"
+            yield self._told(f"{mistake.name}{PERHAPS}", (f"{likeness} {mistake.sentence}",), wrong)
 
     def _singles(self, end: float) -> Iterator[tuple[Any, Callable]]:
         for mistake in self.exercise.misconceptions:
