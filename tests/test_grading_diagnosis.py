@@ -133,7 +133,7 @@ def answer(square=True, dim=-1, scaled=True, plus=0.0, zeros=True, dtype=None):
         (
             {"dim": 0, "zeros": False},
             ["down the columns", "nothing to share"],
-        ),  # one of them shows in an edge case alone
+        ),  # shows in an edge case
     ],
 )
 def test_two_mistakes_are_named_both(wrong, named):
