@@ -20,6 +20,7 @@ from ..trials import Trial, mistaken, size_of, summed_up
 
 ENDED = ("time", "exit")  # ways to fail that no mistake of ours has
 SECONDS = 3.0  # of computing for what is tried after the single mistakes
+SMALL = 1000  # elements
 LARGE = 100.0  # an ordinary input is smaller
 MOST = 2 / 3  # of the telling cases, for a likeness
 SAME, CAREFUL, OTHER = "same", "careful", "other"  # the answer beside a mistake: careful, if it is right there
@@ -163,8 +164,14 @@ class _Search:
 
 
 def _done(wrong: Callable, trial: Trial) -> Outcome:
-    """What an answer does with one case; it is kept where it is one of the page's own."""
-    return trial.mistakes[wrong] if wrong in trial.mistakes else summed_up(trial, call(wrong, trial.call))
+    """What one of the page's mistakes, or a pair of them, does with one case. It is kept: a class makes the same ones
+    again and again. A pair's is kept where it is small, because there are hundreds."""
+    if wrong in trial.mistakes:
+        return trial.mistakes[wrong]
+    outcome = summed_up(trial, call(wrong, trial.call))
+    if size_of(outcome.value) <= SMALL:
+        trial.mistakes[wrong] = outcome
+    return outcome
 
 
 def _is_ordinary(trial: Trial) -> bool:
