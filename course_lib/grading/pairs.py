@@ -13,6 +13,7 @@ from typing import Any
 from .exercise import Misconception
 from .mistakes import Along, Change, Definition, Expression, Lines, Reference, WrittenMistake
 
+MOST_LATER = 300  # pairs with a form that stands after "also"
 Written = Change | Lines | Expression | Definition
 
 
@@ -48,7 +49,7 @@ def _all(mistakes: Sequence[Any]) -> Iterator[tuple[WrittenMistake, WrittenMista
             yield one, other, made
         later += [(one, other, first[0], form) for form in second[1:] if first]
         later += [(one, other, form, second[0]) for form in first[1:] if second]
-    for one, other, form, another in later:
+    for one, other, form, another in later[:MOST_LATER]:
         if made := _both(form, another, one.reference):
             yield one, other, made
 

@@ -14,7 +14,10 @@ from html import escape
 from .show import plural
 
 WIDTH = 100  # columns of text
-ALSO, PERHAPS = "; also ", " (perhaps)"  # in the name of what was recognised: between two mistakes, and after a likeness
+ALSO, PERHAPS = (
+    "; also ",
+    " (perhaps)",
+)  # in the name of what was recognised: between two mistakes, and after a likeness
 SIGNS = {  # symbol, word, colour of the badge behind white letters
     "passed": ("✓", "Passed", "#1a7f37"),
     "failed": ("✗", "Not yet", "#b3261e"),

@@ -5,6 +5,7 @@ all ordinary cases, whatever happens in the edge cases; one that does the same i
 likeness. Nothing is named of which a second mistake could be said with equal right.
 """
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..judge import largest
 from ..limits import limited
 from ..pairs import pairs_of
 from ..result import ALSO, PERHAPS
@@ -21,6 +23,7 @@ from ..trials import Trial, mistaken, size_of, summed_up
 ENDED = ("time", "exit")  # ways to fail that no mistake of ours has
 SECONDS = 3.0  # of computing for what is tried after the single mistakes
 SMALL = 1000  # elements
+COARSE = 3e-2, 1e-2  # rtol and atol of a first look, wider than any tolerance
 LARGE = 100.0  # an ordinary input is smaller
 MOST = 2 / 3  # of the telling cases, for a likeness
 SAME, CAREFUL, OTHER = "same", "careful", "other"  # the answer beside a mistake: careful, if it is right there
@@ -56,8 +59,10 @@ class _Search:
         self.trials, self.outcomes, self.problems = trials, outcomes, problems
         wrong = [i for i, problem in enumerate(problems) if problem]
         self.core = [i for i in range(len(trials)) if _is_ordinary(trials[i])]
-        first = min(wrong, key=lambda i: (i not in self.core, size_of(trials[i].case.args)))
-        self.order = sorted(range(len(trials)), key=lambda i: i != first)  # the cheapest case that tells comes first
+        self.first = min(wrong, key=lambda i: (i not in self.core, size_of(trials[i].case.args)))
+        self.order = sorted(
+            range(len(trials)), key=lambda i: i != self.first
+        )  # the cheapest case that tells comes first
 
     def found(self) -> Diagnosis | None:
         for mistake in self.exercise.misconceptions:
@@ -65,6 +70,8 @@ class _Search:
                 if self._does_the_same(wrong, mistaken):
                     return self._told(mistake.name, (mistake.sentence,), wrong)
         if self.exercise.kind != "code":  # an experiment takes its time, and a second one as long
+            return None
+        if not _is_alike_in_form(self.trials[self.first].expected, self.outcomes[self.first].value):
             return None
         likely: list[Diagnosis] = []
 
@@ -90,6 +97,24 @@ class _Search:
             return SAME
         return OTHER if self.problems[i] else CAREFUL
 
+    def _is_far_off(self, outcome: Outcome) -> bool:
+        """Does it differ from the answer in the first case already, seen by one number? There are hundreds of pairs."""
+        one, other = outcome.value, self.outcomes[self.first].value
+        if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+            return isinstance(one, torch.Tensor) != isinstance(other, torch.Tensor)
+        if one.shape != other.shape:
+            return True
+        if not one.is_floating_point() or not one.numel():
+            return False
+        (a, b), (rtol, atol) = (each.flatten()[0].item() for each in (one, other)), COARSE
+        room = max(atol, self.exercise.atol or 0.0) + max(rtol, self.exercise.rtol or 0.0) * self.largest
+        return abs(a - b) > room
+
+    @functools.cached_property
+    def largest(self) -> float:
+        value = self.outcomes[self.first].value
+        return max((largest(tensor.double()) for tensor in _tensors(value)), default=0.0)
+
     # --- what is tried ---
 
     def _pairs(self, end: float) -> Iterator[Diagnosis]:
@@ -97,7 +122,9 @@ class _Search:
         for one, other, wrong in pairs_of(self.exercise):
             if time.process_time() > end:
                 return
-            if not self._does_the_same(wrong, _done, self.core or self.order):
+            if self._is_far_off(_done(wrong, self.trials[self.first])):
+                continue
+            if not self._does_the_same(wrong, _done, self.core if self.first in self.core else None):
                 continue
             name = f"{one.name}{ALSO}{other.name}"
             sentences = ("Two mistakes at once.", f"1. {one.sentence}", f"2. {other.sentence}")
@@ -109,7 +136,7 @@ class _Search:
     def _in_ordinary_cases(self, end: float) -> Iterator[Diagnosis]:
         """What does the same in all of them, one mistake rather than two, and of several the one that also does the
         same in the most edge cases."""
-        if not any(self.problems[i] for i in self.core):
+        if self.first not in self.core:
             return
         singles = [
             (mistake.name, (mistake.sentence,), wrong)
@@ -134,6 +161,8 @@ class _Search:
 
     def _likenesses(self, end: float) -> Iterator[Diagnosis]:
         found: dict[str, tuple[float, Any, Callable, int, int]] = {}
+        if sum(self.problems[i] is not None for i in self.core) < 2:
+            return
         for mistake, wrong in self._singles(end):
             beside = {i: self._beside(mistaken(wrong, self.trials[i]), i) for i in self.core}
             telling = [i for i, how in beside.items() if self.problems[i] or how != SAME]
@@ -186,6 +215,14 @@ def _is_usual(tensor: torch.Tensor) -> bool:
     if tensor.dtype != torch.float32 or tensor.numel() == 0 or tensor.device.type == "meta":
         return False
     return bool(tensor.isfinite().all()) and tensor.abs().max().item() < LARGE
+
+
+def _is_alike_in_form(expected: Any, got: Any) -> bool:
+    """Is it the kind of thing that is asked for, or holds it among others? Then a mistake is worth a longer search."""
+    if isinstance(got, (tuple, list)) and not isinstance(expected, (tuple, list)):
+        return any(_is_alike_in_form(expected, part) for part in got)
+    kinds = (torch.Tensor, (tuple, list), dict, (int, float), str)
+    return any(isinstance(expected, kind) and isinstance(got, kind) for kind in kinds)
 
 
 def _says_much(value: Any) -> bool:
