@@ -1,5 +1,6 @@
 """Answers with two mistakes of the page at once: embeddings."""
 
+import itertools
 from collections import Counter, defaultdict
 
 import torch
@@ -57,7 +58,7 @@ def first_place_by_spelling(tokens, pair):
     word = pair[0] + pair[1]
     for i in range(len(tokens) - 1):
         if tokens[i] + tokens[i + 1] == word:
-            return tokens[:i] + [word] + tokens[i + 2 :]
+            return [*tokens[:i], word, *tokens[i + 2 :]]
     return list(tokens)
 
 
@@ -91,7 +92,7 @@ def unweighted_and_first_on_ties(words, n_merges):
     while len(learned) < n_merges:
         freq = Counter()
         for symbols in vocab:
-            freq.update(zip(symbols[:-1], symbols[1:]))
+            freq.update(itertools.pairwise(symbols))
         if not freq:
             return learned
         best = freq.most_common(1)[0][0]
@@ -107,7 +108,7 @@ def no_end_and_smaller_on_ties(words, n_merges):
         stats = defaultdict(int)
         for w, count in words.items():
             s = splits[w]
-            for left, right in zip(s, s[1:]):
+            for left, right in itertools.pairwise(s):
                 stats[left, right] += count
         best = sorted(stats.items(), key=lambda item: (-item[1], item[0]))[0][0]
         merges.append(best)

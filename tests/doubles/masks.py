@@ -57,7 +57,7 @@ def first_text_by_favourite(model, ids):
 
 
 def past_the_vocabulary_and_not_the_last(model, ids):
-    B, T = ids.shape
+    _B, T = ids.shape
     base = model(ids)
     leak = False
     for t in range(1, T - 1):
@@ -93,7 +93,7 @@ def wide_root_and_no_projection(x, W_Q, W_K, W_V, W_O, n_heads):
 
 
 def unscaled_and_zeroed_late(x, W_Q, W_K, W_V, W_O, n_heads):
-    B, T, d_model = x.shape
+    _B, T, d_model = x.shape
     d = d_model // n_heads
     outs = []
     visible = torch.tril(torch.ones(T, T, dtype=x.dtype))

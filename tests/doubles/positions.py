@@ -91,7 +91,7 @@ def norm_of_inverse_orders(f, x, n_shuffles):
 
 
 def neighbours_counted_from_zero(x, positions, theta):
-    B, H, T, D = x.shape
+    _B, _H, T, D = x.shape
     inv_freq = 1.0 / theta ** (torch.arange(0, D, 2).float() / D)
     freqs = torch.outer(torch.arange(T).float(), inv_freq)
     cos, sin = freqs.cos().to(x.dtype), freqs.sin().to(x.dtype)
