@@ -205,7 +205,7 @@ DOUBLES = {
         (absolute_and_first_dropped, ("opposite counts as near", "the first left out, whoever it is")),
     ],
     "embeddings.analogy": [
-        (wrong_sign_and_a_left_out, ("a + b − c", "only the first left out")),
+        (wrong_sign_and_a_left_out, ("a + b − c", "not all three left out")),
         (distance_with_inputs, ("Euclidean distance", "inputs included")),
         (nan_and_too_late, ("NaN wins", "inputs left out too late")),
     ],

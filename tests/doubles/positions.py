@@ -138,7 +138,7 @@ DOUBLES = {
     ],
     "positions.equivariance": [
         (signed_invariance, ("invariance measured", "sign kept")),
-        (mean_of_the_last, ("the last shuffle", "mean over the entries")),
+        (mean_of_the_last, ("the first shuffle or the last", "mean over the entries")),
         (norm_of_inverse_orders, ("two different orders", "norm")),
     ],
     "positions.rotary": [
