@@ -259,6 +259,12 @@ def attention_axis_by_axis(q, k, v, mask=None):
     return weights.mm(v), weights
 
 
+def attention_in_float32(q, k, v, mask=None):
+    """The whole in float32, and only the results back in the dtype of q."""
+    output, weights = attention_annotated(q.float(), k.float(), v.float(), mask)
+    return output.type_as(q), weights.type_as(q)
+
+
 class _Projections(nn.Module):
     def __init__(self, d_model: int):
         super().__init__()
@@ -370,6 +376,7 @@ STRANGERS = {
         attention_in_one_batch,
         attention_by_hand,
         attention_axis_by_axis,
+        attention_in_float32,
     ],
     "attention.self_attention": [
         AnnotatedSelfAttention,

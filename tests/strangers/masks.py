@@ -193,6 +193,22 @@ def attention_in_one_batch_of_heads(x, W_Q, W_K, W_V, W_O, n_heads):
     return (attn @ W_O).transpose(0, 1)
 
 
+def attention_by_a_finished_module(x, W_Q, W_K, W_V, W_O, n_heads):
+    """PyTorch's layer, given the matrices; its boolean mask is True where nobody may look."""
+    layer = nn.MultiheadAttention(x.size(2), n_heads, bias=False, batch_first=True, dtype=x.dtype)
+    with torch.no_grad():
+        layer.in_proj_weight.copy_(torch.cat([W_Q.T, W_K.T, W_V.T]))
+        layer.out_proj.weight.copy_(W_O.T)
+    later = torch.ones(x.size(1), x.size(1)).triu(diagonal=1).bool()
+    return layer(x, x, x, attn_mask=later, need_weights=False)[0]
+
+
+def attention_in_float32(x, W_Q, W_K, W_V, W_O, n_heads):
+    """The whole in float32, and only the result back in the dtype of x."""
+    h, weights = x.float(), [W.float() for W in (W_Q, W_K, W_V, W_O)]
+    return attention_nano(h, *weights, n_heads).type_as(x)
+
+
 # --- leaks ------------------------------------------------------------------------------------------------------------
 
 
@@ -284,6 +300,8 @@ STRANGERS = {
         attention_with_einsums,
         attention_token_by_token,
         attention_in_one_batch_of_heads,
+        attention_by_a_finished_module,
+        attention_in_float32,
     ],
     "masks.leak_test": [
         leaks_text_by_text,

@@ -46,6 +46,14 @@ def nearest_in_double(seed):
 
 
 @stage
+def on_one_line(seed):
+    "A row on the token's own line: the same way, it has cosine 1 and comes first; the opposite way, −1 and comes last."
+    same = torch.tensor([[0.0, 4.0], [3.0, 1.0], [0.0, 2.0], [1.0, 1.0]])
+    opposite = torch.tensor([[0.0, -1.0], [3.0, 1.0], [0.0, 2.0], [1.0, 1.0]])
+    return [Case(same, index, k) for k in (1, 3) for index in (2, 0)] + [Case(opposite, index, 3) for index in (2, 0)]
+
+
+@stage
 def rows_of_zeros(seed):
     "A row of zeros, as padding often has: it points nowhere, and every cosine with it is 0, even the token's own."
     rng = generator(seed)
@@ -53,12 +61,4 @@ def rows_of_zeros(seed):
     weight[0] = 0
     weight[4] = weight[2] + 0.1 * table(rng, 1, 3)[0]
     pair = torch.tensor([[0.0, 0.0], [3.0, 1.0]])
-    return [Case(pair, 0, 1), Case(pair.flip(0), 1, 1), Case(weight, 2, 1), Case(weight, 2, 5)]
-
-
-@stage
-def on_one_line(seed):
-    "A row on the token's own line: the same way, it has cosine 1 and comes first; the opposite way, −1 and comes last."
-    same = torch.tensor([[0.0, 4.0], [3.0, 1.0], [0.0, 2.0], [1.0, 1.0]])
-    opposite = torch.tensor([[0.0, -1.0], [3.0, 1.0], [0.0, 2.0], [1.0, 1.0]])
-    return [Case(same, index, k) for k in (1, 3) for index in (2, 0)] + [Case(opposite, index, 3) for index in (2, 0)]
+    return [Case(weight, 2, 1), Case(weight, 2, 5), Case(pair, 0, 1), Case(pair.flip(0), 1, 1)]
