@@ -98,8 +98,8 @@ def four_times_nearest(d_model, multiple_of):
     return blocks * multiple_of
 
 
-def decimal_and_always_one_more(d_model, multiple_of):
-    width = int(2.67 * d_model)
+def without_the_four_and_one_more(d_model, multiple_of):
+    width = d_model * 2 // 3
     return width + multiple_of - width % multiple_of
 
 
@@ -211,7 +211,7 @@ DOUBLES = {
     "feed_forward.swiglu_width": [
         (down_to_256, ("always 256", "rounded down")),
         (four_times_nearest, ("the two thirds forgotten", "rounded to the nearest")),
-        (decimal_and_always_one_more, ("8/3 as a short decimal", "one multiple too many")),
+        (without_the_four_and_one_more, ("the four forgotten", "one multiple too many")),
     ],
     "feed_forward.sparsity": [
         (shares_noisy_with_padding, ("padding counted", "dropout left on")),
