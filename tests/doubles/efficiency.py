@@ -30,7 +30,7 @@ def open_and_not_grown(q_new, k_new, v_new, cache):
 
 
 def one_ahead_and_swapped(q_new, k_new, v_new, cache):
-    B, H, T, D = q_new.shape
+    T, D = q_new.shape[2:]
     if cache is None:
         K, V, past = k_new, v_new, 0
     else:

@@ -68,7 +68,9 @@ def projections_left_and_norms_swapped(state_dict):
             continue
         new = new.replace(".attn.c_proj.", ".attention.out_proj.").replace(".mlp.c_fc.", ".feed_forward.up_proj.")
         new = new.replace(".mlp.c_proj.", ".feed_forward.down_proj.")
-        out[new] = t.t().contiguous() if name.endswith("weight") and ".mlp." in name or ".attn.c_proj.w" in name else t
+        if name.endswith(("attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")):
+            t = t.t().contiguous()
+        out[new] = t
     return out
 
 
