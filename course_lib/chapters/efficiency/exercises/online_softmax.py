@@ -34,17 +34,12 @@ def one_query(seed):
 
 
 @stage
-def one_block(seed):
-    "One block holds all keys: there are as many as it has room for, or fewer."
-    rng = generator(seed)
-    return [Case(*qkv(rng, T=2, S=3, D=4, D_v=5), 3), Case(*qkv(rng, T=3, S=2, D=3, D_v=2), 5)]
-
-
-@stage
 def full_blocks(seed):
-    "Several blocks of one size, until all keys are read."
+    "Blocks of one size: as many as the keys fill, or a single one with room for all of them."
     rng = generator(seed)
     return [
+        Case(*qkv(rng, T=2, S=3, D=4, D_v=5), 3),
+        Case(*qkv(rng, T=3, S=2, D=3, D_v=2), 5),
         Case(*qkv(rng, T=2, S=3, D=4, D_v=3), 1),
         Case(*qkv(rng, T=3, S=6, D=2, D_v=4), 2),
         Case(*qkv(rng, T=4, S=6, D=5, D_v=2), 3),
