@@ -390,6 +390,28 @@ def compared_by_losses(model, ids, n_tokens, temperatures, generator):
     return tuple(rows.values())
 
 
+def compared_text_by_text(model, ids, n_tokens, temperatures, generator):
+    """A loop over temperatures, texts and tokens, which draws and judges one token at a time."""
+    window = model.config.max_seq_len
+    distinct, likelihood = [], []
+    for temperature in temperatures:
+        different, total = set(), 0.0
+        for prompt in ids.tolist():
+            text = list(prompt)
+            for _ in range(n_tokens):
+                logits = model(torch.tensor([text[-window:]]))[0, -1]
+                if temperature == 0:
+                    token = int(logits.argmax())
+                else:
+                    token = int(torch.multinomial(torch.softmax(logits / temperature, 0), 1, generator=generator))
+                total += float(F.log_softmax(logits, dim=0)[token])
+                text.append(token)
+            different.update(text[len(prompt) :])
+        distinct.append(len(different))
+        likelihood.append(total / (len(ids) * n_tokens))
+    return distinct, likelihood
+
+
 STRANGERS = {
     "sampling.temperature": [
         warped_and_normalised,
@@ -428,5 +450,5 @@ STRANGERS = {
         text_after_text,
         with_a_column_of_draws,
     ],
-    "sampling.compare": [compared_while_drawing, compared_by_losses],
+    "sampling.compare": [compared_while_drawing, compared_by_losses, compared_text_by_text],
 }
