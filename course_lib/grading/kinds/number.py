@@ -6,8 +6,11 @@ from typing import Any
 
 from ..judge import as_number, kind_of
 from ..result import Result
-from ..show import number
+from ..show import apart, number
 from .base import Valued, by_name
+
+NEAR = 0.01  # of the expected figure
+MOST_IN_FULL = 10**15  # of a whole number
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,12 +46,23 @@ class Number(Valued):
             return f"{what} is NaN, which is no number. Look for a 0 / 0 on the way."
         if _is_number(value, expected, self.rtol or 0.0):
             return None
+        said = _rounded(value, expected)
         if value * expected <= 0:
-            return f"{what} is not {number(value)}."
+            return f"{what} is not {said}."
         if abs(value) > 10 * abs(expected) or abs(expected) > 10 * abs(value):
             size = "large" if abs(value) > abs(expected) else "small"
-            return f"{what} is not {number(value)}: that is more than ten times too {size}."
-        return f"{what} is not {number(value)}, though that is the right order of magnitude."
+            return f"{what} is not {said}: that is more than ten times too {size}."
+        if abs(value - expected) < NEAR * abs(expected):
+            return f"{what} is not {said}, though it is less than {NEAR:.0%} away."
+        return f"{what} is not {said}, though that is the right order of magnitude."
+
+
+def _rounded(value: float, expected: float) -> str:
+    """A figure with as many digits as it takes to see that it is not the one expected; a whole one in full, if that is
+    a figure that can be read."""
+    if isinstance(value, int) and abs(value) < MOST_IN_FULL:
+        return number(value)
+    return apart(float(value), float(expected))[0]
 
 
 def _is_number(value: Any, wanted: float, rtol: float) -> bool:

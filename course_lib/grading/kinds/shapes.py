@@ -6,7 +6,10 @@ from typing import Any
 
 from ..judge import kind_of
 from ..result import Result
+from ..show import printable
 from .base import Valued, by_name
+
+LONGEST = 60  # characters of a shape
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,9 +45,10 @@ def _problem(label: str, expected: tuple, got: Any) -> str | None:
     if shape == tuple(expected):
         return None
     if len(shape) != len(expected):
-        return f"{label} is not {shape}: {len(shape)} is not the number of its axes."
+        return f"{label} is not {printable(str(shape), LONGEST)}: {len(shape)} is not the number of its axes."
     wrong = [str(i) for i, (a, b) in enumerate(zip(shape, expected)) if a != b]
-    return f"{label} is not {shape}: it has the right number of axes, and the wrong size on axis {', '.join(wrong)}."
+    size = f"the wrong size on {'axis' if len(wrong) == 1 else 'axes'} {', '.join(wrong)}"
+    return f"{label} is not {printable(str(shape), LONGEST)}: it has the right number of axes, and {size}."
 
 
 def _is_shape(value: Any) -> bool:
