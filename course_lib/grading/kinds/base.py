@@ -127,6 +127,11 @@ class Valued(Exercise):
         return self.verdict("failed", problems)
 
 
+def kind_of_value(answer: Any) -> str:
+    """Return in a few words what stands in a cell where a value should."""
+    return printable(kind_of(answer).removesuffix(" (is there a `return`?)"), 80)
+
+
 def by_name(reference: Mapping, answer: Any) -> tuple[dict, str | None]:
     """Return the parts of an answer by name, from a dictionary with these names or a sequence in their order, and what
     is wrong with its form."""
@@ -137,7 +142,7 @@ def by_name(reference: Mapping, answer: Any) -> tuple[dict, str | None]:
         return {}, f"Expected {plural(len(reference), 'part')}, and got {len(answer)}."
     if not isinstance(answer, dict):
         wanted = f"a dictionary with the keys {names}" if isinstance(next(iter(reference)), str) else "a list"
-        return {}, f"Your answer should be {wanted}; it is {kind_of(answer)}."
+        return {}, f"Your answer should be {wanted}; it is {kind_of_value(answer)}."
     missing = [f"`{name}`" for name in reference if name not in answer]
     extra = [name for name in answer if name not in reference]
     if missing:

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..judge import as_number, kind_of
+from ..judge import as_number
 from ..result import Result
 from ..show import apart, number
-from .base import Valued, by_name
+from .base import Valued, by_name, kind_of_value
 
 NEAR = 0.01  # of the expected figure
 MOST_IN_FULL = 10**15  # of a whole number
@@ -41,7 +41,7 @@ class Number(Valued):
         if isinstance(got, str):
             return f"{what} is text. Write the number itself, without quotes or commas."
         if value is None:
-            return f"{what} should be a number; it is {kind_of(got).removesuffix(' (is there a `return`?)')}."
+            return f"{what} should be a number; it is {kind_of_value(got)}."
         if value != value:
             return f"{what} is NaN, which is no number. Look for a 0 / 0 on the way."
         if _is_number(value, expected, self.rtol or 0.0):
@@ -53,15 +53,15 @@ class Number(Valued):
             size = "large" if abs(value) > abs(expected) else "small"
             return f"{what} is not {said}: that is more than ten times too {size}."
         if abs(value - expected) < NEAR * abs(expected):
-            return f"{what} is not {said}, though it is less than {NEAR:.0%} away."
+            return f"{what} is not {said}, though it is less than {100 * NEAR:.0f} % away."
         return f"{what} is not {said}, though that is the right order of magnitude."
 
 
 def _rounded(value: float, expected: float) -> str:
-    """A figure with as many digits as it takes to see that it is not the one expected; a whole one in full, if that is
-    a figure that can be read."""
-    if isinstance(value, int) and abs(value) < MOST_IN_FULL:
-        return number(value)
+    """A figure with as many digits as it takes to see that it is not the one expected; a whole one that can be read in
+    full."""
+    if abs(value) < MOST_IN_FULL and value == int(value):
+        return number(int(value))
     return apart(float(value), float(expected))[0]
 
 

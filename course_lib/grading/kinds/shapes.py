@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..judge import kind_of
 from ..result import Result
 from ..show import printable
-from .base import Valued, by_name
+from .base import Valued, by_name, kind_of_value
 
 LONGEST = 60  # characters of a shape
 
@@ -41,7 +40,7 @@ class Shapes(Valued):
 def _problem(label: str, expected: tuple, got: Any) -> str | None:
     shape = _as_shape(got)
     if shape is None:
-        return f"{label} should be a tuple of whole numbers such as (2, 3); it is {kind_of(got)}."
+        return f"{label} should be a tuple of whole numbers such as (2, 3); it is {kind_of_value(got)}."
     if shape == tuple(expected):
         return None
     if len(shape) != len(expected):

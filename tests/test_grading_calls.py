@@ -1,0 +1,453 @@
+"""How a learner calls the grader: slips of the pen, a check that takes long, choices in turn, reflections kept."""
+
+import io
+import threading
+from dataclasses import replace
+from itertools import combinations
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from course_lib import record
+from course_lib.grading import EXERCISES, check, grade, hint, limits, mine, progress, waiting
+from course_lib.grading.button import show_button
+from course_lib.grading.result import Hint, Result
+
+SOFTMAX, CHOICE, REFLECTION = "attention.softmax", "masks.patterns", "attention.why_scale"
+THOUGHT = (
+    "Products add up, their variance is d_k, and softmax of large scores passes no gradient at all, so it is slow."
+)
+
+
+@pytest.fixture(autouse=True)
+def own_record(tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.sqlite3"))
+
+
+def softmax(x, dim):
+    e = (x - x.amax(dim, keepdim=True)).exp()
+    return e / e.sum(dim, keepdim=True)
+
+
+def spoils_everything(self, *arguments):
+    raise RuntimeError("asked for its name")
+
+
+class Hostile:
+    """Neither its text nor its name can be asked for."""
+
+    __repr__ = __str__ = __eq__ = __hash__ = __getattr__ = spoils_everything
+
+
+# --- slips of the pen -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("attention.sofmax", softmax), "There is no exercise 'attention.sofmax'. Did you mean 'attention.softmax'?"),
+        (("softmax", softmax), "Did you mean 'attention.softmax'?"),
+        (("", softmax), "There is no exercise ''."),
+        (("?" * 10_000, softmax), "progress() lists every exercise."),
+        (("\x1b[31m\n", softmax), "There is no exercise '�[31m '."),
+        ((softmax, SOFTMAX), 'The id comes first, then your answer: check("attention.softmax", softmax).'),
+        ((SOFTMAX,), 'And your answer? Write check("attention.softmax", softmax).'),
+        ((softmax,), 'Write its id in quotes, as in check("attention.softmax", softmax).'),
+        ((softmax, softmax), 'Write its id in quotes, as in check("attention.softmax", softmax).'),
+        ((3, 4), 'Which exercise? Write its id in quotes, as in check("embeddings.'),
+        ((None, None), "Which exercise?"),
+        ((), "Which exercise?"),
+        ((Hostile(), Hostile()), "Which exercise?"),
+        ((["attention.softmax"], softmax), "Which exercise?"),
+    ],
+)
+def test_a_call_that_names_no_exercise_is_answered_in_a_sentence(arguments, sentence):
+    for result in (check(*arguments), hint(*arguments[:1])) if len(arguments) == 2 else (check(*arguments),):
+        assert isinstance(result, Result)
+        assert (result.status, result.passed, result.earned) == ("unanswered", False, 0)
+        assert max(map(len, repr(result).splitlines())) <= 160
+        assert len(repr(result).splitlines()) <= 4
+        assert result._repr_html_()
+    assert sentence in check(*arguments).feedback
+    assert not record.entries("exercises"), "nothing is kept"
+
+
+@pytest.mark.parametrize(
+    "said", [" attention.softmax", "Attention.Softmax", "attention. softmax\n", "ATTENTION.SOFTMAX"]
+)
+def test_capitals_and_spaces_in_an_id_do_not_matter(said):
+    assert check(said, softmax).passed
+    assert hint(said).exercise_id == SOFTMAX
+    assert record.entries("exercises").keys() == {SOFTMAX}
+    with pytest.raises(KeyError):  # what programs call takes ids as they are
+        grade(said, softmax, 0)
+
+
+def test_a_dash_in_an_id_counts_as_its_underscore():
+    assert isinstance(hint("attention.why-scale"), Hint)
+
+
+def test_no_button_stands_below_what_is_no_exercise(monkeypatch):
+    monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(kernel=True))
+    show_button("attention.sofmax")
+
+
+# --- while it runs ----------------------------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that the test sets, for the line that says that a check still runs."""
+    time = SimpleNamespace(now=100.0)
+    time.monotonic = lambda: time.now
+    monkeypatch.setattr(waiting, "time", time)
+    monkeypatch.setattr(waiting, "_kernel", lambda: None)
+    return time
+
+
+def test_after_two_seconds_a_line_says_how_far_it_is_and_goes_when_it_ends(clock, monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with waiting.told_while_it_runs(SOFTMAX):
+        tell = limits._tell.get()
+        clock.now += 1.9
+        tell(20, "1 of 11 cases")
+        assert terminal.getvalue() == ""
+        clock.now += 0.2
+        tell(20, "2 of 11 cases")
+        first = (
+            "Checking attention.softmax for 2 s: 2 of 11 cases so far; at most 20 s of computing. Stop it with Ctrl+C."
+        )
+        assert terminal.getvalue() == waiting.CLEAR + first
+        clock.now += 0.5
+        tell(20, "3 of 11 cases")
+        assert terminal.getvalue() == waiting.CLEAR + first, "not at every turn"
+        clock.now += 0.6
+        tell(20, "4 of 11 cases")
+        assert "for 3 s: 4 of 11 cases" in terminal.getvalue()
+    assert terminal.getvalue().endswith(waiting.CLEAR)
+    limits._tell.get()(20, "nobody listens any more")
+
+
+def test_a_quick_check_and_one_that_nobody_watches_say_nothing(clock, monkeypatch, capfd):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    assert check(SOFTMAX, softmax).passed
+    assert terminal.getvalue() == ""
+    monkeypatch.undo()
+    monkeypatch.setattr(waiting, "PATIENCE", -1.0)
+    assert check(SOFTMAX, softmax).passed
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_line_that_cannot_be_shown_spoils_no_check(clock, monkeypatch):
+    monkeypatch.setattr(waiting, "PATIENCE", -1.0)
+    monkeypatch.setattr(waiting, "_place", spoils_everything)
+    assert check(SOFTMAX, softmax).passed
+
+
+def test_whoever_waits_is_told_how_far_the_job_is():
+    told, heard = [], threading.Event()
+
+    def tell(most, so_far):
+        told.append((most, so_far))
+        heard.set()
+
+    with limits.tell_while_waiting(tell):
+        assert limits.limited(heard.wait, 7, lambda: "2 of 11 cases") == "done"
+    count = len(told)
+    limits.limited(lambda: None, 7)
+    assert told == [(7, "2 of 11 cases")] * count
+
+
+def test_in_a_notebook_the_line_is_an_output_that_begins_and_ends_empty(tmp_path):
+    code = (
+        "import threading\nfrom course_lib.grading import check, waiting\n"
+        "waiting.PATIENCE, line, shown = -1, waiting.line, threading.Event()\n"
+        "def told(*arguments):\n    shown.set()\n    return line(*arguments)\n"
+        "waiting.line = told\n"
+        "def softmax(x, dim):\n    shown.wait()\n    e = (x - x.amax(dim, keepdim=True)).exp()\n"
+        f'    return e / e.sum(dim, keepdim=True)\ncheck("{SOFTMAX}", softmax)'
+    )
+    seen = []
+
+    class Watched(NotebookClient):
+        def process_message(self, msg, cell, cell_index):
+            if msg["msg_type"] in ("display_data", "update_display_data"):
+                seen.append((msg["msg_type"], dict(msg["content"]["data"])))
+            return super().process_message(msg, cell, cell_index)
+
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    Watched(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    kinds, shown = zip(*seen)
+    assert kinds[0] == "display_data"
+    assert set(kinds[1:]) == {"update_display_data"}, "what compares outputs looks at the first"
+    assert shown[0] == shown[-1] == {}
+    assert any("Stop it with ■ (interrupt)." in data.get("text/plain", "") for data in shown)
+    line, result = notebook.cells[0].outputs
+    assert line["data"] == {}
+    assert "Passed" in result["data"]["text/plain"]
+
+
+# --- stopped by whoever waits -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pressed(monkeypatch):
+    """A key that is pressed once, as soon as the answer runs."""
+    runs, seconds = threading.Event(), limits._seconds_used
+    presses = iter([KeyboardInterrupt()])
+
+    def look(clocks):
+        runs.wait()
+        if error := next(presses, None):
+            raise error
+        return seconds(clocks)
+
+    monkeypatch.setattr(limits, "_seconds_used", look)
+    return runs
+
+
+def test_an_interrupt_ends_the_check_and_the_next_one_works(pressed):
+    def endless(x, dim):
+        pressed.set()
+        while True:
+            pass
+
+    threads = threading.active_count()
+    result = check(SOFTMAX, endless)
+    assert result.status == "unanswered"
+    assert "You stopped the check before it was done; nothing was kept." in result.feedback
+    assert threading.active_count() == threads, "the thread of the answer has ended"
+    assert not record.entries("exercises")
+    assert check(SOFTMAX, softmax).passed
+
+
+def test_an_answer_that_no_interrupt_reaches_is_left_behind_with_the_advice_to_restart(pressed, monkeypatch):
+    monkeypatch.setattr(limits, "PATIENCE", 0.1)
+    release = threading.Event()
+
+    def deaf(x, dim):
+        pressed.set()
+        release.wait()
+
+    try:
+        assert "could not be stopped: restart the kernel before you go on." in check(SOFTMAX, deaf).feedback
+        assert check(SOFTMAX, softmax).passed
+    finally:
+        release.set()
+
+
+def test_a_second_press_does_not_leave_the_answer_running(pressed, monkeypatch):
+    joins = []
+
+    class Impatient(threading.Thread):
+        def join(self, timeout=None):
+            joins.append(timeout)
+            if len(joins) == 1:  # the first press has been noticed, and the thread is asked to stop
+                raise KeyboardInterrupt
+            super().join(timeout)
+
+    monkeypatch.setattr(threading, "Thread", Impatient)
+
+    def endless(x, dim):
+        pressed.set()
+        while True:
+            pass
+
+    assert "You stopped the check" in check(SOFTMAX, endless).feedback
+    assert joins
+    assert not [thread for thread in threading.enumerate() if thread.name == limits.WORKER]
+
+
+def test_what_passed_stays_passed_if_its_keeping_is_stopped(monkeypatch):
+    calls = []
+    real = grade
+
+    def once(exercise_id, answer, seed):
+        calls.append(answer)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(exercise_id, answer, seed)
+
+    monkeypatch.setattr("course_lib.grading.engine.grade", once)
+    result = check(SOFTMAX, softmax)
+    assert result.passed
+    assert "not kept for the ladder: you stopped" in result.feedback
+    assert record.entries("exercises")[SOFTMAX]["last"] == "passed"
+
+
+# --- choices ----------------------------------------------------------------------------------------------------------
+
+CHOICES = [exercise for exercise in EXERCISES.values() if exercise.kind == "choice"]
+
+
+def keys(exercise, right):
+    return [option.key for option in exercise.options if option.right is right]
+
+
+def gives_away(exercise, feedback):
+    return [option.key for option in exercise.options if option.why in feedback or option.text in feedback]
+
+
+@pytest.mark.parametrize("exercise", CHOICES, ids=lambda each: each.id)
+def test_the_first_attempt_at_a_choice_is_counted_and_the_next_one_explained(exercise):
+    right, wrong = keys(exercise, True), keys(exercise, False)
+    first = {right[0], wrong[0]}
+    for _ in range(2):  # the same again teaches nothing more
+        result = check(exercise.id, first)
+        assert "1 of your 2 picks is right, and" in result.feedback
+        missing = len(right) - 1
+        assert f"and {missing} right option{'s are' if missing > 1 else ' is'} missing." in result.feedback
+        assert result.misconception is None
+        assert not gives_away(exercise, result.feedback)
+    changed = check(exercise.id, {*right, wrong[1]}).feedback
+    assert gives_away(exercise, changed) == [wrong[1]]
+    assert gives_away(exercise, check(exercise.id, first).feedback) == [wrong[0]], "from now on, the first picks too"
+    assert check(exercise.id, set(right)).passed
+    assert gives_away(exercise, grade(exercise.id, first, 5).feedback) == [wrong[0]], "a class is told at once"
+
+
+@pytest.mark.parametrize("exercise", CHOICES, ids=lambda each: each.id)
+def test_picking_everything_reveals_nothing_however_often(exercise):
+    everything = {option.key for option in exercise.options}
+    for picks in (everything, everything, set(keys(exercise, True)[:1]), set(keys(exercise, False)[:1]), everything):
+        result = check(exercise.id, picks)
+    assert result.feedback.startswith("You picked every option, and not all are right. Leave out those you doubt.")
+    assert not gives_away(exercise, result.feedback)
+    assert result.misconception is None
+
+
+@pytest.mark.parametrize("exercise", CHOICES, ids=lambda each: each.id)
+def test_two_reasons_at_a_time_and_never_one_for_a_right_option(exercise):
+    wrong = keys(exercise, False)
+    check(exercise.id, set(wrong[:1]))
+    for picks in (set(wrong), {*wrong, keys(exercise, True)[0]}):
+        feedback = check(exercise.id, picks).feedback
+        assert gives_away(exercise, feedback) == wrong[:2]
+        left = len(wrong) - 2
+        assert f"{left} more of your picks {'is' if left == 1 else 'are'} wrong." in feedback or not left
+    assert gives_away(exercise, grade(exercise.id, set(wrong), 0).feedback) == wrong, "a class is told all"
+
+
+def test_what_is_counted_is_true_of_every_set_of_picks():
+    exercise = EXERCISES[CHOICE]
+    right = set(keys(exercise, True))
+    every = [option.key for option in exercise.options]
+    for size in range(1, len(every)):
+        for picks in combinations(every, size):
+            count, missing = len(right & {*picks}), len(right - {*picks})
+            said = exercise.counted(exercise.picked(list(picks))).sentences[0]
+            if size > 1:
+                assert said.split()[0] == (str(count) if count else "None")
+                assert f"of your {size} picks" in said
+            else:
+                assert f"Your pick is {'right' if count else 'wrong'}" in said
+            assert f"and {missing} right option" in said if missing else "and none is missing" in said
+
+
+def test_a_choice_with_one_right_option_gives_its_reason_at_once(monkeypatch):
+    exercise = EXERCISES[CHOICE]
+    first, *rest = exercise.options
+    options = [replace(first, right=True), *(replace(each, right=False) for each in rest)]
+    monkeypatch.setitem(EXERCISES, CHOICE, replace(exercise, options=options))
+    assert rest[0].why in check(CHOICE, rest[0].key).feedback
+
+
+def test_a_pick_that_is_no_option_is_no_attempt_at_choosing():
+    assert "There is no option" in check(CHOICE, {"a", "zebra"}).feedback
+    assert "There is no option" in check(CHOICE, "z" * 10_000).feedback
+    assert not record.entries("choices")
+
+
+# --- reflections ------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_written_is_kept_and_given_back():
+    with pytest.raises(ValueError, match=r"no answer to 'attention\.why_scale' is kept"):
+        mine(REFLECTION)
+    assert "Kept" not in check(REFLECTION, ...).feedback
+    assert "Kept" not in check(REFLECTION, "too short").feedback
+    result = check(REFLECTION, THOUGHT)
+    assert result.status == "written"
+    assert 'Kept: mine("attention.why_scale") gives it back.' in result.feedback
+    assert mine(REFLECTION) == mine(" Attention.why-scale") == THOUGHT
+    opened_again = check(REFLECTION, ...)
+    assert opened_again.status == "unanswered"
+    assert 'What you wrote before is kept: mine("attention.why_scale") gives it back.' in opened_again.feedback
+    assert mine(REFLECTION) == THOUGHT, "dots take nothing away"
+    check(REFLECTION, THOUGHT + " More.")
+    assert mine(REFLECTION).endswith("More.")
+    assert [row.last for row in progress().rows if row.exercise_id == REFLECTION] == ["written"]
+
+
+@pytest.mark.parametrize("odd", ["\ud800 half ", "nul \0 ", "☃ \u202e ", "'; DROP TABLE answers; -- "])
+def test_any_text_can_be_kept(odd):
+    assert check(REFLECTION, odd + THOUGHT).status == "written"
+    assert mine(REFLECTION).endswith(THOUGHT)
+
+
+def test_a_very_long_reflection_is_cut():
+    check(REFLECTION, THOUGHT * 1000)
+    assert len(mine(REFLECTION)) == 20_000
+
+
+def test_mine_says_what_it_does_not_keep():
+    check("attention.memory", EXERCISES["attention.memory"].reference)
+    with pytest.raises(ValueError, match="asks for no function"):
+        mine("attention.memory")
+
+
+def test_grade_keeps_no_text():
+    grade(REFLECTION, THOUGHT, 0)
+    assert not record.entries("answers")
+
+
+# --- numbers, shapes, choices and texts fit a screen ------------------------------------------------------------------
+
+
+VALUED = [exercise for exercise in EXERCISES.values() if not exercise.called]
+
+
+def answers_of_all_sorts(exercise):
+    """Right, every known mistake, and what nobody asks for; the longest that a careless cell may hold."""
+    odd = [
+        None,
+        3,
+        -1.0,
+        1e300,
+        2**900,
+        float("nan"),
+        "x" * 5000,
+        list(range(9999)),
+        {"k" * 5000: 1},
+        (1,) * 500,
+        softmax,
+    ]
+    if exercise.kind == "choice":
+        every = [option.key for option in exercise.options]
+        return [*odd, set(every), set(keys(exercise, True)), set(keys(exercise, False)), {"x" * 3000, *every}]
+    if exercise.kind == "reflect":
+        return [*odd, THOUGHT * 50]
+    wrong = [answer for mistake in exercise.misconceptions for answer in mistake.variants]
+    if isinstance(exercise.reference, dict):
+        odd += [dict.fromkeys(exercise.reference, each) for each in odd]
+    return [*odd, exercise.reference, *wrong]
+
+
+@pytest.mark.parametrize("exercise", VALUED, ids=lambda each: each.id)
+def test_feedback_on_a_value_fits_a_screen(exercise):
+    for answer in answers_of_all_sorts(exercise):
+        for result in (grade(exercise.id, answer, 0), check(exercise.id, answer)):
+            lines = result.feedback.splitlines()
+            wrapped = sum(-(-len(line) // 90) for line in lines)
+            assert wrapped <= 30, f"{wrapped} lines: {result.feedback[:300]}"
+            words = max((word for line in lines for word in line.split()), key=len)
+            assert len(words) <= 100, f"no page is so wide: {words[:200]}"
