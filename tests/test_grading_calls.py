@@ -11,11 +11,11 @@ import pytest
 from nbclient import NotebookClient
 
 from course_lib import record
-from course_lib.grading import EXERCISES, check, grade, hint, limits, mine, progress, waiting
+from course_lib.grading import EXERCISES, check, grade, hint, limits, waiting
 from course_lib.grading.button import show_button
 from course_lib.grading.result import Hint, Result
 
-SOFTMAX, CHOICE, REFLECTION = "attention.softmax", "masks.patterns", "attention.why_scale"
+SOFTMAX, CHOICE, REFLECTION = "attention.softmax", "masks.patterns"
 THOUGHT = (
     "Products add up, their variance is d_k, and softmax of large scores passes no gradient at all, so it is slow."
 )
@@ -365,49 +365,6 @@ def test_a_pick_that_is_no_option_is_no_attempt_at_choosing():
     assert "There is no option" in check(CHOICE, {"a", "zebra"}).feedback
     assert "There is no option" in check(CHOICE, "z" * 10_000).feedback
     assert not record.entries("choices")
-
-
-# --- reflections ------------------------------------------------------------------------------------------------------
-
-
-def test_what_was_written_is_kept_and_given_back():
-    with pytest.raises(ValueError, match=r"no answer to 'attention\.why_scale' is kept"):
-        mine(REFLECTION)
-    assert "Kept" not in check(REFLECTION, ...).feedback
-    assert "Kept" not in check(REFLECTION, "too short").feedback
-    result = check(REFLECTION, THOUGHT)
-    assert result.status == "written"
-    assert 'Kept: mine("attention.why_scale") gives it back.' in result.feedback
-    assert mine(REFLECTION) == mine(" Attention.why-scale") == THOUGHT
-    opened_again = check(REFLECTION, ...)
-    assert opened_again.status == "unanswered"
-    assert 'What you wrote before is kept: mine("attention.why_scale") gives it back.' in opened_again.feedback
-    assert mine(REFLECTION) == THOUGHT, "dots take nothing away"
-    check(REFLECTION, THOUGHT + " More.")
-    assert mine(REFLECTION).endswith("More.")
-    assert [row.last for row in progress().rows if row.exercise_id == REFLECTION] == ["written"]
-
-
-@pytest.mark.parametrize("odd", ["\ud800 half ", "nul \0 ", "☃ \u202e ", "'; DROP TABLE answers; -- "])
-def test_any_text_can_be_kept(odd):
-    assert check(REFLECTION, odd + THOUGHT).status == "written"
-    assert mine(REFLECTION).endswith(THOUGHT)
-
-
-def test_a_very_long_reflection_is_cut():
-    check(REFLECTION, THOUGHT * 1000)
-    assert len(mine(REFLECTION)) == 20_000
-
-
-def test_mine_says_what_it_does_not_keep():
-    check("attention.memory", EXERCISES["attention.memory"].reference)
-    with pytest.raises(ValueError, match="asks for no function"):
-        mine("attention.memory")
-
-
-def test_grade_keeps_no_text():
-    grade(REFLECTION, THOUGHT, 0)
-    assert not record.entries("answers")
 
 
 # --- numbers, shapes, choices and texts fit a screen ------------------------------------------------------------------
