@@ -118,7 +118,7 @@ def answers_of_all_sorts(exercise):
         list(range(9999)),
         {"k" * 5000: 1},
         (1,) * 500,
-        softmax,
+        len,
     ]
     if exercise.kind == "choice":
         every = [option.key for option in exercise.options]

@@ -1,6 +1,7 @@
 """How a learner calls the grader: slips of the pen, a check that takes long, and one that is stopped."""
 
 import io
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -103,6 +104,7 @@ def clock(monkeypatch):
     time = SimpleNamespace(now=100.0)
     time.monotonic = lambda: time.now
     monkeypatch.setattr(waiting, "time", time)
+    monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(waiting, "_kernel", lambda: None)
     return time
 
@@ -117,9 +119,7 @@ def test_after_two_seconds_a_line_says_how_far_it_is_and_goes_when_it_ends(clock
         assert terminal.getvalue() == ""
         clock.now += 0.2
         tell(20, "2 of 11 cases")
-        first = (
-            "Checking attention.softmax for 2 s: 2 of 11 cases so far; at most 20 s of computing. Stop it with Ctrl+C."
-        )
+        first = "Checking attention.softmax for 2 s: 2 of 11 cases so far, at most 20 s of computing. Ctrl+C stops it."
         assert terminal.getvalue() == waiting.CLEAR + first
         clock.now += 0.5
         tell(20, "3 of 11 cases")
@@ -131,6 +131,13 @@ def test_after_two_seconds_a_line_says_how_far_it_is_and_goes_when_it_ends(clock
     limits._tell.get()(20, "nobody listens any more")
 
 
+def test_in_a_narrow_terminal_the_line_is_cut(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    terminal = Terminal()
+    waiting._in_the_terminal(terminal)("x" * 200)
+    assert terminal.getvalue() == waiting.CLEAR + "x" * 39
+
+
 def test_a_quick_check_and_one_that_nobody_watches_say_nothing(clock, monkeypatch, capfd):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
@@ -140,6 +147,23 @@ def test_a_quick_check_and_one_that_nobody_watches_say_nothing(clock, monkeypatc
     monkeypatch.setattr(waiting, "PATIENCE", -1.0)
     assert check(SOFTMAX, softmax).passed
     assert capfd.readouterr() == ("", "")
+
+
+def test_the_line_reaches_the_terminal_while_the_answers_own_output_is_caught(clock, monkeypatch):
+    terminal, shown, line = Terminal(), threading.Event(), waiting.line
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(waiting, "PATIENCE", -1.0)
+    monkeypatch.setattr(waiting, "line", lambda *arguments: shown.set() or line(*arguments))
+
+    def talkative(x, dim):
+        print("said by the answer", file=sys.stderr)
+        shown.wait()
+        return softmax(x, dim)
+
+    assert check(SOFTMAX, talkative).passed
+    assert "Checking attention.softmax for 0 s: at most 20 s of computing." in terminal.getvalue()
+    assert "said by the answer" not in terminal.getvalue()
+    assert terminal.getvalue().endswith(waiting.CLEAR)
 
 
 def test_a_line_that_cannot_be_shown_spoils_no_check(clock, monkeypatch):
@@ -185,7 +209,7 @@ def test_in_a_notebook_the_line_is_an_output_that_begins_and_ends_empty(tmp_path
     assert kinds[0] == "display_data"
     assert set(kinds[1:]) == {"update_display_data"}, "what compares outputs looks at the first"
     assert shown[0] == shown[-1] == {}
-    assert any("Stop it with ■ (interrupt)." in data.get("text/plain", "") for data in shown)
+    assert any("■ (interrupt) stops it." in data.get("text/plain", "") for data in shown)
     line, result = notebook.cells[0].outputs
     assert line["data"] == {}
     assert "Passed" in result["data"]["text/plain"]

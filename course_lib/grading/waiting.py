@@ -4,9 +4,11 @@ Where output is kept to be compared (a notebook that is run as a file, a log) th
 """
 
 import contextlib
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import TextIO
 
 from .limits import tell_while_waiting
 
@@ -19,6 +21,7 @@ Show = Callable[[str], None]  # "" takes the line away
 @contextlib.contextmanager
 def told_while_it_runs(exercise_id: str) -> Iterator[None]:
     """Say after two seconds, and then now and again, that the check of an exercise still runs, and how far it is."""
+    stderr = sys.stderr  # while an answer runs, another stands in its place
     begun = time.monotonic()
     next_line = begun + PATIENCE
     show: Show | None = None
@@ -30,7 +33,7 @@ def told_while_it_runs(exercise_id: str) -> Iterator[None]:
             return
         next_line = now + EVERY
         with contextlib.suppress(Exception):  # a line that cannot be shown must not spoil the check
-            show = show or _place()
+            show = show or _place(stderr)
             show(line(exercise_id, now - begun, most, so_far))
 
     try:
@@ -44,9 +47,9 @@ def told_while_it_runs(exercise_id: str) -> Iterator[None]:
 
 def line(exercise_id: str, ran: float, most: float, so_far: str = "") -> str:
     """Return the line. ran, most: seconds; most of computing, which on a busy machine takes longer by the clock."""
-    far = f"{so_far} so far; " if so_far else ""
-    stop = "Stop it with ■ (interrupt)" if _kernel() else "Stop it with Ctrl+C"
-    return f"Checking {exercise_id} for {ran:.0f} s: {far}at most {most:.3g} s of computing. {stop}."
+    far = f"{so_far} so far, " if so_far else ""
+    key = "■ (interrupt)" if _kernel() else "Ctrl+C"
+    return f"Checking {exercise_id} for {ran:.0f} s: {far}at most {most:.3g} s of computing. {key} stops it."
 
 
 def _kernel() -> object:
@@ -58,10 +61,10 @@ def _kernel() -> object:
     return getattr(get_ipython(), "kernel", None)
 
 
-def _place() -> Show:
+def _place(stderr: TextIO) -> Show:
     if _kernel():
         return _in_the_notebook()
-    return _in_the_terminal(sys.stderr) if sys.stderr.isatty() else lambda text: None
+    return _in_the_terminal(stderr) if stderr.isatty() else lambda text: None
 
 
 def _in_the_notebook() -> Show:
@@ -72,9 +75,9 @@ def _in_the_notebook() -> Show:
     return lambda text: handle.update({"text/plain": text} if text else {}, raw=True)
 
 
-def _in_the_terminal(stream) -> Show:
+def _in_the_terminal(stream: TextIO) -> Show:
     def show(text: str) -> None:
-        stream.write(CLEAR + text)
+        stream.write(CLEAR + text[: shutil.get_terminal_size().columns - 1])  # of a second row nothing could be cleared
         stream.flush()
 
     return show
