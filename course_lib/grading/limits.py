@@ -84,6 +84,11 @@ def tell_while_waiting(tell: Tell) -> Iterator[None]:
         _tell.reset(before)
 
 
+def still_running(most: float, so_far: str) -> None:
+    """Tell whoever waits that something runs that takes at most so many seconds, and how far it is."""
+    _tell.get()(most, so_far)
+
+
 def limited(job: Callable[[], None], seconds: float, so_far: Callable[[], str] = str) -> str:
     """Run `job` in a thread of its own. Returns "done", "stopped" (its time was up) or "lost" (it would not stop).
 
@@ -109,13 +114,13 @@ def limited(job: Callable[[], None], seconds: float, so_far: Callable[[], str] =
     left: list[bool] = []  # the job is behind it, one way or the other: there is nothing more to stop
     clocks: list[int] = []  # of the worker
     worker = threading.Thread(target=work, name=WORKER, daemon=True)
-    tell, interrupted = _tell.get(), False
+    interrupted = False
     worker.start()
     try:
         end = time.monotonic() + seconds * (BUSY if _COUNTED else 1)
         while worker.is_alive() and time.monotonic() < end and _seconds_used(clocks) < seconds:
             worker.join(0.05)
-            tell(seconds, so_far())
+            still_running(seconds, so_far())
     except KeyboardInterrupt:
         interrupted = True
     finally:
