@@ -1,4 +1,4 @@
-"""The learner's record: exercises tried, guesses made, answers that passed, rungs of the ladder trained.
+"""The learner's record: exercises tried, guesses made, answers kept, rungs of the ladder trained.
 
 One small SQLite file in the user's data folder; the environment variable COURSE_PROGRESS names another, and
 COURSE_PROGRESS=:memory: none: then the record lives as long as the kernel. Every change is one transaction, so that
@@ -29,7 +29,8 @@ IN_MEMORY = ":memory:"
 TABLES: dict[str, dict[str, type]] = {
     "exercises": {"attempts": int, "earned": int, "hints": int, "last": str},
     "guesses": {"answer": str, "confidence": int, "right": int},
-    "answers": {"name": str, "source": str},  # what was passed, as a program that runs alone
+    "answers": {"name": str, "source": str},  # what passed, as a program that runs alone; of a reflection its text
+    "choices": {"first": str, "changed": int},  # the picks that were tried first; were there others since?
     "rungs": {
         "nats": float,
         "grammar": float,

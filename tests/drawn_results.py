@@ -54,9 +54,9 @@ def results(draw, exercise_id="attention.softmax"):
 def submissions(draw, name=texts):
     ids = draw(st.lists(st.sampled_from([*EXERCISES][:30]), unique=True, min_size=1, max_size=4))
     marks = tuple(draw(results(id)) for id in ids)
-    return GradedSubmission(
-        draw(name), f"{draw(st.integers(0, 2**32)):064x}", marks, tuple(draw(st.lists(texts, max_size=2)))
-    )
+    written = {each.exercise_id: draw(texts) for each in marks if each.status == "written"}
+    troubles = tuple(draw(st.lists(texts, max_size=2)))
+    return GradedSubmission(draw(name), f"{draw(st.integers(0, 2**32)):064x}", marks, troubles, written)
 
 
 classes = st.lists(submissions(), max_size=4)

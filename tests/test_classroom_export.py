@@ -86,7 +86,7 @@ def test_an_exercise_that_the_course_no_longer_has_is_still_written(tmp_path):
     assert "Ada" in terminal_table([gone])
 
 
-COLUMNS = ["learner", "exercise", "chapter", "title", "status", "earned", "points", "misconception", "feedback"]
+COLUMNS = ["learner", "exercise", "chapter", "title", "status", "earned", "points", "misconception", "feedback", "text"]
 
 
 @few
@@ -107,6 +107,7 @@ def test_csv_gives_every_mark_back_and_no_cell_is_a_formula(tmp_path_factory, dr
         assert spoken(row["title"]) == spoken(mark.title)
         assert spoken(row["feedback"]) == spoken(feedback_of(mark))
         assert spoken(row["misconception"]) == spoken(mark.misconception or "")
+        assert spoken(row["text"]) == spoken(each.texts.get(mark.exercise_id, ""))
         for value in row.values():
             assert has_no_controls(value)
             assert not begins_a_formula(value)

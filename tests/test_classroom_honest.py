@@ -116,6 +116,13 @@ def test_the_points_are_the_same_without_a_sandbox(name, grade):
     assert_as_earned(CASES[name], grade(CASES[name], "none"))
 
 
+def test_what_was_written_comes_with_the_results(grade):
+    texts = grade(CASES["reflections"], "bwrap").texts
+    assert texts.keys() == {"attention.why_scale", "feed_forward.why_expand"}, "not the one that is too short"
+    assert '<b>whatever</b> the width; "quotes", umlauts ä ö ü and 🙂 included.\n' in texts["attention.why_scale"]
+    assert texts["feed_forward.why_expand"].count("\n") == 2
+
+
 @pytest.mark.parametrize("name", in_parts(SAID))
 def test_what_could_not_be_read_or_run_is_said(name, grade):
     marked = grade(CASES[name], "bwrap")

@@ -28,7 +28,7 @@ RELAXED: dict[str, str] = {
     "notebooks/14_efficiency.ipynb: sizes = {'vocab_size': 100, 'd_model': 128, 'n_heads': 4, 'n_layers': 2}": "times",
 }
 # What every exercise notebook begins with, and the calls that prose may name.
-TOOLS = "from course_lib.grading import check, hint, progress\nfrom course_lib.live import explore"
+TOOLS = "from course_lib.grading import check, hint, mine, progress\nfrom course_lib.live import explore, guess"
 CALLS = ("check", "hint", "progress", "explore")
 LARGEST = 2_500_000  # bytes
 LONGEST_TEXT = 120  # words in one markdown cell

@@ -1,7 +1,7 @@
 """What grading yields, as plain data: written to disk, read back and compared."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from course_lib.grading.result import Result
@@ -12,14 +12,16 @@ class GradedSubmission:
     """One submission, graded.
 
     Fields: name, that of the folder, zip or notebook · digest, the SHA-256 of what was handed in · results, one for
-    every expected exercise in the course's order · troubles, what could not be read or run, in sentences. All text may
-    hold anything that a learner wrote: whoever shows it escapes it.
+    every expected exercise in the course's order · troubles, what could not be read or run, in sentences · texts, what
+    was written, by the id of the reflection. All text may hold anything that a learner wrote: whoever shows it escapes
+    it.
     """
 
     name: str
     digest: str
     results: tuple[Result, ...]
     troubles: tuple[str, ...] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def earned(self) -> int:
@@ -36,11 +38,12 @@ class GradedSubmission:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "GradedSubmission":
         results = tuple(_result(each) for each in data["results"])
-        return cls(data["name"], data["digest"], results, tuple(data["troubles"]))
+        texts = {str(id): str(text) for id, text in data["texts"].items()}
+        return cls(data["name"], data["digest"], results, tuple(data["troubles"]), texts)
 
 
 def _result(data: Mapping[str, Any]) -> Result:
-    known = {field.name for field in fields(Result)}
+    known = {each.name for each in fields(Result)}
     if unknown := data.keys() - known:
         raise ValueError(f"a result has the unknown field {min(unknown)!r}: it was written by another version")
     return Result(**{**data, "sentences": tuple(data["sentences"])})

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import judge_calls, judge_value, ready_trials
@@ -16,6 +17,7 @@ from .remote import Ended, Worker
 from .session import Found, Session
 from .submission_reader import Submission
 
+MOST_TEXT = 20_000  # characters of a reflection that are kept; what is cut off is said
 WANTED = {each.answer_name: each.kind in ("code", "experiment") for each in EXERCISES.entries.values()}
 
 
@@ -32,8 +34,8 @@ def mark(
     """
     deadline = time.monotonic() + (worker.quotas.timeout if seconds is None else seconds)
     worker.doubted = set()
-    results: dict[str, Result] = {}
-    elsewhere: dict[str, Result] = {}  # found in a notebook of another chapter
+    results: dict[str, Marked] = {}
+    elsewhere: dict[str, Marked] = {}  # found in a notebook of another chapter
     troubles = list(submission.all_troubles)
     for notebook in submission.notebooks:
         chapters = notebook.chapters
@@ -43,8 +45,8 @@ def mark(
             for exercise in expected:
                 place = results if not chapters or exercise.chapter in chapters else elsewhere
                 before = session.doubts
-                if _is_open(place.get(exercise.id)) and (result := _graded(session, exercise, seed)):
-                    place[exercise.id] = result
+                if _is_open(place.get(exercise.id)) and (marked := _graded(session, exercise, seed)):
+                    place[exercise.id] = marked
                 if cells or session.doubts > before:
                     worker.doubted.add(exercise.id)
         finally:
@@ -53,13 +55,22 @@ def mark(
     graded = []
     for exercise in expected:
         own, other = results.get(exercise.id), elsewhere.get(exercise.id)
-        graded.append((other if _is_open(own) else own) or own or _missing(exercise, submission))
-    worker.doubted -= {result.exercise_id for result in graded if result.passed}
-    return GradedSubmission(submission.name, submission.digest, tuple(graded), tuple(troubles))
+        graded.append((other if _is_open(own) else own) or own or Marked(_missing(exercise, submission)))
+    marks = tuple(marked.result for marked in graded)
+    texts = {marked.result.exercise_id: marked.text for marked in graded if marked.text}
+    worker.doubted -= {result.exercise_id for result in marks if result.passed}
+    return GradedSubmission(submission.name, submission.digest, marks, tuple(troubles), texts)
 
 
-def _is_open(result: Result | None) -> bool:
-    return result is None or result.status == "unanswered"
+class Marked(NamedTuple):
+    """A result, and of a reflection what was written."""
+
+    result: Result
+    text: str = ""
+
+
+def _is_open(marked: Marked | None) -> bool:
+    return marked is None or marked.result.status == "unanswered"
 
 
 def _missing(exercise: Exercise, submission: Submission) -> Result:
@@ -68,34 +79,42 @@ def _missing(exercise: Exercise, submission: Submission) -> Result:
     return exercise.verdict("unanswered", [f"No cell that could be run defines `{exercise.answer_name}`."])
 
 
-def _graded(session: Session, exercise: Exercise, seed: int) -> Result | None:
+def _graded(session: Session, exercise: Exercise, seed: int) -> Marked | None:
     """Return the result of an exercise in one notebook; None if it does not stand there."""
     name = exercise.answer_name
     found: Found = session.found
-    result = None
+    marked = None
     if name in found.open:
-        result = exercise.verdict("unanswered", ["Left open."])
+        marked = Marked(exercise.verdict("unanswered", ["Left open."]))
     for which in reversed(range(found.answers.get(name, 0))):
-        result = _one(session, exercise, name, which, seed)
-        if result.status != "unanswered":
-            return result
-    return result
+        marked = _one(session, exercise, name, which, seed)
+        if not _is_open(marked):
+            return marked
+    return marked
 
 
-def _one(session: Session, exercise: Exercise, name: str, which: int, seed: int) -> Result:
+def _one(session: Session, exercise: Exercise, name: str, which: int, seed: int) -> Marked:
     seconds = session.worker.quotas.exercise_timeout or exercise.time_limit
     try:
         if exercise.kind not in ("code", "experiment"):
-            return _judged(lambda: judge_value(exercise, session.read(name, which, seconds)), exercise)
+            read = session.read(name, which, seconds)
+            result = _judged(lambda: judge_value(exercise, read), exercise)
+            return Marked(result, _text(read.value) if result.status == "written" else "")
         trials = ready_trials(exercise, seed)
         try:
             outcomes = session.run(name, which, trials, seconds)
         except Ended as error:
             trials = trials[error.call : error.call + 1]
             outcomes = [Outcome(failure=Failure("exit", error.sentence))]
-        return _judged(lambda: judge_calls(exercise, trials, outcomes), exercise)
+        return Marked(_judged(lambda: judge_calls(exercise, trials, outcomes), exercise))
     except Ended as error:
-        return exercise.verdict("failed", [error.sentence])
+        return Marked(exercise.verdict("failed", [error.sentence]))
+
+
+def _text(written: str) -> str:
+    """Return what was written in a reflection, to be kept: cut where nobody reads on."""
+    more = len(written) - MOST_TEXT
+    return written if more <= 0 else f"{written[:MOST_TEXT]} … ({more:,} more characters)"
 
 
 def _judged(judge, exercise: Exercise) -> Result:

@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from course_lib.classroom.export.text import COURSE, in_order, sanitized, save_text
-from course_lib.grading.catalogue import get
+from course_lib.grading.catalogue import EXERCISES, get
 from course_lib.grading.result import SIGNS, Result
 from course_lib.grading.show import plural
 
@@ -32,6 +32,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri
 LONGEST = 20_000  # characters of one text; what is cut off is said
 HARDEST, MISTAKES = 10, 15  # how many the class page lists
 TROUBLES = 50  # how many a learner's page lists
+EXCERPT = 2000  # characters of a reflection on the class page
 LEVELS = ("none", "below ¼", "below ½", "below ¾", "¾ and more", "all")  # of a share, in the matrix of chapters
 SECTIONS = {
     "points": "Points",
@@ -39,6 +40,7 @@ SECTIONS = {
     "mistakes": "Most common mistakes",
     "learners": "Learners",
     "chapters": "Chapter by chapter",
+    "reflections": "Reflections",
     "same": "Equal submissions",
 }
 STYLE = (TEMPLATES / "style.css").read_text(encoding="utf-8") + "".join(
@@ -107,6 +109,8 @@ def _class_page(
     learners: Sequence[_Learner], titles: Mapping[int, str], about: Mapping[str, Any], left: Sequence[LeftOut]
 ) -> str:
     sections = ({"left": f"⚠ Not taken: {len(left):,}"} if left else {}) | SECTIONS
+    if not any(each.marked.texts for each in learners):
+        del sections["reflections"]
     exercises = list({result.exercise_id: result for each in learners for result in each.results}.values())
     shown = {"learners": learners, "exercises": exercises, "left": left, "about": about, "sections": sections}
     return _page("class.html", **shown, **(_class_results(learners, titles) if learners else {}))
@@ -128,6 +132,7 @@ def _class_results(learners: Sequence[_Learner], titles: Mapping[int, str]) -> d
         "hardest": hardest(marked, HARDEST),
         "mistakes": _mistakes(learners),
         "chapters": _chapters_of_all(learners, titles),
+        "reflections": _reflections(learners),
         "same": _same(learners),
     }
 
@@ -176,6 +181,21 @@ def _same(learners: Sequence[_Learner]) -> list[list[_Learner]]:
     return [group for digest, group in alike.items() if digest and len(group) > 1]
 
 
+def _reflections(learners: Sequence[_Learner]) -> list[tuple[str, str, list[tuple[_Learner, str]]]]:
+    """Return the reflections in the course's order: id, title, and those who wrote with the beginning of their text."""
+    written, titles = defaultdict(list), {}
+    for each in learners:
+        for result in each.results:
+            if text := each.marked.texts.get(result.exercise_id):
+                titles[result.exercise_id] = result.title
+                written[result.exercise_id].append((each, _beginning(text)))
+    return [(id, titles[id], written[id]) for id in EXERCISES if id in written]
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= EXCERPT else f"{text[:EXCERPT]} … ({len(text) - EXCERPT:,} more characters)"
+
+
 def _learner_page(marked: GradedSubmission, titles: Mapping[int, str]) -> str:
     meant = downloads(marked.name)
     platform = meant[0] if len(meant) == 1 and meant[0].learner else None
@@ -185,6 +205,7 @@ def _learner_page(marked: GradedSubmission, titles: Mapping[int, str]) -> str:
         number_of=platform.number if platform else "",
         results=marked.results,
         counts=Counter(result.status for result in marked.results),
+        texts=marked.texts,
         troubles=marked.troubles,
         most_troubles=TROUBLES,
         chapters=[

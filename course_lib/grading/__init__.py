@@ -5,7 +5,10 @@
     check("attention.softmax", softmax)     # right or not, and why
     hint("attention.softmax")               # the next hint
     progress()                              # what you have done so far
-    mine("attention.softmax")               # your own answer, once it has passed
+    mine("attention.softmax")               # your own answer, once it has passed; of a reflection its text
+
+These four are called by learners: a slip in the id is answered in a sentence, and a long check says how far it is and
+can be interrupted. Programs call `grade(id, answer, seed)`, which keeps nothing and raises KeyError for an unknown id.
 
 How to write an exercise: `pages.py`. The exercises: `course_lib/chapters/<slug>/exercises/`, a page each.
 """

@@ -16,7 +16,7 @@ from typing import Any
 
 from course_lib import record
 
-from .catalogue import get
+from .catalogue import meant
 
 GIVEN = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional", "np": "numpy", "math": "math"}
 HERE = "mine"  # the module's name of what was kept
@@ -28,21 +28,25 @@ class NotAlone(Exception):
 
 
 def mine(exercise_id: str) -> Any:
-    """Return your own answer to an exercise, the last one that passed: a function or a class.
+    """Return your own answer to an exercise, the last one that passed: a function or a class; of a reflection its text.
 
     It comes from the source that was kept, so it is there in every notebook, on every later day. It is for your own
     experiments and the ladder: a notebook that you hand in is graded elsewhere, without your record.
 
     Errors: KeyError for an unknown id, with the nearest ids; ValueError if no answer is kept, with what to do.
     """
-    exercise = get(exercise_id)
+    exercise = meant(exercise_id)
+    if exercise.kind in ("number", "shapes", "choice"):
+        raise ValueError(f"{exercise.id} asks for no function: mine gives back functions, classes and reflections")
     entry = record.entries("answers").get(exercise.id)
     if not entry or not entry["source"]:
         raise ValueError(
-            f"no answer to {exercise_id!r} is kept: write it, and run check({exercise_id!r}, …) until it passes. "
+            f"no answer to {exercise.id!r} is kept: write it, and run check({exercise.id!r}, …) until it passes. "
             "Until then leave it out: the library's own part is used."
         )
-    return run_alone(entry["source"], entry["name"], exercise_id)
+    if exercise.kind == "reflect":
+        return str(entry["source"])
+    return run_alone(entry["source"], entry["name"], exercise.id)
 
 
 def run_alone(source: str, name: str, exercise_id: str) -> Any:

@@ -37,7 +37,7 @@ from .pages import Block, Page, PageError, read_page
 from .show import plural
 
 MOST_WORDS = 120  # in a cell
-TOOLS = "from course_lib.grading import check, hint, progress\nfrom course_lib.live import explore"
+TOOLS = "from course_lib.grading import check, hint, mine, progress\nfrom course_lib.live import explore, guess"
 NUMBERS = ["No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve"]
 
 
@@ -182,8 +182,8 @@ def _opening(page: Page, chapter: Chapter, exercises: Sequence[Exercise]) -> str
         "2. Run the `check` below it: it says what is right, what is wrong, and, if it knows the mistake, its name. "
         "Check as often as you like.\n"
         f'3. Stuck? `hint("{shown}")` gives the next hint of an exercise. '
-        f'`explore("{shown}", {EXERCISES[shown].answer_name})` lets your own function drive a live figure. '
-        "`progress()` shows your points.\n\n"
+        f'`explore("{shown}", {EXERCISES[shown].answer_name})` lets your own function drive a live figure.\n'
+        f'4. `progress()` shows your points, and `mine("{shown}")` gives back, in any notebook, what has passed.\n\n'
         f"The chapter: [{chapter.number} · {chapter.title}](../notebooks/{chapter.notebook}). "
         f"{NUMBERS[len(exercises)]} exercises, {points} points, about {page.head['about']}."
     )

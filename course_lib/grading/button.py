@@ -2,7 +2,7 @@
 
 from course_lib.live.page import publish
 
-from .catalogue import get
+from .catalogue import EXERCISES, get
 from .kinds import Exercise
 from .standing import next_hint
 
@@ -11,7 +11,7 @@ def show_button(exercise_id: str) -> None:
     """Show the button where there is a kernel that can answer it; elsewhere nothing: the feedback names `hint`."""
     from IPython import get_ipython
 
-    if getattr(get_ipython(), "kernel", None) is None:
+    if getattr(get_ipython(), "kernel", None) is None or exercise_id not in EXERCISES:
         return
     try:
         box = hint_button(get(exercise_id))

@@ -20,6 +20,7 @@ from .declare import exercise_of
 from .kinds import Exercise
 from .pages import PageError, read_head, require_known_head
 from .sealed import NAME, Sealed
+from .show import printable
 
 CHAPTERS = Path(__file__).parents[1] / "chapters"
 PACKAGE = "course_lib.chapters"
@@ -220,6 +221,21 @@ def get(exercise_id: str) -> Exercise:
     """Return the exercise with this id. Errors: KeyError for an unknown id, with the nearest ids."""
     if isinstance(exercise_id, str) and exercise_id in EXERCISES:
         return EXERCISES[exercise_id]
-    nearest = difflib.get_close_matches(str(exercise_id), EXERCISES, n=3, cutoff=0.5)
+    said = type(exercise_id).__name__  # what a learner may give here tells nothing of itself: it may be anything
+    if type(exercise_id) in (str, int, type(None)):
+        said = repr(printable(exercise_id, 60) if isinstance(exercise_id, str) else exercise_id)
+    close = (difflib.get_close_matches(said.strip("'").lower(), EXERCISES, n=3, cutoff=cutoff) for cutoff in (0.8, 0.5))
+    nearest = next(filter(None, close), [])
     advice = f"Did you mean {' or '.join(map(repr, nearest))}?" if nearest else "progress() lists every exercise."
-    raise KeyError(f"there is no exercise {exercise_id!r}. {advice}")
+    raise KeyError(f"there is no exercise {said}. {advice}")
+
+
+def meant(exercise_id: str) -> Exercise:
+    """Return the exercise that a learner means: capitals, spaces, and "-" for "_" do not matter.
+
+    Errors: KeyError as `get`.
+    """
+    if isinstance(exercise_id, str):
+        alike = (known for known in EXERCISES if known == "".join(exercise_id.split()).lower().replace("-", "_"))
+        return get(next(alike, exercise_id))
+    return get(exercise_id)

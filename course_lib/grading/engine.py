@@ -9,33 +9,57 @@ from course_lib import record
 
 from . import standing
 from .answers import NotAlone, run_alone, source_alone
+from .asked import LEFT_OUT, asked
 from .button import show_button
 from .catalogue import get
-from .kinds import Code, Exercise
-from .limits import inside_an_answer, undisturbed
+from .kinds import Choice, Code, Exercise, Reflection
+from .limits import Interrupted, inside_an_answer, undisturbed
 from .prepare import prepare
 from .result import Hint, Result, show_below
-from .run import Outcome, is_the_librarys, read, run
+from .run import RESTART, Outcome, is_the_librarys, read, run
 from .trials import Trial, summed_up
+from .waiting import told_while_it_runs
 
 PUBLIC_SEED = 0
 _one_at_a_time = threading.Lock()
 show_below(show_button)
 
 
-def check(exercise_id: str, answer: Any) -> Result:
+def check(exercise_id: str = LEFT_OUT, answer: Any = LEFT_OUT) -> Result:
     """Check an answer and keep the result in your progress. In a notebook the result shows itself.
 
+    While a check takes long, a line says how far it is; an interrupt ends it, and nothing is kept.
+
     Args:
-        exercise_id: as in the heading of the exercise, "attention.softmax".
+        exercise_id: as in the heading of the exercise, "attention.softmax"; capitals and spaces do not matter.
         answer: your function, class, number, shapes, option or text, as the exercise asks.
-    Errors: KeyError for an unknown id, with the nearest ids. Never an error from the answer, whatever it does.
+    Returns: Result; of the status "unanswered" where no exercise has this id, or the answer was left out.
+    Never an error, whatever the answer does. Programs call `grade`.
     """
-    result = grade(exercise_id, answer, PUBLIC_SEED)
+    exercise = asked("check", exercise_id, answer)
+    if isinstance(exercise, Result):
+        return exercise
+    try:
+        with told_while_it_runs(exercise.id):
+            result = grade(exercise.id, answer, PUBLIC_SEED)
+    except KeyboardInterrupt as interrupt:
+        return _interrupted(exercise, interrupt)
+    if isinstance(exercise, Choice):
+        result = standing.in_turn(exercise, read(answer, exercise.time_limit).value, result)
     standing.keep(result)
-    if result.status == "passed" and isinstance(get(exercise_id), Code):
-        result = replace(result, closing="\n".join(filter(None, (result.closing, keep_answer(exercise_id, answer)))))
-    return result
+    closing = ""
+    if result.status == "passed" and isinstance(exercise, Code):
+        closing = keep_answer(exercise.id, answer)
+    elif isinstance(exercise, Reflection):
+        closing = standing.keep_text(exercise, read(answer, exercise.time_limit).value, result)
+    return replace(result, closing="\n".join(filter(None, (result.closing, closing))))
+
+
+def _interrupted(exercise: Exercise, interrupt: KeyboardInterrupt) -> Result:
+    sentences = ["You stopped the check before it was done; nothing was kept."]
+    if isinstance(interrupt, Interrupted) and not interrupt.stopped:
+        sentences.append(f"Your function could not be stopped: {RESTART}.")
+    return exercise.verdict("unanswered", sentences)
 
 
 def keep_answer(exercise_id: str, answer: Any) -> str:
@@ -47,7 +71,12 @@ def keep_answer(exercise_id: str, answer: Any) -> str:
         return f"This answer is not kept for the ladder: {error}"
     except Exception as error:  # names and sources may be anything; that must not spoil the verdict
         return f"This answer is not kept for the ladder: its source cannot be read ({type(error).__name__})."
-    if not grade(exercise_id, found, PUBLIC_SEED).passed:
+    try:
+        with told_while_it_runs(exercise_id):
+            passed = grade(exercise_id, found, PUBLIC_SEED).passed
+    except KeyboardInterrupt:
+        return "This answer is not kept for the ladder: you stopped the check that it passes alone as well."
+    if not passed:
         return "This answer is not kept for the ladder: without your notebook around it, it does not pass."
     record.change("answers", exercise_id, lambda entry: entry.update(name=answer.__name__, source=source))
     return f'Kept for the ladder: mine("{exercise_id}") gives it back.'
@@ -100,9 +129,10 @@ def judge_calls(exercise: Exercise, trials: Sequence[Trial], outcomes: list[Outc
         return exercise.judge_calls(trials, [*summed, *outcomes[len(summed) :]])
 
 
-def hint(exercise_id: str) -> Hint:
-    """The next hint of an exercise. How many you have seen is kept with your progress; the last one repeats.
+def hint(exercise_id: str = LEFT_OUT) -> Hint | Result:
+    """Return the next hint of an exercise. How many you have seen is kept with your progress; the last one repeats.
 
-    Errors: KeyError for an unknown id, with the nearest ids.
+    For an id that no exercise has it returns a Result with the nearest ids.
     """
-    return standing.next_hint(get(exercise_id))
+    exercise = asked("hint", exercise_id)
+    return exercise if isinstance(exercise, Result) else standing.next_hint(exercise)

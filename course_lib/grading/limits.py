@@ -1,7 +1,7 @@
 """Limits around a learner's answer: its time, its memory, its way out, and what it may leave behind.
 
-`limited` runs a job in a thread of its own and ends it when its time is up. `undisturbed` puts the process back as
-it was.
+`limited` runs a job in a thread of its own and ends it when its time is up, or when whoever waits interrupts it.
+`undisturbed` puts the process back as it was.
 """
 
 import builtins
@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType
 from typing import Any, no_type_check
@@ -61,10 +62,39 @@ def _trap(frame, event, argument):
     return _trap
 
 
-def limited(job: Callable[[], None], seconds: float) -> str:
+class Interrupted(KeyboardInterrupt):
+    """An interrupt from the keyboard while a job ran. stopped: did the job end, or is its thread still at it?"""
+
+    def __init__(self, stopped: bool):
+        super().__init__()
+        self.stopped = stopped
+
+
+Tell = Callable[[float, str], None]  # the seconds that a job may take at most, and how far it is
+_tell: ContextVar[Tell] = ContextVar("tell", default=lambda most, so_far: None)
+
+
+@contextlib.contextmanager
+def tell_while_waiting(tell: Tell) -> Iterator[None]:
+    """Have `tell` called about twenty times a second while this thread waits for a job."""
+    before = _tell.set(tell)
+    try:
+        yield
+    finally:
+        _tell.reset(before)
+
+
+def still_running(most: float, so_far: str) -> None:
+    """Tell whoever waits that something runs that takes at most so many seconds, and how far it is."""
+    _tell.get()(most, so_far)
+
+
+def limited(job: Callable[[], None], seconds: float, so_far: Callable[[], str] = str) -> str:
     """Run `job` in a thread of its own. Returns "done", "stopped" (its time was up) or "lost" (it would not stop).
 
-    `seconds` are the thread's own where the system counts them, so that a busy machine fails nobody.
+    `seconds` are the thread's own where the system counts them, so that a busy machine fails nobody. `so_far` says how
+    far the job is, to whoever waits for it ("2 of 11 cases").
+    Errors: Interrupted, once the thread has been asked to stop.
     """
 
     def work():
@@ -84,13 +114,19 @@ def limited(job: Callable[[], None], seconds: float) -> str:
     left: list[bool] = []  # the job is behind it, one way or the other: there is nothing more to stop
     clocks: list[int] = []  # of the worker
     worker = threading.Thread(target=work, name=WORKER, daemon=True)
+    interrupted = False
     worker.start()
     try:
         end = time.monotonic() + seconds * (BUSY if _COUNTED else 1)
         while worker.is_alive() and time.monotonic() < end and _seconds_used(clocks) < seconds:
             worker.join(0.05)
-    finally:  # an interrupt from the keyboard comes this way, too
+            still_running(seconds, so_far())
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
         stopped = _stop(worker, left)
+    if interrupted:
+        raise Interrupted(stopped)
     return "done" if finished else "stopped" if stopped else "lost"
 
 
@@ -113,9 +149,10 @@ def _seconds_used(clocks: list[int]) -> float:
 def _stop(worker: threading.Thread, left: list[bool]) -> bool:
     end = time.monotonic() + PATIENCE
     while worker.is_alive() and time.monotonic() < end:
-        if not left and worker.ident is not None:
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident), ctypes.py_object(Stop))
-        worker.join(0.02)
+        with contextlib.suppress(KeyboardInterrupt):  # whoever is impatient presses twice
+            if not left and worker.ident is not None:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident), ctypes.py_object(Stop))
+            worker.join(0.02)
     return not worker.is_alive()
 
 

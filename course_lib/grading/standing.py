@@ -1,10 +1,15 @@
 """Where a learner stands: results and hints go into the record, and come out as a table."""
 
+from typing import Any
+
 from course_lib import record
 
 from .catalogue import EXERCISES
-from .kinds import Exercise
+from .kinds import Choice, Exercise, Reflection
 from .result import SIGNS, Hint, Progress, Result, Row
+
+REASONS = 2  # why picks are wrong, at a time
+LONGEST = 20_000  # characters of a reflection that are kept
 
 
 def keep(result: Result) -> None:
@@ -17,6 +22,36 @@ def keep(result: Result) -> None:
 
     if result.status != "unanswered":
         record.change("exercises", result.exercise_id, note)
+
+
+def in_turn(exercise: Choice, answer: Any, result: Result) -> Result:
+    """Return what a learner is told of picks that are not right: at first their number, and once they changed, reasons.
+
+    Reasons come for two wrong picks at a time, and none for ticking everything: who does that has not chosen yet.
+    """
+    picked = exercise.picked(answer)
+    if result.status != "failed" or not picked or not exercise.several:
+        return result
+    if len(picked) == len(exercise.options):
+        return exercise.everything_picked()
+    keys = " ".join(option.key for option in picked)
+
+    def note(entry: record.Entry) -> None:
+        entry["first"] = entry["first"] or keys
+        entry["changed"] = int(entry["changed"] or keys != entry["first"])
+
+    changed = record.change("choices", exercise.id, note)["changed"]
+    return exercise.told(picked, REASONS) if changed else exercise.counted(picked)
+
+
+def keep_text(exercise: Reflection, answer: Any, result: Result) -> str:
+    """Keep the text of a reflection once it is written; return where to find what was kept, if anything."""
+    if result.status == "written":
+        text = answer[:LONGEST].encode("utf-8", "replace").decode()  # no halves of characters: no file takes them
+        record.change("answers", exercise.id, lambda entry: entry.update(name=exercise.answer_name, source=text))
+        return f'Kept: mine("{exercise.id}") gives it back.'
+    kept = record.entries("answers").get(exercise.id)
+    return f'What you wrote before is kept: mine("{exercise.id}") gives it back.' if kept else ""
 
 
 def next_hint(exercise: Exercise) -> Hint:

@@ -29,12 +29,17 @@ def explore(exercise_id: str, function: Callable):
         exercise_id: one of `explorable()`.
         function: your answer to that exercise. What it raises or gets wrong shows in the figure.
 
-    Errors: KeyError for an exercise without a live figure, with the nearest ids; TypeError if function cannot be
-        called.
+    Errors: KeyError for an exercise without a live figure, with the nearest ids; TypeError if the id is no text, or
+        the function cannot be called.
     """
-    if exercise_id not in _explorers():
-        near = get_close_matches(exercise_id, explorable(), n=3, cutoff=0.4) or explorable()
-        raise KeyError(f"no live figure belongs to {exercise_id!r}. These have one: {', '.join(near)}")
+    if not isinstance(exercise_id, str):
+        raise TypeError(f"the exercise's id comes first, in quotes, got {type(exercise_id).__name__}")
+    known = _explorers()
+    exercise_id = "".join(exercise_id.split()).lower()
+    if exercise_id not in known:
+        chapter = [each for each in known if each.partition(".")[0] == exercise_id.partition(".")[0]]
+        near = get_close_matches(exercise_id, known, n=3, cutoff=0.7) or chapter or list(known)[:3]
+        raise KeyError(f"no live figure belongs to {exercise_id[:60]!r}; these have one: {', '.join(near)}")
     if not callable(function):
         raise TypeError(f"give your function itself, without calling it, got {type(function).__name__}")
-    return _explorers()[exercise_id](function)
+    return known[exercise_id](function)

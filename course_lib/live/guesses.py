@@ -38,7 +38,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from course_lib import record
-from course_lib.contents import CHAPTERS
+from course_lib.contents import BY_SLUG, CHAPTERS
 from course_lib.live.page import publish
 
 CHAPTER_FOLDERS = Path(__file__).parent.parent / "chapters"
@@ -260,12 +260,16 @@ def reveal(id: str) -> "Revealed":
 
 
 def _find(id: str) -> Question:
-    if (found := questions(id.partition(".")[0]).get(id)) is None:
+    if not isinstance(id, str):
+        raise TypeError(f"a guess is named in quotes, as in guess('attention.sharpness'), got {type(id).__name__}")
+    id = "".join(id.split()).lower()
+    own = questions(slug) if (slug := id.partition(".")[0]) in BY_SLUG else {}
+    if id not in own:
         known = [known for chapter in CHAPTERS for known in questions(chapter.slug)]
-        near = difflib.get_close_matches(id, known, n=3, cutoff=0.5)
+        near = difflib.get_close_matches(id, known, n=3, cutoff=0.7) or list(own)[:3]
         advice = f"did you mean {' or '.join(map(repr, near))}?" if near else "guesses.md of each chapter holds its own"
-        raise KeyError(f"there is no guess {id!r}: {advice}")
-    return found
+        raise KeyError(f"there is no guess {id[:60]!r}: {advice}")
+    return own[id]
 
 
 def _kept(question: Question) -> tuple[str | None, int]:

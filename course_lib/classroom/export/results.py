@@ -1,6 +1,6 @@
 """Every result, as JSON and as a table: `results.json` and `results.csv`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from course_lib.classroom.export.spreadsheets import csv_text, spreadsheet_cell
@@ -18,7 +18,8 @@ def write_json(marked: Sequence[GradedSubmission], folder: Path, left: Sequence[
     schema         "transformers-measured/results/1"
     submissions    by name: name, digest, earned, points, troubles [text], and results, in the course's order:
                    exercise, chapter (null if the course no longer has it), title, status (passed, failed,
-                   unanswered, written), earned, points, misconception (text or null), feedback
+                   unanswered, written), earned, points, misconception (text or null), feedback, text (of a reflection
+                   what was written, otherwise null)
     not_taken      what was handed in and has no results: name, why (the end of a sentence that begins with the name)
     summary        of all: submissions, mean and median share of points (null without submissions), hardest
                    [exercise, title, share, tried], misconceptions [exercise, name, count]
@@ -33,7 +34,7 @@ def write_json(marked: Sequence[GradedSubmission], folder: Path, left: Sequence[
                 "earned": each.earned,
                 "points": each.points,
                 "troubles": list(each.troubles),
-                "results": [_as_object(result) for result in each.results],
+                "results": [_as_object(result, each.texts) for result in each.results],
             }
             for each in in_order(marked)
         ],
@@ -49,7 +50,7 @@ def write_json(marked: Sequence[GradedSubmission], folder: Path, left: Sequence[
     return [save_json(folder / "results.json", content)]
 
 
-def _as_object(result: Result) -> dict:
+def _as_object(result: Result, texts: Mapping[str, str]) -> dict:
     return {
         "exercise": result.exercise_id,
         "chapter": chapter_of(result.exercise_id),
@@ -59,6 +60,7 @@ def _as_object(result: Result) -> dict:
         "points": result.points,
         "misconception": result.misconception,
         "feedback": feedback(result),
+        "text": texts.get(result.exercise_id),
     }
 
 
@@ -67,16 +69,17 @@ def write_csv(marked: Sequence[GradedSubmission], folder: Path, left: Sequence[L
 
     What was not taken has one row: the status says so, the feedback says why, and all else is empty.
     """
-    rows = [["learner", "exercise", "chapter", "title", "status", "earned", "points", "misconception", "feedback"]]
+    heads = ["exercise", "chapter", "title", "status", "earned", "points", "misconception", "feedback", "text"]
+    rows = [["learner", *heads]]
     for each in in_order(marked):
         learner = spreadsheet_cell(one_line(each.name))
         for result in each.results:
-            row = _as_object(result)
+            row = _as_object(result, each.texts)
             rows.append(
                 [learner] + [spreadsheet_cell(value) if isinstance(value, str) else value for value in row.values()]
             )
     rows += [
-        [spreadsheet_cell(one_line(each.name)), "", "", "", "not taken", "", "", "", spreadsheet_cell(each.why)]
+        [spreadsheet_cell(one_line(each.name)), "", "", "", "not taken", "", "", "", spreadsheet_cell(each.why), ""]
         for each in left
     ]
     # The byte order mark tells Excel that this is UTF-8: without it, it shows "Zoë" as "ZoÃ«".

@@ -9,7 +9,7 @@ from ..exercise import Misconception, Option
 from ..judge import kind_of
 from ..result import Result
 from ..run import Outcome
-from ..show import plural
+from ..show import plural, printable, show
 from ..trials import Trial
 
 LONGEST = 4000  # characters of a sentence: some hold what an answer returned
@@ -128,19 +128,27 @@ class Valued(Exercise):
         return self.verdict("failed", problems)
 
 
+def kind_of_value(answer: Any) -> str:
+    """Return in a few words what stands in a cell where a value should."""
+    return printable(kind_of(answer).removesuffix(" (is there a `return`?)"), 80)
+
+
 def by_name(reference: Mapping, answer: Any) -> tuple[dict, str | None]:
     """Return the parts of an answer by name, from a dictionary with these names or a sequence in their order, and what
     is wrong with its form."""
-    names = ", ".join(map(str, reference))
+    names = ", ".join(f"`{name}`" for name in reference)
     if isinstance(answer, (tuple, list)) and len(answer) == len(reference):
         return dict(zip(reference, answer)), None
     if isinstance(answer, (tuple, list)):
         return {}, f"Expected {plural(len(reference), 'part')}, and got {len(answer)}."
     if not isinstance(answer, dict):
         wanted = f"a dictionary with the keys {names}" if isinstance(next(iter(reference)), str) else "a list"
-        return {}, f"Your answer should be {wanted}; it is {kind_of(answer)}."
-    missing = [str(name) for name in reference if name not in answer]
-    extra = [repr(name) for name in answer if name not in reference]
+        return {}, f"Your answer should be {wanted}; it is {kind_of_value(answer)}."
+    missing = [f"`{name}`" for name in reference if name not in answer]
+    extra = [name for name in answer if name not in reference]
     if missing:
         return {}, f"Your answer lacks {', '.join(missing)}."
-    return answer, f"Your answer has the key {extra[0]}; expected only {names}." if extra else None
+    if not extra:
+        return answer, None
+    key = f"`{printable(extra[0], 60)}`" if isinstance(extra[0], str) else printable(show(extra[0]), 60)
+    return answer, f"Your answer has the key {key}; expected only {names}."

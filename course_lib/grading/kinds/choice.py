@@ -6,6 +6,7 @@ from typing import Any
 
 from ..exercise import Option
 from ..result import Result
+from ..show import plural, printable
 from .base import Exercise
 
 
@@ -22,27 +23,67 @@ class Choice(Exercise):
         self.require(len(keys) == len(set(keys)), f"option keys must differ, got {keys}")
         self.require(len({option.right for option in self.options}) == 2, "options need a right one and a wrong one")
 
+    @property
+    def several(self) -> bool:
+        """Are several options right? Then picks can be counted without a word on which."""
+        return sum(option.right for option in self.options) > 1
+
+    def picked(self, answer: Any) -> list[Option]:
+        """Return the options that an answer names, in the order of the page; none where it has another form."""
+        picks = _picks(answer)
+        known = {option.key for option in self.options}
+        return [option for option in self.options if option.key in picks] if known.issuperset(picks) else []
+
     def judge_value(self, answer: Any) -> Result:
         """Return the verdict, with the reason of every wrong option that was picked, or of every right one."""
-        keys = ", ".join(repr(option.key) for option in self.options)
-        known = {option.key for option in self.options}
-        picks = (
-            [answer]
-            if isinstance(answer, str)
-            else list(answer)
-            if isinstance(answer, (tuple, list, frozenset))
-            else []
-        )
-        if not picks or not all(isinstance(pick, str) for pick in picks):
+        keys = ", ".join(f'"{option.key}"' for option in self.options)
+        picks = _picks(answer)
+        if not picks:
             return self.verdict("failed", [f"Answer with the key of an option, or several in braces: {keys}."])
-        unknown = sorted({pick for pick in picks if pick not in known})
-        if unknown:
-            return self.verdict("failed", [f"There is no option {unknown[0]!r}. Choose from {keys}."])
-        picked = [option for option in self.options if option.key in picks]
+        picked = self.picked(answer)
+        if not picked:
+            unknown = next(pick for pick in sorted(picks) if pick not in {option.key for option in self.options})
+            return self.verdict("failed", [f'There is no option "{printable(unknown, 40)}". Choose from {keys}.'])
+        return self.told(picked)
+
+    def told(self, picked: Sequence[Option], most: int | None = None) -> Result:
+        """Return the verdict on options that were picked, with at most so many reasons for wrong ones, or all."""
         wrong = [option for option in picked if not option.right]
         if wrong:
-            reasons = [f"{option.key}: {option.text} — {option.why}" for option in wrong]
+            reasons = [_reason(option) for option in wrong[:most]]
+            if more := len(wrong) - len(reasons):
+                reasons.append(f"{more} more of your picks {'is' if more == 1 else 'are'} wrong.")
             return self.verdict("failed", reasons, misconception=wrong[0].text)
-        if len(picked) < sum(option.right for option in self.options):
-            return self.verdict("failed", ["Nothing that you picked is wrong, but something is missing."])
-        return self.verdict("passed", [f"{option.key}: {option.text} — {option.why}" for option in picked])
+        if missing := self._missing(picked):
+            return self.verdict("failed", [f"Nothing that you picked is wrong, and {missing}."])
+        return self.verdict("passed", [_reason(option) for option in picked])
+
+    def counted(self, picked: Sequence[Option]) -> Result:
+        """Return the verdict with how many of the picks are right and how many are missing, and not which."""
+        right = sum(option.right for option in picked)
+        if len(picked) == 1:
+            said = f"Your pick is {'right' if right else 'wrong'}"
+        else:
+            said = f"{right or 'None'} of your {len(picked)} picks {'is' if right < 2 else 'are'} right"
+        again = "Think each through once more; with other picks than these you will read the reasons."
+        return self.verdict("failed", [f"{said}, and {self._missing(picked) or 'none is missing'}.", again])
+
+    def everything_picked(self) -> Result:
+        """Return the verdict on picking every option: nothing to learn from."""
+        return self.verdict("failed", ["You picked every option, and not all are right. Leave out those you doubt."])
+
+    def _missing(self, picked: Sequence[Option]) -> str:
+        count = sum(option.right for option in self.options) - sum(option.right for option in picked)
+        return f"{plural(count, 'right option')} {'is' if count == 1 else 'are'} missing" if count else ""
+
+
+def _picks(answer: Any) -> set[str]:
+    """The keys that an answer holds; none if it holds anything else."""
+    picks = [answer] if isinstance(answer, str) else answer
+    if not isinstance(picks, (tuple, list, frozenset)) or not all(isinstance(pick, str) for pick in picks):
+        return set()
+    return set(picks)
+
+
+def _reason(option: Option) -> str:
+    return f"{option.key}: {option.text} — {option.why}"

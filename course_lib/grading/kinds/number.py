@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..judge import as_number, kind_of
+from ..judge import as_number
 from ..result import Result
-from ..show import number
-from .base import Valued, by_name
+from ..show import apart, number
+from .base import Valued, by_name, kind_of_value
+
+NEAR = 0.01  # of the expected figure
+MOST_IN_FULL = 10**15  # of a whole number
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,17 +41,28 @@ class Number(Valued):
         if isinstance(got, str):
             return f"{what} is text. Write the number itself, without quotes or commas."
         if value is None:
-            return f"{what} should be a number; it is {kind_of(got).removesuffix(' (is there a `return`?)')}."
+            return f"{what} should be a number; it is {kind_of_value(got)}."
         if value != value:
             return f"{what} is NaN, which is no number. Look for a 0 / 0 on the way."
         if _is_number(value, expected, self.rtol or 0.0):
             return None
+        said = _rounded(value, expected)
         if value * expected <= 0:
-            return f"{what} is not {number(value)}."
+            return f"{what} is not {said}."
         if abs(value) > 10 * abs(expected) or abs(expected) > 10 * abs(value):
             size = "large" if abs(value) > abs(expected) else "small"
-            return f"{what} is not {number(value)}: that is more than ten times too {size}."
-        return f"{what} is not {number(value)}, though that is the right order of magnitude."
+            return f"{what} is not {said}: that is more than ten times too {size}."
+        if abs(value - expected) < NEAR * abs(expected):
+            return f"{what} is not {said}, though it is less than {100 * NEAR:.0f} % away."
+        return f"{what} is not {said}, though that is the right order of magnitude."
+
+
+def _rounded(value: float, expected: float) -> str:
+    """A figure with as many digits as it takes to see that it is not the one expected; a whole one that can be read in
+    full."""
+    if abs(value) < MOST_IN_FULL and value == int(value):
+        return number(int(value))
+    return apart(float(value), float(expected))[0]
 
 
 def _is_number(value: Any, wanted: float, rtol: float) -> bool:

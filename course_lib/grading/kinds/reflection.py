@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..judge import kind_of
 from ..result import Result
 from ..show import plural
-from .base import Exercise
+from .base import Exercise, kind_of_value
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,7 +29,7 @@ class Reflection(Exercise):
     def judge_value(self, answer: Any) -> Result:
         """Return the model answer with its rubric, once there are words enough to compare with it."""
         if not isinstance(answer, str):
-            return self.verdict("unanswered", [f"Write your thoughts as text; this is {kind_of(answer)}."])
+            return self.verdict("unanswered", [f"Write your thoughts as text; this is {kind_of_value(answer)}."])
         words = len(answer.split())
         if words < self.min_words:
             sentence = f"Write a little more first: {plural(words, 'word')} so far, of {self.min_words} or more."

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..judge import kind_of
 from ..result import Result
-from .base import Valued, by_name
+from ..show import printable
+from .base import Valued, by_name, kind_of_value
+
+LONGEST = 60  # characters of a shape
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,13 +40,14 @@ class Shapes(Valued):
 def _problem(label: str, expected: tuple, got: Any) -> str | None:
     shape = _as_shape(got)
     if shape is None:
-        return f"{label} should be a tuple of whole numbers such as (2, 3); it is {kind_of(got)}."
+        return f"{label} should be a tuple of whole numbers such as (2, 3); it is {kind_of_value(got)}."
     if shape == tuple(expected):
         return None
     if len(shape) != len(expected):
-        return f"{label} is not {shape}: {len(shape)} is not the number of its axes."
+        return f"{label} is not {printable(str(shape), LONGEST)}: {len(shape)} is not the number of its axes."
     wrong = [str(i) for i, (a, b) in enumerate(zip(shape, expected)) if a != b]
-    return f"{label} is not {shape}: it has the right number of axes, and the wrong size on axis {', '.join(wrong)}."
+    size = f"the wrong size on {'axis' if len(wrong) == 1 else 'axes'} {', '.join(wrong)}"
+    return f"{label} is not {printable(str(shape), LONGEST)}: it has the right number of axes, and {size}."
 
 
 def _is_shape(value: Any) -> bool:
