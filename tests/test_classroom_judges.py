@@ -14,7 +14,6 @@ from course_lib.classroom.protocol import DTYPES
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import PUBLIC_SEED, judge_calls, judge_value, ready_trials
 from course_lib.grading.kinds import diagnosis
-from course_lib.grading.kinds import diagnosis
 from course_lib.grading.run import Failure, Outcome
 from course_lib.grading.trials import summed_up
 from course_lib.grading.values import Foreign

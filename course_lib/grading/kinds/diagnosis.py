@@ -23,6 +23,7 @@ from ..trials import Trial, mistaken, size_of, summed_up
 ENDED = ("time", "exit")  # ways to fail that no mistake of ours has
 SECONDS = 3.0  # of computing for what is tried after the single mistakes
 SMALL = 1000  # elements
+BESIDES = "Something else is wrong besides."
 COARSE = 3e-2, 1e-2  # rtol and atol of a first look, wider than any tolerance
 LARGE = 100.0  # an ordinary input is smaller
 MOST = 2 / 3  # of the telling cases, for a likeness
@@ -69,9 +70,8 @@ class _Search:
             for wrong in mistake.variants:
                 if self._does_the_same(wrong, mistaken):
                     return self._told(mistake.name, (mistake.sentence,), wrong)
-        if self.exercise.kind != "code":  # an experiment takes its time, and a second one as long
-            return None
-        if not _is_alike_in_form(self.trials[self.first].expected, self.outcomes[self.first].value):
+        outcome = self.outcomes[self.first]
+        if not outcome.failure and not _is_alike_in_form(self.trials[self.first].expected, outcome.value):
             return None
         likely: list[Diagnosis] = []
 
@@ -118,20 +118,25 @@ class _Search:
     # --- what is tried ---
 
     def _pairs(self, end: float) -> Iterator[Diagnosis]:
+        """Two that do the same in every case; where several pairs do, what they have in common."""
+        alike: list[tuple[Any, Any, Callable]] = []
         self.ordinary_pairs: list[tuple[str, tuple[str, ...], Callable]] = []
         for one, other, wrong in pairs_of(self.exercise):
             if time.process_time() > end:
-                return
+                break
             if self._is_far_off(_done(wrong, self.trials[self.first])):
                 continue
             if not self._does_the_same(wrong, _done, self.core if self.first in self.core else None):
                 continue
-            name = f"{one.name}{ALSO}{other.name}"
-            sentences = ("Two mistakes at once.", f"1. {one.sentence}", f"2. {other.sentence}")
             if self._does_the_same(wrong, _done):
-                yield self._told(name, sentences, wrong)
-                return
-            self.ordinary_pairs.append((name, sentences, wrong))
+                alike.append((one, other, wrong))
+            else:
+                self.ordinary_pairs.append((*_both(one, other), wrong))
+        shared = [mistake for mistake in alike[0][:2] if all(mistake in pair for pair in alike)] if alike else []
+        if len(shared) == 2:
+            yield self._told(*_both(*shared), alike[0][2])
+        elif shared:
+            yield self._told(shared[0].name, (shared[0].sentence, BESIDES), alike[0][2])
 
     def _in_ordinary_cases(self, end: float) -> Iterator[Diagnosis]:
         """What does the same in all of them, one mistake rather than two, and of several the one that also does the
@@ -156,7 +161,7 @@ class _Search:
             i for i, problem in enumerate(self.problems)
             if problem and self._beside(_done(wrong, self.trials[i]), i) != SAME
         )  # fmt: skip
-        besides = [f"Something else is wrong besides. A case that shows it: {self.trials[i].stage}" for i in rest][:1]
+        besides = [f"{BESIDES} A case that shows it: {self.trials[i].stage}" for i in rest][:1]
         yield self._told(name, (*sentences, *besides), wrong)
 
     def _likenesses(self, end: float) -> Iterator[Diagnosis]:
@@ -192,6 +197,11 @@ class _Search:
         return Diagnosis(name, sentences, proof)
 
 
+def _both(one: Any, other: Any) -> tuple[str, tuple[str, ...]]:
+    """The name of two mistakes, and what is said of them."""
+    return f"{one.name}{ALSO}{other.name}", ("Two mistakes at once.", f"1. {one.sentence}", f"2. {other.sentence}")
+
+
 def _done(wrong: Callable, trial: Trial) -> Outcome:
     """What one of the page's mistakes, or a pair of them, does with one case. It is kept: a class makes the same ones
     again and again. A pair's is kept where it is small, because there are hundreds."""
@@ -218,9 +228,10 @@ def _is_usual(tensor: torch.Tensor) -> bool:
 
 
 def _is_alike_in_form(expected: Any, got: Any) -> bool:
-    """Is it the kind of thing that is asked for, or holds it among others? Then a mistake is worth a longer search."""
-    if isinstance(got, (tuple, list)) and not isinstance(expected, (tuple, list)):
-        return any(_is_alike_in_form(expected, part) for part in got)
+    """Is it the kind of thing that is asked for, or a part of it, or more? Then mistakes are worth a longer search."""
+    for one, other in ((expected, got), (got, expected)):
+        if isinstance(one, (tuple, list)) and not isinstance(other, (tuple, list)):
+            return any(_is_alike_in_form(part, other) for part in one)
     kinds = (torch.Tensor, (tuple, list), dict, (int, float), str)
     return any(isinstance(expected, kind) and isinstance(got, kind) for kind in kinds)
 
