@@ -34,12 +34,11 @@ def halved_keys_by_queries(Q, K):
     return F.softmax(scores, dim=1)
 
 
-def by_d_and_shares_of_scores(Q, K):
+def by_d_without_softmax(Q, K):
     T, D = Q.shape
     weights = torch.zeros(T, K.shape[0])
     for i in range(T):
-        row = torch.stack([Q[i].dot(key) for key in K]) / D
-        weights[i] = row / row.sum()
+        weights[i] = torch.stack([Q[i].dot(key) for key in K]) / D
     return weights
 
 
@@ -199,7 +198,7 @@ DOUBLES = {
     "attention.worked_example": [
         (columns_of_raw_scores, ("scaling missing", "softmax over the queries")),
         (halved_keys_by_queries, ("always divided by two", "queries and keys exchanged")),
-        (by_d_and_shares_of_scores, ("scaled by D", "no exponential")),
+        (by_d_without_softmax, ("scaled by D", "no softmax")),
     ],
     "attention.who_is_it": [
         (unscaled_position, ("scaling missing", "index instead of token")),

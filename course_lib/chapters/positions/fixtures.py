@@ -18,12 +18,12 @@ def measured_with_shuffles(answer: Callable, f: Callable, x: Tensor, n_shuffles:
     def counted(texts: Tensor) -> Tensor:
         nonlocal asked, shuffled
         known = (texts[:, None] == x).flatten(2).all(2).any(1) if texts.shape[1:] == x.shape[1:] else texts.new_zeros(1)
-        texts_now = texts.numel() // x[0].numel()
-        asked += texts_now
-        shuffled += texts_now - int(known.sum())
+        number = texts.numel() // x[0].numel()
+        asked += number
+        shuffled += number - int(known.sum())
         return f(texts)
 
     value = answer(counted, x, n_shuffles)
-    asked, shuffled = max(0, asked // len(x) - 1), shuffled / len(x)
-    as_told = shuffled <= n_shuffles <= asked or n_shuffles <= asked <= 2 * n_shuffles
-    return value, n_shuffles if as_told else asked
+    beside = max(0, asked // len(x) - 1)
+    as_told = shuffled / len(x) <= n_shuffles <= beside or n_shuffles <= beside <= 2 * n_shuffles
+    return value, n_shuffles if as_told else beside
