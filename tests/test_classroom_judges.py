@@ -13,6 +13,8 @@ from torch import Tensor
 from course_lib.classroom.protocol import DTYPES
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import PUBLIC_SEED, judge_calls, judge_value, ready_trials
+from course_lib.grading.kinds import diagnosis
+from course_lib.grading.kinds import diagnosis
 from course_lib.grading.run import Failure, Outcome
 from course_lib.grading.trials import summed_up
 from course_lib.grading.values import Foreign
@@ -163,6 +165,12 @@ def right(expected):
     return lambda value: same(expected, value)
 
 
+@pytest.fixture(autouse=True)
+def short_search(monkeypatch):
+    """Odd outcomes are looked up among pairs of mistakes, too; which of the hundreds is found does not matter here."""
+    monkeypatch.setattr(diagnosis, "SECONDS", 0.02)
+
+
 def form(value):
     """What kind of thing a value is, without its numbers: one case of every form is enough."""
     if isinstance(value, Tensor):
@@ -183,13 +191,14 @@ def with_mistakes(exercise, seed):
 def test_no_odd_outcome_of_a_call_passes_or_raises(exercise, seed):
     trials = with_mistakes(exercise, seed)
     whole = [Outcome(trial.brought) for trial in trials]
+    stages = list(dict.fromkeys(trial.stage for trial in trials))
     assert judge_calls(exercise, trials, whole).passed or exercise.kind == "experiment"
     for i in {form(trial.brought): i for i, trial in enumerate(trials)}.values():
         is_right = right(trials[i].brought)
         for value in filter(lambda value: not is_right(value), ODD):
             result = judge_calls(exercise, trials, [*whole[:i], Outcome(value), *whole[i + 1 :]])
             assert not result.passed, f"{value!r} passes in place of {trials[i].expected!r}"
-            assert result.earned == 0
+            assert result.earned <= exercise.points * stages.index(trials[i].stage) // len(stages)
 
 
 @by_part

@@ -219,7 +219,7 @@ def test_a_bool_tensor_holds_nothing_but_true_and_false():
 
 def test_text_of_a_worker_can_be_written_to_a_file():
     failure = ["raised", "\ud800 lone" * 1000, ""]
-    told = {"value": "\udfff", "failure": failure, "changed": ["\ud800"], "forbidden": "", "printed": ""}
+    told = {"value": "\udfff", "failure": failure, "changed": ["\ud800"], "forbidden": "", "printed": "", "library": ""}
     outcome = unpack_outcome(told, memoryview(b""))
     for text in (outcome.value, outcome.failure.sentence, outcome.changed[0]):
         text.encode()
@@ -235,9 +235,9 @@ def test_a_value_too_large_for_a_frame_is_named_and_not_sent():
 
 def test_a_failure_is_told_with_what_it_needs():
     failure = Failure("raised", "Your function raised ValueError: no", "ValueError no")
-    told, arrays = pack_outcome(Outcome(None, failure, ("x",), "softmax", "printed"))
+    told, arrays = pack_outcome(Outcome(None, failure, ("x",), "softmax", "printed", "attention.softmax"))
     back = unpack_outcome(told, memoryview(b"".join(arrays)))
-    assert (back.failure, back.changed, back.forbidden, back.printed) == (failure, ("x",), "softmax", "printed")
+    assert back == Outcome(None, failure, ("x",), "softmax", "printed", "attention.softmax")
 
 
 # --- the line ---------------------------------------------------------------------------------------------------------

@@ -252,9 +252,17 @@ def fails_and_is_named(exercise, misconception, number, seed):
     result = confusion(exercise, seed, first=number == 0)[misconception.name, number]
     where = f"form {number}, seed {seed}"
     assert not result.passed, f"{where}: this wrong answer passes"
-    assert result.earned == 0
+    assert result.earned < exercise.points
     assert result.misconception == misconception.name, f"{where}: {result}"
-    assert misconception.sentence in result.feedback
+    assert misconception.sentence in result.sentences
+    assert_fits_the_page(result)
+
+
+def assert_fits_the_page(result):
+    """Thirty lines of a hundred columns at most."""
+    lines = repr(result).splitlines()
+    assert len(lines) <= 30, result
+    assert max(map(len, lines)) <= 100, result
 
 
 @pytest.mark.parametrize(("exercise", "option"), WRONG_OPTIONS)
@@ -262,8 +270,10 @@ def test_wrong_option_gives_its_own_reason_and_no_other(exercise, option):
     result = grade(exercise.id, option.key, PUBLIC_SEED)
     assert not result.passed
     assert result.misconception == option.text
-    assert option.why in result.feedback
-    assert not any(other.why in result.feedback for other in exercise.options if other is not option)
+    said = "\n".join(result.sentences)
+    assert option.why in said
+    assert_fits_the_page(result)
+    assert not any(other.why in said for other in exercise.options if other is not option)
 
 
 @each(CALLED)

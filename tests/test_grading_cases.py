@@ -342,7 +342,7 @@ def test_no_sentence_is_said_that_is_not_true_of_the_answer(exercise_id, answer,
     for seed in seeds:
         result = grade(exercise_id, answer, seed)
         assert not result.passed
-        assert false not in result.feedback, f"seed {seed}: {result.feedback}"
+        assert false not in "\n".join(result.sentences), f"seed {seed}: {result.feedback}"
 
 
 # --- what is shown beside a sentence ----------------------------------------------------------------------------------

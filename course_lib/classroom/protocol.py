@@ -33,6 +33,7 @@ MOST_AXES = 64  # of a tensor
 IDLE = 0.2  # seconds
 DEEPEST = 12  # nesting of a value, tags included
 SENTENCE = 2000  # characters of a text that a worker says of an answer
+TEXTS = {"forbidden": 100, "printed": SENTENCE, "library": 100}  # of an outcome, with the most characters of each
 KINDS = ("unanswered", "raised", "exit", "time", "signature", "type")
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -258,6 +259,7 @@ def pack_call(call: Call) -> tuple[dict[str, Any], list[bytes]]:
         "probe": _name_of(call.probe) if call.probe else "",
         "forbidden": list(call.forbidden),
         "may_change": list(call.may_change),
+        "library": list(call.library),
     }
     return told, pack.arrays
 
@@ -275,6 +277,7 @@ def unpack_call(data: dict, arrays: memoryview) -> Call:
         _function(data["probe"]) if data["probe"] else None,
         tuple(data["forbidden"]),
         tuple(data["may_change"]),
+        tuple(data["library"]),
     )
 
 
@@ -287,7 +290,7 @@ def pack_outcome(outcome: Outcome) -> tuple[dict[str, Any], list[bytes]]:
         pack, value = Packer(), {"is": "foreign", "of": f"very large {type(outcome.value).__name__}{shape}"}
     failure = outcome.failure and [outcome.failure.kind, outcome.failure.sentence, outcome.failure.behaviour]
     told = {"value": value, "failure": failure, "changed": list(outcome.changed), "forbidden": outcome.forbidden}
-    return {**told, "printed": outcome.printed}, pack.arrays
+    return {**told, "printed": outcome.printed, "library": outcome.library}, pack.arrays
 
 
 def unpack_outcome(data: Any, arrays: memoryview) -> Outcome:
@@ -300,7 +303,8 @@ def unpack_outcome(data: Any, arrays: memoryview) -> Outcome:
     _require(type(changed) is list and len(changed) <= 100, "an outcome has no known form")
     value = Unpacker(arrays, from_worker=True).value(data.get("value"))
     names = tuple(_require_text(name, 100) for name in changed)
-    return Outcome(value, failure, names, _require_text(data.get("forbidden"), 100), _require_text(data.get("printed")))
+    forbidden, printed, library = (_require_text(data.get(name), most) for name, most in TEXTS.items())
+    return Outcome(value, failure, names, forbidden, printed, library)
 
 
 # --- frames -----------------------------------------------------------------------------------------------------------

@@ -143,8 +143,8 @@ def _mistakes(learners: Sequence[_Learner]) -> list[dict[str, Any]]:
     for each in learners:
         for result in each.results:
             titles[result.exercise_id] = result.title
-            if result.misconception:
-                made[result.exercise_id, result.misconception].append(each)
+            for mistake in result.mistakes:
+                made[result.exercise_id, mistake].append(each)
     shown = []
     for id, name, count in misconceptions([each.marked for each in learners], MISTAKES):
         exercise = get(id)

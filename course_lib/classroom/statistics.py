@@ -55,9 +55,11 @@ def hardest(marked: Sequence[GradedSubmission], n: int = 10) -> list[tuple[str, 
 
 
 def misconceptions(marked: Sequence[GradedSubmission], n: int = 10) -> list[tuple[str, str, int]]:
-    """Return the most common mistakes: (exercise id, name of the mistake, how many submissions), most common first."""
-    counts = Counter(
-        (result.exercise_id, result.misconception) for each in marked for result in each.results if result.misconception
-    )
+    """Return the most common mistakes: (exercise id, name of the mistake, how many submissions), most common first.
+
+    Who made two in one answer counts for both.
+    """
+    results = (result for each in marked for result in each.results)
+    counts = Counter((result.exercise_id, mistake) for result in results for mistake in result.mistakes)
     rows = [(exercise, name, count) for (exercise, name), count in counts.items()]
     return sorted(rows, key=lambda row: (-row[2], row[0], row[1]))[:n]

@@ -42,7 +42,7 @@ from .pages import (
 )
 
 FROM_THE_HEAD = ("title", "points", "difficulty", "minutes", "rtol", "atol", "time_limit", "min_words")
-LISTS = ("forbidden", "may_change", "returns")
+LISTS = ("forbidden", "may_change", "returns", "library")
 
 
 def exercise_of(

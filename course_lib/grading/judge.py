@@ -133,7 +133,7 @@ def differences(
     e, g = expected.double(), got.double()
     default = TOLERANCE.get(expected.dtype, (1e-4, 1e-6))
     if expected.dtype == torch.float64 and rtol is None and atol is None:
-        rtol, atol = 0.0, default[1] + default[0] * _largest(e)
+        rtol, atol = 0.0, default[1] + default[0] * largest(e)
     rtol = default[0] if rtol is None else rtol
     atol = default[1] if atol is None else atol
     near = (g - e).abs() <= atol + rtol * e.abs()  # False where either is NaN or an infinity meets another value
@@ -148,13 +148,13 @@ def rounded(expected: Any, got: Any) -> bool:
     if isinstance(expected, Tensor):
         if expected.dtype != torch.float64 or not isinstance(got, Tensor):
             return False
-        return bool(differences(expected, got, 0.0, IN_FULL[1] + IN_FULL[0] * _largest(expected)).any())
+        return bool(differences(expected, got, 0.0, IN_FULL[1] + IN_FULL[0] * largest(expected)).any())
     if isinstance(expected, (tuple, list)):
         return any(map(rounded, expected, got))
     return isinstance(expected, dict) and any(rounded(expected[key], got[key]) for key in expected)
 
 
-def _largest(tensor: Tensor) -> float:
+def largest(tensor: Tensor) -> float:
     """The largest finite absolute value, 0 if there is none."""
     finite = tensor[tensor.isfinite()].abs()
     return finite.max().item() if finite.numel() else 0.0

@@ -131,7 +131,11 @@ class Lines:
 
     def text(self, reference: Reference) -> str:
         """Return the changed source."""
-        lines = reference.text.splitlines()
+        return self.applied_to(reference.text, reference.name)
+
+    def applied_to(self, text: str, name: str) -> str:
+        """Return a text with the lines replaced; `name` is what errors call it."""
+        lines = text.splitlines()
         hunks: list[list[tuple[str, str]]] = []
         hunk: list[tuple[str, str]] = []
         for line in self.diff.splitlines():
@@ -143,7 +147,7 @@ class Lines:
             elif hunk:
                 hunks, hunk = [*hunks, hunk], []
         for each in [*hunks, hunk] if hunk else hunks:
-            lines = _with_hunk(lines, each, reference.name)
+            lines = _with_hunk(lines, each, name)
         return "\n".join(lines) + "\n"
 
     def made(self, reference: Reference) -> Any:
@@ -153,10 +157,10 @@ class Lines:
 
 @dataclass(frozen=True)
 class Along:
-    """A mistake that is a change of the reference, with a second slip on top of it."""
+    """A mistake that is a change of the reference, with a second one on top of it."""
 
     mistake: Change | Lines
-    slip: Change
+    slip: Change | Lines
 
     def require_sound(self, reference: Reference) -> None:
         """Raise a FormError where the mistake leaves the slip no place, or what comes out is no Python."""
@@ -222,10 +226,10 @@ class Expression:
     def _source(self, reference: Reference) -> str:
         return f"({self.text}\n)" if reference.is_class else f"lambda {reference.parameters}: ({self.text}\n)"
 
-    def made(self, reference: Reference) -> Any:
-        """Return a function with the exercise's signature, or the class."""
+    def made(self, reference: Reference, **replaced: Any) -> Any:
+        """Return a function with the exercise's signature, or the class; `replaced` stands for names of the module."""
         code = compile(self._source(reference), f"<a mistake in {reference.name}>", "eval")
-        return eval(code, {**slips.NAMES, **reference.namespace()})
+        return eval(code, {**slips.NAMES, **reference.namespace(), **replaced})
 
 
 @dataclass(frozen=True)
@@ -240,11 +244,11 @@ class Definition:
         if not last or not isinstance(last[0], (ast.FunctionDef, ast.ClassDef)):
             raise FormError("a python block of a mistake ends with the definition of a function or a class")
 
-    def made(self, reference: Reference) -> Any:
-        """Return the function or class that is defined last."""
+    def made(self, reference: Reference, **replaced: Any) -> Any:
+        """Return the function or class that is defined last; `replaced` stands for names of the module."""
         last = ast.parse(self.text).body[-1]
         assert isinstance(last, (ast.FunctionDef, ast.ClassDef))  # `require_sound` has looked
-        return _defined(self.text, reference, last.name)
+        return _defined(self.text, reference, last.name, **replaced)
 
 
 @dataclass(frozen=True)
@@ -275,8 +279,8 @@ def _require_python(source: str, mode: str = "exec") -> Any:
         raise FormError(f"this is no Python: {error.msg}{f' in `{line}`' if line else ''}") from None
 
 
-def _defined(source: str, reference: Reference, name: str) -> Any:
-    namespace = {**slips.NAMES, **reference.namespace()}
+def _defined(source: str, reference: Reference, name: str, **replaced: Any) -> Any:
+    namespace = {**slips.NAMES, **reference.namespace(), **replaced}
     exec(compile(source, f"<a mistake in {reference.name}>", "exec"), namespace)
     return namespace[name]
 

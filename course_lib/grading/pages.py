@@ -65,17 +65,20 @@ learners see its signature and docstring, and the rest is cut out (where that is
         "Drawn numbers, odd sizes."                                 # shown to the learner when this stage fails
         return [Case(torch.randn(3, 5, 2, 4, generator=generator(seed)))]    # the positional arguments of one call
 
-Cases go from small to large; the first failing stage gives the case that is shown, so begin with the case that isolates
-one thing. A class is called as Case(*args, init=(…)): it is built with `init`, given the reference's weights, called
+Cases go from small to large, stages from the basic thing to the edge cases: a stage that passes earns its share of the
+points if all before it pass, and where no mistake is recognised the first failing case is shown.
+
+A class is called as Case(*args, init=(…)): it is built with `init`, given the reference's weights, called
 with `args`. What is no plain data, a model or an optimizer, comes as `Given(make, *data)`, `make` from the chapter's
 `fixtures.py` or `grading/fixtures.py`.
 
 Where comparing values is not the right question, the front matter may have `rtol`, `atol`, `time_limit` (seconds),
-`forbidden` (parts of operations' names: softmax covers torch.softmax and F.log_softmax), `may_change` (inputs that an
-answer may alter) and `returns` (names of a tuple's parts). The module may have `judge(case, expected, got)`,
-which returns None or a sentence; `probe(answer, *args)`, taken from a `fixtures.py`, which does the calling: what it
-returns is judged; and `summary(case, brought)`, which computes what is judged from what a probe brought. Where a class
-is graded it runs out of the answer's reach: a verdict belongs there, and only its raw material into the probe.
+`forbidden` (parts of operations' names: softmax covers torch.softmax and F.log_softmax), `library` (the course's
+own functions and classes that are the answer: [attention.softmax]. An answer that calls one is nobody's), `may_change`
+(inputs that an answer may alter) and `returns` (names of a tuple's parts). The module may have `judge(case, expected,
+got)`, which returns None or a sentence; `probe(answer, *args)`, taken from a `fixtures.py`, which does the calling:
+what it returns is judged; and `summary(case, brought)`, which computes what is judged from what a probe brought. Where
+a class is graded it runs out of the answer's reach: a verdict belongs there, and only its raw material into the probe.
 
 The other kinds:
 
@@ -103,7 +106,7 @@ from markdown_it.token import Token
 
 HEAD = {"place", "title", "kind", "points", "difficulty", "minutes"}
 MAY = {  # beside what every page has
-    "code": {"signature", "forbidden", "rtol", "atol", "time_limit", "may_change", "returns"},
+    "code": {"signature", "forbidden", "library", "rtol", "atol", "time_limit", "may_change", "returns"},
     "number": {"rtol", "reference"},
     "shapes": {"reference"},
     "choice": set(),

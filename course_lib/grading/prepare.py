@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-from typing import Any
 
 import torch
 from torch import nn
@@ -11,7 +10,7 @@ from .exercise import Given
 from .fixtures import generator_at
 from .kinds import Code
 from .run import Call, ready, settle
-from .trials import Trial
+from .trials import Trial, size_of
 from .values import fresh, plain
 
 
@@ -24,7 +23,7 @@ def prepare(exercise: Code, seed: int) -> tuple[Trial, ...]:
     trials = []
     settle(seed)
     for stage in exercise.stages:
-        for case in sorted(stage(seed), key=lambda case: _size(case.args)):
+        for case in sorted(stage(seed), key=lambda case: size_of(case.args)):
             settle(seed)
             function, weights = exercise.reference, None
             if exercise.module:
@@ -41,6 +40,7 @@ def prepare(exercise: Code, seed: int) -> tuple[Trial, ...]:
                 exercise.probe,
                 tuple(exercise.forbidden),
                 tuple(exercise.may_change),
+                tuple(exercise.library),
             )
             settle(seed)
             args = fresh(how.args)
@@ -68,11 +68,3 @@ def _moved(module: nn.Module, seed: int) -> nn.Module:
         for parameter in module.parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=rng).to(parameter))
     return module
-
-
-def _size(value: Any) -> int:
-    """The number of elements of all tensors in there: cases are tried from small to large."""
-    if isinstance(value, torch.Tensor):
-        return value.numel()
-    parts = value.data if isinstance(value, Given) else value.values() if isinstance(value, dict) else value
-    return sum(map(_size, parts)) if isinstance(parts, (tuple, list, type({}.values()))) else 0

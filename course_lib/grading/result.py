@@ -13,6 +13,11 @@ from html import escape
 
 from .show import plural
 
+WIDTH = 100  # columns of text
+ALSO, PERHAPS = (
+    "; also ",
+    " (perhaps)",
+)  # in the name of what was recognised: between two mistakes, and after a likeness
 SIGNS = {  # symbol, word, colour of the badge behind white letters
     "passed": ("✓", "Passed", "#1a7f37"),
     "failed": ("✗", "Not yet", "#b3261e"),
@@ -40,6 +45,7 @@ class Result:
     closing: str = ""
     picture: str = ""
     sketch: str = ""
+    part: int = 0  # points for stages that pass, where not all do
 
     @property
     def passed(self) -> bool:
@@ -47,11 +53,17 @@ class Result:
 
     @property
     def earned(self) -> int:
-        return self.points if self.passed else 0
+        return self.points if self.passed else self.part
+
+    @property
+    def mistakes(self) -> list[str]:
+        """The names of the mistakes that were recognised: none, one or two."""
+        return self.misconception.removesuffix(PERHAPS).split(ALSO) if self.misconception else []
 
     @property
     def feedback(self) -> str:
-        return "\n".join(part for part in (*self.sentences, self.evidence, self.sketch, self.closing) if part)
+        said = (line for sentence in self.sentences for line in wrapped(sentence))
+        return "\n".join(part for part in (*said, self.evidence, self.sketch, *wrapped(self.closing)) if part)
 
     @property
     def _score(self) -> str:
@@ -59,7 +71,8 @@ class Result:
 
     def __repr__(self) -> str:
         sign, word, _ = SIGNS[self.status]
-        return f"{sign} {word} · {self.exercise_id} · {self.title} · {self._score}\n{self.feedback}"
+        heading = wrapped(f"{sign} {word} · {self.exercise_id} · {self.title} · {self._score}")
+        return "\n".join([*heading, self.feedback])
 
     def _repr_html_(self) -> str:
         sign, word, colour = SIGNS[self.status]
@@ -183,7 +196,7 @@ class Progress:
             lines.append(f"{chapter._title:<{width + 4}}{chapter.earned:>4} of {chapter.points} points")
             if not chapter._begun:
                 names = ", ".join(row.exercise_id.partition(".")[2] for row in chapter.rows)
-                lines += textwrap.wrap(f"not begun: {names}", 100, initial_indent="    ", subsequent_indent="    ")
+                lines += textwrap.wrap(f"not begun: {names}", WIDTH, initial_indent="    ", subsequent_indent="    ")
                 continue
             for row in chapter.rows:
                 points, attempts, last = row.cells
@@ -232,6 +245,15 @@ class Progress:
             f'<summary style="cursor: pointer;">{bar}</summary>'
             f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></details>"
         )
+
+
+def wrapped(text: str) -> list[str]:
+    """Return the lines of a text, none longer than a page of text is wide; what was indented stays so."""
+    lines = []
+    for line in text.splitlines():
+        indent = line[: len(line) - len(line.lstrip())]
+        lines += textwrap.wrap(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False) or [""]
+    return lines
 
 
 def _bar(earned: int, points: int, what: str) -> str:

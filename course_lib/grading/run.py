@@ -33,7 +33,7 @@ from torch import nn
 from .limits import Exit, Stop, limited
 from .show import plural, without_addresses
 from .values import changed, fresh, plain
-from .watch import Watch
+from .watch import LibraryWatch, Watch
 
 PRINTED = 2000  # characters of what an answer prints that are kept
 RESTART = "restart the kernel before you go on"  # where there is one: graded work is nobody's kernel
@@ -46,7 +46,7 @@ class Call:
     Fields: signature, as the exercise states it · args, plain data or `Given`, and their names · seed of the global
     random numbers · init, for a class: what it is built with, and weights, the parameters it is then given · probe, a
     function of a `fixtures.py` that does the calling · forbidden, parts of operations' names · may_change, names of
-    arguments.
+    arguments · library, names of the library's own functions that are the answer.
     """
 
     signature: str
@@ -58,6 +58,7 @@ class Call:
     probe: Callable | None = None
     forbidden: tuple[str, ...] = ()
     may_change: tuple[str, ...] = ()
+    library: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,15 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one call did: its value as plain data or its failure; inputs it changed; a forbidden operation it used."""
+    """What one call did: its value as plain data or its failure; inputs it changed; a forbidden operation, or a
+    function of the library's that is the answer, that it used."""
 
     value: Any = None
     failure: Failure | None = None
     changed: tuple[str, ...] = ()
     forbidden: str = ""
     printed: str = ""
+    library: str = ""
 
 
 def run(answer: Any, calls: Sequence[Call], seconds: float) -> list[Outcome]:
@@ -126,13 +129,13 @@ def is_the_librarys(answer: Any) -> bool:
 
 def call(answer: Any, how: Call) -> Outcome:
     """What `answer` does with one call. Raises nothing but Stop, which `limited` throws into it."""
-    watch = Watch(how.forbidden)
+    watch, library = Watch(how.forbidden), LibraryWatch(how.library)
     paper = _Paper()
     args = fresh(how.args)
     settle(how.seed)
     value, failure = None, None
     try:
-        with paper, watch:
+        with paper, watch, library:
             function = answer
             failure = _misfit(answer, how)
             if how.init is not None and not failure:
@@ -153,7 +156,7 @@ def call(answer: Any, how: Call) -> Outcome:
     if failure:
         return Outcome(failure=failure, printed=paper.text)
     wrongly = tuple(name for name in altered if name not in how.may_change)
-    return Outcome(value, None, wrongly, watch.used, paper.text)
+    return Outcome(value, None, wrongly, watch.used, paper.text, library.used)
 
 
 def settle(seed: int) -> None:

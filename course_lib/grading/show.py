@@ -63,10 +63,10 @@ def _printable(character: str) -> str:
     return "�" if category in ("Cc", "Cf", "Cs") and character not in JOINERS else character
 
 
-def show(value: Any, digits: int = DIGITS) -> str:
-    """A value in a few lines: a tensor by dtype and shape, its numbers if they are few, otherwise its range."""
+def show(value: Any, digits: int = DIGITS, most: int = MOST_SHOWN) -> str:
+    """A value in a few lines: of a tensor dtype and shape, and its numbers, or the range of more than `most`."""
     if isinstance(value, Tensor):
-        return _show_tensor(value, digits)
+        return _show_tensor(value, digits, most)
     if isinstance(value, bool) or value is None or isinstance(value, complex):
         return repr(value)
     if isinstance(value, (int, float)):
@@ -78,31 +78,45 @@ def show(value: Any, digits: int = DIGITS) -> str:
     if isinstance(value, torch.Generator):
         return "(a seeded generator)"
     if isinstance(value, (tuple, list)) and any(isinstance(part, Tensor) for part in value):
-        return "\n".join(f"[{i}] {show(part, digits)}" for i, part in enumerate(value))
+        return "\n".join(f"[{i}] {show(part, digits, most)}" for i, part in enumerate(value))
     if isinstance(value, dict) and any(isinstance(part, Tensor) for part in value.values()):
-        return "\n".join(f"{key!r}: {show(part, digits)}" for key, part in value.items())
+        return "\n".join(f"{key!r}: {show(part, digits, most)}" for key, part in value.items())
     if callable(value):
         return f"(the function {getattr(value, '__name__', type(value).__name__)})"
-    text = without_addresses(repr(value))
+    text = without_addresses(_plain(value, digits))
     return text if len(text) <= LONGEST else text[:LONGEST] + " …"
+
+
+def _plain(value: Any, digits: int) -> str:
+    """As Python writes it, with rounded numbers."""
+    if type(value) is float:
+        return number(value, digits)
+    if type(value) is dict:
+        return "{" + ", ".join(f"{key!r}: {_plain(part, digits)}" for key, part in value.items()) + "}"
+    if type(value) is list:
+        return f"[{', '.join(_plain(part, digits) for part in value)}]"
+    if type(value) is tuple:
+        return f"({', '.join(_plain(part, digits) for part in value)}{',' if len(value) == 1 else ''})"
+    return repr(value)
 
 
 def without_addresses(text: str) -> str:
     return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
 
 
-def _show_tensor(tensor: Tensor, digits: int) -> str:
+def _show_tensor(tensor: Tensor, digits: int, most: int) -> str:
     head = f"{str(tensor.dtype).removeprefix('torch.')} {shape_of(tensor)}"
     if tensor.device.type != "cpu":
         head += f" on {tensor.device.type}"
     if tensor.device.type == "meta" or tensor.numel() == 0:
         return head
-    if tensor.numel() > MOST_SHOWN:
+    if tensor.numel() > most and tensor.ndim:
         if not tensor.is_floating_point():
             return head
         finite = tensor[tensor.isfinite()].double()
         oddities = [f"{int(mask.sum()):,} {name}" for name, mask in _oddities(tensor) if mask.any()]
-        spread = [f"from {number(finite.min().item())} to {number(finite.max().item())}"] if finite.numel() else []
+        low, high = (number(x) for x in (finite.min().item(), finite.max().item())) if finite.numel() else ("", "")
+        spread = [f"all {low}" if low == high else f"from {low} to {high}"] if low else []
         return f"{head}, {', '.join(spread + oddities)}"
     cells = [_cell(x, digits) for x in tensor.flatten().tolist()]
     width = max(map(len, cells))

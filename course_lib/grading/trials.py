@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .exercise import Case
+import torch
+
+from .exercise import Case, Given
 from .run import Call, Outcome, call
 from .values import Foreign
 
@@ -41,3 +43,11 @@ def summed_up(trial: Trial, outcome: Outcome) -> Outcome:
         return replace(outcome, value=trial.summary(trial.case, outcome.value))
     except Exception:  # brought by something else than the probe
         return replace(outcome, value=Foreign("something that cannot be summed up"))
+
+
+def size_of(value: Any) -> int:
+    """The number of elements of all tensors in there: cases are tried, and shown, from small to large."""
+    if isinstance(value, torch.Tensor):
+        return value.numel()
+    parts = value.data if isinstance(value, Given) else value.values() if isinstance(value, dict) else value
+    return sum(map(size_of, parts)) if isinstance(parts, (tuple, list, type({}.values()))) else 0

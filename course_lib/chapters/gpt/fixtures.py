@@ -27,13 +27,18 @@ def decoder_parts(sizes: dict, n_blocks: int, seed: int, dtype: str = "float32",
 
 
 def logits_or_refusal(answer, parts, ids):
-    """Return the logits; for a text longer than the table of positions the name of the error that refuses it."""
+    """Return the logits; for a text longer than the table of positions the name of the error that refuses it.
+
+    An error that somebody derives from ValueError is one.
+    """
     if ids.shape[1] <= len(parts.position_table):
         return answer(parts, ids)
     try:
         return answer(parts, ids)
     except NotImplementedError:
         raise
+    except ValueError:
+        return "ValueError"
     except Exception as error:
         return type(error).__name__
 

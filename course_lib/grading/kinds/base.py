@@ -89,12 +89,13 @@ class Exercise(Everything):
         evidence: str = "",
         misconception: str | None = None,
         pictures: tuple[str, str] = ("", ""),
+        part: int = 0,
     ) -> Result:
         """Return a `Result` of this exercise."""
         closing = f'Stuck? hint("{self.id}")' if status == "failed" else ""
         named = (self.id, self.title, status, self.points)
         sentences = tuple(sentence[:LONGEST] for sentence in sentences)
-        return Result(*named, sentences, evidence[: 4 * LONGEST], misconception, closing, *pictures)
+        return Result(*named, sentences, evidence[: 4 * LONGEST], misconception, closing, *pictures, part)
 
     def unanswered(self) -> Result:
         """Return the verdict on an answer that nobody has begun."""

@@ -9,15 +9,16 @@ from ..judge import compare, kind_of, rounded, same
 from ..result import Result
 from ..run import Outcome
 from ..show import plural
-from ..trials import Trial, mistaken
+from ..trials import Trial
 from .base import Exercise
+from .diagnosis import diagnosis
 from .evidence import evidence, pictures
 
 LESS_EXACT = (
     "A note: of a float64 input not all sixteen digits are right. Something on the way is less exact: a step or a "
     "constant in float32, a constant with few digits, a small number added for safety. That is right enough here."
 )
-ENDED = ("time", "exit")  # ways to fail that no misconception of ours has
+PASSED, FAILED = "✓", "✗"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,7 +28,8 @@ class Code(Exercise):
     Fields, where comparing values is not the right question: rtol, atol replace the tolerance · judge(case, expected,
     got) -> None or a sentence replaces the comparison · probe(answer, *args) replaces the single call: what it returns
     is judged · summary(case, brought) computes what is judged from what a probe brought · may_change names inputs that
-    an answer may alter · returns names the parts of a tuple · forbidden holds parts of operations' names.
+    an answer may alter · returns names the parts of a tuple · forbidden holds parts of operations' names · library
+    names the library's own functions and classes that are the answer: who calls them has not written one.
     """
 
     kind = "code"
@@ -39,6 +41,7 @@ class Code(Exercise):
     returns: Sequence[str] = ()
     forbidden: Sequence[str] = ()
     may_change: Sequence[str] = ()
+    library: Sequence[str] = ()
     module: bool = False
     probe: Callable | None = None
     summary: Callable | None = None
@@ -62,22 +65,45 @@ class Code(Exercise):
         if all(outcome.failure and outcome.failure.kind == "unanswered" for outcome in outcomes):
             return self.unanswered()
         problems = [self.problem_of(trial, outcome) for trial, outcome in zip(trials, outcomes)]
+        if used := next((outcome.library for outcome in outcomes if outcome.library), ""):
+            return self.of_the_library(used)
         failing = next((i for i, problem in enumerate(problems) if problem is not None), None)
         if failing is None and len(outcomes) == len(trials) > 0:
             notes = [LESS_EXACT] if self._lost_digits(trials, outcomes) else []
             return self.verdict("passed", [f"Right in {plural(len(trials), 'case')}.", *notes])
         if failing is None:  # a worker that is not to be trusted may leave some out
             return self.verdict("failed", [f"{len(outcomes)} of {plural(len(trials), 'case')} were answered."])
-        trial, outcome, problem = trials[failing], outcomes[failing], problems[failing]
+        problem = problems[failing]
         assert problem is not None  # that is what failing means
-        if outcome.failure and outcome.failure.kind in ("type", "signature"):
+        failure = outcomes[failing].failure
+        if failure and failure.kind in ("type", "signature"):
             return self.verdict("failed", [problem])
-        mistake = self.diagnosis(trials, outcomes, failing)
-        sentences = [mistake.sentence if mistake else problem, f"The case: {trial.stage}"]
-        shown = evidence(self, trial, outcome)
-        return self.verdict(
-            "failed", sentences, shown, mistake.name if mistake else None, pictures(self, trial, outcome)
-        )
+        stages, part = self._by_stage(trials, problems)
+        found = diagnosis(self, trials, outcomes, problems)
+        shown = found.proof if found else failing
+        trial, outcome = trials[shown], outcomes[shown]
+        sentences = [*(found.sentences if found else [problem]), *stages, f"The case: {trial.stage}"]
+        case, sketch = evidence(self, trial, outcome, sentences, as_the_mistake=found is not None)
+        picture = pictures(self, trial, outcome)[0]
+        return self.verdict("failed", sentences, case, found.name if found else None, (picture, sketch), part)
+
+    def of_the_library(self, name: str) -> Result:
+        """Return the verdict on an answer that leaves the work to the library."""
+        sentence = f"Your answer calls the library's own `{name}`, and the exercise asks for yours."
+        return self.verdict("unanswered", [sentence, "What you have read there you may use."])
+
+    def _by_stage(self, trials: Sequence[Trial], problems: Sequence[str | None]) -> tuple[list[str], int]:
+        """A line that says which stages pass, and the points for those that pass before the first that does not."""
+        passes: dict[str, bool] = {}
+        for i, trial in enumerate(trials):
+            passes[trial.stage] = passes.get(trial.stage, True) and i < len(problems) and problems[i] is None
+        if len(passes) < 2:
+            return [], 0
+        first = list(passes.values()).index(False)
+        part = self.points * first // len(passes)
+        marks = " ".join(PASSED if each else FAILED for each in passes.values())
+        counted = f": {plural(part, 'point')} for those before the first {FAILED}" if part else ""
+        return [f"Stages {marks}{counted}"], part
 
     def problem_of(self, trial: Trial, outcome: Outcome) -> str | None:
         """Return what is wrong with one outcome, in a sentence; None if nothing is."""
@@ -96,18 +122,6 @@ class Code(Exercise):
             names = ", ".join(f"`{name}`" for name in outcome.changed)
             return f"Your result is right, but your function changes its input {names}. Work on a copy."
         return problem
-
-    def diagnosis(self, trials: Sequence[Trial], outcomes: list[Outcome], failing: int) -> Misconception | None:
-        """Return the misconception that does what the answer does, on every case; the failing one is tried first."""
-        if any(outcome.forbidden or (outcome.failure and outcome.failure.kind in ENDED) for outcome in outcomes):
-            return None
-        pairs = list(zip(trials, outcomes))
-        pairs.insert(0, pairs.pop(failing))
-        for misconception in self.misconceptions:
-            for wrong in misconception.variants:
-                if all(self.alike(mistaken(wrong, trial), outcome) for trial, outcome in pairs):
-                    return misconception
-        return None
 
     def alike(self, one: Outcome, other: Outcome) -> bool:
         """Do two outcomes show the same, by this exercise's tolerance?"""

@@ -1,37 +1,74 @@
 """What is shown of a failing case: input, expected, got, and where they differ."""
 
 import inspect
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from ..judge import as_number, compare, differences
 from ..picture import as_html, as_text
+from ..result import WIDTH, wrapped
 from ..run import Outcome
 from ..show import DIGITS, MOST_SHOWN, digits_apart, show
 from ..trials import Trial
 
+HEIGHT = 30  # lines of a whole feedback, its heading among them
+AROUND = 2  # lines: the heading, and where the hints are
+MOST_OF_A_SKETCH = 9  # lines
+LEAST = 8  # lines of a case that a sketch must leave
 
-def evidence(exercise: Any, trial: Trial, outcome: Outcome) -> str:
-    """Return the failing case: input, expected, got, where they differ."""
+
+class Entry(NamedTuple):
+    """One value of a case: in full, in one line, and whether it is a result, which is shown in full rather than an
+    input."""
+
+    lines: list[str]
+    short: str
+    result: bool
+
+
+def evidence(
+    exercise: Any, trial: Trial, outcome: Outcome, said: Sequence[str], as_the_mistake: bool = False
+) -> tuple[str, str]:
+    """Return the failing case, input, expected, got and where they differ, and a sketch of which entries are wrong.
+
+    said: the sentences that stand above, which leave so many lines less. as_the_mistake: the mistake that was named
+    gives what the answer gives.
+    """
     names = list(inspect.signature(exercise.reference).parameters)
     given = trial.case.init if exercise.module else trial.case.args
-    lines = [_entry(name, value) for name, value in zip(names, given)]
+    entries = [_entry(name, value) for name, value in zip(names, given)]
     if exercise.module:
-        lines += [_entry("input", value) for value in trial.case.args]
+        entries += [_entry("input", value) for value in trial.case.args]
     if not outcome.failure:
-        lines += _pair(exercise, trial.expected, outcome.value)
+        entries += _pair(exercise, trial.expected, outcome.value, as_the_mistake)
     if outcome.printed:
-        lines.append(_entry("printed", outcome.printed.rstrip()))
-    return "\n".join(lines)
+        entries.append(_in_lines("printed", outcome.printed.rstrip(), "(see above)"))
+    room = HEIGHT - AROUND - sum(len(wrapped(sentence)) for sentence in said)
+    sketch = pictures(exercise, trial, outcome)[1].splitlines()
+    if len(sketch) > min(MOST_OF_A_SKETCH, room - LEAST):
+        sketch = []
+    return "\n".join(_fitted(entries, room - len(sketch))), "\n".join(sketch)
 
 
-def _pair(exercise: Any, expected: Any, got: Any) -> list[str]:
+def _fitted(entries: list[Entry], room: int) -> list[str]:
+    """The lines of all entries; where they are too many, the longest ones, the inputs before the results, in short."""
+    shown = [entry.lines for entry in entries]
+    while sum(map(len, shown)) > room and any(len(lines) > 1 for lines in shown):
+        longest = max(range(len(entries)), key=lambda i: (len(shown[i]) > 1, not entries[i].result, len(shown[i])))
+        shown[longest] = [entries[longest].short]
+    lines = [line if len(line) <= WIDTH else line[: WIDTH - 2] + " …" for lines in shown for line in lines]
+    return lines if len(lines) <= room else [*lines[: room - 1], "…"]
+
+
+def _pair(exercise: Any, expected: Any, got: Any, as_the_mistake: bool) -> list[Entry]:
     """Expected beside got, and where they differ."""
     name, expected, got = _differing(exercise, expected, got)
     digits = _digits(exercise, expected, got)
-    lines = [_entry(f"expected{name}", expected, digits), _entry(f"got{name}", got, digits)]
-    return [*lines, *_first_difference(exercise, expected, got)]
+    same = ", as the mistake does" if as_the_mistake else ""
+    both = [_entry(f"expected{name}", expected, digits, True), _entry(f"got{name}{same}", got, digits, True)]
+    return [*both, *_first_difference(exercise, expected, got)]
 
 
 def _digits(exercise: Any, expected: Any, got: Any) -> int:
@@ -66,7 +103,7 @@ def pictures(exercise: Any, trial: Trial, outcome: Outcome) -> tuple[str, str]:
     return as_html(*shown), as_text(*shown)
 
 
-def _first_difference(exercise: Any, expected: Any, got: Any) -> list[str]:
+def _first_difference(exercise: Any, expected: Any, got: Any) -> list[Entry]:
     if not _alike_tensors(expected, got) or expected.ndim == 0:
         return []
     wrong = differences(expected, got, exercise.rtol, exercise.atol)
@@ -75,7 +112,7 @@ def _first_difference(exercise: Any, expected: Any, got: Any) -> list[str]:
     place = tuple(wrong.nonzero()[0].tolist())
     e, g = expected[place].item(), got[place].item()
     digits = digits_apart(e, g) if isinstance(e, float) and isinstance(g, float) else DIGITS
-    return [f"first difference at {list(place)}: expected {show(e, digits)}, got {show(g, digits)}"]
+    return [Entry([f"first difference at {list(place)}: expected {show(e, digits)}, got {show(g, digits)}"], "", True)]
 
 
 def _alike_tensors(expected: Any, got: Any) -> bool:
@@ -83,6 +120,11 @@ def _alike_tensors(expected: Any, got: Any) -> bool:
     return both and expected.shape == got.shape and expected.device == got.device
 
 
-def _entry(name: str, value: Any, digits: int = DIGITS) -> str:
-    text = value if name == "printed" else show(value, digits)
-    return f"{name}: {text}" if "\n" not in text else f"{name}: " + text.replace("\n", "\n  ")
+def _entry(name: str, value: Any, digits: int = DIGITS, result: bool = False) -> Entry:
+    return _in_lines(name, show(value, digits), show(value, digits, 0), result)
+
+
+def _in_lines(name: str, text: str, short: str, result: bool = True) -> Entry:
+    text = text if "\n" not in text else text.replace("\n", "\n  ")
+    first, *others = short.splitlines() or [""]
+    return Entry(f"{name}: {text}".splitlines(), f"{name}: {first}{' …' if others else ''}", result)

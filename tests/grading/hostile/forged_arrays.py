@@ -21,7 +21,7 @@ def question():
 
 def say(arrays=(), **tensor):
     value = {"is": "tensor", "dtype": "float32", "shape": [3], **tensor}
-    told = {"value": value, "failure": None, "changed": [], "forbidden": "", "printed": ""}
+    told = {"value": value, "failure": None, "changed": [], "forbidden": "", "printed": "", "library": ""}
     for fd in range(3, 256):
         try:
             line = socket.socket(fileno=os.dup(fd))

@@ -36,7 +36,7 @@ say(
     open=["softmax", 5, None],
     troubles=["\ud800\x1b[31m<b>" * 100, {"t": [[[5]]]}, None] * 1000,
 )
-dots = {"value": {"is": "dots"}, "failure": None, "changed": [], "forbidden": "", "printed": ""}
+dots = {"value": {"is": "dots"}, "failure": None, "changed": [], "forbidden": "", "printed": "", "library": ""}
 number, end = 0, time.monotonic() + 60
 while time.monotonic() < end:
     number += 1

@@ -25,7 +25,7 @@ def question():
 
 
 def say(value=None, failure=None, changed=(), forbidden="", printed=""):
-    told = {"value": value, "failure": failure, "changed": list(changed), "forbidden": forbidden, "printed": printed}
+    told = {"value": value, "failure": failure, "changed": list(changed), "forbidden": forbidden, "printed": printed, "library": ""}
     words = json.dumps({**question(), "outcome": told, "arrays": 0}).encode()
     end = json.dumps({**question(), "end": True, "arrays": 0}).encode()
     for fd in range(3, 256):

@@ -23,7 +23,7 @@ def question():
 
 
 def say(value):
-    told = {"value": "VALUE", "failure": None, "changed": [], "forbidden": "", "printed": ""}
+    told = {"value": "VALUE", "failure": None, "changed": [], "forbidden": "", "printed": "", "library": ""}
     words = json.dumps({**question(), "outcome": told, "arrays": 0}).replace('"VALUE"', value).encode()
     for fd in range(3, 256):
         try:

@@ -24,7 +24,7 @@ def even_scores(seed):
 
 @stage
 def four_scores(seed):
-    "The scores [8, 4, 2, 1] with d_k = 64, before and after scaling."
+    "The scores [8, 4, 2, 1] with d_k = 64, scaled or not."
     scores = torch.tensor([[8.0, 4.0, 2.0, 1.0]])
     return [Case(scores, 64, False), Case(scores, 64, True)]
 
@@ -40,4 +40,10 @@ def drawn_scores(seed):
 @stage
 def saturated(seed):
     "Scores so far apart that one key takes all: the other weights are exactly 0, and the entropy is 0."
-    return [Case(torch.tensor([[1e4, 0.0, -1e4]]), 4, False), Case(torch.tensor([[0.5, -INF, 0.0]]), 4, True)]
+    return [Case(torch.tensor([[1e4, 0.0, -1e4]]), 4, False)]
+
+
+@stage
+def blocked(seed):
+    "A score of −inf: its weight is exactly 0 and adds nothing, and the other keys share the whole."
+    return [Case(torch.tensor([[0.5, -INF, 0.0]]), 4, True)]

@@ -47,7 +47,7 @@ def no_mask(seed):
 
 @stage
 def leading_axes(seed):
-    "A batch, and a batch of heads: every leading axis is only carried along."
+    "Leading axes, of a batch or of a batch of heads: each is only carried along."
     rng = generator(seed)
     return [
         Case(*qkv(rng, 2, T=3, S=2, D=4, D_v=5)),
@@ -58,19 +58,11 @@ def leading_axes(seed):
 
 @stage
 def masked(seed):
-    "A mask: True = may attend. A blocked key gets weight 0, and the allowed ones share the whole."
+    "A mask: True = may attend. A blocked key gets weight 0, the others share the whole; a small mask is broadcast."
     rng = generator(seed)
     return [
         Case(*qkv(rng, T=3, S=3, D=2, D_v=2), torch.ones(3, 3, dtype=torch.bool).tril()),
         Case(*qkv(rng, T=2, S=4, D=3, D_v=2), drawn_mask(rng, 2, 4)),
-    ]
-
-
-@stage
-def masked_batch(seed):
-    "A mask that is smaller than the scores is broadcast over the leading axes."
-    rng = generator(seed)
-    return [
         Case(*qkv(rng, 2, 3, T=3, S=4, D=4, D_v=2), drawn_mask(rng, 3, 4)),
         Case(*qkv(rng, 2, 3, T=3, S=5, D=4, D_v=2), drawn_mask(rng, 2, 1, 1, 5)),
     ]

@@ -37,7 +37,7 @@ def judge(case, expected, got):
 
 @stage
 def three_sizes(seed):
-    "10,000 pairs of q and k, at d_k = 16, 64 and 256."
+    "10,000 pairs of q and k, at d_k = 16, 64 or 256."
     return [Case(d_k, 10_000) for d_k in (16, 64, 256)]
 
 

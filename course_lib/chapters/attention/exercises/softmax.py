@@ -31,8 +31,16 @@ def rows_and_columns(seed):
 
 
 @stage
+def more_axes(seed):
+    "Three axes: any of them may be the one that sums to 1, and x may be a transposed view."
+    rng = generator(seed)
+    drawn = [Case(torch.randn(2, 3, 5, generator=rng), dim) for dim in (-1, 1, 0, -2)]
+    return [*drawn, Case(torch.randn(2, 3, 5, generator=rng).transpose(0, 2), 1)]
+
+
+@stage
 def large_numbers(seed):
-    "Scores as large as 10,000: exp(10,000) is not a float32, yet the shares are ordinary numbers."
+    "Scores near 10,000 or −10,000: their exps are inf or 0 in float32, yet the shares are ordinary numbers."
     steps = torch.randint(-3, 4, (2, 3), generator=generator(seed)).float()
     return [
         Case(torch.tensor([1e4, 1e4 + 1, 1e4 + 2]), -1),
@@ -40,14 +48,6 @@ def large_numbers(seed):
         Case(torch.tensor([0.0, 1e4, -1e4, 1e4]), -1),
         Case(torch.tensor([[1e4], [-1e4]]) + steps, -1),
     ]
-
-
-@stage
-def more_axes(seed):
-    "Three axes: any of them may be the one that sums to 1, and x may be a transposed view."
-    rng = generator(seed)
-    drawn = [Case(torch.randn(2, 3, 5, generator=rng), dim) for dim in (-1, 1, 0, -2)]
-    return [*drawn, Case(torch.randn(2, 3, 5, generator=rng).transpose(0, 2), 1)]
 
 
 @stage

@@ -21,7 +21,7 @@ def paper(x, attention, ffn, norm1, norm2):
 
 
 def by_hand(seed):
-    "One token with one feature and functions for paper. First with norms that change nothing, then with others."
+    "One token with one feature, and functions that one can follow on paper."
     return [
         paper(1, (2, 0), (1, 1), (1, 0), (1, 0)),
         paper(1, (2, 0), (1, 1), (3, 0), (1, 10)),
@@ -30,7 +30,7 @@ def by_hand(seed):
 
 
 def silent_branches(seed):
-    "Branches that say nothing, first both, then one of the two: what is left is the path from x to x."
+    "One branch that says nothing, or two: beside it the path from x to x is left."
     return [
         paper(5, (0, 0), (0, 0), (3, 1), (7, -2)),
         paper(5, (2, 1), (0, 0), (3, 1), (7, -2)),
@@ -53,7 +53,7 @@ def parts(rng, B, T, d_model, scale=1.0, dtype=torch.float64):
 
 
 def real_parts(seed):
-    "Attention, a feed-forward network and two LayerNorms with drawn weights: one token, batches, small and large x."
+    "Attention, a feed-forward network and two LayerNorms with drawn weights."
     rng = generator(seed)
     sizes = [(1, 1, 3), (1, 4, 2), (3, 3, 3), (2, 5, 4)]
     cases = [parts(rng, *size, dtype=torch.float32) for size in sizes]

@@ -35,7 +35,7 @@ def one_layer(seed):
 
 @stage
 def a_few_layers(seed):
-    "Two to five layers of odd sizes, and several rows of inputs."
+    "Two to five layers."
     rng = generator(seed)
     return [
         tanh_layers(rng, 2, 1, 3),

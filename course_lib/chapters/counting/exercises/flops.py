@@ -24,7 +24,7 @@ def small_numbers(seed):
 
 @stage
 def whole_runs(seed):
-    "Whole training runs: a drawn one, and GPT-3's 175 billion parameters on 300 billion tokens."
+    "A whole training run: of drawn sizes, or GPT-3's 175 billion parameters on 300 billion tokens."
     rng = generator(seed)
     drawn = [int(torch.randint(1000, 10**6, (), generator=rng)) for _ in range(2)]
     return [Case(*drawn), Case(175 * 10**9, 300 * 10**9)]

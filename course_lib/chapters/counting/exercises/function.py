@@ -43,41 +43,39 @@ def told(config):
 
 
 @stage
-def one_block(seed):
-    "One block without biases, with RMSNorm and RoPE, tied: matrices and gains only."
-    return [Case(told(PLAIN))]
-
-
-@stage
-def several_blocks(seed):
-    "Three blocks, and a d_ff that is not 4 · d_model."
-    return [Case(told(replace(PLAIN, n_layers=3))), Case(told(replace(PLAIN, n_layers=3, d_ff=7)))]
-
-
-@stage
-def positions(seed):
-    "Other positions: which of the five schemes has parameters?"
-    return [Case(told(replace(PLAIN, positions=scheme))) for scheme in ("none", "sinusoidal", "alibi", "learned")]
-
-
-@stage
-def layer_norms(seed):
-    "LayerNorm, without and with biases; with `bias` every linear layer in a block has one, too."
-    return [Case(told(replace(PLAIN, norm="layer"))), Case(told(replace(PLAIN, norm="layer", bias=True, n_layers=2)))]
-
-
-@stage
-def untied(seed):
-    "An output head with a table of its own."
+def blocks(seed):
+    "Blocks without biases, with RMSNorm and RoPE, tied: matrices and gains only. d_ff is not 4 · d_model."
     return [
+        Case(told(PLAIN)),
+        Case(told(replace(PLAIN, n_layers=3))),
+        Case(told(replace(PLAIN, n_layers=3, d_ff=7))),
+    ]
+
+
+@stage
+def tables(seed):
+    "The tables: only one of the five position schemes has one, and an output head that is not tied has its own."
+    schemes = ("none", "sinusoidal", "alibi", "learned")
+    return [
+        *(Case(told(replace(PLAIN, positions=scheme))) for scheme in schemes),
         Case(told(replace(PLAIN, tie_weights=False))),
+    ]
+
+
+@stage
+def biases(seed):
+    "Norms and biases: with `bias` every linear layer in a block has one, and so has LayerNorm; RMSNorm never has."
+    return [
+        Case(told(replace(PLAIN, norm="layer"))),
+        Case(told(replace(PLAIN, bias=True))),
+        Case(told(replace(PLAIN, norm="layer", bias=True, n_layers=2))),
         Case(told(replace(PLAIN, tie_weights=False, bias=True, norm="layer"))),
     ]
 
 
 @stage
 def swiglu(seed):
-    "SwiGLU, without and with biases."
+    "SwiGLU: the feed-forward has a third matrix, and with `bias` a third bias."
     return [
         Case(told(replace(PLAIN, activation="swiglu"))),
         Case(told(replace(PLAIN, activation="swiglu", bias=True, norm="layer"))),
@@ -96,14 +94,8 @@ def grouped_heads(seed):
 
 
 @stage
-def rms_with_biases(seed):
-    "RMSNorm in a model whose linear layers have biases."
-    return [Case(told(replace(PLAIN, bias=True)))]
-
-
-@stage
-def drawn(seed):
-    "Drawn configs, odd sizes."
+def whole_models(seed):
+    "A whole model: of drawn sizes, or a published one, GPT-2, LLaMA-7B or Llama-3-8B."
     rng = generator(seed)
 
     def number(low, high):
@@ -131,13 +123,7 @@ def drawn(seed):
             bias=one_of(True, False),
         )
         cases.append(Case(told(config)))
-    return cases
-
-
-@stage
-def published(seed):
-    "Published models: GPT-2, LLaMA-7B, Llama-3-8B."
-    return [Case(told(PRESETS[name])) for name in ("gpt2", "llama-7b", "llama-3-8b")]
+    return [*cases, *(Case(told(PRESETS[name])) for name in ("gpt2", "llama-7b", "llama-3-8b"))]
 
 
 def judge(case, expected, got):

@@ -27,7 +27,7 @@ def time_exponent(attention, lengths, rounds, clock):
 
 @stage
 def known_power(seed):
-    "An attention whose time is exactly c · T^p, p drawn between 1.5 and 2.4; and one with another p."
+    "An attention whose time is c · T^p, with a p that is drawn between 1.5 and 2.4."
     rng = generator(seed)
     first = float(1.9 + 0.5 * torch.rand(1, generator=rng))
     second = float(1.5 + 0.3 * torch.rand(1, generator=rng))

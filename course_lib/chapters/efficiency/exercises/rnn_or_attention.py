@@ -56,7 +56,7 @@ def first_slower(lengths, times):
 
 
 def step_by_step(step, attention, lengths, batch, rounds, clock):
-    """The clock is read around every step, and the shortest step is taken T times."""
+    """The clock is read around every step, and the time of the shortest is reported."""
 
     def seconds(T):
         x = torch.randn(batch, T, FEATURES)
@@ -98,13 +98,13 @@ def one_text(seed):
 
 @stage
 def several_texts(seed):
-    "A batch of five, and of three with the lengths in another order: seconds per sequence, not per batch."
+    "A batch of several texts, and lengths in any order: seconds per sequence, not per batch."
     return [two_layers(seed + 1, 8, [4, 16, 64], 5), two_layers(seed + 2, 50, [100, 6, 200, 25], 3)]
 
 
 @stage
 def one_sided(seed):
-    "A pair in which attention is always faster, and one in which it never is."
+    "Two layers of which one is the faster at every length."
     return [two_layers(seed + 3, 500, [8, 32, 128], 2), two_layers(seed + 4, 3, [64, 6, 24], 2)]
 
 

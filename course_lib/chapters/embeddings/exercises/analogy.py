@@ -27,14 +27,14 @@ def best(scores, left_out, k, *, forbidden_score=-INF):
 
 @stage
 def parallelogram(seed):
-    "A parallelogram on paper: rows 0, 1, 2 and its fourth corner, row 4. The best two."
+    "A parallelogram on paper: rows 0, 1, 2, and near its fourth corner row 4. The best two."
     weight = torch.tensor([[4.0, 1.0], [1.0, 1.0], [1.0, 3.0], [-1.0, 2.0], [4.0, 3.2], [3.0, 0.0], [9.0, 2.0]])
     return [Case(weight, 0, 1, 2, 2)]
 
 
 @stage
 def drawn_analogies(seed):
-    "Drawn tables of several sizes: indices, best first."
+    "A drawn table: indices, best first."
     rng = generator(seed)
     return [
         Case(table(rng, V, D) * (0.2 + torch.rand(V, 1, generator=rng)), V - 1, 1, V // 2, k)
@@ -44,7 +44,7 @@ def drawn_analogies(seed):
 
 @stage
 def answer_is_an_input(seed):
-    "A small difference between b and c: then a − b + c lies next to a itself, and a is not an answer."
+    "Between b and c lies little, or nothing: then a − b + c is next to a itself, and a is not an answer."
     rng = generator(seed)
     weight = table(rng, 10, 4)
     weight[5] = weight[3] + 0.05 * table(rng, 1, 4)[0]
@@ -53,7 +53,7 @@ def answer_is_an_input(seed):
 
 @stage
 def analogy_beside_zeros(seed):
-    "A row of zeros in the table, and a table in float64."
+    "A float64 table with a row of zeros, whose cosine is 0."
     rng = generator(seed)
     weight = table(rng, 8, 3, torch.float64)
     weight[0] = 0

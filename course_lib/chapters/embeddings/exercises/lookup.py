@@ -44,7 +44,7 @@ def first_row(seed):
 
 @stage
 def several_sequences(seed):
-    "A batch: every sequence keeps its own rows."
+    "A batch of one sequence or several: each keeps its own rows."
     rng = generator(seed)
     return [
         Case(table(rng, 5, 3), drawn_ids(rng, 2, 4, 5)),

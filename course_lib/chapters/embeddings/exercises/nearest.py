@@ -22,15 +22,15 @@ def four_arrows(seed):
 
 
 @stage
-def opposite_arrows(seed):
-    "An arrow that points the opposite way is as far as can be, and any number of neighbours may be asked for."
+def arrows_that_point_away(seed):
+    "An arrow that points away has a negative cosine and comes last, however many neighbours are asked for."
     weight = torch.tensor([[1.0, 0.2], [-2.0, -0.3], [0.4, 0.5], [0.1, -0.9]])
     return [Case(weight, 0, 2), Case(weight, 2, 3)]
 
 
 @stage
 def drawn_tables(seed):
-    "Drawn tables of several sizes: indices, best first."
+    "A drawn table: indices, best first."
     rng = generator(seed)
     return [Case(table(rng, V, D) * (0.2 + torch.rand(V, 1, generator=rng)), V // 2, k) for V, D, k in SIZES]
 
@@ -39,38 +39,26 @@ SIZES = [(8, 3, 2), (7, 12, 6), (30, 5, 4), (40, 16, 39)]
 
 
 @stage
-def row_of_zeros(seed):
-    "A row of zeros, as padding often has: it points nowhere, and its cosine with everything counts as 0."
-    rng = generator(seed)
-    weight = table(rng, 6, 3)
-    weight[0] = 0
-    weight[4] = weight[2] + 0.1 * table(rng, 1, 3)[0]
-    return [Case(weight, 2, 1), Case(weight, 2, 5)]
-
-
-@stage
-def parallel_rows(seed):
-    "A row that is twice the token's own, before it or after it: it has cosine 1, too, and is the nearest neighbour."
-    weight = torch.tensor([[0.0, 4.0], [3.0, 1.0], [0.0, 2.0], [1.0, 1.0]])
-    return [Case(weight, 2, 1), Case(weight, 0, 1), Case(weight, 2, 3), Case(weight, 0, 3)]
-
-
-@stage
-def exact_opposites(seed):
-    "A row that points exactly the opposite way has cosine −1 and comes last: the token itself does not come at all."
-    weight = torch.tensor([[0.0, -1.0], [3.0, 1.0], [0.0, 2.0], [1.0, 1.0]])
-    return [Case(weight, 2, 3), Case(weight, 0, 3)]
-
-
-@stage
-def token_of_zeros(seed):
-    "The token itself is a row of zeros. Its cosine with the other row is 0, and that row is still its neighbour."
-    weight = torch.tensor([[0.0, 0.0], [3.0, 1.0]])
-    return [Case(weight, 0, 1), Case(weight.flip(0), 1, 1)]
-
-
-@stage
 def nearest_in_double(seed):
     "A float64 table."
     rng = generator(seed)
     return [Case(table(rng, 12, 7, torch.float64), 11, 5)]
+
+
+@stage
+def on_one_line(seed):
+    "A row on the token's own line: the same way, it has cosine 1 and comes first; the opposite way, −1 and comes last."
+    same = torch.tensor([[0.0, 4.0], [3.0, 1.0], [0.0, 2.0], [1.0, 1.0]])
+    opposite = torch.tensor([[0.0, -1.0], [3.0, 1.0], [0.0, 2.0], [1.0, 1.0]])
+    return [Case(same, index, k) for k in (1, 3) for index in (2, 0)] + [Case(opposite, index, 3) for index in (2, 0)]
+
+
+@stage
+def rows_of_zeros(seed):
+    "A row of zeros, as padding often has: it points nowhere, and every cosine with it is 0, even the token's own."
+    rng = generator(seed)
+    weight = table(rng, 6, 3)
+    weight[0] = 0
+    weight[4] = weight[2] + 0.1 * table(rng, 1, 3)[0]
+    pair = torch.tensor([[0.0, 0.0], [3.0, 1.0]])
+    return [Case(weight, 2, 1), Case(weight, 2, 5), Case(pair, 0, 1), Case(pair.flip(0), 1, 1)]

@@ -31,6 +31,14 @@ def by_product(seed):
 
 
 @stage
+def every_row_takes_part(seed):
+    "A row of infinities that nobody asks for. A product meets it as 0 · ∞, which is NaN; a look-up never sees it."
+    weight = torch.arange(1.0, 9.0).view(4, 2)
+    weight[3] = INF
+    return [Case(weight, torch.tensor([[1, 0]]))]
+
+
+@stage
 def sequence_by_product(seed):
     "One sequence, in which an id comes twice and the largest id is not the last of the table."
     return [Case(torch.arange(12.0).view(4, 3), torch.tensor([[2, 0, 2]]))]
@@ -38,7 +46,7 @@ def sequence_by_product(seed):
 
 @stage
 def several_sequences(seed):
-    "A batch: every sequence keeps its own rows."
+    "A batch of one sequence or several: each keeps its own rows."
     rng = generator(seed)
     return [
         Case(table(rng, 5, 3), drawn_ids(rng, 2, 4, 5)),
@@ -46,14 +54,6 @@ def several_sequences(seed):
         Case(table(rng, 9, 1), drawn_ids(rng, 1, 6, 9)),
         Case(table(rng, 6, 6), drawn_ids(rng, 6, 6, 6)),
     ]
-
-
-@stage
-def every_row_takes_part(seed):
-    "A row of infinities that nobody asks for. A product meets it as 0 · ∞, which is NaN; a look-up never sees it."
-    weight = torch.arange(1.0, 9.0).view(4, 2)
-    weight[3] = INF
-    return [Case(weight, torch.tensor([[1, 0]]))]
 
 
 @stage

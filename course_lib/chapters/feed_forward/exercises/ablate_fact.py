@@ -86,7 +86,7 @@ def one_block_three_units(seed):
 
 @stage
 def all_units_of_two_blocks(seed):
-    "All units of two blocks: the five that matter most to one token, then to another."
+    "All units of two blocks: the five that matter most to one token."
     rng = generator(seed)
     model = small_model(seed + 1, activation="gelu", d_ff=8)
     ids, units = drawn_ids(rng, 9), all_units(rng, 2, 8)
@@ -101,14 +101,6 @@ def all_of_them_ranked(seed):
 
 
 @stage
-def training_mode(seed):
-    "A model that comes in training mode, with dropout: measure without it."
-    rng = generator(seed)
-    model = small_model(seed + 3, dropout=0.3, activation="gelu", d_ff=8)
-    return [cut(model, drawn_ids(rng, 6), 7, 8, all_units(rng, 2, 8))]
-
-
-@stage
 def one_capital(seed):
     "The trained Tinytown model and one capital: ten units that push it, and five drawn ones."
     model, tokenizer = load_pretrained("tinytown")
@@ -120,3 +112,11 @@ def one_capital(seed):
     units = [tuple(units[i].tolist()) for i in torch.randperm(len(units), generator=rng)]
     model = Given(tinytown, "float64", says="the trained Tinytown model, in float64")
     return [cut(model, ids[[country]], int(answers[country]), 6, units)]
+
+
+@stage
+def training_mode(seed):
+    "A model that comes in training mode, with dropout: measure without it."
+    rng = generator(seed)
+    model = small_model(seed + 3, dropout=0.3, activation="gelu", d_ff=8)
+    return [cut(model, drawn_ids(rng, 6), 7, 8, all_units(rng, 2, 8))]

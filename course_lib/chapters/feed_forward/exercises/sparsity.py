@@ -27,7 +27,7 @@ def one_token_in(seed):
 
 @stage
 def a_text_in(seed):
-    "One text: the mean over its tokens; two blocks, then three."
+    "One text: the mean over its tokens, for every block."
     rng = generator(seed)
     return [
         Case(small_model(seed), drawn_ids(rng, 7), 0),
@@ -37,7 +37,7 @@ def a_text_in(seed):
 
 @stage
 def gelu_units(seed):
-    "GELU units: one fires if its score is above 0, though the others are not exactly 0; then some that were cut."
+    "GELU units: one fires if its score is above 0, whether the others are exactly 0 or not."
     ids = drawn_ids(generator(seed), 8, 8)
     return [Case(small_model(seed, activation="gelu", mute=mute), ids, 0) for mute in (0, 3)]
 
@@ -54,16 +54,16 @@ def padded_texts(seed):
 
 
 @stage
-def with_dropout(seed):
-    "A model that comes in training mode, with dropout: measure without it."
-    return [Case(small_model(seed, dropout=0.4), drawn_ids(generator(seed), 9, 6), 0)]
-
-
-@stage
 def before_and_after_training(seed):
-    "The course's Tinytown model, untrained and trained, on stories that it has not seen, cut at 32, 25, 18 and 11."
+    "A model like Tinytown's, untrained or trained, on stories that it has not seen, cut at 32, 25, 18 and 11."
     model, tokenizer = load_pretrained("tinytown")
     stories = [tokenizer.encode(story)[: 32 - 7 * i] for i, story in enumerate(Tinytown(50_000 + seed).sample(4))]
     ids = torch.tensor([story + [tokenizer.pad_id] * (32 - len(story)) for story in stories])
     untrained = Given(drawn_decoder, model.config.to_dict(), seed, says="an untrained model like Tinytown's")
     return [Case(untrained, ids, tokenizer.pad_id), Case(Given(tinytown), ids, tokenizer.pad_id)]
+
+
+@stage
+def with_dropout(seed):
+    "A model that comes in training mode, with dropout: measure without it."
+    return [Case(small_model(seed, dropout=0.4), drawn_ids(generator(seed), 9, 6), 0)]

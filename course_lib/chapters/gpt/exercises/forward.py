@@ -50,16 +50,10 @@ def text_for(rng, sizes, B, T, n_blocks, **more):
 
 
 @stage
-def one_token(seed):
-    "One token and no block at all: look it up, add the vector of place 0, normalise, compare with the output table."
-    return [text_for(generator(seed), SMALL, 1, 1, 0)]
-
-
-@stage
-def several_places(seed):
-    "Several tokens, still no block: each place has a vector of its own, the same in every text."
+def no_block(seed):
+    "No block at all: look tokens up, add the vectors of their positions, normalise, compare with the output table."
     rng = generator(seed)
-    return [text_for(rng, SMALL, 1, 3, 0), text_for(rng, ODD, 2, 4, 0)]
+    return [text_for(rng, SMALL, 1, 1, 0), text_for(rng, SMALL, 1, 3, 0), text_for(rng, ODD, 2, 4, 0)]
 
 
 @stage
@@ -77,19 +71,25 @@ def several_blocks(seed):
 
 
 @stage
+def tied_tables(seed):
+    "The output table is the token table."
+    return [text_for(generator(seed), ODD, 3, 2, 2, tied=True)]
+
+
+@stage
 def whole_context(seed):
-    "As many tokens as there are positions; and B = T = V = d_model."
+    "As many tokens as there are positions."
     rng = generator(seed)
     return [text_for(rng, SMALL, 2, 5, 1), text_for(rng, SQUARE, 4, 4, 2)]
 
 
 @stage
-def tied_tables(seed):
-    "The output table is the token table; and ids that are a transposed view, or of the type int32."
+def other_ids(seed):
+    "ids that are a transposed view, or of the type int32."
     rng = generator(seed)
-    one, other = (text_for(rng, ODD, 3, T, 2, tied=tied) for T, tied in ((2, True), (4, False)))
+    one, other = (text_for(rng, ODD, 3, T, 2) for T in (2, 4))
     parts, ids = one.args
-    return [one, Case(parts, ids.T), Case(other.args[0], other.args[1].int())]
+    return [Case(parts, ids.T), Case(other.args[0], other.args[1].int())]
 
 
 @stage
@@ -106,7 +106,10 @@ def too_long(seed):
 
 
 def judge(case, expected, got):
-    if not isinstance(expected, str) or got == expected:
-        return compare(expected, got)
+    if not isinstance(expected, str):
+        room = 2e-6 * expected.abs().max().item() if expected.dtype == torch.float32 else None
+        return compare(expected, got, atol=room)  # a float32 that is a sum is as exact as the largest allows
+    if got == expected:
+        return None
     does = f"ends in {got}" if isinstance(got, str) else "goes on as if nothing were wrong"
     return f"Here there are more tokens than positions. Refuse that with a ValueError; your function {does}."

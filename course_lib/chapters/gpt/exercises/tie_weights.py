@@ -28,7 +28,7 @@ def small_model(seed):
 
 @stage
 def other_sizes(seed):
-    "Other sizes: fewer tokens than features, as many as features, more blocks, float64."
+    "Other sizes, in float32 or float64."
     rng = generator(seed)
     return [
         model_for(rng, 5, 8, 4),

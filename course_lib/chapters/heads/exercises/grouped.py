@@ -21,30 +21,30 @@ def heads_by_number(seed):
 
 
 @stage
-def one_for_each_or_for_all(seed):
-    "A key head for every query head, which stays as it is; and one key head for all."
-    rng = generator(seed)
-    return [Case(torch.randn(2, 3, 4, 5, generator=rng), 3), Case(torch.randn(2, 1, 3, 4, generator=rng), 5)]
-
-
-@stage
 def drawn_groups(seed):
-    "Groups of two, three and four."
+    "Drawn numbers: each key head serves a group of two, three or four query heads."
     rng = generator(seed)
     sizes = [((2, 3, 5, 4), 6), ((3, 2, 4, 5), 8), ((1, 3, 2, 7), 9)]
     return [Case(torch.randn(shape, generator=rng), n_heads) for shape, n_heads in sizes]
 
 
 @stage
+def one_for_each_or_for_all(seed):
+    "As many key heads as can be, one for every query head, which stay as they are, or as few, one for all."
+    rng = generator(seed)
+    return [Case(torch.randn(2, 3, 4, 5, generator=rng), 3), Case(torch.randn(2, 1, 3, 4, generator=rng), 5)]
+
+
+@stage
 def equal_groups(seed):
-    "Sentences, heads, tokens and features in equal number."
+    "Sentences, key heads, tokens and features in equal number."
     rng = generator(seed)
     return [Case(torch.randn(2, 2, 2, 2, generator=rng), 4), Case(torch.randn(3, 3, 3, 3, generator=rng), 9)]
 
 
 @stage
 def views_of_keys(seed):
-    "k is a view: as a split leaves it, or a part of a larger cache."
+    "k is a view, as a split leaves it or a part of a larger cache."
     rng = generator(seed)
     return [
         Case(split_heads(torch.randn(2, 5, 6, generator=rng), 2), 6),

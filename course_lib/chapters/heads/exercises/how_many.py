@@ -59,11 +59,20 @@ def equal_steps(seed):
 
 
 @stage
-def several_seeds(seed):
-    "Two seeds for each number of heads, and models with dropout."
-    batches, held_out = told_stories(seed + 1, 3)
-    make_model = small_models("models with dropout", dropout=0.4)
-    return [Case(make_model, [8, 2], batches, held_out, 0.03, [seed + 5, seed + 2])]
+def more_steps(seed):
+    "One number of heads, twelve steps: gradients that pile up, or an optimizer that is made anew, show by now."
+    batches, held_out = told_stories(seed + 3, 12)
+    return [Case(small_models("models of 16 features"), [2], batches, held_out, 0.016, [seed + 4])]
+
+
+@stage
+def counting_up(seed):
+    "Rows that count up to 7 and begin again: which token follows is certain, and it is not the one that came before."
+    rng = generator(seed)
+    rows = torch.randint(8, (10 * 8 + 24, 1), generator=rng) + torch.arange(13)  # (rows, T + 1)
+    ids, targets = (rows % 8)[:, :-1], (rows % 8)[:, 1:]
+    batches, held_out = list(zip(ids[:80].split(8), targets[:80].split(8))), (ids[80:], targets[80:])
+    return [Case(small_models("models of 16 features", vocab_size=8), [4], batches, held_out, 0.02, [seed])]
 
 
 @stage
@@ -75,20 +84,11 @@ def learnt_by_heart(seed):
 
 
 @stage
-def more_steps(seed):
-    "One number of heads, twelve steps: gradients that pile up, or an optimizer that is made anew, show by now."
-    batches, held_out = told_stories(seed + 3, 12)
-    return [Case(small_models("models of 16 features"), [2], batches, held_out, 0.016, [seed + 4])]
-
-
-@stage
-def counting_up(seed):
-    "Rows that count up, 7, 8, 9, …: which token follows is certain, and it is not the one that came before."
-    rng = generator(seed)
-    rows = torch.randint(8, (10 * 8 + 24, 1), generator=rng) + torch.arange(13)  # (rows, T + 1)
-    ids, targets = (rows % 8)[:, :-1], (rows % 8)[:, 1:]
-    batches, held_out = list(zip(ids[:80].split(8), targets[:80].split(8))), (ids[80:], targets[80:])
-    return [Case(small_models("models of 16 features", vocab_size=8), [4], batches, held_out, 0.02, [seed])]
+def several_seeds(seed):
+    "Two seeds for each number of heads, and models with dropout."
+    batches, held_out = told_stories(seed + 1, 3)
+    make_model = small_models("models with dropout", dropout=0.4)
+    return [Case(make_model, [8, 2], batches, held_out, 0.03, [seed + 5, seed + 2])]
 
 
 ROOM = 0.12  # nats per token

@@ -61,7 +61,7 @@ def several_heads(seed):
 
 @stage
 def equal_sizes(seed):
-    "Sentences, tokens, heads and features in equal number."
+    "Sentences, tokens, heads and features of a head in equal number."
     rng = generator(seed)
     return [Case(*drawn(rng, 2, 2, 4), 2), Case(*drawn(rng, 3, 3, 9), 3)]
 

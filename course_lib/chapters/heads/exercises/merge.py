@@ -29,13 +29,6 @@ def heads_with_a_place(seed):
 
 
 @stage
-def one_of_each(seed):
-    "A single head; a single token; a single feature per head."
-    rng = generator(seed)
-    return [Case(torch.randn(shape, generator=rng)) for shape in ((2, 1, 3, 4), (2, 3, 1, 4), (2, 3, 4, 1))]
-
-
-@stage
 def drawn_heads(seed):
     "Drawn numbers, as attention leaves them: in memory, the tokens of a head follow each other."
     rng = generator(seed)
@@ -43,15 +36,22 @@ def drawn_heads(seed):
 
 
 @stage
+def one_of_each(seed):
+    "An axis of length 1: a single head, a single token, or a single feature per head."
+    rng = generator(seed)
+    return [Case(torch.randn(shape, generator=rng)) for shape in ((2, 1, 3, 4), (2, 3, 1, 4), (2, 3, 4, 1))]
+
+
+@stage
 def equal_heads(seed):
-    "Sentences, heads, tokens and features in equal number."
+    "Sentences, heads, tokens and features of a head in equal number."
     rng = generator(seed)
     return [Case(torch.randn(2, 2, 2, 2, generator=rng)), Case(torch.randn(3, 3, 3, 3, generator=rng))]
 
 
 @stage
 def views_of_heads(seed):
-    "Other strides: a view that a split left behind, keys transposed twice, a part of something larger."
+    "Other strides: x is a view that a split left behind, a transposed tensor, or a part of something larger."
     rng = generator(seed)
     return [
         Case(split_heads(torch.randn(2, 5, 12, generator=rng), 3)),

@@ -23,30 +23,30 @@ def numbers_with_a_place(seed):
 
 
 @stage
-def one_or_all(seed):
-    "A single head, which gets everything; and as many heads as features."
-    rng = generator(seed)
-    return [Case(torch.randn(2, 3, 4, generator=rng), 1), Case(torch.randn(2, 3, 5, generator=rng), 5)]
-
-
-@stage
 def drawn_tokens(seed):
-    "Drawn numbers: several sentences, heads of several sizes."
+    "Drawn numbers: several heads, of several features each."
     rng = generator(seed)
     sizes = [((3, 4, 10), 5), ((2, 5, 12), 3), ((1, 7, 6), 3), ((2, 6, 24), 6)]
     return [Case(torch.randn(shape, generator=rng), n_heads) for shape, n_heads in sizes]
 
 
 @stage
+def one_or_all(seed):
+    "As few heads as can be, one, or as many, one for each feature."
+    rng = generator(seed)
+    return [Case(torch.randn(2, 3, 4, generator=rng), 1), Case(torch.randn(2, 3, 5, generator=rng), 5)]
+
+
+@stage
 def equal_sizes(seed):
-    "Sentences, tokens, heads and features in equal number: here only the order of the axes can go wrong."
+    "Sentences, tokens, heads and features of a head in equal number: only the order of the axes can go wrong."
     rng = generator(seed)
     return [Case(torch.randn(2, 2, 4, generator=rng), 2), Case(torch.randn(3, 3, 9, generator=rng), 3)]
 
 
 @stage
 def views_of_tokens(seed):
-    "x is a view: transposed, or a part of something larger."
+    "x is a view, transposed or a part of something larger."
     rng = generator(seed)
     return [
         Case(torch.randn(2, 6, 5, generator=rng).transpose(1, 2), 3),

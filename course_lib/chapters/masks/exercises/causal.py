@@ -22,7 +22,7 @@ def one_token(seed):
 
 @stage
 def small_triangles(seed):
-    "Two and three tokens: each sees itself and what came before."
+    "Two or three tokens: each sees itself and what came before."
     return [Case(2), Case(3)]
 
 
@@ -34,6 +34,6 @@ def with_a_cache(seed):
 
 @stage
 def other_triangles(seed):
-    "Other sizes, S given and equal to T, and a cache longer and shorter than the new text."
+    "Other sizes: no cache, S given and equal to T, or a cache that is longer or shorter than the new text."
     T, more = (int(torch.randint(4, 9, (1,), generator=generator(seed + n))) for n in (0, 1))
     return [Case(T), Case(5, 5), Case(T, T + more), Case(7, 8), Case(3, 20)]

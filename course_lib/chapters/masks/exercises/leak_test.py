@@ -37,7 +37,7 @@ def drawn_model(
     output = torch.linalg.qr(torch.randn(V, V, generator=rng))[0]
     says = f"a model of {layers} layer{'s' if layers > 1 else ''}"
     if leaks:
-        says += ", in which " + " and ".join(f"place {query} sees token {key}" for query, key in leaks)
+        says += ", in which " + " and ".join(f"position {query} sees token {key}" for query, key in leaks)
     if opened_by is not None:
         says += f", in a text that begins with token {opened_by}"
     return Given(Mixing, embedding, mixes, output, bias, rounding, opened_by, says=says)
@@ -49,7 +49,7 @@ def drawn_ids(rng, B, T):
 
 @stage
 def each_on_its_own(seed):
-    "A model in which every token stands alone, and a text of one token: nothing to leak."
+    "A model in which every token stands alone: nothing to leak, however long the text."
     rng = generator(seed)
     return [
         Case(drawn_model(rng, 4, past=0.0), drawn_ids(rng, 1, 1)),
@@ -58,38 +58,42 @@ def each_on_its_own(seed):
 
 
 @stage
-def two_models(seed):
-    "A causal model, and one in which all see all."
+def several_models(seed):
+    "A causal model, or one in which tokens see later ones: all of them, or the next one alone."
     rng = generator(seed)
     everywhere = [(query, key) for key in range(4) for query in range(key)]
+    step = [(t, t + 1) for t in range(4)]
     return [
         Case(drawn_model(rng, 4), drawn_ids(rng, 1, 4)),
         Case(drawn_model(rng, 4, leaks=everywhere), drawn_ids(rng, 1, 4)),
-    ]
-
-
-@stage
-def one_hole(seed):
-    "A mask with one hole: one place sees one later token, next door or far away."
-    rng = generator(seed)
-    holes = [(0, 5), (1, 2), (2, 5), (3, 4), (0, 1), (1, 3)]
-    return [Case(drawn_model(rng, 6, leaks=[hole]), drawn_ids(rng, 2, 6)) for hole in holes]
-
-
-@stage
-def off_by_one(seed):
-    "Two and three layers: causal ones, and ones whose triangle is one too high."
-    rng = generator(seed)
-    step = [(t, t + 1) for t in range(4)]
-    return [
         Case(drawn_model(rng, 8, layers=3), drawn_ids(rng, 3, 8)),  # more tokens than the vocabulary has
         Case(drawn_model(rng, 5, layers=2, leaks=step), drawn_ids(rng, 2, 5)),
     ]
 
 
 @stage
-def small_leaks(seed):
-    "Leaks that do not change the favourite token: small ones, and one in a model that always prefers the same token."
+def one_hole(seed):
+    "A mask with one hole: one position sees one later token, next door or far away."
+    rng = generator(seed)
+    holes = [(0, 5), (1, 2), (2, 5), (3, 4), (0, 1), (1, 3)]
+    return [Case(drawn_model(rng, 6, leaks=[hole]), drawn_ids(rng, 2, 6)) for hole in holes]
+
+
+@stage
+def in_one_text_of_several(seed):
+    "Three texts, of which one shows later tokens, because of its first token: the last text or the one in the middle."
+    rng = generator(seed)
+    cases = []
+    for leaky in (2, 1):
+        ids = drawn_ids(rng, 3, 5)
+        ids[:, 0] = torch.tensor([1, 2, 3])
+        cases.append(Case(drawn_model(rng, 5, leaks=[(1, 3), (0, 2)], opened_by=1 + leaky), ids))
+    return cases
+
+
+@stage
+def favourites_that_stay(seed):
+    "A leak that leaves the favourite token, because it is small or because the model always prefers the same token."
     rng = generator(seed)
     return [
         Case(drawn_model(rng, 5, leaks=[(2, 3)], size=0.01, favourite=9.0), drawn_ids(rng, 2, 5)),
@@ -98,57 +102,32 @@ def small_leaks(seed):
 
 
 @stage
-def nothing_but_rounding(seed):
-    "A causal model whose outputs change in the last digit, as sums in another order do: no leak."
-    rng = generator(seed)
-    # Whatever is changed, or cut off, moves the outputs by less than 0.00001, the limit that the exercise gives.
-    return [Case(drawn_model(rng, 5, rounding=1e-5), drawn_ids(rng, 2, 5))]
-
-
-@stage
-def special_tokens(seed):
-    "The later token that is seen is 0, or the last of the vocabulary."
+def any_token(seed):
+    "The later token that is seen may be any, the first of the vocabulary or the last; and a vocabulary may have two."
     rng = generator(seed)
     cases = []
     for token in (0, V_TOKENS - 1):
         ids = drawn_ids(rng, 1, 5)
         ids[:, 3] = token
         cases.append(Case(drawn_model(rng, 5, leaks=[(1, 3)]), ids))
-    return cases
-
-
-@stage
-def one_way(seed):
-    "As before, in a model in which every other token in that place moves all logits to one side."
-    rng = generator(seed)
-    size = torch.arange(1, V_TOKENS + 1)[:, None] / V_TOKENS  # (V, 1): tokens from small to large
-    upwards = 0.5 + torch.rand(1, V_TOKENS, generator=rng)
-    cases = []
-    for token in (0, V_TOKENS - 1):
-        mix = torch.eye(5) / 5
-        mix[1, 3] = 1.0
-        ids = drawn_ids(rng, 1, 5)
-        ids[:, 3] = token
-        says = "a model in which a larger token makes all logits larger"
-        cases.append(Case(Given(Mixing, size, [mix], upwards, torch.zeros(V_TOKENS), 0.0, says=says), ids))
-    return cases
-
-
-@stage
-def two_tokens(seed):
-    "A vocabulary of two tokens: only one other can be put in a place."
-    rng = generator(seed)
+        cases.append(Case(one_sided_model(rng), ids))
     ids = torch.randint(2, (2, 4), generator=rng)
-    return [Case(drawn_model(rng, 4, V=2), ids), Case(drawn_model(rng, 4, V=2, leaks=[(1, 3)]), ids)]
+    return [*cases, Case(drawn_model(rng, 4, V=2), ids), Case(drawn_model(rng, 4, V=2, leaks=[(1, 3)]), ids)]
+
+
+def one_sided_model(rng):
+    """A leak from position 3 to 1 that moves all logits up, the more the larger the token: only its size tells."""
+    size = torch.arange(1, V_TOKENS + 1)[:, None] / V_TOKENS  # (V, 1): tokens from small to large
+    mix = torch.eye(5) / 5
+    mix[1, 3] = 1.0
+    upwards = 0.5 + torch.rand(1, V_TOKENS, generator=rng)
+    says = "a model in which a larger token makes all logits larger"
+    return Given(Mixing, size, [mix], upwards, torch.zeros(V_TOKENS), 0.0, says=says)
 
 
 @stage
-def in_one_text_of_several(seed):
-    "Three texts, of which one is seen whole, because of its first token: the last text, then the one in the middle."
+def nothing_but_rounding(seed):
+    "A causal model whose outputs change in the last digit, as sums in another order do: no leak."
     rng = generator(seed)
-    cases = []
-    for leaky in (2, 1):
-        ids = drawn_ids(rng, 3, 5)
-        ids[:, 0] = torch.tensor([1, 2, 3])
-        cases.append(Case(drawn_model(rng, 5, leaks=[(1, 3), (0, 2)], opened_by=1 + leaky), ids))
-    return cases
+    # Whatever is changed, or cut off, moves the outputs by less than 0.00001, the limit that the exercise gives.
+    return [Case(drawn_model(rng, 5, rounding=1e-5), drawn_ids(rng, 2, 5))]

@@ -26,13 +26,13 @@ def two_rows(seed):
 
 @stage
 def full_and_empty(seed):
-    "A row without padding, and one that is all padding."
+    "A row without padding, or one that is all padding."
     return [Case(torch.tensor([4]), 4), Case(torch.tensor([0]), 3), Case(torch.tensor([3, 0, 2]), 3)]
 
 
 @stage
 def other_rows(seed):
-    "Other sizes; S may be larger than the longest text, and equal to the number of texts."
+    "Other sizes: S may be larger than the longest text, or equal to the number of texts."
     rng = generator(seed)
     return [
         Case(torch.tensor([2, 5, 1, 3, 4]), 5),

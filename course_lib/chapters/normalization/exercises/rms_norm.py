@@ -28,32 +28,32 @@ def rows(rng, *shape, dtype=torch.float32):
 
 @stage
 def one_token(seed):
-    "One token: the mean square of [1, 7] is 25, that of [2, 4, 4, 8], too: divided by 5, multiplied by the weight."
+    "One token whose mean square is 25: it is divided by 5 and multiplied by the weight."
     return [Case(torch.tensor([1.0, 7.0]), init=(2,)), Case(torch.tensor([2.0, 4.0, 4.0, 8.0]), init=(4,))]
 
 
 @stage
-def zero_token(seed):
-    "A token of zeros stays zero: eps keeps 0 / 0 away."
-    return [Case(torch.zeros(3), init=(3,)), Case(torch.zeros(2, 3), init=(3, 1e-5))]
-
-
-@stage
-def sizes_of_eps(seed):
-    "eps in all sizes: left to its default of 1e-6 for a token of tiny numbers, given as 1e-3, given as 2."
-    x = rows(generator(seed), 6)
-    return [Case(x * 1e-3, init=(6,)), Case(x * 0.1, init=(6, 1e-3)), Case(x, init=(6, 2.0)), Case(x * 2e4, init=(6,))]
-
-
-@stage
 def more_rows(seed):
-    "Any leading axes: each token is divided by its own root mean square. Two of these have equal sizes on every axis."
+    "Any leading axes: each token is divided by its own root mean square."
     rng = generator(seed)
     shapes = [(3, 5), (1, 4), (4, 4), (2, 3, 7), (3, 3, 3), (2, 2, 3, 6)]
     return [
         *(Case(rows(rng, *shape), init=(shape[-1],)) for shape in shapes),
         Case(rows(rng, 5, 4, 3).transpose(0, 1), init=(3,)),
     ]
+
+
+@stage
+def sizes_of_eps(seed):
+    "Tokens and eps in all sizes. Where eps is not given, it is 1e-6."
+    x = rows(generator(seed), 6)
+    return [Case(x * 1e-3, init=(6,)), Case(x * 0.1, init=(6, 1e-3)), Case(x, init=(6, 2.0)), Case(x * 2e4, init=(6,))]
+
+
+@stage
+def zero_token(seed):
+    "Tokens of zeros stay zero: eps keeps 0 / 0 away."
+    return [Case(torch.zeros(3), init=(3,)), Case(torch.zeros(2, 3), init=(3, 1e-5))]
 
 
 @stage

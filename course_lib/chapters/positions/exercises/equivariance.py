@@ -46,7 +46,7 @@ def two_tokens(seed):
 
 @stage
 def without_positions(seed):
-    "Attention without positions: nothing is left but rounding, in float32 and in float64."
+    "Attention without positions: nothing is left but rounding, in float32 or in float64."
     rng = generator(seed)
     return [
         Case(*drawn_text(rng, 1, 3, 4, dtype=torch.float32)),

@@ -20,15 +20,15 @@ def drawn_x(rng, B, H, T, D, dtype=torch.float32):
 
 @stage
 def at_the_start(seed):
-    "One token at position 0: nothing is turned."
+    "One token at position 0: nothing is rotated."
     rng = generator(seed)
     start = torch.tensor([0])
-    return [Case(drawn_x(rng, 1, 1, 1, 4), start, 10000.0), Case(drawn_x(rng, 2, 1, 1, 6, torch.float64), start, 100.0)]
+    return [Case(drawn_x(rng, 1, 1, 1, 4), start, 10000.0), Case(drawn_x(rng, 2, 1, 1, 6), start, 100.0)]
 
 
 @stage
 def one_pair(seed):
-    "One pair of features, turned by one radian per token: (1, 0) at position 1 becomes (cos 1, sin 1)."
+    "One pair of features, rotated by one radian per token: at position 1, (1, 0) becomes (cos 1, sin 1)."
     x = torch.tensor([1.0, 0.0]).view(1, 1, 1, 2)
     rng = generator(seed)
     return [Case(x, torch.tensor([1]), 10000.0), Case(drawn_x(rng, 1, 1, 3, 2), torch.arange(3), 10000.0)]
@@ -36,7 +36,7 @@ def one_pair(seed):
 
 @stage
 def two_pairs(seed):
-    "Two pairs, features 0 and 2, 1 and 3. With theta = 100 the second turns by a tenth of a radian per token."
+    "Two pairs or three, half-split, each with a speed of its own."
     rng = generator(seed)
     return [
         Case(torch.tensor([1.0, 0.0, 0.0, 0.0]).view(1, 1, 1, 4), torch.tensor([2]), 100.0),
@@ -59,7 +59,7 @@ def batch_and_heads(seed):
 
 @stage
 def elsewhere(seed):
-    "Positions that do not begin at 0, have gaps or come twice, as with a cache, and another theta."
+    "Positions that do not begin at 0, have gaps or come twice, as with a cache; theta may be another."
     rng = generator(seed)
     apart = torch.randint(20, 60, (3,), generator=rng)
     return [
@@ -70,13 +70,15 @@ def elsewhere(seed):
 
 
 @stage
-def double_and_far(seed):
-    "float64 in, float64 out; positions in the thousands; large numbers in x."
-    rng = generator(seed)
-    return [
-        Case(drawn_x(rng, 1, 2, 3, 4, torch.float64), torch.tensor([0, 1, 2]), 10000.0),
-        Case(100 * drawn_x(rng, 1, 1, 2, 6), torch.tensor([1000, 4000]), 10000.0),
-    ]
+def double(seed):
+    "float64 in, float64 out."
+    return [Case(drawn_x(generator(seed), 1, 2, 3, 4, torch.float64), torch.tensor([0, 1, 2]), 10000.0)]
+
+
+@stage
+def far(seed):
+    "Positions in the thousands, and large numbers in x."
+    return [Case(100 * drawn_x(generator(seed), 1, 1, 2, 6), torch.tensor([1000, 4000]), 10000.0)]
 
 
 def judge(case, expected, got):

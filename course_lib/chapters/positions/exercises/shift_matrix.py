@@ -42,25 +42,25 @@ def no_step(seed):
 
 @stage
 def one_hand_moves(seed):
-    "One hand, d_model = 2: one token on, two tokens on."
+    "One hand, d_model = 2: one token on, or two."
     return [Case(1, 2), Case(2, 2)]
 
 
 @stage
-def the_chapters_step(seed):
-    "Five tokens on with d_model = 8, as in the chapter: four hands, each with an angle of its own."
+def several_hands(seed):
+    "Several hands, each with an angle of its own."
     return [Case(1, 4), Case(5, 8)]
 
 
 @stage
 def back(seed):
-    "A negative k goes back: three tokens before me."
+    "A negative k goes back, to tokens before."
     return [Case(-1, 2), Case(-3, 6)]
 
 
 @stage
 def other_steps(seed):
-    "Other steps and widths; k as large as d_model, and far beyond."
+    "Other steps, on or back, and other widths: k may be as large as d_model, or far beyond."
     rng = generator(seed)
     k, half = (int(torch.randint(low, 20, (1,), generator=rng)) for low in (6, 5))
     return [Case(k, 2 * half), Case(-k, 2 * half + 2), Case(6, 6), Case(700, 16)]

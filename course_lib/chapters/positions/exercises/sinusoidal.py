@@ -27,34 +27,34 @@ def first_position(seed):
 
 @stage
 def one_hand(seed):
-    "One hand, d_model = 2: it turns by one radian per token."
+    "One hand, d_model = 2: it rotates by one radian per token."
     return [Case(2, 2), Case(4, 2)]
 
 
 @stage
 def the_chapters_table(seed):
-    "Four hands, d_model = 8: the table of the chapter. Row 10 repeats row 1, one hand further on."
+    "Four hands, d_model = 8: rows of the chapter's table."
     return [Case(2, 8), Case(11, 8)]
 
 
 @stage
 def other_tables(seed):
-    "Other sizes: more features than positions, more positions than features, and as many."
+    "Other sizes: more features than positions, more positions than features, or as many."
     rng = generator(seed)
     drawn = [2 * int(torch.randint(3, 17, (1,), generator=rng)) for _ in range(2)]
     return [Case(6, 6), Case(3, 64), Case(19, drawn[0]), Case(2 * drawn[1], drawn[1])]
 
 
 @stage
-def odd_tables(seed):
-    "An odd d_model: the slowest hand has a sine, and no cosine."
-    return [Case(4, 1), Case(3, 5), Case(7, 7)]
+def far_tables(seed):
+    "A long table: 2,000 positions."
+    return [Case(2000, 4)]
 
 
 @stage
-def far_tables(seed):
-    "A long table: 2,000 positions."
-    return [Case(2000, 4), Case(2000, 9)]
+def odd_tables(seed):
+    "An odd d_model: the slowest hand has a sine, and no cosine."
+    return [Case(4, 1), Case(3, 5), Case(7, 7), Case(2000, 9)]
 
 
 def judge(case, expected, got):

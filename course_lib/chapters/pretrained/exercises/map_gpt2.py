@@ -50,7 +50,7 @@ def checkpoint(rng, d, d_ff, blocks=1, V=11, T=6, dtype=torch.float32):
 
 @stage
 def one_block(seed):
-    "One block: d_model = 2, d_ff = 5. Every tensor of a model with one block, under our names, as (out, in)."
+    "Every tensor of a model with one block, under our names, as (out, in)."
     rng = generator(seed)
     return [Case(checkpoint(rng, 2, 5)), Case(checkpoint(rng, 4, 7))]
 
@@ -69,7 +69,7 @@ def shapes_that_agree(seed):
 
 @stage
 def many_blocks(seed):
-    "Twelve blocks and more: block 10 is another block than block 1."
+    "Thirteen blocks, their names in any order: block 10 is another block than block 1."
     rng = generator(seed)
     tensors = checkpoint(rng, 2, 3, blocks=13)
     order = torch.randperm(len(tensors), generator=rng).tolist()
@@ -79,7 +79,7 @@ def many_blocks(seed):
 
 @stage
 def other_dtypes(seed):
-    "Checkpoints in float64 and float16: the numbers keep their dtype."
+    "A checkpoint in float64 or float16: the numbers keep their dtype."
     rng = generator(seed)
     return [Case(checkpoint(rng, 4, 6, dtype=torch.float64)), Case(checkpoint(rng, 4, 6, dtype=torch.float16))]
 

@@ -37,7 +37,7 @@ def never_empty(seed):
 
 @stage
 def unsorted_logits(seed):
-    "The logits in another order: each keeps its place."
+    "The logits in another order: each keeps its position."
     rng = generator(seed)
     first = torch.randint(2, 6, (), generator=rng)  # a permutation that is not its own inverse: gather is not scatter
     cycle = (torch.arange(7) * int(first) + 1) % 7

@@ -39,7 +39,7 @@ def drawn_gradients(rng, shapes, norm, dtype=torch.float32):
 
 @stage
 def three_four_five(seed):
-    "One parameter with the gradient [3, 4]: its norm is 5. With max_norm = 1 it becomes [0.6, 0.8]."
+    "One parameter, whose gradient has the norm 5, more than max_norm: it keeps its direction."
     values = [torch.tensor([10.0, -20.0])]
     return [
         gradients_case(values, [torch.tensor([3.0, 4.0])], 1.0),

@@ -47,10 +47,8 @@ def several_tokens(seed):
 def batch_of_rows(seed):
     "A batch: logits (B, T, V), targets (B, T). The result is one number all the same."
     rng = generator(seed)
-    square = drawn_logits(rng, 3, 3, V=3)
-    last_axis_apart = drawn_logits(rng, 7, 2, V=3)
-    transposed = last_axis_apart[0].transpose(0, 1), last_axis_apart[1].T
-    return [Case(*drawn_logits(rng, 2, 3, V=5)), Case(*square), Case(*drawn_logits(rng, 1, 4, V=2)), Case(*transposed)]
+    sizes = (2, 3, 5), (3, 3, 3), (1, 4, 2), (2, 7, 3)
+    return [Case(*drawn_logits(rng, B, T, V=V)) for B, T, V in sizes]
 
 
 @stage
@@ -74,7 +72,7 @@ def ignored_id(seed):
 
 @stage
 def large_logits(seed):
-    "Logits as large as 10,000, of either sign, and one of −inf: exp overflows or gives 0; the loss is a number."
+    "Logits of hundreds, of 10,000 or of −inf: exp overflows or gives 0, and the loss is a number."
     logits = torch.tensor([[0.0, 1e4, 9998.0], [-1e4, 0.0, 1e4], [-1e4, -1e4, -9999.0]])
     steps = torch.randint(-3, 4, (2, 3), generator=generator(seed)).float()
     return [

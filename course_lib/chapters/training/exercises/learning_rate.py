@@ -15,7 +15,7 @@ def learning_rate(step, peak, warmup, total, floor):
 
 @stage
 def warming_up(seed):
-    "Below the warm-up: a straight line from 0. With warmup = 4, step 1 has a quarter of the peak."
+    "Below `warmup`: a straight line from 0 towards the peak."
     return [
         Case(1, 8.0, 4, 12, 0.0),
         Case(0, 8.0, 4, 12, 2.0),
@@ -32,7 +32,7 @@ def at_the_peak(seed):
 
 @stage
 def on_the_way_down(seed):
-    "Half way from warm-up to the end the rate lies half way between peak and floor; before, it is higher."
+    "On the way down: after half of it the rate lies half way between peak and floor, before that higher."
     return [
         Case(8, 8.0, 4, 12, 0.0),
         Case(6, 8.0, 4, 12, 0.0),
@@ -57,7 +57,7 @@ def to_the_end_and_after(seed):
 
 @stage
 def drawn_schedules(seed):
-    "Drawn peaks, lengths and floors, at steps on either side of the warm-up."
+    "A drawn schedule, at a step of its warm-up or of its way down."
     rng = generator(seed)
     cases = []
     for phase in range(10):

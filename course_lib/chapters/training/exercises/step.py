@@ -57,7 +57,7 @@ def steps_in_a_row(seed):
 
 @stage
 def other_optimizers(seed):
-    "Optimizers with a memory or a decay, and a model in float64: the update is the optimizer's affair."
+    "An optimizer with a memory or a decay, a model in float32 or float64: the update is the optimizer's affair."
     return [
         some_steps(seed, 2, 3, STEEP, 0.5, 0.0, 3),
         some_steps(seed, 2, 5, ADAMW, 0.05, 0.1, 3),

@@ -1,0 +1,240 @@
+"""Which mistake of the page an answer makes: what does the same as the answer, where the right one does not.
+
+Tried in this order: a mistake that does the same in every case; two mistakes at once; a mistake that does the same in
+all ordinary cases, whatever happens in the edge cases; one that does the same in most of them, which is told as a
+likeness. Nothing is named of which a second mistake could be said with equal right.
+"""
+
+import functools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..judge import largest
+from ..limits import limited
+from ..pairs import pairs_of
+from ..result import ALSO, PERHAPS
+from ..run import Outcome, call
+from ..trials import Trial, mistaken, size_of, summed_up
+
+ENDED = ("time", "exit")  # ways to fail that no mistake of ours has
+SECONDS = 3.0  # of computing for what is tried after the single mistakes
+SMALL = 1000  # elements
+COARSE = 3e-2, 1e-2  # rtol and atol of a first look, wider than any tolerance
+LARGE = 100.0  # an ordinary input is smaller
+MOST = 2 / 3  # of the telling cases, for a likeness
+SAME, CAREFUL, OTHER = "same", "careful", "other"  # the answer beside a mistake: careful, if it is right there
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A mistake that was found. name: for the teacher's table · sentences: for the learner · proof: the number of the
+    smallest case in which the answer does what the mistake does, and that is wrong."""
+
+    name: str
+    sentences: tuple[str, ...]
+    proof: int
+
+
+def diagnosis(
+    exercise: Any, trials: Sequence[Trial], outcomes: Sequence[Outcome], problems: Sequence[str | None]
+) -> Diagnosis | None:
+    """Return the mistake, or the two, that the answer makes; None where none does the same.
+
+    Args:
+        exercise: of kind Code; trials and outcomes: its cases, and what the answer did with each.
+        problems: what is wrong with each outcome, None where nothing is; at least one is wrong.
+    """
+    if any(outcome.forbidden or (outcome.failure and outcome.failure.kind in ENDED) for outcome in outcomes):
+        return None
+    return _Search(exercise, trials, outcomes, problems).found()
+
+
+class _Search:
+    def __init__(self, exercise, trials, outcomes, problems):
+        self.exercise = exercise
+        self.trials, self.outcomes, self.problems = trials, outcomes, problems
+        wrong = [i for i, problem in enumerate(problems) if problem]
+        self.core = [i for i in range(len(trials)) if _is_ordinary(trials[i])]
+        self.first = min(wrong, key=lambda i: (i not in self.core, size_of(trials[i].case.args)))
+        self.order = sorted(
+            range(len(trials)), key=lambda i: i != self.first
+        )  # the cheapest case that tells comes first
+
+    def found(self) -> Diagnosis | None:
+        for mistake in self.exercise.misconceptions:
+            for wrong in mistake.variants:
+                if self._does_the_same(wrong, mistaken):
+                    return self._told(mistake.name, (mistake.sentence,), wrong)
+        if self.exercise.kind != "code":  # an experiment takes its time, and a second one as long
+            return None
+        if not _is_alike_in_form(self.trials[self.first].expected, self.outcomes[self.first].value):
+            return None
+        likely: list[Diagnosis] = []
+
+        def search() -> None:
+            end = time.process_time() + SECONDS
+            for tried in (self._pairs, self._in_ordinary_cases, self._likenesses):
+                likely.extend(tried(end))
+                if likely:
+                    return
+
+        limited(search, 2 * SECONDS)  # two mistakes together may never end
+        return likely[0] if likely else None
+
+    # --- an answer beside a mistake ---
+
+    def _does_the_same(self, wrong: Callable, what: Callable[[Callable, Trial], Outcome], only: Any = None) -> bool:
+        """Does it do the same in all cases, or in those of `only`?"""
+        cases = (i for i in self.order if only is None or i in only)
+        return all(self._beside(what(wrong, self.trials[i]), i) == SAME for i in cases)
+
+    def _beside(self, outcome: Outcome, i: int) -> str:
+        if self.exercise.alike(outcome, self.outcomes[i]):
+            return SAME
+        return OTHER if self.problems[i] else CAREFUL
+
+    def _is_far_off(self, outcome: Outcome) -> bool:
+        """Does it differ from the answer in the first case already, seen by one number? There are hundreds of pairs."""
+        one, other = outcome.value, self.outcomes[self.first].value
+        if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+            return isinstance(one, torch.Tensor) != isinstance(other, torch.Tensor)
+        if one.shape != other.shape:
+            return True
+        if not one.is_floating_point() or not one.numel():
+            return False
+        (a, b), (rtol, atol) = (each.flatten()[0].item() for each in (one, other)), COARSE
+        room = max(atol, self.exercise.atol or 0.0) + max(rtol, self.exercise.rtol or 0.0) * self.largest
+        return abs(a - b) > room
+
+    @functools.cached_property
+    def largest(self) -> float:
+        value = self.outcomes[self.first].value
+        return max((largest(tensor.double()) for tensor in _tensors(value)), default=0.0)
+
+    # --- what is tried ---
+
+    def _pairs(self, end: float) -> Iterator[Diagnosis]:
+        self.ordinary_pairs: list[tuple[str, tuple[str, ...], Callable]] = []
+        for one, other, wrong in pairs_of(self.exercise):
+            if time.process_time() > end:
+                return
+            if self._is_far_off(_done(wrong, self.trials[self.first])):
+                continue
+            if not self._does_the_same(wrong, _done, self.core if self.first in self.core else None):
+                continue
+            name = f"{one.name}{ALSO}{other.name}"
+            sentences = ("Two mistakes at once.", f"1. {one.sentence}", f"2. {other.sentence}")
+            if self._does_the_same(wrong, _done):
+                yield self._told(name, sentences, wrong)
+                return
+            self.ordinary_pairs.append((name, sentences, wrong))
+
+    def _in_ordinary_cases(self, end: float) -> Iterator[Diagnosis]:
+        """What does the same in all of them, one mistake rather than two, and of several the one that also does the
+        same in the most edge cases."""
+        if self.first not in self.core:
+            return
+        singles = [
+            (mistake.name, (mistake.sentence,), wrong)
+            for mistake, wrong in self._singles(end)
+            if self._does_the_same(wrong, mistaken, self.core)
+        ]
+        alike: dict[str, tuple[int, tuple[str, ...], Callable]] = {}
+        for name, sentences, wrong in singles or self.ordinary_pairs:
+            count = sum(self._beside(_done(wrong, trial), i) == SAME for i, trial in enumerate(self.trials))
+            if count > alike.get(name, (0,))[0]:
+                alike[name] = count, sentences, wrong
+        best = sorted(alike.items(), key=lambda each: -each[1][0])
+        if not best or (len(best) > 1 and best[0][1][0] == best[1][1][0]):
+            return
+        name, (_, sentences, wrong) = best[0]
+        rest = (
+            i for i, problem in enumerate(self.problems)
+            if problem and self._beside(_done(wrong, self.trials[i]), i) != SAME
+        )  # fmt: skip
+        besides = [f"Something else is wrong besides. A case that shows it: {self.trials[i].stage}" for i in rest][:1]
+        yield self._told(name, (*sentences, *besides), wrong)
+
+    def _likenesses(self, end: float) -> Iterator[Diagnosis]:
+        found: dict[str, tuple[float, Any, Callable, int, int]] = {}
+        if sum(self.problems[i] is not None for i in self.core) < 2:
+            return
+        for mistake, wrong in self._singles(end):
+            beside = {i: self._beside(mistaken(wrong, self.trials[i]), i) for i in self.core}
+            telling = [i for i, how in beside.items() if self.problems[i] or how != SAME]
+            agreed = [i for i in telling if beside[i] == SAME and _says_much(self.outcomes[i].value)]
+            share = len(agreed) / max(1, len(telling))
+            if len(agreed) > 1 and share >= MOST and share > found.get(mistake.name, (0.0,))[0]:
+                found[mistake.name] = share, mistake, wrong, len(agreed), len(telling)
+        best = sorted(found.values(), key=lambda each: -each[0])
+        if best and (len(best) == 1 or best[0][0] > best[1][0]):
+            _, mistake, wrong, count, of = best[0]
+            likeness = f"In {count} of {of} cases that could tell, your answer does what this mistake does:"
+            yield self._told(f"{mistake.name}{PERHAPS}", (f"{likeness} {mistake.sentence}",), wrong)
+
+    def _singles(self, end: float) -> Iterator[tuple[Any, Callable]]:
+        for mistake in self.exercise.misconceptions:
+            for wrong in mistake.variants:
+                if time.process_time() > end:
+                    return
+                yield mistake, wrong
+
+    def _told(self, name: str, sentences: tuple[str, ...], wrong: Callable) -> Diagnosis:
+        same = (
+            i for i, problem in enumerate(self.problems)
+            if problem and self._beside(_done(wrong, self.trials[i]), i) == SAME
+        )  # fmt: skip
+        proof = min(same, key=lambda i: (i not in self.core, size_of(self.trials[i].case.args)))
+        return Diagnosis(name, sentences, proof)
+
+
+def _done(wrong: Callable, trial: Trial) -> Outcome:
+    """What one of the page's mistakes, or a pair of them, does with one case. It is kept: a class makes the same ones
+    again and again. A pair's is kept where it is small, because there are hundreds."""
+    if wrong in trial.mistakes:
+        return trial.mistakes[wrong]
+    outcome = summed_up(trial, call(wrong, trial.call))
+    if size_of(outcome.value) <= SMALL:
+        trial.mistakes[wrong] = outcome
+    return outcome
+
+
+def _is_ordinary(trial: Trial) -> bool:
+    """Are the tensors of a case of float32 or of whole numbers, not empty, and of a size in which nothing overflows?"""
+    sound = not any(bool(tensor.isnan().any()) for tensor in _tensors(trial.expected))
+    return sound and all(map(_is_usual, _tensors(trial.case.args)))
+
+
+def _is_usual(tensor: torch.Tensor) -> bool:
+    if not tensor.is_floating_point():
+        return tensor.numel() > 0
+    if tensor.dtype != torch.float32 or tensor.numel() == 0 or tensor.device.type == "meta":
+        return False
+    return bool(tensor.isfinite().all()) and tensor.abs().max().item() < LARGE
+
+
+def _is_alike_in_form(expected: Any, got: Any) -> bool:
+    """Is it the kind of thing that is asked for, or holds it among others? Then a mistake is worth a longer search."""
+    if isinstance(got, (tuple, list)) and not isinstance(expected, (tuple, list)):
+        return any(_is_alike_in_form(expected, part) for part in got)
+    kinds = (torch.Tensor, (tuple, list), dict, (int, float), str)
+    return any(isinstance(expected, kind) and isinstance(got, kind) for kind in kinds)
+
+
+def _says_much(value: Any) -> bool:
+    """Would two answers hardly agree in this by chance? Numbers with a fraction, not True or 3."""
+    if isinstance(value, float):
+        return not value.is_integer()
+    return any(tensor.is_floating_point() and len(tensor.unique()) > 1 for tensor in _tensors(value))
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(part)

@@ -1,0 +1,72 @@
+"""Two mistakes of a page in one answer: what a learner hands in who makes both.
+
+Nothing is written for a pair. Two changes of the reference are made one after the other, and an expression or a
+definition that calls the reference, `x + causal_self_attention(x, …)`, calls the changed one.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import combinations
+from typing import Any
+
+from .exercise import Misconception
+from .mistakes import Along, Change, Definition, Expression, Lines, Reference, WrittenMistake
+
+MOST_LATER = 300  # pairs with a form that stands after "also"
+Written = Change | Lines | Expression | Definition
+
+
+class Pairs:
+    """The pairs of an exercise's mistakes, each made when it is first tried and kept then."""
+
+    def __init__(self, mistakes: Sequence[Misconception | WrittenMistake]):
+        self._made: list[tuple[WrittenMistake, WrittenMistake, Callable]] = []
+        self._rest = _all(mistakes)
+
+    def __iter__(self) -> Iterator[tuple[WrittenMistake, WrittenMistake, Callable]]:
+        """The two mistakes, in the order of the page, and the answer in which both show."""
+        yield from self._made
+        for found in self._rest:
+            self._made.append(found)
+            yield found
+
+
+@cache
+def pairs_of(exercise: Any) -> Pairs:
+    """The pairs of an exercise's mistakes; the same object each time."""
+    return Pairs(exercise.misconceptions)
+
+
+def _all(mistakes: Sequence[Any]) -> Iterator[tuple[WrittenMistake, WrittenMistake, Callable]]:
+    """First the pairs of first forms, which are the usual ones, then those with a form that stands after "also"."""
+    written = [mistake for mistake in mistakes if isinstance(mistake, WrittenMistake) and mistake.reference]
+    later: list[tuple[WrittenMistake, WrittenMistake, Written, Written]] = []
+    for one, other in combinations(written, 2):
+        first, *others = ([form for form in mistake.forms if isinstance(form, Written)] for mistake in (one, other))
+        second = others[0]
+        if first and second and (made := _both(first[0], second[0], one.reference)):
+            yield one, other, made
+        later += [(one, other, first[0], form) for form in second[1:] if first]
+        later += [(one, other, form, second[0]) for form in first[1:] if second]
+    for one, other, form, another in later[:MOST_LATER]:
+        if made := _both(form, another, one.reference):
+            yield one, other, made
+
+
+def _both(one: Written, other: Written, reference: Reference | None) -> Callable | None:
+    """The reference with both forms in it, the second on top where that is possible; None where neither has a place."""
+    assert reference is not None  # every form here is a change of one, or calls one
+    for below, above in ((one, other), (other, one)):
+        if not isinstance(below, (Change, Lines)):
+            continue
+        try:
+            if isinstance(above, (Change, Lines)):
+                both = Along(below, above)
+                both.require_sound(reference)
+                return both.made(reference)
+            if re.search(rf"\b{reference.name}\b", above.text):
+                return above.made(reference, **{reference.name: below.made(reference)})
+        except Exception:  # the one leaves the other no place, or what it needs
+            continue
+    return None

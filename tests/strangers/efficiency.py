@@ -1,0 +1,334 @@
+"""Right answers in the manner of others, chapter 14: nanoGPT, llama, transformers, FlashAttention, JAX, loops."""
+
+import functools
+import math
+import random
+import statistics
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+# --- attention with a cache -------------------------------------------------------------------------------------------
+
+
+class DynamicCache:
+    """transformers: grows with every update."""
+
+    def __init__(self, past=None):
+        self.key_cache, self.value_cache = past if past is not None else (None, None)
+
+    def get_seq_length(self):
+        return 0 if self.key_cache is None else self.key_cache.shape[-2]
+
+    def update(self, key_states, value_states):
+        if self.key_cache is not None:
+            key_states = torch.cat([self.key_cache, key_states], dim=-2)
+            value_states = torch.cat([self.value_cache, value_states], dim=-2)
+        self.key_cache, self.value_cache = key_states, value_states
+        return key_states, value_states
+
+
+def with_a_dynamic_cache(query, key, value, past_key_value):
+    cache = DynamicCache(past_key_value)
+    past = cache.get_seq_length()
+    key_states, value_states = cache.update(key, value)
+    length = query.shape[-2]
+    mask = torch.full((length, past + length), torch.finfo(query.dtype).min, dtype=query.dtype)
+    mask = torch.triu(mask, diagonal=past + 1)[None, None]
+    attn_weights = torch.matmul(query, key_states.transpose(2, 3)) * query.shape[-1] ** -0.5 + mask
+    attn_weights = F.softmax(attn_weights, dim=-1, dtype=torch.float32).to(query.dtype)
+    return torch.matmul(attn_weights, value_states), (cache.key_cache, cache.value_cache)
+
+
+class CausalBuffer(nn.Module):
+    """nanoGPT: a triangle of the largest size in a buffer, of which the right rows are cut out."""
+
+    def __init__(self, block_size=64):
+        super().__init__()
+        self.register_buffer("bias", torch.tril(torch.ones(block_size, block_size)).view(1, 1, block_size, block_size))
+
+    def forward(self, q, k, v, S):
+        T = q.size(-2)
+        att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+        att = att.masked_fill(self.bias[:, :, S : S + T, : S + T] == 0, float("-inf"))
+        return F.softmax(att, dim=-1) @ v
+
+
+def from_a_triangle_in_a_buffer(q, k, v, layer_past):
+    S = 0
+    if layer_past is not None:
+        past_key, past_value = layer_past
+        S = past_key.size(-2)
+        k, v = torch.cat((past_key, k), dim=-2), torch.cat((past_value, v), dim=-2)
+    return CausalBuffer()(q, k, v, S), (k, v)
+
+
+def into_a_static_cache(xq, xk, xv, cache):
+    """llama: room for all is made at once, the new tokens are written at start_pos; the mask is stacked and added."""
+    bsz, heads, seqlen, head_dim = xq.shape
+    start_pos = 0 if cache is None else cache[0].shape[2]
+    cache_k = torch.zeros((bsz, heads, start_pos + seqlen, head_dim)).to(xk)
+    cache_v = torch.zeros((bsz, heads, start_pos + seqlen, xv.shape[-1])).to(xv)
+    if cache is not None:
+        cache_k[:, :, :start_pos], cache_v[:, :, :start_pos] = cache
+    cache_k[:, :, start_pos : start_pos + seqlen] = xk
+    cache_v[:, :, start_pos : start_pos + seqlen] = xv
+    mask = None
+    if seqlen > 1:
+        mask = torch.full((seqlen, seqlen), float("-inf"))
+        mask = torch.triu(mask, diagonal=1)
+        mask = torch.hstack([torch.zeros((seqlen, start_pos)), mask]).type_as(xq)
+    scores = torch.matmul(xq, cache_k.transpose(2, 3)) / math.sqrt(head_dim)
+    if mask is not None:
+        scores = scores + mask
+    scores = F.softmax(scores.float(), dim=-1).type_as(xq)
+    return torch.matmul(scores, cache_v), (cache_k, cache_v)
+
+
+def two_parts_of_one_softmax(q, k, v, cache):
+    """Old and new keys are kept apart until one softmax goes over both."""
+    T, scale = q.shape[-2], math.sqrt(q.shape[-1])
+    t = torch.arange(T)
+    new = torch.where(t[None, :] <= t[:, None], torch.einsum("bhtd,bhsd->bhts", q, k) / scale, -torch.inf)
+    if cache is None:
+        return torch.einsum("bhts,bhsv->bhtv", new.softmax(-1), v), (k, v)
+    keys, values = cache
+    old = torch.einsum("bhtd,bhsd->bhts", q, keys) / scale
+    weights = torch.cat([old, new], -1).softmax(-1)
+    from_old, from_new = weights.split([keys.shape[-2], T], dim=-1)
+    return from_old @ values + from_new @ v, (torch.cat([keys, k], -2), torch.cat([values, v], -2))
+
+
+def every_query_alone(q_new, k_new, v_new, cache):
+    """Loops over texts, heads and tokens; the keys that may be seen are a slice."""
+    if cache is None:
+        cache = k_new[:, :, :0], v_new[:, :, :0]
+    k = torch.cat([cache[0], k_new], dim=2)
+    v = torch.cat([cache[1], v_new], dim=2)
+    B, H, T, D = q_new.shape
+    S = k.shape[2] - T
+    out = []
+    for b in range(B):
+        for h in range(H):
+            for t in range(T):
+                seen = slice(0, S + t + 1)
+                scores = k[b, h, seen] @ q_new[b, h, t] / torch.sqrt(torch.tensor(D, dtype=torch.float32))
+                e = (scores - scores.max()).exp()
+                out.append(e @ v[b, h, seen] / e.sum())
+    return torch.stack(out).reshape(B, H, T, -1), (k, v)
+
+
+def with_a_large_negative_number(q, k, v, cache):
+    """GPT-2's own manner: b marks what is seen, w * b - 1e10 * (1 - b)."""
+    past = [] if cache is None else [cache]
+    k = torch.cat([p[0] for p in past] + [k], dim=-2)
+    v = torch.cat([p[1] for p in past] + [v], dim=-2)
+    nd, ns = q.size(-2), k.size(-2)
+    i, j = torch.arange(nd)[:, None], torch.arange(ns)
+    b = (i >= j - ns + nd).to(q.dtype)
+    w = q @ k.mT * torch.rsqrt(torch.tensor(q.size(-1), dtype=q.dtype))
+    w = w * b - 1e10 * (1 - b)
+    return torch.softmax(w, dim=-1) @ v, [k, v]
+
+
+# --- block by block ---------------------------------------------------------------------------------------------------
+
+
+def normalised_at_every_block(Q, K, V, block_size):
+    """FlashAttention's first paper: the output is divided at once, and corrected by l_old / l_new."""
+    scale = 1.0 / math.sqrt(Q.shape[-1])
+    O = torch.zeros((*Q.shape[:-1], V.shape[-1]), dtype=Q.dtype)  # noqa: E741
+    l = torch.zeros((*Q.shape[:-1], 1), dtype=Q.dtype)  # noqa: E741
+    m = torch.full((*Q.shape[:-1], 1), -torch.inf, dtype=Q.dtype)
+    for j in range(math.ceil(K.shape[-2] / block_size)):
+        K_j = K[..., j * block_size : (j + 1) * block_size, :]
+        V_j = V[..., j * block_size : (j + 1) * block_size, :]
+        S_ij = scale * Q @ K_j.transpose(-2, -1)
+        m_ij = S_ij.max(dim=-1, keepdim=True).values
+        P_ij = torch.exp(S_ij - m_ij)
+        l_ij = P_ij.sum(dim=-1, keepdim=True)
+        m_new = torch.maximum(m, m_ij)
+        l_new = torch.exp(m - m_new) * l + torch.exp(m_ij - m_new) * l_ij
+        O = (l * torch.exp(m - m_new) * O + torch.exp(m_ij - m_new) * (P_ij @ V_j)) / l_new  # noqa: E741
+        l, m = l_new, m_new  # noqa: E741
+    return O
+
+
+def tiles_of_queries_too(q, k, v, block_size):
+    """FlashAttention's second paper: an outer loop over tiles of queries, one division at the end of each."""
+    outputs = []
+    for q_i in q.split(max(1, block_size), dim=-2):
+        o_i, l_i = 0.0, torch.zeros(q_i.shape[:-1], dtype=q.dtype)
+        m_i = torch.full(q_i.shape[:-1], torch.finfo(q.dtype).min, dtype=q.dtype)
+        for k_j, v_j in zip(k.split(block_size, dim=-2), v.split(block_size, dim=-2)):
+            s_ij = torch.einsum("...id,...jd->...ij", q_i, k_j) / math.sqrt(q.size(-1))
+            m_new = torch.maximum(m_i, s_ij.amax(-1))
+            alpha = torch.exp(m_i - m_new)
+            p = torch.exp(s_ij - m_new.unsqueeze(-1))
+            l_i = l_i * alpha + p.sum(-1)
+            o_i = o_i * alpha.unsqueeze(-1) + p @ v_j
+            m_i = m_new
+        outputs.append(o_i / l_i.unsqueeze(-1))
+    return torch.cat(outputs, dim=-2)
+
+
+def as_a_scan(q, k, v, block_size):
+    """JAX: a step from carry to carry, folded over the blocks."""
+
+    def step(carry, block):
+        (m, denominator, numerator), (keys, values) = carry, block
+        logits = torch.einsum("...qd,...kd->...qk", q, keys) / torch.sqrt(torch.tensor(float(q.shape[-1])))
+        m_next = torch.maximum(m, logits.max(-1, keepdim=True)[0])
+        old, new = torch.exp(m - m_next), torch.exp(logits - m_next)
+        return m_next, denominator * old + new.sum(-1, keepdim=True), numerator * old + new @ values
+
+    start = torch.full_like(q[..., :1], -torch.inf), torch.zeros_like(q[..., :1]), q.new_zeros(1)
+    blocks = zip(torch.split(k, block_size, -2), torch.split(v, block_size, -2))
+    _, denominator, numerator = functools.reduce(step, blocks, start)
+    return numerator / denominator
+
+
+def halves_joined(q, k, v, block_size):
+    """Recursion: what is longer than a block is halved, and the two halves are joined."""
+
+    def partial(keys, values):
+        blocks = -(-keys.shape[-2] // block_size)
+        if blocks <= 1:
+            s = q @ keys.mT / q.shape[-1] ** 0.5
+            m = s.amax(-1, keepdim=True)
+            p = (s - m).exp()
+            return m, p.sum(-1, keepdim=True), p @ values
+        cut = blocks // 2 * block_size
+        left = partial(keys[..., :cut, :], values[..., :cut, :])
+        right = partial(keys[..., cut:, :], values[..., cut:, :])
+        m = torch.maximum(left[0], right[0])
+        a, b = (left[0] - m).exp(), (right[0] - m).exp()
+        return m, a * left[1] + b * right[1], a * left[2] + b * right[2]
+
+    _, total, mixed = partial(k, v)
+    return mixed / total
+
+
+def in_float64_value_by_value(q, k, v, block_size):
+    """All state in float64; the scores of a block at once, its values in a loop."""
+    x = q.double() / math.sqrt(q.shape[-1])
+    top = torch.full(x.shape[:-1], -math.inf, dtype=torch.float64)
+    total, mixed = torch.zeros_like(top), torch.zeros(*x.shape[:-1], v.shape[-1], dtype=torch.float64)
+    for start in range(0, k.shape[-2], block_size):
+        end = min(start + block_size, k.shape[-2])
+        scores = torch.einsum("...td,...sd->...ts", x, k[..., start:end, :].double())
+        higher = torch.maximum(top, scores.amax(-1))
+        shrink = torch.exp(top - higher)
+        total, mixed = total * shrink, mixed * shrink[..., None]
+        for s in range(start, end):
+            part = torch.exp(scores[..., s - start] - higher)
+            total = total + part
+            mixed = mixed + part[..., None] * v[..., s : s + 1, :]
+        top = higher
+    return (mixed / total[..., None]).type_as(q)
+
+
+# --- measured ---------------------------------------------------------------------------------------------------------
+
+
+def slope_of_shuffled_rounds(attention, lengths, rounds, clock):
+    """Each round in an order of its own; medians, and Python's own regression."""
+    rng = random.Random(0)
+    seconds = {T: [] for T in lengths}
+    for _ in range(rounds):
+        for T in rng.sample(list(lengths), len(lengths)):
+            x = torch.randn(1, T, 8)
+            t0 = clock()
+            attention(x)
+            seconds[T].append(clock() - t0)
+    xs = [math.log10(T) for T in lengths]
+    ys = [math.log10(statistics.median(seconds[T])) for T in lengths]
+    return statistics.linear_regression(xs, ys).slope
+
+
+def slope_by_normal_equations(attention, lengths, rounds, clock):
+    """A table of times, its smallest of each column, and the normal equations."""
+    table = np.full((rounds, len(lengths)), np.inf)
+    for r in range(rounds):
+        for i, T in enumerate(lengths):
+            x = torch.zeros(1, T, 2)
+            start = clock()
+            attention(x)
+            table[r, i] = clock() - start
+    design = np.stack([np.log(lengths), np.ones(len(lengths))], axis=1)
+    solution = np.linalg.solve(design.T @ design, design.T @ np.log(table.min(axis=0)))
+    return solution[0]
+
+
+class Timer:
+    """A context that notes how long its body took."""
+
+    def __init__(self, clock, notes):
+        self.clock, self.notes = clock, notes
+
+    def __enter__(self):
+        self.start = self.clock()
+
+    def __exit__(self, *exception):
+        self.notes.append(self.clock() - self.start)
+
+
+def with_timers(step, attention, lengths, batch, rounds, clock):
+    rnn, att = [], []
+    for T in lengths:
+        x, slow, quick = torch.randn(batch, T, 3), [], []
+        for _ in range(rounds):
+            with Timer(clock, slow):
+                h = x.new_zeros(batch, 3)
+                for t in range(T):
+                    h = step(x[:, t], h)
+            with Timer(clock, quick):
+                attention(x)
+        rnn.append(min(slow) / batch)
+        att.append(min(quick) / batch)
+    later = sorted(T for T, r, a in zip(lengths, rnn, att) if a > r)
+    return {"rnn": rnn, "attention": att, "crossing": later[0] if later else None}
+
+
+def with_a_fold(step, attention, lengths, batch, rounds, clock):
+    """A fold over the tokens; all of one layer first, then all of the other, as medians in NumPy."""
+
+    def median_seconds(layer, T):
+        x = torch.ones(batch, T, 7)
+        taken = np.zeros(rounds)
+        for r in range(rounds):
+            before = clock()
+            layer(x)
+            taken[r] = clock() - before
+        return np.median(taken) / batch
+
+    def recurrent(x):
+        return functools.reduce(lambda state, token: step(token, state), x.unbind(1), torch.zeros(batch, 7))
+
+    rnn = np.array([median_seconds(recurrent, T) for T in lengths])
+    att = np.array([median_seconds(attention, T) for T in lengths])
+    slower = np.asarray(lengths)[att > rnn]
+    return {"rnn": rnn.tolist(), "attention": att.tolist(), "crossing": int(slower.min()) if slower.size else None}
+
+
+STRANGERS = {
+    "efficiency.kv_cache": [
+        with_a_dynamic_cache,
+        from_a_triangle_in_a_buffer,
+        into_a_static_cache,
+        two_parts_of_one_softmax,
+        every_query_alone,
+        with_a_large_negative_number,
+    ],
+    "efficiency.online_softmax": [
+        normalised_at_every_block,
+        tiles_of_queries_too,
+        as_a_scan,
+        halves_joined,
+        in_float64_value_by_value,
+    ],
+    "efficiency.quadratic": [slope_of_shuffled_rounds, slope_by_normal_equations],
+    "efficiency.rnn_or_attention": [with_timers, with_a_fold],
+}

@@ -1,0 +1,210 @@
+"""Right answers in the manner of others, chapter 15: nanoGPT, LLMs-from-scratch, converters of checkpoints, NumPy."""
+
+from collections import OrderedDict
+
+import numpy as np
+import torch
+from torch import nn
+
+# --- GPT-2's tensors --------------------------------------------------------------------------------------------------
+
+TRANSPOSED = ["attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight"]
+
+
+def with_a_list_of_transposed(sd_hf):
+    """nanoGPT's from_pretrained: a list of endings says what is turned."""
+    sd = {}
+    for k in sd_hf:
+        w = sd_hf[k].t() if any(k.endswith(ending) for ending in TRANSPOSED) else sd_hf[k]
+        name = k
+        for old, new in (
+            ("wte", "token_embedding"),
+            ("wpe", "positions"),
+            ("ln_f", "final_norm"),
+            ("h.", "blocks."),
+            ("ln_", "norm"),
+            ("mlp.c_fc", "feed_forward.up_proj"),
+            ("mlp.c_proj", "feed_forward.down_proj"),
+            ("attn.c_proj", "attention.out_proj"),
+        ):
+            name = name.replace(old, new)
+        if "attn.c_attn" not in name:
+            sd[name] = w
+            continue
+        n_embd = w.shape[0] // 3
+        for part, piece in zip(("q_proj", "k_proj", "v_proj"), w.split(n_embd, dim=0)):
+            sd[name.replace("attn.c_attn", f"attention.{part}")] = piece
+    return sd
+
+
+def assigned_block_by_block(params):
+    """LLMs-from-scratch: np.split, .T, and every tensor a parameter."""
+
+    def assign(right):
+        return nn.Parameter(torch.tensor(right), requires_grad=False)
+
+    gpt = {}
+    gpt["positions.weight"] = assign(params["wpe.weight"].numpy())
+    gpt["token_embedding.weight"] = assign(params["wte.weight"].numpy())
+    for b in range(len([name for name in params if name.endswith("ln_1.weight")])):
+        theirs, ours = f"h.{b}.", f"blocks.{b}."
+        q_w, k_w, v_w = np.split(params[theirs + "attn.c_attn.weight"].numpy(), 3, axis=-1)
+        q_b, k_b, v_b = np.split(params[theirs + "attn.c_attn.bias"].numpy(), 3, axis=-1)
+        for letter, w, b_ in (("q", q_w, q_b), ("k", k_w, k_b), ("v", v_w, v_b)):
+            gpt[f"{ours}attention.{letter}_proj.weight"] = assign(w.T)
+            gpt[f"{ours}attention.{letter}_proj.bias"] = assign(b_)
+        for here, there in (
+            ("attention.out_proj", "attn.c_proj"),
+            ("feed_forward.up_proj", "mlp.c_fc"),
+            ("feed_forward.down_proj", "mlp.c_proj"),
+        ):
+            gpt[f"{ours}{here}.weight"] = assign(params[f"{theirs}{there}.weight"].numpy().T)
+            gpt[f"{ours}{here}.bias"] = assign(params[f"{theirs}{there}.bias"].numpy())
+        for n in (1, 2):
+            gpt[f"{ours}norm{n}.weight"] = assign(params[f"{theirs}ln_{n}.weight"].numpy())
+            gpt[f"{ours}norm{n}.bias"] = assign(params[f"{theirs}ln_{n}.bias"].numpy())
+    gpt["final_norm.weight"] = assign(params["ln_f.weight"].numpy())
+    gpt["final_norm.bias"] = assign(params["ln_f.bias"].numpy())
+    gpt["output.weight"] = assign(params["wte.weight"].numpy())
+    return gpt
+
+
+def copied_into_empty_tensors(state_dict):
+    """As converters do it: empty tensors of our shapes, into which everything is copied."""
+    table = {
+        "ln_1": ["norm1"],
+        "ln_2": ["norm2"],
+        "attn.c_attn": ["attention.q_proj", "attention.k_proj", "attention.v_proj"],
+        "attn.c_proj": ["attention.out_proj"],
+        "mlp.c_fc": ["feed_forward.up_proj"],
+        "mlp.c_proj": ["feed_forward.down_proj"],
+    }
+    new_sd = OrderedDict()
+    for key, value in state_dict.items():
+        if not key.startswith("h."):
+            prefix, kind = key.rsplit(".", 1)
+            new_sd[{"wte": "token_embedding", "wpe": "positions", "ln_f": "final_norm"}[prefix] + "." + kind] = value
+            continue
+        _, number, rest = key.split(".", 2)
+        part, kind = rest.rsplit(".", 1)
+        targets = table[part]
+        width = value.shape[-1] // len(targets)
+        for i, target in enumerate(targets):
+            columns = value[..., i * width : (i + 1) * width]
+            fresh = torch.empty(columns.shape[::-1], dtype=value.dtype)
+            fresh.copy_(columns.permute(*range(columns.dim() - 1, -1, -1)))
+            new_sd[f"blocks.{number}.{target}.{kind}"] = fresh
+    return new_sd
+
+
+def as_a_tree(state_dict):
+    """JAX-ish: names become a tree, the tree is mapped, and laid flat again."""
+    tree = {}
+    for name, leaf in state_dict.items():
+        *path, last = name.split(".")
+        node = tree
+        for key in path:
+            node = node.setdefault(key, {})
+        node[last] = leaf
+
+    def linear(p):
+        return {"weight": torch.einsum("io->oi", p["weight"]), "bias": p["bias"]}
+
+    def fused(p):
+        d = p["bias"].numel() // 3
+        weight, bias = p["weight"].view(d, 3, d), p["bias"].view(3, d)
+        return [linear({"weight": weight[:, i], "bias": bias[i]}) for i in range(3)]
+
+    blocks = {}
+    for number, block in tree["h"].items():
+        q, k, v = fused(block["attn"]["c_attn"])
+        out = linear(block["attn"]["c_proj"])
+        blocks[number] = {
+            "norm1": block["ln_1"],
+            "attention": {"q_proj": q, "k_proj": k, "v_proj": v, "out_proj": out},
+            "norm2": block["ln_2"],
+            "feed_forward": {"up_proj": linear(block["mlp"]["c_fc"]), "down_proj": linear(block["mlp"]["c_proj"])},
+        }
+    ours = {"token_embedding": tree["wte"], "positions": tree["wpe"], "blocks": blocks, "final_norm": tree["ln_f"]}
+
+    def flat(node, prefix=""):
+        if isinstance(node, torch.Tensor):
+            return {prefix[:-1]: node}
+        return {k: v for key, child in node.items() for k, v in flat(child, f"{prefix}{key}.").items()}
+
+    return flat(ours)
+
+
+def number_by_number(state_dict):
+    """A beginner's transpose: lists of lists, turned by zip."""
+    ours = {}
+    for name, tensor in state_dict.items():
+        dtype, parts = tensor.dtype, name.split(".")
+        if parts[0] != "h":
+            ours[{"wte": "token_embedding", "wpe": "positions", "ln_f": "final_norm"}[parts[0]] + "." + parts[1]] = (
+                tensor
+            )
+            continue
+        i, part, kind = parts[1], ".".join(parts[2:-1]), parts[-1]
+        outputs = list(zip(*tensor.tolist())) if tensor.dim() == 2 else tensor.tolist()
+        if part == "attn.c_attn":
+            third = len(outputs) // 3
+            for j, letter in enumerate("qkv"):
+                piece = outputs[j * third : (j + 1) * third]
+                ours[f"blocks.{i}.attention.{letter}_proj.{kind}"] = torch.tensor(piece, dtype=dtype)
+            continue
+        if part.startswith("ln_"):
+            new = "norm" + part[-1]
+        elif part == "attn.c_proj":
+            new = "attention.out_proj"
+        else:
+            new = "feed_forward." + ("up_proj" if part == "mlp.c_fc" else "down_proj")
+        ours[f"blocks.{i}.{new}.{kind}"] = torch.tensor(outputs, dtype=dtype)
+    return ours
+
+
+# --- what heads do ----------------------------------------------------------------------------------------------------
+
+
+def by_diagonals_of_a_pattern(model, tokens):
+    """TransformerLens: the pattern of each layer, its diagonals, a mean over batch and positions."""
+    seq_len = tokens.shape[-1] // 2
+    scores = {"previous": [], "first": [], "induction": []}
+    for pattern in model.attention_weights(tokens):  # [batch, head, query, key]
+        previous = pattern.diagonal(dim1=-2, dim2=-1, offset=-1)
+        stripe = pattern.diagonal(dim1=-2, dim2=-1, offset=1 - seq_len)[..., 1:]
+        scores["previous"].append(previous.mean(dim=(0, 2)))
+        scores["first"].append(pattern[:, :, 1:, 0].mean(dim=(0, 2)))
+        scores["induction"].append(torch.einsum("bhp->h", stripe) / stripe[:, 0].numel())
+    return {name: torch.stack(rows) for name, rows in scores.items()}
+
+
+def by_comparing_words(model, ids):
+    """The earlier place is looked for, text by text, instead of being computed."""
+    layers = [layer.numpy() for layer in model.attention_weights(ids)]
+    B, T = ids.shape
+    n, L, H = T // 2, len(layers), layers[0].shape[1]
+    previous, first, induction = np.zeros((3, L, H), dtype=np.float32)
+    for b in range(B):
+        for t in range(1, T):
+            for layer, weights in enumerate(layers):
+                previous[layer] += weights[b, :, t, t - 1]
+                first[layer] += weights[b, :, t, 0]
+                if t >= n:
+                    assert ids[b, t] == ids[b, t - n]
+                    induction[layer] += weights[b, :, t, t - n + 1]
+    previous, first, induction = previous / (B * (T - 1)), first / (B * (T - 1)), induction / (B * n)
+    tables = {"previous": previous, "first": first, "induction": induction}
+    return {name: torch.from_numpy(table) for name, table in tables.items()}
+
+
+STRANGERS = {
+    "pretrained.map_gpt2": [
+        with_a_list_of_transposed,
+        assigned_block_by_block,
+        copied_into_empty_tensors,
+        as_a_tree,
+        number_by_number,
+    ],
+    "pretrained.head_roles": [by_diagonals_of_a_pattern, by_comparing_words],
+}
