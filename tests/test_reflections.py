@@ -152,7 +152,15 @@ def test_a_learners_page_holds_the_whole_text_and_nobody_elses(tmp_path, graded)
     assert own["Zoë"] == THOUGHT
     assert own["Émile"] == graded[1].texts[REFLECTION]
     assert own["Ada"] == ""
-    assert "What you wrote" in found["Zoë"].text("article")
+    text = found["Zoë"].text("article")
+    assert text.index("What you wrote") < text.index("A model answer")
+
+
+def test_what_was_cut_once_is_not_cut_again(tmp_path, graded, monkeypatch):
+    text = marked(monkeypatch, ("02_attention.ipynb", {EXERCISES[REFLECTION].answer_name: "word " * 9000})).texts
+    _, *learners = pages([replace(graded[0], texts=text)], tmp_path).values()
+    assert learners[0].text("blockquote").count("more characters") == 1
+    assert learners[0].text("blockquote").endswith("(35,000 more characters)")
 
 
 @pytest.mark.parametrize("text", HOSTILE)

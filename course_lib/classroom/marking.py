@@ -17,7 +17,7 @@ from .remote import Ended, Worker
 from .session import Found, Session
 from .submission_reader import Submission
 
-MOST_TEXT = 20_000  # characters of a reflection that are kept; what is cut off is said
+MOST_TEXT = 10_000  # characters of a reflection that are kept; what is cut off is said
 WANTED = {each.answer_name: each.kind in ("code", "experiment") for each in EXERCISES.entries.values()}
 
 

@@ -223,7 +223,7 @@ def get(exercise_id: str) -> Exercise:
         return EXERCISES[exercise_id]
     said = type(exercise_id).__name__  # what a learner may give here tells nothing of itself: it may be anything
     if type(exercise_id) in (str, int, type(None)):
-        said = repr(printable(exercise_id, 60) if isinstance(exercise_id, str) else exercise_id)
+        said = repr(printable(exercise_id, 40) if isinstance(exercise_id, str) else exercise_id)
     close = (difflib.get_close_matches(said.strip("'").lower(), EXERCISES, n=3, cutoff=cutoff) for cutoff in (0.8, 0.5))
     nearest = next(filter(None, close), [])
     advice = f"Did you mean {' or '.join(map(repr, nearest))}?" if nearest else "progress() lists every exercise."
