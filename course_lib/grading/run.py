@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from .limits import Exit, Stop, limited
+from .limits import Exit, Stop, inside_an_answer, limited
 from .show import plural, without_addresses
 from .values import changed, fresh, plain
 from .watch import LibraryWatch, Watch
@@ -91,7 +91,7 @@ def run(answer: Any, calls: Sequence[Call], seconds: float) -> list[Outcome]:
         for each in calls:
             outcomes.append(call(answer, each))
 
-    ended = limited(all_calls, seconds)
+    ended = limited(all_calls, seconds, lambda: f"{len(outcomes)} of {plural(len(calls), 'case')}")
     done = outcomes[: len(calls)]  # a copy: what could not be stopped may still add to the list
     return done if ended == "done" else [*done, Outcome(failure=_time_is_up(seconds, ended == "stopped"))]
 
@@ -152,6 +152,8 @@ def call(answer: Any, how: Call) -> Outcome:
     except Stop:
         raise
     except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and not inside_an_answer():
+            raise  # a mistake of ours was being tried: nobody's answer has failed
         failure = _explain(error)
     if failure:
         return Outcome(failure=failure, printed=paper.text)

@@ -82,7 +82,8 @@ class _Search:
                 if likely:
                     return
 
-        limited(search, 2 * SECONDS)  # two mistakes together may never end
+        # Two mistakes together may never end.
+        limited(search, 2 * SECONDS, lambda: "comparing it with known mistakes")
         return likely[0] if likely else None
 
     # --- an answer beside a mistake ---
