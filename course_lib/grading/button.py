@@ -33,6 +33,8 @@ def hint_button(exercise: Exercise):
     def press(_) -> None:
         hint = next_hint(exercise)
         place.value += f'<div style="line-height: 1.45; margin-top: 4px;">{hint._repr_html_()}</div>'
+        if hint.mistake:  # out of turn: the others are still there
+            return
         button.description = f"Next hint ({hint.of - hint.number} left)"
         if hint.number == hint.of:
             button.description, button.disabled = "That was the last hint", True

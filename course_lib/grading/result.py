@@ -121,14 +121,19 @@ class Hint:
     number: int
     of: int
     text: str
+    mistake: str = ""  # that was recognised, where the hint was chosen because it speaks of that
+
+    @property
+    def _on(self) -> str:
+        return f" · on “{self.mistake}”" if self.mistake else ""
 
     def __repr__(self) -> str:
-        return f"Hint {self.number} of {self.of} · {self.exercise_id}\n{self.text}"
+        return f"Hint {self.number} of {self.of} · {self.exercise_id}{self._on}\n{self.text}"
 
     def _repr_html_(self) -> str:
         return (
             f'<div style="border-left: 4px solid #57606a; padding: 4px 12px; max-width: 52em;">'
-            f"<b>Hint {self.number} of {self.of}</b> <code>{escape(self.exercise_id)}</code>"
+            f"<b>Hint {self.number} of {self.of}</b> <code>{escape(self.exercise_id)}</code>{escape(self._on)}"
             f'<div style="margin-top: 6px;">{_code(self.text)}</div></div>'
         )
 

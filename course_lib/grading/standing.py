@@ -1,5 +1,7 @@
 """Where a learner stands: results and hints go into the record, and come out as a table."""
 
+import re
+from collections import Counter
 from typing import Any
 
 from course_lib import record
@@ -8,6 +10,29 @@ from .catalogue import EXERCISES
 from .kinds import Choice, Exercise, Reflection
 from .result import SIGNS, Hint, Progress, Result, Row
 
+COMMON = set(
+    [
+        "each",
+        "that",
+        "this",
+        "with",
+        "your",
+        "what",
+        "which",
+        "from",
+        "have",
+        "them",
+        "they",
+        "there",
+        "their",
+        "only",
+        "into",
+        "than",
+        "then",
+        "when",
+        "where",
+    ]
+)
 REASONS = 2  # why picks are wrong, at a time
 LONGEST = 20_000  # characters of a reflection that are kept
 
@@ -22,6 +47,9 @@ def keep(result: Result) -> None:
 
     if result.status != "unanswered":
         record.change("exercises", result.exercise_id, note)
+        recognised = next(iter(result.mistakes), "")
+        if recognised or result.exercise_id in record.entries("mistakes"):
+            record.change("mistakes", result.exercise_id, lambda entry: entry.update(name=recognised))
 
 
 def in_turn(exercise: Choice, answer: Any, result: Result) -> Result:
@@ -55,13 +83,40 @@ def keep_text(exercise: Reflection, answer: Any, result: Result) -> str:
 
 
 def next_hint(exercise: Exercise) -> Hint:
-    """Return the next hint of an exercise; after the last one, the last one again."""
+    """Return the next hint of an exercise; after the last one, the last one again.
+
+    Where a mistake was recognised, the hint that speaks of it comes first, once, whichever it is.
+    """
+    if hint := _hint_on_the_mistake(exercise):
+        return hint
 
     def note(entry: record.Entry) -> None:
         entry["hints"] = min(entry["hints"] + 1, len(exercise.hints))
 
     count = record.change("exercises", exercise.id, note)["hints"]
     return Hint(exercise.id, count, len(exercise.hints), exercise.hints[count - 1])
+
+
+def _hint_on_the_mistake(exercise: Exercise) -> Hint | None:
+    """The hint that shares most words with what was said of the mistake; of words that stand in several hints, less."""
+    entry = record.entries("mistakes").get(exercise.id)
+    if not entry or not entry["name"] or entry["name"] == entry["hinted"]:
+        return None
+    said = next((each.sentence for each in exercise.misconceptions if each.name == entry["name"]), "")
+    words = [_words(hint) for hint in exercise.hints]
+    often = Counter(word for each in words for word in each)
+    shares = [sum(1 / often[word] for word in each & _words(said)) for each in words]
+    if not any(shares):
+        return None
+    record.change("mistakes", exercise.id, lambda entry: entry.update(hinted=entry["name"]))
+    best = shares.index(max(shares))
+    return Hint(exercise.id, best + 1, len(exercise.hints), exercise.hints[best], entry["name"])
+
+
+def _words(text: str) -> set[str]:
+    """The words of four letters and more, and signs such as √d, without their endings."""
+    found = re.findall(r"√\w+|[^\W\d_]{4,}", text.lower())
+    return {re.sub(r"(?<=\w{4})(es|ed|ing|s|d)$", "", word) for word in found} - COMMON
 
 
 def progress() -> Progress:
