@@ -10,29 +10,22 @@ from .catalogue import EXERCISES
 from .kinds import Choice, Exercise, Reflection
 from .result import SIGNS, Hint, Progress, Result, Row
 
-COMMON = set(
-    [
-        "each",
-        "that",
-        "this",
-        "with",
-        "your",
-        "what",
-        "which",
-        "from",
-        "have",
-        "them",
-        "they",
-        "there",
-        "their",
-        "only",
-        "into",
-        "than",
-        "then",
-        "when",
-        "where",
-    ]
-)
+COMMON = {
+    "each",
+    "from",
+    "have",
+    "into",
+    "only",
+    "than",
+    "that",
+    "their",
+    "them",
+    "then",
+    "there",
+    "this",
+    "what",
+    "with",
+}
 REASONS = 2  # why picks are wrong, at a time
 LONGEST = 20_000  # characters of a reflection that are kept
 
