@@ -32,10 +32,13 @@ settings.load_profile("course")
 
 @pytest.fixture(autouse=True)
 def seeded():
-    """The same random numbers in every run, whatever ran before."""
+    """The same random numbers in every run, and one thread, whatever ran before: some commands set more for their whole
+    process."""
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
+    if torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session", params=["cpu", *(["cuda"] if torch.cuda.is_available() else [])])

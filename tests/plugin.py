@@ -51,19 +51,24 @@ def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if item in kept]
 
 
-OF_ONE_EXERCISE = re.compile(r"test_(?:grading|classroom_judges)\.py::\w+\[(\w+\.\w+)")
+OF_ONE_EXERCISE = re.compile(r"test_(?:grading|grading_cases|classroom_judges)\.py::\w+\[(?:.*-)?(\w+\.\w+)")
 
 
 class Together(LoadScopeScheduling):
-    """The cells of a notebook share a kernel: they go to one process, in order; so do the tests that share a large
-    model or sandboxed workers, and those of one exercise, whose reference and misconceptions then run once for all of
-    them. Other tests go where there is room."""
+    """The tests of a file go to one process, in order: what one of them has made, trained or started, the next ones
+    find. So do the cells of a notebook, which share a kernel, and the tests of one exercise, whose reference and
+    misconceptions run once for all of them."""
 
     def _split_scope(self, nodeid):
-        if exercise := OF_ONE_EXERCISE.search(nodeid):
-            return exercise[1]
-        together = re.search(r"\.ipynb::|test_real_weights\.py::|test_classroom_(grade|docker|cluster)\.py::", nodeid)
-        return nodeid.split("::")[0] if together else nodeid
+        exercise = OF_ONE_EXERCISE.search(nodeid)
+        return exercise[1] if exercise else nodeid.partition("::")[0]
+
+    def mark_test_complete(self, node, item_index, duration=0):
+        """As it is; but a unit that is done is counted no more: with each test all of them would be gone through."""
+        super().mark_test_complete(node, item_index, duration)
+        units = self.assigned_work[node]
+        for scope in [scope for scope, tests in units.items() if all(tests.values())]:
+            del units[scope]
 
 
 def pytest_xdist_make_scheduler(config, log):
