@@ -80,10 +80,8 @@ def trace(model: nn.Module, *patterns: str) -> Iterator[Trace]:
                 )
                 undo.callback(handle.remove)
             if isinstance(module, MultiHeadAttention):
-                names = {part: f"{name}.{part}".lstrip(".") for part in WITHIN}
-                if names := {part: each for part, each in names.items() if wanted(each)}:
-                    recording = _recording(module.attend, names, keep)
-                    undo.enter_context(patch.object(module, "attend", recording))
+                names = {part: each for part in WITHIN if wanted(each := f"{name}.{part}".lstrip("."))}
+                undo.enter_context(patch.object(module, "attend", _recording(module.attend, names, keep)))
         yield seen
 
 
@@ -101,9 +99,9 @@ def _recording(attend: Callable, names: dict[str, str], keep: Callable[[str, Ten
         if weights is None and "weights" in names:
             with torch.no_grad():
                 _, shown = attend(query, key, value, mask, is_causal, score_bias, 0.0, True)
-        for part, found in zip(WITHIN, (query, key, value, shown, heads)):
-            if part in names:
-                keep(names[part], found)
+        found = dict(zip(WITHIN, (query, key, value, shown, heads)))
+        for part, name in names.items():
+            keep(name, found[part])
         return heads, weights
 
     return recording_attend

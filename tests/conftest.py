@@ -36,7 +36,9 @@ def seeded():
     process."""
     random.seed(0)
     np.random.seed(0)
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)  # torch.manual_seed writes down the whole stack for each GPU there may be
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(0)
     if torch.get_num_threads() != 1:
         torch.set_num_threads(1)
 

@@ -78,10 +78,6 @@ class Line:
     def draws(self) -> tuple[Word, ...]:
         return tuple(word for word in self.words if word.source)
 
-    def __hash__(self) -> int:
-        """Its text tells it from all others; otherwise every word would be hashed, for each of a thousand plans."""
-        return hash(self.text)
-
 
 LINES = tuple(Line.parse(row) for row in STORY.strip().splitlines())
 Bindings = dict[str, str]  # what the slots hold
@@ -140,8 +136,7 @@ def next_lines(plan: Plan) -> dict[tuple[Line, Plan], float]:
     """Each line that may follow, with the plan after it, and its probability; none after a closing."""
     told, room = plan
     openings, closings = ([line for line in LINES if line.topic == topic] for topic in ("opening", "closing"))
-    over = told | {"closing"}
-    beats = [line for line in LINES if line.topic not in over and line.sentences <= room]
+    beats = [line for line in LINES if line.topic not in told | {"closing"} and line.sentences <= room]
     stop = 0.0 if told == {"opening"} else STOP if beats else 1.0
     shares = [(stop, closings), (1 - stop, beats)] if told else [(1.0, openings)]
     return {

@@ -226,8 +226,8 @@ def _streams_and_targets(model: DecoderOnly, stories: int, seed: int = HELD_OUT_
 
 
 def _of_many(model: DecoderOnly, told: list[list[int]]) -> list[Tensor]:
-    """Return the stream of every token of many texts, (N, d_model) at each height: of all at once, for what is filled up
-    at the end of the shorter ones stands after everything that counts."""
+    """Return the stream of every token of many texts, (N, d_model) at each height, read at once: what fills up the
+    shorter ones stands after everything that counts."""
     lengths = torch.tensor([len(ids) for ids in told])
     filled = torch.tensor([ids + [0] * (int(lengths.max()) - len(ids)) for ids in told])  # (B, T)
     counts = torch.arange(filled.shape[1]) < lengths[:, None]  # (B, T)
@@ -311,7 +311,7 @@ def mean_writes(model: DecoderOnly, block: int) -> Tensor:
     count = torch.zeros(model.config.vocab_size, 1)
     told = [story[:-1] for story in encoded(FITTED, seed=1)]
     for some in (told[i : i + 50] for i in range(0, len(told), 50)):
-        ids, heights = torch.tensor(sum(some, [])), _of_many(model, some)
+        ids, heights = torch.cat([torch.tensor(ids) for ids in some]), _of_many(model, some)
         total.index_add_(0, ids, heights[block + 1] - heights[block])
         count.index_add_(0, ids, torch.ones(len(ids), 1))
     return torch.where(count > 0, total / count.clamp(min=1), total.sum(dim=0) / count.sum())
