@@ -12,6 +12,7 @@ import os
 import re
 import sys
 
+import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from tests import warm
@@ -44,6 +45,16 @@ def pytest_configure(config):
     config.option.loadscopereorder = False  # see `turn`
     config.addinivalue_line("markers", "proof: runs with --proof, and only then")
     warm.install()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_xdist_auto_num_workers():
+    """One process more than there are cores: while one waits for a kernel or a sandbox, another computes."""
+    return (yield) + 1
+
+
+def pytest_collection_finish():
+    gc.freeze()  # what is here now stays to the end, and need not be looked through again
 
 
 def pytest_collection_modifyitems(config, items):
