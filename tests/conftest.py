@@ -49,6 +49,30 @@ def device(request):
     return request.param
 
 
+@pytest.fixture(scope="session")
+def worker_at():
+    """A sandboxed worker of each level, started where it is first asked for: each takes seconds to start, so the files
+    whose limits are the same share it. Skips where the level does not work."""
+    from course_lib.classroom.quotas import Quotas
+    from course_lib.classroom.remote import Worker
+    from course_lib.classroom.sandbox import SandboxError
+
+    workers: dict[str, Worker] = {}
+
+    def at(level: str) -> Worker:
+        if level not in workers:
+            quotas = Quotas(cell_timeout=3, exercise_timeout=3, timeout=120)
+            try:
+                workers[level] = Worker(level, quotas, slot=50 + len(workers)).__enter__()
+            except SandboxError as error:
+                pytest.skip(str(error))
+        return workers[level]
+
+    yield at
+    for worker in workers.values():
+        worker.close()
+
+
 @pytest.fixture
 def as_a_learner():
     """Switch the annotation checks off, as in normal use, to see the library's own errors for bad input."""

@@ -71,14 +71,17 @@ def turn(nodeid):
 OF_ONE_EXERCISE = re.compile(r"test_(?:grading|grading_cases|classroom_judges)\.py::\w+\[(?:.*-)?(\w+\.\w+)")
 
 
+SHARE_WORKERS = tuple(f"test_classroom_{name}.py" for name in ("faults", "grade", "honest", "worker"))
+
+
 class Together(LoadScopeScheduling):
     """The tests of a file go to one process, in order: what one of them has made, trained or started, the next ones
-    find. So do the cells of a notebook, which share a kernel, and the tests of one exercise, whose reference and
-    misconceptions run once for all of them."""
+    find. So do the cells of a notebook, which share a kernel; the tests of one exercise, whose reference and
+    misconceptions run once for all of them; and the files that share sandboxed workers."""
 
     def _split_scope(self, nodeid):
-        exercise = OF_ONE_EXERCISE.search(nodeid)
-        return exercise[1] if exercise else nodeid.partition("::")[0]
+        exercise, file = OF_ONE_EXERCISE.search(nodeid), nodeid.partition("::")[0]
+        return exercise[1] if exercise else "worker_at" if file.endswith(SHARE_WORKERS) else file
 
     def mark_test_complete(self, node, item_index, duration=0):
         """As it is; but a unit that is done is counted no more: with each test all of them would be gone through."""

@@ -37,21 +37,20 @@ def asked(worker: Worker, *sources: str, name: str = "found"):
 
 
 @pytest.fixture(scope="module")
-def behind(request):
+def behind(worker_at):
     """A worker at the level bwrap, skipped where that does not work."""
+    worker = worker_at("bwrap")
     try:
-        with Worker("bwrap", LIMITS, slot=50) as worker:
-            require_isolation(worker)
-            yield worker
+        require_isolation(worker)
     except SandboxError as error:
         pytest.skip(str(error))
+    return worker
 
 
-@pytest.fixture(scope="module")
-def beside():
+@pytest.fixture
+def beside(worker_at):
     """A worker at the level none."""
-    with Worker("none", LIMITS, slot=51) as worker:
-        yield worker
+    return worker_at("none")
 
 
 @pytest.fixture(params=["behind", "beside"])
