@@ -154,6 +154,14 @@ except PermissionError:
 # --- one after the other ----------------------------------------------------------------------------------------------
 
 
+def test_what_shows_and_asks_in_a_notebook_does_neither_where_a_class_is_graded(beside):
+    source = """
+from course_lib.live import explore, guess, show
+found = [type(each).__name__ for each in (explore, guess, show, guess("no.such"))]
+"""
+    assert asked(beside, source) == (["Quiet"] * 4, ())
+
+
 def test_nothing_of_a_notebook_is_left_for_the_next(worker):
     leave = """
 import os, sys, torch
