@@ -68,9 +68,9 @@ def turn(nodeid):
     return 2 if OF_ONE_EXERCISE.search(nodeid) else 0 if ".ipynb::" in nodeid else 1
 
 
-OF_ONE_EXERCISE = re.compile(r"test_(?:grading|grading_cases|classroom_judges)\.py::\w+\[(?:.*-)?(\w+\.\w+)")
-
-
+OF_ONE_EXERCISE = re.compile(
+    r"test_(?:grading|grading_cases|classroom_judges|classroom_protocol)\.py::\w+\[(?:[^.]*-)?(\w+\.\w+)"
+)
 SHARE_WORKERS = tuple(f"test_classroom_{name}.py" for name in ("faults", "grade", "honest", "worker"))
 
 
