@@ -61,40 +61,47 @@ def trace(model: nn.Module, *patterns: str) -> Iterator[Trace]:
     """
     seen = Trace()
 
+    def wanted(name: str) -> bool:
+        return not patterns or any(fnmatch(name, pattern) for pattern in patterns)
+
     def keep(name: str, value: object) -> None:
-        if isinstance(value, Tensor) and (not patterns or any(fnmatch(name, pattern) for pattern in patterns)):
+        if isinstance(value, Tensor):
             seen[name] = value.detach()
 
     with ExitStack() as undo:
         for name, module in model.named_modules():
-            if name:
+            if name and wanted(name):
                 handle = module.register_forward_hook(lambda _, inputs, output, name=name: keep(name, output))
                 undo.callback(handle.remove)
-            if hasattr(module, "down_proj"):
-                hidden = f"{name}.hidden".lstrip(".")
+            hidden = f"{name}.hidden".lstrip(".")
+            if hasattr(module, "down_proj") and wanted(hidden):
                 handle = module.down_proj.register_forward_pre_hook(
                     lambda _, inputs, hidden=hidden: keep(hidden, inputs[0])
                 )
                 undo.callback(handle.remove)
             if isinstance(module, MultiHeadAttention):
-                recording = _recording(module.attend, f"{name}.".lstrip("."), keep)
-                undo.enter_context(patch.object(module, "attend", recording))
+                names = {part: each for part in WITHIN if wanted(each := f"{name}.{part}".lstrip("."))}
+                undo.enter_context(patch.object(module, "attend", _recording(module.attend, names, keep)))
         yield seen
 
 
-def _recording(attend: Callable, prefix: str, keep: Callable[[str, Tensor], None]) -> Callable:
-    """Return a MultiHeadAttention.attend that also keeps what it is given and what it finds."""
+WITHIN = ("query", "key", "value", "weights", "heads")  # what an attention module's `attend` is given, and finds
+
+
+def _recording(attend: Callable, names: dict[str, str], keep: Callable[[str, Tensor], None]) -> Callable:
+    """Return a MultiHeadAttention.attend that also keeps those parts that have a name here."""
 
     def recording_attend(
         query, key, value, mask=None, is_causal=False, score_bias=None, dropout_p=0.0, need_weights=False
     ):
         heads, weights = attend(query, key, value, mask, is_causal, score_bias, dropout_p, need_weights)
         shown = weights
-        if weights is None:
+        if weights is None and "weights" in names:
             with torch.no_grad():
                 _, shown = attend(query, key, value, mask, is_causal, score_bias, 0.0, True)
-        for name, found in zip(("query", "key", "value", "weights", "heads"), (query, key, value, shown, heads)):
-            keep(prefix + name, found)
+        found = dict(zip(WITHIN, (query, key, value, shown, heads)))
+        for part, name in names.items():
+            keep(name, found[part])
         return heads, weights
 
     return recording_attend

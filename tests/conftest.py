@@ -32,16 +32,45 @@ settings.load_profile("course")
 
 @pytest.fixture(autouse=True)
 def seeded():
-    """The same random numbers in every run, whatever ran before."""
+    """The same random numbers in every run, and one thread, whatever ran before: some commands set more for their whole
+    process."""
     random.seed(0)
     np.random.seed(0)
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)  # torch.manual_seed writes down the whole stack for each GPU there may be
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(0)
+    if torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session", params=["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
 def device(request):
     """The CPU, and the GPU where there is one: a test that takes it runs on both."""
     return request.param
+
+
+@pytest.fixture(scope="session")
+def worker_at():
+    """A sandboxed worker of each level, started where it is first asked for: each takes seconds to start, so the files
+    whose limits are the same share it. Skips where the level does not work."""
+    from course_lib.classroom.quotas import Quotas
+    from course_lib.classroom.remote import Worker
+    from course_lib.classroom.sandbox import SandboxError
+
+    workers: dict[str, Worker] = {}
+
+    def at(level: str) -> Worker:
+        if level not in workers:
+            quotas = Quotas(cell_timeout=3, exercise_timeout=3, timeout=120)
+            try:
+                workers[level] = Worker(level, quotas, slot=50 + len(workers)).__enter__()
+            except SandboxError as error:
+                pytest.skip(str(error))
+        return workers[level]
+
+    yield at
+    for worker in workers.values():
+        worker.close()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import os
 import re
 import sys
 
+import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from tests import warm
@@ -41,29 +42,53 @@ def pytest_configure(config):
     os.environ["COURSE_PROGRESS"] = ":memory:"
     os.environ["OMP_NUM_THREADS"] = "1"
     gc.set_threshold(100_000)  # ten thousand tests and all modules are looked through each time: a tenth of the run
+    config.option.loadscopereorder = False  # see `turn`
     config.addinivalue_line("markers", "proof: runs with --proof, and only then")
     warm.install()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_xdist_auto_num_workers():
+    """One process more than there are cores: while one waits for a kernel or a sandbox, another computes."""
+    return (yield) + 1
+
+
+def pytest_collection_finish():
+    gc.freeze()  # what is here now stays to the end, and need not be looked through again
 
 
 def pytest_collection_modifyitems(config, items):
     kept = {item for item in items if bool(item.get_closest_marker("proof")) == config.option.proof}
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = [item for item in items if item in kept]
+    items[:] = sorted((item for item in items if item in kept), key=lambda item: turn(item.nodeid))
 
 
-OF_ONE_EXERCISE = re.compile(r"test_(?:grading|classroom_judges)\.py::\w+\[(\w+\.\w+)")
+def turn(nodeid):
+    """The long units first, the many small ones at the end: so that no process waits long for another."""
+    return 2 if OF_ONE_EXERCISE.search(nodeid) else 0 if ".ipynb::" in nodeid else 1
+
+
+OF_ONE_EXERCISE = re.compile(
+    r"test_(?:grading|grading_cases|classroom_judges|classroom_protocol)\.py::\w+\[(?:[^.]*-)?(\w+\.\w+)"
+)
+SHARE_WORKERS = tuple(f"test_classroom_{name}.py" for name in ("faults", "grade", "honest", "worker"))
 
 
 class Together(LoadScopeScheduling):
-    """The cells of a notebook share a kernel: they go to one process, in order; so do the tests that share a large
-    model or sandboxed workers, and those of one exercise, whose reference and misconceptions then run once for all of
-    them. Other tests go where there is room."""
+    """The tests of a file go to one process, in order: what one of them has made, trained or started, the next ones
+    find. So do the cells of a notebook, which share a kernel; the tests of one exercise, whose reference and
+    misconceptions run once for all of them; and the files that share sandboxed workers."""
 
     def _split_scope(self, nodeid):
-        if exercise := OF_ONE_EXERCISE.search(nodeid):
-            return exercise[1]
-        together = re.search(r"\.ipynb::|test_real_weights\.py::|test_classroom_(grade|docker|cluster)\.py::", nodeid)
-        return nodeid.split("::")[0] if together else nodeid
+        exercise, file = OF_ONE_EXERCISE.search(nodeid), nodeid.partition("::")[0]
+        return exercise[1] if exercise else "worker_at" if file.endswith(SHARE_WORKERS) else file
+
+    def mark_test_complete(self, node, item_index, duration=0):
+        """As it is; but a unit that is done is counted no more: with each test all of them would be gone through."""
+        super().mark_test_complete(node, item_index, duration)
+        units = self.assigned_work[node]
+        for scope in [scope for scope, tests in units.items() if all(tests.values())]:
+            del units[scope]
 
 
 def pytest_xdist_make_scheduler(config, log):

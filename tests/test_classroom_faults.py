@@ -35,11 +35,10 @@ def asked(worker: Worker, *sources: str, name: str = "found"):
         session.close()
 
 
-@pytest.fixture(scope="module")
-def beside():
+@pytest.fixture
+def beside(worker_at):
     """A worker at the level none."""
-    with Worker("none", LIMITS, slot=51) as worker:
-        yield worker
+    return worker_at("none")
 
 
 @pytest.mark.proof

@@ -17,7 +17,6 @@ from course_lib.__main__ import main
 from course_lib.classroom import class_run
 from course_lib.classroom.marking import mark
 from course_lib.classroom.remote import Worker
-from course_lib.classroom.sandbox import SandboxError
 from course_lib.classroom.submissions import find_submissions
 from course_lib.grading.catalogue import EXERCISES
 from tests.grading import corpus
@@ -26,7 +25,6 @@ from tests.small_class import (
     EARNS,
     ENDLESS,
     EXERCISE,
-    LIMITS,
     SEED,
     environment,
     grader,
@@ -172,14 +170,10 @@ def test_an_interrupt_keeps_what_was_finished_and_leaves_nothing_behind(tmp_path
     assert stages(process.pid) == []
 
 
-@pytest.fixture(scope="module")
-def worker(tmp_path_factory):
+@pytest.fixture
+def worker(worker_at):
     """One real worker for what needs no more."""
-    try:
-        with Worker("bwrap", LIMITS, slot=30 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])) as worker:
-            yield worker
-    except SandboxError as error:
-        pytest.skip(str(error))
+    return worker_at("bwrap")
 
 
 def test_who_hands_in_nothing_has_zeros_for_all_that_is_expected(worker, tmp_path):

@@ -4,7 +4,6 @@ The cases stand in `grading/honest`, one file each, and in `grading/awkward.py`;
 earns.
 """
 
-import os
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,6 @@ from grading import awkward, corpus
 
 from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.marking import mark
-from course_lib.classroom.quotas import Quotas
-from course_lib.classroom.remote import Worker
-from course_lib.classroom.sandbox import SandboxError
 from course_lib.classroom.submissions import find_submissions
 from course_lib.grading.catalogue import EXERCISES
 
@@ -62,30 +58,20 @@ SAID = {  # case -> what the teacher reads of it
 
 
 @pytest.fixture(scope="module")
-def grade(tmp_path_factory):
-    """Grades a case at a level, once: a class of one, by a worker in a slot that no other test uses."""
-    workers: dict[str, Worker] = {}
+def grade(tmp_path_factory, worker_at):
+    """Grades a case at a level, once: a class of one."""
     done: dict[tuple[str, str], GradedSubmission] = {}
-    slot = 40 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
     def graded(case: corpus.Case, level: str) -> GradedSubmission:
-        if level not in workers:
-            worker = Worker(sandbox=level, quotas=Quotas(cell_timeout=3, exercise_timeout=3, timeout=60), slot=slot)
-            try:
-                workers[level] = worker.__enter__()
-            except SandboxError as error:
-                pytest.skip(str(error))
         if (case.name, level) not in done:
             folder = tmp_path_factory.mktemp("class")
             case.write(folder)
             (submission,) = find_submissions([folder])
             expected = [EXERCISES[name] for name in case.expects]
-            done[case.name, level] = mark(submission, expected, workers[level], SEED)
+            done[case.name, level] = mark(submission, expected, worker_at(level), SEED)
         return done[case.name, level]
 
-    yield graded
-    for worker in workers.values():
-        worker.close()
+    return graded
 
 
 def told(marked: GradedSubmission) -> str:

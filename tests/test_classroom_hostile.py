@@ -264,6 +264,7 @@ def test_a_hostile_archive_gains_nothing_and_loses_no_honest_notebook(name, work
     assert eventually(lambda: not alteration(before, own_state())), alteration(before, own_state())
 
 
+@pytest.mark.proof
 def test_the_next_worker_leaves_nothing_behind(ground):
     """A worker that was attacked and closed has left no process, no descriptor and no folder."""
     before = own_state()

@@ -37,21 +37,20 @@ def asked(worker: Worker, *sources: str, name: str = "found"):
 
 
 @pytest.fixture(scope="module")
-def behind(request):
+def behind(worker_at):
     """A worker at the level bwrap, skipped where that does not work."""
+    worker = worker_at("bwrap")
     try:
-        with Worker("bwrap", LIMITS, slot=50) as worker:
-            require_isolation(worker)
-            yield worker
+        require_isolation(worker)
     except SandboxError as error:
         pytest.skip(str(error))
+    return worker
 
 
-@pytest.fixture(scope="module")
-def beside():
+@pytest.fixture
+def beside(worker_at):
     """A worker at the level none."""
-    with Worker("none", LIMITS, slot=51) as worker:
-        yield worker
+    return worker_at("none")
 
 
 @pytest.fixture(params=["behind", "beside"])
@@ -155,6 +154,14 @@ except PermissionError:
 # --- one after the other ----------------------------------------------------------------------------------------------
 
 
+def test_what_shows_and_asks_in_a_notebook_does_neither_where_a_class_is_graded(beside):
+    source = """
+from course_lib.live import explore, guess, show
+found = [type(each).__name__ for each in (explore, guess, show, guess("no.such"))]
+"""
+    assert asked(beside, source) == (["Quiet"] * 4, ())
+
+
 def test_nothing_of_a_notebook_is_left_for_the_next(worker):
     leave = """
 import os, sys, torch
@@ -228,6 +235,7 @@ def test_a_cell_that_ends_the_process_is_left_out_and_named(worker):
     assert troubles[0].startswith("cell 2: It ended the process in which it ran (signal 11).")
 
 
+@pytest.mark.parametrize("worker", ["behind", pytest.param("beside", marks=pytest.mark.proof)], indirect=True)
 def test_a_cell_that_never_ends_is_stopped_and_the_next_ones_run(worker):
     found, troubles = asked(
         worker, "while True:\n    try:\n        pass\n    except BaseException:\n        pass", "found = 3"

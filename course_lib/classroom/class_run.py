@@ -63,7 +63,8 @@ def expected_exercises(
         abouts = [about for about in whose.values() if about]
         counts = Counter(chapter for about in abouts for chapter in about)
         chapters = [chapter for chapter, count in counts.items() if 2 * count >= len(abouts)]
-    expected = [each for each in EXERCISES.values() if each.chapter in chapters or each.id in chosen]
+    asked = [each.id for each in EXERCISES.entries.values() if each.chapter in chapters or each.id in chosen]
+    expected = [get(each) for each in asked]  # the other pages need not be read
     if not expected:
         why = next((f" ({each.name}: {each.all_troubles[0]})" for each in submissions if each.all_troubles), "")
         raise ValueError(f"no exercise is expected{why}: name chapters with --chapters, such as --chapters 2")

@@ -48,7 +48,7 @@ def solutions(slug: str) -> NotebookNode:
     """
     chapter, folder = BY_SLUG[slug], _folder(slug)
     opening = _page(folder / "_chapter.md")
-    exercises = [each for each in EXERCISES.values() if each.id.startswith(f"{slug}.")]
+    exercises = [EXERCISES[each] for each in EXERCISES if each.startswith(f"{slug}.")]
     cells = _Cells()
     cells.prose("opening", [_opening(opening, chapter, exercises), *_texts(opening.statement)])
     cells.prose("teachers", _texts(opening.blocks("For teachers")), SOLUTION_TAG)

@@ -219,9 +219,19 @@ def lens_losses(model: DecoderOnly, stories: int) -> Tensor:
 
 def _streams_and_targets(model: DecoderOnly, stories: int, seed: int = HELD_OUT_SEED) -> tuple[list[Tensor], Tensor]:
     """Return the stream of every token of these stories, (N, d_model) at each height, and the tokens that come next."""
-    found = [streams(model, torch.tensor([story[:-1]])) for story in encoded(stories, seed)]
-    targets = torch.cat([torch.tensor(story[1:]) for story in encoded(stories, seed)])  # (N,)
-    return [torch.cat([each[0] for each in height]) for height in zip(*found)], targets
+    told = encoded(stories, seed)
+    targets = torch.cat([torch.tensor(story[1:]) for story in told])  # (N,)
+    heights = [_of_many(model, [story[:-1] for story in told[i : i + 50]]) for i in range(0, len(told), 50)]
+    return [torch.cat(each) for each in zip(*heights)], targets
+
+
+def _of_many(model: DecoderOnly, told: list[list[int]]) -> list[Tensor]:
+    """Return the stream of every token of many texts, (N, d_model) at each height, read at once: what fills up the
+    shorter ones stands after everything that counts."""
+    lengths = torch.tensor([len(ids) for ids in told])
+    filled = torch.tensor([ids + [0] * (int(lengths.max()) - len(ids)) for ids in told])  # (B, T)
+    counts = torch.arange(filled.shape[1]) < lengths[:, None]  # (B, T)
+    return [height[counts] for height in streams(model, filled)]
 
 
 def _losses(model: DecoderOnly, stream: Tensor, targets: Tensor) -> Tensor:
@@ -299,10 +309,10 @@ def mean_writes(model: DecoderOnly, block: int) -> Tensor:
     that are not held out; for tokens that do not occur, the average over all."""
     total = torch.zeros(model.config.vocab_size, model.config.d_model)
     count = torch.zeros(model.config.vocab_size, 1)
-    for story in encoded(FITTED, seed=1):
-        ids = torch.tensor(story[:-1])
-        heights = streams(model, ids[None])
-        total.index_add_(0, ids, (heights[block + 1] - heights[block])[0])
+    told = [story[:-1] for story in encoded(FITTED, seed=1)]
+    for some in (told[i : i + 50] for i in range(0, len(told), 50)):
+        ids, heights = torch.cat([torch.tensor(ids) for ids in some]), _of_many(model, some)
+        total.index_add_(0, ids, heights[block + 1] - heights[block])
         count.index_add_(0, ids, torch.ones(len(ids), 1))
     return torch.where(count > 0, total / count.clamp(min=1), total.sum(dim=0) / count.sum())
 
