@@ -1,0 +1,213 @@
+"""Right answers in the manner of others, chapter 12: a step, clipping, and one batch by heart."""
+
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+# --- a step -----------------------------------------------------------------------------------------------------------
+
+
+def step_with_a_scaler(model, X, Y, optimizer, grad_clip):
+    """nanoGPT's loop, with a scaler that is switched off."""
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    optimizer.zero_grad(set_to_none=True)
+    logits, loss = model(X, Y)
+    assert logits.shape[:2] == Y.shape
+    scaler.scale(loss).backward()
+    if grad_clip != 0.0:
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), grad_clip)
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad(set_to_none=True)
+    return loss.item()
+
+
+def step_with_a_closure(model, ids, targets, optimizer, max_norm):
+    """Lightning: everything but the update happens in the closure that the optimizer calls."""
+
+    def closure():
+        optimizer.zero_grad()
+        loss = model(ids, targets)[1]
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), max_norm, norm_type=2.0)
+        return loss
+
+    return float(optimizer.step(closure).detach())
+
+
+def step_text_by_text(model, ids, targets, optimizer, max_norm):
+    """Accumulates over the texts of the batch, one after the other."""
+    model.zero_grad()
+    total = 0.0
+    for row, wanted in zip(ids.split(1), targets.split(1)):
+        _, loss = model(row, wanted)
+        loss = loss / len(ids)
+        loss.backward()
+        total += loss.item()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+    optimizer.step()
+    return total
+
+
+def step_with_functional_gradients(model, ids, targets, optimizer, max_norm):
+    """JAX-ish: a function of the parameters, its value and gradient, then the update."""
+    names = [name for name, _ in model.named_parameters()]
+
+    def loss_fn(params):
+        return torch.func.functional_call(model, params, (ids, targets))[1]
+
+    params = {name: p.detach().clone().requires_grad_() for name, p in model.named_parameters()}
+    loss = loss_fn(params)
+    grads = dict(zip(names, torch.autograd.grad(loss, list(params.values()))))
+    norm = torch.sqrt(sum(torch.sum(torch.square(g)) for g in grads.values()))
+    trigger = norm < max_norm
+    for name, p in model.named_parameters():
+        p.grad = torch.where(trigger, grads[name], grads[name] / norm.type_as(grads[name]) * max_norm)
+    optimizer.step()
+    return loss.detach().cpu().numpy()
+
+
+def step_with_a_total_norm(model, ids, targets, optimizer, max_norm):
+    """torchtitan: the norm and the clipping are two calls."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    _, loss = model(ids, targets)
+    optimizer.zero_grad()
+    loss.backward()
+    total_norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+    nn.utils.clip_grads_with_norm_(parameters, max_norm, total_norm)
+    optimizer.step()
+    return loss.detach()
+
+
+# --- clipping ---------------------------------------------------------------------------------------------------------
+
+
+def clip_with_a_coefficient(parameters, max_norm, norm_type=2.0):
+    """PyTorch's own manner: norms of norms, a small number below the bar, a factor of at most 1."""
+    grads = [p.grad for p in parameters if p.grad is not None]
+    total_norm = torch.norm(torch.stack([torch.norm(g.detach(), norm_type) for g in grads]), norm_type)
+    clip_coef = max_norm / (total_norm + 1e-6)
+    clip_coef_clamped = torch.clamp(clip_coef, max=1.0)
+    for g in grads:
+        g.detach().mul_(clip_coef_clamped.to(g.device))
+    return total_norm
+
+
+def clip_if_needed(parameters, max_norm):
+    """Megatron: squares in float32, a branch on the coefficient, data assigned."""
+    params = list(filter(lambda p: p.grad is not None, parameters))
+    total = torch.zeros(1, dtype=torch.float32)
+    for p in params:
+        total += torch.linalg.vector_norm(p.grad.float()) ** 2
+    total_norm = total.item() ** 0.5
+    clip_coeff = max_norm / (total_norm + 1.0e-6)
+    if clip_coeff < 1.0:
+        for p in params:
+            p.grad.data = p.grad.data * clip_coeff
+    return total_norm
+
+
+def clip_in_bulk(parameters, max_norm):
+    """apex: one call for all norms, one for all products."""
+    grads = [p.grad for p in parameters if isinstance(p.grad, torch.Tensor)]
+    norms = torch._foreach_norm(grads)
+    norm = torch.linalg.norm(torch.stack(norms))
+    if norm.item() > max_norm:
+        torch._foreach_mul_(grads, (max_norm / norm).item())
+    return norm.item()
+
+
+def clip_by_a_trigger(parameters, max_norm):
+    """optax: the choice is made element by element; the norm stays a tensor."""
+    params = tuple(parameters)
+    g_norm = torch.sqrt(sum(p.grad.square().sum() for p in params if p.grad is not None))
+    for p in params:
+        if p.grad is not None:
+            p.grad = torch.where(g_norm < max_norm, p.grad, p.grad / g_norm.clamp(min=1e-30) * max_norm)
+    return g_norm
+
+
+def clip_number_by_number(parameters, max_norm):
+    """NumPy views of the gradients, changed where they lie."""
+    views = [p.grad.numpy() for p in parameters if p.grad is not None]
+    norm = math.hypot(*(float(number) for view in views for number in view.ravel()))
+    for view in views:
+        for place in np.ndindex(view.shape):
+            view[place] *= min(1.0, max_norm / norm) if norm else 1.0
+    return norm
+
+
+# --- one batch by heart -----------------------------------------------------------------------------------------------
+
+
+def overfit_with_adam(model, ids, targets, steps):
+    """The first loop of most tutorials."""
+    model.train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, betas=(0.9, 0.95))
+    lossi = []
+    for i in range(steps):
+        logits, loss = model(ids, targets)
+        lossi.append(loss.item())
+        if i % 50 == 0:
+            print(f"step {i}: loss {lossi[-1]:.4f}")
+        model.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+    assert logits.ndim == 3
+    return lossi
+
+
+def overfit_with_a_schedule(model, ids, targets, steps):
+    """A one-cycle schedule, and the loss from the logits."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02, weight_decay=0.0)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.02, total_steps=steps + 1)
+    history = np.zeros(steps)
+    for step in range(steps):
+        logits, _ = model(ids, targets)
+        loss = F.cross_entropy(logits.permute(0, 2, 1), targets)
+        history[step] = loss.detach().numpy()
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        scheduler.step()
+    return history
+
+
+def overfit_by_hand(model, ids, targets, steps):
+    """Adam written out, with gradients from autograd."""
+    params = list(model.parameters())
+    m, v = ([torch.zeros_like(p) for p in params] for _ in range(2))
+    losses = []
+    for t in range(1, steps + 1):
+        loss = model(ids, targets)[-1]
+        losses.append(float(loss))
+        for p, g, mean, square in zip(params, torch.autograd.grad(loss, params), m, v):
+            mean.lerp_(g, 0.1)
+            square.lerp_(g * g, 0.01)
+            with torch.no_grad():
+                p -= 6e-3 * (mean / (1 - 0.9**t)) / ((square / (1 - 0.99**t)).sqrt() + 1e-8)
+    return losses
+
+
+STRANGERS = {
+    "training.step": [
+        step_with_a_scaler,
+        step_with_a_closure,
+        step_text_by_text,
+        step_with_functional_gradients,
+        step_with_a_total_norm,
+    ],
+    "training.clip": [
+        clip_with_a_coefficient,
+        clip_if_needed,
+        clip_in_bulk,
+        clip_by_a_trigger,
+        clip_number_by_number,
+    ],
+    "training.overfit": [overfit_with_adam, overfit_with_a_schedule, overfit_by_hand],
+}
