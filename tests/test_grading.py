@@ -30,15 +30,18 @@ from tests.confusion import confusion
 pytestmark = pytest.mark.usefixtures("as_a_learner")  # the verdicts are those that learners get
 ROOT = Path(__file__).parent.parent
 SEEDS = (PUBLIC_SEED, 1, 20_26)
-MORE_SEEDS = (*range(10), 20_26)  # for right answers: a class is graded with a seed that nobody has tried
+MORE_SEEDS = (*range(20), 20_26)  # for right answers: a class is graded with a seed that nobody has tried
 EVERY_RUN, IN_PROOFS = "the public seed", "more seeds"
 by_part = pytest.mark.parametrize("part", [EVERY_RUN, pytest.param(IN_PROOFS, marks=pytest.mark.proof)])
 SLOW = {  # a second or more for each seed, in training or building models, in loops over rows or keys: SEEDS do
+    "attention.score_variance",
     "blocks.pre_or_post",
     "counting.function",
     "efficiency.online_softmax",
     "feed_forward.ablate_fact",
     "heads.how_many",
+    "sampling.compare",
+    "sampling.generate",
     "sampling.next_token",
     "training.overfit",
 }
@@ -116,11 +119,21 @@ IDS = {  # chapter: the exercises it must have, with their kinds; it may have mo
 }
 
 BUILT = [chapter for chapter in IDS if any((ROOT / f"course_lib/chapters/{chapter}/exercises").glob("*.md"))]
-RIGHT = {  # exercise: right answers in other styles
-    exercise_id: answers
-    for path in sorted((Path(__file__).parent / "right").glob("[a-z]*.py"))
-    for exercise_id, answers in importlib.import_module(f"right.{path.stem}").RIGHT.items()
-}
+
+
+def answers_in(room, table):
+    """{exercise: answers} of all modules in a folder beside this file, which may share an exercise."""
+    found = {}
+    for path in sorted((Path(__file__).parent / room).glob("[a-z]*.py")):
+        for exercise_id, answers in getattr(importlib.import_module(f"{room}.{path.stem}"), table, {}).items():
+            found.setdefault(exercise_id, []).extend(answers)
+    return found
+
+
+RIGHT = answers_in("right", "RIGHT")  # right answers in other styles
+STRANGERS = answers_in("strangers", "STRANGERS")  # and as they stand in well-known places
+OF_THE_LIBRARY = answers_in("right", "OF_THE_LIBRARY")  # answers that leave the work to the library
+DOUBLES = answers_in("doubles", "DOUBLES")  # careless answers with two mistakes at once, and which
 ALL = list(EXERCISES.values())
 CALLED = [exercise for exercise in ALL if exercise.kind in ("code", "experiment")]
 GRADED = [exercise for exercise in ALL if exercise.points]
@@ -347,30 +360,59 @@ def test_every_code_exercise_has_two_right_answers_in_other_styles(chapter):
     """Written by other means than the reference, and by two of them: an experiment has one."""
     for exercise in CALLED:
         if exercise.id.startswith(f"{chapter}."):
-            least = 2 if exercise.kind == "code" else 1
-            assert len(RIGHT.get(exercise.id, [])) >= least, f"tests/right/{chapter}.py: {exercise.id}"
+            strangers = 4 if exercise.kind == "code" else 2
+            assert RIGHT.get(exercise.id), f"tests/right/{chapter}.py: {exercise.id}"
+            assert len(STRANGERS.get(exercise.id, [])) >= strangers, f"tests/strangers/{chapter}.py: {exercise.id}"
 
 
-def test_right_answers_belong_to_exercises():
-    assert set(RIGHT) <= set(EXERCISES)
+def test_answers_belong_to_exercises():
+    assert set(RIGHT) | set(STRANGERS) | set(OF_THE_LIBRARY) | set(DOUBLES) <= set(EXERCISES)
+
+
+def each_answer(tables):
+    """Parameters: every answer of the tables with its exercise."""
+    return pytest.mark.parametrize(
+        ("exercise", "answer"),
+        [
+            pytest.param(EXERCISES[exercise_id], answer, id=f"{exercise_id}: {getattr(answer, '__name__', number)}")
+            for table in tables
+            for exercise_id, answers in table.items()
+            for number, answer in enumerate(answers)
+        ],
+    )
 
 
 @by_part
-@pytest.mark.parametrize(
-    ("exercise", "answer"),
-    [
-        pytest.param(EXERCISES[exercise_id], answer, id=f"{exercise_id}: {getattr(answer, '__name__', number)}")
-        for exercise_id in RIGHT
-        if exercise_id in EXERCISES
-        for number, answer in enumerate(RIGHT[exercise_id])
-    ],
-)
-@pytest.mark.usefixtures("as_a_learner")
+@each_answer([RIGHT, STRANGERS])
 def test_right_answers_in_other_styles_pass(exercise, answer, part):
     for seed in of_part(part, SEEDS if exercise.id in SLOW else MORE_SEEDS):
         result = grade(exercise.id, answer, seed)
         assert result.passed, f"seed {seed}: {result}"
         assert result.earned == exercise.points
+
+
+@each_answer([OF_THE_LIBRARY])
+def test_what_leaves_the_work_to_the_library_is_nobodys_answer(exercise, answer):
+    result = grade(exercise.id, answer, PUBLIC_SEED)
+    assert (result.status, result.earned) == ("unanswered", 0)
+    assert any(f"`{name}`" in result.feedback for name in exercise.library)
+
+
+@by_part
+@pytest.mark.parametrize(
+    ("exercise", "answer", "made"),
+    [
+        pytest.param(EXERCISES[exercise_id], answer, made, id=f"{exercise_id}: {answer.__name__}")
+        for exercise_id, doubles in DOUBLES.items()
+        for answer, made in doubles
+    ],
+)
+def test_of_two_mistakes_at_once_nothing_is_said_that_is_not_true(exercise, answer, made, part):
+    for seed in of_part(part, SEEDS[:2]):
+        result = grade(exercise.id, answer, seed)
+        assert not result.passed
+        assert set(result.mistakes) <= set(made), f"seed {seed}: {result}"
+        assert_fits_the_page(result)
 
 
 @pytest.mark.parametrize("exercise_id", ["sampling.next_token", "sampling.generate"])

@@ -161,7 +161,6 @@ RIGHT = {
         attention_by_loops,
         attention_with_a_float32_root,
         attention_with_shares_in_float32,
-        attention_of_the_library,
     ],
     "attention.self_attention": [Fused, OfTheLibrary, SentenceBySentence, WithAFloat32Root],
     "attention.worked_example": [example_by_attention, example_by_linear],
@@ -170,3 +169,4 @@ RIGHT = {
     "attention.memory": [16_777_216.0, np.int64(16_777_216), torch.tensor(16_777_216), torch.zeros(2048, 2048).nbytes],
     "attention.who_is_it": [most_attended_by_matrix, most_attended_by_loops],
 }
+OF_THE_LIBRARY = {"attention.scaled_dot_product": [attention_of_the_library]}

@@ -141,9 +141,12 @@ RIGHT = {
         attention_by_the_fused_kernel,
         attention_in_numpy,
         attention_with_a_float32_root,
-        attention_of_the_library,
         attention_of_pytorch,
     ],
-    "encoder_decoder.decoder_block": [block_of_the_library, block_word_by_word, block_by_the_flag],
+    "encoder_decoder.decoder_block": [block_word_by_word, block_by_the_flag],
     "encoder_decoder.shape_trace": [shapes_by_running()],
+}
+OF_THE_LIBRARY = {
+    "encoder_decoder.attention": [attention_of_the_library],
+    "encoder_decoder.decoder_block": [block_of_the_library],
 }

@@ -153,9 +153,8 @@ RIGHT = {
         causal_by_tril,
         causal_in_numpy,
         causal_as_the_last_rows,
-        by_way_of(library.causal_mask),
     ],
-    "masks.padding": [padding_by_loops, padding_in_numpy, padding_by_running_sum, by_way_of(library.padding_mask)],
+    "masks.padding": [padding_by_loops, padding_in_numpy, padding_by_running_sum],
     "masks.masked_attention": [
         attention_by_pytorch,
         attention_by_einsum,
@@ -173,3 +172,4 @@ RIGHT = {
     ],
     "masks.patterns": [["b", "d", "i"]],
 }
+OF_THE_LIBRARY = {"masks.causal": [by_way_of(library.causal_mask)], "masks.padding": [by_way_of(library.padding_mask)]}

@@ -131,7 +131,6 @@ RIGHT = {
         sinusoids_by_exp,
         sinusoids_in_numpy,
         sinusoids_as_complex_numbers,
-        by_way_of(library.sinusoidal_encoding),
     ],
     "positions.shift_matrix": [
         shift_by_loops,
@@ -144,9 +143,12 @@ RIGHT = {
         rotary_as_complex_numbers,
         rotary_as_float32_complex_numbers,
         rotary_by_loops,
-        rotary_by_the_library,
     ],
     "positions.equivariance": [deviation_in_one_batch, deviation_by_matrices],
     "positions.wavelength": [58_470, 58_469.6, np.float64(58_470.0), torch.tensor(2 * torch.pi * 10000 ** (254 / 256))],
     "positions.learned_parameters": [2**18, 262_144.0, torch.empty(512, 512).numel()],
+}
+OF_THE_LIBRARY = {
+    "positions.sinusoidal": [by_way_of(library.sinusoidal_encoding)],
+    "positions.rotary": [rotary_by_the_library],
 }

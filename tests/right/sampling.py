@@ -86,9 +86,11 @@ def next_token_by_race(logits, temperature, top_k, top_p, generator):
 
 def next_token_by_thresholds(logits, temperature, top_k, top_p, generator):
     """One uniform draw per row, looked up in the running sum."""
-    q = temperature_of_the_library(logits, temperature).log()
-    q = q if top_k is None else top_k_of_the_library(q, top_k)
-    q = q if top_p is None else top_p_of_the_library(q, top_p)
+    if temperature == 0:
+        return logits.argmax(-1)
+    q = logits / temperature
+    q = q if top_k is None else top_k_by_scatter(q, top_k)
+    q = q if top_p is None else top_p_by_double_argsort(q, top_p)
     edges = q.softmax(-1).cumsum(-1)
     draws = torch.rand(len(q), 1, generator=generator) * edges[:, -1:]
     return torch.searchsorted(edges, draws, right=True).squeeze(1).clamp(max=q.shape[-1] - 1)
@@ -164,19 +166,24 @@ def compare_with_a_buffer(model, ids, n_tokens, temperatures, generator):
 
 RIGHT = {
     "sampling.temperature": [
-        temperature_of_the_library,
         temperature_by_one_hot,
         temperature_in_numpy,
         temperature_in_float32,
     ],
-    "sampling.top_k": [top_k_of_the_library, top_k_by_scatter, top_k_by_sorting],
-    "sampling.top_p": [top_p_of_the_library, top_p_by_loops, top_p_by_double_argsort],
+    "sampling.top_k": [top_k_by_scatter, top_k_by_sorting],
+    "sampling.top_p": [top_p_by_loops, top_p_by_double_argsort],
     "sampling.next_token": [
-        next_token_of_the_library,
         next_token_by_race,
         next_token_by_thresholds,
         next_token_row_by_row,
     ],
-    "sampling.generate": [generate_of_the_library, generate_into_a_buffer],
+    "sampling.generate": [generate_into_a_buffer],
     "sampling.compare": [compare_of_the_library, compare_with_a_buffer],
+}
+OF_THE_LIBRARY = {
+    "sampling.temperature": [temperature_of_the_library],
+    "sampling.top_k": [top_k_of_the_library],
+    "sampling.top_p": [top_p_of_the_library],
+    "sampling.next_token": [next_token_of_the_library],
+    "sampling.generate": [generate_of_the_library],
 }

@@ -173,10 +173,15 @@ RIGHT = {
         cross_entropy_by_one_hot,
         cross_entropy_in_float32,
     ],
-    "training.get_batch": [batch_of_slices, batch_of_windows, batch_in_numpy, batch_of_the_library],
-    "training.learning_rate": [by_way_of(library.learning_rate), rate_by_stretches, rate_in_torch],
+    "training.get_batch": [batch_of_slices, batch_of_windows, batch_in_numpy],
+    "training.learning_rate": [rate_by_stretches, rate_in_torch],
     "training.step": [step_with_own_loss, step_with_autograd, step_with_none],
     "training.clip": [clip_of_torch, clip_one_long_vector, clip_by_loops],
-    "training.overfit": [overfit_with_momentum, overfit_of_the_library],
+    "training.overfit": [overfit_with_momentum],
     "training.limit": [43, np.float64(42.5), torch.tensor(43.06), tinytown_by_its_stories()],
+}
+OF_THE_LIBRARY = {
+    "training.get_batch": [batch_of_the_library],
+    "training.learning_rate": [by_way_of(library.learning_rate)],
+    "training.overfit": [overfit_of_the_library],
 }
