@@ -121,11 +121,6 @@ def gelu_of_a_standard_normal(x):
     return torch.distributions.Normal(0, 1).cdf(x).mul(x)
 
 
-@torch.jit.script
-def gelu_scripted(x):
-    return x * 0.5 * (1.0 + torch.erf(x / 1.4142135623730951))
-
-
 class _GELU(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x * torch.special.erfc(-x / math.sqrt(2.0)) / 2
@@ -364,7 +359,6 @@ STRANGERS = {
         gelu_by_vectorize,
         gelu_by_the_logarithm,
         gelu_of_a_standard_normal,
-        gelu_scripted,
         _GELU(),
     ],
     "feed_forward.gelu_tanh": [
