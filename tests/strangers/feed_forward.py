@@ -121,6 +121,11 @@ def gelu_of_a_standard_normal(x):
     return torch.distributions.Normal(0, 1).cdf(x).mul(x)
 
 
+class _GELU(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.special.erfc(-x / math.sqrt(2.0)) / 2
+
+
 def new_gelu(input):
     return 0.5 * input * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (input + 0.044715 * torch.pow(input, 3.0))))
 
@@ -354,6 +359,7 @@ STRANGERS = {
         gelu_by_vectorize,
         gelu_by_the_logarithm,
         gelu_of_a_standard_normal,
+        _GELU(),
     ],
     "feed_forward.gelu_tanh": [
         new_gelu,

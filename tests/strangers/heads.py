@@ -344,6 +344,30 @@ class QuarterRoots(_FourLayers):
         return self.out_proj(torch.cat((w @ v).unbind(1), -1))
 
 
+class BufferedScale(_FourLayers):
+    """The root of the head's width as a float32 buffer, dropout of 0, and −1e10 for what is hidden."""
+
+    def __init__(self, hid_dim, n_heads):
+        super().__init__(hid_dim, n_heads)
+        self.dropout = nn.Dropout(0.0)
+        self.register_buffer("scale", torch.sqrt(torch.FloatTensor([hid_dim // n_heads])))
+
+    def forward(self, x, mask=None):
+        batch_size, width = x.shape[0], x.shape[-1]
+        Q, K, V = (
+            fc(x).view(batch_size, -1, self.num_heads, self.head_dim).permute(0, 2, 1, 3)
+            for fc in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        energy = torch.matmul(Q, K.permute(0, 1, 3, 2)) / self.scale
+        if mask is not None:
+            energy = energy.masked_fill(mask == 0, -1e10)
+        attention = torch.softmax(energy, dim=-1)
+        if mask is not None:
+            attention = attention * mask.any(dim=-1, keepdim=True)
+        x = torch.matmul(self.dropout(attention), V)
+        return self.out_proj(x.permute(0, 2, 1, 3).contiguous().view(batch_size, -1, width))
+
+
 # --- repeat -----------------------------------------------------------------------------------------------------------
 
 
@@ -477,6 +501,7 @@ STRANGERS = {
         SoftmaxInFloat,
         QueryByQuery,
         QuarterRoots,
+        BufferedScale,
     ],
     "heads.grouped": [
         repeat_as_llama,
