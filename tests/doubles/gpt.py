@@ -65,7 +65,8 @@ DOUBLES = {
     ],
     "gpt.tie_weights": [
         (tied_from_the_output_and_frozen, ("the wrong way round", "no longer trained")),
-        (tied_by_a_frozen_copy, ("values copied", "output frozen")),
+        # A copy that is frozen at once, or afterwards: the two are one thing.
+        (tied_by_a_frozen_copy, ("values copied", "output frozen", "no longer trained")),
         (tied_backwards_and_scaled, ("the wrong way round", "scaled")),
     ],
 }

@@ -131,7 +131,8 @@ def orders_in_one_loop(pre, post, inputs, targets, learning_rate):
 RIGHT = {
     "blocks.pre_norm": [pre_norm_in_a_loop, pre_norm_in_place_on_a_copy, pre_norm_as_a_sum],
     "blocks.post_norm": [post_norm_in_a_loop, post_norm_in_one_line, post_norm_in_place_on_a_copy],
-    "blocks.encoder": [EncoderFromLibraryParts, EncoderOfTheLibrary, EncoderByEinsum],
+    "blocks.encoder": [EncoderFromLibraryParts, EncoderByEinsum],
     "blocks.gradient_norms": [gradients_by_functional_grad, gradients_by_the_chain_rule],
     "blocks.pre_or_post": [orders_in_one_loop],
 }
+OF_THE_LIBRARY = {"blocks.encoder": [EncoderOfTheLibrary]}
