@@ -1,0 +1,151 @@
+"""Careless answers: what people do to a right function without noticing, tried on every reference.
+
+    python -m tests.careless attention masks      # chapters, or exercises: attention.softmax
+    python -m tests.careless --all                # every code exercise and experiment: two or three minutes
+
+`mutants.py` changes one token of a reference's source. Here its behaviour is changed by the slips of `careless_slips.py`,
+`careless_values.py` and `careless_inside.py`, wherever they change anything on some case. Each is graded like an answer.
+One that passes either behaves as the reference does on every input that the statement allows, and then stands in
+EQUIVALENT with the reason, or shows a case that the exercise lacks.
+"""
+
+import argparse
+import fnmatch
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from course_lib.grading import EXERCISES, Exercise
+from course_lib.grading.limits import limited, undisturbed
+from course_lib.grading.prepare import prepare
+from course_lib.grading.run import call
+from course_lib.grading.trials import summed_up
+from course_lib.grading.values import fresh, plain
+from tests import careless_inside, careless_values  # noqa: F401  their slips put themselves on the list
+from tests.careless_slips import SLIPS, Seen
+from tests.mutants import SECONDS, chosen
+
+EQUIVALENT: list[tuple[str, str, str]] = []
+
+
+@dataclass(frozen=True)
+class Careless:
+    """One slip with one reference. name: of the slip, and where it is put."""
+
+    name: str
+    answer: Any
+
+
+def seen_of(exercise: Exercise, seed: int) -> Seen:
+    """Return what the calls of the reference are on the cases of a seed, also those that a probe makes."""
+    seen = Seen(exercise.reference, exercise.module)
+
+    def note(before: dict) -> dict:
+        seen.calls.append({name: kept(value) for name, value in before.items()})
+        return before
+
+    def note_result(value):
+        seen.results.append(plain(value))
+        return value
+
+    def note_built(before: dict) -> dict:
+        seen.built.append(dict(before))
+        return before
+
+    watched = seen.altered(note, note_result, init=note_built)
+    trials = prepare(exercise, seed)
+    with undisturbed():
+        for trial in trials:
+            call(watched, trial.call)
+    return seen
+
+
+def kept(value: Any) -> Any:
+    return fresh(value) if isinstance(value, (torch.Tensor, list, tuple, dict)) else value
+
+
+def careless(exercise: Exercise, seed: int) -> Iterator[Careless]:
+    """Every slip of the list that may concern this exercise."""
+    seen = seen_of(exercise, seed)
+    for slip in SLIPS:
+        for label, answer in slip(seen):
+            yield Careless(f"{slip.__name__.replace('_', ' ')}: {label}", answer)
+
+
+def passes(exercise: Exercise, answer: Any, seed: int) -> bool:
+    """Does an answer pass? As grade says, but ended by the first case that it fails."""
+    failed: list[bool] = []
+
+    def until_one_fails():
+        for trial in prepare(exercise, seed):
+            outcome = summed_up(trial, call(answer, trial.call))
+            if exercise.problem_of(trial, outcome) is not None:
+                failed.append(True)
+                return
+
+    with undisturbed():
+        ended = limited(until_one_fails, min(exercise.time_limit, SECONDS))
+    return ended == "done" and not failed
+
+
+@dataclass
+class Run:
+    """What came of the slips with one exercise. tried: how many changed anything; silent: which never did."""
+
+    tried: int = 0
+    alive: list[str] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
+
+
+def run(exercise_id: str, seed: int = 0) -> Run:
+    """Try every slip with one exercise."""
+    exercise, found = replace(EXERCISES[exercise_id], misconceptions=()), Run()
+    for each in careless(exercise, seed):
+        passed = passes(exercise, each.answer, seed)
+        if passed and not each.answer.acted:
+            found.silent.append(each.name)
+            continue
+        found.tried += 1
+        if passed:
+            found.alive.append(each.name)
+    return found
+
+
+def explained(exercise_id: str, name: str) -> str | None:
+    """Why a survivor is no wrong answer, if EQUIVALENT knows it."""
+    fits = (why for where, what, why in EQUIVALENT if fnmatch.fnmatch(exercise_id, where) and fnmatch.fnmatch(name, what))
+    return next(fits, None)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.careless", description=__doc__.splitlines()[0])
+    parser.add_argument("ids", nargs="*", metavar="ID", help="exercises, or chapters such as attention")
+    parser.add_argument("--all", action="store_true", help="every code exercise and experiment")
+    parser.add_argument("--seed", type=int, default=0, help="decides the cases (default: those of check)")
+    parser.add_argument("--silent", action="store_true", help="name the slips that no case gives a chance, too")
+    arguments = parser.parse_args()
+    if not arguments.ids and not arguments.all:
+        parser.error("name exercises, or --all")
+    torch.set_num_threads(1)
+    totals = [0, 0, 0]
+    print(f"{'exercise':<34}{'tried':>8}{'alike':>8}{'survive':>8}")
+    for exercise_id in chosen([] if arguments.all else arguments.ids):
+        found = run(exercise_id, arguments.seed)
+        alike = [name for name in found.alive if explained(exercise_id, name)]
+        row = [found.tried, len(alike), len(found.alive) - len(alike)]
+        totals = [total + each for total, each in zip(totals, row)]
+        print(f"{exercise_id:<34}{row[0]:>8}{row[1]:>8}{row[2]:>8}", flush=True)
+        for name in found.alive:
+            reason = explained(exercise_id, name) or "PASSES: a case is missing, or a line in EQUIVALENT"
+            print(f"    {name}\n        {reason}")
+        for name in found.silent if arguments.silent else ():
+            print(f"    silent: {name}")
+    print(f"{'all':<34}{totals[0]:>8}{totals[1]:>8}{totals[2]:>8}")
+    return int(totals[2] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,262 @@
+"""Slips inside of a computation: what torch's functions and models do is replaced while a reference runs."""
+
+import contextlib
+import sys
+from unittest import mock
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.grading.values import plain
+from tests.careless_slips import INF, Instead, Labelled, Seen, differs, slip
+from tests.careless_values import modules
+
+# --- −inf and softmax -------------------------------------------------------------------------------------------------
+
+
+@slip
+def low_number_for_minus_infinity(seen: Seen) -> Labelled:
+    """−inf is written as −1e9, as the smallest float, as −10,000, as −100."""
+    for low in (-1e9, torch.finfo(torch.float32).min, -1e4, -100.0):
+
+        def lower(function, args, kwargs, v=low):
+            if not any(isinstance(each, float) and each == -INF for each in (*args, *kwargs.values())):
+                return NotImplemented
+            args = [v if isinstance(each, float) and each == -INF else each for each in args]
+            kwargs = {name: v if isinstance(each, float) and each == -INF else each for name, each in kwargs.items()}
+            return function(*args, **kwargs)
+
+        names = ("masked_fill", "masked_fill_", "where", "full", "full_like", "new_full", "fill_", "__setitem__")
+        yield f"{low:g}", seen.altered(around=lambda f=lower, n=names: Instead(**dict.fromkeys(n, f)))
+
+
+@slip
+def softmax_otherwise(seen: Seen) -> Labelled:
+    """Softmax without its largest exponent taken off, in half precision, or over the first axis or the one before the
+    last."""
+
+    def naive(function, args, kwargs):
+        x, dim = args[0], args[1] if len(args) > 1 else kwargs["dim"]
+        raised = x.exp()
+        return raised / raised.sum(dim, keepdim=True)
+
+    def half(function, args, kwargs):
+        return function(args[0].bfloat16(), *args[1:], **kwargs).to(args[0].dtype)
+
+    yield "naive", seen.altered(around=lambda: Instead(softmax=naive))
+    yield "bfloat16", seen.altered(around=lambda: Instead(softmax=half, log_softmax=half))
+    for axis in (0, -2):
+
+        def over(function, args, kwargs, a=axis):
+            return function(args[0], a) if args[0].ndim > 1 else NotImplemented
+
+        yield f"axis {axis}", seen.altered(around=lambda f=over: Instead(softmax=f, log_softmax=f))
+
+
+@slip
+def hidden_rows(seen: Seen) -> Labelled:
+    """A row of which every score is −inf is left NaN, or gets even shares."""
+
+    def even(function, args, kwargs):
+        x, dim = args[0], args[1] if len(args) > 1 else kwargs["dim"]
+        nothing = (x == -INF).all(dim, keepdim=True)
+        return function(x.masked_fill(nothing, 0.0), *args[1:], **kwargs) if nothing.any() else NotImplemented
+
+    def left(function, args, kwargs):
+        return args[0] if isinstance(args[0], Tensor) and args[0].isnan().any() else NotImplemented
+
+    yield "left NaN", seen.altered(around=lambda: Instead(nan_to_num=left, masked_fill=left))
+    yield "even", seen.altered(around=lambda: Instead(softmax=even))
+
+
+@slip
+def no_eps_in_lengths(seen: Seen) -> Labelled:
+    """Lengths are divided by without care for zeros."""
+
+    def cosine(function, args, kwargs):
+        a, b = args[:2]
+        return (a * b).sum(-1) / (a.norm(dim=-1) * b.norm(dim=-1))
+
+    def unit(function, args, kwargs):
+        return args[0] / args[0].norm(dim=-1, keepdim=True)
+
+    yield "cosine", seen.altered(around=lambda: Instead(cosine_similarity=cosine, normalize=unit))
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+
+@slip
+def ties_the_other_way(seen: Seen) -> Labelled:
+    """Of equal numbers the last is taken for the first."""
+
+    def axis_of(args, kwargs, place, default):
+        return args[place] if len(args) > place else kwargs.get("dim", default)
+
+    def flipped(function, args, kwargs, place=1, default=-1):
+        x, dim = args[0], axis_of(args, kwargs, place, default)
+        if dim is None or not x.ndim:
+            return NotImplemented
+        found = function(x.flip(dim), *args[1:], **kwargs)
+        last = x.shape[dim] - 1
+        return last - found if isinstance(found, Tensor) else type(found)((found[0], last - found[1]))
+
+    def kth(function, args, kwargs):
+        return flipped(function, args, kwargs, place=2)
+
+    def whole(function, args, kwargs):
+        x = args[0]
+        if len(args) > 1 or kwargs:
+            return flipped(function, args, kwargs)
+        return x.numel() - 1 - function(x.flatten().flip(0))
+
+    replaced = {"argsort": flipped, "sort": flipped, "topk": kth, "argmax": whole, "argmin": whole}
+    yield "torch", seen.altered(around=lambda: Instead(**replaced))
+    yield "Python", seen.altered(around=lambda: Backwards(seen.reference.__module__))
+
+
+class Backwards:
+    """Has a module's `sorted`, `max` and `min` read what they are given from its end. acted: has it made a difference?"""
+
+    def __init__(self, module: str):
+        self.acted = False
+        self.patch = mock.patch.dict(vars(sys.modules[module]), {f.__name__: self.turned(f) for f in (sorted, max, min)})
+
+    def turned(self, function):
+        def backwards(first, *more, **how):
+            first = list(first) if not more else first
+            value = function(first, *more, **how)
+            other = function(first[::-1], **how) if not more else value
+            self.acted |= differs(plain(value), plain(other))
+            return other
+
+        return backwards
+
+    def __enter__(self):
+        self.patch.start()
+        return self
+
+    def __exit__(self, *error):
+        self.patch.stop()
+
+
+def noted(answer):
+    """Return an answer of which nobody can see whether the slip shows: it counts as if it did."""
+    answer.acted.append("around")
+    return answer
+
+
+# --- randomness -------------------------------------------------------------------------------------------------------
+
+DRAWING = ("randn", "rand", "randint", "randperm", "multinomial", "normal", "bernoulli", "randn_like", "rand_like")
+
+
+@slip
+def generator_otherwise(seen: Seen) -> Labelled:
+    """The generator is not used, made anew with a seed in every call, drawn from once too often; nothing is drawn."""
+
+    def dropped(function, args, kwargs):
+        kwargs = {name: value for name, value in kwargs.items() if name != "generator"}
+        return function(*args, **kwargs)
+
+    def seeded(function, args, kwargs):
+        rng = torch.Generator().manual_seed(0)
+        return function(*args, **{**kwargs, "generator": rng}) if not function.__name__.endswith("like") else NotImplemented
+
+    def twice(function, args, kwargs):
+        function(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    def most_probable(function, args, kwargs):
+        return args[0].argmax(-1, keepdim=True)
+
+    for name, other in (("ignored", dropped), ("seeded in every draw", seeded), ("drawn twice", twice)):
+        yield name, seen.altered(around=lambda f=other: Instead(**dict.fromkeys(DRAWING, f)))
+    yield "the most probable", seen.altered(around=lambda: Instead(multinomial=most_probable))
+    for name in seen.of_kind(torch.Generator):
+        yield "seeded in every call", seen.on(name, lambda rng: torch.Generator().manual_seed(0), torch.Generator)
+        yield "None", seen.on(name, lambda rng: None)
+
+
+@slip
+def seeded_by_itself(seen: Seen) -> Labelled:
+    """Every call begins with torch.manual_seed(0): what is measured is one draw, again and again."""
+
+    @contextlib.contextmanager
+    def seed():
+        torch.manual_seed(0)
+        yield
+
+    drawn = seen.altered(around=lambda: Instead(**dict.fromkeys(DRAWING, lambda f, args, kwargs: f(*args, **kwargs))))
+    for call in seen.calls[:1]:
+        with contextlib.suppress(Exception):
+            drawn(**call)
+    if drawn.acted if not seen.is_class else False:
+        yield "0", noted(seen.altered(around=seed))
+
+
+# --- views, gradients, modes ------------------------------------------------------------------------------------------
+
+
+@slip
+def views_not_copied(seen: Seen) -> Labelled:
+    """`view` for `reshape` and no `contiguous`: what is no plain block of memory is refused."""
+
+    def view(function, args, kwargs):
+        x, *shape = args
+        return NotImplemented if x.is_contiguous() else x.view(*shape)
+
+    yield "view", seen.altered(around=lambda: Instead(reshape=view, contiguous=lambda f, args, kwargs: args[0]))
+
+
+@slip
+def gradient_cut(seen: Seen) -> Labelled:
+    """The result is detached, or everything computed without a gradient: nothing can be learnt through it."""
+    if any(v.requires_grad for call in seen.calls for v in call.values() if isinstance(v, Tensor)) or seen.is_class:
+        yield "detached", noted(seen.on_result(Tensor.detach))
+        yield "no_grad", noted(seen.altered(around=torch.no_grad))
+
+
+@slip
+def dropout_active(seen: Seen) -> Labelled:
+    """Dropout acts, in training mode or always."""
+    if not seen.is_class:
+        return
+    base = seen.reference
+
+    class InTraining(base):
+        acted = ["dropout"]
+
+        def forward(self, *args, **kwargs):
+            return nn.functional.dropout(base.forward(self, *args, **kwargs), 0.1, self.training)
+
+    yield "in training", InTraining
+    yield "always", noted(seen.on_result(lambda x: nn.functional.dropout(x, 0.1)))
+
+
+@slip
+def mode_of_a_model(seen: Seen) -> Labelled:
+    """A model that was given is used in the wrong mode: `eval` or `train` is forgotten, or called where it should not
+    be."""
+
+    def switched(on):
+        def change(model):
+            return model.train(on)
+
+        return change
+
+    def deaf(model, mode=True):
+        return model
+
+    for name in modules(seen):
+        yield f"{name} in eval", noted(seen.on(name, switched(False), nn.Module))
+        yield f"{name} in train", noted(seen.on(name, switched(True), nn.Module))
+    if modules(seen):
+        yield "no switch heard", noted(seen.altered(around=lambda: mock.patch.object(nn.Module, "train", deaf)))
+
+
+@slip
+def parameters_frozen(seen: Seen) -> Labelled:
+    """A model is left with parameters that no longer ask for a gradient."""
+    for name in modules(seen):
+        yield name, noted(seen.on(name, lambda model: model.requires_grad_(False), nn.Module))
