@@ -28,7 +28,73 @@ from tests import careless_inside, careless_values  # noqa: F401  their slips pu
 from tests.careless_slips import SLIPS, Seen
 from tests.mutants import SECONDS, chosen
 
-EQUIVALENT: list[tuple[str, str, str]] = []
+LOW = "no score that is legal, or that anybody meets, is so low: −1e9 for −inf is a right way, as in tests/right"
+BOUNDED = "a cosine is never below −1"
+AS_STATED = "the statement bounds the numbers: none is so low"
+LOGARITHM = "the reference's logits are logarithms of probabilities by then, and not far below 0"
+SAME_FOR_ALL = "it adds the same number to every score of a query, which softmax takes off again"
+CLEARED = "rows in which nothing may be seen are set to zero afterwards"
+SHIFTED = "all numbers of the row are equal, whatever they are: the result is the same"
+ROOM = "a measurement has room, and so many digits stay within it"
+FREE = "what is drawn, and how often, is the answer's choice: the figure is one of many that are right"
+MORE = "more rounds than asked for are as good"
+COUNT = "one pair more or less of so many does not show in a variance"
+ORDER = "the result does not depend on the order"
+TIES = "it decides between equal numbers, where either order is right"
+SWITCH = "the model has no dropout: its mode makes no difference"
+COPY = "a copy of the list is handed over: nobody else sees the change"
+BLOCKS = "the size of the blocks changes nothing in the result, and who reads one key more keeps no table either"
+ORDINARY = "made for vectors that one can follow on paper: the suite takes exp without care as right here"
+TEN_BYTES = "both recipes take 10 bytes, which is the point of the exercise"
+DRAWN = "frequencies of so many draws do not show the third digit of a probability"
+
+HEADS = ("attention.self_attention", "heads.module", "blocks.encoder")
+
+# (exercise, slip and place, why no legal input shows the slip); * stands for anything
+EQUIVALENT = [
+    *[
+        ("embeddings.*", f"low number for minus infinity: {low}", BOUNDED)
+        for low in ("-1e+09", "-3.40282e+38", "-10000", "-100")
+    ],
+    *[("*", f"low number for minus infinity: {low}", LOW) for low in ("-1e+09", "-3.40282e+38")],
+    *[
+        (exercise, f"minus infinity: * by {low}", LOW)
+        for exercise in ("attention.softmax", "attention.saturation", "training.cross_entropy", "sampling.t*")
+        for low in ("-1e+09", "-3.40282e+38")
+    ],
+    ("sampling.temperature", "minus infinity: logits by -10000", AS_STATED),
+    *[("sampling.next_token", f"low number for minus infinity: {low}", LOGARITHM) for low in ("-10000", "-100")],
+    ("embeddings.analogy", "arguments exchanged: a and c", "a − b + c is c − b + a"),
+    ("counting.flops", "arguments exchanged: n_params and n_tokens", "a product does not mind the order"),
+    ("counting.memory", "argument *: mixed_precision*", TEN_BYTES),
+    *[(exercise, "parameter ignored: *k_proj.bias*", SAME_FOR_ALL) for exercise in HEADS],
+    *[(exercise, "hidden rows: even", CLEARED) for exercise in ("attention.s*", "heads.module")],
+    ("attention.saturation", "rows of zeros: scores by 1.0", SHIFTED),
+    ("normalization.layer_norm", "rows of zeros: x by 1.0", SHIFTED),
+    *[(exercise, "softmax otherwise: naive", ORDINARY) for exercise in ("attention.wo*", "attention.who_is_it")],
+    ("attention.score_variance", "one off: n_pairs *", COUNT),
+    ("attention.score_variance", "result of another kind: float64", "two numbers are asked for, of any dtype"),
+    ("attention.score_variance", "rounded result: *", ROOM),
+    ("*", "generator otherwise: drawn twice", FREE),
+    ("*", "seeded by itself: 0", FREE),
+    *[(exercise, "generator otherwise: seeded in every draw", FREE) for exercise in ("*speed", "efficiency.*")],
+    *[("sampling.*", f"less exact: {what}", DRAWN) for what in ("*float16*",)],
+    *[(exercise, "softmax otherwise: bfloat16", DRAWN) for exercise in ("sampling.[ngc]*",)],
+    *[(f"sampling.{name}", "ties the other way: torch", TIES) for name in ("top_k", "top_p", "next_token")],
+    *[(exercise, "rounded result: numbers *", ROOM) for exercise in ("heads.how_many", "positions.equivariance")],
+    *[(exercise, "rounded result: numbers *", ROOM) for exercise in ("*speed", "blocks.pre_or_post", "training.*")],
+    *[(exercise, "rounded result: numbers *", ROOM) for exercise in ("sampling.compare", "efficiency.quadratic")],
+    *[("heads.how_many", f"order assumed: {name} *", ORDER) for name in ("heads", "seeds")],
+    ("feed_forward.ablate_fact", "order assumed: candidates *", ORDER),
+    ("efficiency.quadratic", "order assumed: lengths *", ORDER),
+    ("training.clip", "order assumed: parameters backwards", ORDER),
+    ("positions.equivariance", "one off: n_shuffles +1", MORE),
+    *[(exercise, "one off: rounds +1", MORE) for exercise in ("*speed", "efficiency.*")],
+    ("efficiency.rnn_or_attention", "argument ignored: rounds is 10", MORE),
+    *[(exercise, "input changed: *", COPY) for exercise in ("*speed", "efficiency.*", "sampling.compare")],
+    ("efficiency.online_softmax", "one off: block_size +1", BLOCKS),
+    *[(exercise, "mode of a model: no switch heard", SWITCH) for exercise in ("*",)],
+]
 
 
 @dataclass(frozen=True)
@@ -116,7 +182,9 @@ def run(exercise_id: str, seed: int = 0) -> Run:
 
 def explained(exercise_id: str, name: str) -> str | None:
     """Why a survivor is no wrong answer, if EQUIVALENT knows it."""
-    fits = (why for where, what, why in EQUIVALENT if fnmatch.fnmatch(exercise_id, where) and fnmatch.fnmatch(name, what))
+    fits = (
+        why for where, what, why in EQUIVALENT if fnmatch.fnmatch(exercise_id, where) and fnmatch.fnmatch(name, what)
+    )
     return next(fits, None)
 
 

@@ -120,7 +120,9 @@ class Backwards:
 
     def __init__(self, module: str):
         self.acted = False
-        self.patch = mock.patch.dict(vars(sys.modules[module]), {f.__name__: self.turned(f) for f in (sorted, max, min)})
+        self.patch = mock.patch.dict(
+            vars(sys.modules[module]), {f.__name__: self.turned(f) for f in (sorted, max, min)}
+        )
 
     def turned(self, function):
         def backwards(first, *more, **how):
@@ -161,7 +163,11 @@ def generator_otherwise(seen: Seen) -> Labelled:
 
     def seeded(function, args, kwargs):
         rng = torch.Generator().manual_seed(0)
-        return function(*args, **{**kwargs, "generator": rng}) if not function.__name__.endswith("like") else NotImplemented
+        return (
+            function(*args, **{**kwargs, "generator": rng})
+            if not function.__name__.endswith("like")
+            else NotImplemented
+        )
 
     def twice(function, args, kwargs):
         function(*args, **kwargs)
@@ -170,10 +176,12 @@ def generator_otherwise(seen: Seen) -> Labelled:
     def most_probable(function, args, kwargs):
         return args[0].argmax(-1, keepdim=True)
 
+    given = seen.of_kind(torch.Generator)
     for name, other in (("ignored", dropped), ("seeded in every draw", seeded), ("drawn twice", twice)):
-        yield name, seen.altered(around=lambda f=other: Instead(**dict.fromkeys(DRAWING, f)))
-    yield "the most probable", seen.altered(around=lambda: Instead(multinomial=most_probable))
-    for name in seen.of_kind(torch.Generator):
+        if given or other is not dropped:
+            yield name, seen.altered(around=lambda f=other: Instead(True, **dict.fromkeys(DRAWING, f)))
+    yield "the most probable", seen.altered(around=lambda: Instead(True, multinomial=most_probable))
+    for name in given:
         yield "seeded in every call", seen.on(name, lambda rng: torch.Generator().manual_seed(0), torch.Generator)
         yield "None", seen.on(name, lambda rng: None)
 
@@ -182,17 +190,17 @@ def generator_otherwise(seen: Seen) -> Labelled:
 def seeded_by_itself(seen: Seen) -> Labelled:
     """Every call begins with torch.manual_seed(0): what is measured is one draw, again and again."""
 
-    @contextlib.contextmanager
-    def seed():
-        torch.manual_seed(0)
-        yield
+    class Seeded(Instead):
+        def draw(self, function, args, kwargs):
+            if not self.acted:
+                torch.manual_seed(0)
+            return function(*args, **kwargs)
 
-    drawn = seen.altered(around=lambda: Instead(**dict.fromkeys(DRAWING, lambda f, args, kwargs: f(*args, **kwargs))))
-    for call in seen.calls[:1]:
-        with contextlib.suppress(Exception):
-            drawn(**call)
-    if drawn.acted if not seen.is_class else False:
-        yield "0", noted(seen.altered(around=seed))
+        def __init__(self):
+            super().__init__(True, **dict.fromkeys(DRAWING, self.draw))
+
+    if not seen.of_kind(torch.Generator):
+        yield "0", seen.altered(around=Seeded)
 
 
 # --- views, gradients, modes ------------------------------------------------------------------------------------------
@@ -236,27 +244,10 @@ def dropout_active(seen: Seen) -> Labelled:
 
 @slip
 def mode_of_a_model(seen: Seen) -> Labelled:
-    """A model that was given is used in the wrong mode: `eval` or `train` is forgotten, or called where it should not
-    be."""
-
-    def switched(on):
-        def change(model):
-            return model.train(on)
-
-        return change
+    """A model that was given is used in the mode in which it comes: nobody calls `eval`."""
 
     def deaf(model, mode=True):
         return model
 
-    for name in modules(seen):
-        yield f"{name} in eval", noted(seen.on(name, switched(False), nn.Module))
-        yield f"{name} in train", noted(seen.on(name, switched(True), nn.Module))
     if modules(seen):
         yield "no switch heard", noted(seen.altered(around=lambda: mock.patch.object(nn.Module, "train", deaf)))
-
-
-@slip
-def parameters_frozen(seen: Seen) -> Labelled:
-    """A model is left with parameters that no longer ask for a gradient."""
-    for name in modules(seen):
-        yield name, noted(seen.on(name, lambda model: model.requires_grad_(False), nn.Module))

@@ -6,9 +6,11 @@ what an alteration can be. The docstring is the slip in a sentence. `careless.py
 
 import contextlib
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from course_lib.grading.values import changed, plain
 
 INF = float("inf")
+TORCH = str(Path(torch.__file__).parent)
 Labelled = Iterator[tuple[str, Any]]
 SLIPS: list[Callable[["Seen"], Labelled]] = []
 
@@ -160,22 +163,37 @@ def tensors_in(value: Any) -> list[Tensor]:
 
 
 class Instead(TorchFunctionMode):
-    """Has torch's functions replaced by name: `replaced[name](function, args, kwargs)` is what is computed.
+    """Has torch's functions replaced by name where an exercise's own code calls them: models that it is given are left
+    alone. `replaced[name](function, args, kwargs)` is what is computed.
 
-    A replacement that returns NotImplemented leaves things as they are. acted: has one not?
+    A replacement that returns NotImplemented leaves things as they are. acted: has one given another value, or one that
+    was drawn?
     """
 
-    def __init__(self, **replaced: Callable):
+    def __init__(self, drawn: bool = False, **replaced: Callable):
         super().__init__()
-        self.replaced, self.acted = replaced, False
+        self.drawn, self.replaced, self.acted = drawn, replaced, False
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        other = self.replaced.get(getattr(function, "__name__", ""), lambda *call: NotImplemented)
-        value = other(function, args, kwargs or {})
+        kwargs = kwargs or {}
+        other = self.replaced.get(getattr(function, "__name__", ""))
+        if other is None or not called_by_an_exercise():
+            return function(*args, **kwargs)
+        value = other(function, args, kwargs)
         if value is NotImplemented:
-            return function(*args, **(kwargs or {}))
-        self.acted = True
+            return function(*args, **kwargs)
+        if not self.acted:
+            in_place = function.__name__.endswith("_")
+            self.acted = self.drawn or in_place or differs(plain(function(*args, **kwargs)), plain(value))
         return value
+
+
+def called_by_an_exercise() -> bool:
+    """Is the code that called torch's function the page's own, not that of a model or a fixture?"""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename.startswith((__file__, TORCH)):
+        frame = frame.f_back
+    return "exercises" in Path(frame.f_code.co_filename).parts
 
 
 # --- only part of it is computed --------------------------------------------------------------------------------------
@@ -228,7 +246,10 @@ def end_not_worked_on(seen: Seen) -> Labelled:
     """The last entry of the result along an axis is left as it was in an input of the same shape."""
     for name in seen.tensors():
         for axis in seen.result_axes():
-            yield f"{name}, axis {axis}", with_arguments(seen, lambda x, given, n=name, a=axis: as_given(x, given[n], a))
+            yield (
+                f"{name}, axis {axis}",
+                with_arguments(seen, lambda x, given, n=name, a=axis: as_given(x, given[n], a)),
+            )
 
 
 def with_arguments(seen: Seen, change: Callable[[Tensor, dict], Any]) -> Any:

@@ -38,6 +38,14 @@ def drawn_scores(seed):
 
 
 @stage
+def large_and_close(seed):
+    "Scores of 1,000 and of −10,000, a unit apart, and one of −inf: exp overflows or gives 0, the entropy is a number."
+    steps = torch.randint(-3, 4, (2, 3), generator=generator(seed)).float()
+    low = torch.tensor([[-INF, -1e4, 1 - 1e4]])
+    return [Case(low, 16, False), Case(torch.tensor([[1e3], [-1e3]]) + steps, 1, False)]
+
+
+@stage
 def saturated(seed):
     "Scores so far apart that one key takes all: the other weights are exactly 0, and the entropy is 0."
     return [Case(torch.tensor([[1e4, 0.0, -1e4]]), 4, False), Case(torch.tensor([[0.5, -INF, 0.0]]), 4, True)]

@@ -87,11 +87,12 @@ def nothing_to_see(seed):
 
 @stage
 def large_scores(seed):
-    "Scores in the thousands, of either sign: the largest allowed one takes all, and nothing overflows."
+    "Large scores, of either sign, then all of them far below 0: the largest allowed one takes all, nothing overflows."
     rng = generator(seed)
     q, k, v = qkv(rng, T=3, S=4, D=4, D_v=2)
     q, k = (q * 64).round(), (k * 64).round()
-    return [Case(q, k, v), Case(q, k, v, drawn_mask(rng, 3, 4))]
+    mask = drawn_mask(rng, 3, 4)
+    return [Case(q, k, v), Case(q, k, v, mask), Case(-4 * q.abs() - 200, 4 * k.abs() + 200, v, mask)]
 
 
 @stage

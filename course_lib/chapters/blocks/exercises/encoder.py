@@ -4,8 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.chapters.blocks.fixtures import also_in_training as probe
 from course_lib.grading.exercise import Case, generator, stage
+from course_lib.grading.fixtures import also_in_training as probe
 
 
 class SelfAttention(nn.Module):
@@ -89,10 +89,11 @@ def padded(seed):
 
 @stage
 def any_mask(seed):
-    "A mask of its own for every head and every token, True = may attend."
+    "A mask of its own for every head and every token, True = may attend; and large numbers, where one token is seen."
     rng = generator(seed)
     mask = (torch.rand(2, 3, 4, 4, generator=rng) < 0.5) | torch.eye(4, dtype=torch.bool)
-    return [Case(texts(rng, 2, 4, 6), mask, init=(6, 3, 9))]
+    one = torch.eye(6, dtype=torch.bool).roll(1, 1)
+    return [Case(texts(rng, 2, 4, 6), mask, init=(6, 3, 9)), Case(1000 * texts(rng, 2, 6, 6), one, init=(6, 3, 9))]
 
 
 @stage
@@ -103,6 +104,6 @@ def double_texts(seed):
 
 @stage
 def in_training_mode(seed):
-    "In training mode, in which dropout would act: there is none, so that nothing changes."
+    "In training mode, in which dropout would act: there is none. A gradient finds its way back to x (second result)."
     rng = generator(seed)
     return [Case(texts(rng, 3, 6, 8).requires_grad_(), init=(8, 2, 16))]

@@ -49,7 +49,8 @@ def forbidden_token(seed):
     "A logit of −inf: probability exactly 0 at every temperature."
     logits = torch.randn(2, 4, generator=generator(seed))
     logits[:, 1] = -INF
-    return [Case(logits, 0.8)]
+    low = torch.tensor([[-INF, -1e3, 1 - 1e3, -1e3]])
+    return [Case(logits, 0.8), Case(low, 0.5), Case(low, 0)]
 
 
 @stage

@@ -54,6 +54,22 @@ def rows_of_their_own(seed):
 
 
 @stage
+def large_logits(seed):
+    "Logits near 1,000, near −1,000 and far below: exp overflows or gives 0, the probabilities are ordinary numbers."
+    logits = shuffled(SEVEN_WORDS, generator(seed), 2)
+    low = SEVEN_WORDS - 2e4
+    low[2] = -INF
+    return [Case(logits + torch.tensor([[1e3], [-1e3]]), 0.77), Case(low, 0.77)]
+
+
+@stage
+def close_to_p(seed):
+    "Two tokens have 0.7, three have 0.9, and p is a little more, or a little less: half precision does not tell."
+    logits = torch.tensor([0.4, 0.2, 0.3, 0.1], dtype=torch.float64).log()
+    return [Case(logits, p) for p in (0.9005, 0.8995, 0.7005, 0.6995)]
+
+
+@stage
 def all_of_them(seed):
     "p = 1 keeps every token."
     return [Case(shuffled(SEVEN_WORDS[:4], generator(seed), 2), 1.0)]
