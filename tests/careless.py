@@ -1,12 +1,12 @@
 """Careless answers: what people do to a right function without noticing, tried on every reference.
 
     python -m tests.careless attention masks      # chapters, or exercises: attention.softmax
-    python -m tests.careless --all                # every code exercise and experiment: two or three minutes
+    python -m tests.careless --all                # every code exercise and experiment: some minutes
 
-`mutants.py` changes one token of a reference's source. Here its behaviour is changed by the slips of `careless_slips.py`,
-`careless_values.py` and `careless_inside.py`, wherever they change anything on some case. Each is graded like an answer.
-One that passes either behaves as the reference does on every input that the statement allows, and then stands in
-EQUIVALENT with the reason, or shows a case that the exercise lacks.
+`mutants.py` changes one token of a reference's source. Here its behaviour is changed, by the slips of
+`careless_slips.py`, `careless_values.py` and `careless_inside.py`, wherever they change anything on some case. Each is
+graded like an answer. One that passes either behaves as the reference does on every input that the statement allows,
+and then stands in EQUIVALENT with the reason, or shows a case that the exercise lacks.
 """
 
 import argparse
@@ -19,14 +19,13 @@ from typing import Any
 import torch
 
 from course_lib.grading import EXERCISES, Exercise
-from course_lib.grading.limits import limited, undisturbed
+from course_lib.grading.limits import undisturbed
 from course_lib.grading.prepare import prepare
 from course_lib.grading.run import call
-from course_lib.grading.trials import summed_up
 from course_lib.grading.values import fresh, plain
 from tests import careless_inside, careless_values  # noqa: F401  their slips put themselves on the list
 from tests.careless_slips import SLIPS, Seen
-from tests.mutants import SECONDS, chosen
+from tests.mutants import chosen, passes
 
 LOW = "no score that is legal, or that anybody meets, is so low: −1e9 for −inf is a right way, as in tests/right"
 BOUNDED = "a cosine is never below −1"
@@ -139,22 +138,6 @@ def careless(exercise: Exercise, seed: int) -> Iterator[Careless]:
     for slip in SLIPS:
         for label, answer in slip(seen):
             yield Careless(f"{slip.__name__.replace('_', ' ')}: {label}", answer)
-
-
-def passes(exercise: Exercise, answer: Any, seed: int) -> bool:
-    """Does an answer pass? As grade says, but ended by the first case that it fails."""
-    failed: list[bool] = []
-
-    def until_one_fails():
-        for trial in prepare(exercise, seed):
-            outcome = summed_up(trial, call(answer, trial.call))
-            if exercise.problem_of(trial, outcome) is not None:
-                failed.append(True)
-                return
-
-    with undisturbed():
-        ended = limited(until_one_fails, min(exercise.time_limit, SECONDS))
-    return ended == "done" and not failed
 
 
 @dataclass

@@ -1,6 +1,5 @@
 """Slips inside of a computation: what torch's functions and models do is replaced while a reference runs."""
 
-import contextlib
 import sys
 from unittest import mock
 
@@ -116,7 +115,7 @@ def ties_the_other_way(seen: Seen) -> Labelled:
 
 
 class Backwards:
-    """Has a module's `sorted`, `max` and `min` read what they are given from its end. acted: has it made a difference?"""
+    """Has a module's `sorted`, `max` and `min` read from the end. acted: has it made a difference?"""
 
     def __init__(self, module: str):
         self.acted = False
@@ -233,7 +232,7 @@ def dropout_active(seen: Seen) -> Labelled:
     base = seen.reference
 
     class InTraining(base):
-        acted = ["dropout"]
+        acted = ("dropout",)
 
         def forward(self, *args, **kwargs):
             return nn.functional.dropout(base.forward(self, *args, **kwargs), 0.1, self.training)

@@ -1,7 +1,7 @@
 """What people do to a right function without noticing: slips of behaviour, put around any reference.
 
-Each is a function of what was seen of the reference (`Seen`) and yields labels with altered answers: `Seen.altered` says
-what an alteration can be. The docstring is the slip in a sentence. `careless.py` tries them all.
+Each is a function of what was seen of the reference (`Seen`) and yields labels with altered answers: `Seen.altered`
+says what an alteration can be. The docstring is the slip in a sentence. `careless.py` tries them all.
 """
 
 import contextlib
@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+import course_lib
 from course_lib.grading.values import changed, plain
 
 INF = float("inf")
-TORCH = str(Path(torch.__file__).parent)
+TORCH, LIBRARY = (str(Path(package.__file__).parent) for package in (torch, course_lib))
 Labelled = Iterator[tuple[str, Any]]
 SLIPS: list[Callable[["Seen"], Labelled]] = []
 
@@ -189,11 +190,12 @@ class Instead(TorchFunctionMode):
 
 
 def called_by_an_exercise() -> bool:
-    """Is the code that called torch's function the page's own, not that of a model or a fixture?"""
+    """Is the code that called torch's function an exercise's own, not that of a model or a fixture of the library?"""
     frame = sys._getframe(1)
     while frame.f_code.co_filename.startswith((__file__, TORCH)):
         frame = frame.f_back
-    return "exercises" in Path(frame.f_code.co_filename).parts
+    path = frame.f_code.co_filename
+    return "exercises" in Path(path).parts or not path.startswith(LIBRARY)
 
 
 # --- only part of it is computed --------------------------------------------------------------------------------------
@@ -337,7 +339,8 @@ def default_kept(seen: Seen) -> Labelled:
     for name in seen.names:
         if seen.signature.parameters[name].default is inspect.Parameter.empty:
             continue
-        yield name, seen.altered(lambda arguments, n=name, kept={}: remembered(arguments, n, kept))  # noqa: B006
+        kept: dict = {}
+        yield name, seen.altered(lambda arguments, n=name, k=kept: remembered(arguments, n, k))
 
 
 def remembered(arguments: dict, name: str, kept: dict) -> dict:

@@ -318,9 +318,8 @@ def empty_refused(seen: Seen) -> Labelled:
     """Nothing given is refused, or gives nothing."""
 
     def filled(value):
-        if hasattr(value, "__len__") and not isinstance(value, (str, nn.Module)) and kind(value) != "function":
-            if value.numel() == 0 if isinstance(value, Tensor) else len(value) == 0:
-                raise IndexError("there is nothing")
+        if (isinstance(value, Tensor) and value.numel() == 0) or (isinstance(value, (list, dict)) and not value):
+            raise IndexError("there is nothing")
         return value
 
     yield "any", seen.altered(lambda arguments: {name: filled(value) for name, value in arguments.items()})
