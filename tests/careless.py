@@ -34,7 +34,7 @@ LOGARITHM = "the reference's logits are logarithms of probabilities by then, and
 SAME_FOR_ALL = "it adds the same number to every score of a query, which softmax takes off again"
 CLEARED = "rows in which nothing may be seen are set to zero afterwards"
 SHIFTED = "all numbers of the row are equal, whatever they are: the result is the same"
-ROOM = "a measurement has room, and so many digits stay within it"
+ROOM = "a measurement has room, and what is lost stays within it"
 FREE = "what is drawn, and how often, is the answer's choice: the figure is one of many that are right"
 MORE = "more rounds than asked for are as good"
 COUNT = "one pair more or less of so many does not show in a variance"
@@ -45,6 +45,7 @@ COPY = "a copy of the list is handed over: nobody else sees the change"
 BLOCKS = "the size of the blocks changes nothing in the result, and who reads one key more keeps no table either"
 ORDINARY = "made for vectors that one can follow on paper: the suite takes exp without care as right here"
 TEN_BYTES = "both recipes take 10 bytes, which is the point of the exercise"
+COUNTED = "no parameter depends on it"
 DRAWN = "frequencies of so many draws do not show the third digit of a probability"
 
 HEADS = ("attention.self_attention", "heads.module", "blocks.encoder")
@@ -66,10 +67,13 @@ EQUIVALENT = [
     ("embeddings.analogy", "arguments exchanged: a and c", "a − b + c is c − b + a"),
     ("counting.flops", "arguments exchanged: n_params and n_tokens", "a product does not mind the order"),
     ("counting.memory", "argument *: mixed_precision*", TEN_BYTES),
+    *[("counting.function", f"argument ignored: config.{name} *", COUNTED) for name in ("rope_theta", "norm_eps")],
     *[(exercise, "parameter ignored: *k_proj.bias*", SAME_FOR_ALL) for exercise in HEADS],
     *[(exercise, "hidden rows: even", CLEARED) for exercise in ("attention.s*", "heads.module")],
     ("attention.saturation", "rows of zeros: scores by 1.0", SHIFTED),
     ("normalization.layer_norm", "rows of zeros: x by 1.0", SHIFTED),
+    ("blocks.gradient_norms", "less exact: *float16", ROOM),
+    ("blocks.gradient_norms", "axis of one squeezed: x", "a norm does not mind the shape"),
     *[(exercise, "softmax otherwise: naive", ORDINARY) for exercise in ("attention.wo*", "attention.who_is_it")],
     ("attention.score_variance", "one off: n_pairs *", COUNT),
     ("attention.score_variance", "result of another kind: float64", "two numbers are asked for, of any dtype"),
@@ -77,8 +81,7 @@ EQUIVALENT = [
     ("*", "generator otherwise: drawn twice", FREE),
     ("*", "seeded by itself: 0", FREE),
     *[(exercise, "generator otherwise: seeded in every draw", FREE) for exercise in ("*speed", "efficiency.*")],
-    *[("sampling.*", f"less exact: {what}", DRAWN) for what in ("*float16*",)],
-    *[(exercise, "softmax otherwise: bfloat16", DRAWN) for exercise in ("sampling.[ngc]*",)],
+    ("sampling.[ngc]*", "softmax otherwise: bfloat16", DRAWN),
     *[(f"sampling.{name}", "ties the other way: torch", TIES) for name in ("top_k", "top_p", "next_token")],
     *[(exercise, "rounded result: numbers *", ROOM) for exercise in ("heads.how_many", "positions.equivariance")],
     *[(exercise, "rounded result: numbers *", ROOM) for exercise in ("*speed", "blocks.pre_or_post", "training.*")],
@@ -92,7 +95,7 @@ EQUIVALENT = [
     ("efficiency.rnn_or_attention", "argument ignored: rounds is 10", MORE),
     *[(exercise, "input changed: *", COPY) for exercise in ("*speed", "efficiency.*", "sampling.compare")],
     ("efficiency.online_softmax", "one off: block_size +1", BLOCKS),
-    *[(exercise, "mode of a model: no switch heard", SWITCH) for exercise in ("*",)],
+    ("*", "mode of a model: no switch heard", SWITCH),
 ]
 
 

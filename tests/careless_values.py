@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import torch
@@ -49,6 +50,10 @@ def argument_ignored(seen: Seen) -> Labelled:
     for name in seen.tensors():
         yield f"{name} is zeros", seen.on(name, torch.zeros_like, Tensor)
         yield f"{name} is ones", seen.on(name, torch.ones_like, Tensor)
+    for name in seen.names:
+        for field, first in fields_of(next(iter(seen.values(name)), None)).items():
+            kept = seen.on(name, lambda x, f=field, v=first: x if getattr(x, f) == v else replace(x, **{f: v}))
+            yield f"{name}.{field} is {first}", kept
     for name in seen.of_kind(str):
         first = next(value for value in seen.values(name) if isinstance(value, str))
         yield f"{name} is {first}", seen.on(name, lambda x, v=first: v)
@@ -56,6 +61,11 @@ def argument_ignored(seen: Seen) -> Labelled:
         first = seen.built[0].get(name, inspect.signature(seen.reference).parameters[name].default)
         for value in (*USUAL.get(name, ()), first):
             yield f"{name} is {value}", seen.altered(init=lambda arguments, n=name, v=value: arguments | {n: v})
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """Return the fields of a configuration; nothing of anything else."""
+    return {field.name: getattr(value, field.name) for field in fields(value)} if is_dataclass(value) else {}
 
 
 @slip

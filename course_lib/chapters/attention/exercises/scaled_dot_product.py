@@ -47,9 +47,11 @@ def no_mask(seed):
 
 @stage
 def leading_axes(seed):
-    "A batch, and a batch of heads: every leading axis is only carried along."
+    "A batch, and a batch of heads, once as views that a split leaves: every leading axis is only carried along."
     rng = generator(seed)
+    views = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in qkv(rng, 2, 3, T=4, S=2, D=3, D_v=5))
     return [
+        Case(*views),
         Case(*qkv(rng, 2, T=3, S=2, D=4, D_v=5)),
         Case(*qkv(rng, 3, T=3, S=3, D=3, D_v=3)),
         Case(*qkv(rng, 2, 3, T=2, S=4, D=5, D_v=3)),

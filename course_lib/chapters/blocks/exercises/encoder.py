@@ -84,6 +84,7 @@ def padded(seed):
     return [
         Case(texts(rng, 1, 3, 4), mask[:1, ..., 1:4], init=(4, 2, 6)),
         Case(texts(rng, 3, 5, 6), mask, init=(6, 3, 10)),
+        Case(texts(rng, 3, 5, 6), mask.flip(0), init=(6, 3, 10)),
     ]
 
 

@@ -46,11 +46,12 @@ def unsorted_logits(seed):
 
 @stage
 def rows_of_their_own(seed):
-    "Several rows: a sure one keeps few tokens, an unsure one many."
+    "Several rows, which may be a transposed view: a sure one keeps few tokens, an unsure one many."
     rng = generator(seed)
     sure = shuffled(CONFIDENT, rng, 2)
     unsure = shuffled(UNCERTAIN, rng, 2)
-    return [Case(torch.stack([sure[0], unsure[0]]), 0.9), Case(torch.stack([sure, unsure]), 0.6)]
+    rows, batch = torch.stack([sure[0], unsure[0]]), torch.stack([sure, unsure])
+    return [Case(rows, 0.9), Case(batch, 0.6), Case(rows.T.contiguous().T, 0.75)]
 
 
 @stage
