@@ -75,6 +75,7 @@ EQUIVALENT = [
     ("blocks.gradient_norms", "less exact: *float16", ROOM),
     ("blocks.gradient_norms", "axis of one squeezed: x", "a norm does not mind the shape"),
     *[(exercise, "softmax otherwise: naive", ORDINARY) for exercise in ("attention.wo*", "attention.who_is_it")],
+    ("feed_forward.ablate_fact", "softmax otherwise: naive", "no model that anybody cuts has logits whose exp overflows"),
     ("attention.score_variance", "one off: n_pairs *", COUNT),
     ("attention.score_variance", "result of another kind: float64", "two numbers are asked for, of any dtype"),
     ("attention.score_variance", "rounded result: *", ROOM),
