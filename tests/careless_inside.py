@@ -1,13 +1,16 @@
-"""Slips inside of a computation: what torch's functions and models do is replaced while a reference runs."""
+"""Slips inside of a computation: what torch's functions and models do is replaced while a reference runs. And between
+calls: what an earlier one has left."""
 
+import inspect
 import sys
+from typing import Any
 from unittest import mock
 
 import torch
 from torch import Tensor, nn
 
 from course_lib.grading.values import plain
-from tests.careless_slips import INF, Instead, Labelled, Seen, differs, slip
+from tests.careless_slips import INF, Instead, Labelled, Seen, differs, slip, tensors_in
 from tests.careless_values import modules
 
 # --- −inf and softmax -------------------------------------------------------------------------------------------------
@@ -250,3 +253,75 @@ def mode_of_a_model(seen: Seen) -> Labelled:
 
     if modules(seen):
         yield "no switch heard", noted(seen.altered(around=lambda: mock.patch.object(nn.Module, "train", deaf)))
+
+
+# --- what an earlier call has left ------------------------------------------------------------------------------------
+
+
+def shapes(value: Any) -> Any:
+    """Return what a cache by shape takes for its key."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(shapes, value))
+    return tuple(value.shape) if isinstance(value, Tensor) else type(value)
+
+
+@slip
+def result_cached(seen: Seen) -> Labelled:
+    """The result of an earlier call is given again, where the inputs have the same shapes."""
+    kept, key = {}, []
+
+    def given(arguments):
+        key[:] = [tuple(map(shapes, arguments.values()))]
+        return arguments
+
+    yield "by shape", seen.altered(given, lambda value: kept.setdefault(key[0], value))
+
+
+@slip
+def argument_kept(seen: Seen) -> Labelled:
+    """The value that an argument had in the first call is kept: for good, or for inputs of the same shape."""
+    for name in seen.names:
+        kept = {}
+        yield f"{name}, for good", seen.on(name, lambda x, k=kept: k.setdefault(0, x))
+        if name in seen.tensors():
+            by_shape = {}
+            yield f"{name}, by shape", seen.on(name, lambda x, k=by_shape: k.setdefault(x.shape, x), Tensor)
+
+
+@slip
+def default_kept(seen: Seen) -> Labelled:
+    """An optional argument that is left out has the value of the last call in which it was not."""
+    for name in seen.names:
+        if seen.signature.parameters[name].default is inspect.Parameter.empty:
+            continue
+        kept: dict = {}
+        yield name, seen.altered(lambda arguments, n=name, k=kept: remembered(arguments, n, k))
+
+
+def remembered(arguments: dict, name: str, kept: dict) -> dict:
+    if arguments.get(name) is not None:
+        kept[name] = arguments[name]
+    return kept | arguments if arguments.get(name) is None else arguments
+
+
+@slip
+def results_pile_up(seen: Seen) -> Labelled:
+    """A list that is a mutable default: what earlier calls have put in is still there."""
+    if any(isinstance(result, (list, dict)) for result in seen.results):
+        piled: list = []
+        entries: dict = {}
+        yield "list", seen.altered(result=lambda x: (piled.extend(x), list(piled))[1] if isinstance(x, list) else x)
+        yield "dict", seen.altered(result=lambda x: (entries.update(x), dict(entries))[1] if isinstance(x, dict) else x)
+
+
+@slip
+def one_buffer(seen: Seen) -> Labelled:
+    """Results of one shape are views of one buffer, which the next call fills anew."""
+    buffers: dict = {}
+
+    def into(x):
+        buffer = buffers.setdefault((x.shape, x.dtype), torch.empty_like(x))
+        return buffer.copy_(x.detach())
+
+    if any(tensors_in(result) for result in seen.results):
+        yield "by shape", seen.on_result(into)

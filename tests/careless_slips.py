@@ -39,7 +39,8 @@ def slip(function: Callable[["Seen"], Labelled]) -> Callable[["Seen"], Labelled]
 class Seen:
     """A reference and what its calls on the cases of an exercise were: arguments by name, and results, as plain data.
 
-    is_class: then the arguments are those of `forward`, and `built` holds those of the constructor.
+    is_class: then the arguments are those of `forward`, and `built` holds those of the constructor. torch: the names of
+    torch's functions that its code calls.
     """
 
     reference: Any
@@ -48,6 +49,7 @@ class Seen:
     calls: list[dict[str, Any]] = field(default_factory=list)
     results: list[Any] = field(default_factory=list)
     built: list[dict[str, Any]] = field(default_factory=list)
+    torch: set[str] = field(default_factory=set)
 
     def __post_init__(self):
         self.function = self.reference.forward if self.is_class else self.reference
@@ -103,10 +105,10 @@ class Seen:
                 acted.append("result")
             return other
 
-        careless.acted = acted
+        careless.acted, careless.parts = acted, (given, result, around, init)
         if not self.is_class:
             return careless
-        body = {"forward": careless, "acted": acted}
+        body = {"forward": careless, "acted": acted, "parts": careless.parts}
         if init:
             build, parameters = self.reference.__init__, inspect.signature(self.reference)
 
@@ -120,6 +122,25 @@ class Seen:
             careless_init.__signature__ = inspect.signature(build)
             body["__init__"] = careless_init
         return type(self.reference.__name__, (self.reference,), body)
+
+    def may_act(self, answer: Any) -> bool:
+        """Could an altered answer do anything on these calls? False only where that is seen without calling it."""
+        given, result, around, init = getattr(answer, "parts", (None, None, None, answer))
+        if init or answer.acted:
+            return True
+        if around is not contextlib.nullcontext:
+            context = around()
+            return not isinstance(context, Instead) or bool(context.replaced.keys() & self.torch)
+        for call, value in zip(self.calls, self.results):
+            try:
+                after = given(dict(call))
+                if call.keys() != after.keys() or any(differs(call[name], after[name]) for name in call):
+                    return True
+                if differs(value, plain(result(value))):
+                    return True
+            except Exception:  # the slip ends in an error, here or when it is graded
+                return True
+        return False
 
     def on(self, name: str, change: Callable[[Any], Any], kinds: Any = object) -> Any:
         """Return the reference with one argument changed, where it is of these types."""
@@ -187,6 +208,19 @@ class Instead(TorchFunctionMode):
             in_place = function.__name__.endswith("_")
             self.acted = self.drawn or in_place or differs(plain(function(*args, **kwargs)), plain(value))
         return value
+
+
+class Recorder(TorchFunctionMode):
+    """Notes the names of torch's functions that an exercise's own code calls."""
+
+    def __init__(self, names: set[str]):
+        super().__init__()
+        self.names = names
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if called_by_an_exercise():
+            self.names.add(getattr(function, "__name__", ""))
+        return function(*args, **(kwargs or {}))
 
 
 def called_by_an_exercise() -> bool:
@@ -298,75 +332,3 @@ def one_off(seen: Seen) -> Labelled:
             yield f"{name} {step:+d}", seen.on(name, lambda x, s=step: x if isinstance(x, bool) else x + s, int)
         for name in seen.tensors(lambda x: not x.is_floating_point() and x.dtype != torch.bool):
             yield f"{name} {step:+d}", seen.on(name, lambda x, s=step: x + s, Tensor)
-
-
-# --- what an earlier call has left ------------------------------------------------------------------------------------
-
-
-def shapes(value: Any) -> Any:
-    """Return what a cache by shape takes for its key."""
-    if isinstance(value, (list, tuple)):
-        return tuple(map(shapes, value))
-    return tuple(value.shape) if isinstance(value, Tensor) else type(value)
-
-
-@slip
-def result_cached(seen: Seen) -> Labelled:
-    """The result of an earlier call is given again, where the inputs have the same shapes."""
-    kept, key = {}, []
-
-    def given(arguments):
-        key[:] = [tuple(map(shapes, arguments.values()))]
-        return arguments
-
-    yield "by shape", seen.altered(given, lambda value: kept.setdefault(key[0], value))
-
-
-@slip
-def argument_kept(seen: Seen) -> Labelled:
-    """The value that an argument had in the first call is kept: for good, or for inputs of the same shape."""
-    for name in seen.names:
-        kept = {}
-        yield f"{name}, for good", seen.on(name, lambda x, k=kept: k.setdefault(0, x))
-        if name in seen.tensors():
-            by_shape = {}
-            yield f"{name}, by shape", seen.on(name, lambda x, k=by_shape: k.setdefault(x.shape, x), Tensor)
-
-
-@slip
-def default_kept(seen: Seen) -> Labelled:
-    """An optional argument that is left out has the value of the last call in which it was not."""
-    for name in seen.names:
-        if seen.signature.parameters[name].default is inspect.Parameter.empty:
-            continue
-        kept: dict = {}
-        yield name, seen.altered(lambda arguments, n=name, k=kept: remembered(arguments, n, k))
-
-
-def remembered(arguments: dict, name: str, kept: dict) -> dict:
-    if arguments.get(name) is not None:
-        kept[name] = arguments[name]
-    return kept | arguments if arguments.get(name) is None else arguments
-
-
-@slip
-def results_pile_up(seen: Seen) -> Labelled:
-    """A list that is a mutable default: what earlier calls have put in is still there."""
-    if any(isinstance(result, (list, dict)) for result in seen.results):
-        piled: list = []
-        entries: dict = {}
-        yield "list", seen.altered(result=lambda x: (piled.extend(x), list(piled))[1] if isinstance(x, list) else x)
-        yield "dict", seen.altered(result=lambda x: (entries.update(x), dict(entries))[1] if isinstance(x, dict) else x)
-
-
-@slip
-def one_buffer(seen: Seen) -> Labelled:
-    """Results of one shape are views of one buffer, which the next call fills anew."""
-    buffers: dict = {}
-
-    def into(x):
-        buffer = buffers.setdefault((x.shape, x.dtype), torch.empty_like(x))
-        return buffer.copy_(x.detach())
-
-    if any(tensors_in(result) for result in seen.results):
-        yield "by shape", seen.on_result(into)

@@ -113,7 +113,7 @@ def views_and_doubles(seed):
 def in_training(seed):
     "In training mode: nothing is left out by chance, and a gradient finds its way back to x (second result)."
     rng = generator(seed)
-    return [Case(tokens_of(rng, 2, 3, 6).requires_grad_(), init=(6,))]
+    return [Case(tokens_of(rng, 2, 3, 6, dtype=torch.float64).requires_grad_(), init=(6,))]
 
 
 def judge(case, expected, got):

@@ -107,4 +107,4 @@ def double_texts(seed):
 def in_training_mode(seed):
     "In training mode, in which dropout would act: there is none. A gradient finds its way back to x (second result)."
     rng = generator(seed)
-    return [Case(texts(rng, 3, 6, 8).requires_grad_(), init=(8, 2, 16))]
+    return [Case(texts(rng, 3, 6, 8, torch.float64).requires_grad_(), init=(8, 2, 16))]
