@@ -22,9 +22,10 @@ from unittest import mock
 import torch
 
 from course_lib.grading import EXERCISES, Exercise, grade
-from course_lib.grading.limits import undisturbed
+from course_lib.grading.limits import limited, undisturbed
 from course_lib.grading.prepare import prepare
 from course_lib.grading.run import call
+from course_lib.grading.trials import summed_up
 
 SECONDS = 3.0  # of computing, for one mutant: most that take longer never end
 
@@ -251,11 +252,15 @@ def mutants(exercise: Exercise, seed: int) -> Iterator[Mutant]:
             if before == after or (name, before, after) in seen or not (own or line in run):
                 continue
             seen.add((name, before, after))
-            body = [mutated if other == name else defined[other] for other in used]
-            code = ast.fix_missing_locations(ast.Module(copy.deepcopy(body), []))
-            space = dict(vars(module))
-            exec(compile(code, "<mutant>", "exec"), space)
-            yield Mutant(name, line, before, after, space[reference.__name__])
+            body = [{**defined, name: mutated}[each] for each in used]
+            yield Mutant(name, line, before, after, made(reference, body))
+
+
+def made(reference: Callable, body: list[ast.AST]) -> Callable:
+    """The reference as it is with these functions and classes in place of its module's own."""
+    space = dict(vars(sys.modules[reference.__module__]))
+    exec(compile(ast.fix_missing_locations(ast.Module(copy.deepcopy(body), [])), "<mutant>", "exec"), space)
+    return space[reference.__name__]
 
 
 def lines_that_run(exercise: Exercise, seed: int) -> set[int]:
@@ -291,12 +296,14 @@ def reached(name: str, defined: dict[str, ast.AST]) -> list[str]:
     return [other for other in defined if other in found]
 
 
-def variants(function: ast.AST) -> Iterator[tuple[ast.AST, int]]:
-    """The function with one node replaced, and the line of that node."""
+def variants(function: ast.AST, line: int | None = None) -> Iterator[tuple[ast.AST, int]]:
+    """The function with one node replaced, on this line if one is given, and the line of that node."""
     for parent in ast.walk(function):
         for field, value in ast.iter_fields(parent):
             for i, node in enumerate(value if isinstance(value, list) else [value]):
                 if not isinstance(node, ast.AST) or field in ("annotation", "returns", "decorator_list"):
+                    continue
+                if line not in (None, getattr(node, "lineno", function.lineno)):
                     continue
                 for other in replacements(node, parent):
                     place = [*value[:i], other, *value[i + 1 :]] if isinstance(value, list) else other
@@ -328,6 +335,22 @@ def survivors(exercise_id: str, seed: int = 0) -> tuple[int, list[Mutant]]:
             if grade(exercise_id, mutant.answer, seed).passed:
                 alive.append(mutant)
     return count, alive
+
+
+def passes(exercise: Exercise, answer: Callable, seed: int) -> bool:
+    """Does an answer pass? As grade says, but ended by the first case that it fails."""
+    failed: list[bool] = []
+
+    def until_one_fails():
+        for trial in prepare(exercise, seed):
+            outcome = summed_up(trial, call(answer, trial.call))
+            if exercise.problem_of(trial, outcome) is not None:
+                failed.append(True)
+                return
+
+    with undisturbed():
+        ended = limited(until_one_fails, min(exercise.time_limit, SECONDS))
+    return ended == "done" and not failed
 
 
 def explained(exercise_id: str, mutant: Mutant) -> str | None:

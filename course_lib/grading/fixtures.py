@@ -43,6 +43,17 @@ def with_drawn_weights(parts: nn.Module, seed: int, dtype: str) -> nn.Module:
     return parts.requires_grad_(False).to(getattr(torch, dtype)).eval()
 
 
+def also_in_training(module, x, *mask):
+    """Return the output; for an x that asks for a gradient, that in training mode, and what its weighted sum sends back
+    to x."""
+    output = module.train(x.requires_grad)(x, *mask)
+    if not x.requires_grad:
+        return output
+    if isinstance(output, Tensor) and output.requires_grad:
+        (output * torch.arange(1.0, output.numel() + 1, dtype=output.dtype).view(output.shape)).sum().backward()
+    return output, torch.zeros_like(x) if x.grad is None else x.grad
+
+
 def self_attention(W_Q: Tensor, W_K: Tensor, W_V: Tensor, added: Tensor | None, causal: bool) -> Callable:
     """One head of self-attention, a function of x (B, T, D); `added` (T, D) is added to x first; causal if asked."""
 

@@ -76,11 +76,6 @@ def small_stack(sizes: dict, seed: int) -> nn.Module:
         return model
 
 
-def also_in_training(module, x, *mask):
-    """The output; for an x that asks for a gradient, that in training mode."""
-    return module.train(x.requires_grad)(x, *mask)
-
-
 def trained_both(answer, pre, post, inputs, targets, learning_rate):
     """What is reported of the training of two models: for each how many losses, the first four, the mean of the last
     three, whether its parameters have moved, and whether an optimizer met a gradient that was altered after `backward`;

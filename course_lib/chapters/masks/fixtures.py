@@ -9,7 +9,7 @@ class Mixing(nn.Module):
 
     x = embedding[ids], then x + tanh(mix · x) for each (T_max, T_max) of `mixes`, then logits = x · output + bias.
     `rounding`: the logits change by this share with the mean of all tokens, as sums in another order change them.
-    `opened_by`: only in texts that begin with this token does an output see later ones.
+    `opened_by`: only in texts with this token at position `opened_at` does an output see later ones.
     """
 
     def __init__(
@@ -20,17 +20,19 @@ class Mixing(nn.Module):
         bias: Tensor,
         rounding: float = 0.0,
         opened_by: int | None = None,
+        opened_at: int = 0,
     ):
         super().__init__()
         self.embedding, self.mixes, self.output, self.bias = embedding, mixes, output, bias
-        self.rounding, self.opened_by = rounding, opened_by
+        self.rounding, self.opened_by, self.opened_at = rounding, opened_by, opened_at
 
     def forward(self, ids: Tensor) -> Tensor:
         x, T = self.embedding[ids], ids.shape[1]  # (B, T, D)
         for mix in self.mixes:
             mix = mix[:T, :T]  # (T, T)
             if self.opened_by is not None:
-                opened = (ids[:, :1] == self.opened_by).any(1)  # (B,); an empty text opens nothing
+                there = ids[:, self.opened_at : self.opened_at + 1]  # (B, 1); (B, 0) of a text that is too short
+                opened = (there == self.opened_by).any(1)  # (B,)
                 mix = torch.where(opened[:, None, None], mix, mix.tril())  # (B, T, T)
             x = x + (mix @ x).tanh()
         logits = x @ self.output + self.bias  # (B, T, V)

@@ -74,12 +74,13 @@ def drawn_many_times(function, logits, temperature, top_k, top_p, generator):
 
 
 def followed(function, model, ids, max_new_tokens, max_seq_len, temperature, generator):
-    """Return the ids at temperature 0; otherwise how often each pair of new tokens comes, and what a seed does."""
+    """Return the ids at temperature 0; otherwise how often each pair of new tokens comes, and what the generator
+    does."""
     if temperature == 0:
         return function(model, ids, max_new_tokens, max_seq_len, temperature, generator)
     rows, vocab_size = ids.repeat_interleave(DRAWS, 0), model.config.vocab_size
     again = generator.clone_state()
-    first = function(model, rows[:FEW], max_new_tokens, max_seq_len, temperature, generator)
+    first, then = (function(model, rows[:FEW], max_new_tokens, max_seq_len, temperature, generator) for _ in range(2))
     out = function(model, rows, max_new_tokens, max_seq_len, temperature, generator)  # (DRAWS, T + 2)
     repeated = function(model, rows[:FEW], max_new_tokens, max_seq_len, temperature, again)
     problem = not_ids(out, vocab_size, len(rows), ids.shape[1] + max_new_tokens)
@@ -87,23 +88,25 @@ def followed(function, model, ids, max_new_tokens, max_seq_len, temperature, gen
         return problem
     pairs = out[:, -2] * vocab_size + out[:, -1]
     frequency = torch.bincount(pairs, minlength=vocab_size**2).view(vocab_size, vocab_size) / DRAWS
-    return frequency, torch.equal(first, repeated)
+    return frequency, torch.equal(first, repeated), not torch.equal(first, then)
 
 
 def as_two_rows(function, model, ids, n_tokens, temperatures, generator):
-    """Return both lists as tensors (tuples and tensors will do), and whether a few texts repeat with the same seed."""
+    """Return both lists as tensors (tuples and tensors will do), whether a few texts repeat with the same seed, and
+    whether the next call draws others; where nothing is drawn, it does not."""
     result = function(model, ids, n_tokens, list(temperatures), generator)
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         return result
     state = generator.get_state()
     few = [function(model, ids[:20], n_tokens, list(temperatures), generator.set_state(state)) for _ in range(2)]
+    few.append(function(model, ids[:20], n_tokens, list(temperatures), generator))
     try:
-        result, one, two = (
+        result, one, two, then = (
             [torch.as_tensor(part, dtype=torch.float64).detach() for part in each] for each in (result, *few)
         )
     except (TypeError, ValueError, RuntimeError):
         return result
-    return (*result, all(map(torch.equal, one, two)))
+    return (*result, all(map(torch.equal, one, two)), not all(map(torch.equal, one, then)))
 
 
 def not_ids(ids, vocab_size, *shape):

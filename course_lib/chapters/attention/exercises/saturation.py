@@ -31,10 +31,19 @@ def four_scores(seed):
 
 @stage
 def drawn_scores(seed):
-    "Scores of drawn queries and keys: one entropy per query, whatever the leading axes."
+    "Scores of drawn queries and keys: one entropy per query, whatever the leading axes; once they are a view."
     rng = generator(seed)
     scores = torch.randn(2, 3, 5, generator=rng) * 3
-    return [Case(scores[0], 9, True), Case(scores[0], 9, False), Case(scores, 9, True), Case(scores.double(), 9, False)]
+    plain = [Case(scores[0], 9, True), Case(scores[0], 9, False), Case(scores, 9, True)]
+    return [*plain, Case(scores.double(), 9, False), Case(scores.mT, 9, True)]
+
+
+@stage
+def large_and_close(seed):
+    "Scores of 1,000 and of −10,000, a unit apart, and one of −inf: exp overflows or gives 0, the entropy is a number."
+    steps = torch.randint(-3, 4, (2, 3), generator=generator(seed)).float()
+    low = torch.tensor([[-INF, -1e4, 1 - 1e4]])
+    return [Case(low, 16, False), Case(torch.tensor([[1e3], [-1e3]]) + steps, 1, False)]
 
 
 @stage

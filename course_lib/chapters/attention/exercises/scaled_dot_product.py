@@ -47,9 +47,11 @@ def no_mask(seed):
 
 @stage
 def leading_axes(seed):
-    "Leading axes, of a batch or of a batch of heads: each is only carried along."
+    "Leading axes, of a batch or of a batch of heads, views of a split among them: each is only carried along."
     rng = generator(seed)
+    views = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in qkv(rng, 2, 3, T=4, S=2, D=3, D_v=5))
     return [
+        Case(*views),
         Case(*qkv(rng, 2, T=3, S=2, D=4, D_v=5)),
         Case(*qkv(rng, 3, T=3, S=3, D=3, D_v=3)),
         Case(*qkv(rng, 2, 3, T=2, S=4, D=5, D_v=3)),
@@ -79,11 +81,12 @@ def nothing_to_see(seed):
 
 @stage
 def large_scores(seed):
-    "Scores in the thousands, of either sign: the largest allowed one takes all, and nothing overflows."
+    "Large scores, of either sign, then all of them far below 0: the largest allowed one takes all, nothing overflows."
     rng = generator(seed)
     q, k, v = qkv(rng, T=3, S=4, D=4, D_v=2)
     q, k = (q * 64).round(), (k * 64).round()
-    return [Case(q, k, v), Case(q, k, v, drawn_mask(rng, 3, 4))]
+    mask = drawn_mask(rng, 3, 4)
+    return [Case(q, k, v), Case(q, k, v, mask), Case(-4 * q.abs() - 200, 4 * k.abs() + 200, v, mask)]
 
 
 @stage

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from course_lib.grading.exercise import Case, generator, stage
+from course_lib.grading.fixtures import also_in_training as probe
 from course_lib.grading.judge import compare
 
 
@@ -84,10 +85,11 @@ def nothing_to_see(seed):
 
 @stage
 def large_tokens(seed):
-    "Large numbers: scores in the thousands, in float64."
+    "Large numbers, in float64: scores in the thousands; then in the hundred thousands, and one token to look at."
     rng = generator(seed)
     x = 60 * tokens_of(rng, 2, 4, 6, dtype=torch.float64)
-    return [Case(x, init=(6,)), Case(x, drawn_mask(rng, 4, 4), init=(6,))]
+    larger, one = 1000 * tokens_of(rng, 2, 6, 6, dtype=torch.float64), torch.eye(6, dtype=torch.bool).roll(1, 1)
+    return [Case(x, init=(6,)), Case(x, drawn_mask(rng, 4, 4), init=(6,)), Case(larger, one, init=(6,))]
 
 
 @stage
@@ -95,6 +97,13 @@ def doubles(seed):
     "float64 in, float64 out."
     rng = generator(seed)
     return [Case(tokens_of(rng, 2, 5, 8, dtype=torch.float64), drawn_mask(rng, 5, 5), init=(8,))]
+
+
+@stage
+def in_training(seed):
+    "In training mode: nothing is left out by chance, and a gradient finds its way back to x (second result)."
+    rng = generator(seed)
+    return [Case(tokens_of(rng, 2, 3, 6, dtype=torch.float64).requires_grad_(), init=(6,))]
 
 
 def judge(case, expected, got):

@@ -54,7 +54,8 @@ def large_numbers(seed):
 def blocked_scores(seed):
     "A score of −inf: its share is exactly 0 and the others share the rest."
     x = torch.randn(3, 4, generator=generator(seed))
-    return [Case(x.masked_fill(torch.eye(3, 4, dtype=torch.bool), -INF), -1)]
+    low = torch.tensor([[-INF, -1e4, 1 - 1e4, -1e4], [-1e4, -1e4, -INF, 2 - 1e4]])
+    return [Case(x.masked_fill(torch.eye(3, 4, dtype=torch.bool), -INF), -1), Case(low, -1)]
 
 
 @stage

@@ -69,9 +69,11 @@ def batch_and_heads(seed):
 
 @stage
 def large_scores(seed):
-    "Scores in the thousands: the largest allowed one takes all, and nothing overflows."
+    "Large scores, then all of them far below 0: the largest allowed one takes all, and nothing overflows."
     q, k, v, (k_old, v_old) = new_tokens(generator(seed), 1, 2, T=2, S=3, D=4, D_v=2)
-    return [Case((q * 64).round(), (k * 64).round(), v, ((k_old * 64).round(), v_old))]
+    q, k, k_old = ((x * 64).round() for x in (q, k, k_old))
+    low = (4 * x.abs() + 200 for x in (k, k_old))
+    return [Case(q, k, v, (k_old, v_old)), Case(-4 * q.abs() - 200, next(low), v, (next(low), v_old))]
 
 
 @stage

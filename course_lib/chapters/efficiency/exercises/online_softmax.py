@@ -28,7 +28,7 @@ def blockwise_attention(q, k, v, block_size):
 @stage
 def one_query(seed):
     "One query, two blocks of two keys; the larger scores are in the second block, or in the first."
-    rising = torch.tensor([[1.0], [2.0], [4.0], [3.0]])
+    rising = torch.tensor([[0.0], [1.0], [3.0], [2.0]])
     values = torch.tensor([[10.0], [20.0], [30.0], [0.0]])
     return [Case(torch.ones(1, 1), rising, values, 2), Case(torch.ones(1, 1), rising.flip(0), values, 2)]
 
@@ -36,7 +36,7 @@ def one_query(seed):
 @stage
 def full_blocks(seed):
     "Blocks of one size: as many as the keys fill, or a single one with room for all of them."
-    rng = generator(seed)
+    rng = generator(seed + 1)
     return [
         Case(*qkv(rng, T=2, S=3, D=4, D_v=5), 3),
         Case(*qkv(rng, T=3, S=2, D=3, D_v=2), 5),
@@ -66,13 +66,14 @@ def leading_axes(seed):
 
 @stage
 def extreme_scores(seed):
-    "Scores near 150, near −150 or both, or rising or falling by hundreds from block to block."
+    "Scores near 150, near −150, near −20,000 or of both signs, or rising or falling by hundreds from block to block."
     rng = generator(seed)
     steps, values = torch.randn(6, 1, generator=rng), 1 + torch.rand(6, 3, generator=rng)
     one, ladder = torch.ones(1, 1), torch.tensor([[0.0], [1.0], [300.0], [301.0], [900.0], [899.0]])
     return [
         Case(one, 150 + steps, values, 2),
         Case(one, -150 + steps, values, 2),
+        Case(one.double(), -20_000 + (2 * steps).round().double(), values.double(), 2),
         Case(one, ladder, values, 2),
         Case(one, ladder.flip(0), values, 2),
         Case(torch.tensor([[1.0], [-1.0], [0.01]]), 150 + steps, values, 4),
@@ -101,9 +102,11 @@ def qkv(rng, *leading, T, S, D, D_v, dtype=torch.float32):
 
 
 def judge(case, expected, got):
-    """The output first; then what the watch has seen."""
+    """The output first; then what the watch has seen. A float32 near 20,000 has steps of 0.002, and where weights come
+    from logarithms they lose as much: a right way."""
     if not (isinstance(expected, dict) and isinstance(got, dict)):
-        return compare(expected, got)
+        far = case.args[1].abs().max() > 10_000
+        return compare(expected, got, atol=1e-2 if far else None)
     problem = compare(expected["output"], got["output"])
     if problem:
         return problem

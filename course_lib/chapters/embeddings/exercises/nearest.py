@@ -35,7 +35,14 @@ def drawn_tables(seed):
     return [Case(table(rng, V, D) * (0.2 + torch.rand(V, 1, generator=rng)), V // 2, k) for V, D, k in SIZES]
 
 
-SIZES = [(8, 3, 2), (7, 12, 6), (30, 5, 4), (40, 16, 39)]
+SIZES = [(8, 3, 2), (7, 12, 6), (6, 6, 5), (30, 5, 4), (40, 16, 39)]
+
+
+@stage
+def almost_as_near(seed):
+    "Two rows that are almost equally near: half precision does not tell them apart, float32 does."
+    weight = torch.tensor([[1.0, 0.0], [0.5, 0.866], [0.5001, 0.866]])
+    return [Case(weight, 0, 2), Case(weight.flip(0), 2, 2)]
 
 
 @stage

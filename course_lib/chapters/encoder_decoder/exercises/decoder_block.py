@@ -60,6 +60,7 @@ def padded_source(seed):
     return [
         block_case(rng, LITTLE, 1, 2, 3, lengths=[2]),
         block_case(rng, MIDDLE, 3, 4, 5, lengths=[5, 2, 3]),
+        block_case(rng, MIDDLE, 3, 4, 5, lengths=[1, 4, 5]),
         block_case(rng, MODERN, 2, 3, 4, lengths=[1, 3]),
     ]
 

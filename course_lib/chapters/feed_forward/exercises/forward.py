@@ -3,7 +3,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 
-from course_lib.chapters.feed_forward.exercises._shared import NONLINEARITIES, judge_sums
+from course_lib.chapters.feed_forward.exercises._shared import NONLINEARITIES
 from course_lib.grading.exercise import Case, generator, stage
 
 
@@ -75,6 +75,3 @@ def double_layers(seed):
     rng = generator(seed)
     double = partial(layers, rng, 2, 3, d_model=5, d_ff=7, dtype=torch.float64)
     return [Case(*double(), "gelu"), Case(*double(), "relu"), Case(*double(size=1000.0), "gelu")]
-
-
-judge = judge_sums

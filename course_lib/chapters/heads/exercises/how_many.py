@@ -66,10 +66,12 @@ def more_steps(seed):
 
 
 @stage
-def counting_up(seed):
-    "Rows that count up to 7 and begin again: which token follows is certain, and it is not the one that came before."
+def down_and_up(seed):
+    "Rows that count modulo 8, the first three batches down, the others up: what comes last counts, so order matters."
     rng = generator(seed)
-    rows = torch.randint(8, (10 * 8 + 24, 1), generator=rng) + torch.arange(13)  # (rows, T + 1)
+    steps = torch.arange(13).expand(10 * 8 + 24, 13).clone()  # (rows, T + 1)
+    steps[: 3 * 8] *= -1
+    rows = torch.randint(8, (10 * 8 + 24, 1), generator=rng) + steps
     ids, targets = (rows % 8)[:, :-1], (rows % 8)[:, 1:]
     batches, held_out = list(zip(ids[:80].split(8), targets[:80].split(8))), (ids[80:], targets[80:])
     return [Case(small_models("models of 16 features", vocab_size=8), [4], batches, held_out, 0.02, [seed])]

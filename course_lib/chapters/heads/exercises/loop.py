@@ -78,6 +78,13 @@ def masked_heads(seed):
 
 
 @stage
+def large_scores(seed):
+    "Scores in the hundred thousands, of either sign, and one token that each may look at: it gets all the weight."
+    x, *matrices = drawn(generator(seed), 2, 6, 6)
+    return [Case(1000 * x, *matrices, heads, torch.eye(6, dtype=torch.bool).roll(1, 1)) for heads in (2, 3)]
+
+
+@stage
 def double_loop(seed):
     "float64 in, float64 out."
     rng = generator(seed)

@@ -21,11 +21,11 @@ V_TOKENS = 6
 
 
 def drawn_model(
-    rng, T, *, V=V_TOKENS, layers=1, leaks=(), size=2.0, past=1.0, rounding=0.0, favourite=0.0, opened_by=None
+    rng, T, *, V=V_TOKENS, layers=1, leaks=(), size=2.0, past=1.0, rounding=0.0, favourite=0.0, opened=None
 ):
     """A model with drawn weights; `leaks` are (query, later key) pairs through which a later token is seen.
 
-    opened_by: they are there only in texts that begin with this token.
+    opened: (token, place); they are there only in texts with this token at this place.
     """
     mixes = [past * torch.rand(T, T, generator=rng).add(0.5).tril() / T for _ in range(layers)]
     for query, key in leaks:
@@ -38,9 +38,9 @@ def drawn_model(
     says = f"a model of {layers} layer{'s' if layers > 1 else ''}"
     if leaks:
         says += ", in which " + " and ".join(f"position {query} sees token {key}" for query, key in leaks)
-    if opened_by is not None:
-        says += f", in a text that begins with token {opened_by}"
-    return Given(Mixing, embedding, mixes, output, bias, rounding, opened_by, says=says)
+    if opened is not None:
+        says += f", in a text with token {opened[0]} at position {opened[1]}"
+    return Given(Mixing, embedding, mixes, output, bias, rounding, *(opened or ()), says=says)
 
 
 def drawn_ids(rng, B, T):
@@ -81,14 +81,15 @@ def one_hole(seed):
 
 @stage
 def in_one_text_of_several(seed):
-    "Three texts, of which one shows later tokens, because of its first token: the last text or the one in the middle."
+    "Three texts, of which one shows later tokens, because of its first token or its second: any but the first text."
     rng = generator(seed)
     cases = []
     for leaky in (2, 1):
         ids = drawn_ids(rng, 3, 5)
         ids[:, 0] = torch.tensor([1, 2, 3])
-        cases.append(Case(drawn_model(rng, 5, leaks=[(1, 3), (0, 2)], opened_by=1 + leaky), ids))
-    return cases
+        cases.append(Case(drawn_model(rng, 5, leaks=[(1, 3), (0, 2)], opened=(1 + leaky, 0)), ids))
+    ids = torch.tensor([[3, 1, 2, 4, 3], [4, 0, 5, 1, 2], [2, 2, 4, 5, 1]])
+    return [*cases, Case(drawn_model(rng, 5, leaks=[(1, 3), (0, 2)], opened=(0, 1)), ids)]
 
 
 @stage

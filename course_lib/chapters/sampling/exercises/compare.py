@@ -61,15 +61,19 @@ FIVE_WORDS = torch.tensor(
 
 @stage
 def four_temperatures(seed):
-    "10,000 texts of 4 new tokens from a small model, at temperatures 0.05, 0, 1 and 5."
+    "10,000 texts of 4 new tokens from a small model, at temperatures 1, 0.05 and 0, then 5."
     order = torch.cat([torch.randperm(5, generator=generator(seed)), torch.tensor([5])])
     model = Given(chain, FIVE_WORDS[order][:, order])
-    return [Case(model, torch.full((DRAWS, 2), 5), 4, (0.05, 0, 1.0, 5.0), generator(seed))]
+    prompts = torch.full((DRAWS, 2), 5)
+    return [
+        Case(model, prompts, 4, temperatures, generator(seed + draw))
+        for draw, temperatures in enumerate([(1.0, 0.05, 0), (5.0,)])
+    ]
 
 
 @stage
 def longer_than_the_window(seed):
     "Three texts that begin or grow longer than the model's window: it refuses more than 8 tokens."
     rng = generator(seed)
-    model = Given(sum_of_all, 7, 8)
-    return [Case(model, some_ids(rng, 3, T, 7), 6, (0, 0.01), generator(seed)) for T in (5, 10)]
+    model = Given(sum_of_all, 29, 8)
+    return [Case(model, some_ids(rng, 3, T, 29), 6, (0, 0.01), generator(seed)) for T in (5, 10)]

@@ -73,9 +73,11 @@ def cases_of_five(seed, *settings):
 
 @stage
 def the_largest(seed):
-    "Temperature 0: the id of the largest logit of each row, shape (B,), whatever the generator says."
+    "Temperature 0: the id of the largest logit of each row, shape (B,), be it larger by a little only."
     rng = generator(seed)
+    close = torch.tensor([[2.0, 2.0005, 1.0], [1.0, 2.0005, 2.0]])
     return [
+        Case(close, 0, None, None, generator(seed)),
         Case(shuffled(SEVEN_WORDS, rng, 1), 0, None, None, generator(seed)),
         Case(shuffled(CONFIDENT, rng, 4), 0.0, 3, 0.9, generator(seed)),
     ]
@@ -95,8 +97,10 @@ def warm_draws(seed):
 
 @stage
 def filtered_draws(seed):
-    "Top-k or top-p: what is removed never comes, and the rest share its part. A k beyond V removes nothing."
-    return cases_of_five(seed, (1.0, 2, None), (1.0, None, 0.75), (1.0, None, 0.3), (1.0, 50, None))
+    "Top-k or top-p: what is removed never comes, however low the others are. A k beyond V removes nothing."
+    low = shuffled(FIVE, generator(seed), 2) - torch.tensor([[2e4], [-1e3]])
+    some = cases_of_five(seed, (1.0, 2, None), (1.0, None, 0.75), (1.0, None, 0.3), (1.0, 50, None))
+    return [*some, Case(low, 1.0, 2, None, generator(seed + 1))]
 
 
 @stage

@@ -26,9 +26,11 @@ def sharper_and_flatter(seed):
 
 @stage
 def rows_of_logits(seed):
-    "Several rows: each is a distribution of its own."
+    "Several rows, which may be a transposed view: each is a distribution of its own."
     rng = generator(seed)
-    return [Case(torch.randn(3, 3, generator=rng), 0.7), Case(2 * torch.randn(2, 3, 5, generator=rng), 1.5)]
+    shapes = (3, 3), (2, 3, 5), (4, 5, 2)
+    square, batch, turned = (2 * torch.randn(shape, generator=rng) for shape in shapes)
+    return [Case(square, 0.7), Case(batch, 1.5), Case(turned.mT, 0.8)]
 
 
 @stage
@@ -49,7 +51,8 @@ def forbidden_token(seed):
     "A logit of −inf: probability exactly 0 at every temperature."
     logits = torch.randn(2, 4, generator=generator(seed))
     logits[:, 1] = -INF
-    return [Case(logits, 0.8)]
+    low = torch.tensor([[-INF, -1e3, 1 - 1e3, -1e3]])
+    return [Case(logits, 0.8), Case(low, 0.5), Case(low, 0)]
 
 
 @stage

@@ -46,12 +46,13 @@ def in_any_order(seed):
 
 @stage
 def each_row_its_own(seed):
-    "Several rows on different levels: each keeps its own k."
+    "Several rows on different levels, which may be a transposed view: each keeps its own k."
     rng = generator(seed)
     levels = torch.tensor([[0.0], [20.0], [-20.0]])
     return [
         Case(torch.randn(3, 5, generator=rng) + levels, 2),
         Case(torch.randn(2, 3, 6, generator=rng, dtype=torch.float64) + levels, 3),
+        Case(torch.randn(2, 6, 3, generator=rng).mT + levels, 4),
     ]
 
 

@@ -46,11 +46,28 @@ def unsorted_logits(seed):
 
 @stage
 def rows_of_their_own(seed):
-    "Several rows: a sure one keeps few tokens, an unsure one many."
+    "Several rows, which may be a transposed view: a sure one keeps few tokens, an unsure one many."
     rng = generator(seed)
     sure = shuffled(CONFIDENT, rng, 2)
     unsure = shuffled(UNCERTAIN, rng, 2)
-    return [Case(torch.stack([sure[0], unsure[0]]), 0.9), Case(torch.stack([sure, unsure]), 0.6)]
+    rows, batch = torch.stack([sure[0], unsure[0]]), torch.stack([sure, unsure])
+    return [Case(rows, 0.9), Case(batch, 0.6), Case(rows.T.contiguous().T, 0.75)]
+
+
+@stage
+def large_logits(seed):
+    "Logits near 1,000, near −1,000 and far below: exp overflows or gives 0, the probabilities are ordinary numbers."
+    logits = shuffled(SEVEN_WORDS, generator(seed), 2)
+    low = SEVEN_WORDS - 2e4
+    low[2] = -INF
+    return [Case(logits + torch.tensor([[1e3], [-1e3]]), 0.77), Case(low, 0.77)]
+
+
+@stage
+def close_to_p(seed):
+    "Two tokens have 0.7, three have 0.9, and p is a little more, or a little less: half precision does not tell."
+    logits = torch.tensor([0.4, 0.2, 0.3, 0.1], dtype=torch.float64).log()
+    return [Case(logits, p) for p in (0.9005, 0.8995, 0.7005, 0.6995)]
 
 
 @stage

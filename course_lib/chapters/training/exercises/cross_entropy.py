@@ -61,12 +61,15 @@ def ignored(seed):
 
 @stage
 def ignored_id(seed):
-    "ignore_index may be an id of the vocabulary, such as that of padding: then nothing asks for this token."
+    "ignore_index may be an id of the vocabulary, such as that of padding: nothing asks for it, in this call alone."
     rng = generator(seed)
+    logits, targets = drawn_logits(rng, 5, 6, V=7)
+    targets[0] = 6
     return [
         partly_ignored(rng, 2, 5, V=4, ignore_index=0),
         partly_ignored(rng, 3, 6, V=7, ignore_index=6),
         Case(*drawn_logits(rng, 6, V=5), 2),
+        Case(logits, targets),  # the larger one: here nothing is left out
     ]
 
 
@@ -79,7 +82,7 @@ def large_logits(seed):
         Case(torch.tensor([[0.0, 200.0]]), torch.tensor([0])),
         Case(logits, torch.tensor([2, 0, 1])),
         Case(torch.tensor([[1e4], [-1e4]]) + steps, torch.tensor([1, 2])),
-        Case(torch.tensor([[0.5, -INF, 1.5], [-INF, 2.0, -INF]]), torch.tensor([0, 1])),
+        Case(torch.tensor([[0.5, -INF, 1.5], [-INF, 2.0, -INF], [-1e4, -INF, 1 - 1e4]]), torch.tensor([0, 1, 0])),
     ]
 
 
