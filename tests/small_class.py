@@ -35,7 +35,7 @@ ANSWERS = {
     "gerda": "import os, signal\n\ndef softmax(x, dim):\n    os.kill(os.getpid(), signal.SIGKILL)",
     "hans": None,  # handed in nothing
 }
-EARNS = {"ada": 2, "bert": 0, "carl": 2, "dora": 2, "emil": 0, "fritz": 2, "gerda": 0, "hans": 0}
+EARNS = {"ada": 2, "bert": 1, "carl": 2, "dora": 2, "emil": 0, "fritz": 2, "gerda": 0, "hans": 0}
 
 
 def write_class(folder: Path, *names: str) -> Path:

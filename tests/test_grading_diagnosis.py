@@ -212,9 +212,9 @@ def test_pairs_are_made_once_and_in_the_order_of_the_page(toy):
     ("wrong", "marks", "earned"),
     [
         ({"plus": 1}, "✗ ✗ ✗ ✗", 0),
-        ({"square": False}, "✓ ✗ ✓ ✗", 1),  # what passes after the first that does not earns nothing
+        ({"square": False}, "✓ ✗ ✓ ✗", 0),  # a case that everybody sees could be typed in
         ({"zeros": False}, "✓ ✓ ✗ ✓", 2),
-        ({"dtype": torch.float32}, "✓ ✓ ✓ ✗", 3),
+        ({"dtype": torch.float32}, "✓ ✓ ✓ ✗", 2),
         ({}, None, 4),
     ],
 )

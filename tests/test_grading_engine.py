@@ -47,6 +47,7 @@ from course_lib.grading import (
     run,
 )
 from course_lib.grading.button import hint_button
+from course_lib.grading.judge import compare
 from course_lib.grading.kinds import KINDS
 from course_lib.grading.prepare import prepare
 from course_lib.grading.result import Progress, Row
@@ -1498,3 +1499,12 @@ def test_looking_at_the_progress_makes_no_file(toy):
     toy()
     assert row().attempts == 0
     assert not record.where().exists()
+
+
+def test_a_float32_is_as_exact_as_the_largest_number_beside_it():
+    expected = torch.tensor([1000.0, 0.0])
+    assert compare(expected, expected + torch.tensor([0.0, 1e-3])) is None
+    assert compare(expected, expected + torch.tensor([0.0, 1e-2])) is not None
+    assert compare(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 1e-5])) is not None
+    assert compare(expected.double(), expected.double() + 1e-1) is not None
+    assert compare(expected, expected + torch.tensor([0.0, 1e-3]), rtol=0.0, atol=1e-6) is not None

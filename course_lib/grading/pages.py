@@ -65,8 +65,9 @@ learners see its signature and docstring, and the rest is cut out (where that is
         "Drawn numbers, odd sizes."                                 # shown to the learner when this stage fails
         return [Case(torch.randn(3, 5, 2, 4, generator=generator(seed)))]    # the positional arguments of one call
 
-Cases go from small to large, stages from the basic thing to the edge cases: a stage that passes earns its share of the
-points if all before it pass, and where no mistake is recognised the first failing case is shown.
+Cases go from small to large, stages from the basic thing to the edge cases: stages that pass earn their share of the
+points up to the first that fails, or rather up to the last one before it whose cases depend on the seed: the others
+could be typed in. Where no mistake is recognised, the first failing case is shown.
 
 A class is called as Case(*args, init=(…)): it is built with `init`, given the reference's weights, called
 with `args`. What is no plain data, a model or an optimizer, comes as `Given(make, *data)`, `make` from the chapter's

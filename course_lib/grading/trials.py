@@ -1,5 +1,6 @@
 """A case that is ready to be tried, and what the known mistakes do with it."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -8,7 +9,7 @@ import torch
 
 from .exercise import Case, Given
 from .run import Call, Outcome, call
-from .values import Foreign
+from .values import Foreign, changed
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,24 @@ def summed_up(trial: Trial, outcome: Outcome) -> Outcome:
         return replace(outcome, value=trial.summary(trial.case, outcome.value))
     except Exception:  # brought by something else than the probe
         return replace(outcome, value=Foreign("something that cannot be summed up"))
+
+
+@functools.cache
+def is_drawn(stage: Callable[[int], list[Case]]) -> bool:
+    """Do the cases of a stage differ from seed to seed?"""
+    one, other = ([[_told(case.args), _told(case.init)] for case in stage(seed)] for seed in (0, 1))
+    return changed(one, other)
+
+
+def _told(value: Any) -> Any:
+    """A case as plain data, with what a Given is made from in its place."""
+    if isinstance(value, Given):
+        return [value.make.__name__, _told(value.data)]
+    if isinstance(value, torch.Generator):
+        return value.get_state()
+    if isinstance(value, dict):
+        return [list(value), _told(list(value.values()))]
+    return [_told(part) for part in value] if isinstance(value, (tuple, list)) else value
 
 
 def size_of(value: Any) -> int:

@@ -9,7 +9,7 @@ from ..judge import compare, kind_of, rounded, same
 from ..result import Result
 from ..run import Outcome
 from ..show import plural
-from ..trials import Trial
+from ..trials import Trial, is_drawn
 from .base import Exercise
 from .diagnosis import diagnosis
 from .evidence import evidence, pictures
@@ -93,14 +93,18 @@ class Code(Exercise):
         return self.verdict("unanswered", [sentence, "What you have read there you may use."])
 
     def _by_stage(self, trials: Sequence[Trial], problems: Sequence[str | None]) -> tuple[list[str], int]:
-        """A line that says which stages pass, and the points for those that pass before the first that does not."""
+        """A line that says which stages pass, and the points for those that pass before the first that does not.
+
+        The last of these must be one whose cases are drawn: what everybody can read in the notebook could be typed in.
+        """
         passes: dict[str, bool] = {}
         for i, trial in enumerate(trials):
             passes[trial.stage] = passes.get(trial.stage, True) and i < len(problems) and problems[i] is None
         if len(passes) < 2:
             return [], 0
         first = list(passes.values()).index(False)
-        part = self.points * first // len(passes)
+        drawn = [number for number, stage in enumerate(self.stages[:first], 1) if is_drawn(stage)]
+        part = self.points * max(drawn, default=0) // len(passes)
         marks = " ".join(PASSED if each else FAILED for each in passes.values())
         counted = f": {plural(part, 'point')} for those before the first {FAILED}" if part else ""
         return [f"Stages {marks}{counted}"], part
