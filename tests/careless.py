@@ -173,12 +173,14 @@ def run(exercise_id: str, seed: int = 0) -> Run:
     return found
 
 
+def fits(row: tuple[str, str, str], exercise_id: str, name: str) -> bool:
+    """Is this line of EQUIVALENT about this slip with this exercise?"""
+    return fnmatch.fnmatch(exercise_id, row[0]) and fnmatch.fnmatch(name, row[1])
+
+
 def explained(exercise_id: str, name: str) -> str | None:
     """Why a survivor is no wrong answer, if EQUIVALENT knows it."""
-    fits = (
-        why for where, what, why in EQUIVALENT if fnmatch.fnmatch(exercise_id, where) and fnmatch.fnmatch(name, what)
-    )
-    return next(fits, None)
+    return next((row[2] for row in EQUIVALENT if fits(row, exercise_id, name)), None)
 
 
 def main() -> int:
@@ -191,7 +193,7 @@ def main() -> int:
     if not arguments.ids and not arguments.all:
         parser.error("name exercises, or --all")
     torch.set_num_threads(1)
-    totals = [0, 0, 0]
+    totals, used = [0, 0, 0], set()
     print(f"{'exercise':<34}{'tried':>8}{'alike':>8}{'survive':>8}")
     for exercise_id in chosen([] if arguments.all else arguments.ids):
         found = run(exercise_id, arguments.seed)
@@ -199,12 +201,16 @@ def main() -> int:
         row = [found.tried, len(alike), len(found.alive) - len(alike)]
         totals = [total + each for total, each in zip(totals, row)]
         print(f"{exercise_id:<34}{row[0]:>8}{row[1]:>8}{row[2]:>8}", flush=True)
+        used |= {row for row in EQUIVALENT for name in found.alive if fits(row, exercise_id, name)}
         for name in found.alive:
             reason = explained(exercise_id, name) or "PASSES: a case is missing, or a line in EQUIVALENT"
             print(f"    {name}\n        {reason}")
         for name in found.silent if arguments.silent else ():
             print(f"    silent: {name}")
     print(f"{'all':<34}{totals[0]:>8}{totals[1]:>8}{totals[2]:>8}")
+    for row in EQUIVALENT if arguments.all else ():
+        if row not in used:
+            print(f"EQUIVALENT holds a line that fits no survivor: {row[0]}, {row[1]}")
     return int(totals[2] > 0)
 
 

@@ -25,8 +25,13 @@ NUMBER = 20  # of pairs for each exercise, if not told otherwise
 TRIES = 5  # of a draw: not every line has a variant, and few have many
 
 # (exercise, a part of either changed line, of the other one, why no legal input shows the change)
+TWICE = "two arguments change places, and change back"
 EQUIVALENT = [
     ("counting.flops", "backward = 1 * forward", "3 * forward + backward", "3 and 1 passes are as many as 2 and 2"),
+    ("counting.flops", "backward = 3 * forward", "1 * forward + backward", "1 and 3 passes are as many as 2 and 2"),
+    ("positions.rotary", "positions[:, None] / speed", "theta ** (torch.arange", "1 / speed, divided by, is speed"),
+    ("sampling.next_token", "keep_p(top_p, logits)", "nucleus(p, logits)", TWICE),
+    ("sampling.next_token", "draw_with(temperature, logits", "heat(temperature, logits)", TWICE),
 ]
 
 

@@ -10,6 +10,7 @@ from course_lib.grading import EXERCISES, Case, Code
 from tests import careless, mutant_pairs, mutants
 from tests.careless_slips import SLIPS, Seen
 
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # wrong code is what is run here
 CALLED = mutants.chosen([])
 SLOW = {  # seconds for each, in training, in models or in thousands of draws: `python -m tests.careless --all` has them
     "attention.score_variance",
@@ -38,6 +39,7 @@ QUICK = [exercise_id for exercise_id in CALLED if exercise_id not in SLOW]
 def test_no_careless_answer_passes_without_a_reason(exercise_id):
     found = careless.run(exercise_id)
     assert found.tried > 0
+    assert found.silent, "what no case can show is not tried, and named"
     assert [name for name in found.alive if not careless.explained(exercise_id, name)] == []
     stale = [
         f"{where}, {what}"

@@ -9,11 +9,13 @@ def scaled_dot_product_attention(q, k, v, mask=None):
     """softmax(q kᵀ / √D) v, with the weights: (output, weights)."""
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (..., T, S)
     if mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf)
+        blocked = ~mask
+        scores = scores.masked_fill(blocked, -torch.inf)
     weights = scores.softmax(dim=-1)  # a row of nothing but −inf is NaN here
     if mask is not None:
-        weights = weights.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
-    return weights @ v, weights
+        weights = weights.masked_fill(blocked.all(dim=-1, keepdim=True), 0.0)
+    output = weights @ v  # (..., T, D_v)
+    return output, weights
 
 
 def qkv(rng, *leading, T, S, D, D_v, dtype=torch.float32):

@@ -24,12 +24,28 @@ class SelfAttention(nn.Module):
         q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)  # (B, T, d_model) each
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, T, T)
         if mask is not None:
-            scores = scores.masked_fill(~mask, -torch.inf)
+            blocked = ~mask
+            scores = scores.masked_fill(blocked, -torch.inf)
         weights = scores.softmax(dim=-1)  # a row of nothing but −inf is NaN here
         if mask is not None:
-            weights = weights.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
-        return weights @ v  # (B, T, d_model)
+            weights = weights.masked_fill(blocked.all(dim=-1, keepdim=True), 0.0)
+        mixed = weights @ v  # (B, T, d_model)
+        return mixed
         ### END SOLUTION
+
+
+class Untransposed(nn.Linear):
+    """A linear layer that multiplies by its matrix as it stands."""
+
+    def forward(self, x):
+        return x @ self.weight + self.bias
+
+
+class Unbiased(nn.Linear):
+    """A linear layer that forgets its bias."""
+
+    def forward(self, x):
+        return x @ self.weight.T
 
 
 def tokens_of(rng, *shape, dtype=torch.float32):

@@ -6,7 +6,8 @@ from course_lib.grading.judge import compare
 
 def softmax(x, dim):
     """Shares that sum to 1 along dim. x: any shape; same shape and dtype back."""
-    raised = (x - x.amax(dim, keepdim=True)).exp()  # the largest exponent of each slice is 0
+    largest = x.amax(dim, keepdim=True)  # of each slice, so that no exponent exceeds 0
+    raised = (x - largest).exp()
     return raised / raised.sum(dim, keepdim=True)
 
 

@@ -8,19 +8,8 @@ from course_lib.grading.exercise import Case, generator, stage
 def most_attended(tokens, embeddings, query_token):
     """(the token that query_token looks at most, its weights over all tokens (S,))."""
     query = embeddings[tokens.index(query_token)]  # (D,)
-    weights = (embeddings @ query / math.sqrt(len(query))).softmax(dim=0)  # (S,)
-    return tokens[int(weights.argmax())], weights
-
-
-INF = float("inf")
-
-
-def token_weights(tokens, embeddings, query_token, scale=None):
-    query = embeddings[tokens.index(query_token)]  # (D,)
-    return (embeddings @ query / (scale or math.sqrt(len(query)))).softmax(0)  # (S,)
-
-
-def chosen(tokens, weights):
+    scores = embeddings @ query / math.sqrt(len(query))  # (S,)
+    weights = scores.softmax(dim=0)
     return tokens[int(weights.argmax())], weights
 
 

@@ -7,7 +7,8 @@ from course_lib.grading.exercise import Case, generator, stage
 
 def attention_weights(Q, K):
     """The weights of scaled dot-product attention: Q (T, D), K (S, D) -> (T, S)."""
-    return (Q @ K.T / math.sqrt(Q.shape[-1])).softmax(dim=-1)
+    scores = Q @ K.T / math.sqrt(Q.shape[-1])  # (T, S)
+    return scores.softmax(dim=-1)
 
 
 PAPER_Q = torch.tensor([[1, 0, 1, 0], [0.5, 0.5, 0, 1], [0, 1, 0.5, 0.5], [1, 1, 0, 0]])

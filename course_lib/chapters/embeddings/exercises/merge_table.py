@@ -26,19 +26,6 @@ def train_bpe(words, n_merges):
     return merges
 
 
-def joined(tokens, pair):
-    """Join every place where the two tokens of `pair` stand side by side."""
-    merged, i = [], 0
-    while i < len(tokens):
-        if tuple(tokens[i : i + 2]) == pair:
-            merged.append(pair[0] + pair[1])
-            i += 2
-        else:
-            merged.append(tokens[i])
-            i += 1
-    return merged
-
-
 @stage
 def one_merge(seed):
     "One merge: the pair that occurs most often, each word as often as it occurs."

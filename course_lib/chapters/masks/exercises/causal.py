@@ -11,9 +11,6 @@ def causal_mask(T, S=None):
     return key <= query  # (T, S)
 
 
-INF = float("inf")
-
-
 @stage
 def one_token(seed):
     "One token: it sees itself."

@@ -44,7 +44,8 @@ def drawn_model(
 
 
 def drawn_ids(rng, B, T):
-    return torch.randint(V_TOKENS, (B, T), generator=rng)
+    """Texts without the last token of the vocabulary: who adds 1 and goes beyond it still shows what else is wrong."""
+    return torch.randint(V_TOKENS - 1, (B, T), generator=rng)
 
 
 @stage
@@ -109,21 +110,21 @@ def any_token(seed):
     cases = []
     for token in (0, V_TOKENS - 1):
         ids = drawn_ids(rng, 1, 5)
-        ids[:, 3] = token
+        ids[:, 3:] = token
         cases.append(Case(drawn_model(rng, 5, leaks=[(1, 3)]), ids))
-        cases.append(Case(one_sided_model(rng), ids))
+        cases += [Case(one_sided_model(rng, up), ids) for up in (True, False)]
     ids = torch.randint(2, (2, 4), generator=rng)
     return [*cases, Case(drawn_model(rng, 4, V=2), ids), Case(drawn_model(rng, 4, V=2, leaks=[(1, 3)]), ids)]
 
 
-def one_sided_model(rng):
-    """A leak from position 3 to 1 that moves all logits up, the more the larger the token: only its size tells."""
+def one_sided_model(rng, up):
+    """Position 1 sees tokens 3 and 4: the larger they are, the more they move all logits up, or down."""
     size = torch.arange(1, V_TOKENS + 1)[:, None] / V_TOKENS  # (V, 1): tokens from small to large
     mix = torch.eye(5) / 5
-    mix[1, 3] = 1.0
+    mix[1, 3] = mix[1, 4] = 1.0
     upwards = 0.5 + torch.rand(1, V_TOKENS, generator=rng)
-    says = "a model in which a larger token makes all logits larger"
-    return Given(Mixing, size, [mix], upwards, torch.zeros(V_TOKENS), 0.0, says=says)
+    says = f"a model in which a larger token makes all logits {'larger' if up else 'smaller'}"
+    return Given(Mixing, size, [mix], upwards if up else -upwards, torch.zeros(V_TOKENS), 0.0, says=says)
 
 
 @stage

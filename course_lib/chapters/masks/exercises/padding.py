@@ -9,9 +9,6 @@ def padding_mask(lengths, S):
     return real[:, None, None, :]  # for every head and every query
 
 
-INF = float("inf")
-
-
 @stage
 def one_row(seed):
     "One text of two tokens, in a row of three keys."

@@ -15,20 +15,6 @@ def equivariance_error(f, x, n_shuffles):
     return largest
 
 
-def wrong_error(f, x, n_shuffles, *, shuffle=None, follow=None, size=lambda d: d.abs().max(), over=max, axis=1):
-    """The measurement with one step replaced: what goes in, what it is held against, how large, over all shuffles."""
-
-    def reorder(text, order):
-        return text.index_select(axis, order)
-
-    shuffle, follow = shuffle or reorder, follow or reorder
-    plain, sizes = f(x), []
-    for _ in range(n_shuffles):
-        order = torch.randperm(x.shape[axis])
-        sizes.append(size(f(shuffle(x, order)) - follow(plain, order)).item())
-    return over(sizes)
-
-
 def drawn_text(rng, B, T, D, *, sign=1, added=False, causal=False, dtype=torch.float64):
     """A case: attention with drawn weights and a text, and so many shuffles that every order of T tokens comes."""
     W_Q, W_K, W_V = (torch.randn(D, D, generator=rng, dtype=dtype) for _ in range(3))

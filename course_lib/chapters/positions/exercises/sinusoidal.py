@@ -5,17 +5,13 @@ from course_lib.grading.judge import compare
 
 
 def sinusoidal_encoding(max_seq_len, d_model):
-    position = torch.arange(max_seq_len, dtype=torch.float64)[:, None]  # (max_seq_len, 1)
-    feature = torch.arange(d_model, dtype=torch.float64)  # (d_model,)
-    angle = position / 10000 ** (2 * (feature // 2) / d_model)  # (max_seq_len, d_model)
-    return torch.where(feature % 2 == 0, angle.sin(), angle.cos()).float()
-
-
-def filled(d_model, sines, cosines):
-    """A table of zeros, filled as most people do: it has no room for the last cosine of an odd d_model."""
-    table = torch.zeros(len(sines), d_model, dtype=sines.dtype)
-    table[:, 0::2] = sines[:, 0::2]
-    table[:, 1::2] = cosines[:, 1::2]
+    """The sinusoids of Vaswani et al. 2017: a float32 tensor (max_seq_len, d_model)."""
+    position = torch.arange(max_seq_len)[:, None]  # (max_seq_len, 1)
+    two_i = torch.arange(0, d_model, 2)  # (hands,)
+    angle = position / 10000 ** (two_i / d_model)  # (max_seq_len, hands)
+    table = torch.empty(max_seq_len, d_model)
+    table[:, 0::2] = angle.sin()
+    table[:, 1::2] = angle.cos()[:, : d_model // 2]  # an odd d_model has one cosine less
     return table
 
 
