@@ -229,16 +229,14 @@ def test_stages_earn_their_share_up_to_the_first_that_fails(wrong, marks, earned
 
 def test_the_points_of_stages_are_kept_and_never_lost():
     def kept():
-        return next((row.earned, row.last) for row in progress().rows if row.exercise_id == "masks.causal")
+        return next((row.earned, row.last) for row in progress().rows if row.exercise_id == "attention.softmax")
 
-    def triangle_alone(T, S=None):
-        return torch.ones(T, T).tril() == 1
+    def naive(x, dim):
+        return x.exp() / x.exp().sum(dim, keepdim=True)
 
-    assert check("masks.causal", triangle_alone).earned > 0
-    before = kept()
-    check("masks.causal", lambda T, S=None: None)
-    assert before == (check("masks.causal", triangle_alone).earned, "failed")
-    assert kept() == before
+    assert check("attention.softmax", naive).earned == 1
+    check("attention.softmax", lambda x, dim: None)
+    assert kept() == (1, "failed")
 
 
 @pytest.mark.parametrize("rows", [1, 40, 3000])
