@@ -100,7 +100,10 @@ COUNTED = {  # a test of tests/test_grading.py -> its line in the table at the e
     "test_right_answers_in_other_styles_pass": "right answers in other styles: pass",
     "test_misconception_fails_and_is_named": "misconceptions: fail and are named",
     "test_wrong_option_gives_its_own_reason_and_no_other": "wrong options: fail with their own reason",
+    "test_what_leaves_the_work_to_the_library_is_nobodys_answer": "the library's own function: is told",
+    "test_of_two_mistakes_at_once_nothing_is_said_that_is_not_true": "two mistakes at once: nothing untrue",
 }
+NAMED = {2: "    of these, both are named", 1: "    of these, one is named", 0: "    of these, none is named"}
 KINDS = ("code", "experiment", "number", "shapes", "choice", "reflect")
 
 
@@ -112,13 +115,14 @@ def pytest_terminal_summary(terminalreporter, config):
         for report in terminalreporter.stats.get(outcome, []):
             line = COUNTED.get(report.nodeid.partition("::")[2].partition("[")[0])
             kind = dict(report.user_properties).get("kind")
-            if line and kind and report.when == "call":
-                count = counts.setdefault(line, {}).setdefault(kind, [0, 0])
+            named = NAMED.get(dict(report.user_properties).get("named", -1))
+            for each in filter(None, (line, named)) if line and kind and report.when == "call" else ():
+                count = counts.setdefault(each, {}).setdefault(kind, [0, 0])
                 count[0] += outcome == "passed"
                 count[1] += 1
     if counts:
         terminalreporter.write_line(f"\n{'':<42}" + "".join(f"{kind:>12}" for kind in (*KINDS, "all")))
-    for line in COUNTED.values():
+    for line in (*COUNTED.values(), *NAMED.values()):
         if line in counts:
             by_kind = counts[line]
             by_kind["all"] = [sum(each) for each in zip(*by_kind.values())]
