@@ -7,6 +7,7 @@ likeness. Nothing is named of which a second mistake could be said with equal ri
 
 import functools
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -77,13 +78,15 @@ class _Search:
 
         def search() -> None:
             end = time.process_time() + SECONDS
+            warnings.simplefilter("ignore")  # what torch says of a mistake is not for the learner
             for tried in (self._pairs, self._in_ordinary_cases, self._likenesses):
                 likely.extend(tried(end))
                 if likely:
                     return
 
-        # Two mistakes together may never end.
-        limited(search, 2 * SECONDS, lambda: "comparing it with known mistakes")
+        with warnings.catch_warnings():
+            # Two mistakes together may never end.
+            limited(search, 2 * SECONDS, lambda: "comparing it with known mistakes")
         return likely[0] if likely else None
 
     # --- an answer beside a mistake ---
