@@ -62,9 +62,7 @@ class _Search:
         wrong = [i for i, problem in enumerate(problems) if problem]
         self.core = [i for i in range(len(trials)) if _is_ordinary(trials[i])]
         self.first = min(wrong, key=lambda i: (i not in self.core, size_of(trials[i].case.args)))
-        self.order = sorted(
-            range(len(trials)), key=lambda i: i != self.first
-        )  # the cheapest case that tells comes first
+        self.order = [self.first, *(i for i in range(len(trials)) if i != self.first)]  # the cheapest that tells first
 
     def found(self) -> Diagnosis | None:
         for mistake in self.exercise.misconceptions:
