@@ -32,31 +32,28 @@ SECONDS = 3.0  # of computing, for one mutant: most that take longer never end
 LAST = "there are as many axes as the number says: it names the same axis"
 DEFAULT = "this is the default"
 UNUSED = "the reference never gets there: the part serves a misconception"
-OWN = "the copy is of the function's own value: nobody else sees the change"
 SHAPE = "a mean is taken afterwards, whatever the shape"
-FLOAT32 = "the angles may be computed in float32, too"
 SIZE = "the size is taken, whatever the sign"
 BLOCKED = "softmax gives a blocked score 0 in any case, except where every score of a row is blocked"
 GROWS = "the first block of keys broadcasts it to its shape"
+SYMMETRIC = "the cosine of two vectors is the same in either order"
 TIES = "it decides between equal logits, where either order is right"
 
 # (exercise, a part of the changed line, why no legal input shows the change)
 EQUIVALENT = [
-    ("embeddings.merge_pair", "or tail:", UNUSED),
-    ("embeddings.lookup", "return weight[ids]", "ids are whole numbers already"),
-    *[(f"embeddings.{name}", "F.normalize(vector, dim=-1)", LAST) for name in ("nearest", "analogy")],
-    *[(f"embeddings.{name}", "weight.norm(dim=-1, keepdim=True)", LAST) for name in ("nearest", "analogy")],
-    *[(f"embeddings.{name}", "scores = scores", OWN) for name in ("nearest", "analogy")],
-    *[(f"embeddings.{name}", "(dropped) of scores = scores.clone()", OWN) for name in ("nearest", "analogy")],
-    ("attention.scaled_dot_product", "torch.where(scores == -INF, 0.0", BLOCKED),
+    *[(f"embeddings.{name}", ", dim=1)", LAST) for name in ("nearest", "analogy")],
+    ("embeddings.nearest", "F.cosine_similarity(weight, weight[index])", DEFAULT),
+    ("embeddings.analogy", "F.cosine_similarity(weight, target)", DEFAULT),
+    ("embeddings.nearest", "F.cosine_similarity(weight[index], weight,", SYMMETRIC),
+    ("embeddings.analogy", "F.cosine_similarity(target, weight,", SYMMETRIC),
+    ("attention.scaled_dot_product", "masked_fill(blocked, 0.0)", BLOCKED),
     ("efficiency.online_softmax", "q.new_zeros(*q.shape[:0]", GROWS),
     ("efficiency.online_softmax", "q.new_full((*q.shape[:0], 1)", GROWS),
     ("attention.self_attention", "k.transpose(1, -1)", LAST),
-    ("attention.self_attention", "weights.masked_fill(~mask, 0.0)", BLOCKED),
-    ("attention.worked_example", ".softmax(1)", LAST),
-    *[("attention.worked_example", f"K.transpose({axes})", LAST) for axes in ("0, -1", "-2, 1")],
-    ("attention.score_variance", ".sum(1)", LAST),
-    ("attention.who_is_it", ".softmax(-1)", LAST),
+    ("attention.self_attention", "masked_fill(blocked, 0.0)", BLOCKED),
+    ("attention.worked_example", ".softmax(dim=1)", LAST),
+    ("attention.score_variance", ".sum(dim=1)", LAST),
+    ("attention.who_is_it", ".softmax(dim=-1)", LAST),
     ("counting.memory", "mixed_precision=True", "both recipes take 10 bytes, which is the point of the exercise"),
     *[(f"sampling.{name}", "logits.shape[-1])).values", DEFAULT) for name in ("top_k", "next_token")],
     ("sampling.top_k", "logits.topk(k).values", DEFAULT),
@@ -93,14 +90,14 @@ EQUIVALENT = [
     ("sampling.compare", "text.shape[1] + 2)], 1)", "nobody gathers from the output that is one too many"),
     ("sampling.compare", "log_probabilities(model, text)[:, start", DEFAULT),
     ("sampling.compare", "gather(-1, text[:, 1:, None])", SHAPE),
-    ("positions.sinusoidal", "torch.arange(d_model)", FLOAT32),
-    ("positions.sinusoidal", "torch.arange(max_seq_len)[", FLOAT32),
-    ("positions.shift_matrix", "torch.arange(0, d_model, 2) /", FLOAT32),
-    ("positions.shift_matrix", "turn.cos()], dim=1)", LAST),
-    ("positions.rotary", "torch.arange(0, D, 2) /", FLOAT32),
-    ("positions.equivariance", "largest, plain = (-1.0", "no error is below 0"),
+    ("positions.shift_matrix", "range(-2, d_model, 2)", "what it writes at −2 and −1, the last hand writes over"),
+    *[
+        ("positions.rotary", part, "x is float32 or float64: a product takes the finer dtype of the two")
+        for part in ("(angle.cos(), ", ", angle.sin())")
+    ],
+    ("positions.equivariance", "plain, largest = (f(x), -1.0)", "no error is below 0"),
     ("positions.equivariance", "plain[:, order] - f(x[:, order])", SIZE),
-    ("masks.leak_test", ">= ROUNDING", "no output moves by exactly this much"),
+    ("masks.leak_test", ">= 1e-05", "no output moves by exactly this much"),
     ("masks.leak_test", "(changed[:, place] - 1) % V", "that is another token, too"),
     ("masks.leak_test", "before - model(changed)", SIZE),
     *[
