@@ -1,7 +1,7 @@
 """Two mistakes of a page in one answer: what a learner hands in who makes both.
 
 Nothing is written for a pair. Two changes of the reference are made one after the other, and an expression or a
-definition that calls the reference, `x + causal_self_attention(x, …)`, calls the changed one.
+definition that calls the reference, `x + causal_self_attention(x, …)`, calls the one with the other mistake.
 """
 
 import re
@@ -58,14 +58,12 @@ def _both(one: Written, other: Written, reference: Reference | None) -> Callable
     """The reference with both forms in it, the second on top where that is possible; None where neither has a place."""
     assert reference is not None  # every form here is a change of one, or calls one
     for below, above in ((one, other), (other, one)):
-        if not isinstance(below, (Change, Lines)):
-            continue
         try:
-            if isinstance(above, (Change, Lines)):
+            if isinstance(below, (Change, Lines)) and isinstance(above, (Change, Lines)):
                 both = Along(below, above)
                 both.require_sound(reference)
                 return both.made(reference)
-            if re.search(rf"\b{reference.name}\b", above.text):
+            if isinstance(above, (Expression, Definition)) and re.search(rf"\b{reference.name}\b", above.text):
                 return above.made(reference, **{reference.name: below.made(reference)})
         except Exception:  # the one leaves the other no place, or what it needs
             continue
