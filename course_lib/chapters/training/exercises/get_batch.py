@@ -7,9 +7,11 @@ from course_lib.grading.judge import compare, kind_of
 
 def get_batch(ids, batch_size, T, generator):
     """Rows of a text ids (N,), and what comes next: (inputs (B, T), targets (B, T))."""
-    starts = torch.randint(len(ids) - T, (batch_size,), generator=generator)
+    places = len(ids) - T  # where a row may begin: its last target is a token, too
+    starts = torch.randint(places, (batch_size,), generator=generator)
     rows = ids[starts[:, None] + torch.arange(T + 1)]  # (B, T + 1)
-    return rows[:, :-1], rows[:, 1:]
+    inputs, targets = rows[:, :-1], rows[:, 1:]
+    return inputs, targets
 
 
 def a_text(rng, N):
