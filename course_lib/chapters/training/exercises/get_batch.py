@@ -57,7 +57,7 @@ def summary(case, brought):
     around the end, whether batches are the same with the same seed and new at the next call; or what was brought
     instead.
     """
-    if not isinstance(brought, dict):
+    if not isinstance(brought, dict) or "again" not in brought:
         return brought
     ids = case.args[0]
     batches, targets, repeated = brought.values()
@@ -84,8 +84,8 @@ def judge(case, expected, got):
     ids, batch_size, T, _ = case.args
     if isinstance(got, str):
         return f"Your batch holds {got}."
-    if isinstance(got, list) and len(got) == 2 and all(isinstance(part, list) for part in got):
-        shapes = ", ".join(f"{tuple(sizes)} of {dtype.removeprefix('torch.')}" for dtype, *sizes in got)
+    if isinstance(got, dict) and len(got) == 2:
+        shapes = ", ".join(got.values())
         return f"Expected inputs and targets of shape {(batch_size, T)} each, whole numbers. Yours: {shapes}."
     if not isinstance(got, dict):
         return f"Expected (inputs, targets), two tensors of shape {(batch_size, T)}; got {kind_of(got)}."
