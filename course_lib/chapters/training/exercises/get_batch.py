@@ -44,6 +44,7 @@ def many_places(seed):
     return [
         Case(a_text(rng, 9), 5, 3, generator(seed + 3)),
         Case(a_text(rng, 8), 1, 4, generator(seed + 4)),
+        Case(a_text(rng, 8), 3, 3, generator(seed + 7)),  # as many rows as tokens: no shape tells them apart
         Case(a_text(rng, 7), 50, 1, generator(seed + 5)),
         Case(a_text(rng, 10), 30, 6, generator(seed + 6)),
     ]
