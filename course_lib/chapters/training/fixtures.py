@@ -19,7 +19,8 @@ def with_gradients(values: list[Tensor], gradients: list[Tensor | None]) -> list
 def batches_read(answer, ids, batch_size, T, generator):
     """Return many batches, and the first twenty again from the same state of the generator.
 
-    -> by name: inputs and targets (calls, B, T), again (20, B, T); or their shapes in words, or what came that is no batch.
+    -> by name: inputs and targets (calls, B, T), again (20, B, T); or their shapes in words, or what came
+    that is no batch.
     """
     again = generator.clone_state()
 
