@@ -67,7 +67,7 @@ def drawn_many_times(function, logits, temperature, top_k, top_p, generator):
     repeated = function(few, temperature, top_k, top_p, again)
     problem = not_ids(ids, logits.shape[-1], len(rows))
     if problem:
-        return problem
+        return problem, _alike(first, repeated), not _alike(first, then)
     each_row = ids.long().view(len(logits), DRAWS_OF_A_ROW)
     frequency = nn.functional.one_hot(each_row, logits.shape[-1]).float().mean(1)  # (B, V)
     return frequency, torch.equal(first, repeated), not torch.equal(first, then)
@@ -84,11 +84,16 @@ def followed(function, model, ids, max_new_tokens, max_seq_len, temperature, gen
     out = function(model, rows, max_new_tokens, max_seq_len, temperature, generator)  # (DRAWS, T + 2)
     repeated = function(model, rows[:FEW], max_new_tokens, max_seq_len, temperature, again)
     problem = not_ids(out, vocab_size, len(rows), ids.shape[1] + max_new_tokens)
-    if problem:
-        return problem
+    if problem and (not isinstance(out, Tensor) or out.ndim != 2 or not_ids(out[:, -2:], vocab_size, len(rows), 2)):
+        return problem, _alike(first, repeated)
     pairs = out[:, -2] * vocab_size + out[:, -1]
     frequency = torch.bincount(pairs, minlength=vocab_size**2).view(vocab_size, vocab_size) / DRAWS
+<<<<<<< HEAD
     return frequency, torch.equal(first, repeated), not torch.equal(first, then)
+=======
+    seen = frequency, _alike(first, repeated)
+    return (problem, *seen) if problem else seen  # of a text that is too short or too long, its end still tells much
+>>>>>>> formsC
 
 
 def as_two_rows(function, model, ids, n_tokens, temperatures, generator):
@@ -107,6 +112,11 @@ def as_two_rows(function, model, ids, n_tokens, temperatures, generator):
     except (TypeError, ValueError, RuntimeError):
         return result
     return (*result, all(map(torch.equal, one, two)), not all(map(torch.equal, one, then)))
+
+
+def _alike(one, other):
+    """Say whether two results are equal tensors."""
+    return isinstance(one, Tensor) and isinstance(other, Tensor) and torch.equal(one, other)
 
 
 def not_ids(ids, vocab_size, *shape):

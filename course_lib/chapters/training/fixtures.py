@@ -19,7 +19,8 @@ def with_gradients(values: list[Tensor], gradients: list[Tensor | None]) -> list
 def batches_read(answer, ids, batch_size, T, generator):
     """Return many batches, and the first twenty again from the same state of the generator.
 
-    -> by name: inputs and targets (calls, B, T), again (20, B, T); or the shapes, or what else came that is no batch.
+    -> by name: inputs and targets (calls, B, T), again (20, B, T); or their shapes in words, or what came
+    that is no batch.
     """
     again = generator.clone_state()
 
@@ -36,7 +37,8 @@ def batches_read(answer, ids, batch_size, T, generator):
         if not isinstance(batch, (tuple, list)) or len(batch) != 2 or not all(isinstance(x, Tensor) for x in batch):
             return batch
         if any(part.shape != (batch_size, T) or part.is_floating_point() for part in batch):
-            return [[str(part.dtype), *part.shape] for part in batch]
+            kinds = (f"{tuple(part.shape)} of {str(part.dtype).removeprefix('torch.')}" for part in batch)
+            return dict(zip(("inputs", "targets"), kinds))
     inputs, targets = (torch.stack(parts) for parts in zip(*batches))
     return {"inputs": inputs, "targets": targets, "again": torch.stack([batch_from(again)[0] for _ in batches[:20]])}
 
@@ -74,6 +76,6 @@ def memorized(answer, model, ids, targets, steps):
         reported = torch.as_tensor(losses, dtype=torch.float64).detach()
     except (TypeError, ValueError, RuntimeError):
         return losses
-    if reported.ndim != 1 or not len(reported):
+    if reported.ndim > 1 or not reported.numel():
         return losses
-    return {"losses": reported, "weights": dict(model.state_dict())}
+    return {"losses": reported.reshape(-1), "weights": dict(model.state_dict())}

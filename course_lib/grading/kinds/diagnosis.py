@@ -84,7 +84,7 @@ class _Search:
 
         with warnings.catch_warnings():
             # Two mistakes together may never end.
-            limited(search, 2 * SECONDS, lambda: "comparing it with known mistakes")
+            limited(search, 4 * SECONDS, lambda: "comparing it with known mistakes")
         return likely[0] if likely else None
 
     # --- an answer beside a mistake ---

@@ -10,8 +10,15 @@ def decoder_block(x, encoded, parts, source_mask=None):
     causal = torch.ones(T, T, dtype=torch.bool).tril()  # (T, T)
     h = parts.norm1(x)
     x = x + parts.attention(h, h, causal)  # what has been written so far
-    x = x + parts.cross_attention(parts.cross_norm(x), encoded, source_mask)  # asks with what it now knows
-    return x + parts.feed_forward(parts.norm2(x))
+    h = parts.cross_norm(x)
+    x = x + parts.cross_attention(h, encoded, source_mask)  # asks with what it now knows
+    h = parts.norm2(x)
+    return x + parts.feed_forward(h)
+
+
+def then(first, second):
+    """What the first returns, through the second."""
+    return lambda *args: second(first(*args))
 
 
 LITTLE = {"d_model": 4, "n_heads": 2, "d_ff": 6}

@@ -9,7 +9,13 @@ def temperature_softmax(logits, temperature):
     if temperature == 0:
         largest = logits.argmax(dim=-1, keepdim=True)  # (..., 1)
         return torch.zeros_like(logits).scatter(-1, largest, 1.0)
-    return torch.softmax(logits / temperature, dim=-1)
+    scaled = logits / temperature
+    return torch.softmax(scaled, dim=-1)
+
+
+def bare_softmax(x, dim):
+    """Softmax by its formula, without the largest subtracted."""
+    return x.exp() / x.exp().sum(dim, keepdim=True)
 
 
 @stage

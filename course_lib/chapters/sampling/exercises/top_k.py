@@ -9,13 +9,13 @@ def top_k_filter(logits, k):
     """The logits (..., V) with −inf outside the k largest of each row."""
     k = min(k, logits.shape[-1])
     kth_largest = logits.topk(k, dim=-1).values[..., -1:]  # (..., 1)
-    return logits.masked_fill(logits < kth_largest, -torch.inf)
+    drop = logits < kth_largest  # (..., V)
+    return logits.masked_fill(drop, -torch.inf)
 
 
-def top_k_exactly(logits, k, largest=True, fill=-INF):
-    """k tokens and no more: of those that tie, the ones that topk happens to name."""
-    top = logits.topk(min(k, logits.shape[-1]), dim=-1, largest=largest)
-    return torch.full_like(logits, fill).scatter(-1, top.indices, top.values)
+def all_but(logits, k):
+    """What to drop where no more than k are kept: of those that tie, topk happens to name some."""
+    return torch.ones_like(logits, dtype=torch.bool).scatter(-1, logits.topk(k, dim=-1).indices, False)
 
 
 def judge(case, expected, got):

@@ -10,10 +10,12 @@ from course_lib.grading.exercise import Case, Given, generator, stage
 def clip_gradients(parameters, max_norm):
     """Shorten the gradients to max_norm, all by one factor; their norm before that, a float."""
     gradients = [p.grad for p in parameters if p.grad is not None]
-    norm = math.sqrt(sum(float(g.double().square().sum()) for g in gradients))
+    squares = sum(float(g.double().square().sum()) for g in gradients)
+    norm = math.sqrt(squares)
     if norm > max_norm:
+        factor = max_norm / norm
         for gradient in gradients:
-            gradient *= max_norm / norm
+            gradient *= factor
     return norm
 
 

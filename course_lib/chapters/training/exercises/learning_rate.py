@@ -9,8 +9,11 @@ def learning_rate(step, peak, warmup, total, floor):
     """The learning rate of one step: up on a line, down along a cosine, then flat."""
     if step < warmup:
         return peak * step / warmup
-    progress = min(1.0, (step - warmup) / (total - warmup))  # 0 at warmup, 1 at total and after it
-    return floor + (peak - floor) * 0.5 * (1 + math.cos(math.pi * progress))
+    if step > total:
+        return floor
+    progress = (step - warmup) / (total - warmup)  # 0 at warmup, 1 at total
+    share = 0.5 * (1 + math.cos(math.pi * progress))  # 1 at warmup, 0 at total
+    return floor + (peak - floor) * share
 
 
 @stage

@@ -25,6 +25,9 @@ MEMORY = {"vocab_size": 24, "d_model": 32, "n_heads": 2, "n_layers": 1, "max_seq
 LOW = 0.1  # nats per token
 
 
+MOST = 5.0  # nats per token: beyond that it no longer matters how large a loss is
+
+
 SAME_LOSS = 0.01  # nats per token: a loss that is computed twice differs by far less
 
 
@@ -43,7 +46,7 @@ def summary(case, brought):
 
     -> number of losses reported, first of them minus the loss before, whether these two are one, last of them minus
     the loss after, the loss after, the loss after if inputs were their own targets, whether any parameter moved; or
-    what was reported instead. Losses count no further than 10.
+    what was reported instead. Losses count no further than MOST.
     """
     if not isinstance(brought, dict):
         return brought
@@ -51,10 +54,10 @@ def summary(case, brought):
 
     def loss(wanted):
         with torch.no_grad():
-            return model(ids, wanted)[1].clamp(max=10.0).item()
+            return model(ids, wanted)[1].clamp(max=MOST).item()
 
     losses, weights = brought.values()
-    reported, start = losses.clamp(-10.0, 10.0), fresh(model.state_dict())
+    reported, start = losses.clamp(-MOST, MOST), fresh(model.state_dict())
     before = loss(targets)
     model.load_state_dict(weights)
     after = loss(targets)
@@ -79,10 +82,11 @@ def judge(case, expected, got):
     steps = case.args[3]
     if not moved:
         return "No parameter of the model that you were given has moved."
+    figure = f"{after:.2f}" if after < MOST else f"{MOST:g} or more"
     if echo < LOW < after:
-        return f"The model repeats its input; on the targets its loss is {after:.2f}."
+        return f"The model repeats its input; on the targets its loss is {figure}."
     if not after < LOW:
-        return f"After your training the model's loss on the batch is {after:.2f}; expected below {LOW} nats per token."
+        return f"After your training the model's loss on the batch is {figure}; expected below {LOW} nats per token."
     if count != steps:
         return f"Expected {steps} losses, one per step; got {count}."
     if not from_before:
