@@ -88,12 +88,8 @@ def followed(function, model, ids, max_new_tokens, max_seq_len, temperature, gen
         return problem, _alike(first, repeated)
     pairs = out[:, -2] * vocab_size + out[:, -1]
     frequency = torch.bincount(pairs, minlength=vocab_size**2).view(vocab_size, vocab_size) / DRAWS
-<<<<<<< HEAD
-    return frequency, torch.equal(first, repeated), not torch.equal(first, then)
-=======
-    seen = frequency, _alike(first, repeated)
+    seen = frequency, _alike(first, repeated), not _alike(first, then)
     return (problem, *seen) if problem else seen  # of a text that is too short or too long, its end still tells much
->>>>>>> formsC
 
 
 def as_two_rows(function, model, ids, n_tokens, temperatures, generator):
