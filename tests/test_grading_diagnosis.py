@@ -179,11 +179,11 @@ def test_what_is_like_nothing_known_is_not_named():
 def test_the_case_that_is_shown_proves_the_mistake_and_is_the_smallest_that_does():
     """With a single entry all but the sum of what is added are right."""
     shown = grade("masks.shares", answer(square=False, scaled=False), 0)
-    assert "The case: Several rows." in shown.feedback
+    assert "The case, of stage 2: Several rows." in shown.feedback
     assert "x: float32 (2, 3)" in shown.evidence
-    assert "got, as the mistake does: float32 (2, 3)" in shown.evidence
+    assert "got, as with these mistakes: float32 (2, 3)" in shown.evidence
     assert "x: float32 (1, 1)" in grade("masks.shares", answer(plus=1), 0).evidence
-    assert "as the mistake does" not in grade("masks.shares", lambda x, scale: x, 0).evidence
+    assert ", as with" not in grade("masks.shares", lambda x, scale: x, 0).evidence
 
 
 def test_the_search_ends_where_two_mistakes_together_never_do(toy, monkeypatch):

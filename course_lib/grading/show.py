@@ -88,7 +88,9 @@ def show(value: Any, digits: int = DIGITS, most: int = MOST_SHOWN) -> str:
 
 
 def _plain(value: Any, digits: int) -> str:
-    """As Python writes it, with rounded numbers."""
+    """As Python writes it, with rounded numbers; of a tensor in there dtype and shape."""
+    if isinstance(value, Tensor):
+        return _head(value)
     if type(value) is float:
         return number(value, digits)
     if type(value) is dict:
@@ -104,8 +106,12 @@ def without_addresses(text: str) -> str:
     return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
 
 
+def _head(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {shape_of(tensor)}"
+
+
 def _show_tensor(tensor: Tensor, digits: int, most: int) -> str:
-    head = f"{str(tensor.dtype).removeprefix('torch.')} {shape_of(tensor)}"
+    head = _head(tensor)
     if tensor.device.type != "cpu":
         head += f" on {tensor.device.type}"
     if tensor.device.type == "meta" or tensor.numel() == 0:
