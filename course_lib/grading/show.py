@@ -13,6 +13,7 @@ from .values import Foreign
 DIGITS = 4  # significant ones of a number
 MOST_DIGITS = 17  # beyond, two float64 do not differ
 MOST_SHOWN = 36  # elements of a tensor that is printed whole
+LONG = 60  # characters of a dictionary in one line
 LONGEST = 400  # characters of any other value
 JOINERS = "\u200c\u200d"  # invisible, but part of how some names and signs are spelled
 
@@ -79,12 +80,19 @@ def show(value: Any, digits: int = DIGITS, most: int = MOST_SHOWN) -> str:
         return "(a seeded generator)"
     if isinstance(value, (tuple, list)) and any(isinstance(part, Tensor) for part in value):
         return "\n".join(f"[{i}] {show(part, digits, most)}" for i, part in enumerate(value))
-    if isinstance(value, dict) and any(isinstance(part, Tensor) for part in value.values()):
+    if isinstance(value, dict) and (
+        any(isinstance(part, Tensor) for part in value.values()) or _is_long(value, digits)
+    ):
         return "\n".join(f"{key!r}: {show(part, digits, most)}" for key, part in value.items())
     if callable(value):
         return f"(the function {getattr(value, '__name__', type(value).__name__)})"
     text = without_addresses(_plain(value, digits))
     return text if len(text) <= LONGEST else text[:LONGEST] + " …"
+
+
+def _is_long(value: dict, digits: int) -> bool:
+    """Is it more than a line can hold?"""
+    return len(value) > 1 and len(_plain(value, digits)) > LONG
 
 
 def _plain(value: Any, digits: int) -> str:

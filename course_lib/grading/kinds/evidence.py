@@ -75,6 +75,13 @@ def _is_right_and_changes_its_input(exercise: Any, trial: Trial, outcome: Outcom
 def _pair(exercise: Any, expected: Any, got: Any, mistakes: int) -> list[Entry]:
     """Expected beside got, and where they differ."""
     name, expected, got = _differing(exercise, expected, got)
+    if (
+        isinstance(expected, Tensor)
+        and expected.ndim == 0
+        and as_number(got) is not None
+        and not isinstance(got, Tensor)
+    ):
+        expected = expected.item()  # two numbers, in one way
     digits = _digits(exercise, expected, got)
     as_known = f", as with {'this mistake' if mistakes == 1 else 'these mistakes'}" if mistakes else ""
     both = [_entry(f"expected{name}", expected, digits, True), _entry(f"got{name}{as_known}", got, digits, True)]
