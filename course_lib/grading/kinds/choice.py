@@ -86,4 +86,4 @@ def _picks(answer: Any) -> set[str]:
 
 
 def _reason(option: Option) -> str:
-    return f"`{option.key}`: {option.text} — {option.why}"
+    return f"{option.key}: {option.text} — {option.why}"
