@@ -4,9 +4,12 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
+import torch
 
 from course_lib import record
 from course_lib.grading import EXERCISES, check, grade
+from course_lib.grading.result import Result
+from course_lib.grading.show import show
 
 CHOICE = "masks.patterns"
 
@@ -139,3 +142,29 @@ def test_feedback_on_a_value_fits_a_screen(exercise):
             lines = result.feedback.splitlines()
             assert len(lines) <= 30, f"{len(lines)} lines: {result.feedback[:300]}"
             assert max(map(len, lines)) <= 100, f"no page is so wide: {max(lines, key=len)[:300]}"
+
+
+# --- what is not right, and how it is written -------------------------------------------------------------------------
+
+
+def test_a_known_wrong_shape_says_where_and_what_else_is_not_right():
+    right = EXERCISES["heads.shape_trace"].reference
+    turned = {**right, "keys_transposed": (3, 6, 7, 16)}
+    assert grade("heads.shape_trace", turned, 0).sentences[1:] == ("Not right yet: `keys_transposed`.",)
+    result = grade("heads.shape_trace", {**turned, "merged": (3, 7, 16)}, 0)
+    assert result.misconception == "keys as they were"
+    assert result.sentences[1:] == ("Not right yet: `keys_transposed`, `merged`.",)
+    assert grade("heads.parameters", 4 * 512**2, 0).sentences[1:] == (), "one number has no parts"
+
+
+def test_words_are_set_in_italics_and_products_are_not():
+    def shown(text):
+        return Result("toy.double", "Double", "failed", 1, (text,))._repr_html_()
+
+    assert "True means <em>may attend</em>; <code>a *b* c</code>" in shown("True means *may attend*; `a *b* c`")
+    for text in ("2 * 3 * 4", "f(*args, **kw)", "x*y*z", "d_model**2 and 3**2"):
+        assert text in shown(text)
+
+
+def test_tensors_within_a_list_are_told_by_their_shapes():
+    assert show([(torch.zeros(2, 3), torch.zeros(4, dtype=torch.int64))]) == "[(float32 (2, 3), int64 (4,))]"

@@ -12,6 +12,7 @@ import torch
 from course_lib.grading import EXERCISES, catalogue, check, grade, progress
 from course_lib.grading.declare import exercise_of
 from course_lib.grading.kinds import diagnosis
+from course_lib.grading.kinds.evidence import _pair
 from course_lib.grading.pairs import pairs_of
 from course_lib.grading.watch import _codes
 from course_lib.masks import causal_mask
@@ -179,11 +180,11 @@ def test_what_is_like_nothing_known_is_not_named():
 def test_the_case_that_is_shown_proves_the_mistake_and_is_the_smallest_that_does():
     """With a single entry all but the sum of what is added are right."""
     shown = grade("masks.shares", answer(square=False, scaled=False), 0)
-    assert "The case: Several rows." in shown.feedback
+    assert "The case, of stage 2: Several rows." in shown.feedback
     assert "x: float32 (2, 3)" in shown.evidence
-    assert "got, as the mistake does: float32 (2, 3)" in shown.evidence
+    assert "got, as with these mistakes: float32 (2, 3)" in shown.evidence
     assert "x: float32 (1, 1)" in grade("masks.shares", answer(plus=1), 0).evidence
-    assert "as the mistake does" not in grade("masks.shares", lambda x, scale: x, 0).evidence
+    assert ", as with" not in grade("masks.shares", lambda x, scale: x, 0).evidence
 
 
 def test_the_search_ends_where_two_mistakes_together_never_do(toy, monkeypatch):
@@ -291,3 +292,52 @@ def test_every_function_that_a_page_calls_the_librarys_own_exists():
     for exercise in EXERCISES.values():
         for name in getattr(exercise, "library", ()):
             assert _codes((name,)), f"{exercise.id}: {name}"
+
+
+# --- what a case shows ------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_whose_time_is_up_is_told_which_stages_were_not_tried(toy):
+    def waits(x, scale):
+        while len(x) == 4:
+            pass
+        return answer()(x, scale)
+
+    object.__setattr__(toy, "time_limit", 0.5)
+    result = grade("masks.shares", waits, 0)
+    assert "still running" in result.sentences[0]
+    assert "Stages ✓ ✗ – – (– was not tried)" in result.sentences
+
+
+def test_a_right_result_with_a_changed_input_is_not_shown_as_a_difference():
+    def in_place(x, scale):
+        shares = answer()(x, scale)
+        x.zero_()
+        return shares
+
+    result = grade("masks.shares", in_place, 0)
+    assert "changes its input" in result.feedback
+    assert "x: float32 (1, 1)" in result.evidence
+    assert "expected" not in result.evidence
+
+
+def test_the_inputs_of_a_module_bear_their_names():
+    class Wrong(torch.nn.Module):
+        def __init__(self, d_model, n_heads):
+            super().__init__()
+            for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+                setattr(self, name, torch.nn.Linear(d_model, d_model))
+
+        def forward(self, x, mask=None):
+            return self.out_proj(self.v_proj(x)) if mask is None and x.shape[1] == 1 else x
+
+    shown = grade("heads.module", Wrong, 0).evidence
+    assert "\nx: float32" in shown
+    assert "input:" not in shown
+
+
+def test_a_dictionary_shows_what_differs():
+    expected = {"same": [1, 2], "losses": {2: 0.5, 4: 0.25}}
+    got = {"same": [1, 2], "losses": {2: 0.5, 4: 0.75}}
+    lines = [line for entry in _pair(EXERCISES["masks.shares"], expected, got, 0) for line in entry.lines]
+    assert lines == ["expected: {'losses': {2: 0.5, 4: 0.25}}", "got: {'losses': {2: 0.5, 4: 0.75}}"]

@@ -14,6 +14,7 @@ from html import escape
 from .show import plural
 
 WIDTH = 100  # columns of text
+EMPHASIS = re.compile(r"(?<![\w*])\*([^\W_](?:[\w ’'-]*\w)?)\*(?![\w*])")
 ALSO, PERHAPS = (
     "; also ",
     " (perhaps)",
@@ -271,8 +272,11 @@ def _line(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Escaped, with `names` set as code."""
-    return re.sub(r"`([^`\n]+)`", r"<code>\1</code>", escape(text))
+    """Escaped, with `names` set as code and *words* in italics; a * in code or in a product stays."""
+    parts = re.split(r"`([^`\n]+)`", escape(text))  # what stands between a pair of ` has an odd number
+    return "".join(
+        f"<code>{part}</code>" if i % 2 else EMPHASIS.sub(r"<em>\1</em>", part) for i, part in enumerate(parts)
+    )
 
 
 def _badge(sign: str, word: str, colour: str) -> str:

@@ -13,6 +13,7 @@ from .values import Foreign
 DIGITS = 4  # significant ones of a number
 MOST_DIGITS = 17  # beyond, two float64 do not differ
 MOST_SHOWN = 36  # elements of a tensor that is printed whole
+LONG = 60  # characters of a dictionary in one line
 LONGEST = 400  # characters of any other value
 JOINERS = "\u200c\u200d"  # invisible, but part of how some names and signs are spelled
 
@@ -79,7 +80,9 @@ def show(value: Any, digits: int = DIGITS, most: int = MOST_SHOWN) -> str:
         return "(a seeded generator)"
     if isinstance(value, (tuple, list)) and any(isinstance(part, Tensor) for part in value):
         return "\n".join(f"[{i}] {show(part, digits, most)}" for i, part in enumerate(value))
-    if isinstance(value, dict) and any(isinstance(part, Tensor) for part in value.values()):
+    if isinstance(value, dict) and (
+        any(isinstance(part, Tensor) for part in value.values()) or _is_long(value, digits)
+    ):
         return "\n".join(f"{key!r}: {show(part, digits, most)}" for key, part in value.items())
     if callable(value):
         return f"(the function {getattr(value, '__name__', type(value).__name__)})"
@@ -87,8 +90,15 @@ def show(value: Any, digits: int = DIGITS, most: int = MOST_SHOWN) -> str:
     return text if len(text) <= LONGEST else text[:LONGEST] + " …"
 
 
+def _is_long(value: dict, digits: int) -> bool:
+    """Is it more than a line can hold?"""
+    return len(value) > 1 and len(_plain(value, digits)) > LONG
+
+
 def _plain(value: Any, digits: int) -> str:
-    """As Python writes it, with rounded numbers."""
+    """As Python writes it, with rounded numbers; of a tensor in there dtype and shape."""
+    if isinstance(value, Tensor):
+        return _head(value)
     if type(value) is float:
         return number(value, digits)
     if type(value) is dict:
@@ -104,8 +114,12 @@ def without_addresses(text: str) -> str:
     return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
 
 
+def _head(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {shape_of(tensor)}"
+
+
 def _show_tensor(tensor: Tensor, digits: int, most: int) -> str:
-    head = f"{str(tensor.dtype).removeprefix('torch.')} {shape_of(tensor)}"
+    head = _head(tensor)
     if tensor.device.type != "cpu":
         head += f" on {tensor.device.type}"
     if tensor.device.type == "meta" or tensor.numel() == 0:

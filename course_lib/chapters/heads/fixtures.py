@@ -17,7 +17,7 @@ def losses_and_models(answer, make_model, heads, batches, held_out, lr, seeds):
     """Return what a comparison of head counts reports, and what the models that it has made can do.
 
     loss of the models: n_heads -> mean over its models of the loss on held_out. If a model was made twice, the later.
-    trained with dropout: no model that has dropout read fewer batches in training mode than there are.
+    all batches read in training mode: by every model that has dropout.
     """
     made, read = {}, Counter[Any]()
 
@@ -38,7 +38,7 @@ def losses_and_models(answer, make_model, heads, batches, held_out, lr, seeds):
     return {
         "reported": reported,
         "models made": sorted(made),
-        "trained with dropout": all(
+        "all batches read in training mode": all(
             read[name] >= len(batches) for name, model in made.items() if model.config.dropout > 0
         ),
         "loss of the models": {n_heads: sum(each) / len(each) for n_heads, each in losses.items()},

@@ -118,14 +118,20 @@ class Valued(Exercise):
             known = all(isinstance(wrong, Mapping) and wrong.keys() <= self.reference.keys() for wrong in wrongs)
             self.require(known, "every misconception must be a dictionary with keys of the reference")
 
-    def unless(self, problems: list[str], made: Callable[[Any, float], bool]) -> Result:
-        """Return passed without problems; otherwise the misconception that `made` recognises, or the problems."""
-        if not problems:
+    def unless(self, problems: Mapping[str, str | None], made: Callable[[Any, float], bool]) -> Result:
+        """Return passed without problems; otherwise the misconception that `made` recognises, and which parts are not
+        right, or the problems.
+
+        problems: the name of each part, "" for an answer that has none, and what is wrong with it, if anything.
+        """
+        wrong_parts = {name: problem for name, problem in problems.items() if problem}
+        if not wrong_parts:
             return self.verdict("passed", ["Right."])
+        where = [f"Not right yet: {', '.join(wrong_parts)}."] if len(problems) > 1 else []
         for misconception in self.misconceptions:
             if any(made(wrong, misconception.rtol) for wrong in misconception.variants):
-                return self.verdict("failed", [misconception.sentence], misconception=misconception.name)
-        return self.verdict("failed", problems)
+                return self.verdict("failed", [misconception.sentence, *where], misconception=misconception.name)
+        return self.verdict("failed", list(wrong_parts.values()))
 
 
 def kind_of_value(answer: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..exercise import Misconception
 from ..judge import compare, kind_of, rounded, same
-from ..result import Result
+from ..result import ALSO, Result
 from ..run import Outcome
 from ..show import plural
 from ..trials import Trial, is_drawn
@@ -18,7 +18,7 @@ LESS_EXACT = (
     "A note: of a float64 input not all sixteen digits are right. Something on the way is less exact: a step or a "
     "constant in float32, a constant with few digits, a small number added for safety. That is right enough here."
 )
-PASSED, FAILED = "✓", "✗"
+PASSED, FAILED, UNTRIED = "✓", "✗", "–"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,8 +82,10 @@ class Code(Exercise):
         found = diagnosis(self, trials, outcomes, problems)
         shown = found.proof if found else failing
         trial, outcome = trials[shown], outcomes[shown]
-        sentences = [*(found.sentences if found else [problem]), *stages, f"The case: {trial.stage}"]
-        case, sketch = evidence(self, trial, outcome, sentences, as_the_mistake=found is not None)
+        number = list(dict.fromkeys(each.stage for each in trials)).index(trial.stage) + 1
+        case_of = f"The case, of stage {number}: {trial.stage}" if stages else f"The case: {trial.stage}"
+        sentences = [*(found.sentences if found else [problem]), *stages, case_of]
+        case, sketch = evidence(self, trial, outcome, sentences, mistakes=found.name.count(ALSO) + 1 if found else 0)
         picture = pictures(self, trial, outcome)[0]
         return self.verdict("failed", sentences, case, found.name if found else None, (picture, sketch), part)
 
@@ -97,17 +99,19 @@ class Code(Exercise):
 
         The last of these must be one whose cases are drawn: what everybody can read in the notebook could be typed in.
         """
-        passes: dict[str, bool] = {}
+        stages: dict[str, str] = {}  # an answer whose time is up has not seen the last cases
         for i, trial in enumerate(trials):
-            passes[trial.stage] = passes.get(trial.stage, True) and i < len(problems) and problems[i] is None
-        if len(passes) < 2:
+            mark = UNTRIED if i >= len(problems) else FAILED if problems[i] else PASSED
+            stages[trial.stage] = max(mark, stages.get(trial.stage, mark), key=(PASSED, UNTRIED, FAILED).index)
+        if len(stages) < 2:
             return [], 0
-        first = list(passes.values()).index(False)
+        first = list(stages.values()).index(FAILED)
         drawn = [number for number, stage in enumerate(self.stages[:first], 1) if is_drawn(stage)]
-        part = self.points * max(drawn, default=0) // len(passes)
-        marks = " ".join(PASSED if each else FAILED for each in passes.values())
+        part = self.points * max(drawn, default=0) // len(stages)
+        marks = " ".join(stages.values())
         counted = f": {plural(part, 'point')} for those before the first {FAILED}" if part else ""
-        return [f"Stages {marks}{counted}"], part
+        left = f" ({UNTRIED} was not tried)" if UNTRIED in stages.values() else ""
+        return [f"Stages {marks}{counted}{left}"], part
 
     def problem_of(self, trial: Trial, outcome: Outcome) -> str | None:
         """Return what is wrong with one outcome, in a sentence; None if nothing is."""

@@ -1,12 +1,13 @@
 """What is shown of a failing case: input, expected, got, and where they differ."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ..judge import as_number, compare, differences
+from ..judge import as_number, compare, differences, same
 from ..picture import as_html, as_text
 from ..result import WIDTH, wrapped
 from ..run import Outcome
@@ -28,21 +29,19 @@ class Entry(NamedTuple):
     result: bool
 
 
-def evidence(
-    exercise: Any, trial: Trial, outcome: Outcome, said: Sequence[str], as_the_mistake: bool = False
-) -> tuple[str, str]:
+def evidence(exercise: Any, trial: Trial, outcome: Outcome, said: Sequence[str], mistakes: int = 0) -> tuple[str, str]:
     """Return the failing case, input, expected, got and where they differ, and a sketch of which entries are wrong.
 
-    said: the sentences that stand above, which leave so many lines less. as_the_mistake: the mistake that was named
-    gives what the answer gives.
+    said: the sentences that stand above, which leave so many lines less. mistakes: how many were named that give what
+    the answer gives.
     """
     names = list(inspect.signature(exercise.reference).parameters)
     given = trial.case.init if exercise.module else trial.case.args
     entries = [_entry(name, value) for name, value in zip(names, given)]
     if exercise.module:
-        entries += [_entry("input", value) for value in trial.case.args]
-    if not outcome.failure:
-        entries += _pair(exercise, trial.expected, outcome.value, as_the_mistake)
+        entries += [_entry(name, value) for name, value in zip(_of_forward(exercise), trial.case.args)]
+    if not outcome.failure and not _is_right_and_changes_its_input(exercise, trial, outcome):
+        entries += _pair(exercise, trial.expected, outcome.value, mistakes)
     if outcome.printed:
         entries.append(_in_lines("printed", outcome.printed.rstrip(), "(see above)"))
     room = HEIGHT - AROUND - sum(len(wrapped(sentence)) for sentence in said)
@@ -62,12 +61,30 @@ def _fitted(entries: list[Entry], room: int) -> list[str]:
     return lines if len(lines) <= room else [*lines[: room - 1], "…"]
 
 
-def _pair(exercise: Any, expected: Any, got: Any, as_the_mistake: bool) -> list[Entry]:
+def _of_forward(exercise: Any) -> Iterator[str]:
+    """The names of the inputs of a module, and "input" for what `forward` gives no name of its own."""
+    parameters = list(inspect.signature(exercise.reference.forward).parameters.values())[1:]
+    return chain((each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD), repeat("input"))
+
+
+def _is_right_and_changes_its_input(exercise: Any, trial: Trial, outcome: Outcome) -> bool:
+    """Then two equal results would be shown, and nothing of what is wrong."""
+    return bool(outcome.changed) and same(outcome.value, trial.expected, exercise.rtol, exercise.atol)
+
+
+def _pair(exercise: Any, expected: Any, got: Any, mistakes: int) -> list[Entry]:
     """Expected beside got, and where they differ."""
     name, expected, got = _differing(exercise, expected, got)
+    if (
+        isinstance(expected, Tensor)
+        and expected.ndim == 0
+        and as_number(got) is not None
+        and not isinstance(got, Tensor)
+    ):
+        expected = expected.item()  # two numbers, in one way
     digits = _digits(exercise, expected, got)
-    same = ", as the mistake does" if as_the_mistake else ""
-    both = [_entry(f"expected{name}", expected, digits, True), _entry(f"got{name}{same}", got, digits, True)]
+    as_known = f", as with {'this mistake' if mistakes == 1 else 'these mistakes'}" if mistakes else ""
+    both = [_entry(f"expected{name}", expected, digits, True), _entry(f"got{name}{as_known}", got, digits, True)]
     return [*both, *_first_difference(exercise, expected, got)]
 
 
@@ -86,7 +103,15 @@ def _digits(exercise: Any, expected: Any, got: Any) -> int:
 
 
 def _differing(exercise: Any, expected: Any, got: Any) -> tuple[str, Any, Any]:
-    """Of a tuple the first part that differs, with its name; anything else as it is."""
+    """Of a tuple the first part that differs, with its name; of a dictionary the parts that do; anything else as it
+    is."""
+    if isinstance(expected, dict) and isinstance(got, dict) and expected.keys() == got.keys():
+        differ = [key for key in expected if compare(expected[key], got[key], exercise.rtol, exercise.atol)]
+        return (
+            ("", {key: expected[key] for key in differ}, {key: got[key] for key in differ})
+            if differ
+            else ("", expected, got)
+        )
     if isinstance(expected, tuple) and isinstance(got, (tuple, list)) and len(expected) == len(got):
         for i, (e, g) in enumerate(zip(expected, got)):
             if compare(e, g, exercise.rtol, exercise.atol):

@@ -24,16 +24,16 @@ class Number(Valued):
         """Return the verdict: right, a known wrong figure, or how far off."""
         if not isinstance(self.reference, Mapping):
             problem = self._problem("", self.reference, answer)
-            return self.unless([problem] if problem else [], lambda wrong, rtol: _is_number(answer, wrong, rtol))
+            return self.unless({"": problem}, lambda wrong, rtol: _is_number(answer, wrong, rtol))
         parts, problem = by_name(self.reference, answer)
         if problem:
             return self.verdict("failed", [problem])
-        problems = [self._problem(name, self.reference[name], parts[name]) for name in self.reference]
+        problems = {f"`{name}`": self._problem(name, self.reference[name], parts[name]) for name in self.reference}
 
         def made(wrong: Mapping, rtol: float) -> bool:
             return all(_is_number(parts[name], wrong[name], rtol) for name in wrong)
 
-        return self.unless([problem for problem in problems if problem], made)
+        return self.unless(problems, made)
 
     def _problem(self, name: str, expected: float, got: Any) -> str | None:
         what = f"`{name}`" if name else "Your answer"

@@ -22,19 +22,19 @@ class Shapes(Valued):
         reference = self.reference
         if _is_shape(reference):
             problem = _problem("Your shape", reference, answer)
-            return self.unless([problem] if problem else [], lambda wrong, rtol: _as_shape(answer) == tuple(wrong))
+            return self.unless({"": problem}, lambda wrong, rtol: _as_shape(answer) == tuple(wrong))
         named = reference if isinstance(reference, Mapping) else dict(enumerate(reference))
         parts, problem = by_name(named, answer)
         if problem:
             return self.verdict("failed", [problem])
         labels = {key: f"`{key}`" if isinstance(key, str) else f"Shape {key + 1}" for key in named}
-        problems = [_problem(labels[key], named[key], parts[key]) for key in named]
+        problems = {labels[key]: _problem(labels[key], named[key], parts[key]) for key in named}
 
         def made(wrong: Any, rtol: float) -> bool:
             wrong = wrong if isinstance(wrong, Mapping) else dict(enumerate(wrong))
             return all(_as_shape(parts[key]) == tuple(wrong[key]) for key in wrong)
 
-        return self.unless([problem for problem in problems if problem], made)
+        return self.unless(problems, made)
 
 
 def _problem(label: str, expected: tuple, got: Any) -> str | None:

@@ -121,8 +121,10 @@ def judge(case, expected, got):
                 f"After your training, models with n_heads={n_heads} have a loss of {after:.2f} on held_out; after one "
                 f"AdamW step per batch it is {usual:.2f}, give or take {ROOM}."
             )
-        if not got["trained with dropout"]:
-            return "A model with dropout was trained in evaluation mode, which switches dropout off."
+        if not got["all batches read in training mode"]:
+            return (
+                "A model with dropout has not read all batches in training mode: evaluation mode switches dropout off."
+            )
         if not abs(said - after) < 2e-3:
             many = f", as the mean over {len(seeds)} seeds" if len(seeds) > 1 else ""
             return f"You report {said:.3f} for n_heads={n_heads}; your models have {after:.3f} on held_out{many}."
