@@ -55,26 +55,15 @@ EQUIVALENT = [
     ("attention.score_variance", ".sum(dim=1)", LAST),
     ("attention.who_is_it", ".softmax(dim=-1)", LAST),
     ("counting.memory", "mixed_precision=True", "both recipes take 10 bytes, which is the point of the exercise"),
-    *[(f"sampling.{name}", "logits.shape[-1])).values", DEFAULT) for name in ("top_k", "next_token")],
+    ("counting.memory", "2 / 1 *", "divided by 1 or multiplied"),
     ("sampling.top_k", "logits.topk(k).values", DEFAULT),
-    *[(f"sampling.{name}", ".sort(descending=descending, stable=True)", DEFAULT) for name in ("top_p", "next_token")],
-    *[(f"sampling.{name}", ".sort(dim=-1, descending=descending)", TIES) for name in ("top_p", "next_token")],
-    *[(f"sampling.{name}", "stable=False", TIES) for name in ("top_p", "next_token")],
-    *[
-        (f"sampling.{name}", "total - q > p", "rounding decides whether a sum equals p")
-        for name in ("top_p", "next_token")
-    ],
-    *[
-        (f"sampling.{name}", part, "the sum before the first token is 0, below every p: it stays in any case")
-        for name in ("top_p", "next_token")
-        for part in ("first_stays=False", "of if first_stays", "of dropped[..., 0] = False")
-    ],
+    ("sampling.top_p", ".sort(descending=True)", DEFAULT),
+    ("sampling.top_p", "sum_before > p", "rounding decides whether a sum equals p"),
     *[
         (f"sampling.{name}", part, LAST)
         for name in ("next_token", "generate", "compare")
         for part in (".softmax(1)", "scatter(1, ", "argmax(1, ", "squeeze(1))")
     ],
-    *[("sampling.next_token", part, LAST) for part in ("dim=1", "cumsum(1)")],
     *[(f"sampling.{name}", "[:, None]], -1)", LAST) for name in ("generate", "compare")],
     *[
         (f"sampling.{name}", "keepdim=True), 2.0)", "one logit is finite, and its probability 1, however large it is")
@@ -107,7 +96,12 @@ EQUIVALENT = [
     ("training.cross_entropy", "logits.amax(1, ", LAST),
     ("training.cross_entropy", ".sum(1).log()", LAST),
     ("training.clip", "norm >= max_norm", "at equality the factor is 1"),
-    ("training.clip", "(gradient ** 2).sum()", "float32 adds up well enough"),
+    ("training.clip", "g.square().sum()", "float32 adds up well enough"),
+    ("training.learning_rate", "step >= total", "at the last step the cosine has come down to the floor"),
+    *[("training.learning_rate", part, "a cosine is even") for part in ("(warmup - step)", "(warmup - total)")],
+    ("heads.loop", "W_Q.shape[0]", "W_Q is square"),
+    ("heads.loop", "k.transpose(1, -1)", LAST),
+    ("heads.module", "masked_fill(~mask, 0.0)", BLOCKED),
     ("heads.how_many", "(dropped) of losses.append", UNUSED),
     ("efficiency.quadratic", "zip(y, x)", "a product does not mind the order"),
     ("efficiency.rnn_or_attention", "other >= one", "no two times that are measured are equal"),
