@@ -37,7 +37,6 @@ SIZE = "the size is taken, whatever the sign"
 BLOCKED = "softmax gives a blocked score 0 in any case, except where every score of a row is blocked"
 GROWS = "the first block of keys broadcasts it to its shape"
 SYMMETRIC = "the cosine of two vectors is the same in either order"
-TIES = "it decides between equal logits, where either order is right"
 
 # (exercise, a part of the changed line, why no legal input shows the change)
 EQUIVALENT = [
