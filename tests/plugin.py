@@ -98,6 +98,7 @@ def pytest_xdist_make_scheduler(config, log):
 COUNTED = {  # a test of tests/test_grading.py -> its line in the table at the end
     "test_the_reference_passes_with_full_points": "references: pass with full points",
     "test_right_answers_in_other_styles_pass": "right answers in other styles: pass",
+    "test_strangers_answers_pass": "right answers of strangers: pass",
     "test_misconception_fails_and_is_named": "misconceptions: fail and are named",
     "test_wrong_option_gives_its_own_reason_and_no_other": "wrong options: fail with their own reason",
     "test_what_leaves_the_work_to_the_library_is_nobodys_answer": "the library's own function: is told",

@@ -199,7 +199,7 @@ def test_hardest_exercises_come_with_the_share_of_those_who_tried(tmp_path, grad
     assert found == {
         "masks.causal": ["0 %", "2 of 3"],
         "masks.patterns": ["0 %", "1 of 3"],
-        "attention.softmax": ["33 %", "3 of 3"],
+        "attention.softmax": ["50 %", "3 of 3"],
     }
 
 

@@ -228,7 +228,9 @@ def test_stages_earn_their_share_up_to_the_first_that_fails(wrong, marks, earned
     assert f"{earned} of 4 points" in repr(result)
 
 
-def test_the_points_of_stages_are_kept_and_never_lost():
+def test_the_points_of_stages_are_kept_and_never_lost(monkeypatch, tmp_path):
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.sqlite3"))
+
     def kept():
         return next((row.earned, row.last) for row in progress().rows if row.exercise_id == "attention.softmax")
 
