@@ -78,7 +78,7 @@ class Code(Exercise):
         failure = outcomes[failing].failure
         if failure and failure.kind in ("type", "signature"):
             return self.verdict("failed", [problem])
-        stages, part = self._by_stage(trials, problems)
+        stages, part = self._by_stage(trials, problems, any(outcome.forbidden for outcome in outcomes))
         found = diagnosis(self, trials, outcomes, problems)
         shown = found.proof if found else failing
         trial, outcome = trials[shown], outcomes[shown]
@@ -94,10 +94,14 @@ class Code(Exercise):
         sentence = f"Your answer calls the library's own `{name}`, and the exercise asks for yours."
         return self.verdict("unanswered", [sentence, "What you have read there you may use."])
 
-    def _by_stage(self, trials: Sequence[Trial], problems: Sequence[str | None]) -> tuple[list[str], int]:
+    def _by_stage(
+        self, trials: Sequence[Trial], problems: Sequence[str | None], forbidden: bool
+    ) -> tuple[list[str], int]:
         """A line that says which stages pass, and the points for those that pass before the first that does not.
 
         The last of these must be one whose cases are drawn: what everybody can read in the notebook could be typed in.
+        And no part is given where more is judged than what the answer returns: what a probe saw of a training, or what
+        an experiment measured, is right as a whole or not.
         """
         stages: dict[str, str] = {}  # an answer whose time is up has not seen the last cases
         for i, trial in enumerate(trials):
@@ -107,7 +111,8 @@ class Code(Exercise):
             return [], 0
         first = list(stages.values()).index(FAILED)
         drawn = [number for number, stage in enumerate(self.stages[:first], 1) if is_drawn(stage)]
-        part = self.points * max(drawn, default=0) // len(stages)
+        whole = self.kind != "code" or not (self.probe is None or getattr(self.probe, "brings_the_result", False))
+        part = 0 if whole or forbidden else self.points * max(drawn, default=0) // len(stages)
         marks = " ".join(stages.values())
         counted = f": {plural(part, 'point')} for those before the first {FAILED}" if part else ""
         left = f" ({UNTRIED} was not tried)" if UNTRIED in stages.values() else ""

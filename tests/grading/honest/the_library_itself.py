@@ -1,7 +1,7 @@
 # Answers are computed with the course's own library, which learners are meant to read: its models, its accounting, its
-# trained Tinytown model, its text. Unless an exercise says otherwise, that is an answer like any other.
+# trained Tinytown model, its text. That is an answer like any other, unless it calls the very function that is asked for.
 # expects: counting.gpt2 heads.parameters embeddings.lookup masks.causal heads.module
-# earns: counting.gpt2 heads.parameters embeddings.lookup masks.causal heads.module
+# earns: counting.gpt2 heads.parameters embeddings.lookup
 # %%
 import torch
 
