@@ -244,7 +244,7 @@ def secrets(exercise):
 @by_part
 @each(ALL)
 def test_the_reference_passes_with_full_points(exercise, part):
-    for seed in of_part(part, SEEDS):
+    for seed in of_part(part, SEEDS if exercise.id in SLOW else MORE_SEEDS):
         result = grade(exercise.id, right_answer(exercise), seed)
         assert result.passed, f"seed {seed}: {result}"
         assert result.earned == exercise.points
@@ -390,7 +390,7 @@ def test_right_answers_in_other_styles_pass(exercise, answer, part):
 @pytest.mark.proof
 @each_answer(STRANGERS)
 def test_strangers_answers_pass(exercise, answer):
-    passes_with_full_points(exercise, answer, SEEDS if exercise.id in SLOW else MORE_SEEDS)
+    passes_with_full_points(exercise, answer, SEEDS)
 
 
 def passes_with_full_points(exercise, answer, seeds):
@@ -417,12 +417,11 @@ def test_what_leaves_the_work_to_the_library_is_nobodys_answer(exercise, answer)
     ],
 )
 def test_of_two_mistakes_at_once_nothing_is_said_that_is_not_true(exercise, answer, made, record_property):
-    for seed in SEEDS[:1] if exercise.id in SLOW else SEEDS[:2]:
-        result = grade(exercise.id, answer, seed)
-        assert not result.passed
-        assert set(result.mistakes) <= set(made), f"seed {seed}: {result}"
-        record_property("named", len(result.mistakes))
-        assert_fits_the_page(result)
+    result = grade(exercise.id, answer, PUBLIC_SEED)
+    assert not result.passed
+    assert set(result.mistakes) <= set(made), result
+    record_property("named", len(result.mistakes))
+    assert_fits_the_page(result)
 
 
 @pytest.mark.parametrize("exercise_id", ["sampling.next_token", "sampling.generate"])
