@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 import torch
 
+from course_lib import masks
 from course_lib.grading import EXERCISES, catalogue, check, grade, progress
 from course_lib.grading.declare import exercise_of
 from course_lib.grading.kinds import diagnosis
@@ -288,6 +289,23 @@ def test_the_librarys_function_is_told_behind_any_wrapper(wrapped, monkeypatch):
         assert (result.status, result.earned) == ("unanswered", 0)
         assert "the library's own `masks.causal_mask`" in result.feedback
         assert grade("masks.causal", exercise.reference, seed).passed
+
+
+def test_who_takes_the_librarys_function_away_is_judged_all_the_same(monkeypatch):
+    """The names are looked up beside the answer, which may have replaced or deleted what they stand for."""
+
+    def right(T, S=None):
+        S = T if S is None else S
+        return torch.ones(T, S, dtype=torch.bool).tril(S - T)
+
+    for change in (
+        lambda: monkeypatch.setattr(masks, "causal_mask", right),
+        lambda: monkeypatch.delattr(masks, "causal_mask"),
+    ):
+        _codes.cache_clear()
+        change()
+        assert grade("masks.causal", right, 0).passed
+    _codes.cache_clear()
 
 
 def test_every_function_that_a_page_calls_the_librarys_own_exists():

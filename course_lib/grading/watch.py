@@ -112,7 +112,7 @@ def _codes(names: tuple[str, ...]) -> dict[CodeType, str]:
     found: dict[CodeType, str] = {}
     for name in names:
         home, _, own = name.rpartition(".")
-        thing = getattr(importlib.import_module(f"course_lib.{home}"), own)
+        thing = getattr(importlib.import_module(f"course_lib.{home}"), own, None)  # an answer may have taken it away
         parts = vars(thing).values() if isinstance(thing, type) else [thing]
         functions = [inspect.unwrap(part) for part in parts if callable(part)]
         codes = [part.__code__ for part in functions if isinstance(part, FunctionType)]

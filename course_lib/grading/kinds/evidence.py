@@ -75,12 +75,8 @@ def _is_right_and_changes_its_input(exercise: Any, trial: Trial, outcome: Outcom
 def _pair(exercise: Any, expected: Any, got: Any, mistakes: int) -> list[Entry]:
     """Expected beside got, and where they differ."""
     name, expected, got = _differing(exercise, expected, got)
-    if (
-        isinstance(expected, Tensor)
-        and expected.ndim == 0
-        and as_number(got) is not None
-        and not isinstance(got, Tensor)
-    ):
+    got_number = as_number(got) is not None and not isinstance(got, Tensor)
+    if got_number and isinstance(expected, Tensor) and expected.ndim == 0:
         expected = expected.item()  # two numbers, in one way
     digits = _digits(exercise, expected, got)
     as_known = f", as with {'this mistake' if mistakes == 1 else 'these mistakes'}" if mistakes else ""
@@ -107,11 +103,8 @@ def _differing(exercise: Any, expected: Any, got: Any) -> tuple[str, Any, Any]:
     is."""
     if isinstance(expected, dict) and isinstance(got, dict) and expected.keys() == got.keys():
         differ = [key for key in expected if compare(expected[key], got[key], exercise.rtol, exercise.atol)]
-        return (
-            ("", {key: expected[key] for key in differ}, {key: got[key] for key in differ})
-            if differ
-            else ("", expected, got)
-        )
+        if differ:
+            return "", {key: expected[key] for key in differ}, {key: got[key] for key in differ}
     if isinstance(expected, tuple) and isinstance(got, (tuple, list)) and len(expected) == len(got):
         for i, (e, g) in enumerate(zip(expected, got)):
             if compare(e, g, exercise.rtol, exercise.atol):
