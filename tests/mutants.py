@@ -60,19 +60,10 @@ EQUIVALENT = [
     ("sampling.top_p", "sum_before > p", "rounding decides whether a sum equals p"),
     *[
         (f"sampling.{name}", part, LAST)
-        for name in ("next_token", "generate", "compare")
-        for part in (".softmax(1)", "scatter(1, ", "argmax(1, ", "squeeze(1))")
+        for name in ("next_token", "generate")
+        for part in (".softmax(1)", ".squeeze(1)")
     ],
-    *[(f"sampling.{name}", "[:, None]], -1)", LAST) for name in ("generate", "compare")],
-    *[
-        (f"sampling.{name}", "keepdim=True), 2.0)", "one logit is finite, and its probability 1, however large it is")
-        for name in ("next_token", "generate", "compare")
-    ],
-    *[
-        (f"sampling.{name}", f"of if top_{letter} is not None", "texts are drawn without filters here")
-        for name in ("generate", "compare")
-        for letter in "kp"
-    ],
+    ("sampling.generate", "[:, None]], -1)", LAST),
     ("sampling.compare", "see(model, text[:, :-1]) * temperature", "the temperature of the yardstick is 1"),
     ("sampling.compare", "text.shape[1] + 1)], -2)", LAST),
     ("sampling.compare", "text.shape[1] + 2)], 1)", "nobody gathers from the output that is one too many"),
@@ -102,9 +93,14 @@ EQUIVALENT = [
     ("heads.loop", "k.transpose(1, -1)", LAST),
     ("heads.module", "masked_fill(~mask, 0.0)", BLOCKED),
     ("heads.how_many", "(dropped) of losses.append", UNUSED),
-    ("efficiency.quadratic", "zip(y, x)", "a product does not mind the order"),
+    ("efficiency.quadratic", "y @ x", "a product does not mind the order"),
+    ("efficiency.quadratic", "y + y.mean()", "x is centred: what is added to all of y does not show"),
+    *[
+        ("efficiency.quadratic", f"torch.randn(1, T, {width})", "the width is the answer's choice")
+        for width in (15, 17)
+    ],
     ("efficiency.rnn_or_attention", "other >= one", "no two times that are measured are equal"),
-    ("normalization.speed", "((layer_norm, layer), (rms_norm, rms))", "either may be timed first"),
+    ("normalization.speed", "(('layer', layer_norm), ('rms', rms_norm))", "either may be timed first"),
 ]
 
 
