@@ -31,7 +31,6 @@ SECONDS = 3.0  # of computing, for one mutant: most that take longer never end
 
 LAST = "there are as many axes as the number says: it names the same axis"
 DEFAULT = "this is the default"
-UNUSED = "the reference never gets there: the part serves a misconception"
 SHAPE = "a mean is taken afterwards, whatever the shape"
 SIZE = "the size is taken, whatever the sign"
 BLOCKED = "softmax gives a blocked score 0 in any case, except where every score of a row is blocked"
@@ -92,7 +91,6 @@ EQUIVALENT = [
     ("heads.loop", "W_Q.shape[0]", "W_Q is square"),
     ("heads.loop", "k.transpose(1, -1)", LAST),
     ("heads.module", "masked_fill(~mask, 0.0)", BLOCKED),
-    ("heads.how_many", "(dropped) of losses.append", UNUSED),
     ("efficiency.quadratic", "y @ x", "a product does not mind the order"),
     ("efficiency.quadratic", "y + y.mean()", "x is centred: what is added to all of y does not show"),
     *[
