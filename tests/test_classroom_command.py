@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from course_lib.__main__ import main
-from course_lib.classroom import command, sandbox
+from course_lib.classroom import sandbox
+from course_lib.classroom.console import Console
 from course_lib.classroom.remote import Fault
 from tests.pretended_worker import NAMES, pretend
 from tests.small_class import (
@@ -260,7 +261,7 @@ def test_folders_of_any_depth_break_neither_this_run_nor_a_later_one(deep, monke
 
 def test_where_nobody_listens_no_descriptor_is_lost():
     opened = len(os.listdir("/proc/self/fd"))
-    console = command._Console(None)
+    console = Console(None)
     for _ in range(20):
         print("a word", file=console, flush=True)
     assert len(os.listdir("/proc/self/fd")) <= opened

@@ -7,9 +7,10 @@ import time
 
 import pytest
 
-from course_lib.classroom import command, probe
+from course_lib.classroom import probe
 from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.notebook_reader import Cell
+from course_lib.classroom.outputs import write_results
 from course_lib.classroom.probe import require_isolation
 from course_lib.classroom.quotas import Quotas
 from course_lib.classroom.remote import Ended, Fault, Worker
@@ -95,7 +96,7 @@ def test_another_operating_system_is_told_what_to_do_instead_of_a_traceback(tmp_
 def test_the_report_says_when_there_was_no_wall(tmp_path, level):
     options = dict.fromkeys(("json", "csv", "junit", "gradescope", "classroom50"), False)
     options |= {"canvas": None, "moodle": None, "sandbox": level, "out": tmp_path}
-    command._write(argparse.Namespace(**options), [GradedSubmission("ada", "", (), ())], [3], left=[])
+    write_results(argparse.Namespace(**options), [GradedSubmission("ada", "", (), ())], [3], left=[])
     assert ("there was no wall" in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")) == (
         level == "none"
     )

@@ -9,7 +9,8 @@ sandbox            between both sides: bubblewrap, docker or none; `quotas` with
 remote, session    the trusted side's end: a worker that fails is replaced, an answer that fails is a result
 marking            one submission: a result for every expected exercise; `graded`: the same as plain data
 journal            results on disk as they come; what is there is not graded again
-class_run          a class: workers at a time, resume; `jobs` on `cluster`: on Dask; `command`: the command line
+class_run          a class: workers at a time, resume; `jobs` on `cluster`: on Dask
+command            the command line; `plan`: how long it would take, `console`: what it says, `outputs`: what it writes
 export             results for other programs; `report` for people, `terminal` for a console, with `statistics`
 file_names         whose a downloaded file is, and file names for what is written
 autograder         Gradescope's autograder, a workflow for GitHub

@@ -6,11 +6,11 @@ import os
 import shutil
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TextIO
+
+from .console import Console
+from .outputs import FORMATS
 
 DESCRIPTION = """\
 Grades notebooks of people nobody should trust: their code runs in a sandbox, without network and without your files,
@@ -101,7 +101,9 @@ def run(arguments: argparse.Namespace) -> int:
         exercise_timeout=arguments.seconds, timeout=60 * arguments.minutes, tree=int(arguments.memory * 2**30)
     )
     if arguments.plan is not None:
-        return _plan(arguments, quotas)
+        from .plan import tell_plan
+
+        return tell_plan(arguments, quotas)
     _require_usable(arguments)
     from .submissions import find_submissions_and_rest
 
@@ -111,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _require_usable(arguments: argparse.Namespace) -> None:
     if not arguments.submissions:
         raise ValueError("name the submissions: notebooks, zip files, or a folder that holds a class")
-    wanted = [name for name in _FORMATS if getattr(arguments, name) not in (False, None)]
+    wanted = [name for name in FORMATS if getattr(arguments, name) not in (False, None)]
     if not arguments.out and (wanted or arguments.resume):
         option = f"--{wanted[0]}" if wanted else "--resume"
         raise ValueError(f"{option} needs a folder for results: add --out results/")
@@ -128,46 +130,14 @@ def _require_usable(arguments: argparse.Namespace) -> None:
             raise ValueError(f"{path} is not a file: give the one that you exported")
 
 
-class _Console:
-    """Standard output or error that takes all that is said to it, so that no console ends a run: what it has no letters
-    for becomes "?", and when nobody listens any more, nothing is said."""
-
-    def __init__(self, stream: TextIO):
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:  # `tqdm` asks for what a terminal can do
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        encoding = getattr(self._stream, "encoding", None) or "utf-8"
-        with self._listening():
-            self._stream.write(text.encode(encoding, "replace").decode(encoding))
-        return len(text)
-
-    def flush(self) -> None:
-        with self._listening():
-            self._stream.flush()
-
-    @contextmanager
-    def _listening(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, ValueError, AttributeError):  # the reader has gone, the disk is full; it is closed, or none
-            with suppress(
-                OSError, ValueError, AttributeError
-            ):  # what waits to be written would be an error when the program ends
-                number = self._stream.fileno()
-                with open(os.devnull, "wb") as null:
-                    os.dup2(null.fileno(), number)
-
-
 def _grade(arguments: argparse.Namespace, quotas, submissions: list, left: list) -> int:
     from tqdm.auto import tqdm
 
     from .class_run import expected_exercises, mark_class
     from .folders import LeftOut
+    from .outputs import write_results
 
-    out, err = _Console(sys.stdout), _Console(sys.stderr)
+    out, err = Console(sys.stdout), Console(sys.stderr)
     expected = expected_exercises(submissions, arguments.chapters, arguments.exercises)
     chapters = sorted({each.chapter for each in expected})
     missing = f", {len(left)} not taken" if left else ""
@@ -196,7 +166,7 @@ def _grade(arguments: argparse.Namespace, quotas, submissions: list, left: list)
     paths = []
     try:
         if arguments.out:  # before anything is said
-            paths = _write(arguments, outcome.marked, chapters, all_left)
+            paths = write_results(arguments, outcome.marked, chapters, all_left)
     except OSError as error:
         raise RuntimeError(
             f"{error.filename or arguments.out} cannot be written ({error.strerror}). Every mark is kept: mend it, and "
@@ -228,111 +198,8 @@ def _chapters(numbers: list[int]) -> str:
 
 
 def _table(marked: list, submitted: int) -> str:
-    from .terminal import terminal_table
+    from .terminal import terminal_answers, terminal_table
 
     if len(marked) == submitted == 1:
-        return _single(marked[0])
+        return terminal_answers(marked[0])
     return terminal_table(marked, shutil.get_terminal_size().columns)
-
-
-def _single(marked) -> str:
-    """Return a line per exercise, with the first sentence of the feedback where something is wrong."""
-    from course_lib.classroom.export.text import one_line
-    from course_lib.grading.result import SIGNS
-
-    lines = []
-    for result in marked.results:
-        score = f"{result.earned}/{result.points}" if result.points else "–"
-        sign, word, _ = SIGNS[result.status]
-        lines.append(f"{sign} {result.exercise_id:<32}{score:>6}  {one_line(result.misconception or '')}".rstrip())
-        if not result.passed:
-            lines.append(f"      {word if result.status == 'unanswered' else one_line(result.sentences[0])}")
-    lines += [f"  ! {one_line(trouble)}" for trouble in marked.troubles]
-    return "\n".join([*lines, f"{marked.earned} of {marked.points} points"])
-
-
-_FORMATS = ("json", "csv", "junit", "gradescope", "classroom50", "canvas", "moodle")
-
-
-def _write(arguments: argparse.Namespace, marked: list, chapters: list[int], left: list) -> list[Path]:
-    """Write the report, and every format that was asked for; return the first file of each."""
-    from course_lib.classroom.export import canvas, classroom50, gradescope, junit, moodle, results
-    from course_lib.classroom.export.text import COURSE
-    from course_lib.contents import TITLES
-
-    from .journal import version
-    from .report import write_reports
-
-    sandbox = "none: there was no wall around the answers" if arguments.sandbox == "none" else arguments.sandbox
-    about = {"chapters": ", ".join(map(str, chapters)), "sandbox": sandbox, "grader": version()}
-    written = write_reports(marked, arguments.out, titles=TITLES, about=about, left=left)[:1]
-    if arguments.json:
-        written += results.write_json(marked, arguments.out, left)
-    if arguments.csv:
-        written += results.write_csv(marked, arguments.out, left)
-    if arguments.junit:
-        written += junit.write_junit(marked, arguments.out)
-    if arguments.gradescope:
-        written += gradescope.write_gradescope(marked, arguments.out)[:1]
-    if arguments.classroom50:
-        written += classroom50.write_classroom50(marked, arguments.out)[:1]
-    if arguments.canvas is not None:
-        gradebook = Path(arguments.canvas) if arguments.canvas else None
-        written += canvas.write_canvas(marked, arguments.out, arguments.title or COURSE, gradebook=gradebook)
-    if arguments.moodle:
-        written += moodle.write_moodle(marked, arguments.out, arguments.moodle)
-    return written
-
-
-# --- how long will it take? -------------------------------------------------------------------------------------------
-
-
-def _plan(arguments: argparse.Namespace, quotas) -> int:
-    """Grade a few submissions. The first of each worker also starts it and draws cases, which happens once in a class;
-    the others say how fast it goes on."""
-    from .class_run import expected_exercises, mark_class
-    from .submissions import find_submissions
-
-    count, jobs = arguments.plan, arguments.jobs
-    if count < 1:
-        raise ValueError(f"--plan {count}: for how many submissions?")
-    sample = arguments.submissions or [Path("solutions")]
-    if not arguments.submissions and not sample[0].is_dir():
-        raise ValueError("name some submissions as a sample, or run this at the top of the course's repository")
-    found = find_submissions(sample)[:jobs]
-    expected = expected_exercises(found, arguments.chapters, arguments.exercises)
-    submissions = [_renamed(found[i % len(found)], i) for i in range(3 * jobs)]
-    began, ends = time.monotonic(), []
-    with tempfile.TemporaryDirectory(prefix="course-plan-") as folder:
-        outcome = mark_class(
-            submissions,
-            expected,
-            Path(folder) / "plan",
-            sandbox=arguments.sandbox,
-            jobs=jobs,
-            quotas=quotas,
-            seed=0,
-            tell=lambda done: ends.append(time.monotonic() - began),
-        )
-    for name, why in outcome.failed.items():
-        raise RuntimeError(f"--plan: {name!r} could not be graded: {why}")
-    first, each = ends[jobs - 1], (ends[-1] - ends[jobs - 1]) / (2 * jobs)
-    print(f"{len(expected)} exercises, {jobs} workers ({arguments.sandbox}):")
-    print(f"  {first:6.1f} s  until the first {jobs} are done, with drawing the cases")
-    print(f"  {each:6.1f} s  for each further one, that is {60 / max(each, 1e-3):.0f} a minute")
-    print(f"  {outcome.peak / 2**20 * jobs:6.0f} MB for the workers at their largest")
-    print(f"{count:,} submissions will take about {_duration(first + each * max(0, count - jobs))} on this machine.")
-    return 0
-
-
-def _renamed(submission, number: int):
-    """Return the same submission, as if another learner had handed it in with one word changed."""
-    from dataclasses import replace
-
-    return replace(submission, name=f"{submission.name} {number}", digest=f"{submission.digest} {number}")
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"

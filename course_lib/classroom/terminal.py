@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from course_lib.classroom.export.text import chapter_of, in_order, one_line
+from course_lib.grading.result import SIGNS
 from course_lib.grading.show import plural
 
 from . import statistics
@@ -40,6 +41,19 @@ def terminal_table(marked: Sequence[GradedSubmission], width: int = 100) -> str:
         lines.append("most common misconceptions:")
         lines += [_fitted(f"  {count:>4} ×  {id} · {one_line(name)}", width).rstrip() for id, name, count in mistakes]
     return "\n".join(lines)
+
+
+def terminal_answers(marked: GradedSubmission) -> str:
+    """Return a line per exercise, with the first sentence of the feedback where something is wrong."""
+    lines = []
+    for result in marked.results:
+        score = f"{result.earned}/{result.points}" if result.points else "–"
+        sign, word, _ = SIGNS[result.status]
+        lines.append(f"{sign} {result.exercise_id:<32}{score:>6}  {one_line(result.misconception or '')}".rstrip())
+        if not result.passed:
+            lines.append(f"      {word if result.status == 'unanswered' else one_line(result.sentences[0])}")
+    lines += [f"  ! {one_line(trouble)}" for trouble in marked.troubles]
+    return "\n".join([*lines, f"{marked.earned} of {marked.points} points"])
 
 
 def _telling(marked: GradedSubmission) -> str:

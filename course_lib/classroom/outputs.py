@@ -1,0 +1,36 @@
+"""Everything that a run writes beside its journal: the report, and the formats that were asked for."""
+
+import argparse
+from pathlib import Path
+
+FORMATS = ("json", "csv", "junit", "gradescope", "classroom50", "canvas", "moodle")
+
+
+def write_results(arguments: argparse.Namespace, marked: list, chapters: list[int], left: list) -> list[Path]:
+    """Write the report, and every format that was asked for; return the first file of each."""
+    from course_lib.classroom.export import canvas, classroom50, gradescope, junit, moodle, results
+    from course_lib.classroom.export.text import COURSE
+    from course_lib.contents import TITLES
+
+    from .journal import version
+    from .report import write_reports
+
+    sandbox = "none: there was no wall around the answers" if arguments.sandbox == "none" else arguments.sandbox
+    about = {"chapters": ", ".join(map(str, chapters)), "sandbox": sandbox, "grader": version()}
+    written = write_reports(marked, arguments.out, titles=TITLES, about=about, left=left)[:1]
+    if arguments.json:
+        written += results.write_json(marked, arguments.out, left)
+    if arguments.csv:
+        written += results.write_csv(marked, arguments.out, left)
+    if arguments.junit:
+        written += junit.write_junit(marked, arguments.out)
+    if arguments.gradescope:
+        written += gradescope.write_gradescope(marked, arguments.out)[:1]
+    if arguments.classroom50:
+        written += classroom50.write_classroom50(marked, arguments.out)[:1]
+    if arguments.canvas is not None:
+        gradebook = Path(arguments.canvas) if arguments.canvas else None
+        written += canvas.write_canvas(marked, arguments.out, arguments.title or COURSE, gradebook=gradebook)
+    if arguments.moodle:
+        written += moodle.write_moodle(marked, arguments.out, arguments.moodle)
+    return written
