@@ -82,6 +82,7 @@ def mark_class(
     resume: bool = False,
     seed: int | None = None,
     scheduler: str = "",
+    begun: Callable[[], object] = lambda: None,
     tell: Callable[[Done], object] = lambda done: None,
 ) -> ClassResult:
     """Grade a class into a folder. What is there already is not graded again; equal submissions are graded once.
@@ -89,11 +90,13 @@ def mark_class(
     Args:
         submissions, expected: from `find_submissions` and `expected_exercises`. folder: gets run.json and marks.jsonl.
         sandbox, quotas: as in `Worker`. jobs: workers at a time. resume, seed: as in `Journal`.
-        scheduler: the address of a Dask scheduler, whose workers then do it. tell: called after every submission.
+        scheduler: the address of a Dask scheduler, whose workers then do it. begun: called once the folder is known to
+            be this run's. tell: called after every submission.
     Errors: ValueError and RuntimeError as `Journal`; SandboxError if the sandbox does not work here.
     """
     quotas = quotas or Quotas()
     with Journal(folder, expected, quotas, resume, seed) as journal:
+        begun()
         ids = tuple(each.id for each in expected)
         todo = {}
         for submission in submissions:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_lib.classroom.export.text import feedback, one_line, sanitized, save_one_each, score
+from course_lib.classroom.text import feedback, one_line, sanitized, save_one_each, score
 
 from ..graded import GradedSubmission
 

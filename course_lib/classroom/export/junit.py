@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_lib.classroom.export.text import COURSE, feedback, in_order, one_line, sanitized, save_text
+from course_lib.classroom.text import COURSE, feedback, in_order, one_line, sanitized, save_text
 from course_lib.grading.result import SIGNS
 
 from ..graded import GradedSubmission

@@ -11,8 +11,8 @@ from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.result import Result
 from course_lib.grading.show import plural
 
-from ..file_names import file_name
-from ..graded import GradedSubmission
+from .file_names import file_name
+from .graded import GradedSubmission
 
 COURSE = "Transformers, Measured"
 
