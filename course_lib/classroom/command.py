@@ -9,7 +9,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from .console import Console
+from .console import Console, Signalled, ended_by_signals
 from .outputs import FORMATS
 
 DESCRIPTION = """\
@@ -35,7 +35,7 @@ examples:
 
 exit status: 0 all graded (whatever the points) · 1 something was not taken, is in no row of the roster, or could not be
 graded: see what is said, or the report · 2 it could not begin, or not go on, see what is said: --resume does, when that
-is mended · 130 interrupted: what was finished is kept in DIR
+is mended · 129, 130, 143 ended by a signal (SIGHUP, Ctrl-C, SIGTERM): what was finished is kept in DIR
 """
 
 
@@ -155,18 +155,14 @@ def _require_usable(arguments: argparse.Namespace) -> None:
 
 
 def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list) -> int:
-    from tqdm.auto import tqdm
-
     from course_lib.grading.show import plural
 
-    from .class_run import expected_exercises, mark_class
-    from .folders import LeftOut
+    from .class_run import expected_exercises
+    from .journal import LINES
     from .manifest import chapters as named
     from .manifest import make_manifest, save_manifest, told
-    from .outputs import write_results
 
-    submissions, left, unknown = handed_in
-
+    submissions, left, _ = handed_in
     out, err = Console(sys.stdout), Console(sys.stderr)
     expected = expected_exercises(submissions, arguments.chapters, arguments.exercises)
     chapters = sorted({each.chapter for each in expected})
@@ -175,14 +171,34 @@ def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list) -> 
         print(told(manifest, bool(learners), shutil.get_terminal_size().columns), file=out)
     print(f"expected of everyone: {plural(len(expected), 'exercise')} of {named(chapters)}", file=out)
     out.flush()
-    doubtful = any(line.is_doubtful for line in manifest)
     if arguments.manifest:
         if arguments.out:
             print(f"wrote {save_manifest(manifest, arguments.out)}", file=out)
-        return 1 if doubtful else 0
+        return 1 if any(line.is_doubtful for line in manifest) else 0
     if arguments.confirm and input("Grade these? [y/N] ").strip().casefold() not in ("y", "yes"):
         print("Nothing was graded.", file=out)
         return 1
+    try:
+        with ended_by_signals():
+            outcome = _marked(arguments, quotas, handed_in.submissions, expected, manifest, err)
+            return _told(arguments, outcome, handed_in, chapters, manifest, out, err)
+    except Signalled as ended:
+        said = "Nothing is kept: name a folder with --out, and --resume can go on."
+        if arguments.out and (journal := arguments.out / LINES).exists():
+            count = journal.read_bytes().count(b"\n")
+            kept = f"{plural(count, 'result')} {'is' if count == 1 else 'are'} kept in {arguments.out}"
+            said = f"{kept}: the same command with --resume goes on."
+        print(f"\nEnded by {ended.number.name}. {said}", file=err, flush=True)
+        return 128 + ended.number
+
+
+def _marked(arguments: argparse.Namespace, quotas, submissions: list, expected: list, manifest: list, err: Console):
+    """Grade the class, with a bar that says how far it is."""
+    from tqdm.auto import tqdm
+
+    from .class_run import mark_class
+    from .manifest import save_manifest
+
     with ExitStack() as stack:
         folder = arguments.out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="course-results-")))
         bar = stack.enter_context(tqdm(total=len(submissions), desc="grading", unit="submission", file=err))
@@ -200,6 +216,17 @@ def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list) -> 
             tell=lambda done: bar.update(),
         )
         bar.update(len(submissions) - bar.n)  # those that were known, or are equal to others
+    return outcome
+
+
+def _told(
+    arguments: argparse.Namespace, outcome, handed_in, chapters: list, manifest: list, out: Console, err: Console
+):
+    """Write the results, then say what became of the class. Returns the exit status."""
+    from .folders import LeftOut
+    from .outputs import write_results
+
+    submissions, left, unknown = handed_in
     failed = "could not be graded, and not for a fault of its own"
     all_left = [*left, *(LeftOut(name, f"{failed}: {why}") for name, why in outcome.failed.items())]
     paths = []
@@ -231,7 +258,7 @@ def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list) -> 
         again = "the same command with --resume grades them" if arguments.out else "try again"
         print(f"{len(outcome.failed)} could not be graded by this machine; {again}.", file=err)
     err.flush()
-    return 1 if all_left or doubtful else 0
+    return 1 if all_left or any(line.is_doubtful for line in manifest) else 0
 
 
 def _table(marked: list, submitted: int) -> str:
