@@ -26,11 +26,11 @@ def write_results(
     about = {"chapters": ", ".join(map(str, chapters)), "sandbox": sandbox, "grader": version()}
     written = write_reports(marked, arguments.out, titles=TITLES, about=about, left=left, manifest=manifest)[:1]
     if arguments.json:
-        written += results.write_json(marked, arguments.out, left, manifest)
+        written += results.write_json(marked, arguments.out, left, manifest, about)
     if arguments.csv:
         written += results.write_csv(marked, arguments.out, left)
     if arguments.junit:
-        written += junit.write_junit(marked, arguments.out)
+        written += junit.write_junit(marked, arguments.out, about)
     if arguments.gradescope:
         written += gradescope.write_gradescope(marked, arguments.out)[:1]
     if arguments.classroom50:

@@ -18,10 +18,12 @@ def write_json(
     folder: Path,
     left: Sequence[LeftOut] = (),
     manifest: Sequence[Line] = (),
+    about: Mapping[str, str] | None = None,
 ) -> list[Path]:
     """Write `results.json`, everything in one object:
 
     schema         "transformers-measured/results/1"
+    about          of the run: chapters, sandbox (which wall there was, or that there was none), grader (its version)
     submissions    by name: name, learner (the id, "" if it is not known), digest, earned, points, troubles [text],
                    and results, in the course's order: exercise, chapter (null if the course no longer has it), title,
                    status (passed, failed, unanswered, written), earned, points, misconception (text or null),
@@ -34,6 +36,7 @@ def write_json(
     mean, median = statistics.average(marked) if marked else (None, None)
     content = {
         "schema": "transformers-measured/results/1",
+        "about": dict(about or {}),
         "submissions": [
             {
                 "name": each.name,
