@@ -20,11 +20,12 @@ def write_results(
     from course_lib.contents import TITLES
 
     from .journal import version
-    from .report import write_reports
+    from .report import write_reflections, write_reports
 
     sandbox = "none: there was no wall around the answers" if arguments.sandbox == "none" else arguments.sandbox
     about = {"chapters": ", ".join(map(str, chapters)), "sandbox": sandbox, "grader": version()}
     written = write_reports(marked, arguments.out, titles=TITLES, about=about, left=left, manifest=manifest)[:1]
+    written += write_reflections(marked, arguments.out)
     if arguments.json:
         written += results.write_json(marked, arguments.out, left, manifest, about)
     if arguments.csv:

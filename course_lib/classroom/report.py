@@ -17,7 +17,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from course_lib.classroom.text import COURSE, in_order, sanitized, save_text
+from course_lib.classroom.text import COURSE, in_order, one_line, sanitized, save_text
 from course_lib.grading.catalogue import EXERCISES, get
 from course_lib.grading.result import SIGNS, Result
 from course_lib.grading.show import plural
@@ -26,6 +26,7 @@ from .file_names import downloads, file_name
 from .folders import LeftOut
 from .graded import GradedSubmission
 from .manifest import Line
+from .spreadsheets import csv_text, spreadsheet_cell
 from .statistics import average, distribution, hardest, misconceptions, share_of_points
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -78,6 +79,36 @@ def write_reports(
     report = folder / "report"
     paths = [save_text(report / "index.html", _class_page(learners, titles, about, left, manifest))]
     return paths + [save_text(report / learner.page, _learner_page(learner.marked, titles)) for learner in learners]
+
+
+def write_reflections(marked: Sequence[GradedSubmission], folder: Path) -> list[Path]:
+    """Write `report/reflections.html`, the texts of a class under each question with its criteria to tick, and
+    `reflections.csv`, a row for each text with a column for each criterion; nothing if nobody has written.
+
+    A page without a script keeps no ticks: it is there to be read and printed, the table to be filled in.
+    """
+    learners = sorted(marked, key=lambda each: (_alphabetical(each.name), each.digest))
+    paths = [folder / "report" / "reflections.html", folder / "reflections.csv"]
+    questions = [
+        (get(id), [(_shown(each), each.texts[id]) for each in learners if each.texts.get(id)])
+        for id in EXERCISES
+        if any(each.texts.get(id) for each in learners)
+    ]
+    if not questions:
+        for path in paths:
+            path.unlink(missing_ok=True)  # of an earlier run
+        return []
+    most = max(len(exercise.rubric) for exercise, _ in questions)
+    rows = [["learner", "name", "exercise", "title", "text", *(f"criterion {i}" for i in range(1, most + 1))]]
+    for exercise, _ in questions:
+        boxes = [f"☐ {criterion}" for criterion in exercise.rubric]
+        for each in learners:
+            if text := each.texts.get(exercise.id):
+                row = [each.learner, one_line(each.name), exercise.id, exercise.title, text, *boxes]
+                rows.append([spreadsheet_cell(cell) for cell in row] + [""] * (most - len(boxes)))
+    save_text(paths[0], _page("reflections.html", questions=questions, learners=len(learners)))
+    save_text(paths[1], csv_text(rows), "utf-8-sig")
+    return paths
 
 
 def _alphabetical(name: str) -> str:

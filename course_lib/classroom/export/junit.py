@@ -13,9 +13,9 @@ from ..graded import GradedSubmission
 def write_junit(marked: Sequence[GradedSubmission], folder: Path, about: Mapping[str, str] | None = None) -> list[Path]:
     """Write `junit.xml` as pytest writes it (xunit2): a test suite per learner, a test case per exercise.
 
-    The properties of a suite hold what is told of the run (`about`: which wall there was, say) and the points, "earned"
-    and "points", and "EXERCISE.earned" and "EXERCISE.points" for each (the schema has none in a test case). What earned no points is a failure, also what was not answered; an
-    exercise without points that was not answered is skipped.
+    The properties of a suite hold what is told of the run (`about`: which wall there was, say) and the points: "earned"
+    and "points", and "EXERCISE.earned" and "EXERCISE.points" for each (the schema has none in a test case). What earned
+    no points is a failure, also what was not answered; an exercise without points that was not answered is skipped.
     """
     root = ElementTree.Element("testsuites", name=COURSE)
     for each in in_order(marked):
