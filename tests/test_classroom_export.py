@@ -86,7 +86,19 @@ def test_an_exercise_that_the_course_no_longer_has_is_still_written(tmp_path):
     assert "Ada" in terminal_table([gone])
 
 
-COLUMNS = ["learner", "exercise", "chapter", "title", "status", "earned", "points", "misconception", "feedback", "text"]
+COLUMNS = [
+    "learner",
+    "exercise",
+    "chapter",
+    "title",
+    "status",
+    "earned",
+    "points",
+    "misconception",
+    "feedback",
+    "text",
+    "id",
+]
 
 
 @few

@@ -1,7 +1,7 @@
 """A whole class, graded: notebooks of people nobody should trust, read, run in a sandbox, judged outside of it.
 
 submissions        which files are one submission; `folders`: files and archives as one tree, which no path leaves
-submission_reader  what one holds, read as text, nothing runs; `notebook_reader`: its cells; `salvage`: what is not as it should be
+submission_reader  what one holds, read as text, nothing runs; `notebook_reader`: its cells; `salvage`: of what is amiss
 worker             the untrusted side: runs a notebook (`notebook_run`) and answers calls; `forkserver` forks it,
                    `isolation` parts it from the next in the kernel's own terms
 protocol           what passes between the two sides: numbers, text and raw arrays, never objects
@@ -9,6 +9,7 @@ sandbox            between both sides: bubblewrap, docker or none; `quotas` with
 remote, session    the trusted side's end: a worker that fails is replaced, an answer that fails is a result
 marking            one submission: a result for every expected exercise; `graded`: the same as plain data
 journal            results on disk as they come; what is there is not graded again
+grading_policy     what the points count: weights, lateness, and a person's word, from `course.toml`
 class_run          a class: workers at a time, resume; `jobs` on `cluster`: on Dask
 command            the command line; `plan`: how long it would take, `console`: what it says, `outputs`: what it writes
 manifest           who was found, in which files, in whose row of the `roster`, before the first mark

@@ -73,6 +73,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     who.add_argument("--manifest", action="store_true", help="grade nothing: show who was found, in which files")
     who.add_argument("--confirm", action="store_true", help="show the manifest and ask before grading")
 
+    count = parser.add_argument_group("what the points count")
+    count.add_argument(
+        "--course",
+        type=Path,
+        metavar="FILE",
+        help="weights, due dates, late rule and overrides, from its part [grading] (default: course.toml, if there is "
+        "one here; a sample: solutions/course.toml)",
+    )
+    count.add_argument(
+        "--handed-in", type=Path, metavar="FILE", help="when each handed in: CSV with an id and a column 'handed in'"
+    )
+
     how = parser.add_argument_group("how")
     how.add_argument(
         "--sandbox",
@@ -108,6 +120,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="GRADEBOOK",
         help="canvas.csv for import; with an exported GRADEBOOK its rows are filled",
     )
+    form.add_argument(
+        "--columns",
+        choices=("total", "chapters"),
+        default="total",
+        help="of --canvas and --moodle: one for all, or one for each chapter (Moodle: moodle_chapters.csv)",
+    )
     form.add_argument("--title", default="", help="of the assignment, for --canvas: 'Attention (123)'")
     form.add_argument(
         "--moodle", type=Path, metavar="WORKSHEET", help="moodle.csv: the exported grading worksheet, filled"
@@ -132,8 +150,21 @@ def run(arguments: argparse.Namespace) -> int:
     from .submissions import find_handed_in
 
     learners = read_roster(arguments.roster) if arguments.roster else []
+    counting = _counting(arguments)
     handed_in = find_handed_in(arguments.submissions, learners, arguments.one_each, arguments.salvage == "yes")
-    return _grade(arguments, quotas, handed_in, learners)
+    return _grade(arguments, quotas, handed_in, learners, counting)
+
+
+def _counting(arguments: argparse.Namespace):
+    """Return what decides what the points count: a policy, and when each handed in; None if nothing does."""
+    from .grading_policy import Policy, read_policy, read_times
+
+    path = arguments.course or (Path("course.toml") if Path("course.toml").is_file() else None)
+    policy = read_policy(path) if path else Policy()
+    times = read_times(arguments.handed_in) if arguments.handed_in else []
+    if times and not policy.due:
+        raise ValueError("--handed-in needs dates to be late of: give them in course.toml, [grading.due]")
+    return None if policy == Policy() else (policy, times, path)
 
 
 def _require_usable(arguments: argparse.Namespace) -> None:
@@ -155,12 +186,18 @@ def _require_usable(arguments: argparse.Namespace) -> None:
         raise ValueError(
             "--confirm asks at a terminal, and there is none: look with --manifest first, then leave it out"
         )
-    for path in (arguments.roster, arguments.moodle, Path(arguments.canvas) if arguments.canvas else None):
+    for path in (
+        arguments.course,
+        arguments.handed_in,
+        arguments.roster,
+        arguments.moodle,
+        Path(arguments.canvas) if arguments.canvas else None,
+    ):
         if path and not path.is_file():
-            raise ValueError(f"{path} is not a file: give the one that you exported")
+            raise ValueError(f"{path} is not a file: give the one that you exported, or wrote")
 
 
-def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list) -> int:
+def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list, counting) -> int:
     from course_lib.grading.show import plural
 
     from .class_run import expected_exercises
@@ -187,7 +224,7 @@ def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list) -> 
     try:
         with ended_by_signals():
             outcome = _marked(arguments, quotas, handed_in.submissions, expected, manifest, err)
-            return _told(arguments, outcome, handed_in, chapters, manifest, out, err)
+            return _told(arguments, outcome, handed_in, chapters, manifest, counting, out, err)
     except Signalled as ended:
         said = "Nothing is kept: name a folder with --out, and --resume can go on."
         if arguments.out and (journal := arguments.out / LINES).exists():
@@ -226,13 +263,26 @@ def _marked(arguments: argparse.Namespace, quotas, submissions: list, expected: 
 
 
 def _told(
-    arguments: argparse.Namespace, outcome, handed_in, chapters: list, manifest: list, out: Console, err: Console
-):
+    arguments: argparse.Namespace,
+    outcome,
+    handed_in,
+    chapters: list,
+    manifest: list,
+    counting,
+    out: Console,
+    err: Console,
+) -> int:
     """Write the results, then say what became of the class. Returns the exit status."""
     from .folders import LeftOut
+    from .grading_policy import apply_policy
     from .outputs import write_results
 
     submissions, left, unknown = handed_in
+    doubts: list[str] = []
+    if counting:
+        policy, times, path = counting
+        print(f"points count as {path} says", file=out)
+        outcome.marked, doubts = apply_policy(policy, outcome.marked, times)
     failed = "could not be graded, and not for a fault of its own"
     all_left = [*left, *(LeftOut(name, f"{failed}: {why}") for name, why in outcome.failed.items())]
     paths = []
@@ -256,6 +306,8 @@ def _told(
             print(f"Some submissions found no row: {path} says which, and why.", file=err)
     for each in left:
         print(f"NOT TAKEN: {each.name} {each.why}", file=err)
+    for doubt in doubts:
+        print(f"NOT APPLIED: {doubt}", file=err)
     for name, why in unknown.items():
         print(f"UNKNOWN: {name}: {why}", file=err)
     for name, why in outcome.failed.items():
@@ -264,7 +316,7 @@ def _told(
         again = "the same command with --resume grades them" if arguments.out else "try again"
         print(f"{len(outcome.failed)} could not be graded by this machine; {again}.", file=err)
     err.flush()
-    return 1 if all_left or any(line.is_doubtful for line in manifest) else 0
+    return 1 if all_left or doubts or any(line.is_doubtful for line in manifest) else 0
 
 
 def _table(marked: list, submitted: int) -> str:

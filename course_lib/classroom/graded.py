@@ -8,14 +8,28 @@ from course_lib.grading.result import Result
 
 
 @dataclass(frozen=True)
+class Counted:
+    """What a submission's points count once weights, lateness and a person's word are applied.
+
+    Fields: earned, points, of all · chapters, number -> (earned, points) · notes, in sentences why this is not what the
+    grader gave.
+    """
+
+    earned: float
+    points: float
+    chapters: Mapping[int, tuple[float, float]]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class GradedSubmission:
     """One submission, graded.
 
     Fields: name, that of the folder, zip or notebook · digest, the SHA-256 of what was handed in · results, one for
     every expected exercise in the course's order · troubles, what could not be read or run, in sentences · texts, what
     was written, by the id of the reflection · learner, the id of whose it is, if that is known · salvaged, in
-    sentences, what was read or run although it is not as it should be. All text may hold anything that a learner wrote:
-    whoever shows it escapes it.
+    sentences, what was read or run although it is not as it should be · counted, where a policy was applied; it is
+    never written to the journal. All text may hold anything that a learner wrote: whoever shows it escapes it.
     """
 
     name: str
@@ -25,6 +39,7 @@ class GradedSubmission:
     texts: Mapping[str, str] = field(default_factory=dict)
     learner: str = ""
     salvaged: tuple[str, ...] = ()
+    counted: Counted | None = None
 
     @property
     def earned(self) -> int:
@@ -34,9 +49,16 @@ class GradedSubmission:
     def points(self) -> int:
         return sum(result.points for result in self.results)
 
+    @property
+    def final(self) -> tuple[float, float]:
+        """Return (earned, points) as they count."""
+        return (self.counted.earned, self.counted.points) if self.counted else (self.earned, self.points)
+
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold; `from_dict` reads it back."""
-        return asdict(self)
+        """Return what JSON can hold, without what a policy makes of it; `from_dict` reads it back."""
+        data = asdict(self)
+        del data["counted"]
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "GradedSubmission":

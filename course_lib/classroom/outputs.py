@@ -25,6 +25,7 @@ def write_results(
     sandbox = "none: there was no wall around the answers" if arguments.sandbox == "none" else arguments.sandbox
     about = {"chapters": ", ".join(map(str, chapters)), "sandbox": sandbox, "grader": version()}
     written = write_reports(marked, arguments.out, titles=TITLES, about=about, left=left, manifest=manifest)[:1]
+    columns = {number: TITLES[number] for number in chapters} if arguments.columns == "chapters" else None
     written += write_reflections(marked, arguments.out)
     if arguments.json:
         written += results.write_json(marked, arguments.out, left, manifest, about)
@@ -38,7 +39,9 @@ def write_results(
         written += classroom50.write_classroom50(marked, arguments.out)[:1]
     if arguments.canvas is not None:
         gradebook = Path(arguments.canvas) if arguments.canvas else None
-        written += canvas.write_canvas(marked, arguments.out, arguments.title or COURSE, gradebook=gradebook)
+        written += canvas.write_canvas(
+            marked, arguments.out, arguments.title or COURSE, gradebook=gradebook, chapters=columns
+        )
     if arguments.moodle:
-        written += moodle.write_moodle(marked, arguments.out, arguments.moodle)
+        written += moodle.write_moodle(marked, arguments.out, arguments.moodle, columns)
     return written

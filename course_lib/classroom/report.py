@@ -256,6 +256,7 @@ def _learner_page(marked: GradedSubmission, titles: Mapping[int, str]) -> str:
         texts=marked.texts,
         troubles=marked.troubles,
         salvaged=marked.salvaged,
+        counted=marked.counted,
         most_troubles=TROUBLES,
         chapters=[
             _Chapter(number, _title(number, titles), results) for number, results in _by_chapter(marked.results).items()

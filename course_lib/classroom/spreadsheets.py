@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from course_lib.classroom.text import sanitized, save_text
+from course_lib.classroom.text import chapter_of, sanitized, save_text
 
 from .graded import GradedSubmission
 
@@ -65,9 +65,20 @@ class Sheet:
         return save_text(path, csv_text(self.rows, self._delimiter), self._encoding)
 
 
-def scaled(marked: GradedSubmission, maximum: float) -> str:
+def points_of(marked: GradedSubmission, chapter: int | None = None) -> tuple[float, float]:
+    """Return (earned, points) as they count, of all or of one chapter."""
+    if chapter is None:
+        return marked.final
+    if marked.counted:
+        return marked.counted.chapters.get(chapter, (0.0, 0.0))
+    results = [each for each in marked.results if chapter_of(each.exercise_id) == chapter]
+    return sum(each.earned for each in results), sum(each.points for each in results)
+
+
+def scaled(marked: GradedSubmission, maximum: float, chapter: int | None = None) -> str:
     """Return the share of the points, of `maximum`, to the hundredth: LMSs show no more."""
-    return f"{marked.earned * maximum / marked.points if marked.points else 0:.2f}".rstrip("0").rstrip(".")
+    earned, points = points_of(marked, chapter)
+    return f"{earned * maximum / points if points else 0:.2f}".rstrip("0").rstrip(".")
 
 
 def amount(text: str) -> float | None:

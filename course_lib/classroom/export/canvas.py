@@ -1,11 +1,11 @@
 """Canvas: a gradebook to import, new or filled in."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from course_lib.classroom.roster import Roster, save_unmatched
-from course_lib.classroom.spreadsheets import Sheet, amount, csv_text, scaled, spreadsheet_cell
+from course_lib.classroom.spreadsheets import Sheet, amount, csv_text, points_of, scaled, spreadsheet_cell
 from course_lib.classroom.text import COURSE, in_order, one_line, save_text
 
 from ..file_names import CANVAS_DOWNLOAD
@@ -18,6 +18,7 @@ def write_canvas(
     title: str = COURSE,
     assignment_id: str | int = "",
     gradebook: Path | None = None,
+    chapters: Mapping[int, str] | None = None,
 ) -> list[Path]:
     """Write `canvas.csv`, for Grades › Import in Canvas; and `canvas_unmatched.csv` if a submission found no row.
 
@@ -25,24 +26,32 @@ def write_canvas(
         title, assignment_id: of the assignment: its column is "title (assignment_id)", which may also be the title.
             Without an id, Canvas makes a new assignment of this title.
         gradebook: the gradebook as Canvas exported it. A submission belongs to the row whose ID, SIS User ID, SIS Login
-            ID or Student its name is, or whose ID stands in the name that Canvas gives a downloaded file
+            ID or Student its learner or name is, or whose ID stands in the name that Canvas gives a downloaded file
             (lastfirst_12345_678_file). One column is filled, scaled to its Points Possible; rows without a submission
             and all other columns stay. Without a gradebook the submissions' names stand in the column Student, and
             Canvas asks whom it does not know.
+        chapters: titles by number. Then each chapter has a column of its own, "Attention" or "Attention (123)", in
+            place of the one for all.
 
     Errors: ValueError if the gradebook is none, or its column is read only, or two columns may be meant.
     """
     title, assignment_id = one_line(title), str(assignment_id).strip()
     if not assignment_id and (both := re.fullmatch(r"(.*) \((\d+)\)", title)):
         title, assignment_id = both.groups()
-    name = f"{title} ({assignment_id})" if assignment_id else title
-    points: float = max((each.points for each in marked), default=0)
+    wanted: list[tuple[str, str, int | None]] = [(title, assignment_id, None)]
+    if chapters:
+        wanted = [(one_line(name), "", number) for number, name in chapters.items()]
     if gradebook is None:
-        head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", name]
+        names = [f"{name} ({id})" if id else name for name, id, _ in wanted]
+        head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *names]
         empty = [""] * 4
-        rows = [[spreadsheet_cell(one_line(each.name)), *empty, scaled(each, points)] for each in in_order(marked)]
+        most = [_most(marked, chapter) for _, _, chapter in wanted]
+        rows = []
+        for each in in_order(marked):
+            cells = [scaled(each, points, chapter) for points, (_, _, chapter) in zip(most, wanted)]
+            rows.append([spreadsheet_cell(one_line(each.name)), *empty, *cells])
         # No byte order mark: Canvas would read it as the beginning of "Student".
-        return [save_text(folder / "canvas.csv", csv_text([head, ["    Points Possible", *empty, points], *rows]))]
+        return [save_text(folder / "canvas.csv", csv_text([head, ["    Points Possible", *empty, *most], *rows]))]
 
     sheet = Sheet(gradebook, "a Canvas gradebook")
     if "ID" not in sheet.header or "Section" not in sheet.header or not {"Student", "LastName"} & {*sheet.header}:
@@ -50,28 +59,44 @@ def write_canvas(
             f"{gradebook} has the columns {', '.join(sheet.header) or '(none)'}, but a Canvas gradebook has Student, "
             "ID and Section: export it in Canvas with Grades › Export"
         )
-    column = _canvas_column(sheet, name, title, assignment_id)
     possible = next((row for row in sheet.rows[1:] if "Points Possible" in row[0]), None)
-    if possible is not None:
-        if "read only" in possible[column]:
-            raise ValueError(f"the column {name!r} of {gradebook} is read only in Canvas: name another assignment")
-        given = amount(possible[column])
-        if given is None:
-            possible[column] = str(points)
-        points = given or points  # of no points: the scores stand as they are
+    columns = [_canvas_column(sheet, name, id) for name, id, _ in wanted]
     learners = {
         number: (sheet.values(row, "ID")[0], _canvas_names(sheet, row))
         for number, row in enumerate(sheet.rows)
         if number and row is not possible
     }
     found, left = Roster(learners, CANVAS_DOWNLOAD).assign(marked)
-    for number, each in found.items():
-        sheet.rows[number][column] = scaled(each, points)
+    for column, (_, _, chapter) in zip(columns, wanted):
+        points = _points_possible(sheet, possible, column, _most(marked, chapter))
+        for number, each in found.items():
+            sheet.rows[number][column] = scaled(each, points, chapter)
     return [sheet.save(folder / "canvas.csv"), *save_unmatched(folder / "canvas_unmatched.csv", left)]
 
 
-def _canvas_column(sheet: Sheet, name: str, title: str, assignment_id: str) -> int:
+def _most(marked: Sequence[GradedSubmission], chapter: int | None) -> float:
+    """Return the points that there are, as a whole number where they are one."""
+    most = max((points_of(each, chapter)[1] for each in marked), default=0)
+    return int(most) if most == int(most) else most
+
+
+def _points_possible(sheet: Sheet, possible: list[str] | None, column: int, points: float) -> float:
+    """Return what Canvas says a column has; where it says nothing, fill it. Errors: ValueError if it is read only."""
+    if possible is None:
+        return points
+    if "read only" in possible[column]:
+        raise ValueError(
+            f"the column {sheet.header[column]!r} of {sheet.path} is read only in Canvas: name another assignment"
+        )
+    given = amount(possible[column])
+    if given is None:
+        possible[column] = str(points)
+    return given or points  # of no points: the scores stand as they are
+
+
+def _canvas_column(sheet: Sheet, title: str, assignment_id: str) -> int:
     """Return the column of the assignment; a new one at the end if there is none."""
+    name = f"{title} ({assignment_id})" if assignment_id else title
     ending = f" ({assignment_id})"
     heads = [(i, head) for i, head in enumerate(sheet.header) if i > sheet.header.index("Section")]
     columns = [i for i, head in heads if head == name or (assignment_id and head.endswith(ending))]

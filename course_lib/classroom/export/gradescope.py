@@ -14,13 +14,14 @@ def gradescope_result(marked: GradedSubmission, seconds: float | None = None) ->
 
     All is plain text, which Gradescope shows as it stands.
     """
+    notes = marked.counted.notes if marked.counted else ()
     result = {
-        "score": marked.earned,
-        "output": "\n".join([f"{score(marked.earned, marked.points)}.", *map(sanitized, marked.troubles)]),
+        "score": round(marked.final[0], 2),
+        "output": "\n".join([f"{score(marked.earned, marked.points)}.", *map(sanitized, [*notes, *marked.troubles])]),
         "output_format": "text",
         "visibility": "visible",
         "stdout_visibility": "hidden",
-        "extra_data": {"digest": marked.digest},
+        "extra_data": {"digest": marked.digest, "learner": sanitized(marked.learner)},
         "tests": [
             {
                 "score": each.earned,

@@ -21,7 +21,8 @@ def write_junit(marked: Sequence[GradedSubmission], folder: Path, about: Mapping
     for each in in_order(marked):
         suite = ElementTree.SubElement(root, "testsuite", name=one_line(each.name) or "(no name)", errors="0")
         properties = ElementTree.SubElement(suite, "properties")
-        amounts: dict[str, object] = {**(about or {}), "earned": each.earned, "points": each.points}
+        own = {"learner": one_line(each.learner)} if each.learner else {}
+        amounts: dict[str, object] = {**(about or {}), **own, "earned": each.earned, "points": each.points}
         outcomes = {"failure": 0, "skipped": 0}
         for result in each.results:
             id = sanitized(result.exercise_id)

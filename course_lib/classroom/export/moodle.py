@@ -1,13 +1,13 @@
 """Moodle: its grading worksheet, filled in."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
 from course_lib.classroom.roster import Roster, save_unmatched
-from course_lib.classroom.spreadsheets import Sheet, amount, scaled
-from course_lib.classroom.text import sanitized, score
+from course_lib.classroom.spreadsheets import Sheet, amount, csv_text, points_of, scaled
+from course_lib.classroom.text import one_line, sanitized, save_text, score
 from course_lib.grading.result import SIGNS
 from course_lib.grading.show import plural
 
@@ -19,8 +19,13 @@ LONGEST_FEEDBACK = 24_000  # characters; a spreadsheet takes 32,767 in a cell
 MOST_TROUBLES, MOST_OF_A_TROUBLE = 10, 300  # the rest stands in the report
 
 
-def write_moodle(marked: Sequence[GradedSubmission], folder: Path, worksheet: Path) -> list[Path]:
+def write_moodle(
+    marked: Sequence[GradedSubmission], folder: Path, worksheet: Path, chapters: Mapping[int, str] | None = None
+) -> list[Path]:
     """Write `moodle.csv`, the grading worksheet filled in; and `moodle_unmatched.csv` if a submission found no row.
+
+    A worksheet has one grade. With `chapters`, titles by number, `moodle_chapters.csv` holds a column for each, to be
+    imported in the gradebook (Grades > Import > CSV file), where each column is mapped to a grade item.
 
     A submission belongs to the row whose Identifier ("Participant 12345"), Full name, Email address, ID number or
     Username its name is, or whose number stands in the name that Moodle gives a downloaded folder ("Full
@@ -48,7 +53,7 @@ def write_moodle(marked: Sequence[GradedSubmission], folder: Path, worksheet: Pa
     found, left = Roster(learners, MOODLE_DOWNLOAD).assign(marked)
     for number, each in found.items():
         row = sheet.rows[number]
-        maximum: float = each.points
+        maximum: float = each.final[1]
         for text in sheet.values(row, "Maximum Grade"):
             given = amount(text)
             if given is None:
@@ -58,7 +63,15 @@ def write_moodle(marked: Sequence[GradedSubmission], folder: Path, worksheet: Pa
                 )
             maximum = given
         row[grade], row[feedback] = scaled(each, maximum), _moodle_feedback(each)
-    return [sheet.save(folder / "moodle.csv"), *save_unmatched(folder / "moodle_unmatched.csv", left)]
+    paths = [sheet.save(folder / "moodle.csv"), *save_unmatched(folder / "moodle_unmatched.csv", left)]
+    if chapters:
+        who = [name for name in others[1:] if name in sheet.header]
+        rows = [[*who, *map(one_line, chapters.values())]]
+        for number, each in sorted(found.items()):
+            grades = [scaled(each, points_of(each, chapter)[1], chapter) for chapter in chapters]
+            rows.append([*sheet.values(sheet.rows[number], *who), *grades])
+        paths.append(save_text(folder / "moodle_chapters.csv", csv_text(rows), "utf-8"))
+    return paths
 
 
 def _moodle_feedback(marked: GradedSubmission) -> str:

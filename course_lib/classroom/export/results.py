@@ -1,6 +1,7 @@
 """Every result, as JSON and as a table: `results.json` and `results.csv`."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from course_lib.classroom.spreadsheets import csv_text, spreadsheet_cell
@@ -24,7 +25,8 @@ def write_json(
 
     schema         "transformers-measured/results/1"
     about          of the run: chapters, sandbox (which wall there was, or that there was none), grader (its version)
-    submissions    by name: name, learner (the id, "" if it is not known), digest, earned, points, troubles [text],
+    submissions    by name: name, learner (the id, "" if it is not known), counted (with the course's policy: earned,
+                   points, chapters, notes; null without one), digest, earned, points, troubles [text],
                    salvaged [text] (what was read or run although it is not as it should be), and results, in the
                    course's order: exercise, chapter (null if the course no longer has it), title, status (passed,
                    failed, unanswered, written), earned, points, misconception (text or null), feedback, text (of a
@@ -42,6 +44,7 @@ def write_json(
             {
                 "name": each.name,
                 "learner": each.learner,
+                "counted": asdict(each.counted) if each.counted else None,
                 "digest": each.digest,
                 "earned": each.earned,
                 "points": each.points,
@@ -84,16 +87,18 @@ def write_csv(marked: Sequence[GradedSubmission], folder: Path, left: Sequence[L
     What was not taken has one row: the status says so, the feedback says why, and all else is empty.
     """
     heads = ["exercise", "chapter", "title", "status", "earned", "points", "misconception", "feedback", "text"]
-    rows = [["learner", *heads]]
+    rows = [["learner", *heads, "id"]]
     for each in in_order(marked):
         learner = spreadsheet_cell(one_line(each.name))
         for result in each.results:
             row = _as_object(result, each.texts)
             rows.append(
-                [learner] + [spreadsheet_cell(value) if isinstance(value, str) else value for value in row.values()]
+                [learner]
+                + [spreadsheet_cell(value) if isinstance(value, str) else value for value in row.values()]
+                + [spreadsheet_cell(one_line(each.learner))]
             )
     rows += [
-        [spreadsheet_cell(one_line(each.name)), "", "", "", "not taken", "", "", "", spreadsheet_cell(each.why), ""]
+        [spreadsheet_cell(one_line(each.name)), "", "", "", "not taken", "", "", "", spreadsheet_cell(each.why), "", ""]
         for each in left
     ]
     # The byte order mark tells Excel that this is UTF-8: without it, it shows "Zoë" as "ZoÃ«".
