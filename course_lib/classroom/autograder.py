@@ -143,17 +143,46 @@ def write_workflow(path: Path, chapters: Sequence[int], course: str, index: str 
         index: as for `write_autograder`.
     Errors: ValueError for an unknown chapter, none, or a course that does not read OWNER/NAME@REF.
     """
-    found = re.fullmatch(r"([\w.-]+/[\w.-]+)@([\w][\w./-]*)", course)
-    if not found:
-        raise ValueError(f"course={course!r} must read OWNER/NAME@REF, as in school/transformers@v1")
-    words = {"COURSE_REPOSITORY": found[1], "COURSE_REF": json.dumps(found[2])}
+    repository, reference = _require_course(course)
+    words = {"COURSE_REPOSITORY": repository, "COURSE_REF": json.dumps(reference)}
     text = _filled("workflow.yml", {**words, "CHAPTERS": _require_chapters(chapters), "INDEX": _require_index(index)})
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
     return path
 
 
+# --------------------------------------------------------------------------------------------------------- Classroom 50
+def write_classroom50_autograder(path: Path, chapters: Sequence[int], course: str, index: str = "") -> Path:
+    """Write the `autograder.py` of an assignment for Classroom 50; returns its path.
+
+    It holds no answers: the course comes from a public repository, as in `write_workflow`, whose arguments these are.
+    Source: Classroom 50's wiki, Advanced Autograding, "Contract" and "The result.json contract".
+    """
+    if path.suffix != ".py":
+        raise ValueError(f"{path} should be called autograder.py: Classroom 50 looks for that name")
+    repository, reference = _require_course(course)
+    numbers, index = _require_chapters(chapters).split(), _require_index(index)
+    text = (TEMPLATES / "classroom50.txt").read_text(encoding="utf-8")
+    for word, value in (
+        ("COURSE_REPOSITORY", repository),
+        ("COURSE_REF", json.dumps(reference)),
+        ("CHAPTERS_LIST", ", ".join(numbers)),
+        ("INDEX_LIST", ", ".join(map(json.dumps, index.split()))),
+    ):
+        text = text.replace(word, value)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
+    return path
+
+
 # ----------------------------------------------------------------------------------------------------------------- both
+def _require_course(course: str) -> tuple[str, str]:
+    found = re.fullmatch(r"([\w.-]+/[\w.-]+)@([\w][\w./-]*)", course)
+    if not found:
+        raise ValueError(f"course={course!r} must read OWNER/NAME@REF, as in school/transformers@v1")
+    return found[1], found[2]
+
+
 def _filled(name: str, words: dict[str, str]) -> str:
     text = (TEMPLATES / name).read_text(encoding="utf-8")
     for word, value in words.items():

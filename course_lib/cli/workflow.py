@@ -15,8 +15,13 @@ def add(commands: argparse._SubParsersAction) -> None:
         "push is graded, and the points are kept as Classroom 50 reads them.",
         epilog="Example: python -m course_lib workflow grade.yml --chapters 2 4 --course OWNER/NAME@REF",
     )
-    parser.add_argument("file", metavar="FILE.yml")
+    parser.add_argument("file", metavar="FILE", help="grade.yml; with --classroom50 autograder.py")
     add_assignment(parser)
+    parser.add_argument(
+        "--classroom50",
+        action="store_true",
+        help="write Classroom 50's autograder.py instead, for CLASSROOM/autograders/ASSIGNMENT/ in its repository",
+    )
     parser.add_argument(
         "--course", required=True, metavar="OWNER/NAME@REF", help="a public repository with the learner's package"
     )
@@ -25,8 +30,12 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the workflow."""
-    from course_lib.classroom.autograder import write_workflow
+    from course_lib.classroom.autograder import write_classroom50_autograder, write_workflow
 
+    if arguments.classroom50:
+        path = write_classroom50_autograder(Path(arguments.file), arguments.chapters, arguments.course, arguments.index)
+        print(f'wrote {path}: it belongs into CLASSROOM/autograders/ASSIGNMENT/; "apt": ["bubblewrap"] in its runtime')
+        return 0
     path = write_workflow(Path(arguments.file), arguments.chapters, arguments.course, arguments.index)
     print(f"wrote {path}: it belongs into the learners' repositories, as .github/workflows/grade.yml")
     return 0
