@@ -12,12 +12,13 @@ import sys
 import sysconfig
 import tempfile
 import venv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import course_lib
-from course_lib.classroom import sandbox
+from course_lib.classroom.views import Installation
 from tests.small_class import needs_bwrap
 
 LIBRARY = Path(course_lib.__file__).parent
@@ -56,16 +57,16 @@ for place in ("", *KNOWN):
 """
 LOOK = """
 import json, sys, time
-from course_lib.classroom import probe, remote, sandbox, session
+from course_lib.classroom import probe, remote, sandbox, session, views
 from course_lib.classroom.quotas import Quotas
 from course_lib.classroom.notebook_reader import Cell
 from course_lib.classroom.submission_reader import Notebook
 
 level, source, bare = sys.argv[1:]
 if bare:
-    sandbox._hidden = lambda: []
+    views.Installation.hidden = []
 if bare == "unknown":
-    probe.answer_paths = lambda: []
+    views.Installation.answer_paths = []
 told = {"library": sandbox.course_lib.__file__, "prefix": sys.prefix, "probe": "holds", "found": None}
 try:
     with remote.Worker(level, Quotas(cell_timeout=200, exercise_timeout=20)) as worker:
@@ -208,16 +209,15 @@ def test_a_repository_below_usr_as_images_have_it(place, below, level):
 
 def test_the_source_from_which_pip_installed_is_hidden_too(place, monkeypatch):
     """A course that was installed from /usr/local/course and is not run from there."""
-    from course_lib.classroom import sandbox
-
     course = repository(place / "course")
     told = place / "packages" / "transformers_measured-0.1.0.dist-info"
     told.mkdir(parents=True)
     (told / "METADATA").write_text("Metadata-Version: 2.1\nName: transformers-measured\nVersion: 0.1.0\n")
     (told / "direct_url.json").write_text(json.dumps({"url": course.as_uri(), "dir_info": {}}))
     monkeypatch.syspath_prepend(str(told.parent))
-    assert course in sandbox._hidden()
-    assert [path for path in sandbox.answer_paths() if path.startswith(str(course))] != []
+    here = Installation.here()
+    assert course in here.hidden
+    assert [path for path in here.answer_paths if path.startswith(str(course))] != []
 
 
 @needs_bwrap
@@ -234,10 +234,9 @@ def test_the_probe_refuses_a_wall_behind_which_answers_are_found(place, bare, ho
     assert any("planted_answer" in each for each in told["found"])
 
 
-def test_an_outer_folder_is_hidden_before_what_lies_in_it(tmp_path, monkeypatch):
+def test_an_outer_folder_is_hidden_before_what_lies_in_it(tmp_path):
     """The other way round, the empty folder that hides the outer one hides the place of the inner one as well."""
     inner = tmp_path / ".venv" / "packages"
     inner.mkdir(parents=True)
-    monkeypatch.setattr(sandbox, "course_folders", lambda: [inner, tmp_path])
-    hidden = [path for path in sandbox._hidden() if path.is_relative_to(tmp_path)]
-    assert hidden == [tmp_path.resolve(), inner.resolve()]
+    here = replace(Installation.here(), courses=(inner, tmp_path))
+    assert here.hidden == [tmp_path.resolve(), inner.resolve()]

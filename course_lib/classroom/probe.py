@@ -6,7 +6,7 @@ import time
 
 from .notebook_reader import Cell
 from .remote import STARTING, Ended, Fault, Worker
-from .sandbox import SandboxError, answer_paths, course_folders
+from .sandbox import SandboxError
 from .session import Session
 from .submission_reader import Notebook
 
@@ -70,7 +70,8 @@ def require_isolation(worker: Worker) -> None:
         port = listener.getsockname()[1]
         post.bind(("127.0.0.1", port))
         post.setblocking(False)
-        known = {"answers": answer_paths(), "courses": list(map(str, course_folders()))}
+        here = worker.stage.here
+        known = {"answers": here.answer_paths, "courses": list(map(str, here.courses))}
         source = PROBE.format(outside=str(outside), port=port, **known)
         notebook = Notebook("probe.ipynb", (Cell(1, "code", source),))
         try:
