@@ -4,6 +4,7 @@ Threads over sandboxed workers here (`Slots`), or a Dask cluster (`cluster.py`);
 """
 
 import contextlib
+import json
 import re
 import threading
 from collections import Counter, defaultdict
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Queue
 
+from course_lib.files import write_whole
 from course_lib.grading.catalogue import EXERCISES, get
 from course_lib.grading.kinds import Exercise
 
@@ -20,11 +22,13 @@ from .file_names import COURSE_FILE
 from .graded import GradedSubmission
 from .jobs import Done, Job, do_again, do_job
 from .journal import Journal
-from .probe import require_isolation
+from .probe import Wall, require_isolation
 from .quotas import Quotas
 from .remote import Fault, Worker
 from .sandbox import Stage
 from .submission_reader import Submission, chapters_of
+
+WALL = "wall.json"  # in the folder of a run: what was measured of the sandbox
 
 
 @dataclass
@@ -36,6 +40,7 @@ class ClassResult:
     known: int = 0  # had been graded before
     seed: int = 0
     peak: int = 0
+    walls: list[dict] = field(default_factory=list)  # as measured, of every run into this folder
 
 
 def expected_exercises(
@@ -83,6 +88,7 @@ def mark_class(
     seed: int | None = None,
     scheduler: str = "",
     tell: Callable[[Done], object] = lambda done: None,
+    tell_wall: Callable[[Wall], object] = lambda wall: None,
 ) -> ClassResult:
     """Grade a class into a folder. What is there already is not graded again; equal submissions are graded once.
 
@@ -90,6 +96,8 @@ def mark_class(
         submissions, expected: from `find_submissions` and `expected_exercises`. folder: gets run.json and marks.jsonl.
         sandbox, quotas: as in `Worker`. jobs: workers at a time. resume, seed: as in `Journal`.
         scheduler: the address of a Dask scheduler, whose workers then do it. tell: called after every submission.
+        tell_wall: called once, before the first, with what was measured of the sandbox (on a cluster each worker refuses
+        for itself what does not hold).
     Errors: ValueError and RuntimeError as `Journal`; SandboxError if the sandbox does not work here.
     """
     quotas = quotas or Quotas()
@@ -104,7 +112,12 @@ def mark_class(
             [], known=sum(journal.key(each) in journal.marks for each in submissions), seed=journal.seed
         )
         faults: dict[str, str] = {}
-        with contextlib.closing(_done(list(todo.values()), sandbox, jobs, quotas, scheduler)) as all_done:
+
+        def measured(wall: Wall) -> None:
+            write_whole(folder / WALL, json.dumps(_walls(folder, wall), indent=1) + "\n")
+            tell_wall(wall)
+
+        with contextlib.closing(_done(list(todo.values()), sandbox, jobs, quotas, scheduler, measured)) as all_done:
             for done in all_done:
                 if done.marked:
                     journal.add(done.key, done.marked, seconds=round(done.seconds, 3))
@@ -113,11 +126,26 @@ def mark_class(
                 outcome.peak = max(outcome.peak, done.peak)
                 tell(done)
         outcome.marked = journal.of(submissions)
+        outcome.walls = _walls(folder)
         outcome.failed = {each.name: faults[key] for each in submissions if (key := journal.key(each)) in faults}
     return outcome
 
 
-def _done(jobs: list[Job], sandbox: str, slots: int, quotas: Quotas, scheduler: str) -> Generator[Done, None, None]:
+def _walls(folder: Path, *more: Wall) -> list[dict]:
+    """Return what was measured in every run into a folder, each of it once."""
+    path = folder / WALL
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    return known + [each.as_dict() for each in more if each.as_dict() not in known]
+
+
+def _done(
+    jobs: list[Job],
+    sandbox: str,
+    slots: int,
+    quotas: Quotas,
+    scheduler: str,
+    measured: Callable[[Wall], object],
+) -> Generator[Done, None, None]:
     if not jobs:
         return
     if scheduler:
@@ -126,6 +154,7 @@ def _done(jobs: list[Job], sandbox: str, slots: int, quotas: Quotas, scheduler: 
         yield from on_cluster(jobs, scheduler)
         return
     with Slots(sandbox, min(slots, len(jobs)), quotas) as pool:
+        measured(pool.wall)
         yield from pool.do(jobs)
 
 
@@ -160,7 +189,7 @@ class Slots:
                 self.all.append(worker)
                 worker.__enter__()
                 if slot == 0:
-                    require_isolation(worker)
+                    self.wall = require_isolation(worker)
                 self.free.put(worker)
         except BaseException:
             self.__exit__()

@@ -21,6 +21,7 @@ import psutil
 import course_lib
 from course_lib.files import delete_folder
 
+from .cgroups import Group
 from .isolation import landlock_version
 from .quotas import Quotas
 from .views import MORE, VENV, Installation
@@ -111,8 +112,11 @@ def require_platform(level: str) -> None:
         raise SandboxError(f"--sandbox {level} works on Linux alone: use --sandbox docker here")
 
 
-def start_forkserver(level: str, stage: Stage, slot: int, control: int, quotas: Quotas) -> subprocess.Popen:
-    """Start the process that forks workers; `control` is its end of the conversation with the grader.
+def start_forkserver(
+    level: str, stage: Stage, slot: int, control: int, quotas: Quotas, group: Group | None = None
+) -> subprocess.Popen:
+    """Start the process that forks workers; `control` is its end of the conversation with the grader. group: it begins
+    there, if there is one.
 
     Errors: ValueError for an unknown level, SandboxError if its program is missing.
     """
@@ -128,7 +132,7 @@ def start_forkserver(level: str, stage: Stage, slot: int, control: int, quotas: 
     else:
         raise ValueError(f"sandbox={level!r} must be one of {', '.join(LEVELS)}")
     return subprocess.Popen(
-        command,
+        group.joined(command) if group else command,
         env=environment,
         cwd="/" if level == "bwrap" else environment["HOME"],
         pass_fds=[control],

@@ -3,6 +3,7 @@
 A learner's cell or answer that ends its process, breaks the protocol or takes all memory is a result.
 """
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -88,11 +89,11 @@ class Session:
         announced = received = 0
         try:
             channel = self._require_child()
-            self.used = True
-            until = min(self.deadline, time.monotonic() + BUSY * seconds + PATIENCE + GRACE)
-            channel.send(request, until - time.monotonic())
+            self.used, channel.latest = True, self.deadline
+            until = channel.clock() + BUSY * seconds + PATIENCE + GRACE
+            channel.send(request, until - channel.clock())
             while True:
-                answer, parts = channel.receive(until - time.monotonic())
+                answer, parts = channel.receive(until - channel.clock())
                 received += len(parts)
                 if received > MOST_ANSWER:
                     raise Broken("its answers are too large")
@@ -122,10 +123,12 @@ class Session:
         """Return a sentence on why the child is no more."""
         code = self._drop()
         self.doubts += (
-            isinstance(error, Ended) or str(error) == LATE or time.monotonic() > self.deadline or bool(_how(code))
+            isinstance(error, Ended) or str(error) == LATE or time.monotonic() > self.deadline or code != 0
         )
         if isinstance(error, Ended):
             return error.sentence
+        if self.worker.over:  # its process was ended before anybody waited for it
+            return self.worker.over
         if time.monotonic() > self.deadline:
             return f"The time for this submission, {self.worker.quotas.timeout:g} seconds, is up."
         if str(error) == LATE:
@@ -147,6 +150,7 @@ class Session:
         if self.channel is None:
             self._load()
         if self.channel is None:
+            self.doubts += 1
             raise Ended("The notebook could not be run to the end, so this answer was not asked.")
         return self.channel
 
@@ -155,13 +159,14 @@ class Session:
         while self.crashes <= CRASHES and time.monotonic() < self.deadline:
             channel = self.worker.fork()
             self.channel, self.used = channel, False
+            channel.latest = self.deadline
             cells = [{"number": cell.number, "kind": cell.kind, "source": cell.source} for cell in self.notebook.cells]
             message = {"do": "load", "cells": cells, "wanted": self.wanted, "files": dict(self.files)}
             running: int | None = (
                 None  # the cell; 0 before the first; None as long as nothing of the learner's has begun
             )
             try:
-                channel.send(frame({**message, "skip": list(self.skipped)}), self.deadline - time.monotonic())
+                channel.send(frame({**message, "skip": list(self.skipped)}), math.inf)
                 for message in self._loading(channel):
                     if "cell" in message:
                         running = message["cell"] if type(message["cell"]) is int else 0
@@ -185,7 +190,7 @@ class Session:
         quotas = self.worker.quotas
         patience = BUSY * quotas.cell_timeout + PATIENCE + GRACE
         for _ in range(4 * len(self.notebook.cells) + 4):  # a cell may run a second time
-            yield channel.receive(min(patience, self.deadline - time.monotonic()))[0]
+            yield channel.receive(patience)[0]
         raise Broken("a message came that nobody asked for")
 
     def _understood(self, message: Mapping) -> Found:
