@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from course_lib.classroom import submission_reader
-from course_lib.classroom.submissions import find_submissions, find_submissions_and_rest
+from course_lib.classroom.submissions import find_handed_in, find_submissions
 from tests.grading.archives import HONEST
 from tests.grading.corpus import notebook
 
@@ -46,7 +46,7 @@ def names(paths: list[Path]) -> list[str]:
 
 
 def not_taken(paths: list[Path]) -> dict[str, str]:
-    return {left.name: left.why for left in find_submissions_and_rest(paths)[1]}
+    return {left.name: left.why for left in find_handed_in(paths)[1]}
 
 
 def said(submission: submission_reader.Submission) -> str:

@@ -48,15 +48,22 @@ def test_every_exercise_with_points_is_marked_once_and_with_its_points():
     found = [mark for path in NOTEBOOKS for mark in marks(for_nbgrader(read(path)))]
     points = {mark["grade_id"].replace("__", "."): mark["points"] for mark in found}
     assert len(points) == len(found)
-    assert points == {exercise.id: exercise.points for exercise in EXERCISES.values() if exercise.points}
+    assert points == {exercise.id: exercise.points for exercise in EXERCISES.values()}
+    by_hand = {mark["grade_id"].replace("__", ".") for mark in found if mark["task"]}
+    assert by_hand == {exercise.id for exercise in EXERCISES.values() if exercise.kind == "reflect"}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_marked_cell_is_a_check_and_nothing_else(path):
+def test_a_marked_cell_is_a_check_or_the_question_of_a_reflection_and_nothing_else(path):
     """nbgrader writes such a cell back as it was: an answer in it would be lost."""
     for cell in for_nbgrader(read(path)).cells:
         if "nbgrader" in cell.metadata:
             mark = cell.metadata["nbgrader"]
+            if mark["task"]:
+                assert cell.cell_type == "markdown"
+                assert EXERCISES[mark["grade_id"].replace("__", ".")].title in cell.source
+                assert (mark["schema_version"], mark["grade"], mark["solution"], mark["points"]) == (3, False, False, 0)
+                continue
             named = re.fullmatch(r'check\("([\w.]+)", \w+\)', cell.source)
             assert named, cell.source
             assert mark["grade_id"] == named[1].replace(".", "__")

@@ -127,7 +127,8 @@ def test_what_was_not_taken_is_said_everywhere_and_is_no_success(pretended, tmp_
         arguments.append("--resume")
     assert main(arguments) == 1
     said = capsys.readouterr()
-    assert "2 submitted, 2 not taken; expected: 1 exercise" in said.out
+    assert "2 submissions, 2 not taken\n" in said.out
+    assert "expected of everyone: 1 exercise of chapter 2" in said.out
     assert "NOT TAKEN: yan is a symbolic link, which is not followed" in said.err
     assert "NOT TAKEN: zoé.ipynb.txt is neither a notebook" in said.err
     content = json.loads((out / "results.json").read_text(encoding="utf-8"))

@@ -93,13 +93,14 @@ def test_another_operating_system_is_told_what_to_do_instead_of_a_traceback(tmp_
 
 
 @pytest.mark.parametrize("level", ["none", "bwrap"])
-def test_the_report_says_when_there_was_no_wall(tmp_path, level):
-    options = dict.fromkeys(("json", "csv", "junit", "gradescope", "classroom50"), False)
-    options |= {"canvas": None, "moodle": None, "sandbox": level, "out": tmp_path}
+def test_the_report_and_what_others_read_say_when_there_was_no_wall(tmp_path, level):
+    options = dict.fromkeys(("csv", "gradescope", "classroom50"), False)
+    options |= {"json": True, "junit": True, "canvas": None, "moodle": None, "sandbox": level, "out": tmp_path}
     write_results(argparse.Namespace(**options), [GradedSubmission("ada", "", (), ())], [3], left=[])
-    assert ("there was no wall" in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")) == (
-        level == "none"
-    )
+    for name in ("report/index.html", "results.json", "junit.xml"):
+        said = (tmp_path / name).read_text(encoding="utf-8")
+        assert ("there was no wall" in said) == (level == "none"), name
+        assert level in said
 
 
 def test_a_probe_refuses_a_wall_that_does_not_hold(beside, monkeypatch):

@@ -155,16 +155,18 @@ def test_a_grader_that_is_killed_twice_and_resumed_gives_the_same_bytes(undistur
 
 @needs_bwrap
 @pytest.mark.proof
-def test_an_interrupt_keeps_what_was_finished_and_leaves_nothing_behind(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_a_run_keeps_what_was_finished_and_leaves_nothing_behind(tmp_path, number):
     class_, out = write_class(tmp_path / "class", "ada"), tmp_path / "out"
     write(class_ / "zoe", ENDLESS)
     with running(class_, "--out", out, "--jobs", "1", seconds=3000) as process:
         wait_until(lambda: len(lines(out)) == 1, process)
         started = family(process)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, said = process.communicate(timeout=120)
-    assert process.returncode == 130
-    assert "Interrupted. What was finished is kept." in said
+    assert process.returncode == 128 + number, said
+    assert f"Ended by {number.name}. 1 result is kept in {out}: the same command with --resume goes on." in said
+    assert "Traceback" not in said
     assert [line["marked"]["name"] for line in lines(out)] == ["ada"]
     assert_gone(started)
     assert stages(process.pid) == []

@@ -9,10 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_pages import HOSTILE, pages, small_class
 
+from course_lib.classroom.export import results
 from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.report import TROUBLES
+from course_lib.classroom.terminal import terminal_table
 from course_lib.grading import grade
 from course_lib.grading.result import SIGNS, Result
+from course_lib.grading.show import printable
 
 
 @pytest.fixture(scope="module")
@@ -23,11 +26,11 @@ def graded() -> list[GradedSubmission]:
 def hostile(text: str) -> list[GradedSubmission]:
     """Two submissions in which every text that may be a learner's holds `text`."""
     result = replace(grade("attention.softmax", lambda x, dim: x, 7), picture="")
-    results = tuple(
+    verdicts = tuple(
         Result(result.exercise_id, text, status, 2, (text, text), text, text, text, "", text) for status in SIGNS
     )
     texts = {result.exercise_id: text}
-    return [GradedSubmission(f"{number}{text}", "same", results, (text, text), texts) for number in range(2)]
+    return [GradedSubmission(f"{number}{text}", "same", verdicts, (text, text), texts) for number in range(2)]
 
 
 def assert_it_stays_text(text: str, folder: Path):
@@ -36,7 +39,7 @@ def assert_it_stays_text(text: str, folder: Path):
     assert [page.skeleton for page in attacked.values()] == [page.skeleton for page in harmless.values()]
     for page in attacked.values():
         for target in page.attributes("href"):
-            assert re.fullmatch(r"#[a-z0-9-]+|learners/[\w%-]+\.html", target, re.ASCII)
+            assert re.fullmatch(r"#[a-z0-9-]+|reflections\.html|learners/[\w%-]+\.html", target, re.ASCII)
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -63,6 +66,17 @@ def test_text_loses_what_turns_the_reading_direction_and_what_steers_a_terminal(
     for page in pages(hostile("a\u202eb\u2066c\0d\x1b[31me\x07f"), tmp_path).values():
         assert not re.search("[\u202a-\u202e\u2066-\u2069\0\x07\x1b]", page.text("html"))
         assert "abcdef" in page.text()
+
+
+def test_marks_above_a_letter_do_not_climb_over_the_rows_around_it(tmp_path):
+    """A letter may have some, as in Vietnamese or pointed Hebrew; a tower of them hides other learners' lines."""
+    tower, written = "e" + 91 * "\u0301", "ệ שָּׁ ก็้"
+    marked = hostile(f"{tower} {written}")
+    shown = [page.text("html") for page in pages(marked, tmp_path).values()]
+    shown += [terminal_table(marked), *map(printable, (tower, written))]
+    shown += [path.read_text("utf-8-sig") for path in results.write_csv(marked, tmp_path)]
+    assert not [text for text in shown if re.search("[\u0300-\u036f]{5}", text)]
+    assert all(written in text for text in shown[:-3] + shown[-2:-1])
 
 
 def test_a_very_long_text_is_cut_and_a_very_long_list_too_and_both_are_said(tmp_path, graded):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from course_lib.classroom import folders
 from course_lib.classroom.submission_reader import chapters_of
-from course_lib.classroom.submissions import find_submissions, find_submissions_and_rest
+from course_lib.classroom.submissions import find_handed_in, find_submissions
 from tests.grading.archives import ARCHIVES, HONEST, packed
 from tests.grading.corpus import notebook
 from tests.handed_in import CELLS, TEXT, about, lay_out, names, not_taken, read, said, sources
@@ -259,7 +259,7 @@ FLAT_MOODLE = {
 )
 def test_all_files_of_one_number_of_a_learning_platform_are_one_submission(tmp_path, files, learners):
     folder = lay_out(tmp_path / "class", files)
-    found, left = find_submissions_and_rest([folder])
+    found, left, _ = find_handed_in([folder])
     assert {submission.name: len(submission.notebooks) for submission in found} == learners
     assert left == []
     if "onlinetext" not in str(files):
@@ -312,7 +312,7 @@ def test_all_that_lies_in_a_class_is_in_a_submission_or_listed(tmp_path_factory,
         text = notebook([("code", f"whose = '{whose}'")])
         content = packed((HONEST, text)) if kind == ".zip" else text
         lay_out(folder, {(name + kind).rstrip("/"): None if kind == "/" else content})
-    found, left = find_submissions_and_rest([folder])
+    found, left, _ = find_handed_in([folder])
     found_names, left_names = [each.name for each in found], [each.name for each in left]
     assert {"yan", "zoe"} <= {*found_names}
     for name, kind in drawn.items():
@@ -345,7 +345,7 @@ def test_a_copy_of_the_course_is_one_submission_whatever_else_lies_in_it(tmp_pat
 
 def test_a_notebook_that_begins_as_the_courses_keeps_what_it_imports(tmp_path):
     files = {"02_attention_final.ipynb": about(3), "helpers.py": "x = 1", "02_attention_final (1).ipynb": about(3)}
-    submissions, left = find_submissions_and_rest([lay_out(tmp_path / "ada", files)])
+    submissions, left, _ = find_handed_in([lay_out(tmp_path / "ada", files)])
     assert [len(each.notebooks) for each in submissions] == [2]
     assert submissions[0].files == {"helpers.py": "x = 1"}
     assert left == []

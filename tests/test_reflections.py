@@ -7,14 +7,15 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from report_pages import HOSTILE, pages, small_class
+from report_pages import HOSTILE, Page, pages, small_class
 
 from course_lib import record
 from course_lib.classroom import marking
+from course_lib.classroom.export.gradescope import gradescope_result
 from course_lib.classroom.export.results import write_csv, write_json
 from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.notebook_reader import Cell
-from course_lib.classroom.report import EXCERPT
+from course_lib.classroom.report import EXCERPT, write_reflections
 from course_lib.classroom.submission_reader import Notebook, Submission
 from course_lib.grading import EXERCISES, check, grade, mine, progress
 from course_lib.grading.run import Outcome
@@ -139,6 +140,44 @@ def test_the_class_page_shows_who_wrote_what_under_the_exercise(tmp_path, graded
     assert THOUGHT in index.text("blockquote")
     assert f"({len(graded[1].texts[REFLECTION]) - EXCERPT:,} more characters)" in text
     assert ("href", "#reflections") in [item for _, given in index.elements for item in given.items()]
+
+
+def test_the_texts_of_a_class_stand_on_one_page_whole_with_the_criteria_to_tick(tmp_path, graded):
+    page_path, table_path = write_reflections(graded, tmp_path)
+    page, rubric = Page(page_path.read_bytes().decode()), EXERCISES[REFLECTION].rubric
+    assert page.text("blockquote") == graded[1].texts[REFLECTION] + THOUGHT, "É beside E, before Z"
+    assert page.text("label").count(rubric[0].partition("`")[0]) == 2
+    boxes = [attributes for tag, attributes in page.elements if tag == "input"]
+    assert [box["type"] for box in boxes] == ["checkbox"] * 2 * len(rubric)
+    assert len([tag for tag, _ in page.elements if tag == "label"]) == len(boxes)
+    assert page.text("details").startswith("A model answer")
+    rows = list(csv.DictReader(io.StringIO(table_path.read_text("utf-8-sig"), newline="")))
+    assert [(row["name"], row["exercise"], row["text"]) for row in rows] == [
+        (each.name, REFLECTION, each.texts[REFLECTION]) for each in (graded[1], graded[0])
+    ]
+    for row in rows:
+        assert [row[f"criterion {i}"] for i in range(1, len(rubric) + 1)] == [f"☐ {each}" for each in rubric]
+    assert write_reflections([replace(each, texts={}) for each in graded], tmp_path) == []
+    assert not page_path.exists()
+    assert not table_path.exists()
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "=1+1", "@SUM(1)", "<textarea>", "x" * 100_000])
+def test_whatever_was_written_stays_text_on_the_page_and_in_the_table(tmp_path, graded, text):
+    def pages_of(text):
+        marked = [replace(graded[0], name=f"0{text[:500]}", texts={REFLECTION: text})]
+        page, table = write_reflections(marked, tmp_path)
+        return Page(page.read_bytes().decode()), list(csv.reader(io.StringIO(table.read_text("utf-8-sig"), newline="")))
+
+    (harmless, _), (page, table) = pages_of("words"), pages_of(text)
+    assert page.skeleton == harmless.skeleton
+    assert len(table) == 2
+    assert not [cell for cell in table[1] if cell.lstrip()[:1] in ("=", "+", "-", "@")]
+
+
+def test_gradescope_shows_the_text_above_its_criteria(graded):
+    output = next(test["output"] for test in gradescope_result(graded[0])["tests"] if test["number"] == REFLECTION)
+    assert output.index(THOUGHT) < output.index(EXERCISES[REFLECTION].rubric[0])
 
 
 def test_a_class_without_reflections_has_no_place_for_them(tmp_path, graded):

@@ -11,7 +11,8 @@ marking            one submission: a result for every expected exercise; `graded
 journal            results on disk as they come; what is there is not graded again
 class_run          a class: workers at a time, resume; `jobs` on `cluster`: on Dask
 command            the command line; `plan`: how long it would take, `console`: what it says, `outputs`: what it writes
+manifest           who was found, in which files, in whose row of the `roster`, before the first mark
 export             results for other programs; `report` for people, `terminal` for a console, with `statistics`
-file_names         whose a downloaded file is, and file names for what is written
+text, spreadsheets what every program takes for text, and for a table; `file_names`: whose a downloaded file is
 autograder         Gradescope's autograder, a workflow for GitHub
 """

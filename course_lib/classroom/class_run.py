@@ -4,7 +4,6 @@ Threads over sandboxed workers here (`Slots`), or a Dask cluster (`cluster.py`);
 """
 
 import contextlib
-import json
 import re
 import threading
 from collections import Counter, defaultdict
@@ -14,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Queue
 
-from course_lib.files import write_whole
 from course_lib.grading.catalogue import EXERCISES, get
 from course_lib.grading.kinds import Exercise
 
@@ -22,13 +20,11 @@ from .file_names import COURSE_FILE
 from .graded import GradedSubmission
 from .jobs import Done, Job, do_again, do_job
 from .journal import Journal
-from .probe import Wall, require_isolation
+from .probe import Wall, require_isolation, save_wall
 from .quotas import Quotas
 from .remote import Fault, Worker
 from .sandbox import Stage
 from .submission_reader import Submission, chapters_of
-
-WALL = "wall.json"  # in the folder of a run: what was measured of the sandbox
 
 
 @dataclass
@@ -40,7 +36,6 @@ class ClassResult:
     known: int = 0  # had been graded before
     seed: int = 0
     peak: int = 0
-    walls: list[dict] = field(default_factory=list)  # as measured, of every run into this folder
 
 
 def expected_exercises(
@@ -87,6 +82,7 @@ def mark_class(
     resume: bool = False,
     seed: int | None = None,
     scheduler: str = "",
+    begun: Callable[[], object] = lambda: None,
     tell: Callable[[Done], object] = lambda done: None,
     tell_wall: Callable[[Wall], object] = lambda wall: None,
 ) -> ClassResult:
@@ -95,13 +91,14 @@ def mark_class(
     Args:
         submissions, expected: from `find_submissions` and `expected_exercises`. folder: gets run.json and marks.jsonl.
         sandbox, quotas: as in `Worker`. jobs: workers at a time. resume, seed: as in `Journal`.
-        scheduler: the address of a Dask scheduler, whose workers then do it. tell: called after every submission.
-        tell_wall: called once, before the first, with what was measured of the sandbox (on a cluster each worker refuses
-        for itself what does not hold).
+        scheduler: the address of a Dask scheduler, whose workers then do it. begun: called once the folder is known to
+            be this run's. tell: called after every submission. tell_wall: called once, before the first, with what was
+            measured of the sandbox (on a cluster each worker refuses for itself what does not hold).
     Errors: ValueError and RuntimeError as `Journal`; SandboxError if the sandbox does not work here.
     """
     quotas = quotas or Quotas()
     with Journal(folder, expected, quotas, resume, seed) as journal:
+        begun()
         ids = tuple(each.id for each in expected)
         todo = {}
         for submission in submissions:
@@ -114,7 +111,7 @@ def mark_class(
         faults: dict[str, str] = {}
 
         def measured(wall: Wall) -> None:
-            write_whole(folder / WALL, json.dumps(_walls(folder, wall), indent=1) + "\n")
+            save_wall(wall, folder)
             tell_wall(wall)
 
         with contextlib.closing(_done(list(todo.values()), sandbox, jobs, quotas, scheduler, measured)) as all_done:
@@ -126,16 +123,8 @@ def mark_class(
                 outcome.peak = max(outcome.peak, done.peak)
                 tell(done)
         outcome.marked = journal.of(submissions)
-        outcome.walls = _walls(folder)
         outcome.failed = {each.name: faults[key] for each in submissions if (key := journal.key(each)) in faults}
     return outcome
-
-
-def _walls(folder: Path, *more: Wall) -> list[dict]:
-    """Return what was measured in every run into a folder, each of it once."""
-    path = folder / WALL
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    return known + [each.as_dict() for each in more if each.as_dict() not in known]
 
 
 def _done(

@@ -9,7 +9,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from .console import Console
+from .console import Console, Signalled, ended_by_signals
 from .outputs import FORMATS
 
 DESCRIPTION = """\
@@ -20,6 +20,8 @@ What is handed in: a notebook or a zip file is a submission. A folder given alon
 but one notebook, or notebooks under the course's own file names, and a class otherwise: each notebook, zip file and
 folder in it is a submission, with all notebooks below. All else in it is listed as not taken. A zip file given alone is
 read as a folder. Of several paths each is a submission. Files that Canvas or Moodle gave one learner's number are one.
+With --roster all that bears one learner's number, login, address or name is that learner's submission. Before anything
+is graded, a manifest says who was found in which files, who is missing, and what was not taken.
 """
 EPILOG = """\
 examples:
@@ -28,11 +30,12 @@ examples:
   python -m course_lib grade class/ --out results/ --resume           go on after an interruption, or after late ones
   python -m course_lib grade class/ --out results/ --chapters 2 4     expect these chapters of everyone
   python -m course_lib grade class.zip --out results/ --moodle Grades.csv
+  python -m course_lib grade class/ --roster Grades.csv --manifest    grade nothing: is everybody there?
   python -m course_lib grade --plan 500                               how long would 500 submissions take here?
 
-exit status: 0 all graded (whatever the points) · 1 something was not taken, or could not be graded: see what is said,
-or the report · 2 it could not begin, or not go on, see what is said: --resume does, when that is mended · 130
-interrupted: what was finished is kept in DIR
+exit status: 0 all graded (whatever the points) · 1 something was not taken, is in no row of the roster, or could not be
+graded: see what is said, or the report · 2 it could not begin, or not go on, see what is said: --resume does, when that
+is mended · 129, 130, 143 ended by a signal (SIGHUP, Ctrl-C, SIGTERM): what was finished is kept in DIR
 """
 
 
@@ -55,6 +58,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="these chapters (default: those that at least half of the submissions are about)",
     )
     what.add_argument("--exercises", nargs="+", default=[], metavar="ID", help="these exercises")
+
+    who = parser.add_argument_group("who is who: said before anything is graded, in a manifest")
+    who.add_argument(
+        "--roster",
+        type=Path,
+        metavar="FILE",
+        help="the learners, as CSV: from Canvas, Moodle, Gradescope, GitHub Classroom, or your own with a column ID, "
+        "Name or Email. What fits one learner is one submission, and who is missing is said",
+    )
+    who.add_argument(
+        "--one-each", action="store_true", help="each item in the folder is one learner's, whatever it holds"
+    )
+    who.add_argument("--manifest", action="store_true", help="grade nothing: show who was found, in which files")
+    who.add_argument("--confirm", action="store_true", help="show the manifest and ask before grading")
 
     how = parser.add_argument_group("how")
     how.add_argument(
@@ -105,9 +122,12 @@ def run(arguments: argparse.Namespace) -> int:
 
         return tell_plan(arguments, quotas)
     _require_usable(arguments)
-    from .submissions import find_submissions_and_rest
+    from .roster import read_roster
+    from .submissions import find_handed_in
 
-    return _grade(arguments, quotas, *find_submissions_and_rest(arguments.submissions))
+    learners = read_roster(arguments.roster) if arguments.roster else []
+    handed_in = find_handed_in(arguments.submissions, learners, arguments.one_each)
+    return _grade(arguments, quotas, handed_in, learners)
 
 
 def _require_usable(arguments: argparse.Namespace) -> None:
@@ -125,26 +145,60 @@ def _require_usable(arguments: argparse.Namespace) -> None:
         from course_lib.classroom.export.classroom50 import classroom50_fields
 
         classroom50_fields()  # what is missing is said before anything is graded
-    for path in (arguments.moodle, Path(arguments.canvas) if arguments.canvas else None):
+    if arguments.confirm and not (sys.stdin and sys.stdin.isatty()):
+        raise ValueError(
+            "--confirm asks at a terminal, and there is none: look with --manifest first, then leave it out"
+        )
+    for path in (arguments.roster, arguments.moodle, Path(arguments.canvas) if arguments.canvas else None):
         if path and not path.is_file():
             raise ValueError(f"{path} is not a file: give the one that you exported")
 
 
-def _grade(arguments: argparse.Namespace, quotas, submissions: list, left: list) -> int:
-    from tqdm.auto import tqdm
+def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list) -> int:
+    from course_lib.grading.show import plural
 
-    from .class_run import expected_exercises, mark_class
-    from .folders import LeftOut
-    from .outputs import write_results
+    from .class_run import expected_exercises
+    from .journal import LINES
+    from .manifest import chapters as named
+    from .manifest import make_manifest, save_manifest, told
 
+    submissions, left, _ = handed_in
     out, err = Console(sys.stdout), Console(sys.stderr)
     expected = expected_exercises(submissions, arguments.chapters, arguments.exercises)
     chapters = sorted({each.chapter for each in expected})
-    missing = f", {len(left)} not taken" if left else ""
-    print(
-        f"{len(submissions)} submitted{missing}; expected: {len(expected)} exercises of {_chapters(chapters)}", file=out
-    )
+    manifest = make_manifest(handed_in, chapters, learners)
+    if len(submissions) > 1 or left or learners or arguments.manifest:
+        print(told(manifest, bool(learners), shutil.get_terminal_size().columns), file=out)
+    print(f"expected of everyone: {plural(len(expected), 'exercise')} of {named(chapters)}", file=out)
     out.flush()
+    if arguments.manifest:
+        if arguments.out:
+            print(f"wrote {save_manifest(manifest, arguments.out)}", file=out)
+        return 1 if any(line.is_doubtful for line in manifest) else 0
+    if arguments.confirm and input("Grade these? [y/N] ").strip().casefold() not in ("y", "yes"):
+        print("Nothing was graded.", file=out)
+        return 1
+    try:
+        with ended_by_signals():
+            outcome = _marked(arguments, quotas, handed_in.submissions, expected, manifest, err)
+            return _told(arguments, outcome, handed_in, chapters, manifest, out, err)
+    except Signalled as ended:
+        said = "Nothing is kept: name a folder with --out, and --resume can go on."
+        if arguments.out and (journal := arguments.out / LINES).exists():
+            count = journal.read_bytes().count(b"\n")
+            kept = f"{plural(count, 'result')} {'is' if count == 1 else 'are'} kept in {arguments.out}"
+            said = f"{kept}: the same command with --resume goes on."
+        print(f"\nEnded by {ended.number.name}. {said}", file=err, flush=True)
+        return 128 + ended.number
+
+
+def _marked(arguments: argparse.Namespace, quotas, submissions: list, expected: list, manifest: list, err: Console):
+    """Grade the class, with a bar that says how far it is."""
+    from tqdm.auto import tqdm
+
+    from .class_run import mark_class
+    from .manifest import save_manifest
+
     with ExitStack() as stack:
         folder = arguments.out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="course-results-")))
         bar = stack.enter_context(tqdm(total=len(submissions), desc="grading", unit="submission", file=err))
@@ -158,15 +212,28 @@ def _grade(arguments: argparse.Namespace, quotas, submissions: list, left: list)
             resume=arguments.resume,
             seed=arguments.seed,
             scheduler=arguments.scheduler,
+            begun=lambda: arguments.out and save_manifest(manifest, folder),
             tell=lambda done: bar.update(),
+            tell_wall=lambda wall: bar.write(wall.sentence, file=err),
         )
         bar.update(len(submissions) - bar.n)  # those that were known, or are equal to others
+    return outcome
+
+
+def _told(
+    arguments: argparse.Namespace, outcome, handed_in, chapters: list, manifest: list, out: Console, err: Console
+):
+    """Write the results, then say what became of the class. Returns the exit status."""
+    from .folders import LeftOut
+    from .outputs import write_results
+
+    submissions, left, unknown = handed_in
     failed = "could not be graded, and not for a fault of its own"
     all_left = [*left, *(LeftOut(name, f"{failed}: {why}") for name, why in outcome.failed.items())]
     paths = []
     try:
         if arguments.out:  # before anything is said
-            paths = write_results(arguments, outcome.marked, chapters, all_left)
+            paths = write_results(arguments, outcome.marked, chapters, all_left, manifest)
     except OSError as error:
         raise RuntimeError(
             f"{error.filename or arguments.out} cannot be written ({error.strerror}). Every mark is kept: mend it, and "
@@ -184,17 +251,15 @@ def _grade(arguments: argparse.Namespace, quotas, submissions: list, left: list)
             print(f"Some submissions found no row: {path} says which, and why.", file=err)
     for each in left:
         print(f"NOT TAKEN: {each.name} {each.why}", file=err)
+    for name, why in unknown.items():
+        print(f"UNKNOWN: {name}: {why}", file=err)
     for name, why in outcome.failed.items():
         print(f"NOT GRADED, and not for a fault of its own: {name!r}: {why}", file=err)
     if outcome.failed:
         again = "the same command with --resume grades them" if arguments.out else "try again"
         print(f"{len(outcome.failed)} could not be graded by this machine; {again}.", file=err)
     err.flush()
-    return 1 if all_left else 0
-
-
-def _chapters(numbers: list[int]) -> str:
-    return f"chapter{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+    return 1 if all_left or any(line.is_doubtful for line in manifest) else 0
 
 
 def _table(marked: list, submitted: int) -> str:

@@ -1,6 +1,8 @@
-"""What a run says on its terminal, which must never end it."""
+"""What a run says on its terminal, which must never end it; and the signals that do."""
 
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
@@ -37,3 +39,42 @@ class Console:
                 number = self._stream.fileno()
                 with open(os.devnull, "wb") as null:
                     os.dup2(null.fileno(), number)
+
+
+class Signalled(KeyboardInterrupt):
+    """The run was asked to end. number: of the signal."""
+
+    def __init__(self, number: int):
+        super().__init__()
+        self.number = signal.Signals(number)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end what runs in this block as Ctrl-C does: by an exception, so that all is tidied up.
+
+    The first one counts: whoever is impatient and presses again does not interrupt the tidying. What is ignored from
+    the beginning, as SIGHUP is below `nohup`, stays ignored.
+    """
+    if threading.current_thread() is not threading.main_thread():  # only there may signals be handled
+        yield
+        return
+    names = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+    asked = False
+
+    def end(number: int, frame: object) -> None:
+        nonlocal asked
+        if not asked:
+            asked = True
+            raise Signalled(number)
+
+    for number in numbers:
+        if before[number] is not signal.SIG_IGN:
+            signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)

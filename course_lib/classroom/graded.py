@@ -13,8 +13,8 @@ class GradedSubmission:
 
     Fields: name, that of the folder, zip or notebook · digest, the SHA-256 of what was handed in · results, one for
     every expected exercise in the course's order · troubles, what could not be read or run, in sentences · texts, what
-    was written, by the id of the reflection. All text may hold anything that a learner wrote: whoever shows it escapes
-    it.
+    was written, by the id of the reflection · learner, the id of whose it is, if that is known. All text may hold
+    anything that a learner wrote: whoever shows it escapes it.
     """
 
     name: str
@@ -22,6 +22,7 @@ class GradedSubmission:
     results: tuple[Result, ...]
     troubles: tuple[str, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
+    learner: str = ""
 
     @property
     def earned(self) -> int:

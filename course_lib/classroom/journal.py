@@ -148,4 +148,6 @@ class Journal:
     def of(self, submissions: Iterable[Submission]) -> list[GradedSubmission]:
         """Return the results of these submissions, as far as there are any, in their order and under their names."""
         named = ((submission, self.marks.get(self.key(submission))) for submission in submissions)
-        return [replace(marked, name=submission.name) for submission, marked in named if marked]
+        return [
+            replace(marked, name=submission.name, learner=submission.learner) for submission, marked in named if marked
+        ]

@@ -1,29 +1,40 @@
 """Everything that a run writes beside its journal: the report, and the formats that were asked for."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # what is needed is imported when it runs
+    from .manifest import Line
 
 FORMATS = ("json", "csv", "junit", "gradescope", "classroom50", "canvas", "moodle")
 
 
-def write_results(arguments: argparse.Namespace, marked: list, chapters: list[int], left: list) -> list[Path]:
+def write_results(
+    arguments: argparse.Namespace, marked: list, chapters: list[int], left: list, manifest: "Sequence[Line]" = ()
+) -> list[Path]:
     """Write the report, and every format that was asked for; return the first file of each."""
     from course_lib.classroom.export import canvas, classroom50, gradescope, junit, moodle, results
-    from course_lib.classroom.export.text import COURSE
+    from course_lib.classroom.text import COURSE
     from course_lib.contents import TITLES
 
     from .journal import version
-    from .report import write_reports
+    from .probe import walls_of
+    from .report import write_reflections, write_reports
 
     sandbox = "none: there was no wall around the answers" if arguments.sandbox == "none" else arguments.sandbox
     about = {"chapters": ", ".join(map(str, chapters)), "sandbox": sandbox, "grader": version()}
-    written = write_reports(marked, arguments.out, titles=TITLES, about=about, left=left)[:1]
+    if walls := walls_of(arguments.out):
+        about["wall"] = " | ".join(walls)
+    written = write_reports(marked, arguments.out, titles=TITLES, about=about, left=left, manifest=manifest)[:1]
+    written += write_reflections(marked, arguments.out)
     if arguments.json:
-        written += results.write_json(marked, arguments.out, left)
+        written += results.write_json(marked, arguments.out, left, manifest, about)
     if arguments.csv:
         written += results.write_csv(marked, arguments.out, left)
     if arguments.junit:
-        written += junit.write_junit(marked, arguments.out)
+        written += junit.write_junit(marked, arguments.out, about)
     if arguments.gradescope:
         written += gradescope.write_gradescope(marked, arguments.out)[:1]
     if arguments.classroom50:

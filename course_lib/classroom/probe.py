@@ -6,6 +6,7 @@ not kept.
 
 import contextlib
 import ctypes
+import json
 import os
 import secrets
 import socket
@@ -14,12 +15,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from course_lib.files import write_whole
+
 from .notebook_reader import Cell
 from .remote import STARTING, Ended, Fault, Worker
 from .sandbox import SandboxError
 from .session import Session
 from .submission_reader import Notebook
 
+WALL = "wall.json"  # in the folder of a run
 SLACK = 64 << 20  # bytes between a limit on memory and where it is felt: a worker may have given some back
 PROBE = """
 import ctypes, fcntl, glob, mmap, os, signal, socket, sys, sysconfig, time
@@ -213,8 +217,30 @@ class Wall:
             f"{self.files >> 20} MB"
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "holes": list(self.holes)}
+
+def save_wall(wall: Wall, folder: Path) -> None:
+    """Keep what was measured beside what other runs into this folder have measured."""
+    path, kind = folder / WALL, (wall.level, list(wall.holes), wall.counted)
+    others = [each for each in _saved(path) if (each["level"], each["holes"], each["counted"]) != kind]
+    text = json.dumps([*others, {**asdict(wall), "said": wall.sentence}], indent=1)
+    write_whole(path, lambda part: part.write_text(text + "\n", encoding="utf-8"))
+
+
+def walls_of(folder: Path) -> list[str]:
+    """Return what was measured in every run into a folder, in sentences. Errors: ValueError for another's file."""
+    return [str(each["said"]) for each in _saved(folder / WALL)]
+
+
+def _saved(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    try:
+        saved = json.loads(path.read_text(encoding="utf-8"))
+        if not all(each.keys() >= {"level", "holes", "counted", "said"} for each in saved):
+            raise KeyError("said")
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise ValueError(f"{path} is not what a grader has measured: delete it, and --resume goes on") from error
+    return saved
 
 
 def require_isolation(worker: Worker) -> Wall:

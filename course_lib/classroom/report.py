@@ -17,7 +17,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from course_lib.classroom.export.text import COURSE, in_order, sanitized, save_text
+from course_lib.classroom.text import COURSE, in_order, one_line, sanitized, save_text
 from course_lib.grading.catalogue import EXERCISES, get
 from course_lib.grading.result import SIGNS, Result
 from course_lib.grading.show import plural
@@ -25,6 +25,8 @@ from course_lib.grading.show import plural
 from .file_names import downloads, file_name
 from .folders import LeftOut
 from .graded import GradedSubmission
+from .manifest import Line
+from .spreadsheets import csv_text, spreadsheet_cell
 from .statistics import average, distribution, hardest, misconceptions, share_of_points
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -56,6 +58,7 @@ def write_reports(
     titles: Mapping[int, str],
     about: Mapping[str, Any],
     left: Sequence[LeftOut] = (),
+    manifest: Sequence[Line] = (),
 ) -> list[Path]:
     """Write `report/index.html` for the class and `report/learners/NAME.html` for each learner, below `folder`.
 
@@ -65,7 +68,8 @@ def write_reports(
     Args:
         titles: of the chapters, by number.
         about: what stands at the foot of the class page, {"sandbox": "bwrap"}.
-        left: what was handed in and has no results; the class page says so.
+        left: what was handed in and has no results; the class page says so. manifest: of it the class page says who is
+            missing in the roster's sense, and who is unknown.
     Returns: the files, the class page first.
     Errors: KeyError for an exercise that the catalogue does not hold.
     """
@@ -73,8 +77,38 @@ def write_reports(
     learners = [_Learner(each, f"learners/{file_name(each.name, taken)}.html") for each in in_order(marked)]
     learners.sort(key=lambda learner: _alphabetical(learner.marked.name))
     report = folder / "report"
-    paths = [save_text(report / "index.html", _class_page(learners, titles, about, left))]
+    paths = [save_text(report / "index.html", _class_page(learners, titles, about, left, manifest))]
     return paths + [save_text(report / learner.page, _learner_page(learner.marked, titles)) for learner in learners]
+
+
+def write_reflections(marked: Sequence[GradedSubmission], folder: Path) -> list[Path]:
+    """Write `report/reflections.html`, the texts of a class under each question with its criteria to tick, and
+    `reflections.csv`, a row for each text with a column for each criterion; nothing if nobody has written.
+
+    A page without a script keeps no ticks: it is there to be read and printed, the table to be filled in.
+    """
+    learners = sorted(marked, key=lambda each: (_alphabetical(each.name), each.digest))
+    paths = [folder / "report" / "reflections.html", folder / "reflections.csv"]
+    questions = [
+        (get(id), [(_shown(each), each.texts[id]) for each in learners if each.texts.get(id)])
+        for id in EXERCISES
+        if any(each.texts.get(id) for each in learners)
+    ]
+    if not questions:
+        for path in paths:
+            path.unlink(missing_ok=True)  # of an earlier run
+        return []
+    most = max(len(exercise.rubric) for exercise, _ in questions)
+    rows = [["learner", "name", "exercise", "title", "text", *(f"criterion {i}" for i in range(1, most + 1))]]
+    for exercise, _ in questions:
+        boxes = [f"☐ {criterion}" for criterion in exercise.rubric]
+        for each in learners:
+            if text := each.texts.get(exercise.id):
+                row = [each.learner, one_line(each.name), exercise.id, exercise.title, text, *boxes]
+                rows.append([spreadsheet_cell(cell) for cell in row] + [""] * (most - len(boxes)))
+    save_text(paths[0], _page("reflections.html", questions=questions, learners=len(learners)))
+    save_text(paths[1], csv_text(rows), "utf-8-sig")
+    return paths
 
 
 def _alphabetical(name: str) -> str:
@@ -106,13 +140,27 @@ class _Chapter:
 
 
 def _class_page(
-    learners: Sequence[_Learner], titles: Mapping[int, str], about: Mapping[str, Any], left: Sequence[LeftOut]
+    learners: Sequence[_Learner],
+    titles: Mapping[int, str],
+    about: Mapping[str, Any],
+    left: Sequence[LeftOut],
+    manifest: Sequence[Line],
 ) -> str:
-    sections = ({"left": f"⚠ Not taken: {len(left):,}"} if left else {}) | SECTIONS
+    missing, unknown = ([line for line in manifest if line.state == state] for state in ("missing", "unknown"))
+    first = {"left": ("⚠ Not taken", left), "unknown": ("⚠ In no row", unknown), "missing": ("Missing", missing)}
+    sections = {key: f"{title}: {len(which):,}" for key, (title, which) in first.items() if which} | SECTIONS
     if not any(each.marked.texts for each in learners):
         del sections["reflections"]
     exercises = list({result.exercise_id: result for each in learners for result in each.results}.values())
-    shown = {"learners": learners, "exercises": exercises, "left": left, "about": about, "sections": sections}
+    shown = {
+        "learners": learners,
+        "exercises": exercises,
+        "left": left,
+        "missing": missing,
+        "unknown": unknown,
+        "about": about,
+        "sections": sections,
+    }
     return _page("class.html", **shown, **(_class_results(learners, titles) if learners else {}))
 
 

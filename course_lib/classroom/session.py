@@ -122,9 +122,7 @@ class Session:
     def _told(self, error: Broken | Ended) -> str:
         """Return a sentence on why the child is no more."""
         code = self._drop()
-        self.doubts += (
-            isinstance(error, Ended) or str(error) == LATE or time.monotonic() > self.deadline or code != 0
-        )
+        self.doubts += isinstance(error, Ended) or str(error) == LATE or time.monotonic() > self.deadline or code != 0
         if isinstance(error, Ended):
             return error.sentence
         if self.worker.over:  # its process was ended before anybody waited for it

@@ -79,7 +79,8 @@ class Submission:
 
     Fields: name, unique among those found together · notebooks, in the natural order of their paths · files, the .py
     files beside or below them, path -> text · troubles, what else could not be read, in sentences · digest, SHA-256 of
-    all of these but the name: equal for equal cells, whatever the outputs and the machine.
+    all of these but the name: equal for equal cells, whatever the outputs and the machine · learner, the id of whose it
+    is, if that is known · handed_in, the names of what lay in the class and became this submission.
     """
 
     name: str
@@ -87,6 +88,8 @@ class Submission:
     files: Mapping[str, str]
     troubles: tuple[str, ...]
     digest: str
+    learner: str = ""
+    handed_in: tuple[str, ...] = ()
 
     def beside(self, notebook: Notebook) -> dict[str, str]:
         """Return the helper files as a notebook sees them: path from its folder -> text."""

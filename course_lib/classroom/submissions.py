@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from course_lib.grading.show import printable
 
@@ -32,15 +33,24 @@ from .folders import (
     on_disk,
     unpacked,
 )
+from .roster import TWICE, Learner, Owner, Roster, shown_names
 from .submission_reader import NO_NOTEBOOK, Reading, Submission, chapters_in_name, read_submission
 
 
+class HandedIn(NamedTuple):
+    """What lay there. left: what was not taken · unknown: name of a submission -> why it fills no row of the roster."""
+
+    submissions: list[Submission]
+    left: list[LeftOut]
+    unknown: dict[str, str]
+
+
 def find_submissions(paths: Sequence[Path]) -> list[Submission]:
-    """Return the submissions of `find_submissions_and_rest`, without what was not taken."""
-    return find_submissions_and_rest(paths)[0]
+    """Return the submissions of `find_handed_in`, without what was not taken."""
+    return find_handed_in(paths).submissions
 
 
-def find_submissions_and_rest(paths: Sequence[Path]) -> tuple[list[Submission], list[LeftOut]]:
+def find_handed_in(paths: Sequence[Path], learners: Sequence[Learner] = (), one_each: bool = False) -> HandedIn:
     """Return every submission among `paths`, in the natural order of their names; and what was not taken, and why.
 
     A notebook or a zip file is a submission, named after itself. A folder that is given alone is
@@ -59,6 +69,11 @@ def find_submissions_and_rest(paths: Sequence[Path]) -> tuple[list[Submission], 
 
     Two submissions of one name are told apart by the folder around them, or by a number.
 
+    Args:
+        learners: of a roster (`read_roster`). A folder that is given alone is then a class. All that fits one learner
+            is one submission, under the learner's name; what fits nobody, or several, is one by itself, and unknown.
+        one_each: each item of a class is one submission, whatever it holds and whatever its name says.
+
     Errors: ValueError for a path that is not there or can hold no submission, and if there is none at all. What a
         learner handed in raises nothing: see `troubles`.
     """
@@ -70,35 +85,38 @@ def find_submissions_and_rest(paths: Sequence[Path]) -> tuple[list[Submission], 
             raise ValueError(f"{place} is not there: name a notebook (.ipynb), a zip file or a folder of them")
         if os.path.isfile(place) and ending(place.name) not in (".ipynb", ".zip"):
             raise ValueError(f"{place} is no submission: name a notebook (.ipynb), a zip file or a folder of them")
+    roster = Roster.of(learners) if learners else None
     with ExitStack() as until:
         if len(places) == 1:
             [place] = places
             # The teacher's own link to a folder is followed; one inside of it is not.
             alone = Folder(place.name, lambda: items_of(place)) if os.path.isdir(place) else on_disk(place)
-            handed_in = [(item, place.name) for item in _split(alone, until)]
+            handed_in = [(item, place.name) for item in _split(alone, until, learners or one_each)]
             is_class = handed_in[0:1] != [(alone, place.name)]
         else:
             handed_in = [(on_disk(place), place.parent.name) for place in places]
             is_class = False
-        found, left = _by_learner(handed_in)
-        submissions = []
-        for name, (item, _) in zip(_names(found), found):
-            submission = read_submission(name, item)
+        groups, left = _by_learner(handed_in, roster, one_each)
+        submissions, unknown = [], {}
+        for name, group in zip(_names(groups, learners), groups):
+            submission = read_submission(name, group.item)
             links = [trouble for trouble in submission.all_troubles if trouble.endswith(LINK)]
             empty = not any(notebook.cells for notebook in submission.notebooks)
             if is_class and links and empty and f"{NO_NOTEBOOK}, but" not in "".join(submission.troubles):
                 left.append(LeftOut(name, f"holds no notebook that can be read: {links[0]}"))
-            else:
-                submissions.append(submission)
+                continue
+            submissions.append(replace(submission, learner=group.learner(learners), handed_in=group.names))
+            if roster and group.owner.row is None:
+                unknown[name] = group.owner.why
     if not submissions:
         why = "; ".join(f"{each.name} {each.why}" for each in left[:5])
         raise ValueError(
             f"{places[0]} holds no submission: neither a notebook nor a zip file nor a folder{why and f' ({why})'}"
         )
-    return sorted(submissions, key=lambda submission: natural(submission.name)), left
+    return HandedIn(sorted(submissions, key=lambda submission: natural(submission.name)), left, unknown)
 
 
-def _split(item: Item, until: ExitStack) -> list[Item]:
+def _split(item: Item, until: ExitStack, is_class: object) -> list[Item]:
     """Return what lies in a class that is given alone; the item itself if it is one submission."""
     folder = item
     if isinstance(item, File) and ending(item.name) == ".zip":
@@ -110,6 +128,8 @@ def _split(item: Item, until: ExitStack) -> list[Item]:
     if folder is not item and len(visible := _visible(items)) == 1 and isinstance(visible[0], Folder):
         items = [each for each in items if each is not visible[0]] + _handed_in(visible[0])  # the archive of a folder
     visible = _visible(items)
+    if is_class and visible:
+        return items
     names = {each.name for each in visible if isinstance(each, Folder)}
     if "exercises" in names and names & {"course_lib", "notebooks"}:  # a copy of the course, whatever else lies in it
         return [item]
@@ -138,7 +158,7 @@ def _is_submission(item: Item) -> bool:
 
 
 def _is_one_learners(items: Sequence[Item]) -> bool:
-    """Say whether what lies side by side is surely of one learner: see `find_submissions_and_rest`."""
+    """Say whether what lies side by side is surely of one learner: see `find_handed_in`."""
     notebooks = [each for each in items if _is_notebook(each)]
     others = [each for each in items if not _is_notebook(each) and _is_submission(each)]
     if not notebooks:
@@ -162,27 +182,55 @@ def _may_hold_notebook(item: Item) -> bool:
     return bool(reading.found[".ipynb"] or reading.notebooks or (isinstance(item, File) and reading.troubles))
 
 
-def _by_learner(handed_in: Sequence[tuple[Item, str]]) -> tuple[list[tuple[Item, str]], list[LeftOut]]:
-    """Return the submissions, each with the folder around it, and the rest. A learner's files of a download are one."""
+class _Group(NamedTuple):
+    """What becomes one submission. around: the folder in which it lay · names: of what lay there · owner: of a row of
+    the roster, where there is one."""
+
+    item: Item
+    around: str
+    names: tuple[str, ...]
+    owner: Owner = Owner(None)
+
+    def learner(self, learners: Sequence[Learner]) -> str:
+        """Return the id of whose it is: the roster's, or without one the number in the name of a download, if any."""
+        if learners:
+            return learners[self.owner.row].id if self.owner.row is not None else ""
+        numbers = {meant[0].number if len(meant := downloads(name)) == 1 else "" for name in self.names}
+        return numbers.pop() if len(numbers) == 1 else ""
+
+
+def _by_learner(
+    handed_in: Sequence[tuple[Item, str]], roster: Roster | None, one_each: bool
+) -> tuple[list[_Group], list[LeftOut]]:
+    """Return what is one submission each, and the rest. All that a roster, or a download, gives one learner is one."""
     together = defaultdict(list)
     for i, (item, around) in enumerate(handed_in):
         meant = downloads(item.name)
-        together[meant[0][:2] if len(meant) == 1 else i].append((item, around))
-    found: list[tuple[Item, str]] = []
+        owner = roster.owner(item.name, at_an_end=True) if roster else Owner(None)
+        alone = one_each or (owner.row is None if roster else len(meant) != 1)
+        together[i if alone else owner.row if roster else meant[0][:2], alone].append((item, around, owner))
+    found: list[_Group] = []
     left: list[LeftOut] = []
     for files in together.values():
-        numbers = Counter(each.file for item, _ in files for each in downloads(item.name)[:1] if each.file)
+        numbers = Counter(each.file for item, _, _ in files for each in downloads(item.name)[:1] if each.file)
         if len(files) == 1 or any(count > 1 for count in numbers.values()):  # Canvas gives each file its own
             groups = [[file] for file in files]
         else:
             groups = [files]
         for group in groups:
-            items = [item for item, _ in group]
-            if not any(map(_is_submission, items)):
-                left += map(_not_taken, items)
+            items = [item for item, _, _ in group]
+            if any(map(_is_submission, items)):
+                _, around, owner = group[0]
+                item = items[0] if len(items) == 1 else _joined(items)
+                found.append(_Group(item, around, tuple(each.name for each in items), owner))
             else:
-                found.append(group[0] if len(group) == 1 else (_joined(items), group[0][1]))
-    return found, left
+                left += map(_not_taken, items)
+    rows = Counter(each.owner.row for each in found)
+    twice = Owner(None, TWICE)
+    return [
+        each._replace(owner=twice) if each.owner.row is not None and rows[each.owner.row] > 1 else each
+        for each in found
+    ], left
 
 
 def _not_taken(item: Item) -> LeftOut:
@@ -192,7 +240,8 @@ def _not_taken(item: Item) -> LeftOut:
 
 def _joined(items: Sequence[Item]) -> Folder:
     """Return one learner's files as a folder, in which each bears the name that it had before it was handed in."""
-    rests = [downloads(item.name)[0].rest for item in items]
+    meant = [downloads(item.name) for item in items]
+    rests = [each[0].rest if len(each) == 1 else "" for each in meant]
     names = [rest if rest and not ignored(rest) else item.name for item, rest in zip(items, rests)]
     if len(set(names)) < len(names):
         names = [f"{number} {item.name}" for number, item in enumerate(items, start=1)]
@@ -202,18 +251,19 @@ def _joined(items: Sequence[Item]) -> Folder:
     )
 
 
-def _names(found: Sequence[tuple[Item, str]]) -> list[str]:
-    """Return a name of its own for each item, given the folder around it."""
-    own = [_name(item) for item, _ in found]
+def _names(found: Sequence[_Group], learners: Sequence[Learner]) -> list[str]:
+    """Return a name of its own for each: the roster's or the file's, with the folder around it where two have one."""
+    known = shown_names(learners)
+    own = [_clean(known[each.owner.row]) if each.owner.row is not None else _name(each.item) for each in found]
     counts = Counter(own)
     around = defaultdict(set)
-    for name, (_, folder) in zip(own, found):
-        around[name].add(folder)
+    for name, group in zip(own, found):
+        around[name].add(group.around)
     taken = {name for name in own if counts[name] == 1}
     names = []
-    for name, (_, folder) in zip(own, found):
+    for name, group in zip(own, found):
         if counts[name] > 1:
-            label = f"{name} ({_clean(folder)})" if len(around[name]) > 1 else name
+            label = f"{name} ({_clean(group.around)})" if len(around[name]) > 1 else name
             numbered = (f"{label} ({number})" for number in range(2, len(found) + 2))
             name = next(each for each in (label, *numbered) if each not in taken)
             taken.add(name)

@@ -4,7 +4,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
 
-from course_lib.classroom.export.text import chapter_of, in_order, one_line
+from course_lib.classroom.text import chapter_of, in_order, one_line
 from course_lib.grading.result import SIGNS
 from course_lib.grading.show import plural
 

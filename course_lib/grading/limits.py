@@ -119,9 +119,7 @@ def limited(job: Callable[[], None], seconds: float, so_far: Callable[[], str] =
     try:
         end = time.monotonic() + seconds * (BUSY if _COUNTED else 1)
         while (
-            worker.is_alive()
-            and time.monotonic() < end + _seconds_waited(worker)
-            and _seconds_used(clocks) < seconds
+            worker.is_alive() and time.monotonic() < end + _seconds_waited(worker) and _seconds_used(clocks) < seconds
         ):
             worker.join(0.05)
             still_running(seconds, so_far())

@@ -54,9 +54,10 @@ def release(root: Path, folder: Path) -> list[Path]:
 def for_nbgrader(exercise: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """The exercise notebook with nbgrader's metadata on the cells that check an answer: they are its tests.
 
-    Nothing else is marked: an answer may be copied, split and moved, and `nbgrader generate_assignment` takes the
+    Of the others none is marked: an answer may be copied, split and moved, and `nbgrader generate_assignment` takes the
     notebook as it is. Where a cell holds an answer and its check, the check gets a cell of its own, because nbgrader
-    writes a test back as it was. A reflection has no points and no mark.
+    writes a test back as it was. The question of a reflection, which has no points, is a task: whoever grades by hand
+    finds it in the form grader, with the text below it, and can leave a comment or points of their own.
     Source: nbgrader's cell metadata, schema 3. Errors: KeyError for a check of an unknown exercise.
     """
     notebook = copy.deepcopy(exercise)
@@ -70,10 +71,13 @@ def for_nbgrader(exercise: nbformat.NotebookNode) -> nbformat.NotebookNode:
             cell.source = answer
             cell = nbformat.v4.new_code_cell(found["call"], id=f"{cell.id}-check")
             notebook.cells.append(cell)
+        name = found["id"].replace(".", "__")  # letters, digits, - and _ alone
+        mark = {"schema_version": 3, "grade_id": name, "solution": False, "locked": True}
         if points := EXERCISES[found["id"]].points:
-            name = found["id"].replace(".", "__")  # letters, digits, - and _ alone
-            mark = {"schema_version": 3, "grade_id": name, "grade": True, "solution": False, "task": False}
-            cell.metadata["nbgrader"] = nbformat.from_dict(mark | {"locked": True, "points": points})
+            cell.metadata["nbgrader"] = nbformat.from_dict(mark | {"grade": True, "task": False, "points": points})
+        else:
+            question = next(each for each in reversed(notebook.cells) if each.cell_type == "markdown")
+            question.metadata["nbgrader"] = nbformat.from_dict(mark | {"grade": False, "task": True, "points": 0})
     return notebook
 
 

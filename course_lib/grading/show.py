@@ -15,6 +15,7 @@ MOST_DIGITS = 17  # beyond, two float64 do not differ
 MOST_SHOWN = 36  # elements of a tensor that is printed whole
 LONG = 60  # characters of a dictionary in one line
 LONGEST = 400  # characters of any other value
+MOST_MARKS = 4  # above and below one letter; Hebrew with its points needs three
 JOINERS = "\u200c\u200d"  # invisible, but part of how some names and signs are spelled
 
 
@@ -53,8 +54,21 @@ def printable(text: str, most: int = 200) -> str:
     Line breaks and tabs become a space; � stands for what could act on a terminal or on the text around it: control
     characters, changes of the direction of writing, halves of a character.
     """
+    text = without_towers(text)
     text = text if len(text) <= most else text[: most - 2] + " …"
     return "".join(map(_printable, text))
+
+
+def without_towers(text: str) -> str:
+    """Text in which a letter bears at most `MOST_MARKS` marks: with more it would cover the lines above and below."""
+    if text.isascii():
+        return text
+    kept, marks = [], 0
+    for character in text:
+        marks = marks + 1 if unicodedata.category(character) in ("Mn", "Me") else 0
+        if marks <= MOST_MARKS:
+            kept.append(character)
+    return "".join(kept)
 
 
 def _printable(character: str) -> str:

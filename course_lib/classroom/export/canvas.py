@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_lib.classroom.export.roster import Roster, save_unmatched
-from course_lib.classroom.export.spreadsheets import Sheet, amount, csv_text, scaled, spreadsheet_cell
-from course_lib.classroom.export.text import COURSE, in_order, one_line, save_text
+from course_lib.classroom.roster import Roster, save_unmatched
+from course_lib.classroom.spreadsheets import Sheet, amount, csv_text, scaled, spreadsheet_cell
+from course_lib.classroom.text import COURSE, in_order, one_line, save_text
 
 from ..file_names import CANVAS_DOWNLOAD
 from ..graded import GradedSubmission

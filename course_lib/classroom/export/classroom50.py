@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from course_lib.classroom.export.text import one_line, sanitized, save_one_each
+from course_lib.classroom.text import one_line, sanitized, save_one_each
 
 from ..graded import GradedSubmission
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_lib.classroom.export.text import feedback, one_line, sanitized, save_one_each, score
+from course_lib.classroom.text import feedback, one_line, sanitized, save_one_each, score
+from course_lib.grading.result import Result
 
 from ..graded import GradedSubmission
 
@@ -28,7 +29,7 @@ def gradescope_result(marked: GradedSubmission, seconds: float | None = None) ->
                 "name": one_line(each.title),
                 "name_format": "text",
                 "number": sanitized(each.exercise_id),
-                "output": sanitized(feedback(each)),
+                "output": _output(each, marked.texts.get(each.exercise_id, "")),
                 "output_format": "text",
                 "tags": [sanitized(each.exercise_id).partition(".")[0]],
                 "visibility": "visible",
@@ -38,6 +39,12 @@ def gradescope_result(marked: GradedSubmission, seconds: float | None = None) ->
         ],
     }
     return result if seconds is None else {**result, "execution_time": round(seconds, 1)}
+
+
+def _output(result: Result, text: str) -> str:
+    """Return what was noted; of a reflection first what was written, above the criteria that whoever reads it ticks."""
+    said = feedback(result)
+    return sanitized(f"What was written:\n\n{text}\n\n{said}" if text else said)
 
 
 def gradescope_failure(reason: str) -> dict:

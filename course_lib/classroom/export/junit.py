@@ -1,27 +1,27 @@
 """`junit.xml`, for whatever reads the results of tests."""
 
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from course_lib.classroom.export.text import COURSE, feedback, in_order, one_line, sanitized, save_text
+from course_lib.classroom.text import COURSE, feedback, in_order, one_line, sanitized, save_text
 from course_lib.grading.result import SIGNS
 
 from ..graded import GradedSubmission
 
 
-def write_junit(marked: Sequence[GradedSubmission], folder: Path) -> list[Path]:
+def write_junit(marked: Sequence[GradedSubmission], folder: Path, about: Mapping[str, str] | None = None) -> list[Path]:
     """Write `junit.xml` as pytest writes it (xunit2): a test suite per learner, a test case per exercise.
 
-    The suite's properties hold the points: "earned" and "points", and "EXERCISE.earned" and "EXERCISE.points" for each
-    (the schema has no properties in a test case). What earned no points is a failure, also what was not answered; an
-    exercise without points that was not answered is skipped.
+    The properties of a suite hold what is told of the run (`about`: which wall there was, say) and the points: "earned"
+    and "points", and "EXERCISE.earned" and "EXERCISE.points" for each (the schema has none in a test case). What earned
+    no points is a failure, also what was not answered; an exercise without points that was not answered is skipped.
     """
     root = ElementTree.Element("testsuites", name=COURSE)
     for each in in_order(marked):
         suite = ElementTree.SubElement(root, "testsuite", name=one_line(each.name) or "(no name)", errors="0")
         properties = ElementTree.SubElement(suite, "properties")
-        amounts = {"earned": each.earned, "points": each.points}
+        amounts: dict[str, object] = {**(about or {}), "earned": each.earned, "points": each.points}
         outcomes = {"failure": 0, "skipped": 0}
         for result in each.results:
             id = sanitized(result.exercise_id)

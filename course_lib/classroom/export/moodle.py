@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from course_lib.classroom.export.roster import Roster, save_unmatched
-from course_lib.classroom.export.spreadsheets import Sheet, amount, scaled
-from course_lib.classroom.export.text import sanitized, score
+from course_lib.classroom.roster import Roster, save_unmatched
+from course_lib.classroom.spreadsheets import Sheet, amount, scaled
+from course_lib.classroom.text import sanitized, score
 from course_lib.grading.result import SIGNS
 from course_lib.grading.show import plural
 

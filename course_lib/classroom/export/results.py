@@ -3,23 +3,33 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from course_lib.classroom.export.spreadsheets import csv_text, spreadsheet_cell
-from course_lib.classroom.export.text import chapter_of, feedback, in_order, one_line, save_json, save_text
+from course_lib.classroom.spreadsheets import csv_text, spreadsheet_cell
+from course_lib.classroom.text import chapter_of, feedback, in_order, one_line, save_json, save_text
 from course_lib.grading.result import Result
 
 from .. import statistics
 from ..folders import LeftOut
 from ..graded import GradedSubmission
+from ..manifest import Line
 
 
-def write_json(marked: Sequence[GradedSubmission], folder: Path, left: Sequence[LeftOut] = ()) -> list[Path]:
+def write_json(
+    marked: Sequence[GradedSubmission],
+    folder: Path,
+    left: Sequence[LeftOut] = (),
+    manifest: Sequence[Line] = (),
+    about: Mapping[str, str] | None = None,
+) -> list[Path]:
     """Write `results.json`, everything in one object:
 
     schema         "transformers-measured/results/1"
-    submissions    by name: name, digest, earned, points, troubles [text], and results, in the course's order:
-                   exercise, chapter (null if the course no longer has it), title, status (passed, failed,
-                   unanswered, written), earned, points, misconception (text or null), feedback, text (of a reflection
-                   what was written, otherwise null)
+    about          of the run: chapters, sandbox (which wall there was, or that there was none), grader (its version), wall (what
+                   was measured of it before the first submission; of a folder with several runs all, " | " between)
+    submissions    by name: name, learner (the id, "" if it is not known), digest, earned, points, troubles [text],
+                   and results, in the course's order: exercise, chapter (null if the course no longer has it), title,
+                   status (passed, failed, unanswered, written), earned, points, misconception (text or null),
+                   feedback, text (of a reflection what was written, otherwise null)
+    manifest       whoever and whatever was found, missing or not taken, as in manifest.csv
     not_taken      what was handed in and has no results: name, why (the end of a sentence that begins with the name)
     summary        of all: submissions, mean and median share of points (null without submissions), hardest
                    [exercise, title, share, tried], misconceptions [exercise, name, count]
@@ -27,9 +37,11 @@ def write_json(marked: Sequence[GradedSubmission], folder: Path, left: Sequence[
     mean, median = statistics.average(marked) if marked else (None, None)
     content = {
         "schema": "transformers-measured/results/1",
+        "about": dict(about or {}),
         "submissions": [
             {
                 "name": each.name,
+                "learner": each.learner,
                 "digest": each.digest,
                 "earned": each.earned,
                 "points": each.points,
@@ -38,6 +50,7 @@ def write_json(marked: Sequence[GradedSubmission], folder: Path, left: Sequence[
             }
             for each in in_order(marked)
         ],
+        "manifest": [line.as_dict() for line in manifest],
         "not_taken": [{"name": each.name, "why": each.why} for each in left],
         "summary": {
             "submissions": len(marked),

@@ -9,10 +9,10 @@ from pathlib import Path
 from course_lib.files import write_whole
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.result import Result
-from course_lib.grading.show import plural
+from course_lib.grading.show import plural, without_towers
 
-from ..file_names import file_name
-from ..graded import GradedSubmission
+from .file_names import file_name
+from .graded import GradedSubmission
 
 COURSE = "Transformers, Measured"
 
@@ -29,7 +29,7 @@ def sanitized(text: str) -> str:
     """Return text that every program takes for text: lines and tabs stay, other control characters and colours go."""
     text = ESCAPE_SEQUENCE.sub("", text)
     text = re.sub(r"\r\n?|[\u2028\u2029]", "\n", text)
-    return NO_CHARACTER.sub("\ufffd", CONTROL.sub("", text))
+    return without_towers(NO_CHARACTER.sub("\ufffd", CONTROL.sub("", text)))
 
 
 def one_line(text: str) -> str:

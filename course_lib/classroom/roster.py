@@ -1,0 +1,221 @@
+"""Whose it is: the people of a class, read from what an LMS exports, and whose name or number a text bears.
+
+Nothing is guessed: what may mean two people means nobody.
+"""
+
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from course_lib.classroom.spreadsheets import Sheet, csv_text, spreadsheet_cell
+from course_lib.classroom.text import in_order, one_line, sanitized, save_text
+
+from .file_names import Download, downloads
+from .graded import GradedSubmission
+
+# The columns of Canvas, Moodle (worksheet, participants, gradebook), Gradescope, GitHub Classroom, and of lists made by
+# hand, in the order in which they are asked; compared without capitals and signs.
+IDS = ("id", "identifier", "sisuserid", "userid", "studentid", "idnumber", "sid", "number", "identifikationsnummer")
+NAMES = ("student", "name", "fullname", "studentname", "displayname")
+FIRST, LAST = ("firstname", "first", "givenname"), ("lastname", "last", "surname", "familyname")
+LOGINS = (
+    *("sisloginid", "login", "loginid", "username", "githubusername", "rosteridentifier", "sisuserid"),
+    *("studentid", "idnumber", "sid", "identifier", "email", "emailaddress", "mail"),
+)
+NO_ONE = re.compile(r"\s*Points Possible|Student, Test|Test Student", re.IGNORECASE)  # rows of Canvas
+ROLE, LEARNERS = "role", ("", "student", "learner", "studentenrollment")  # Gradescope lists those who teach, too
+
+
+TWICE = "another submission fits the same row"
+
+
+class Learner(NamedTuple):
+    """One row of a roster. also: all else by which this learner may be named. row: its line in the file, from 1."""
+
+    id: str
+    name: str
+    also: tuple[str, ...] = ()
+    row: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.id, self.name, *self.also)
+
+
+def read_roster(path: Path) -> list[Learner]:
+    """Return the learners of a CSV file, whichever LMS exported it.
+
+    Who has no number of the LMS's own is known by the login, the address or the name.
+    Errors: ValueError for a file that names nobody, or two people by one id.
+    """
+    sheet = Sheet(path, "a roster")
+    heads = [re.sub(r"[^a-z]", "", head.casefold()) for head in sheet.header]
+
+    def cells(row: Sequence[str], wanted: Iterable[str]) -> list[str]:
+        return [row[heads.index(each)].strip().lstrip("'") for each in wanted if each in heads]
+
+    if not {*IDS, *NAMES, *LAST, *LOGINS} & {*heads}:
+        raise ValueError(
+            f"{path} has the columns {', '.join(sheet.header) or '(none)'}, none of which says who it is: a roster "
+            "needs one such as ID, Student, Name, Username or Email, as Canvas, Moodle, Gradescope and GitHub write it"
+        )
+    learners = []
+    for number, row in enumerate(sheet.rows[1:], start=2):
+        teaches = any(role.casefold() not in LEARNERS for role in cells(row, [ROLE]))
+        if teaches or not any(map(str.strip, row)) or any(map(NO_ONE.match, row)):
+            continue
+        first, last = (" ".join(cells(row, names)[:1]) for names in (FIRST, LAST))
+        given = [each for each in cells(row, NAMES) if each]
+        full = [f"{first} {last}".strip(), f"{last} {first}".strip()]
+        commas = [f"{last}, {first}"] if first and last else []
+        for name in given:
+            family, comma, rest = name.partition(",")
+            full += [f"{rest.strip()} {family.strip()}"] if comma else []
+        name = next(filter(None, [*full[2:], *given, full[0]]), "")
+        logins = [each for each in cells(row, LOGINS) if each]
+        logins += [each.partition("@")[0] for each in logins if "@" in each]
+        ids = [re.sub(r"^Participant (?=\d+$)", "", each) for each in cells(row, IDS) if each]
+        if not (id := next(iter([*ids, *logins, name]), "")):
+            raise ValueError(f"line {number} of {path} names nobody: give it an id or a name, or delete it")
+        also = dict.fromkeys(filter(None, [*ids, *logins, *given, *full, *commas]))
+        learners.append(Learner(id, name or id, tuple(each for each in also if each not in (id, name)), number))
+    if not learners:
+        raise ValueError(f"{path} names nobody: export the roster again")
+    lines = defaultdict(list)
+    for each in learners:
+        lines[_comparable(each.id)].append(each)
+    for same in lines.values():
+        if len(same) > 1:
+            where = " and ".join(str(each.row) for each in same)
+            raise ValueError(f"lines {where} of {path} have one id, {same[0].id}: one learner is one row")
+    return learners
+
+
+def _comparable(text: str) -> str:
+    """Return what is equal for what people take for the same name: "Ada_Lovelace", "ada lovelace"."""
+    return " ".join(unicodedata.normalize("NFKC", sanitized(text)).replace("_", " ").casefold().split())
+
+
+def _letters(text: str) -> str:
+    """Return the same without spaces and signs, of which Canvas leaves none in the name of a download."""
+    return "".join(filter(str.isalnum, _comparable(text)))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"\w+", _comparable(text).replace("_", " ")))
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose a name is: the row, or None and why."""
+
+    row: int | None
+    why: str = ""
+
+
+class Roster:
+    """Rows of a class, found by the name of what was handed in.
+
+    Args:
+        rows: for each row its number there (the LMS's own, which stands in the names of downloaded submissions), and
+            everything else by which a submission may be named: logins, addresses, the person's name.
+        kinds: how that number stands in the name of a download (`file_names.downloads`); by default in any known way.
+    """
+
+    def __init__(self, rows: Mapping[int, tuple[str, Sequence[str]]], *kinds: re.Pattern):
+        self._kinds = kinds
+        self._numbers, self._names = defaultdict(set), defaultdict(set)
+        self._words: dict[tuple[str, ...], set[int]] = defaultdict(set)
+        self._letters = {row: {_letters(name) for name in names} - {""} for row, (_, names) in rows.items()}
+        for row, (id, names) in rows.items():
+            if id.strip():
+                self._numbers[id.strip()].add(row)
+            for name in (id, *names):
+                if key := _comparable(name):
+                    self._names[key].add(row)
+                    self._words[_words(name)].add(row)
+        self._words.pop((), None)
+
+    @classmethod
+    def of(cls, learners: Sequence[Learner]) -> "Roster":
+        return cls({row: (each.id, each.names) for row, each in enumerate(learners)})
+
+    def owner(self, name: str, *, at_an_end: bool = False) -> Owner:
+        """Say whose row a name fits.
+
+        at_an_end: a name that no platform gave may also begin or end with one learner's name in whole words, as do
+        `ada_02_attention` and `homework-ada`. What follows a platform's number is of the learner's own choice, and says
+        nothing.
+        """
+        rows, meant = self._rows(name), downloads(name, *self._kinds)
+        if at_an_end and len(meant) > 1 and not self._is_surely_one(meant):
+            return Owner(None, "its name can be read as a download of several learners")
+        if at_an_end and not rows and not meant:
+            words = _words(_stem(name))
+            ends = [words[:length] for length in range(1, len(words))] + [words[i:] for i in range(1, len(words))]
+            rows = {row for end in ends for row in self._words.get(end, ())}
+        if len(rows) == 1:
+            return Owner(next(iter(rows)))
+        return Owner(None, "it fits several rows" if rows else "no row has this name or number")
+
+    def _is_surely_one(self, meant: Sequence[Download]) -> bool:
+        """Say whether only the first number is anybody's, and stands behind that person's name. On Moodle, whose mark
+        stands in no name by chance, it never is."""
+        first, *others = meant
+        rows = self._numbers.get(first.number, set())
+        named = any(_letters(first.learner) in self._letters[row] for row in rows)
+        return bool(first.file) and named and not any(each.number in self._numbers for each in others)
+
+    def _rows(self, name: str) -> set[int]:
+        named = self._names.get(_comparable(name), set()) | self._names.get(_comparable(_stem(name)), set())
+        meant = downloads(name, *self._kinds)
+        numbered = [(row, each.learner) for each in meant for row in self._numbers.get(each.number, ())]
+        rows = named | {row for row, _ in numbered}
+        if len(rows) > 1 or len(meant) > 1:  # a profile, or a file, may be called as somebody else's download is
+            agreed = {row for row, learner in numbered if _letters(learner) in self._letters[row]}
+            rows = agreed or (rows if len(rows) > 1 else named)
+        return rows
+
+    def assign(
+        self, marked: Sequence[GradedSubmission]
+    ) -> tuple[dict[int, GradedSubmission], list[tuple[GradedSubmission, str]]]:
+        """Return the submission of each row, and the submissions without one, with the reason. Nothing is guessed."""
+        claims, left = defaultdict(list), []
+        known = [(each, self.owner(each.learner).row if each.learner else None) for each in in_order(marked)]
+        taken = {row for _, row in known}
+        for each, row in known:
+            owner = self.owner(each.name) if row is None else Owner(row)
+            if owner.row is None:
+                left.append((each, owner.why))
+            elif row is None and owner.row in taken:  # whose id it is, is surer than whose name
+                left.append((each, TWICE))
+            else:
+                claims[owner.row].append(each)
+        for claimants in claims.values():
+            if len(claimants) > 1:
+                left += [(each, TWICE) for each in claimants]
+        return {row: claimants[0] for row, claimants in claims.items() if len(claimants) == 1}, left
+
+
+def _stem(name: str) -> str:
+    return re.sub(r"\.(?:ipynb|zip)$", "", name, flags=re.IGNORECASE)
+
+
+def shown_names(learners: Sequence[Learner]) -> list[str]:
+    """Return a name of its own for each learner, with the id where two have one name."""
+    counts = Counter(_comparable(each.name) for each in learners)
+    return [f"{each.name} ({each.id})" if counts[_comparable(each.name)] > 1 else each.name for each in learners]
+
+
+def save_unmatched(path: Path, left: Sequence[tuple[GradedSubmission, str]]) -> list[Path]:
+    """Write a table of the submissions that found no row, if there are any; one of an earlier run is removed."""
+    if not left:
+        path.unlink(missing_ok=True)
+        return []
+    rows: list[Sequence[object]] = [["submission", "earned", "points", "not entered because"]]
+    rows += [[spreadsheet_cell(one_line(each.name)), each.earned, each.points, why] for each, why in left]
+    return [save_text(path, csv_text(rows), "utf-8-sig")]
