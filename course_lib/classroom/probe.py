@@ -1,7 +1,7 @@
 """The sandbox, tried from within before anything is graded: each promise of the wall, and each limit, until it stops.
 
-`require_isolation` says what it measured, or refuses. At the level none there is no wall to refuse: there it says what is
-not kept.
+`require_isolation` says what it measured, or refuses. At the level none there is no wall to refuse: there it says what
+is not kept.
 """
 
 import contextlib
@@ -212,9 +212,9 @@ class Wall:
         not_there = f" ({'; '.join(self.holes)})" if self.holes else ""
         name = "no wall" if self.level == "none" else "wall"
         return (
-            f"{name} ({self.level}): {held}{not_there} · memory stops at {self.memory / 2**30:.1f} GiB for a process, at "
-            f"{self.all_memory / 2**30:.3g} GiB for all ({self.counted}) · {self.processes} processes · files "
-            f"{self.files >> 20} MB"
+            f"{name} ({self.level}): {held}{not_there} · memory stops at {self.memory / 2**30:.1f} GiB for a process, "
+            f"{self.all_memory / 2**30:.3g} GiB for all ({self.counted}) · {self.processes} processes · "
+            f"files {self.files >> 20} MB"
         )
 
 
@@ -256,7 +256,7 @@ def require_isolation(worker: Worker) -> Wall:
     if lacking := [error for path, error in measured["missing"].items() if worker.sandbox != "docker" and _loads(path)]:
         raise SandboxError(
             f"--sandbox {worker.sandbox} does not work here: Python lacks a library in it ({lacking[0]}). Nothing was "
-            "graded. Name the folder of that library in LD_LIBRARY_PATH when the grader starts, or take --sandbox docker"
+            "graded. Start it with the folder of that library in LD_LIBRARY_PATH, or take --sandbox docker"
         )
     counted = "docker" if worker.sandbox == "docker" else "control group" if worker.group else "watcher"
     return Wall(

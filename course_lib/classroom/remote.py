@@ -28,7 +28,7 @@ from .sandbox import (
     require_platform,
     start_forkserver,
 )
-from .watcher import Look, Meter, Watcher, family
+from .watcher import Look, Meter, Watcher
 
 STARTING = 120.0  # seconds in which a worker must be ready, on a busy machine
 FORKING = 30.0

@@ -69,6 +69,8 @@ class Stage:
         self.folder.chmod(0o755)
         self.code = self.folder / "code"
         library = Path(course_lib.__file__).parent
+        if not library.is_dir():
+            raise SandboxError(f"the course is imported from an archive ({library.parent}): install it as a folder")
         hidden = shutil.ignore_patterns("exercises", "catalogue*", "sealed*")
         shutil.copytree(library, self.code / "course_lib", ignore=hidden)
         self.here = Installation.here()
@@ -121,10 +123,10 @@ def start_forkserver(
     Errors: ValueError for an unknown level, SandboxError if its program is missing.
     """
     if level == "bwrap":
-        command, environment = _bubblewrap(stage, slot, control, quotas), dict(ENVIRONMENT)
+        command, environment = _bubblewrap(stage, slot, control, quotas), _variables()
     elif level == "none":
         room = str(stage.room(slot))
-        environment = {**ENVIRONMENT, **dict.fromkeys(("HOME", "TMPDIR", "MPLCONFIGDIR"), room)}
+        environment = {**_variables(), **dict.fromkeys(("HOME", "TMPDIR", "MPLCONFIGDIR"), room)}
         if more := stage.here.more:
             environment["PYTHONPATH"] = os.pathsep.join(map(str, more))
         inner = "landlock" if landlock_version() else ""
@@ -141,6 +143,12 @@ def start_forkserver(
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
+
+
+def _variables() -> dict[str, str]:
+    """Return a worker's environment: with the folders in which this Python was told to look for libraries."""
+    libraries = os.environ.get("LD_LIBRARY_PATH", "")
+    return {**ENVIRONMENT, **({"LD_LIBRARY_PATH": libraries} if libraries else {})}
 
 
 def container_command(stage: Stage, name: str, quotas: Quotas) -> list[str]:
@@ -193,7 +201,7 @@ def _bubblewrap(stage: Stage, slot: int, control: int, quotas: Quotas) -> list[s
     command = [bwrap, "--unshare-user", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     command += ["--hostname", "sandbox", "--clearenv"]
     more = [str(view.place) for view in here.views if view.place.is_relative_to(MORE)]
-    for name, value in {**ENVIRONMENT, **({"PYTHONPATH": os.pathsep.join(more)} if more else {})}.items():
+    for name, value in {**_variables(), **({"PYTHONPATH": os.pathsep.join(more)} if more else {})}.items():
         command += ["--setenv", name, value]
     command += ["--size", str(quotas.disk), "--tmpfs", "/tmp"]
     for name in ("/lib", "/lib64", "/bin"):

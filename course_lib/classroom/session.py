@@ -4,12 +4,13 @@ A learner's cell or answer that ends its process, breaks the protocol or takes a
 """
 
 import math
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from course_lib.grading.limits import BUSY, PATIENCE
-from course_lib.grading.run import RESTART, Outcome
+from course_lib.grading.run import RESTART, Failure, Outcome
 from course_lib.grading.show import printable
 from course_lib.grading.trials import Trial
 
@@ -19,6 +20,14 @@ from .submission_reader import Notebook
 
 GRACE = 5.0  # beyond the time in which a worker should have stopped an answer itself
 MOST_ANSWER = 256 << 20  # bytes of arrays in all outcomes of an exercise
+# What an error says that the machine, or what runs beside it, may have to answer for: memory, processes, room for
+# files, a compiler, a process of the learner's own that was ended.
+MACHINES = re.compile(
+    r"MemoryError|allocate memory|Cannot allocate|out of memory|can't start new thread|Too many open files"
+    r"|Resource temporarily unavailable|No space left|File too large|Inductor|CppCompileError|BackendCompilerFailed"
+    r"|BrokenProcessPool|exited unexpectedly",
+    flags=re.IGNORECASE,
+)
 CRASHES = 8  # that one notebook may cause; after that the rest of it is not run
 
 
@@ -109,7 +118,7 @@ class Session:
                     raise Broken("a message came that nobody asked for")
         except (Broken, Ended) as error:
             raise Ended(self._told(error), max(0, announced - 1), begun=announced > 0) from error
-        self.doubts += any(each.failure and each.failure.behaviour == "memory" for each in outcomes)
+        self.doubts += any(each.failure and _is_the_machines(each.failure) for each in outcomes)
         last = outcomes[-1].failure
         if last and last.kind == "time":  # it may be running still
             self.doubts += 1
@@ -202,8 +211,13 @@ class Session:
         names = {name for name in still_open if type(name) is str and name in self.wanted}
         ended = [f"cell {number}: {how}" for number, how in sorted(self.skipped.items())]
         told = [printable(str(text), 500) for text in troubles[:60]]
-        self.doubts += any(text.endswith(f"stopped after {self.worker.quotas.cell_timeout:g} seconds") for text in told)
+        stopped = f"stopped after {self.worker.quotas.cell_timeout:g} seconds"
+        self.doubts += any(text.endswith(stopped) or MACHINES.search(text) is not None for text in told)
         return Found(known, frozenset(names), (*ended, *told))
+
+
+def _is_the_machines(failure: Failure) -> bool:
+    return failure.behaviour == "memory" or MACHINES.search(failure.behaviour) is not None
 
 
 def _how(code: int) -> str:

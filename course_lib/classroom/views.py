@@ -1,7 +1,8 @@
-"""What a worker sees of this machine: Python, its packages and the libraries that they load, and nothing that holds answers.
+"""What a worker sees of this machine: Python, its packages, the libraries that they load, and nothing with answers.
 
-`Installation` states facts: where this Python is, what it has loaded, where the course lies. What is shown (`views`) and
-what is hidden in it (`hidden`) follow from them alone, so that every way to install a course can be tested on a tree.
+`Installation` states facts: where this Python is, what it has loaded, where the course lies. What is shown (`views`)
+and what is hidden in it (`hidden`) follow from them alone, so that every way to install a course can be tested on a
+tree.
 """
 
 import importlib.metadata
@@ -69,8 +70,8 @@ class Installation:
     """A Python and a course, as they lie on a machine.
 
     Fields: prefix, base, of the environment and of the Python from which it was made (without one: the same) ·
-    executable · path, where Python imports from · packages, the folders to which it installs · libraries, shared ones
-    that are loaded · courses, folders or archives that hold the course, answers included · root, of the system.
+    executable · path, where Python imports from · packages, the folders to which it installs · libraries, the
+    folders of shared ones · courses, folders or archives that hold the course, answers included · root, of the system.
     """
 
     prefix: Path
@@ -93,7 +94,7 @@ class Installation:
             Path(sys.executable),
             path,
             packages,
-            tuple(loaded_libraries()),
+            tuple(library_folders()),
             tuple(find_courses(Path(course_lib.__file__).parents[1], (*path, *packages), installed_from())),
         )
 
@@ -132,7 +133,7 @@ class Installation:
                 if (self.prefix / name).exists()
             ]
         views += [View(folder, Path(MORE, str(i)), folder) for i, folder in enumerate(self.more)]
-        for folder in dict.fromkeys(each.resolve().parent for each in self.libraries):
+        for folder in dict.fromkeys(each.resolve() for each in self.libraries if each.is_dir()):
             if not self._covers(views, folder):
                 views.append(View(folder, folder, self._top(folder)))
         for target in self._linked():
@@ -213,8 +214,9 @@ class Installation:
         return any(not view.link and _within(path, view.source) for view in views)
 
 
-def loaded_libraries() -> list[Path]:
-    """Return the shared libraries that this process has loaded, those of torch and numpy among them."""
+def library_folders() -> list[Path]:
+    """Return the folders of the shared libraries that this process has loaded, those of torch and numpy among them, and
+    those where it was told to look."""
     import numpy as np  # noqa: F401
     import torch  # noqa: F401
 
@@ -223,7 +225,9 @@ def loaded_libraries() -> list[Path]:
     except OSError:  # macOS, where docker has what it needs in its image
         return []
     files = {line.split(None, 5)[5] for line in lines if line.count("/") and len(line.split(None, 5)) == 6}
-    return [path for path in map(Path, sorted(files)) if ".so" in path.name and path.is_file()]
+    found = [path.parent for path in map(Path, sorted(files)) if ".so" in path.name and path.is_file()]
+    found += [Path(each) for each in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if each]
+    return [folder for folder in dict.fromkeys(found) if folder.is_dir()]
 
 
 def find_courses(own: Path, imported_from: Iterable[Path], installed_from: Iterable[Path] = ()) -> list[Path]:

@@ -1,7 +1,8 @@
 """What a slot's processes take, looked at by a thread of its own: also while the grader judges what they have answered.
 
 Counted is what the machine has to find for them: their share of the pages of memory that they use, the files in their
-/tmp and /dev/shm, and the most that their sockets may hold. Where the kernel keeps the sum itself (`cgroups`), that is read.
+/tmp and /dev/shm, and the most that their sockets may hold. Where the kernel keeps the sum itself (`cgroups`), that is
+read.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ SOCKET = 212_992  # bytes that a socket holds, where the kernel does not say it
 
 @dataclass(frozen=True)
 class Look:
-    """What was seen. memory: bytes · processes: how many · killed: how often the kernel has ended one for its memory."""
+    """What was seen. memory: bytes · processes: how many · killed: those that the kernel has ended for their memory."""
 
     memory: int
     processes: int

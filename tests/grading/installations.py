@@ -1,4 +1,4 @@
-"""Ways in which a course and its Python lie on a machine, as made-up trees: what a worker must see, and what it must not.
+"""Ways in which a course and its Python lie on a machine, as made-up trees: what a worker must see, what it must not.
 
 Each function lays out a tree below a folder that stands for `/` and returns an `Installed`. Nothing runs there.
 """
@@ -110,7 +110,14 @@ class Machine:
         executable = prefix / "bin" / ("python3" if prefix == base else "python")
         known = tuple(find_courses(own, where, came_from))
         made = Installation(
-            prefix, base, executable, where, tuple(packages), tuple(self.libraries), known, root=self.root
+            prefix,
+            base,
+            executable,
+            where,
+            tuple(packages),
+            tuple(path.parent for path in self.libraries),
+            known,
+            root=self.root,
         )
         return Installed(made, tuple(self.needed), tuple(self.answers))
 

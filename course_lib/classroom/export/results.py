@@ -23,8 +23,8 @@ def write_json(
     """Write `results.json`, everything in one object:
 
     schema         "transformers-measured/results/1"
-    about          of the run: chapters, sandbox (which wall there was, or that there was none), grader (its version), wall (what
-                   was measured of it before the first submission; of a folder with several runs all, " | " between)
+    about          of the run: chapters, sandbox (which wall there was, or that there was none), grader (its version),
+                   wall (what was measured of it before the first submission; of several runs all, " | " between)
     submissions    by name: name, learner (the id, "" if it is not known), digest, earned, points, troubles [text],
                    and results, in the course's order: exercise, chapter (null if the course no longer has it), title,
                    status (passed, failed, unanswered, written), earned, points, misconception (text or null),
