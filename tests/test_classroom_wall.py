@@ -71,7 +71,8 @@ told = {"library": sandbox.course_lib.__file__, "prefix": sys.prefix, "probe": "
 try:
     with remote.Worker(level, Quotas(cell_timeout=200, exercise_timeout=20)) as worker:
         try:
-            probe.require_isolation(worker)
+            wall = probe.require_isolation(worker)
+            told["probe"] = "; ".join(hole for hole in wall.holes if "answers" in hole) or "holds"
         except sandbox.SandboxError as error:
             told["probe"] = str(error)
         notebook = Notebook("look.ipynb", (Cell(1, "code", source),))
@@ -218,6 +219,49 @@ def test_the_source_from_which_pip_installed_is_hidden_too(place, monkeypatch):
     here = Installation.here()
     assert course in here.hidden
     assert [path for path in here.answer_paths if path.startswith(str(course))] != []
+
+
+@needs_bwrap
+@pytest.mark.proof
+def test_a_copy_that_nobody_knows_of_lies_where_nothing_is_bound(place):
+    """Of last year, in the system's own folders, while the course in use is another."""
+    below = "/usr/share/doc"
+    if os.geteuid() or not Path(below).is_dir():
+        pytest.skip("this needs root, and the folder")
+    old, course = repository(place / "old"), repository(place / "course")
+    environment(course / ".venv", course)
+    mounted = 'mount -t tmpfs none "$0" && mkdir "$0/course" && mount --bind "$1" "$0/course" && shift && exec "$@"'
+    before = ["unshare", "--mount", "sh", "-c", mounted, below, str(old)]
+    known = [course, f"{below}/course"]
+    told = looked(course / ".venv" / "bin" / "python", known=known, before=before)
+    hold(told, course)
+
+
+@LEVEL
+@pytest.mark.proof
+def test_the_systems_own_python_without_an_environment(place, level):
+    """Its modules lie in /usr/lib, beside much that a worker need not see."""
+    python = shutil.which("python3", path="/usr/bin")
+    asked = [python or "false", "-c", "import sys; print(sys.version_info[:2], sys.prefix)"]
+    if subprocess.run(asked, capture_output=True, text=True, check=False).stdout != f"{sys.version_info[:2]} /usr\n":
+        pytest.skip("the system has no Python of this version, for which the packages here are built")
+    course = repository(place / "course")
+    path = os.pathsep.join([str(course), DEPENDENCIES])
+    hold(looked(python, level, known=[course], PYTHONPATH=path), course)
+
+
+@LEVEL
+@pytest.mark.proof
+def test_archives_and_links_among_the_packages(place, level):
+    """A zip file of the course, from which Python imports, and a link to the repository's library."""
+    course = repository(place / "course")
+    python = environment(place / "env", course)
+    [packages] = (place / "env" / "lib").glob("python*/site-packages")
+    shutil.make_archive(str(packages / "old"), "zip", library(place / "old"))
+    (packages / "older.pth").write_text(f"{packages / 'old.zip'}\n")
+    (packages / "course_lib").symlink_to(course / "course_lib")
+    told = looked(python, level, known=[course, packages, packages / "old.zip"])
+    assert (told["found"], told["probe"]) == ([], "holds")
 
 
 @needs_bwrap

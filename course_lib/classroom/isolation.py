@@ -169,20 +169,29 @@ def set_dumpable(by_others: bool) -> None:
 
 def set_rlimits(memory: int, processes: int, file: int, seconds: float) -> None:
     """Limit this process and what it starts: bytes beyond what it has, processes, bytes of a file, seconds."""
-    has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limit_memory(memory)
     for kind, most in (
-        (resource.RLIMIT_AS, has + memory),
         (resource.RLIMIT_NPROC, processes),
         (resource.RLIMIT_FSIZE, file),
         (resource.RLIMIT_CPU, int(seconds) + 1),
         (resource.RLIMIT_NOFILE, 128),
         (resource.RLIMIT_CORE, 0),
     ):
-        hard = resource.getrlimit(kind)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (most, most))
+        _limit(kind, most)
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")  # if memory runs out, this goes first
+
+
+def limit_memory(memory: int) -> None:
+    """Limit this process, and each that it starts, to so many bytes beyond what it has now."""
+    has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    _limit(resource.RLIMIT_AS, has + memory)
+
+
+def _limit(kind: int, most: int) -> None:
+    hard = resource.getrlimit(kind)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (most, most))
 
 
 def landlock_version() -> int:

@@ -282,7 +282,7 @@ def _links(folder: Path, depth: int = 2) -> Iterator[Path]:
 
 def _around(folder: Path, hidden: Sequence[Path]) -> list[Path]:
     """Return the folder, or everything in it but what is hidden, in the fewest paths."""
-    if folder in hidden:
+    if folder in hidden or folder.is_symlink():  # whatever a link leads to is seen where it lies, or not at all
         return []
     if not any(place.is_relative_to(folder) for place in hidden):
         return [folder]

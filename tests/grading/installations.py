@@ -242,6 +242,9 @@ def debian_with_links_out_of_its_packages(root: Path) -> Installed:
     course = machine.course("home/teacher/course")
     machine.link("usr/lib/python3/dist-packages/course_lib", course / "course_lib")
     machine.link("usr/lib/python3/dist-packages/notes", course / "solutions")
+    with zipfile.ZipFile(packages / "old.zip", "w") as file:  # something beside them that is hidden
+        file.writestr("course_lib/chapters/heads/exercises/split.py", "")
+    machine.answers.append(packages / "old.zip")
     return machine.installed(base, base, [packages], course)
 
 
