@@ -63,7 +63,6 @@ def test_what_is_left_out_is_said_with_its_reason(tmp_path, name):
         "/x.ipynb",
         "//x.ipynb",
         "..\\x.ipynb",
-        "a\\x.ipynb",
         "C:x.ipynb",
     ],
 )
@@ -139,7 +138,7 @@ def test_counts_have_limits(tmp_path, monkeypatch):
 
 def test_a_folder_of_too_many_files_is_looked_at_from_the_top(tmp_path, monkeypatch):
     monkeypatch.setattr(submission_reader, "MOST_FILES", 20)
-    files = {f"a/{number}.txt": "" for number in range(60)} | {HONEST: TEXT, "a/z.ipynb": TEXT}
+    files = {f"a/{number}.py": "" for number in range(60)} | {HONEST: TEXT, "a/z.ipynb": TEXT}
     [submission] = find_submissions([lay_out(tmp_path / "ada", files)])
     assert sources(submission) == CELLS
     assert "more than 20 files" in said(submission)

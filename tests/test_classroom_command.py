@@ -118,7 +118,7 @@ def test_results_that_cannot_be_written_are_kept_as_marks(pretended, tmp_path, c
 @pytest.mark.parametrize("resume", [False, True])
 def test_what_was_not_taken_is_said_everywhere_and_is_no_success(pretended, tmp_path, capsys, resume):
     class_, out = write_class(tmp_path / "class", "ada", "hans"), tmp_path / "out"
-    (class_ / "zoé.ipynb.txt").write_text("{}")
+    (class_ / "zoé.docx").write_text("{}")
     (class_ / "yan").symlink_to(class_ / "ada")
     arguments = ["grade", str(class_), "--out", str(out), "--json", "--csv", "--exercises", EXERCISE]
     if resume:
@@ -130,14 +130,14 @@ def test_what_was_not_taken_is_said_everywhere_and_is_no_success(pretended, tmp_
     assert "2 submissions, 2 not taken\n" in said.out
     assert "expected of everyone: 1 exercise of chapter 2" in said.out
     assert "NOT TAKEN: yan is a symbolic link, which is not followed" in said.err
-    assert "NOT TAKEN: zoé.ipynb.txt is neither a notebook" in said.err
+    assert "NOT TAKEN: zoé.docx is neither a notebook" in said.err
     content = json.loads((out / "results.json").read_text(encoding="utf-8"))
     assert [each["name"] for each in content["submissions"]] == ["ada", "hans"]
-    assert [each["name"] for each in content["not_taken"]] == ["yan", "zoé.ipynb.txt"]
+    assert [each["name"] for each in content["not_taken"]] == ["yan", "zoé.docx"]
     page = (out / "report" / "index.html").read_text(encoding="utf-8")
-    assert "zoé.ipynb.txt" in page
+    assert "zoé.docx" in page
     assert "symbolic link" in page
-    assert "zoé.ipynb.txt,,,,not taken" in (out / "results.csv").read_text(encoding="utf-8")
+    assert "zoé.docx,,,,not taken" in (out / "results.csv").read_text(encoding="utf-8")
 
 
 def test_who_could_not_be_graded_stands_in_the_report(pretended, tmp_path):

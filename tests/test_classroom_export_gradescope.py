@@ -69,7 +69,9 @@ def test_gradescope_gives_the_points_and_interprets_nothing(tmp_path_factory, dr
         for test, mark in zip(content["tests"], each.results, strict=True):
             assert test["output_format"] == test["name_format"] == "text"
             assert (test["status"] == "passed") == mark.passed
-            assert spoken(test["output"]) == spoken(feedback_of(mark))
+            written = each.texts.get(mark.exercise_id, "")
+            said = f"What was written: {written}" if written else ""
+            assert spoken(test["output"]) == spoken(said) + spoken(feedback_of(mark))
             assert has_no_controls(test["output"] + test["name"])
 
 

@@ -7,11 +7,11 @@ earns.
 from pathlib import Path
 
 import pytest
-from grading import awkward, corpus
+from grading import awkward, corpus, salvaged
 
 from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.marking import mark
-from course_lib.classroom.submissions import find_submissions
+from course_lib.classroom.submissions import find_handed_in
 from course_lib.grading.catalogue import EXERCISES
 
 SEED = 20_261_120
@@ -43,8 +43,12 @@ IN_EVERY_RUN = {  # one of each kind of habit, the quick ones; the proofs try al
     "one_syntax_error": "one cell that cannot be read costs that cell alone",
     "prints_inside_of_answers": "output in the middle of an answer",
     "settings_left_on": "torch's settings, changed",
+    "a_merge_conflict_between_two_answers": "two versions of a notebook, the better counts",
+    "methods_attached_below": "a class that is completed by later cells",
+    "annotations_that_nothing_imports": "a cell that runs in another way",
     "the_solutions_themselves": "the reference answers",
 }
+STRICT = "bwrap, and nothing salvaged"
 SAID = {  # case -> what the teacher reads of it
     "a_cell_that_raises_half_way": "I always get this wrong",
     "a_kernel_of_another_language": "julia",
@@ -54,6 +58,7 @@ SAID = {  # case -> what the teacher reads of it
     "data_that_was_not_handed_in": "measurements.csv",
     "one_syntax_error": "cell 3: SyntaxError",
     "seaborn_is_not_installed": "seaborn",
+    "a_newer_pythons_syntax": "written with Python 3.99, and this grader runs 3.",
 }
 
 
@@ -66,9 +71,9 @@ def grade(tmp_path_factory, worker_at):
         if (case.name, level) not in done:
             folder = tmp_path_factory.mktemp("class")
             case.write(folder)
-            (submission,) = find_submissions([folder])
+            (submission,) = find_handed_in([folder], salvage=level != STRICT).submissions
             expected = [EXERCISES[name] for name in case.expects]
-            done[case.name, level] = mark(submission, expected, worker_at(level), SEED)
+            done[case.name, level] = mark(submission, expected, worker_at("bwrap" if level == STRICT else level), SEED)
         return done[case.name, level]
 
     return graded
@@ -113,6 +118,20 @@ def test_what_was_written_comes_with_the_results(grade):
 def test_what_could_not_be_read_or_run_is_said(name, grade):
     marked = grade(CASES[name], "bwrap")
     assert any(SAID[name] in trouble for trouble in marked.troubles), told(marked)
+
+
+@pytest.mark.parametrize("name", in_parts(salvaged.SAID))
+def test_what_was_salvaged_is_said(name, grade):
+    said = grade(CASES[name], "bwrap").salvaged
+    assert any(salvaged.SAID[name] in each for each in said) or said == () == (*salvaged.SAID[name],), said
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("name", sorted(salvaged.STRICTLY))
+def test_whoever_wants_no_salvage_gets_none(name, grade):
+    marked = grade(CASES[name], STRICT)
+    assert marked.earned < grade(CASES[name], "bwrap").earned
+    assert marked.salvaged == ()
 
 
 def test_there_are_many_cases_and_each_argues_what_it_earns():

@@ -172,7 +172,7 @@ def test_a_folder_without_a_notebook_beside_loose_notebooks_is_a_submission(tmp_
 
 def test_hand_ins_of_another_kind_are_listed_and_not_lost(tmp_path):
     files = {"ada.ipynb": about(3), "bo.ipynb": about(3), "cy.zip": packed((HONEST, TEXT))}
-    others = {"dee.py": "x = 1", "eve.ipynb.txt": about(3), "fay.html": "<p>"}
+    others = {"dee.txt": "x = 1", "eve.docx": about(3), "fay.png": "<p>"}
     litter = {
         ".DS_Store": "",
         "._ada.ipynb": "",
@@ -187,9 +187,9 @@ def test_hand_ins_of_another_kind_are_listed_and_not_lost(tmp_path):
 
 
 def test_nobody_joins_a_single_notebook_that_bears_a_name(tmp_path):
-    folder = lay_out(tmp_path / "class", {"ada.ipynb": about(3), "bo.py": "x = 1"})
+    folder = lay_out(tmp_path / "class", {"ada.ipynb": about(3), "bo.txt": "x = 1"})
     assert names([folder]) == ["ada"]
-    assert not_taken([folder]) == {"bo.py": NO_SUBMISSION}
+    assert not_taken([folder]) == {"bo.txt": NO_SUBMISSION}
 
 
 def test_a_folder_called_exercises_does_not_swallow_its_neighbours(tmp_path):
@@ -290,10 +290,10 @@ def test_one_file_of_a_learning_platform_keeps_the_name_that_says_whose_it_is(tm
 
 
 def test_a_number_with_no_notebook_is_listed_file_by_file(tmp_path):
-    files = {"doe_11_201_a.ipynb": TEXT, "roe_12_202_b.ipynb.txt": TEXT, "roe_12_203_c.html": ""}
+    files = {"doe_11_201_a.ipynb": TEXT, "roe_12_202_b.txt": TEXT, "roe_12_203_c.docx": ""}
     folder = lay_out(tmp_path / "class", files)
     assert names([folder]) == ["doe_11_201_a"]
-    assert not_taken([folder]) == dict.fromkeys(["roe_12_202_b.ipynb.txt", "roe_12_203_c.html"], NO_SUBMISSION)
+    assert not_taken([folder]) == dict.fromkeys(["roe_12_202_b.txt", "roe_12_203_c.docx"], NO_SUBMISSION)
 
 
 @given(

@@ -237,9 +237,9 @@ def test_a_copy_that_nobody_knows_of_lies_where_nothing_is_bound(place):
     hold(told, course)
 
 
-@LEVEL
+@needs_bwrap
 @pytest.mark.proof
-def test_the_systems_own_python_without_an_environment(place, level):
+def test_the_systems_own_python_without_an_environment(place):
     """Its modules lie in /usr/lib, beside much that a worker need not see."""
     python = shutil.which("python3", path="/usr/bin")
     asked = [python or "false", "-c", "import sys; print(sys.version_info[:2], sys.prefix)"]
@@ -247,7 +247,7 @@ def test_the_systems_own_python_without_an_environment(place, level):
         pytest.skip("the system has no Python of this version, for which the packages here are built")
     course = repository(place / "course")
     path = os.pathsep.join([str(course), DEPENDENCIES])
-    hold(looked(python, level, known=[course], PYTHONPATH=path), course)
+    hold(looked(python, known=[course], PYTHONPATH=path), course)
 
 
 @LEVEL

@@ -1,7 +1,7 @@
 """A whole class, graded: notebooks of people nobody should trust, read, run in a sandbox, judged outside of it.
 
 submissions        which files are one submission; `folders`: files and archives as one tree, which no path leaves
-submission_reader  what one holds, read as text, nothing runs; `notebook_reader`: its cells
+submission_reader  what one holds, read as text, nothing runs; `notebook_reader`: its cells; `salvage`: what is not as it should be
 worker             the untrusted side: runs a notebook (`notebook_run`) and answers calls; `forkserver` forks it,
                    `isolation` parts it from the next in the kernel's own terms
 protocol           what passes between the two sides: numbers, text and raw arrays, never objects

@@ -82,6 +82,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "you would run yourself (what each promises: solutions/README.md)",
     )
     how.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="workers at a time (default: %(default)s)")
+    how.add_argument(
+        "--salvage",
+        choices=("yes", "no"),
+        default="yes",
+        help="read what is not as it should be but plain in its meaning, with a note (default); no: be strict",
+    )
     how.add_argument("--resume", action="store_true", help="go on with the run in DIR; what is graded stays")
     how.add_argument("--seed", type=int, help="draw the cases of an earlier run again (its seed is in DIR/run.json)")
     how.add_argument("--scheduler", default="", metavar="ADDRESS", help="a Dask scheduler, tcp://host:8786, does it")
@@ -126,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
     from .submissions import find_handed_in
 
     learners = read_roster(arguments.roster) if arguments.roster else []
-    handed_in = find_handed_in(arguments.submissions, learners, arguments.one_each)
+    handed_in = find_handed_in(arguments.submissions, learners, arguments.one_each, arguments.salvage == "yes")
     return _grade(arguments, quotas, handed_in, learners)
 
 

@@ -65,10 +65,11 @@ class File:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder, or an archive that was opened."""
+    """A folder, or an archive that was opened. note: what was salvaged in doing so, after its name."""
 
     name: str
     items: Callable[[], Iterable["Item"]]  # in natural order
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ NO_FILE = "is no ordinary file"
 AMBIGUOUS = "stands in the archive twice: which one counts cannot be told"
 TOO_DEEP = f"lies more than {DEEPEST_FOLDER} folders deep"
 ENCRYPTED, UTF8 = 0x1, 0x800  # flags of a member
+BACKSLASHES = "was packed with backslashes between its folders: they were read as folders"
 OUTSIDE = "has a name that leads out of the archive"
 NOWHERE = (OUTSIDE, TOO_DEEP)
 OTHER_ARCHIVES = (".7z", ".bz2", ".gz", ".rar", ".tar", ".tgz", ".xz")
@@ -139,13 +141,16 @@ class _Bounded:
         return self.stream.read(count)
 
 
-def unpacked(file: File, charge: Callable[[int], None], until: ExitStack) -> Folder:
-    """Return an archive as a folder, to be read until `until` closes. Errors: Refused if it is none."""
+def unpacked(file: File, charge: Callable[[int], None], until: ExitStack, salvage: bool = True) -> Folder:
+    """Return an archive as a folder, to be read until `until` closes. Errors: Refused if it is none.
+
+    salvage: take backslashes between names for what they are in archives that Windows made before 2016.
+    """
     try:
         on_disk = file.packed is None
         stream = until.enter_context(file.open() if on_disk else io.BytesIO(file.read(LARGEST_ARCHIVE, charge)))
         archive = until.enter_context(zipfile.ZipFile(_Bounded(stream)))
-        members = [_member(archive, info) for info in archive.infolist()]
+        members = [_member(archive, info, salvage) for info in archive.infolist()]
     except Refused:
         raise
     except Exception as error:  # a damaged archive raises nearly anything
@@ -159,7 +164,8 @@ def unpacked(file: File, charge: Callable[[int], None], until: ExitStack) -> Fol
             twice = isinstance(item, File) and (count[path] > 1 or path in inside)  # the latter: it is a folder too
             inside[path[:-1]][path[-1]] = LeftOut(path[-1], AMBIGUOUS) if twice else item
     _register(inside, ())
-    return Folder(file.name, lambda: _sorted(inside[()]))
+    backslashes = salvage and any("\\" in info.orig_filename for info in archive.infolist())
+    return Folder(file.name, lambda: _sorted(inside[()]), BACKSLASHES if backslashes else "")
 
 
 def _register(inside: dict[Place, dict[str, Item]], path: Place) -> None:
@@ -175,15 +181,18 @@ def _sorted(items: Mapping[str, Item]) -> list[Item]:
     return [items[name] for name in sorted(items, key=natural)]
 
 
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[Place, Item | None]:
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, salvage: bool) -> tuple[Place, Item | None]:
     """Return a member's path below the archive, and the member; None for a folder."""
     name = info.orig_filename  # as it stands there: `filename` ends at the first NUL
     if not info.flag_bits & UTF8:
         with suppress(UnicodeError):
             name = name.encode("cp437").decode()  # macOS writes UTF-8 and does not say so
+    written = name
+    if salvage:
+        name = name.replace("\\", "/")
     path = tuple(part for part in name.split("/") if part not in ("", "."))
     if not path or ".." in path or name.startswith("/") or re.search(r"\\|\0|^[A-Za-z]:", name):
-        return (name,), LeftOut(name, OUTSIDE)
+        return (written,), LeftOut(written, OUTSIDE)
     if len(path) > DEEPEST_FOLDER:
         return (name,), LeftOut(name, TOO_DEEP)
     kind = stat.S_IFMT(info.external_attr >> 16)

@@ -13,8 +13,9 @@ class GradedSubmission:
 
     Fields: name, that of the folder, zip or notebook · digest, the SHA-256 of what was handed in · results, one for
     every expected exercise in the course's order · troubles, what could not be read or run, in sentences · texts, what
-    was written, by the id of the reflection · learner, the id of whose it is, if that is known. All text may hold
-    anything that a learner wrote: whoever shows it escapes it.
+    was written, by the id of the reflection · learner, the id of whose it is, if that is known · salvaged, in
+    sentences, what was read or run although it is not as it should be. All text may hold anything that a learner wrote:
+    whoever shows it escapes it.
     """
 
     name: str
@@ -23,6 +24,7 @@ class GradedSubmission:
     troubles: tuple[str, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
     learner: str = ""
+    salvaged: tuple[str, ...] = ()
 
     @property
     def earned(self) -> int:
@@ -40,7 +42,8 @@ class GradedSubmission:
     def from_dict(cls, data: Mapping[str, Any]) -> "GradedSubmission":
         results = tuple(_result(each) for each in data["results"])
         texts = {str(id): str(text) for id, text in data["texts"].items()}
-        return cls(data["name"], data["digest"], results, tuple(data["troubles"]), texts)
+        troubles, salvaged = tuple(data["troubles"]), tuple(data["salvaged"])
+        return cls(data["name"], data["digest"], results, troubles, texts, data["learner"], salvaged)
 
 
 def _result(data: Mapping[str, Any]) -> Result:

@@ -1,5 +1,6 @@
 """One submission: a result for every expected exercise, whatever was handed in."""
 
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,11 +12,13 @@ from course_lib.grading.kinds import Exercise
 from course_lib.grading.limits import Stop
 from course_lib.grading.result import Result
 from course_lib.grading.run import Failure, Outcome
+from course_lib.grading.show import plural
 
 from .graded import GradedSubmission
 from .remote import Ended, Worker
+from .salvage import MOST_VERSIONS, versions
 from .session import Found, Session
-from .submission_reader import Submission
+from .submission_reader import Notebook, Submission
 
 MOST_TEXT = 10_000  # characters of a reflection that are kept; what is cut off is said
 WANTED = {each.answer_name: each.kind in ("code", "experiment") for each in EXERCISES.entries.values()}
@@ -34,24 +37,31 @@ def mark(
     """
     deadline = time.monotonic() + (worker.quotas.timeout if seconds is None else seconds)
     worker.doubted = set()
-    results: dict[str, Marked] = {}
-    elsewhere: dict[str, Marked] = {}  # found in a notebook of another chapter
-    troubles = list(submission.all_troubles)
-    for notebook in submission.notebooks:
-        chapters = notebook.chapters
-        session = Session(worker, notebook, submission.beside(notebook), WANTED, deadline)
-        cells = session.doubts
-        try:
-            for exercise in expected:
-                place = results if not chapters or exercise.chapter in chapters else elsewhere
-                before = session.doubts
-                if _is_open(place.get(exercise.id)) and (marked := _graded(session, exercise, seed)):
-                    place[exercise.id] = marked
-                if cells or session.doubts > before:
-                    worker.doubted.add(exercise.id)
-        finally:
-            session.close()
-        troubles += [f"{notebook.path}: {trouble}" for trouble in session.found.troubles]
+    all_answers = _Answers()
+    troubles, salvaged = list(submission.all_troubles), list(submission.salvaged)
+    for notebooks in _versions(submission):
+        tried = []
+        for notebook in notebooks:
+            answers = _Answers() if len(notebooks) > 1 else all_answers
+            session = Session(
+                worker, notebook, submission.beside(notebook), WANTED, deadline, salvage=submission.salvage
+            )
+            try:
+                answers.take(session, expected, seed, notebook.chapters)
+            finally:
+                session.close()
+            troubles += [f"{notebook.path}: {trouble}" for trouble in session.found.troubles]
+            troubles += _newer(notebook, session.found.troubles)
+            salvaged += [f"{notebook.path}: {saved}" for saved in session.found.salvaged]
+            tried.append((answers, notebook.path))
+        if len(tried) > 1:
+            tried.sort(key=lambda each: each[0].earned, reverse=True)  # of equal ones the first
+            if tried[0][0].earned > tried[-1][0].earned:
+                told = [f"{path} ({plural(answers.earned, 'point')})" for answers, path in tried]
+                salvaged.append(f"Of versions of one notebook the best counts: {told[0]}, before {', '.join(told[1:])}")
+            for answers, _ in tried:
+                all_answers.add(answers)
+    results, elsewhere = all_answers.own, all_answers.elsewhere
     graded = []
     for exercise in expected:
         own, other = results.get(exercise.id), elsewhere.get(exercise.id)
@@ -59,7 +69,62 @@ def mark(
     marks = tuple(marked.result for marked in graded)
     texts = {marked.result.exercise_id: marked.text for marked in graded if marked.text}
     worker.doubted -= {result.exercise_id for result in marks if result.passed}
-    return GradedSubmission(submission.name, submission.digest, marks, tuple(troubles), texts)
+    return GradedSubmission(
+        submission.name, submission.digest, marks, tuple(troubles), texts, submission.learner, tuple(salvaged)
+    )
+
+
+class _Answers:
+    """Results by exercise. own: of a notebook of the exercise's chapter · elsewhere: of another."""
+
+    def __init__(self) -> None:
+        self.own: dict[str, Marked] = {}
+        self.elsewhere: dict[str, Marked] = {}
+
+    @property
+    def earned(self) -> int:
+        return sum(marked.result.earned for marked in {**self.elsewhere, **self.own}.values())
+
+    def take(self, session: Session, expected: Sequence[Exercise], seed: int, chapters: set[int]) -> None:
+        """Grade what is open still, in one notebook."""
+        cells = session.doubts
+        for exercise in expected:
+            place = self.own if not chapters or exercise.chapter in chapters else self.elsewhere
+            before = session.doubts
+            if _is_open(place.get(exercise.id)) and (marked := _graded(session, exercise, seed)):
+                place[exercise.id] = marked
+            if cells or session.doubts > before:
+                session.worker.doubted.add(exercise.id)
+
+    def add(self, other: "_Answers") -> None:
+        """Take what is open still from another notebook's."""
+        for mine, its in ((self.own, other.own), (self.elsewhere, other.elsewhere)):
+            mine |= {id: marked for id, marked in its.items() if _is_open(mine.get(id))}
+
+
+def _versions(submission: Submission) -> list[list[Notebook]]:
+    """Return the notebooks, those that are versions of one together: only the last few of them are tried."""
+    notebooks = submission.notebooks
+    if not submission.salvage:
+        return [[notebook] for notebook in notebooks]
+    groups = []
+    for places in versions([notebook.path for notebook in notebooks]):
+        group = [notebooks[place] for place in places]
+        if len(group) > 1 and set.intersection(*(notebook.chapters for notebook in group)):
+            groups.append(group[-MOST_VERSIONS:])
+        else:
+            groups += [[notebook] for notebook in group]
+    return groups
+
+
+def _newer(notebook: Notebook, troubles: Sequence[str]) -> list[str]:
+    """Say it where code cannot be read because it is written for a newer Python."""
+    if notebook.python <= sys.version_info[:2] or not any("SyntaxError" in trouble for trouble in troubles):
+        return []
+    theirs, ours = (".".join(map(str, version)) for version in (notebook.python, sys.version_info[:2]))
+    return [
+        f"{notebook.path}: it was written with Python {theirs}, and this grader runs {ours}: grade it with {theirs}"
+    ]
 
 
 class Marked(NamedTuple):

@@ -4,6 +4,8 @@
 run another program.
 """
 
+import __future__
+
 import ast
 import builtins
 import importlib
@@ -12,6 +14,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -117,10 +120,21 @@ class NotebookRun:
 
     Args:
         wanted: the names that matter, and whether each must be something that can be called.
-        tell: called with the number of a cell before it runs.
+        tell: called with the number of a cell before it runs. salvage: run what can be run of what is not as it should
+            be, and say so in `salvaged`.
     """
 
-    def __init__(self, shell: Shell, wanted: dict[str, bool], quotas: Quotas, tell: Callable[[int], None]):
+    def __init__(
+        self,
+        shell: Shell,
+        wanted: dict[str, bool],
+        quotas: Quotas,
+        tell: Callable[[int], None],
+        salvage: bool = True,
+    ):
+        self.salvage, self.salvaged = salvage, list[str]()
+        if salvage:
+            self._compile_nothing()
         self.shell, self.quotas, self.tell = shell, quotas, tell
         self.given: dict[str, list] = {name: [] for name in wanted}  # (number of the cell, value)
         self.bound: dict[str, int] = {}  # name -> the last cell, counted from the top, that gave it a value
@@ -152,10 +166,52 @@ class NotebookRun:
         for cell, error in waiting.values():
             if getattr(error, "name", None) in self.shell.user_ns:  # a cell further down has given it
                 error = self._run(cell)
+            if self.salvage and isinstance(error, NameError):
+                error = self._without_annotations(cell, error)
             self._complain(cell, error)
         for cell in cells:
             if cell["kind"] != "code" and cell["number"] not in skip:
                 self._rescue(cell)
+        if self.salvage:
+            self._look_again()
+
+    def _compile_nothing(self) -> None:
+        """Let `torch.compile` give back what it is given: a compiler takes minutes, and files that nobody grants it."""
+
+        def eager(model: Any = None, **options: Any) -> Any:
+            said = "torch.compile was left out: the function or module ran as it is written"
+            if said not in self.salvaged:
+                self.salvaged.append(said)
+            return (lambda function: function) if model is None else model
+
+        torch.compile = eager
+        torch.nn.Module.compile = lambda module, *args, **kwargs: None  # type: ignore[method-assign]
+
+    def _without_annotations(self, cell: dict, error: NameError) -> BaseException | None:
+        """Run a cell again whose annotations name what nothing has imported, as Python does that never reads them."""
+        with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+            if error.name in _annotated(self.shell.transform_cell(cell["source"])):
+                flags = self.shell.compile.flags
+                self.shell.compile.flags = flags | __future__.annotations.compiler_flag
+                try:
+                    again = self._run(cell)
+                finally:
+                    self.shell.compile.flags = flags
+                if not isinstance(again, NameError):
+                    said = f"annotates with {error.name}, which nothing imports: the annotations were not read"
+                    self.salvaged.append(f"cell {cell['number']} {said}"[:300])
+                return again
+        return error
+
+    def _look_again(self) -> None:
+        """Take a class that was empty when its cell ran and whose methods later cells have attached."""
+        for name in sorted(self.open):
+            value = self.shell.user_ns.get(name)
+            if inspect.isclass(value) and not self._is_open(name, value):
+                self.given[name].append((self.bound.get(name, 0), value))
+                self.salvaged.append(
+                    f"the methods of {name} were attached below it: the class counts as it is at the end"
+                )
 
     def _run(self, cell: dict) -> BaseException | None:
         """Run one cell; returns the error that it ended with. What a cell below has named already stays as it is."""
@@ -243,6 +299,18 @@ def _empty(node: ast.stmt) -> bool:
         raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
         return isinstance(raised, ast.Name) and raised.id == "NotImplementedError"
     return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+
+
+def _annotated(source: str) -> set[str]:
+    """Return the names that stand in annotations of a piece of code."""
+    nodes: list[ast.expr | None] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.arg, ast.AnnAssign)):
+            nodes.append(node.annotation)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            nodes.append(node.returns)
+    parts = [part for node in nodes if node is not None for part in ast.walk(node)]
+    return {part.id for part in parts if isinstance(part, ast.Name)}
 
 
 def _bound(source: str) -> list[str]:

@@ -71,8 +71,8 @@ def sends():  # the grader looks whether it came
         line.sendto(b"home", ("127.0.0.1", {port}))
     return False
 
-def read_answers():
-    for path in {answers!r}:
+def first_readable(paths):  # of some no more than the name is seen
+    for path in paths:
         try:
             open(path, "rb").close()
             return path
@@ -93,8 +93,8 @@ def imported_answers():
             else:
                 found = [path for each in places for path in glob.glob(f"{{each}}/*/exercises/*")]
                 found += [path for each in places for path in glob.glob(f"{{each}}/sealed*")]
-                if found:
-                    return os.path.dirname(found[0])
+                if path := first_readable(found):
+                    return os.path.dirname(path)
     return False
 
 def other_processes():
@@ -148,7 +148,7 @@ def missing():
 status = open("/proc/self/status").read()
 tries("it reads files outside", lambda: bool(open({outside!r}).read()))
 tries("it writes outside", lambda: open({outside!r} + "-written", "w").close())
-tries("it reads the answers", read_answers)
+tries("it reads the answers", lambda: first_readable({answers!r}))
 tries("it imports the answers", imported_answers)
 tries("it reaches the network", lambda: connects(socket.AF_INET, ("127.0.0.1", {port})))
 tries("it reaches the network (UDP)", sends)

@@ -264,6 +264,7 @@ def _learner_page(marked: GradedSubmission, titles: Mapping[int, str]) -> str:
         counts=Counter(result.status for result in marked.results),
         texts=marked.texts,
         troubles=marked.troubles,
+        salvaged=marked.salvaged,
         most_troubles=TROUBLES,
         chapters=[
             _Chapter(number, _title(number, titles), results) for number, results in _by_chapter(marked.results).items()

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from course_lib.grading.limits import BUSY, PATIENCE
 from course_lib.grading.run import RESTART, Failure, Outcome
@@ -33,24 +34,33 @@ CRASHES = 8  # that one notebook may cause; after that the rest of it is not run
 
 @dataclass(frozen=True)
 class Found:
-    """What a notebook gave: how many answers of each name; names that are still open; what went wrong in its cells."""
+    """What a notebook gave: how many answers of each name; names that are still open; what went wrong in its cells, and
+    what was salvaged."""
 
     answers: Mapping[str, int]
     open: frozenset[str]
     troubles: tuple[str, ...]
+    salvaged: tuple[str, ...] = ()
 
 
 class Session:
     """One notebook in one worker, replaced with its child as often as that ends.
 
     Args:
-        deadline: on time.monotonic(), of the whole submission.
+        deadline: on time.monotonic(), of the whole submission. salvage: as in `find_handed_in`.
     Errors: Fault, never anything from the notebook.
     """
 
     def __init__(
-        self, worker: Worker, notebook: Notebook, files: Mapping[str, str], wanted: Mapping[str, bool], deadline: float
+        self,
+        worker: Worker,
+        notebook: Notebook,
+        files: Mapping[str, str],
+        wanted: Mapping[str, bool],
+        deadline: float,
+        salvage: bool = True,
     ):
+        self.salvage = salvage
         self.worker, self.notebook, self.files = worker, notebook, files
         self.wanted, self.deadline = dict(wanted), deadline
         self.skipped: dict[int, str] = {}  # cells that ended the process, and how
@@ -168,7 +178,8 @@ class Session:
             self.channel, self.used = channel, False
             channel.latest = self.deadline
             cells = [{"number": cell.number, "kind": cell.kind, "source": cell.source} for cell in self.notebook.cells]
-            message = {"do": "load", "cells": cells, "wanted": self.wanted, "files": dict(self.files)}
+            message: dict[str, Any] = {"do": "load", "cells": cells, "wanted": self.wanted, "salvage": self.salvage}
+            message["files"] = dict(self.files)
             running: int | None = (
                 None  # the cell; 0 before the first; None as long as nothing of the learner's has begun
             )
@@ -191,7 +202,7 @@ class Session:
                 ):
                     break  # nothing is known of which cell it was, or it is not the cell
                 self.skipped[running] = how
-        self.found = self._understood({"found": {}, "open": [], "troubles": []})
+        self.found = self._understood({"found": {}, "open": [], "troubles": [], "salvaged": []})
 
     def _loading(self, channel: Channel) -> Iterator[dict]:
         quotas = self.worker.quotas
@@ -202,8 +213,11 @@ class Session:
 
     def _understood(self, message: Mapping) -> Found:
         """Read, closely, what the child says of the notebook. Errors: Broken."""
-        found, still_open, troubles = message.get("found"), message.get("open"), message.get("troubles")
+        found, still_open = message.get("found"), message.get("open")
+        troubles, salvaged = message.get("troubles"), message.get("salvaged")
         if not (isinstance(found, dict) and isinstance(still_open, list) and isinstance(troubles, list)):
+            raise Broken("a notebook's names have no known form")
+        if not isinstance(salvaged, list):
             raise Broken("a notebook's names have no known form")
         known = {name: count for name, count in found.items() if name in self.wanted}
         if not all(type(count) is int and 0 < count < 10_000 for count in known.values()):
@@ -213,7 +227,8 @@ class Session:
         told = [printable(str(text), 500) for text in troubles[:60]]
         stopped = f"stopped after {self.worker.quotas.cell_timeout:g} seconds"
         self.doubts += any(text.endswith(stopped) or MACHINES.search(text) is not None for text in told)
-        return Found(known, frozenset(names), (*ended, *told))
+        saved = tuple(printable(str(text), 500) for text in salvaged[:60])
+        return Found(known, frozenset(names), (*ended, *told), saved)
 
 
 def _is_the_machines(failure: Failure) -> bool:

@@ -35,6 +35,7 @@ from .folders import (
     unpacked,
 )
 from .notebook_reader import Cell, mended, read_cells
+from .salvage import TEXT_NOTEBOOK, THEIRS, as_notebook, cells_of_script, python_version, sides
 
 # For one submission. Sizes are in bytes, those of text in characters.
 LARGEST_NOTEBOOK = 64_000_000  # as a file: its outputs may be huge
@@ -43,7 +44,8 @@ LARGEST_TEXT = 8_000_000  # all cells and helper files together
 MOST_READ = 256_000_000  # unpacked, all files together
 MOST_NOTEBOOKS = 100
 MOST_HELPERS = 100
-MOST_FILES = 10_000  # that are looked at
+MOST_FILES = 10_000  # that are looked at: notebooks, helpers, folders, archives
+MOST_LISTED = 200_000  # of any kind
 MOST_ARCHIVES = 20
 MOST_TROUBLES = 50  # that are said of a notebook, and of the rest
 DEEPEST_ARCHIVE = 2  # one inside another
@@ -55,12 +57,14 @@ NO_NOTEBOOK = "There is no notebook in it"
 class Notebook:
     """One notebook: its cells without outputs, and in sentences what of it could not be read.
 
-    path: below the submission, for messages and for its chapter; it holds no control characters.
+    path: below the submission, for messages and for its chapter; it holds no control characters · python, the version
+    that it was written with, if it says so.
     """
 
     path: str
     cells: tuple[Cell, ...]
     troubles: tuple[str, ...] = ()
+    python: tuple[int, ...] = ()
 
     @property
     def chapters(self) -> set[int]:
@@ -80,7 +84,8 @@ class Submission:
     Fields: name, unique among those found together · notebooks, in the natural order of their paths · files, the .py
     files beside or below them, path -> text · troubles, what else could not be read, in sentences · digest, SHA-256 of
     all of these but the name: equal for equal cells, whatever the outputs and the machine · learner, the id of whose it
-    is, if that is known · handed_in, the names of what lay in the class and became this submission.
+    is, if that is known · handed_in, the names of what lay in the class and became this submission · salvaged, in
+    sentences what was read all the same · salvage, whether that is wanted.
     """
 
     name: str
@@ -90,12 +95,19 @@ class Submission:
     digest: str
     learner: str = ""
     handed_in: tuple[str, ...] = ()
+    salvaged: tuple[str, ...] = ()
+    salvage: bool = True
 
     def beside(self, notebook: Notebook) -> dict[str, str]:
-        """Return the helper files as a notebook sees them: path from its folder -> text."""
+        """Return the helper files as a notebook sees them: path from its folder -> text. If it runs notebooks (`%run`),
+        the others are among them."""
         folder = notebook.path.rpartition("/")[0]
         start = f"{folder}/" if folder else ""
-        return {path.removeprefix(start): text for path, text in self.files.items() if path.startswith(start)}
+        files = dict(self.files)
+        if self.salvage and any(RUNS.search(cell.source) for cell in notebook.cells):
+            others = [each for each in self.notebooks if each is not notebook]
+            files |= {each.path: as_notebook((c.kind, c.source) for c in each.cells) for each in others}
+        return {path.removeprefix(start): text for path, text in files.items() if path.startswith(start)}
 
     @property
     def all_troubles(self) -> tuple[str, ...]:
@@ -104,6 +116,7 @@ class Submission:
         return (*self.troubles, *own)
 
 
+RUNS = re.compile(r"^\s*%run\s.*\.ipynb", flags=re.MULTILINE)
 CHAPTER_OF_ANSWER = {exercise.answer_name: exercise.chapter for exercise in EXERCISES.entries.values()}
 DEFINED = re.compile(r"^[ \t]*(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]*)?=(?!=)", flags=re.MULTILINE)
 
@@ -122,19 +135,23 @@ def chapters_in_name(path: str) -> set[int]:
 class Reading:
     """One submission while it is read: what was found, and what may still be read."""
 
-    def __init__(self):
+    def __init__(self, salvage: bool = True):
+        self.salvage = salvage
+        self.salvaged: list[str] = []
         self.notebooks: list[tuple[Place, Notebook]] = []
         self.files: dict[str, str] = {}
         self.troubles: list[str] = []
         self.found: dict[str, list[tuple[Place, File]]] = {".ipynb": [], ".py": []}
         self.others: list[str] = []  # files of another kind
         self.bytes_left, self.text_left = MOST_READ, LARGEST_TEXT
-        self.seen = self.archives = 0
+        self.seen = self.listed = self.archives = 0
 
     def look(self, item: Item, until: ExitStack) -> None:
         """Find the files, the near ones first, so that a limit cuts off what lies deep."""
         # A file that is handed in alone goes by its chapter: its own name may hold the learner's, and is said already.
-        start = () if isinstance(item, Folder) or ending(item.name) != ".ipynb" else (_plain_name(item.name),)
+        start: Place = (_plain_name(item.name),) if ending(item.name) == ".ipynb" else (item.name,)
+        if isinstance(item, Folder) or ending(item.name) in (".zip", *OTHER_ARCHIVES):
+            start = ()
         waiting: deque[tuple[Place, Item, int]] = deque([(start, item, 0)])
         while waiting:
             path, item, archives = waiting.popleft()
@@ -146,20 +163,28 @@ class Reading:
                 if isinstance(item, Folder):
                     if len(path) > DEEPEST_FOLDER:
                         raise Refused(TOO_DEEP)
+                    if item.note:
+                        self.salvaged.append(f"{_shown(path) or item.name} {item.note}")
                     for child in item.items():
-                        self.seen += 1
-                        if self.seen > MOST_FILES:
+                        self.listed += 1
+                        # A folder of ten thousand pictures must not hide the notebook that comes behind them.
+                        self.seen += isinstance(child, Folder) or ending(child.name) in (".ipynb", ".py", ".zip")
+                        if self.seen > MOST_FILES or self.listed > MOST_LISTED:
                             break
                         if not ignored(child.name):
                             waiting.append(((*path, child.name), child, archives))
+                elif self.salvage and TEXT_NOTEBOOK.search(item.name):
+                    self.salvaged.append(f"{_shown(path)} was read as a notebook, for all that its name ends in")
+                    self.found[".ipynb"].append((path, item))
                 elif ending(item.name) in self.found:
                     self.found[ending(item.name)].append((path, item))
-                else:
+                elif len(self.others) < MOST_FILES:
                     self.others.append(_shown(path))
             except Refused as refused:
                 self._leave_out(path, str(refused))
-        if self.seen > MOST_FILES:
-            self.troubles.append(f"It holds more than {MOST_FILES:,} files: the rest was not looked at")
+        if self.seen > MOST_FILES or self.listed > MOST_LISTED:
+            most = MOST_FILES if self.seen > MOST_FILES else MOST_LISTED
+            self.troubles.append(f"It holds more than {most:,} files: the rest was not looked at")
 
     def _unpacked(self, file: File, archives: int, until: ExitStack) -> Folder:
         if ending(file.name) != ".zip":
@@ -167,7 +192,7 @@ class Reading:
         self.archives += 1
         if archives == DEEPEST_ARCHIVE or self.archives > MOST_ARCHIVES:
             raise Refused("is an archive too many: it was not opened")
-        return unpacked(file, self._charge, until)
+        return unpacked(file, self._charge, until, self.salvage)
 
     def _charge(self, size: int) -> None:
         self.bytes_left -= size
@@ -188,12 +213,13 @@ class Reading:
             try:
                 if number > MOST_NOTEBOOKS:
                     raise Refused(f"was not read: of a submission {MOST_NOTEBOOKS} notebooks are")
-                cells, troubles = read_cells(file.read(LARGEST_NOTEBOOK, self._charge))
+                data = file.read(LARGEST_NOTEBOOK, self._charge)
             except Refused as refused:
                 self._leave_out(path, str(refused))
                 continue
-            cells = [cell for cell in cells if self._affords(cell, troubles)]
-            self.notebooks.append((path, Notebook(_shown(path), tuple(cells), _first(troubles))))
+            self._read_notebook(path, data)
+        if self.salvage and not self.notebooks:
+            self._read_scripts()
         self.notebooks.sort(key=_by_path)
         homes = {path[:-1] for path, _ in self.notebooks}
         for path, file in sorted(self.found[".py"], key=_by_path):
@@ -202,6 +228,36 @@ class Reading:
                     self._read_helper(path, file)
                 except Refused as refused:
                     self._leave_out(path, str(refused))
+
+    def _read_notebook(self, path: Place, data: bytes) -> None:
+        """Add a notebook; one whose merge was never finished as two versions, if both can be read."""
+        versions = sides(data) if self.salvage else []
+        if versions:
+            both = "both sides were read, and the better one counts"
+            self.salvaged.append(f"{_shown(path)} holds a merge that was not finished (<<<<<<<): {both}")
+        cells_of: list[list[str]] = []
+        for ending_, version in zip(("", THEIRS), versions or [data]):
+            cells, troubles = read_cells(version)
+            sources = [cell.source for cell in cells]
+            if sources in cells_of:
+                continue
+            cells_of.append(sources)
+            cells = [cell for cell in cells if self._affords(cell, troubles)]
+            made = Notebook(_shown(path) + ending_, tuple(cells), _first(troubles), python_version(version))
+            self.notebooks.append((path, made))
+
+    def _read_scripts(self) -> None:
+        """Where no notebook was handed in, read the Python files that define answers as notebooks."""
+        for path, file in sorted(self.found[".py"], key=_by_path):
+            try:
+                text = mended(file.read(LARGEST_HELPER, self._charge).decode("utf-8-sig", "replace"))
+            except Refused:
+                continue  # it is said where helpers are read
+            if defines_answer(text) and len(self.notebooks) < MOST_NOTEBOOKS:
+                made = [Cell(i, kind, source) for i, (kind, source) in enumerate(cells_of_script(text), start=1)]
+                kept = tuple(cell for cell in made if self._affords(cell, self.troubles))
+                self.notebooks.append((path, Notebook(_shown(path), kept)))
+                self.salvaged.append(f"{_shown(path)} was read as a notebook, for there is none: hand in the .ipynb")
 
     def _affords(self, cell: Cell, troubles: list[str]) -> bool:
         if len(cell.source) > self.text_left:
@@ -230,12 +286,19 @@ class Reading:
             self.troubles.append(f"{NO_NOTEBOOK}{', but ' if names else ''}{', '.join(names[:5] + more)}")
         notebooks, troubles = tuple(notebook for _, notebook in self.notebooks), _first(self.troubles)
         read = [[asdict(notebook) for notebook in notebooks], sorted(self.files.items()), troubles]
+        read += [] if self.salvage else ["no salvage"]
         digest = hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
-        return Submission(name, notebooks, self.files, troubles, digest)
+        salvaged = _first(self.salvaged)
+        return Submission(name, notebooks, self.files, troubles, digest, salvaged=salvaged, salvage=self.salvage)
 
 
-def read_submission(name: str, item: Item) -> Submission:
-    reading = Reading()
+def defines_answer(text: str) -> bool:
+    """Say whether a piece of code defines an answer of the course at its top, by its name."""
+    return any(name in CHAPTER_OF_ANSWER for names in DEFINED.findall(text) for name in names)
+
+
+def read_submission(name: str, item: Item, salvage: bool = True) -> Submission:
+    reading = Reading(salvage)
     with ExitStack() as until:
         reading.look(item, until)
         reading.read()

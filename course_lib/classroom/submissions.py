@@ -34,7 +34,16 @@ from .folders import (
     unpacked,
 )
 from .roster import TWICE, Learner, Owner, Roster, shown_names
-from .submission_reader import NO_NOTEBOOK, Reading, Submission, chapters_in_name, read_submission
+from .salvage import TELLS, TEXT_NOTEBOOK
+from .submission_reader import (
+    LARGEST_HELPER,
+    NO_NOTEBOOK,
+    Reading,
+    Submission,
+    chapters_in_name,
+    defines_answer,
+    read_submission,
+)
 
 
 class HandedIn(NamedTuple):
@@ -50,7 +59,9 @@ def find_submissions(paths: Sequence[Path]) -> list[Submission]:
     return find_handed_in(paths).submissions
 
 
-def find_handed_in(paths: Sequence[Path], learners: Sequence[Learner] = (), one_each: bool = False) -> HandedIn:
+def find_handed_in(
+    paths: Sequence[Path], learners: Sequence[Learner] = (), one_each: bool = False, salvage: bool = True
+) -> HandedIn:
     """Return every submission among `paths`, in the natural order of their names; and what was not taken, and why.
 
     A notebook or a zip file is a submission, named after itself. A folder that is given alone is
@@ -73,6 +84,7 @@ def find_handed_in(paths: Sequence[Path], learners: Sequence[Learner] = (), one_
         learners: of a roster (`read_roster`). A folder that is given alone is then a class. All that fits one learner
             is one submission, under the learner's name; what fits nobody, or several, is one by itself, and unknown.
         one_each: each item of a class is one submission, whatever it holds and whatever its name says.
+        salvage: read what can be read of what is not as it should be (`salvage`).
 
     Errors: ValueError for a path that is not there or can hold no submission, and if there is none at all. What a
         learner handed in raises nothing: see `troubles`.
@@ -96,10 +108,10 @@ def find_handed_in(paths: Sequence[Path], learners: Sequence[Learner] = (), one_
         else:
             handed_in = [(on_disk(place), place.parent.name) for place in places]
             is_class = False
-        groups, left = _by_learner(handed_in, roster, one_each)
+        groups, left = _by_learner(handed_in, roster, one_each, salvage)
         submissions, unknown = [], {}
         for name, group in zip(_names(groups, learners), groups):
-            submission = read_submission(name, group.item)
+            submission = read_submission(name, group.item, salvage)
             links = [trouble for trouble in submission.all_troubles if trouble.endswith(LINK)]
             empty = not any(notebook.cells for notebook in submission.notebooks)
             if is_class and links and empty and f"{NO_NOTEBOOK}, but" not in "".join(submission.troubles):
@@ -157,6 +169,16 @@ def _is_submission(item: Item) -> bool:
     return isinstance(item, Folder) or (isinstance(item, File) and named)
 
 
+def _is_salvageable(item: Item) -> bool:
+    """Say whether a loose file holds answers: a notebook under another ending, or a Python file that defines some."""
+    if not isinstance(item, File):
+        return False
+    if ending(item.name) == ".py":
+        with suppress(Refused):
+            return defines_answer(item.read(LARGEST_HELPER, lambda size: None).decode("utf-8", "replace"))
+    return bool(TEXT_NOTEBOOK.search(item.name))
+
+
 def _is_one_learners(items: Sequence[Item]) -> bool:
     """Say whether what lies side by side is surely of one learner: see `find_handed_in`."""
     notebooks = [each for each in items if _is_notebook(each)]
@@ -200,7 +222,7 @@ class _Group(NamedTuple):
 
 
 def _by_learner(
-    handed_in: Sequence[tuple[Item, str]], roster: Roster | None, one_each: bool
+    handed_in: Sequence[tuple[Item, str]], roster: Roster | None, one_each: bool, salvage: bool
 ) -> tuple[list[_Group], list[LeftOut]]:
     """Return what is one submission each, and the rest. All that a roster, or a download, gives one learner is one."""
     together = defaultdict(list)
@@ -219,12 +241,12 @@ def _by_learner(
             groups = [files]
         for group in groups:
             items = [item for item, _, _ in group]
-            if any(map(_is_submission, items)):
+            if any(map(_is_submission, items)) or (salvage and any(map(_is_salvageable, items))):
                 _, around, owner = group[0]
                 item = items[0] if len(items) == 1 else _joined(items)
                 found.append(_Group(item, around, tuple(each.name for each in items), owner))
             else:
-                left += map(_not_taken, items)
+                left += [_not_taken(each, salvage) for each in items]
     rows = Counter(each.owner.row for each in found)
     twice = Owner(None, TWICE)
     return [
@@ -233,8 +255,10 @@ def _by_learner(
     ], left
 
 
-def _not_taken(item: Item) -> LeftOut:
-    why = item.why if isinstance(item, LeftOut) else "is neither a notebook (.ipynb) nor a zip file nor a folder"
+def _not_taken(item: Item, salvage: bool) -> LeftOut:
+    usual = "is neither a notebook (.ipynb) nor a zip file nor a folder"
+    usual = TELLS.get(ending(item.name), usual) if salvage else usual
+    why = item.why if isinstance(item, LeftOut) else usual
     return LeftOut(printable(item.name), why)
 
 
@@ -247,7 +271,8 @@ def _joined(items: Sequence[Item]) -> Folder:
         names = [f"{number} {item.name}" for number, item in enumerate(items, start=1)]
     inside = [replace(item, name=name) for item, name in zip(items, names)]
     return Folder(
-        _stem(next(filter(_is_submission, items))), lambda: sorted(inside, key=lambda each: natural(each.name))
+        _stem(next(filter(_is_submission, items), items[0])),
+        lambda: sorted(inside, key=lambda each: natural(each.name)),
     )
 
 
@@ -277,8 +302,9 @@ def _name(item: Item) -> str:
 
 def _stem(item: Item) -> str:
     stem, suffix = os.path.splitext(item.name)
-    is_file = not isinstance(item, Folder) and suffix.lower() in (".ipynb", ".zip", *OTHER_ARCHIVES)
-    return stem if is_file else item.name
+    if isinstance(item, Folder) or suffix.lower() not in (".ipynb", ".zip", ".py", ".txt", ".json", *OTHER_ARCHIVES):
+        return item.name
+    return TEXT_NOTEBOOK.sub("", item.name) if TEXT_NOTEBOOK.search(item.name) else stem
 
 
 def _clean(name: str) -> str:

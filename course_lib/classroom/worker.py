@@ -53,11 +53,15 @@ def _load(message: dict, shell: Shell, quotas: Quotas, channel: Channel) -> Note
         path.write_text(text, encoding="utf-8")
     sys.path.insert(0, str(Path.cwd()))  # as in JupyterLab
     settle(0)  # what a notebook draws without a seed is the same in every worker; a fork has seeded `random` anew
-    notebook = NotebookRun(shell, message["wanted"], quotas, lambda number: channel.announce({"cell": number}))
+    tell = lambda number: channel.announce({"cell": number})  # noqa: E731
+    notebook = NotebookRun(shell, message["wanted"], quotas, tell, message["salvage"])
     notebook.load(message["cells"], message["skip"])
     found = {name: len(answers) for name, answers in notebook.answers.items()}
-    troubles = [text.encode("utf-8", "replace").decode() for text in notebook.troubles]
-    channel.send(frame({"found": found, "open": sorted(notebook.open - found.keys()), "troubles": troubles}))
+    troubles, salvaged = (
+        [text.encode("utf-8", "replace").decode() for text in texts] for texts in (notebook.troubles, notebook.salvaged)
+    )
+    still_open = sorted(notebook.open - found.keys())
+    channel.send(frame({"found": found, "open": still_open, "troubles": troubles, "salvaged": salvaged}))
     return notebook
 
 

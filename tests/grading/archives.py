@@ -186,7 +186,7 @@ def bomb_by_ratio(folder: Path, notebook_json: str) -> Path:
 @earns(True)
 def bomb_by_count(folder: Path, notebook_json: str) -> Path:
     """More files than a grader can open. The notebook, which lies nearer, is honest."""
-    many = ((f"z/{number}.txt", b"") for number in range(12_000))
+    many = ((f"z/{number}.py", b"") for number in range(12_000))
     return written(folder, packed(*many, (HONEST, notebook_json), method=zipfile.ZIP_STORED))
 
 
@@ -259,7 +259,7 @@ def claims_to_be_a_zip(folder: Path, notebook_json: str) -> Path:
 @earns(False)
 def no_notebook(folder: Path, notebook_json: str) -> Path:
     """Only notes. Nothing is earned, and nobody is lost."""
-    return written(folder, packed(("notes.txt", notebook_json), ("answers.py", "def softmax(x, dim): ...")))
+    return written(folder, packed(("notes.txt", notebook_json), ("helper.py", "def of_my_own(x, dim): ...")))
 
 
 # ------------------------------------------------------------------------------------------------------------ notebooks

@@ -26,9 +26,10 @@ def write_json(
     about          of the run: chapters, sandbox (which wall there was, or that there was none), grader (its version),
                    wall (what was measured of it before the first submission; of several runs all, " | " between)
     submissions    by name: name, learner (the id, "" if it is not known), digest, earned, points, troubles [text],
-                   and results, in the course's order: exercise, chapter (null if the course no longer has it), title,
-                   status (passed, failed, unanswered, written), earned, points, misconception (text or null),
-                   feedback, text (of a reflection what was written, otherwise null)
+                   salvaged [text] (what was read or run although it is not as it should be), and results, in the
+                   course's order: exercise, chapter (null if the course no longer has it), title, status (passed,
+                   failed, unanswered, written), earned, points, misconception (text or null), feedback, text (of a
+                   reflection what was written, otherwise null)
     manifest       whoever and whatever was found, missing or not taken, as in manifest.csv
     not_taken      what was handed in and has no results: name, why (the end of a sentence that begins with the name)
     summary        of all: submissions, mean and median share of points (null without submissions), hardest
@@ -46,6 +47,7 @@ def write_json(
                 "earned": each.earned,
                 "points": each.points,
                 "troubles": list(each.troubles),
+                "salvaged": list(each.salvaged),
                 "results": [_as_object(result, each.texts) for result in each.results],
             }
             for each in in_order(marked)
