@@ -7,6 +7,7 @@ import pytest
 from course_lib.classroom import class_run, jobs
 from course_lib.classroom.class_run import mark_class
 from course_lib.classroom.graded import GradedSubmission
+from course_lib.classroom.probe import Wall
 from course_lib.classroom.submission_reader import Submission
 from course_lib.grading.catalogue import EXERCISES
 from tests.small_class import (
@@ -18,6 +19,7 @@ from tests.small_class import (
 
 EXPECTED = [EXERCISES[EXERCISE]]
 NAMES = list(ANSWERS)
+WALL = Wall("bwrap", 22, (), 2 << 30, 3 << 30, "watcher", 36, 80 << 20)  # as if it had been measured
 
 
 class Idle:
@@ -60,7 +62,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     """Put both in place of the real ones."""
     monkeypatch.setattr(class_run, "Stage", Idle)
     monkeypatch.setattr(class_run, "_Hurried", Idle)
-    monkeypatch.setattr(class_run, "require_isolation", lambda worker: None)
+    monkeypatch.setattr(class_run, "require_isolation", lambda worker: WALL)
     monkeypatch.setattr(Idle, "restarts", 0)
     monkeypatch.setattr(jobs, "mark", marks := Pretended())
     return marks

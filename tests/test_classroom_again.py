@@ -1,19 +1,24 @@
 """What time, memory or a signal has failed is run again, alone, before it counts: a neighbour may have done it."""
 
 import threading
+import time
+from dataclasses import replace
 
 import pytest
 
 from course_lib.classroom import class_run, jobs
 from course_lib.classroom.class_run import mark_class
 from course_lib.classroom.graded import GradedSubmission
-from course_lib.classroom.jobs import SECOND
+from course_lib.classroom.jobs import DIFFERS, SECOND
 from course_lib.classroom.marking import mark
 from course_lib.classroom.notebook_reader import Cell
 from course_lib.classroom.quotas import Quotas
-from course_lib.classroom.remote import Worker
+from course_lib.classroom.remote import Ended, Worker
+from course_lib.classroom.report import write_reports
+from course_lib.classroom.session import Session
 from course_lib.classroom.submission_reader import Notebook, Submission
 from course_lib.grading.catalogue import EXERCISES
+from tests.pretended_worker import WALL
 
 IDS = ("attention.softmax", "attention.memory")
 EXPECTED = [EXERCISES[each] for each in IDS]
@@ -67,7 +72,7 @@ class Crowded:
 def graded(monkeypatch, folder, crowd: Crowded, count: int, workers: int):
     monkeypatch.setattr(class_run, "Stage", Idle)
     monkeypatch.setattr(class_run, "_Hurried", Idle)
-    monkeypatch.setattr(class_run, "require_isolation", lambda worker: None)
+    monkeypatch.setattr(class_run, "require_isolation", lambda worker: WALL)
     monkeypatch.setattr(jobs, "mark", crowd)
     names = ("ada", "bert", "carl")[:count]
     submissions = [Submission(name, (), {}, (), f"digest of {name}") for name in names]
@@ -131,6 +136,14 @@ DOUBTED = {
     "memory of one process": softmax("return torch.ones(1 << 33)"),
     "a cell that was stopped": "while True: pass\n" + softmax("return x.softmax(dim)"),
     "a cell that was killed": "import os\nos.kill(os.getpid(), 9)\n" + softmax("return x"),
+    "memory in a cell": "import torch\ntorch.ones(1 << 33)\n" + softmax("return x.softmax(dim)"),
+    "memory of Python's own in a cell": "bytes(1 << 40)\n" + softmax("return x.softmax(dim)"),
+    "a compiler": softmax("raise type('InductorError', (RuntimeError,), {})('C++ compile error')"),
+    "no more processes": softmax("raise BlockingIOError(11, 'Resource temporarily unavailable')"),
+    "no more threads": softmax('raise RuntimeError("can\'t start new thread")'),
+    "no room for a file in a cell": "raise OSError(27, 'File too large')\n" + softmax("return x.softmax(dim)"),
+    "a worker that died": softmax("raise RuntimeError('DataLoader worker (pid(s) 38) exited unexpectedly')"),
+    "an end with an error": softmax("import ctypes; ctypes.CDLL(None)._exit(1)"),
 }
 CERTAIN = {
     "a wrong value": softmax("return x"),
@@ -140,13 +153,59 @@ CERTAIN = {
 }
 
 
-@pytest.mark.parametrize("what", [*DOUBTED, *CERTAIN])
+ALIKE = ("no more processes", "no more threads", "a worker that died", "memory of Python's own in a cell")
+
+
+@pytest.mark.parametrize(
+    "what", [pytest.param(each, marks=[pytest.mark.proof] * (each in ALIKE)) for each in (*DOUBTED, *CERTAIN)]
+)
 def test_time_memory_and_signals_are_doubted_and_nothing_else(worker, what):
     cells = ("attention_memory = 4 * 2048 * 2048", {**DOUBTED, **CERTAIN}[what])
     notebook = Notebook("notebook.ipynb", tuple(Cell(i, "code", source) for i, source in enumerate(cells, start=1)))
     marked = mark(Submission("ada", (notebook,), {}, (), ""), EXPECTED, worker, 7)
     assert [result.passed for result in marked.results] == [False, True]
     assert worker.doubted == ({IDS[0]} if what in DOUBTED else set())
+
+
+def test_what_is_not_asked_any_more_because_earlier_answers_ended_is_doubted_too(worker):
+    """After so many ends the rest of a notebook is not asked: a zero for each, which a second run makes sure of."""
+    cells = ["import os\nos.kill(os.getpid(), 9)"] * 9 + [
+        softmax("return x.softmax(dim)"),
+        "attention_memory = 4 * 2048 * 2048",
+    ]
+    notebook = Notebook("notebook.ipynb", tuple(Cell(i, "code", source) for i, source in enumerate(cells, start=1)))
+    session = Session(worker, notebook, {}, {"softmax": True}, time.monotonic() + 100)
+    before = session.doubts
+    with pytest.raises(Ended, match="could not be run to the end"):
+        session.read("softmax", 0, 1)
+    assert session.doubts > before
+    session.close()
+
+
+@pytest.mark.parametrize(("alone", "noted"), [(1, DIFFERS), (0, None), (2, SECOND)])
+def test_two_runs_that_differ_say_so_and_are_for_a_person_to_look_at(monkeypatch, tmp_path, alone, noted):
+    """The second one counts, whether it is better or worse."""
+    exercise = EXERCISES[IDS[0]]
+
+    def marked(submission, expected, worker, seed, seconds=None):
+        first = submission.name not in seen
+        seen.add(submission.name)
+        earned = 0 if first else alone
+        worker.doubted = {exercise.id} if earned < exercise.points else set()
+        status = "passed" if earned == exercise.points else "failed"
+        result = replace(exercise.verdict(status, ["Said."]), part=earned)
+        return GradedSubmission(submission.name, submission.digest, (result,), ())
+
+    seen: set[str] = set()
+    monkeypatch.setattr(jobs, "mark", marked)
+    job = jobs.Job("key", Submission("ada", (), {}, (), ""), IDS[:1], 1, "bwrap", LIMITS)
+    second = jobs.do_again(job, jobs.do_job(job, Idle()), Idle())
+    [result] = second.marked.results
+    assert result.earned == alone
+    assert [each for each in result.sentences if each in (SECOND, DIFFERS)] == [noted] * (noted is not None)
+    write_reports([second.marked], tmp_path, titles={}, about={})
+    page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    assert ("Please look at these" in page) == (noted is not None)
 
 
 def test_graded_feedback_speaks_of_no_kernel(worker):

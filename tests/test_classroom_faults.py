@@ -1,23 +1,31 @@
 """Faults of the machine: a worker that is gone, a level that is not there, a wall that does not hold."""
 
 import argparse
+import glob
+import json
+import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from course_lib.__main__ import main
 from course_lib.classroom import probe
 from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.notebook_reader import Cell
 from course_lib.classroom.outputs import write_results
-from course_lib.classroom.probe import require_isolation
+from course_lib.classroom.probe import Wall, require_isolation, save_wall, walls_of
 from course_lib.classroom.quotas import Quotas
 from course_lib.classroom.remote import Ended, Fault, Worker
 from course_lib.classroom.sandbox import SandboxError, Stage
 from course_lib.classroom.session import Session
 from course_lib.classroom.submission_reader import Notebook
 from tests.grading.corpus import notebook as written
+from tests.pretended_worker import WALL, pretend
+from tests.small_class import EXERCISE, write_class
 
 LIMITS = Quotas(cell_timeout=3, exercise_timeout=3, timeout=120)
 
@@ -34,6 +42,12 @@ def asked(worker: Worker, *sources: str, name: str = "found"):
         return (session.read(name, count - 1, 3).value if count else None), session.found.troubles
     finally:
         session.close()
+
+
+@pytest.fixture
+def behind(worker_at):
+    """A worker at the level bwrap, skipped where that does not work."""
+    return worker_at("bwrap")
 
 
 @pytest.fixture
@@ -123,7 +137,7 @@ def test_the_probe_tries_the_sockets_that_no_namespace_parts():
                 require_isolation(worker)
         except SandboxError as missing:
             pytest.skip(str(missing))
-    assert "does not hold here: it opens sockets of AF_VSOCK. Nothing" in str(error.value)
+    assert "does not hold here: it opens sockets of other families (AF_VSOCK). Nothing" in str(error.value)
 
 
 def test_a_stage_holds_the_library_and_goes_with_its_owner():
@@ -141,8 +155,60 @@ def test_a_limit_that_leaves_nothing_is_refused(name, value):
         Quotas(**{name: value})
 
 
+def test_without_a_wall_the_probe_refuses_nothing_and_says_what_is_not_kept(beside):
+    wall = require_isolation(beside)
+    assert wall.level == "none"
+    assert wall.tried > 20
+    assert set(wall.holes) >= {"it reaches the network (UDP)"}
+    assert wall.sentence.startswith(f"no wall (none): {wall.tried - len(wall.holes)} of {wall.tried} held (")
+    assert "it reaches the network (UDP)" in wall.sentence
+    assert wall.memory <= beside.quotas.memory + probe.SLACK
+
+
+def test_a_wall_says_what_was_measured(behind):
+    wall = require_isolation(behind)
+    assert (wall.level, wall.holes) == ("bwrap", ())
+    assert 0 < wall.memory <= behind.quotas.memory + probe.SLACK
+    assert 20 < wall.processes < behind.quotas.processes
+    assert 64 << 20 <= wall.files <= 80 << 20
+    assert f"wall (bwrap): {wall.tried} of {wall.tried} held · memory stops at 1.9 GiB for a process, " in wall.sentence
+    assert f"{wall.processes} processes · files 80 MB" in wall.sentence
+
+
+def test_a_library_that_is_not_seen_is_named_before_anything_is_graded(beside, monkeypatch):
+    """One that this Python can load: what it never had is missing everywhere."""
+    [there, *_] = glob.glob(f"{Path(os.__file__).parent}/lib-dynload/*.so")
+    lacking = {there: "libz.so.1: cannot open shared object file", "/nowhere/_tkinter.so": "libtk8.6.so: cannot open"}
+    monkeypatch.setattr(probe, "PROBE", probe.PROBE.replace('"missing": missing()', f'"missing": {{{lacking!r}}}'))
+    with pytest.raises(SandboxError, match=r"Python lacks a library in it \(libz.so.1: cannot open .* Nothing was"):
+        require_isolation(beside)
+    monkeypatch.setattr(probe, "_loads", lambda path: False)
+    assert require_isolation(beside).level == "none"
+
+
+def test_what_was_measured_in_each_run_is_kept_and_told(tmp_path):
+    none = Wall("none", 22, ("it is root",), 2 << 30, 3 << 30, "watcher", 40, 96 << 20)
+    assert walls_of(tmp_path) == []
+    for wall in (none, WALL, replace(WALL, processes=35)):
+        save_wall(wall, tmp_path)
+    assert walls_of(tmp_path) == [none.sentence, replace(WALL, processes=35).sentence]
+    (tmp_path / "wall.json").write_text('{"said": 1}')
+    with pytest.raises(ValueError, match=r"wall\.json is not what a grader has measured: delete it"):
+        walls_of(tmp_path)
+
+
+def test_the_wall_stands_on_the_terminal_in_the_report_and_in_the_results(monkeypatch, tmp_path, capsys):
+    pretend(monkeypatch)
+    write_class(tmp_path / "class", "ada", "bert")
+    arguments = ["grade", str(tmp_path / "class"), "--out", str(tmp_path / "out"), "--json", "--exercises", EXERCISE]
+    main(arguments)
+    assert WALL.sentence in capsys.readouterr().err
+    assert WALL.sentence in (tmp_path / "out" / "report" / "index.html").read_text(encoding="utf-8")
+    assert json.loads((tmp_path / "out" / "results.json").read_text())["about"]["wall"] == WALL.sentence
+
+
 def test_of_a_probe_that_breaks_off_nothing_is_believed(beside, monkeypatch):
-    broken = probe.PROBE.replace("seen += answers()", 'raise ValueError("half way")')
+    broken = probe.PROBE.replace("status = open", 'raise ValueError("half way")\nstatus = open')
     assert broken != probe.PROBE
     monkeypatch.setattr(probe, "PROBE", broken)
     monkeypatch.setattr(beside, "sandbox", "bwrap")

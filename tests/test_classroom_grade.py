@@ -20,7 +20,7 @@ from course_lib.classroom.remote import Worker
 from course_lib.classroom.submissions import find_submissions
 from course_lib.grading.catalogue import EXERCISES
 from tests.grading import corpus
-from tests.pretended_worker import NAMES, run
+from tests.pretended_worker import NAMES, WALL, run
 from tests.small_class import (
     EARNS,
     ENDLESS,
@@ -239,7 +239,7 @@ def test_a_worker_that_fails_is_replaced_and_the_answer_is_graded(tmp_path, monk
 
     monkeypatch.setattr(class_run._Hurried, "fork", fork)
     monkeypatch.setattr(class_run._Hurried, "_watch", watch)
-    monkeypatch.setattr(class_run, "require_isolation", lambda worker: None)
+    monkeypatch.setattr(class_run, "require_isolation", lambda worker: WALL)
     outcome = run(tmp_path / "out", find_submissions([write_class(tmp_path / "class", "carl")]))
     assert struck == ["refused", "killed"]
     assert outcome.failed == {}
@@ -267,7 +267,7 @@ def test_what_no_worker_can_be_started_for_is_graded_later(tmp_path, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(class_run._Hurried, "_watch", watch)
-        patch.setattr(class_run, "require_isolation", lambda worker: None)
+        patch.setattr(class_run, "require_isolation", lambda worker: WALL)
         assert main(arguments) == 1
     said = capsys.readouterr().err
     assert "'carl'" in said

@@ -12,12 +12,13 @@ import sys
 import sysconfig
 import tempfile
 import venv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import course_lib
-from course_lib.classroom import sandbox
+from course_lib.classroom.views import Installation
 from tests.small_class import needs_bwrap
 
 LIBRARY = Path(course_lib.__file__).parent
@@ -56,21 +57,22 @@ for place in ("", *KNOWN):
 """
 LOOK = """
 import json, sys, time
-from course_lib.classroom import probe, remote, sandbox, session
+from course_lib.classroom import probe, remote, sandbox, session, views
 from course_lib.classroom.quotas import Quotas
 from course_lib.classroom.notebook_reader import Cell
 from course_lib.classroom.submission_reader import Notebook
 
 level, source, bare = sys.argv[1:]
 if bare:
-    sandbox._hidden = lambda: []
+    views.Installation.hidden = []
 if bare == "unknown":
-    probe.answer_paths = lambda: []
+    views.Installation.answer_paths = []
 told = {"library": sandbox.course_lib.__file__, "prefix": sys.prefix, "probe": "holds", "found": None}
 try:
     with remote.Worker(level, Quotas(cell_timeout=200, exercise_timeout=20)) as worker:
         try:
-            probe.require_isolation(worker)
+            wall = probe.require_isolation(worker)
+            told["probe"] = "; ".join(hole for hole in wall.holes if "answers" in hole) or "holds"
         except sandbox.SandboxError as error:
             told["probe"] = str(error)
         notebook = Notebook("look.ipynb", (Cell(1, "code", source),))
@@ -208,16 +210,58 @@ def test_a_repository_below_usr_as_images_have_it(place, below, level):
 
 def test_the_source_from_which_pip_installed_is_hidden_too(place, monkeypatch):
     """A course that was installed from /usr/local/course and is not run from there."""
-    from course_lib.classroom import sandbox
-
     course = repository(place / "course")
     told = place / "packages" / "transformers_measured-0.1.0.dist-info"
     told.mkdir(parents=True)
     (told / "METADATA").write_text("Metadata-Version: 2.1\nName: transformers-measured\nVersion: 0.1.0\n")
     (told / "direct_url.json").write_text(json.dumps({"url": course.as_uri(), "dir_info": {}}))
     monkeypatch.syspath_prepend(str(told.parent))
-    assert course in sandbox._hidden()
-    assert [path for path in sandbox.answer_paths() if path.startswith(str(course))] != []
+    here = Installation.here()
+    assert course in here.hidden
+    assert [path for path in here.answer_paths if path.startswith(str(course))] != []
+
+
+@needs_bwrap
+@pytest.mark.proof
+def test_a_copy_that_nobody_knows_of_lies_where_nothing_is_bound(place):
+    """Of last year, in the system's own folders, while the course in use is another."""
+    below = "/usr/share/doc"
+    if os.geteuid() or not Path(below).is_dir():
+        pytest.skip("this needs root, and the folder")
+    old, course = repository(place / "old"), repository(place / "course")
+    environment(course / ".venv", course)
+    mounted = 'mount -t tmpfs none "$0" && mkdir "$0/course" && mount --bind "$1" "$0/course" && shift && exec "$@"'
+    before = ["unshare", "--mount", "sh", "-c", mounted, below, str(old)]
+    known = [course, f"{below}/course"]
+    told = looked(course / ".venv" / "bin" / "python", known=known, before=before)
+    hold(told, course)
+
+
+@needs_bwrap
+@pytest.mark.proof
+def test_the_systems_own_python_without_an_environment(place):
+    """Its modules lie in /usr/lib, beside much that a worker need not see."""
+    python = shutil.which("python3", path="/usr/bin")
+    asked = [python or "false", "-c", "import sys; print(sys.version_info[:2], sys.prefix)"]
+    if subprocess.run(asked, capture_output=True, text=True, check=False).stdout != f"{sys.version_info[:2]} /usr\n":
+        pytest.skip("the system has no Python of this version, for which the packages here are built")
+    course = repository(place / "course")
+    path = os.pathsep.join([str(course), DEPENDENCIES])
+    hold(looked(python, known=[course], PYTHONPATH=path), course)
+
+
+@LEVEL
+@pytest.mark.proof
+def test_archives_and_links_among_the_packages(place, level):
+    """A zip file of the course, from which Python imports, and a link to the repository's library."""
+    course = repository(place / "course")
+    python = environment(place / "env", course)
+    [packages] = (place / "env" / "lib").glob("python*/site-packages")
+    shutil.make_archive(str(packages / "old"), "zip", library(place / "old"))
+    (packages / "older.pth").write_text(f"{packages / 'old.zip'}\n")
+    (packages / "course_lib").symlink_to(course / "course_lib")
+    told = looked(python, level, known=[course, packages, packages / "old.zip"])
+    assert (told["found"], told["probe"]) == ([], "holds")
 
 
 @needs_bwrap
@@ -234,10 +278,9 @@ def test_the_probe_refuses_a_wall_behind_which_answers_are_found(place, bare, ho
     assert any("planted_answer" in each for each in told["found"])
 
 
-def test_an_outer_folder_is_hidden_before_what_lies_in_it(tmp_path, monkeypatch):
+def test_an_outer_folder_is_hidden_before_what_lies_in_it(tmp_path):
     """The other way round, the empty folder that hides the outer one hides the place of the inner one as well."""
     inner = tmp_path / ".venv" / "packages"
     inner.mkdir(parents=True)
-    monkeypatch.setattr(sandbox, "course_folders", lambda: [inner, tmp_path])
-    hidden = [path for path in sandbox._hidden() if path.is_relative_to(tmp_path)]
-    assert hidden == [tmp_path.resolve(), inner.resolve()]
+    here = replace(Installation.here(), courses=(inner, tmp_path))
+    assert here.hidden == [tmp_path.resolve(), inner.resolve()]

@@ -5,8 +5,10 @@ submission_reader  what one holds, read as text, nothing runs; `notebook_reader`
 worker             the untrusted side: runs a notebook (`notebook_run`) and answers calls; `forkserver` forks it,
                    `isolation` parts it from the next in the kernel's own terms
 protocol           what passes between the two sides: numbers, text and raw arrays, never objects
-sandbox            between both sides: bubblewrap, docker or none; `quotas` within; `probe` tries it before it is used
-remote, session    the trusted side's end: a worker that fails is replaced, an answer that fails is a result
+sandbox            between both sides: bubblewrap, docker or none; `views`: what is seen of this machine; `quotas`
+                   within; `probe` tries it before it is used
+remote, session    the trusted side's end: a worker that fails is replaced, an answer that fails is a result; `watcher`
+                   measures what a worker takes, `cgroups` lets the kernel do it
 marking            one submission: a result for every expected exercise; `graded`: the same as plain data
 journal            results on disk as they come; what is there is not graded again
 grading_policy     what the points count: weights, lateness, and a person's word, from `course.toml`

@@ -20,7 +20,7 @@ from .file_names import COURSE_FILE
 from .graded import GradedSubmission
 from .jobs import Done, Job, do_again, do_job
 from .journal import Journal
-from .probe import require_isolation
+from .probe import Wall, require_isolation, save_wall
 from .quotas import Quotas
 from .remote import Fault, Worker
 from .sandbox import Stage
@@ -84,6 +84,7 @@ def mark_class(
     scheduler: str = "",
     begun: Callable[[], object] = lambda: None,
     tell: Callable[[Done], object] = lambda done: None,
+    tell_wall: Callable[[Wall], object] = lambda wall: None,
 ) -> ClassResult:
     """Grade a class into a folder. What is there already is not graded again; equal submissions are graded once.
 
@@ -91,7 +92,8 @@ def mark_class(
         submissions, expected: from `find_submissions` and `expected_exercises`. folder: gets run.json and marks.jsonl.
         sandbox, quotas: as in `Worker`. jobs: workers at a time. resume, seed: as in `Journal`.
         scheduler: the address of a Dask scheduler, whose workers then do it. begun: called once the folder is known to
-            be this run's. tell: called after every submission.
+            be this run's. tell: called after every submission. tell_wall: called once, before the first, with what was
+            measured of the sandbox (on a cluster each worker refuses for itself what does not hold).
     Errors: ValueError and RuntimeError as `Journal`; SandboxError if the sandbox does not work here.
     """
     quotas = quotas or Quotas()
@@ -107,7 +109,12 @@ def mark_class(
             [], known=sum(journal.key(each) in journal.marks for each in submissions), seed=journal.seed
         )
         faults: dict[str, str] = {}
-        with contextlib.closing(_done(list(todo.values()), sandbox, jobs, quotas, scheduler)) as all_done:
+
+        def measured(wall: Wall) -> None:
+            save_wall(wall, folder)
+            tell_wall(wall)
+
+        with contextlib.closing(_done(list(todo.values()), sandbox, jobs, quotas, scheduler, measured)) as all_done:
             for done in all_done:
                 if done.marked:
                     journal.add(done.key, done.marked, seconds=round(done.seconds, 3))
@@ -120,7 +127,14 @@ def mark_class(
     return outcome
 
 
-def _done(jobs: list[Job], sandbox: str, slots: int, quotas: Quotas, scheduler: str) -> Generator[Done, None, None]:
+def _done(
+    jobs: list[Job],
+    sandbox: str,
+    slots: int,
+    quotas: Quotas,
+    scheduler: str,
+    measured: Callable[[Wall], object],
+) -> Generator[Done, None, None]:
     if not jobs:
         return
     if scheduler:
@@ -129,6 +143,7 @@ def _done(jobs: list[Job], sandbox: str, slots: int, quotas: Quotas, scheduler: 
         yield from on_cluster(jobs, scheduler)
         return
     with Slots(sandbox, min(slots, len(jobs)), quotas) as pool:
+        measured(pool.wall)
         yield from pool.do(jobs)
 
 
@@ -163,7 +178,7 @@ class Slots:
                 self.all.append(worker)
                 worker.__enter__()
                 if slot == 0:
-                    require_isolation(worker)
+                    self.wall = require_isolation(worker)
                 self.free.put(worker)
         except BaseException:
             self.__exit__()

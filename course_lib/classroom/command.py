@@ -257,6 +257,7 @@ def _marked(arguments: argparse.Namespace, quotas, submissions: list, expected: 
             scheduler=arguments.scheduler,
             begun=lambda: arguments.out and save_manifest(manifest, folder),
             tell=lambda done: bar.update(),
+            tell_wall=lambda wall: bar.write(wall.sentence, file=err),
         )
         bar.update(len(submissions) - bar.n)  # those that were known, or are equal to others
     return outcome

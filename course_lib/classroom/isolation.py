@@ -27,12 +27,21 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_S
 SYS_CAPSET = {"x86_64": 126, "aarch64": 91}
 # What no notebook needs: memory that belongs to no process (memfd_create, memfd_secret, shmget, msgget, semget,
 # mq_open, io_uring_setup), other processes' memory (ptrace, process_vm_readv, process_vm_writev, pidfd_getfd), other
-# walls (unshare, setns, mount, umount2, pivot_root, chroot), keys (add_key, request_key, keyctl), and what kernels
-# stumbled over (bpf, perf_event_open, userfaultfd).
+# walls (unshare, setns, mount, umount2, pivot_root, chroot), keys (add_key, request_key, keyctl), what kernels
+# stumbled over (bpf, perf_event_open, userfaultfd), and news of files that others open (inotify_add_watch,
+# fanotify_init).
 DENIED = {
-    "x86_64": "319 447 29 68 64 240 425 101 310 311 438 272 308 165 166 155 161 248 249 250 321 298 323",
-    "aarch64": "279 447 194 186 190 180 425 117 270 271 438 97 268 40 39 41 51 217 218 219 280 241 282",
+    "x86_64": "319 447 29 68 64 240 425 101 310 311 438 272 308 165 166 155 161 248 249 250 321 298 323 254 300",
+    "aarch64": "279 447 194 186 190 180 425 117 270 271 438 97 268 40 39 41 51 217 218 219 280 241 282 27 262",
 }
+# What does nothing and says that it has: a lock on a file that other learners see would be a signal to them (flock); on
+# which cores a slot computes is not its own to say (sched_setaffinity).
+PRETENDED = {"x86_64": "73 203", "aarch64": "32 122"}
+# Calls that stay, but for some of their arguments. fcntl: who holds a lock (F_GETLK, F_OFD_GETLK), leases and news of
+# others' files, larger pipes (F_SETPIPE_SZ). setsockopt, at the level of sockets: larger buffers (SO_SNDBUF, SO_RCVBUF,
+# and both FORCE), which would hold memory that no process owns.
+FCNTL, FCNTL_DENIED = {"x86_64": 72, "aarch64": 25}, (5, 36, 1024, 1025, 1026, 1031)
+SETSOCKOPT, BUFFERS = {"x86_64": 54, "aarch64": 208}, (7, 8, 32, 33)
 # The families of sockets that stay: files' (1), IPv4 (2), IPv6 (10) and netlink (16), which a network namespace parts.
 # It does not part those of virtual machines (AF_VSOCK), of the kernel's ciphers, of Bluetooth and of others.
 SOCKET, SOCKET_FAMILIES = {"x86_64": 41, "aarch64": 198}, (1, 2, 10, 16)
@@ -90,28 +99,49 @@ def drop_capabilities() -> None:
 
 
 def deny_system_calls() -> None:
-    """Let the kernel answer "not permitted" to the system calls in `DENIED`, "not supported" to sockets of other
-    families than `FAMILIES`, from now on and in all children; where their numbers are not known, nothing changes.
+    """Let the kernel answer "not permitted" to the system calls in `DENIED`, nothing at all to those in `PRETENDED`,
+    "not supported" to sockets of other families than `SOCKET_FAMILIES`, from now on and in all children; where their
+    numbers are not known, nothing changes.
 
     Errors: OSError where the kernel has no seccomp.
     """
     machine = os.uname().machine
     if machine not in DENIED:
         return
-    load, equal, above, give = 0x20, 0x15, 0x35, 0x06  # instructions of a classic BPF program
-    kill, refuse, unknown, allow = 0x80000000, 0x00050000 | 1, 0x00050000 | 97, 0x7FFF0000
-    program = [(load, 0, 0, 4), (equal, 1, 0, AUDIT_ARCH[machine]), (give, 0, 0, kill), (load, 0, 0, 0)]
-    program += [(above, 0, 1, 0x40000000), (give, 0, 0, kill)]  # the 32-bit numbers of x86-64
-    for number in map(int, DENIED[machine].split()):
-        program += [(equal, 0, 1, number), (give, 0, 0, refuse)]
-    program += [(equal, 1, 0, SOCKET[machine]), (give, 0, 0, allow), (load, 0, 0, 16)]  # the low half of the family
+    kill, pretend, refuse, unknown, allow = 0x80000000, 0x00050000, 0x00050000 | 1, 0x00050000 | 97, 0x7FFF0000
+    program = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, AUDIT_ARCH[machine]), (_GIVE, 0, 0, kill), (_LOAD, 0, 0, 0)]
+    program += [(_ABOVE, 0, 1, 0x40000000), (_GIVE, 0, 0, kill)]  # the 32-bit numbers of x86-64
+    for numbers, verdict in ((DENIED, refuse), (PRETENDED, pretend)):
+        for number in map(int, numbers[machine].split()):
+            program += [(_EQUAL, 0, 1, number), (_GIVE, 0, 0, verdict)]
+    program += _unless(FCNTL[machine], [(1, FCNTL_DENIED)], refuse)
+    program += _unless(SETSOCKOPT[machine], [(1, (1,)), (2, BUFFERS)], pretend)
+    program += [(_EQUAL, 1, 0, SOCKET[machine]), (_GIVE, 0, 0, allow), (_LOAD, 0, 0, 16)]  # the low half of the family
     for family in SOCKET_FAMILIES:
-        program += [(equal, 0, 1, family), (give, 0, 0, allow)]
-    program.append((give, 0, 0, unknown))
+        program += [(_EQUAL, 0, 1, family), (_GIVE, 0, 0, allow)]
+    program.append((_GIVE, 0, 0, unknown))
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in program))
     whole = struct.pack("HxxxxxxP", len(program), ctypes.addressof(code))
     no_new_privileges()
     _require_success(_libc.prctl(22, 2, ctypes.c_char_p(whole), 0, 0), "seccomp")  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+
+
+# Instructions of a classic BPF program, each with: how far to go on if so, and if not, and a number.
+_LOAD, _EQUAL, _ABOVE, _GIVE = 0x20, 0x15, 0x35, 0x06
+
+
+def _unless(
+    number: int, arguments: Iterable[tuple[int, Iterable[int]]], verdict: int
+) -> list[tuple[int, int, int, int]]:
+    """Return the steps that give a verdict on a system call if each of these arguments has one of these values."""
+    steps: list[tuple[int, int, int, int]] = [(_GIVE, 0, 0, verdict)]
+    for place, values in reversed(list(arguments)):
+        known = list(values)
+        # A value that is known leads on to what stands behind them all; the last that is not, past everything.
+        tests = [(_EQUAL, len(known) - i, 0, value) for i, value in enumerate(known, start=1)]
+        tests[-1] = (_EQUAL, 0, len(steps), known[-1])
+        steps = [(_LOAD, 0, 0, 16 + 8 * place), *tests, *steps]  # the low half of the argument
+    return [(_EQUAL, 0, len(steps), number), *steps, (_LOAD, 0, 0, 0)]
 
 
 def no_new_privileges() -> None:
@@ -135,20 +165,29 @@ def set_dumpable(by_others: bool) -> None:
 
 def set_rlimits(memory: int, processes: int, file: int, seconds: float) -> None:
     """Limit this process and what it starts: bytes beyond what it has, processes, bytes of a file, seconds."""
-    has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limit_memory(memory)
     for kind, most in (
-        (resource.RLIMIT_AS, has + memory),
         (resource.RLIMIT_NPROC, processes),
         (resource.RLIMIT_FSIZE, file),
         (resource.RLIMIT_CPU, int(seconds) + 1),
         (resource.RLIMIT_NOFILE, 128),
         (resource.RLIMIT_CORE, 0),
     ):
-        hard = resource.getrlimit(kind)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (most, most))
+        _limit(kind, most)
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")  # if memory runs out, this goes first
+
+
+def limit_memory(memory: int) -> None:
+    """Limit this process, and each that it starts, to so many bytes beyond what it has now."""
+    has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    _limit(resource.RLIMIT_AS, has + memory)
+
+
+def _limit(kind: int, most: int) -> None:
+    hard = resource.getrlimit(kind)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (most, most))
 
 
 def landlock_version() -> int:

@@ -23,6 +23,10 @@ SHORTEST = 1.0  # seconds that must be left for a second run where there is no m
 SECOND = (
     "A first run of this answer was ended by time, memory or a signal; a second run, alone, passed. That one counts."
 )
+DIFFERS = (
+    "A first run of this answer was ended by time, memory or a signal, and a second run, alone, earned other points. "
+    "That one counts."
+)
 
 
 @dataclass(frozen=True)
@@ -79,8 +83,8 @@ def do_job(job: Job, worker: Worker, closing: Callable[[], bool] = lambda: False
 def do_again(
     job: Job, first: Done, worker: Worker, closing: Callable[[], bool] = lambda: False, was_alone: bool = False
 ) -> Done:
-    """Run what is doubted once more, with no other submission beside it. This run counts; where it has passed what the
-    first had not, the result says so.
+    """Run what is doubted once more, with no other submission beside it. This run counts; where it has earned other
+    points than the first, the result says so, and the report asks a person to look at it.
 
     was_alone: the first run was, too. Then the second one gets no more than the time that the first has left.
     """
@@ -94,8 +98,9 @@ def do_again(
     assert first.marked is not None  # what is doubted has been marked
     results = {result.exercise_id: result for result in first.marked.results}
     for result in second.marked.results:
-        noted = replace(result, sentences=(*result.sentences, SECOND)) if result.passed else result
-        results[result.exercise_id] = noted
+        before = results[result.exercise_id]
+        note = (SECOND,) if result.passed else (DIFFERS,) if result.earned != before.earned else ()
+        results[result.exercise_id] = replace(result, sentences=(*result.sentences, *note))
     marked = replace(second.marked, results=tuple(results.values()))
     seconds, peak = first.seconds + second.seconds, max(first.peak, second.peak)
     return Done(job.key, marked, seconds=seconds, peak=peak)

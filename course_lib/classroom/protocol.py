@@ -323,11 +323,20 @@ class Channel:
         reader, writer: file descriptors, of one socket or two pipes; `close` closes them.
         from_worker: cap what is read, and look at it closely.
         idle: called several times a second while this end waits for the other.
+        clock: by which it waits. latest: on time.monotonic(), when it stops waiting whatever that clock says.
     Errors: Broken if the other end is gone, is silent for too long, or sends what is no frame.
     """
 
-    def __init__(self, reader: int, writer: int, from_worker: bool, idle: Callable[[], None] = lambda: None):
+    def __init__(
+        self,
+        reader: int,
+        writer: int,
+        from_worker: bool,
+        idle: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
         self.reader, self.writer, self.from_worker = reader, writer, from_worker
+        self.clock, self.latest = clock, math.inf
         self.idle, self._next_idle = idle, time.monotonic() + IDLE
         for fd in {reader, writer}:
             os.set_blocking(fd, False)
@@ -342,7 +351,7 @@ class Channel:
             os.write(self.writer, frame(message))
 
     def send(self, data: bytes, seconds: float = math.inf) -> None:
-        deadline, view = time.monotonic() + seconds, memoryview(data)
+        deadline, view = self.clock() + seconds, memoryview(data)
         while view:
             self._wait(self.writer, select.POLLOUT, deadline)
             try:
@@ -354,7 +363,7 @@ class Channel:
 
     def receive(self, seconds: float = math.inf) -> tuple[dict[str, Any], memoryview]:
         """Return the next message and its arrays."""
-        deadline = time.monotonic() + seconds
+        deadline = self.clock() + seconds
         length = struct.unpack(">I", self._exactly(4, deadline))[0]
         _require(not self.from_worker or length <= MOST_TEXT, "a message is too long")
         try:
@@ -392,7 +401,7 @@ class Channel:
             if (now := time.monotonic()) > self._next_idle:
                 self.idle()
                 self._next_idle = now + IDLE
-            _require(now <= deadline, LATE)
+            _require(self.clock() <= deadline and now <= self.latest, LATE)
             if ready:
                 return
 

@@ -21,7 +21,7 @@ class Quotas:
     tree: int = 3 << 30
     disk: int = 64 << 20
     file: int = 32 << 20
-    processes: int = 32
+    processes: int = 40  # a DataLoader with eight workers takes 35
 
     def __post_init__(self):
         for field in fields(self):

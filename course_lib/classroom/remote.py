@@ -6,18 +6,18 @@ learner's code does to its process is `Ended`, which is a result (`session`).
 
 import contextlib
 import json
-import math
 import os
 import secrets
 import select
 import socket
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
 
 import psutil
 
+from . import cgroups
 from .protocol import Channel
 from .quotas import Quotas
 from .sandbox import (
@@ -28,10 +28,10 @@ from .sandbox import (
     require_platform,
     start_forkserver,
 )
+from .watcher import Look, Meter, Watcher
 
 STARTING = 120.0  # seconds in which a worker must be ready, on a busy machine
 FORKING = 30.0
-LOOKING = 10.0  # seconds from one look at the true memory to the next, as long as it cannot be too much
 REMEDY = {
     "bwrap": ". It needs leave to make namespaces, which containers and Ubuntu 24.04 (AppArmor) withhold: grant it, or "
     "take --sandbox docker",
@@ -71,7 +71,12 @@ class Worker:
         self.stage = stage or Stage()
         self.process: subprocess.Popen | None = None
         self.control: socket.socket  # to the forkserver, once it runs
-        self._next_look, self._least = time.monotonic(), math.inf
+        self.group: cgroups.Group | None = None  # in which the kernel counts, where it can
+        self.over = ""  # the sentence on the limit that ended the child, until another is forked
+        self._watcher: Watcher | None = None
+        self._talking = threading.Lock()  # with the forkserver: the watcher ends a child while others are judged
+        self._lives, self._code = False, 0  # the child, and the exit code of one that the watcher has ended
+        self._killed = 0  # what the kernel has ended for its memory, in all
         self.peak = 0  # bytes of all its processes, as far as they were seen
         self.doubted: set[str] = (
             set()
@@ -108,7 +113,11 @@ class Worker:
             ours.close()
             raise
         line = ours.detach()
-        return Channel(line, line, from_worker=True, idle=self._watch)
+        return Channel(line, line, from_worker=True, idle=self._watch, clock=self.clock)
+
+    def clock(self) -> float:
+        """Return seconds on a clock that stands still while this worker waits for a core that others have."""
+        return time.monotonic() - (self._watcher.meter.waited if self._watcher else 0.0)
 
     def end(self, channel: Channel) -> int:
         """End the child; returns its exit code, which is evidence of nothing but may be told. Errors: Fault."""
@@ -116,13 +125,20 @@ class Worker:
         if self.sandbox == "docker":
             return self._stop_container()
         try:
-            self.control.sendall(b"e")
-            return self._hear("ended", FORKING)["ended"]
+            with self._talking:
+                return self._end_child()
         except (OSError, Fault) as error:
             if self.sandbox != "none":
                 raise Fault(f"the worker is gone: {error}") from error
             self.restart()  # without a wall a learner's code can end the worker: that is no fault of the machine
             return 128 + 9
+
+    def _end_child(self) -> int:
+        if self._lives:
+            self._lives = False
+            self.control.sendall(b"e")
+            self._code = self._hear("ended", FORKING)["ended"]
+        return self._code
 
     def said(self) -> str:
         """Return the last line of what docker said, after a colon."""
@@ -138,8 +154,11 @@ class Worker:
             return
         ours, theirs = socket.socketpair()
         with theirs:
-            self.process = start_forkserver(self.sandbox, self.stage, self.slot, theirs.fileno(), self.quotas)
-        self.control, self._said = ours, b""
+            self.group = self._make_group()
+            self.process = start_forkserver(
+                self.sandbox, self.stage, self.slot, theirs.fileno(), self.quotas, self.group
+            )
+        self.control, self._said, self._lives = ours, b"", False
         try:
             self._hear("ready", STARTING)
         except Fault as fault:
@@ -149,6 +168,16 @@ class Worker:
             said = self.process.stderr.read(4000).decode("utf-8", "replace").strip().splitlines()
             why = said[-1] if said else str(fault)
             raise SandboxError(f"--sandbox {self.sandbox} does not work here: {why}{REMEDY[self.sandbox]}") from fault
+        self._killed = self.group.killed() if self.group else 0
+        meter = Meter(self.process.pid, self.quotas.tree, self.sandbox == "bwrap", self.group)
+        self._watcher = Watcher(meter, self._seen)
+
+    def _make_group(self) -> cgroups.Group | None:
+        within = cgroups.delegated_group()
+        try:
+            return cgroups.make_group(self.quotas, self.slot, within) if within else None
+        except OSError:  # it looked as if there were one: the watcher counts, and the probe says so
+            return None
 
     def _stop(self) -> None:
         if self.process is None:
@@ -156,26 +185,33 @@ class Worker:
         if self.sandbox == "docker":
             self._stop_container()
             return
-        family = self._family()
+        if self._watcher:
+            self._watcher.close()
+            self._watcher = None
+        left = self._family()  # as psutil knows them: a number may be another process's by then
         self.control.close()  # a worker that lives ends its child, and itself
         try:
             self.process.wait(5)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        for each in family:
+        for each in left:
             with contextlib.suppress(psutil.Error):
                 each.kill()
         if self.process.stderr:
             self.process.stderr.close()
-        self.process = None
+        if self.group:
+            self.group.close()
+        self.process = self.group = None
 
     def _forked(self, line: socket.socket) -> None:
-        try:
-            socket.send_fds(self.control, [b"f"], [line.fileno()])
-        except OSError as error:
-            raise Fault(f"the worker is gone: {error}") from error
-        answer = self._hear("forked", FORKING)
+        with self._talking:
+            try:
+                socket.send_fds(self.control, [b"f"], [line.fileno()])
+            except OSError as error:
+                raise Fault(f"the worker is gone: {error}") from error
+            answer = self._hear("forked", FORKING)
+            self.over, self._lives, self._code = "", bool(answer["forked"]), 0
         if not answer["forked"]:
             raise Fault(f"the worker cannot fork: {answer.get('why')}")
 
@@ -228,27 +264,25 @@ class Worker:
             return []
 
     def _watch(self) -> None:
-        """Look at the memory and the number of all processes. Errors: Ended if they are too many or too large."""
-        family = self._family()
-        # "rss" counts shared pages in each process; "pss" shares them out, but takes the kernel a fifth of a second: so
-        # that is asked when "rss" has grown, as it does with every process that is forked, and now and then.
-        now, rss = time.monotonic(), self._memory(family, "rss")
-        self._least = min(self._least, rss)
-        if rss - self._least > self.quotas.tree / 4 or now > self._next_look:
-            self._next_look = now + LOOKING
-            used = self._memory(family, "pss")
-            self.peak = max(self.peak, used)
-            if used > self.quotas.tree:
-                raise Ended(f"It took more than {self.quotas.tree / 2**30:g} GiB of memory with all its processes.")
-        if len(family) > self.quotas.processes + 16:
-            raise Ended(f"It started more than {self.quotas.processes} processes.")
+        """Say what the watcher has seen, while the grader waits. Errors: Ended, if it has ended the child."""
+        if self.over:
+            raise Ended(self.over)
+        if self._watcher and self._watcher.error:
+            raise Fault(f"nobody watches the memory any more: {self._watcher.error}")
 
-    @staticmethod
-    def _memory(family: Sequence[psutil.Process], what: str) -> int:
-        """Return the bytes of all these processes, "rss" or "pss" (where the system does not tell that, "rss")."""
-        used = 0
-        for each in family:
-            with contextlib.suppress(psutil.Error):
-                info = each.memory_full_info() if what == "pss" else each.memory_info()
-                used += getattr(info, what, info.rss)
-        return used
+    def _seen(self, look: Look) -> None:
+        """End the child if its processes are too many or too large; called by the watcher."""
+        self.peak = max(self.peak, look.memory)
+        killed, self._killed = look.killed > self._killed, look.killed
+        if look.memory > self.quotas.tree or killed:
+            self._strike(f"It took more than {self.quotas.tree / 2**30:g} GiB of memory with all its processes.")
+        elif look.processes > self.quotas.processes + cgroups.HELD:
+            self._strike(f"It started more than {self.quotas.processes} processes.")
+
+    def _strike(self, sentence: str) -> None:
+        with self._talking:
+            if not self._lives:
+                return
+            self.over = sentence
+            with contextlib.suppress(OSError, Fault):  # a worker that is gone is found out by who talks to it next
+                self._end_child()

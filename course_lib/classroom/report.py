@@ -25,6 +25,7 @@ from course_lib.grading.show import plural
 from .file_names import downloads, file_name
 from .folders import LeftOut
 from .graded import GradedSubmission
+from .jobs import DIFFERS, SECOND
 from .manifest import Line
 from .spreadsheets import csv_text, spreadsheet_cell
 from .statistics import average, distribution, hardest, misconceptions, share_of_points
@@ -147,7 +148,9 @@ def _class_page(
     manifest: Sequence[Line],
 ) -> str:
     missing, unknown = ([line for line in manifest if line.state == state] for state in ("missing", "unknown"))
-    first = {"left": ("⚠ Not taken", left), "unknown": ("⚠ In no row", unknown), "missing": ("Missing", missing)}
+    look = _look(learners)
+    first = {"left": ("⚠ Not taken", left), "look": ("Please look at these", look)}
+    first |= {"unknown": ("⚠ In no row", unknown), "missing": ("Missing", missing)}
     sections = {key: f"{title}: {len(which):,}" for key, (title, which) in first.items() if which} | SECTIONS
     if not any(each.marked.texts for each in learners):
         del sections["reflections"]
@@ -158,6 +161,7 @@ def _class_page(
         "left": left,
         "missing": missing,
         "unknown": unknown,
+        "look": look,
         "about": about,
         "sections": sections,
     }
@@ -219,6 +223,11 @@ def _chapters_of_all(learners: Sequence[_Learner], titles: Mapping[int, str]) ->
         mean = f"{_earned(results) / len(own):.1f}"
         shown.append(_Chapter(number, _title(number, titles), results, max(map(_points, own)), mean))
     return shown
+
+
+def _look(learners: Sequence[_Learner]) -> list[tuple[_Learner, Result]]:
+    """Return the results that two runs of the same answer did not agree on."""
+    return [(each, result) for each in learners for result in each.results if {SECOND, DIFFERS} & {*result.sentences}]
 
 
 def _same(learners: Sequence[_Learner]) -> list[list[_Learner]]:

@@ -3,13 +3,15 @@
 A learner's cell or answer that ends its process, breaks the protocol or takes all memory is a result.
 """
 
+import math
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from course_lib.grading.limits import BUSY, PATIENCE
-from course_lib.grading.run import RESTART, Outcome
+from course_lib.grading.run import RESTART, Failure, Outcome
 from course_lib.grading.show import printable
 from course_lib.grading.trials import Trial
 
@@ -19,6 +21,14 @@ from .submission_reader import Notebook
 
 GRACE = 5.0  # beyond the time in which a worker should have stopped an answer itself
 MOST_ANSWER = 256 << 20  # bytes of arrays in all outcomes of an exercise
+# What an error says that the machine, or what runs beside it, may have to answer for: memory, processes, room for
+# files, a compiler, a process of the learner's own that was ended.
+MACHINES = re.compile(
+    r"MemoryError|allocate memory|Cannot allocate|out of memory|can't start new thread|Too many open files"
+    r"|Resource temporarily unavailable|No space left|File too large|Inductor|CppCompileError|BackendCompilerFailed"
+    r"|BrokenProcessPool|exited unexpectedly",
+    flags=re.IGNORECASE,
+)
 CRASHES = 8  # that one notebook may cause; after that the rest of it is not run
 
 
@@ -98,11 +108,11 @@ class Session:
         announced = received = 0
         try:
             channel = self._require_child()
-            self.used = True
-            until = min(self.deadline, time.monotonic() + BUSY * seconds + PATIENCE + GRACE)
-            channel.send(request, until - time.monotonic())
+            self.used, channel.latest = True, self.deadline
+            until = channel.clock() + BUSY * seconds + PATIENCE + GRACE
+            channel.send(request, until - channel.clock())
             while True:
-                answer, parts = channel.receive(until - time.monotonic())
+                answer, parts = channel.receive(until - channel.clock())
                 received += len(parts)
                 if received > MOST_ANSWER:
                     raise Broken("its answers are too large")
@@ -118,7 +128,7 @@ class Session:
                     raise Broken("a message came that nobody asked for")
         except (Broken, Ended) as error:
             raise Ended(self._told(error), max(0, announced - 1), begun=announced > 0) from error
-        self.doubts += any(each.failure and each.failure.behaviour == "memory" for each in outcomes)
+        self.doubts += any(each.failure and _is_the_machines(each.failure) for each in outcomes)
         last = outcomes[-1].failure
         if last and last.kind == "time":  # it may be running still
             self.doubts += 1
@@ -131,11 +141,11 @@ class Session:
     def _told(self, error: Broken | Ended) -> str:
         """Return a sentence on why the child is no more."""
         code = self._drop()
-        self.doubts += (
-            isinstance(error, Ended) or str(error) == LATE or time.monotonic() > self.deadline or bool(_how(code))
-        )
+        self.doubts += isinstance(error, Ended) or str(error) == LATE or time.monotonic() > self.deadline or code != 0
         if isinstance(error, Ended):
             return error.sentence
+        if self.worker.over:  # its process was ended before anybody waited for it
+            return self.worker.over
         if time.monotonic() > self.deadline:
             return f"The time for this submission, {self.worker.quotas.timeout:g} seconds, is up."
         if str(error) == LATE:
@@ -157,6 +167,7 @@ class Session:
         if self.channel is None:
             self._load()
         if self.channel is None:
+            self.doubts += 1
             raise Ended("The notebook could not be run to the end, so this answer was not asked.")
         return self.channel
 
@@ -165,6 +176,7 @@ class Session:
         while self.crashes <= CRASHES and time.monotonic() < self.deadline:
             channel = self.worker.fork()
             self.channel, self.used = channel, False
+            channel.latest = self.deadline
             cells = [{"number": cell.number, "kind": cell.kind, "source": cell.source} for cell in self.notebook.cells]
             message: dict[str, Any] = {"do": "load", "cells": cells, "wanted": self.wanted, "salvage": self.salvage}
             message["files"] = dict(self.files)
@@ -172,7 +184,7 @@ class Session:
                 None  # the cell; 0 before the first; None as long as nothing of the learner's has begun
             )
             try:
-                channel.send(frame({**message, "skip": list(self.skipped)}), self.deadline - time.monotonic())
+                channel.send(frame({**message, "skip": list(self.skipped)}), math.inf)
                 for message in self._loading(channel):
                     if "cell" in message:
                         running = message["cell"] if type(message["cell"]) is int else 0
@@ -196,7 +208,7 @@ class Session:
         quotas = self.worker.quotas
         patience = BUSY * quotas.cell_timeout + PATIENCE + GRACE
         for _ in range(4 * len(self.notebook.cells) + 4):  # a cell may run a second time
-            yield channel.receive(min(patience, self.deadline - time.monotonic()))[0]
+            yield channel.receive(patience)[0]
         raise Broken("a message came that nobody asked for")
 
     def _understood(self, message: Mapping) -> Found:
@@ -213,9 +225,14 @@ class Session:
         names = {name for name in still_open if type(name) is str and name in self.wanted}
         ended = [f"cell {number}: {how}" for number, how in sorted(self.skipped.items())]
         told = [printable(str(text), 500) for text in troubles[:60]]
-        self.doubts += any(text.endswith(f"stopped after {self.worker.quotas.cell_timeout:g} seconds") for text in told)
+        stopped = f"stopped after {self.worker.quotas.cell_timeout:g} seconds"
+        self.doubts += any(text.endswith(stopped) or MACHINES.search(text) is not None for text in told)
         saved = tuple(printable(str(text), 500) for text in salvaged[:60])
         return Found(known, frozenset(names), (*ended, *told), saved)
+
+
+def _is_the_machines(failure: Failure) -> bool:
+    return failure.behaviour == "memory" or MACHINES.search(failure.behaviour) is not None
 
 
 def _how(code: int) -> str:

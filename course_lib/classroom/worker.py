@@ -22,8 +22,10 @@ def main(allowed: dict) -> None:
     reader, writer, nothing = os.dup(0), os.dup(1), os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(nothing, fd)
+    quotas = Quotas(**allowed)
+    isolation.limit_memory(quotas.memory)  # of one process; docker limits all together
     isolation.deny_system_calls()  # whatever docker itself denies
-    serve(reader, writer, shell, Quotas(**allowed))
+    serve(reader, writer, shell, quotas)
 
 
 def serve(reader: int, writer: int, shell: Shell, quotas: Quotas) -> None:

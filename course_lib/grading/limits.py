@@ -92,8 +92,8 @@ def still_running(most: float, so_far: str) -> None:
 def limited(job: Callable[[], None], seconds: float, so_far: Callable[[], str] = str) -> str:
     """Run `job` in a thread of its own. Returns "done", "stopped" (its time was up) or "lost" (it would not stop).
 
-    `seconds` are the thread's own where the system counts them, so that a busy machine fails nobody. `so_far` says how
-    far the job is, to whoever waits for it ("2 of 11 cases").
+    `seconds` are the thread's own where the system counts them, so that a busy machine fails nobody: while it waits for
+    a core that others have, no clock runs. `so_far` says how far the job is, to whoever waits for it ("2 of 11 cases").
     Errors: Interrupted, once the thread has been asked to stop.
     """
 
@@ -118,7 +118,9 @@ def limited(job: Callable[[], None], seconds: float, so_far: Callable[[], str] =
     worker.start()
     try:
         end = time.monotonic() + seconds * (BUSY if _COUNTED else 1)
-        while worker.is_alive() and time.monotonic() < end and _seconds_used(clocks) < seconds:
+        while (
+            worker.is_alive() and time.monotonic() < end + _seconds_waited(worker) and _seconds_used(clocks) < seconds
+        ):
             worker.join(0.05)
             still_running(seconds, so_far())
     except KeyboardInterrupt:
@@ -143,6 +145,14 @@ def _seconds_used(clocks: list[int]) -> float:
     try:
         return time.clock_gettime(clocks[0]) if clocks else 0.0
     except OSError:  # the thread has ended
+        return 0.0
+
+
+def _seconds_waited(worker: threading.Thread) -> float:
+    """The time in which a thread could have computed and had no core; 0 where the system does not tell."""
+    try:
+        return int(Path(f"/proc/self/task/{worker.native_id}/schedstat").read_bytes().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):  # no Linux; the thread has ended
         return 0.0
 
 
