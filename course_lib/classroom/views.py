@@ -24,8 +24,33 @@ VENV, MORE = "/opt/venv", "/opt/packages"  # where an environment, and folders o
 NEEDED = ("bin", "lib", "lib64", "pyvenv.cfg")  # of an environment: beside them may lie anything, even the course
 # What an honest cell calls without thinking of it, when it means the notebook's own folder.
 PROGRAMS = tuple(
-    "cat cp date echo env false find grep head hostname ls mkdir mv pwd rm sed sh sleep sort tail touch true uname wc "
-    "which".split()
+    [
+        "cat",
+        "cp",
+        "date",
+        "echo",
+        "env",
+        "false",
+        "find",
+        "grep",
+        "head",
+        "hostname",
+        "ls",
+        "mkdir",
+        "mv",
+        "pwd",
+        "rm",
+        "sed",
+        "sh",
+        "sleep",
+        "sort",
+        "tail",
+        "touch",
+        "true",
+        "uname",
+        "wc",
+        "which",
+    ]
 )
 # Of the system: the loader where it is not among the libraries, the locale C.UTF-8, time zones, and the links by which
 # Debian chooses among libraries of one name (libblas.so.3).
