@@ -1,13 +1,13 @@
 """A whole class, graded: notebooks of people nobody should trust, read, run in a sandbox, judged outside of it.
 
 submissions        which files are one submission; `folders`: files and archives as one tree, which no path leaves
-submission_reader  what one holds, read as text, nothing runs; `notebook_reader`: its cells; `salvage`: what is not as it
-                   should be
+submission_reader  what one holds, read as text, nothing runs; `notebook_reader`: its cells; `salvage`: what is not
+                   as it should be
 worker             the untrusted side: runs a notebook (`notebook_run`) and answers calls; `forkserver` forks it,
                    `isolation` parts it from the next in the kernel's own terms
 protocol           what passes between the two sides: numbers, text and raw arrays, never objects
-sandbox            between both sides: bubblewrap, docker or none; `views`: what is seen of this machine; `quotas` within;
-                   `probe` tries it before it is used
+sandbox            between both sides: bubblewrap, docker or none; `views`: what is seen of this machine; `quotas`
+                   within; `probe` tries it before it is used
 remote, session    the trusted side's end: a worker that fails is replaced, an answer that fails is a result; `watcher`
                    measures what a worker takes, `cgroups` lets the kernel do it
 marking            one submission: a result for every expected exercise; `graded`: the same as plain data
