@@ -323,20 +323,14 @@ class Channel:
         reader, writer: file descriptors, of one socket or two pipes; `close` closes them.
         from_worker: cap what is read, and look at it closely.
         idle: called several times a second while this end waits for the other.
-        clock: by which it waits. latest: on time.monotonic(), when it stops waiting whatever that clock says.
+    clock: by which it waits. latest: on time.monotonic(), when it stops waiting whatever that clock says.
     Errors: Broken if the other end is gone, is silent for too long, or sends what is no frame.
     """
 
-    def __init__(
-        self,
-        reader: int,
-        writer: int,
-        from_worker: bool,
-        idle: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
-    ):
+    def __init__(self, reader: int, writer: int, from_worker: bool, idle: Callable[[], None] = lambda: None):
         self.reader, self.writer, self.from_worker = reader, writer, from_worker
-        self.clock, self.latest = clock, math.inf
+        self.clock: Callable[[], float] = time.monotonic
+        self.latest = math.inf
         self.idle, self._next_idle = idle, time.monotonic() + IDLE
         for fd in {reader, writer}:
             os.set_blocking(fd, False)

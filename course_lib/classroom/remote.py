@@ -113,7 +113,9 @@ class Worker:
             ours.close()
             raise
         line = ours.detach()
-        return Channel(line, line, from_worker=True, idle=self._watch, clock=self.clock)
+        channel = Channel(line, line, from_worker=True, idle=self._watch)
+        channel.clock = self.clock
+        return channel
 
     def clock(self) -> float:
         """Return seconds on a clock that stands still while this worker waits for a core that others have."""
@@ -284,5 +286,7 @@ class Worker:
             if not self._lives:
                 return
             self.over = sentence
-            with contextlib.suppress(OSError, Fault):  # a worker that is gone is found out by who talks to it next
+            try:
                 self._end_child()
+            except (OSError, Fault):
+                self._lives = True  # whoever talks to the worker next finds out that it is gone
