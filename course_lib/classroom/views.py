@@ -23,7 +23,10 @@ import course_lib
 VENV, MORE = "/opt/venv", "/opt/packages"  # where an environment, and folders of packages, lie in a sandbox
 NEEDED = ("bin", "lib", "lib64", "pyvenv.cfg")  # of an environment: beside them may lie anything, even the course
 # What an honest cell calls without thinking of it, when it means the notebook's own folder.
-PROGRAMS = "cat cp date echo env false find grep head hostname ls mkdir mv pwd rm sed sh sleep sort tail touch true uname wc which"
+PROGRAMS = (
+    "cat", "cp", "date", "echo", "env", "false", "find", "grep", "head", "hostname", "ls", "mkdir", "mv", "pwd", "rm",
+    "sed", "sh", "sleep", "sort", "tail", "touch", "true", "uname", "wc", "which",
+)  # fmt: skip
 # Of the system: the loader where it is not among the libraries, the locale C.UTF-8, time zones, and the links by which
 # Debian chooses among libraries of one name (libblas.so.3).
 SYSTEM = ("lib64", "usr/lib64", "usr/lib/locale/C.utf8", "usr/share/zoneinfo", "etc/alternatives", "etc/ld.so.cache")
@@ -102,7 +105,7 @@ class Installation:
         views += [
             View((folder / name).resolve(), folder / name)
             for folder in usual
-            for name in PROGRAMS.split()
+            for name in PROGRAMS
             if (folder / name).is_file()
         ]
         views += [View(path, path, self._top(path)) for path in self._library()]
