@@ -111,19 +111,23 @@ def told(lines: Sequence[Line], has_roster: bool, width: int = 100) -> str:
     rows = []
     for line in shown:
         name, about = one_line(line.name), _about(line)
-        rows.append(f"  {WORDS[line.state]:<9}  {name[:names]:<{names}}  {about}"[: max(width, 60)].rstrip())
+        row = f"  {WORDS[line.state]:<9}  {name[:names]:<{names}}  {about}".rstrip()
+        rows.append(row if len(row) <= max(width, 60) else row[: max(width, 60) - 1] + "…")
     if more := len(lines) - len(shown):
         rows.append(f"  … and {more:,} more, whole in manifest.csv where --out names a folder")
     return "\n".join([", ".join(parts), *rows])
 
 
 def _about(line: Line) -> str:
-    parts = [f"({line.learner})"] if line.learner else []
+    """Return what tells most first: a terminal may be too narrow for all of it."""
+    parts = [f"({line.learner})"] if line.learner not in ("", line.name) else []
+    if line.why:
+        parts.append(one_line(line.why))
     if line.state in ("found", "unknown"):
-        parts.append(one_line(", ".join(line.files)))
-        if line.absent:
-            parts.append(f"nothing about {chapters(line.absent)}")
-    return " · ".join([*parts, *([one_line(line.why)] if line.why else [])])
+        about = [chapters(line.chapters)] if line.chapters else []
+        about += [f"nothing about {chapters(line.absent)}"] if line.absent else []
+        parts += [", ".join(about), one_line(", ".join(line.files))]
+    return " · ".join(filter(None, parts))
 
 
 def chapters(numbers: Sequence[int]) -> str:
