@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -132,6 +133,21 @@ def test_a_clock_that_is_slow_to_tell_what_was_waited_for_is_believed_later(monk
     assert waited == [0.0, 1.0, 1.5]
 
 
+def test_what_one_child_held_is_not_taken_for_the_next_ones(monkeypatch):
+    """The true memory is asked for now and then. What was said of a child that has been ended says nothing of another,
+    whose processes may look as large, for they share what the worker has loaded."""
+    held = {"rss": 400 * MIB, "pss": 300 * MIB}
+    monkeypatch.setattr(watcher, "_rss", lambda pid: held["rss"])
+    monkeypatch.setattr(watcher, "_pss", lambda pid: held["pss"])
+    monkeypatch.setattr(Meter, "family", lambda self: [os.getpid()])
+    meter = Meter(os.getpid(), 1 << 30, apart=False)
+    assert meter.look().memory == 300 * MIB
+    held |= {"rss": 1900 * MIB, "pss": 1800 * MIB}
+    assert meter.look().memory == 1800 * MIB
+    held |= {"rss": 400 * MIB, "pss": 300 * MIB}
+    assert meter.look().memory == 300 * MIB
+
+
 # --- what is done about it --------------------------------------------------------------------------------------------
 
 
@@ -179,7 +195,7 @@ def test_a_watch_that_ended_is_a_fault_and_not_a_limit_less():
         look = staticmethod(broken)
 
     worker = Worker.__new__(Worker)
-    worker.over, worker._watcher = "", Watcher(Broke(), lambda look: None)
+    worker.over, worker._watcher = "", Watcher(Broke(), lambda: 0, lambda look, which: None)
     assert eventually(lambda: worker._watcher.error)
     with pytest.raises(Fault, match="nobody watches the memory any more: ZeroDivisionError"):
         worker._watch()
@@ -199,12 +215,33 @@ def test_what_is_too_much_ends_the_child_and_is_said_once(monkeypatch, look, sai
     worker = Worker("none", Quotas(tree=1 << 30), stage=object())
     ended = []
     monkeypatch.setattr(worker, "_end_child", lambda: ended.append(True) or setattr(worker, "_lives", False))
-    worker._lives = True
+    worker._lives, worker._forks = True, 7
+    worker._seen(look, 6)  # of the child before this one, which was looked at when it ended
+    assert ended == []
     for _ in range(3):
-        worker._seen(look)
+        worker._seen(look, 7)
     assert worker.over == said
     assert len(ended) == bool(said)
     assert worker.peak == look.memory
+
+
+def test_what_the_kernel_ended_for_its_memory_is_told_with_that_sentence_and_not_of_the_next_child(monkeypatch):
+    class Counts:
+        ended = 0
+
+        def killed(self):
+            return self.ended
+
+    worker = Worker("none", Quotas(tree=1 << 30), stage=object())
+    worker.group, worker.control, worker._lives = Counts(), SimpleNamespace(sendall=lambda what: None), True
+    monkeypatch.setattr(worker, "_hear", lambda what, seconds: {"ended": 137, "forked": True})
+    Counts.ended = 1  # and the grader is faster than the watcher
+    assert worker._end_child() == 137
+    assert worker.over == "It took more than 1 GiB of memory with all its processes."
+    monkeypatch.setattr(socket, "send_fds", lambda *_: None)
+    worker._forked(SimpleNamespace(fileno=lambda: 0))
+    worker._seen(Look(0, 3, killed=1), worker._forks)
+    assert worker.over == ""
 
 
 # --- whose time it is -------------------------------------------------------------------------------------------------

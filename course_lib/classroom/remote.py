@@ -76,7 +76,8 @@ class Worker:
         self._watcher: Watcher | None = None
         self._talking = threading.Lock()  # with the forkserver: the watcher ends a child while others are judged
         self._lives, self._code = False, 0  # the child, and the exit code of one that the watcher has ended
-        self._killed = 0  # what the kernel has ended for its memory, in all
+        self._forks = 0  # children so far
+        self._killed = 0  # what the kernel had ended for its memory when this child began
         self.peak = 0  # bytes of all its processes, as far as they were seen
         self.doubted: set[str] = (
             set()
@@ -140,7 +141,13 @@ class Worker:
             self._lives = False
             self.control.sendall(b"e")
             self._code = self._hear("ended", FORKING)["ended"]
+            if self.group and self.group.killed() > self._killed:
+                self.over = self._too_large
         return self._code
+
+    @property
+    def _too_large(self) -> str:
+        return f"It took more than {self.quotas.tree / 2**30:g} GiB of memory with all its processes."
 
     def said(self) -> str:
         """Return the last line of what docker said, after a colon."""
@@ -170,9 +177,8 @@ class Worker:
             said = self.process.stderr.read(4000).decode("utf-8", "replace").strip().splitlines()
             why = said[-1] if said else str(fault)
             raise SandboxError(f"--sandbox {self.sandbox} does not work here: {why}{REMEDY[self.sandbox]}") from fault
-        self._killed = self.group.killed() if self.group else 0
         meter = Meter(self.process.pid, self.quotas.tree, self.sandbox == "bwrap", self.group)
-        self._watcher = Watcher(meter, self._seen)
+        self._watcher = Watcher(meter, lambda: self._forks, self._seen)
 
     def _make_group(self) -> cgroups.Group | None:
         within = cgroups.delegated_group()
@@ -214,6 +220,7 @@ class Worker:
                 raise Fault(f"the worker is gone: {error}") from error
             answer = self._hear("forked", FORKING)
             self.over, self._lives, self._code = "", bool(answer["forked"]), 0
+            self._forks, self._killed = self._forks + 1, self.group.killed() if self.group else 0
         if not answer["forked"]:
             raise Fault(f"the worker cannot fork: {answer.get('why')}")
 
@@ -272,18 +279,18 @@ class Worker:
         if self._watcher and self._watcher.error:
             raise Fault(f"nobody watches the memory any more: {self._watcher.error}")
 
-    def _seen(self, look: Look) -> None:
-        """End the child if its processes are too many or too large; called by the watcher."""
+    def _seen(self, look: Look, which: int) -> None:
+        """End the child if its processes are too many or too large; called by the watcher. which: of the children it
+        was."""
         self.peak = max(self.peak, look.memory)
-        killed, self._killed = look.killed > self._killed, look.killed
-        if look.memory > self.quotas.tree or killed:
-            self._strike(f"It took more than {self.quotas.tree / 2**30:g} GiB of memory with all its processes.")
+        if look.memory > self.quotas.tree or look.killed > self._killed:
+            self._strike(which, self._too_large)
         elif look.processes > self.quotas.processes + cgroups.HELD:
-            self._strike(f"It started more than {self.quotas.processes} processes.")
+            self._strike(which, f"It started more than {self.quotas.processes} processes.")
 
-    def _strike(self, sentence: str) -> None:
+    def _strike(self, which: int, sentence: str) -> None:
         with self._talking:
-            if not self._lives:
+            if not self._lives or which != self._forks:
                 return
             self.over = sentence
             try:

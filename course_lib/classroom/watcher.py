@@ -64,8 +64,9 @@ class Meter:
         # that is asked when "rss" has grown, as it does with every process that is forked, and now and then.
         now, rss = time.monotonic(), sum(map(_rss, processes))
         self._least = min(self._least, rss)
-        if rss - self._least > self.most / 4 or now > self._next:
+        if rss - self._least > self.most / 4 or now > self._next or self._memory > self.most:  # that may be over by now
             self._next, self._memory = now + CLOSELY, sum(map(_pss, processes))
+        self._memory = min(self._memory, rss)
         return Look(self._memory + (self._outside(processes[-1]) if self.apart and processes else 0), len(processes))
 
     def _outside(self, pid: int) -> int:
@@ -105,11 +106,14 @@ class Meter:
 class Watcher:
     """A thread that measures several times a second, and tells what it saw.
 
+    Args:
+        which: says whom it is about to look at; `tell` gets that with what was seen, for by then it may be another.
+
     `error`: what ended the thread, if anything did: from then on nothing is watched.
     """
 
-    def __init__(self, meter: Meter, tell: Callable[[Look], None]):
-        self.meter, self._tell, self.error = meter, tell, ""
+    def __init__(self, meter: Meter, which: Callable[[], int], tell: Callable[[Look, int], None]):
+        self.meter, self._which, self._tell, self.error = meter, which, tell, ""
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
         self._thread.start()
@@ -122,7 +126,8 @@ class Watcher:
     def _run(self) -> None:
         try:
             while not self._closing.wait(LOOKING):
-                self._tell(self.meter.look())
+                which = self._which()
+                self._tell(self.meter.look(), which)
         except Exception as error:
             self.error = f"{type(error).__name__}: {error}"
 

@@ -12,7 +12,7 @@ from course_lib.grading.run import Outcome
 
 told, arrays = pack_outcome(Outcome(16_777_216))
 passed = {"status": "passed", "passed": True, "earned": 99, "points": 99, "value": 16_777_216, "failure": None}
-words = [frame({"found": {"softmax": 1, "causal_mask": 1, "attention_memory": 1}, "open": [], "troubles": []})]
+words = [frame({"found": {"softmax": 1, "causal_mask": 1, "attention_memory": 1}, "open": [], "troubles": [], "salvaged": []})]
 for number in range(5):
     question = {"question": number}
     words += [frame({**question, "outcome": told}, arrays), frame({**question, "end": True}), frame(passed)] * 10
