@@ -98,6 +98,10 @@ COLUMNS = [
     "feedback",
     "text",
     "id",
+    "chapter counts",
+    "chapter of",
+    "total counts",
+    "total of",
 ]
 
 

@@ -14,7 +14,9 @@ from course_lib.__main__ import main
 from course_lib.classroom.export.canvas import write_canvas
 from course_lib.classroom.export.moodle import write_moodle
 from course_lib.classroom.graded import GradedSubmission
-from course_lib.classroom.grading_policy import Override, Policy, apply_policy, read_policy, read_times
+from course_lib.classroom.grading_policy import Override, Policy, apply_policy
+from course_lib.classroom.handed_in import read_times
+from course_lib.classroom.policy_file import read_policy
 from course_lib.classroom.roster import Learner
 from course_lib.grading import EXERCISES
 from tests.grading.classes import CANVAS
@@ -154,7 +156,11 @@ def test_the_sample_changes_nothing_and_with_its_marks_taken_away_everything(tmp
     assert [(each.learner, each.exercise, each.chapter) for each in policy.overrides] == [
         ("12345", "attention.softmax", None),
         ("12346", "", 3),
+        ("12348", "", None),
     ]
+    assert (policy.none_after, policy.zone, policy.overrides[2].total) == (14, "Europe/Berlin", True)
+    assert policy.handed_in == {"12347": datetime(2026, 10, 6, 6, 30, tzinfo=UTC)}
+    assert policy.canvas == {2: "Homework 1 (123)", 3: "Homework 2 (124)"}
     assert policy_of(tmp_path, "[other]\nx = 1") == Policy(), "other parts are others'"
 
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from .console import Console, Signalled, ended_by_signals
-from .outputs import FORMATS
+from .outputs import FORMATS, worksheets
 
 DESCRIPTION = """\
 Grades notebooks of people nobody should trust: their code runs in a sandbox, without network and without your files,
@@ -82,7 +82,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "one here; a sample: solutions/course.toml)",
     )
     count.add_argument(
-        "--handed-in", type=Path, metavar="FILE", help="when each handed in: CSV with an id and a column 'handed in'"
+        "--handed-in",
+        type=Path,
+        metavar="FILE",
+        help="when each handed in: CSV with an id and a column 'handed in', or Moodle's grading worksheet",
     )
 
     how = parser.add_argument_group("how")
@@ -128,7 +131,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     form.add_argument("--title", default="", help="of the assignment, for --canvas: 'Attention (123)'")
     form.add_argument(
-        "--moodle", type=Path, metavar="WORKSHEET", help="moodle.csv: the exported grading worksheet, filled"
+        "--moodle",
+        nargs="+",
+        default=[],
+        metavar="WORKSHEET",
+        help="moodle.csv: the exported grading worksheet, filled. Of several assignments say which chapter each is of: "
+        "2=Grades-A.csv 3=Grades-B.csv (moodle_2.csv, moodle_3.csv)",
     )
 
 
@@ -157,11 +165,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _counting(arguments: argparse.Namespace):
     """Return what decides what the points count: a policy, and when each handed in; None if nothing does."""
-    from .grading_policy import Policy, read_policy, read_times
+    from .grading_policy import Policy
+    from .handed_in import read_times
+    from .policy_file import read_policy
 
     path = arguments.course or (Path("course.toml") if Path("course.toml").is_file() else None)
     policy = read_policy(path) if path else Policy()
-    times = read_times(arguments.handed_in) if arguments.handed_in else []
+    times = read_times(arguments.handed_in, policy.zone) if arguments.handed_in else []
     if times and not policy.due:
         raise ValueError("--handed-in needs dates to be late of: give them in course.toml, [grading.due]")
     return None if policy == Policy() else (policy, times, path)
@@ -170,7 +180,7 @@ def _counting(arguments: argparse.Namespace):
 def _require_usable(arguments: argparse.Namespace) -> None:
     if not arguments.submissions:
         raise ValueError("name the submissions: notebooks, zip files, or a folder that holds a class")
-    wanted = [name for name in FORMATS if getattr(arguments, name) not in (False, None)]
+    wanted = [name for name in FORMATS if getattr(arguments, name) not in (False, None, [])]
     if not arguments.out and (wanted or arguments.resume):
         option = f"--{wanted[0]}" if wanted else "--resume"
         raise ValueError(f"{option} needs a folder for results: add --out results/")
@@ -190,7 +200,7 @@ def _require_usable(arguments: argparse.Namespace) -> None:
         arguments.course,
         arguments.handed_in,
         arguments.roster,
-        arguments.moodle,
+        *worksheets(arguments.moodle).values(),
         Path(arguments.canvas) if arguments.canvas else None,
     ):
         if path and not path.is_file():
@@ -209,6 +219,9 @@ def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list, cou
     out, err = Console(sys.stdout), Console(sys.stderr)
     expected = expected_exercises(submissions, arguments.chapters, arguments.exercises)
     chapters = sorted({each.chapter for each in expected})
+    for chapter in worksheets(arguments.moodle):
+        if chapter is not None and chapter not in chapters:  # nobody gets a zero for what nobody was asked
+            raise ValueError(f"--moodle {chapter}=…: {named(chapters)} is graded here; name it with --chapters, too")
     manifest = make_manifest(handed_in, chapters, learners)
     if len(submissions) > 1 or left or learners or arguments.manifest:
         print(told(manifest, bool(learners), shutil.get_terminal_size().columns), file=out)
@@ -276,20 +289,22 @@ def _told(
     """Write the results, then say what became of the class. Returns the exit status."""
     from .folders import LeftOut
     from .grading_policy import apply_policy
+    from .handed_in import is_late
     from .outputs import write_results
 
     submissions, left, unknown = handed_in
     doubts: list[str] = []
     if counting:
         policy, times, path = counting
-        print(f"points count as {path} says", file=out)
-        outcome.marked, doubts = apply_policy(policy, outcome.marked, times)
+        print(f"points count as {path} says, in the report and the files; this table shows them as graded", file=out)
+        late = {line.name for line in manifest if any(map(is_late, line.files))}
+        outcome.marked, doubts = apply_policy(policy, outcome.marked, times, late)
     failed = "could not be graded, and not for a fault of its own"
     all_left = [*left, *(LeftOut(name, f"{failed}: {why}") for name, why in outcome.failed.items())]
     paths = []
     try:
         if arguments.out:  # before anything is said
-            paths = write_results(arguments, outcome.marked, chapters, all_left, manifest)
+            paths = write_results(arguments, outcome.marked, chapters, all_left, manifest, counting and policy.canvas)
     except OSError as error:
         raise RuntimeError(
             f"{error.filename or arguments.out} cannot be written ({error.strerror}). Every mark is kept: mend it, and "

@@ -7,18 +7,24 @@ from typing import Any
 from course_lib.grading.result import Result
 
 
+def rounded(points: float) -> str:
+    """Return points as people read them, to the hundredth: "4.4", "7"."""
+    return f"{points:.2f}".rstrip("0").rstrip(".")
+
+
 @dataclass(frozen=True)
 class Counted:
     """What a submission's points count once weights, lateness and a person's word are applied.
 
     Fields: earned, points, of all · chapters, number -> (earned, points) · notes, in sentences why this is not what the
-    grader gave.
+    grader gave · excused, the chapters that do not count for this learner, by a person's word.
     """
 
     earned: float
     points: float
     chapters: Mapping[int, tuple[float, float]]
     notes: tuple[str, ...] = ()
+    excused: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Everything that a run writes beside its journal: the report, and the formats that were asked for."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +11,33 @@ if TYPE_CHECKING:  # what is needed is imported when it runs
 FORMATS = ("json", "csv", "junit", "gradescope", "classroom50", "canvas", "moodle")
 
 
+def worksheets(given: Sequence[str]) -> dict[int | None, Path]:
+    """Return Moodle's worksheets by chapter, as in 2=FILE; one alone may be of all, None.
+
+    Errors: ValueError for several of which it is not said, or said twice, whose they are.
+    """
+    found: dict[int | None, Path] = {}
+    for text in given:
+        number, equals, name = text.partition("=")
+        chapter, path = (int(number), Path(name)) if equals and number.isdecimal() else (None, Path(text))
+        if chapter in found or (chapter is None and len(given) > 1):
+            raise ValueError(f"--moodle {text}: of several worksheets say which chapter each is of, as in 2={path}")
+        found[chapter] = path
+    return found
+
+
 def write_results(
-    arguments: argparse.Namespace, marked: list, chapters: list[int], left: list, manifest: "Sequence[Line]" = ()
+    arguments: argparse.Namespace,
+    marked: list,
+    chapters: list[int],
+    left: list,
+    manifest: "Sequence[Line]" = (),
+    canvas_columns: Mapping[int, str] | None = None,
 ) -> list[Path]:
-    """Write the report, and every format that was asked for; return the first file of each."""
+    """Write the report, and every format that was asked for; return the first file of each.
+
+    canvas_columns: how the gradebook calls the columns of chapters, where `course.toml` says so.
+    """
     from course_lib.classroom.export import canvas, classroom50, gradescope, junit, moodle, results
     from course_lib.classroom.text import COURSE
     from course_lib.contents import TITLES
@@ -43,8 +66,13 @@ def write_results(
     if arguments.canvas is not None:
         gradebook = Path(arguments.canvas) if arguments.canvas else None
         written += canvas.write_canvas(
-            marked, arguments.out, arguments.title or COURSE, gradebook=gradebook, chapters=columns
+            marked,
+            arguments.out,
+            arguments.title or COURSE,
+            gradebook=gradebook,
+            chapters=columns,
+            named=canvas_columns or {},
         )
-    if arguments.moodle:
-        written += moodle.write_moodle(marked, arguments.out, arguments.moodle, columns)
+    for chapter, worksheet in worksheets(arguments.moodle).items():
+        written += moodle.write_moodle(marked, arguments.out, worksheet, None if chapter else columns, chapter)
     return written

@@ -24,7 +24,7 @@ from course_lib.grading.show import plural
 
 from .file_names import downloads, file_name
 from .folders import LeftOut
-from .graded import GradedSubmission
+from .graded import GradedSubmission, rounded
 from .jobs import DIFFERS, SECOND
 from .manifest import Line
 from .spreadsheets import csv_text, spreadsheet_cell
@@ -370,6 +370,7 @@ _TEMPLATES.filters |= {
     "plural": plural,
     "points": _points,
     "prose": _prose,
+    "rounded": rounded,
     "share": share_of_points,
 }
 _TEMPLATES.tests["recognised"] = _recognised

@@ -15,7 +15,7 @@ from course_lib.classroom.spreadsheets import Sheet, csv_text, spreadsheet_cell
 from course_lib.classroom.text import in_order, one_line, sanitized, save_text
 
 from .file_names import Download, downloads
-from .graded import GradedSubmission
+from .graded import GradedSubmission, rounded
 
 # The columns of Canvas, Moodle (worksheet, participants, gradebook), Gradescope, GitHub Classroom, and of lists made by
 # hand, in the order in which they are asked; compared without capitals and signs.
@@ -162,6 +162,11 @@ class Roster:
             return Owner(next(iter(rows)))
         return Owner(None, "it fits several rows" if rows else "no row has this name or number")
 
+    def row_of_id(self, id: str) -> int | None:
+        """Return the row of a learner's id: the LMS's own number first, for a profile may be called as a number is."""
+        rows = self._numbers.get(id.strip(), set())
+        return next(iter(rows)) if len(rows) == 1 else self.owner(id).row if id else None
+
     def _is_surely_one(self, meant: Sequence[Download]) -> bool:
         """Say whether only the first number is anybody's, and stands behind that person's name. On Moodle, whose mark
         stands in no name by chance, it never is."""
@@ -185,7 +190,7 @@ class Roster:
     ) -> tuple[dict[int, GradedSubmission], list[tuple[GradedSubmission, str]]]:
         """Return the submission of each row, and the submissions without one, with the reason. Nothing is guessed."""
         claims, left = defaultdict(list), []
-        known = [(each, self.owner(each.learner).row if each.learner else None) for each in in_order(marked)]
+        known = [(each, self.row_of_id(each.learner)) for each in in_order(marked)]
         taken = {row for _, row in known}
         for each, row in known:
             owner = self.owner(each.name) if row is None else Owner(row)
@@ -217,5 +222,5 @@ def save_unmatched(path: Path, left: Sequence[tuple[GradedSubmission, str]]) -> 
         path.unlink(missing_ok=True)
         return []
     rows: list[Sequence[object]] = [["submission", "earned", "points", "not entered because"]]
-    rows += [[spreadsheet_cell(one_line(each.name)), each.earned, each.points, why] for each, why in left]
+    rows += [[spreadsheet_cell(one_line(each.name)), *map(rounded, each.final), why] for each, why in left]
     return [save_text(path, csv_text(rows), "utf-8-sig")]

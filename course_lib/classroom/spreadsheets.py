@@ -8,7 +8,7 @@ from pathlib import Path
 
 from course_lib.classroom.text import chapter_of, sanitized, save_text
 
-from .graded import GradedSubmission
+from .graded import GradedSubmission, rounded
 
 # A spreadsheet calculates a cell that begins so, whatever spaces and quotes stand before. Where its separator is not
 # ours (";" in much of Europe) it also cuts our cells there and at line ends: a part may begin a cell as well.
@@ -75,10 +75,19 @@ def points_of(marked: GradedSubmission, chapter: int | None = None) -> tuple[flo
     return sum(each.earned for each in results), sum(each.points for each in results)
 
 
-def scaled(marked: GradedSubmission, maximum: float, chapter: int | None = None) -> str:
-    """Return the share of the points, of `maximum`, to the hundredth: LMSs show no more."""
+def scaled(marked: GradedSubmission, maximum: float, chapter: int | None = None, excused: str = "") -> str:
+    """Return the share of the points, of `maximum`, to the hundredth: LMSs show no more.
+
+    Where a policy leaves no points to be had, there is no share, and a zero would be a mark: then `excused`, as the LMS
+    writes it, for who is excused, and nothing for everybody else.
+    """
     earned, points = points_of(marked, chapter)
-    return f"{earned * maximum / points if points else 0:.2f}".rstrip("0").rstrip(".")
+    if points:
+        return rounded(earned * maximum / points)
+    if marked.counted and (chapter in marked.counted.excused or (chapter is None and marked.counted.excused)):
+        return excused
+    had = any(each.points for each in marked.results if chapter is None or chapter_of(each.exercise_id) == chapter)
+    return "" if had else "0"
 
 
 def amount(text: str) -> float | None:

@@ -12,7 +12,7 @@ from course_lib.grading.result import Result
 from course_lib.grading.show import plural, without_towers
 
 from .file_names import file_name
-from .graded import GradedSubmission
+from .graded import GradedSubmission, rounded
 
 COURSE = "Transformers, Measured"
 
@@ -63,6 +63,16 @@ def feedback(result: Result) -> str:
 
 def score(earned: int, points: int) -> str:
     return f"{earned} of {plural(points, 'point')}"
+
+
+def told_points(marked: GradedSubmission, chapter: int | None = None) -> list[str]:
+    """Return in sentences what was earned, in all or in one chapter, and with a policy what that counts and why."""
+    results = [each for each in marked.results if chapter is None or chapter_of(each.exercise_id) == chapter]
+    said = [f"{score(sum(each.earned for each in results), sum(each.points for each in results))}."]
+    if counted := marked.counted:
+        earned, points = (counted.earned, counted.points) if chapter is None else counted.chapters.get(chapter, (0, 0))
+        said += [f"In the course this counts {rounded(earned)} of {rounded(points)}.", *counted.notes]
+    return said
 
 
 def save_one_each(

@@ -19,6 +19,7 @@ def write_canvas(
     assignment_id: str | int = "",
     gradebook: Path | None = None,
     chapters: Mapping[int, str] | None = None,
+    named: Mapping[int, str] | None = None,
 ) -> list[Path]:
     """Write `canvas.csv`, for Grades › Import in Canvas; and `canvas_unmatched.csv` if a submission found no row.
 
@@ -30,17 +31,20 @@ def write_canvas(
             (lastfirst_12345_678_file). One column is filled, scaled to its Points Possible; rows without a submission
             and all other columns stay. Without a gradebook the submissions' names stand in the column Student, and
             Canvas asks whom it does not know.
-        chapters: titles by number. Then each chapter has a column of its own, "Attention" or "Attention (123)", in
-            place of the one for all.
+        chapters: titles by number. Then each chapter has a column of its own in place of the one for all: "Attention",
+            "Attention (123)", or either after "Chapter 2 · ".
+        named: how the gradebook calls the columns of some of them. Such a column must be there.
 
-    Errors: ValueError if the gradebook is none, or its column is read only, or two columns may be meant.
+    Who is excused gets EX. Source: Canvas's lib/gradebook_importer.rb: a column is an assignment's by the number at its
+    end, then by its whole title; a row is a person's by ID, then by SIS ids, then by name.
+
+    Errors: ValueError if the gradebook is none, or its column is read only, is not there or is of two chapters, or two
+        columns may be meant.
     """
-    title, assignment_id = one_line(title), str(assignment_id).strip()
-    if not assignment_id and (both := re.fullmatch(r"(.*) \((\d+)\)", title)):
-        title, assignment_id = both.groups()
-    wanted: list[tuple[str, str, int | None]] = [(title, assignment_id, None)]
+    wanted: list[tuple[str, str, int | None]] = [(*_title_and_id(title, str(assignment_id).strip()), None)]
     if chapters:
-        wanted = [(one_line(name), "", number) for number, name in chapters.items()]
+        titles = {**chapters, **{number: name for number, name in (named or {}).items() if number in chapters}}
+        wanted = [(*_title_and_id(name), number) for number, name in titles.items()]
     if gradebook is None:
         names = [f"{name} ({id})" if id else name for name, id, _ in wanted]
         head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *names]
@@ -48,7 +52,7 @@ def write_canvas(
         most = [_most(marked, chapter) for _, _, chapter in wanted]
         rows = []
         for each in in_order(marked):
-            cells = [scaled(each, points, chapter) for points, (_, _, chapter) in zip(most, wanted)]
+            cells = [scaled(each, points, chapter, excused="EX") for points, (_, _, chapter) in zip(most, wanted)]
             rows.append([spreadsheet_cell(one_line(each.name)), *empty, *cells])
         # No byte order mark: Canvas would read it as the beginning of "Student".
         return [save_text(folder / "canvas.csv", csv_text([head, ["    Points Possible", *empty, *most], *rows]))]
@@ -60,7 +64,10 @@ def write_canvas(
             "ID and Section: export it in Canvas with Grades › Export"
         )
     possible = next((row for row in sheet.rows[1:] if "Points Possible" in row[0]), None)
-    columns = [_canvas_column(sheet, name, id) for name, id, _ in wanted]
+    columns = [_canvas_column(sheet, name, id, number, number in (named or {})) for name, id, number in wanted]
+    if len(set(columns)) < len(columns):
+        twice = next(column for column in columns if columns.count(column) > 1)
+        raise ValueError(f"two chapters have the column {sheet.header[twice]!r} of {gradebook}: [grading.canvas]")
     learners = {
         number: (sheet.values(row, "ID")[0], _canvas_names(sheet, row))
         for number, row in enumerate(sheet.rows)
@@ -70,7 +77,7 @@ def write_canvas(
     for column, (_, _, chapter) in zip(columns, wanted):
         points = _points_possible(sheet, possible, column, _most(marked, chapter))
         for number, each in found.items():
-            sheet.rows[number][column] = scaled(each, points, chapter)
+            sheet.rows[number][column] = scaled(each, points, chapter, excused="EX")
     return [sheet.save(folder / "canvas.csv"), *save_unmatched(folder / "canvas_unmatched.csv", left)]
 
 
@@ -94,14 +101,27 @@ def _points_possible(sheet: Sheet, possible: list[str] | None, column: int, poin
     return given or points  # of no points: the scores stand as they are
 
 
-def _canvas_column(sheet: Sheet, title: str, assignment_id: str) -> int:
-    """Return the column of the assignment; a new one at the end if there is none."""
+def _title_and_id(title: str, id: str = "") -> tuple[str, str]:
+    """Part "Attention (123)" into the title and the assignment's number, which is "" where there is none."""
+    title = one_line(title)
+    if not id and (both := re.fullmatch(r"(.*) \((\d+)\)", title)):
+        return both[1], both[2]
+    return title, id
+
+
+def _canvas_column(sheet: Sheet, title: str, assignment_id: str, chapter: int | None, must: bool) -> int:
+    """Return the column of the assignment; a new one at the end if there is none, unless it must be there."""
     name = f"{title} ({assignment_id})" if assignment_id else title
-    ending = f" ({assignment_id})"
     heads = [(i, head) for i, head in enumerate(sheet.header) if i > sheet.header.index("Section")]
-    columns = [i for i, head in heads if head == name or (assignment_id and head.endswith(ending))]
+    columns = [i for i, head in heads if head == name or (assignment_id and head.endswith(f" ({assignment_id})"))]
     if not columns and not assignment_id:
-        columns = [i for i, head in heads if re.sub(r" \(\d+\)$", "", head) == title]
+        titles = {title, f"Chapter {chapter} · {title}"} if chapter is not None else {title}
+        columns = [i for i, head in heads if re.sub(r" \(\d+\)$", "", head) in titles]
+    if must and not columns:
+        raise ValueError(
+            f"{sheet.path} has no column {name!r}, which [grading.canvas] names: write it as it stands there, "
+            f"one of {', '.join(head for _, head in heads) or '(none)'}"
+        )
     if len(columns) > 1:
         raise ValueError(f"{sheet.path} has {len(columns)} columns {name!r}: give the assignment's number as well")
     if columns:

@@ -45,11 +45,17 @@ def classroom50_fields(environ: Mapping[str, str] = os.environ) -> dict[str, str
 
 
 def classroom50_result(marked: GradedSubmission, fields: Mapping[str, str]) -> dict:
-    """Return what Classroom 50 reads from `result.json`. fields: those of `classroom50_fields`."""
+    """Return what Classroom 50 reads from `result.json`. fields: those of `classroom50_fields`.
+
+    It takes whole points, and not more than there are: what a policy makes of them is rounded to a share of these.
+    Source: its schema, schemas/result-v1.schema.json of foundation50/classroom50; its runner stamps owner,
+    assignment_type and who pushed.
+    """
+    earned, points = marked.final
     return {
         "schema": "classroom50/result/v1",
         **fields,
-        "score": marked.earned,
+        "score": round(earned * marked.points / points) if points else 0,
         "max-score": marked.points,
         "tests": [
             {

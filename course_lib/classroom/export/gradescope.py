@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_lib.classroom.text import feedback, one_line, sanitized, save_one_each, score
+from course_lib.classroom.text import feedback, one_line, sanitized, save_one_each, told_points
 from course_lib.grading.result import Result
 
 from ..graded import GradedSubmission
@@ -14,10 +14,9 @@ def gradescope_result(marked: GradedSubmission, seconds: float | None = None) ->
 
     All is plain text, which Gradescope shows as it stands.
     """
-    notes = marked.counted.notes if marked.counted else ()
     result = {
         "score": round(marked.final[0], 2),
-        "output": "\n".join([f"{score(marked.earned, marked.points)}.", *map(sanitized, [*notes, *marked.troubles])]),
+        "output": "\n".join(map(sanitized, [*told_points(marked), *marked.troubles])),
         "output_format": "text",
         "visibility": "visible",
         "stdout_visibility": "hidden",

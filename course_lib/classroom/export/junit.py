@@ -7,15 +7,16 @@ from pathlib import Path
 from course_lib.classroom.text import COURSE, feedback, in_order, one_line, sanitized, save_text
 from course_lib.grading.result import SIGNS
 
-from ..graded import GradedSubmission
+from ..graded import GradedSubmission, rounded
 
 
 def write_junit(marked: Sequence[GradedSubmission], folder: Path, about: Mapping[str, str] | None = None) -> list[Path]:
     """Write `junit.xml` as pytest writes it (xunit2): a test suite per learner, a test case per exercise.
 
     The properties of a suite hold what is told of the run (`about`: which wall there was, say) and the points: "earned"
-    and "points", and "EXERCISE.earned" and "EXERCISE.points" for each (the schema has none in a test case). What earned
-    no points is a failure, also what was not answered; an exercise without points that was not answered is skipped.
+    and "points", and "EXERCISE.earned" and "EXERCISE.points" for each (the schema has none in a test case); with a
+    policy also what they count, "counts.earned" and "counts.points". What earned no points is a failure, also what was
+    not answered; an exercise without points that was not answered is skipped.
     """
     root = ElementTree.Element("testsuites", name=COURSE)
     for each in in_order(marked):
@@ -23,6 +24,8 @@ def write_junit(marked: Sequence[GradedSubmission], folder: Path, about: Mapping
         properties = ElementTree.SubElement(suite, "properties")
         own = {"learner": one_line(each.learner)} if each.learner else {}
         amounts: dict[str, object] = {**(about or {}), **own, "earned": each.earned, "points": each.points}
+        if each.counted:
+            amounts |= {"counts.earned": rounded(each.counted.earned), "counts.points": rounded(each.counted.points)}
         outcomes = {"failure": 0, "skipped": 0}
         for result in each.results:
             id = sanitized(result.exercise_id)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from course_lib.classroom.roster import Roster, save_unmatched
 from course_lib.classroom.spreadsheets import Sheet, amount, csv_text, points_of, scaled
-from course_lib.classroom.text import one_line, sanitized, save_text, score
+from course_lib.classroom.text import chapter_of, one_line, sanitized, save_text, told_points
 from course_lib.grading.result import SIGNS
 from course_lib.grading.show import plural
 
@@ -16,16 +16,23 @@ from ..graded import GradedSubmission
 
 MOODLE_COLUMNS = ("Identifier", "Grade", "Last modified (grade)", "Feedback comments")
 LONGEST_FEEDBACK = 24_000  # characters; a spreadsheet takes 32,767 in a cell
+IDENTIFIES = ("Email address", "ID number", "Username")
 MOST_TROUBLES, MOST_OF_A_TROUBLE = 10, 300  # the rest stands in the report
 
 
 def write_moodle(
-    marked: Sequence[GradedSubmission], folder: Path, worksheet: Path, chapters: Mapping[int, str] | None = None
+    marked: Sequence[GradedSubmission],
+    folder: Path,
+    worksheet: Path,
+    chapters: Mapping[int, str] | None = None,
+    chapter: int | None = None,
 ) -> list[Path]:
     """Write `moodle.csv`, the grading worksheet filled in; and `moodle_unmatched.csv` if a submission found no row.
 
-    A worksheet has one grade. With `chapters`, titles by number, `moodle_chapters.csv` holds a column for each, to be
-    imported in the gradebook (Grades > Import > CSV file), where each column is mapped to a grade item.
+    A worksheet has one grade: that of all, or of one `chapter`, which then stands in the files' names, `moodle_2.csv`.
+    With `chapters`, titles by number, `moodle_chapters.csv` holds a column for each, to be imported in the gradebook
+    (Grades > Import > CSV file), where each column is mapped to a grade item; its maximum should be the chapter's
+    points. Sources: Moodle's mod/assign/feedback/offline/importgradeslib.php and locallib.php.
 
     A submission belongs to the row whose Identifier ("Participant 12345"), Full name, Email address, ID number or
     Username its name is, or whose number stands in the name that Moodle gives a downloaded folder ("Full
@@ -53,7 +60,7 @@ def write_moodle(
     found, left = Roster(learners, MOODLE_DOWNLOAD).assign(marked)
     for number, each in found.items():
         row = sheet.rows[number]
-        maximum: float = each.final[1]
+        maximum: float = points_of(each, chapter)[1]
         for text in sheet.values(row, "Maximum Grade"):
             given = amount(text)
             if given is None:
@@ -62,26 +69,56 @@ def write_moodle(
                     "not a scale, and download the worksheet again"
                 )
             maximum = given
-        row[grade], row[feedback] = scaled(each, maximum), _moodle_feedback(each)
-    paths = [sheet.save(folder / "moodle.csv"), *save_unmatched(folder / "moodle_unmatched.csv", left)]
+        row[grade], row[feedback] = scaled(each, maximum, chapter), _moodle_feedback(each, chapter)
+    name = "moodle" if chapter is None else f"moodle_{chapter}"
+    paths = [sheet.save(folder / f"{name}.csv")]
     if chapters:
-        who = [name for name in others[1:] if name in sheet.header]
-        rows = [[*who, *map(one_line, chapters.values())]]
-        for number, each in sorted(found.items()):
-            grades = [scaled(each, points_of(each, chapter)[1], chapter) for chapter in chapters]
-            rows.append([*sheet.values(sheet.rows[number], *who), *grades])
-        paths.append(save_text(folder / "moodle_chapters.csv", csv_text(rows), "utf-8"))
-    return paths
+        paths.append(_chapters_table(sheet, found, left, chapters, folder / "moodle_chapters.csv"))
+    return [paths[0], *save_unmatched(folder / f"{name}_unmatched.csv", left), *paths[1:]]
 
 
-def _moodle_feedback(marked: GradedSubmission) -> str:
-    """Return what was not solved, as HTML: Moodle takes the comment for it."""
+def _chapters_table(
+    sheet: Sheet,
+    found: Mapping[int, GradedSubmission],
+    left: list[tuple[GradedSubmission, str]],
+    chapters: Mapping[int, str],
+    path: Path,
+) -> Path:
+    """Write a column for each chapter. Who cannot be named there is added to `left`.
+
+    Moodle finds a person by one of `IDENTIFIES`. Where that cell is empty it goes on with the person of the row above,
+    so that only columns stand there in which nobody's is. An empty grade is none, and no zero.
+    Source: Moodle's grade/import/csv/classes/load_data.php, `map_user_data_with_value` and `update_grade_item`.
+    """
+    filled = {
+        name: {number for number in found if sheet.values(sheet.rows[number], name)[0].strip()}
+        for name in IDENTIFIES
+        if name in sheet.header
+    }
+    named = max(filled.values(), key=len, default=set())
+    who = [name for name, rows in filled.items() if rows == named and rows]
+    nobody = (
+        f"Moodle's gradebook needs one of {', '.join(IDENTIFIES)}, and the same for all: not in moodle_chapters.csv"
+    )
+    left += [(found[number], nobody) for number in sorted(set(found) - named)]
+    names = [name for name in ("Full name",) if name in sheet.header]
+    rows = [[*names, *who, *map(one_line, chapters.values())]]
+    points = {chapter: max((points_of(each, chapter)[1] for each in found.values()), default=0) for chapter in chapters}
+    for number in sorted(named):
+        grades = [scaled(found[number], points[chapter], chapter, excused="-") for chapter in chapters]
+        rows.append([*sheet.values(sheet.rows[number], *names, *who), *grades])
+    return save_text(path, csv_text(rows), "utf-8")
+
+
+def _moodle_feedback(marked: GradedSubmission, chapter: int | None = None) -> str:
+    """Return what was not solved, of all or of one chapter, as HTML: Moodle takes the comment for it."""
+    results = [each for each in marked.results if chapter is None or chapter_of(each.exercise_id) == chapter]
     troubles = [trouble[:MOST_OF_A_TROUBLE] for trouble in marked.troubles[:MOST_TROUBLES]]
     if more := len(marked.troubles) - len(troubles):
         troubles.append(f"… and {plural(more, 'trouble')} more.")
-    lines = [f"{score(marked.earned, marked.points)}.", *troubles]
+    lines = [*told_points(marked, chapter), *troubles]
     blocks = [_html("\n".join(lines))]
-    failed = [result for result in marked.results if result.status == "failed"]
+    failed = [result for result in results if result.status == "failed"]
     for i, result in enumerate(failed):
         head = f"{' '.join(SIGNS['failed'][:2])}: {result.title} ({result.exercise_id})"
         block = _html("\n".join([head, *result.sentences]))
@@ -91,7 +128,7 @@ def _moodle_feedback(marked: GradedSubmission) -> str:
             blocks.append(_html(f"… and {plural(len(failed) - i, 'exercise')} more that did not pass."))
             break
         blocks.append(block)
-    if opened := [result.exercise_id for result in marked.results if result.status == "unanswered"]:
+    if opened := [result.exercise_id for result in results if result.status == "unanswered"]:
         blocks.append(_html(f"Not answered yet: {', '.join(opened)}"))
     return "<br><br>".join(blocks)
 

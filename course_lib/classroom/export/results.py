@@ -4,14 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from course_lib.classroom.spreadsheets import csv_text, spreadsheet_cell
+from course_lib.classroom.spreadsheets import csv_text, points_of, spreadsheet_cell
 from course_lib.classroom.text import chapter_of, feedback, in_order, one_line, save_json, save_text
 from course_lib.grading.result import Result
 
 from .. import statistics
 from ..folders import LeftOut
-from ..graded import GradedSubmission
+from ..graded import GradedSubmission, rounded
 from ..manifest import Line
+
+COUNTS = ("chapter counts", "chapter of", "total counts", "total of")
 
 
 def write_json(
@@ -27,11 +29,11 @@ def write_json(
     about          of the run: chapters, sandbox (which wall there was, or that there was none), grader (its version),
                    wall (what was measured of it before the first submission; of several runs all, " | " between)
     submissions    by name: name, learner (the id, "" if it is not known), counted (with the course's policy: earned,
-                   points, chapters, notes; null without one), digest, earned, points, troubles [text], salvaged [text]
-                   (what was read or run although it is not as it should be), and results, in the course's order:
-                   exercise, chapter (null if the course no longer has it), title, status (passed, failed, unanswered,
-                   written), earned, points, misconception (text or null), feedback, text (of a reflection what was
-                   written, otherwise null)
+                   points, chapters, notes, excused [chapter]; null without one), digest, earned, points, troubles
+                   [text], salvaged [text] (what was read or run although it is not as it should be), and results, in
+                   the course's order: exercise, chapter (null if the course no longer has it), title, status (passed,
+                   failed, unanswered, written), earned, points, misconception (text or null), feedback, text (of a
+                   reflection what was written, otherwise null)
     manifest       whoever and whatever was found, missing or not taken, as in manifest.csv
     not_taken      what was handed in and has no results: name, why (the end of a sentence that begins with the name)
     summary        of all: submissions, mean and median share of points (null without submissions), hardest
@@ -85,10 +87,12 @@ def _as_object(result: Result, texts: Mapping[str, str]) -> dict:
 def write_csv(marked: Sequence[GradedSubmission], folder: Path, left: Sequence[LeftOut] = ()) -> list[Path]:
     """Write `results.csv`, a row for every exercise of every submission.
 
-    What was not taken has one row: the status says so, the feedback says why, and all else is empty.
+    The last columns say what the chapter and all count in the course, of how much: what the policy makes of them, and
+    without one the same as the grader gave. What was not taken has one row: the status says so, the feedback says why,
+    and all else is empty.
     """
     heads = ["exercise", "chapter", "title", "status", "earned", "points", "misconception", "feedback", "text"]
-    rows = [["learner", *heads, "id"]]
+    rows = [["learner", *heads, "id", *COUNTS]]
     for each in in_order(marked):
         learner = spreadsheet_cell(one_line(each.name))
         for result in each.results:
@@ -97,9 +101,12 @@ def write_csv(marked: Sequence[GradedSubmission], folder: Path, left: Sequence[L
                 [learner]
                 + [spreadsheet_cell(value) if isinstance(value, str) else value for value in row.values()]
                 + [spreadsheet_cell(one_line(each.learner))]
+                + (["", ""] if row["chapter"] is None else [*map(rounded, points_of(each, row["chapter"]))])
+                + [*map(rounded, each.final)]
             )
     rows += [
         [spreadsheet_cell(one_line(each.name)), "", "", "", "not taken", "", "", "", spreadsheet_cell(each.why), "", ""]
+        + [""] * len(COUNTS)
         for each in left
     ]
     # The byte order mark tells Excel that this is UTF-8: without it, it shows "Zoë" as "ZoÃ«".
