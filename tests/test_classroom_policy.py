@@ -15,7 +15,7 @@ from course_lib.classroom.export.canvas import write_canvas
 from course_lib.classroom.export.moodle import write_moodle
 from course_lib.classroom.graded import GradedSubmission
 from course_lib.classroom.grading_policy import Override, Policy, apply_policy
-from course_lib.classroom.handed_in import read_times
+from course_lib.classroom.handed_in import is_late, read_times
 from course_lib.classroom.policy_file import read_policy
 from course_lib.classroom.roster import Learner
 from course_lib.grading import EXERCISES
@@ -109,6 +109,55 @@ def test_a_persons_word_counts_and_is_shown(override, chapters):
         assert result.sentences[0] == f"A person decided: {override}"
 
 
+@pytest.mark.parametrize(
+    ("override", "final", "chapters"),
+    [
+        (Override("11", total=True, points=4.5), (4.5, 5), {2: (3, 3), 3: (2, 2)}),
+        (Override("11", total=True, on_time=True), (5, 5), {2: (3, 3), 3: (2, 2)}),
+        (Override("11", total=True, excused=True), (0, 0), {2: (0, 0), 3: (0, 0)}),
+    ],
+    ids=str,
+)
+def test_a_word_for_the_total_outranks_all_else(override, final, chapters):
+    counted, doubts = count(replace(LATE, overrides=[override]), marked(), DUE + timedelta(days=9))
+    assert (doubts, counted.chapters) == ([], chapters)
+    assert (counted.earned, counted.points) == final
+    assert counted.excused == ((2, 3) if override.excused else ())
+
+
+def test_a_total_beyond_what_there_is_is_not_applied_and_said():
+    counted, doubts = count(Policy({3: 0.0}, overrides=[Override("11", total=True, points=4)]), marked())
+    assert counted.earned == 3
+    assert counted.notes == ("weights: chapter 3 × 0",)
+    assert "ada (11)" in doubts[0]
+    assert "beyond the 3 there are" in doubts[0]
+
+
+def test_after_so_many_days_nothing_counts_whatever_the_floor():
+    policy = replace(LATE, none_after=2)
+    lefts = [policy.left(2, DUE + policy.grace + timedelta(days=days))[0] for days in (0, 1, 2, 2.1, 300)]
+    assert lefts == [1, 0.9, 0.8, 0, 0]
+
+
+def test_what_a_run_is_not_about_is_neither_noted_nor_in_doubt():
+    policy = Policy({7: 2.0}, {7: DUE}, overrides=[Override("11", chapter=7, excused=True)])
+    counted, doubts = count(
+        replace(policy, overrides=[*policy.overrides, Override("11", "heads.merge", points=0)]), marked()
+    )
+    assert (counted.notes, doubts, counted.earned) == ((), [], 5)
+
+
+points = st.floats(0, 3, allow_nan=False)
+
+
+@given(points, st.integers(0, 99), st.floats(0, 100), st.floats(0, 5))
+def test_a_persons_word_on_a_chapter_wins_over_lateness_whatever_it_costs(given, days, percent, weight):
+    policy = Policy({2: weight}, {2: DUE}, percent_per_day=percent, overrides=[Override("11", chapter=2, points=given)])
+    whole = sum(each.points for each in EXERCISES.values() if each.chapter == 2)
+    counted, _ = count(policy, marked(softmax=0), DUE + timedelta(days=days))
+    assert counted.chapters[2][0] == pytest.approx(weight * given * 3 / whole)
+
+
 def test_a_word_for_a_whole_chapter_is_of_the_points_that_the_chapter_has():
     whole = sum(each.points for each in EXERCISES.values() if each.chapter == 3)
     results = tuple(each.verdict("failed", ["…"]) for each in EXERCISES.values() if each.chapter == 3)
@@ -186,6 +235,14 @@ ENTRY = "[[grading.override]]\n"
         (ENTRY + "exercise = 'attention.softmax'\npoints = 1", ("number 1", "must name the learner")),
         (ENTRY + "learner = 11\nchapter = 2\npoints = 1", ("learner = 11 must be text",)),
         (ENTRY + "learner = 'a'\npoints = 1", ("must name an exercise, or `chapter`",)),
+        (ENTRY + "learner = 'a'\nchapter = 2\ntotal = true\npoints = 1", ("one of them",)),
+        (2 * (ENTRY + "learner = 'a'\nchapter = 2\nexcused = true\n"), ("line 6: learner", "chapter 2, number 1")),
+        ("[grading]\ntime_zone = 'Berlin'", ("line 2: time_zone = 'Berlin' is not known",)),
+        ("[grading]\ntime_zone = '/etc/passwd'", ("is no time zone",)),
+        ("[grading.handed_in]\n11 = 2026-10-05T23:59:00", ("with its zone", "time_zone")),
+        ("[grading.canvas]\ncolumns = {2 = 3}", ("must be text",)),
+        ("# [grading.late]\n[grading.late]\ngrace_minutes = 1\n'none_after_days' = -1 # x", ("line 4: none_after",)),
+        ("[grading.late]\nfloor_percent = 0x" + "F" * 6000, ("a very long number",)),
         (ENTRY + "learner = 'a'\nexercise = 'attention.softmx'\npoints = 1", ("is no exercise of the course",)),
         (ENTRY + "learner = 'a'\nexercise = 'attention.softmax'\npoints = 3", ("points = 3 must be", "0 to 2")),
         (ENTRY + "learner = 'a'\nchapter = 2", ("one of the three",)),
@@ -193,7 +250,7 @@ ENTRY = "[[grading.override]]\n"
         (ENTRY + "learner = 'a'\nchapter = 99\nexcused = true", ("names no chapter",)),
         (ENTRY + "learner = 'a'\nexercise = 'attention.softmax'\non_time = true", ("whole chapter",)),
     ],
-    ids=range(22),
+    ids=range(30),
 )  # fmt: skip
 def test_what_is_wrong_in_the_file_is_named_with_what_is_allowed(tmp_path, capsys, text, reasons):
     with pytest.raises(ValueError, match=r"course\.toml") as error:
@@ -219,6 +276,56 @@ def test_when_each_handed_in_is_read_with_its_zone_or_refused(tmp_path):
             read_times(path)
 
 
+def test_moodles_worksheet_says_when_each_handed_in_and_needs_a_zone(tmp_path):
+    path = tmp_path / "sheet.csv"
+    path.write_text(
+        "Identifier,Full name,Status,Grade,Last modified (submission),Last modified (grade),Feedback comments\n"
+        'Participant 11,ada,,,"Monday, 5 October 2026, 11:59 PM",-,\n'
+        'Participant 12,bo,,,"Sunday, October 25, 2026, 12:05\N{NARROW NO-BREAK SPACE}AM",-,\n'
+        'Participant 13,cy,,,"Donnerstag, 1 January 2026, 00:30",-,\nParticipant 14,di,,,-,-,\n',
+        encoding="utf-8",
+    )
+    times = {each.id: time for each, time in read_times(path, "Europe/Berlin")}
+    assert times == {
+        "11": DUE,
+        "12": datetime(2026, 10, 24, 22, 5, tzinfo=UTC),
+        "13": datetime(2025, 12, 31, 23, 30, tzinfo=UTC),
+    }
+    with pytest.raises(ValueError, match=r"line 2 .*time_zone.*course\.toml"):
+        read_times(path)
+    for text in ("2026-10-05", "13:00 PM", "Monday, 31 June 2026, 1:00 PM", "5 October 2026, 13:00 PM"):
+        path.write_text(f'id,handed in\n11,"{text}"\n', encoding="utf-8")
+        with pytest.raises(ValueError, match="must be a date and time"):
+            read_times(path, "Europe/Berlin")
+
+
+def test_an_hour_that_the_clocks_jump_over_is_not_counted_as_late(tmp_path):
+    """On 25 October clocks in Berlin go back from 3 to 2: from 1:30 to 3:30 pass three hours, in UTC."""
+    policy = policy_of(
+        tmp_path,
+        "[grading]\ntime_zone = 'Europe/Berlin'\n[grading.due]\n2 = 2026-10-25T01:30:00\n"
+        "[grading.late]\npercent_per_day = 10\ngrace_minutes = 180\n[grading.handed_in]\n11 = 2026-10-25T03:30:00\n",
+    )
+    assert policy.handed_in["11"] - policy.due[2] == timedelta(hours=3)
+    assert count(policy, marked())[0].earned == 5
+    [done], doubts = apply_policy(policy, [marked()], [(Learner("11", "ada"), DUE + timedelta(days=99))])
+    assert (done.counted.earned, doubts) == (5, []), "the time that a person gives outranks the list"
+
+
+@pytest.mark.parametrize(
+    ("name", "late"),
+    [
+        ("roebo_LATE_12_203_02_attention.ipynb", True),
+        ("roebo_12_203_my_LATE_99_homework.ipynb", False),
+        ("roebo_12_203_02_attention.ipynb", False),
+        ("chocolate_12_203_x.ipynb", False),
+        ("so_LATE.ipynb", False),
+    ],
+)
+def test_canvas_says_late_before_the_learners_number_alone(name, late):
+    assert is_late(name) == late
+
+
 # --- through the command ----------------------------------------------------------------------------------------------
 def test_a_word_outlives_a_second_grading_and_is_in_every_result(tmp_path, capsys, monkeypatch):
     pretend(monkeypatch)
@@ -233,7 +340,10 @@ def test_a_word_outlives_a_second_grading_and_is_in_every_result(tmp_path, capsy
     )
     arguments = ["grade", str(class_), "--exercises", EXERCISE, "--out", str(out), "--json", "--csv", "--canvas"]
     arguments += ["--gradescope", "--course", str(course)]
-    for more in ([], ["--resume"]):
+    for more in ([], ["--resume"], ["--seed", "5"]):
+        if "--seed" in more:  # a re-mark: other cases, and another folder
+            place, out = arguments.index(str(out)), tmp_path / "again"
+            arguments[place] = str(out)
         assert main([*arguments, *more]) == 1, "a word for somebody who is not there"
         said = capsys.readouterr()
         assert "NOT APPLIED: the override for zoe" in said.err
@@ -253,6 +363,18 @@ def test_a_word_outlives_a_second_grading_and_is_in_every_result(tmp_path, capsy
     capsys.readouterr()
     canvas = list(csv.reader(io.StringIO((out / "canvas.csv").read_text("utf-8"), newline="")))
     assert [(row[0], row[-1]) for row in canvas[2:]] == [("ada", "2"), ("bert", "2")]
+
+
+def test_what_canvas_calls_late_and_nobody_timed_is_said(tmp_path, capsys, monkeypatch):
+    pretend(monkeypatch)
+    text = (write_class(tmp_path / "one", "ada") / "ada" / "answers.ipynb").read_text("utf-8")
+    files = {f"class/{name}_02_attention.ipynb": text for name in ("roebo_LATE_12_203", "poecy_13_204")}
+    class_, course = lay_out(tmp_path, files) / "class", tmp_path / "course.toml"
+    course.write_text("[grading.due]\n2 = 2026-10-05T23:59:00+02:00\n[grading.handed_in]\n13 = 2026-10-05T23:59:00Z\n")
+    assert main(["grade", str(class_), "--exercises", EXERCISE, "--course", str(course)]) == 1
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("NOT APPLIED")]
+    assert len(said) == 1
+    assert "(12) came late, and nothing says how late" in said[0]
 
 
 def test_dates_without_times_are_asked_for_and_a_course_file_here_is_taken_and_said(tmp_path, capsys, monkeypatch):
@@ -288,6 +410,61 @@ def test_canvas_gets_a_column_for_each_chapter_scaled_to_what_it_is_worth_there(
     rows = list(csv.reader(io.StringIO(path.read_text("utf-8"), newline="")))
     assert [row[-2:] for row in rows] == [["Attention", "Masks"], ["3", "2"], ["2", "2"]]
     assert CANVAS.startswith("Student,ID")
+
+
+@pytest.mark.parametrize("head", ["Chapter 2 · Attention (77)", "Chapter 2 · Attention", "Homework (77)"])
+def test_a_chapters_column_is_known_by_its_number_or_as_the_course_file_says(tmp_path, head):
+    gradebook = tmp_path / "book.csv"
+    gradebook.write_text(
+        f'Student,ID,SIS Login ID,Section,Quiz (5),{head}\n"Lane, Ada",11,ada,A,9,\n', encoding="utf-8"
+    )
+    named = {2: "HW (77)", 7: "x"} if head.startswith("Homework") else {}
+    [path] = write_canvas([marked()], tmp_path, gradebook=gradebook, chapters=TITLES, named=named)
+    rows = list(csv.reader(io.StringIO(path.read_text("utf-8"), newline="")))
+    assert rows == [["Student", "ID", "SIS Login ID", "Section", "Quiz (5)", head, "Masks"],
+                    ["Lane, Ada", "11", "ada", "A", "9", "3", "2"]]  # fmt: skip
+    for named, reason in [
+        ({2: "Hw 2"}, r"no column 'Hw 2'.*Quiz \(5\)"),
+        ({2: "Quiz (5)", 3: "Quiz (5)"}, "two chapters"),
+    ]:
+        with pytest.raises(ValueError, match=reason):
+            write_canvas([marked()], tmp_path, gradebook=gradebook, chapters=TITLES, named=named)
+
+
+def test_each_assignment_of_moodle_gets_the_grade_of_its_chapter(tmp_path, capsys, monkeypatch):
+    pretend(monkeypatch)
+    class_, out = write_class(tmp_path / "class", "ada"), tmp_path / "out"
+    for name in ("a", "b"):
+        (tmp_path / f"{name}=.csv").write_text(
+            "Identifier,Full name,Grade,Maximum Grade,Last modified (grade),Feedback comments\n"
+            "Participant 11,ada,,100,,\n"
+        )
+    course = tmp_path / "course.toml"
+    course.write_text(ENTRY + "learner = 'ada'\nexercise = 'masks.causal'\npoints = 1\n", encoding="utf-8")
+    options = ["--exercises", *IDS, "--out", out, "--course", course]
+    sheets = [f"2={tmp_path / 'a=.csv'}", f"3={tmp_path / 'b=.csv'}"]
+
+    def grade(given):
+        return main(
+            ["grade", *map(str, options), *(part for each in given for part in ("--moodle", each)), str(class_)]
+        )
+
+    assert grade(sheets) == 0
+    capsys.readouterr()
+    grades = {
+        name: next(csv.DictReader(io.StringIO((out / name).read_text("utf-8"))))
+        for name in ("moodle_2.csv", "moodle_3.csv")
+    }
+    assert [grades[name]["Grade"] for name in grades] == ["100", "50"]
+    assert "3 of 3 points" in grades["moodle_2.csv"]["Feedback comments"]
+    for wrong, reason in [
+        (sheets[:1] * 2, "of several worksheets say which chapter"),
+        ([sheets[0], str(tmp_path / "b=.csv")], "of several worksheets say which chapter"),
+        ([f"9={tmp_path / 'a=.csv'}"], "--chapters, too"),
+        (["2=nowhere.csv"], "nowhere.csv is not a file"),
+    ]:
+        assert grade(wrong) == 2
+        assert reason in capsys.readouterr().err
 
 
 def test_moodles_gradebook_gets_a_column_for_each_chapter(tmp_path):

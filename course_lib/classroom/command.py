@@ -33,9 +33,10 @@ examples:
   python -m course_lib grade class/ --roster Grades.csv --manifest    grade nothing: is everybody there?
   python -m course_lib grade --plan 500                               how long would 500 submissions take here?
 
-exit status: 0 all graded (whatever the points) · 1 something was not taken, is in no row of the roster, or could not be
-graded: see what is said, or the report · 2 it could not begin, or not go on, see what is said: --resume does, when that
-is mended · 129, 130, 143 ended by a signal (SIGHUP, Ctrl-C, SIGTERM): what was finished is kept in DIR
+exit status: 0 all graded (whatever the points) · 1 something was not taken, is in no row of the roster, could not be
+graded, or not be counted as course.toml says: see what is said, or the report · 2 it could not begin, or not go on, see
+what is said: --resume does, when that is mended · 129, 130, 143 ended by a signal (SIGHUP, Ctrl-C, SIGTERM): what was
+finished is kept in DIR
 """
 
 
@@ -132,11 +133,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--title", default="", help="of the assignment, for --canvas: 'Attention (123)'")
     form.add_argument(
         "--moodle",
-        nargs="+",
-        default=[],
+        action="append",
         metavar="WORKSHEET",
-        help="moodle.csv: the exported grading worksheet, filled. Of several assignments say which chapter each is of: "
-        "2=Grades-A.csv 3=Grades-B.csv (moodle_2.csv, moodle_3.csv)",
+        help="moodle.csv: the exported grading worksheet, filled. Where each chapter is an assignment: "
+        "--moodle 2=Grades-A.csv --moodle 3=Grades-B.csv (moodle_2.csv, moodle_3.csv)",
     )
 
 
@@ -180,7 +180,7 @@ def _counting(arguments: argparse.Namespace):
 def _require_usable(arguments: argparse.Namespace) -> None:
     if not arguments.submissions:
         raise ValueError("name the submissions: notebooks, zip files, or a folder that holds a class")
-    wanted = [name for name in FORMATS if getattr(arguments, name) not in (False, None, [])]
+    wanted = [name for name in FORMATS if getattr(arguments, name) not in (False, None)]
     if not arguments.out and (wanted or arguments.resume):
         option = f"--{wanted[0]}" if wanted else "--resume"
         raise ValueError(f"{option} needs a folder for results: add --out results/")

@@ -11,16 +11,16 @@ if TYPE_CHECKING:  # what is needed is imported when it runs
 FORMATS = ("json", "csv", "junit", "gradescope", "classroom50", "canvas", "moodle")
 
 
-def worksheets(given: Sequence[str]) -> dict[int | None, Path]:
+def worksheets(given: Sequence[str] | None) -> dict[int | None, Path]:
     """Return Moodle's worksheets by chapter, as in 2=FILE; one alone may be of all, None.
 
     Errors: ValueError for several of which it is not said, or said twice, whose they are.
     """
     found: dict[int | None, Path] = {}
-    for text in given:
+    for text in given or ():
         number, equals, name = text.partition("=")
         chapter, path = (int(number), Path(name)) if equals and number.isdecimal() else (None, Path(text))
-        if chapter in found or (chapter is None and len(given) > 1):
+        if chapter in found or (found and None in (chapter, *found)):
             raise ValueError(f"--moodle {text}: of several worksheets say which chapter each is of, as in 2={path}")
         found[chapter] = path
     return found
