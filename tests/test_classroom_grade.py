@@ -43,11 +43,21 @@ def run_to_end(*arguments) -> subprocess.CompletedProcess:
     return seen
 
 
+def listen() -> None:
+    """Hear Ctrl-C, as a program in a terminal does: what a shell starts in the background is born deaf to it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextlib.contextmanager
 def running(*arguments, **options):
     """A grader, as a process; whatever it has started is gone afterwards, or the test fails."""
     process = subprocess.Popen(
-        grader(*arguments, **options), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        grader(*arguments, **options),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=listen,
     )
     try:
         yield process

@@ -167,7 +167,7 @@ def right(expected):
 @pytest.fixture(autouse=True)
 def short_search(monkeypatch):
     """Odd outcomes are looked up among pairs of mistakes, too; which of the hundreds is found does not matter here."""
-    monkeypatch.setattr(diagnosis, "SECONDS", 0.02)
+    monkeypatch.setattr(diagnosis, "SECONDS", 0.002)
 
 
 def form(value):

@@ -13,7 +13,8 @@ SAMPLE = ["attention.softmax", "embeddings.merge_pair", "embeddings.one_hot", "c
 
 @pytest.mark.proof
 @pytest.mark.parametrize("exercise_id", SAMPLE)
-def test_no_slip_in_the_reference_passes(exercise_id):
+def test_no_slip_in_the_reference_passes(exercise_id, monkeypatch):
+    monkeypatch.setattr(mutants, "SECONDS", 1.0)  # here they take a hundredth of one, unless they never end
     count, alive = mutants.survivors(exercise_id)
     open_ = [f"{mutant.before} -> {mutant.after}" for mutant in alive if not mutants.explained(exercise_id, mutant)]
     assert count > len(alive)

@@ -104,7 +104,7 @@ class _Search:
         one, other = outcome.value, self.outcomes[self.first].value
         if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
             return isinstance(one, torch.Tensor) != isinstance(other, torch.Tensor)
-        if one.shape != other.shape:
+        if one.shape != other.shape or one.is_meta or other.is_meta:  # of which no number can be seen
             return True
         if not one.is_floating_point() or not one.numel():
             return False
