@@ -160,9 +160,12 @@ def graded(out: Path) -> int:
 
 
 def results(out: Path) -> dict[str, list[dict]]:
-    """By submission, the result of every exercise."""
-    marked = [json.loads(line)["marked"] for line in (out / LINES).read_bytes().splitlines()]
-    return {each["name"]: each["results"] for each in marked}
+    """By submission, the result of every exercise; not from the journal, where equal submissions share a line."""
+    submissions = json.loads((out / "results.json").read_bytes())["submissions"]
+    return {
+        each["name"]: [{**result, "exercise_id": result["exercise"]} for result in each["results"]]
+        for each in submissions
+    }
 
 
 def totals(out: Path) -> dict[str, int]:

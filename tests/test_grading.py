@@ -33,16 +33,19 @@ SEEDS = (PUBLIC_SEED, 1, 20_26)
 MORE_SEEDS = (*range(20), 20_26)  # for right answers: a class is graded with a seed that nobody has tried
 EVERY_RUN, IN_PROOFS = "the public seed", "more seeds"
 by_part = pytest.mark.parametrize("part", [EVERY_RUN, pytest.param(IN_PROOFS, marks=pytest.mark.proof)])
-SLOW = {  # a second or more for each seed, in training or building models, in loops over rows or keys: SEEDS do
+SLOW = {  # half a second or more for each seed, in training or building models, in loops over rows or keys: SEEDS do
     "attention.score_variance",
     "blocks.pre_or_post",
     "counting.function",
     "efficiency.online_softmax",
     "feed_forward.ablate_fact",
+    "feed_forward.sparsity",
     "heads.how_many",
+    "positions.equivariance",
     "sampling.compare",
     "sampling.generate",
     "sampling.next_token",
+    "training.get_batch",
     "training.overfit",
 }
 
