@@ -14,7 +14,7 @@ from typing import NamedTuple
 from course_lib.classroom.spreadsheets import Sheet, csv_text, spreadsheet_cell
 from course_lib.classroom.text import in_order, one_line, sanitized, save_text
 
-from .file_names import Download, downloads
+from .file_names import STEMS, Download, downloads
 from .graded import GradedSubmission, rounded
 
 # The columns of Canvas, Moodle (worksheet, participants, gradebook), Gradescope, GitHub Classroom, and of lists made by
@@ -26,7 +26,9 @@ LOGINS = (
     *("sisloginid", "login", "loginid", "username", "githubusername", "rosteridentifier", "sisuserid"),
     *("studentid", "idnumber", "sid", "identifier", "email", "emailaddress", "mail"),
 )
-NO_ONE = re.compile(r"\s*Points Possible|Student, Test|Test Student", re.IGNORECASE)  # rows of Canvas
+NO_ONE = re.compile(r"Points Possible|Student, Test|Test Student", re.IGNORECASE)  # called so by Canvas, and nobody
+# What stands at an end of many a file's name and means no person: a counter, the course's own words.
+WEAK = re.compile(rf"[0-9]{{1,3}}|{'|'.join(word for stem in STEMS for word in stem.split('_'))}")
 ROLE, LEARNERS = "role", ("", "student", "learner", "studentenrollment")  # Gradescope lists those who teach, too
 
 
@@ -66,10 +68,11 @@ def read_roster(path: Path) -> list[Learner]:
     learners = []
     for number, row in enumerate(sheet.rows[1:], start=2):
         teaches = any(role.casefold() not in LEARNERS for role in cells(row, [ROLE]))
-        if teaches or not any(map(str.strip, row)) or any(map(NO_ONE.match, row)):
-            continue
         first, last = (" ".join(cells(row, names)[:1]) for names in (FIRST, LAST))
         given = [each for each in cells(row, NAMES) if each]
+        is_no_one = any(map(NO_ONE.fullmatch, (*given, first, last, f"{first} {last}")))
+        if teaches or is_no_one or not any(map(str.strip, row)):
+            continue
         full = [f"{first} {last}".strip(), f"{last} {first}".strip()]
         commas = [f"{last}, {first}"] if first and last else []
         for name in given:
@@ -148,8 +151,8 @@ class Roster:
         """Say whose row a name fits.
 
         at_an_end: a name that no platform gave may also begin or end with one learner's name in whole words, as do
-        `ada_02_attention` and `homework-ada`. What follows a platform's number is of the learner's own choice, and says
-        nothing.
+        `ada_02_attention` and `homework-ada`. A counter, or a word of the course, that is a name by chance, can
+        bring doubt and never decide. What follows a platform's number is of the learner's own choice, and says nothing.
         """
         rows, meant = self._rows(name), downloads(name, *self._kinds)
         if at_an_end and len(meant) > 1 and not self._is_surely_one(meant):
@@ -158,6 +161,9 @@ class Roster:
             words = _words(_stem(name))
             ends = [words[:length] for length in range(1, len(words))] + [words[i:] for i in range(1, len(words))]
             rows = {row for end in ends for row in self._words.get(end, ())}
+            sure = {row for end in ends if not all(map(WEAK.fullmatch, end)) for row in self._words.get(end, ())}
+            if rows and not sure:
+                return Owner(None, "it bears a number or word of the roster that may stand there by chance")
         if len(rows) == 1:
             return Owner(next(iter(rows)))
         return Owner(None, "it fits several rows" if rows else "no row has this name or number")

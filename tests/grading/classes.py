@@ -214,6 +214,13 @@ HONEST_CLASSES = {
         {"Jane Doe": {"doejane_11_201_hw_22_33_x.ipynb"}},
         CANVAS + '"Doe, Jane",11,,,A\n',
     ),
+    "a section called as Canvas's test student": Class(
+        "What is in another column than the name makes nobody Canvas's test student.",
+        each("bo.ipynb"),
+        {"Bo Roe": {"bo.ipynb"}},
+        "login,name,section\nada,Ada Lane,Test Student Group\nbo,Bo Roe,Points Possible club\n",
+        missing={"Ada Lane"},
+    ),
     "an empty folder": Class(
         "Who handed in an empty folder is found, in it; nobody is missing.",
         {"ada/02_attention.ipynb": about(3), "bo": None},
@@ -366,10 +373,25 @@ HOSTILE_CLASSES = {
     "an id that is a chapter's number": Class(
         "Learner 02 and the notebook 02_attention: `bo_02` may be either's.",
         each("bo_02.ipynb", "02_02_attention.ipynb"),
-        {"02": {"02_02_attention.ipynb"}},
+        {},
         "id\nbo\n02\n",
-        unknown={"bo_02"},
-        missing={"bo"},
+        unknown={"bo_02", "02_02_attention"},
+        missing={"bo", "02"},
+    ),
+    "numbers that a browser, or a learner, puts behind a name": Class(
+        "A roster counts its people 1, 2, 3: `zed (2)` is the second download of zed's file, and nobody's row.",
+        each("2.ipynb", "zed (2).ipynb", "homework_2.ipynb", "notebook (1).ipynb", "group 3/02_attention.ipynb"),
+        {"Bo Roe": {"2.ipynb"}},
+        "number,name\n1,Ada Lane\n2,Bo Roe\n3,Cy Poe\n",
+        unknown={"zed (2)", "homework_2", "notebook (1)", "group 3"},
+        missing={"Ada Lane", "Cy Poe"},
+    ),
+    "the course's words as a login": Class(
+        "Somebody's login is `masks`, which ends half of the class's files.",
+        each("zed_masks.ipynb", "masks.ipynb"),
+        {"masks": {"masks.ipynb"}},
+        "login\nmasks\n",
+        unknown={"zed_masks"},
     ),
     "a folder called exercises": Class(
         "It makes nobody's folder a part of it.",
