@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from course_lib.classroom import submission_reader
 from course_lib.classroom.folders import OUTSIDE
-from course_lib.classroom.salvage import MOST_CONFLICTS, cells_of_script, python_version, sides, versions
+from course_lib.classroom.other_forms import cells_of_script
+from course_lib.classroom.salvage import MOST_CONFLICTS, python_version, sides, versions
 from course_lib.classroom.submissions import find_handed_in
 from tests.grading.archives import packed
 from tests.grading.corpus import notebook
@@ -116,13 +117,14 @@ block = st.lists(line, max_size=3)
 
 @given(st.lists(st.tuples(block, block, block, st.booleans()), min_size=1, max_size=4), block)
 def test_both_sides_of_a_merge_come_back_as_they_were(hunks, end):
-    merged, ours, theirs = [], [], []
+    merged, ours, theirs = [b""], [b""], [b""]
     for before, one, other, with_base in hunks:
         base = [b"||||||| 1a2b", *one] if with_base else []
         merged += [*before, b"<<<<<<< HEAD", *one, *base, b"=======", *other, b">>>>>>> main"]
         ours += [*before, *one]
         theirs += [*before, *other]
-    assert sides(b"\n".join([*merged, *end])) == [b"\n".join([*ours, *end]), b"\n".join([*theirs, *end])]
+    texts = [b"".join(line + b"\n" for line in [*lines, *end]) for lines in (merged, ours, theirs)]
+    assert sides(texts[0]) == texts[1:]
 
 
 @pytest.mark.parametrize(
