@@ -103,16 +103,27 @@ class Submission:
         folder = notebook.path.rpartition("/")[0]
         start = f"{folder}/" if folder else ""
         files = dict(self.files)
-        if self.salvage and any(".ipynb" in line for cell in notebook.cells for line in RUNS.findall(cell.source)):
+        if self.salvage and any(".ipynb" in line for line in _runs(notebook)):
             others = [each for each in self.notebooks if each is not notebook]
             files |= {each.path: as_notebook((c.kind, c.source) for c in each.cells) for each in others}
         return {path.removeprefix(start): text for path, text in files.items() if path.startswith(start)}
+
+    def runs(self, notebook: Notebook) -> list[str]:
+        """Return sentences on the notebooks that it runs (`%run`) and finds, after its name."""
+        if not self.salvage or not (lines := _runs(notebook)):
+            return []
+        paths = [path for path in self.beside(notebook) if path.endswith(".ipynb")]
+        return [f"it runs {path}, which was handed in, too" for path in paths if any(path in line for line in lines)]
 
     @property
     def all_troubles(self) -> tuple[str, ...]:
         """Return those of the notebooks too, each after its path."""
         own = (f"{notebook.path}: {trouble}" for notebook in self.notebooks for trouble in notebook.troubles)
         return (*self.troubles, *own)
+
+
+def _runs(notebook: Notebook) -> list[str]:
+    return [line for cell in notebook.cells if "%run" in cell.source for line in RUNS.findall(cell.source)]
 
 
 RUNS = re.compile(r"^[ \t]*+%run[ \t]([^\n]*+)", flags=re.MULTILINE)
