@@ -58,7 +58,7 @@ SAID = {  # case -> what the teacher reads of it
     "data_that_was_not_handed_in": "measurements.csv",
     "one_syntax_error": "cell 3: SyntaxError",
     "seaborn_is_not_installed": "seaborn",
-    "a_newer_pythons_syntax": "written with Python 3.99, and this grader runs 3.",
+    "a_newer_pythons_syntax": "cell 1 may need a newer Python: it was written with Python 3.99 and",
 }
 
 

@@ -88,9 +88,9 @@ class _Answers:
 
     @property
     def worth(self) -> int:
-        """Return the points by which versions are compared. Those of choices are none: by version after version, each
-        with another guess, they would be given away."""
-        return sum(each.result.earned for id, each in self.answered.items() if not EXERCISES[id].options)
+        """Return the points by which versions are compared: those for code. Other answers may be guesses, of which the
+        last counts in a notebook, and the newest of versions: the best would be given away."""
+        return sum(each.result.earned for id, each in self.answered.items() if WANTED[EXERCISES[id].answer_name])
 
     def take(self, session: Session, expected: Sequence[Exercise], seed: int, chapters: set[int]) -> None:
         """Grade what is open still, in one notebook."""
@@ -135,7 +135,7 @@ def _which(tried: Sequence[tuple[str, _Answers]]) -> list[str]:
     if max(times.values(), default=0) < 2:
         return []
     first, *others = [f"{path} ({plural(answers.worth, 'point')})" for path, answers in tried]
-    rule = "Of versions of one notebook the best counts, choices left out, and of equal ones the newest"
+    rule = "Of versions of one notebook the one with the best code counts, and of equal ones the newest"
     return [f"{rule}: {first}, before {', '.join(others)}"]
 
 

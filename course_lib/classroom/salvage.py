@@ -106,12 +106,13 @@ def newer_syntax(source: str, said: Version, ours: Version = sys.version_info[:2
     Args:
         said: the version that the notebook says it was written with, () if it says none.
     """
-    for since, what, pattern in _NEWER:
-        if since > ours and pattern.search(source):
-            return f"it uses {what}, of Python {_dotted(since)}, and this grader runs {_dotted(ours)}"
-    if said > ours:
-        return f"it was written with Python {_dotted(said)}, and this grader runs {_dotted(ours)}"
-    return ""
+    told = [f"was written with Python {_dotted(said)}"] if said > ours else []
+    told += [
+        f"uses {what}, which came with {_dotted(since)}"
+        for since, what, pattern in _NEWER
+        if since > ours and pattern.search(source)
+    ]
+    return f"it {' and '.join(told)}, and this grader runs {_dotted(ours)}" if told else ""
 
 
 def _dotted(version: Version) -> str:
