@@ -235,9 +235,9 @@ class Reading:
         if self.salvage and not self.notebooks:
             self._read_other_forms()
         self.notebooks.sort(key=_by_path)
-        homes = {path[:-1] for path, _ in self.notebooks}
+        homes, read = {path[:-1] for path, _ in self.notebooks}, {path for path, _ in self.notebooks}
         for path, file in sorted(self.found[".py"], key=_by_path):
-            if any(path[:depth] in homes for depth in range(len(path))):
+            if path not in read and any(path[:depth] in homes for depth in range(len(path))):
                 try:
                     self._read_helper(path, file)
                 except Refused as refused:

@@ -287,10 +287,10 @@ def a_notebook_that_runs_one_in_a_folder():
 
 @saved("", "attention.memory", "masks.causal", "masks.patterns", "heads.merge", "counting.flops")
 def parts_that_are_numbered_like_versions():
-    """Five notebooks, part-1 to part-5, each with another answer: none is a version that is worse than the others."""
+    """Five notebooks, numbered from 1 to 5, each with another answer: none is a version that the others replace."""
     parts = [MEMORY, MASK, PATTERNS, MERGE, FLOPS]
-    files = {f"part-{i}.ipynb": notebook(code(f"{source}\nn_heads = 4")) for i, source in enumerate(parts, start=1)}
-    return files.pop("part-1.ipynb"), files, "part-1.ipynb"
+    files = {f"03_masks-{i}.ipynb": notebook(code(f"{source}\nn_heads = 4")) for i, source in enumerate(parts, start=1)}
+    return files.pop("03_masks-1.ipynb"), files, "03_masks-1.ipynb"
 
 
 @saved("", *BOTH)
