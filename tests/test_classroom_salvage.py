@@ -161,9 +161,11 @@ def test_a_script_can_be_named_alone_and_is_refused_where_nothing_is_salvaged(tm
 
 
 def test_what_was_read_as_a_notebook_is_no_helper_that_cannot_be_imported(tmp_path):
-    files = {"ada/02_attention.py": "from own import *\n" + ANSWER, "ada/own.py": "x = 1\n"}
-    submission = the_one(tmp_path / "class", files, one_each=True)
-    assert submission.files == {"own.py": "x = 1\n"}
+    files = {"02_attention.py": "from own import *\n" + ANSWER, "own.py": "x = 1\n", "more.py": ANSWER}
+    laid = {f"ada/{name}": text for name, text in files.items()}
+    submission = the_one(tmp_path / "class", laid, one_each=True)
+    assert [book.path for book in submission.notebooks] == ["02_attention.py", "more.py"]
+    assert submission.files == {"own.py": "x = 1\n", "more.py": ANSWER}, "one may import the other"
     assert submission.troubles == ()
 
 

@@ -237,11 +237,12 @@ class Reading:
         self.notebooks.sort(key=_by_path)
         homes, read = {path[:-1] for path, _ in self.notebooks}, {path for path, _ in self.notebooks}
         for path, file in sorted(self.found[".py"], key=_by_path):
-            if path not in read and any(path[:depth] in homes for depth in range(len(path))):
+            if any(path[:depth] in homes for depth in range(len(path))):
                 try:
                     self._read_helper(path, file)
                 except Refused as refused:
-                    self._leave_out(path, str(refused))
+                    if path not in read:
+                        self._leave_out(path, str(refused))
 
     def _read_notebook(self, path: Place, data: bytes) -> None:
         """Add a notebook; one whose merge was never finished as two versions, if both can be read."""

@@ -90,7 +90,7 @@ def backslashes(folder: Path, notebook_json: str) -> Path:
 def backslashes_without_end(folder: Path, notebook_json: str) -> Path:
     """Names of nothing but backslashes, thirty thousand in each, and folders of folders. The notebook is honest."""
     deep = ((f"{number}" + "\\x" * 15_000, "") for number in range(200))
-    return written(folder, packed(*deep, ("\\" * 30_000, ""), ("a\\" * 20 + OTHER, "{}"), (HONEST, notebook_json)))
+    return written(folder, packed(*deep, ("\\" * 30_000, ""), ("a\\" * 40 + OTHER, "{}"), (HONEST, notebook_json)))
 
 
 @earns(True)
