@@ -46,6 +46,7 @@ IN_EVERY_RUN = {  # one of each kind of habit, the quick ones; the proofs try al
     "a_merge_conflict_between_two_answers": "two versions of a notebook, the better counts",
     "methods_attached_below": "a class that is completed by later cells",
     "annotations_that_nothing_imports": "a cell that runs in another way",
+    "parts_that_are_numbered_like_versions": "several notebooks, none of which replaces another",
     "the_solutions_themselves": "the reference answers",
 }
 STRICT = "bwrap, and nothing salvaged"

@@ -88,8 +88,8 @@ def backslashes(folder: Path, notebook_json: str) -> Path:
 
 @earns(True)
 def backslashes_without_end(folder: Path, notebook_json: str) -> Path:
-    """Names of nothing but backslashes, thirty thousand in each, and folders of folders. The notebook is honest."""
-    deep = ((f"{number}" + "\\x" * 15_000, "") for number in range(200))
+    """Names of nothing but backslashes, thousands in each, and folders of folders. The notebook is honest."""
+    deep = ((f"{number}" + "\\x" * 15_000, "") for number in range(40))
     return written(folder, packed(*deep, ("\\" * 30_000, ""), ("a\\" * 40 + OTHER, "{}"), (HONEST, notebook_json)))
 
 
