@@ -56,7 +56,9 @@ def submissions(draw, name=texts):
     marks = tuple(draw(results(id)) for id in ids)
     written = {each.exercise_id: draw(texts) for each in marks if each.status == "written"}
     troubles = tuple(draw(st.lists(texts, max_size=2)))
-    return GradedSubmission(draw(name), f"{draw(st.integers(0, 2**32)):064x}", marks, troubles, written)
+    saved = tuple(draw(st.lists(texts, max_size=2)))
+    digest = f"{draw(st.integers(0, 2**32)):064x}"
+    return GradedSubmission(draw(name), digest, marks, troubles, written, salvaged=saved)
 
 
 classes = st.lists(submissions(), max_size=4)

@@ -114,7 +114,11 @@ def small_class() -> list[GradedSubmission]:
     return [
         GradedSubmission("Zoë", "1" * 64, answers(right(a), right(b), reflect, wrong(c, 0), (d, ...))),
         GradedSubmission(
-            "Émile", "2" * 64, answers(wrong(a, 0), right(b), reflect, wrong(c, 0), (d, option)), ("Cell 3 fails.",)
+            "Émile",
+            "2" * 64,
+            answers(wrong(a, 0), right(b), reflect, wrong(c, 0), (d, option)),
+            ("Cell 3 fails.",),
+            salvaged=("a.zip was packed <b>oddly</b>",),
         ),
         GradedSubmission("Ada", "3" * 64, answers(wrong(a, 3), (b, ...), (reflect[0], ...), (c, ...), (d, ...))),
     ]

@@ -109,6 +109,28 @@ def test_who_was_alone_from_the_beginning_gets_what_is_left_of_the_time(monkeypa
     assert marked["ada"].results[0].passed
 
 
+def test_what_was_written_stays_and_of_versions_the_second_run_chooses_among_whole_ones(monkeypatch):
+    cells = [(Cell(1, "code", f"attention_memory = {number}"),) for number in (4, 5)]
+    books = tuple(Notebook(f"02_attention{end}.ipynb", cell) for end, cell in zip(("", " (1)"), cells))
+    one, two = EXPECTED
+    first = [one.verdict("failed", ["It took too long."]), two.verdict("passed", ["Right."])]
+    again = [one.verdict("passed", ["Right."]), two.verdict("passed", ["Right."])]
+    for notebooks, asked in ((books, list(IDS)), (books[:1], list(IDS[:1]))):
+        job = jobs.Job("key", Submission("ada", notebooks, {}, (), ""), IDS, 1, "bwrap", LIMITS)
+        marked = GradedSubmission("ada", "", tuple(first), texts={"attention.why_scale": "Because."})
+        expected: list[str] = []
+
+        def run(submission, exercises, *_, expected=expected, **__):
+            expected.extend(each.id for each in exercises)
+            return GradedSubmission("ada", "", tuple(each for each in again if each.exercise_id in expected))
+
+        monkeypatch.setattr(jobs, "mark", run)
+        second = jobs.do_again(job, jobs.Done("key", marked, doubted=frozenset(IDS[:1])), Idle()).marked
+        assert expected == asked
+        assert [SECOND in result.sentences for result in second.results] == [True, False]
+        assert second.texts == {"attention.why_scale": "Because."}
+
+
 def test_a_second_run_that_the_machine_fails_is_no_result(monkeypatch, tmp_path):
     crowd = Crowded("ada", company=1)
     job = jobs.Job("key", Submission("ada", (), {}, (), ""), IDS, 1, "bwrap", LIMITS)

@@ -102,6 +102,7 @@ COLUMNS = [
     "chapter of",
     "total counts",
     "total of",
+    "salvaged",
 ]
 
 
@@ -124,6 +125,7 @@ def test_csv_gives_every_mark_back_and_no_cell_is_a_formula(tmp_path_factory, dr
         assert spoken(row["feedback"]) == spoken(feedback_of(mark))
         assert spoken(row["misconception"]) == spoken(mark.misconception or "")
         assert spoken(row["text"]) == spoken(each.texts.get(mark.exercise_id, ""))
+        assert spoken(row["salvaged"]) == spoken(" · ".join(each.salvaged))
         for value in row.values():
             assert has_no_controls(value)
             assert not begins_a_formula(value)

@@ -46,6 +46,7 @@ IN_EVERY_RUN = {  # one of each kind of habit, the quick ones; the proofs try al
     "a_merge_conflict_between_two_answers": "two versions of a notebook, the better counts",
     "methods_attached_below": "a class that is completed by later cells",
     "annotations_that_nothing_imports": "a cell that runs in another way",
+    "parts_that_are_numbered_like_versions": "several notebooks, none of which replaces another",
     "the_solutions_themselves": "the reference answers",
 }
 STRICT = "bwrap, and nothing salvaged"
@@ -58,7 +59,7 @@ SAID = {  # case -> what the teacher reads of it
     "data_that_was_not_handed_in": "measurements.csv",
     "one_syntax_error": "cell 3: SyntaxError",
     "seaborn_is_not_installed": "seaborn",
-    "a_newer_pythons_syntax": "written with Python 3.99, and this grader runs 3.",
+    "a_newer_pythons_syntax": "cell 1 may need a newer Python: it was written with Python 3.99 and",
 }
 
 

@@ -177,6 +177,7 @@ IN_EVERY_RUN = {  # one of each kind of attack, the quick ones; the proofs try a
     "exits_before_it_is_asked": "the exit code as evidence",
     "floods_the_output": "more text than anybody may keep",
     "forged_values": "speaks the grader's own protocol",
+    "guesses_by_versions": "hands in a notebook for each guess",
     "injected_text": "marks of HTML, a terminal's codes and formulas on their way to a report",
     "kills_itself": "a worker that dies is replaced, and the next learner loses nothing",
     "patched_torch": "the judge's own tools, altered",

@@ -1,7 +1,8 @@
 """A whole class, graded: notebooks of people nobody should trust, read, run in a sandbox, judged outside of it.
 
 submissions        which files are one submission; `folders`: files and archives as one tree, which no path leaves
-submission_reader  what one holds, read as text, nothing runs; `notebook_reader`: its cells; `salvage`: of what is amiss
+submission_reader  what one holds, read as text, nothing runs; `notebook_reader`: its cells; `other_forms`:
+                   those of scripts and pages; `salvage`: of what is amiss
 worker             the untrusted side: runs a notebook (`notebook_run`) and answers calls; `forkserver` forks it,
                    `isolation` parts it from the next in the kernel's own terms
 protocol           what passes between the two sides: numbers, text and raw arrays, never objects

@@ -97,7 +97,8 @@ def mark_class(
     Errors: ValueError and RuntimeError as `Journal`; SandboxError if the sandbox does not work here.
     """
     quotas = quotas or Quotas()
-    with Journal(folder, expected, quotas, resume, seed) as journal:
+    salvage = all(submission.salvage for submission in submissions)
+    with Journal(folder, expected, quotas, resume, seed, salvage) as journal:
         begun()
         ids = tuple(each.id for each in expected)
         todo = {}

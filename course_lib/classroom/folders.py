@@ -164,7 +164,10 @@ def unpacked(file: File, charge: Callable[[int], None], until: ExitStack, salvag
             twice = isinstance(item, File) and (count[path] > 1 or path in inside)  # the latter: it is a folder too
             inside[path[:-1]][path[-1]] = LeftOut(path[-1], AMBIGUOUS) if twice else item
     _register(inside, ())
-    backslashes = salvage and any("\\" in info.orig_filename for info in archive.infolist())
+    backslashes = any(
+        "\\" in info.orig_filename and not isinstance(item, LeftOut)
+        for info, (_, item) in zip(archive.infolist(), members)
+    )
     return Folder(file.name, lambda: _sorted(inside[()]), BACKSLASHES if backslashes else "")
 
 

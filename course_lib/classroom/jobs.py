@@ -12,7 +12,7 @@ import torch
 from course_lib.grading.catalogue import get
 
 from .graded import GradedSubmission
-from .marking import mark
+from .marking import compared, mark
 from .quotas import Quotas
 from .remote import Fault, Worker
 from .sandbox import SandboxError
@@ -91,7 +91,9 @@ def do_again(
     left = job.quotas.timeout - first.seconds if was_alone else None
     if left is not None and left < SHORTEST:
         return replace(first, doubted=frozenset())
-    names = tuple(name for name in job.exercises if name in first.doubted)
+    # Which version of a notebook counts is a question to all its answers.
+    whole = any(len(versions) > 1 for versions in compared(job.submission))
+    names = tuple(name for name in job.exercises if whole or name in first.doubted)
     second = do_job(replace(job, exercises=names), worker, closing, left)
     if not second.marked:
         return second
@@ -99,8 +101,10 @@ def do_again(
     results = {result.exercise_id: result for result in first.marked.results}
     for result in second.marked.results:
         before = results[result.exercise_id]
-        note = (SECOND,) if result.passed else (DIFFERS,) if result.earned != before.earned else ()
+        differs = result.earned != before.earned or result.passed != before.passed
+        note = ((SECOND,) if result.passed else (DIFFERS,)) if differs else ()
         results[result.exercise_id] = replace(result, sentences=(*result.sentences, *note))
-    marked = replace(second.marked, results=tuple(results.values()))
+    texts = {**first.marked.texts, **second.marked.texts}
+    marked = replace(second.marked, results=tuple(results.values()), texts=texts)
     seconds, peak = first.seconds + second.seconds, max(first.peak, second.peak)
     return Done(job.key, marked, seconds=seconds, peak=peak)

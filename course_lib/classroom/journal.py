@@ -44,6 +44,7 @@ class Journal:
     Args:
         folder: is made. expected: the exercises that every submission is graded on. quotas: of a submission.
         resume: go on with the run that is there. seed: for marking again; without, the run's, or a fresh secret one.
+        salvage: what is not as it should be is read. What was graded on other terms is graded again.
     Errors: ValueError if the folder holds results and `resume` is not asked for, or such that cannot be gone on with,
         or if nothing can be written there; RuntimeError if it cannot any more.
     """
@@ -55,9 +56,11 @@ class Journal:
         quotas: Quotas,
         resume: bool = False,
         seed: int | None = None,
+        salvage: bool = True,
     ):
         self.folder = Path(folder)
-        self.about = {"exercises": [each.id for each in expected], "quotas": quotas.as_dict(), "grader": version()}
+        ids = [each.id for each in expected]
+        self.about = {"exercises": ids, "quotas": quotas.as_dict(), "salvage": salvage, "grader": version()}
         self._resume, self._asked = resume, seed
         self.seed = 0
         self.marks: dict[str, GradedSubmission] = {}  # by key

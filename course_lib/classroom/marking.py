@@ -1,7 +1,8 @@
 """One submission: a result for every expected exercise, whatever was handed in."""
 
-import sys
+import re
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from course_lib.grading.show import plural
 
 from .graded import GradedSubmission
 from .remote import Ended, Worker
-from .salvage import MOST_VERSIONS, versions
+from .salvage import MOST_VERSIONS, newer_syntax, versions
 from .session import Found, Session
 from .submission_reader import Notebook, Submission
 
@@ -32,15 +33,16 @@ def mark(
     `worker.doubted` names those that failed by time, memory or a signal. seconds: less than the worker's for all of it.
 
     An answer may stand in any notebook. If several hold one, those of its chapter come first, and of these the first
-    that answers; in a notebook, the last answer counts.
+    that answers; of versions of one notebook the best as a whole, and then what it leaves open of the others. In a
+    notebook, the last answer counts.
     Errors: Fault if the machine failed: then nothing is known of the submission, and it should be tried again.
     """
     deadline = time.monotonic() + (worker.quotas.timeout if seconds is None else seconds)
     worker.doubted = set()
     all_answers = _Answers()
     troubles, salvaged = list(submission.all_troubles), list(submission.salvaged)
-    for notebooks in _versions(submission):
-        tried = []
+    for notebooks in compared(submission):
+        tried: list[tuple[str, _Answers]] = []
         for notebook in notebooks:
             answers = _Answers() if len(notebooks) > 1 else all_answers
             session = Session(
@@ -52,14 +54,13 @@ def mark(
                 session.close()
             troubles += [f"{notebook.path}: {trouble}" for trouble in session.found.troubles]
             troubles += _newer(notebook, session.found.troubles)
-            salvaged += [f"{notebook.path}: {saved}" for saved in session.found.salvaged]
-            tried.append((answers, notebook.path))
+            saved = (*submission.runs(notebook), *session.found.salvaged)
+            salvaged += [f"{notebook.path}: {each}" for each in saved]
+            tried.insert(0, (notebook.path, answers))
         if len(tried) > 1:
-            tried.sort(key=lambda each: each[0].earned, reverse=True)  # of equal ones the first
-            if tried[0][0].earned > tried[-1][0].earned:
-                told = [f"{path} ({plural(answers.earned, 'point')})" for answers, path in tried]
-                salvaged.append(f"Of versions of one notebook the best counts: {told[0]}, before {', '.join(told[1:])}")
-            for answers, _ in tried:
+            tried.sort(key=lambda each: each[1].worth, reverse=True)  # of equal ones the newest stays first
+            salvaged += _which(tried)
+            for _, answers in tried:
                 all_answers.add(answers)
     results, elsewhere = all_answers.own, all_answers.elsewhere
     graded = []
@@ -82,8 +83,14 @@ class _Answers:
         self.elsewhere: dict[str, Marked] = {}
 
     @property
-    def earned(self) -> int:
-        return sum(marked.result.earned for marked in {**self.elsewhere, **self.own}.values())
+    def answered(self) -> dict[str, "Marked"]:
+        return {id: marked for id, marked in {**self.elsewhere, **self.own}.items() if not _is_open(marked)}
+
+    @property
+    def worth(self) -> int:
+        """Return the points by which versions are compared: those for code. Other answers may be guesses, of which the
+        last counts in a notebook, and the newest of versions: the best would be given away."""
+        return sum(each.result.earned for id, each in self.answered.items() if WANTED[EXERCISES[id].answer_name])
 
     def take(self, session: Session, expected: Sequence[Exercise], seed: int, chapters: set[int]) -> None:
         """Grade what is open still, in one notebook."""
@@ -102,29 +109,45 @@ class _Answers:
             mine |= {id: marked for id, marked in its.items() if _is_open(mine.get(id))}
 
 
-def _versions(submission: Submission) -> list[list[Notebook]]:
-    """Return the notebooks, those that are versions of one together: only the last few of them are tried."""
+def compared(submission: Submission) -> list[list[Notebook]]:
+    """Return the notebooks in the order in which they are graded, versions of one in one list.
+
+    Of many versions the last few are compared, and the others come at the end: there they answer what is open still.
+    One of the same cells as another is none.
+    """
     notebooks = submission.notebooks
     if not submission.salvage:
         return [[notebook] for notebook in notebooks]
-    groups = []
+    groups, rest = [], []
     for places in versions([notebook.path for notebook in notebooks]):
-        group = [notebooks[place] for place in places]
+        group = list({notebooks[place].cells: notebooks[place] for place in places}.values())
         if len(group) > 1 and set.intersection(*(notebook.chapters for notebook in group)):
             groups.append(group[-MOST_VERSIONS:])
+            rest += [[notebook] for notebook in group[:-MOST_VERSIONS]]
         else:
             groups += [[notebook] for notebook in group]
-    return groups
+    return groups + rest
+
+
+def _which(tried: Sequence[tuple[str, _Answers]]) -> list[str]:
+    """Say which of the versions of a notebook, the best first, counts where several answer the same."""
+    times = Counter(id for _, answers in tried for id in answers.answered)
+    if max(times.values(), default=0) < 2:
+        return []
+    first, *others = [f"{path} ({plural(answers.worth, 'point')})" for path, answers in tried]
+    rule = "Of versions of one notebook the one with the best code counts, and of equal ones the newest"
+    return [f"{rule}: {first}, before {', '.join(others)}"]
 
 
 def _newer(notebook: Notebook, troubles: Sequence[str]) -> list[str]:
     """Say it where code cannot be read because it is written for a newer Python."""
-    if notebook.python <= sys.version_info[:2] or not any("SyntaxError" in trouble for trouble in troubles):
-        return []
-    theirs, ours = (".".join(map(str, version)) for version in (notebook.python, sys.version_info[:2]))
-    return [
-        f"{notebook.path}: it was written with Python {theirs}, and this grader runs {ours}: grade it with {theirs}"
-    ]
+    failed = (re.match(r"cell (\d+): (?:Syntax|Indentation)Error", trouble) for trouble in troubles)
+    numbers = {int(each[1]) for each in failed if each}
+    told = []
+    for cell in notebook.cells:
+        if cell.number in numbers and (why := newer_syntax(cell.source, notebook.python)):
+            told.append(f"{notebook.path}: cell {cell.number} may need a newer Python: {why}")
+    return told
 
 
 class Marked(NamedTuple):

@@ -35,6 +35,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri
 LONGEST = 20_000  # characters of one text; what is cut off is said
 HARDEST, MISTAKES = 10, 15  # how many the class page lists
 TROUBLES = 50  # how many a learner's page lists
+SALVAGED = 10  # of one learner on the class page
 EXCERPT = 2000  # characters of a reflection on the class page
 LEVELS = ("none", "below ¼", "below ½", "below ¾", "¾ and more", "all")  # of a share, in the matrix of chapters
 SECTIONS = {
@@ -42,6 +43,7 @@ SECTIONS = {
     "hardest": "Hardest exercises",
     "mistakes": "Most common mistakes",
     "learners": "Learners",
+    "salvaged": "Read all the same",
     "chapters": "Chapter by chapter",
     "reflections": "Reflections",
     "same": "Equal submissions",
@@ -154,6 +156,8 @@ def _class_page(
     sections = {key: f"{title}: {len(which):,}" for key, (title, which) in first.items() if which} | SECTIONS
     if not any(each.marked.texts for each in learners):
         del sections["reflections"]
+    if not any(each.marked.salvaged for each in learners):
+        del sections["salvaged"]
     exercises = list({result.exercise_id: result for each in learners for result in each.results}.values())
     shown = {
         "learners": learners,
@@ -164,6 +168,7 @@ def _class_page(
         "look": look,
         "about": about,
         "sections": sections,
+        "most_salvaged": SALVAGED,
     }
     return _page("class.html", **shown, **(_class_results(learners, titles) if learners else {}))
 

@@ -5,69 +5,65 @@ Nothing is guessed of what a learner meant: what is read stands in the file, in 
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 COPY = re.compile(r"(?: \(theirs\)|-Copy[0-9]+|[ _-]?\([0-9]+\)|-[0-9])+$")  # JupyterLab's, a browser's, Canvas's
 THEIRS = " (theirs)"
-MOST_VERSIONS = 3  # of one notebook that are graded, the last ones
+MOST_VERSIONS = 3  # of one notebook that are compared, the last ones
 MOST_CONFLICTS = 1_000
 TEXT_NOTEBOOK = re.compile(r"\.ipynb\.(?:txt|json)$", re.IGNORECASE)  # what some browsers and mail programs make of it
-PERCENT = re.compile(r"^#[ \t]*%%(.*)$", re.MULTILINE)
+ENDINGS = re.compile(r"(?:\.ipynb)?\.(?:ipynb|txt|json|py|html?|md|markdown)$", re.IGNORECASE)
 TELLS = {  # what is not read, and what to do about it
-    ".html": "is a printed page: the notebook itself is wanted (File > Download in JupyterLab)",
-    ".pdf": "is a printed page: the notebook itself is wanted (File > Download in JupyterLab)",
-    ".md": "is Markdown: the notebook itself is wanted (.ipynb)",
-    ".py": "defines no answer of the course: the notebook itself is wanted (.ipynb)",
+    **dict.fromkeys((".html", ".htm", ".pdf"), "is a printed page without answers that could be read back"),
+    **dict.fromkeys((".md", ".markdown"), "is Markdown without a block of Python that defines an answer of the course"),
+    ".py": "defines no answer of the course",
 }
+WANTED = ": hand in the notebook itself (.ipynb; in JupyterLab File > Download)"
+MERGE = "holds the marks of a merge that was not finished (<<<<<<<)"
+_MARK = re.compile(rb"^(?:<{7}|\|{7}|={7}|>{7})(?=[ \r\n]|\Z)[^\n]*+\n?", re.MULTILINE)
+_NEXT = {  # the state of a merge, and the mark that follows -> the state then; what both had is of neither side
+    ("both", b"<"): "ours",
+    ("ours", b"|"): "base",
+    ("ours", b"="): "theirs",
+    ("base", b"="): "theirs",
+    ("theirs", b">"): "both",
+}
+
+
+def merged(data: bytes) -> bool:
+    """Say whether a file holds the marks of a merge: no line of JSON begins in this way."""
+    return data.startswith(b"<<<<<<<") or b"\n<<<<<<<" in data
 
 
 def sides(data: bytes) -> list[bytes]:
     """Return both sides of a file with Git's conflict markers, ours and theirs; nothing if it has none, or broken ones.
 
-    What stood there before both, which `diff3` shows between them, is nobody's.
+    What stood there before both, which `diff3` shows between them, is nobody's. A file is cut at its marks alone: its
+    lines may be millions.
     """
-    if not (data.startswith(b"<<<<<<< ") or b"\n<<<<<<< " in data):
+    if not merged(data):
         return []
-    ours: list[bytes] = []
-    theirs: list[bytes] = []
-    both = (ours, theirs)
-    kept: tuple[list[bytes], ...] = both
-    conflicts = 0
-    for line in data.split(b"\n"):
-        start = line[:7]
-        if start == b"<<<<<<<":
-            if kept is not both:
-                return []  # one inside another
-            kept, conflicts = (ours,), conflicts + 1
-        elif start == b"|||||||" and len(kept) == 1 and kept[0] is ours:
-            kept = ()
-        elif line.rstrip() == b"=======" and kept is not both and (not kept or kept[0] is ours):
-            kept = (theirs,)
-        elif start == b">>>>>>>" and len(kept) == 1 and kept[0] is theirs:
-            kept = both
-        else:
-            for side in kept:
-                side.append(line)
-    if kept is not both or conflicts > MOST_CONFLICTS:
+    parts: dict[str, list[memoryview]] = {"ours": [], "theirs": []}
+    whole, state, at, conflicts = memoryview(data), "both", 0, 0
+    for mark in _MARK.finditer(data):
+        for side in ("ours", "theirs") if state == "both" else (state,):
+            parts.setdefault(side, []).append(whole[at : mark.start()])
+        sign = data[mark.start() : mark.start() + 1]
+        state, at = _NEXT.get((state, sign), ""), mark.end()
+        conflicts += state == "ours"
+        if not state or conflicts > MOST_CONFLICTS:
+            return []  # one inside another, or a mark that belongs to none
+    if state != "both":
         return []
-    return [b"\n".join(ours), b"\n".join(theirs)]
-
-
-def cells_of_script(text: str) -> list[tuple[Literal["code", "raw"], str]]:
-    """Return the cells of a Python file as (kind, source): those of the percent format, or one."""
-    head, *parts = PERCENT.split(text)
-    cells: list[tuple[Literal["code", "raw"], str]] = [("code", head)]
-    for mark, source in zip(parts[::2], parts[1::2]):
-        cells.append(("code" if "[markdown]" not in mark and "[raw]" not in mark else "raw", source))
-    return [(kind, source.strip("\n")) for kind, source in cells if source.strip()]
+    return [b"".join([*parts[side], whole[at:]]) for side in ("ours", "theirs")]
 
 
 def versions(paths: Sequence[str]) -> list[list[int]]:
     """Return the places of the paths in groups: versions of one notebook, `x.ipynb` and `x (1).ipynb`, are one."""
     groups: dict[str, list[int]] = {}
     for place, path in enumerate(paths):
-        stem = re.sub(r"\.ipynb(?= \(theirs\)$|$)", "", path, flags=re.IGNORECASE)
+        stem = re.sub(r"\.ipynb(?:\.txt|\.json)?(?= \(theirs\)$|$)", "", path, flags=re.IGNORECASE)
         groups.setdefault(COPY.sub("", stem), []).append(place)
     return list(groups.values())
 
@@ -82,9 +78,42 @@ def as_notebook(cells: Iterable[tuple[str, str]]) -> str:
     return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 2})
 
 
-def python_version(data: bytes) -> tuple[int, ...]:
+# --- a newer Python ---------------------------------------------------------------------------------------------------
+
+Version = tuple[int, ...]
+_NEWER: list[tuple[Version, str, re.Pattern]] = [  # since when, what, and how it is recognised
+    ((3, 12), "type parameters", re.compile(r"^[ \t]*+(?:async[ \t]++)?(?:def|class)[ \t]++\w++\[", re.MULTILINE)),
+    (
+        (3, 12),
+        "a `type` statement",
+        re.compile(r"^[ \t]*+type[ \t]++\w++(?:\[[^\]\n]*+\])?[ \t]*+=", re.MULTILINE),
+    ),
+    ((3, 12), "quotes inside of an f-string's quotes", re.compile(r"""\b[fF](["'])[^"'\n{]*+\{(?!\{)[^"'}\n]*+\1""")),
+]
+
+
+def python_version(data: bytes) -> Version:
     """Return the version of Python that a notebook's metadata name, (3, 12); () if none."""
     found = re.search(
         rb'"language_info"\s*:\s*\{[^{}]*(?:\{[^{}]*\}[^{}]*)?"version"\s*:\s*"(\d{1,2})\.(\d{1,3})', data
     )
     return tuple(map(int, found.groups())) if found else ()
+
+
+def newer_syntax(source: str, said: Version, ours: Version = sys.version_info[:2]) -> str:
+    """Return why a cell with a syntax error may be none in a newer Python than ours; "" if nothing speaks for that.
+
+    Args:
+        said: the version that the notebook says it was written with, () if it says none.
+    """
+    told = [f"was written with Python {_dotted(said)}"] if said > ours else []
+    told += [
+        f"uses {what}, which came with {_dotted(since)}"
+        for since, what, pattern in _NEWER
+        if since > ours and pattern.search(source)
+    ]
+    return f"it {' and '.join(told)}, and this grader runs {_dotted(ours)}" if told else ""
+
+
+def _dotted(version: Version) -> str:
+    return ".".join(map(str, version))

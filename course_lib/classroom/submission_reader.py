@@ -11,7 +11,7 @@ import re
 from collections import deque
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.show import printable
@@ -34,12 +34,11 @@ from .folders import (
     natural,
     unpacked,
 )
-from .notebook_reader import Cell, mended, read_cells
-from .salvage import TEXT_NOTEBOOK, THEIRS, as_notebook, cells_of_script, python_version, sides
+from .notebook_reader import MOST_CELLS, Cell, mended, read_cells
+from .other_forms import CHAPTER_OF_ANSWER, DEFINED, FORMS, LARGEST_HELPER, LARGEST_NOTEBOOK, cells_of_form
+from .salvage import MERGE, TEXT_NOTEBOOK, THEIRS, as_notebook, merged, python_version, sides
 
 # For one submission. Sizes are in bytes, those of text in characters.
-LARGEST_NOTEBOOK = 64_000_000  # as a file: its outputs may be huge
-LARGEST_HELPER = 1_000_000
 LARGEST_TEXT = 8_000_000  # all cells and helper files together
 MOST_READ = 256_000_000  # unpacked, all files together
 MOST_NOTEBOOKS = 100
@@ -104,10 +103,17 @@ class Submission:
         folder = notebook.path.rpartition("/")[0]
         start = f"{folder}/" if folder else ""
         files = dict(self.files)
-        if self.salvage and any(RUNS.search(cell.source) for cell in notebook.cells):
+        if self.salvage and any(".ipynb" in line for line in _runs(notebook)):
             others = [each for each in self.notebooks if each is not notebook]
             files |= {each.path: as_notebook((c.kind, c.source) for c in each.cells) for each in others}
         return {path.removeprefix(start): text for path, text in files.items() if path.startswith(start)}
+
+    def runs(self, notebook: Notebook) -> list[str]:
+        """Return sentences on the notebooks that it runs (`%run`) and finds, after its name."""
+        if not self.salvage or not (lines := _runs(notebook)):
+            return []
+        paths = [path for path in self.beside(notebook) if path.endswith(".ipynb")]
+        return [f"it runs {path}, which was handed in, too" for path in paths if any(path in line for line in lines)]
 
     @property
     def all_troubles(self) -> tuple[str, ...]:
@@ -116,9 +122,11 @@ class Submission:
         return (*self.troubles, *own)
 
 
-RUNS = re.compile(r"^\s*%run\s.*\.ipynb", flags=re.MULTILINE)
-CHAPTER_OF_ANSWER = {exercise.answer_name: exercise.chapter for exercise in EXERCISES.entries.values()}
-DEFINED = re.compile(r"^[ \t]*(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]*)?=(?!=)", flags=re.MULTILINE)
+def _runs(notebook: Notebook) -> list[str]:
+    return [line for cell in notebook.cells if "%run" in cell.source for line in RUNS.findall(cell.source)]
+
+
+RUNS = re.compile(r"^[ \t]*+%run[ \t]([^\n]*+)", flags=re.MULTILINE)
 
 
 def chapters_of(submission: Submission) -> set[int]:
@@ -142,6 +150,7 @@ class Reading:
         self.files: dict[str, str] = {}
         self.troubles: list[str] = []
         self.found: dict[str, list[tuple[Place, File]]] = {".ipynb": [], ".py": []}
+        self.forms: list[tuple[Place, File]] = []  # what may be a notebook in another form
         self.others: list[str] = []  # files of another kind
         self.bytes_left, self.text_left = MOST_READ, LARGEST_TEXT
         self.seen = self.listed = self.archives = 0
@@ -173,18 +182,23 @@ class Reading:
                             break
                         if not ignored(child.name):
                             waiting.append(((*path, child.name), child, archives))
-                elif self.salvage and TEXT_NOTEBOOK.search(item.name):
-                    self.salvaged.append(f"{_shown(path)} was read as a notebook, for all that its name ends in")
-                    self.found[".ipynb"].append((path, item))
-                elif ending(item.name) in self.found:
-                    self.found[ending(item.name)].append((path, item))
-                elif len(self.others) < MOST_FILES:
-                    self.others.append(_shown(path))
+                else:
+                    self._enter(path, item)
             except Refused as refused:
                 self._leave_out(path, str(refused))
         if self.seen > MOST_FILES or self.listed > MOST_LISTED:
             most = MOST_FILES if self.seen > MOST_FILES else MOST_LISTED
             self.troubles.append(f"It holds more than {most:,} files: the rest was not looked at")
+
+    def _enter(self, path: Place, file: File) -> None:
+        """Put a file to those of its kind."""
+        kind = ".ipynb" if self.salvage and TEXT_NOTEBOOK.search(file.name) else ending(file.name)
+        if kind in self.found:
+            self.found[kind].append((path, file))
+        elif len(self.others) < MOST_FILES:
+            self.others.append(_shown(path))
+        if kind in FORMS and len(self.forms) < MOST_FILES:
+            self.forms.append((path, file))
 
     def _unpacked(self, file: File, archives: int, until: ExitStack) -> Folder:
         if ending(file.name) != ".zip":
@@ -219,25 +233,29 @@ class Reading:
                 continue
             self._read_notebook(path, data)
         if self.salvage and not self.notebooks:
-            self._read_scripts()
+            self._read_other_forms()
         self.notebooks.sort(key=_by_path)
-        homes = {path[:-1] for path, _ in self.notebooks}
+        homes, read = {path[:-1] for path, _ in self.notebooks}, {path for path, _ in self.notebooks}
         for path, file in sorted(self.found[".py"], key=_by_path):
             if any(path[:depth] in homes for depth in range(len(path))):
                 try:
                     self._read_helper(path, file)
                 except Refused as refused:
-                    self._leave_out(path, str(refused))
+                    if path not in read:
+                        self._leave_out(path, str(refused))
 
     def _read_notebook(self, path: Place, data: bytes) -> None:
         """Add a notebook; one whose merge was never finished as two versions, if both can be read."""
         versions = sides(data) if self.salvage else []
         if versions:
-            both = "both sides were read, and the better one counts"
-            self.salvaged.append(f"{_shown(path)} holds a merge that was not finished (<<<<<<<): {both}")
+            self.salvaged.append(f"{_shown(path)} {MERGE}: both sides were read, and the better one counts")
+        elif ending(path[-1]) != ".ipynb":
+            self.salvaged.append(f"{_shown(path)} was read as a notebook, whatever its ending: hand in the .ipynb")
         cells_of: list[list[str]] = []
         for ending_, version in zip(("", THEIRS), versions or [data]):
             cells, troubles = read_cells(version)
+            if not versions and merged(data):
+                troubles.append(f"it {MERGE}: it must be finished, and handed in again")
             sources = [cell.source for cell in cells]
             if sources in cells_of:
                 continue
@@ -246,17 +264,18 @@ class Reading:
             made = Notebook(_shown(path) + ending_, tuple(cells), _first(troubles), python_version(version))
             self.notebooks.append((path, made))
 
-    def _read_scripts(self) -> None:
-        """Where no notebook was handed in, read the Python files that define answers as notebooks."""
-        for path, file in sorted(self.found[".py"], key=_by_path):
+    def _read_other_forms(self) -> None:
+        """Where no notebook was handed in, read the files that hold answers in another form: scripts, pages."""
+        for path, file in sorted(self.forms, key=_by_path)[:MOST_NOTEBOOKS]:
             try:
-                text = mended(file.read(LARGEST_HELPER, self._charge).decode("utf-8-sig", "replace"))
+                cells = [] if "course_lib" in path else cells_of_form(file, self._charge)
             except Refused:
-                continue  # it is said where helpers are read
-            if defines_answer(text) and len(self.notebooks) < MOST_NOTEBOOKS:
-                made = [Cell(i, kind, source) for i, (kind, source) in enumerate(cells_of_script(text), start=1)]
-                kept = tuple(cell for cell in made if self._affords(cell, self.troubles))
-                self.notebooks.append((path, Notebook(_shown(path), kept)))
+                continue  # of a script it is said where helpers are read
+            if cells:
+                troubles = [f"only its first {MOST_CELLS:,} cells were read"] if len(cells) > MOST_CELLS else []
+                made = [Cell(i, kind, mended(source)) for i, (kind, source) in enumerate(cells[:MOST_CELLS], start=1)]
+                kept = tuple(cell for cell in made if self._affords(cell, troubles))
+                self.notebooks.append((path, Notebook(_shown(path), kept, _first(troubles))))
                 self.salvaged.append(f"{_shown(path)} was read as a notebook, for there is none: hand in the .ipynb")
 
     def _affords(self, cell: Cell, troubles: list[str]) -> bool:
@@ -285,16 +304,12 @@ class Reading:
             more = [f"and {len(names) - 5:,} more"] if len(names) > 5 else []
             self.troubles.append(f"{NO_NOTEBOOK}{', but ' if names else ''}{', '.join(names[:5] + more)}")
         notebooks, troubles = tuple(notebook for _, notebook in self.notebooks), _first(self.troubles)
-        read = [[asdict(notebook) for notebook in notebooks], sorted(self.files.items()), troubles]
+        cells = [asdict(replace(notebook, python=())) for notebook in notebooks]
+        read: list = [cells, sorted(self.files.items()), troubles]
         read += [] if self.salvage else ["no salvage"]
         digest = hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
         salvaged = _first(self.salvaged)
         return Submission(name, notebooks, self.files, troubles, digest, salvaged=salvaged, salvage=self.salvage)
-
-
-def defines_answer(text: str) -> bool:
-    """Say whether a piece of code defines an answer of the course at its top, by its name."""
-    return any(name in CHAPTER_OF_ANSWER for names in DEFINED.findall(text) for name in names)
 
 
 def read_submission(name: str, item: Item, salvage: bool = True) -> Submission:

@@ -33,15 +33,15 @@ from .folders import (
     on_disk,
     unpacked,
 )
+from .notebook_reader import read_cells
+from .other_forms import FORMS, LARGEST_NOTEBOOK, cells_of_form
 from .roster import TWICE, Learner, Owner, Roster, shown_names
-from .salvage import TELLS, TEXT_NOTEBOOK
+from .salvage import ENDINGS, TELLS, TEXT_NOTEBOOK, WANTED
 from .submission_reader import (
-    LARGEST_HELPER,
     NO_NOTEBOOK,
     Reading,
     Submission,
     chapters_in_name,
-    defines_answer,
     read_submission,
 )
 
@@ -95,7 +95,8 @@ def find_handed_in(
     for place in places:
         if not os.path.lexists(place):
             raise ValueError(f"{place} is not there: name a notebook (.ipynb), a zip file or a folder of them")
-        if os.path.isfile(place) and ending(place.name) not in (".ipynb", ".zip"):
+        usual = ending(place.name) in (".ipynb", ".zip") or (salvage and _is_salvageable(on_disk(place)))
+        if os.path.isfile(place) and not usual:
             raise ValueError(f"{place} is no submission: name a notebook (.ipynb), a zip file or a folder of them")
     roster = Roster.of(learners) if learners else None
     with ExitStack() as until:
@@ -103,10 +104,11 @@ def find_handed_in(
             [place] = places
             # The teacher's own link to a folder is followed; one inside of it is not.
             alone = Folder(place.name, lambda: items_of(place)) if os.path.isdir(place) else on_disk(place)
-            handed_in = [(item, place.name) for item in _split(alone, until, learners or one_each)]
+            items, note = _split(alone, until, learners or one_each, salvage)
+            handed_in = [(item, place.name) for item in items]
             is_class = handed_in[0:1] != [(alone, place.name)]
         else:
-            handed_in = [(on_disk(place), place.parent.name) for place in places]
+            handed_in, note = [(on_disk(place), place.parent.name) for place in places], ""
             is_class = False
         groups, left = _by_learner(handed_in, roster, one_each, salvage)
         submissions, unknown = [], {}
@@ -117,6 +119,8 @@ def find_handed_in(
             if is_class and links and empty and f"{NO_NOTEBOOK}, but" not in "".join(submission.troubles):
                 left.append(LeftOut(name, f"holds no notebook that can be read: {links[0]}"))
                 continue
+            if is_class and note:
+                submission = replace(submission, salvaged=(note, *submission.salvaged))
             submissions.append(replace(submission, learner=group.learner(learners), handed_in=group.names))
             if roster and group.owner.row is None:
                 unknown[name] = group.owner.why
@@ -128,14 +132,20 @@ def find_handed_in(
     return HandedIn(sorted(submissions, key=lambda submission: natural(submission.name)), left, unknown)
 
 
-def _split(item: Item, until: ExitStack, is_class: object) -> list[Item]:
-    """Return what lies in a class that is given alone; the item itself if it is one submission."""
+def _split(item: Item, until: ExitStack, is_class: object, salvage: bool) -> tuple[list[Item], str]:
+    """Return what lies in a class that is given alone, or the item itself if it is one submission; and what of the
+    class's own archive was salvaged."""
     folder = item
     if isinstance(item, File) and ending(item.name) == ".zip":
         with suppress(Refused):
-            folder = unpacked(item, lambda size: None, until)
+            folder = unpacked(item, lambda size: None, until, salvage)
     if not isinstance(folder, Folder):
-        return [item]
+        return [item], ""
+    note = folder.note and f"{item.name} {folder.note}"
+    return _parts(item, folder, is_class, salvage), note
+
+
+def _parts(item: Item, folder: Folder, is_class: object, salvage: bool) -> list[Item]:
     items = _handed_in(folder)
     if folder is not item and len(visible := _visible(items)) == 1 and isinstance(visible[0], Folder):
         items = [each for each in items if each is not visible[0]] + _handed_in(visible[0])  # the archive of a folder
@@ -146,7 +156,7 @@ def _split(item: Item, until: ExitStack, is_class: object) -> list[Item]:
     if "exercises" in names and names & {"course_lib", "notebooks"}:  # a copy of the course, whatever else lies in it
         return [item]
     is_empty_archive = folder is not item and not any(map(_is_submission, visible))
-    return [item] if is_empty_archive or _is_one_learners(visible) else items
+    return [item] if is_empty_archive or _is_one_learners(visible, salvage) else items
 
 
 def _handed_in(folder: Folder) -> list[Item]:
@@ -171,15 +181,16 @@ def _is_submission(item: Item) -> bool:
 
 def _is_salvageable(item: Item) -> bool:
     """Say whether a loose file holds answers: a notebook under another ending, or a Python file that defines some."""
-    if not isinstance(item, File):
-        return False
-    if ending(item.name) == ".py":
+    if isinstance(item, File):
         with suppress(Refused):
-            return defines_answer(item.read(LARGEST_HELPER, lambda size: None).decode("utf-8", "replace"))
-    return bool(TEXT_NOTEBOOK.search(item.name))
+            if TEXT_NOTEBOOK.search(item.name):
+                return bool(read_cells(item.read(LARGEST_NOTEBOOK, lambda size: None))[0])
+            if ending(item.name) in FORMS:
+                return bool(cells_of_form(item, lambda size: None))
+    return False
 
 
-def _is_one_learners(items: Sequence[Item]) -> bool:
+def _is_one_learners(items: Sequence[Item], salvage: bool) -> bool:
     """Say whether what lies side by side is surely of one learner: see `find_handed_in`."""
     notebooks = [each for each in items if _is_notebook(each)]
     others = [each for each in items if not _is_notebook(each) and _is_submission(each)]
@@ -192,13 +203,13 @@ def _is_one_learners(items: Sequence[Item]) -> bool:
     if len(originals) == 1 and not others and re.match(COURSE_FILE, next(iter(originals))):
         return True  # 02_attention_final.ipynb, with what it imports
     chapters = [chapters_in_name(name) for name in originals if re.fullmatch(rf"({COURSE_FILE})( \([0-9]+\))?", name)]
-    others_work = any(map(_may_hold_notebook, others))
+    others_work = any(_may_hold_notebook(each, salvage) for each in others)
     return len(chapters) == len(originals) == len(set().union(*chapters)) and not others_work
 
 
-def _may_hold_notebook(item: Item) -> bool:
+def _may_hold_notebook(item: Item, salvage: bool) -> bool:
     """Say whether a folder or an archive holds a notebook; an archive that cannot be opened may."""
-    reading = Reading()
+    reading = Reading(salvage)
     with ExitStack() as until:
         reading.look(item, until)
     return bool(reading.found[".ipynb"] or reading.notebooks or (isinstance(item, File) and reading.troubles))
@@ -233,6 +244,7 @@ def _by_learner(
         together[i if alone else owner.row if roster else meant[0][:2], alone].append((item, around, owner))
     found: list[_Group] = []
     left: list[LeftOut] = []
+    named = {_stem(item) for item, _ in handed_in if _is_submission(item)}
     for files in together.values():
         numbers = Counter(each.file for item, _, _ in files for each in downloads(item.name)[:1] if each.file)
         if len(files) == 1 or any(count > 1 for count in numbers.values()):  # Canvas gives each file its own
@@ -241,12 +253,13 @@ def _by_learner(
             groups = [files]
         for group in groups:
             items = [item for item, _, _ in group]
-            if any(map(_is_submission, items)) or (salvage and any(map(_is_salvageable, items))):
+            salvageable = salvage and any(_is_salvageable(each) and _stem(each) not in named for each in items)
+            if salvageable or any(map(_is_submission, items)):
                 _, around, owner = group[0]
                 item = items[0] if len(items) == 1 else _joined(items)
                 found.append(_Group(item, around, tuple(each.name for each in items), owner))
             else:
-                left += [_not_taken(each, salvage) for each in items]
+                left += [_not_taken(each, named, salvage) for each in items]
     rows = Counter(each.owner.row for each in found)
     twice = Owner(None, TWICE)
     return [
@@ -255,10 +268,16 @@ def _by_learner(
     ], left
 
 
-def _not_taken(item: Item, salvage: bool) -> LeftOut:
-    usual = "is neither a notebook (.ipynb) nor a zip file nor a folder"
-    usual = TELLS.get(ending(item.name), usual) if salvage else usual
-    why = item.why if isinstance(item, LeftOut) else usual
+def _not_taken(item: Item, named: set[str], salvage: bool) -> LeftOut:
+    why = "is neither a notebook (.ipynb) nor a zip file nor a folder"
+    if isinstance(item, LeftOut):
+        why = item.why
+    elif salvage and _is_salvageable(item) and _stem(item) in named:
+        why = "lies beside a hand-in of the same name, which counts"
+    elif salvage and TEXT_NOTEBOOK.search(item.name):
+        why = f"is no notebook that can be read{WANTED}"
+    elif salvage and ending(item.name) in TELLS:
+        why = TELLS[ending(item.name)] + WANTED
     return LeftOut(printable(item.name), why)
 
 
@@ -302,9 +321,9 @@ def _name(item: Item) -> str:
 
 def _stem(item: Item) -> str:
     stem, suffix = os.path.splitext(item.name)
-    if isinstance(item, Folder) or suffix.lower() not in (".ipynb", ".zip", ".py", ".txt", ".json", *OTHER_ARCHIVES):
+    if isinstance(item, Folder):
         return item.name
-    return TEXT_NOTEBOOK.sub("", item.name) if TEXT_NOTEBOOK.search(item.name) else stem
+    return stem if suffix.lower() in (".zip", *OTHER_ARCHIVES) else ENDINGS.sub("", item.name)
 
 
 def _clean(name: str) -> str:

@@ -52,7 +52,7 @@ def terminal_answers(marked: GradedSubmission) -> str:
         lines.append(f"{sign} {result.exercise_id:<32}{score:>6}  {one_line(result.misconception or '')}".rstrip())
         if not result.passed:
             lines.append(f"      {word if result.status == 'unanswered' else one_line(result.sentences[0])}")
-    lines += [f"  ! {one_line(trouble)}" for trouble in marked.troubles]
+    lines += [f"  ! {one_line(said)}" for said in (*marked.troubles, *marked.salvaged)]
     return "\n".join([*lines, f"{marked.earned} of {marked.points} points"])
 
 

@@ -86,6 +86,20 @@ def backslashes(folder: Path, notebook_json: str) -> Path:
     return written(folder, slip)
 
 
+@earns(True)
+def backslashes_without_end(folder: Path, notebook_json: str) -> Path:
+    """Names of nothing but backslashes, thousands in each, and folders of folders. The notebook is honest."""
+    deep = ((f"{number}" + "\\x" * 15_000, "") for number in range(40))
+    return written(folder, packed(*deep, ("\\" * 30_000, ""), ("a\\" * 40 + OTHER, "{}"), (HONEST, notebook_json)))
+
+
+@earns(True)
+def backslash_to_a_link(folder: Path, notebook_json: str) -> Path:
+    """A link to the machine's files, and a notebook below it by a backslash, as if the link were a folder."""
+    root = link_to("/etc", "machine")
+    return written(folder, packed((root, "/etc"), ("machine\\" + OTHER, "{}"), (HONEST, notebook_json)))
+
+
 @earns(False)
 def nul_in_a_name(folder: Path, notebook_json: str) -> Path:
     """A name that ends, for some programs, at its NUL: a text for one, a notebook for the other. Neither is read."""

@@ -16,7 +16,7 @@ def gradescope_result(marked: GradedSubmission, seconds: float | None = None) ->
     """
     result = {
         "score": round(marked.final[0], 2),
-        "output": "\n".join(map(sanitized, [*told_points(marked), *marked.troubles])),
+        "output": "\n".join(map(sanitized, [*told_points(marked), *marked.troubles, *marked.salvaged])),
         "output_format": "text",
         "visibility": "visible",
         "stdout_visibility": "hidden",

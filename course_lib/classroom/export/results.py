@@ -87,12 +87,12 @@ def _as_object(result: Result, texts: Mapping[str, str]) -> dict:
 def write_csv(marked: Sequence[GradedSubmission], folder: Path, left: Sequence[LeftOut] = ()) -> list[Path]:
     """Write `results.csv`, a row for every exercise of every submission.
 
-    The last columns say what the chapter and all count in the course, of how much: what the policy makes of them, and
-    without one the same as the grader gave. What was not taken has one row: the status says so, the feedback says why,
-    and all else is empty.
+    The columns behind them say what the chapter and all count in the course, of how much: what the policy makes of
+    them, and without one the same as the grader gave; and, last, what was salvaged of the submission. What was not
+    taken has one row: the status says so, the feedback says why, and all else is empty.
     """
     heads = ["exercise", "chapter", "title", "status", "earned", "points", "misconception", "feedback", "text"]
-    rows = [["learner", *heads, "id", *COUNTS]]
+    rows = [["learner", *heads, "id", *COUNTS, "salvaged"]]
     for each in in_order(marked):
         learner = spreadsheet_cell(one_line(each.name))
         for result in each.results:
@@ -103,10 +103,11 @@ def write_csv(marked: Sequence[GradedSubmission], folder: Path, left: Sequence[L
                 + [spreadsheet_cell(one_line(each.learner))]
                 + (["", ""] if row["chapter"] is None else [*map(rounded, points_of(each, row["chapter"]))])
                 + [*map(rounded, each.final)]
+                + [spreadsheet_cell(" · ".join(each.salvaged))]
             )
     rows += [
         [spreadsheet_cell(one_line(each.name)), "", "", "", "not taken", "", "", "", spreadsheet_cell(each.why), "", ""]
-        + [""] * len(COUNTS)
+        + [""] * (len(COUNTS) + 1)
         for each in left
     ]
     # The byte order mark tells Excel that this is UTF-8: without it, it shows "Zoë" as "ZoÃ«".

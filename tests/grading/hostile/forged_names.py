@@ -35,6 +35,7 @@ say(
     found={"softmax": 9999, "attention_memory": 9999, "x": 1},
     open=["softmax", 5, None],
     troubles=["\ud800\x1b[31m<b>" * 100, {"t": [[[5]]]}, None] * 1000,
+    salvaged=["\ud800\x1b[31m<script>alert(1)</script>" * 100, {"t": [[[5]]]}, None] * 1000,
 )
 dots = {"value": {"is": "dots"}, "failure": None, "changed": [], "forbidden": "", "printed": "", "library": ""}
 number, end = 0, time.monotonic() + 60
