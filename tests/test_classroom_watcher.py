@@ -26,6 +26,11 @@ from tests.small_class import needs_bwrap
 MIB = 1 << 20
 
 
+def a_clock_of_its_own(monkeypatch, times) -> None:
+    """The module's own `time`: the process's clock is asked by other threads too, which would use `times` up."""
+    monkeypatch.setattr(watcher, "time", SimpleNamespace(monotonic=lambda: next(times)))
+
+
 def opened(worker: Worker, source: str, **wanted: bool) -> Session:
     return Session(worker, Notebook("x.ipynb", (Cell(1, "code", source),)), {}, wanted, time.monotonic() + 100)
 
@@ -113,7 +118,7 @@ def test_time_without_a_core_is_taken_off_and_nothing_else(monkeypatch, passed, 
     clocks = iter([(10.0, 5.0), (10.0 + computed, 5.0 + delayed)])
     times = iter([100.0, 100.0 + passed])
     monkeypatch.setattr(Meter, "_clocks", lambda self, processes: next(clocks))
-    monkeypatch.setattr(watcher.time, "monotonic", lambda: next(times))
+    a_clock_of_its_own(monkeypatch, times)
     meter = Meter(os.getpid(), 1 << 30, apart=False)
     meter._count_waiting([])
     assert meter.waited == pytest.approx(waited)
@@ -124,7 +129,7 @@ def test_a_clock_that_is_slow_to_tell_what_was_waited_for_is_believed_later(monk
     clocks = iter([(0.0, 0.0), (0.0, 0.0), (0.0, 1.5), (0.0, 1.5)])
     times = iter([0.0, 1.0, 2.0, 3.0])
     monkeypatch.setattr(Meter, "_clocks", lambda self, processes: next(clocks))
-    monkeypatch.setattr(watcher.time, "monotonic", lambda: next(times))
+    a_clock_of_its_own(monkeypatch, times)
     meter = Meter(os.getpid(), 1 << 30, apart=False)
     waited = []
     for _ in range(3):
