@@ -6,7 +6,20 @@ import os
 import sys
 
 import course_lib
-from course_lib.cli import autograder, claims, doctor, grade, ladder, new, refresh, release, train, weights, workflow
+from course_lib.cli import (
+    autograder,
+    bench,
+    claims,
+    doctor,
+    grade,
+    ladder,
+    new,
+    refresh,
+    release,
+    train,
+    weights,
+    workflow,
+)
 
 COMMANDS = (
     doctor,
@@ -14,6 +27,7 @@ COMMANDS = (
     train,
     ladder,
     claims,
+    bench,
     refresh,
     new,
     grade,

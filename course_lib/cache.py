@@ -5,49 +5,77 @@ Chapter 14. A token's keys and values do not change when more tokens follow, so 
 
 from collections.abc import Callable, Sequence
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+
+SMALLEST = 64  # tokens for which a cache first makes room
 
 
 class KVCache:
     """Keep the keys and values of the tokens seen so far, so that each step of generating computes only the new ones.
 
     One cache serves one attention; `model.new_cache()` makes one for each. `key` and `value` are (B, H_kv, S, D), or
-    None as long as the cache is empty; len(cache) is S.
+    None as long as the cache is empty; len(cache) is S. Both are views of a larger tensor, whose free room is doubled
+    when it runs out: a step writes its own tokens, and the earlier ones are not copied.
     """
 
     def __init__(self):
-        self.key: Tensor | None = None
-        self.value: Tensor | None = None
+        self._length = 0
+        self._room: list[Tensor] = []  # of the keys and of the values, (B, H_kv, room, D) each; room ≥ S
 
     def __len__(self) -> int:
-        return 0 if self.key is None else self.key.shape[-2]
+        return self._length
+
+    @property
+    def key(self) -> Tensor | None:
+        """Return the keys so far, (B, H_kv, S, D)."""
+        return self._room[0][..., : len(self), :] if self._room else None
+
+    @property
+    def value(self) -> Tensor | None:
+        """Return the values so far, (B, H_kv, S, D)."""
+        return self._room[1][..., : len(self), :] if self._room else None
 
     def append(
         self, key: Float[Tensor, "B H_kv T D"], value: Float[Tensor, "B H_kv T D"]
     ) -> tuple[Float[Tensor, "B H_kv S D"], Float[Tensor, "B H_kv S D"]]:
         """Add T new tokens, (B, H_kv, T, D) each, and return all: (B, H_kv, S + T, D) each."""
-        if self.key is not None and self.value is not None:
-            if len(key) != len(self.key):
-                raise ValueError(
-                    f"the cache holds {len(self.key)} rows, but {len(key)} were given: a cache serves one batch; "
-                    "make a new one for another"
-                )
-            key, value = torch.cat([self.key, key], dim=-2), torch.cat([self.value, value], dim=-2)
-        self.key, self.value = key, value
-        return key, value
+        S, end = len(self), len(self) + key.shape[-2]
+        if self._room and len(key) != len(self._room[0]):
+            raise ValueError(
+                f"the cache holds {len(self._room[0])} rows, but {len(key)} were given: a cache serves one batch; "
+                "make a new one for another"
+            )
+        # A backward pass needs what earlier steps have read as it was: where gradients flow, nothing is written over.
+        learning = any(tensor.requires_grad for tensor in (key, value, *self._room))
+        if learning or not self._room or end > self._room[0].shape[-2]:
+            size = end if learning else max(2 * end, SMALLEST)
+            old, self._room = self._room, [new.new_empty(*new.shape[:-2], size, new.shape[-1]) for new in (key, value)]
+            for room, kept in zip(self._room, old):
+                room[..., :S, :] = kept[..., :S, :]
+        for room, new in zip(self._room, (key, value)):
+            room[..., S:end, :] = new
+        self._length = end
+        return self._room[0][..., :end, :], self._room[1][..., :end, :]
 
     def once(self, compute: Callable[[Tensor], tuple[Tensor, Tensor]], context: Tensor) -> tuple[Tensor, Tensor]:
         """Return the keys and values of a context that stays the same: computed at the first step, kept for others."""
-        if self.key is None or self.value is None:
-            self.key, self.value = compute(context)
-        return self.key, self.value
+        if not self._room:
+            self._room = list(compute(context))
+            self._length = self._room[0].shape[-2]
+        return self._room[0], self._room[1]
 
     def select(self, rows: Int[Tensor, "B_new"]) -> None:
         """Keep these rows of the batch, in this order; a row may come twice (beam search)."""
-        if self.key is not None and self.value is not None:
-            self.key, self.value = self.key[rows], self.value[rows]
+        self._room = [room[rows] for room in self._room]
+
+    def keep(self, length: int) -> None:
+        """Forget all tokens but the first `length`: what was only tried is taken back (speculative decoding).
+
+        Errors: ValueError if the cache does not hold so many."""
+        if not 0 <= length <= len(self):
+            raise ValueError(f"length must be from 0 to the {len(self)} tokens that the cache holds, got {length}")
+        self._length = length
 
 
 def cached_tokens(cache: Sequence[tuple[KVCache, KVCache]] | None, n_blocks: int) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from numbers import Integral, Real
 from operator import index
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -285,6 +285,31 @@ def require_prompts(
             raise ValueError(f"{name} must have shape {shape}, one row per prompt, got {tuple(given.shape)}")
     if left_padding is not None and not ((left_padding >= 0) & (left_padding < T)).all():
         raise ValueError(f"left_padding must leave a token: 0 to {T - 1} of T={T}, got {left_padding.tolist()}")
+
+
+def require_matrix(weight: Tensor) -> None:
+    """Raise ValueError unless weight is a matrix of finite numbers; TypeError for what is no tensor."""
+    require_tensors(weight=weight)
+    if weight.ndim != 2 or not weight.is_floating_point() or not weight.isfinite().all():
+        raise ValueError(f"weight must be a matrix (O, I) of finite numbers, got {tuple(weight.shape)}, {weight.dtype}")
+
+
+def require_speculation(model: Any, draft: Any, ids: Tensor, max_new_tokens: int, k: int) -> None:
+    """Raise ValueError unless a draft can guess for a model from this prompt; TypeError for what is no tensor."""
+    require_at_least_one(k=k)
+    require_at_least_zero(max_new_tokens=max_new_tokens)
+    if (V := model.config.vocab_size) != draft.config.vocab_size:
+        raise ValueError(f"model and draft need one vocabulary, got {V} and {draft.config.vocab_size} tokens")
+    require_prompts(model.config.family, ids, None, None, None)
+    require_ids(ids, V)
+    if len(ids) != 1:
+        raise ValueError(f"ids must be one prompt (1, T), got {len(ids)} rows: of each another number would be kept")
+    room = min(model.config.max_seq_len, draft.config.max_seq_len)
+    if ids.shape[1] + max_new_tokens > room:
+        raise ValueError(
+            f"{ids.shape[1]} tokens of the prompt and max_new_tokens={max_new_tokens} do not fit into "
+            f"max_seq_len={room}: ask for at most {max(0, room - ids.shape[1])}"
+        )
 
 
 def require_schedule(step: int, peak: float, warmup: int, total: int, floor: float) -> None:

@@ -12,6 +12,7 @@ from course_lib.blocks import Stack
 from course_lib.cache import KVCache
 from course_lib.config import TransformerConfig, require_family
 from course_lib.gpt import initialize, next_token_loss
+from course_lib.linear import Linear
 
 
 class EncoderOnly(Stack):
@@ -54,7 +55,7 @@ class EncoderDecoder(nn.Module):
         self.encoder = Stack(config)
         self.decoder = Stack(config, cross_attention=True)
         self.decoder.token_embedding = self.encoder.token_embedding
-        self.output = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        self.output = Linear(config.d_model, config.vocab_size, bias=False)
         initialize(self)
         if config.tie_weights:
             self.output.weight = self.encoder.token_embedding.weight

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.checks import require_at_least_one, require_dropout, require_last_size, require_one_of
+from course_lib.linear import Linear
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -31,8 +32,7 @@ class FeedForward(nn.Module):
         dropout: probability of dropping a hidden unit while training. bias: whether the two layers have a bias.
 
     Parameters: `up_proj` (d_model → d_ff), `down_proj` (d_ff → d_model).
-    Shapes: x (…, d_model) → the same.
-    Errors: ValueError for an unknown activation or a last dimension that is not d_model.
+    Shapes: x (…, d_model) → the same. Errors: ValueError for an unknown activation or another last dimension.
     Source: Vaswani et al. 2017, eq. 2; GELU: Hendrycks & Gimpel 2016.
     """
 
@@ -46,8 +46,8 @@ class FeedForward(nn.Module):
         require_one_of(tuple(ACTIVATIONS), activation=activation)
         require_dropout(dropout)
         self.d_model, self.activation = d_model, activation
-        self.up_proj = nn.Linear(d_model, d_ff, bias=bias)
-        self.down_proj = nn.Linear(d_ff, d_model, bias=bias)
+        self.up_proj = Linear(d_model, d_ff, bias=bias)
+        self.down_proj = Linear(d_ff, d_model, bias=bias)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
@@ -75,8 +75,7 @@ class SwiGLU(nn.Module):
         dropout: probability of dropping a hidden unit while training. bias: LLaMA's three layers have none.
 
     Parameters: `gate_proj`, `up_proj` (d_model → d_ff), `down_proj` (d_ff → d_model).
-    Shapes: x (…, d_model) → the same.
-    Errors: ValueError if the last dimension is not d_model.
+    Shapes: x (…, d_model) → the same. Errors: ValueError if the last dimension is not d_model.
     Source: Shazeer 2020, "GLU Variants Improve Transformer"; width: Touvron et al. 2023 (LLaMA).
     """
 
@@ -88,9 +87,9 @@ class SwiGLU(nn.Module):
         require_at_least_one(d_model=d_model, d_ff=d_ff)
         require_dropout(dropout)
         self.d_model = d_model
-        self.gate_proj = nn.Linear(d_model, d_ff, bias=bias)
-        self.up_proj = nn.Linear(d_model, d_ff, bias=bias)
-        self.down_proj = nn.Linear(d_ff, d_model, bias=bias)
+        self.gate_proj = Linear(d_model, d_ff, bias=bias)
+        self.up_proj = Linear(d_model, d_ff, bias=bias)
+        self.down_proj = Linear(d_ff, d_model, bias=bias)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:

@@ -14,6 +14,7 @@ from course_lib.blocks import Stack, TransformerBlock
 from course_lib.cache import KVCache
 from course_lib.checks import require_targets
 from course_lib.config import TransformerConfig, require_family
+from course_lib.linear import Linear
 from course_lib.trace import evaluating, trace
 
 IGNORED = -100  # a target of −100 is not predicted: padding, or a part of the text that should not be learned
@@ -24,14 +25,13 @@ class DecoderOnly(Stack):
 
     Parameters: those of Stack, and `output`. With tie_weights `output.weight` *is* `token_embedding.weight`: one
     tensor, two uses. How they are initialised: see `initialize`.
-    Errors: ValueError if config.family is not "decoder".
-    Source: Radford et al. 2019 (GPT-2); Touvron et al. 2023 (LLaMA).
+    Errors: ValueError if config.family is not "decoder". Source: Radford et al. 2019 (GPT-2); Touvron et al. 2023 (LLaMA).
     """
 
     def __init__(self, config: TransformerConfig):
         require_family(config, "decoder")
         super().__init__(config)
-        self.output = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        self.output = Linear(config.d_model, config.vocab_size, bias=False)
         initialize(self)
         if config.tie_weights:
             self.output.weight = self.token_embedding.weight

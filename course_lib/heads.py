@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from course_lib.attention import fused_attention, scaled_dot_product_attention
 from course_lib.cache import KVCache
 from course_lib.checks import require_dropout, require_fitting, require_heads, require_sequences, require_shape
+from course_lib.linear import Linear
 from course_lib.masks import causal_mask, combine
 from course_lib.positions import apply_rotary
 
@@ -61,10 +62,10 @@ class MultiHeadAttention(nn.Module):
         self.d_model, self.n_heads, self.n_kv_heads = d_model, n_heads, n_kv_heads
         self.dropout, self.rope_interleaved = dropout, rope_interleaved
         d_kv = n_kv_heads * (d_model // n_heads)
-        self.q_proj = nn.Linear(d_model, d_model, bias=bias)
-        self.k_proj = nn.Linear(d_model, d_kv, bias=bias)
-        self.v_proj = nn.Linear(d_model, d_kv, bias=bias)
-        self.out_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.q_proj = Linear(d_model, d_model, bias=bias)
+        self.k_proj = Linear(d_model, d_kv, bias=bias)
+        self.v_proj = Linear(d_model, d_kv, bias=bias)
+        self.out_proj = Linear(d_model, d_model, bias=bias)
 
     def forward(
         self, x: Float[Tensor, "B T d_model"], context: Float[Tensor, "B S d_model"] | None = None,

@@ -314,6 +314,7 @@ class Draft:
             raise ValueError(f"use_cache=True needs model.new_cache(), which {type(model).__name__} does not have")
         use_cache = hasattr(model, "new_cache") if use_cache is None else use_cache
         self.model, self.ids, self.left_padding, self.source_mask = model, ids, left_padding, source_mask
+        self.parts = list(model.modules())
         self.cache, self.n_cached = (model.new_cache() if use_cache else None), 0
         self.encoded = None
         if source_ids is not None:
@@ -336,7 +337,7 @@ class Draft:
             extras["cache"], self.n_cached = self.cache, T
         if self.left_padding is not None:
             extras["left_padding"] = (self.left_padding - outside).clamp(min=0)
-        with evaluating(self.model):
+        with evaluating(self.parts):
             if self.encoded is None:
                 return self.model(unread, **extras)[:, -1]
             return self.model.decode(unread, self.encoded, self.source_mask, **extras)[:, -1]

@@ -25,6 +25,7 @@ from pathlib import Path
 import psutil
 import torch
 
+from course_lib.bench import nbgrader
 from course_lib.classroom.journal import LINES
 from course_lib.grading import EXERCISES
 from course_lib.record import IN_MEMORY
@@ -196,12 +197,12 @@ def compare(arguments: argparse.Namespace, drawn: Sequence[pupils.Pupil], folder
     runs.append(watched("a process each, no wall", len(few), each_alone))
     ours = totals(folder / "ours_few")
     report("a process each", {name: sum(points.values()) for name, points in alone.items()}, ours)
-    if rivals.nbgrader_python() is None:
-        print("nbgrader is not here: set NBGRADER_PYTHON, as tests/rivals.py says", flush=True)
+    if nbgrader.nbgrader_python() is None:
+        print("nbgrader is not here: set NBGRADER_PYTHON, as course_lib/bench/nbgrader.py says", flush=True)
         return runs
     numbers = tuple(f"{chapter:02}" for chapter in chapters(arguments))
     exercises = [path for path in sorted((rivals.ROOT / "exercises").glob("*.ipynb")) if path.name.startswith(numbers)]
-    course = rivals.Nbgrader(folder / "nbgrader", exercises)
+    course = nbgrader.Nbgrader(folder / "nbgrader", exercises)
     for pupil in few:
         course.hand_in(pupil.name, sorted(pupil.folder.glob("*.ipynb")))
     theirs: dict[str, dict] = {}

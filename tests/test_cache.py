@@ -48,6 +48,42 @@ def test_rows_are_kept_dropped_and_doubled():
     assert len(cache) == 5
 
 
+def test_a_step_writes_its_own_tokens_and_moves_no_other():
+    """Appending does not copy: the room stays where it is until it is full, and it is full ever more rarely."""
+    cache, places = KVCache(), []
+    one = torch.randn(1, 2, 1, 4)
+    for _ in range(1000):
+        keys, values = cache.append(one, -one)
+        places.append((keys.data_ptr(), values.data_ptr()))
+    assert len(set(places)) <= 5  # 128, 258, 518, 1,038 tokens
+    assert torch.equal(cache.key, one.expand(1, 2, 1000, 4))
+    assert torch.equal(cache.value, -cache.key)
+
+
+def test_gradients_flow_through_a_cache_as_through_the_whole():
+    module = attention()
+    x = torch.randn(1, 7, 8, dtype=torch.float64, requires_grad=True)
+    (whole,) = torch.autograd.grad(module(x, is_causal=True).sin().sum(), x)
+    cache = KVCache()
+    pieces = [module(x[:, start:stop], is_causal=True, cache=cache) for start, stop in ((0, 3), (3, 4), (4, 7))]
+    with torch.no_grad():  # what is written afterwards spoils nothing
+        module(x[:, :1], is_causal=True, cache=cache)
+    (parts,) = torch.autograd.grad(torch.cat(pieces, dim=1).sin().sum(), x)
+    torch.testing.assert_close(parts, whole)
+
+
+def test_what_was_only_tried_is_taken_back():
+    module, cache, x = attention(), KVCache(), torch.randn(2, 6, 8, dtype=torch.float64)
+    module(x[:, :4], is_causal=True, cache=cache)
+    module(torch.randn(2, 2, 8, dtype=torch.float64), is_causal=True, cache=cache)
+    cache.keep(4)
+    assert len(cache) == 4
+    torch.testing.assert_close(module(x[:, 4:], is_causal=True, cache=cache), module(x, is_causal=True)[:, 4:])
+    for length in (-1, 7):
+        with pytest.raises(ValueError, match="from 0 to the 6 tokens"):
+            cache.keep(length)
+
+
 @given(
     pieces=st.lists(st.integers(1, 4), min_size=1, max_size=4),
     B=st.integers(1, 3),

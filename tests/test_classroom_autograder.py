@@ -1,6 +1,7 @@
 """The grader in other people's houses: nbgrader's marks, Gradescope's container.
 
-GitHub's workflow: test_classroom_workflow.py. Real nbgrader is asked where there is one: `tests/rivals.py` says how.
+GitHub's workflow: test_classroom_workflow.py. Real nbgrader is asked where there is one:
+`course_lib/bench/nbgrader.py` says how.
 """
 
 import json
@@ -19,6 +20,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from nbclient import NotebookClient
 
+from course_lib.bench import nbgrader
 from course_lib.classroom import autograder
 from course_lib.classroom.autograder import run_autograder, write_autograder, write_workflow
 from course_lib.classroom.class_run import ClassResult
@@ -125,15 +127,15 @@ def of_two_chapters(paths):
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    if rivals.nbgrader_python() is None:
-        pytest.skip("needs nbgrader: tests/rivals.py says how")
-    return rivals.Nbgrader(tmp_path_factory.mktemp("nbgrader"), of_two_chapters(NOTEBOOKS))
+    if nbgrader.nbgrader_python() is None:
+        pytest.skip("needs nbgrader: course_lib/bench/nbgrader.py says how")
+    return nbgrader.Nbgrader(tmp_path_factory.mktemp("nbgrader"), of_two_chapters(NOTEBOOKS))
 
 
 class TestWithNbgrader:
     def test_the_assignment_that_it_makes_is_the_notebook_that_we_release(self, course):
         for path in of_two_chapters(NOTEBOOKS):
-            made = read(course.folder / "release" / rivals.ASSIGNMENT / path.name)
+            made = read(course.folder / "release" / nbgrader.ASSIGNMENT / path.name)
             assert [cell.source for cell in made.cells] == [cell.source for cell in for_nbgrader(read(path)).cells]
 
     def test_autograde_gives_our_points_for_solved_half_solved_and_unsolved_notebooks(self, course, tmp_path):
@@ -156,7 +158,7 @@ class TestWithNbgrader:
         assert not any(theirs["unsolved"].values())
 
     def test_validate_tells_a_learner_what_is_not_right_yet(self, course):
-        path = course.folder / "release" / rivals.ASSIGNMENT / "10_counting.ipynb"
+        path = course.folder / "release" / nbgrader.ASSIGNMENT / "10_counting.ipynb"
         assert "failed" in course.validate(path).lower()
 
 

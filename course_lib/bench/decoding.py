@@ -1,0 +1,154 @@
+"""Writing beside its peers: 128 tokens, one at a time, with the cache."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.bench.peers import PlainLoop, same_weights
+from course_lib.bench.report import Point, Row
+from course_lib.bench.rounds import in_turns
+from course_lib.config import PRESETS, TransformerConfig
+from course_lib.counting import forward_flops, kv_cache_bytes
+from course_lib.efficiency import speculate, to_int8
+from course_lib.gpt import DecoderOnly
+from course_lib.sampling import generate
+
+TOKENS = 128  # written per run
+PROMPT = torch.tensor([[464]])
+FEW = 16  # tokens for the loop without a cache, whose time grows with the square of the text
+
+
+class BareWeights:
+    """Every matrix that a token meets, multiplied with one vector, and nothing else: the least that writing takes.
+
+    A matrix must be read whole for each token, so that this is the memory's bandwidth, as far as matrices reach it.
+    """
+
+    def __init__(self, model: DecoderOnly):
+        layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
+        self.work = [(layer.weight, torch.randn(1, layer.in_features, dtype=layer.weight.dtype)) for layer in layers]
+        self.bytes = sum(weight.numel() * weight.element_size() for weight, _ in self.work)
+
+    @torch.no_grad()
+    def __call__(self, tokens: int) -> None:
+        for _ in range(tokens):
+            for weight, x in self.work:
+                nn.functional.linear(x, weight)
+
+
+def writer(model: nn.Module, tokens: int = TOKENS, ids: Tensor = PROMPT) -> Callable[[], Tensor]:
+    """Return a function that writes greedily with `generate`."""
+    return lambda: generate(model, ids, tokens, temperature=0)
+
+
+def measure(rounds: int) -> Iterator[Row | Point]:
+    """Measure GPT-2 small's shape: against transformers and the bare weights, in bfloat16 and int8, in a batch, by
+    speculation, and how the time per token grows with the text."""
+    config = PRESETS["gpt2"]
+    models = same_weights(config)
+    ours, theirs = models["ours"].eval(), models["transformers"].model.eval()
+    del models
+    bare = BareWeights(ours)
+    contest = in_turns(
+        {
+            "ours": writer(ours),
+            "transformers": lambda: theirs.generate(
+                PROMPT, max_new_tokens=TOKENS, min_new_tokens=TOKENS, do_sample=False, pad_token_id=0
+            ),
+            "bare": lambda: bare(TOKENS),
+            "ours, few": writer(ours, FEW),
+            "plain": lambda: PlainLoop(ours)(PROMPT, FEW),
+        },
+        rounds, "writing",
+    )  # fmt: skip
+    each = contest.of("ours") / TOKENS
+    name = "GPT-2 small, float32"
+    yield Row("decode", name, "transformers", contest.times_as_fast("ours", "transformers"), each, "per token", 1.05)
+    yield Row("decode", name, "the bare weights", contest.times_as_fast("ours", "bare"), each, "per token", 0.95)
+    few = contest.of("ours, few") / FEW
+    note = f"the first {FEW} tokens; the loop's time per token grows with the text"
+    ratio = contest.times_as_fast("ours, few", "plain")
+    yield Row("decode", name, "a loop without a cache", ratio, few, "per token", note=note)
+    yield point("writing, float32", config, 4, bare.bytes, each)
+    del theirs
+    yield from lighter(ours, config, rounds)
+    yield from batches(ours, rounds)
+    yield from speculation(ours, rounds)
+
+
+def point(name: str, config: TransformerConfig, size: int, weights: int, seconds: float) -> Point:
+    """Return one token on the roofline: it reads the weights once, and half of what the cache holds at the end."""
+    cache = kv_cache_bytes(config, TOKENS // 2, 1, size)
+    return Point(name, forward_flops(config, 1, S=None, cached=TOKENS // 2), weights + cache, seconds)
+
+
+def lighter(ours: DecoderOnly, config: TransformerConfig, rounds: int) -> Iterator[Row | Point]:
+    """Measure the same model in bfloat16 and in bytes, beside itself in float32."""
+    half, bytes_ = DecoderOnly(config).to(torch.bfloat16).eval(), to_int8(ours)
+    half.load_state_dict(ours.state_dict())
+    contest = in_turns(
+        {"float32": writer(ours), "bfloat16": writer(half), "int8": writer(bytes_)}, rounds, "lighter weights"
+    )
+    for name, goal, size in (("bfloat16", 2.0, 2), ("int8", 3.0, 1)):
+        each = contest.of(name) / TOKENS
+        ratio = contest.times_as_fast(name, "float32")
+        yield Row("decode", f"GPT-2 small, {name} weights", "itself in float32", ratio, each, "per token", goal)
+        yield point(f"writing, {name}", config, 4, size * BareWeights(ours).bytes // 4, each)
+
+
+def batches(ours: DecoderOnly, rounds: int, B: int = 16) -> Iterator[Row]:
+    """Measure a batch: the weights are read once for all of its rows."""
+    contest = in_turns(
+        {"batch": writer(ours, TOKENS // 4, PROMPT.repeat(B, 1)), "one": writer(ours, TOKENS // 4)}, rounds, "a batch"
+    )
+    ratio = contest.times_as_fast("batch", "one")
+    each = contest.of("batch") / (B * TOKENS // 4)
+    many = type(ratio)(*(B * number for number in ratio))
+    yield Row("decode", f"GPT-2 small, {B} texts at once", "one text", many, each, "per token")
+
+
+def speculation(ours: DecoderOnly, rounds: int, k: int = 4) -> Iterator[Row]:
+    """Measure speculative decoding at both ends: a draft whose guesses are always kept, and one that is never right.
+
+    The draft has one layer and the model's own embedding; as weights are random here, it guesses what the model would
+    say only by being told: `Told` reads it from the text that the model writes.
+    """
+    text = generate(ours, PROMPT, TOKENS, temperature=0)
+    for what, answers in (("all guesses kept", text), ("no guess kept", (text + 1) % ours.config.vocab_size)):
+        draft = Told(ours.config, answers)
+        contest = in_turns(
+            {
+                "guessed": lambda draft=draft: speculate(ours, draft, PROMPT, TOKENS, k, temperature=0),
+                "alone": writer(ours),
+            },
+            rounds, f"speculation, {what}",
+        )  # fmt: skip
+        each = contest.of("guessed") / TOKENS
+        ratio = contest.times_as_fast("guessed", "alone")
+        note = f"k = {k}; the draft itself costs nothing here"
+        yield Row("decode", f"speculative, {what}", "the model alone", ratio, each, "per token", note=note)
+
+
+class Told:
+    """A draft that costs nothing: it says after every token what stands next in a text that it was given, (1, T)."""
+
+    def __init__(self, config: TransformerConfig, text: Tensor):
+        self.config, self.text = config, text
+
+    def modules(self) -> list[nn.Module]:
+        return []
+
+    def eval(self) -> None:
+        """Do nothing: it has no dropout."""
+
+    def new_cache(self) -> list:
+        from course_lib.cache import KVCache
+
+        return [(KVCache(), KVCache())]
+
+    def __call__(self, ids: Tensor, cache: list) -> Tensor:
+        own = cache[0][0]
+        own.append(torch.zeros(1, 1, ids.shape[1], 1), torch.zeros(1, 1, ids.shape[1], 1))
+        following = self.text[:, len(own) - ids.shape[1] + 1 : len(own) + 1]  # (1, n)
+        return torch.full((1, ids.shape[1], self.config.vocab_size), -torch.inf).scatter(-1, following[..., None], 0.0)

@@ -1,0 +1,144 @@
+"""What was measured, as a table, a picture and a file."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from course_lib.bench.rounds import Spread
+from course_lib.files import write_whole
+
+
+@dataclass(frozen=True)
+class Row:
+    """One ratio.
+
+    what: what was timed, of ours. beside: against whom, or which limit of the machine. ratio: how many times as fast
+    ours is, or the share of a limit that it reaches; with `sign` "s" it is in seconds. least, most: the goal, if there
+    is one. seconds: our median time, of one `unit`. note: what a reader must know to judge it.
+    """
+
+    part: str
+    what: str
+    beside: str
+    ratio: Spread
+    seconds: float = 0.0
+    unit: str = ""
+    least: float | None = None
+    most: float | None = None
+    note: str = ""
+    sign: str = ""
+
+    @property
+    def goal(self) -> str:
+        """Return the goal in words, "" if there is none."""
+        if self.least is not None:
+            return f"≥ {self.least:g}"
+        return "" if self.most is None else f"≤ {self.most:g}"
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the median reaches the goal; None if there is none."""
+        if self.least is not None:
+            return self.ratio.median >= self.least
+        return None if self.most is None else self.ratio.median <= self.most
+
+
+@dataclass(frozen=True)
+class Point:
+    """One piece of work on the roofline: flops and bytes that it takes at least, and the seconds that it took."""
+
+    name: str
+    flops: float
+    bytes: float
+    seconds: float
+
+
+@dataclass
+class Report:
+    """All rows of a run, and what they were measured on. limits: "flops" and "bytes" per second of this machine."""
+
+    machine: dict[str, str | int]
+    rows: list[Row] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
+    limits: dict[str, float] = field(default_factory=dict)
+    others: float = 0.0  # share of the cores that other programs took meanwhile
+
+    def table(self) -> str:
+        """Return the report as text: a line on the machine, then a block of lines for each part."""
+        lines = [", ".join(f"{name} {value}" for name, value in self.machine.items())]
+        lines += [f"other programs took {self.others:.0%} of the processor meanwhile"]
+        for part in dict.fromkeys(row.part for row in self.rows):
+            rows = [row for row in self.rows if row.part == part]
+            lines += ["", part, *columns([HEAD, *map(_cells, rows)])]
+            lines += [f"  * {row.what}: {row.note}" for row in rows if row.note]
+        return "\n".join(lines)
+
+    def write(self, path: str | Path) -> None:
+        """Write everything as JSON, never half."""
+        data = asdict(self) | {"rows": [asdict(row) | {"reached": row.reached} for row in self.rows]}
+        for row in data["rows"]:
+            row["ratio"] = dict(zip(Spread._fields, row["ratio"]))
+        text = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+        write_whole(Path(path), lambda part: part.write_text(text, encoding="utf-8"))
+
+
+HEAD = ("what", "beside", "ratio", "quartiles", "goal", "", "ours")
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    reached = {None: "", True: "reached", False: "not reached"}[row.reached]
+    taken = f"{duration(row.seconds)} {row.unit}".strip() if row.seconds else ""
+    median, low, high = (f"{number:.2f}" for number in row.ratio)
+    return row.what, row.beside, f"{median} {row.sign}".rstrip(), f"{low}–{high}", row.goal, reached, taken
+
+
+def columns(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines of cells as text in columns."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
+
+
+def duration(seconds: float) -> str:
+    """Return a time in the unit that suits it, with three digits."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-6:.3g} µs"
+
+
+def roofline(points: Iterable[Point], limits: dict[str, float]) -> Any:
+    """Return the figure: what each piece of work reaches, below the two roofs of the machine.
+
+    Work that reads many bytes for little arithmetic stands at the left, below the slope of the memory's bandwidth; work
+    that computes much with each byte at the right, below the flat roof of the matmul rate.
+
+    Source: Williams, Waterman & Patterson 2009.
+    """
+    from course_lib.live.drawing import new_figure
+    from course_lib.live.palette import CYCLE, FONT, INK
+
+    points = list(points)
+    figure, axes = new_figure(7.5, 4.2)
+    ridge = limits["flops"] / limits["bytes"]
+    intensities = [point.flops / point.bytes for point in points]
+    ends = [min([ridge, *intensities]) / 3, ridge, max([ridge, *intensities]) * 6]
+    axes.plot(ends, [min(limits["flops"], x * limits["bytes"]) / 1e9 for x in ends], color=INK, linewidth=1.5)
+    axes.annotate(
+        f"matmul rate, {limits['flops'] / 1e9:.0f} GFLOP/s", (ends[2], limits["flops"] / 1e9), (0, 5),
+        textcoords="offset points", ha="right", fontsize=FONT - 1, color=INK,
+    )  # fmt: skip
+    axes.annotate(
+        f"memory, {limits['bytes'] / 1e9:.0f} GB/s", (ends[0], ends[0] * limits["bytes"] / 1e9), (6, 14),
+        textcoords="offset points", fontsize=FONT - 1, color=INK,
+    )  # fmt: skip
+    for i, (point, x) in enumerate(zip(points, intensities)):
+        y = point.flops / point.seconds / 1e9
+        axes.plot([x], [y], marker="osD^vP*X"[i % 8], markersize=9, linestyle="", color=CYCLE[i % len(CYCLE)])
+        axes.annotate(
+            point.name, (x, y), (8, -14), textcoords="offset points", fontsize=FONT - 1, color=INK,
+            ha="left" if x < ridge else "right",
+        )  # fmt: skip
+    axes.set(xscale="log", yscale="log", xlabel="arithmetic per byte (FLOP)", ylabel="reached (GFLOP/s)")
+    return figure

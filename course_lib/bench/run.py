@@ -1,0 +1,52 @@
+"""A run of the bench: the parts that were asked for, one after the other, on a machine that is quiet enough."""
+
+import importlib
+from collections.abc import Sequence
+
+import torch
+from matplotlib.figure import Figure
+
+from course_lib.bench.decoding import BareWeights
+from course_lib.bench.machine import Matmul, Watch, describe, look_before, require_quiet
+from course_lib.bench.report import Point, Report, roofline
+from course_lib.bench.rounds import in_turns
+from course_lib.config import PRESETS
+from course_lib.gpt import DecoderOnly
+
+MODULES = {"train": "training", "decode": "decoding", "grade": "grading", "import": "imports"}  # others have its name
+
+
+def run_parts(parts: Sequence[str], rounds: int, threads: int | None = None, anyway: bool = False) -> Report:
+    """Measure the parts and return the report.
+
+    Args:
+        rounds: how often each contestant is timed. threads: cores to use; all unless given.
+        anyway: measure although other programs are busy; the report tells their share.
+    Errors: TooBusy unless `anyway`.
+    """
+    if threads:
+        torch.set_num_threads(threads)
+    if not anyway:
+        look_before()
+    report, watch = Report(describe()), Watch()
+    for part in parts:
+        for found in importlib.import_module(f"course_lib.bench.{MODULES.get(part, part)}").measure(rounds):
+            (report.points if isinstance(found, Point) else report.rows).append(found)
+    if report.points:
+        report.limits = limits(rounds)
+    report.others = watch.others() if anyway else require_quiet(watch, "while measuring")
+    return report
+
+
+def limits(rounds: int) -> dict[str, float]:
+    """Return what this machine can do at most: "flops" per second in float32, and "bytes" per second from memory."""
+    product, bare = Matmul(), BareWeights(DecoderOnly(PRESETS["gpt2"]))
+    contest = in_turns({"product": product, "weights": lambda: bare(4)}, rounds, "the machine's limits")
+    return {"flops": product.flops / contest.of("product"), "bytes": 4 * bare.bytes / contest.of("weights")}
+
+
+def roofline_of(report: Report) -> Figure:
+    """Return the roofline of a report. Errors: ValueError if no part of it was training or writing."""
+    if not report.points:
+        raise ValueError("a roofline needs the part train or decode: add one of them")
+    return roofline(report.points, report.limits)

@@ -1,0 +1,69 @@
+"""Training beside its peers: one full update, the forward pass, the backward pass, clipping and AdamW."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.bench.machine import Matmul
+from course_lib.bench.peers import same_weights
+from course_lib.bench.report import Point, Row
+from course_lib.bench.rounds import Contest, Spread, in_turns
+from course_lib.config import PRESETS, TransformerConfig
+from course_lib.counting import count_parameters, forward_flops
+from course_lib.training import make_optimizer, update
+
+TINYTOWN = TransformerConfig(
+    vocab_size=343, d_model=128, n_heads=4, n_layers=4, max_seq_len=128, activation="gelu_tanh"
+)  # the shipped model's sizes, in the variant that every peer can be: GPT-2's
+SHAPES = {"Tinytown's size": (TINYTOWN, 16, 128, 20), "GPT-2 small": (PRESETS["gpt2"], 2, 128, 1)}  # B, T, updates
+GOALS = {"transformers": 1.2, "nn.TransformerEncoder": 1.05, "nanoGPT-shaped": 1.0, "matmul": 0.75}
+RATE, MAX_NORM = 1e-4, 1.0
+
+
+def a_batch(config: TransformerConfig, B: int, T: int) -> tuple[Tensor, Tensor]:
+    """Return ids and targets, (B, T) each, drawn from the whole vocabulary."""
+    ids = torch.randint(config.vocab_size, (B, T + 1), generator=torch.Generator().manual_seed(0))
+    return ids[:, :-1], ids[:, 1:]
+
+
+def updates(model: nn.Module, batch: tuple[Tensor, Tensor], n: int) -> Callable[[], None]:
+    """Return a function that makes n updates of a model, as `train` makes them."""
+    optimizer = make_optimizer(model)
+    for group in optimizer.param_groups:
+        group["lr"] = RATE
+
+    def run() -> None:
+        for _ in range(n):
+            update(model, batch, optimizer, MAX_NORM)
+
+    return run
+
+
+def training_flops(config: TransformerConfig, B: int, T: int) -> float:
+    """Return the arithmetic of one update: a forward pass, and twice that for the backward pass."""
+    return 3 * B * forward_flops(config, T)
+
+
+def measure(rounds: int) -> Iterator[Row | Point]:
+    """Measure both sizes, and in bfloat16 where the processor computes with it."""
+    for name, (config, B, T, n) in SHAPES.items():
+        batch = a_batch(config, B, T)
+        contestants = {who: updates(model.train(), batch, n) for who, model in same_weights(config).items()}
+        contest = in_turns({**contestants, "matmul": Matmul()}, rounds, f"training, {name}")
+        yield from rows(name, contest, n, training_flops(config, B, T), Matmul().flops)
+        weights = 4 * count_parameters(config).total
+        # Weights are read twice, gradients written and read, AdamW's averages and weights read and written.
+        yield Point(f"training, {name}", training_flops(config, B, T), 9 * weights, contest.of("ours") / n)
+
+
+def rows(name: str, contest: Contest, n: int, flops: float, matmul_flops: float) -> Iterator[Row]:
+    """Return the rows of one size. n: updates per run. flops: of one update; matmul_flops: of the product beside it."""
+    seconds = contest.of("ours") / n
+    for peer, goal in GOALS.items():
+        ratio = contest.times_as_fast("ours", peer)
+        if peer != "matmul":
+            yield Row("train", name, peer, ratio, seconds, "per update", least=goal)
+            continue
+        share = n * flops / matmul_flops  # of the product's arithmetic
+        yield Row("train", name, "the matmul rate", Spread(*(share * r for r in ratio)), seconds, "per update", goal)
