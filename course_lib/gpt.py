@@ -25,7 +25,7 @@ class DecoderOnly(Stack):
 
     Parameters: those of Stack, and `output`. With tie_weights `output.weight` *is* `token_embedding.weight`: one
     tensor, two uses. How they are initialised: see `initialize`.
-    Errors: ValueError if config.family is not "decoder". Source: Radford et al. 2019 (GPT-2); Touvron et al. 2023 (LLaMA).
+    Errors: ValueError unless config.family is "decoder". Source: Radford et al. 2019; Touvron et al. 2023 (LLaMA).
     """
 
     def __init__(self, config: TransformerConfig):

@@ -1,6 +1,6 @@
 """Writing beside its peers: 128 tokens, one at a time, with the cache."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from course_lib.bench.peers import PlainLoop, same_weights
 from course_lib.bench.report import Point, Row
 from course_lib.bench.rounds import in_turns
+from course_lib.cache import KVCache
 from course_lib.config import PRESETS, TransformerConfig
 from course_lib.counting import forward_flops, kv_cache_bytes
 from course_lib.efficiency import speculate, to_int8
@@ -22,23 +23,25 @@ FEW = 16  # tokens for the loop without a cache, whose time grows with the squar
 class BareWeights:
     """Every matrix that a token meets, multiplied with one vector, and nothing else: the least that writing takes.
 
-    A matrix must be read whole for each token, so that this is the memory's bandwidth, as far as matrices reach it.
+    multiply: how; by the model's own layers unless given. `bytes`: what one token reads.
     """
 
-    def __init__(self, model: DecoderOnly):
+    def __init__(self, model: DecoderOnly, multiply: Callable[[nn.Linear, Tensor], Tensor] = lambda W, x: W(x)):
         layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
-        self.work = [(layer.weight, torch.randn(1, layer.in_features, dtype=layer.weight.dtype)) for layer in layers]
-        self.bytes = sum(weight.numel() * weight.element_size() for weight, _ in self.work)
+        self.work = [(layer, torch.randn(1, layer.in_features, dtype=layer.weight.dtype)) for layer in layers]
+        self.bytes = sum(layer.weight.numel() * layer.weight.element_size() for layer in layers)
+        self.multiply = multiply
 
     @torch.no_grad()
     def __call__(self, tokens: int) -> None:
         for _ in range(tokens):
-            for weight, x in self.work:
-                nn.functional.linear(x, weight)
+            for layer, x in self.work:
+                self.multiply(layer, x)
 
 
-def writer(model: nn.Module, tokens: int = TOKENS, ids: Tensor = PROMPT) -> Callable[[], Tensor]:
-    """Return a function that writes greedily with `generate`."""
+def writer(model: nn.Module, tokens: int | None = None, rows: int = 1) -> Callable[[], Tensor]:
+    """Return a function that writes greedily with `generate`: TOKENS unless given, so many texts at once."""
+    tokens, ids = TOKENS if tokens is None else tokens, PROMPT.repeat(rows, 1)
     return lambda: generate(model, ids, tokens, temperature=0)
 
 
@@ -49,7 +52,7 @@ def measure(rounds: int) -> Iterator[Row | Point]:
     models = same_weights(config)
     ours, theirs = models["ours"].eval(), models["transformers"].model.eval()
     del models
-    bare = BareWeights(ours)
+    bare, plain = BareWeights(ours), BareWeights(ours, nn.Linear.forward)
     contest = in_turns(
         {
             "ours": writer(ours),
@@ -57,6 +60,7 @@ def measure(rounds: int) -> Iterator[Row | Point]:
                 PROMPT, max_new_tokens=TOKENS, min_new_tokens=TOKENS, do_sample=False, pad_token_id=0
             ),
             "bare": lambda: bare(TOKENS),
+            "nn.Linear": lambda: plain(TOKENS),
             "ours, few": writer(ours, FEW),
             "plain": lambda: PlainLoop(ours)(PROMPT, FEW),
         },
@@ -66,6 +70,8 @@ def measure(rounds: int) -> Iterator[Row | Point]:
     name = "GPT-2 small, float32"
     yield Row("decode", name, "transformers", contest.times_as_fast("ours", "transformers"), each, "per token", 1.05)
     yield Row("decode", name, "the bare weights", contest.times_as_fast("ours", "bare"), each, "per token", 0.95)
+    ratio = contest.times_as_fast("ours", "nn.Linear")
+    yield Row("decode", name, "the bare weights by nn.Linear", ratio, each, "per token", 0.95)
     few = contest.of("ours, few") / FEW
     note = f"the first {FEW} tokens; the loop's time per token grows with the text"
     ratio = contest.times_as_fast("ours, few", "plain")
@@ -99,9 +105,7 @@ def lighter(ours: DecoderOnly, config: TransformerConfig, rounds: int) -> Iterat
 
 def batches(ours: DecoderOnly, rounds: int, B: int = 16) -> Iterator[Row]:
     """Measure a batch: the weights are read once for all of its rows."""
-    contest = in_turns(
-        {"batch": writer(ours, TOKENS // 4, PROMPT.repeat(B, 1)), "one": writer(ours, TOKENS // 4)}, rounds, "a batch"
-    )
+    contest = in_turns({"batch": writer(ours, TOKENS // 4, B), "one": writer(ours, TOKENS // 4)}, rounds, "a batch")
     ratio = contest.times_as_fast("batch", "one")
     each = contest.of("batch") / (B * TOKENS // 4)
     many = type(ratio)(*(B * number for number in ratio))
@@ -130,24 +134,18 @@ def speculation(ours: DecoderOnly, rounds: int, k: int = 4) -> Iterator[Row]:
         yield Row("decode", f"speculative, {what}", "the model alone", ratio, each, "per token", note=note)
 
 
-class Told:
+class Told(nn.Module):
     """A draft that costs nothing: it says after every token what stands next in a text that it was given, (1, T)."""
 
     def __init__(self, config: TransformerConfig, text: Tensor):
+        super().__init__()
         self.config, self.text = config, text
 
-    def modules(self) -> list[nn.Module]:
-        return []
-
-    def eval(self) -> None:
-        """Do nothing: it has no dropout."""
-
-    def new_cache(self) -> list:
-        from course_lib.cache import KVCache
-
+    def new_cache(self) -> list[tuple[KVCache, KVCache]]:
+        """Return what counts the tokens that it has been shown."""
         return [(KVCache(), KVCache())]
 
-    def __call__(self, ids: Tensor, cache: list) -> Tensor:
+    def forward(self, ids: Tensor, cache: Sequence[tuple[KVCache, KVCache]]) -> Tensor:
         own = cache[0][0]
         own.append(torch.zeros(1, 1, ids.shape[1], 1), torch.zeros(1, 1, ids.shape[1], 1))
         following = self.text[:, len(own) - ids.shape[1] + 1 : len(own) + 1]  # (1, n)

@@ -117,7 +117,7 @@ def roofline(points: Iterable[Point], limits: dict[str, float]) -> Any:
     Source: Williams, Waterman & Patterson 2009.
     """
     from course_lib.live.drawing import new_figure
-    from course_lib.live.palette import CYCLE, FONT, INK
+    from course_lib.live.palette import BLUE, FONT, GREEN, INK, ORANGE, RED
 
     points = list(points)
     figure, axes = new_figure(7.5, 4.2)
@@ -135,7 +135,9 @@ def roofline(points: Iterable[Point], limits: dict[str, float]) -> Any:
     )  # fmt: skip
     for i, (point, x) in enumerate(zip(points, intensities)):
         y = point.flops / point.seconds / 1e9
-        axes.plot([x], [y], marker="osD^vP*X"[i % 8], markersize=9, linestyle="", color=CYCLE[i % len(CYCLE)])
+        axes.plot(
+            [x], [y], marker="osD^vP*X"[i % 8], markersize=9, linestyle="", color=(BLUE, RED, GREEN, ORANGE)[i % 4]
+        )
         axes.annotate(
             point.name, (x, y), (8, -14), textcoords="offset points", fontsize=FONT - 1, color=INK,
             ha="left" if x < ridge else "right",

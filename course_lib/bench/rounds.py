@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 
 
 class Spread(NamedTuple):
-    """A median and its quartiles: half of the rounds lie between low and high."""
+    """A median and its quartiles."""
 
     median: float
     low: float

@@ -1,0 +1,260 @@
+"""The bench: its arithmetic is right, its peers compute what ours computes, and it refuses what means nothing. No test
+says how fast anything is."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from course_lib.__main__ import main
+from course_lib.bench import PARTS, attention, decoding, growth, machine, rounds, run, training
+from course_lib.bench.peers import PlainLoop, same_weights
+from course_lib.bench.report import Point, Report, Row, duration, roofline
+from course_lib.bench.rounds import Contest, Spread, in_turns, spread
+from course_lib.config import TransformerConfig
+from course_lib.counting import forward_flops
+from course_lib.sampling import generate
+
+SMALL = TransformerConfig(vocab_size=37, d_model=16, n_heads=2, n_layers=2, max_seq_len=20, activation="gelu_tanh")
+
+
+@pytest.fixture(scope="module")
+def models():
+    return same_weights(SMALL)
+
+
+# --- peers ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("peer", ["nanoGPT-shaped", "nn.TransformerEncoder", "transformers"])
+def test_a_peer_computes_the_same_logits_loss_and_gradients(models, peer):
+    ids, targets = training.a_batch(SMALL, 2, 11)
+    (logits, loss), (theirs, their_loss) = (models[name].train()(ids, targets) for name in ("ours", peer))
+    torch.testing.assert_close(theirs, logits, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(their_loss, loss)
+    squares = [
+        sum((p.grad**2).sum() for p in models[name].parameters() if p.grad is not None)
+        for name, value in (("ours", loss), (peer, their_loss))
+        if not models[name].zero_grad() and not value.backward()
+    ]
+    torch.testing.assert_close(squares[1], squares[0], rtol=1e-4, atol=1e-6)
+
+
+def test_peers_have_as_many_weights_as_ours(models):
+    counts = {name: sum(p.numel() for p in model.parameters()) for name, model in models.items()}
+    assert len(set(counts.values())) == 1, counts
+
+
+def test_updates_train_a_peer_as_they_train_ours(models):
+    batch = training.a_batch(SMALL, 2, 11)
+    for model in models.values():
+        before = model.train()(*batch)[1].item()
+        training.updates(model, batch, 3)()
+        assert model(*batch)[1].item() < before
+    after = [model(*batch)[1].item() for model in models.values()]
+    assert max(after) - min(after) < 1e-3
+
+
+def test_the_loop_without_a_cache_writes_what_generate_writes(models):
+    ids = torch.tensor([[3, 1]])
+    ours = models["ours"].eval()
+    assert torch.equal(PlainLoop(ours)(ids, 9), generate(ours, ids, 9, temperature=0))
+
+
+def test_a_draft_that_is_told_the_text_says_it(models):
+    text = torch.tensor([[3, 1, 4, 1, 5]])
+    draft = decoding.Told(SMALL, text)
+    cache = draft.new_cache()
+    assert draft(text[:, :2], cache=cache).argmax(-1).tolist() == [[1, 4]]
+    assert draft(text[:, 2:3], cache=cache).argmax(-1).tolist() == [[1]]
+
+
+def test_both_attentions_agree():
+    ours, theirs = attention.pair(16, 4)
+    x = torch.randn(2, 7, 16)
+    mask = torch.ones(7, 7, dtype=torch.bool).triu(1)
+    torch.testing.assert_close(ours(x, is_causal=True), theirs(x, x, x, attn_mask=mask, need_weights=False)[0])
+
+
+def test_the_bare_weights_are_every_matrix_once():
+    model = same_weights(SMALL)["ours"]
+    d, V = SMALL.d_model, SMALL.vocab_size
+    assert decoding.BareWeights(model).bytes == 4 * (SMALL.n_layers * 12 * d * d + V * d)
+
+
+# --- arithmetic -------------------------------------------------------------------------------------------------------
+
+
+def test_a_ratio_is_taken_within_each_round():
+    contest = Contest({"ours": [1.0, 10.0, 2.0], "theirs": [2.0, 20.0, 2.0]})
+    assert contest.times_as_fast("ours", "theirs") == Spread(2.0, 1.5, 2.0)
+    assert contest.of("ours") == 2.0
+
+
+@given(st.lists(st.floats(0.1, 10), min_size=1, max_size=9))
+def test_quartiles_are_numpys(numbers):
+    low, median, high = np.percentile(numbers, [25, 50, 75])
+    assert spread(numbers) == pytest.approx((median, low, high))
+
+
+def test_everybody_is_called_in_the_same_order_and_the_first_round_is_left_out(monkeypatch):
+    called = []
+    ticks = iter(range(1000))
+    monkeypatch.setattr(rounds, "time", type("Clock", (), {"perf_counter": staticmethod(lambda: next(ticks))}))
+    contest = in_turns({"a": lambda: called.append("a"), "b": lambda: called.append("b")}, rounds=2)
+    assert called == ["a", "b"] * 3
+    assert contest.seconds == {"a": [1, 1], "b": [1, 1]}
+
+
+def test_shares_of_the_matmul_rate_are_of_its_arithmetic():
+    """Three updates of 5 GFLOP in 2 s beside a product of 10 GFLOP in 1 s: 7.5 of 10 GFLOP/s."""
+    names = ("ours", "transformers", "nn.TransformerEncoder", "nanoGPT-shaped")
+    contest = Contest({name: [2.0] for name in names} | {"matmul": [1.0]})
+    found = {row.beside: row for row in training.rows("x", contest, 3, 5e9, 10e9)}
+    assert found["the matmul rate"].ratio.median == pytest.approx(0.75)
+    assert found["transformers"].ratio.median == 1.0
+    assert found["transformers"].seconds == pytest.approx(2 / 3)
+    assert training.training_flops(SMALL, 2, 8) == 6 * forward_flops(SMALL, 8)
+
+
+@pytest.mark.parametrize("power", [0.0, 1.0, 2.0])
+def test_an_exponent_is_the_power(power):
+    sizes = [2, 4, 8]
+    assert growth.exponent(sizes, [3 * size**power for size in sizes]) == pytest.approx(power)
+    by_round = growth.by_round(sizes, {str(size): [size**power, 5 * size**power] for size in sizes})
+    assert by_round == pytest.approx((power, power, power))
+
+
+def test_memory_for_the_backward_pass_is_counted_once_and_grows_as_it_must():
+    x = torch.randn(1000, requires_grad=True)
+    assert growth.bytes_kept(lambda: x * x + x * x) == 4000  # x alone, however often it is kept
+    _, make = growth.SERIES["attention in plain steps, with T"]
+    plain = growth.exponent((256, 512), [growth.bytes_kept(make(T)) for T in (256, 512)])
+    _, make = growth.SERIES["fused attention, with T"]
+    fused = growth.exponent((256, 512), [growth.bytes_kept(make(T)) for T in (256, 512)])
+    assert plain > 1.5  # the weights, T², beside queries, keys and values
+    assert fused == pytest.approx(1, abs=0.05)
+
+
+# --- machine ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_others_take_is_what_is_busy_and_not_our_own(monkeypatch):
+    clock = iter([100.0, 110.0, 110.0])
+    monkeypatch.setattr(machine, "time", type("Clock", (), {"monotonic": staticmethod(lambda: next(clock))}))
+    monkeypatch.setattr(machine.os, "cpu_count", lambda: 2)
+    busy, own = iter([50.0, 62.0, 62.0]), iter([5.0, 13.0, 13.0])
+    monkeypatch.setattr(machine, "_busy", lambda: next(busy))
+    monkeypatch.setattr(machine, "_own", lambda: next(own))
+    watch = machine.Watch()
+    assert watch.others() == pytest.approx(4 / 20)  # 12 s of work in 10 s on two cores, of which 8 s were ours
+    with pytest.raises(machine.TooBusy, match=r"20%.*--anyway"):
+        machine.require_quiet(watch, "while measuring")
+
+
+def test_a_busy_machine_is_refused_before_anything_is_measured(monkeypatch, capsys):
+    monkeypatch.setattr(machine.Watch, "others", lambda self: 0.5)
+    monkeypatch.setattr(machine, "LOOK", 0.0)
+    monkeypatch.setattr(run.importlib, "import_module", lambda name: pytest.fail("it measures"))
+    assert main(["bench", "attention"]) == 2
+    assert "50%" in capsys.readouterr().err
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+ROWS = [
+    Row("train", "a size", "transformers", Spread(1.234, 1.2, 1.3), 0.0021, "per update", least=1.2),
+    Row("train", "a size", "the matmul rate", Spread(0.66, 0.6, 0.7), 0.0021, "per update", least=0.75, note="so far"),
+    Row("import", "check", "import torch", Spread(0.05, 0.04, 0.06), most=0.1, sign="s"),
+    Row("growth", "time", "2 … 8", Spread(1.0, 0.9, 1.1)),
+]
+
+
+def test_the_table_shows_every_row_with_its_goal():
+    report = Report({"processor": "x", "cores": 2}, list(ROWS), others=0.03)
+    text = report.table()
+    assert "other programs took 3%" in text
+    lines = {line.split()[0]: line for line in text.splitlines() if line.startswith("  ")}
+    assert "1.23" in text
+    assert "1.20–1.30" in text
+    assert "≥ 1.2" in text
+    assert "2.1 ms per update" in text
+    assert "not reached" in text
+    assert "* a size: so far" in text
+    assert "0.05 s" in lines["check"]
+    assert "reached" not in lines["time"]  # no goal
+    assert [row.reached for row in ROWS] == [True, False, True, None]
+
+
+def test_the_file_holds_what_the_table_shows(tmp_path):
+    report = Report({"cores": 2}, list(ROWS), [Point("p", 1.0, 2.0, 3.0)], {"flops": 1e9, "bytes": 1e9})
+    report.write(tmp_path / "bench.json")
+    read = json.loads((tmp_path / "bench.json").read_text(encoding="utf-8"))
+    assert read["rows"][0]["ratio"] == {"median": 1.234, "low": 1.2, "high": 1.3}
+    assert [row["reached"] for row in read["rows"]] == [True, False, True, None]
+    assert read["points"] == [{"name": "p", "flops": 1.0, "bytes": 2.0, "seconds": 3.0}]
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(2.0, "2 s"), (0.0123, "12.3 ms"), (4.5e-6, "4.5 µs"), (1.0, "1 s")])
+def test_a_duration_is_said_in_the_unit_that_suits_it(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_the_roofline_has_its_ridge_where_both_limits_meet():
+    limits = {"flops": 100e9, "bytes": 20e9}
+    figure = roofline([Point("writing", 1e9, 2e9, 0.2), Point("training", 1e12, 1e9, 20.0)], limits)
+    roof, writing, trained = figure.axes[0].lines
+    assert [tuple(point) for point in roof.get_xydata()][1] == pytest.approx((5.0, 100.0))
+    assert writing.get_xydata()[0] == pytest.approx((0.5, 5.0))
+    assert trained.get_xydata()[0] == pytest.approx((1000.0, 50.0))
+    assert {text.get_text() for text in figure.axes[0].texts} >= {"writing", "training", "memory, 20 GB/s"}
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_a_small_run_of_the_whole_way(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(training, "SHAPES", {"a tiny size": (SMALL, 2, 8, 1)})
+    monkeypatch.setattr(machine, "SIDE", 32)
+    monkeypatch.setattr(run, "READ", 1000)
+    json_file, picture = tmp_path / "b.json", tmp_path / "roofline.png"
+    command = ["bench", "train", "--rounds", "1", "--anyway", "--json", str(json_file), "--picture", str(picture)]
+    assert main(command) == 0
+    assert "a tiny size" in capsys.readouterr().out
+    read = json.loads(json_file.read_text(encoding="utf-8"))
+    assert {row["beside"] for row in read["rows"]} >= {"transformers", "the matmul rate"}
+    assert all(math.isfinite(row["ratio"]["median"]) and row["ratio"]["median"] > 0 for row in read["rows"])
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_writing_is_measured_at_a_small_size(models, monkeypatch):
+    monkeypatch.setitem(decoding.PRESETS, "gpt2", SMALL)
+    monkeypatch.setattr(decoding, "TOKENS", 8)
+    monkeypatch.setattr(decoding, "FEW", 4)
+    monkeypatch.setattr(decoding, "PROMPT", torch.tensor([[3]]))
+    found = list(decoding.measure(rounds=1))
+    assert {row.beside for row in found if isinstance(row, Row)} >= {"transformers", "the bare weights", "one text"}
+    assert {point.name for point in found if isinstance(point, Point)} >= {"writing, float32", "writing, int8"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        (["swim"], "choose from train"),
+        (["train", "--rounds", "0"], "rounds"),
+        (["train", "--json", "nowhere/at/all.json"], "there is no folder"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments, wrong, capsys):
+    assert main(["bench", *arguments]) == 2
+    assert wrong in capsys.readouterr().err
+
+
+def test_every_part_has_a_module_that_measures():
+    for part in PARTS:
+        module = run.importlib.import_module(f"course_lib.bench.{run.MODULES.get(part, part)}")
+        assert callable(module.measure), part
