@@ -71,21 +71,6 @@ def make_optimizer(
     return torch.optim.AdamW(groups, lr=0.0, betas=betas, fused=True)
 
 
-def update(
-    model: nn.Module, batch: tuple[Tensor | None, ...], optimizer: torch.optim.Optimizer, max_norm: float | None = 1.0
-) -> tuple[float, float]:
-    """Make one update: forward, backward, clip, step. Return the loss and the gradient norm before clipping.
-
-    If one of them is not finite, the model keeps its weights."""
-    _, loss = model(*batch)
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
-    norm = nn.utils.clip_grad_norm_(model.parameters(), math.inf if max_norm is None else max_norm)
-    if loss.isfinite() and norm.isfinite():
-        optimizer.step()
-    return loss.item(), norm.item()
-
-
 def train(
     model: nn.Module,
     batches: Iterator[tuple[Tensor | None, ...]],
@@ -135,18 +120,22 @@ def train(
         rate = learning_rate(step + 1, peak, warmup, steps, floor)  # step + 1: an update at rate 0 would be wasted
         for group in optimizer.param_groups:
             group["lr"] = rate
-        loss, norm = update(model, checks.require_next(batches, step, steps), optimizer, max_norm)
-        if not (math.isfinite(loss) and math.isfinite(norm)):
+        _, loss = model(*checks.require_next(batches, step, steps))
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), math.inf if max_norm is None else max_norm)
+        if not (math.isfinite(loss.item()) and math.isfinite(norm.item())):
             bar.close()
             raise TrainingDiverged(
-                f"at step {step} the loss is {loss} and the gradient norm {norm}, at learning rate "
+                f"at step {step} the loss is {loss.item()} and the gradient norm {norm.item()}, at learning rate "
                 f"{rate:.2e}. The model holds the weights of the step before. Try a lower peak (now {peak}) or a "
                 f"longer warmup (now {warmup})."
             )
-        history.losses.append(loss)
+        optimizer.step()
+        history.losses.append(loss.item())
         history.learning_rates.append(rate)
-        history.gradient_norms.append(norm)
-        bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
+        history.gradient_norms.append(norm.item())
+        bar.set_postfix(loss=f"{loss.item():.3f}", refresh=False)
         bar.update()
         on_step(step + 1, model)
         if checkpoint and ((step + 1) % checkpoint_every == 0 or step + 1 == steps):
