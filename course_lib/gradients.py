@@ -11,7 +11,6 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from torch.utils.checkpoint import checkpoint
 
 from course_lib import processes
@@ -50,7 +49,7 @@ def add_gradients(model: nn.Module, drawn: Sequence[tuple[Tensor | None, ...]], 
         loss += part.item()
     if n == 1:
         return loss
-    said = sum(int(batch[-1].sum()) for batch in drawn)  # type: ignore[union-attr]  # predicted() has seen targets
+    said = sum(float(batch[-1].sum()) for batch in drawn if batch[-1] is not None)
     losses, texts = processes.gather(torch.tensor([loss, said], dtype=torch.float64)).T.tolist()
     processes.require_same("their batches (sums of targets)", texts, "Give each the same texts and the same seed")
     return sum(losses) / n
@@ -59,7 +58,7 @@ def add_gradients(model: nn.Module, drawn: Sequence[tuple[Tensor | None, ...]], 
 def clip(model: nn.Module, max_norm: float | None) -> float:
     """Scale the gradients down to max_norm if they are longer (None: never); return their norm before."""
     norm = nn.utils.clip_grad_norm_(model.parameters(), math.inf if max_norm is None else max_norm)
-    return (norm.full_tensor() if isinstance(norm, DTensor) else norm).item()
+    return processes.whole(norm).item()
 
 
 def predicted(batch: tuple[Tensor | None, ...]) -> int:
@@ -98,7 +97,7 @@ def block_options(model: nn.Module, compiled: bool, recomputed: bool) -> Iterato
 
 
 def _choose(block, plain, trained, *args, **kwargs):
-    """A model that is evaluated, or writes with a cache, has other shapes and no backward pass: its plain steps serve."""
+    """Evaluated, or writing with a cache, a model meets other shapes and no backward pass: its plain steps serve."""
     return (trained if block.training else plain)(*args, **kwargs)
 
 
@@ -119,7 +118,7 @@ def require_bf16(device: torch.device) -> None:
     if device.type == "cuda":
         has = torch.cuda.is_bf16_supported(including_emulation=False)
     else:  # "avx512_bf16", "amx_bf16", or ARM's "bf16"
-        abilities = getattr(torch.cpu, "get_capabilities", dict)() if device.type == "cpu" else {}
+        abilities: dict = getattr(torch.cpu, "get_capabilities", dict)() if device.type == "cpu" else {}
         has = any(able for name, able in abilities.items() if name.endswith("bf16"))
     if not has:
         raise ValueError(
@@ -133,7 +132,8 @@ def require_compiler(device: torch.device) -> None:
     try:
         torch.compile(lambda x: x + 1, fullgraph=True)(torch.ones(2, device=device))
     except Exception as error:
+        why = f"{type(error).__name__}: {str(error).strip():.200}".splitlines()[0]
         raise ValueError(
-            f"compile=True found no way to compile for {device.type}: {str(error).strip().splitlines()[0]}. On a CPU it "
-            f"needs a C++ compiler (CXX={os.environ.get('CXX', 'g++')}): install one, or leave compile=False"
+            f"compile=True found no way to compile for {device.type} ({why}). On a CPU it needs a C++ compiler "
+            f"(CXX={os.environ.get('CXX', 'g++')}): install one, such as g++, or leave compile=False"
         ) from error

@@ -12,13 +12,11 @@ import copy
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_map
 
@@ -102,6 +100,9 @@ def share_model(
         dist.broadcast(tensor, 0)
     if not shard:
         return model, DistributedDataParallel(model)
+    from torch.distributed.device_mesh import init_device_mesh  # a second to import, and few need it
+    from torch.distributed.fsdp import fully_shard
+
     sharded = copy.deepcopy(model)
     mesh = init_device_mesh(next(model.parameters()).device.type, (count(),))
     for module in sharded.modules():
@@ -129,7 +130,9 @@ def require_company(shard: bool) -> None:
 
 def hand_over(optimizer: torch.optim.Optimizer, model: nn.Module, sharded: nn.Module) -> None:
     """Let the optimizer go on with the shards: its parameters, and of its moments each process's part."""
-    part_of = dict(zip(model.parameters(), sharded.parameters()))
+    from torch.distributed.tensor import distribute_tensor
+
+    part_of: dict[Any, Any] = dict(zip(model.parameters(), sharded.parameters()))
     for group in optimizer.param_groups:
         group["params"] = [part_of[parameter] for parameter in group["params"]]
     for whole in list(optimizer.state):
@@ -140,15 +143,16 @@ def hand_over(optimizer: torch.optim.Optimizer, model: nn.Module, sharded: nn.Mo
         }
 
 
-def whole(state: dict) -> dict:
-    """Return a state in which what was split among processes is whole. All have to call it."""
-    return tree_map(lambda each: each.full_tensor() if isinstance(each, DTensor) else each, state)
+def whole(state: Any) -> Any:
+    """Return a tensor, or a state that holds tensors, with all that is split among processes whole. All have to call
+    it."""
+    return tree_map(lambda each: each.full_tensor() if hasattr(each, "full_tensor") else each, state)
 
 
 @contextmanager
-def averaging(model: nn.Module, now: bool) -> Iterator[None]:
+def averaging(model: Any, now: bool) -> Iterator[None]:
     """Within it a backward pass averages gradients over processes only if `now`: once per update is enough."""
-    if isinstance(model, FSDPModule):
+    if hasattr(model, "set_requires_gradient_sync"):  # split by fully_shard
         model.set_requires_gradient_sync(now)
     elif isinstance(model, DistributedDataParallel) and not now:
         with model.no_sync():
