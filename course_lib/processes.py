@@ -114,9 +114,11 @@ def share_model(
 
 
 def give_back(trained: nn.Module, model: nn.Module) -> None:
-    """Give the model the weights that were trained in shards. All have to call it."""
+    """Give the model the weights that were trained in shards, and wait for all. All have to call it."""
     if trained is not model:
         model.load_state_dict(whole(trained.state_dict()))
+    if dist.is_initialized():
+        dist.barrier()  # nobody leaves while others still read what it has sent
 
 
 def require_company(shard: bool) -> None:
