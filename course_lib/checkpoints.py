@@ -43,8 +43,8 @@ def resume(
             generator.set_state(state["generator"])
         own = torch.get_rng_state()
         drawn_from = state.get("torch", own).view(-1, len(own))  # an older file has one, or none
-        own.copy_(drawn_from[processes.rank() % len(drawn_from)])  # a row of its own: PyTorch would read the first one
-        torch.set_rng_state(own)
+        if processes.rank() < len(drawn_from):  # one process more than before goes on with what it has
+            torch.set_rng_state(drawn_from[processes.rank()].clone())  # of a view PyTorch reads the first row
         return state["history"]
     except Exception as error:
         raise ValueError(

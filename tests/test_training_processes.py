@@ -11,17 +11,18 @@ import pytest
 import torch
 
 from course_lib import processes
+from course_lib.pretrained import load_pretrained
 from course_lib.training import train
 from tests.shared_run import Uneven, make_model
 
 ROOT = Path(__file__).parent.parent
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
 
 def start(folder: Path, count: int = 2, **settings) -> subprocess.CompletedProcess:
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
     return subprocess.run(
-        [sys.executable, *command, "tests/shared_run.py", str(folder), json.dumps(settings)],
+        [sys.executable, *TORCHRUN, str(count), "tests/shared_run.py", str(folder), json.dumps(settings)],
         capture_output=True, text=True, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
 
@@ -105,6 +106,31 @@ def test_processes_with_other_options_are_one_with_them(tmp_path, shard):
 
 def any_bf16() -> bool:
     return any(able for name, able in torch.cpu.get_capabilities().items() if name.endswith("bf16"))
+
+
+@pytest.mark.proof
+def test_the_command_trains_in_two_processes_and_the_first_alone_reports(tmp_path):
+    options = [
+        "--steps",
+        "2",
+        "--batch-size",
+        "2",
+        "--stories",
+        "200",
+        "--threads",
+        "1",
+        "--out",
+        str(tmp_path / "own"),
+    ]
+    ended = subprocess.run(
+        [sys.executable, *TORCHRUN, "2", "-m", "course_lib", "train", *options],
+        capture_output=True, text=True, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert ended.stdout.count("Training the Tinytown model for 2 steps on 1 threads in 2 processes") == 1
+    assert ended.stdout.count("on held-out stories") == 1
+    assert load_pretrained(tmp_path / "own")
+    assert not (tmp_path / "own" / "training.pt").exists()
 
 
 @pytest.mark.proof
