@@ -321,10 +321,11 @@ def require_schedule(step: int, peak: float, warmup: int, total: int, floor: flo
 
 
 def require_training_run(
-    batches: object, steps: int, max_norm: float | None, checkpoint: str | Path | None, checkpoint_every: int
-) -> None:
+    batches: object, steps: int, max_norm: float | None, checkpoint: str | Path | None, checkpoint_every: int,
+    accumulate: int,
+) -> None:  # fmt: skip
     """Raise ValueError or TypeError unless a run of training can begin and its checkpoint can be written."""
-    require_at_least_one(steps=steps, checkpoint_every=checkpoint_every)
+    require_at_least_one(steps=steps, checkpoint_every=checkpoint_every, accumulate=accumulate)
     if max_norm not in (None, math.inf):
         try:
             require_positive(max_norm=max_norm)

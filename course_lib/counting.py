@@ -6,7 +6,7 @@ tests hold the counts equal to built models, to the last parameter.
 
 from dataclasses import dataclass
 
-from course_lib.checks import require_at_least_one, require_generating
+from course_lib.checks import require_at_least_one, require_generating, require_positive, require_share
 from course_lib.config import TransformerConfig
 
 
@@ -202,6 +202,49 @@ def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_p
         "output head": d + config.vocab_size,
     }
     return MemoryCount({name: batch * T * numbers * bytes_per_element for name, numbers in per_token.items()})
+
+
+def training_flops(config: TransformerConfig, n_tokens: int, T: int | None = None, recomputed: bool = False) -> int:
+    """Return the floating-point operations of training on n_tokens tokens, in rows of T (max_seq_len unless given).
+
+    3 · forward_flops per token: the backward pass takes two products where the forward pass takes one. With N weights
+    in linear layers that is the well-known 6 · N per token (Kaplan et al. 2020, section 2.1), and 12 · n_layers · T ·
+    d_model for the pairs of attention. recomputed: with checkpoint_activations the forward pass runs twice, 4 instead
+    of 3; those FLOPs take time, and are not counted where a utilisation is called that of the model (MFU).
+    """
+    require_at_least_one(n_tokens=n_tokens)
+    T = config.max_seq_len if T is None else T
+    return (4 if recomputed else 3) * forward_flops(config, T) * n_tokens // T
+
+
+def training_days(
+    config: TransformerConfig, n_tokens: int, n_gpus: int, peak_flops: float, utilisation: float,
+    T: int | None = None, recomputed: bool = False,
+) -> float:  # fmt: skip
+    """Return the days that training takes: training_flops / (n_gpus · peak_flops · utilisation) / 86,400 s.
+
+    Args:
+        peak_flops: FLOP per second that one GPU is sold with: 312e12 for an A100, 989e12 for an H100, in 16 bits.
+        utilisation: the share of it that is reached, in (0, 1]: 0.3 to 0.5 in published runs on thousands of GPUs. The
+            rest is waiting: for memory, for other GPUs, for what has failed.
+    Errors: ValueError for a size below 1 or a share outside (0, 1].
+    Source: Narayanan et al. 2021, section 5.1; Chowdhery et al. 2022 (PaLM), section 4.1.
+    """
+    require_at_least_one(n_gpus=n_gpus)
+    require_positive(peak_flops=peak_flops)
+    require_share(utilisation=utilisation)
+    return training_flops(config, n_tokens, T, recomputed) / (n_gpus * peak_flops * utilisation) / 86_400
+
+
+def all_reduce_bytes(config: TransformerConfig, n_processes: int, bytes_per_element: int = 4) -> int:
+    """Return the bytes that each process sends per update to average its gradients with the others' in a ring.
+
+    2 (n − 1) / n · parameters · bytes_per_element: each part of the gradient goes around once to be summed, and once
+    more to be known to all. So it hardly grows with n: a thousand processes send each less than twice the model, and
+    the time to hide it behind the backward pass stays the same. Source: Patarasuk & Yuan 2009, section 3.
+    """
+    require_at_least_one(n_processes=n_processes, bytes_per_element=bytes_per_element)
+    return 2 * (n_processes - 1) * count_parameters(config).total * bytes_per_element // n_processes
 
 
 def _source_length(config: TransformerConfig, T: int, S: int | None) -> int:

@@ -1,6 +1,8 @@
 """Training: next-token loss, AdamW, warm-up and cosine, clipping; resumable, with a progress bar.
 
-Chapter 12. `train` is one loop of plain PyTorch. The batches bring inputs and targets; the model brings the loss.
+Chapter 12. `train` is one loop of plain PyTorch. The batches bring inputs and targets; the model brings the loss. What
+an update is made of stands in `gradients`, what a run leaves on disk in `checkpoints`, how several share it in
+`processes`.
 """
 
 import math
@@ -12,9 +14,10 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from course_lib import checks
-from course_lib.files import write_whole
+from course_lib import checks, processes
+from course_lib.checkpoints import resume, save_checkpoint
 from course_lib.gpt import IGNORED, evaluating
+from course_lib.gradients import add_gradients, block_options, clip, require_options
 
 
 class TrainingDiverged(RuntimeError):
@@ -84,8 +87,16 @@ def train(
     checkpoint_every: int = 500,
     on_step: Callable[[int, nn.Module], None] | None = None,
     progress: bool = True,
+    precision: str = "float32",
+    compile: bool = False,
+    accumulate: int = 1,
+    checkpoint_activations: bool = False,
+    shard: bool = False,
 ) -> History:
     """Train `model` for `steps` updates on `batches`.
+
+    Started by `torchrun`, after `join_processes`, every process calls it with the same arguments and the same seeds; an
+    update then takes a batch for each process, and ends where one process with a batch as large as all of them does.
 
     Args:
         model: called as model(*batch) -> (logits, loss). For a `DecoderOnly` a batch is (ids (B, T), targets (B, T)),
@@ -98,76 +109,64 @@ def train(
             every `checkpoint_every` steps and at the end, and never half. It holds what dropout draws from on a CPU.
         on_step: called with (updates done, model) before the first update and after each.
         progress: show a bar with the loss.
+        precision: "bf16" multiplies matrices in 16 bits, where the processor has that; the weights stay float32.
+        compile: blocks as few fused kernels, made at the first step; refused where there is no compiler.
+        accumulate: batches per process and update, one after another: the update of a larger batch, in less memory.
+        checkpoint_activations: keep each block's input alone, and compute the rest again in the backward pass.
+        shard: weights, gradients and moments are split among the processes; `on_step` is given the split model, and
+            `model` its new weights at the end.
 
-    Errors: ValueError for a setting that makes no sense, before anything is done, or if the batches run out;
-        TrainingDiverged as soon as loss or gradient is not finite, with the step and what
-        to try.
+    Errors: ValueError for a setting that makes no sense or that the machine cannot do, before anything is done, or if
+        the batches run out; TrainingDiverged as soon as loss or gradient is not finite, with the step and what to try.
     """
-    checks.require_training_run(batches, steps, max_norm, checkpoint, checkpoint_every)
+    checks.require_training_run(batches, steps, max_norm, checkpoint, checkpoint_every, accumulate)
     warmup = min(warmup, steps - 1)  # a run of a few steps still reaches its peak
     checks.require_schedule(0, peak, warmup, steps, floor)  # refused, if it must be, before anything is done
+    require_options(model, precision, compile, checkpoint_activations)
+    processes.require_company(shard)
     optimizer = make_optimizer(model, weight_decay)
     history = History()
     generator = getattr(batches, "generator", None)
-    if checkpoint and Path(checkpoint).exists():
-        history = _resume(checkpoint, model, optimizer, generator)
     model.train()
+    processes.draw_apart()
+    if checkpoint and Path(checkpoint).exists():
+        history = History(**resume(checkpoint, model, optimizer, generator))
+    trained, shared = processes.share_model(model, optimizer, shard, len(history))  # `model` twice for who is alone
     on_step = on_step or (lambda step, model: None)
     if not len(history):
-        on_step(0, model)
-    bar = tqdm(total=steps, initial=len(history), disable=not progress, desc="training", unit="step")
-    for step in range(len(history), steps):
-        rate = learning_rate(step + 1, peak, warmup, steps, floor)  # step + 1: an update at rate 0 would be wasted
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        _, loss = model(*checks.require_next(batches, step, steps))
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        norm = nn.utils.clip_grad_norm_(model.parameters(), math.inf if max_norm is None else max_norm)
-        if not (math.isfinite(loss.item()) and math.isfinite(norm.item())):
-            bar.close()
-            raise TrainingDiverged(
-                f"at step {step} the loss is {loss.item()} and the gradient norm {norm.item()}, at learning rate "
-                f"{rate:.2e}. The model holds the weights of the step before. Try a lower peak (now {peak}) or a "
-                f"longer warmup (now {warmup})."
-            )
-        optimizer.step()
-        history.losses.append(loss.item())
-        history.learning_rates.append(rate)
-        history.gradient_norms.append(norm.item())
-        bar.set_postfix(loss=f"{loss.item():.3f}", refresh=False)
-        bar.update()
-        on_step(step + 1, model)
-        if checkpoint and ((step + 1) % checkpoint_every == 0 or step + 1 == steps):
-            _save(checkpoint, model, optimizer, generator, history)
+        on_step(0, trained)
+    bar = tqdm(
+        total=steps, initial=len(history), disable=not progress or processes.rank() > 0, desc="training", unit="step"
+    )
+    with block_options(trained, compile, checkpoint_activations):
+        for step in range(len(history), steps):
+            rate = learning_rate(step + 1, peak, warmup, steps, floor)  # step + 1: an update at rate 0 would be wasted
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            drawn = [checks.require_next(batches, step, steps) for _ in range(accumulate * processes.count())]
+            optimizer.zero_grad(set_to_none=True)
+            loss = add_gradients(shared, drawn, precision)
+            norm = clip(trained, max_norm)
+            if not (math.isfinite(loss) and math.isfinite(norm)):
+                bar.close()
+                processes.give_back(trained, model)
+                raise TrainingDiverged(
+                    f"at step {step} the loss is {loss} and the gradient norm {norm}, at learning rate {rate:.2e}. The "
+                    f"model holds the weights of the step before. Try a lower peak (now {peak}) or a longer warmup "
+                    f"(now {warmup})."
+                )
+            optimizer.step()
+            history.losses.append(loss)
+            history.learning_rates.append(rate)
+            history.gradient_norms.append(norm)
+            bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
+            bar.update()
+            on_step(step + 1, trained)
+            if checkpoint and ((step + 1) % checkpoint_every == 0 or step + 1 == steps):
+                save_checkpoint(checkpoint, trained, optimizer, generator, asdict(history))
+    processes.give_back(trained, model)
     bar.close()
     return history
-
-
-def _save(path, model, optimizer, generator, history) -> None:
-    state = {
-        "model": model.state_dict(), "optimizer": optimizer.state_dict(), "history": asdict(history),
-        "generator": generator.get_state() if generator else None,
-        "torch": torch.get_rng_state(),  # what dropout draws from
-    }  # fmt: skip
-    write_whole(Path(path), lambda part: torch.save(state, part))
-
-
-def _resume(path, model, optimizer, generator) -> History:
-    try:
-        state = torch.load(path, weights_only=True)
-        checks.require_finite({n: state["model"][n] for n, _ in model.named_parameters() if n in state["model"]})
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        if generator and state["generator"] is not None:
-            generator.set_state(state["generator"])
-        torch.set_rng_state(state.get("torch", torch.get_rng_state()))  # an older file has none
-        return History(**state["history"])
-    except Exception as error:
-        raise ValueError(
-            f"cannot resume from {path}: {type(error).__name__}: {str(error).splitlines()[0]}. "
-            "It belongs to another model, or is damaged. Move it away to begin anew, or name another `checkpoint`."
-        ) from error
 
 
 def story_losses(

@@ -20,7 +20,8 @@ FLOORS = {
     "checks": 0, "linear": 0, "files": 0, "contents": 0, "glossary": 0, "record": 0,
     "embeddings": 1, "positions": 1, "masks": 1, "cache": 1, "attention": 1,
     "heads": 1, "feed_forward": 1, "normalization": 1, "config": 2, "blocks": 2, "trace": 2, "gpt": 2,
-    "encoder_decoder": 2, "counting": 2, "training": 3, "beam": 3, "sampling": 3, "efficiency": 3,
+    "encoder_decoder": 2, "counting": 2, "processes": 2,
+    "gradients": 3, "checkpoints": 3, "training": 3, "beam": 3, "sampling": 3, "efficiency": 3,
     "pretrained": 3, "tinytown": 3, "hub": 3, "claims": 4, "live": 4, "grading": 5, "ladder": 5,
     "chapters": 6, "classroom": 6, "bench": 7, "cli": 8, "__main__": 8,
 }  # fmt: skip
@@ -100,7 +101,7 @@ def test_a_module_that_learners_read_fits_on_two_screens_and_the_library_stays_s
     lines = {str(path.relative_to(LIBRARY)): lines_of_code(path) for path in read}
     most = {"sampling.py": 210, "tinytown/stories.py": 130}  # one chapter in one piece; one grammar
     assert {name: count for name, count in lines.items() if count > most.get(name, 125)} == {}
-    assert sum(lines.values()) < 2300
+    assert sum(lines.values()) < 2400
 
 
 def test_a_function_that_does_nothing_but_refuse_begins_with_require():

@@ -11,7 +11,8 @@ from course_lib.bench.report import Point, Row
 from course_lib.bench.rounds import Contest, Spread, in_turns
 from course_lib.config import PRESETS, TransformerConfig
 from course_lib.counting import count_parameters, forward_flops
-from course_lib.training import make_optimizer, update
+from course_lib.gradients import add_gradients, clip
+from course_lib.training import make_optimizer
 
 TINYTOWN = TransformerConfig(
     vocab_size=343, d_model=128, n_heads=4, n_layers=4, max_seq_len=128, activation="gelu_tanh"
@@ -27,7 +28,7 @@ def a_batch(config: TransformerConfig, B: int, T: int) -> tuple[Tensor, Tensor]:
     return ids[:, :-1], ids[:, 1:]
 
 
-def updates(model: nn.Module, batch: tuple[Tensor, Tensor], n: int) -> Callable[[], None]:
+def updates(model: nn.Module, batch: tuple[Tensor, Tensor], n: int, precision: str = "float32") -> Callable[[], None]:
     """Return a function that makes n updates of a model, as `train` makes them."""
     optimizer = make_optimizer(model)
     for group in optimizer.param_groups:
@@ -35,7 +36,10 @@ def updates(model: nn.Module, batch: tuple[Tensor, Tensor], n: int) -> Callable[
 
     def run() -> None:
         for _ in range(n):
-            update(model, batch, optimizer, MAX_NORM)
+            optimizer.zero_grad(set_to_none=True)
+            add_gradients(model, [batch], precision)
+            clip(model, MAX_NORM)
+            optimizer.step()
 
     return run
 

@@ -8,11 +8,13 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from course_lib import processes
 from course_lib.checks import require_at_least_one, require_at_least_zero, require_positive, require_seed
 from course_lib.config import preset
 from course_lib.embeddings import analogy, nearest_tokens
 from course_lib.files import read_json, save_json, save_tensors, write_whole
 from course_lib.gpt import DecoderOnly, evaluating
+from course_lib.gradients import require_options
 from course_lib.pretrained import EARLY_STEPS_FILE, save_pretrained
 from course_lib.tinytown import ANIMAL_SOUNDS, CLASSES, Batches, Step, Tinytown, WordTokenizer, encode_stories
 from course_lib.training import History, story_losses, train
@@ -144,6 +146,7 @@ def measure_tinytown(
 class TinytownRecipe:
     """All that decides the shipped model: the same recipe on the same machine gives the same weights.
 
+    precision, compile, accumulate: as in `train`; several processes that share the run take a batch each.
     Errors: ValueError or TypeError that names the setting, what was given and what is allowed.
     """
 
@@ -154,10 +157,14 @@ class TinytownRecipe:
     seed: int = 0
     stories: int = 120_000
     threads: int = 2
+    precision: str = "float32"
+    compile: bool = False
+    accumulate: int = 1
     early_steps: tuple[int, ...] = (0, 10, 25, 50, 100, 200, 300, 400, 500, 700, 1000, 1500, 2000, 3000)
 
     def __post_init__(self):
         require_at_least_one(steps=self.steps, batch_size=self.batch_size, stories=self.stories, threads=self.threads)
+        require_at_least_one(accumulate=self.accumulate)
         require_positive(peak=self.peak)
         require_at_least_zero(warmup=self.warmup)
         if not -(2**63) <= require_seed(self.seed) < 2**63:
@@ -170,7 +177,8 @@ def train_tinytown(
     """Train the Tinytown model from nothing and write it to `folder`, with its config, vocabulary, recipe and measured
     figures.
 
-    Resumable: interrupted, it goes on where the last checkpoint was.
+    Resumable: interrupted, it goes on where the last checkpoint was. Several processes may share it (`join_processes`):
+    the first writes.
     Errors: ValueError if the folder holds a finished model, or an unfinished run of another recipe, or if the stories
         are too few; OSError if the folder cannot be written. A run that is refused leaves nothing behind.
     """
@@ -189,23 +197,29 @@ def train_tinytown(
     model = DecoderOnly(preset("tinytown"))
     T = model.config.max_seq_len
     _batches(recipe, tokenizer, T, min(recipe.stories, T))  # too few are refused before anything is written; T suffice
+    require_options(model, recipe.precision, recipe.compile, False)  # and so is what this machine cannot do
     folder.mkdir(parents=True, exist_ok=True)
-    save_json(begun, asdict(recipe))
+    first = processes.rank() == 0
+    if first:
+        save_json(begun, asdict(recipe))
     batches = _batches(recipe, tokenizer, T, recipe.stories)
     unfinished = folder / "training.pt"
     early = folder / "early-steps.pt"
     tables = torch.load(early, weights_only=True) if early.exists() else {}
 
     def keep_early_steps(step: int, _: nn.Module) -> None:
-        if step in recipe.early_steps or step == recipe.steps:
+        if first and (step in recipe.early_steps or step == recipe.steps):
             tables[str(step)] = model.token_embedding.weight.detach().half().clone()
             write_whole(early, lambda part: torch.save(tables, part))
 
     history = train(
         model, batches, recipe.steps, recipe.peak, recipe.warmup,
         checkpoint=unfinished, checkpoint_every=250, on_step=keep_early_steps, progress=progress,
+        precision=recipe.precision, compile=recipe.compile, accumulate=recipe.accumulate,
     )  # fmt: skip
     figures = measure_tinytown(model, tokenizer, measure_stories)
+    if not first:
+        return figures, history
     save_pretrained(folder, model, tokenizer)
     save_tensors(folder / EARLY_STEPS_FILE, tables)
     every = 50
@@ -233,6 +247,7 @@ def _batches(recipe: TinytownRecipe, tokenizer: WordTokenizer, T: int, stories: 
 def _differences(begun: dict, recipe: TinytownRecipe) -> str:
     """What a run that was begun has otherwise than the recipe: "seed 0 there, 1 here"; empty if nothing."""
     wanted = json.loads(json.dumps(asdict(recipe)))  # as JSON keeps it: tuples are lists
+    begun = {"precision": "float32", "compile": False, "accumulate": 1} | begun  # what older runs do not name
     return ", ".join(
         f"{name} {begun.get(name)} there, {wanted[name]} here" for name in wanted if begun.get(name) != wanted[name]
     )

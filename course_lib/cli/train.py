@@ -18,7 +18,12 @@ def add(commands: argparse._SubParsersAction) -> None:
             "pronouns, analogies. About ten minutes on two cores. You may interrupt it; the same command goes on. "
             "What you leave open is as in the recipe of the shipped model (course_lib/assets/tinytown/figures.json)."
         ),
-        epilog="Example: python -m course_lib train --steps 500 --out runs/short   (what is not yet learnt?)",
+        epilog=(
+            "Example: python -m course_lib train --steps 500 --out runs/short   (what is not yet learnt?)  "
+            "Several processes share a run of tinytown, on one machine or on many, and take a batch each: "
+            "torchrun --nproc-per-node 2 -m course_lib train --batch-size 12 --threads 1   trains what one process "
+            "does with --batch-size 24; killed, the same command goes on. Your own script: course_lib/processes.py"
+        ),
     )
     parser.add_argument("model", nargs="?", default="tinytown", help="which model (default: %(default)s)")
     parser.add_argument(
@@ -29,7 +34,12 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--peak", type=float, help="highest learning rate")
     parser.add_argument("--seed", type=int, help="decides the first weights and the stories")
     parser.add_argument("--stories", type=int, help="stories to train on")
-    parser.add_argument("--threads", type=int, help="cores to use")
+    parser.add_argument("--threads", type=int, help="cores to use, per process")
+    parser.add_argument("--precision", help="float32, or bf16: multiply matrices in 16 bits, where the processor can")
+    parser.add_argument(
+        "--compile", action="store_true", default=None, help="fuse each block's steps; needs a C++ compiler"
+    )
+    parser.add_argument("--accumulate", type=int, help="batches per update: that of a larger batch, in less memory")
     parser.set_defaults(run=run, remedy="name a folder that you may write with --out")
 
 
@@ -37,12 +47,16 @@ def run(arguments: argparse.Namespace) -> int:
     """Train the model; of tinytown show what it has learnt."""
     from course_lib.claims import TinytownRecipe, recipes, train_tinytown
     from course_lib.pretrained import shipped_figures
+    from course_lib.processes import count, join_processes, rank
 
+    join_processes()
     recipe = TinytownRecipe()
     told = {field.name: getattr(arguments, field.name, None) for field in fields(recipe)}
     chosen: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
     folder = Path(arguments.out or f"runs/{arguments.model}")
     if arguments.model != "tinytown":
+        if count() > 1:
+            raise ValueError(f"{count()} processes can share the training of tinytown alone: start this one by python")
         if arguments.model not in recipes():
             raise ValueError(f"there is no recipe {arguments.model!r}: choose from tinytown, {', '.join(recipes())}")
         if chosen:
@@ -54,9 +68,13 @@ def run(arguments: argparse.Namespace) -> int:
         print(f'Open it with `load_pretrained("{folder}")`.')
         return 0
     recipe = replace(recipe, **chosen)
-    print(f"Training the Tinytown model for {recipe.steps:,} steps on {recipe.threads} threads, into {folder}.")
-    print("You may interrupt it: the same command goes on from the last checkpoint.")
+    if rank() == 0:
+        by = f" in {count()} processes" if count() > 1 else ""
+        print(f"Training the Tinytown model for {recipe.steps:,} steps on {recipe.threads} threads{by}, into {folder}.")
+        print("You may interrupt it: the same command goes on from the last checkpoint.")
     figures, _ = train_tinytown(folder, recipe)
+    if rank():
+        return 0  # the first one reports
     report_figures(figures, shipped_figures()["figures"])
     print(f'\nOpen it with `load_pretrained("{folder}")`.')
     return 0

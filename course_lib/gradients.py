@@ -1,0 +1,139 @@
+"""Gradients: those of one update, from one batch or many, in 32 bits or 16, with all activations kept or few.
+
+Chapter 12. What is here changes what an update costs, in time or in memory, and not what is learnt.
+"""
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from course_lib import processes
+from course_lib.blocks import TransformerBlock
+from course_lib.checks import require_one_of
+from course_lib.gpt import IGNORED
+
+PRECISIONS = ("float32", "bf16")
+
+
+def add_gradients(model: nn.Module, drawn: Sequence[tuple[Tensor | None, ...]], precision: str = "float32") -> float:
+    """Add the gradient of one update to every parameter's, and return the loss, as if all batches were one.
+
+    Each batch's loss is a mean over its predicted tokens; the mean over all is weighed by how many it has:
+
+        loss = Σ tokens_i · loss_i / Σ tokens_i
+
+    Args:
+        model: called as model(*batch) -> (logits, loss).
+        drawn: the batches of one update. Process r of n computes those at r, r + n, r + 2n …; all must be given the
+            same. If there are several, the last tensor of each holds its targets.
+        precision: "bf16" multiplies matrices in 16 bits (torch.autocast); weights, sums and loss stay float32.
+
+    Errors: ValueError if there are several batches and one has no targets, or processes have drawn different ones.
+    """
+    tokens = [predicted(batch) for batch in drawn] if len(drawn) > 1 else [1]
+    n, mine = processes.count(), range(processes.rank(), len(drawn), processes.count())
+    device = next(model.parameters()).device.type
+    loss = 0.0
+    for i in mine:
+        with processes.averaging(model, now=i == mine[-1]):
+            with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
+                _, mean = model(*drawn[i])
+            part = mean * (n * tokens[i] / sum(tokens))  # n: the processes' gradients are averaged, not summed
+            part.backward()
+        loss += part.item()
+    if n == 1:
+        return loss
+    said = sum(float(batch[-1].sum()) for batch in drawn if batch[-1] is not None)
+    losses, texts = processes.gather(torch.tensor([loss, said], dtype=torch.float64)).T.tolist()
+    processes.require_same("their batches (sums of targets)", texts, "Give each the same texts and the same seed")
+    return sum(losses) / n
+
+
+def clip(model: nn.Module, max_norm: float | None) -> float:
+    """Scale the gradients down to max_norm if they are longer (None: never); return their norm before."""
+    norm = nn.utils.clip_grad_norm_(model.parameters(), math.inf if max_norm is None else max_norm)
+    return processes.whole(norm).item()
+
+
+def predicted(batch: tuple[Tensor | None, ...]) -> int:
+    """Return how many tokens a batch predicts: targets, its last tensor, that are not −100."""
+    targets = batch[-1]
+    if not isinstance(targets, Tensor) or targets.is_floating_point() or targets.dtype == torch.bool:
+        raise ValueError(
+            "several batches make one update, weighed by their predicted tokens: the last tensor of a batch must hold "
+            f"its targets, got {getattr(targets, 'dtype', targets)}. Put them last, or take one batch per update"
+        )
+    return int((targets != IGNORED).sum())
+
+
+@contextmanager
+def block_options(model: nn.Module, compiled: bool, recomputed: bool) -> Iterator[None]:
+    """Within it, the blocks of a model in training are compiled, or keep of a forward pass nothing but their input.
+
+    compiled: TorchInductor fuses a block's steps into few kernels, once for all blocks and per shape of a batch. What
+        it cannot compile whole it refuses: nothing falls back to slow steps unseen.
+    recomputed: the backward pass computes each block's activations anew, with the same dropout: one more forward pass,
+        for the memory of all blocks but one (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost").
+    """
+    blocks = [module for module in model.modules() if isinstance(module, TransformerBlock)]
+    for block in blocks if compiled or recomputed else []:
+        plain = trained = block.forward
+        if compiled:
+            trained = torch.compile(trained, fullgraph=True, dynamic=False)
+        if recomputed:
+            trained = partial(checkpoint, trained, use_reentrant=False)
+        block.forward = partial(_choose, block, plain, trained)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for block in blocks:
+            vars(block).pop("forward", None)  # the class's own again
+
+
+def _choose(block, plain, trained, *args, **kwargs):
+    """Evaluated, or writing with a cache, a model meets other shapes and no backward pass: its plain steps serve."""
+    return (trained if block.training else plain)(*args, **kwargs)
+
+
+def require_options(model: nn.Module, precision: str, compiled: bool, recomputed: bool) -> None:
+    """Raise ValueError unless model and machine can do what is asked of them; nothing is done instead."""
+    require_one_of(PRECISIONS, precision=precision)
+    device = next(model.parameters()).device
+    if precision == "bf16":
+        require_bf16(device)
+    if (compiled or recomputed) and not any(isinstance(module, TransformerBlock) for module in model.modules()):
+        raise ValueError("compile and checkpoint_activations act on the model's TransformerBlocks, and it has none")
+    if compiled:
+        require_compiler(device)
+
+
+def require_bf16(device: torch.device) -> None:
+    """Raise ValueError unless the device multiplies bfloat16 itself: others imitate it, slower than float32."""
+    if device.type == "cuda":
+        has = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:  # "avx512_bf16", "amx_bf16", or ARM's "bf16"
+        abilities: dict = getattr(torch.cpu, "get_capabilities", dict)() if device.type == "cpu" else {}
+        has = any(able for name, able in abilities.items() if name.endswith("bf16"))
+    if not has:
+        raise ValueError(
+            f'precision="bf16" needs a device that multiplies bfloat16, and this {device.type} does not say that it '
+            'does (a CPU: avx512_bf16 or amx_bf16): take precision="float32"'
+        )
+
+
+def require_compiler(device: torch.device) -> None:
+    """Raise ValueError unless TorchInductor can compile for the device: one addition is tried."""
+    try:
+        torch.compile(lambda x: x + 1, fullgraph=True)(torch.ones(2, device=device))
+    except Exception as error:
+        why = f"{type(error).__name__}: {str(error).strip():.200}".splitlines()[0]
+        raise ValueError(
+            f"compile=True found no way to compile for {device.type} ({why}). On a CPU it needs a C++ compiler "
+            f"(CXX={os.environ.get('CXX', 'g++')}): install one, such as g++, or leave compile=False"
+        ) from error
