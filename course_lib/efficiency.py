@@ -53,6 +53,10 @@ class Int8Linear(nn.Module):
     Shapes: x (…, I) → (…, O).
     """
 
+    q: Tensor
+    scale: Tensor
+    bias: Tensor | None
+
     def __init__(self, linear: nn.Linear):
         super().__init__()
         q, scale = quantize_int8(linear.weight.detach())
@@ -94,7 +98,7 @@ def speculate(
     max_new_tokens: int,
     k: int = 4,
     generator: torch.Generator | None = None,
-    **settings: float,
+    **settings: Any,
 ) -> tuple[Int[Tensor, "1 T_new"], list[int]]:
     """Continue a text as `model` would, while a small `draft` model guesses ahead.
 

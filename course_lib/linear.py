@@ -29,7 +29,7 @@ class Linear(nn.Linear):
         """Leave it to PyTorch's own kernel: for one vector in bfloat16 it reads W twice as fast as oneDNN's."""
         before = torch.backends.mkldnn.enabled
         try:
-            torch.backends.mkldnn.enabled = False
+            torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
             return super().forward(x)
         finally:
             torch.backends.mkldnn.enabled = before

@@ -1,6 +1,8 @@
 """Writing beside its peers: 128 tokens, one at a time, with the cache."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +41,7 @@ class BareWeights:
                 self.multiply(layer, x)
 
 
-def writer(model: nn.Module, tokens: int | None = None, rows: int = 1) -> Callable[[], Tensor]:
+def writer(model: nn.Module, tokens: int | None = None, rows: int = 1) -> Callable[[], object]:
     """Return a function that writes greedily with `generate`: TOKENS unless given, so many texts at once."""
     tokens, ids = TOKENS if tokens is None else tokens, PROMPT.repeat(rows, 1)
     return lambda: generate(model, ids, tokens, temperature=0)
@@ -118,12 +120,12 @@ def speculation(ours: DecoderOnly, rounds: int, k: int = 4) -> Iterator[Row]:
     The draft has one layer and the model's own embedding; as weights are random here, it guesses what the model would
     say only by being told: `Told` reads it from the text that the model writes.
     """
-    text = generate(ours, PROMPT, TOKENS, temperature=0)
+    text = cast(Tensor, generate(ours, PROMPT, TOKENS, temperature=0))
     for what, answers in (("all guesses kept", text), ("no guess kept", (text + 1) % ours.config.vocab_size)):
         draft = Told(ours.config, answers)
         contest = in_turns(
             {
-                "guessed": lambda draft=draft: speculate(ours, draft, PROMPT, TOKENS, k, temperature=0),
+                "guessed": partial(speculate, ours, draft, PROMPT, TOKENS, k, temperature=0),
                 "alone": writer(ours),
             },
             rounds, f"speculation, {what}",

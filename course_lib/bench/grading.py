@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def checks() -> dict[str, Callable[[], object]]:
     from course_lib.grading import EXERCISES, grade
 
     plain = [each for each in EXERCISES.values() if each.kind == PLAIN]
-    return {each.id: lambda each=each: grade(each.id, each.reference, seed=0) for each in plain}
+    return {each.id: partial(grade, each.id, each.reference, seed=0) for each in plain}
 
 
 def hand_in(folder: Path, learners: int) -> None:
@@ -71,7 +72,10 @@ def measure(rounds: int) -> Iterator[Row]:
         scratch = Path(folder)
         hand_in(scratch / "class", CLASS)
         hand_in(scratch / "twice", 2 * CLASS)
-        contestants = {"ours": grader(scratch / "class", scratch, 1), "twice": grader(scratch / "twice", scratch, 1)}
+        contestants: dict[str, Callable[[], object]] = {
+            "ours": grader(scratch / "class", scratch, 1),
+            "twice": grader(scratch / "twice", scratch, 1),
+        }
         if nbgrader.nbgrader_python() is not None:
             contestants["nbgrader"] = theirs(scratch)
         contest = in_turns(contestants, max(1, rounds // 3), "a class")

@@ -3,6 +3,7 @@ twice the time."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from course_lib.config import TransformerConfig
 from course_lib.gpt import DecoderOnly
 from course_lib.sampling import generate
 
-BASE = {"vocab_size": 343, "d_model": 256, "n_heads": 4, "n_layers": 2, "max_seq_len": 4096}
+BASE: dict[str, Any] = {"vocab_size": 343, "d_model": 256, "n_heads": 4, "n_layers": 2, "max_seq_len": 4096}
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
@@ -63,7 +64,7 @@ def attention_pass(attend: Callable, T: int) -> Callable[[], Tensor]:
     return once
 
 
-def writing(T: int) -> Callable[[], Tensor]:
+def writing(T: int) -> Callable[[], object]:
     """Return a function that writes 16 tokens after a text of T."""
     torch.manual_seed(0)
     model = DecoderOnly(TransformerConfig(**BASE)).eval()

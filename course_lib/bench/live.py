@@ -19,8 +19,9 @@ def figures() -> Iterator[tuple[str, Any]]:
     from course_lib.live.figure import LiveFigure
 
     for chapter in CHAPTERS:
-        module = chapter.part("widgets")
-        for name, make in vars(module).items() if module else ():
+        if (module := chapter.part("widgets")) is None:
+            continue
+        for name, make in vars(module).items():
             if name.startswith("_") or getattr(make, "__module__", "") != module.__name__ or isinstance(make, type):
                 continue
             try:

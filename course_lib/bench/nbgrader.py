@@ -46,9 +46,9 @@ class Nbgrader:
 
     def __init__(self, folder: Path, exercises: Sequence[Path]):
         self.folder = folder
-        self.python = nbgrader_python()
-        if self.python is None:
+        if (python := nbgrader_python()) is None:
             raise ValueError("there is no nbgrader here: set NBGRADER_PYTHON, as course_lib/bench/nbgrader.py says")
+        self.python = python
         source = folder / "source" / ASSIGNMENT
         source.mkdir(parents=True)
         for path in exercises:

@@ -5,7 +5,7 @@ Each computes the same function, so that what differs is the time alone. A peer 
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +25,8 @@ class FusedBlock(nn.Module):
         self.n_heads = config.n_heads
         self.norm1, self.norm2 = nn.LayerNorm(d), nn.LayerNorm(d)
         self.qkv, self.out = nn.Linear(d, 3 * d), nn.Linear(d, d)
-        self.up, self.down = nn.Linear(d, config.d_ff), nn.Linear(config.d_ff, d)
+        d_ff = config.d_ff or 4 * d
+        self.up, self.down = nn.Linear(d, d_ff), nn.Linear(d_ff, d)
 
     def forward(self, x: Tensor) -> Tensor:
         B, T, d = x.shape
@@ -116,7 +117,7 @@ def same_weights(config: TransformerConfig, seed: int = 0) -> dict[str, Any]:
     """
     torch.manual_seed(seed)
     theirs = HuggingFaceGPT(config)
-    ours = from_hf_state_dict("gpt2", theirs.model.state_dict(), theirs.model.config)
+    ours = cast(DecoderOnly, from_hf_state_dict("gpt2", theirs.model.state_dict(), theirs.model.config))
     peers = {"ours": ours, "nanoGPT-shaped": FusedGPT(config), "nn.TransformerEncoder": BuiltInGPT(config)}
     _copy(ours, peers["nanoGPT-shaped"], "blocks.{}", _FUSED, "qkv.{}", _TOP)
     renamed = _TOP | {"final_norm": "stack.norm"}

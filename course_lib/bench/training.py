@@ -1,6 +1,8 @@
 """Training beside its peers: one full update, the forward pass, the backward pass, clipping and AdamW."""
 
+import copy
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +13,7 @@ from course_lib.bench.report import Point, Row
 from course_lib.bench.rounds import Contest, Spread, in_turns
 from course_lib.config import PRESETS, TransformerConfig
 from course_lib.counting import count_parameters, forward_flops
-from course_lib.gradients import add_gradients, clip
+from course_lib.gradients import add_gradients, block_options, clip, require_bf16, require_compiler
 from course_lib.training import make_optimizer
 
 TINYTOWN = TransformerConfig(
@@ -19,6 +21,7 @@ TINYTOWN = TransformerConfig(
 )  # the shipped model's sizes, in the variant that every peer can be: GPT-2's
 SHAPES = {"Tinytown's size": (TINYTOWN, 16, 128, 20), "GPT-2 small": (PRESETS["gpt2"], 2, 128, 1)}  # B, T, updates
 GOALS = {"transformers": 1.2, "nn.TransformerEncoder": 1.05, "nanoGPT-shaped": 1.0, "matmul": 0.75}
+BF16 = {"Tinytown's size": 1.35, "GPT-2 small": 2.0}  # times as fast as in float32
 RATE, MAX_NORM = 1e-4, 1.0
 
 
@@ -58,7 +61,32 @@ def measure(rounds: int) -> Iterator[Row | Point]:
         yield from rows(name, contest, n, training_flops(config, B, T), Matmul().flops)
         weights = 4 * count_parameters(config).total
         # Weights are read twice, gradients written and read, AdamW's averages and weights read and written.
+        yield from options(name, config, batch, n, rounds)
         yield Point(f"training, {name}", training_flops(config, B, T), 9 * weights, contest.of("ours") / n)
+
+
+def options(name: str, config: TransformerConfig, batch: tuple[Tensor, Tensor], n: int, rounds: int) -> Iterator[Row]:
+    """Measure one size in 16 bits and compiled, beside itself in float32 and eager, where this machine can do it."""
+    model = same_weights(config)["ours"].train()
+    contestants = {"float32": updates(model, batch, n)}
+    try:
+        require_bf16(batch[0].device)
+        contestants["bf16"] = updates(copy.deepcopy(model), batch, n, "bf16")
+    except ValueError as refused:
+        print(f"no bf16: {refused}")
+    with ExitStack() as stack:
+        try:
+            require_compiler(batch[0].device)
+            compiled = copy.deepcopy(model)
+            stack.enter_context(block_options(compiled, compiled=True, recomputed=False))
+            contestants["compiled"] = updates(compiled, batch, n)
+        except ValueError as refused:
+            print(f"not compiled: {refused}")
+        contest = in_turns(contestants, rounds, f"options of training, {name}")
+    for option in contestants.keys() - {"float32"}:
+        ratio, each = contest.times_as_fast(option, "float32"), contest.of(option) / n
+        least = BF16.get(name) if option == "bf16" else 1.0
+        yield Row("train", f"{name}, {option}", "itself, float32 and eager", ratio, each, "per update", least)
 
 
 def rows(name: str, contest: Contest, n: int, flops: float, matmul_flops: float) -> Iterator[Row]:
