@@ -146,7 +146,7 @@ def test_source_shows_the_code_itself_and_nothing_else():
     assert inspect.getsource(textwrap.dedent) in code
 
 
-# -------------------------------------------------------------------------------------- light while it moves, then sharp
+# ------------------------------------------------------------------------------------- light while it moves, then sharp
 def picture_of(live):
     return next(child for child in live.children if type(child).__name__ == "Image")
 

@@ -1,7 +1,7 @@
 """What makes a figure live: sliders, a picture that is redrawn in place, and a sentence that says what it shows.
 
-A figure is drawn by a pure function and sent as one PNG, so nothing flickers and nothing is loaded from elsewhere. While
-a control moves, the PNG is light: as many pixels as the page has, hardly compressed. At rest a sharp one takes its place.
+A figure is drawn by a pure function and sent as one PNG, so nothing flickers and nothing is loaded from elsewhere.
+While a control moves, the PNG is light: the pixels of the page, hardly compressed. At rest a sharp one takes its place.
 """
 
 import asyncio
@@ -22,9 +22,7 @@ from course_lib.live.drawing import Drawing
 from course_lib.live.page import picture, publish
 
 DPI = 200  # twice the 100 screen pixels of an inch: sharp on dense screens
-REST = (
-    0.3  # seconds without a new value after which the sharp picture is sent; keys that are held repeat ten times faster
-)
+REST = 0.3  # seconds without a new value after which the sharp picture is sent; a key that is held repeats sooner
 
 
 def png(figure: Figure) -> bytes:
@@ -89,8 +87,8 @@ class LiveFigure(widgets.VBox):
             readers read it.
         also: also(**state) -> text shown in a box of its own below, such as generated text.
 
-    A slider that moves sends a light picture at once, and when it has rested for `REST` seconds the sharp one. Values do
-    not queue: the page holds back what comes while a picture is drawn, and sends the newest of it.
+    A slider that moves sends a light picture at once, and when it has rested for `REST` seconds the sharp one. Values
+    do not queue: the page holds back what comes while a picture is drawn, and sends the newest of it.
 
     `render(**state)` draws a state in full: it works without a kernel or a browser, for tests. State that is left out
     keeps its present value. An exception in `draw` is shown under the picture: it must not vanish in a callback.
