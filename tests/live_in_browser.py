@@ -84,7 +84,7 @@ def _hold(page, box: str, presses: int, every_ms: float) -> tuple[list[float], i
     return waits, len(seen["loads"])
 
 
-def measure_in_browser(names=FIGURES, presses: int = 20, python: str = sys.executable, chromium: str | None = None):
+def measure_in_browser(names=FIGURES, presses: int = 8, python: str = sys.executable, chromium: str | None = None):
     """Rows of milliseconds from key press to picture, and pictures while a key is held, for figures and for nothing."""
     from playwright.sync_api import sync_playwright
 

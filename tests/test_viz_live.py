@@ -16,6 +16,7 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
+from course_lib.bench.live import measure_live
 from course_lib.live import LiveFigure, explorable, explore, show, source
 from course_lib.live.drawing import Drawing, as_function, new_figure, new_panels
 from course_lib.live.figure import DPI, REST, dropdown, light_png, png, slider
@@ -334,3 +335,15 @@ def broken(*args, **kwargs):
 def test_explore_survives_every_function_of_a_learner(exercise_id, function):
     widget = explore(exercise_id, function)
     assert len(repr(widget)) > 20
+
+
+# ------------------------------------------------------------------------------------------------ how long figures take
+def test_live_figures_are_measured_by_name():
+    (row,) = measure_live(["attention.soft_dictionary"], moves=2)
+    assert row["figure"] == "attention.soft_dictionary"
+    assert row["ratio"] == pytest.approx(row["ours_ms"] / row["nothing_ms"])
+    assert 0 < row["frames_share"] <= 1
+    with pytest.raises(ValueError, match=r"soft_dict'.*attention\.soft_dictionary"):
+        measure_live(["attention.soft_dict"])
+    with pytest.raises(ValueError, match="moves must be at least 1, got 0"):
+        measure_live(moves=0)
