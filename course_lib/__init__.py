@@ -5,10 +5,10 @@ blocks gpt counting encoder_decoder training sampling beam cache pretrained`; wh
 checks files record`. `tinytown`: the world of text whose entropy is known. `hub`: public weights, other libraries'
 formats. `claims`: the engine of experiments on what is said about Transformers. `live`: the engine of live figures.
 `ladder`: the model that grows through the course. `grading`: one answer in a notebook, judged. `classroom`: a whole
-class. `cli`: the commands. `bench`: how long things take. `chapters`: what teaches, a folder per chapter; `contents` and `chapters.toml`: their order,
-names and titles; `glossary`: their terms. Nothing imports upward, and no chapter another: what runs knows nothing of
-what teaches; `claims` and `live` build on what runs, `grading` and `ladder` on these, and on all of them `chapters`,
-`classroom` and `cli`.
+class. `cli`: the commands. `bench`: how long things take. `chapters`: what teaches, a folder per chapter; `contents`
+and `chapters.toml`: their order, names and titles; `glossary`: their terms. Nothing imports upward, and no chapter
+another: what runs knows nothing of what teaches; `claims` and `live` build on what runs, `grading` and `ladder` on
+these, and on all of them `chapters`, `classroom` and `cli`.
 
 `python -m course_lib --help` lists the commands.
 """

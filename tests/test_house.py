@@ -21,7 +21,8 @@ FLOORS = {
     "embeddings": 1, "positions": 1, "masks": 1, "cache": 1, "attention": 1,
     "heads": 1, "feed_forward": 1, "normalization": 1, "config": 2, "blocks": 2, "trace": 2, "gpt": 2,
     "encoder_decoder": 2, "counting": 2, "training": 3, "beam": 3, "sampling": 3, "pretrained": 3, "tinytown": 3,
-    "hub": 3, "claims": 4, "live": 4, "grading": 5, "ladder": 5, "chapters": 6, "classroom": 6, "bench": 7, "cli": 7, "__main__": 7,
+    "hub": 3, "claims": 4, "live": 4, "grading": 5, "ladder": 5, "chapters": 6, "classroom": 6, "bench": 7, "cli": 7,
+    "__main__": 7,
 }  # fmt: skip
 
 
