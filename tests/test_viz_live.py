@@ -1,5 +1,6 @@
 """The machinery of live figures: what a slider triggers, what is shown, and what happens when something goes wrong."""
 
+import asyncio
 import base64
 import inspect
 import io
@@ -15,9 +16,10 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
+from course_lib.bench.live import measure_live
 from course_lib.live import LiveFigure, explorable, explore, show, source
 from course_lib.live.drawing import Drawing, as_function, new_figure, new_panels
-from course_lib.live.figure import DPI, dropdown, png, slider
+from course_lib.live.figure import DPI, REST, dropdown, light_png, png, slider
 from course_lib.live.page import VIEW
 
 
@@ -145,6 +147,99 @@ def test_source_shows_the_code_itself_and_nothing_else():
     assert inspect.getsource(textwrap.dedent) in code
 
 
+# ------------------------------------------------------------------------------------- light while it moves, then sharp
+def picture_of(live):
+    return next(child for child in live.children if type(child).__name__ == "Image")
+
+
+class Clock(asyncio.SelectorEventLoop):
+    """An event loop whose time is a number that a test sets: nothing waits, nothing depends on the machine."""
+
+    now = 0.0
+
+    def time(self):
+        return self.now
+
+    def pass_by(self, seconds):
+        self.now += seconds
+        self.run_until_complete(asyncio.sleep(0))
+
+    def move(self, live, *heights):
+        async def kernel():
+            for height in heights:
+                live.children[0].value = height
+
+        self.run_until_complete(kernel())
+
+
+@pytest.fixture
+def clock():
+    loop = Clock()
+    yield loop
+    loop.close()
+
+
+def size(data):
+    return pixels(data).shape[:2]
+
+
+def test_a_moving_figure_is_light_and_a_resting_one_is_sharp(live, clock):
+    sent = []
+    picture_of(live).observe(lambda change: sent.append(change.new), names="value")
+    clock.move(live, 3)
+    clock.pass_by(0.9 * REST)
+    clock.move(live, 5, 7)
+    assert [size(each) for each in sent] == [(200, 300)] * 3, "a pixel for each of the page's"
+    assert sent[-1] == light_png(bar(7)), "the newest value is shown"
+    clock.pass_by(0.9 * REST)
+    assert len(sent) == 3, "it has not rested yet: each value starts the rest anew"
+    clock.pass_by(0.2 * REST)
+    assert sent[3:] == [png(bar(7))], "one sharp picture, of the newest value alone"
+    clock.pass_by(10 * REST)
+    assert len(sent) == 4
+
+
+def test_the_light_picture_shows_what_the_sharp_one_does():
+    figure = bar(6)
+    sharp = pixels(png(figure))[..., :3]
+    halved = sharp.reshape(200, 2, 300, 2, 3).mean(axis=(1, 3))
+    apart = lambda height: np.abs(pixels(light_png(bar(height)))[..., :3] - halved).mean()  # noqa: E731
+    assert apart(6) < min(apart(1), apart(9)) / 4
+    light_png(figure)
+    assert png(figure) == png(bar(6)), "nor does it change the figure"
+
+
+def test_what_a_page_keeps_is_sharp_even_while_it_moves(live, clock):
+    clock.move(live, 7)
+    (image,) = Images(live.still).found
+    assert base64.b64decode(image["src"].removeprefix("data:image/png;base64,")) == png(bar(7))
+    sent = []
+    picture_of(live).observe(lambda change: sent.append(change.new), names="value")
+    clock.pass_by(2 * REST)
+    assert not sent, "and needs no second one"
+
+
+def test_an_error_after_a_light_picture_leaves_the_last_good_one_which_turns_sharp(live, clock):
+    clock.move(live, 6, 10)
+    assert any("too high" in str(getattr(child, "value", "")) for child in live.children)
+    assert picture_of(live).value == light_png(bar(6))
+    clock.pass_by(2 * REST)
+    assert picture_of(live).value == png(bar(6))
+    assert any("too high" in str(getattr(child, "value", "")) for child in live.children), "it still says so"
+
+
+def test_a_closed_figure_leaves_no_timer_and_a_process_without_a_loop_starts_none(live, clock):
+    clock.move(live, 7)
+    before = picture_of(live).value
+    live.close()
+    clock.pass_by(2 * REST)
+    assert picture_of(live).value == before
+    assert live._rest is None
+    live.children[0].value = 5
+    assert picture_of(live).value == png(bar(5))
+    assert live._rest is None
+
+
 # ---------------------------------------------------------------------------------------------- what builds and updates
 def test_an_updated_drawing_equals_a_fresh_one_and_keeps_its_figure():
     moved = Bar(2)
@@ -240,3 +335,15 @@ def broken(*args, **kwargs):
 def test_explore_survives_every_function_of_a_learner(exercise_id, function):
     widget = explore(exercise_id, function)
     assert len(repr(widget)) > 20
+
+
+# ------------------------------------------------------------------------------------------------ how long figures take
+def test_live_figures_are_measured_by_name():
+    (row,) = measure_live(["attention.soft_dictionary"], moves=2)
+    assert row["figure"] == "attention.soft_dictionary"
+    assert row["ratio"] == pytest.approx(row["ours_ms"] / row["nothing_ms"])
+    assert 0 < row["frames_share"] <= 1
+    with pytest.raises(ValueError, match=r"soft_dict'.*attention\.soft_dictionary"):
+        measure_live(["attention.soft_dict"])
+    with pytest.raises(ValueError, match="moves must be at least 1, got 0"):
+        measure_live(moves=0)

@@ -1,75 +1,102 @@
-"""Live figures: what the kernel does between a moved slider and the picture that it sends, beside a slider that does
-nothing but send a picture that is ready."""
+"""How long live figures take: what the kernel does between the message of a control and the picture that it sends."""
 
-import io
-import itertools
-from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
-from typing import Any
+import asyncio
+import inspect
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, get_type_hints
+
+import ipywidgets as widgets
+from tqdm.auto import tqdm
 
 from course_lib.bench.report import Row
-from course_lib.bench.rounds import in_turns
+from course_lib.bench.rounds import spread
 from course_lib.contents import CHAPTERS
+from course_lib.live.figure import LiveFigure, light_png
 
-MOVES = 10  # per run
 
-
-def figures() -> Iterator[tuple[str, Any]]:
-    """Return every live figure that opens without an argument, with its name."""
-    from course_lib.live.figure import LiveFigure
-
+def live_figures() -> dict[str, Callable[[], LiveFigure]]:
+    """Return "chapter.function" -> what builds it, for the live figures that nothing has to be handed to."""
+    found = {}
     for chapter in CHAPTERS:
-        if (module := chapter.part("widgets")) is None:
-            continue
-        for name, make in vars(module).items():
-            if name.startswith("_") or getattr(make, "__module__", "") != module.__name__ or isinstance(make, type):
+        module = chapter.part("widgets")
+        for name, build in inspect.getmembers(module, inspect.isfunction):
+            if build.__module__ != module.__name__ or name.startswith("_"):
                 continue
-            try:
-                with redirect_stdout(io.StringIO()):
-                    figure = make()
-            except TypeError:  # it wants something to show
-                continue
-            if isinstance(figure, LiveFigure):
-                yield f"{chapter.slug}.{name}", figure
-
-
-def mover(figure: Any) -> Callable[[], None]:
-    """Return a function that moves the figure's first slider to and fro, and so draws and sends MOVES pictures."""
-    control = next(iter(figure._controls.values()))
-    options = getattr(control, "options", None)
-    if options:
-        places = [value for _, value in control._options_full][:2]
-    elif isinstance(control.value, bool):
-        places = [True, False]
-    else:
-        places = [control.min, control.value if control.value != control.min else control.max]
-    turns = itertools.cycle(places)
-
-    def move() -> None:
-        for _ in range(MOVES):
-            control.value = next(turns)
-
-    return move
-
-
-def doing_nothing(figure: Any) -> Callable[[], None]:
-    """Return a function that sends as many pictures of the figure's size, which are ready."""
-    import ipywidgets as widgets
-
-    ready = itertools.cycle([figure._image.value, figure._image.value + b"\0"])  # a change, or nothing would be sent
-    image = widgets.Image(value=figure._image.value, format="png")
-
-    def move() -> None:
-        for _ in range(MOVES):
-            image.value = next(ready)
-
-    return move
+            needed = [each for each in inspect.signature(build).parameters.values() if each.default is each.empty]
+            if not needed and get_type_hints(build).get("return") is LiveFigure:
+                found[f"{chapter.slug}.{name}"] = build
+    return found
 
 
 def measure(rounds: int) -> Iterator[Row]:
-    """Measure every figure: the kernel's milliseconds per picture."""
-    for name, figure in figures():
-        contest = in_turns({"ours": mover(figure), "nothing": doing_nothing(figure)}, max(1, rounds // 2), name)
-        each = contest.of("ours") / MOVES
-        yield Row("live", name, "a ready picture", contest.times_as_fast("nothing", "ours"), each, "per picture")
-        figure.close()
+    """Measure every live figure: the kernel's part of a move, beside a slider that sends a ready picture."""
+    for figure in tqdm(live_figures(), desc="live figures", leave=False):
+        (seen,) = measure_live([figure], moves=2 * rounds)
+        note = f"{seen['frames_share']:.0%} of the frames of a key that repeats"
+        ratio = spread([seen["ratio"]])
+        yield Row("live", figure, "a ready picture", ratio, seen["ours_ms"] / 1000, "per picture", note=note)
+
+
+def measure_live(names: Sequence[str] | None = None, moves: int = 30) -> list[dict[str, Any]]:
+    """Time the moves of live figures, in turns with a slider that sends one of two ready-made pictures of their size.
+
+    No browser takes part: its share is the same for both, so that a reader sees a smaller ratio than this one.
+
+    Args:
+        names: of `live_figures()`; all of them if None. moves: of each figure, over the values of all its controls.
+
+    Returns: a row per figure: its name, whether a model runs in it, the medians in ms, their ratio, and how many
+        frames a second come for each of the do-nothing slider's, from 1 down to 0, while keys repeat 30 times a second.
+    Errors: ValueError for an unknown name, or less than one move.
+    """
+    known = live_figures()
+    if unknown := sorted(set(names or ()) - known.keys()):
+        raise ValueError(f"names must be of live figures, got {unknown}; there are {', '.join(known)}")
+    if moves < 1:
+        raise ValueError(f"moves must be at least 1, got {moves}")
+    return [asyncio.run(_row(name, known[name], moves)) for name in names or known]
+
+
+async def _row(name: str, build: Callable[[], LiveFigure], moves: int) -> dict[str, Any]:
+    live = build()
+    slide, picture = widgets.IntSlider(), widgets.Image()
+    ready = [light_png(live.figure), light_png(live.figure) + b" "]  # what follows a PNG's end is not read
+    slide.observe(lambda change: setattr(picture, "value", ready[change.new % 2]), names="value")
+    changes = _changes(list(live._controls.values()))
+    ours, nothing = [], []
+    for i in range(moves + 1):
+        ours.append(_timed(*next(changes)))
+        nothing.append(_timed(slide, 1 - i % 2))
+    live.close()
+    mine, other = (1000 * statistics.median(times[1:]) for times in (ours, nothing))  # the first builds what is kept
+    return {
+        "figure": name,
+        "model": "model" in inspect.signature(build).parameters,
+        "ours_ms": mine,
+        "nothing_ms": other,
+        "ratio": mine / other,
+        "frames_share": min(1.0, (1000 / 30) / mine),
+    }
+
+
+def _changes(controls: list[widgets.Widget]) -> Iterator[tuple[widgets.Widget, Any]]:
+    """Give controls in turn, each with a value that the page would send: the next step, or back."""
+    while True:
+        for control in controls:
+            state = control.get_state()
+            if "index" in state:  # of a list
+                yield control, {"index": (state["index"] + 1) % len(control.options)}
+            elif isinstance(state["value"], bool):
+                yield control, {"value": not state["value"]}
+            elif "step" in state:
+                step = state["value"] + state["step"]
+                yield control, {"value": step if step <= state["max"] else state["min"]}
+
+
+def _timed(control: widgets.Widget, value: Any) -> float:
+    """Return the seconds that a control's message takes, as the kernel takes it in."""
+    before = time.perf_counter()
+    control.set_state(value if isinstance(value, dict) else {"value": value})
+    return time.perf_counter() - before

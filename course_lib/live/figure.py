@@ -1,29 +1,44 @@
 """What makes a figure live: sliders, a picture that is redrawn in place, and a sentence that says what it shows.
 
 A figure is drawn by a pure function and sent as one PNG, so nothing flickers and nothing is loaded from elsewhere.
+While a control moves, the PNG is light: the pixels of the page, hardly compressed. At rest a sharp one takes its place.
 """
 
+import asyncio
 import html
 import inspect
 import io
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import ipywidgets as widgets
+import numpy as np
 from IPython.display import Markdown
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from PIL import Image
 
 from course_lib.live.drawing import Drawing
 from course_lib.live.page import picture, publish
 
 DPI = 200  # twice the 100 screen pixels of an inch: sharp on dense screens
+REST = 0.3  # seconds without a new value after which the sharp picture is sent; a key that is held repeats sooner
 
 
 def png(figure: Figure) -> bytes:
     """The figure as PNG bytes."""
     buffer = io.BytesIO()
-    # A slider waits for this: a lighter compression takes a tenth off the time, and adds a fiftieth to the bytes.
+    # A lighter compression takes a tenth off the time, and adds a fiftieth to the bytes.
     figure.savefig(buffer, format="png", dpi=DPI, pil_kwargs={"compress_level": 3})
+    return buffer.getvalue()
+
+
+def light_png(figure: Figure) -> bytes:
+    """The figure as PNG bytes, quickly: a pixel for each of the page's, no transparency, the least compression."""
+    canvas = cast(FigureCanvasAgg, figure.canvas)  # as every `Drawing` has it
+    canvas.draw()
+    buffer = io.BytesIO()
+    Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").save(buffer, format="png", compress_level=1)
     return buffer.getvalue()
 
 
@@ -72,9 +87,14 @@ class LiveFigure(widgets.VBox):
             readers read it.
         also: also(**state) -> text shown in a box of its own below, such as generated text.
 
-    `render(**state)` is what a slider triggers: it works without a kernel or a browser, for tests. State that is left
-    out keeps its present value. An exception in `draw` is shown under the picture: it must not vanish in a callback.
+    A slider that moves sends a light picture at once, and when it has rested for `REST` seconds the sharp one. Values
+    do not queue: the page holds back what comes while a picture is drawn, and sends the newest of it.
+
+    `render(**state)` draws a state in full: it works without a kernel or a browser, for tests. State that is left out
+    keeps its present value. An exception in `draw` is shown under the picture: it must not vanish in a callback.
     """
+
+    _rest: asyncio.TimerHandle | None = None  # runs while a light picture is shown
 
     def __init__(
         self,
@@ -85,7 +105,9 @@ class LiveFigure(widgets.VBox):
     ):
         self._draw, self._controls, self._describe, self._also = draw, dict(controls), describe, also
         self.drawing = draw(**self.state)
-        image = self._look(self.state)
+        self._drawn = self.drawing.data  # of the picture that is shown
+        self._say(self.state)
+        image = png(self.figure)
         width, height = (f"{round(100 * inches)}px" for inches in self.figure.get_size_inches())
         self._image = widgets.Image(
             value=image,
@@ -131,21 +153,51 @@ class LiveFigure(widgets.VBox):
         unknown = state.keys() - self._controls.keys()
         if unknown:
             raise ValueError(f"unknown state {sorted(unknown)}: the controls are {sorted(self._controls)}")
-        state = self.state | state
-        self.drawing.update(**self._draw(**state).data)
-        return self._look(state)
+        self._update(self.state | state)
+        return png(self.figure)
 
-    def _look(self, state: dict[str, Any]) -> bytes:
+    def _update(self, state: dict[str, Any]) -> None:
+        data = self._draw(**state).data
+        self.drawing.update(**data)
+        self._say(state)
+        self._drawn = data
+
+    def _say(self, state: dict[str, Any]) -> None:
         self.text = self._describe(**state)
         self.also_text = self._also(**state) if self._also else ""
-        return png(self.figure)
 
     def _moved(self, _change) -> None:
         try:
-            self._image.value = self.render()
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # a plain process: nothing runs later, so the sharp picture comes now
+            loop = None
+        try:
+            self._update(self.state)
+            # Drawn here and not in a callback of the loop: the page holds values back for as long as this runs.
+            self._image.value = light_png(self.figure) if loop else png(self.figure)
             self._write()
         except Exception as error:
             self._caption.value = f"<b>This setting did not work:</b> {html.escape(f'{type(error).__name__}: {error}')}"
+        else:
+            self._cancel()
+            self._rest = loop.call_later(REST, self.settle) if loop else None
+
+    def settle(self) -> None:
+        """Send the sharp picture if the one that is shown is light."""
+        if self._rest:
+            self._cancel()
+            self.drawing.update(**self._drawn)  # a later state may have failed half-way
+            self._image.value = png(self.figure)
+
+    def _cancel(self) -> None:
+        if self._rest:
+            self._rest.cancel()
+        self._rest = None
+
+    def close(self) -> None:
+        """Close the widget; no picture follows."""
+        self._cancel()
+        super().close()
 
     def _write(self) -> None:
         self._caption.value = f'<div role="status" style="line-height:1.5">{html.escape(self.text)}</div>'
@@ -159,6 +211,7 @@ class LiveFigure(widgets.VBox):
     @property
     def still(self) -> str:
         """The picture and the words under it as HTML that needs no kernel."""
+        self.settle()
         words = "".join(f"<div>{html.escape(text)}</div>" for text in (self.text, self.also_text) if text)
         return as_html(self._image.value, self.figure, self.text) + words
 
