@@ -81,20 +81,23 @@ def test_recomputed_activations_change_nothing_dropout_included():
     assert_same_weights(recomputed, plain, rtol=1e-5, atol=1e-5)
 
 
-def test_recomputing_keeps_less_for_the_backward_pass():
-    def kept(model, recomputed):
-        held = []
-        inputs, targets = next(Uneven())
-        with (
-            gradients.block_options(model, False, recomputed),
-            torch.autograd.graph.saved_tensors_hooks(
-                lambda tensor: held.append(tensor.numel()) or tensor, lambda tensor: tensor
-            ),
-        ):
-            model(inputs, targets)
-        return sum(held)
+def kept(model, recomputed):
+    """How many numbers a forward pass keeps for the backward pass."""
+    held = []
+    inputs, targets = next(Uneven())
+    hooks = torch.autograd.graph.saved_tensors_hooks(lambda each: held.append(each.numel()) or each, lambda each: each)
+    with gradients.block_options(model, False, recomputed), hooks:
+        model(inputs, targets)
+    return sum(held)
 
+
+def test_recomputing_keeps_less_for_the_backward_pass():
     assert kept(make_model(), True) < kept(make_model(), False) / 3
+
+
+def test_a_model_that_is_evaluated_between_updates_takes_its_plain_steps():
+    """So it may write with a cache, whose shapes change, also where training steps are compiled."""
+    assert kept(make_model().eval(), True) == kept(make_model().eval(), False)
 
 
 def test_blocks_are_as_before_when_training_ends_even_by_an_error():
@@ -103,24 +106,6 @@ def test_blocks_are_as_before_when_training_ends_even_by_an_error():
         train(model, itertools.islice(Uneven(), 2), 5, checkpoint_activations=True, progress=False)
     assert not any("forward" in vars(module) for module in model.modules())
     assert all(type(block) is TransformerBlock for block in model.blocks)
-
-
-def test_a_model_that_writes_between_updates_does_so_with_its_plain_steps():
-    """A cache grows by what a block reads, so no block may be computed twice there."""
-    seen = []
-
-    def write(step, model):
-        model.eval()
-        cache = model.new_cache()
-        ids = torch.tensor([[1, 2, 3]])
-        with torch.no_grad():
-            for piece in (ids[:, :2], ids[:, 2:]):
-                last = model(piece, cache=cache)
-            seen.append(torch.equal(last[:, -1], model(ids)[:, -1]) or (last[:, -1] - model(ids)[:, -1]).abs().max())
-        model.train()
-
-    train(make_model(), Uneven(), 2, checkpoint_activations=True, on_step=write, progress=False)
-    assert all(each is True or each < 1e-5 for each in seen)
 
 
 # ------------------------------------------------------------------------------------------------------------- resuming
@@ -229,11 +214,11 @@ print(json.dumps(history.losses))
 """
 
 
-def compiled(tmp_path, environment=None, **settings):
+def compiled(tmp_path, environment=None, script=COMPILED, **settings):
     """In a process of its own: the checks of shapes that the tests put into every function cannot be compiled."""
     own = {"PYTHONPATH": str(ROOT), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     return subprocess.run(
-        [sys.executable, "-c", COMPILED, str(tmp_path / "run.pt"), json.dumps(settings)],
+        [sys.executable, "-c", script, str(tmp_path / "run.pt"), json.dumps(settings)],
         capture_output=True, text=True, cwd=ROOT, env={**os.environ, **own, **(environment or {})},
     )  # fmt: skip
 
@@ -250,6 +235,32 @@ def test_compiled_blocks_learn_the_same_and_their_checkpoint_is_that_of_a_plain_
     for name, weight in plain.state_dict().items():
         torch.testing.assert_close(state[name], weight, rtol=1e-4, atol=1e-5)
     assert len(train(make_model(), Uneven(), 8, checkpoint=tmp_path / "run.pt", progress=False)) == 8
+
+
+RESUMED = """
+import sys, torch
+torch.set_num_threads(1)
+from course_lib.training import train
+from tests.shared_run import Uneven, make_model
+settings = {"steps": 6, "compile": True, "checkpoint_every": 2, "progress": False}
+whole, half = make_model(dropout=0.3), make_model(dropout=0.3)
+torch.manual_seed(1)
+expected = train(whole, Uneven(), **settings)
+def stop(step, model):
+    if step == 5: raise KeyboardInterrupt
+torch.manual_seed(1)
+try: train(half, Uneven(), checkpoint=sys.argv[1], on_step=stop, **settings)
+except KeyboardInterrupt: torch.manual_seed(2)
+resumed = make_model(dropout=0.3, seed=9)
+assert train(resumed, Uneven(seed=9), checkpoint=sys.argv[1], **settings) == expected
+assert all(torch.equal(p, q) for p, q in zip(whole.parameters(), resumed.parameters()))
+"""
+
+
+@pytest.mark.proof
+def test_a_compiled_run_goes_on_as_if_it_had_never_stopped_dropout_included(tmp_path):
+    ended = compiled(tmp_path, script=RESUMED)
+    assert ended.returncode == 0, ended.stderr[-3000:]
 
 
 def test_without_a_compiler_nothing_falls_back_unseen(tmp_path):
