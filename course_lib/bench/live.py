@@ -18,9 +18,11 @@ from course_lib.live.figure import LiveFigure, light_png
 
 def live_figures() -> dict[str, Callable[[], LiveFigure]]:
     """Return "chapter.function" -> what builds it, for the live figures that nothing has to be handed to."""
-    found = {}
+    found: dict[str, Callable[[], LiveFigure]] = {}
     for chapter in CHAPTERS:
         module = chapter.part("widgets")
+        if module is None:
+            continue
         for name, build in inspect.getmembers(module, inspect.isfunction):
             if build.__module__ != module.__name__ or name.startswith("_"):
                 continue
