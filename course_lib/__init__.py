@@ -9,7 +9,7 @@ through the course. `grading`: one answer in a notebook, judged. `classroom`: a 
 is, beside what would be used instead. `cli`: the commands. `chapters`: what teaches, a folder per chapter; `contents`
 and `chapters.toml`: their order, names and titles; `glossary`: their terms. Nothing imports upward, and no chapter
 another: what runs knows nothing of what teaches; `claims` and `live` build on what runs, `grading` and `ladder` on
-these, and on all of them `chapters`, `classroom`, `bench` and `cli`.
+these, on all of these `bench`, and on that `chapters`, `classroom`, `bench` and `cli`.
 
 `python -m course_lib --help` lists the commands.
 """

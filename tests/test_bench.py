@@ -3,6 +3,7 @@ says how fast anything is."""
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +14,13 @@ from hypothesis import strategies as st
 from course_lib.__main__ import main
 from course_lib.bench import PARTS, attention, decoding, growth, machine, rounds, run, training
 from course_lib.bench.peers import PlainLoop, same_weights
-from course_lib.bench.report import Point, Report, Row, duration, roofline
+from course_lib.bench.report import Point, Report, Row, duration, readme, recorded, roofline
 from course_lib.bench.rounds import Contest, Spread, in_turns, spread
 from course_lib.config import TransformerConfig
 from course_lib.counting import forward_flops
 from course_lib.sampling import generate
 
+ROOT = Path(__file__).parent.parent
 SMALL = TransformerConfig(vocab_size=37, d_model=16, n_heads=2, n_layers=2, max_seq_len=20, activation="gelu_tanh")
 
 
@@ -197,6 +199,20 @@ def test_the_file_holds_what_the_table_shows(tmp_path):
     assert read["rows"][0]["ratio"] == {"median": 1.234, "low": 1.2, "high": 1.3}
     assert [row["reached"] for row in read["rows"]] == [True, False, True, None]
     assert read["points"] == [{"name": "p", "flops": 1.0, "bytes": 2.0, "seconds": 3.0}]
+
+
+def test_what_was_written_is_read_again(tmp_path):
+    report = Report({"cores": 2}, list(ROWS), [Point("p", 1.0, 2.0, 3.0)], {"flops": 1e9, "bytes": 1e9}, 0.02)
+    report.write(tmp_path / "bench.json")
+    assert Report.read(tmp_path / "bench.json") == report
+
+
+def test_the_readme_shows_the_recorded_figures():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert readme(text, recorded()) == text
+    assert all(f"{row.ratio.median:.2f}" in text for row in recorded().rows if row.goal)
+    with pytest.raises(ValueError, match="needs the lines"):
+        readme("nothing", recorded())
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(2.0, "2 s"), (0.0123, "12.3 ms"), (4.5e-6, "4.5 µs"), (1.0, "1 s")])

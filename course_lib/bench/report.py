@@ -1,13 +1,14 @@
 """What was measured, as a table, a picture and a file."""
 
 import json
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from course_lib.bench.rounds import Spread
-from course_lib.files import write_whole
+from course_lib.files import ASSETS, read_json, write_whole
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,11 @@ class Report:
     limits: dict[str, float] = field(default_factory=dict)
     others: float = 0.0  # share of the cores that other programs took meanwhile
 
-    def table(self) -> str:
-        """Return the report as text: a line on the machine, then a block of lines for each part."""
-        lines = [", ".join(f"{name} {value}" for name, value in self.machine.items())]
+    def table(self, *parts: str) -> str:
+        """Return the report as text: a line on the machine, then a block of lines for each part, or for some."""
+        lines = textwrap.wrap(", ".join(f"{name} {value}" for name, value in self.machine.items()), 118)
         lines += [f"other programs took {self.others:.0%} of the processor meanwhile"]
-        for part in dict.fromkeys(row.part for row in self.rows):
+        for part in parts or dict.fromkeys(row.part for row in self.rows):
             rows = [row for row in self.rows if row.part == part]
             lines += ["", part, *columns([HEAD, *map(_cells, rows)])]
             lines += [f"  * {row.what}: {row.note}" for row in rows if row.note]
@@ -82,6 +83,24 @@ class Report:
             row["ratio"] = dict(zip(Spread._fields, row["ratio"]))
         text = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
         write_whole(Path(path), lambda part: part.write_text(text, encoding="utf-8"))
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Report":
+        """Return the report that `write` wrote."""
+        data = read_json(Path(path))
+        for row in data["rows"]:
+            row["ratio"] = Spread(**row["ratio"])
+            del row["reached"]
+        points = [Point(**point) for point in data["points"]]
+        return cls(**data | {"rows": [Row(**row) for row in data["rows"]], "points": points})
+
+
+RECORDED = ASSETS / "bench.json"
+
+
+def recorded() -> Report:
+    """Return the report that ships with the course, of the machine and the day that it names."""
+    return Report.read(RECORDED)
 
 
 HEAD = ("what", "beside", "ratio", "quartiles", "goal", "", "ours")
@@ -106,6 +125,38 @@ def duration(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-6:.3g} µs"
+
+
+TABLE_BEGIN, TABLE_END = "<!-- bench: written by `python -m course_lib refresh` -->", "<!-- end of bench -->"
+
+
+def readme(text: str, report: Report) -> str:
+    """Return README.md's text with the rows of a report that have a goal in its table.
+
+    Errors: ValueError if a line between which the table stands is missing.
+    """
+    before, begin, rest = text.partition(TABLE_BEGIN)
+    _, end, after = rest.partition(TABLE_END)
+    if not (begin and end):
+        raise ValueError(f"README.md needs the lines {TABLE_BEGIN!r} and {TABLE_END!r}: the figures stand between them")
+    lines = ["", "", "| | ours | beside | ratio | quartiles | goal |", "|---|---|---|---|---|---|"]
+    for row in report.rows:
+        if row.goal:
+            what, beside, ratio, quartiles, goal, reached, ours = _cells(row)
+            lines.append(f"| {row.part}: {what} | {ours} | {beside} | {ratio} | {quartiles} | {goal}, {reached} |")
+    where = "{cores} cores of an {processor}, torch {torch}, {date}".format(**report.machine)
+    lines += ["", f"Measured on {where}."]
+    return before + begin + "\n".join([*lines, "", end]) + after
+
+
+def in_words(points: Iterable[Point], limits: dict[str, float]) -> str:
+    """Return what `roofline` shows, for those who do not see it."""
+    flops, bandwidth = limits["flops"] / 1e9, limits["bytes"] / 1e9
+    words = [f"A roofline with a flat roof at {flops:.0f} GFLOP/s and a slope of {bandwidth:.0f} GB/s."]
+    for point in points:
+        rate, intensity = point.flops / point.seconds / 1e9, point.flops / point.bytes
+        words.append(f"{point.name}: {rate:.0f} GFLOP/s at {intensity:.2g} FLOP per byte.")
+    return " ".join(words)
 
 
 def roofline(points: Iterable[Point], limits: dict[str, float]) -> Any:

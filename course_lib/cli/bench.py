@@ -24,6 +24,7 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--threads", type=int, help="cores to use (default: all)")
     parser.add_argument("--json", metavar="FILE", help="write all figures there, too")
     parser.add_argument("--picture", metavar="FILE", help="draw the roofline there (needs train or decode)")
+    parser.add_argument("--record", action="store_true", help="keep the figures that chapter 14 and the README show")
     parser.add_argument("--anyway", action="store_true", help="measure on a busy machine; the table then says so")
     parser.set_defaults(run=run, remedy="name a file that you may write")
 
@@ -32,6 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure, and print the table."""
     from pathlib import Path
 
+    from course_lib.bench.report import RECORDED
     from course_lib.bench.run import roofline_of, run_parts
     from course_lib.checks import require_at_least_one
 
@@ -46,6 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
     print(report.table())
     if arguments.json:
         report.write(arguments.json)
+    if arguments.record:
+        report.write(RECORDED)
     if arguments.picture:
         roofline_of(report).savefig(arguments.picture, dpi=200)
     return 0

@@ -30,6 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the notebooks that are named, or all; write what is made from them."""
     from tqdm.auto import tqdm
 
+    from course_lib.bench import report
     from course_lib.checks import require_at_least_one
     from course_lib.contents import readme
     from course_lib.files import write_whole
@@ -62,7 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
         write_whole(words, lambda part: part.write_text(text, encoding="utf-8"))
         print(f"wrote {words.relative_to(root)}")
     page = root / "README.md"
-    if (text := readme(page.read_text("utf-8"), root / "exercises")) != page.read_text("utf-8"):
+    text = report.readme(readme(page.read_text("utf-8"), root / "exercises"), report.recorded())
+    if text != page.read_text("utf-8"):
         write_whole(page, lambda part: part.write_text(text, encoding="utf-8"))
         print("wrote README.md")
     return 0
