@@ -8,6 +8,7 @@ lead a case to what it attacks.
 
 import builtins
 import contextlib
+import gc
 import json
 import os
 import resource
@@ -55,6 +56,7 @@ MOST_GROWTH = 400 << 20  # bytes that the grader may take more than before
 
 def own_state() -> dict[str, object]:
     """Whatever a submission might have altered in the process that grades."""
+    gc.collect()  # what earlier tests have left behind goes now, and not between two looks
     places = [torch, torch.Tensor, torch.nn.functional, np, np.ndarray, builtins, json, struct, socket, os, sys]
     places += [module for name, module in sys.modules.items() if name.startswith("course_lib.grading")]
     functions = {
@@ -185,6 +187,9 @@ IN_EVERY_RUN = {  # one of each kind of attack, the quick ones; the proofs try a
     "reads_what_is_outside": "the teacher's files",
     "writes_outside": "and other people's folders",
 }
+CLOCKS = {  # the clocks are the same with and without a wall: what runs until they ring is tried behind one
+    "loops", "loops_in_a_cell", "loops_in_c", "loops_where_it_is_read", "sleeps", "spins", "stops_itself",
+}  # fmt: skip
 ARCHIVES_IN_EVERY_RUN = ("bomb_by_ratio", "symlink_member", "zip_slip")
 LIMIT = pytest.mark.xfail(strict=True, reason="seen beside the answer, not outside: see solutions/README.md")
 EACH = [
@@ -203,6 +208,8 @@ EACH_ARCHIVE = [
 @pytest.mark.parametrize("name", EACH)
 def test_a_hostile_submission_gains_nothing_and_harms_nobody(name, worker, ground):
     walled = worker.sandbox != "none"
+    if not walled and name in CLOCKS:
+        pytest.skip("tried behind the wall")
     case = filled(CASES[name], ground.words)
     before, peak, called = own_state(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, len(ground.calls)
     worker.peak = 0

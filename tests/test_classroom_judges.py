@@ -188,10 +188,10 @@ def with_mistakes(exercise, seed):
     return ready_trials(exercise, seed)
 
 
-@by_part
 @pytest.mark.parametrize("exercise", CALLED, ids=lambda exercise: exercise.id)
-def test_no_odd_outcome_of_a_call_passes_or_raises(exercise, seed):
-    trials = with_mistakes(exercise, seed)
+def test_no_odd_outcome_of_a_call_passes_or_raises(exercise):
+    """One seed does: what is odd is so beside the values of any."""
+    trials = with_mistakes(exercise, PUBLIC_SEED)
     whole = [Outcome(trial.brought) for trial in trials]
     stages = list(dict.fromkeys(trial.stage for trial in trials))
     assert judge_calls(exercise, trials, whole).passed or exercise.kind == "experiment"

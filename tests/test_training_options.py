@@ -216,7 +216,7 @@ print(json.dumps(history.losses))
 
 def compiled(tmp_path, environment=None, script=COMPILED, **settings):
     """In a process of its own: the checks of shapes that the tests put into every function cannot be compiled."""
-    own = {"PYTHONPATH": str(ROOT), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    own = {"PYTHONPATH": str(ROOT)}
     return subprocess.run(
         [sys.executable, "-c", script, str(tmp_path / "run.pt"), json.dumps(settings)],
         capture_output=True, text=True, cwd=ROOT, env={**os.environ, **own, **(environment or {})},

@@ -166,8 +166,8 @@ def test_a_cell_of_the_map_is_the_run_with_that_part_replaced(trained, counterfa
 @pytest.mark.proof
 def test_every_question_has_its_map(counterfactual):
     questions, kinds = (values(counterfactual._controls[name]) for name in ("question", "kind"))
-    for question, example, kind in product(questions, (1, 5), kinds):
-        counterfactual.render(question=question, example=example, kind=kind)
+    for question, kind in product(questions, kinds):
+        counterfactual.render(question=question, example=5, kind=kind)
         rows, columns = counterfactual.drawing.shares.shape
         assert (rows, columns) == (len(counterfactual.drawing.parts), len(counterfactual.drawing.words))
         assert counterfactual.drawing.shares.max() > 0.3, "a part that carries a good deal of it"

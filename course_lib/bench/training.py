@@ -61,6 +61,7 @@ def measure(rounds: int) -> Iterator[Row | Point]:
         yield from rows(name, contest, n, training_flops(config, B, T), Matmul().flops)
         weights = 4 * count_parameters(config).total
         # Weights are read twice, gradients written and read, AdamW's averages and weights read and written.
+        del contestants  # each holds a model and its moments
         yield from options(name, config, batch, n, rounds)
         yield Point(f"training, {name}", training_flops(config, B, T), 9 * weights, contest.of("ours") / n)
 
