@@ -1,4 +1,4 @@
-"""Linear: PyTorch's linear layer, which does not leave cores idle while a single token is computed.
+"""Linear: PyTorch's linear layer, which does not leave cores idle while a token or a few are computed.
 
 Chapter 14. A matrix that meets one vector is read once and used once, so that memory decides how long it takes. One
 core alone cannot ask memory for as much as memory can give.
@@ -8,20 +8,21 @@ import torch
 from torch import Tensor, nn
 
 WORTH_SPLITTING = 1 << 18  # weights: below, handing rows out takes longer than it saves
+FEW = 16  # tokens: with more, arithmetic decides, and PyTorch's kernel uses all cores
 
 
 class Linear(nn.Linear):
-    """Compute y = x Wᵀ + b, as `nn.Linear` does; one token on a CPU does not take longer than reading W takes.
+    """Compute y = x Wᵀ + b, as `nn.Linear` does; a few tokens on a CPU do not take longer than reading W takes.
 
-    Parameters and shapes: those of `nn.Linear`. What is trained, longer than a token or on a GPU is left to it.
+    Parameters and shapes: those of `nn.Linear`. What is trained, longer or on a GPU is left to it.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        one_token = x.numel() == self.in_features and x.device.type == "cpu" and not torch.is_grad_enabled()
-        if one_token and self.weight.numel() >= WORTH_SPLITTING:
-            if x.dtype == torch.float32:
+        tokens = x.numel() // self.in_features
+        if self.weight.numel() >= WORTH_SPLITTING and x.device.type == "cpu" and not torch.is_grad_enabled():
+            if x.dtype == torch.float32 and 1 <= tokens <= FEW:
                 return self.shared_out(x)
-            if x.dtype == torch.bfloat16:
+            if x.dtype == torch.bfloat16 and tokens == 1:
                 return self.without_onednn(x)
         return super().forward(x)
 
@@ -36,11 +37,12 @@ class Linear(nn.Linear):
 
     def shared_out(self, x: Tensor) -> Tensor:
         """Let each core compute its share of the outputs: alone, `nn.Linear` multiplies one vector on one core."""
+        rows = x.reshape(-1, self.in_features)  # (n, in_features)
         cores = torch.get_num_threads()
-        rows = self.out_features // cores
-        shares = self.weight[: cores * rows].view(cores, rows, self.in_features)
-        y = torch.bmm(shares, x.view(1, 1, -1).expand(cores, 1, -1).transpose(1, 2)).flatten()  # (cores · rows,)
+        share = self.out_features // cores
+        shares = self.weight[: cores * share].view(cores, share, self.in_features)
+        y = torch.bmm(shares, rows.expand(cores, *rows.shape).transpose(1, 2)).flatten(0, 1).t()  # (n, cores · share)
         if rest := self.out_features % cores:
-            y = torch.cat([y, self.weight[-rest:] @ x.flatten()])  # (out_features,)
+            y = torch.cat([y, rows @ self.weight[-rest:].t()], dim=1)  # (n, out_features)
         y = y if self.bias is None else y + self.bias
-        return y.view(*x.shape[:-1], self.out_features)
+        return y.reshape(*x.shape[:-1], self.out_features)

@@ -155,7 +155,7 @@ def in_words(points: Iterable[Point], limits: dict[str, float]) -> str:
     words = [f"A roofline with a flat roof at {flops:.0f} GFLOP/s and a slope of {bandwidth:.0f} GB/s."]
     for point in points:
         rate, intensity = point.flops / point.seconds / 1e9, point.flops / point.bytes
-        words.append(f"{point.name}: {rate:.0f} GFLOP/s at {intensity:.2g} FLOP per byte.")
+        words.append(f"{point.name}: {rate:.0f} GFLOP/s at {intensity:.3g} FLOP per byte.")
     return " ".join(words)
 
 
