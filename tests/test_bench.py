@@ -112,6 +112,15 @@ def test_everybody_is_called_in_the_same_order_and_the_first_round_is_left_out(m
     assert contest.seconds == {"a": [1, 1], "b": [1, 1]}
 
 
+def test_who_is_warmed_is_called_once_more_and_timed_once(monkeypatch):
+    called = []
+    ticks = iter(range(1000))
+    monkeypatch.setattr(rounds, "time", type("Clock", (), {"perf_counter": staticmethod(lambda: next(ticks))}))
+    contest = in_turns({"a": lambda: called.append(next(ticks)), "b": lambda: None}, rounds=2, warm=True)
+    assert len(called) == 1 + 2 * 2
+    assert contest.seconds == {"a": [2, 2], "b": [1, 1]}
+
+
 def test_shares_of_the_matmul_rate_are_of_its_arithmetic():
     """Three updates of 5 GFLOP in 2 s beside a product of 10 GFLOP in 1 s: 7.5 of 10 GFLOP/s."""
     names = ("ours", "transformers", "nn.TransformerEncoder", "nanoGPT-shaped")

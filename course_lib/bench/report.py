@@ -180,18 +180,19 @@ def roofline(points: Iterable[Point], limits: dict[str, float]) -> Any:
         f"matmul rate, {limits['flops'] / 1e9:.0f} GFLOP/s", (ends[2], limits["flops"] / 1e9), (0, 5),
         textcoords="offset points", ha="right", fontsize=FONT - 1, color=INK,
     )  # fmt: skip
+    middle = (ends[0] * ridge) ** 0.5
     axes.annotate(
-        f"memory, {limits['bytes'] / 1e9:.0f} GB/s", (ends[0], ends[0] * limits["bytes"] / 1e9), (6, 14),
-        textcoords="offset points", fontsize=FONT - 1, color=INK,
+        f"memory, {limits['bytes'] / 1e9:.0f} GB/s", (middle, middle * limits["bytes"] / 1e9), (-8, 4),
+        textcoords="offset points", ha="right", fontsize=FONT - 1, color=INK,
     )  # fmt: skip
     for i, (point, x) in enumerate(zip(points, intensities)):
         y = point.flops / point.seconds / 1e9
-        axes.plot(
-            [x], [y], marker="osD^vP*X"[i % 8], markersize=9, linestyle="", color=(BLUE, RED, GREEN, ORANGE)[i % 4]
-        )
+        color = (BLUE, RED, GREEN, ORANGE)[i % 4]
+        axes.plot([x], [y], marker="osD^vP*X"[i % 8], markersize=9, linestyle="", color=color)
+        left = x > ridge  # of its point stands a name where there is room
         axes.annotate(
-            point.name, (x, y), (8, -14), textcoords="offset points", fontsize=FONT - 1, color=INK,
-            ha="left" if x < ridge else "right",
+            point.name, (x, y), (-10 if left else 10, 0), textcoords="offset points", fontsize=FONT - 1, color=INK,
+            ha="right" if left else "left", va="center",
         )  # fmt: skip
     axes.set(xscale="log", yscale="log", xlabel="arithmetic per byte (FLOP)", ylabel="reached (GFLOP/s)")
     return figure

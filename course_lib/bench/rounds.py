@@ -45,7 +45,9 @@ class Contest:
         return spread([theirs / ours for ours, theirs in zip(self.seconds[name], self.seconds[other], strict=True)])
 
 
-def in_turns(contestants: Mapping[str, Callable[[], object]], rounds: int = 7, what: str = "measuring") -> Contest:
+def in_turns(
+    contestants: Mapping[str, Callable[[], object]], rounds: int = 7, what: str = "measuring", warm: bool = False
+) -> Contest:
     """Time each contestant once per round, always in the same order.
 
     One round before them warms up and is not counted. The garbage collector runs between two contestants and not
@@ -53,6 +55,8 @@ def in_turns(contestants: Mapping[str, Callable[[], object]], rounds: int = 7, w
 
     Args:
         contestants: name -> what to time. what: stands before the progress bar.
+        warm: call each once, untimed, before it is timed: a large model's memory, which the system may have taken back
+            while the others ran, is there again. Otherwise who comes first would pay for all.
     Errors: ValueError if rounds < 1 or there is no contestant.
     """
     if rounds < 1 or not contestants:
@@ -62,6 +66,8 @@ def in_turns(contestants: Mapping[str, Callable[[], object]], rounds: int = 7, w
         for turn in range(rounds + 1):
             for name, contestant in contestants.items():
                 bar.set_postfix_str(name, refresh=True)
+                if warm and turn:
+                    contestant()
                 taken = _seconds(contestant)
                 if turn:
                     seconds[name].append(taken)

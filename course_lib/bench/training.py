@@ -57,7 +57,7 @@ def measure(rounds: int) -> Iterator[Row | Point]:
     for name, (config, B, T, n) in SHAPES.items():
         batch = a_batch(config, B, T)
         contestants = {who: updates(model.train(), batch, n) for who, model in same_weights(config).items()}
-        contest = in_turns({**contestants, "matmul": Matmul()}, rounds, f"training, {name}")
+        contest = in_turns({**contestants, "matmul": Matmul()}, rounds, f"training, {name}", warm=True)
         yield from rows(name, contest, n, training_flops(config, B, T), Matmul().flops)
         weights = 4 * count_parameters(config).total
         # Weights are read twice, gradients written and read, AdamW's averages and weights read and written.
@@ -83,7 +83,7 @@ def options(name: str, config: TransformerConfig, batch: tuple[Tensor, Tensor], 
             contestants["compiled"] = updates(compiled, batch, n)
         except ValueError as refused:
             print(f"not compiled: {refused}")
-        contest = in_turns(contestants, rounds, f"options of training, {name}")
+        contest = in_turns(contestants, rounds, f"options of training, {name}", warm=True)
     for option in contestants.keys() - {"float32"}:
         ratio, each = contest.times_as_fast(option, "float32"), contest.of(option) / n
         least = BF16.get(name) if option == "bf16" else 1.0
