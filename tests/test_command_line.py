@@ -10,6 +10,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from course_lib.__main__ import COMMANDS, main
+from course_lib.bench import report
 from course_lib.contents import BY_SLUG, TABLE_BEGIN, TABLE_END, readme
 from course_lib.grading import EXERCISES, notebook
 from tests.small_class import needs_bwrap
@@ -157,9 +158,9 @@ def repository(tmp_path, monkeypatch):
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "solutions").mkdir()
     (tmp_path / "solutions" / "README.md").write_text(f"# Guide\n{notebook.GUIDE_BEGIN}\n{notebook.GUIDE_END}\n")
-    (tmp_path / "README.md").write_text(
-        readme(f"# Course\n{TABLE_BEGIN}\n{TABLE_END}\n", tmp_path / "exercises"), encoding="utf-8"
-    )
+    page = readme(f"# Course\n{TABLE_BEGIN}\n{TABLE_END}\n", tmp_path / "exercises")
+    page = report.readme(f"{page}{report.TABLE_BEGIN}\n{report.TABLE_END}\n", report.recorded())
+    (tmp_path / "README.md").write_text(page, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
