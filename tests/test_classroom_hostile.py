@@ -187,8 +187,9 @@ IN_EVERY_RUN = {  # one of each kind of attack, the quick ones; the proofs try a
     "reads_what_is_outside": "the teacher's files",
     "writes_outside": "and other people's folders",
 }
-CLOCKS = {  # the clocks are the same with and without a wall: what runs until they ring is tried behind one
-    "loops", "loops_in_a_cell", "loops_in_c", "loops_where_it_is_read", "sleeps", "spins", "stops_itself",
+BY_THE_WALLS_SIDE = {  # clocks and counts that are the same with and without a wall: tried behind one
+    "loops", "loops_in_a_cell", "loops_in_c", "loops_where_it_is_read", "memory_in_files", "memory_in_sockets",
+    "memory_without_an_owner", "sleeps", "spins", "stops_itself",
 }  # fmt: skip
 ARCHIVES_IN_EVERY_RUN = ("bomb_by_ratio", "symlink_member", "zip_slip")
 LIMIT = pytest.mark.xfail(strict=True, reason="seen beside the answer, not outside: see solutions/README.md")
@@ -208,7 +209,7 @@ EACH_ARCHIVE = [
 @pytest.mark.parametrize("name", EACH)
 def test_a_hostile_submission_gains_nothing_and_harms_nobody(name, worker, ground):
     walled = worker.sandbox != "none"
-    if not walled and name in CLOCKS:
+    if not walled and name in BY_THE_WALLS_SIDE:
         pytest.skip("tried behind the wall")
     case = filled(CASES[name], ground.words)
     before, peak, called = own_state(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, len(ground.calls)

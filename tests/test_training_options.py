@@ -224,7 +224,7 @@ def compiled(tmp_path, environment=None, script=COMPILED, **settings):
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("options", [{}, {"checkpoint_activations": True, "accumulate": 2}])
+@pytest.mark.parametrize("options", [{"checkpoint_activations": True, "accumulate": 2}])  # the next test has none
 def test_compiled_blocks_learn_the_same_and_their_checkpoint_is_that_of_a_plain_model(tmp_path, options):
     ended = compiled(tmp_path, compile=True, **options)
     assert ended.returncode == 0, ended.stderr[-3000:]
