@@ -48,7 +48,7 @@ def grader(handed_in: Path, scratch: Path, jobs: int) -> Callable[[], None]:
     turns = count()
 
     def run() -> None:
-        out = scratch / f"report{next(turns)}"
+        out = scratch / f"{handed_in.name}_report{next(turns)}"
         command = [sys.executable, "-m", "course_lib", "grade", str(handed_in), "--out", str(out), "--json"]
         command += ["--seed", "1", "--jobs", str(jobs), "--chapters", NOTEBOOK[:2].lstrip("0")]
         seen = subprocess.run(command, cwd=nbgrader.ROOT, env=nbgrader.quiet(scratch), capture_output=True, text=True)
