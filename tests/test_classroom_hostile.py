@@ -84,6 +84,7 @@ def own_state() -> dict[str, object]:
 
 
 GROWS = ("functions", "modules", "environment")  # something may be imported late; nothing may be exchanged
+COUNTS = ("descriptors", "threads", "children")  # none may be left; fewer is what an earlier test has now given back
 DYNAMO = "torch.manual_seed"  # torch wraps it itself when an optimizer brings in its compiler
 
 
@@ -93,7 +94,7 @@ def alteration(before: dict[str, object], after: dict[str, object]) -> str:
             changed = [name for name in value if after[what].get(name) != value[name] and name != DYNAMO]
             if changed:
                 return f"{what}: {changed[:5]}"
-        elif after[what] != value:
+        elif after[what] > value if what in COUNTS else after[what] != value:
             return f"{what}: {value} became {after[what]}"
     return ""
 
@@ -187,10 +188,6 @@ IN_EVERY_RUN = {  # one of each kind of attack, the quick ones; the proofs try a
     "reads_what_is_outside": "the teacher's files",
     "writes_outside": "and other people's folders",
 }
-BY_THE_WALLS_SIDE = {  # clocks and counts that are the same with and without a wall: tried behind one
-    "loops", "loops_in_a_cell", "loops_in_c", "loops_where_it_is_read", "memory_in_files", "memory_in_sockets",
-    "memory_without_an_owner", "sleeps", "spins", "stops_itself",
-}  # fmt: skip
 ARCHIVES_IN_EVERY_RUN = ("bomb_by_ratio", "symlink_member", "zip_slip")
 LIMIT = pytest.mark.xfail(strict=True, reason="seen beside the answer, not outside: see solutions/README.md")
 EACH = [
@@ -209,8 +206,8 @@ EACH_ARCHIVE = [
 @pytest.mark.parametrize("name", EACH)
 def test_a_hostile_submission_gains_nothing_and_harms_nobody(name, worker, ground):
     walled = worker.sandbox != "none"
-    if not walled and name in BY_THE_WALLS_SIDE:
-        pytest.skip("tried behind the wall")
+    if not walled and name not in IN_EVERY_RUN:
+        pytest.skip("the judge and its limits are those behind the wall, where it is tried")
     case = filled(CASES[name], ground.words)
     before, peak, called = own_state(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, len(ground.calls)
     worker.peak = 0

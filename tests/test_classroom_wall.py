@@ -170,14 +170,14 @@ def test_a_library_installed_into_the_environment_leaves_the_rest_importable(pla
     hold(looked(python, level, known=[packages]), packages)
 
 
-@LEVEL
+@needs_bwrap
 @pytest.mark.proof
-def test_a_library_without_an_environment_in_a_folder_of_packages(place, level):
+def test_a_library_without_an_environment_in_a_folder_of_packages(place):
     """`pip install --target`: Python itself knows nothing of the folder, PYTHONPATH does."""
     target = library(place / "target")
     (target / "transformers_measured-0.1.0.dist-info").mkdir()
     path = os.pathsep.join([str(target), DEPENDENCIES])
-    told = looked(os.path.realpath(sys.executable), level, known=[target], PYTHONPATH=path)
+    told = looked(os.path.realpath(sys.executable), known=[target], PYTHONPATH=path)
     hold(told, target)
     assert told["prefix"] == sys.base_prefix
 
@@ -193,10 +193,10 @@ def test_a_library_that_was_installed_for_one_user(place):
     hold(told, packages)
 
 
-@LEVEL
-@pytest.mark.parametrize("below", ["/usr/src", "/usr/share/doc"])
+@needs_bwrap
+@pytest.mark.parametrize("below", ["/usr/src"])  # /usr/share/doc: see the copy that nobody knows of
 @pytest.mark.proof
-def test_a_repository_below_usr_as_images_have_it(place, below, level):
+def test_a_repository_below_usr_as_images_have_it(place, below):
     """Mounted in a namespace of its own: the machine's /usr stays as it is."""
     if os.geteuid() or not Path(below).is_dir():
         pytest.skip("this needs root, and the folder")
@@ -205,7 +205,7 @@ def test_a_repository_below_usr_as_images_have_it(place, below, level):
     mounted = 'mount -t tmpfs none "$0" && mkdir "$0/course" && mount --bind "$1" "$0/course" && shift && exec "$@"'
     before = ["unshare", "--mount", "sh", "-c", mounted, below, str(course)]
     there = Path(below, "course")
-    hold(looked(there / ".venv" / "bin" / "python", level, known=[there], before=before), there)
+    hold(looked(there / ".venv" / "bin" / "python", known=[there], before=before), there)
 
 
 def test_the_source_from_which_pip_installed_is_hidden_too(place, monkeypatch):
@@ -250,9 +250,9 @@ def test_the_systems_own_python_without_an_environment(place):
     hold(looked(python, known=[course], PYTHONPATH=path), course)
 
 
-@LEVEL
+@needs_bwrap
 @pytest.mark.proof
-def test_archives_and_links_among_the_packages(place, level):
+def test_archives_and_links_among_the_packages(place):
     """A zip file of the course, from which Python imports, and a link to the repository's library."""
     course = repository(place / "course")
     python = environment(place / "env", course)
@@ -260,7 +260,7 @@ def test_archives_and_links_among_the_packages(place, level):
     shutil.make_archive(str(packages / "old"), "zip", library(place / "old"))
     (packages / "older.pth").write_text(f"{packages / 'old.zip'}\n")
     (packages / "course_lib").symlink_to(course / "course_lib")
-    told = looked(python, level, known=[course, packages, packages / "old.zip"])
+    told = looked(python, known=[course, packages, packages / "old.zip"])
     assert (told["found"], told["probe"]) == ([], "holds")
 
 
