@@ -13,12 +13,13 @@ from html.parser import HTMLParser
 import matplotlib.image
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib.bench.live import measure_live
 from course_lib.live import LiveFigure, explorable, explore, show, source
-from course_lib.live.drawing import Drawing, as_function, new_figure, new_panels
+from course_lib.live.drawing import Drawing, as_function, fix_layout, new_figure, new_panels
 from course_lib.live.figure import DPI, REST, dropdown, light_png, png, slider
 from course_lib.live.page import VIEW
 
@@ -279,6 +280,48 @@ def test_panels_come_row_by_row():
     assert panels == figure.axes
     corners = [(axes.get_position().x0, -axes.get_position().y0) for axes in panels]
     assert corners == sorted(corners, key=lambda corner: corner[::-1])
+
+
+def test_remembered_letters_are_drawn_as_new_ones_are():
+    """Moved, in another colour, size, angle or clip, at another resolution, as a formula: beside Agg's own canvas."""
+
+    def pixels(canvas):
+        canvas.draw()
+        return np.asarray(canvas.buffer_rgba()).copy()
+
+    figure, axes = new_figure(3, 2)
+    text = axes.text(0.3, 0.5, "fig. fi ÄÖ", clip_on=True)
+    axes.set_title(r"$\frac{1}{2}\sqrt{d}$ and words")
+    changes = (
+        {}, {"color": "red"}, {"x": 0.31}, {"rotation": 30}, {"fontsize": 14}, {"text": "other"}, {"alpha": 0.5},
+        {"x": 0.95}, {"fontweight": "bold"}, {"text": ""}, {"text": "two\nlines"}, {"antialiased": False},
+    )  # fmt: skip
+    for change in changes:
+        text.set(**change)
+        for dpi in (100, 200, 100):
+            figure.set_dpi(dpi)
+            remembered = figure.canvas
+            found = [pixels(remembered) for _ in range(2)]
+            expected = pixels(FigureCanvasAgg(figure))
+            figure.set_canvas(remembered)
+            assert all(np.array_equal(each, expected) for each in found), change
+
+
+def test_letters_that_stay_are_shaped_once(monkeypatch):
+    shaped = []
+    own = RendererAgg._draw_text_glyphs_and_boxes
+    monkeypatch.setattr(
+        RendererAgg, "_draw_text_glyphs_and_boxes", lambda *given: shaped.append(given[2:4]) or own(*given)
+    )
+    figure, axes = new_figure(3, 2)
+    moving = axes.text(0.5, 0.5, "0")
+    fix_layout(figure)
+    figure.canvas.draw()
+    assert len(shaped) > 10
+    del shaped[:]
+    moving.set_text("1")
+    figure.canvas.draw()
+    assert len(shaped) == 1
 
 
 def test_figures_leave_nothing_behind_in_pyplot():

@@ -10,10 +10,10 @@ from functools import wraps
 from typing import Any, Literal, ParamSpec, Self
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from course_lib.live.letters import LetterCanvas
 from course_lib.live.palette import FONT, INK, TITLE
 
 P = ParamSpec("P")
@@ -31,7 +31,7 @@ def new_panels(
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure and its axes, row by row; without pyplot, so that nothing global keeps the figure alive."""
     figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
+    LetterCanvas(figure)
     panels = list(figure.subplots(rows, columns, squeeze=False, width_ratios=width_ratios).flat)
     for axes in panels:
         axes.spines[["top", "right"]].set_visible(False)
