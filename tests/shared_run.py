@@ -42,9 +42,9 @@ class Uneven:
         return inputs, torch.where((inputs + targets) % 5 < 2, IGNORED, targets)
 
 
-def make_model(dropout: float = 0.0, seed: int = 0) -> DecoderOnly:
+def make_model(dropout: float = 0.0, seed: int = 0, n_layers: int = 2) -> DecoderOnly:
     torch.manual_seed(seed)
-    return DecoderOnly(replace(SMALL, dropout=dropout))
+    return DecoderOnly(replace(SMALL, dropout=dropout, n_layers=n_layers))
 
 
 def main(folder: Path, dropout=0.0, kill_at=None, own_seeds=False, **settings) -> None:

@@ -27,7 +27,7 @@ def test_doctor_finds_this_environment_well(capsys):
 
 @pytest.mark.parametrize(
     "package",
-    ["torch", *(pytest.param(name, marks=pytest.mark.proof) for name in ("ipywidgets", "jupyterlab_widgets"))],
+    [pytest.param(name, marks=pytest.mark.proof) for name in ("ipywidgets", "jupyterlab_widgets")],
 )
 def test_doctor_speaks_where_a_package_is_missing(package):
     code = (
@@ -50,13 +50,15 @@ def test_help_waits_for_no_package():
     assert seen.stdout.strip() == "[]"
 
 
-def without(package, *command, cwd=ROOT, setup=""):
+def without(package, *command, cwd=ROOT, setup="", **environment):
     """The command in a fresh process in which a package cannot be imported."""
     code = (
         f"import sys; sys.modules[{package!r}] = None\n{setup}\n"
         f"from course_lib.__main__ import main\nsys.exit(main({list(command)!r}))"
     )
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=cwd)
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=cwd, env=os.environ | environment
+    )
 
 
 def test_the_version_is_told_without_torch_and_is_the_installed_one():
@@ -68,7 +70,11 @@ def test_the_version_is_told_without_torch_and_is_the_installed_one():
 
 
 def test_without_torch_the_doctor_blames_torch_and_nothing_that_only_needs_it():
-    said = without("torch", "doctor").stdout
+    seen = without("torch", "doctor")
+    said = seen.stdout
+    assert seen.returncode == 1, seen.stderr
+    assert "✗ MISSING" in said
+    assert "pip install" in said
     missing = [line.split()[2] for line in said.splitlines() if line.startswith("✗")]
     assert missing == ["torch"], said
     assert re.search(r"^– unknown Tinytown model +not looked at: it needs torch$", said, flags=re.M), said
@@ -137,28 +143,19 @@ def test_the_doctor_announces_on_a_terminal_what_may_take_a_while(monkeypatch):
 
 @pytest.mark.proof
 def test_an_installation_without_notebooks_is_not_told_to_open_one(tmp_path):
-    """As a wheel installs it: the library alone, in a folder of packages."""
+    """As a wheel installs it: the library alone, in a folder of packages. On a console that knows no signs."""
     shutil.copytree(
         ROOT / "course_lib", tmp_path / "packages" / "course_lib", ignore=shutil.ignore_patterns("__pycache__")
     )
     at = f"sys.path.insert(0, {str(tmp_path / 'packages')!r})"
-    well = without("nothing_that_exists", "doctor", cwd=tmp_path, setup=at)
+    well = without("nothing_that_exists", "doctor", cwd=tmp_path, setup=at, PYTHONIOENCODING="ascii")
     assert well.returncode == 0, well.stderr + well.stdout
     assert "All is well" in well.stdout
+    assert "torch" in well.stdout
     assert "00_start_here" not in well.stdout
     ill = without("matplotlib", "doctor", cwd=tmp_path, setup=at).stdout
     assert "requirements.txt" not in ill
     assert "python -m pip install matplotlib" in ill
-
-
-@pytest.mark.proof
-def test_a_console_that_knows_no_signs_is_still_told():
-    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
-    command = [sys.executable, "-m", "course_lib", "doctor"]
-    seen = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
-    assert seen.returncode == 0, seen.stderr
-    assert "All is well" in seen.stdout
-    assert "torch" in seen.stdout
 
 
 def test_the_doctor_needs_no_console(monkeypatch):

@@ -207,7 +207,7 @@ torch.set_num_threads(1)
 from course_lib.training import train
 from tests.shared_run import Uneven, make_model
 settings = json.loads(sys.argv[2])
-model = make_model()
+model = make_model(n_layers=1)
 history = train(model, Uneven(), 6, warmup=2, progress=False, checkpoint=sys.argv[1], **settings)
 assert not any("forward" in vars(module) for module in model.modules())
 print(json.dumps(history.losses))
@@ -228,13 +228,13 @@ def compiled(tmp_path, environment=None, script=COMPILED, **settings):
 def test_compiled_blocks_learn_the_same_and_their_checkpoint_is_that_of_a_plain_model(tmp_path, options):
     ended = compiled(tmp_path, compile=True, **options)
     assert ended.returncode == 0, ended.stderr[-3000:]
-    plain = make_model()
+    plain = make_model(n_layers=1)
     expected = train(plain, Uneven(), 6, warmup=2, progress=False, **options)
     assert json.loads(ended.stdout) == pytest.approx(expected.losses, rel=1e-5)
     state = torch.load(tmp_path / "run.pt")["model"]
     for name, weight in plain.state_dict().items():
         torch.testing.assert_close(state[name], weight, rtol=1e-4, atol=1e-5)
-    assert len(train(make_model(), Uneven(), 8, checkpoint=tmp_path / "run.pt", progress=False)) == 8
+    assert len(train(make_model(n_layers=1), Uneven(), 8, checkpoint=tmp_path / "run.pt", progress=False)) == 8
 
 
 RESUMED = """
@@ -243,7 +243,7 @@ torch.set_num_threads(1)
 from course_lib.training import train
 from tests.shared_run import Uneven, make_model
 settings = {"steps": 6, "compile": True, "checkpoint_every": 2, "progress": False}
-whole, half = make_model(dropout=0.3), make_model(dropout=0.3)
+whole, half = make_model(dropout=0.3, n_layers=1), make_model(dropout=0.3, n_layers=1)
 torch.manual_seed(1)
 expected = train(whole, Uneven(), **settings)
 def stop(step, model):
@@ -251,7 +251,7 @@ def stop(step, model):
 torch.manual_seed(1)
 try: train(half, Uneven(), checkpoint=sys.argv[1], on_step=stop, **settings)
 except KeyboardInterrupt: torch.manual_seed(2)
-resumed = make_model(dropout=0.3, seed=9)
+resumed = make_model(dropout=0.3, seed=9, n_layers=1)
 assert train(resumed, Uneven(seed=9), checkpoint=sys.argv[1], **settings) == expected
 assert all(torch.equal(p, q) for p, q in zip(whole.parameters(), resumed.parameters()))
 """

@@ -1,6 +1,6 @@
 """Chapter 4's figures and live figures: what they draw, computed another way, over every value of every control."""
 
-from itertools import product
+from itertools import cycle, product
 
 import numpy as np
 import pytest
@@ -166,7 +166,7 @@ def test_a_cell_of_the_map_is_the_run_with_that_part_replaced(trained, counterfa
 @pytest.mark.proof
 def test_every_question_has_its_map(counterfactual):
     questions, kinds = (values(counterfactual._controls[name]) for name in ("question", "kind"))
-    for question, kind in product(questions, kinds):
+    for question, kind in {*zip(questions, cycle(kinds)), *product(questions[:1], kinds)}:
         counterfactual.render(question=question, example=5, kind=kind)
         rows, columns = counterfactual.drawing.shares.shape
         assert (rows, columns) == (len(counterfactual.drawing.parts), len(counterfactual.drawing.words))
