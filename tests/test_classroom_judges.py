@@ -15,7 +15,7 @@ from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import PUBLIC_SEED, judge_calls, judge_value, ready_trials
 from course_lib.grading.kinds import diagnosis
 from course_lib.grading.run import Failure, Outcome
-from course_lib.grading.trials import summed_up
+from course_lib.grading.trials import mistaken, summed_up
 from course_lib.grading.values import Foreign
 from tests.confusion import confusion
 
@@ -29,6 +29,7 @@ by_part = pytest.mark.parametrize(  # both seeds' cases are those of `test_gradi
 )
 CALLED = [exercise for exercise in EXERCISES.values() if exercise.kind in ("code", "experiment")]
 VALUED = [exercise for exercise in EXERCISES.values() if exercise.kind in ("number", "shapes", "choice")]
+SOME_CODE = [exercise for exercise in CALLED if exercise.kind == "code"][::9]
 HALF = "\ud800"  # half a surrogate pair: text that no file can hold
 NAN, INF = math.nan, math.inf
 ODD = [
@@ -246,6 +247,16 @@ def test_outcomes_that_are_missing_or_too_many_or_failed_never_pass(exercise, se
     assert not judge_calls(exercise, (), []).passed
     assert not judge_calls(exercise, (), [Outcome(failure=Failure("exit", "It ended."))]).passed
     assert not judge_calls(exercise, (), [Outcome(True)]).passed
+
+
+@pytest.mark.parametrize(
+    "exercise", [each for each in CALLED if each.kind == "code"][::6], ids=lambda exercise: exercise.id
+)
+def test_a_mistake_whose_last_outcome_is_missing_is_judged_by_the_others(exercise):
+    trials = with_mistakes(exercise, PUBLIC_SEED)
+    for mistake in exercise.misconceptions[:5]:
+        outcomes = [mistaken(mistake.variants[0], trial) for trial in trials]
+        assert not judge_calls(exercise, trials, outcomes[:-1]).passed
 
 
 @pytest.mark.parametrize("exercise", VALUED, ids=lambda exercise: exercise.id)

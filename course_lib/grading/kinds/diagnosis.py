@@ -58,6 +58,7 @@ def diagnosis(
 class _Search:
     def __init__(self, exercise, trials, outcomes, problems):
         self.exercise = exercise
+        trials = trials[: len(outcomes)]  # a worker that is not to be trusted may leave some out
         self.trials, self.outcomes, self.problems = trials, outcomes, problems
         wrong = [i for i, problem in enumerate(problems) if problem]
         self.core = [i for i in range(len(trials)) if _is_ordinary(trials[i])]
