@@ -1,10 +1,12 @@
 """The bench: its arithmetic is right, its peers compute what ours computes, and it refuses what means nothing. No test
 says how fast anything is."""
 
+import asyncio
 import json
 import math
 from pathlib import Path
 
+import nbformat
 import numpy as np
 import pytest
 import torch
@@ -12,11 +14,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.__main__ import main
-from course_lib.bench import PARTS, attention, decoding, growth, machine, rounds, run, training
+from course_lib.bench import (
+    PARTS,
+    attention,
+    course,
+    decoding,
+    grading,
+    growth,
+    imports,
+    live,
+    machine,
+    rounds,
+    run,
+    training,
+)  # fmt: skip
 from course_lib.bench.peers import PlainLoop, same_weights
 from course_lib.bench.report import Point, Report, Row, duration, readme, recorded, roofline
 from course_lib.bench.rounds import Contest, Spread, in_turns, spread
 from course_lib.config import TransformerConfig
+from course_lib.contents import CHAPTERS
 from course_lib.counting import forward_flops
 from course_lib.sampling import generate
 
@@ -270,6 +286,51 @@ def test_writing_is_measured_at_a_small_size(models, monkeypatch):
     found = list(decoding.measure(rounds=1))
     assert {row.beside for row in found if isinstance(row, Row)} >= {"transformers", "the bare weights", "one text"}
     assert {point.name for point in found if isinstance(point, Point)} >= {"writing, float32", "writing, int8"}
+
+
+def test_moves_of_a_live_figure_are_timed_in_turns_with_a_ready_picture(monkeypatch):
+    figures = live.live_figures()
+    assert len(figures) > 20
+    ours, nothing = asyncio.run(live.moves_of(figures["attention.soft_dictionary"], 2))
+    assert len(ours) == len(nothing) == 2
+    with pytest.raises(ValueError, match=r"moves must be .* at least 1, got 0"):
+        asyncio.run(live.moves_of(figures["attention.soft_dictionary"], 0))
+    monkeypatch.setattr(live, "live_figures", lambda: {"one": figures["attention.soft_dictionary"]})
+    assert [row.what for row in live.measure(1)] == ["one", "a slider with a ready picture"]
+
+
+def test_what_an_entry_adds_is_taken_within_each_round(monkeypatch):
+    contest = Contest({"torch": [1.0, 2.0, 1.5], "ours": [1.25, 2.0, 2.5]})
+    assert imports.added(contest, "ours", "torch") == Spread(0.25, 0.125, 0.625)
+    monkeypatch.setattr(imports, "starter", lambda code: lambda: None)
+    assert [row.what for row in imports.measure(1)] == list(imports.ENTRIES)
+
+
+@pytest.mark.proof
+def test_a_class_is_graded_anew_in_every_round_and_its_points_are_looked_at(tmp_path):
+    grading.hand_in(tmp_path / "class", 1)
+    grade = grading.grader(tmp_path / "class", tmp_path, 1)
+    grade()
+    path = tmp_path / "class" / "learner0" / grading.NOTEBOOK
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells = notebook.cells[:2]
+    nbformat.write(notebook, path)
+    with pytest.raises(RuntimeError, match="did not pass"):
+        grade()
+
+
+@pytest.mark.proof
+def test_notebooks_are_run_as_they_are_and_left_so(monkeypatch, tmp_path):
+    (tmp_path / "notebooks").mkdir()
+    path = tmp_path / "notebooks" / CHAPTERS[0].notebook
+    cells = [nbformat.v4.new_code_cell("open('here', 'a').write('.')")]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    before = path.read_bytes()
+    monkeypatch.setattr(course, "HOME", tmp_path)
+    rows = list(course.measure(1))
+    assert [row.what for row in rows] == [path.name, "all, 1 at a time", "all, 2 at a time", "two at a time"]
+    assert (tmp_path / "notebooks" / "here").read_text() == ".."
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
-from course_lib.bench.live import measure_live
 from course_lib.live import LiveFigure, explorable, explore, show, source
 from course_lib.live.drawing import Drawing, as_function, fix_layout, new_figure, new_panels
 from course_lib.live.figure import DPI, REST, dropdown, light_png, png, slider
@@ -381,12 +380,3 @@ def test_explore_survives_every_function_of_a_learner(exercise_id, function):
 
 
 # ------------------------------------------------------------------------------------------------ how long figures take
-def test_live_figures_are_measured_by_name():
-    (row,) = measure_live(["attention.soft_dictionary"], moves=2)
-    assert row["figure"] == "attention.soft_dictionary"
-    assert row["ratio"] == pytest.approx(row["ours_ms"] / row["nothing_ms"])
-    assert 0 < row["frames_share"] <= 1
-    with pytest.raises(ValueError, match=r"soft_dict'.*attention\.soft_dictionary"):
-        measure_live(["attention.soft_dict"])
-    with pytest.raises(ValueError, match="moves must be at least 1, got 0"):
-        measure_live(moves=0)

@@ -2,9 +2,8 @@
 
 import asyncio
 import inspect
-import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, get_type_hints
 
 import ipywidgets as widgets
@@ -12,6 +11,7 @@ from tqdm.auto import tqdm
 
 from course_lib.bench.report import Row
 from course_lib.bench.rounds import spread
+from course_lib.checks import require_at_least_one
 from course_lib.contents import CHAPTERS
 from course_lib.live.figure import LiveFigure, light_png
 
@@ -33,35 +33,26 @@ def live_figures() -> dict[str, Callable[[], LiveFigure]]:
 
 
 def measure(rounds: int) -> Iterator[Row]:
-    """Measure every live figure: the kernel's part of a move, beside a slider that sends a ready picture."""
-    for figure in tqdm(live_figures(), desc="live figures", leave=False):
-        (seen,) = measure_live([figure], moves=2 * rounds)
-        note = f"{seen['frames_share']:.0%} of the frames of a key that repeats"
-        ratio = spread([seen["ratio"]])
-        yield Row("live", figure, "a ready picture", ratio, seen["ours_ms"] / 1000, "per picture", note=note)
+    """Measure every live figure: the kernel's part of a move, in seconds, and that of a slider that does nothing."""
+    nothing: list[float] = []
+    for name, build in tqdm(live_figures().items(), desc="live figures", leave=False):
+        ours, ready = asyncio.run(moves_of(build, 2 * rounds))
+        nothing += ready
+        yield Row("live", name, "", spread(ours), sign="s")
+    yield Row("live", "a slider with a ready picture", "", spread(nothing), sign="s")
 
 
-def measure_live(names: Sequence[str] | None = None, moves: int = 30) -> list[dict[str, Any]]:
-    """Time the moves of live figures, in turns with a slider that sends one of two ready-made pictures of their size.
+async def moves_of(build: Callable[[], LiveFigure], moves: int) -> tuple[list[float], list[float]]:
+    """Time moves of a live figure, in turns with a slider that sends one of two ready-made pictures of its size.
 
-    No browser takes part: its share is the same for both, so that a reader sees a smaller ratio than this one.
+    No browser takes part, whose share is the same for both.
 
     Args:
-        names: of `live_figures()`; all of them if None. moves: of each figure, over the values of all its controls.
+        build: of `live_figures()`. moves: over the values of all its controls, at least 1.
 
-    Returns: a row per figure: its name, whether a model runs in it, the medians in ms, their ratio, and how many
-        frames a second come for each of the do-nothing slider's, from 1 down to 0, while keys repeat 30 times a second.
-    Errors: ValueError for an unknown name, or less than one move.
+    Returns: the seconds of each move: the figure's, and those of the other slider.
     """
-    known = live_figures()
-    if unknown := sorted(set(names or ()) - known.keys()):
-        raise ValueError(f"names must be of live figures, got {unknown}; there are {', '.join(known)}")
-    if moves < 1:
-        raise ValueError(f"moves must be at least 1, got {moves}")
-    return [asyncio.run(_row(name, known[name], moves)) for name in names or known]
-
-
-async def _row(name: str, build: Callable[[], LiveFigure], moves: int) -> dict[str, Any]:
+    require_at_least_one(moves=moves)
     live = build()
     slide, picture = widgets.IntSlider(), widgets.Image()
     ready = [light_png(live.figure), light_png(live.figure) + b" "]  # what follows a PNG's end is not read
@@ -72,15 +63,7 @@ async def _row(name: str, build: Callable[[], LiveFigure], moves: int) -> dict[s
         ours.append(_timed(*next(changes)))
         nothing.append(_timed(slide, 1 - i % 2))
     live.close()
-    mine, other = (1000 * statistics.median(times[1:]) for times in (ours, nothing))  # the first builds what is kept
-    return {
-        "figure": name,
-        "model": "model" in inspect.signature(build).parameters,
-        "ours_ms": mine,
-        "nothing_ms": other,
-        "ratio": mine / other,
-        "frames_share": min(1.0, (1000 / 30) / mine),
-    }
+    return ours[1:], nothing[1:]  # the first builds what is kept
 
 
 def _changes(controls: list[widgets.Widget]) -> Iterator[tuple[widgets.Widget, Any]]:
