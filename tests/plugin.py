@@ -12,6 +12,7 @@ import os
 import re
 import sys
 
+import jaxtyping
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
@@ -39,6 +40,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     """Neither tests nor notebooks touch the learner's own progress file, and no notebook sees what another has done.
     One thread each: where two processes share two cores, two threads in each wait for one another many times over."""
+    # Annotations are checked in every run; the proofs, which train for long, compute as a learner does.
+    jaxtyping.config.update("jaxtyping_disable", config.option.proof)
     os.environ["COURSE_PROGRESS"] = ":memory:"
     os.environ["OMP_NUM_THREADS"] = "1"
     gc.set_threshold(100_000)  # ten thousand tests and all modules are looked through each time: a tenth of the run

@@ -109,8 +109,9 @@ HEAD = ("what", "beside", "ratio", "quartiles", "goal", "", "ours")
 def _cells(row: Row) -> tuple[str, ...]:
     reached = {None: "", True: "reached", False: "not reached"}[row.reached]
     taken = f"{duration(row.seconds)} {row.unit}".strip() if row.seconds else ""
-    median, low, high = (f"{number:.2f}" for number in row.ratio)
-    return row.what, row.beside, f"{median} {row.sign}".rstrip(), f"{low}–{high}", row.goal, reached, taken
+    as_text = duration if row.sign == "s" else "{:.2f}".format
+    median, low, high = map(as_text, row.ratio)
+    return row.what, row.beside, median, f"{low}–{high}", row.goal, reached, taken
 
 
 def columns(lines: Sequence[Sequence[str]]) -> list[str]:
@@ -122,7 +123,7 @@ def columns(lines: Sequence[Sequence[str]]) -> list[str]:
 def duration(seconds: float) -> str:
     """Return a time in the unit that suits it, with three digits."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
+        if abs(seconds) >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-6:.3g} µs"
 
