@@ -15,7 +15,7 @@ VIEW = "application/vnd.jupyter.widget-view+json"
 STILL, LIVE = "course-still", "course-live"  # CSS classes of the two
 
 LOST = "The kernel behind this has stopped or cannot be reached: nothing answers here until you run this cell again."
-ASLEEP = "Kept from an earlier session. Run this cell to move it."
+ASLEEP = "Kept from an earlier session. Run this cell to bring its controls back."
 
 _OUTPUT = ".jp-OutputArea-child"
 _DEAD = f"{_OUTPUT}:has(> .lm-Panel.jupyter-widgets):not(:has(.{LIVE}))"  # "model not found" stands there
@@ -25,9 +25,10 @@ _WITHOUT_KERNEL = ".jp-NotebookPanel:has(.jp-Notebook-ExecutionIndicator:is({}))
 STYLE = f"""<style>
 {_OUTPUT}:has(.{STILL}):has(+ {_OUTPUT} .{LIVE}), {_OUTPUT}:has(.{STILL}) + {_DEAD} > * {{display: none}}
 {_OUTPUT}:has(.{STILL}:not(:empty)) + {_DEAD}::before {{
-  content: "{ASLEEP}"; margin-left: var(--jp-cell-prompt-width); color: var(--jp-ui-font-color2); font-size: 90%}}
+  content: "{ASLEEP}"; margin-left: var(--jp-cell-prompt-width); color: var(--jp-ui-font-color1); font-size: 90%; opacity: 0.8}}
 .{LIVE}.jupyter-widgets-disconnected::before, {_WITHOUT_KERNEL} .{LIVE}::before {{
-  content: "{LOST}"; background: #fff4ce; color: #222; border-left: 4px solid #d55e00; padding: 4px 8px}}
+  content: "{LOST}"; background: #fff4ce; color: #222; border-left: 4px solid #d55e00; padding: 4px 8px;
+  font: 400 13px var(--jp-ui-font-family)}}
 .{LIVE} {{container-type: inline-size}}
 .{LIVE} .widget-image {{background: white; padding: 4px; margin: 0; border-radius: 4px; box-sizing: content-box}}
 @container (max-width: 480px) {{
