@@ -37,7 +37,7 @@ def page(lab):
     page.close()
 
 
-# ------------------------------------------------------------------------------------------------------ the next morning
+# ------------------------------------------------------------------------------------------------- the next morning
 @pytest.mark.parametrize("state", [False, True], ids=["without-state", "with-state"])
 def test_a_saved_page_is_complete_with_a_new_kernel(lab, state):
     lab.set("@jupyter-widgets/jupyterlab-manager:plugin", saveState=state)
@@ -101,7 +101,7 @@ def process_of(kernel: str) -> int:
     raise LookupError(f"no process runs the kernel {kernel}")
 
 
-# ---------------------------------------------------------------------------------------------------------- the keyboard
+# ----------------------------------------------------------------------------------------------------- the keyboard
 def cells(page) -> list[str]:
     return page.locator(".jp-CodeCell .jp-InputArea-editor").all_inner_texts()
 
@@ -129,7 +129,7 @@ def test_a_key_outside_of_controls_is_still_a_command(page):
     assert cells(page) == before
 
 
-# ----------------------------------------------------------------------------------------------------- names and pictures
+# ------------------------------------------------------------------------------------------------ names and pictures
 def test_every_control_has_a_name_and_every_picture_its_words(page):
     page.wait_for_function("!document.querySelector('.course-live:not([role])')")
     unnamed = """(found) => found.filter((control) => !(control.getAttribute("aria-label") || control.textContent.trim()
@@ -149,10 +149,11 @@ def test_every_control_has_a_name_and_every_picture_its_words(page):
     assert sure.evaluate_all("(found) => found.filter((button) => button.ariaPressed == 'true').length") == 1
 
 
-# ------------------------------------------------------------------------------------------------------------------ sizes
+# ------------------------------------------------------------------------------------------------------------- sizes
 SIZES = """(found) => found.map((live) => {
     const pane = live.closest(".jp-OutputArea-output").getBoundingClientRect(), box = live.getBoundingClientRect();
-    const inside = [...live.querySelectorAll(".jupyter-widgets, img")].map((part) => part.getBoundingClientRect().right);
+    const parts = [...live.querySelectorAll(".jupyter-widgets, img")];
+    const inside = parts.map((part) => part.getBoundingClientRect().right);
     return [box.width, box.height, Math.max(...inside) - pane.right];
 })"""
 LARGEST = [  # of all live figures, those that need most room: in height, in controls, in the width of a control
@@ -167,7 +168,7 @@ for name in {LARGEST}:
 def test_the_largest_live_figures_fit_their_page(lab):
     page = lab.open(lab.write("sizes.ipynb", BUILD))
     lab.run(page)
-    page.wait_for_function("document.querySelectorAll('.course-live img').length == %d" % len(LARGEST))
+    page.wait_for_function("(n) => document.querySelectorAll('.course-live img').length == n", arg=len(LARGEST))
     figures = page.locator(".course-live")
     assert all(wide <= 848 and high <= 560 and over < 1 for wide, high, over in figures.evaluate_all(SIZES))
     page.get_by_role("tab", name="File Browser").first.click()  # as on a phone: the list of files makes way
