@@ -15,7 +15,7 @@ import nbformat
 
 from course_lib.contents import CHAPTERS
 from course_lib.files import write_whole
-from course_lib.live.page import VIEW
+from course_lib.live.page import SERVICE, VIEW
 from course_lib.record import IN_MEMORY
 
 from .assemble import metadata, solutions, with_outputs
@@ -156,8 +156,8 @@ def refresh(path: Path, timeout: int = 180) -> None:
 
 
 def _portable(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Without what differs from machine to machine and run to run: times, widget state, versions. Pictures are made
-    small: the repository holds hundreds of them."""
+    """Without what differs from machine to machine and run to run: times, widget state, versions; and without what
+    serves living widgets alone. Pictures are made small: the repository holds hundreds of them."""
     notebook.metadata = metadata()
     for cell in notebook.cells:
         tags = cell.metadata.get("tags")
@@ -166,6 +166,7 @@ def _portable(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
             data = output.get("data", {})
             data.pop(VIEW, None)
             if "text/html" in data:
+                data["text/html"] = data["text/html"].replace(SERVICE, "")
                 data["text/html"] = PICTURE.sub(lambda found: found[1] + _small(found[2]), data["text/html"])
         if "outputs" in cell:  # a view that stood alone leaves an empty output behind
             cell.outputs = [output for output in cell.outputs if output.get("data") != {}]

@@ -73,8 +73,9 @@ def as_html(expected: Any, got: Any, rtol: float | None = None, atol: float | No
         ("yours", yours, f"Heat map of your {shape} matrix: {where}, the first at {first}; these are outlined."),
     ]
     figures = "".join(
-        f'<div><div>{name}</div><img alt="{escape(alt)}" style="image-rendering: pixelated; max-width: none;" '
-        f'src="data:image/png;base64,{base64.b64encode(_png(_cells(values, wrong, low, high))).decode()}"></div>'
+        f'<figure style="margin: 0;"><figcaption>{name}</figcaption><img alt="{escape(alt)}" '
+        f'style="image-rendering: pixelated; max-width: none;" '
+        f'src="data:image/png;base64,{base64.b64encode(_png(_cells(values, wrong, low, high))).decode()}"></figure>'
         for name, values, alt in maps
     )
     cross = "" if bool(wanted.isfinite().all() and yours.isfinite().all()) else " A cross: NaN or infinite."

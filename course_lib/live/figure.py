@@ -42,10 +42,22 @@ def light_png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def as_html(image: bytes, figure: Figure, alt: str) -> str:
-    """The picture of a figure in its own size, with the words of those who do not see it."""
+def size(figure: Figure) -> tuple[int, int]:
+    """Return the width and height of a figure in pixels of the page."""
     width, height = (round(100 * inches) for inches in figure.get_size_inches())
-    return picture(image, width, height, alt)
+    return width, height
+
+
+def as_html(image: bytes, figure: Figure, alt: str, caption: str = "") -> str:
+    """Return the picture of a figure in its own size, with the words of those who do not see it; see `picture`."""
+    return picture(image, *size(figure), alt, caption)
+
+
+def as_widget(image: bytes, figure: Figure) -> widgets.Image:
+    """Return the picture of a figure as a widget: on a narrow page it shrinks, and keeps its shape from the start."""
+    width, height = map(str, size(figure))
+    layout = widgets.Layout(width=f"{width}px", height="auto", max_width="calc(100% - 8px)")
+    return widgets.Image(value=image, format="png", width=width, height=height, layout=layout)
 
 
 class show:
@@ -107,14 +119,7 @@ class LiveFigure(widgets.VBox):
         self.drawing = draw(**self.state)
         self._drawn = self.drawing.data  # of the picture that is shown
         self._say(self.state)
-        image = png(self.figure)
-        width, height = (f"{round(100 * inches)}px" for inches in self.figure.get_size_inches())
-        self._image = widgets.Image(
-            value=image,
-            format="png",
-            # On a narrow page the picture shrinks inside its box, so that nothing below it jumps.
-            layout=widgets.Layout(width=width, height=height, max_width="100%", object_fit="contain"),
-        )
+        self._image = as_widget(png(self.figure), self.figure)
         self._caption = widgets.HTML()
         self._below = widgets.HTML()
         self._write()
@@ -127,6 +132,7 @@ class LiveFigure(widgets.VBox):
             )
             # Two side by side fit a page of 848 pixels.
             control.layout.width = control.layout.width or ("460px" if len(self._controls) <= 3 else "410px")
+            control.layout.max_width = "calc(100% - 4px)"  # a phone's page is narrower; 4 for its margins
             control.observe(self._moved, names="value")
         self._shown = [self._image, self._caption, *([self._below] if also else [])]
         super().__init__([*self._front(list(self._controls.values())), *self._shown])
@@ -213,7 +219,7 @@ class LiveFigure(widgets.VBox):
         """The picture and the words under it as HTML that needs no kernel."""
         self.settle()
         words = "".join(f"<div>{html.escape(text)}</div>" for text in (self.text, self.also_text) if text)
-        return as_html(self._image.value, self.figure, self.text) + words
+        return as_html(self._image.value, self.figure, self.text, words)
 
     def _ipython_display_(self) -> None:
         publish(self, self.still, repr(self))

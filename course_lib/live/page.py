@@ -2,7 +2,9 @@
 
 A widget lives in the kernel. A page that is opened again with a new kernel has lost it, and says "model not found" in
 its place. So each is shown twice: first a still, which is HTML with `<img alt>` and stays; then the widget. STYLE shows
-one of the two.
+one of the two, and says so where a widget has lost its kernel.
+
+STYLE and SCRIPT serve the session that ran a cell: `refresh` leaves them out of the notebooks that it keeps.
 """
 
 import base64
@@ -12,39 +14,82 @@ from collections.abc import Callable
 VIEW = "application/vnd.jupyter.widget-view+json"
 STILL, LIVE = "course-still", "course-live"  # CSS classes of the two
 
-# The output with the still makes way for a living widget in the output below it; a view that is dead is not shown.
+LOST = "The kernel behind this has stopped or cannot be reached: nothing answers here until you run this cell again."
+ASLEEP = "Kept from an earlier session. Run this cell to bring its controls back."
+
 _OUTPUT = ".jp-OutputArea-child"
-STYLE = (
-    f"<style>{_OUTPUT}:has(.{STILL}):has(+ {_OUTPUT} .{LIVE}), "
-    f"{_OUTPUT}:has(.{STILL}) + {_OUTPUT}:has(> .lm-Panel):not(:has(.{LIVE})) {{display: none}}</style>"
+_DEAD = f"{_OUTPUT}:has(> .lm-Panel.jupyter-widgets):not(:has(.{LIVE}))"  # "model not found" stands there
+_WITHOUT_KERNEL = ".jp-NotebookPanel:has(.jp-Notebook-ExecutionIndicator:is({}))".format(
+    ", ".join(f"[data-status={status}]" for status in ("unknown", "dead", "disconnected", "terminating"))
 )
+STYLE = f"""<style>
+{_OUTPUT}:has(.{STILL}):has(+ {_OUTPUT} .{LIVE}), {_OUTPUT}:has(.{STILL}) + {_DEAD} > * {{display: none}}
+{_OUTPUT}:has(.{STILL}:not(:empty)) + {_DEAD}::before {{
+  content: "{ASLEEP}"; margin-left: var(--jp-cell-prompt-width); color: var(--jp-ui-font-color1); font-size: 90%; opacity: 0.8}}
+.{LIVE}.jupyter-widgets-disconnected::before, {_WITHOUT_KERNEL} .{LIVE}::before {{
+  content: "{LOST}"; background: #fff4ce; color: #222; border-left: 4px solid #d55e00; padding: 4px 8px;
+  font: 400 13px var(--jp-ui-font-family)}}
+.{LIVE} {{container-type: inline-size}}
+.{LIVE} .widget-image {{background: white; padding: 4px; margin: 0; border-radius: 4px; box-sizing: content-box}}
+@container (max-width: 480px) {{
+  .{LIVE} .widget-inline-hbox {{flex-wrap: wrap; height: auto}}
+  .{LIVE} .widget-inline-hbox > :is(.slider-container, select, input) {{flex: 1 1 8em}}
+}}
+</style>"""
 # What ipywidgets leave out. A key belongs to the control that has the focus and is no command of the notebook's, except
-# combinations such as Ctrl+S and Shift+Enter. The words below a picture are its alt; a slider has the name beside it.
+# combinations such as Ctrl+S and Shift+Enter. The words below a picture are its alt; a control has the name beside it,
+# or the question above it; of a row of buttons the chosen one is told as pressed.
 SCRIPT = f"""<script>
 if (!window.courseLive) {{
   window.courseLive = true;
   addEventListener("keydown", (event) => {{
     const combined = event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key == "Enter");
-    if (event.target.closest?.(".{LIVE}")) event.target.toggleAttribute("data-lm-suppress-shortcuts", !combined);
+    const output = event.target.closest?.(".jp-OutputArea-output");
+    if (output) event.target.toggleAttribute("data-lm-suppress-shortcuts", !combined);
   }}, true);
-  new MutationObserver(() => {{
-    for (const live of document.querySelectorAll(".{LIVE}")) {{
-      const image = live.querySelector("img"), words = live.querySelector("[role=status]");
-      if (image && words) image.alt = words.textContent;
-      for (const slider of live.querySelectorAll("[role=slider]"))
-        slider.setAttribute("aria-label", slider.closest(".jupyter-widgets").querySelector("label").textContent);
+  const set = (element, name, value) => element.getAttribute(name) == value || element.setAttribute(name, value);
+  const describe = (live) => {{
+    const image = live.querySelector("img"), words = live.querySelector("[role=status]");
+    if (image && words) set(image, "alt", words.textContent);
+    set(live, "role", image ? "figure" : "group");
+    const question = live.querySelector(".widget-html-content")?.textContent ?? "";
+    set(live, "aria-label", image ? "Live figure" : question.slice(0, 200) || "Live");
+    for (const label of live.querySelectorAll("label[title=null]")) label.removeAttribute("title");
+    const kinds = {{slider: "[role=slider]", textbox: ".widget-readout", radiogroup: ".widget-radio-box",
+      group: ".widget-toggle-buttons > div", "": ".widget-text input"}};
+    for (const [role, selector] of Object.entries(kinds)) for (const part of live.querySelectorAll(selector)) {{
+      const box = part.closest(".widget-inline-hbox, .widget-radio, .widget-toggle-buttons");
+      if (role) set(part, "role", role);
+      set(part, "aria-label", box?.querySelector("label.widget-label")?.textContent || question);
     }}
-  }}).observe(document.body, {{childList: true, subtree: true}});
+    for (const button of live.querySelectorAll(".widget-toggle-button"))
+      set(button, "aria-pressed", button.classList.contains("mod-active"));
+  }};
+  let due = false;
+  new MutationObserver(() => {{
+    if (due) return;
+    due = true;
+    requestAnimationFrame(() => {{ due = false; document.querySelectorAll(".{LIVE}").forEach(describe); }});
+  }}).observe(document.body, {{childList: true, subtree: true, attributes: true, attributeFilter: ["class"]}});
 }}
 </script>"""
+SERVICE = f"\n{STYLE}\n{SCRIPT}"
 
 
-def picture(image: bytes, width: int, height: int, alt: str) -> str:
-    """A PNG as HTML, `width` by `height` pixels of the page, with the words of those who do not see it."""
+def picture(image: bytes, width: int, height: int, alt: str, caption: str = "") -> str:
+    """Return a PNG as HTML: a figure on a light card, which suits a dark page, too.
+
+    Args:
+        width, height: in pixels of the page. alt: the words of those who do not see it.
+        caption: HTML that stands below. Without one, the same words can be unfolded there.
+    """
     code = base64.b64encode(image).decode()
+    words = html.escape(alt)
+    below = caption or f"<details><summary>In words</summary>{words}</details>"
+    card = "max-width: calc(100% - 8px); height: auto; padding: 4px; background: white; border-radius: 4px;"
     return (
-        f'<img alt="{html.escape(alt)}" width="{width}" height="{height}" style="max-width: 100%; height: auto;" '
-        f'src="data:image/png;base64,{code}">'
+        f'<figure style="margin: 0;"><img alt="{words}" width="{width}" height="{height}" style="{card}" '
+        f'src="data:image/png;base64,{code}"><figcaption>{below}</figcaption></figure>'
     )
 
 
@@ -57,7 +102,7 @@ def publish(widget, still: str, text: str) -> Callable[[str, str], None]:
     from IPython.display import display, publish_display_data
 
     def kept(still: str, text: str) -> dict:
-        return {"text/html": f'<div class="{STILL}">{still}</div>\n{STYLE}\n{SCRIPT}', "text/plain": text}
+        return {"text/html": f'<div class="{STILL}">{still}</div>{SERVICE}', "text/plain": text}
 
     widget.add_class(LIVE)
     handle = display(kept(still, text), raw=True, display_id=True)

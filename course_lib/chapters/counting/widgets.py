@@ -91,7 +91,12 @@ class _Bill(LiveFigure):
         self.model.observe(self._load, names="value")
         columns = widgets.GridBox(
             list(self._controls.values()),
-            layout=widgets.Layout(grid_template_columns="1fr 1fr", grid_gap="0 16px", width="100%", max_width="840px"),
+            layout=widgets.Layout(
+                grid_template_columns="repeat(auto-fit, minmax(min(100%, 340px), 1fr))",  # one column on a phone
+                grid_gap="0 16px",
+                width="100%",
+                max_width="840px",
+            ),
         )
         for i, control in enumerate(self._controls.values()):
             control.layout.width = "auto"

@@ -11,7 +11,7 @@ from torch import Tensor
 from course_lib.chapters.training import claims as training
 from course_lib.chapters.training import figures
 from course_lib.live.attempts import UNWRITTEN, went_wrong
-from course_lib.live.figure import LiveFigure, as_html, png, slider
+from course_lib.live.figure import LiveFigure, as_html, as_widget, png, slider
 from course_lib.live.page import publish
 from course_lib.tinytown import Tinytown, WordTokenizer
 from course_lib.training import learning_rate, make_optimizer
@@ -73,11 +73,10 @@ class LiveCurve(widgets.VBox):
         self.steps: list[int] = []
         self.losses: list[float] = []
         self.drawing = figures.LossCurve(self.steps, self.losses, *self._limits).draw()
-        image = png(self.figure)
-        width, height = (f"{round(100 * inches)}px" for inches in self.figure.get_size_inches())
-        layout = widgets.Layout(width=width, height=height, max_width="100%", object_fit="contain")
-        self._image = widgets.Image(value=image, format="png", layout=layout)
-        self._bar = widgets.IntProgress(max=total, description="training", layout=widgets.Layout(width=width))
+        self._image = as_widget(png(self.figure), self.figure)
+        width = self._image.layout.width
+        bar = widgets.Layout(width=width, max_width="calc(100% - 4px)")
+        self._bar = widgets.IntProgress(max=total, description="training", layout=bar)
         self._caption = widgets.HTML()
         self._write()
         super().__init__([self._image, self._bar, self._caption])
@@ -111,7 +110,7 @@ class LiveCurve(widgets.VBox):
     @property
     def still(self) -> str:
         """Return the curve and the words under it as HTML that needs no kernel."""
-        return as_html(self._image.value, self.figure, repr(self)) + self._caption.value
+        return as_html(self._image.value, self.figure, repr(self), self._caption.value)
 
     def _ipython_display_(self) -> None:
         publish(self, self.still, repr(self))

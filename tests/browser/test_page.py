@@ -1,0 +1,181 @@
+"""What a learner meets in JupyterLab: the next morning, a lost kernel, the keyboard, names, a narrow window."""
+
+import os
+import signal
+
+import psutil
+import pytest
+
+pytestmark = [pytest.mark.proof, pytest.mark.xdist_group("browser")]
+
+FIGURE = "from course_lib.chapters.attention.widgets import soft_dictionary\nsoft_dictionary()"
+GUESS = 'from course_lib.live import guess, show\nguess("attention.sharpness")'
+NUMBER = 'guess("attention.rung")'
+PICTURE = """from course_lib.live.drawing import new_figure
+figure, axes = new_figure(5, 2)
+show(figure, alt="Two empty axes, from zero to one.")"""
+BOX = """from course_lib.chapters.embeddings.tokenizer_box import TokenizerBox
+from course_lib.tinytown import BytePairTokenizer, WordTokenizer
+TokenizerBox(WordTokenizer(), {300: BytePairTokenizer.train("the dog", 300)}, "the dog", 300)"""
+ERROR = "Error displaying widget"
+SHOWN = "(found) => found.map((element) => element.getBoundingClientRect().height > 0)"
+LOST = """(found) => found.map((element) => getComputedStyle(element, "::before").content)"""
+
+
+def lost(page) -> list[bool]:
+    """Whether each living widget of the page says that its kernel is gone."""
+    return ["kernel" in said for said in page.locator(".course-live").evaluate_all(LOST)]
+
+
+@pytest.fixture(scope="module")
+def page(lab):
+    """A page on which a figure, two guesses, a picture and the tokenizer box have been run."""
+    page = lab.open(lab.write("day.ipynb", FIGURE, GUESS, NUMBER, PICTURE, BOX))
+    lab.run(page)
+    page.locator(".course-live img").wait_for()
+    yield page
+    page.close()
+
+
+# ------------------------------------------------------------------------------------------------- the next morning
+@pytest.mark.parametrize("state", [False, True], ids=["without-state", "with-state"])
+def test_a_saved_page_is_complete_with_a_new_kernel(lab, state):
+    lab.set("@jupyter-widgets/jupyterlab-manager:plugin", saveState=state)
+    name = lab.write(f"morning_{state}.ipynb", FIGURE, GUESS, PICTURE)
+    page = lab.open(name)
+    lab.run(page)
+    asked = page.locator(".course-live", has_text="Commit")
+    if not asked.locator("input[type=radio]").first.is_disabled():
+        asked.locator("input[type=radio]").nth(1).check()
+        asked.get_by_role("button", name="70 %").click()
+        asked.get_by_role("button", name="Commit").click()
+    asked.get_by_text("Kept: ").wait_for()
+    assert ("widgets" in lab.save(page)["metadata"]) == state
+    page.close()
+    lab.stop_kernels()
+
+    page = lab.open(name)
+    page.get_by_text("Kept: ").locator("visible=true").first.wait_for()
+    assert not any(page.get_by_text(ERROR).evaluate_all(SHOWN))
+    figure, picture = page.locator("img:visible").all()
+    assert "answer 18.6 °C" in figure.get_attribute("alt")
+    assert picture.get_attribute("alt") == "Two empty axes, from zero to one."
+    assert all(image.evaluate("(image) => image.naturalWidth") > 0 for image in (figure, picture))
+    assert page.get_by_text("answer 18.6 °C").locator("visible=true").count() == 1
+    assert all(lost(page)), "what was brought back from its state says that nobody answers"
+    if not state:
+        lab.run(page)
+        kept = page.locator(".course-live", has_text="Commit")
+        kept.get_by_text("Kept: ").wait_for()
+        assert kept.locator("input:checked").is_disabled(), "the record brings the guess back"
+        assert not any(lost(page))
+    page.close()
+    lab.set("@jupyter-widgets/jupyterlab-manager:plugin", saveState=False)
+
+
+def test_a_kernel_that_died_or_was_shut_down_is_said(lab):
+    lab.stop_kernels()
+    page = lab.open(lab.write("lost.ipynb", FIGURE))
+    for end in ("killed", "shut down"):
+        lab.run(page)
+        page.locator(".course-live img").wait_for()
+        assert lost(page) == [False]
+        if end == "killed":
+            (kernel,) = (each["id"] for each in lab.ask("/api/kernels"))
+            os.kill(process_of(kernel), signal.SIGKILL)
+            page.locator(".jp-Dialog .jp-mod-accept").click()  # "appears to have died. It will restart automatically."
+        else:
+            page.locator(".lm-MenuBar-itemLabel", has_text="Kernel").first.click()
+            page.locator(".lm-Menu-itemLabel", has_text="Shut Down Kernel").first.click()
+        page.wait_for_function(
+            "getComputedStyle(document.querySelector('.course-live'), '::before').content.includes('kernel')"
+        )
+    page.close()
+
+
+def process_of(kernel: str) -> int:
+    """The process that a kernel of this id runs in."""
+    for each in psutil.process_iter(["pid", "cmdline"]):
+        if any(f"kernel-{kernel}.json" in word for word in each.info["cmdline"] or ()):
+            return each.info["pid"]
+    raise LookupError(f"no process runs the kernel {kernel}")
+
+
+# ----------------------------------------------------------------------------------------------------- the keyboard
+def cells(page) -> list[str]:
+    return page.locator(".jp-CodeCell .jp-InputArea-editor").all_inner_texts()
+
+
+@pytest.mark.parametrize(
+    "control", ["[role=slider]", ".widget-readout", "input[type=radio]", ".widget-toggle-button", "summary"]
+)
+def test_no_key_in_a_control_reaches_the_cells(page, control):
+    before = cells(page)
+    page.locator(f"{control}:visible").first.focus()
+    for key in ("x", "a", "b", "d", "d", "c", "v", "m", "z", "ArrowDown", "ArrowUp", "k", "j"):
+        page.keyboard.press(key)
+    assert cells(page) == before
+    assert page.locator(".jp-MarkdownCell").count() == 0
+    assert page.evaluate("(control) => !!document.activeElement.closest('.jp-OutputArea')", control)
+
+
+def test_a_key_outside_of_controls_is_still_a_command(page):
+    before = cells(page)
+    page.locator(".jp-InputPrompt").first.click()
+    page.keyboard.press("b")
+    assert len(cells(page)) == len(before) + 1
+    page.keyboard.press("d")
+    page.keyboard.press("d")
+    assert cells(page) == before
+
+
+# ------------------------------------------------------------------------------------------------ names and pictures
+def test_every_control_has_a_name_and_every_picture_its_words(page):
+    page.wait_for_function("!document.querySelector('.course-live:not([role])')")
+    unnamed = """(found) => found.filter((control) => !(control.getAttribute("aria-label") || control.textContent.trim()
+        || control.labels?.length && [...control.labels].some((label) => label.textContent.trim())))
+        .map((control) => control.outerHTML)"""
+    controls = ".course-live :is(input, select, textarea, button, [role=slider], [contenteditable])"
+    assert page.locator(controls).count() > 10
+    assert page.locator(controls).evaluate_all(unnamed) == []
+    assert page.locator("label[title=null]").count() == 0
+    pictures = ".jp-OutputArea :is(figure, [role=figure]) img"
+    assert page.locator(pictures).count() == page.locator(".jp-OutputArea img").count() >= 2
+    assert all(page.locator(pictures).evaluate_all("(found) => found.map((image) => image.alt.split(' ').length > 4)"))
+    sure = page.locator(".widget-toggle-button")
+    if sure.first.is_enabled():
+        sure.first.click()
+        page.wait_for_function("document.querySelector('.widget-toggle-button').ariaPressed == 'true'")
+    assert sure.evaluate_all("(found) => found.filter((button) => button.ariaPressed == 'true').length") == 1
+
+
+# ------------------------------------------------------------------------------------------------------------- sizes
+SIZES = """(found) => found.map((live) => {
+    const pane = live.closest(".jp-OutputArea-output").getBoundingClientRect(), box = live.getBoundingClientRect();
+    const parts = [...live.querySelectorAll(".jupyter-widgets, img")];
+    const inside = parts.map((part) => part.getBoundingClientRect().right);
+    return [box.width, box.height, Math.max(...inside) - pane.right];
+})"""
+LARGEST = [  # of all live figures, those that need most room: in height, in controls, in the width of a control
+    "counting.parameter_bill", "feed_forward.unit_map", "blocks.stack_explorer", "positions.rotary_pair",
+    "heads.shapes_and_costs", "training.schedule_sliders", "efficiency.cache_sliders",
+]  # fmt: skip
+BUILD = f"""from course_lib.bench.live import live_figures
+for name in {LARGEST}:
+    display(live_figures()[name]())"""
+
+
+def test_the_largest_live_figures_fit_their_page(lab):
+    page = lab.open(lab.write("sizes.ipynb", BUILD))
+    lab.run(page)
+    page.wait_for_function("(n) => document.querySelectorAll('.course-live img').length == n", arg=len(LARGEST))
+    figures = page.locator(".course-live")
+    assert all(wide <= 848 and high <= 560 and over < 1 for wide, high, over in figures.evaluate_all(SIZES))
+    page.get_by_role("tab", name="File Browser").first.click()  # as on a phone: the list of files makes way
+    for width, height in ((853, 480), (390, 844)):  # 1280 at 150 %, and a phone
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_function("(width) => innerWidth == width", arg=width)
+        page.wait_for_timeout(300)
+        over = figures.evaluate_all(SIZES)
+        assert all(out < 1 for *_, out in over), (width, over)
+    page.close()
