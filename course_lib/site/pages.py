@@ -48,6 +48,7 @@ def write_pages(root: Path, folder: Path, figures: Mapping[str, str]) -> None:
             page.cells.insert(1, nbformat.v4.new_markdown_cell(_run_it(f"{kind}/{path.name}", colab)))
             nbformat.write(page, folder / kind / path.name)
     glossary = (root / "notebooks" / "glossary.md").read_text(encoding="utf-8")
+    glossary = re.sub(r" Written by `[^`]+`\.", "", glossary)
     (folder / "notebooks" / "glossary.md").write_text(relinked(glossary), encoding="utf-8")
     (folder / "claims").mkdir()
     findings = recorded()
@@ -67,6 +68,7 @@ def prepared(notebook: NotebookNode, chapter: Chapter, pictures: Path, figures: 
         figures: as in `write_pages`.
     """
     asked = questions(chapter.slug)
+    first = next(cell for cell in notebook.cells if cell.cell_type == "code")
     cells = []
     for cell in notebook.cells:
         cells.append(cell)
@@ -76,15 +78,18 @@ def prepared(notebook: NotebookNode, chapter: Chapter, pictures: Path, figures: 
         tags = ["hide-output"] if cell.metadata.get("jupyter", {}).get("outputs_hidden") else []
         ask, live = ASKS.fullmatch(cell.source.strip()), recorded_in(chapter.slug, cell.source)
         if ask and ask[1] == "guess" and ask[2] in asked:
-            tags, outputs = ["remove-input"], [_shown(guess(asked[ask[2]]))]
+            tags, outputs = [], [_shown(guess(asked[ask[2]]))]
         elif live and live.call in figures:
             outputs = [_shown(figures[live.call])]
         else:
             outputs = [kept for output in cell.outputs if (kept := _kept(output, pictures))]
+        about = {"tags": tags}
         if ask:
-            tags.append("remove-input")
+            about = {"tags": [*tags, "remove-input"], "mystnb": {"code_prompt_show": "The verdict"}}
+        elif cell is first:
+            about = {"tags": ["hide-input"], "mystnb": {"code_prompt_show": "What this page imports"}}
         cell.outputs = outputs
-        cell.metadata = nbformat.from_dict({"tags": sorted(set(tags))} if tags else {})
+        cell.metadata = nbformat.from_dict(about)
         for id in CHECKS.findall(cell.source) if not cell.outputs else ():
             cells.append(nbformat.v4.new_markdown_cell(hints(EXERCISES[id].hints)))
     return nbformat.v4.new_notebook(cells=cells, metadata=notebook.metadata)
@@ -176,22 +181,22 @@ def literal(text: str) -> str:
 def claim(experiment: Experiment, finding: Finding) -> str:
     """Return the page of a claim: statement, verdict, what was measured, the control, how to run it."""
     chapter, who = CHAPTERS[experiment.chapter], experiment.source
-    drawn = f" Seeds {', '.join(map(str, experiment.seeds))}." if experiment.seeds else ""
+    drawn = f" (seeds {', '.join(map(str, experiment.seeds))})" if experiment.seeds else ""
     figures = ", ".join(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" for value in finding.values)
     timed = " Times are of the machine on which the course was made; yours will differ." if experiment.timed else ""
     return f"""# “{literal(experiment.claim)}”
 
 [{finding.verdict}]{{.verdict}} {literal(finding.because)}
 
-**Measured.** {literal(finding.measured)}.{drawn}{timed}
+**Measured:** {literal(finding.measured)}{drawn}.{timed}
 
-**Said by.** {literal(who.author)}, [{literal(who.title)}](<{who.link}>)
+**Said by:** {literal(who.author)}, [{literal(who.title)}](<{who.link}>)
 
-**Control.** {literal(experiment.control)}
+**Control:** {literal(experiment.control)}
 
-**Threshold, stated before the run.** {literal(experiment.threshold)}
+**Threshold, stated before the run:** {literal(experiment.threshold)}
 
-**Run it yourself.**
+**Run it yourself:**
 
 ```console
 {PYTHON} course_lib claims {experiment.id}
