@@ -10,11 +10,11 @@ extensions = ["myst_nb", "sphinx.ext.mathjax"]
 exclude_patterns = ["_extra"]
 html_extra_path = ["_extra"]  # pictures, the glass model, MathJax: copied as they are
 html_static_path = ["_own"]
+html_favicon = "_own/favicon.svg"
 html_css_files = ["course.css"]
 html_js_files = [("course.js", {"defer": "defer"})]
 html_copy_source = False
 html_show_sourcelink = False
-html_baseurl = ""
 
 # The notebooks' committed outputs are shown; nothing is run, and no widget is looked for on another server.
 nb_execution_mode = "off"
@@ -37,4 +37,3 @@ pygments_dark_style = "a11y-high-contrast-dark"
 
 mathjax_path = "../mathjax/tex-chtml-full.js"  # from _static
 mathjax3_config = {"options": {"enableMenu": False}}
-

@@ -22,6 +22,7 @@ def build(root: Path, out: Path, processes: int) -> list[str]:
 
     Errors: ValueError if `out` holds something that is no site; RuntimeError with Sphinx's words if it fails.
     """
+    out = out.resolve()
     if out.exists() and any(out.iterdir()) and not (out / "searchindex.js").exists():
         raise ValueError(f"{out} holds files that are no site of this course: name an empty folder with --out")
     shutil.rmtree(out, ignore_errors=True)
@@ -33,13 +34,11 @@ def build(root: Path, out: Path, processes: int) -> list[str]:
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
             figures = dict(zip([each.call for each in states.RECORDED], pool.map(draw, states.RECORDED)))
         pages.write_pages(root, source, figures)
-        (source / "_own").mkdir()
-        for name in ("course.css", "course.js"):
-            shutil.copy(root / "web" / name, source / "_own")
+        shutil.copytree(root / "web", source / "_own", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
         shutil.copy(root / "web" / "conf.py", source)
         _mathjax(source / "_extra" / "mathjax")
         _sphinx(source, out, Path(temporary) / "doctrees", processes)
-    return links.problems(out.resolve())
+    return links.problems(out)
 
 
 def drawn(figure: states.Recorded, notebooks: Path, pictures: Path) -> str:
@@ -74,4 +73,3 @@ def _sphinx(source: Path, out: Path, doctrees: Path, processes: int) -> None:
     done = subprocess.run([*command, "-d", doctrees, source, out], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError("Sphinx could not build the pages:\n" + done.stderr.strip())
-    shutil.rmtree(out / ".doctrees", ignore_errors=True)

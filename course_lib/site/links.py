@@ -12,7 +12,10 @@ FETCHED = {
     ("audio", "src"), ("embed", "src"), ("object", "data"), ("img", "srcset"), ("source", "srcset"), ("use", "href"),
     ("input", "src"), ("track", "src"), ("video", "poster"), ("image", "href"), ("base", "href"),
 }  # fmt: skip
-IN_STYLES = re.compile(r"""(?:url\(\s*|@import\s+)["']?\s*((?:https?:)?//[^"')\s;]+)""", re.IGNORECASE)
+OUTSIDE = r"""["'`]?\s*((?:https?:)?//[^"'`)\s;]+)"""
+IN_STYLES = re.compile(rf"(?:url\(\s*|@import\s+){OUTSIDE}", re.IGNORECASE)
+IN_SCRIPTS = re.compile(rf"""(?:\bimport|\bfrom|\bfetch|\bimportScripts)\s*\(?\s*(?=["'`]){OUTSIDE}""")
+INLINE = re.compile(r"<(style|script)\b[^>]*>(.*?)</\1>", re.DOTALL)
 NOT_FETCHED_LINKS = {"canonical", "next", "prev", "search", "index", "author", "license"}
 
 
@@ -44,28 +47,44 @@ def problems(site: Path) -> list[str]:
     Scripts are read for addresses that they import or fetch in so many words; what they put together while they run,
     only a browser can tell.
     """
-    pages = {path: _Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
+    texts = {
+        path: path.read_text(encoding="utf-8")
+        for path in sorted(site.rglob("*"))
+        if path.suffix in (".html", ".css", ".js")
+    }
+    pages = {path: _Page(text) for path, text in texts.items() if path.suffix == ".html"}
     found = []
-    for path, page in pages.items():
+    for path, text in texts.items():
         where = path.relative_to(site)
-        for link in sorted(page.fetched):
-            if urlsplit(link).netloc:
-                found.append(f"{where} fetches {link} from another server: ship it with the site")
-        for link in sorted(page.links):
-            parts = urlsplit(link)
-            if parts.scheme or parts.netloc:
-                continue
-            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            target = target / "index.html" if target.is_dir() else target
-            if not target.is_file():
-                found.append(f"{where} links to {link}, which does not exist")
-            elif parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].anchors:
-                found.append(f"{where} links to {link}: there is no such place on that page")
-    for path in sorted(site.rglob("*.css")):
-        for link in IN_STYLES.findall(path.read_text(encoding="utf-8")):
-            found.append(f"{path.relative_to(site)} fetches {link} from another server: ship it with the site")
-    for path in sorted(site.rglob("*.html")):
-        for style in re.findall(r"<style\b.*?</style>", path.read_text(encoding="utf-8"), re.DOTALL):
-            for link in IN_STYLES.findall(style):
-                found.append(f"{path.relative_to(site)} fetches {link} from another server: ship it with the site")
+        for link in sorted(_outside(path, text, pages)):
+            found.append(f"{where} fetches {link} from another server: ship it with the site")
+        for link in sorted(pages[path].links) if path in pages else ():
+            if problem := _dead(link, path, pages):
+                found.append(f"{where} links to {link}: {problem}")
     return found
+
+
+def _outside(path: Path, text: str, pages: dict[Path, _Page]) -> set[str]:
+    """What a browser that opens this file fetches from another server."""
+    if path.suffix == ".css":
+        return set(IN_STYLES.findall(text))
+    if path.suffix == ".js":
+        return set(IN_SCRIPTS.findall(text))
+    found = {link for link in pages[path].fetched if urlsplit(link).netloc}
+    for kind, inside in INLINE.findall(text):
+        found |= set((IN_STYLES if kind == "style" else IN_SCRIPTS).findall(inside))
+    return found
+
+
+def _dead(link: str, path: Path, pages: dict[Path, _Page]) -> str:
+    """Why a link of the page at `path` leads nowhere; empty if it leads somewhere, or to another server."""
+    parts = urlsplit(link)
+    if parts.scheme or parts.netloc:
+        return ""
+    target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+    target = target / "index.html" if target.is_dir() else target
+    if not target.is_file():
+        return "it does not exist"
+    if parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].anchors:
+        return "there is no such place on that page"
+    return ""

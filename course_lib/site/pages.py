@@ -1,4 +1,4 @@
-"""What Sphinx reads: the notebooks made fit for a page without a kernel, the exercises with folded hints, the claims."""
+"""What Sphinx reads: notebooks made fit for a page without a kernel, exercises with folded hints, the claims."""
 
 import base64
 import hashlib
@@ -83,7 +83,7 @@ def prepared(notebook: NotebookNode, chapter: Chapter, pictures: Path, figures: 
             outputs = [_shown(figures[live.call])]
         else:
             outputs = [kept for output in cell.outputs if (kept := _kept(output, pictures))]
-        about = {"tags": tags}
+        about: dict = {"tags": tags}
         if ask:
             about = {"tags": [*tags, "remove-input"], "mystnb": {"code_prompt_show": "The verdict"}}
         elif cell is first:
@@ -218,7 +218,9 @@ It belongs to [{chapter.number} · {literal(chapter.title)}](../notebooks/{chapt
 
 def claims_index(told: list[Experiment], findings: Mapping[str, Finding]) -> str:
     """Return the page that lists all claims, by chapter."""
-    count = {verdict: sum(findings[each.id].verdict == verdict for each in told) for verdict in ("confirmed", "depends")}
+    count = {
+        verdict: sum(findings[each.id].verdict == verdict for each in told) for verdict in ("confirmed", "depends")
+    }
     lines = [
         "# The claims",
         "",
@@ -231,7 +233,8 @@ def claims_index(told: list[Experiment], findings: Mapping[str, Finding]) -> str
         if own:
             lines += ["", f"## {chapter.number} · {chapter.title}", "", "| verdict | claim |", "|---|---|"]
             lines += [
-                f"| [{findings[each.id].verdict}]{{.verdict}} | [{literal(each.claim)}](<{each.id}.md>) |" for each in own
+                f"| [{findings[each.id].verdict}]{{.verdict}} | [{literal(each.claim)}](<{each.id}.md>) |"
+                for each in own
             ]
     return "\n".join([*lines, "", _toctree("", [each.id for each in told], hidden=True)])
 
@@ -301,4 +304,6 @@ def _top(root: Path, folder: Path) -> str:
             'that the trained model writes with this setting.">'
         )
     (extra / "glass.html").write_text(glass(), encoding="utf-8")
-    return '<iframe class="glass" src="glass.html" title="A small trained model, taken apart: type a sentence"></iframe>'
+    return (
+        '<iframe class="glass" src="glass.html" title="A small trained model, taken apart: type a sentence"></iframe>'
+    )

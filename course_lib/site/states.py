@@ -71,10 +71,9 @@ def _spread(n: int, keep: int) -> list[int]:
     if n <= MOST:
         return list(range(n))
     chosen = [round(i * (n - 1) / (MOST - 1)) for i in range(MOST)]
-    nearest = min(range(MOST), key=lambda i: abs(chosen[i] - keep))
-    if 0 < nearest < MOST - 1:
-        chosen[nearest] = keep
-    return sorted({*chosen, keep})
+    if keep not in chosen:
+        chosen[min(range(1, MOST - 1), key=lambda i: abs(chosen[i] - keep))] = keep
+    return sorted(chosen)
 
 
 def draw(recorded: Recorded, notebooks: Path, pictures: Path) -> str:
@@ -84,7 +83,8 @@ def draw(recorded: Recorded, notebooks: Path, pictures: Path) -> str:
     """
     figure = build(recorded, notebooks / BY_SLUG[recorded.slug].notebook)
     control = figure._controls[recorded.control]
-    states, first = [], 0
+    states: list[dict] = []
+    first = 0
     for text, value in positions(control):
         if value == control.value:
             first = len(states)
@@ -98,7 +98,7 @@ def draw(recorded: Recorded, notebooks: Path, pictures: Path) -> str:
 
 
 def build(recorded: Recorded, notebook: Path):
-    """Return the live figure as its notebook makes it: the imports of the first code cell, and the figure's own cell."""
+    """Return the live figure as its notebook makes it: the first code cell, then the figure's own."""
     sources = [cell.source for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"]
     shows = next((source for source in sources if recorded.shown_by(source)), None)
     if shows is None:
