@@ -8,24 +8,31 @@ import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from importlib.resources import files
+from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 
 from course_lib.site import links, pages, states
 
 # The files of MathJax that a page asks for; the others (other inputs, other outputs, speech) stay where they are.
+NEEDED = ("sphinx", "myst_nb", "furo", "sphinx-mathjax-offline")
 MATHJAX = ("tex-chtml-full.js", "output/chtml/fonts/woff-v2")
 
 
 def build(root: Path, out: Path, processes: int) -> list[str]:
     """Build the web edition of the repository `root` into `out`; return what is wrong with it, a sentence each.
 
-    Errors: ValueError if `out` holds something that is no site; RuntimeError with Sphinx's words if it fails.
+    Errors: ValueError if `out` holds something that is no site, or a package is missing; RuntimeError with what
+        Sphinx says if it fails.
     """
     out = out.resolve()
     if out.exists() and any(out.iterdir()) and not (out / "searchindex.js").exists():
         raise ValueError(f"{out} holds files that are no site of this course: name an empty folder with --out")
-    shutil.rmtree(out, ignore_errors=True)
+    if missing := [name for name in NEEDED if not find_spec(name)]:
+        raise ValueError(
+            f"{', '.join(missing)} cannot be imported: install what builds the site, pip install -e .[web]"
+        )
     with tempfile.TemporaryDirectory() as temporary:
         source = Path(temporary) / "source"
         pictures = source / "_extra" / "pictures"
@@ -37,7 +44,9 @@ def build(root: Path, out: Path, processes: int) -> list[str]:
         shutil.copytree(root / "web", source / "_own", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
         shutil.copy(root / "web" / "conf.py", source)
         _mathjax(source / "_extra" / "mathjax")
-        _sphinx(source, out, Path(temporary) / "doctrees", processes)
+        _sphinx(source, Path(temporary) / "site", Path(temporary) / "doctrees", processes)
+        shutil.rmtree(out, ignore_errors=True)
+        shutil.copytree(Path(temporary) / "site", out)
     return links.problems(out)
 
 
@@ -52,12 +61,7 @@ def drawn(figure: states.Recorded, notebooks: Path, pictures: Path) -> str:
 
 def _mathjax(target: Path) -> None:
     """Copy MathJax, which a package of Python's brings along."""
-    from importlib.util import find_spec
-
-    spec = find_spec("sphinx-mathjax-offline")
-    if not spec or not spec.submodule_search_locations:
-        raise RuntimeError("the web edition's packages are missing: install them with pip install -e .[web]")
-    source = Path(next(iter(spec.submodule_search_locations))) / "static" / "mathjax"
+    source = Path(str(files("sphinx-mathjax-offline"))) / "static" / "mathjax"
     for name in MATHJAX:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         if (source / name).is_dir():

@@ -19,6 +19,7 @@ from course_lib.claims.registry import Experiment, Finding
 from course_lib.contents import BY_SLUG, CHAPTERS, Chapter
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.live.guesses import MARKDOWN, questions
+from course_lib.live.page import STILL
 from course_lib.site.states import recorded_in
 
 ASKS = re.compile(r'(guess|reveal)\("([\w.]+)"\)')
@@ -27,6 +28,9 @@ SCRIPTS = re.compile(r"<(style|script)\b.*?</\1>", re.DOTALL)
 IMAGE = re.compile(r'<img\b([^>]*?)src="data:image/(\w+);base64,([^"]+)"([^>]*)>')
 LINK = re.compile(r"\(([\w./]*\.ipynb)#([^\s)]+)\)")
 MARKS = re.compile(r"([\\`*_{}\[\]<>$|#~^])")
+LIVE_STILL = re.compile(rf'<div class="{STILL}">.*<img', re.DOTALL)  # a picture that stands in for a widget
+MOVES = '<p class="aside">Recorded for one slider. In JupyterLab every control of this figure moves.</p>'
+STANDS = '<p class="aside">A still of a live figure. In JupyterLab its controls move it.</p>'
 PYTHON = ".venv/bin/python -m"
 
 
@@ -80,7 +84,7 @@ def prepared(notebook: NotebookNode, chapter: Chapter, pictures: Path, figures: 
         if ask and ask[1] == "guess" and ask[2] in asked:
             tags, outputs = [], [_shown(guess(asked[ask[2]]))]
         elif live and live.call in figures:
-            outputs = [_shown(figures[live.call])]
+            outputs = [_shown(figures[live.call] + MOVES)]
         else:
             outputs = [kept for output in cell.outputs if (kept := _kept(output, pictures))]
         about: dict = {"tags": tags}
@@ -105,7 +109,8 @@ def _kept(output: NotebookNode, pictures: Path) -> NotebookNode | None:
         return output
     data = {kind: text for kind, text in output.data.items() if not kind.startswith("application/")}
     if "text/html" in data:
-        data["text/html"] = tidy(data["text/html"], pictures)
+        still = LIVE_STILL.match(data["text/html"])
+        data["text/html"] = tidy(data["text/html"], pictures) + (STANDS if still else "")
         if not re.sub(r"</?div[^>]*>", "", data["text/html"]).strip():
             return None
     output.data = nbformat.from_dict(data)
@@ -157,12 +162,13 @@ def relinked(markdown: str) -> str:
 
 
 def _run_it(path: str, colab: str) -> str:
+    """Say how this page becomes a notebook that runs."""
     link = f' · <a href="{colab}/{path}">Open in Colab</a>' if colab else ""
+    why = "You solve these in JupyterLab, where each answer is checked at once; open them"
+    if path.startswith("notebooks/"):
+        why = "This page shows what was computed when the course was made. To run and change it, open it in JupyterLab"
     command = f"{PYTHON} jupyter lab {path} --ServerApp.root_dir=."
-    return (
-        '<div class="run-it">This page shows what was computed when the course was made. To run and change it, open it '
-        f"in JupyterLab from your copy of the course: <code>{command}</code>{link}</div>"
-    )
+    return f'<div class="run-it">{why} from your copy of the course: <code>{command}</code>{link}</div>'
 
 
 def _colab(root: Path) -> str:
