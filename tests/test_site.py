@@ -99,6 +99,20 @@ def test_an_exercises_page_has_all_hints_folded_and_no_answer(path, tmp_path):
     assert "BEGIN SOLUTION" not in text
 
 
+def test_a_link_to_a_file_goes_to_the_repository_or_is_text():
+    text = "see [the map](../course_lib/README.md), [4](../notebooks/04_heads.ipynb) and [x](https://example.org)"
+    assert pages.relinked(text) == text.replace("[the map](../course_lib/README.md)", "the map")
+    file = "https://github.com/some/course/blob/main/course_lib/README.md"
+    assert pages.relinked(text, "some/course") == text.replace("../course_lib/README.md", file)
+
+
+def test_a_picture_gets_a_frame_once(tmp_path):
+    image = f'<img alt="a" src="data:image/png;base64,{PNG}">'
+    framed = f'<figure style="margin: 0;">{image}<figcaption>words</figcaption></figure>'
+    for text in (image, framed):
+        assert pages.tidy(text, tmp_path).count('<figure class="picture">') == 1
+
+
 # ---------------------------------------------------------------------------------------------------- recorded states
 @pytest.mark.parametrize("recorded", states.RECORDED, ids=lambda each: f"{each.slug}-{each.call}")
 def test_each_recorded_figure_stands_in_its_notebook_once(recorded):
@@ -147,9 +161,13 @@ def test_every_recorded_claim_has_a_page_with_all_that_settles_it():
 
 def test_a_colab_link_is_there_if_and_only_if_the_project_names_its_address(tmp_path):
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
-    assert pages._colab(tmp_path) == ""
+    assert pages._repository(tmp_path) == ""
     (tmp_path / "pyproject.toml").write_text("[project.urls]\nRepository = 'https://github.com/some/course.git'\n")
-    assert pages._colab(tmp_path).endswith("/github/some/course/blob/main")
+    assert pages._repository(tmp_path) == "some/course"
+    assert "/github/some/course/blob/main/notebooks/04_heads.ipynb" in pages._run_it(
+        "notebooks/04_heads.ipynb", "some/course"
+    )
+    assert "Colab" not in pages._run_it("notebooks/04_heads.ipynb", "")
 
 
 # ------------------------------------------------------------------------------------------------------ the first page

@@ -27,6 +27,8 @@ CHECKS = re.compile(r'check\("([\w.]+)"')
 SCRIPTS = re.compile(r"<(style|script)\b.*?</\1>", re.DOTALL)
 IMAGE = re.compile(r'<img\b([^>]*?)src="data:image/(\w+);base64,([^"]+)"([^>]*)>')
 LINK = re.compile(r"\(([\w./]*\.ipynb)#([^\s)]+)\)")
+FILE = re.compile(r"\[([^\]\n]+)\]\(\.\./((?!(?:notebooks|exercises)/[\w.]+\.(?:ipynb|md))[\w./-]+)\)")
+GITHUB = "https://github.com/"
 MARKS = re.compile(r"([\\`*_{}\[\]<>$|#~^])")
 LIVE_STILL = re.compile(rf'<div class="{STILL}">.*<img', re.DOTALL)  # a picture that stands in for a widget
 MOVES = '<p class="aside">Recorded for one slider. In JupyterLab every control of this figure moves.</p>'
@@ -42,14 +44,14 @@ def write_pages(root: Path, folder: Path, figures: Mapping[str, str]) -> None:
     """
     pictures = folder / "_extra" / "pictures"
     pictures.mkdir(parents=True, exist_ok=True)
-    colab = _colab(root)
+    repository = _repository(root)
     for kind in ("notebooks", "exercises"):
         (folder / kind).mkdir()
         for path in sorted((root / kind).glob("*.ipynb")):
             notebook = nbformat.read(path, as_version=4)
             chapter = BY_SLUG[path.stem.partition("_")[2]]
-            page = prepared(notebook, chapter, pictures, figures)
-            page.cells.insert(1, nbformat.v4.new_markdown_cell(_run_it(f"{kind}/{path.name}", colab)))
+            page = prepared(notebook, chapter, pictures, figures, repository)
+            page.cells.insert(1, nbformat.v4.new_markdown_cell(_run_it(f"{kind}/{path.name}", repository)))
             nbformat.write(page, folder / kind / path.name)
     glossary = (root / "notebooks" / "glossary.md").read_text(encoding="utf-8")
     glossary = re.sub(r" Written by `[^`]+`\.", "", glossary)
@@ -64,12 +66,14 @@ def write_pages(root: Path, folder: Path, figures: Mapping[str, str]) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------- notebooks
-def prepared(notebook: NotebookNode, chapter: Chapter, pictures: Path, figures: Mapping[str, str]) -> NotebookNode:
+def prepared(
+    notebook: NotebookNode, chapter: Chapter, pictures: Path, figures: Mapping[str, str], repository: str = ""
+) -> NotebookNode:
     """Return a notebook for a page without a kernel: no widget, no script; guesses and hints folded; pictures as files.
 
     Args:
         pictures: the folder that takes them, reached from the page as ../pictures.
-        figures: as in `write_pages`.
+        figures: as in `write_pages`. repository: "owner/name" on GitHub, to which links to other files lead.
     """
     asked = questions(chapter.slug)
     first = next(cell for cell in notebook.cells if cell.cell_type == "code")
@@ -77,7 +81,7 @@ def prepared(notebook: NotebookNode, chapter: Chapter, pictures: Path, figures: 
     for cell in notebook.cells:
         cells.append(cell)
         if cell.cell_type != "code":
-            cell.source = relinked(cell.source)
+            cell.source = relinked(cell.source, repository)
             continue
         tags = ["hide-output"] if cell.metadata.get("jupyter", {}).get("outputs_hidden") else []
         ask, live = ASKS.fullmatch(cell.source.strip()), recorded_in(chapter.slug, cell.source)
@@ -125,9 +129,12 @@ def tidy(text: str, pictures: Path) -> str:
         image = base64.b64decode(code)
         name = f"{hashlib.sha256(image).hexdigest()[:16]}.{kind}"
         (pictures / name).write_bytes(image)
-        return f'<figure class="picture"><img{before}src="../pictures/{name}" loading="lazy"{after}></figure>'
+        shown = f'<img{before}src="../pictures/{name}" loading="lazy"{after}>'
+        return shown if framed else f'<figure class="picture">{shown}</figure>'
 
-    return IMAGE.sub(as_file, SCRIPTS.sub("", text))
+    text = SCRIPTS.sub("", text)
+    framed = "<figure" in text
+    return IMAGE.sub(as_file, re.sub(r"<figure\b[^>]*>", '<figure class="picture">', text))
 
 
 def guess(question) -> str:
@@ -156,14 +163,17 @@ def anchor(title: str) -> str:
     return re.sub(r"[^\w.-]", "", title.replace(" ", "-"))
 
 
-def relinked(markdown: str) -> str:
-    """Return Markdown whose links into notebooks name the anchors of the pages."""
-    return LINK.sub(lambda match: f"({match[1]}#{anchor(unquote(match[2]))})", markdown)
+def relinked(markdown: str, repository: str = "") -> str:
+    """Return Markdown whose links into notebooks name the anchors of the pages, and whose links to other files of the
+    repository go to its address or, without one, are plain text."""
+    to = rf"[\1]({GITHUB}{repository}/blob/main/\2)" if repository else r"\1"
+    return LINK.sub(lambda match: f"({match[1]}#{anchor(unquote(match[2]))})", FILE.sub(to, markdown))
 
 
-def _run_it(path: str, colab: str) -> str:
+def _run_it(path: str, repository: str) -> str:
     """Say how this page becomes a notebook that runs."""
-    link = f' · <a href="{colab}/{path}">Open in Colab</a>' if colab else ""
+    address = f"https://colab.research.google.com/github/{repository}/blob/main/{path}"
+    link = f' · <a href="{address}">Open in Colab</a>' if repository else ""
     why = "You solve these in JupyterLab, where each answer is checked at once; open them"
     if path.startswith("notebooks/"):
         why = "This page shows what was computed when the course was made. To run and change it, open it in JupyterLab"
@@ -171,11 +181,11 @@ def _run_it(path: str, colab: str) -> str:
     return f'<div class="run-it">{why} from your copy of the course: <code>{command}</code>{link}</div>'
 
 
-def _colab(root: Path) -> str:
-    """The address under which Colab opens files of the repository; empty if pyproject.toml names no GitHub address."""
+def _repository(root: Path) -> str:
+    """Return "owner/name" on GitHub; empty if pyproject.toml has no such address."""
     urls = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"].get("urls", {})
-    found = next((m for url in urls.values() if (m := re.match(r"https://github\.com/([\w.-]+/[\w.-]+)", url))), None)
-    return f"https://colab.research.google.com/github/{found[1].removesuffix('.git')}/blob/main" if found else ""
+    found = next((m for url in urls.values() if (m := re.match(re.escape(GITHUB) + r"([\w.-]+/[\w.-]+)", url))), None)
+    return found[1].removesuffix(".git") if found else ""
 
 
 # ------------------------------------------------------------------------------------------------------------- claims
