@@ -1,4 +1,10 @@
 // A figure of recorded states: a slider (and a button that plays them) swaps pictures that were drawn beforehand.
+// And before that, what the builder's own pages leave out for readers without sight or mouse.
+for (const caption of document.querySelectorAll(".caption[role=heading]")) caption.setAttribute("aria-level", "2");
+for (const fold of document.querySelectorAll("details.hide > summary")) fold.removeAttribute("aria-label");
+for (const box of document.querySelectorAll("article pre, article .table-wrapper, article div.cell_output"))
+  if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;  // so that the arrow keys scroll it
+
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 for (const figure of document.querySelectorAll("figure.states")) {
