@@ -16,6 +16,7 @@ from course_lib.cli import (
     new,
     refresh,
     release,
+    site,
     train,
     weights,
     workflow,
@@ -34,6 +35,7 @@ COMMANDS = (
     release,
     autograder,
     workflow,
+    site,
 )  # as `--help` lists them
 
 

@@ -23,7 +23,7 @@ FLOORS = {
     "encoder_decoder": 2, "counting": 2, "processes": 2,
     "gradients": 3, "checkpoints": 3, "training": 3, "beam": 3, "sampling": 3, "efficiency": 3,
     "pretrained": 3, "tinytown": 3, "hub": 3, "claims": 4, "live": 4, "grading": 5, "ladder": 5,
-    "bench": 6, "chapters": 7, "classroom": 7, "cli": 8, "__main__": 8,
+    "bench": 6, "chapters": 7, "classroom": 7, "site": 7, "cli": 8, "__main__": 8,
 }  # fmt: skip
 
 
@@ -141,7 +141,7 @@ def test_the_top_level_holds_what_the_design_names_and_nothing_else():
     top = {name.split("/")[0] for name in tracked()}
     assert top <= {
         "README.md", "requirements.txt", "notebooks", "exercises", "solutions", "course_lib", "tests",
-        "pyproject.toml", "LICENSE", ".ci", ".gitignore", ".gitattributes", ".github", ".pre-commit-config.yaml",
+        "pyproject.toml", "LICENSE", "web", ".ci", ".gitignore", ".gitattributes", ".github", ".pre-commit-config.yaml",
         "CHANGELOG.md", "CITATION.cff",
     }  # fmt: skip
 

@@ -1,0 +1,38 @@
+"""`python -m course_lib site`: build the web edition."""
+
+import argparse
+from pathlib import Path
+
+
+def add(commands: argparse._SubParsersAction) -> None:
+    """Add the command with its arguments."""
+    parser = commands.add_parser(
+        "site",
+        help="authors: build the web edition, the course as a static site",
+        description=(
+            "Builds the whole course as pages for a browser, from the notebooks and their committed outputs: nothing "
+            "of them is run, though a dozen live figures are drawn for each position of a slider. Then every link and "
+            "address is checked. Needs the packages under “The web edition” in requirements.txt."
+        ),
+        epilog="Example: python -m course_lib site --out build/site, then open build/site/index.html",
+    )
+    parser.add_argument("--out", type=Path, default=Path("build/site"), help="folder to fill (default: %(default)s)")
+    parser.add_argument("--processes", type=int, default=2, help="that draw and build (default: %(default)s)")
+    parser.set_defaults(run=run, remedy="name another folder with --out")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Build the site, check it, and say how large it is."""
+    from course_lib.checks import require_at_least_one
+    from course_lib.site.build import build
+
+    require_at_least_one(processes=arguments.processes)
+    root = Path.cwd()
+    if not (root / "notebooks").is_dir() or not (root / "web").is_dir():
+        raise ValueError(f"{root} holds no notebooks/ and web/: run this at the top of the course's repository")
+    wrong = build(root, arguments.out, arguments.processes)
+    size = sum(path.stat().st_size for path in arguments.out.rglob("*") if path.is_file())
+    pages = sum(1 for _ in arguments.out.rglob("*.html"))
+    print(f"{arguments.out}: {pages} pages, {size / 1e6:.1f} MB")
+    print("\n".join(wrong) or "every link leads somewhere, and nothing is fetched from another server")
+    return 1 if wrong else 0

@@ -1,0 +1,325 @@
+"""What Sphinx reads: notebooks made fit for a page without a kernel, exercises with folded hints, the claims."""
+
+import base64
+import hashlib
+import html
+import inspect
+import re
+import tomllib
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from urllib.parse import unquote
+
+import nbformat
+from nbformat import NotebookNode
+
+from course_lib.claims import in_order, recorded
+from course_lib.claims.registry import Experiment, Finding
+from course_lib.contents import BY_SLUG, CHAPTERS, Chapter
+from course_lib.grading.catalogue import EXERCISES
+from course_lib.live.guesses import MARKDOWN, questions
+from course_lib.live.page import STILL
+from course_lib.site.states import recorded_in
+
+ASKS = re.compile(r'(guess|reveal)\("([\w.]+)"\)')
+CHECKS = re.compile(r'check\("([\w.]+)"')
+SCRIPTS = re.compile(r"<(style|script)\b.*?</\1>", re.DOTALL)
+IMAGE = re.compile(r'<img\b([^>]*?)src="data:image/(\w+);base64,([^"]+)"([^>]*)>')
+LINK = re.compile(r"\(([\w./]*\.ipynb)#([^\s)]+)\)")
+FILE = re.compile(r"\[([^\]\n]+)\]\(\.\./((?!(?:notebooks|exercises)/[\w.]+\.(?:ipynb|md))[\w./-]+)\)")
+GITHUB = "https://github.com/"
+MARKS = re.compile(r"([\\`*_{}\[\]<>$|#~^])")
+LIVE_STILL = re.compile(rf'<div class="{STILL}">.*<img', re.DOTALL)  # a picture that stands in for a widget
+MOVES = '<p class="aside">Recorded for one slider. In JupyterLab every control of this figure moves.</p>'
+STANDS = '<p class="aside">A still of a live figure. In JupyterLab its controls move it.</p>'
+PYTHON = ".venv/bin/python -m"
+
+
+def write_pages(root: Path, folder: Path, figures: Mapping[str, str]) -> None:
+    """Write all pages into a folder that exists.
+
+    Args:
+        root: the repository. figures: call of a live figure -> the HTML with its recorded states.
+    """
+    pictures = folder / "_extra" / "pictures"
+    pictures.mkdir(parents=True, exist_ok=True)
+    repository = _repository(root)
+    for kind in ("notebooks", "exercises"):
+        (folder / kind).mkdir()
+        for path in sorted((root / kind).glob("*.ipynb")):
+            notebook = nbformat.read(path, as_version=4)
+            chapter = BY_SLUG[path.stem.partition("_")[2]]
+            page = prepared(notebook, chapter, pictures, figures, repository)
+            page.cells.insert(1, nbformat.v4.new_markdown_cell(_run_it(f"{kind}/{path.name}", repository)))
+            nbformat.write(page, folder / kind / path.name)
+    glossary = (root / "notebooks" / "glossary.md").read_text(encoding="utf-8")
+    glossary = re.sub(r" Written by `[^`]+`\.", "", glossary)
+    (folder / "notebooks" / "glossary.md").write_text(relinked(glossary), encoding="utf-8")
+    (folder / "claims").mkdir()
+    findings = recorded()
+    told = [each for each in in_order() if each.id in findings]
+    for each in told:
+        (folder / "claims" / f"{each.id}.md").write_text(claim(each, findings[each.id]), encoding="utf-8")
+    (folder / "claims" / "index.md").write_text(claims_index(told, findings), encoding="utf-8")
+    (folder / "index.md").write_text(first_page(root, folder), encoding="utf-8")
+
+
+# ---------------------------------------------------------------------------------------------------------- notebooks
+def prepared(
+    notebook: NotebookNode, chapter: Chapter, pictures: Path, figures: Mapping[str, str], repository: str = ""
+) -> NotebookNode:
+    """Return a notebook for a page without a kernel: no widget, no script; guesses and hints folded; pictures as files.
+
+    Args:
+        pictures: the folder that takes them, reached from the page as ../pictures.
+        figures: as in `write_pages`. repository: "owner/name" on GitHub, to which links to other files lead.
+    """
+    asked = questions(chapter.slug)
+    first = next(cell for cell in notebook.cells if cell.cell_type == "code")
+    cells = []
+    for cell in notebook.cells:
+        cells.append(cell)
+        if cell.cell_type != "code":
+            cell.source = relinked(cell.source, repository)
+            continue
+        tags = ["hide-output"] if cell.metadata.get("jupyter", {}).get("outputs_hidden") else []
+        ask, live = ASKS.fullmatch(cell.source.strip()), recorded_in(chapter.slug, cell.source)
+        if ask and ask[1] == "guess" and ask[2] in asked:
+            tags, outputs = [], [_shown(guess(asked[ask[2]]))]
+        elif live and live.call in figures:
+            outputs = [_shown(figures[live.call] + MOVES)]
+        else:
+            outputs = [kept for output in cell.outputs if (kept := _kept(output, pictures))]
+        about: dict = {"tags": tags}
+        if ask:
+            about = {"tags": [*tags, "remove-input"], "mystnb": {"code_prompt_show": "The verdict"}}
+        elif cell is first:
+            about = {"tags": ["hide-input"], "mystnb": {"code_prompt_show": "What this page imports"}}
+        cell.outputs = outputs
+        cell.metadata = nbformat.from_dict(about)
+        for id in CHECKS.findall(cell.source) if not cell.outputs else ():
+            cells.append(nbformat.v4.new_markdown_cell(hints(EXERCISES[id].hints)))
+    return nbformat.v4.new_notebook(cells=cells, metadata=notebook.metadata)
+
+
+def _shown(text: str) -> NotebookNode:
+    return nbformat.v4.new_output("display_data", {"text/html": text, "text/plain": ""})
+
+
+def _kept(output: NotebookNode, pictures: Path) -> NotebookNode | None:
+    """Return an output without what needs a kernel; None if nothing is left."""
+    if "data" not in output:
+        return output
+    data = {kind: text for kind, text in output.data.items() if not kind.startswith("application/")}
+    if "text/html" in data:
+        still = LIVE_STILL.match(data["text/html"])
+        data["text/html"] = tidy(data["text/html"], pictures) + (STANDS if still else "")
+        if not re.sub(r"</?div[^>]*>", "", data["text/html"]).strip():
+            return None
+    output.data = nbformat.from_dict(data)
+    return output if data else None
+
+
+def tidy(text: str, pictures: Path) -> str:
+    """Return HTML of an output without styles and scripts, its pictures written as files and put into figures."""
+
+    def as_file(match: re.Match) -> str:
+        before, kind, code, after = match.groups()
+        image = base64.b64decode(code)
+        name = f"{hashlib.sha256(image).hexdigest()[:16]}.{kind}"
+        (pictures / name).write_bytes(image)
+        shown = f'<img{before}src="../pictures/{name}" loading="lazy"{after}>'
+        return shown if framed else f'<figure class="picture">{shown}</figure>'
+
+    text = SCRIPTS.sub("", text)
+    framed = "<figure" in text
+    return IMAGE.sub(as_file, re.sub(r"<figure\b[^>]*>", '<figure class="picture">', text))
+
+
+def guess(question) -> str:
+    """Return a question as HTML: its options, and the answer with its reason folded below."""
+    options = "".join(f"<li>{html.escape(option)}</li>" for option in question.shown)
+    reply = MARKDOWN.renderInline(question.reply(question.answer))
+    return (
+        f'<div class="guess"><p><strong>Predict. {MARKDOWN.renderInline(question.text)}</strong></p>'
+        + (f"<ul>{options}</ul>" if options else "")
+        + "<details><summary>The answer, once you have made up your mind</summary>"
+        f"<p><strong>{html.escape(question.answer)}</strong></p><p>{reply}</p></details></div>"
+    )
+
+
+def hints(texts) -> str:
+    """Return an exercise's hints as Markdown, each folded on its own."""
+    folded = "\n\n".join(
+        f"<details><summary>Hint {number} of {len(texts)}</summary>\n\n{text}\n\n</details>"
+        for number, text in enumerate(texts, start=1)
+    )
+    return f"**Hints**, one at a time\n\n{folded}"
+
+
+def anchor(title: str) -> str:
+    """Return the anchor of a heading: JupyterLab's, without the signs that an address would have to encode."""
+    return re.sub(r"[^\w.-]", "", title.replace(" ", "-"))
+
+
+def relinked(markdown: str, repository: str = "") -> str:
+    """Return Markdown whose links into notebooks name the anchors of the pages, and whose links to other files of the
+    repository go to its address or, without one, are plain text."""
+    to = rf"[\1]({GITHUB}{repository}/blob/main/\2)" if repository else r"\1"
+    return LINK.sub(lambda match: f"({match[1]}#{anchor(unquote(match[2]))})", FILE.sub(to, markdown))
+
+
+def _run_it(path: str, repository: str) -> str:
+    """Say how this page becomes a notebook that runs."""
+    address = f"https://colab.research.google.com/github/{repository}/blob/main/{path}"
+    link = f' · <a href="{address}">Open in Colab</a>' if repository else ""
+    why = "You solve these in JupyterLab, where each answer is checked at once; open them"
+    if path.startswith("notebooks/"):
+        why = "This page shows what was computed when the course was made. To run and change it, open it in JupyterLab"
+    command = f"{PYTHON} jupyter lab {path} --ServerApp.root_dir=."
+    return f'<div class="run-it">{why} from your copy of the course: <code>{command}</code>{link}</div>'
+
+
+def _repository(root: Path) -> str:
+    """Return "owner/name" on GitHub; empty if pyproject.toml has no such address."""
+    urls = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"].get("urls", {})
+    found = next((m for url in urls.values() if (m := re.match(re.escape(GITHUB) + r"([\w.-]+/[\w.-]+)", url))), None)
+    return found[1].removesuffix(".git") if found else ""
+
+
+# ------------------------------------------------------------------------------------------------------------- claims
+def literal(text: str) -> str:
+    """Return plain text as Markdown that shows it as it is."""
+    return MARKS.sub(r"\\\1", text)
+
+
+def claim(experiment: Experiment, finding: Finding) -> str:
+    """Return the page of a claim: statement, verdict, what was measured, the control, how to run it."""
+    chapter, who = CHAPTERS[experiment.chapter], experiment.source
+    drawn = f" (seeds {', '.join(map(str, experiment.seeds))})" if experiment.seeds else ""
+    figures = ", ".join(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" for value in finding.values)
+    timed = " Times are of the machine on which the course was made; yours will differ." if experiment.timed else ""
+    return f"""# “{literal(experiment.claim)}”
+
+[{finding.verdict}]{{.verdict}} {literal(finding.because)}
+
+**Measured:** {literal(finding.measured)}{drawn}.{timed}
+
+**Said by:** {literal(who.author)}, [{literal(who.title)}](<{who.link}>)
+
+**Control:** {literal(experiment.control)}
+
+**Threshold, stated before the run:** {literal(experiment.threshold)}
+
+**Run it yourself:**
+
+```console
+{PYTHON} course_lib claims {experiment.id}
+```
+
+It belongs to [{chapter.number} · {literal(chapter.title)}](../notebooks/{chapter.notebook}).
+
+<details><summary>The figures and the code that measures them</summary>
+
+{figures}
+
+```python
+{inspect.getsource(experiment.run).rstrip()}
+```
+
+</details>
+"""
+
+
+def claims_index(told: list[Experiment], findings: Mapping[str, Finding]) -> str:
+    """Return the page that lists all claims, by chapter."""
+    count = {
+        verdict: sum(findings[each.id].verdict == verdict for each in told) for verdict in ("confirmed", "depends")
+    }
+    lines = [
+        "# The claims",
+        "",
+        f"{len(told)} sentences that are often said about Transformers, each measured beside a control: "
+        f"{count['confirmed']} are confirmed, {count['depends']} depend on conditions, "
+        f"{len(told) - sum(count.values())} are refuted.",
+    ]
+    for chapter in CHAPTERS:
+        own = [each for each in told if each.chapter == chapter.number]
+        if own:
+            lines += ["", f"## {chapter.number} · {chapter.title}", "", "| verdict | claim |", "|---|---|"]
+            lines += [
+                f"| [{findings[each.id].verdict}]{{.verdict}} | [{literal(each.claim)}](<{each.id}.md>) |"
+                for each in own
+            ]
+    return "\n".join([*lines, "", _toctree("", [each.id for each in told], hidden=True)])
+
+
+# --------------------------------------------------------------------------------------------------------- first page
+def first_page(root: Path, folder: Path) -> str:
+    """Return the first page, and write the glass model beside it if the library has one."""
+    chapters = [each for each in CHAPTERS if (root / "notebooks" / each.notebook).is_file()]
+    solve = [each for each in CHAPTERS if (root / "exercises" / each.notebook).is_file()]
+    rows = [
+        f"| {each.number} | [{each.title}](notebooks/{each.notebook}) | {each.promise} | {each.minutes} | "
+        + (f"[solve](exercises/{each.notebook}) |" if each in solve else "|")
+        for each in chapters
+    ]
+    exercises = [f"{each.number} · {each.title} <exercises/{Path(each.notebook).stem}>" for each in solve]
+    return "\n".join(
+        [
+            "# Transformers, Measured",
+            "",
+            "An interactive course on the Transformer, from token embeddings to sampling. **Nothing is asserted that "
+            "you cannot measure on a laptop in a minute.** Guess first, run the experiment beside its control, and "
+            "keep your own functions as parts of a model that grows through the course.",
+            "",
+            _top(root, folder),
+            "",
+            "Read it here as it is, with its pictures and outputs; begin with "
+            f"[{chapters[0].title}](notebooks/{chapters[0].notebook}). To run, change and be graded, take a copy of "
+            "the course, install it as its README says, and open it in JupyterLab:",
+            "",
+            f"```console\n{PYTHON} jupyter lab notebooks/{chapters[0].notebook} --ServerApp.root_dir=.\n```",
+            "",
+            "## The chapters",
+            "",
+            "| | chapter | what you will be able to measure | minutes | exercises |",
+            "|---|---|---|---|---|",
+            *rows,
+            "",
+            "## And beside them",
+            "",
+            "- [The claims](claims/index.md): what is often said, with its source, its control and a verdict.",
+            "- [The glossary](notebooks/glossary.md): every term, and where it is defined.",
+            '- <a href="search.html">Search</a> through all of it.',
+            "",
+            _toctree("Chapters", [f"notebooks/{Path(each.notebook).stem}" for each in chapters]),
+            _toctree("Exercises", exercises),
+            _toctree("Look up", ["claims/index", "notebooks/glossary"]),
+        ]
+    )
+
+
+def _toctree(caption: str, pages: list[str], hidden: bool = True) -> str:
+    options = [f":caption: {caption}"] if caption else []
+    return "\n".join(["```{toctree}", ":hidden:", ":titlesonly:", *options, *pages, "```", ""])
+
+
+def _top(root: Path, folder: Path) -> str:
+    """One live thing: the glass model if the library has it, else the picture of a chapter."""
+    extra = folder / "_extra"
+    try:
+        glass = import_module("course_lib.live.glass").html
+    except (ImportError, AttributeError):
+        picture = (root / "course_lib" / "assets" / "readme.png").read_bytes()
+        (extra / "pictures" / "readme.png").write_bytes(picture)
+        return (
+            '<img class="picture" src="pictures/readme.png" alt="JupyterLab with chapter 13 open: sliders for '
+            "temperature, top-k, top-p and min-p above the live distribution of the next word, and below it the text "
+            'that the trained model writes with this setting.">'
+        )
+    (extra / "glass.html").write_text(glass(), encoding="utf-8")
+    return (
+        '<iframe class="glass" src="glass.html" title="A small trained model, taken apart: type a sentence"></iframe>'
+    )

@@ -1,0 +1,134 @@
+"""Recorded states: a live figure's own picture function, called once for each position of its most telling control."""
+
+import ast
+import hashlib
+import html
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from course_lib.contents import BY_SLUG
+
+MOST = 21  # states of a figure
+DPI = 150  # sharp enough on dense screens, half the bytes of a notebook's picture
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A live figure of a chapter: how its cell's last line begins, which control the slider walks through, and what of
+    earlier cells it needs besides the imports of the first."""
+
+    slug: str
+    call: str
+    control: str
+    prepare: str = ""
+
+    def shown_by(self, source: str) -> bool:
+        """Return whether a cell with this source shows the figure."""
+        return source.strip().split("\n")[-1].startswith(self.call + "(")
+
+
+TINYTOWN = 'model, tokenizer = load_pretrained("tinytown")'
+RECORDED = (
+    Recorded("start_here", "read_along", "n"),
+    Recorded("attention", "soft_dictionary", "angle"),
+    Recorded("attention", "saturation_sliders", "d_k"),
+    Recorded("attention", "head_viewer", "query", f"{TINYTOWN}; layer, head = 2, 3"),
+    Recorded("masks", "leak_test", "position"),
+    Recorded("positions", "clock_hands", "position"),
+    Recorded("positions", "rotary_pair", "t"),
+    Recorded("feed_forward", "piece_builder", "n_units"),
+    Recorded("normalization", "shift_and_scale", "power"),
+    Recorded("gpt", "lens_viewer", "place", TINYTOWN),
+    Recorded("training", "schedule_sliders", "warmup"),
+    Recorded("sampling", "live.seven_words", "temperature"),
+)
+
+
+def recorded_in(slug: str, source: str) -> Recorded | None:
+    """Return the recorded figure that a cell of this chapter shows; None if it shows none."""
+    return next((each for each in RECORDED if each.slug == slug and each.shown_by(source)), None)
+
+
+def positions(control) -> list[tuple[str, Any]]:
+    """Return what the slider stops at, (text, value) each: all of a list, or up to 21 numbers with the default."""
+    if hasattr(control, "options"):
+        options = [each if isinstance(each, tuple) else (str(each), each) for each in control.options]
+        return [options[i] for i in _spread(len(options), [v for _, v in options].index(control.value))]
+    steps = round((control.max - control.min) / control.step)
+    default = round((control.value - control.min) / control.step)
+    values = [control.min + i * control.step for i in _spread(steps + 1, default)]
+    return [(f"{value:.6g}", type(control.value)(value)) for value in values]
+
+
+def _spread(n: int, keep: int) -> list[int]:
+    """Up to MOST of range(n), evenly apart, both ends and `keep` among them."""
+    if n <= MOST:
+        return list(range(n))
+    chosen = [round(i * (n - 1) / (MOST - 1)) for i in range(MOST)]
+    if keep not in chosen:
+        chosen[min(range(1, MOST - 1), key=lambda i: abs(chosen[i] - keep))] = keep
+    return sorted(chosen)
+
+
+def draw(recorded: Recorded, notebooks: Path, pictures: Path) -> str:
+    """Draw the states of a figure into a folder and return the HTML that shows them.
+
+    Errors: ValueError if no cell of the chapter's notebook shows the figure.
+    """
+    figure = build(recorded, notebooks / BY_SLUG[recorded.slug].notebook)
+    control = figure._controls[recorded.control]
+    states: list[dict] = []
+    first = 0
+    for text, value in positions(control):
+        if value == control.value:
+            first = len(states)
+        figure._update(figure.state | {recorded.control: value})
+        picture = _webp(figure.figure)
+        name = f"{hashlib.sha256(picture).hexdigest()[:16]}.webp"
+        (pictures / name).write_bytes(picture)
+        states.append({"value": text, "file": name, "words": [t for t in (figure.text, figure.also_text) if t]})
+    width, height = (round(100 * inches) for inches in figure.figure.get_size_inches())
+    return as_html(control.description, states, first, width, height)
+
+
+def build(recorded: Recorded, notebook: Path):
+    """Return the live figure as its notebook makes it: the first code cell, then the figure's own."""
+    sources = [cell.source for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"]
+    shows = next((source for source in sources if recorded.shown_by(source)), None)
+    if shows is None:
+        raise ValueError(f"no cell of {notebook.name} ends with {recorded.call}(…): mend the table in site/states.py")
+    *before, last = ast.parse(shows).body
+    names: dict[str, Any] = {}
+    exec(sources[0], names)
+    exec(recorded.prepare, names)
+    exec(compile(ast.Module(before, []), notebook.name, "exec"), names)
+    assert isinstance(last, ast.Expr)
+    return eval(compile(ast.Expression(last.value), notebook.name, "eval"), names)
+
+
+def _webp(figure) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="webp", dpi=DPI, pil_kwargs={"quality": 80, "method": 2})
+    return buffer.getvalue()
+
+
+def as_html(label: str, states: Sequence[dict], first: int, width: int, height: int) -> str:
+    """Return a figure with a slider over its states; `course.js` moves it, and without it the first picture stands."""
+    shown, data = states[first], json.dumps(states, ensure_ascii=False).replace("<", "\\u003c")
+    name = html.escape(label)
+    words = "".join(f"<p>{html.escape(text)}</p>" for text in shown["words"])
+    return (
+        f'<figure class="states picture"><div class="controls" hidden><label>{name} '
+        f'<input type="range" min="0" max="{len(states) - 1}" value="{first}" step="1" aria-label="{name}" '
+        f'aria-valuetext="{html.escape(shown["value"])}"></label><output>{html.escape(shown["value"])}</output>'
+        f'<button type="button" aria-label="Play: {name}">▶ Play</button></div>'
+        f'<img src="../pictures/{shown["file"]}" alt="{html.escape(shown["words"][0])}" width="{width}" '
+        f'height="{height}"><figcaption aria-live="polite">{words}</figcaption>'
+        f'<script type="application/json">{data}</script></figure>'
+    )

@@ -1,0 +1,227 @@
+"""The web edition: pages that need no kernel and no other server, and a checker that sees what is broken."""
+
+import base64
+import json
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from course_lib.claims import in_order, recorded
+from course_lib.contents import BY_SLUG, CHAPTERS
+from course_lib.grading.catalogue import EXERCISES
+from course_lib.live.guesses import questions
+from course_lib.live.page import VIEW
+from course_lib.site import build, links, pages, states
+
+ROOT = Path(__file__).parent.parent
+PNG = base64.b64encode(b"as good as a picture").decode()
+NO_FIGURES: dict[str, str] = {}
+
+
+def page(folder, cells, slug="heads", figures=NO_FIGURES):
+    """The cells of a chapter's notebook as its page has them."""
+    return pages.prepared(new_notebook(cells=cells), BY_SLUG[slug], folder, figures).cells
+
+
+def html_of(cell) -> str:
+    return "".join(output.get("data", {}).get("text/html", "") for output in cell.outputs)
+
+
+# ------------------------------------------------------------------------------------------------------- the notebooks
+def test_a_widget_leaves_its_still_and_nothing_that_needs_a_kernel(tmp_path):
+    still = f'<div class="course-still"><img alt="a head" src="data:image/png;base64,{PNG}"><div>words</div></div>'
+    outputs = [
+        new_output(
+            "display_data", {"text/html": still + "<style>a{}</style>\n<script>x()</script>", "text/plain": "t"}
+        ),
+        new_output("display_data", {VIEW: {"model_id": "1"}}),
+        new_output("display_data", {}),
+        new_output("display_data", {"text/html": '<div class="course-still"></div><style>a{}</style>'}),
+    ]
+    (cell,) = page(tmp_path, [new_code_cell("explore(1)", outputs=outputs)])
+    assert len(cell.outputs) == 1
+    shown = html_of(cell)
+    assert "<script" not in shown
+    assert "<style" not in shown
+    assert "data:" not in shown
+    assert 'alt="a head"' in shown
+    assert "words" in shown
+    (name,) = re.findall(r'src="\.\./pictures/([^"]+)"', shown)
+    assert (tmp_path / name).read_bytes() == b"as good as a picture"
+
+
+def test_a_guess_shows_its_options_and_folds_its_answer(tmp_path):
+    id, question = next((i, q) for i, q in questions("heads").items() if q.options)
+    (cell,) = page(tmp_path, [new_code_cell(f'guess("{id}")')])
+    open_part, folded = html_of(cell).split("<details>")
+    assert open_part.count("<li>") == len(question.options)
+    assert pages.html.escape(question.answer) in folded
+    assert "remove-input" in cell.metadata["tags"]
+
+
+def test_what_jupyter_keeps_folded_is_folded_on_the_page(tmp_path):
+    folded = new_code_cell(
+        "2", metadata={"jupyter": {"outputs_hidden": True}}, outputs=[new_output("stream", text="4")]
+    )
+    _, cell, other = page(tmp_path, [new_code_cell("1"), folded, new_code_cell("3")])
+    assert "hide-output" in cell.metadata["tags"]
+    assert "hide-output" not in other.metadata["tags"]
+
+
+def test_a_recorded_figure_takes_the_place_of_its_still(tmp_path):
+    made = {"split_here": "not used", "soft_dictionary": "<figure>the slider</figure>"}
+    outputs = [new_output("display_data", {"text/html": "<b>still</b>"})]
+    (cell,) = page(tmp_path, [new_code_cell("x = 1\nsoft_dictionary()", outputs=outputs)], "attention", made)
+    assert html_of(cell).startswith("<figure>the slider</figure>")
+    assert "still" not in html_of(cell)
+
+
+def test_links_into_notebooks_name_the_anchors_of_their_headings(tmp_path):
+    link = new_markdown_cell("[x](04_heads.ipynb#4.9-What-is-this-head-for%3F), [y](03_masks.ipynb)")
+    cell, _ = page(tmp_path, [link, new_code_cell("1")])
+    assert f"(04_heads.ipynb#{pages.anchor('4.9 What is this head for?')})" in cell.source
+    assert "(03_masks.ipynb)" in cell.source
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "exercises").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_an_exercises_page_has_all_hints_folded_and_no_answer(path, tmp_path):
+    slug = path.stem.partition("_")[2]
+    notebook = nbformat.read(path, as_version=4)
+    text = "\n".join(cell.source for cell in page(tmp_path, notebook.cells, slug))
+    wanted = [hint for id in EXERCISES if id.startswith(f"{slug}.") for hint in EXERCISES[id].hints]
+    assert text.count("<details><summary>Hint") == len(wanted) > 0
+    assert all(hint in text for hint in wanted)
+    assert "BEGIN SOLUTION" not in text
+
+
+def test_a_link_to_a_file_goes_to_the_repository_or_is_text():
+    text = "see [the map](../course_lib/README.md), [4](../notebooks/04_heads.ipynb) and [x](https://example.org)"
+    assert pages.relinked(text) == text.replace("[the map](../course_lib/README.md)", "the map")
+    file = "https://github.com/some/course/blob/main/course_lib/README.md"
+    assert pages.relinked(text, "some/course") == text.replace("../course_lib/README.md", file)
+
+
+def test_a_picture_gets_a_frame_once(tmp_path):
+    image = f'<img alt="a" src="data:image/png;base64,{PNG}">'
+    framed = f'<figure style="margin: 0;">{image}<figcaption>words</figcaption></figure>'
+    for text in (image, framed):
+        assert pages.tidy(text, tmp_path).count('<figure class="picture">') == 1
+
+
+# ---------------------------------------------------------------------------------------------------- recorded states
+@pytest.mark.parametrize("recorded", states.RECORDED, ids=lambda each: f"{each.slug}-{each.call}")
+def test_each_recorded_figure_stands_in_its_notebook_once(recorded):
+    notebook = nbformat.read(ROOT / "notebooks" / BY_SLUG[recorded.slug].notebook, as_version=4)
+    assert sum(recorded.shown_by(cell.source) for cell in notebook.cells if cell.cell_type == "code") == 1
+
+
+def test_the_slider_shows_the_figures_own_states(tmp_path):
+    recorded = next(each for each in states.RECORDED if each.call == "piece_builder")
+    made = states.draw(recorded, ROOT / "notebooks", tmp_path)
+    told = json.loads(re.search(r'application/json">(.*?)</script>', made)[1])
+    figure = states.build(recorded, ROOT / "notebooks" / BY_SLUG[recorded.slug].notebook)
+    control = figure._controls[recorded.control]
+    assert [state["value"] for state in told] == [str(n) for n in range(control.min, control.max + 1)]
+    for value in (control.min, control.max):
+        figure.render(**{recorded.control: value})
+        assert told[value - control.min]["words"][0] == figure.text
+    assert len({state["file"] for state in told}) == len(told)
+    assert {path.name for path in tmp_path.iterdir()} == {state["file"] for state in told}
+    assert f'value="{control.value - control.min}"' in made
+    assert 'aria-label="' in made
+
+
+@pytest.mark.parametrize(
+    ("n", "keep"), [(3, 1), (21, 20), (22, 0), (343, 342), (100, 37), (72, 6), (343, 5), (343, 340)]
+)
+def test_a_sliders_stops_are_few_and_hold_both_ends_and_the_default(n, keep):
+    chosen = states._spread(n, keep)
+    assert len(chosen) == min(n, states.MOST)
+    assert chosen == sorted(set(chosen))
+    assert {0, keep, n - 1} <= set(chosen)
+
+
+# --------------------------------------------------------------------------------------------------------------- claims
+def test_every_recorded_claim_has_a_page_with_all_that_settles_it():
+    findings = recorded()
+    for each in in_order():
+        finding = findings[each.id]
+        text = pages.claim(each, finding)
+        for part in (each.claim, each.control, each.threshold, finding.measured, finding.because):
+            assert pages.literal(part) in text
+        assert finding.verdict in text
+        assert f"course_lib claims {each.id}" in text
+        assert CHAPTERS[each.chapter].notebook in text
+
+
+def test_a_colab_link_is_there_if_and_only_if_the_project_names_its_address(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    assert pages._repository(tmp_path) == ""
+    (tmp_path / "pyproject.toml").write_text("[project.urls]\nRepository = 'https://github.com/some/course.git'\n")
+    assert pages._repository(tmp_path) == "some/course"
+    assert "/github/some/course/blob/main/notebooks/04_heads.ipynb" in pages._run_it(
+        "notebooks/04_heads.ipynb", "some/course"
+    )
+    assert "Colab" not in pages._run_it("notebooks/04_heads.ipynb", "")
+
+
+# ------------------------------------------------------------------------------------------------------ the first page
+def test_the_first_page_has_every_chapter_and_the_picture_or_the_glass_model(tmp_path, monkeypatch):
+    (tmp_path / "_extra" / "pictures").mkdir(parents=True)
+    monkeypatch.setitem(sys.modules, "course_lib.live.glass", None)  # as if it could not be imported
+    text = pages.first_page(ROOT, tmp_path)
+    assert all(f"(notebooks/{path.name})" in text for path in (ROOT / "notebooks").glob("*.ipynb"))
+    assert all(f"(exercises/{path.name})" in text for path in (ROOT / "exercises").glob("*.ipynb"))
+    assert "<img" in text
+    assert "<iframe" not in text
+    monkeypatch.setitem(sys.modules, "course_lib.live.glass", SimpleNamespace(html=lambda: "<p>made of glass</p>"))
+    text = pages.first_page(ROOT, tmp_path)
+    assert '<iframe class="glass" src="glass.html"' in text
+    assert (tmp_path / "_extra" / "glass.html").read_text() == "<p>made of glass</p>"
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(ValueError, match="--out"):
+        build.build(ROOT, tmp_path, 1)
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+# ---------------------------------------------------------------------------------------------------------- the checker
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('<a href="other.html#here">x</a><a href="https://example.org">x</a><a href="#top">x</a>', None),
+        ('<a href="missing.html">x</a>', "does not exist"),
+        ('<a href="other.html#nowhere">x</a>', "no such place"),
+        ('<a href="#nowhere">x</a>', "no such place"),
+        ('<img src="lost.png">', "does not exist"),
+        ('<img src="https://example.org/a.png">', "another server"),
+        ('<img srcset="https://example.org/a.png 2x">', "another server"),
+        ('<script src="//example.org/a.js"></script>', "another server"),
+        ('<link rel="stylesheet" href="https://example.org/a.css">', "another server"),
+        ('<iframe src="https://example.org"></iframe>', "another server"),
+        ('<p style="background: url(https://example.org/a.png)">x</p>', "another server"),
+        ("<style>@import 'https://example.org/a.css';</style>", "another server"),
+        ('<script type="module">import x from "https://example.org/a.js"</script>', "another server"),
+        ('<script>fetch("https://example.org/a.json")</script>', "another server"),
+    ],
+)
+def test_the_checker_names_what_leads_nowhere_or_to_another_server(body, said, tmp_path):
+    (tmp_path / "index.html").write_text(f'<body id="top">{body}</body>')
+    (tmp_path / "other.html").write_text('<p id="here">x</p>')
+    found = links.problems(tmp_path)
+    assert (found == []) if said is None else (len(found) == 1 and said in found[0])
+
+
+def test_the_checker_reads_styles_and_scripts_in_files(tmp_path):
+    (tmp_path / "a.css").write_text("@font-face { src: url('https://example.org/font.woff2') }")
+    (tmp_path / "a.js").write_text(
+        'const page = "https://example.org/a-link-to-click"; import("https://example.org/b.js")'
+    )
+    assert [said.split()[0] for said in links.problems(tmp_path)] == ["a.css", "a.js"]

@@ -1,0 +1,56 @@
+// A figure of recorded states: a slider (and a button that plays them) swaps pictures that were drawn beforehand.
+// And before that, what the builder's own pages leave out for readers without sight or mouse.
+for (const caption of document.querySelectorAll(".caption[role=heading]")) caption.setAttribute("aria-level", "2");
+for (const fold of document.querySelectorAll("details.hide > summary")) fold.removeAttribute("aria-label");
+for (const box of document.querySelectorAll("article pre, article .table-wrapper, article div.cell_output"))
+  if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;  // so that the arrow keys scroll it
+
+const still = matchMedia("(prefers-reduced-motion: reduce)");
+
+for (const figure of document.querySelectorAll("figure.states")) {
+  const states = JSON.parse(figure.querySelector("script").textContent);
+  const image = figure.querySelector("img"), slider = figure.querySelector("input");
+  const value = figure.querySelector("output"), words = figure.querySelector("figcaption");
+  const button = figure.querySelector("button");
+  const folder = image.getAttribute("src").replace(/[^/]*$/, "");
+  let playing = 0;
+
+  const show = (index) => {
+    const state = states[index];
+    slider.value = index;
+    slider.setAttribute("aria-valuetext", state.value);
+    value.textContent = state.value;
+    image.src = folder + state.file;
+    image.alt = state.words[0];
+    words.replaceChildren(...state.words.map((text) => {
+      const line = document.createElement("p");
+      line.textContent = text;
+      return line;
+    }));
+  };
+
+  const fetchAll = () => {  // all pictures, once somebody comes near: then none is late
+    for (const state of states) new Image().src = folder + state.file;
+  };
+  figure.addEventListener("pointerenter", fetchAll, {once: true});
+  figure.addEventListener("focusin", fetchAll, {once: true});
+
+  const stop = () => {
+    clearInterval(playing);
+    playing = 0;
+    button.textContent = "▶ Play";
+  };
+  slider.addEventListener("input", () => { stop(); show(Number(slider.value)); });
+  button.hidden = still.matches;
+  still.addEventListener("change", () => { stop(); button.hidden = still.matches; });
+  button.addEventListener("click", () => {
+    if (playing) return stop();
+    let index = Number(slider.value) % (states.length - 1);
+    button.textContent = "■ Stop";
+    playing = setInterval(() => {
+      show(index);
+      if (++index === states.length) stop();
+    }, 500);
+  });
+  figure.querySelector(".controls").hidden = false;  // without scripts the picture stands alone
+}
