@@ -80,10 +80,12 @@ SHARE_WORKERS = tuple(f"test_classroom_{name}.py" for name in ("faults", "grade"
 class Together(LoadScopeScheduling):
     """The tests of a file go to one process, in order: what one of them has made, trained or started, the next ones
     find. So do the cells of a notebook, which share a kernel; the tests of one exercise, whose reference and
-    misconceptions run once for all of them; and the files that share sandboxed workers."""
+    misconceptions run once for all of them; and the files that share sandboxed workers, or a JupyterLab."""
 
     def _split_scope(self, nodeid):
         exercise, file = OF_ONE_EXERCISE.search(nodeid), nodeid.partition("::")[0]
+        if "/browser/" in file:
+            return "browser"
         return exercise[1] if exercise else "worker_at" if file.endswith(SHARE_WORKERS) else file
 
     def mark_test_complete(self, node, item_index, duration=0):
