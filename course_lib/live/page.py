@@ -23,9 +23,11 @@ _WITHOUT_KERNEL = ".jp-NotebookPanel:has(.jp-Notebook-ExecutionIndicator:is({}))
     ", ".join(f"[data-status={status}]" for status in ("unknown", "dead", "disconnected", "terminating"))
 )
 STYLE = f"""<style>
-{_OUTPUT}:has(.{STILL}):has(+ {_OUTPUT} .{LIVE}), {_OUTPUT}:has(.{STILL}) + {_DEAD} > * {{display: none}}
+{_OUTPUT}:has(.{STILL}):has(+ {_OUTPUT} .{LIVE}),
+{_OUTPUT}:has(.{STILL}) + {_DEAD} > * {{display: none}}
 {_OUTPUT}:has(.{STILL}:not(:empty)) + {_DEAD}::before {{
-  content: "{ASLEEP}"; margin-left: var(--jp-cell-prompt-width); color: var(--jp-ui-font-color1); font-size: 90%; opacity: 0.8}}
+  content: "{ASLEEP}"; margin-left: var(--jp-cell-prompt-width);
+  color: var(--jp-ui-font-color1); font-size: 90%; opacity: 0.8}}
 .{LIVE}.jupyter-widgets-disconnected::before, {_WITHOUT_KERNEL} .{LIVE}::before {{
   content: "{LOST}"; background: #fff4ce; color: #222; border-left: 4px solid #d55e00; padding: 4px 8px;
   font: 400 13px var(--jp-ui-font-family)}}
