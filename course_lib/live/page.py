@@ -23,7 +23,8 @@ _WITHOUT_KERNEL = ".jp-NotebookPanel:has(.jp-Notebook-ExecutionIndicator:is({}))
     ", ".join(f"[data-status={status}]" for status in ("unknown", "dead", "disconnected", "terminating"))
 )
 STYLE = f"""<style>
-{_OUTPUT}:has(.{STILL}):has(+ {_OUTPUT} .{LIVE}), {_OUTPUT}:has(.{STILL}) + {_DEAD} > * {{display: none}}
+{_OUTPUT}:has(.{STILL}):has(+ {_OUTPUT} .{LIVE}),
+{_OUTPUT}:has(.{STILL}) + {_DEAD} > * {{display: none}}
 {_OUTPUT}:has(.{STILL}:not(:empty)) + {_DEAD}::before {{
   content: "{ASLEEP}"; margin-left: var(--jp-cell-prompt-width);
   color: var(--jp-ui-font-color1); font-size: 90%; opacity: 0.8}}
