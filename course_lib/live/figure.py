@@ -22,6 +22,7 @@ from course_lib.live.drawing import Drawing
 from course_lib.live.page import picture, publish
 
 DPI = 200  # twice the 100 screen pixels of an inch: sharp on dense screens
+NARROW = "calc(100% - 4px)"  # at most this wide is a control: a phone's page is narrow, and 4 are its margins
 REST = 0.3  # seconds without a new value after which the sharp picture is sent; a key that is held repeats sooner
 
 
@@ -132,7 +133,7 @@ class LiveFigure(widgets.VBox):
             )
             # Two side by side fit a page of 848 pixels.
             control.layout.width = control.layout.width or ("460px" if len(self._controls) <= 3 else "410px")
-            control.layout.max_width = "calc(100% - 4px)"  # a phone's page is narrower; 4 for its margins
+            control.layout.max_width = NARROW
             control.observe(self._moved, names="value")
         self._shown = [self._image, self._caption, *([self._below] if also else [])]
         super().__init__([*self._front(list(self._controls.values())), *self._shown])

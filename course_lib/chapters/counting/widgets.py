@@ -12,7 +12,7 @@ from course_lib.chapters.counting.figures import exact
 from course_lib.config import ACTIVATIONS, NORMS, POSITIONS, PRESETS, TransformerConfig
 from course_lib.counting import count_parameters, forward_flops
 from course_lib.live.attempts import went_wrong
-from course_lib.live.figure import LiveFigure, dropdown, slider
+from course_lib.live.figure import NARROW, LiveFigure, dropdown, slider
 from course_lib.live.numbers import percent, short
 
 DECODERS = {
@@ -88,6 +88,7 @@ class _Bill(LiveFigure):
         super().__init__(draw, controls, describe)
         self.model = dropdown("start from", [*models, OWN], start)
         self.model.style.description_width = "initial"
+        self.model.layout.max_width = NARROW
         self.model.observe(self._load, names="value")
         columns = widgets.GridBox(
             list(self._controls.values()),

@@ -11,7 +11,7 @@ from torch import Tensor
 from course_lib.chapters.training import claims as training
 from course_lib.chapters.training import figures
 from course_lib.live.attempts import UNWRITTEN, went_wrong
-from course_lib.live.figure import LiveFigure, as_html, as_widget, png, slider
+from course_lib.live.figure import NARROW, LiveFigure, as_html, as_widget, png, slider
 from course_lib.live.page import publish
 from course_lib.tinytown import Tinytown, WordTokenizer
 from course_lib.training import learning_rate, make_optimizer
@@ -75,7 +75,7 @@ class LiveCurve(widgets.VBox):
         self.drawing = figures.LossCurve(self.steps, self.losses, *self._limits).draw()
         self._image = as_widget(png(self.figure), self.figure)
         width = self._image.layout.width
-        bar = widgets.Layout(width=width, max_width="calc(100% - 4px)")
+        bar = widgets.Layout(width=width, max_width=NARROW)
         self._bar = widgets.IntProgress(max=total, description="training", layout=bar)
         self._caption = widgets.HTML()
         self._write()
