@@ -20,9 +20,17 @@ SETTINGS = {  # all cells stay on the page, and nothing asks or is fetched
 IDLE = """() => document.querySelector(".jp-Notebook-ExecutionIndicator")?.dataset.status == "idle"
     && ![...document.querySelectorAll(".jp-InputPrompt")].some((prompt) => prompt.textContent.includes("*"))"""
 
-# A cell that runs shows a star in place of its number; a moment before, the numbers are those of an earlier run.
-STARTED = """() => document.querySelector(".jp-Notebook-ExecutionIndicator")?.dataset.status == "busy"
-    || [...document.querySelectorAll(".jp-InputPrompt")].some((prompt) => prompt.textContent.includes("*"))"""
+# A cell that runs shows a star in place of its number. Looked for from before the run: a quick one is over in a moment.
+WATCH = """() => {
+    window.started = false;
+    const watch = new MutationObserver(() => {
+        if ([...document.querySelectorAll(".jp-InputPrompt")].some((prompt) => prompt.textContent.includes("*"))) {
+            window.started = true;
+            watch.disconnect();
+        }
+    });
+    watch.observe(document.body, {subtree: true, childList: true, characterData: true});
+}"""
 
 
 class Lab:
@@ -68,9 +76,10 @@ class Lab:
 
     def run(self, page) -> None:
         """Run all cells, and wait until the last has run."""
+        page.evaluate(WATCH)
         page.locator(".jp-InputPrompt").first.click()  # the menu is for the notebook that has the focus
         menu(page, "Run", "Run All Cells")
-        page.wait_for_function(STARTED)
+        page.wait_for_function("window.started")
         page.wait_for_function(IDLE, timeout=120_000)
 
     def save(self, page) -> dict:
