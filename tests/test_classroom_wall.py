@@ -161,13 +161,13 @@ def test_an_environment_around_the_repository(place):
     hold(looked(python, known=[course, "/opt/venv/lib/course"]), course)
 
 
-@LEVEL
+@needs_bwrap
 @pytest.mark.proof
-def test_a_library_installed_into_the_environment_leaves_the_rest_importable(place, level):
+def test_a_library_installed_into_the_environment_leaves_the_rest_importable(place):
     python = environment(place / "env")
     [packages] = (place / "env" / "lib").glob("python*/site-packages")
     library(packages)
-    hold(looked(python, level, known=[packages]), packages)
+    hold(looked(python, known=[packages]), packages)
 
 
 @needs_bwrap
