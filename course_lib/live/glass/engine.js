@@ -1,0 +1,301 @@
+// A small decoder in the browser: the model of the course, every intermediate kept, and nothing computed twice.
+//
+// Shapes are written beside the arrays. All of them are rows of Float32Array: a token's numbers lie side by side.
+
+/** Read a safetensors file whose tensors are float16. Returns {config, tokens, weights: name -> Float32Array}. */
+export function readModel(bytes) {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const headerBytes = Number(view.getBigUint64(0, true));
+  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + headerBytes)));
+  const weights = {};
+  const {config, tokens} = header.__metadata__;
+  delete header.__metadata__;
+  for (const [name, {data_offsets: [begin, end]}] of Object.entries(header)) {
+    const numbers = (weights[name] = new Float32Array((end - begin) / 2));
+    for (let i = 0; i < numbers.length; i++) numbers[i] = half(view.getUint16(8 + headerBytes + begin + 2 * i, true));
+  }
+  return {config: JSON.parse(config), tokens: JSON.parse(tokens), weights};
+}
+
+/** The number that 16 bits stand for: a sign, five bits of exponent, ten of fraction. */
+function half(bits) {
+  const sign = bits & 0x8000 ? -1 : 1, exponent = (bits >> 10) & 31, fraction = bits & 1023;
+  if (exponent === 0) return sign * fraction * 2 ** -24;
+  return exponent === 31 ? (fraction ? NaN : sign * Infinity) : sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+}
+
+// -------------------------------------------------------------------------------------------------------------- layers
+/** y = W x + b for the rows from `first` to `last`. x (T, n_in), W (n_out, n_in), y (T, n_out), written in place. */
+function linear(x, W, b, y, n_in, n_out, first, last) {
+  for (let t = first; t < last; t++) {
+    const row = x.subarray(t * n_in, (t + 1) * n_in), out = t * n_out;
+    let o = 0;
+    for (; o + 4 <= n_out; o += 4) {  // four outputs at a time: each number of x is fetched once for all four
+      let a0 = 0, a1 = 0, a2 = 0, a3 = 0;
+      for (let i = 0, w = o * n_in; i < n_in; i++, w++) {
+        const v = row[i];
+        a0 += v * W[w];
+        a1 += v * W[w + n_in];
+        a2 += v * W[w + 2 * n_in];
+        a3 += v * W[w + 3 * n_in];
+      }
+      y[out + o] = a0; y[out + o + 1] = a1; y[out + o + 2] = a2; y[out + o + 3] = a3;
+    }
+    for (; o < n_out; o++) {
+      let a = 0;
+      for (let i = 0, w = o * n_in; i < n_in; i++, w++) a += row[i] * W[w];
+      y[out + o] = a;
+    }
+    if (b) for (let i = 0; i < n_out; i++) y[out + i] += b[i];
+  }
+}
+
+/** Layer norm, or RMS norm where there is no bias to centre for: each row of x (T, d) to spread 1, times weight. */
+function normalize(x, {weight, bias, centred, eps}, y, d, first, last) {
+  for (let t = first; t < last; t++) {
+    let mean = 0, square = 0;
+    if (centred) {
+      for (let i = 0; i < d; i++) mean += x[t * d + i];
+      mean /= d;
+    }
+    for (let i = 0; i < d; i++) square += (x[t * d + i] - mean) ** 2;
+    const scale = 1 / Math.sqrt(square / d + eps);
+    for (let i = 0; i < d; i++) y[t * d + i] = (x[t * d + i] - mean) * scale * weight[i] + (bias ? bias[i] : 0);
+  }
+}
+
+/** The error function, to 2e-7 (Abramowitz and Stegun 1964, 7.1.26). */
+function erf(x) {
+  const t = 1 / (1 + 0.3275911 * Math.abs(x));
+  const tail = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))));
+  return Math.sign(x) * (1 - tail * Math.exp(-x * x));
+}
+
+const ACTIVATIONS = {
+  relu: (x) => Math.max(0, x),
+  gelu: (x) => 0.5 * x * (1 + erf(x / Math.SQRT2)),
+  gelu_tanh: (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))),
+};
+
+/** Softmax of n numbers from `at`, in place. */
+function softmax(x, at, n) {
+  let largest = -Infinity, sum = 0;
+  for (let i = at; i < at + n; i++) largest = Math.max(largest, x[i]);
+  for (let i = at; i < at + n; i++) sum += x[i] = Math.exp(x[i] - largest);
+  for (let i = at; i < at + n; i++) x[i] /= sum;
+}
+
+// --------------------------------------------------------------------------------------------------------------- model
+/** The model, with room for everything that it computes. `run` fills the rooms; whoever draws reads them. */
+export class Glass {
+  constructor({config, tokens, weights}) {
+    Object.assign(this, {config, tokens, weights});
+    const {d_model: d, d_ff, n_heads: H, n_kv_heads, n_layers, max_seq_len: T} = config;
+    this.d_head = d / H;
+    this.d_kv = this.d_head * n_kv_heads;
+    const rows = (width) => new Float32Array(T * width);
+    this.embedded = rows(d);  // (T, d_model), tokens alone
+    this.layers = Array.from({length: n_layers}, () => ({
+      before: rows(d), normed1: rows(d), query: rows(d), key: rows(this.d_kv), value: rows(this.d_kv),
+      scores: new Float32Array(H * T * T), weights: new Float32Array(H * T * T),  // (H, T, T)
+      heads: rows(d), attention: rows(d), between: rows(d), normed2: rows(d),
+      hidden: rows(d_ff), feed_forward: rows(d), after: rows(d),
+    }));
+    this.final = rows(d);
+    this.logits = rows(config.vocab_size);  // (T, V)
+    this.ids = [];
+    this.removed = new Set();
+  }
+
+  /**
+   * Compute everything for these ids.
+   *
+   * removed: names of parts that say nothing: "0.head.2", "1.unit.37", "3.attention", "3.feed_forward", "2" (a whole
+   * layer). Rows of a common beginning and layers before the first change are those of the last run. Returns how many
+   * rows were computed, summed over the layers.
+   */
+  run(ids, removed = new Set()) {
+    const {n_layers, max_seq_len, vocab_size} = this.config;
+    if (!ids.length || ids.length > max_seq_len) throw new RangeError(`need 1 to ${max_seq_len} tokens, got ${ids.length}`);
+    const unknown = ids.find((id) => !(id >= 0 && id < vocab_size));
+    if (unknown !== undefined) throw new RangeError(`there is no token ${unknown}: ids go from 0 to ${vocab_size - 1}`);
+    let same = 0;
+    while (same < ids.length && ids[same] === this.ids[same]) same++;
+    const changed = [...removed, ...this.removed].filter((name) => removed.has(name) !== this.removed.has(name));
+    const altered = Math.min(n_layers, ...changed.map((name) => parseInt(name)));
+    this.ids = [...ids];
+    this.removed = new Set(removed);
+    this.embed(same, ids.length);
+    let computed = 0;
+    this.layers.forEach((layer, l) => {
+      const first = l < altered ? same : 0;
+      computed += ids.length - first;
+      this.block(l, layer, first, ids.length);
+    });
+    const first = altered < n_layers ? 0 : same;
+    this.read(this.layers.at(-1).after, this.final, this.logits, first, ids.length);
+    return computed;
+  }
+
+  /** Token embeddings, and what tells positions apart, into the residual stream. */
+  embed(first, last) {
+    const {d_model: d, embedding_factor: factor} = this.config, W = this.weights, x = this.layers[0].before;
+    for (let t = first; t < last; t++) {
+      for (let i = 0; i < d; i++) {
+        this.embedded[t * d + i] = factor * W["token_embedding.weight"][this.ids[t] * d + i];
+        x[t * d + i] = this.embedded[t * d + i] + W["positions.weight"][t * d + i];
+      }
+    }
+  }
+
+  /** One block, pre-norm: x + attention(norm(x)), then + feed-forward(norm(that)). */
+  block(l, layer, first, last) {
+    const {d_model: d, d_ff} = this.config, W = this.weights, at = `blocks.${l}.`, gone = (part) => this.removed.has(part);
+    const name = (part) => [W[`${at}${part}.weight`], W[`${at}${part}.bias`]];
+    const whole = gone(`${l}`);
+    normalize(layer.before, this.norm(`${at}norm1`), layer.normed1, d, first, last);
+    linear(layer.normed1, ...name("attention.q_proj"), layer.query, d, d, first, last);
+    linear(layer.normed1, ...name("attention.k_proj"), layer.key, d, this.d_kv, first, last);
+    linear(layer.normed1, ...name("attention.v_proj"), layer.value, d, this.d_kv, first, last);
+    for (let h = 0; h < this.config.n_heads; h++) this.attend(layer, h, first, last, gone(`${l}.head.${h}`));
+    linear(layer.heads, ...name("attention.out_proj"), layer.attention, d, d, first, last);
+    if (whole || gone(`${l}.attention`)) layer.attention.fill(0, first * d, last * d);
+    for (let i = first * d; i < last * d; i++) layer.between[i] = layer.before[i] + layer.attention[i];
+
+    normalize(layer.between, this.norm(`${at}norm2`), layer.normed2, d, first, last);
+    linear(layer.normed2, ...name("feed_forward.up_proj"), layer.hidden, d, d_ff, first, last);
+    const activation = ACTIVATIONS[this.config.activation];
+    for (let i = first * d_ff; i < last * d_ff; i++) layer.hidden[i] = activation(layer.hidden[i]);
+    for (const part of this.removed) {
+      const [where, kind, unit] = part.split(".");
+      if (kind === "unit" && +where === l) for (let t = first; t < last; t++) layer.hidden[t * d_ff + +unit] = 0;
+    }
+    linear(layer.hidden, ...name("feed_forward.down_proj"), layer.feed_forward, d_ff, d, first, last);
+    if (whole || gone(`${l}.feed_forward`)) layer.feed_forward.fill(0, first * d, last * d);
+    for (let i = first * d; i < last * d; i++) layer.after[i] = layer.between[i] + layer.feed_forward[i];
+    if (l + 1 < this.layers.length) this.layers[l + 1].before.set(layer.after.subarray(first * d, last * d), first * d);
+  }
+
+  /** One head: scores, their softmax over what is visible, and the mix of values. A head that is gone mixes nothing. */
+  attend(layer, h, first, last, gone) {
+    const {d_model: d, n_heads, n_kv_heads, max_seq_len: room} = this.config, D = this.d_head;
+    const kv = Math.floor((h * n_kv_heads) / n_heads) * D;  // several query heads may share a key-value head
+    for (let t = first; t < last; t++) {
+      const row = (h * room + t) * room, q = t * d + h * D;
+      layer.scores.fill(-Infinity, row, row + room);  // later tokens are not seen
+      layer.weights.fill(0, row, row + room);
+      for (let s = 0; s <= t; s++) {
+        let score = 0;
+        for (let i = 0; i < D; i++) score += layer.query[q + i] * layer.key[s * this.d_kv + kv + i];
+        layer.weights[row + s] = layer.scores[row + s] = score / Math.sqrt(D);
+      }
+      softmax(layer.weights, row, t + 1);
+      layer.heads.fill(0, q, q + D);
+      for (let s = 0; s <= t && !gone; s++) {
+        const weight = layer.weights[row + s];
+        for (let i = 0; i < D; i++) layer.heads[q + i] += weight * layer.value[s * this.d_kv + kv + i];
+      }
+    }
+  }
+
+  /** From the residual stream x to logits: the last norm, then the output matrix. */
+  read(x, normed, logits, first, last) {
+    const {d_model: d, vocab_size} = this.config;
+    normalize(x, this.norm("final_norm"), normed, d, first, last);
+    const output = this.weights["output.weight"] ?? this.weights["token_embedding.weight"];  // tied
+    linear(normed, output, null, logits, d, vocab_size, first, last);
+  }
+
+  /** The logit lens: the logits at one position as if layer l were the last one; l = −1 reads the embeddings. */
+  lens(l, position) {
+    const {d_model: d, vocab_size} = this.config;
+    const x = l < 0 ? this.layers[0].before : this.layers[l].after;
+    const logits = new Float32Array(vocab_size);
+    this.read(x.slice(position * d, (position + 1) * d), new Float32Array(d), logits, 0, 1);
+    return logits;
+  }
+
+  /** The logits at one position. */
+  logitsAt(position) {
+    const {vocab_size} = this.config;
+    return this.logits.subarray(position * vocab_size, (position + 1) * vocab_size);
+  }
+
+  norm(name) {
+    const {norm, norm_eps: eps} = this.config;
+    return {weight: this.weights[`${name}.weight`], bias: this.weights[`${name}.bias`], centred: norm === "layer", eps};
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------ sampling
+const ROUNDING = 1e-6;  // as in course_lib/sampling.py: a sum that is nearer to p than this has reached it
+
+/**
+ * The probabilities from which the next token is drawn: softmax(filter(logits / temperature)), top-k, top-p, min-p.
+ * Null leaves a filter out; temperature 0 puts all on the largest logit.
+ */
+export function nextTokenDistribution(logits, {temperature = 1, topK = null, topP = null, minP = null} = {}) {
+  const largest = logits.reduce((a, b) => Math.max(a, b), -Infinity);
+  let scaled = Float64Array.from(logits, (x) => x - largest);
+  if (temperature > 0) scaled = scaled.map((x) => x / temperature);
+  else { const best = logits.indexOf(largest); scaled = scaled.map((_, i) => (i === best ? 0 : -Infinity)); }
+  if (topK !== null) {
+    const kth = Float64Array.from(scaled).sort().at(-Math.min(topK, scaled.length));
+    scaled = scaled.map((x) => (x < kth ? -Infinity : x));
+  }
+  if (topP !== null && topP < 1) {
+    const p = probabilities(scaled);
+    const order = [...p.keys()].sort((i, j) => p[j] - p[i] || i - j);
+    let sum = 0;
+    for (const [rank, i] of order.entries()) {
+      if (rank && sum > topP - ROUNDING) scaled[i] = -Infinity;
+      sum += p[i];
+    }
+  }
+  if (minP !== null) {
+    const most = scaled.reduce((a, b) => Math.max(a, b), -Infinity);
+    scaled = scaled.map((x) => (x < most + Math.log(minP) - ROUNDING ? -Infinity : x));
+  }
+  return probabilities(scaled);
+}
+
+function probabilities(logits) {
+  const p = Float64Array.from(logits);
+  softmax(p, 0, p.length);
+  return p;
+}
+
+/** A generator of numbers in [0, 1) that the same seed repeats (Mulberry32). */
+export function randomNumbers(seed) {
+  return () => {
+    seed = (seed + 0x6d2b79f5) | 0;
+    let x = Math.imul(seed ^ (seed >>> 15), 1 | seed);
+    x = (x + Math.imul(x ^ (x >>> 7), 61 | x)) ^ x;
+    return ((x ^ (x >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** The token at which the running sum of the probabilities passes `random`, a number in [0, 1). */
+export function draw(p, random) {
+  let sum = 0, last = 0;
+  for (let i = 0; i < p.length; i++) {
+    if (p[i] > 0) last = i;
+    sum += p[i];
+    if (random < sum) return i;
+  }
+  return last;
+}
+
+// ---------------------------------------------------------------------------------------------------------------- text
+const WORDS = /<\w+>|(?<!\w)\w'|[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]/gu;
+
+/** The words and punctuation marks of a text. */
+export const splitWords = (text) => text.toLowerCase().match(WORDS) ?? [];
+
+/** Ids of `<bos>` and the words; unknown words are listed, and stand for nothing. */
+export function encode(text, tokens) {
+  const known = new Map(tokens.map((token, id) => [token, id]));
+  const words = splitWords(text);
+  return {ids: [known.get("<bos>"), ...words.filter((w) => known.has(w)).map((w) => known.get(w))],
+          unknown: words.filter((word) => !known.has(word))};
+}

@@ -1,0 +1,48 @@
+"""A model as bytes that a page reads: its weights in half precision, its config and its words."""
+
+import json
+from dataclasses import asdict
+
+import torch
+from safetensors.torch import save
+
+from course_lib.gpt import DecoderOnly
+from course_lib.tinytown import WordTokenizer
+
+# What the page's engine computes; all else is refused by name.
+SHOWN = {
+    "norm_position": ("pre",), "positions": ("learned", "sinusoidal", "none"),
+    "activation": ("relu", "gelu", "gelu_tanh"),
+}  # fmt: skip
+MOST_WEIGHTS = 5_000_000  # beyond this a page would take seconds for a word
+
+
+def pack(model: DecoderOnly, tokenizer: WordTokenizer) -> bytes:
+    """Return a model and its words as the bytes of a safetensors file, for `engine.js`.
+
+    Args:
+        model: of the decoder family, small, pre-norm, with learned, sinusoidal or no positions.
+        tokenizer: whose `tokens` are the model's vocabulary.
+
+    Errors: TypeError for another model; ValueError for a config that the page cannot compute, with what it can, for a
+        model of more than five million weights, or words that do not fit.
+    """
+    if not isinstance(model, DecoderOnly):
+        raise TypeError(f"model must be a DecoderOnly, got {type(model).__name__}: the page shows a decoder")
+    config = asdict(model.config)
+    for name, able in SHOWN.items():
+        if config[name] not in able:
+            raise ValueError(f"the page cannot show {name}={config[name]!r}: it computes {', '.join(able)}")
+    if len(tokenizer) != model.config.vocab_size:
+        raise ValueError(f"tokenizer has {len(tokenizer)} tokens, and the model {model.config.vocab_size}")
+    weights = {name: value.detach() for name, value in model.state_dict().items()}
+    if (count := sum(weight.numel() for weight in weights.values())) > MOST_WEIGHTS:
+        raise ValueError(f"model has {count:,} weights: the page shows up to {MOST_WEIGHTS:,}")
+    if model.config.tie_weights:
+        del weights["output.weight"]  # the token embedding once more
+    rows = torch.zeros(model.config.max_seq_len, model.config.d_model, device=model.token_embedding.weight.device)
+    with torch.no_grad():
+        weights["positions.weight"] = rows if model.positions is None else model.positions(rows)
+    about = {"config": json.dumps(config | {"embedding_factor": model.token_embedding.factor})}
+    small = {name: weight.half().cpu().contiguous() for name, weight in weights.items()}
+    return save(small, about | {"tokens": json.dumps(tokenizer.tokens, ensure_ascii=False)})
