@@ -14,7 +14,7 @@ from course_lib.gpt import DecoderOnly
 from course_lib.live.glass.pack import pack
 from course_lib.pretrained import load_pretrained
 from course_lib.sampling import next_token_distribution
-from course_lib.tinytown import Tinytown, WordTokenizer
+from course_lib.tinytown import Tinytown, WordTokenizer, split_words
 from course_lib.trace import evaluating, trace
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="the engine of the page is tested with node")
@@ -173,7 +173,11 @@ def test_words_are_split_as_the_tokenizer_splits_them(tinytown, page):
     tokenizer = tinytown[1]
     for story in Tinytown(5).sample(20):
         assert page("encode", text=story) == {"ids": tokenizer.encode(story, end=False), "unknown": []}
-    assert page("encode", text="The dragon, Ruby; barked!")["unknown"] != []
+    for text in ("The dragon, Ruby; barked!", "à'b n'est  l'été", "_x' <eos> 3'4"):
+        found = page("encode", text=text)
+        words = [word for word in split_words(text.lower()) if word in tokenizer.ids]
+        assert found["ids"] == [tokenizer.bos_id, *map(tokenizer.id, words)]
+        assert found["unknown"] == [word for word in split_words(text.lower()) if word not in tokenizer.ids]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +197,10 @@ def test_other_small_models_of_the_course_run_in_it(tmp_path, changes):
     with torch.no_grad():
         torch.testing.assert_close(page.logits(ids), model(torch.tensor([ids]))[0], rtol=1e-3, atol=5e-3)
     assert "need 1 to 8 tokens, got 9" in page("run", ids=[1] * 9)["error"]
-    assert "there is no token 6" in page("run", ids=[1, 6])["error"]
+    for wrong in (6, -1, 2.5, None):
+        assert "there is no token" in page("run", ids=[1, wrong])["error"]
+    for part in ("9.head.0", "0.head.4", "0.unit.24", "0.haed.1", "", "0.head", "0.attention.1"):
+        assert f"there is no part {part} to remove" in page("run", ids=ids, removed=[part])["error"]
     page.process.stdin.close()
     page.process.wait()
 
@@ -204,6 +211,13 @@ def test_what_the_page_cannot_show_is_refused_by_name(tinytown):
         pack(torch.nn.Linear(2, 2), tokenizer)
     with pytest.raises(ValueError, match="tokenizer has 4 tokens, and the model 343"):
         pack(model, WordTokenizer(["the"]))
+    with pytest.raises(TypeError, match="tokenizer must be a WordTokenizer, got list"):
+        pack(model, ["a"])
+    wild = DecoderOnly(model.config)
+    with torch.no_grad():
+        wild.output.weight[3, 3] = 1e5
+    with pytest.raises(ValueError, match=r"token_embedding\.weight of model holds NaN or a number beyond 65,504"):
+        pack(wild, tokenizer)
     with pytest.raises(ValueError, match="cannot show positions='rope': it computes learned, sinusoidal, none"):
         pack(DecoderOnly(replace(model.config, positions="rope")), tokenizer)
     with pytest.raises(ValueError, match=r"weights: the page shows up to 5,000,000"):

@@ -108,5 +108,7 @@ def publish(widget, still: str, text: str) -> Callable[[str, str], None]:
 
     widget.add_class(LIVE)
     handle = display(kept(still, text), raw=True, display_id=True)
-    publish_display_data({VIEW: widget._repr_mimebundle_()[VIEW]})
+    shown = widget._repr_mimebundle_()
+    data = shown[0] if isinstance(shown, tuple) else shown  # anywidget gives its metadata, too
+    publish_display_data({VIEW: data[VIEW]})
     return lambda still, text: handle.update(kept(still, text), raw=True)

@@ -68,10 +68,15 @@ class Lab:
 
     def open(self, name: str, width: int = 1280, height: int = 720):
         """Return a page that shows a notebook with a kernel that is ready."""
-        page = self._browser.new_page(viewport={"width": width, "height": height})
-        page.set_default_timeout(20_000)
+        page = self.blank(width, height)
         page.goto(self._address.format(name))
         page.wait_for_function(IDLE, timeout=60_000)
+        return page
+
+    def blank(self, width: int = 1280, height: int = 720):
+        """Return an empty page."""
+        page = self._browser.new_page(viewport={"width": width, "height": height})
+        page.set_default_timeout(60_000)
         return page
 
     def run(self, page) -> None:

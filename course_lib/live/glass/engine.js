@@ -117,8 +117,9 @@ export class Glass {
   run(ids, removed = new Set()) {
     const {n_layers, max_seq_len, vocab_size} = this.config;
     if (!ids.length || ids.length > max_seq_len) throw new RangeError(`need 1 to ${max_seq_len} tokens, got ${ids.length}`);
-    const unknown = ids.find((id) => !(id >= 0 && id < vocab_size));
-    if (unknown !== undefined) throw new RangeError(`there is no token ${unknown}: ids go from 0 to ${vocab_size - 1}`);
+    const unknown = ids.findIndex((id) => !(Number.isInteger(id) && id >= 0 && id < vocab_size));
+    if (unknown >= 0) throw new RangeError(`there is no token ${ids[unknown]}: ids go from 0 to ${vocab_size - 1}`);
+    for (const part of removed) if (!this.has(part)) throw new RangeError(`there is no part ${part} to remove`);
     let same = 0;
     while (same < ids.length && ids[same] === this.ids[same]) same++;
     const changed = [...removed, ...this.removed].filter((name) => removed.has(name) !== this.removed.has(name));
@@ -135,6 +136,14 @@ export class Glass {
     const first = altered < n_layers ? 0 : same;
     this.read(this.layers.at(-1).after, this.final, this.logits, first, ids.length);
     return computed;
+  }
+
+  /** Whether the model has a part of this name. */
+  has(part) {
+    const [layer, kind, index] = part.split("."), among = (text, n) => /^\d+$/.test(text) && Number(text) < n;
+    if (!among(layer, this.config.n_layers)) return false;
+    if (index === undefined) return [undefined, "attention", "feed_forward"].includes(kind);
+    return among(index, {head: this.config.n_heads, unit: this.config.d_ff}[kind] ?? 0);
   }
 
   /** Token embeddings, and what tells positions apart, into the residual stream. */
@@ -287,7 +296,8 @@ export function draw(p, random) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------- text
-const WORDS = /<\w+>|(?<!\w)\w'|[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]/gu;
+const LETTER = "[\\p{L}\\p{N}_]";
+const WORDS = new RegExp(`<${LETTER}+>|(?<!${LETTER})${LETTER}'|${LETTER}+|[^\\p{L}\\p{N}_\\s]`, "gu");
 
 /** The words and punctuation marks of a text. */
 export const splitWords = (text) => text.toLowerCase().match(WORDS) ?? [];

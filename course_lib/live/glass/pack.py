@@ -24,8 +24,9 @@ def pack(model: DecoderOnly, tokenizer: WordTokenizer) -> bytes:
         model: of the decoder family, small, pre-norm, with learned, sinusoidal or no positions.
         tokenizer: whose `tokens` are the model's vocabulary.
 
-    Errors: TypeError for another model; ValueError for a config that the page cannot compute, with what it can, for a
-        model of more than five million weights, or words that do not fit.
+    Errors: TypeError for another model or tokenizer. ValueError for a config that the page cannot compute, with what it
+        can; for a model of more than five million weights, or weights that half precision cannot hold; for words that
+        do not fit the model.
     """
     if not isinstance(model, DecoderOnly):
         raise TypeError(f"model must be a DecoderOnly, got {type(model).__name__}: the page shows a decoder")
@@ -33,6 +34,8 @@ def pack(model: DecoderOnly, tokenizer: WordTokenizer) -> bytes:
     for name, able in SHOWN.items():
         if config[name] not in able:
             raise ValueError(f"the page cannot show {name}={config[name]!r}: it computes {', '.join(able)}")
+    if not isinstance(tokenizer, WordTokenizer):
+        raise TypeError(f"tokenizer must be a WordTokenizer, got {type(tokenizer).__name__}: the page splits words")
     if len(tokenizer) != model.config.vocab_size:
         raise ValueError(f"tokenizer has {len(tokenizer)} tokens, and the model {model.config.vocab_size}")
     weights = {name: value.detach() for name, value in model.state_dict().items()}
@@ -45,4 +48,6 @@ def pack(model: DecoderOnly, tokenizer: WordTokenizer) -> bytes:
         weights["positions.weight"] = rows if model.positions is None else model.positions(rows)
     about = {"config": json.dumps(config | {"embedding_factor": model.token_embedding.factor})}
     small = {name: weight.half().cpu().contiguous() for name, weight in weights.items()}
+    if wrong := next((name for name, weight in small.items() if not weight.isfinite().all()), None):
+        raise ValueError(f"{wrong} of model holds NaN or a number beyond 65,504, the largest of half precision")
     return save(small, about | {"tokens": json.dumps(tokenizer.tokens, ensure_ascii=False)})

@@ -1,0 +1,15 @@
+"""The glass model as a widget: anywidget brings the page's module and the model's bytes together."""
+
+import anywidget
+import traitlets
+
+from course_lib.live.glass import HERE, script
+
+
+class GlassModel(anywidget.AnyWidget):
+    """What `glass` shows. packed: from `pack`; about: from `about_of`."""
+
+    _esm = script()
+    _css = (HERE / "glass.css").read_text(encoding="utf-8")
+    packed = traitlets.Bytes().tag(sync=True)
+    about = traitlets.Dict().tag(sync=True)

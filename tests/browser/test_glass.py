@@ -1,0 +1,94 @@
+"""The glass model in JupyterLab and on a page of its own: what is moved, removed or written is followed at once."""
+
+import pytest
+
+from course_lib.live.glass import SENTENCES, html
+
+pytestmark = pytest.mark.proof
+GLASS = "from course_lib.live.glass import glass\nglass()"
+BARS = ".glass .bars"
+FIRST = f"{BARS} .bar span:first-child"
+
+
+@pytest.fixture(scope="module", params=["a page of its own", "a notebook"])
+def page(lab, request):
+    """The glass model, with all that the browser says against it."""
+    if request.param == "a notebook":
+        page = lab.open(lab.write("glass.ipynb", GLASS), height=1000)
+        lab.run(page)
+    else:
+        path = lab.folder / "glass.html"
+        path.write_text(html(), encoding="utf-8")
+        page = lab.blank(width=848, height=900)
+    page.said = []
+    page.on("console", lambda message: message.type == "error" and page.said.append(message.text))
+    page.on("pageerror", lambda error: page.said.append(str(error)))
+    page.on("request", lambda asked: page.said.append(asked.url) if asked.url.startswith("http") else None)
+    if request.param != "a notebook":
+        page.goto(path.as_uri())
+    page.locator(".glass .head").first.wait_for()
+    yield page
+    assert [each for each in page.said if "127.0.0.1" not in each] == []
+    page.close()
+
+
+def test_a_text_is_followed_from_word_to_word(page):
+    field = page.locator(".glass input[type=text]")
+    assert field.input_value() == SENTENCES[0]
+    assert page.locator(FIRST).first.inner_text() == "lisbon"
+    page.get_by_role("button", name="Write the next word").click()
+    assert field.input_value() == f"{SENTENCES[0]} lisbon"
+    field.fill("the dragon laughed")
+    assert "not among them: dragon" in page.locator(".glass .note").inner_text()
+    assert page.locator(".glass .chips button").all_inner_texts() == ["<bos>", "the", "laughed"]
+    page.locator(".glass .chips button").nth(1).click()
+    assert page.get_by_role("button", name="Write the next word").is_disabled()
+    page.locator(".glass select").select_option(SENTENCES[1])
+    assert page.locator(FIRST).first.inner_text() == "owl"
+
+
+def test_a_part_opens_with_its_numbers_and_what_is_removed_is_missed(page):
+    page.locator(".glass select").select_option(SENTENCES[0])
+    page.locator(".glass select").select_option(SENTENCES[2])
+    page.locator('.glass [data-part="1.head.2"]').click()
+    panel = page.locator(".glass .panel")
+    assert "course_lib/heads.py, line" in panel.inner_text()
+    assert "Shape: weights (H, T, T) = (4, 13, 13)" in panel.inner_text()
+    before = page.locator(BARS).inner_text()
+    panel.get_by_role("button", name="Remove the whole layer").click()
+    assert page.locator(BARS).inner_text() != before
+    panel.get_by_role("button", name="Put the whole layer back").click()
+    assert page.locator(BARS).inner_text() == before
+    for part in ("embedding", "0.feed_forward", "3.lens"):
+        page.locator(f'.glass [data-part="{part}"]').click()
+        assert "Shape:" in panel.inner_text()
+    page.locator('.glass [data-part="1.head.2"]').click()
+    panel.get_by_role("button", name="Play this row").click()
+    page.wait_for_function("document.querySelector('.row-of-attention').dataset.step == 3")
+
+
+def test_sliders_answer_to_keys_and_keys_stay_inside(page):
+    page.locator(".glass select").select_option(SENTENCES[0])
+    before = page.locator(BARS).inner_text()
+    page.get_by_role("slider", name="temperature").focus()
+    page.keyboard.press("End")
+    assert page.locator(BARS).inner_text() != before
+    page.get_by_role("slider", name="top-k").focus()
+    page.keyboard.press("Home")
+    assert page.locator(f"{BARS} .bar").first.inner_text().split("\n")[-1] == "100 %"
+    for key in ("x", "b", "d", "d"):
+        page.keyboard.press(key)
+    assert page.locator(".jp-CodeCell").count() in (0, 1)
+    page.keyboard.press("End")
+    page.get_by_role("slider", name="temperature").fill("1")
+    assert page.locator(BARS).inner_text() == before
+
+
+def test_it_fits_a_phone(page):
+    if page.locator(".jp-Notebook").count():
+        page.get_by_role("tab", name="File Browser").first.click()
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_function("innerWidth == 390")
+    inside = """(box) => [box, ...box.querySelectorAll(".path, .bars, .sliders, .panel")]
+        .every((part) => part.scrollWidth <= part.clientWidth + 1)"""
+    assert page.locator(".glass").evaluate(inside)
