@@ -4,7 +4,8 @@ pyproject.toml.
 A conftest.py would not reach the notebooks: they stand in other folders.
 
 A run has two parts. What a change can break is tested in every run: minutes. What proves the tests themselves, or
-takes long for one fact, is marked `proof` and runs with `--proof`. No test is in both, none in neither.
+takes long for one fact, is marked `proof` and runs with `--proof`. No test is in both, none in neither. What looks at
+JupyterLab in a browser runs by itself, with `--browser` and `-n 0`: beside other tests a page waits too long.
 """
 
 import gc
@@ -35,6 +36,9 @@ def pytest_addoption(parser):
         "of the references, the whole corpora of hostile and honest submissions, killed and resumed graders, "
         "clusters, containers, large real weights, long trainings",
     )
+    parser.getgroup("course").addoption(
+        "--browser", action="store_true", help="run the tests in a browser instead, and nothing beside them: add -n 0"
+    )
 
 
 def pytest_configure(config):
@@ -61,9 +65,17 @@ def pytest_collection_finish():
 
 
 def pytest_collection_modifyitems(config, items):
-    kept = {item for item in items if bool(item.get_closest_marker("proof")) == config.option.proof}
+    part = "browser" if config.option.browser else "proof" if config.option.proof else ""
+    kept = {item for item in items if part_of(item) == part}
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = sorted((item for item in items if item in kept), key=lambda item: turn(item.nodeid))
+
+
+def part_of(item):
+    """Which run a test belongs to: "" for every run, "proof", "browser"."""
+    if "/browser/" in item.nodeid.partition("::")[0]:
+        return "browser"
+    return "proof" if item.get_closest_marker("proof") else ""
 
 
 def turn(nodeid):
@@ -80,12 +92,10 @@ SHARE_WORKERS = tuple(f"test_classroom_{name}.py" for name in ("faults", "grade"
 class Together(LoadScopeScheduling):
     """The tests of a file go to one process, in order: what one of them has made, trained or started, the next ones
     find. So do the cells of a notebook, which share a kernel; the tests of one exercise, whose reference and
-    misconceptions run once for all of them; and the files that share sandboxed workers, or a JupyterLab."""
+    misconceptions run once for all of them; and the files that share sandboxed workers."""
 
     def _split_scope(self, nodeid):
         exercise, file = OF_ONE_EXERCISE.search(nodeid), nodeid.partition("::")[0]
-        if "/browser/" in file:
-            return "browser"
         return exercise[1] if exercise else "worker_at" if file.endswith(SHARE_WORKERS) else file
 
     def mark_test_complete(self, node, item_index, duration=0):

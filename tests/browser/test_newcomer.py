@@ -4,8 +4,6 @@ import pytest
 
 from tests.browser.newcomer import visit
 
-pytestmark = pytest.mark.proof
-
 
 @pytest.mark.parametrize("name", ["00_start_here.ipynb", "02_attention.ipynb"])
 def test_every_control_of_a_chapter_answers_and_the_page_is_whole_when_it_is_opened_again(lab, name):

@@ -6,8 +6,6 @@ import signal
 import psutil
 import pytest
 
-pytestmark = pytest.mark.proof
-
 FIGURE = "from course_lib.chapters.attention.widgets import soft_dictionary\nsoft_dictionary()"
 GUESS = 'from course_lib.live import guess, show\nguess("attention.sharpness")'
 NUMBER = 'guess("attention.rung")'

@@ -4,7 +4,6 @@ import pytest
 
 from course_lib.live.glass import SENTENCES, html
 
-pytestmark = pytest.mark.proof
 GLASS = "from course_lib.live.glass import glass\nglass()"
 BARS = ".glass .bars"
 FIRST = f"{BARS} .bar span:first-child"
