@@ -26,9 +26,20 @@ from tests.small_class import needs_bwrap
 MIB = 1 << 20
 
 
-def a_clock_of_its_own(monkeypatch, times) -> None:
-    """The module's own `time`: the process's clock is asked by other threads too, which would use `times` up."""
-    monkeypatch.setattr(watcher, "time", SimpleNamespace(monotonic=lambda: next(times)))
+def own_clocks(monkeypatch, times, clocks=None) -> None:
+    """What this thread's clocks say, one after the other. Those of an earlier test's watcher, which may still look, are
+    the true ones: they would use these up."""
+    here, true = threading.current_thread(), Meter._clocks
+
+    def monotonic():
+        return next(times) if threading.current_thread() is here else time.monotonic()
+
+    def read(self, processes):
+        return next(clocks) if threading.current_thread() is here else true(self, processes)
+
+    monkeypatch.setattr(watcher, "time", SimpleNamespace(monotonic=monotonic))
+    if clocks:
+        monkeypatch.setattr(Meter, "_clocks", read)
 
 
 def opened(worker: Worker, source: str, **wanted: bool) -> Session:
@@ -117,8 +128,7 @@ def test_a_process_that_lets_nobody_look_at_its_memory_counts_with_all_of_it(mon
 def test_time_without_a_core_is_taken_off_and_nothing_else(monkeypatch, passed, computed, delayed, waited):
     clocks = iter([(10.0, 5.0), (10.0 + computed, 5.0 + delayed)])
     times = iter([100.0, 100.0 + passed])
-    monkeypatch.setattr(Meter, "_clocks", lambda self, processes: next(clocks))
-    a_clock_of_its_own(monkeypatch, times)
+    own_clocks(monkeypatch, times, clocks)
     meter = Meter(os.getpid(), 1 << 30, apart=False)
     meter._count_waiting([])
     assert meter.waited == pytest.approx(waited)
@@ -128,8 +138,7 @@ def test_a_clock_that_is_slow_to_tell_what_was_waited_for_is_believed_later(monk
     """The kernel adds it when a process gets its core, which may be several looks later."""
     clocks = iter([(0.0, 0.0), (0.0, 0.0), (0.0, 1.5), (0.0, 1.5)])
     times = iter([0.0, 1.0, 2.0, 3.0])
-    monkeypatch.setattr(Meter, "_clocks", lambda self, processes: next(clocks))
-    a_clock_of_its_own(monkeypatch, times)
+    own_clocks(monkeypatch, times, clocks)
     meter = Meter(os.getpid(), 1 << 30, apart=False)
     waited = []
     for _ in range(3):
