@@ -17,12 +17,14 @@ from course_lib.cli import (
     refresh,
     release,
     site,
+    start,
     train,
     weights,
     workflow,
 )
 
 COMMANDS = (
+    start,
     doctor,
     weights,
     train,
@@ -43,7 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m course_lib",
         description="Transformers, Measured: commands for learners, teachers and authors.",
-        epilog="Begin with `python -m course_lib doctor`. Each command explains itself: add `--help`.",
+        epilog="Begin with `python -m course_lib start`. Each command explains itself: add `--help`.",
     )
     parser.add_argument("--version", action="version", version=f"course_lib {course_lib.__version__}")
     parser.add_argument("--catalogue", metavar="DIR", help="add your own exercises, DIR/slug/name.md (`new exercise`)")

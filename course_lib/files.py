@@ -8,10 +8,10 @@ import tomllib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+if TYPE_CHECKING:  # torch takes seconds to import, and many a command writes files and needs no tensor
+    from torch import Tensor
 
 ASSETS = Path(__file__).parent / "assets"  # what comes with the course
 
@@ -75,8 +75,10 @@ def save_json(path: Path, content: object) -> None:
     write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
 
 
-def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+def save_tensors(path: Path, tensors: "dict[str, Tensor]") -> None:
     """Write named tensors in the safetensors format: names, shapes and numbers, and no code."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
 
     def write(part: Path) -> None:
         try:
@@ -100,8 +102,11 @@ def read_json(path: Path):
         raise damaged(path, error) from error
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
+def read_tensors(path: Path) -> "dict[str, Tensor]":
     """The named tensors of a safetensors file. ValueError if it is missing or damaged."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:

@@ -152,7 +152,7 @@ def doctor(versions: bool = True) -> bool:
     if ill or unknown:
         print(f"{ill} to mend, in this order.")
     elif (TOP / "notebooks" / "00_start_here.ipynb").is_file():
-        print("All is well: open notebooks/00_start_here.ipynb.")
+        print("All is well: `python -m course_lib start` opens the course." if versions else "All is well.")
     else:
         print("All is well. The notebooks are not part of this installation: they come with the course's repository.")
     return not (ill or unknown)

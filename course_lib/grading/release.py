@@ -93,16 +93,18 @@ def _require_ready(root: Path, folder: Path) -> None:
 def _readme(text: str) -> str:
     """The parts of README.md that concern learners, with the command that opens the course."""
     opening = text.partition("\n## ")[0].strip()
-    commands = [line for line in text.splitlines() if line.endswith("--ServerApp.root_dir=.")]
+    commands = [line for line in text.splitlines() if re.search(r"-m venv .* -m course_lib start$", line)]
     unix, windows = commands[:1], commands[1:2]
     if not (unix and windows):
         raise ValueError("README.md should hold the command that opens the course, for Linux or macOS and for Windows")
     start = [
         "## One command",
-        "It makes its own environment and opens the course in JupyterLab. Python 3.11 or newer; no GPU needed.",
+        "It makes its own environment, copies the notebooks and exercises into a folder of your own, `my/`, and opens it "
+        "in JupyterLab. Python 3.11 or newer; no GPU needed.",
         f"```\n{unix[0]}\n```",
         "On Windows (PowerShell 7):",
         f"```\n{windows[0]}\n```",
+        "The next day `.venv/bin/python -m course_lib start` alone opens the notebook that you saved last.",
         "If anything is amiss, `.venv/bin/python -m course_lib doctor` says what, and how to mend it.",
     ]
     learners = re.sub(r" The tests of these models [^.]*\.", "", _section(text, "For learners"))

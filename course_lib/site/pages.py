@@ -177,7 +177,7 @@ def _run_it(path: str, repository: str) -> str:
     why = "You solve these in JupyterLab, where each answer is checked at once; open them"
     if path.startswith("notebooks/"):
         why = "This page shows what was computed when the course was made. To run and change it, open it in JupyterLab"
-    command = f"{PYTHON} jupyter lab {path} --ServerApp.root_dir=."
+    command = f"{PYTHON} course_lib start {path}"
     return f'<div class="run-it">{why} from your copy of the course: <code>{command}</code>{link}</div>'
 
 
@@ -280,7 +280,7 @@ def first_page(root: Path, folder: Path) -> str:
             f"[{chapters[0].title}](notebooks/{chapters[0].notebook}). To run, change and be graded, take a copy of "
             "the course, install it as its README says, and open it in JupyterLab:",
             "",
-            f"```console\n{PYTHON} jupyter lab notebooks/{chapters[0].notebook} --ServerApp.root_dir=.\n```",
+            f"```console\n{PYTHON} course_lib start\n```",
             "",
             "## The chapters",
             "",

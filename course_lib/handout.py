@@ -1,0 +1,180 @@
+"""The learner's folder: copies of the notebooks and exercises, renewed without touching what the learner wrote.
+
+`python -m course_lib start` is the door to this module. The rule for each file:
+
+- one that is not there is given out; so whoever wants to begin a notebook anew deletes or renames it;
+- one that the learner did not edit is renewed when the course has a newer version; the old one, with the outputs of
+  its last run, moves to `.earlier/`;
+- one that the learner edited stays as it is, and the newer version is put beside it, once.
+
+A notebook is edited if its cells are no longer those that were given out. Running it changes outputs alone.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from .files import write_whole
+
+GIVEN = ("notebooks", "exercises")  # side by side as in the course, so that every link between them holds
+ENDINGS = (".ipynb", ".md")
+RECORD = ".course.json"  # for each file the fingerprint of what was "given", and of what was put "beside" it
+EARLIER = ".earlier"
+LOCK_SECONDS = 5
+
+
+@dataclass(frozen=True)
+class Handed:
+    """What was done with one file of the learner's folder: "given", "renewed", "beside" or nothing, "kept". `path` is
+    what was written: with "beside" the newer version beside the learner's."""
+
+    name: str
+    done: str
+    path: Path
+
+
+def hand_out(course: Path, folder: Path) -> list[Handed]:
+    """Bring the notebooks and exercises of `course` into the learner's `folder`, by the rule of this module.
+
+    Killed at any moment, it leaves whole files, and the next call goes on.
+    Errors: ValueError if there is no course, if the folder belongs to a course, or if it is being filled already;
+        OSError if it cannot be written.
+    """
+    sources = {path.relative_to(course).as_posix(): path for path in _sources(course)}
+    if not sources:
+        raise ValueError("the notebooks are not part of this installation: they come with the course's repository")
+    _require_place(course.resolve(), folder.resolve())
+    folder.mkdir(parents=True, exist_ok=True)
+    handed = []
+    try:
+        with FileLock(folder / f"{RECORD}.lock", timeout=LOCK_SECONDS):
+            if not (folder / ".gitignore").exists():  # whatever lies around it, git leaves a learner's work alone
+                _write(folder / ".gitignore", b"*\n")
+            record, committed = _read(folder / RECORD), _changed_in_place(course)
+            for name, source in sources.items():
+                content = source.read_bytes()
+                entry = dict(record.get(name, {}))
+                handed.append(_hand(name, content, committed.get(name, fingerprint(content)), folder, entry))
+                if entry != record.get(name):  # after the file: what is not in the record yet is taken for edited
+                    record[name] = entry
+                    _write(folder / RECORD, json.dumps(record, indent=1).encode())
+    except Timeout:
+        raise ValueError(f"{folder} is being filled by another `start`: wait until that has finished") from None
+    return handed
+
+
+def last_saved(course: Path, folder: Path) -> Path | None:
+    """Return the notebook of the learner's folder that was saved last; None if all are as the course has them."""
+    pairs = [(folder / path.relative_to(course), path) for path in _sources(course) if path.suffix == ".ipynb"]
+    saved = [mine for mine, source in pairs if mine.is_file() and mine.read_bytes() != source.read_bytes()]
+    return max(saved, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def fingerprint(content: bytes) -> str:
+    """Return a hash of what a learner can edit: of a notebook the kinds and texts of its cells, else all of it. Empty
+    cells do not count: Shift + Enter in the last cell adds one."""
+    try:
+        cells = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(content)["cells"]]
+        content = json.dumps([cell for cell in cells if cell[1].strip()]).encode()
+    except (ValueError, KeyError, TypeError):  # no notebook, or a damaged one
+        pass
+    return hashlib.sha256(content).hexdigest()
+
+
+def _hand(name: str, content: bytes, given: str, folder: Path, entry: dict[str, str]) -> Handed:
+    """Hand out one file and bring `entry`, its line of the record, up to date. given: the fingerprint of the content as
+    the course's authors wrote it."""
+    target, newest = folder / name, fingerprint(content)
+    now = _fingerprint_of(target)
+    if now is None or now == newest:
+        entry["given"] = given
+        if now is None:
+            _write(target, content)
+        return Handed(name, "kept" if now else "given", target)
+    if newest in (entry.get("given"), entry.get("beside")):
+        return Handed(name, "kept", target)
+    if _renew(target, entry.get("given"), content, folder / EARLIER / name):
+        entry["given"] = given
+        return Handed(name, "renewed", target)
+    for number in range(1, 100):
+        suffix = f".new{number if number > 1 else ''}"
+        beside = target.with_name(target.stem + suffix + target.suffix)
+        there = _fingerprint_of(beside)
+        if there is None:
+            _write(beside, content)
+        elif there != newest and not _renew(beside, entry.get("beside"), content, folder / EARLIER / beside.name):
+            continue  # the learner works in that one, too
+        entry["beside"] = newest
+        return Handed(name, "beside", beside)
+    raise ValueError(f"{target} has ninety-nine newer versions beside it: delete those that you do not need")
+
+
+def _renew(target: Path, given: str | None, content: bytes, earlier: Path) -> bool:
+    """Replace a file if it still is what was given. It is moved before it is looked at once more, so that what a
+    notebook's page saves at this very moment is not lost."""
+    if target.is_symlink() or _fingerprint_of(target) != given:
+        return False
+    earlier.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(target, earlier)
+    if _fingerprint_of(earlier) != given:
+        os.replace(earlier, target)
+        return False
+    _write(target, content)
+    return True
+
+
+def _fingerprint_of(path: Path) -> str | None:
+    """Return a file's fingerprint; None if there is nothing of that name."""
+    return fingerprint(path.read_bytes()) if os.path.lexists(path) else None
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, lambda part: part.write_bytes(content))
+
+
+def _sources(course: Path) -> Iterator[Path]:
+    for part in GIVEN:
+        yield from sorted(path for path in (course / part).glob("*") if path.suffix in ENDINGS)
+
+
+def _read(path: Path) -> dict[str, dict[str, str]]:
+    """Return the record; an empty one if it is missing or damaged: then every file that differs counts as edited."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return {name: dict(entry) for name, entry in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _changed_in_place(course: Path) -> dict[str, str]:
+    """Return the fingerprints, as committed, of the files that somebody changed in the course's own folders. Such a
+    change is a learner's work too: its copy counts as edited. Empty without git."""
+
+    def git(*words: str) -> bytes:
+        return subprocess.run(["git", "-C", str(course), *words], capture_output=True, check=True).stdout
+
+    if not (course / ".git").exists():
+        return {}
+    try:
+        names = git("diff", "--name-only", "--relative", "-z", "HEAD", "--", *GIVEN).decode().split("\0")
+        return {name: fingerprint(git("show", f"HEAD:./{name}")) for name in names if name}
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+
+
+def _require_place(course: Path, folder: Path) -> None:
+    inside = folder.is_relative_to(course)
+    if inside and (folder == course or folder.relative_to(course).parts[0] != "my"):
+        raise ValueError(
+            f"{folder} lies in the course itself, whose files an update replaces: take {course / 'my'}, or a folder "
+            "outside of the course"
+        )
+    if (folder / "course_lib").exists():
+        raise ValueError(f"{folder} holds a course of its own: name another folder, or run `start` there")

@@ -1,0 +1,409 @@
+"""The learner's folder: given out, renewed, kept; whatever happens, nothing that the learner wrote is lost."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from filelock import FileLock
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+
+from course_lib import handout
+from course_lib.__main__ import main
+from course_lib.classroom.submissions import find_submissions
+from course_lib.cli import start
+from course_lib.contents import CHAPTERS
+from course_lib.handout import hand_out, last_saved
+
+ROOT = Path(__file__).parent.parent
+NAMES = ("notebooks/00_start_here.ipynb", "notebooks/02_attention.ipynb", "exercises/02_attention.ipynb")
+
+
+def notebook(path, *cells):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(new_notebook(cells=[new_code_cell(text) for text in cells]), path)
+
+
+def texts(path):
+    return [cell.source for cell in nbformat.read(path, as_version=4).cells]
+
+
+def edit(path, text):
+    """What JupyterLab does when a learner writes into the first cell and saves."""
+    content = nbformat.read(path, as_version=4)
+    content.cells[0].source = text
+    nbformat.write(content, path)
+
+
+def run(path):
+    """What running does to a notebook: outputs, counts, metadata, and an empty cell below the last."""
+    content = nbformat.read(path, as_version=4)
+    for number, cell in enumerate(content.cells, start=1):
+        cell.outputs, cell.execution_count = [new_output("stream", text=f"run {number}\n")], number
+        cell.metadata["jupyter"] = {"outputs_hidden": True}
+    content.metadata["widgets"] = {"state": {}}
+    nbformat.write(content, path)
+    content.cells.append(new_code_cell(""))
+    nbformat.write(content, path)
+
+
+def done(handed):
+    return {each.name: each.done for each in handed}
+
+
+@pytest.fixture
+def course(tmp_path):
+    for name in NAMES:
+        notebook(tmp_path / "course" / name, f"{name} as it was", "second cell")
+    (tmp_path / "course/notebooks/glossary.md").write_text("token: a piece of text\n", encoding="utf-8")
+    (tmp_path / "course/notebooks/.ipynb_checkpoints").mkdir()
+    return tmp_path / "course"
+
+
+@pytest.fixture
+def mine(course):
+    hand_out(course, course / "my")
+    return course / "my"
+
+
+# ----------------------------------------------------------------------------------------------------------- the rules
+def test_the_first_time_everything_is_given_out(course):
+    assert set(done(hand_out(course, course / "my")).values()) == {"given"}
+    for name in (*NAMES, "notebooks/glossary.md"):
+        assert (course / "my" / name).read_bytes() == (course / name).read_bytes()
+    assert set(done(hand_out(course, course / "my")).values()) == {"kept"}
+
+
+def test_what_was_only_run_is_renewed_and_its_outputs_are_kept_aside(course, mine):
+    run(mine / NAMES[1])
+    ran = (mine / NAMES[1]).read_bytes()
+    assert set(done(hand_out(course, mine)).values()) == {"kept"}  # nothing newer: the outputs of the run stay
+    assert (mine / NAMES[1]).read_bytes() == ran
+    notebook(course / NAMES[1], "new")
+    assert done(hand_out(course, mine))[NAMES[1]] == "renewed"
+    assert texts(mine / NAMES[1]) == ["new"]
+    assert (mine / handout.EARLIER / NAMES[1]).read_bytes() == ran
+
+
+def test_what_was_edited_stays_and_each_newer_version_comes_beside_it_once(course, mine):
+    edit(mine / NAMES[2], "my answer")
+    assert set(done(hand_out(course, mine)).values()) == {"kept"}
+    notebook(course / NAMES[2], "version 2")
+    (given,) = (each for each in hand_out(course, mine) if each.done == "beside")
+    assert given.path == mine / "exercises/02_attention.new.ipynb"
+    assert texts(given.path) == ["version 2"]
+    assert texts(mine / NAMES[2]) == ["my answer", "second cell"]
+    given.path.unlink()
+    assert set(done(hand_out(course, mine)).values()) == {"kept"}  # the learner did not want it
+    notebook(course / NAMES[2], "version 3")
+    assert done(hand_out(course, mine))[NAMES[2]] == "beside"
+    notebook(course / NAMES[2], "version 4")
+    hand_out(course, mine)  # version 3 was not edited: it need not stay
+    assert texts(given.path) == ["version 4"]
+    edit(given.path, "I work in this one now")
+    notebook(course / NAMES[2], "version 5")
+    hand_out(course, mine)
+    assert texts(given.path) == ["I work in this one now"]
+    assert texts(mine / "exercises/02_attention.new2.ipynb") == ["version 5"]
+
+
+def test_a_deleted_or_renamed_notebook_can_be_begun_anew(course, mine):
+    edit(mine / NAMES[1], "scribbled over")
+    (mine / NAMES[1]).rename(mine / "notebooks/old.ipynb")
+    assert done(hand_out(course, mine))[NAMES[1]] == "given"
+    assert (mine / NAMES[1]).read_bytes() == (course / NAMES[1]).read_bytes()
+    assert texts(mine / "notebooks/old.ipynb")[0] == "scribbled over"
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[1, 2]", '{"notebooks/00_start_here.ipynb": 3}'])
+def test_without_its_record_what_differs_counts_as_edited(course, mine, damage):
+    edit(mine / NAMES[0], "mine")
+    (mine / handout.RECORD).write_text(damage, encoding="utf-8")
+    for name in NAMES:
+        notebook(course / name, "new")
+    found = done(hand_out(course, mine))
+    assert [found[name] for name in NAMES] == ["beside"] * 3
+    assert texts(mine / NAMES[0]) == ["mine", "second cell"]
+
+
+def test_a_link_and_a_damaged_notebook_are_left_alone(course, mine, tmp_path):
+    shutil.copy(mine / NAMES[0], tmp_path / "elsewhere.ipynb")
+    (mine / NAMES[0]).unlink()
+    (mine / NAMES[0]).symlink_to(tmp_path / "elsewhere.ipynb")
+    (mine / NAMES[1]).write_text('{"cells": [', encoding="utf-8")
+    for name in NAMES:
+        notebook(course / name, "new")
+    found = done(hand_out(course, mine))
+    assert [found[name] for name in NAMES] == ["beside", "beside", "renewed"]
+    assert texts(tmp_path / "elsewhere.ipynb")[0].endswith("as it was")
+    assert (mine / NAMES[1]).read_text(encoding="utf-8") == '{"cells": ['
+
+
+def test_what_a_page_saves_at_this_very_moment_is_not_lost(course, mine, monkeypatch):
+    """Between the look and the move."""
+    move = os.replace
+
+    def saved_meanwhile(old, new):
+        if Path(old) == mine / NAMES[0]:
+            monkeypatch.setattr(os, "replace", move)
+            edit(mine / NAMES[0], "saved just now")
+        move(old, new)
+
+    notebook(course / NAMES[0], "new")
+    monkeypatch.setattr(os, "replace", saved_meanwhile)
+    assert done(hand_out(course, mine))[NAMES[0]] == "beside"
+    assert texts(mine / NAMES[0])[0] == "saved just now"
+
+
+class Learner(RuleBasedStateMachine):
+    """A learner who edits, runs, deletes and starts, while the course goes on and `start` may be killed at any step."""
+
+    @initialize()
+    def begin(self):
+        self.folder = Path(os.environ["HANDOUT_TEST"]) / f"{len(os.listdir(os.environ['HANDOUT_TEST']))}"
+        self.course, self.mine = self.folder / "course", self.folder / "mine"
+        self.written, self.count = set(), 0
+        for name in NAMES:
+            notebook(self.course / name, "version 0")
+        hand_out(self.course, self.mine)
+
+    def notebooks(self):
+        return sorted(self.mine.glob("*/*.ipynb"))
+
+    @precondition(lambda self: self.notebooks())
+    @rule(which=st.integers(0, 9))
+    def edits(self, which):
+        path = self.notebooks()[which % len(self.notebooks())]
+        self.count += 1
+        self.written -= set(texts(path)[:1])  # the learner replaces a text of their own
+        edit(path, f"learner {self.count}")
+        self.written.add(f"learner {self.count}")
+
+    @precondition(lambda self: self.notebooks())
+    @rule(which=st.integers(0, 9))
+    def runs(self, which):
+        run(self.notebooks()[which % len(self.notebooks())])
+
+    @precondition(lambda self: self.notebooks())
+    @rule(which=st.integers(0, 9))
+    def deletes(self, which):
+        path = self.notebooks()[which % len(self.notebooks())]
+        self.written -= set(texts(path))
+        path.unlink()
+
+    @rule(which=st.integers(0, 2))
+    def is_updated(self, which):
+        self.count += 1
+        notebook(self.course / NAMES[which], f"version {self.count}")
+
+    @rule()
+    def starts(self):
+        hand_out(self.course, self.mine)
+
+    @rule(steps=st.integers(0, 4))
+    def is_killed(self, steps):
+        move = os.replace
+
+        def dies(old, new):
+            nonlocal steps
+            if not steps:
+                raise KeyboardInterrupt
+            steps -= 1
+            move(old, new)
+
+        os.replace = dies
+        try:
+            hand_out(self.course, self.mine)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            os.replace = move
+
+    @invariant()
+    def nothing_of_the_learners_is_lost(self):
+        if hasattr(self, "mine"):
+            there = {text for path in self.notebooks() for text in texts(path)}
+            assert self.written <= there
+
+    def teardown(self):
+        if hasattr(self, "mine"):
+            hand_out(self.course, self.mine)
+            record = json.loads((self.mine / handout.RECORD).read_text(encoding="utf-8"))
+            for name in NAMES:  # and the newest version has come
+                newest = handout.fingerprint((self.course / name).read_bytes())
+                assert newest in record[name].values()
+
+
+def test_whatever_happens_nothing_that_the_learner_wrote_is_lost(tmp_path, monkeypatch):
+    monkeypatch.setenv("HANDOUT_TEST", str(tmp_path))
+    machine = Learner.TestCase
+    machine.settings = settings(max_examples=15, stateful_step_count=12, deadline=None)
+    machine("runTest").runTest()
+
+
+# --------------------------------------------------------------------------------------------------------- the places
+@pytest.mark.parametrize("place", [".", "notebooks", "exercises/mine", "course_lib", "work"])
+def test_the_courses_own_folders_are_refused(course, place):
+    with pytest.raises(ValueError, match="lies in the course itself"):
+        hand_out(course, course / place)
+    assert not (course / place / handout.RECORD).exists()
+
+
+def test_another_copy_of_the_course_is_refused(course, tmp_path):
+    (tmp_path / "other/course_lib").mkdir(parents=True)
+    with pytest.raises(ValueError, match="holds a course of its own"):
+        hand_out(course, tmp_path / "other")
+
+
+def test_an_installation_without_notebooks_says_so(tmp_path):
+    with pytest.raises(ValueError, match="come with the course's repository"):
+        hand_out(tmp_path, tmp_path / "my")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_at_once_are_refused_with_a_sentence(course, mine, monkeypatch):
+    monkeypatch.setattr(handout, "LOCK_SECONDS", 0)
+    with FileLock(mine / f"{handout.RECORD}.lock"), pytest.raises(ValueError, match="another `start`"):
+        hand_out(course, mine)
+
+
+def test_git_sees_nothing_of_it_and_what_was_solved_in_place_counts_as_edited(course):
+    def git(*words):
+        who = ("-c", "user.name=A", "-c", "user.email=a@b.c")
+        return subprocess.run(["git", *who, *words], cwd=course, capture_output=True, text=True, check=True).stdout
+
+    git("init")
+    git("add", "-A")
+    git("commit", "-m", "the course")
+    edit(course / NAMES[2], "solved in the course's own folder")
+    before = git("status", "--porcelain")
+    hand_out(course, course / "my")
+    assert git("status", "--porcelain") == before
+    git("checkout", "--", NAMES[2])
+    assert set(done(hand_out(course, course / "my")).values()) == {"kept"}
+    notebook(course / NAMES[2], "version 2")
+    assert done(hand_out(course, course / "my"))[NAMES[2]] == "beside"
+    assert texts(course / "my" / NAMES[2])[0] == "solved in the course's own folder"
+
+
+# ------------------------------------------------------------------------------------------------------------ the door
+@pytest.fixture
+def opened(course, monkeypatch):
+    """The command, with the small course in the place of the whole; a list of what it would have started."""
+    commands = []
+
+    class Pretended:
+        def __init__(self, command):
+            commands.append(command)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            return None
+
+        def wait(self):
+            return 0
+
+    monkeypatch.delenv("JUPYTER_SERVER_ROOT", raising=False)
+    monkeypatch.setattr(start, "TOP", course)
+    monkeypatch.setattr(start.subprocess, "Popen", Pretended)
+    return commands
+
+
+def test_it_opens_the_first_chapter_then_what_was_saved_last(course, opened, capsys):
+    folder = course / "my"
+    assert main(["start", "--folder", str(folder)]) == 0
+    assert "Change whatever you like" in capsys.readouterr().out
+    edit(folder / NAMES[2], "mine")
+    os.utime(folder / NAMES[2], (2e9, 2e9))
+    edit(folder / NAMES[0], "mine, too")
+    os.utime(folder / NAMES[0], (1e9, 1e9))
+    assert main(["start", "--folder", str(folder), "--lab", "--no-browser --port=9000"]) == 0
+    assert main(["start", "2", "--folder", str(folder)]) == 0
+    assert [command[4] for command in opened] == [str(folder / NAMES[number]) for number in (0, 2, 1)]
+    assert all(command[:4] == [sys.executable, "-m", "jupyter", "lab"] for command in opened)
+    assert opened[1][5:] == [f"--ServerApp.root_dir={folder}", "--no-browser", "--port=9000"]
+    assert last_saved(course, folder) == folder / NAMES[2]
+
+
+def test_where_a_server_runs_already_none_is_started(course, opened, monkeypatch, capsys):
+    monkeypatch.setenv("JUPYTER_SERVER_ROOT", str(course))
+    assert main(["start", "--folder", str(course / "my")]) == 0
+    assert "open my/notebooks/00_start_here.ipynb" in capsys.readouterr().out
+    assert opened == []
+
+
+def test_an_update_says_in_a_sentence_what_it_kept(course, mine, opened, capsys):
+    edit(mine / NAMES[2], "mine")
+    for name in NAMES:
+        notebook(course / name, "new")
+    assert main(["start", "--no-lab", "--folder", str(mine)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said == [
+        f"{mine}: 2 files renewed, 0 new. You had edited none of them.",
+        f"You have edited {NAMES[2]}, so it stays as it is; its newer version is 02_attention.new.ipynb beside it.",
+    ]
+    assert main(["start", "--no-lab", "--folder", str(mine)]) == 0
+    assert capsys.readouterr().out == f"{mine} holds all that the course has.\n"
+
+
+@pytest.mark.parametrize("name", ["2", "02", "attention", "Attention", "02_attention.ipynb", r"my\notebooks\attention"])
+def test_a_chapter_is_found_by_whatever_it_is_called(name):
+    assert start.notebook_of(name) == "notebooks/02_attention.ipynb"
+    assert start.notebook_of(f"exercises/{name.rpartition(chr(92))[2]}") == "exercises/02_attention.ipynb"
+
+
+@pytest.mark.parametrize("name", ["99", "-1", "atention", "exercises/", ""])
+def test_an_unknown_chapter_is_a_sentence(course, opened, name, capsys):
+    if name:
+        assert main(["start", "--folder", str(course / "my"), "--", name]) == 2
+        assert f"from 0 to {CHAPTERS[-1].number}" in capsys.readouterr().err
+        assert not (course / "my").exists()
+    else:
+        with pytest.raises(ValueError, match="none of the course"):
+            start.notebook_of(name)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_a_sentence(course, opened, tmp_path, capsys):
+    (tmp_path / "closed").mkdir(mode=0o500)
+    assert main(["start", "--folder", str(tmp_path / "closed/my")]) == 2
+    assert "--folder" in capsys.readouterr().err
+
+
+def test_a_file_in_the_place_of_the_folder_is_a_sentence(course, opened, tmp_path, capsys):
+    (tmp_path / "taken").touch()
+    assert main(["start", "--folder", str(tmp_path / "taken")]) == 2
+    assert "--folder" in capsys.readouterr().err
+
+
+# --------------------------------------------------------------------------------------------------- the whole course
+def test_every_link_of_the_course_holds_within_the_learners_folder(tmp_path):
+    hand_out(ROOT, tmp_path / "my")
+    pages = sorted((tmp_path / "my").glob("*/*.ipynb"))
+    links = [
+        (path, link)
+        for path in pages
+        for cell in nbformat.read(path, as_version=4).cells
+        if cell.cell_type == "markdown"
+        for link in re.findall(r"\]\(([^)#:\s]+)\)", cell.source)
+    ]
+    assert len(links) > len(pages)
+    assert [(path.name, link) for path, link in links if not (path.parent / link).exists()] == []
+
+
+def test_a_learners_whole_folder_can_be_handed_in(course, mine):
+    edit(mine / NAMES[2], "def softmax(x, dim): ...")
+    notebook(course / NAMES[2], "version 2")
+    hand_out(course, mine)
+    (submission,) = find_submissions([mine])
+    assert "def softmax" in str(submission.notebooks)
