@@ -99,8 +99,8 @@ def _readme(text: str) -> str:
         raise ValueError("README.md should hold the command that opens the course, for Linux or macOS and for Windows")
     start = [
         "## One command",
-        "It makes its own environment, copies the notebooks and exercises into a folder of your own, `my/`, and opens it "
-        "in JupyterLab. Python 3.11 or newer; no GPU needed.",
+        "It makes its own environment, copies the notebooks and exercises into a folder of your own, `my/`, and opens "
+        "it in JupyterLab. Python 3.11 or newer; no GPU needed.",
         f"```\n{unix[0]}\n```",
         "On Windows (PowerShell 7):",
         f"```\n{windows[0]}\n```",
