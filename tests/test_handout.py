@@ -329,9 +329,10 @@ def test_it_opens_the_first_chapter_then_what_was_saved_last(course, opened, cap
     os.utime(folder / NAMES[0], (1e9, 1e9))
     assert main(["start", "--folder", str(folder), "--lab", "--no-browser --port=9000"]) == 0
     assert main(["start", "2", "--folder", str(folder)]) == 0
-    assert [command[4] for command in opened] == [str(folder / NAMES[number]) for number in (0, 2, 1)]
-    assert all(command[:4] == [sys.executable, "-m", "jupyter", "lab"] for command in opened)
-    assert opened[1][5:] == [f"--ServerApp.root_dir={folder}", "--no-browser", "--port=9000"]
+    start_of_all = [sys.executable, "-m", "jupyter", "lab", f"--ServerApp.root_dir={folder}"]
+    assert all(command[:5] == start_of_all for command in opened)
+    assert [command[5] for command in opened] == [f"--LabApp.default_url=/lab/tree/{NAMES[i]}" for i in (0, 2, 1)]
+    assert opened[1][-2:] == ["--no-browser", "--port=9000"]
     assert last_saved(course, folder) == folder / NAMES[2]
 
 

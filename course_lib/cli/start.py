@@ -55,10 +55,16 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if not importlib.util.find_spec("jupyterlab"):
         raise ValueError("JupyterLab is not installed here: `python -m course_lib doctor` says how to install it")
-    print(f"Opening {opened.relative_to(folder)} in JupyterLab. To end it, press Ctrl-C here, then y.", flush=True)
-    options = shlex.split(arguments.lab, posix=os.name == "posix")
-    command = [sys.executable, "-m", "jupyter", "lab", str(opened), f"--ServerApp.root_dir={folder}", *options]
-    with subprocess.Popen(command) as lab:
+    page = opened.relative_to(folder).as_posix()
+    print(f"Opening {page} in JupyterLab. To end it, press Ctrl-C here, then y.", flush=True)
+    options = [  # the address, not the file: so it is also the one that the terminal shows
+        f"--ServerApp.root_dir={folder}",
+        f"--LabApp.default_url=/lab/tree/{page}",
+        "--log-level=WARN",
+        "--LabApp.log_level=WARN",
+        *shlex.split(arguments.lab, posix=os.name == "posix"),
+    ]
+    with subprocess.Popen([sys.executable, "-m", "jupyter", "lab", *options]) as lab:
         while True:
             try:
                 return lab.wait()
