@@ -54,9 +54,9 @@ def test_a_part_opens_with_its_numbers_and_what_is_removed_is_missed(page):
     assert "course_lib/heads.py, line" in panel.inner_text()
     assert "Shape: weights (H, T, T) = (4, 13, 13)" in panel.inner_text()
     before = page.locator(BARS).inner_text()
-    panel.get_by_role("button", name="Remove the whole layer").click()
+    panel.get_by_role("button", name="Remove the whole block").click()
     assert page.locator(BARS).inner_text() != before
-    panel.get_by_role("button", name="Put the whole layer back").click()
+    panel.get_by_role("button", name="Put the whole block back").click()
     assert page.locator(BARS).inner_text() == before
     for part in ("embedding", "0.feed_forward", "3.lens"):
         page.locator(f'.glass [data-part="{part}"]').click()

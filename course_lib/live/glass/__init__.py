@@ -127,7 +127,7 @@ def still(words: str) -> str:
     """Return what stands on the page where no widget can: the words, and how to see more."""
     return (
         f"<p>{escape(words)}</p><p>Run this cell to type a text of your own and follow each of its words through the "
-        "model: every head, every unit, every layer opens with its numbers.</p>"
+        "model: every head, every unit, every block opens with its numbers.</p>"
     )
 
 

@@ -92,7 +92,7 @@ export function mount(box, bytes, about) {
       stage("embedding", "Embedding + position", bit(width(glass.layers[0].before, at(), config.d_model))),
       ...glass.layers.flatMap((layer, l) => [
         make("div", {class: `layer${state.removed.has(String(l)) ? " gone" : ""}`},
-          make("div", {class: "name"}, `Layer ${l + 1}`),
+          make("div", {class: "name"}, `Block ${l + 1}`),
           make("div", {class: "heads"}, Array.from({length: H}, (_, h) => headButton(l, h))),
           stage(`${l}.feed_forward`, "Feed-forward", units(l).slice(0, 1).map(([unit, a]) => `unit ${unit}: ${number(a, 1)}`).join()),
           lens(l)),
@@ -119,7 +119,7 @@ export function mount(box, bytes, about) {
     const seen = strongest(l, h);
     return make("button", {type: "button", class: `head${state.removed.has(part) ? " gone" : ""}`, "data-part": part,
                            "aria-expanded": String(state.open === part), click: () => open(part),
-                           "aria-label": `layer ${l + 1}, head ${h + 1}: looks most at “${words[seen]}”`}, canvas);
+                           "aria-label": `block ${l + 1}, head ${l}.${h}: looks most at “${words[seen]}”`}, canvas);
   }
 
   function weight(l, h, t, s) { return glass.layers[l].weights[(h * T + t) * T + s]; }
@@ -208,7 +208,7 @@ export function mount(box, bytes, about) {
     const [l, kind, index] = state.open.split(".");
     const key = state.open === "embedding" ? "embedding" : kind, told = about.parts[key];
     const body = {embedding: openEmbedding, head: openHead, feed_forward: openUnits, lens: openLens}[key];
-    const title = key === "embedding" ? told.title : `Layer ${+l + 1}, ${told.title}${index ? ` ${+index + 1}` : ""}`;
+    const title = key === "embedding" ? told.title : `Block ${+l + 1}, ${told.title}${index ? ` ${l}.${index}` : ""}`;
     panel.replaceChildren(
       make("h3", {}, title), make("p", {}, told.text), make("code", {class: "formula"}, told.formula),
       ...body(+l, +index),
@@ -246,8 +246,8 @@ export function mount(box, bytes, about) {
     const play = make("button", {type: "button", hidden: matchMedia("(prefers-reduced-motion: reduce)").matches, click: () => {
       for (let step = 0; step <= 3; step++) setTimeout(() => table.setAttribute("data-step", step), STEP * step);
     }}, "▶ Play this row");
-    return [make("div", {class: "buttons"}, play, remover(`${l}.head.${h}`, "this head"), remover(`${l}.attention`, "all heads of the layer"),
-                 remover(`${l}`, "the whole layer")),
+    return [make("div", {class: "buttons"}, play, remover(`${l}.head.${h}`, "this head"), remover(`${l}.attention`, "all heads of the block"),
+                 remover(`${l}`, "the whole block")),
             make("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "one row of attention"}, table),
             shape(`weights (H, T, T) = (${H}, ${ids.length}, ${ids.length}); query, key, value (T, D) = (${ids.length}, ${D})`)];
   }
