@@ -73,6 +73,16 @@ def test_every_exercise_notebook_has_the_same_first_cell():
         assert next(cell.source for cell in cells if cell.cell_type == "code") == TOOLS, path.name
 
 
+def test_the_first_cell_says_at_once_that_it_loads_and_at_the_end_that_it_has():
+    """PyTorch takes seconds to load, the first time many: nobody should take that for a fault."""
+    for folder in ("notebooks", "exercises", "solutions"):
+        for path in sorted((ROOT / folder).glob("*.ipynb")):
+            cells = nbformat.read(path, as_version=4).cells
+            lines = next(cell.source for cell in cells if cell.cell_type == "code").splitlines()
+            assert lines[0].startswith('print("Loading PyTorch and '), path.name
+            assert lines[-1] == 'print("Ready.")', path.name
+
+
 def test_every_call_that_prose_names_runs_after_the_first_cell(kernel):
     solve_all(kernel)
     named = {call: where for where, text in prose().items() for call in calls(text)}

@@ -12,7 +12,7 @@ from nbval.plugin import get_sanitize_patterns
 
 from course_lib.contents import BY_SLUG, CHAPTERS, TITLES
 from course_lib.grading import EXERCISES
-from course_lib.grading.assemble import solutions
+from course_lib.grading.assemble import TOOLS, solutions
 from course_lib.grading.notebook import BEGIN, END, exercise_text, guide
 from course_lib.live.page import VIEW, picture
 from tests import warm
@@ -27,8 +27,7 @@ RELAXED: dict[str, str] = {
     "notebooks/14_efficiency.ipynb: lengths = (512, 1024, 2048)": "times",
     "notebooks/14_efficiency.ipynb: sizes = {'vocab_size': 100, 'd_model': 128, 'n_heads': 4, 'n_layers': 2}": "times",
 }
-# What every exercise notebook begins with, and the calls that prose may name.
-TOOLS = "from course_lib.grading import check, hint, mine, progress\nfrom course_lib.live import explore, guess"
+# The calls that prose may name.
 CALLS = ("check", "hint", "progress", "explore")
 LARGEST = 2_500_000  # bytes
 LONGEST_TEXT = 120  # words in one markdown cell

@@ -37,7 +37,11 @@ from .pages import Block, Page, PageError, read_page
 from .show import plural
 
 MOST_WORDS = 120  # in a cell
-TOOLS = "from course_lib.grading import check, hint, mine, progress\nfrom course_lib.live import explore, guess"
+TOOLS = """\
+print("Loading PyTorch and the exercises …")
+from course_lib.grading import check, hint, mine, progress
+from course_lib.live import explore, guess
+print("Ready.")"""
 NUMBERS = ["No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve"]
 
 
