@@ -1,15 +1,21 @@
 """What of a figure's words can be read: the contrast of each with the very pixels that it is printed on.
 
 A text is judged at the moment in which it is drawn, so all that lies behind it counts: a bar, a heat map's cell, a box,
-a line that crosses it, transparent or not. The measure and its limits are WCAG 2.2's, success criterion 1.4.3 (level AA).
+transparent or not. The measure and its limits are those of WCAG 2.2, success criterion 1.4.3 (level AA).
 """
 
+import contextlib
 import math
+import sys
+from collections.abc import Iterator
+from unittest import mock
 
 import numpy as np
 from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
+
+from course_lib.live import drawing
 
 DPI = 50  # a coarse picture will do
 NORMAL, LARGE = 4.5, 3.0
@@ -77,3 +83,19 @@ def unreadable(figure: Figure) -> list[str]:
         figure.set_dpi(dpi)
         figure.set_layout_engine(layout)
     return list(reader.unreadable.values())
+
+
+@contextlib.contextmanager
+def drawn() -> Iterator[dict[str, Figure]]:
+    """Give the figures that are made in this block, the newest of each function that makes one, by its name."""
+    made: dict[str, Figure] = {}
+
+    def canvas(figure: Figure, make=drawing.LetterCanvas):
+        frame = sys._getframe(1)
+        while frame.f_code.co_filename == drawing.__file__:
+            frame = frame.f_back
+        made[f"{frame.f_globals['__name__']}.{frame.f_code.co_qualname}"] = figure
+        return make(figure)
+
+    with mock.patch.object(drawing, "LetterCanvas", canvas):
+        yield made

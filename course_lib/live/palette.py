@@ -1,8 +1,12 @@
 """The colours and sizes of all figures, so that a thing looks the same in every chapter."""
 
-# After Okabe & Ito's palette, which stays distinct for colour-blind readers, its lighter colours darkened until they can
-# be read on white: contrast 4.5 to 1 as words, 3 to 1 as lines and marks for ORANGE and SKY, which no word is written in.
-# YELLOW fills areas that have an edge. Meaning never rides on colour alone.
+from typing import Any
+
+from matplotlib.colors import to_rgb
+
+# After Okabe & Ito's palette, which stays distinct for colour-blind readers; darkened until it can be read on white.
+# Words and marks: BLUE, GREEN, RED, PURPLE and GREY, contrast 4.5 to 1. Marks alone: ORANGE and SKY, 3 to 1. YELLOW
+# fills what has an edge. Meaning never rides on colour alone.
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW = (
     "#0072B2",
     "#C88600",
@@ -17,3 +21,13 @@ SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"
 
 FONT, TITLE = 11, 12.5  # points
 WIDE = 8.4  # inches: fits a 1280-pixel JupyterLab with its file browser open
+
+
+def ink_on(ground: Any) -> str:
+    """Return the colour for words on a ground, black or white: the one that contrasts more, at least 4.5 to 1.
+
+    ground: any colour of matplotlib's. Source: relative luminance and contrast as WCAG 2.2 defines them.
+    """
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(ground)]
+    luminance = sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear))
+    return "black" if luminance > 0.179 else "white"  # where (luminance + 0.05)² = 0.05 · 1.05, the two are equal
