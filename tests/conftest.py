@@ -82,6 +82,21 @@ def as_a_learner():
     jaxtyping.config.update("jaxtyping_disable", before)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def readable(request):
+    """Every word of a figure stands out from its ground: looked at when a module that draws is through, in the last
+    figure that each function made in it."""
+    if not request.module.__name__.rpartition(".")[2].startswith(("test_viz_", "test_ladder")):
+        yield
+        return
+    from tests.contrast import drawn, unreadable
+
+    with drawn() as figures:
+        yield
+    found = {name: told for name, figure in figures.items() if (told := unreadable(figure))}
+    assert not found, f"words that are hard to read; use ink_on or another colour of course_lib.live.palette: {found}"
+
+
 @pytest.fixture
 def no_pixels(request, monkeypatch):
     """Live figures without their PNG: most tests are about what is drawn, and a picture takes long."""

@@ -104,7 +104,7 @@ class SoftLookup(Drawing):
             circle.plot([x], [y], "s", color=GREY, markersize=9)
             circle.text(1.43 * x, 1.33 * y, f"{name}\n{value:g} °C", fontsize=FONT, color=INK, ha="center", va="center")
         (self.query,) = circle.plot([], [], color=BLUE, linewidth=3, marker="o", markevery=[1], markersize=10)
-        self.you = circle.text(0, 0, "you", color=BLUE, fontsize=FONT, weight="bold", ha="center", va="center")
+        self.you = circle.text(0, 0, "you", color=INK, fontsize=FONT, weight="bold", ha="center", va="center")
         labels = [f"{name}, {value:g} °C" for name, value in zip(self.names, self.values)]
         self.bars, self.numbers = empty_bars(axes, labels, BLUE)
         axes.set_xlabel("weight (they sum to 1)")

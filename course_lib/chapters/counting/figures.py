@@ -13,7 +13,21 @@ from course_lib.config import TransformerConfig
 from course_lib.counting import ParameterCount, count_parameters, forward_flops, inference_memory, training_memory
 from course_lib.live.drawing import Drawing, new_figure
 from course_lib.live.numbers import percent, short
-from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, SKY, TITLE, WIDE, YELLOW
+from course_lib.live.palette import (
+    BLUE,
+    FONT,
+    GREEN,
+    GREY,
+    INK,
+    LIGHT,
+    ORANGE,
+    PURPLE,
+    SKY,
+    TITLE,
+    WIDE,
+    YELLOW,
+    ink_on,
+)
 
 COLOURS = {
     "token embedding": SKY,
@@ -269,10 +283,8 @@ def model_shares(counts: Mapping[str, ParameterCount]) -> Figure:
             share = value / count.total
             axes.barh(row, share, 0.78, left=start, color=COLOURS[name])
             text = next((text for text in _texts(name, share) if 0.0122 * len(text) < share), "")
-            white = name == "output head"
-            axes.text(
-                start + share / 2, row, text, ha="center", va="center", fontsize=SMALL, color="white" if white else INK
-            )
+            ink = ink_on(COLOURS[name])
+            axes.text(start + share / 2, row, text, ha="center", va="center", fontsize=SMALL, color=ink)
             start += share
         axes.text(1.01, row, short(count.total), va="center", fontsize=FONT, weight="bold")
     (name, first), *_, (last_name, last) = counts.items()

@@ -206,7 +206,7 @@ def active_over_training(steps: Sequence[int], shares: np.ndarray) -> Figure:
     figure, axes = new_figure(7.5, 3.7)
     for layer, (share, color, marker) in enumerate(zip(shares.T, (BLUE, ORANGE, GREEN, PURPLE), "osD^")):
         axes.plot(steps, share, color=color, marker=marker)
-        axes.text(steps[-1] * 1.02, share[-1], f"layer {layer}", fontsize=FONT, va="center", color=color)
+        axes.text(steps[-1] * 1.02, share[-1], f"layer {layer}", fontsize=FONT, va="center", color=INK)
     axes.set(xlim=(-5, steps[-1] * 1.22), ylim=(0, 0.65), xlabel="training steps", ylabel="share of units above 0")
     headline(figure).set_text(
         f"Training silences units: {shares[0].mean():.0%} are above 0 at the start, {shares[-1].mean():.0%} at the end"

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from course_lib.live.drawing import Drawing, fix_layout, headline, new_figure, new_panels
-from course_lib.live.palette import BLUE, DIVERGING, FONT, GREY, INK, LIGHT, ORANGE, SKY, WIDE, YELLOW
+from course_lib.live.palette import BLUE, DIVERGING, FONT, GREY, INK, LIGHT, ORANGE, SKY, WIDE, YELLOW, ink_on
 
 
 # ------------------------------------------------------------------------------------------------------ the whole model
@@ -225,7 +225,7 @@ class LensTable(Drawing):
                 framed = self.words[i][j] == self.answer
                 cell.set(edgecolor=ORANGE if framed else LIGHT, linewidth=3 if framed else 1, zorder=3 if framed else 2)
                 text.set_text(f"{self.words[i][j]}  {probability:.2f}")
-                text.set(color="white" if probability > 0.6 else INK, zorder=4)
+                text.set(color=ink_on(cell.get_facecolor()), zorder=4)
         self.headline.set_text(self.title)
 
 

@@ -11,7 +11,7 @@ from matplotlib.text import Text
 
 from course_lib.live.drawing import Drawing, Side, fix_layout, headline, new_figure, new_panels
 from course_lib.live.numbers import percent, short
-from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, RED, SKY, WIDE, YELLOW
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, RED, SKY, WIDE, YELLOW, ink_on
 
 HEAD_COLOURS = (SKY, ORANGE, GREEN, PURPLE, YELLOW, GREY, "#B7D7EA", "#F5D08A")
 
@@ -38,19 +38,24 @@ class DealtOut(Drawing):
         axes.spines[:].set_visible(False)
         self.cells: dict[tuple[int, ...], Patch] = {}
         self.names: dict[tuple[int, ...], Text] = {}
+        self.numbers_drawn: dict[tuple[int, ...], Text] = {}
         self.headline = headline(figure)
         for t, i in np.ndindex(T, d_model):
             self.cells[t, i] = axes.add_patch(Rectangle((i, t), 1, 1, edgecolor="white", linewidth=2))
             number = axes.text(i + 0.5, t + 0.42, f"{self.numbers[t, i]:.1f}", fontsize=FONT + 1)
             self.names[t, i] = axes.text(i + 0.5, t + 0.82, "", fontsize=10)
             for text in (number, self.names[t, i]):
-                text.set(ha="center", va="center", color=INK)
+                text.set(ha="center", va="center")
+            self.numbers_drawn[t, i] = number
         fix_layout(figure)
         return figure
 
     def move(self) -> None:
         for cell, head in np.ndenumerate(self.owner):
-            self.cells[cell].set_facecolor(HEAD_COLOURS[int(head)] if head >= 0 else "white")
+            ground = HEAD_COLOURS[int(head)] if head >= 0 else "white"
+            self.cells[cell].set_facecolor(ground)
+            for text in (self.numbers_drawn[cell], self.names[cell]):
+                text.set_color(ink_on(ground))
             self.names[cell].set_text(f"head {int(head)}" if head >= 0 else "no head")
         self.headline.set_text(self.title)
 
@@ -74,7 +79,8 @@ def heads_pipeline(words: Sequence[str], weights: np.ndarray, d_model: int, laye
 
     def box(x: float, y: float, width: float, height: float, told: str, color: str) -> None:
         axes.add_patch(Rectangle((x, y), width, height, facecolor=color, edgecolor=INK, linewidth=1))
-        axes.text(x + width / 2, y + height / 2, told, ha="center", va="center", fontsize=9.5, color=INK)
+        ink = ink_on(color)
+        axes.text(x + width / 2, y + height / 2, told, ha="center", va="center", fontsize=9.5, color=ink)
 
     def arrow(start: tuple[float, float], end: tuple[float, float]) -> None:
         axes.add_patch(
@@ -255,7 +261,8 @@ def costs_of_removal(costs: np.ndarray, heads: Sequence[str], asked: Sequence[st
     for (row, column), cost in np.ndenumerate(costs):
         told = f"{cost:.1f}" if column else f"{cost:.2f}"
         if float(told):
-            axes.text(column, row, told, ha="center", va="center", fontsize=10, color="white" if cost > 2 else INK)
+            ink = ink_on(image.cmap(image.norm(cost)))
+            axes.text(column, row, told, ha="center", va="center", fontsize=10, color=ink)
     for row in range(4, len(heads), 4):
         axes.axhline(row - 0.5, color=LIGHT, linewidth=2)
     bar = figure.colorbar(image, ax=axes, fraction=0.03, pad=0.01, extend="max")
@@ -324,5 +331,6 @@ class CarriedShares(Drawing):
         for y, line in enumerate(self.numbers):
             for x, number in enumerate(line):
                 share = self.shares[y, x] if y < rows and x < columns else 0.0
-                number.set(text=f"{share:.1f}" if abs(share) >= 0.05 else "", color="white" if share > 0.6 else INK)
+                told = f"{share:.1f}" if abs(share) >= 0.05 else ""
+                number.set(text=told, color=ink_on(self.image.cmap(self.image.norm(share))))
         self.headline.set_text(self.title)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 from course_lib.live.drawing import Drawing, Side, fix_layout, headline, new_figure, new_panels
-from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, SKY, TITLE, WIDE
+from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, SKY, TITLE, WIDE, ink_on
 from course_lib.live.shared_figures import WeightBars
 
 THICK = 7  # width of a line of weight 1, in points
@@ -113,8 +113,8 @@ class AttentionLines(Drawing):
         shown = [*self.tokens, *[""] * (self.places - T)]
         for words in self.words:
             for word, token in zip(words, shown):
-                word.set(text=token, weight="normal", color=INK)
-        self.words[0][self.query].set(weight="bold", color=ORANGE)
+                word.set(text=token, weight="normal")
+        self.words[0][self.query].set(weight="bold")
         for lines, queries in ((self.asking, [self.query]), (self.others, [i for i in range(T) if i != self.query])):
             pairs = [(i, j) for i in queries for j in range(T) if looks[i, j] > FAINT]
             lines.set_segments([[(0, i), (1, j)] for i, j in pairs])
@@ -162,8 +162,8 @@ def similarity_map(similarity: np.ndarray, sentences: Sequence[str], title: str)
     axes.tick_params(length=0)
     for i in range(N):
         for j in range(N):
-            color = "white" if similarity[i, j] > 0.6 else INK
-            axes.text(j, i, f"{similarity[i, j]:.2f}", ha="center", va="center", fontsize=FONT - 1, color=color)
+            ink = ink_on(image.cmap(image.norm(similarity[i, j])))
+            axes.text(j, i, f"{similarity[i, j]:.2f}", ha="center", va="center", fontsize=FONT - 1, color=ink)
     bar = figure.colorbar(image, ax=axes, fraction=0.04, pad=0.02)
     bar.ax.tick_params(labelsize=FONT - 1)
     bar.set_label("cosine", size=FONT)
