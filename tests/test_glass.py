@@ -183,7 +183,10 @@ def test_words_are_split_as_the_tokenizer_splits_them(tinytown, page):
 @pytest.mark.parametrize(
     "changes",
     [{"norm": "rms", "activation": "relu"}, {"positions": "sinusoidal", "activation": "gelu_tanh"},
-     {"positions": "none", "n_kv_heads": 1}, {"tie_weights": False, "bias": False}],
+     {"positions": "none", "n_kv_heads": 1}, {"tie_weights": False, "bias": False},
+     {"positions": "rope", "activation": "swiglu", "norm": "rms", "bias": False, "n_kv_heads": 2},
+     {"positions": "rope", "rope_interleaved": True, "rope_theta": 100.0}, {"positions": "alibi"},
+     {"norm_position": "post"}, {"norm_position": "post", "norm": "rms", "tie_weights": False, "activation": "swiglu"}],
 )  # fmt: skip
 def test_other_small_models_of_the_course_run_in_it(tmp_path, changes):
     tokenizer = WordTokenizer(["the", "cat", "sat"])
@@ -196,6 +199,11 @@ def test_other_small_models_of_the_course_run_in_it(tmp_path, changes):
     page = Page(tmp_path, model, tokenizer)
     with torch.no_grad():
         torch.testing.assert_close(page.logits(ids), model(torch.tensor([ids]))[0], rtol=1e-3, atol=5e-3)
+        for part in ("0", "1.attention", "0.feed_forward"):
+            hook = without(model, part)
+            expected = model(torch.tensor([ids]))[0]
+            hook.remove()
+            torch.testing.assert_close(page.logits(ids, removed=[part]), expected, rtol=1e-3, atol=5e-3)
     assert "need 1 to 8 tokens, got 9" in page("run", ids=[1] * 9)["error"]
     for wrong in (6, -1, 2.5, None):
         assert "there is no token" in page("run", ids=[1, wrong])["error"]
@@ -218,7 +226,5 @@ def test_what_the_page_cannot_show_is_refused_by_name(tinytown):
         wild.output.weight[3, 3] = 1e5
     with pytest.raises(ValueError, match=r"token_embedding\.weight of model holds NaN or a number beyond 65,504"):
         pack(wild, tokenizer)
-    with pytest.raises(ValueError, match="cannot show positions='rope': it computes learned, sinusoidal, none"):
-        pack(DecoderOnly(replace(model.config, positions="rope")), tokenizer)
     with pytest.raises(ValueError, match=r"weights: the page shows up to 5,000,000"):
         pack(DecoderOnly(replace(model.config, d_model=512, n_heads=4, d_ff=2048)), tokenizer)

@@ -74,6 +74,7 @@ function erf(x) {
 const ACTIVATIONS = {
   relu: (x) => Math.max(0, x),
   gelu: (x) => 0.5 * x * (1 + erf(x / Math.SQRT2)),
+  swiglu: (x) => x / (1 + Math.exp(-x)),  // of the gate, which then multiplies what it lets through
   gelu_tanh: (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))),
 };
 
@@ -99,6 +100,7 @@ export class Glass {
       before: rows(d), normed1: rows(d), query: rows(d), key: rows(this.d_kv), value: rows(this.d_kv),
       scores: new Float32Array(H * T * T), weights: new Float32Array(H * T * T),  // (H, T, T)
       heads: rows(d), attention: rows(d), between: rows(d), normed2: rows(d),
+      gate: config.activation === "swiglu" ? rows(d_ff) : null,
       hidden: rows(d_ff), feed_forward: rows(d), after: rows(d),
     }));
     this.final = rows(d);
@@ -157,38 +159,60 @@ export class Glass {
     }
   }
 
-  /** One block, pre-norm: x + attention(norm(x)), then + feed-forward(norm(that)). */
+  /** One block. Pre-norm: x + attention(norm(x)), then + feed-forward(norm(that)); post-norm: norm(x + attention(x)) … */
   block(l, layer, first, last) {
-    const {d_model: d, d_ff} = this.config, W = this.weights, at = `blocks.${l}.`, gone = (part) => this.removed.has(part);
+    const {d_model: d, d_ff, norm_position} = this.config, W = this.weights, at = `blocks.${l}.`, pre = norm_position === "pre";
+    const gone = (part) => this.removed.has(part);
     const name = (part) => [W[`${at}${part}.weight`], W[`${at}${part}.bias`]];
-    const whole = gone(`${l}`);
-    normalize(layer.before, this.norm(`${at}norm1`), layer.normed1, d, first, last);
-    linear(layer.normed1, ...name("attention.q_proj"), layer.query, d, d, first, last);
-    linear(layer.normed1, ...name("attention.k_proj"), layer.key, d, this.d_kv, first, last);
-    linear(layer.normed1, ...name("attention.v_proj"), layer.value, d, this.d_kv, first, last);
+    const read1 = pre ? layer.normed1 : layer.before, read2 = pre ? layer.normed2 : layer.between;
+    if (pre) normalize(layer.before, this.norm(`${at}norm1`), layer.normed1, d, first, last);
+    linear(read1, ...name("attention.q_proj"), layer.query, d, d, first, last);
+    linear(read1, ...name("attention.k_proj"), layer.key, d, this.d_kv, first, last);
+    linear(read1, ...name("attention.v_proj"), layer.value, d, this.d_kv, first, last);
+    this.rotate(layer.query, d, first, last);
+    this.rotate(layer.key, this.d_kv, first, last);
     for (let h = 0; h < this.config.n_heads; h++) this.attend(layer, h, first, last, gone(`${l}.head.${h}`));
     linear(layer.heads, ...name("attention.out_proj"), layer.attention, d, d, first, last);
-    if (whole || gone(`${l}.attention`)) layer.attention.fill(0, first * d, last * d);
+    if (gone(`${l}`) || gone(`${l}.attention`)) layer.attention.fill(0, first * d, last * d);
     for (let i = first * d; i < last * d; i++) layer.between[i] = layer.before[i] + layer.attention[i];
+    if (!pre) normalize(layer.between, this.norm(`${at}norm1`), layer.between, d, first, last);
 
-    normalize(layer.between, this.norm(`${at}norm2`), layer.normed2, d, first, last);
-    linear(layer.normed2, ...name("feed_forward.up_proj"), layer.hidden, d, d_ff, first, last);
-    const activation = ACTIVATIONS[this.config.activation];
-    for (let i = first * d_ff; i < last * d_ff; i++) layer.hidden[i] = activation(layer.hidden[i]);
+    if (pre) normalize(layer.between, this.norm(`${at}norm2`), layer.normed2, d, first, last);
+    linear(read2, ...name("feed_forward.up_proj"), layer.hidden, d, d_ff, first, last);
+    const activation = ACTIVATIONS[this.config.activation], {gate, hidden} = layer;
+    if (gate) linear(read2, ...name("feed_forward.gate_proj"), gate, d, d_ff, first, last);
+    for (let i = first * d_ff; i < last * d_ff; i++) hidden[i] = gate ? activation(gate[i]) * hidden[i] : activation(hidden[i]);
     for (const part of this.removed) {
       const [where, kind, unit] = part.split(".");
       if (kind === "unit" && +where === l) for (let t = first; t < last; t++) layer.hidden[t * d_ff + +unit] = 0;
     }
     linear(layer.hidden, ...name("feed_forward.down_proj"), layer.feed_forward, d_ff, d, first, last);
-    if (whole || gone(`${l}.feed_forward`)) layer.feed_forward.fill(0, first * d, last * d);
+    if (gone(`${l}`) || gone(`${l}.feed_forward`)) layer.feed_forward.fill(0, first * d, last * d);
     for (let i = first * d; i < last * d; i++) layer.after[i] = layer.between[i] + layer.feed_forward[i];
+    if (!pre) normalize(layer.after, this.norm(`${at}norm2`), layer.after, d, first, last);
+    if (gone(`${l}`)) layer.after.set(layer.before.subarray(first * d, last * d), first * d);
     if (l + 1 < this.layers.length) this.layers[l + 1].before.set(layer.after.subarray(first * d, last * d), first * d);
+  }
+
+  /** RoPE: turn each pair of features by the position times the pair's frequency. rows (T, width), in place. */
+  rotate(rows, width, first, last) {
+    const {rope_frequencies: frequencies, rope_interleaved: interleaved} = this.config, D = this.d_head;
+    if (!frequencies) return;
+    for (let t = first; t < last; t++) for (let head = t * width; head < (t + 1) * width; head += D) {
+      for (const [pair, frequency] of frequencies.entries()) {
+        const i = head + (interleaved ? 2 * pair : pair), j = interleaved ? i + 1 : i + D / 2;
+        const cos = Math.cos(t * frequency), sin = Math.sin(t * frequency), x = rows[i], y = rows[j];
+        rows[i] = x * cos - y * sin;
+        rows[j] = x * sin + y * cos;
+      }
+    }
   }
 
   /** One head: scores, their softmax over what is visible, and the mix of values. A head that is gone mixes nothing. */
   attend(layer, h, first, last, gone) {
     const {d_model: d, n_heads, n_kv_heads, max_seq_len: room} = this.config, D = this.d_head;
     const kv = Math.floor((h * n_kv_heads) / n_heads) * D;  // several query heads may share a key-value head
+    const slope = this.config.alibi_slopes?.[h] ?? 0;  // ALiBi: what is far counts less
     for (let t = first; t < last; t++) {
       const row = (h * room + t) * room, q = t * d + h * D;
       layer.scores.fill(-Infinity, row, row + room);  // later tokens are not seen
@@ -196,7 +220,7 @@ export class Glass {
       for (let s = 0; s <= t; s++) {
         let score = 0;
         for (let i = 0; i < D; i++) score += layer.query[q + i] * layer.key[s * this.d_kv + kv + i];
-        layer.weights[row + s] = layer.scores[row + s] = score / Math.sqrt(D);
+        layer.weights[row + s] = layer.scores[row + s] = score / Math.sqrt(D) - slope * (t - s);
       }
       softmax(layer.weights, row, t + 1);
       layer.heads.fill(0, q, q + D);
@@ -210,7 +234,8 @@ export class Glass {
   /** From the residual stream x to logits: the last norm, then the output matrix. */
   read(x, normed, logits, first, last) {
     const {d_model: d, vocab_size} = this.config;
-    normalize(x, this.norm("final_norm"), normed, d, first, last);
+    if (this.weights["final_norm.weight"]) normalize(x, this.norm("final_norm"), normed, d, first, last);
+    else normed.set(x.subarray(first * d, last * d), first * d);  // post-norm: the last block has normalized already
     const output = this.weights["output.weight"] ?? this.weights["token_embedding.weight"];  // tied
     linear(normed, output, null, logits, d, vocab_size, first, last);
   }

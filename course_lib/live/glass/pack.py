@@ -7,13 +7,9 @@ import torch
 from safetensors.torch import save
 
 from course_lib.gpt import DecoderOnly
+from course_lib.positions import alibi_bias, rotary_angles
 from course_lib.tinytown import WordTokenizer
 
-# What the page's engine computes; all else is refused by name.
-SHOWN = {
-    "norm_position": ("pre",), "positions": ("learned", "sinusoidal", "none"),
-    "activation": ("relu", "gelu", "gelu_tanh"),
-}  # fmt: skip
 MOST_WEIGHTS = 5_000_000  # beyond this a page would take seconds for a word
 
 
@@ -21,19 +17,20 @@ def pack(model: DecoderOnly, tokenizer: WordTokenizer) -> bytes:
     """Return a model and its words as the bytes of a safetensors file, for `engine.js`.
 
     Args:
-        model: of the decoder family, small, pre-norm, with learned, sinusoidal or no positions.
+        model: of the decoder family, small, with any norms, positions and activation that a config may name.
         tokenizer: whose `tokens` are the model's vocabulary.
 
-    Errors: TypeError for another model or tokenizer. ValueError for a config that the page cannot compute, with what it
-        can; for a model of more than five million weights, or weights that half precision cannot hold; for words that
+    Errors: TypeError for another model or tokenizer. ValueError for a model of more than five million weights, or weights that half precision cannot hold; for words that
         do not fit the model.
     """
     if not isinstance(model, DecoderOnly):
         raise TypeError(f"model must be a DecoderOnly, got {type(model).__name__}: the page shows a decoder")
-    config = asdict(model.config)
-    for name, able in SHOWN.items():
-        if config[name] not in able:
-            raise ValueError(f"the page cannot show {name}={config[name]!r}: it computes {', '.join(able)}")
+    config = asdict(model.config) | {"embedding_factor": model.token_embedding.factor}
+    if model.config.positions == "rope":  # how far each pair is turned per position
+        angles = rotary_angles(torch.arange(2), model.config.d_head, model.config.rope_theta)
+        config["rope_frequencies"] = angles[1].tolist()
+    elif model.config.positions == "alibi":
+        config["alibi_slopes"] = (-alibi_bias(model.config.n_heads, T=2)[:, 1, 0]).tolist()
     if not isinstance(tokenizer, WordTokenizer):
         raise TypeError(f"tokenizer must be a WordTokenizer, got {type(tokenizer).__name__}: the page splits words")
     if len(tokenizer) != model.config.vocab_size:
@@ -46,7 +43,7 @@ def pack(model: DecoderOnly, tokenizer: WordTokenizer) -> bytes:
     rows = torch.zeros(model.config.max_seq_len, model.config.d_model, device=model.token_embedding.weight.device)
     with torch.no_grad():
         weights["positions.weight"] = rows if model.positions is None else model.positions(rows)
-    about = {"config": json.dumps(config | {"embedding_factor": model.token_embedding.factor})}
+    about = {"config": json.dumps(config)}
     small = {name: weight.half().cpu().contiguous() for name, weight in weights.items()}
     if wrong := next((name for name, weight in small.items() if not weight.isfinite().all()), None):
         raise ValueError(f"{wrong} of model holds NaN or a number beyond 65,504, the largest of half precision")
