@@ -53,6 +53,7 @@ COMMANDS = {
     "workflow": ["workflow", "{taken}/a.yml", "--chapters", "3", "--course", "OWNER/NAME@REF"],
     "grade": ["grade", "solutions/02_attention.ipynb", "--sandbox", "none", "--out", "{taken}/out"],
     "weights": ["weights", "tinyshakespeare"],
+    "glass": ["glass", "--out", "{taken}/a.html"],
 }
 
 

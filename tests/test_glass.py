@@ -1,6 +1,7 @@
 """The engine of the glass model, in node: it gives the library's numbers, and computes nothing twice."""
 
 import json
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -9,8 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from course_lib.__main__ import main
 from course_lib.config import preset
 from course_lib.gpt import DecoderOnly
+from course_lib.live.glass import parts
 from course_lib.live.glass.pack import pack
 from course_lib.pretrained import load_pretrained
 from course_lib.sampling import next_token_distribution
@@ -228,3 +231,27 @@ def test_what_the_page_cannot_show_is_refused_by_name(tinytown):
         pack(wild, tokenizer)
     with pytest.raises(ValueError, match=r"weights: the page shows up to 5,000,000"):
         pack(DecoderOnly(replace(model.config, d_model=512, n_heads=4, d_ff=2048)), tokenizer)
+
+
+def test_the_command_writes_one_page_and_writes_over_none(tmp_path, capsys):
+    page = tmp_path / "glass.html"
+    assert main(["glass", "--out", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert 'type="module"' in text
+    assert not re.search(r"""(?:src|href)=["']|import .* from|https?://(?!www\.w3\.org)""", text), "it asks no server"
+    page.write_text("mine", encoding="utf-8")
+    assert main(["glass", "--out", str(page)]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert page.read_text(encoding="utf-8") == "mine"
+    assert main(["glass", "--model", "translator", "--out", str(tmp_path / "b.html")]) == 2
+    assert "--model translator: model must be a DecoderOnly, got EncoderDecoder" in capsys.readouterr().err
+
+
+def test_every_part_says_where_it_is_computed_for_each_kind_of_model():
+    for changes in ({}, {"positions": "rope", "activation": "swiglu"}, {"positions": "alibi"}, {"positions": "none"}):
+        told = parts(replace(preset("tinytown"), **changes))
+        for part in told.values():
+            file, number = re.fullmatch(r"(course_lib/\w+\.py), line (\d+)", part["line"]).groups()
+            line = (ROOT / file).read_text(encoding="utf-8").splitlines()[int(number) - 1]
+            assert f"def {part['code'].rpartition('.')[2]}(" in line, part
+    assert told["embedding"]["title"] == "Embedding"

@@ -58,7 +58,7 @@ def test_a_part_opens_with_its_numbers_and_what_is_removed_is_missed(page):
     assert page.locator(BARS).inner_text() != before
     panel.get_by_role("button", name="Put the whole block back").click()
     assert page.locator(BARS).inner_text() == before
-    for part in ("embedding", "0.feed_forward", "3.lens"):
+    for part in ("embedding", "0.feed_forward", "3.lens", "next"):
         page.locator(f'.glass [data-part="{part}"]').click()
         assert "Shape:" in panel.inner_text()
     page.locator('.glass [data-part="1.head.2"]').click()
@@ -81,6 +81,24 @@ def test_sliders_answer_to_keys_and_keys_stay_inside(page):
     page.keyboard.press("End")
     page.get_by_role("slider", name="temperature").fill("1")
     assert page.locator(BARS).inner_text() == before
+
+
+def test_each_filter_says_how_many_words_it_leaves(page):
+    page.locator(".glass select").select_option(SENTENCES[0])
+    temperature, top_k = (page.get_by_role("slider", name=name) for name in ("temperature", "top-k"))
+    temperature.fill("2")
+    top_k.fill("7")
+    assert page.locator('.glass [data-part="next"]').inner_text().split("\n")[-1] == "343 → top-k 7"
+    page.locator('.glass [data-part="next"]').click()
+    table = page.locator(".glass .panel table")
+    assert table.locator("tr").last.inner_text().split() == ["words", "left", "343", "343", "7"]
+    below = page.get_by_role("slider", name="min-p").bounding_box()
+    top_k.fill("1")
+    assert table.locator("tr").last.inner_text().split()[-1] == "1"
+    assert page.get_by_role("slider", name="min-p").bounding_box() == below  # nothing jumps under the pointer
+    page.locator('.glass [data-part="next"]').click()
+    temperature.fill("1")
+    top_k.fill("50")
 
 
 def test_it_fits_a_phone(page):

@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 
+from course_lib.config import TransformerConfig
 from course_lib.contents import BY_SLUG
 from course_lib.embeddings import TokenEmbedding
-from course_lib.feed_forward import FeedForward
+from course_lib.feed_forward import FeedForward, SwiGLU
 from course_lib.gpt import DecoderOnly
 from course_lib.heads import MultiHeadAttention
 from course_lib.live.glass.pack import pack
@@ -46,8 +47,8 @@ def glass(
 ) -> None:
     """Show a model in a notebook, so that it can be taken apart. It runs in the page: the kernel may do something else.
 
-    Args: model, tokenizer: as in `html`. text: to begin with. part: that is open at the beginning: "embedding", or of
-        a layer and a head, counted from 0, "1.head.2", "1.feed_forward", "1.lens".
+    Args: model, tokenizer: as in `html`. text: to begin with. part: that is open at the beginning: "embedding", "next",
+        or of a layer and a head, counted from 0, "1.head.2", "1.feed_forward", "1.lens".
 
     Errors: as `html`; ValueError for a text or a part that the model does not have.
     """
@@ -100,17 +101,17 @@ def about_of(model: DecoderOnly, tokenizer: WordTokenizer, text: str = "", part:
     if text:
         tokenizer.encode(text)  # names a word that it does not know
     config = model.config
-    whole = {"embedding", *(f"{i}.{name}" for i in range(config.n_layers) for name in ("feed_forward", "lens"))}
+    whole = {"embedding", "next", *(f"{i}.{name}" for i in range(config.n_layers) for name in ("feed_forward", "lens"))}
     whole |= {f"{i}.head.{h}" for i in range(config.n_layers) for h in range(config.n_heads)}
     if part is not None and part not in whole:
         raise ValueError(
-            f'part must be "embedding" or such as "0.head.0", "0.feed_forward", "0.lens", for {config.n_layers} layers '
-            f"of {config.n_heads} heads, got {part!r}"
+            f'part must be "embedding", "next" or such as "0.head.0", "0.feed_forward", "0.lens", for '
+            f"{config.n_layers} blocks of {config.n_heads} heads, got {part!r}"
         )
     known = set(tokenizer.tokens)
     fitting = [sentence for sentence in SENTENCES if known.issuperset(sentence.split())]
     sentences = [*([text] if text else []), *(fitting or [" ".join(tokenizer.tokens[3:8])])]
-    return {"sentences": sentences, "sliders": SLIDERS, "parts": parts(), "open": part}
+    return {"sentences": sentences, "sliders": SLIDERS, "parts": parts(config), "open": part}
 
 
 def in_words(model: DecoderOnly, tokenizer: WordTokenizer, text: str) -> str:
@@ -139,13 +140,23 @@ def _either(model: DecoderOnly | None, tokenizer: WordTokenizer | None) -> tuple
     return load_pretrained("tinytown")
 
 
-def parts() -> dict[str, dict[str, str | int]]:
+WHERE_IT_STANDS = {  # how a config's positions reach a token
+    "learned": "a second, learned table says where it stands. Their sum enters the model.",
+    "sinusoidal": "sines and cosines say where it stands. Their sum enters the model.",
+    "rope": "where it stands is told later: every head turns queries and keys by their positions.",
+    "alibi": "where it stands is told later: every head takes something off the scores of what is far.",
+    "none": "nothing but the mask tells where it stands.",
+}
+
+
+def parts(config: TransformerConfig) -> dict[str, dict[str, str | int]]:
     """Return what each part of the page says of itself: title, text, formula, chapter, and the library's own line."""
+    gated, added = config.activation == "swiglu", config.positions in ("learned", "sinusoidal")
     return {
         "embedding": _part(
-            "embeddings", TokenEmbedding.forward, "Embedding and position",
-            "Each token is a row of a learned table; a second table says where it stands. Their sum enters the model.",
-            "x[t] = token_embedding[id[t]] + position[t]",
+            "embeddings", TokenEmbedding.forward, "Embedding and position" if added else "Embedding",
+            f"Each token is a row of a learned table; {WHERE_IT_STANDS[config.positions]}",
+            "x[t] = token_embedding[id[t]]" + (" + position[t]" if added else ""),
         ),
         "head": _part(
             "heads", MultiHeadAttention.forward, "head",
@@ -154,14 +165,21 @@ def parts() -> dict[str, dict[str, str | int]]:
             "weights = softmax(query · keyᵀ / √D), output = weights · value",
         ),
         "feed_forward": _part(
-            "feed_forward", FeedForward.forward, "feed-forward network",
+            "feed_forward", SwiGLU.forward if gated else FeedForward.forward, "feed-forward network",
             "Each unit asks one question of the token's vector, and adds its own answer as far as it fires.",
-            "W₂ activation(W₁ x + b₁) + b₂",
+            "W_down (silu(W_gate x) ⊙ W_up x)" if gated else f"W_down {config.activation}(W_up x + b_up) + b_down",
         ),
         "lens": _part(
-            "gpt", DecoderOnly.forward, "logit lens",
-            "The residual stream after this layer, read as if it were the last: what the model would say by now.",
+            "gpt", DecoderOnly.forward, "residual stream and logit lens",
+            "Both branches of the block add to the residual stream. Read after this block as if it were the last, the "
+            "stream says what the model would say by now.",
             "logits = output(final_norm(x))",
+        ),
+        "next": _part(
+            "sampling", next_token_distribution, "The next word",
+            "The logits are divided by the temperature, the filters put out what is improbable, softmax makes "
+            "probabilities of what is left, and one word is drawn.",
+            "p = softmax(filters(logits / T))",
         ),
     }  # fmt: skip
 

@@ -20,8 +20,8 @@ def pack(model: DecoderOnly, tokenizer: WordTokenizer) -> bytes:
         model: of the decoder family, small, with any norms, positions and activation that a config may name.
         tokenizer: whose `tokens` are the model's vocabulary.
 
-    Errors: TypeError for another model or tokenizer. ValueError for a model of more than five million weights, or weights that half precision cannot hold; for words that
-        do not fit the model.
+    Errors: TypeError for another model or tokenizer. ValueError for a model of more than five million weights, or with
+        weights that half precision cannot hold; for words that do not fit the model.
     """
     if not isinstance(model, DecoderOnly):
         raise TypeError(f"model must be a DecoderOnly, got {type(model).__name__}: the page shows a decoder")

@@ -39,6 +39,7 @@ export function mount(box, bytes, about) {
   const path = make("div", {class: "path"});
   const panel = make("section", {class: "panel", "aria-live": "polite", "aria-label": "the part that is open"});
   const bars = make("div", {class: "bars"});
+  const filters = make("div", {class: "path"});
   const write = make("button", {type: "button", class: "main", click: next}, "Write the next word");
   const sliders = about.sliders.map(([name, label, low, high, step, off]) => {
     const output = make("output", {}, "");
@@ -58,7 +59,7 @@ export function mount(box, bytes, about) {
     make("div", {class: "text"}, input, choice), note, chips,
     make("div", {class: "columns"},
       make("section", {"aria-label": "the way through the model"}, make("h3", {}, "Through the model"), path),
-      make("section", {"aria-label": "the next word"}, make("h3", {}, "The next word"), bars,
+      make("section", {"aria-label": "the next word"}, make("h3", {}, "The next word"), bars, filters,
            make("div", {class: "sliders"}, sliders.map((each) => each.element)), write)),
     panel);
   begin(state.text);
@@ -89,7 +90,7 @@ export function mount(box, bytes, about) {
       click: () => { state.position = t === ids.length - 1 ? null : t; show(); chips.children[t].focus(); },
     }, word)));
     path.replaceChildren(
-      stage("embedding", "Embedding + position", bit(width(glass.layers[0].before, at(), config.d_model))),
+      stage("embedding", about.parts.embedding.title, bit(width(glass.layers[0].before, at(), config.d_model))),
       ...glass.layers.flatMap((layer, l) => [
         make("div", {class: `layer${state.removed.has(String(l)) ? " gone" : ""}`},
           make("div", {class: "name"}, `Block ${l + 1}`),
@@ -152,7 +153,7 @@ export function mount(box, bytes, about) {
   /** What the model would say if it ended after this layer. */
   function lens(l) {
     const [[id, p]] = likely(nextTokenDistribution(glass.lens(l, at())));
-    return stage(`${l}.lens`, "would say", `${tokens[id]} ${percent(p)}`);
+    return stage(`${l}.lens`, "Would say", `${tokens[id]} ${percent(p)}`);
   }
 
   function likely(p) {
@@ -162,9 +163,26 @@ export function mount(box, bytes, about) {
   function showNext() {
     if (!ids.length) return;
     const p = nextTokenDistribution(glass.logitsAt(at()), state.how);
-    bars.replaceChildren(...row(likely(p).map(([id, share]) => [tokens[id], share])));
+    bars.replaceChildren(...row(likely(p).filter(([, share]) => share > 0).map(([id, share]) => [tokens[id], share])));
+    const left = stages().map(([name, each]) => `${name ? `${name} ` : ""}${each.reduce((n, x) => n + (x > 0), 0)}`);
+    const was = filters.contains(document.activeElement);
+    filters.replaceChildren(stage("next", "Words that can come", left.join(" → ")));
+    if (was) filters.firstChild.focus();
+    if (state.open === "next") showPanel();
     write.disabled = at() !== ids.length - 1 || ids.length >= T - 1;
     write.title = write.disabled ? "choose the last token" : "";
+  }
+
+  /** The probabilities as they are and after each filter that is on: [its name, (V,)], the last ones are drawn from. */
+  function stages() {
+    const on = {temperature: state.how.temperature}, logits = glass.logitsAt(at());
+    const found = [["", nextTokenDistribution(logits, on)]];
+    for (const [name, label] of [["topK", "top-k"], ["topP", "top-p"], ["minP", "min-p"]]) {
+      if (state.how[name] === null) continue;
+      on[name] = state.how[name];
+      found.push([label, nextTokenDistribution(logits, on)]);
+    }
+    return found;
   }
 
   /** Bars with a word before and a share behind each. */
@@ -184,7 +202,7 @@ export function mount(box, bytes, about) {
   // --- the part that is open ----------------------------------------------------------------------------------------
   function open(part) {
     state.open = state.open === part ? null : part;
-    for (const button of path.querySelectorAll("[data-part]")) {
+    for (const button of box.querySelectorAll("[data-part]")) {
       button.setAttribute("aria-expanded", String(button.dataset.part === state.open));
     }
     showPanel();
@@ -206,9 +224,9 @@ export function mount(box, bytes, about) {
       return;
     }
     const [l, kind, index] = state.open.split(".");
-    const key = state.open === "embedding" ? "embedding" : kind, told = about.parts[key];
-    const body = {embedding: openEmbedding, head: openHead, feed_forward: openUnits, lens: openLens}[key];
-    const title = key === "embedding" ? told.title : `Block ${+l + 1}, ${told.title}${index ? ` ${l}.${index}` : ""}`;
+    const key = kind ?? state.open, told = about.parts[key];
+    const body = {embedding: openEmbedding, head: openHead, feed_forward: openUnits, lens: openLens, next: openNext}[key];
+    const title = !kind ? told.title : `Block ${+l + 1}, ${told.title}${index ? ` ${l}.${index}` : ""}`;
     panel.replaceChildren(
       make("h3", {}, title), make("p", {}, told.text), make("code", {class: "formula"}, told.formula),
       ...body(+l, +index),
@@ -220,8 +238,9 @@ export function mount(box, bytes, about) {
     const line = (name, numbers) => make("tr", {}, make("th", {scope: "row"}, name),
       ...[...numbers.slice(0, 6)].map((x) => make("td", {}, number(x))), make("td", {}, "…"));
     const token = width(glass.embedded, at(), d), sum = width(glass.layers[0].before, at(), d);
+    const added = ["learned", "sinusoidal"].includes(config.positions);
     return [make("table", {}, line(`“${words[at()]}”, id ${ids[at()]}`, token),
-                 line(`position ${at()}`, sum.map((x, i) => x - token[i])), line("together", sum)),
+                 ...(added ? [line(`position ${at()}`, sum.map((x, i) => x - token[i])), line("together", sum)] : [])),
             shape(`(T, d_model) = (${ids.length}, ${d})`)];
   }
 
@@ -230,24 +249,31 @@ export function mount(box, bytes, about) {
   /** One row of attention, which the play button builds up: query · keys, softmax, mix. */
   function openHead(l, h) {
     const t = at(), layer = glass.layers[l], D = glass.d_head;
+    const kv = Math.floor((h * config.n_kv_heads) / H) * D;  // whose keys and values this head reads
+    const three = (numbers) => `(${[...numbers.subarray(0, 3)].map((x) => number(x, 1)).join(", ")}, …)`;
     const rows = words.slice(0, t + 1).map((word, s) => {
-      const value = layer.value.subarray(s * glass.d_kv, s * glass.d_kv + 3);
-      return make("tr", {}, make("th", {scope: "row"}, word),
+      const [key, value] = [layer.key, layer.value].map((all) => all.subarray(s * glass.d_kv + kv));
+      return make("tr", {}, make("th", {scope: "row"}, word), make("td", {}, three(key)),
         make("td", {class: "step1"}, number(layer.scores[(h * T + t) * T + s])),
         make("td", {class: "step2"}, make("i", {style: `--share: ${weight(l, h, t, s)}`}), percent(weight(l, h, t, s))),
-        make("td", {class: "step3"}, `${percent(weight(l, h, t, s))} × (${[...value].map((x) => number(x, 1)).join(", ")}, …)`));
+        make("td", {class: "step3"}, `${percent(weight(l, h, t, s))} × ${three(value)}`));
     });
-    const mix = width(layer.heads, t, config.d_model).subarray(h * D, h * D + 3);
+    const later = words.length - t - 1, hidden = later === 1 ? "1 later word" : `${later} later words`;
+    if (later) rows.push(make("tr", {}, make("th", {scope: "row"}, hidden), make("td", {}, "hidden by the mask"),
+                              make("td", {class: "step1"}, "−∞"), make("td", {class: "step2"}, "0 %"), make("td")));
+    const query = width(layer.query, t, config.d_model).subarray(h * D), mix = width(layer.heads, t, config.d_model).subarray(h * D);
     const table = make("table", {class: "row-of-attention"},
-      make("tr", {}, make("th", {}, `“${words[t]}” asks`), make("th", {class: "step1"}, "query · key / √D"),
-           make("th", {class: "step2"}, "softmax"), make("th", {class: "step3"}, "of its value")),
-      ...rows, make("tr", {class: "step3"}, make("th", {scope: "row"}, "the sum"), make("td"), make("td"),
-                    make("td", {}, `(${[...mix].map((x) => number(x, 1)).join(", ")}, …)`)));
+      make("tr", {}, make("th", {}, "token"), make("th", {}, "its key"),
+           make("th", {class: "step1"}, config.alibi_slopes ? "query · key / √D − slope × distance" : "query · key / √D"),
+           make("th", {class: "step2"}, "softmax"), make("th", {class: "step3"}, "weight × value")),
+      ...rows, make("tr", {class: "step3"}, make("th", {scope: "row"}, "the sum"), make("td"), make("td"), make("td"),
+                    make("td", {}, three(mix))));
     const play = make("button", {type: "button", hidden: matchMedia("(prefers-reduced-motion: reduce)").matches, click: () => {
       for (let step = 0; step <= 3; step++) setTimeout(() => table.setAttribute("data-step", step), STEP * step);
     }}, "▶ Play this row");
     return [make("div", {class: "buttons"}, play, remover(`${l}.head.${h}`, "this head"), remover(`${l}.attention`, "all heads of the block"),
                  remover(`${l}`, "the whole block")),
+            make("p", {}, `“${words[t]}” asks with its query ${three(query)}:`),
             make("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "one row of attention"}, table),
             shape(`weights (H, T, T) = (${H}, ${ids.length}, ${ids.length}); query, key, value (T, D) = (${ids.length}, ${D})`)];
   }
@@ -263,8 +289,30 @@ export function mount(box, bytes, about) {
   }
 
   function openLens(l) {
-    const p = nextTokenDistribution(glass.lens(l, at()));
-    return [...row(likely(p).map(([id, share]) => [tokens[id], share])), shape(`logits (T, V) = (${ids.length}, ${tokens.length})`)];
+    const p = nextTokenDistribution(glass.lens(l, at())), layer = glass.layers[l], d = config.d_model;
+    const line = (name, rows) => {
+      const numbers = width(rows, at(), d);
+      return make("tr", {}, make("th", {scope: "row"}, name), make("td", {}, number(Math.hypot(...numbers), 1)),
+                  ...[...numbers.subarray(0, 4)].map((x) => make("td", {}, number(x))), make("td", {}, "…"));
+    };
+    return [make("table", {}, make("tr", {}, make("th", {}, `“${words[at()]}”`), make("th", {}, "length"), make("th", {colspan: 5}, "numbers")),
+                 line("residual stream before", layer.before), line("+ attention", layer.attention),
+                 line("+ feed-forward", layer.feed_forward), line(config.norm_position === "pre" ? "= after" : "= after, normalized", layer.after)),
+            make("p", {}, "Read as if this were the last block:"),
+            ...row(likely(p).map(([id, share]) => [tokens[id], share])), shape(`logits (T, V) = (${ids.length}, ${tokens.length})`)];
+  }
+
+  /** The most probable words with their logits, and what each filter leaves of them. */
+  function openNext() {
+    const found = stages(), logits = glass.logitsAt(at()), plain = nextTokenDistribution(logits);
+    const columns = [["softmax", plain], ...found.map(([name, p]) => [name || `÷ T = ${state.how.temperature}`, p])];
+    return [make("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "the filters"}, make("table", {},
+      make("tr", {}, make("th", {}, "word"), make("th", {}, "logit"), ...columns.map(([name]) => make("th", {}, name))),
+      ...likely(plain).map(([id]) => make("tr", {}, make("th", {scope: "row"}, tokens[id]), make("td", {}, number(logits[id])),
+        ...columns.map(([, p]) => make("td", {}, p[id] > 0 ? percent(p[id]) : "–")))),
+      make("tr", {}, make("th", {scope: "row"}, "words left"), make("td"),
+        ...columns.map(([, p]) => make("td", {}, String(p.reduce((n, x) => n + (x > 0), 0))))))),
+      shape(`logits (T, V) = (${ids.length}, ${tokens.length})`)];
   }
 }
 

@@ -1,0 +1,41 @@
+"""`python -m course_lib glass`: write the glass model as one page that needs nothing else."""
+
+import argparse
+from pathlib import Path
+
+
+def add(commands: argparse._SubParsersAction) -> None:
+    """Add the command with its arguments."""
+    parser = commands.add_parser(
+        "glass",
+        help="write a trained model as a page in which every part of it can be opened and removed",
+        description=(
+            "Writes one HTML file: the model itself, at work in the page, each head, unit and block with its numbers. "
+            "It opens in any browser, needs no server, and asks none: mail it, project it, put it on a site."
+        ),
+        epilog="Example: python -m course_lib glass --model runs/tinytown --out my_model.html",
+    )
+    parser.add_argument(
+        "--model", metavar="FOLDER", default="tinytown",
+        help="a folder that `train` has written, or a name (default: %(default)s, the model of the course)",
+    )  # fmt: skip
+    parser.add_argument("--out", type=Path, default=Path("glass.html"), help="file to write (default: %(default)s)")
+    parser.add_argument("--force", action="store_true", help="write over a file that is there")
+    parser.set_defaults(run=run, remedy="name another file with --out")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the page and say how large it is."""
+    from course_lib.files import write_whole
+    from course_lib.live.glass import html
+    from course_lib.pretrained import load_pretrained
+
+    if arguments.out.exists() and not arguments.force:
+        raise ValueError(f"{arguments.out} is there already: name another file with --out, or add --force")
+    try:
+        page = html(*load_pretrained(arguments.model))
+    except TypeError as error:  # a family that the page does not show
+        raise ValueError(f"--model {arguments.model}: {error}") from error
+    write_whole(arguments.out, lambda part: part.write_text(page, encoding="utf-8"))
+    print(f"{arguments.out}: {arguments.out.stat().st_size / 1e6:.1f} MB. Open it in a browser.")
+    return 0
