@@ -28,7 +28,7 @@ export function mount(box, bytes, about) {
   let words = [], ids = [];
   const at = () => Math.min(state.position ?? ids.length - 1, ids.length - 1);
   const width = (rows, position, size) => rows.subarray(position * size, (position + 1) * size);
-  const H = config.n_heads, T = config.max_seq_len;
+  const H = config.n_heads, T = config.max_seq_len, drawn = document.createElement("canvas");
 
   const input = make("input", {type: "text", "aria-label": "your text", spellcheck: "false", autocomplete: "off",
                                input: () => { state.text = input.value; state.position = null; compute(); }});
@@ -134,12 +134,16 @@ export function mount(box, bytes, about) {
   /** A head's weights as a small map: a row for each token, dark where it looks. */
   function paint(canvas, l, h, size) {
     const context = canvas.getContext("2d"), n = ids.length, side = size / n;
+    const map = new ImageData(n, n);  // a pixel for each weight, then enlarged at once: a rectangle each takes ten times as long
+    for (let t = 0; t < n; t++) for (let s = 0; s < n; s++) {
+      map.data.set([0, 90, 150, s <= t ? 255 * weight(l, h, t, s) : 0], 4 * (t * n + s));
+    }
+    drawn.width = drawn.height = n;
+    drawn.getContext("2d").putImageData(map, 0, 0);
     context.fillStyle = "#fff";
     context.fillRect(0, 0, size, size);
-    for (let t = 0; t < n; t++) for (let s = 0; s <= t; s++) {
-      context.fillStyle = `rgba(0, 90, 150, ${weight(l, h, t, s)})`;
-      context.fillRect(s * side, t * side, side, side);
-    }
+    context.imageSmoothingEnabled = false;
+    context.drawImage(drawn, 0, 0, size, size);
     context.strokeStyle = "#b34700";
     context.strokeRect(0.5, at() * side + 0.5, size - 1, Math.max(1, side - 1));
   }
