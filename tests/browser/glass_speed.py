@@ -1,7 +1,7 @@
 """How fast the glass model answers in a browser: `python -m tests.browser.glass_speed`. It asserts nothing.
 
-Two times for each move, over a text of 48 tokens: how long the page works on it, and when the next frame is drawn, which
-comes at most every 16.7 ms and so later even where there is next to no work.
+Two times for each move, over a text of 48 tokens: how long the page works on it, and when the frame that shows it is
+drawn; frames come every 16.7 ms at best, and two are waited for, so that the first is surely on the screen.
 """
 
 import tempfile
