@@ -467,3 +467,15 @@ def require_generator(generator: object) -> None:
             f"generator must be a torch.Generator, such as torch.Generator().manual_seed(0), or None, got "
             f"{generator!r:.80}"
         )
+
+
+def require_known_ids(ids: Iterable[int] | Tensor, vocab_size: int) -> list[int]:
+    """Return the ids as a list. TypeError unless they are whole numbers in a row; ValueError outside [0, V)."""
+    try:
+        row = [index(i) for i in ids]
+    except TypeError:
+        raise TypeError(f"ids must be one row of whole numbers, got {ids!r}") from None
+    for i in row:
+        if not 0 <= i < vocab_size:
+            raise ValueError(f"id {i} is outside the vocabulary: ids run from 0 to {vocab_size - 1}")
+    return row

@@ -201,7 +201,7 @@ def test_of_equally_common_pairs_the_older_tokens_are_merged_first(text):
 
 
 def test_a_tie_is_settled_by_ids_and_not_by_the_alphabet():
-    """Each pair occurs twice: the one of the smallest ids comes first, where an alphabet from its end would take "zy"."""
+    """Each pair occurs twice: the smallest ids come first, where an alphabet read from its end would take "zy"."""
     tokenizer = BytePairTokenizer.train("zy ba dc zy ba dc", vocab_size=259)
     assert [tokenizer.decode([i]) for i in range(256, 259)] == ["ba", "dc", "zy"]
 

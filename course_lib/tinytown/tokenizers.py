@@ -4,13 +4,18 @@ import re
 from collections.abc import Iterable, Iterator, Sized
 from difflib import get_close_matches
 from functools import cached_property
-from operator import index
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 
-from course_lib.checks import require_at_least_one, require_special_tokens, require_text, require_texts
+from course_lib.checks import (
+    require_at_least_one,
+    require_known_ids,
+    require_special_tokens,
+    require_text,
+    require_texts,
+)
 from course_lib.tinytown.grammar import BOS, EOS, PAD, join_words, split_words
 from course_lib.tinytown.stories import Tinytown
 
@@ -201,15 +206,3 @@ def _last_cut(text: str, inside: tuple[str, ...]) -> int:
         if text[cut] in " \n" and text[cut - 1].isalnum() and not text.endswith(inside, 0, cut):
             return cut
     return 0
-
-
-def require_known_ids(ids: Iterable[int] | Tensor, vocab_size: int) -> list[int]:
-    """Return the ids as a list. TypeError unless they are whole numbers in a row; ValueError outside [0, V)."""
-    try:
-        row = [index(i) for i in ids]
-    except TypeError:
-        raise TypeError(f"ids must be one row of whole numbers, got {ids!r}") from None
-    for i in row:
-        if not 0 <= i < vocab_size:
-            raise ValueError(f"id {i} is outside the vocabulary: ids run from 0 to {vocab_size - 1}")
-    return row
