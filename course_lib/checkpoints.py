@@ -14,12 +14,20 @@ from course_lib.files import write_whole
 
 
 def save_checkpoint(
-    path: str | Path, model: nn.Module, optimizer: torch.optim.Optimizer, generator: Generator | None, history: dict
-) -> None:
-    """Write a checkpoint, whole or not at all. All processes call it; the first writes, the others wait for it."""
+    path: str | Path, model: nn.Module, optimizer: torch.optim.Optimizer,
+    generator: Generator | None = None, history: dict | None = None,
+) -> None:  # fmt: skip
+    """Write a checkpoint, whole or not at all. All processes call it; the first writes, the others wait for it.
+
+    Args:
+        generator: what draws the batches, if it is to go on where it stands. history: plain values by name, such as
+            losses; `load_checkpoint` returns them.
+    Errors: ValueError if there is no such folder; TypeError for another kind of argument.
+    """
+    checks.require_checkpoint(path, model, optimizer, generator, history)
     state = {
         "model": processes.whole(model.state_dict()), "optimizer": processes.whole(optimizer.state_dict()),
-        "history": history, "generator": generator.get_state() if generator else None,
+        "history": history or {}, "generator": generator.get_state() if generator else None,
         "torch": processes.gather(torch.get_rng_state()),  # what dropout draws from, (processes, bytes)
     }  # fmt: skip
     if processes.rank() == 0:
@@ -27,13 +35,15 @@ def save_checkpoint(
     processes.gather(torch.zeros(1))
 
 
-def resume(
-    path: str | Path, model: nn.Module, optimizer: torch.optim.Optimizer, generator: Generator | None
-) -> dict[str, list[float]]:
+def load_checkpoint(
+    path: str | Path, model: nn.Module, optimizer: torch.optim.Optimizer, generator: Generator | None = None
+) -> dict:
     """Bring model, optimizer and random numbers to where a checkpoint was written; return the history until then.
 
-    Errors: ValueError for a file that is damaged, holds numbers that are not finite, or belongs to another model.
+    Errors: ValueError for a file that is damaged, holds numbers that are not finite, or belongs to another model;
+        TypeError for another kind of argument.
     """
+    checks.require_checkpoint(path, model, optimizer, generator, None)
     try:
         state = torch.load(path, weights_only=True, map_location="cpu")
         checks.require_finite({n: state["model"][n] for n, _ in model.named_parameters() if n in state["model"]})
@@ -49,5 +59,5 @@ def resume(
     except Exception as error:
         raise ValueError(
             f"cannot resume from {path}: {type(error).__name__}: {str(error).splitlines()[0]}. "
-            "It belongs to another model, or is damaged. Move it away to begin anew, or name another `checkpoint`."
+            "It belongs to another model, or is missing or damaged. Move it away to begin anew, or name another one."
         ) from error

@@ -1,7 +1,7 @@
 """Checks that every part shares: a wrong size is named where it enters, not ten calls later."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from numbers import Integral, Real
 from operator import index
 from pathlib import Path
@@ -407,3 +407,75 @@ def require_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
     )
     require_broadcast(mask, shape, "mask", advice)
     require_one_meaning(mask, shape)
+
+
+def require_text(text: object) -> None:
+    """Raise TypeError unless text is a string."""
+    if not isinstance(text, str):
+        raise TypeError(f"text must be a string, got {type(text).__name__}: encode one text at a time")
+
+
+def require_texts(texts: object) -> None:
+    """Raise TypeError unless texts can be gone through, and are not one string, whose letters would come one by one."""
+    if isinstance(texts, (str, bytes)) or not hasattr(texts, "__iter__"):
+        raise TypeError(f"texts must be parts of a text, one after another, got {type(texts).__name__}: write [text]")
+
+
+def require_special_tokens(special_tokens: object) -> list[str]:
+    """Return the special tokens. TypeError or ValueError unless they are different strings, none of them empty."""
+    if isinstance(special_tokens, (str, bytes)) or not isinstance(special_tokens, Iterable):
+        raise TypeError(f"special_tokens must be a list of strings, got {special_tokens!r}: write [special_token]")
+    special = list(special_tokens)
+    if not all(isinstance(token, str) for token in special):
+        raise TypeError(f"special_tokens must be a list of strings, got {special!r}")
+    if "" in special or len(set(special)) < len(special):
+        raise ValueError(f"special_tokens must be different from each other and not empty, got {special!r}")
+    return special
+
+
+def require_checkpoint(path: object, model: object, optimizer: object, generator: object, history: object) -> None:
+    """Raise TypeError or ValueError unless these can be written to a checkpoint, or brought to where one stands."""
+    require_path(path=path)
+    require_module(model=model)
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(f"optimizer must be a torch optimizer, as make_optimizer makes it, got {optimizer!r:.80}")
+    require_generator(generator)
+    if not isinstance(history, dict | None):
+        raise TypeError(f"history must be a dictionary of plain values, got {history!r:.80}: write {{'losses': …}}")
+    if not Path(str(path)).parent.is_dir():
+        raise ValueError(f"path={str(path)!r}: there is no folder {Path(str(path)).parent}, make it first")
+
+
+def require_path(**paths: object) -> None:
+    """Raise TypeError unless every named path is a string or a Path."""
+    for name, path in paths.items():
+        if not isinstance(path, (str, Path)):
+            raise TypeError(f"{name} must be a path, a string or a pathlib.Path, got {path!r:.80}")
+
+
+def require_module(**models: object) -> None:
+    """Raise TypeError unless every named model is a torch module, and no class that is still to be made."""
+    for name, model in models.items():
+        if not isinstance(model, torch.nn.Module):
+            raise TypeError(f"{name} must be a model, a torch.nn.Module such as DecoderOnly(config), got {model!r:.80}")
+
+
+def require_generator(generator: object) -> None:
+    """Raise TypeError unless generator is a torch.Generator or None."""
+    if not isinstance(generator, torch.Generator | None):
+        raise TypeError(
+            f"generator must be a torch.Generator, such as torch.Generator().manual_seed(0), or None, got "
+            f"{generator!r:.80}"
+        )
+
+
+def require_known_ids(ids: Iterable[int] | Tensor, vocab_size: int) -> list[int]:
+    """Return the ids as a list. TypeError unless they are whole numbers in a row; ValueError outside [0, V)."""
+    try:
+        row = [index(i) for i in ids]
+    except TypeError:
+        raise TypeError(f"ids must be one row of whole numbers, got {ids!r}") from None
+    for i in row:
+        if not 0 <= i < vocab_size:
+            raise ValueError(f"id {i} is outside the vocabulary: ids run from 0 to {vocab_size - 1}")
+    return row

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from course_lib import checks, processes
-from course_lib.checkpoints import resume, save_checkpoint
+from course_lib.checkpoints import load_checkpoint, save_checkpoint
 from course_lib.gpt import IGNORED, evaluating
 from course_lib.gradients import add_gradients, block_options, clip, require_options
 
@@ -130,7 +130,7 @@ def train(
     model.train()
     processes.draw_apart()
     if checkpoint and Path(checkpoint).exists():
-        history = History(**resume(checkpoint, model, optimizer, generator))
+        history = History(**load_checkpoint(checkpoint, model, optimizer, generator))
     trained, shared = processes.share_model(model, optimizer, shard, len(history))  # `model` twice for who is alone
     on_step = on_step or (lambda step, model: None)
     if not len(history):

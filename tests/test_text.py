@@ -163,6 +163,116 @@ def test_byte_pair_vocabulary_holds_every_byte():
         BytePairTokenizer.train("abc", vocab_size=100)
 
 
+def commonest_pairs_merged(text, n, special=()):
+    """Byte-pair encoding from its definition, ties by the ids of the parts: the merges, as pairs of ids."""
+    parts = re.split("|".join(map(re.escape, special)), text) if special else [text]
+    words = [list(word.encode()) for part in parts for word in GPT2_WORDS.findall(part)]
+    order = {byte: i for i, byte in enumerate(ids_of_bytes())}
+    words, merges = [[order[byte] for byte in word] for word in words], []
+    while len(merges) < n:
+        pairs = Counter(pair for word in words for pair in pairwise(word))
+        best = min(pairs, key=lambda pair: (-pairs[pair], pair), default=None)
+        if best is None or pairs[best] < 2:
+            break
+        for word in words:
+            i = 0
+            while i < len(word) - 1:
+                if (word[i], word[i + 1]) == best:
+                    word[i : i + 2] = [256 + len(merges)]
+                i += 1
+        merges.append(best)
+    return merges
+
+
+GPT2_WORDS = re.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?[^\W\d_]+| ?\d+| ?[^\s\w]+|\s+(?!\S)|\s+")
+
+
+def ids_of_bytes():
+    """The 256 bytes in the order of their ids: what can be printed comes first, as GPT-2's table has it."""
+    printed = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    return printed + [byte for byte in range(256) if byte not in printed]
+
+
+@given(st.text("abc ", max_size=60))
+def test_of_equally_common_pairs_the_older_tokens_are_merged_first(text):
+    model = json.loads(BytePairTokenizer.train(text, 276).tokenizer.to_str())["model"]
+    merged = [(model["vocab"][left], model["vocab"][right]) for left, right in model["merges"]]
+    assert merged == commonest_pairs_merged(text, 20)
+
+
+def test_a_tie_is_settled_by_ids_and_not_by_the_alphabet():
+    """Each pair occurs twice: the smallest ids come first, where an alphabet read from its end would take "zy"."""
+    tokenizer = BytePairTokenizer.train("zy ba dc zy ba dc", vocab_size=259)
+    assert [tokenizer.decode([i]) for i in range(256, 259)] == ["ba", "dc", "zy"]
+
+
+SPECIAL = ("<|end|>", "<|end|><|end|>", "<|a b|>", "<|e")
+
+
+@pytest.fixture(scope="module")
+def with_special(stories):
+    return BytePairTokenizer.train(stories, 400, SPECIAL)
+
+
+def test_of_special_tokens_that_overlap_the_longest_is_taken(with_special):
+    once, twice, spaced, short = (with_special.tokenizer.token_to_id(token) for token in SPECIAL)
+    assert sorted((once, twice, spaced, short)) == [396, 397, 398, 399], "the last ids, in the order given"
+    assert with_special.encode("<|end|><|end|><|end|>") == [twice, once]
+    assert with_special.encode("<|end|><|e<|a b|>") == [once, short, spaced]
+    assert with_special.decode(with_special.encode("a<|end|><|end|> b"), special=True) == "a<|end|><|end|> b"
+    assert with_special.decode(with_special.encode("a<|end|> b")) == "a b"
+
+
+def test_no_merge_looks_across_a_special_token():
+    """Without it "ab" would occur twice; the vocabulary counts it."""
+    tokenizer = BytePairTokenizer.train("a<|end|>b a<|end|>b", 300, ["<|end|>"])
+    assert len(tokenizer) == 257
+    with pytest.raises(ValueError, match="257"):
+        BytePairTokenizer.train("ab", 256, ["<|end|>"])
+
+
+@pytest.mark.parametrize(
+    ("special", "error"), [("<|end|>", TypeError), ([1], TypeError), ([""], ValueError), (["x", "x"], ValueError)]
+)
+def test_special_tokens_are_different_words(special, error):
+    with pytest.raises(error, match="special_tokens"):
+        BytePairTokenizer.train("ab", 300, special)
+
+
+PARTS = st.lists(st.text() | st.sampled_from([*SPECIAL, "<|a", " b|>", "the king", " ", "\n", "  ", "'s", "\x1c", " "]))
+
+
+@given(PARTS, st.integers(1, 12))
+def test_a_text_in_parts_has_the_ids_of_the_whole(with_special, parts, block):
+    assert list(with_special.encode_iterable(iter(parts), block)) == with_special.encode("".join(parts))
+
+
+@pytest.mark.parametrize("n", [100, 1000])
+def test_a_stream_is_read_no_further_ahead_than_a_block_and_a_word(byte_pairs, n):
+    """Of a text of any length, what has been drawn and not been answered is bounded."""
+    drawn, answered, furthest = 0, 0, 0
+
+    def lines():
+        nonlocal drawn
+        for _ in range(n):
+            drawn += len("once there was a king\n")
+            yield "once there was a king\n"
+
+    for i in byte_pairs.encode_iterable(lines(), block=200):
+        answered += len(byte_pairs.decode([i]))
+        furthest = max(furthest, drawn - answered)
+    assert drawn == answered == 22 * n
+    assert furthest < 200 + 22 + len(" king\n")
+
+
+def test_a_stream_takes_texts_and_no_text(byte_pairs):
+    for wrong in ("a text", b"bytes", 3, None):
+        with pytest.raises(TypeError, match="texts"):
+            list(byte_pairs.encode_iterable(wrong))
+    with pytest.raises(TypeError, match="text must be"):
+        list(byte_pairs.encode_iterable(["a", 1]))
+
+
 def test_a_real_tokenizer_neither_cuts_nor_fills_and_adds_its_signs_when_asked(word_pieces):
     assert word_pieces.encode("unbelievable cat") == [4, 5, 6, 7]
     assert word_pieces.encode("unbelievable cat", special=True) == [2, 4, 5, 6, 7, 3]

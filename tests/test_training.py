@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from course_lib.checkpoints import load_checkpoint, save_checkpoint
 from course_lib.config import preset
 from course_lib.gpt import DecoderOnly
 from course_lib.tinytown import Batches
@@ -332,3 +333,37 @@ def test_a_buffer_may_hold_what_no_weight_may(tmp_path):
     for steps in (3, 6):
         history = train(Masked(), batches, steps, checkpoint=tmp_path / "run.pt", progress=False)
     assert len(history) == 6
+
+
+def test_a_loop_of_ones_own_saves_and_loads_its_checkpoint(tmp_path):
+    """Three steps, stopped after the first, end where three in one go end; what is no checkpoint's is named."""
+    path = tmp_path / "own.pt"
+
+    def begin():
+        model = small_model(5)
+        return model, make_optimizer(model)
+
+    def go_on(model, optimizer, steps, seen):
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-2
+        for step in steps:
+            ids = torch.arange(6).view(1, 6) + step
+            optimizer.zero_grad()
+            _, loss = model(ids[:, :-1], ids[:, 1:])
+            loss.backward()
+            optimizer.step()
+            seen.append(loss.item())
+        return seen
+
+    whole = go_on(*begin(), range(3), [])
+    model, optimizer = begin()
+    save_checkpoint(path, model, optimizer, history={"losses": go_on(model, optimizer, range(1), [])})
+    model, optimizer = begin()
+    history = load_checkpoint(path, model, optimizer)
+    assert go_on(model, optimizer, range(1, 3), history["losses"]) == whole
+    with pytest.raises(ValueError, match="no folder"):
+        save_checkpoint(tmp_path / "nowhere" / "own.pt", model, optimizer)
+    with pytest.raises(ValueError, match="missing"):
+        load_checkpoint(tmp_path / "other.pt", model, optimizer)
+    with pytest.raises(TypeError, match="optimizer"):
+        save_checkpoint(path, model, None)

@@ -1,15 +1,21 @@
 """Tokenizers: text into ids and back, by words or by pieces of words."""
 
 import re
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Iterator, Sized
 from difflib import get_close_matches
 from functools import cached_property
-from operator import index
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 
+from course_lib.checks import (
+    require_at_least_one,
+    require_known_ids,
+    require_special_tokens,
+    require_text,
+    require_texts,
+)
 from course_lib.tinytown.grammar import BOS, EOS, PAD, join_words, split_words
 from course_lib.tinytown.stories import Tinytown
 
@@ -110,35 +116,81 @@ class BytePairTokenizer(SubwordTokenizer):
     256 bytes, then merge the commonest neighbours again and again. No text is ever outside its vocabulary.
 
     `BytePairTokenizer.train(text, vocab_size)` learns the merges; `from_files` reads the ones that OpenAI learned.
+    Special tokens are one token each wherever they stand, whole; where several begin, the longest is taken.
     """
 
     @classmethod
-    def train(cls, text: str, vocab_size: int = 512) -> "BytePairTokenizer":
+    def train(cls, text: str, vocab_size: int = 512, special_tokens: Iterable[str] = ()) -> "BytePairTokenizer":
         """Learn merges on `text` until there are `vocab_size` tokens, or nothing occurs twice. The 256 bytes are always
-        there."""
-        if vocab_size < 256:
-            raise ValueError(f"vocab_size must be at least 256, one token for each byte, got {vocab_size}")
-        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        there, and have the first ids; special tokens have the last ones, and no merge looks across them.
+
+        Of pairs that occur equally often, the one whose left part has the smaller id is merged first, and of those the
+        one with the smaller right part: older tokens before younger ones. (Others take the pair that is last in the
+        alphabet; both are byte-pair encoding, and their ids differ.)
+
+        Errors: TypeError if text is no string; ValueError for a vocab_size without room for bytes and special tokens.
+        """
+        require_text(text)
+        special = require_special_tokens(special_tokens)
+        require_at_least_one(vocab_size=vocab_size)
+        if vocab_size < 256 + len(special):
+            raise ValueError(
+                f"vocab_size must be at least {256 + len(special)}, one token for each byte and special token, got "
+                f"{vocab_size}"
+            )
         trainer = trainers.BpeTrainer(
-            vocab_size=vocab_size, initial_alphabet=alphabet, min_frequency=2, show_progress=False
-        )
+            vocab_size=vocab_size - len(special), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            min_frequency=2, show_progress=False,
+        )  # fmt: skip
         self = cls._on_bytes(models.BPE())
+        texts = re.split("|".join(map(re.escape, sorted(special, key=len, reverse=True))), text) if special else [text]
         # Word by word, for the merges never cross a space. A word of a million letters would take minutes: it is cut.
-        self.tokenizer.train_from_iterator(re.findall(r"\s{0,99}\S{1,999}|\s{1,99}", text), trainer)
+        words = (word for each in texts for word in re.findall(r"\s{0,99}\S{1,999}|\s{1,99}", each))
+        self.tokenizer.train_from_iterator(words, trainer)
+        self.tokenizer.add_special_tokens(special)
         return self
 
     @classmethod
-    def from_files(cls, encoder_json: str | Path, vocab_bpe: str | Path) -> "BytePairTokenizer":
-        """The tokenizer of OpenAI's two GPT-2 files. `<|endoftext|>` in a text is one token.
+    def from_files(
+        cls, encoder_json: str | Path, vocab_bpe: str | Path, special_tokens: Iterable[str] = ("<|endoftext|>",)
+    ) -> "BytePairTokenizer":
+        """The tokenizer of OpenAI's two GPT-2 files. `<|endoftext|>` in a text is one token; a special token that the
+        files lack is left out.
 
         Errors: ValueError if a file is missing or is not what its name says."""
         try:
             self = cls._on_bytes(models.BPE.from_file(str(encoder_json), str(vocab_bpe)))
         except Exception as error:  # the package raises nothing narrower
             raise ValueError(f"{encoder_json} and {vocab_bpe} are not a vocabulary and its merges: {error}") from error
-        if self.tokenizer.token_to_id("<|endoftext|>") is not None:
-            self.tokenizer.add_special_tokens(["<|endoftext|>"])
+        special = require_special_tokens(special_tokens)
+        self.tokenizer.add_special_tokens([each for each in special if self.tokenizer.token_to_id(each) is not None])
         return self
+
+    def encode_iterable(self, texts: Iterable[str], block: int = 1 << 16) -> Iterator[int]:
+        """Yield the ids of a long text that comes in parts, such as the lines of an open file: those of
+        `encode("".join(texts))`, however the text is cut, without ever holding more than a part of it.
+
+        No token reaches from a letter into the space after it. So what has come is encoded up to the last such place,
+        about every `block` characters; memory depends on the longest stretch without one, not on the text's length.
+
+        Errors: TypeError for a part that is no string, or one string in place of many.
+        """
+        require_texts(texts)
+        require_at_least_one(block=block)
+        special = [token.content for token in self.tokenizer.get_added_tokens_decoder().values()]
+        inside = tuple({token[:i] for token in special for i in range(1, len(token)) if token[i] in " \n"})
+        held, size, wanted = [""], 0, block
+        for text in texts:
+            require_text(text)
+            held.append(text)
+            if (size := size + len(text)) < wanted:
+                continue
+            whole = "".join(held)
+            cut = _last_cut(whole, inside)
+            yield from self.encode(whole[:cut])
+            held, size = [whole[cut:]], size - cut
+            wanted = max(block, 2 * size)  # a stretch without a space is not searched again for every part
+        yield from self.encode("".join(held))
 
     @classmethod
     def _on_bytes(cls, model: models.BPE) -> "BytePairTokenizer":
@@ -148,19 +200,9 @@ class BytePairTokenizer(SubwordTokenizer):
         return cls(tokenizer)
 
 
-def require_text(text: object) -> None:
-    """Raise TypeError unless text is a string."""
-    if not isinstance(text, str):
-        raise TypeError(f"text must be a string, got {type(text).__name__}: encode one text at a time")
-
-
-def require_known_ids(ids: Iterable[int] | Tensor, vocab_size: int) -> list[int]:
-    """Return the ids as a list. TypeError unless they are whole numbers in a row; ValueError outside [0, V)."""
-    try:
-        row = [index(i) for i in ids]
-    except TypeError:
-        raise TypeError(f"ids must be one row of whole numbers, got {ids!r}") from None
-    for i in row:
-        if not 0 <= i < vocab_size:
-            raise ValueError(f"id {i} is outside the vocabulary: ids run from 0 to {vocab_size - 1}")
-    return row
+def _last_cut(text: str, inside: tuple[str, ...]) -> int:
+    """Return the last place where a letter ends and a space begins, and no special token whose beginnings these are."""
+    for cut in range(len(text) - 1, 0, -1):
+        if text[cut] in " \n" and text[cut - 1].isalnum() and not text.endswith(inside, 0, cut):
+            return cut
+    return 0
