@@ -78,6 +78,7 @@ def html(model: DecoderOnly | None = None, tokenizer: WordTokenizer | None = Non
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
 <title>A small Transformer, taken apart</title>
+<link rel="icon" href="data:,">
 <style>body {{ margin: 0; }}
 {(HERE / "glass.css").read_text(encoding="utf-8")}</style>
 <main></main>
