@@ -1508,3 +1508,14 @@ def test_a_float32_is_as_exact_as_the_largest_number_beside_it():
     assert compare(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 1e-5])) is not None
     assert compare(expected.double(), expected.double() + 1e-1) is not None
     assert compare(expected, expected + torch.tensor([0.0, 1e-3]), rtol=0.0, atol=1e-6) is not None
+
+
+@pytest.mark.parametrize("expected", [math.inf, -math.inf])
+def test_an_infinity_is_met_by_itself_alone(expected):
+    """A share of it is infinite, too: within that, every number would be near."""
+    for wrong in (0.0, 3, -1e300, -expected, math.nan, torch.tensor(1.0)):
+        assert compare(expected, wrong)
+        assert compare((1.0, expected), (1.0, wrong))
+        assert compare(wrong if not isinstance(wrong, torch.Tensor) else 1.0, expected)
+    assert compare(expected, expected) is None
+    assert compare(expected, torch.tensor(expected)) is None

@@ -7,6 +7,7 @@ OF_THE_LARGEST of that anywhere: sums of large numbers that come out near 0 keep
 """
 
 import contextlib
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -81,7 +82,8 @@ def _compare(expected, got, rtol, atol, names, what, nan_is_nan=False) -> str | 
         tolerance = (0.0 if exact else TOLERANCE[kind][0], 0.0 if exact else TOLERANCE[kind][1])
         rtol = tolerance[0] if rtol is None else rtol
         atol = tolerance[1] if atol is None else atol
-        if expected == value or abs(value - expected) <= atol + rtol * abs(expected):
+        infinite = expected in (math.inf, -math.inf)  # of which a share is infinite, too
+        if expected == value or (not infinite and abs(value - expected) <= atol + rtol * abs(expected)):
             return None
         if nan_is_nan and expected != expected and value != value:
             return None
