@@ -146,7 +146,8 @@ class StackedRows:
         axes.tick_params(length=0)
         axes.xaxis.set_major_locator(NullLocator())
         rows, items = range(len(names)), MEMORY_COLOURS.items()
-        self.bars = [{item: axes.barh(row, 0, 0.7, color=colour)[0] for item, colour in items} for row in rows]
+        edge: dict[str, Any] = {"edgecolor": INK, "linewidth": 0.5}
+        self.bars = [{item: axes.barh(row, 0, 0.7, color=colour, **edge)[0] for item, colour in items} for row in rows]
         middle: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL}
         self.labels = [{item: axes.text(0, row, "", **middle) for item in MEMORY_COLOURS} for row in rows]
         self.totals = [axes.text(0, row, "", va="center", fontsize=SMALL, weight="bold") for row in rows]

@@ -332,5 +332,5 @@ class CarriedShares(Drawing):
             for x, number in enumerate(line):
                 share = self.shares[y, x] if y < rows and x < columns else 0.0
                 told = f"{share:.1f}" if abs(share) >= 0.05 else ""
-                number.set(text=told, color=ink_on(self.image.cmap(self.image.norm(share))))
+                number.set(text=told, color=ink_on(self.image.cmap(self.image.norm(np.asarray(share)))))
         self.headline.set_text(self.title)

@@ -192,7 +192,7 @@ class Surprise(Drawing):
     def build(self) -> Figure:
         figure, self.axes = new_figure(8.4, 3.4)
         axes, places = self.axes, np.arange(len(self.words))
-        self.bars = axes.bar(places, 0, color=BLUE)
+        self.bars = axes.bar(places, 0, color=BLUE, edgecolor=INK, linewidth=0.5)
         axes.set(xlim=(-0.7, len(self.words) - 0.3), ylabel="surprise −ln p (nats)", xticks=places)
         self.headline = axes.set_title(" ", fontsize=TITLE, loc="left")
         axes.set_xticklabels(["shouted"] * len(self.words), **SLANTED)  # room for the longest
