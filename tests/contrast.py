@@ -94,7 +94,9 @@ def drawn() -> Iterator[dict[str, Figure]]:
         frame = sys._getframe(1)
         while frame.f_code.co_filename == drawing.__file__:
             frame = frame.f_back
-        made[f"{frame.f_globals['__name__']}.{frame.f_code.co_qualname}"] = figure
+        maker = f"{frame.f_globals['__name__']}.{frame.f_code.co_qualname}"
+        if maker.startswith("course_lib."):  # a test's own figures may look as they like
+            made[maker] = figure
         return make(figure)
 
     with mock.patch.object(drawing, "LetterCanvas", canvas):

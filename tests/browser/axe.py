@@ -1,6 +1,6 @@
 """axe-core, the checker of accessible pages, over a page that is open.
 
-    python -m tests.browser.axe [--site build/site] [PAGE.html ...]
+    python -m tests.browser.axe [--site build/site] [--within SELECTOR] [PAGE.html ...]
 
 looks at every page of the built web edition, or at the pages named: wide and narrow, light and dark. A line per serious
 or critical finding, with the first elements that show it; ends with 1 if there is any.
@@ -19,6 +19,7 @@ GRAVE = ("serious", "critical")
 VIEWS = [(width, scheme) for width in (1280, 390) for scheme in ("light", "dark")]
 RUN = """async ([within, grave]) => {
     for (const folded of document.querySelectorAll("details")) folded.open = true;
+    if (within && !document.querySelector(within)) return [];
     const {violations} = await axe.run(within ? {include: [within]} : document, {resultTypes: ["violations"]});
     return violations.filter(({impact}) => grave.includes(impact)).map(({id, impact, help, nodes}) =>
         `${id} (${impact}, ${nodes.length} times): ${help}: ` + nodes.slice(0, 3).map(({html, any}) =>
@@ -42,6 +43,7 @@ def findings(page, within: str = "") -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--site", type=Path, default=Path("build/site"))
+    parser.add_argument("--within", default="", help="look only at what this CSS selector picks")
     parser.add_argument("pages", nargs="*", type=Path)
     arguments = parser.parse_args()
     from playwright.sync_api import sync_playwright
@@ -53,10 +55,11 @@ def main() -> int:
         browser = play.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         for width, scheme in VIEWS:
             page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            page.route(lambda url, address=address: not url.startswith(address), lambda route: route.abort())
             for name in names:
                 page.goto(address + name)
                 page.evaluate("() => window.MathJax?.startup?.promise.then(() => null)")
-                told += [f"{name} ({width}, {scheme}): {each}" for each in findings(page)]
+                told += [f"{name} ({width}, {scheme}): {each}" for each in findings(page, arguments.within)]
             page.close()
         browser.close()
     print(*told, f"{len(names)} pages, {len(VIEWS)} views, {len(told)} serious or critical findings", sep="\n")
