@@ -120,6 +120,7 @@ IDS = {  # chapter: the exercises it must have, with their kinds; it may have mo
         "experiment": ["quadratic", "rnn_or_attention"],
     },
     "pretrained": {"code": ["map_gpt2"], "experiment": ["head_roles"]},
+    "your_gpt": {"code": ["parts", "parity", "loss", "writes"], "number": ["bill"]},
 }
 
 BUILT = [chapter for chapter in IDS if any((ROOT / f"course_lib/chapters/{chapter}/exercises").glob("*.md"))]
@@ -188,7 +189,7 @@ def test_the_catalogue_holds_every_exercise_of_the_chapter(chapter):
 
 
 def test_every_page_belongs_to_a_chapter_of_which_exercises_are_asked_for():
-    assert sum(len(names) for kinds in IDS.values() for names in kinds.values()) == 96
+    assert sum(len(names) for kinds in IDS.values() for names in kinds.values()) == 101
     assert {exercise.id.partition(".")[0] for exercise in ALL} == set(BUILT)
 
 

@@ -68,14 +68,12 @@ def solutions(slug: str) -> NotebookNode:
         cells.code(f"{name}-check", f'check("{exercise.id}", {exercise.answer_name})')
         cells.mixed(f"{name}-after", page.blocks("Afterwards"))
         cells.mixed(f"{name}-teachers", page.blocks("For teachers"), tag=SOLUTION_TAG)
-    following = CHAPTERS[chapter.number + 1]
-    cells.prose(
-        "closing",
-        [
-            f"`progress()` shows where you stand. Back to [the chapter](../notebooks/{chapter.notebook}), or on to "
-            f"[{following.number} · {following.title}](../notebooks/{following.notebook})."
-        ],
-    )
+    back = f"`progress()` shows where you stand. Back to [the chapter](../notebooks/{chapter.notebook})"
+    on = [
+        f", or on to [{each.number} · {each.title}](../notebooks/{each.notebook})"
+        for each in CHAPTERS[chapter.number + 1 : chapter.number + 2]  # none after the last
+    ]
+    cells.prose("closing", ["".join([back, *on, "."])])
     return nbformat.v4.new_notebook(cells=cells.made, metadata=metadata())
 
 

@@ -1,0 +1,1 @@
+"""Your GPT: what teaches this chapter."""

@@ -1,0 +1,49 @@
+from course_lib.chapters.your_gpt.fixtures import gathered as probe
+from course_lib.grading.exercise import Case, stage
+
+
+def gather_parts(mine, exercises, library):
+    """(parts, lent): every part by name, and the names of those that the library lends."""
+    parts, lent = {}, []
+    for name, exercise in exercises.items():
+        try:
+            parts[name] = mine(exercise)
+        except ValueError:
+            parts[name] = library[name]
+            lent.append(name)
+    return parts, lent
+
+
+TABLE = {
+    "norm": "normalization.layer_norm",
+    "mask": "masks.causal",
+    "block": "blocks.pre_norm",
+    "draw": "sampling.top_k",
+}
+
+
+def some(*names):
+    return {name: TABLE[name] for name in names}
+
+
+@stage
+def one_part(seed):
+    "One part, kept or not."
+    return [Case(["masks.causal"], some("mask")), Case([], some("norm"))]
+
+
+@stage
+def several_parts(seed):
+    "Several parts: some are kept, the others are lent, and named in their order."
+    return [
+        Case(["normalization.layer_norm"], some("norm", "mask")),
+        Case(["masks.causal", "sampling.top_k"], TABLE),
+        Case([], some("norm", "mask", "block")),
+        Case(list(TABLE.values()), TABLE),
+    ]
+
+
+@stage
+def unknown_exercise(seed):
+    "An id that does not exist: its KeyError comes through."
+    return [Case(["masks.causal"], {"mask": "masks.causal", "norm": "norms.no_such"})]

@@ -1,0 +1,27 @@
+"""What answers of chapter 17 are given that is no plain data, and how they are used: see `grading/fixtures.py`."""
+
+
+def gathered(answer, kept, exercises):
+    """Return the parts and the list that the answer makes of a record that holds `kept`; "KeyError" if it raises that.
+
+    A part is told by a text here, "your masks.causal" or "the library's mask".
+    """
+
+    def mine(exercise):
+        if "no_such" in exercise:
+            raise KeyError(exercise)
+        if exercise not in kept:
+            raise ValueError(f"no answer to {exercise!r} is kept")
+        return f"your {exercise}"
+
+    library = {name: f"the library's {name}" for name in exercises}
+    try:
+        return answer(mine, dict(exercises), library)
+    except KeyError:
+        return "KeyError", []
+
+
+def found_by_grammar(answer, stories, tellable):
+    """Return the answer's two figures for stories; `tellable` says ln P of those that the grammar can tell."""
+    known = dict(tellable)
+    return answer(stories, lambda story: known.get(story, float("-inf")))

@@ -1,0 +1,369 @@
+"""The workshop of chapter 17: your parts fetched, my_gpt.py begun, and every stage of it held against the library's.
+
+begin()                        # writes my_gpt.py from a skeleton, if there is none
+my_gpt = load()                # the file as it is now
+parity(my_gpt)                 # the same weights through yours and the library's, stage by stage
+"""
+
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from course_lib.checks import require_config
+from course_lib.config import TransformerConfig
+from course_lib.files import ASSETS
+from course_lib.gpt import DecoderOnly
+from course_lib.grading.answers import mine
+from course_lib.ladder.model import PARTS as LADDER_PARTS
+from course_lib.sampling import sample_next_token
+
+SKELETON = ASSETS / "my_gpt.txt"
+TOLERANCE = 1e-5
+STAGES = ("Embedding", "Positions", "Norm", "Attention", "FeedForward", "Block", "MyGPT", "training_step", "write")
+
+# Name of a part -> the exercise whose answer can take its place.
+EXERCISES = {
+    "lookup": "embeddings.lookup",
+    "attention": "attention.scaled_dot_product",
+    "mask": "masks.causal",
+    "split": "heads.split",
+    "merge": "heads.merge",
+    "feed_forward": "feed_forward.forward",
+    "norm": "normalization.layer_norm",
+    "block": "blocks.pre_norm",
+    "step": "training.step",
+    "draw": "sampling.next_token",
+}
+
+
+def _step(model: Any, ids: Tensor, targets: Tensor, optimizer: torch.optim.Optimizer, max_norm: float) -> float:
+    optimizer.zero_grad()
+    _, loss = model(ids, targets)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+    optimizer.step()
+    return float(loss.item())
+
+
+LENT: dict[str, Callable[..., Any]] = {
+    **{name: LADDER_PARTS[name] for name in EXERCISES if name in LADDER_PARTS},
+    "step": _step,
+    "draw": lambda logits, temperature, top_k, top_p, generator: sample_next_token(
+        logits, temperature, top_k, top_p, generator=generator
+    ),
+}
+
+
+class Parts:
+    """The parts of a model by name, `P.norm(…)`: yours where you handed one in, else lent by the library.
+
+    Fields: yours and lent, the names of both kinds. As text it names every part and where it comes from.
+    """
+
+    def __init__(self, own: dict[str, Callable[..., Any]]):
+        self.yours = tuple(name for name in EXERCISES if name in own)
+        self.lent = tuple(name for name in EXERCISES if name not in own)
+        self._all = LENT | own
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_") or name not in EXERCISES:
+            raise AttributeError(f"there is no part {name!r}: the parts are {', '.join(EXERCISES)}")
+        return self._all[name]
+
+    def draw(self, logits: Tensor, generator: torch.Generator) -> Int[Tensor, "B"]:
+        """Draw the next token of each row from logits (B, V), at temperature 1 and without a filter."""
+        return self._all["draw"](logits, 1.0, None, None, generator)
+
+    def __repr__(self) -> str:
+        lines = [f"{len(self.yours)} of {len(EXERCISES)} parts are yours"]
+        for name, exercise in EXERCISES.items():
+            lines.append(f"  {name:<13} {exercise:<29} {'yours' if name in self.yours else 'lent by the library'}")
+        return "\n".join(lines)
+
+
+def parts() -> Parts:
+    """Fetch every part by `mine`; what you have not handed in yet is lent by the library, and named as lent."""
+    own = {}
+    for name, exercise in EXERCISES.items():
+        try:
+            own[name] = mine(exercise)
+        except ValueError:  # none is kept: an unknown exercise would be a KeyError, which is a bug of ours
+            continue
+    return Parts(own)
+
+
+def begin(folder: str | Path = ".") -> Path:
+    """Write my_gpt.py into a folder from the skeleton, and return its path. A file that is there is left alone."""
+    path = Path(folder) / "my_gpt.py"
+    with suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
+        file.write(SKELETON.read_text(encoding="utf-8"))
+    print(f"{path.name} is here: open it, and replace each `return lent(…)` by your own lines")
+    return path
+
+
+def load(path: str | Path = "my_gpt.py") -> ModuleType:
+    """Import the file as it is now; call it again after every change.
+
+    Errors: ValueError if there is no such file, or a class or function of the skeleton is missing in it.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}: `begin()` writes one from the skeleton")
+    module = ModuleType("my_gpt")
+    # Compiled here: a cached .pyc is told from its source by the second, and a change may come sooner.
+    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), vars(module))
+    if missing := [name for name in STAGES if not hasattr(module, name)]:
+        raise ValueError(f"{path.name} has no {', '.join(missing)}: take it over from the skeleton")
+    return module
+
+
+def lent(stage: Any, *args: Any) -> Any:
+    """Do a stage of my_gpt.py as the library does, until you have written it.
+
+    stage: the module whose forward is missing, or the name of a function of the file.
+    """
+    name = stage if isinstance(stage, str) else type(stage).__name__
+    if name not in _STAGES:
+        raise ValueError(f"the library lends no stage {name!r}: choose from {', '.join(STAGES)}")
+    return _STAGES[name](*args) if isinstance(stage, str) else _STAGES[name](stage, *args)
+
+
+def _attend(w: Any, x: Tensor) -> Tensor:
+    q, k, v = (LENT["split"](project(x), w.n_heads) for project in (w.q_proj, w.k_proj, w.v_proj))  # (B, H, T, D)
+    return w.out_proj(LENT["merge"](F.scaled_dot_product_attention(q, k, v, is_causal=True)))
+
+
+def _think(w: Any, x: Tensor) -> Tensor:
+    return w.down_proj(F.gelu(w.up_proj(x)))
+
+
+def _logits(w: Any, ids: Tensor, targets: Tensor | None = None) -> Any:
+    x = w.positions(w.token_embedding(ids))
+    for block in w.blocks:
+        x = block(x)
+    logits = w.output(w.final_norm(x))
+    return logits if targets is None else (logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten()))
+
+
+def _write(model: Any, ids: Tensor, n_tokens: int, generator: torch.Generator, draw: Any = None) -> Tensor:
+    for _ in range(n_tokens):
+        with torch.no_grad():
+            logits = model(ids[:, -model.config.max_seq_len :])[:, -1]
+        drawn = sample_next_token(logits, generator=generator) if draw is None else draw(logits, generator)
+        ids = torch.cat([ids, drawn[:, None]], dim=1)
+    return ids
+
+
+_STAGES: dict[str, Callable[..., Any]] = {
+    "Embedding": lambda w, ids: w.weight[ids],
+    "Positions": lambda w, x: x + w.weight[: x.shape[1]],
+    "Norm": lambda w, x: F.layer_norm(x, w.weight.shape, w.weight, w.bias, w.eps),
+    "Attention": _attend,
+    "FeedForward": _think,
+    "Block": lambda w, x: LENT["block"](x, w.attention, w.feed_forward, w.norm1, w.norm2),
+    "MyGPT": _logits,
+    "training_step": lambda model, ids, targets, optimizer: _step(model, ids, targets, optimizer, 1.0),
+    "write": _write,
+}
+
+
+def still_lent(my_gpt: ModuleType) -> tuple[str, ...]:
+    """Return the stages of the file that the library still does for you."""
+    found = ((name, getattr(my_gpt, name)) for name in STAGES)
+    return tuple(name for name, own in found if "lent" in _names(getattr(own, "forward", own)))
+
+
+def _names(function: Any) -> tuple[str, ...]:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return code.co_names if code else ()
+
+
+SMALL = TransformerConfig(vocab_size=11, d_model=12, n_heads=3, n_layers=2, max_seq_len=8)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first tensor that differs: its stage, its name, and by how much at most, or in a word why not comparable."""
+
+    stage: str
+    name: str
+    largest: float
+    why: str = ""
+
+    def __str__(self) -> str:
+        said = self.why or f"differs by {self.largest:.2g} at most, {TOLERANCE:g} is allowed"
+        return f"{self.stage}: `{self.name}` {said}"
+
+
+@dataclass(frozen=True)
+class Parity:
+    """What `parity` found: the stages that are equal, in order, those that are lent, and the first difference."""
+
+    equal: dict[str, float]
+    lent: tuple[str, ...]
+    first: Difference | None
+
+    def __repr__(self) -> str:
+        lines = []
+        for stage in STAGES:
+            by = "lent by the library" if stage in self.lent else "yours"
+            if stage in self.equal:
+                lines.append(f"  {stage:<14} {by:<20} equal")
+            elif self.first and stage == self.first.stage:
+                lines.append(f"  {stage:<14} {by:<20} DIFFERS")
+        head = "Every stage equals the library's" if self.first is None else f"The first difference: {self.first}"
+        return "\n".join([head, *lines])
+
+
+def parity(my_gpt: ModuleType, config: TransformerConfig = SMALL) -> Parity:
+    """Send the same weights and ids through yours and the library's, stage by stage, and find the first difference.
+
+    Every stage is given what the library's stage was given, so that a fault shows where it is made, not after it. The
+    norms are no ones and the biases no zeros. Equal means to 1e-5 in float32.
+    """
+    require_config(config, TransformerConfig, "parity")
+    theirs, rng = DecoderOnly(config).eval(), torch.Generator().manual_seed(17)
+    for weight in theirs.parameters():
+        nn.init.normal_(weight, std=0.4, generator=rng)
+    ids, targets = torch.randint(config.vocab_size, (2, 3, config.max_seq_len), generator=rng).unbind()
+    seen = _recorded(theirs, ids)
+    equal: dict[str, float] = {}
+    absent = still_lent(my_gpt)
+    try:
+        own = my_gpt.MyGPT(config).eval()
+        own.load_state_dict(theirs.state_dict())
+    except Exception as error:
+        return Parity(equal, absent, Difference("MyGPT", "its weights", 0.0, f"cannot be loaded: {error}"))
+    for stage in STAGES:
+        for name, given, right in _checks(stage, own, theirs, ids, targets, seen, my_gpt):
+            try:
+                got = given()
+            except Exception as error:
+                return Parity(equal, absent, Difference(stage, name, 0.0, f"raises {type(error).__name__}: {error}"))
+            if found := _differs(stage, name, got, right()):
+                return Parity(equal, absent, found)
+        equal[stage] = 0.0
+    return Parity(equal, absent, None)
+
+
+def _recorded(model: nn.Module, ids: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+    """What went into every module and what came out, by its name, in the order in which they were done."""
+    seen: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def keep(name: str, _: nn.Module, given: tuple, out: Tensor) -> None:
+        seen[name] = given[0].detach(), out.detach()
+
+    hooks = [module.register_forward_hook(partial(keep, name)) for name, module in model.named_modules()]
+    try:
+        model(ids)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return seen
+
+
+_WHERE = {
+    "Embedding": ("token_embedding",),
+    "Positions": ("positions",),
+    "Norm": ("norm1", "norm2", "final_norm"),
+    "Attention": ("attention",),
+    "FeedForward": ("feed_forward",),
+}
+Check = tuple[str, Callable[[], Any], Callable[[], Any]]
+
+
+def _checks(
+    stage: str, own: Any, theirs: Any, ids: Tensor, targets: Tensor, seen: dict, my_gpt: ModuleType
+) -> list[Check]:
+    """Name of a tensor, how yours is made, how the library's is."""
+    if stage == "MyGPT":
+        return [
+            ("logits", lambda: own(ids), lambda: theirs(ids)),
+            ("loss", lambda: own(ids, targets)[1], lambda: theirs(ids, targets)[1]),
+            ("output.weight of one table", lambda: own.output.weight, lambda: own.token_embedding.weight),
+        ]
+    if stage == "training_step":
+        return _step_checks(own, theirs, ids, targets, my_gpt)
+    if stage == "write":
+
+        def drawn(write: Callable, model: Any, *draw: Any) -> Tensor:
+            return write(model, ids[:, :3], 2 * own.config.max_seq_len, torch.Generator().manual_seed(1), *draw)
+
+        return [("ids", lambda: drawn(my_gpt.write, own), lambda: drawn(_write, own, my_gpt.P.draw))]
+    # The parts inside a block in the order in which they are done, then the blocks as wholes.
+    names = [name for name in seen if name.rpartition(".")[2] in _WHERE.get(stage, ())]
+    if stage == "Block":
+        names = [name for name in seen if name.startswith("blocks.") and name.count(".") == 1]
+    modules = dict(own.named_modules())
+
+    def given(name: str) -> Tensor:
+        return modules[name](seen[name][0].clone())
+
+    return [(name, partial(given, name), partial(lambda name: seen[name][1], name)) for name in names]
+
+
+def _step_checks(own: Any, theirs: Any, ids: Tensor, targets: Tensor, my_gpt: ModuleType) -> list[Check]:
+    def trained(step: Callable, model: Any) -> dict[str, Any]:
+        if not hasattr(model, "taught"):  # once: a second call would be a second step
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            losses = [step(model, ids, targets, optimizer) for _ in range(2)]
+            model.taught = {f"loss of step {i + 1}": torch.as_tensor(loss) for i, loss in enumerate(losses)}
+            model.taught |= {f"{name} after two steps": weight.detach() for name, weight in model.named_parameters()}
+        return model.taught
+
+    def own_one(name: str) -> Any:
+        return trained(my_gpt.training_step, own)[name]
+
+    def their_one(name: str) -> Any:
+        return trained(_STAGES["training_step"], theirs)[name]
+
+    names = ["loss of step 1", "loss of step 2", *(f"{name} after two steps" for name, _ in theirs.named_parameters())]
+    return [(name, partial(own_one, name), partial(their_one, name)) for name in names]
+
+
+def _differs(stage: str, name: str, got: Any, right: Tensor) -> Difference | None:
+    if not isinstance(got, Tensor):
+        return Difference(stage, name, 0.0, f"is a {type(got).__name__}, not a tensor")
+    if got.shape != right.shape:
+        return Difference(stage, name, 0.0, f"has the shape {tuple(got.shape)}, not {tuple(right.shape)}")
+    if not right.is_floating_point():
+        wrong = int((got != right).sum())
+        return Difference(stage, name, float(wrong), f"differ at {wrong} of {right.numel()} places") if wrong else None
+    largest = (got.double() - right.double()).abs().max().item()
+    # Written so that NaN differs.
+    return None if largest <= TOLERANCE else Difference(stage, name, largest)
+
+
+def to_library(model: Any) -> DecoderOnly:
+    """Return the library's DecoderOnly with the weights of your model, for what takes one, such as the glass model."""
+    theirs = DecoderOnly(model.config)
+    theirs.load_state_dict(model.state_dict())
+    return theirs.eval()
+
+
+def from_library(my_gpt: ModuleType, theirs: DecoderOnly) -> Any:
+    """Return your model with the weights of a DecoderOnly of GPT-2's shape.
+
+    Errors: ValueError for a model that has another shape than my_gpt.py, with the one thing that differs.
+    """
+    wanted = {"norm": "layer", "norm_position": "pre", "positions": "learned", "bias": True, "tie_weights": True}
+    for field, value in wanted.items():
+        if (found := getattr(theirs.config, field)) != value:
+            raise ValueError(f"this model has {field}={found!r}, and my_gpt.py is written for {value!r}")
+    if theirs.config.activation not in ("gelu", "gelu_tanh"):  # two forms of one curve, 0.0005 apart at most
+        raise ValueError(f"this model has activation={theirs.config.activation!r}, and my_gpt.py is written for 'gelu'")
+    if theirs.config.n_kv_heads != theirs.config.n_heads:
+        raise ValueError(f"this model shares keys among heads (n_kv_heads={theirs.config.n_kv_heads}), my_gpt.py not")
+    own = my_gpt.MyGPT(theirs.config)
+    own.load_state_dict(theirs.state_dict())
+    return own.eval()

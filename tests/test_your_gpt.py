@@ -1,0 +1,185 @@
+"""Chapter 17: my_gpt.py filled in is a GPT, a planted fault is named where it stands, a lent part is named as lent."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from course_lib.chapters.your_gpt import workshop
+from course_lib.chapters.your_gpt.workshop import (
+    SKELETON,
+    SMALL,
+    STAGES,
+    Parts,
+    begin,
+    from_library,
+    load,
+    parity,
+    still_lent,
+    to_library,
+)
+from course_lib.config import TransformerConfig
+from course_lib.gpt import DecoderOnly
+
+FILLED = Path(__file__).parent / "filled_my_gpt.py"
+
+# Stage -> (what stands in the filled file, what a learner might write instead, the tensor where it first shows).
+FAULTS = {
+    "Embedding": ("P.lookup(self.weight, ids)", "P.lookup(self.weight, ids) * 1.001", "token_embedding"),
+    "Positions": ("self.weight[: x.shape[1]]", "self.weight[0]", "positions"),
+    "Norm": ("self.weight, self.bias, self.eps)", "self.weight, 0 * self.bias, self.eps)", "blocks.0.norm1"),
+    "Attention": ("P.mask(x.shape[1])", "P.mask(x.shape[1]).T", "blocks.0.attention"),
+    "FeedForward": ('down.bias, "gelu"', 'down.bias, "relu"', "blocks.0.feed_forward"),
+    "Block": ("P.block(x, self.attention", "P.block(0 * x, self.attention", "blocks.0"),
+    "MyGPT": ("self.output(self.final_norm(x))", "self.output(x)", "logits"),
+    "training_step": ("optimizer, 1.0)", "optimizer, 0.5)", "loss of step 2"),
+    "write": ("[:, -1]  # (B, V)", "[:, 0]  # (B, V)", "ids"),
+}
+
+
+@pytest.fixture
+def filled(monkeypatch):
+    # feed_forward of the ladder knows gelu alone; an answer to the exercise knows relu, too.
+    def feed_forward(x, W1, b1, W2, b2, activation):
+        return getattr(nn.functional, activation)(x @ W1 + b1) @ W2 + b2
+
+    monkeypatch.setattr(workshop, "mine", nothing_kept)
+    monkeypatch.setitem(workshop.LENT, "feed_forward", feed_forward)
+    return FILLED.read_text(encoding="utf-8")
+
+
+def nothing_kept(exercise):
+    raise ValueError(f"no answer to {exercise!r} is kept")
+
+
+def saved(folder, text):
+    path = folder / "my_gpt.py"
+    path.write_text(text, encoding="utf-8")
+    return load(path)
+
+
+def test_the_filled_file_equals_the_library_at_every_stage(filled, tmp_path):
+    my_gpt = saved(tmp_path, filled)
+    found = parity(my_gpt)
+    assert found.first is None
+    assert tuple(found.equal) == STAGES
+    assert still_lent(my_gpt) == ()
+    assert len(filled.splitlines()) <= 160
+
+
+def test_the_skeleton_runs_with_every_stage_lent_and_named(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(workshop, "mine", nothing_kept)
+    my_gpt = load(begin(tmp_path))
+    found = parity(my_gpt)
+    assert still_lent(my_gpt) == found.lent == STAGES
+    assert found.first is None
+    assert repr(found).count("lent by the library") == len(STAGES)
+
+
+def test_a_file_that_is_there_is_never_written_over(tmp_path):
+    (tmp_path / "my_gpt.py").write_text("mine", encoding="utf-8")
+    assert begin(tmp_path).read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_planted_fault_is_named_where_it_stands(stage, filled, tmp_path):
+    right, wrong, name = FAULTS[stage]
+    assert filled.count(right) == 1
+    found = parity(saved(tmp_path, filled.replace(right, wrong)))
+    assert (found.first.stage, found.first.name) == (stage, name)
+    assert tuple(found.equal) == STAGES[: STAGES.index(stage)]
+    assert f"`{name}`" in repr(found)
+
+
+def test_nan_and_a_wrong_shape_are_differences(filled, tmp_path):
+    right, _, _ = FAULTS["Embedding"]
+    assert parity(saved(tmp_path, filled.replace(right, f"{right} * float('nan')"))).first.stage == "Embedding"
+    assert "shape" in parity(saved(tmp_path, filled.replace(right, f"{right}[:1]"))).first.why
+    assert "NameError" in parity(saved(tmp_path, filled.replace(right, "no_such_name"))).first.why
+
+
+def test_a_lent_part_is_named_and_yours_is_used(monkeypatch):
+    def norm(x, gamma, beta, eps):
+        return "mine"
+
+    def kept(exercise):
+        return norm if exercise == "normalization.layer_norm" else nothing_kept(exercise)
+
+    monkeypatch.setattr(workshop, "mine", kept)
+    found = workshop.parts()
+    assert found.norm is norm
+    assert found.yours == ("norm",)
+    assert "norm" not in found.lent
+    assert repr(found).count("lent by the library") == len(workshop.EXERCISES) - 1
+    with pytest.raises(AttributeError, match="no part 'nose'"):
+        _ = Parts({}).nose
+
+
+def test_a_misspelt_exercise_is_not_lent_in_silence(monkeypatch):
+    monkeypatch.setitem(workshop.EXERCISES, "norm", "normalization.no_such")
+    with pytest.raises(KeyError):
+        workshop.parts()
+
+
+def test_the_filled_file_computes_what_torchs_own_layers_compute(filled, tmp_path):
+    """Nothing of the library's: nn.TransformerEncoderLayer with a causal mask, the same weights."""
+    torch.manual_seed(3)
+    own = saved(tmp_path, filled).MyGPT(SMALL).eval()
+    for weight in own.parameters():
+        nn.init.normal_(weight, std=0.3)
+    T = SMALL.max_seq_len
+    ids = torch.randint(SMALL.vocab_size, (2, T))
+    x = own.token_embedding.weight[ids] + own.positions.weight
+    for block in own.blocks:
+        sizes = SMALL.d_model, SMALL.n_heads, SMALL.d_ff
+        layer = nn.TransformerEncoderLayer(*sizes, activation="gelu", batch_first=True, norm_first=True).eval()
+        a, f = block.attention, block.feed_forward
+        weights = {
+            "self_attn.in_proj_weight": torch.cat([a.q_proj.weight, a.k_proj.weight, a.v_proj.weight]),
+            "self_attn.in_proj_bias": torch.cat([a.q_proj.bias, a.k_proj.bias, a.v_proj.bias]),
+        }
+        for theirs, ours in (
+            ("self_attn.out_proj", a.out_proj), ("linear1", f.up_proj), ("linear2", f.down_proj),
+            ("norm1", block.norm1), ("norm2", block.norm2),
+        ):  # fmt: skip
+            weights |= {f"{theirs}.weight": ours.weight, f"{theirs}.bias": ours.bias}
+        layer.load_state_dict(weights)
+        x = layer(x, torch.full((T, T), -torch.inf).triu(1))
+    x = nn.functional.layer_norm(x, x.shape[-1:], own.final_norm.weight, own.final_norm.bias, SMALL.norm_eps)
+    torch.testing.assert_close(own(ids), x @ own.token_embedding.weight.T, rtol=1e-5, atol=1e-5)
+
+
+def test_weights_go_to_the_library_and_back(filled, tmp_path):
+    my_gpt = saved(tmp_path, filled)
+    theirs = DecoderOnly(SMALL).eval()
+    ids = torch.randint(SMALL.vocab_size, (2, 5))
+    own = from_library(my_gpt, theirs)
+    torch.testing.assert_close(own(ids), theirs(ids))
+    torch.testing.assert_close(to_library(own)(ids), theirs(ids))
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [({"positions": "rope"}, "positions='rope'"), ({"norm": "rms"}, "norm='rms'"), ({"n_kv_heads": 1}, "n_kv_heads=1"),
+     ({"activation": "relu"}, "activation='relu'")],
+)  # fmt: skip
+def test_a_model_of_another_shape_is_refused_with_what_differs(other, said):
+    sizes = {"vocab_size": 11, "d_model": 12, "n_heads": 2, "n_layers": 1, "max_seq_len": 8}
+    with pytest.raises(ValueError, match=said):
+        from_library(None, DecoderOnly(TransformerConfig(**sizes | other)))
+
+
+def test_a_file_that_is_missing_or_lacks_a_stage_says_what_to_do(tmp_path):
+    with pytest.raises(ValueError, match="begin"):
+        load(tmp_path / "my_gpt.py")
+    (tmp_path / "my_gpt.py").write_text("x = 1", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"Embedding.*write: take it over"):
+        load(tmp_path / "my_gpt.py")
+
+
+def test_skeleton_and_filled_file_differ_in_the_bodies_alone():
+    def heads(text):
+        return [line.split("(")[0] for line in text.splitlines() if line.lstrip().startswith(("class ", "def "))]
+
+    assert heads(SKELETON.read_text("utf-8")) == heads(FILLED.read_text("utf-8"))
