@@ -2,12 +2,12 @@ from course_lib.chapters.your_gpt.fixtures import gathered as probe
 from course_lib.grading.exercise import Case, stage
 
 
-def gather_parts(mine, exercises, library):
+def gather_parts(fetch, exercises, library):
     """(parts, lent): every part by name, and the names of those that the library lends."""
     parts, lent = {}, []
     for name, exercise in exercises.items():
         try:
-            parts[name] = mine(exercise)
+            parts[name] = fetch(exercise)
         except ValueError:
             parts[name] = library[name]
             lent.append(name)
