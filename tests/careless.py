@@ -100,6 +100,11 @@ EQUIVALENT = [
     ("efficiency.rnn_or_attention", "argument ignored: rounds is 10", MORE),
     *[(exercise, "input changed: *", COPY) for exercise in ("*speed", "efficiency.*", "sampling.compare")],
     ("efficiency.online_softmax", "one off: block_size +1", BLOCKS),
+    ("your_gpt.parity", "arguments exchanged: theirs and yours", "a distance does not mind the order"),
+    ("your_gpt.loss", "arguments exchanged: grammar_log_probs and story_nats", "nor does a sum"),
+    ("your_gpt.loss", "axis of one squeezed: *", "the sum of one number is that number"),
+    ("your_gpt.loss", "order assumed: story_tokens sorted", ORDER),
+    ("your_gpt.writes", "order assumed: stories *", ORDER),
     ("*", "mode of a model: no switch heard", SWITCH),
 ]
 

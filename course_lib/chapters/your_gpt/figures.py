@@ -54,5 +54,5 @@ def ladder_with_yours(yours: Height, label: str = "your GPT") -> tuple[Figure, s
     """Return the recorded ladder with one more rung, your model's, and the same in words."""
     mine = Rung("yours", "your_gpt", label, Shape(n_layers=4), (), 0)
     way = [rung for rung in RUNGS.values() if not rung.aside]
-    ladder = Ladder([*way, mine], recorded() | {"yours": yours}, {"yours": yours}, "your_gpt")
+    ladder = Ladder([*way, mine], recorded() | {"yours": yours}, {}, "your_gpt")
     return draw(ladder), "\n".join(ladder.lines())

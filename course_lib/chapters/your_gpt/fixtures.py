@@ -4,7 +4,8 @@
 def gathered(answer, kept, exercises):
     """Return the parts and the list that the answer makes of a record that holds `kept`; "KeyError" if it raises that.
 
-    A part is told by a text here, "your masks.causal" or "the library's mask".
+    A part is told by a text here, "your masks.causal" or "the library's mask". An answer that changes the library or
+    the table is told by "changed".
     """
 
     def mine(exercise):
@@ -14,11 +15,13 @@ def gathered(answer, kept, exercises):
             raise ValueError(f"no answer to {exercise!r} is kept")
         return f"your {exercise}"
 
-    library = {name: f"the library's {name}" for name in exercises}
+    library, table = {name: f"the library's {name}" for name in exercises}, dict(exercises)
+    before = dict(library)
     try:
-        return answer(mine, dict(exercises), library)
+        gathered = answer(mine, table, library)
     except KeyError:
         return "KeyError", []
+    return gathered if (library, table) == (before, exercises) else ("changed", [])
 
 
 def found_by_grammar(answer, stories, tellable):
