@@ -2,8 +2,11 @@
 // And before that, what the builder's own pages leave out for readers without sight or mouse.
 for (const caption of document.querySelectorAll(".caption[role=heading]")) caption.setAttribute("aria-level", "2");
 for (const fold of document.querySelectorAll("details.hide > summary")) fold.removeAttribute("aria-label");
-for (const box of document.querySelectorAll("article pre, article .table-wrapper, article div.cell_output"))
-  if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;  // so that the arrow keys scroll it
+const reach = (selector) => {  // what is wider than its place takes the focus, so that the arrow keys scroll it
+  for (const box of document.querySelectorAll(selector)) if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+};
+reach("article pre, article .table-wrapper, article div.cell_output");
+addEventListener("load", () => window.MathJax?.startup?.promise?.then(() => reach("article mjx-container")));
 
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 

@@ -50,8 +50,8 @@ def expected_exercises(
     """
     known = {exercise.chapter for exercise in EXERCISES.entries.values()}
     if unknown := [chapter for chapter in chapters if chapter not in known]:
-        span = f"{min(known)} to {max(known)}"
-        raise ValueError(f"--chapters {unknown[0]}: this chapter has no exercises; name some of {span}")
+        those = ", ".join(map(str, sorted(known)))
+        raise ValueError(f"--chapters {unknown[0]}: this chapter has no exercises; name some of {those}")
     try:
         chosen = {get(each).id for each in ids}
     except KeyError as error:
