@@ -78,6 +78,7 @@ EQUIVALENT = [
     ("masks.leak_test", ">= 1e-05", "no output moves by exactly this much"),
     ("masks.leak_test", "(changed[:, place] - 1) % V", "that is another token, too"),
     ("masks.leak_test", "before - model(changed)", SIZE),
+    ("your_gpt.parity", "(theirs[name] - yours[name]).abs()", SIZE),
     *[
         ("normalization.speed", f"torch.randn({rows}, width)", "a ratio of times: the rows are the answer's choice")
         for rows in (127, 129)

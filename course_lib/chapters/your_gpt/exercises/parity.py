@@ -39,7 +39,9 @@ def one_tensor_differs(seed):
 def none_differs(seed):
     "None differs by more than the tolerance, though every entry differs a little."
     rng = generator(seed)
-    return [a_run(rng, (3, 2), {}), a_run(rng, (20, 30), {})]
+    whole = {name: torch.randint(-5, 6, (4, 3), generator=rng).double() for name in NAMES}
+    half_more = {name: tensor + 0.5 for name, tensor in whole.items()}  # exactly the tolerance, which is not more
+    return [a_run(rng, (3, 2), {}), a_run(rng, (20, 30), {}), Case(half_more, whole, 0.5)]
 
 
 @stage
