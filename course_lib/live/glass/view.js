@@ -43,13 +43,13 @@ export function mount(box, bytes, about) {
   const write = make("button", {type: "button", class: "main", click: next}, "Write the next word");
   const sliders = about.sliders.map(([name, label, low, high, step, off]) => {
     const output = make("output", {}, "");
-    const slider = make("input", {type: "range", min: low, max: high, step, value: off, "aria-label": label, input: set});
+    const slider = make("input", {type: "range", min: low, max: high, step, value: off, "aria-label": label,
+                                  input: () => { set(); showNext(); }});
     function set() {
       const value = Number(slider.value), isOff = value === off && name !== "temperature";
       state.how[name] = isOff ? null : value;
       output.textContent = isOff ? "off" : slider.value;
       slider.setAttribute("aria-valuetext", output.textContent);
-      showNext();
     }
     return {set, element: make("label", {class: "slider"}, make("span", {}, label), slider, output)};
   });
@@ -62,13 +62,13 @@ export function mount(box, bytes, about) {
       make("section", {"aria-label": "the next word"}, make("h3", {}, "The next word"), bars, filters,
            make("div", {class: "sliders"}, sliders.map((each) => each.element)), write)),
     panel);
+  sliders.forEach((each) => each.set());
   begin(state.text);
 
   function begin(text) {
     input.value = state.text = text;
     state.position = null;
     compute();
-    sliders.forEach((each) => each.set());
   }
 
   /** Run the model on the text and show all of it anew. */
@@ -135,8 +135,11 @@ export function mount(box, bytes, about) {
   function paint(canvas, l, h, size) {
     const context = canvas.getContext("2d"), n = ids.length, side = size / n;
     const map = new ImageData(n, n);  // a pixel for each weight, then enlarged at once: a rectangle each takes ten times as long
-    for (let t = 0; t < n; t++) for (let s = 0; s < n; s++) {
-      map.data.set([0, 90, 150, s <= t ? 255 * weight(l, h, t, s) : 0], 4 * (t * n + s));
+    for (let t = 0; t < n; t++) for (let s = 0; s <= t; s++) {
+      const pixel = 4 * (t * n + s);  // red, green, blue, opacity
+      map.data[pixel + 1] = 90;
+      map.data[pixel + 2] = 150;
+      map.data[pixel + 3] = 255 * weight(l, h, t, s);
     }
     drawn.width = drawn.height = n;
     drawn.getContext("2d").putImageData(map, 0, 0);
