@@ -25,22 +25,16 @@ from course_lib.files import ASSETS
 from course_lib.gpt import DecoderOnly
 from course_lib.grading.answers import mine
 from course_lib.ladder.model import PARTS as LADDER_PARTS
+from course_lib.ladder.rungs import EXERCISES as RUNG_EXERCISES
 from course_lib.sampling import sample_next_token
 
 SKELETON = ASSETS / "my_gpt.txt"
 TOLERANCE = 1e-5
 STAGES = ("Embedding", "Positions", "Norm", "Attention", "FeedForward", "Block", "MyGPT", "training_step", "write")
 
-# Name of a part -> the exercise whose answer can take its place.
-EXERCISES = {
-    "lookup": "embeddings.lookup",
-    "attention": "attention.scaled_dot_product",
-    "mask": "masks.causal",
-    "split": "heads.split",
-    "merge": "heads.merge",
-    "feed_forward": "feed_forward.forward",
-    "norm": "normalization.layer_norm",
-    "block": "blocks.pre_norm",
+# Name of a part -> the exercise whose answer can take its place: the ladder's, without the rotation, since your GPT
+# learns its positions, and the two that train it and let it write.
+EXERCISES = {name: exercise for name, exercise in RUNG_EXERCISES.items() if name != "rotary"} | {
     "step": "training.step",
     "draw": "sampling.next_token",
 }
