@@ -3,11 +3,34 @@
 import functools
 from collections.abc import Mapping
 
+import pytest
+
 from course_lib.grading import grade
 from course_lib.grading.engine import judge_calls, ready_trials
 from course_lib.grading.limits import undisturbed
 from course_lib.grading.run import run
 from course_lib.grading.trials import summed_up
+
+SLOW = {  # half a second or more for each answer and seed, in training or building models, in loops over rows or keys
+    "attention.score_variance",
+    "blocks.pre_or_post",
+    "counting.function",
+    "efficiency.online_softmax",
+    "feed_forward.ablate_fact",
+    "feed_forward.sparsity",
+    "heads.how_many",
+    "positions.equivariance",
+    "sampling.compare",
+    "sampling.generate",
+    "sampling.next_token",
+    "training.get_batch",
+    "training.overfit",
+}
+
+
+def late(exercise):
+    """The mark of a test that runs every mistake of an exercise: where that takes seconds, it is a proof."""
+    return [pytest.mark.proof] * (exercise.id in SLOW)
 
 
 def complete(exercise, wrong):

@@ -111,6 +111,7 @@ def test_kept_or_drawn_anew_a_token_has_the_models_probability(p, q):
     torch.testing.assert_close(kept + (1 - kept.sum()) * left_over(p, q), p)
 
 
+@pytest.mark.proof
 def test_drawn_texts_have_the_models_distribution():
     """All 36 texts of two tokens, 1,000 draws: the model's own probabilities, and not the draft's."""
     torch.manual_seed(0)

@@ -25,7 +25,7 @@ from course_lib.grading.prepare import prepare
 from course_lib.grading.run import call
 from course_lib.grading.trials import summed_up
 from course_lib.grading.values import fresh
-from tests.confusion import confusion
+from tests.confusion import SLOW, confusion, late
 
 pytestmark = pytest.mark.usefixtures("as_a_learner")  # the verdicts are those that learners get
 ROOT = Path(__file__).parent.parent
@@ -34,21 +34,6 @@ WRONG_SEEDS = (PUBLIC_SEED, 20_26)  # for wrong answers: a mistake is one whatev
 MORE_SEEDS = (*range(20), 20_26)  # for right answers: a class is graded with a seed that nobody has tried
 EVERY_RUN, IN_PROOFS = "the public seed", "more seeds"
 by_part = pytest.mark.parametrize("part", [EVERY_RUN, pytest.param(IN_PROOFS, marks=pytest.mark.proof)])
-SLOW = {  # half a second or more for each seed, in training or building models, in loops over rows or keys: SEEDS do
-    "attention.score_variance",
-    "blocks.pre_or_post",
-    "counting.function",
-    "efficiency.online_softmax",
-    "feed_forward.ablate_fact",
-    "feed_forward.sparsity",
-    "heads.how_many",
-    "positions.equivariance",
-    "sampling.compare",
-    "sampling.generate",
-    "sampling.next_token",
-    "training.get_batch",
-    "training.overfit",
-}
 
 IDS = {  # chapter: the exercises it must have, with their kinds; it may have more
     "embeddings": {
@@ -143,7 +128,7 @@ ALL = list(EXERCISES.values())
 CALLED = [exercise for exercise in ALL if exercise.kind in ("code", "experiment")]
 GRADED = [exercise for exercise in ALL if exercise.points]
 WRONG = [
-    pytest.param(exercise, misconception, id=f"{exercise.id}: {misconception.name}")
+    pytest.param(exercise, misconception, id=f"{exercise.id}: {misconception.name}", marks=late(exercise))
     for exercise in ALL
     for misconception in exercise.misconceptions
 ]
@@ -258,7 +243,8 @@ def test_the_reference_passes_with_full_points(exercise, part):
 @by_part
 @pytest.mark.parametrize(("exercise", "misconception"), WRONG)
 def test_misconception_fails_and_is_named(exercise, misconception, part):
-    """In every run its first form, in the proofs that with other seeds, and all of its other forms."""
+    """In every run its first form, in the proofs that with other seeds, and all of its other forms; of a slow exercise
+    all in the proofs."""
     for seed in of_part(part, WRONG_SEEDS):
         fails_and_is_named(exercise, misconception, 0, seed)
     if part == IN_PROOFS:
@@ -322,7 +308,7 @@ def test_returning_nothing_fails(exercise):
 
 
 @by_part
-@each(CALLED)
+@pytest.mark.parametrize("exercise", [pytest.param(each, id=each.id, marks=late(each)) for each in CALLED])
 def test_the_verdict_is_the_same_every_time(exercise, part):
     mistake = exercise.misconceptions[0]
     for seed in of_part(part, (PUBLIC_SEED, 3)):

@@ -24,6 +24,7 @@ from course_lib.grading.mistakes import Change
 from course_lib.grading.picture import as_html
 from course_lib.grading.prepare import prepare
 from course_lib.heads import MultiHeadAttention
+from tests.confusion import late
 
 pytestmark = pytest.mark.usefixtures("as_a_learner")
 SEEDS = (PUBLIC_SEED, 1, 20_26)
@@ -246,7 +247,11 @@ WRONG = {
 
 @pytest.mark.parametrize(
     ("exercise_id", "answer"),
-    [pytest.param(name, each, id=f"{name}-{i}") for name, answers in WRONG.items() for i, each in enumerate(answers)],
+    [
+        pytest.param(name, each, id=f"{name}-{i}", marks=late(EXERCISES[name]))
+        for name, answers in WRONG.items()
+        for i, each in enumerate(answers)
+    ],
 )
 @by_part
 def test_an_answer_that_is_wrong_on_legal_input_does_not_pass(exercise_id, answer, seeds):

@@ -154,6 +154,7 @@ def story_run(precision, steps, **settings):
     return train(make_model(), batches, steps, peak=1e-2, warmup=10, precision=precision, progress=False, **settings)
 
 
+@pytest.mark.proof
 @needs_bf16
 def test_sixteen_bits_train_as_well_within_a_percent():
     model_bits, exact = story_run("bf16", 150), story_run("float32", 150)
@@ -263,6 +264,7 @@ def test_a_compiled_run_goes_on_as_if_it_had_never_stopped_dropout_included(tmp_
     assert ended.returncode == 0, ended.stderr[-3000:]
 
 
+@pytest.mark.proof
 def test_without_a_compiler_nothing_falls_back_unseen(tmp_path):
     ended = compiled(tmp_path, {"CXX": "no-such-compiler"}, compile=True)
     assert ended.returncode != 0

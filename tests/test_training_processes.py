@@ -51,6 +51,7 @@ def assert_same(found: dict, expected: dict, **tolerance) -> None:
         torch.testing.assert_close(found["weights"][name], weight, **tolerance, msg=lambda said, name=name: name + said)
 
 
+@pytest.mark.proof
 def test_two_processes_are_one_with_the_doubled_batch_and_their_checkpoint_is_anyones(tmp_path):
     checkpoint = tmp_path / "run.pt"
     both = together(tmp_path, steps=6, checkpoint=str(checkpoint), checkpoint_every=3)
