@@ -254,7 +254,7 @@ def test_outcomes_that_are_missing_or_too_many_or_failed_never_pass(exercise, se
 
 
 @pytest.mark.parametrize(
-    "exercise", [each for each in CALLED if each.kind == "code"][::6], ids=lambda exercise: exercise.id
+    "exercise", [pytest.param(each, id=each.id, marks=late(each)) for each in CALLED if each.kind == "code"][::6]
 )
 def test_a_mistake_whose_last_outcome_is_missing_is_judged_by_the_others(exercise):
     trials = with_mistakes(exercise, PUBLIC_SEED)
