@@ -144,6 +144,9 @@ def each(exercises):
     return pytest.mark.parametrize("exercise", exercises, ids=[exercise.id for exercise in exercises])
 
 
+by_mistake = pytest.mark.parametrize("exercise", [pytest.param(each, id=each.id, marks=late(each)) for each in CALLED])
+
+
 def of_part(part, seeds):
     """The seeds of a part of the tests: the public one in every run, the others in the proofs."""
     return seeds[:1] if part == EVERY_RUN else seeds[1:]
@@ -301,14 +304,14 @@ def test_dots_are_not_answered_yet(exercise):
         assert grade(exercise.id, started, PUBLIC_SEED).status == "unanswered"
 
 
-@each(CALLED)
+@by_mistake
 def test_returning_nothing_fails(exercise):
     result = grade(exercise.id, (lambda *args: None) if not exercise.module else type("Empty", (), {}), PUBLIC_SEED)
     assert result.status == "failed"
 
 
 @by_part
-@pytest.mark.parametrize("exercise", [pytest.param(each, id=each.id, marks=late(each)) for each in CALLED])
+@by_mistake
 def test_the_verdict_is_the_same_every_time(exercise, part):
     mistake = exercise.misconceptions[0]
     for seed in of_part(part, (PUBLIC_SEED, 3)):
