@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.browser.lab import chromium
 from tests.site_in_browser import served
 
+OURS = ".jp-OutputArea-output"  # of a page of JupyterLab: what cells have shown
 GRAVE = ("serious", "critical")
 VIEWS = [(width, scheme) for width in (1280, 390) for scheme in ("light", "dark")]
 RUN = """async ([within, grave]) => {

@@ -18,6 +18,7 @@ from pathlib import Path
 import nbformat
 
 from course_lib.contents import CHAPTERS
+from tests.browser.axe import OURS, findings
 from tests.browser.lab import Lab, open_lab
 
 FIGURES = ".course-live:has(img.widget-image):visible"
@@ -71,6 +72,7 @@ def visit(lab: Lab, name: str) -> Visit:
         seen.wrong.append(f"{errors} cells show an error, {expected} are meant to")
     for live in page.locator(FIGURES).all():
         _try(page, live, seen)
+    seen.wrong += [f"axe says: {each}" for each in findings(page, OURS)]
     pictures = page.locator("img:visible").count()
     lab.save(page)
     page.close()

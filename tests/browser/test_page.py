@@ -6,6 +6,8 @@ import signal
 import psutil
 import pytest
 
+from tests.browser.axe import OURS, findings
+
 FIGURE = "from course_lib.chapters.attention.widgets import soft_dictionary\nsoft_dictionary()"
 GUESS = 'from course_lib.live import guess, show\nguess("attention.sharpness")'
 NUMBER = 'guess("attention.rung")'
@@ -15,6 +17,8 @@ show(figure, alt="Two empty axes, from zero to one.")"""
 BOX = """from course_lib.chapters.embeddings.tokenizer_box import TokenizerBox
 from course_lib.tinytown import BytePairTokenizer, WordTokenizer
 TokenizerBox(WordTokenizer(), {300: BytePairTokenizer.train("the dog", 300)}, "the dog", 300)"""
+CLAIM = """from course_lib.claims import recorded, settle
+settle("attention.one_matrix", findings=recorded())"""
 ERROR = "Error displaying widget"
 SHOWN = "(found) => found.map((element) => element.getBoundingClientRect().height > 0)"
 LOST = """(found) => found.map((element) => getComputedStyle(element, "::before").content)"""
@@ -117,6 +121,27 @@ def test_no_key_in_a_control_reaches_the_cells(page, control):
     assert page.evaluate("(control) => !!document.activeElement.closest('.jp-OutputArea')", control)
 
 
+FOCUSED = """(live) => {
+    const at = document.activeElement;
+    const name = at.getAttribute("aria-label") || at.labels?.[0]?.innerText || at.innerText || "";
+    return live.contains(at) ? `${at.getAttribute("role") || at.type || at.tagName}: ${name.trim()}` : "";
+}"""
+CONTROLS = "[role=slider], .widget-readout, input, select, button"
+
+
+@pytest.mark.parametrize("figure", ["sharpness", "Commit"])
+def test_tab_alone_reaches_every_control_of_a_figure_and_leaves_it(page, figure):
+    live = page.locator(".course-live", has_text=figure).first
+    live.locator(CONTROLS).first.focus()
+    reached = [live.evaluate(FOCUSED)]
+    while reached[-1] and len(reached) < 20:
+        page.keyboard.press("Tab")
+        reached.append(live.evaluate(FOCUSED))
+    assert reached[-1] == "", f"the focus never leaves: {reached}"
+    enabled = live.locator(CONTROLS).evaluate_all("(found) => found.filter((each) => !each.disabled).length")
+    assert len(set(reached[:-1])) == len(reached) - 1 == enabled > 1
+
+
 def test_a_key_outside_of_controls_is_still_a_command(page):
     before = cells(page)
     page.locator(".jp-InputPrompt").first.click()
@@ -145,6 +170,18 @@ def test_every_control_has_a_name_and_every_picture_its_words(page):
         sure.first.click()
         page.wait_for_function("document.querySelector('.widget-toggle-button').ariaPressed == 'true'")
     assert sure.evaluate_all("(found) => found.filter((button) => button.ariaPressed == 'true').length") == 1
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+def test_axe_finds_nothing_grave_in_what_the_course_shows(lab, theme):
+    lab.set("@jupyterlab/apputils-extension:themes", theme=theme)
+    page = lab.open(lab.write(f"axe_{theme[-4:].strip()}.ipynb", FIGURE, GUESS, NUMBER, PICTURE, BOX, CLAIM))
+    lab.run(page)
+    page.locator(".course-live img").wait_for()
+    assert page.evaluate("document.body.dataset.jpThemeName") == theme
+    assert findings(page, OURS) == []
+    page.close()
+    lab.set("@jupyterlab/apputils-extension:themes", theme="JupyterLab Light")
 
 
 # ------------------------------------------------------------------------------------------------------------- sizes
