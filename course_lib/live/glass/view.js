@@ -28,7 +28,11 @@ export function mount(box, bytes, about) {
   let words = [], ids = [];
   const at = () => Math.min(state.position ?? ids.length - 1, ids.length - 1);
   const width = (rows, position, size) => rows.subarray(position * size, (position + 1) * size);
-  const H = config.n_heads, T = config.max_seq_len, drawn = document.createElement("canvas");
+  const H = config.n_heads, T = config.max_seq_len, SIDE = 80;
+  const drawn = document.createElement("canvas").getContext("2d");
+  // One map for each head, kept: to make one takes longer than to draw on it.
+  const maps = glass.layers.map(() => Array.from({length: H}, () =>
+    make("canvas", {width: SIDE, height: SIDE, "aria-hidden": "true"}).getContext("2d", {alpha: false})));
 
   const input = make("input", {type: "text", "aria-label": "your text", spellcheck: "false", autocomplete: "off",
                                input: () => { state.text = input.value; state.position = null; compute(); }});
@@ -115,12 +119,12 @@ export function mount(box, bytes, about) {
   }
 
   function headButton(l, h) {
-    const part = `${l}.head.${h}`, size = 80, canvas = make("canvas", {width: size, height: size, "aria-hidden": "true"});
-    paint(canvas, l, h, size);
+    const part = `${l}.head.${h}`;
+    paint(maps[l][h], l, h);
     const seen = strongest(l, h);
     return make("button", {type: "button", class: `head${state.removed.has(part) ? " gone" : ""}`, "data-part": part,
                            "aria-expanded": String(state.open === part), click: () => open(part),
-                           "aria-label": `block ${l + 1}, head ${l}.${h}: looks most at “${words[seen]}”`}, canvas);
+                           "aria-label": `block ${l + 1}, head ${l}.${h}: looks most at “${words[seen]}”`}, maps[l][h].canvas);
   }
 
   function weight(l, h, t, s) { return glass.layers[l].weights[(h * T + t) * T + s]; }
@@ -132,23 +136,22 @@ export function mount(box, bytes, about) {
   }
 
   /** A head's weights as a small map: a row for each token, dark where it looks. */
-  function paint(canvas, l, h, size) {
-    const context = canvas.getContext("2d"), n = ids.length, side = size / n;
+  function paint(context, l, h) {
+    const n = ids.length, side = SIDE / n;
     const map = new ImageData(n, n);  // a pixel for each weight, then enlarged at once: a rectangle each takes ten times as long
+    map.data.fill(255);
     for (let t = 0; t < n; t++) for (let s = 0; s <= t; s++) {
-      const pixel = 4 * (t * n + s);  // red, green, blue, opacity
-      map.data[pixel + 1] = 90;
-      map.data[pixel + 2] = 150;
-      map.data[pixel + 3] = 255 * weight(l, h, t, s);
+      const pixel = 4 * (t * n + s), w = weight(l, h, t, s);  // red, green, blue, opacity: from white to the deepest blue
+      map.data[pixel] = 255 - 255 * w;
+      map.data[pixel + 1] = 255 - 165 * w;
+      map.data[pixel + 2] = 255 - 105 * w;
     }
-    drawn.width = drawn.height = n;
-    drawn.getContext("2d").putImageData(map, 0, 0);
-    context.fillStyle = "#fff";
-    context.fillRect(0, 0, size, size);
+    drawn.canvas.width = drawn.canvas.height = n;
+    drawn.putImageData(map, 0, 0);
     context.imageSmoothingEnabled = false;
-    context.drawImage(drawn, 0, 0, size, size);
+    context.drawImage(drawn.canvas, 0, 0, SIDE, SIDE);
     context.strokeStyle = "#b34700";
-    context.strokeRect(0.5, at() * side + 0.5, size - 1, Math.max(1, side - 1));
+    context.strokeRect(0.5, at() * side + 0.5, SIDE - 1, Math.max(1, side - 1));
   }
 
   /** The units of a layer that fire most for the chosen token: [unit, activation]. */
