@@ -13,17 +13,17 @@ from course_lib.config import TransformerConfig
 from course_lib.embeddings import TokenEmbedding
 from course_lib.feed_forward import FeedForward, SwiGLU
 from course_lib.heads import MultiHeadAttention
-from course_lib.masks import combine
+from course_lib.masks import combine, window_mask
 from course_lib.normalization import LayerNorm, RMSNorm
-from course_lib.positions import added_positions, relative_positions
+from course_lib.positions import RelativeBias, added_positions, relative_positions
 
 
 class TransformerBlock(nn.Module):
     """Add to the residual stream x what two branches read from it: attention, then feed-forward.
 
     In pre-norm nothing stands on the path from x to x, and the gradient passes along it as it is; in post-norm each sum
-    is normalized. With cross_attention a third branch between the two attends to a context. Blocks of the decoder
-    family and blocks with cross_attention are causal: no token sees a later one.
+    is normalized. In parallel both branches read one x. With cross_attention a third one between them attends to a
+    context. Blocks of the decoder family and blocks with cross_attention are causal: no token sees a later one.
 
     Parameters: `norm1 attention norm2 feed_forward`, with cross_attention also `cross_norm cross_attention`.
     Shapes: x (B, T, d_model) → the same.
@@ -34,12 +34,13 @@ class TransformerBlock(nn.Module):
     def __init__(self, config: TransformerConfig, cross_attention: bool = False):
         super().__init__()
         sizes = config.d_model, config.n_heads, config.n_kv_heads, config.dropout, config.bias
+        head = config.head_dim, config.qkv_bias, config.norm_eps if config.qk_norm else None
         self.is_causal = cross_attention or config.family == "decoder"
-        self.pre_norm = config.norm_position == "pre"
+        self.pre_norm, self.parallel = config.norm_position == "pre", config.parallel
         self.norm1: nn.Module = make_norm(config)
-        self.attention = MultiHeadAttention(*sizes, config.rope_interleaved)
+        self.attention = MultiHeadAttention(*sizes, config.rope_interleaved, *head)
         self.cross_norm = make_norm(config) if cross_attention else None
-        self.cross_attention = MultiHeadAttention(*sizes) if cross_attention else None
+        self.cross_attention = MultiHeadAttention(*sizes, False, *head[:2]) if cross_attention else None
         self.norm2: nn.Module = make_norm(config)
         if config.activation == "swiglu":
             self.feed_forward: FeedForward | SwiGLU = SwiGLU(config.d_model, config.d_ff, bias=config.bias)
@@ -62,6 +63,9 @@ class TransformerBlock(nn.Module):
         require_context(context, self.cross_attention is not None)
         who |= {"mask": mask, "is_causal": self.is_causal}
         other = {"context": context, "mask": context_mask, "cache": context_cache}
+        if self.parallel:
+            found = self.dropout(self.attention(self.norm1(x), **who))
+            return x + found + self.dropout(self.feed_forward(self.norm2(x)))
         if self.pre_norm:
             x = x + self.dropout(self.attention(self.norm1(x), **who))
             if self.cross_norm is not None and self.cross_attention is not None:
@@ -76,10 +80,9 @@ class TransformerBlock(nn.Module):
 class Stack(nn.Module):
     """Turn ids into hidden states: token and position embedding, dropout, the blocks, the last norm.
 
-    Positions enter as the config says: sinusoids or a learned table are added to the tokens, RoPE rotates queries and
-    keys of every self-attention, ALiBi lowers their scores. A post-norm encoder has a norm after the embeddings (BERT);
-    a pre-norm stack has one after its last block. The tokens are scaled by sqrt(d_model) in the original's family and
-    wherever sinusoids are added: these are up to 1 in size, and rows as `initialize` draws them would drown.
+    Sinusoids or a learned table are added to the tokens, RoPE rotates queries and keys, ALiBi lowers their scores. A
+    post-norm encoder has a norm after the embeddings (BERT), a pre-norm stack one after its last block. The tokens are
+    scaled by sqrt(d_model) in the original's family and with sinusoids: beside their 1 new rows would drown.
 
     Parameters: `token_embedding positions segment_embedding embedding_norm blocks final_norm`, as far as needed.
     """
@@ -90,6 +93,8 @@ class Stack(nn.Module):
         scale = config.positions == "sinusoidal" or config.family == "encoder-decoder"
         self.token_embedding = TokenEmbedding(config.vocab_size, config.d_model, scale)
         self.positions = added_positions(config.positions, config.max_seq_len, config.d_model)
+        both_ways = config.family != "decoder" and not cross_attention
+        self.relative_bias = RelativeBias(config.n_heads, both_ways) if config.positions == "relative" else None
         self.segment_embedding = TokenEmbedding(config.n_segments, config.d_model) if config.n_segments else None
         post_norm_encoder = config.norm_position == "post" and config.family == "encoder"
         self.embedding_norm = make_norm(config) if post_norm_encoder else nn.Identity()
@@ -106,8 +111,7 @@ class Stack(nn.Module):
         """Return the hidden states (B, T, d_model) of ids that follow the tokens in the cache.
 
         Args:
-            mask: as in TransformerBlock. context: its `context` and `context_mask`.
-            segment_ids: (B, T), which segment each token belongs to; segment 0 unless given.
+            mask: as in TransformerBlock. context: its `context`, `context_mask`. segment_ids: (B, T), 0 unless given.
             left_padding: (B,), how many padding tokens stand at the front of each row, counted from the row's first
                 token, in the cache or not. They are hidden, and positions count from the first real token.
         Errors: ValueError for an empty or too long sequence, unknown ids or segments, or the cache of another model.
@@ -120,10 +124,10 @@ class Stack(nn.Module):
             real = torch.arange(S, device=ids.device) >= left_padding[:, None]  # (B, S)
             mask = combine(mask, real[:, None, None])  # (B, 1, 1, S)
             positions = (positions - left_padding[:, None]).clamp(min=0)  # (B, T)
-        from_zero = offset == 0 and left_padding is None
-        x = self.embed(ids, segment_ids, None if from_zero else positions)  # (B, T, d_model)
-        sizes = self.config.n_heads, self.config.d_head, self.config.rope_theta
-        who = relative_positions(self.config.positions, positions, S, *sizes, x.dtype)
+        x = self.embed(ids, segment_ids, positions if offset or left_padding is not None else None)  # (B, T, d_model)
+        who = relative_positions(self.config, positions, S, x.dtype, self.relative_bias)
+        if self.config.window is not None:
+            mask = combine(mask, window_mask(ids.shape[1], S, self.config.window, ids.device))
         for block, (own, cross) in zip(self.blocks, cache if cache else [(None, None)] * len(self.blocks)):
             x = block(x, mask, cache=own, context_cache=cross, **who, **context)
         return self.final_norm(x)
@@ -144,6 +148,5 @@ class Stack(nn.Module):
 
 def make_norm(config: TransformerConfig) -> LayerNorm | RMSNorm:
     """Return a new norm of the kind that the config asks for."""
-    if config.norm == "rms":
-        return RMSNorm(config.d_model, config.norm_eps)
-    return LayerNorm(config.d_model, config.norm_eps, config.bias)
+    sizes = config.d_model, config.norm_eps
+    return RMSNorm(*sizes) if config.norm == "rms" else LayerNorm(*sizes, config.bias)

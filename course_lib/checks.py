@@ -68,6 +68,23 @@ def require_share(**shares: object) -> None:
             raise ValueError(f"{name} must be in (0, 1], got {value!r}")
 
 
+def require_last_queries(T: int, S: int) -> None:
+    """Raise ValueError unless T queries can be the last of S positions."""
+    require_at_least_one(T=T, S=S)
+    if S < T:
+        raise ValueError(f"S={S} keys are fewer than T={T} queries: the queries are the last T of the S positions")
+
+
+def require_rope_scaling(numbers: object) -> tuple[float, ...]:
+    """Return the four numbers. ValueError unless they are factor ≥ 1, 0 < low < high and the original length."""
+    if not isinstance(numbers, (tuple, list)) or len(numbers) != 4 or not all(map(is_number, numbers)):
+        raise ValueError(f"rope_scaling must be four numbers, (factor, low, high, original), got {numbers!r}")
+    factor, low, high, original = numbers
+    if not (1 <= factor < float("inf") and 0 < low < high < float("inf") and 0 < original < float("inf")):
+        raise ValueError(f"rope_scaling needs factor ≥ 1, 0 < low < high and original > 0, got {numbers!r}")
+    return factor, low, high, original
+
+
 def require_seed(seed: object) -> int:
     """Return the seed. TypeError unless it is an integer."""
     if isinstance(seed, bool) or not isinstance(seed, int):

@@ -14,7 +14,7 @@ MODELS = {"decoder": "DecoderOnly", "encoder": "EncoderOnly", "encoder-decoder":
 FAMILIES = tuple(MODELS)
 NORMS = ("layer", "rms")
 NORM_POSITIONS = ("pre", "post")
-POSITIONS = ("none", "sinusoidal", "learned", "rope", "alibi")
+POSITIONS = ("none", "sinusoidal", "learned", "rope", "alibi", "relative")
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,20 @@ class TransformerConfig:
         to a multiple of 256, so that its three matrices weigh about as much as two.
         max_seq_len: longest sequence. n_kv_heads: heads of keys and values; n_heads unless given, fewer in
         grouped-query attention. n_segments: segment embeddings of an encoder (BERT has 2).
+        head_dim: d_head where it is not d_model / n_heads (Qwen3).
     Choices
         family: "decoder" (GPT, LLaMA), "encoder" (BERT; no output head), "encoder-decoder" (the 2017 original).
-        activation: "relu", "gelu", "gelu_tanh" or "swiglu". norm: "layer" or "rms". norm_position: "pre" or "post".
-        positions: "none", "sinusoidal", "learned", "rope" or "alibi"; rope_theta is RoPE's base, rope_interleaved its
-        pairing (see positions.apply_rotary).
-        tie_weights: the output head shares the token embedding's table. bias: linear layers and LayerNorm have one.
+        activation: "relu", "silu", "gelu", "gelu_tanh" or "swiglu". norm: "layer" or "rms". norm_position: "pre" or
+        "post". positions: "none", "sinusoidal", "learned", "rope", "alibi" or "relative" (T5's); rope_theta is RoPE's
+        base, rope_interleaved its pairing (see positions.apply_rotary).
+        rotary_share: the share of a head's features that RoPE turns (GPT-NeoX: a quarter). rope_scaling: the four
+        numbers of positions.slowed, for longer texts (Llama 3.1). window: how many keys a query of a decoder sees,
+        itself included (Mistral); all before it unless given.
+        qkv_bias: queries, keys and values have a bias even where bias is False (Qwen2). qk_norm: an RMSNorm over the
+        features of each query and key, before RoPE (Qwen3). parallel: both branches of a pre-norm block read the same
+        x (GPT-NeoX).
+        tie_weights: the output head shares the token embedding's table; output_bias: it has a bias (Marian).
+        bias: linear layers and LayerNorm have one.
         dropout: probability while training. norm_eps: the norms' eps.
 
     Errors: ValueError that names the field, what was given and what is allowed.
@@ -58,18 +66,28 @@ class TransformerConfig:
     family: str = "decoder"
     n_segments: int = 0
     rope_interleaved: bool = False
+    head_dim: int | None = None
+    rotary_share: float = 1.0
+    rope_scaling: tuple[float, float, float, float] | None = None
+    window: int | None = None
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    parallel: bool = False
+    output_bias: bool = False
 
     def __post_init__(self):
         checks.require_at_least_one(vocab_size=self.vocab_size, n_layers=self.n_layers, max_seq_len=self.max_seq_len)
-        checks.require_heads(self.d_model, self.n_heads, self.n_kv_heads)
+        checks.require_at_least_one(d_model=self.d_model, n_heads=self.n_heads)
+        if self.head_dim is not None:
+            checks.require_at_least_one(head_dim=self.head_dim)
+        checks.require_heads((self.head_dim or 0) * self.n_heads or self.d_model, self.n_heads, self.n_kv_heads)
         checks.require_one_of(FAMILIES, family=self.family)
         checks.require_one_of(ACTIVATIONS, activation=self.activation)
         checks.require_one_of(NORMS, norm=self.norm)
         checks.require_one_of(NORM_POSITIONS, norm_position=self.norm_position)
         checks.require_one_of(POSITIONS, positions=self.positions)
-        checks.require_one_of(
-            (True, False), tie_weights=self.tie_weights, bias=self.bias, rope_interleaved=self.rope_interleaved
-        )
+        switches = ("tie_weights", "bias", "rope_interleaved", "qkv_bias", "qk_norm", "parallel", "output_bias")
+        checks.require_one_of((True, False), **{name: getattr(self, name) for name in switches})
         checks.require_dropout(self.dropout)
         checks.require_positive(norm_eps=self.norm_eps, rope_theta=self.rope_theta)
 
@@ -82,15 +100,45 @@ class TransformerConfig:
         checks.require_at_least_one(d_ff=self.d_ff)
         if self.positions == "rope" and self.d_head % 2:
             raise ValueError(f"positions='rope' turns pairs of features, but d_head={self.d_head} is odd")
+        self._require_switches_that_fit()
         if self.n_segments != 0:
             checks.require_at_least_one(n_segments=self.n_segments)
             if self.family != "encoder":
                 raise ValueError(f"n_segments={self.n_segments} needs family='encoder', got family={self.family!r}")
 
+    def _require_switches_that_fit(self) -> None:
+        checks.require_share(rotary_share=self.rotary_share)
+        if self.positions == "rope" and (self.d_rotary < 2 or self.d_rotary % 2):
+            turned = f"rotary_share={self.rotary_share} of d_head={self.d_head} features is {self.d_rotary}"
+            raise ValueError(f"{turned}, but RoPE turns pairs: choose a share that is an even number of features")
+        if self.rope_scaling is not None:
+            object.__setattr__(self, "rope_scaling", checks.require_rope_scaling(self.rope_scaling))
+        if self.window is not None:
+            checks.require_at_least_one(window=self.window)
+        needs = {
+            "rotary_share": (self.rotary_share != 1, "positions", "rope"),
+            "rope_scaling": (self.rope_scaling is not None, "positions", "rope"),
+            "window": (self.window is not None, "family", "decoder"),
+            "parallel": (self.parallel, "norm_position", "pre"),
+        }
+        for field, (used, other, needed) in needs.items():
+            if used and getattr(self, other) != needed:
+                given = f"{field}={getattr(self, field)!r} needs {other}={needed!r}, got {getattr(self, other)!r}"
+                raise ValueError(f"{given}: leave {field} out, or choose that")
+        if self.output_bias and self.family == "encoder":
+            raise ValueError("output_bias=True needs an output head, which family='encoder' has not: leave it out")
+        if self.parallel and self.family == "encoder-decoder":
+            raise ValueError("parallel=True leaves no place for cross-attention: choose family='decoder' or 'encoder'")
+
     @property
     def d_head(self) -> int:
         """Return D, the features of one head."""
-        return self.d_model // self.n_heads
+        return self.d_model // self.n_heads if self.head_dim is None else self.head_dim
+
+    @property
+    def d_rotary(self) -> int:
+        """Return how many of a head's features RoPE turns."""
+        return int(self.d_head * self.rotary_share)
 
     def to_dict(self) -> dict[str, int | float | str | bool]:
         """Return all fields as plain values, ready for JSON."""
@@ -103,6 +151,7 @@ class TransformerConfig:
         unknown = [name for name in values if name not in known]
         if unknown:
             raise ValueError(f"unknown field {unknown[0]!r}: a TransformerConfig has {', '.join(known)}")
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}  # of JSON
         try:
             return cls(**values)
         except TypeError as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from course_lib.checks import require_at_least_one, require_generating, require_positive, require_share
 from course_lib.config import TransformerConfig
+from course_lib.positions import BINS
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,15 @@ def count_parameters(config: TransformerConfig) -> ParameterCount:
 
     An encoder has no output head. In an encoder-decoder both stacks share one token embedding, have a learned position
     table each, and every decoder block has a second attention (to the encoder) with its norm.
+
+    With a head_dim of its own, d in W_Q and W_O gives way to d_q = n_heads · head_dim. qkv_bias adds d_q + 2 d_kv,
+    qk_norm 2 d_head per self-attention, output_bias V, and relative positions 32 n_heads per stack.
     """
     d, V = config.d_model, config.vocab_size
-    d_kv = config.n_kv_heads * config.d_head
+    d_q, d_kv = config.n_heads * config.d_head, config.n_kv_heads * config.d_head
     bias = int(config.bias)
-    attention = 2 * d * d + 2 * d * d_kv + bias * (2 * d + 2 * d_kv)
+    qkv_biases = (config.bias or config.qkv_bias) * (d_q + 2 * d_kv)
+    attention = 2 * d * d_q + 2 * d * d_kv + qkv_biases + bias * d
     ups = 2 if config.activation == "swiglu" else 1  # SwiGLU has two projections up: the gate and what it lets through
     feed_forward = (ups + 1) * d * config.d_ff + bias * (ups * config.d_ff + d)
     norm = 2 * d if config.norm == "layer" and config.bias else d
@@ -62,15 +67,18 @@ def count_parameters(config: TransformerConfig) -> ParameterCount:
     # Pre-norm: one after each stack's last block. Post-norm: one after the embeddings of an encoder.
     norms_outside = stacks if config.norm_position == "pre" else int(config.family == "encoder")
 
+    positions = {"learned": config.max_seq_len * d, "relative": BINS * config.n_heads}.get(config.positions, 0)
+    tied = config.tie_weights or config.family == "encoder"
+
     return ParameterCount(
         {
             "token embedding": V * d,
-            "position embedding": stacks * config.max_seq_len * d if config.positions == "learned" else 0,
+            "position embedding": stacks * positions,
             "segment embedding": config.n_segments * d,
-            "attention": (blocks + cross_attentions) * attention,
+            "attention": (blocks + cross_attentions) * attention + blocks * config.qk_norm * 2 * config.d_head,
             "feed-forward": blocks * feed_forward,
             "norms": (2 * blocks + cross_attentions + norms_outside) * norm,
-            "output head": 0 if config.tie_weights or config.family == "encoder" else V * d,
+            "output head": (0 if tied else V * d) + config.output_bias * V,
         }
     )
 
@@ -80,7 +88,7 @@ def forward_flops(config: TransformerConfig, T: int, batch: int = 1, S: int | No
 
     A matrix product (m, k) @ (k, n) counts as 2 m k n: one multiplication and one addition each. Per token that is 2
     per weight of every linear layer, the output head included (tied or not); in attention, each pair of a query and a
-    key costs 4 d_model for Q Kᵀ and weights · V. All pairs are counted, although a causal kernel may skip the masked
+    key costs 4 n_heads · d_head for Q Kᵀ and weights · V. All are counted, although a causal kernel may skip the masked
     half, and grouped heads save none. Not counted, because small beside these: look-ups, biases, softmax, norms,
     activations.
 
@@ -96,10 +104,10 @@ def forward_flops(config: TransformerConfig, T: int, batch: int = 1, S: int | No
         require_at_least_one(cached=cached)
         require_generating(config.family)
     S = _source_length(config, T + cached, S)
-    d, d_kv = config.d_model, config.n_kv_heads * config.d_head
+    d, d_q, d_kv = config.d_model, config.n_heads * config.d_head, config.n_kv_heads * config.d_head
 
     def attention(queries: int, keys: int, new_keys: int) -> int:
-        return 4 * queries * d * d + 4 * new_keys * d * d_kv + 4 * queries * keys * d  # W_Q W_O, W_K W_V, pairs
+        return 4 * queries * d * d_q + 4 * new_keys * d * d_kv + 4 * queries * keys * d_q  # W_Q W_O, W_K W_V, pairs
 
     feed_forward = 2 * (3 if config.activation == "swiglu" else 2) * d * config.d_ff  # per token
     layer = attention(T, T + cached, new_keys=T) + T * feed_forward
@@ -178,7 +186,8 @@ def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_p
         norms           2 d         what enters each norm; RMSNorm 4 d: also that divided by its root mean square
         attention       5 d         its input; queries, keys, values (those of grouped heads are copied to every head,
                                     so they save nothing here); what the heads say. RoPE 6 d: that lies head by head
-                                    in memory, and is kept again token by token, as W_O needs it
+                                    in memory, and is kept again token by token, as W_O needs it. With a head_dim of
+                                    its own: d + 4 or 5 n_heads · head_dim
         feed-forward    d + n d_ff  its input; hidden units after the activation (ReLU, n = 1), before and after (GELU,
                                     n = 2), or gate, silu(gate), what it lets through and the product (SwiGLU, n = 4)
     Once per token: the input d of the output head and V log-probabilities; one more norm in a pre-norm model.
@@ -186,18 +195,20 @@ def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_p
     That is with PyTorch's fused attention on a CPU. On top come the matrices of unfused attention, ALiBi's bias, masks
     of dropout. Left out, because small beside these: means and deviations, the sums of softmax, RoPE's cosines.
 
-    Errors: ValueError for another family than "decoder".
+    Errors: ValueError for another family than "decoder", or for qk_norm, which the formula does not know.
     Source: Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4.1.
     """
     require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
     if config.family != "decoder":
         raise ValueError(f"the formula is that of family='decoder', got {config.family!r}: describe a decoder")
-    d, blocks = config.d_model, config.n_layers
+    if config.qk_norm:
+        raise ValueError("the formula knows no norm on queries and keys: describe a decoder with qk_norm=False")
+    d, blocks, d_q = config.d_model, config.n_layers, config.n_heads * config.d_head
     hidden = {"relu": 1, "swiglu": 4}.get(config.activation, 2) * config.d_ff
     norms = (2 * blocks + (config.norm_position == "pre")) * (2 if config.norm == "rms" else 1)
     per_token = {
         "norms": norms * d,
-        "attention": blocks * (6 if config.positions == "rope" else 5) * d,
+        "attention": blocks * (d + (5 if config.positions == "rope" else 4) * d_q),
         "feed-forward": blocks * (d + hidden),
         "output head": d + config.vocab_size,
     }

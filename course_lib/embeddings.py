@@ -23,8 +23,7 @@ class TokenEmbedding(nn.Module):
 
     Parameters: `weight` (V, d_model), drawn from N(0, 0.02²). The small spread matters when the same table also
     produces the logits: with N(0, 1) the untrained model would be wrong with great confidence.
-    Shapes: ids (…), usually (B, T) → (…, d_model).
-    Errors: ValueError for ids that are not whole numbers or lie outside the table.
+    Shapes: ids (…), usually (B, T) → (…, d_model). Errors: ValueError for ids that are no rows of the table.
     Source: Vaswani et al. 2017, section 3.4; spread as in GPT-2 (Radford et al. 2019).
     """
 
@@ -60,12 +59,10 @@ def analogy(
 ) -> tuple[Int[Tensor, "k"], Float[Tensor, "k"]]:
     """Return the k tokens nearest to weight[a] − weight[b] + weight[c]: king − man + woman → queen.
 
-    The three inputs are left out of the answer, as everyone does who reports this game: the nearest row is otherwise
-    often an input itself.
+    The three inputs are left out, as by everyone who reports this game: else the nearest row is often one of them.
 
     Returns: (indices, cosines), best first.
-    Errors: ValueError if a, b or c is outside the table, k is larger than the number of rows that are left, or a row
-        holds NaN or infinite numbers.
+    Errors: ValueError if a, b or c is outside the table, k exceeds the rows that are left, or a row is not finite.
     Source: Mikolov et al. 2013, "Linguistic Regularities in Continuous Space Word Representations".
     """
     a, b, c = require_rows(weight, a, b, c)

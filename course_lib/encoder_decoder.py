@@ -55,7 +55,7 @@ class EncoderDecoder(nn.Module):
         self.encoder = Stack(config)
         self.decoder = Stack(config, cross_attention=True)
         self.decoder.token_embedding = self.encoder.token_embedding
-        self.output = Linear(config.d_model, config.vocab_size, bias=False)
+        self.output = Linear(config.d_model, config.vocab_size, bias=config.output_bias)
         initialize(self)
         if config.tie_weights:
             self.output.weight = self.encoder.token_embedding.weight

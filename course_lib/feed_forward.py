@@ -16,6 +16,7 @@ from course_lib.linear import Linear
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
+    "silu": F.silu,  # x · sigmoid(x)
     "gelu": F.gelu,  # x · Φ(x), exact
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),  # the approximation that GPT-2 was trained with
 }
@@ -28,7 +29,7 @@ class FeedForward(nn.Module):
 
     Args:
         d_model: features of a token. d_ff: number of hidden units; 4 · d_model unless given.
-        activation: "relu", "gelu" (exact) or "gelu_tanh" (GPT-2's approximation).
+        activation: "relu", "silu", "gelu" (exact) or "gelu_tanh" (GPT-2's approximation).
         dropout: probability of dropping a hidden unit while training. bias: whether the two layers have a bias.
 
     Parameters: `up_proj` (d_model → d_ff), `down_proj` (d_ff → d_model).

@@ -23,15 +23,14 @@ IGNORED = -100  # a target of −100 is not predicted: padding, or a part of the
 class DecoderOnly(Stack):
     """Predict the next token at every position: a causal stack of blocks, then one linear layer to the logits.
 
-    Parameters: those of Stack, and `output`. With tie_weights `output.weight` *is* `token_embedding.weight`: one
-    tensor, two uses. How they are initialised: see `initialize`.
+    Parameters: those of Stack, and `output`, whose weight, tied, *is* `token_embedding.weight`. See also `initialize`.
     Errors: ValueError unless config.family is "decoder". Source: Radford et al. 2019; Touvron et al. 2023 (LLaMA).
     """
 
     def __init__(self, config: TransformerConfig):
         require_family(config, "decoder")
         super().__init__(config)
-        self.output = Linear(config.d_model, config.vocab_size, bias=False)
+        self.output = Linear(config.d_model, config.vocab_size, bias=config.output_bias)
         initialize(self)
         if config.tie_weights:
             self.output.weight = self.token_embedding.weight

@@ -43,29 +43,32 @@ class MultiHeadAttention(nn.Module):
         n_kv_heads: heads of keys and values, n_heads unless given. With fewer, n_heads / n_kv_heads query heads share
             each (grouped-query attention; 1: multi-query): a smaller cache, fewer parameters.
         dropout: probability of dropping an attention weight while training. bias: whether the four projections have
-            one. rope_interleaved: RoPE's pairing, as in apply_rotary.
+            one; qkv_bias: q, k, v have one anyway. rope_interleaved: as in apply_rotary. d_head: D, if it is another.
+            qk_norm: eps of an RMSNorm of each query and key before RoPE, which bounds the scores; None: no such norm.
 
-    Parameters: `q_proj out_proj` (d_model, d_model), `k_proj v_proj` (d_model, n_kv_heads · D), plus biases. The number
-    of heads does not change their count: the heads share the projections out and do not add any.
+    Parameters: `q_proj out_proj` (d_model, d_model), `k_proj v_proj` (d_model, n_kv_heads · D), plus biases, and
+    `q_norm k_norm` (D,). The number of heads does not change their count: they share the projections out.
     Errors: ValueError if d_model is not divisible by n_heads, n_heads not by n_kv_heads, or a shape is wrong.
-    Source: Vaswani et al. 2017, section 3.2.2; grouped queries: Ainslie et al. 2023.
+    Source: Vaswani et al. 2017, section 3.2.2; grouped queries: Ainslie et al. 2023; norms: Henry et al. 2020.
     """
 
     def __init__(
         self, d_model: int, n_heads: int, n_kv_heads: int | None = None,
         dropout: float = 0.0, bias: bool = True, rope_interleaved: bool = False,
+        d_head: int | None = None, qkv_bias: bool = False, qk_norm: float | None = None,
     ):  # fmt: skip
         super().__init__()
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-        require_heads(d_model, n_heads, n_kv_heads)
+        require_heads(d_model if d_head is None else n_heads * d_head, n_heads, n_kv_heads)
+        D = d_model // n_heads if d_head is None else d_head
         require_dropout(dropout)
         self.d_model, self.n_heads, self.n_kv_heads = d_model, n_heads, n_kv_heads
         self.dropout, self.rope_interleaved = dropout, rope_interleaved
-        d_kv = n_kv_heads * (d_model // n_heads)
-        self.q_proj = Linear(d_model, d_model, bias=bias)
-        self.k_proj = Linear(d_model, d_kv, bias=bias)
-        self.v_proj = Linear(d_model, d_kv, bias=bias)
-        self.out_proj = Linear(d_model, d_model, bias=bias)
+        self.q_proj = Linear(d_model, n_heads * D, bias=bias or qkv_bias)
+        self.k_proj = Linear(d_model, n_kv_heads * D, bias=bias or qkv_bias)
+        self.v_proj = Linear(d_model, n_kv_heads * D, bias=bias or qkv_bias)
+        self.out_proj = Linear(n_heads * D, d_model, bias=bias)
+        self.q_norm, self.k_norm = (nn.RMSNorm(D, qk_norm) if qk_norm else None for _ in "qk")
 
     def forward(
         self, x: Float[Tensor, "B T d_model"], context: Float[Tensor, "B S d_model"] | None = None,
@@ -77,11 +80,9 @@ class MultiHeadAttention(nn.Module):
         Args:
             context: the sequence to attend to, of the batch size of x; x itself unless given.
             mask: boolean, True = may attend, broadcastable to (B, H, T, S). One of shape (B, T, S) is written
-                mask[:, None], one of shape (H, T, S) mask[None].
-            is_causal: hide later tokens. Together with a mask, both must allow it.
+                mask[:, None], one of (H, T, S) mask[None]. is_causal: hide later tokens; with a mask both must allow.
             rotary: angles of the T tokens, from rotary_angles, broadcastable to (B, H, T, D / 2).
-            cache: earlier tokens' keys and values; those of x are added to it. With a context, whose tokens stay the
-                same from step to step, they are computed once and then taken from it.
+            cache: earlier tokens' keys and values, to which those of x are added; a context's are computed only once.
             need_weights: also return the weights, before dropout, from the plain steps: the fused kernel has none.
             score_bias: numbers added to the scores, broadcastable to (B, H, T, S), such as alibi_bias.
         """
@@ -89,9 +90,10 @@ class MultiHeadAttention(nn.Module):
         query = split_heads(self.q_proj(x), self.n_heads)  # (B, H, T, D)
         if context is None:
             key, value = self.keys_and_values(x)  # (B, H_kv, T, D)
+            if self.q_norm is not None and self.k_norm is not None:
+                query, key = self.q_norm(query), self.k_norm(key)
             if rotary is not None:
-                query = apply_rotary(query, rotary, self.rope_interleaved)
-                key = apply_rotary(key, rotary, self.rope_interleaved)
+                query, key = (apply_rotary(part, rotary, self.rope_interleaved) for part in (query, key))
             if cache is not None:
                 key, value = cache.append(key, value)  # (B, H_kv, S, D)
         else:  # (B, H_kv, S, D)

@@ -50,6 +50,24 @@ def padding_mask(lengths: Int[Tensor, "B"] | Sequence[int], S: int, left: bool =
     return mask[:, None, None, :]  # (B, 1, 1, S)
 
 
+def window_mask(
+    T: int, S: int | None = None, window: int = 1, device: torch.device | str | None = None
+) -> Bool[Tensor, "T S"]:
+    """Let each token see itself and the window − 1 tokens before it: a causal mask with a short memory.
+
+    mask[t, s] = 0 ≤ t + (S − T) − s < window
+
+    What lies further back still arrives, over the layers: each layer carries it up to window − 1 positions on.
+
+    Args: T, S, device: as in causal_mask. window: how many keys a query sees, at least 1.
+    Errors: ValueError if S < T, or window is less than 1.
+    Source: Child et al. 2019, "Sparse Transformers"; Jiang et al. 2023 (Mistral 7B), section 2.
+    """
+    require_at_least_one(window=window)
+    mask = causal_mask(T, S, device)
+    return mask & ~mask.tril(diagonal=mask.shape[1] - T - window)
+
+
 def prefix_mask(prefix_len: int, T: int, device: torch.device | str | None = None) -> Bool[Tensor, "T T"]:
     """Let the first prefix_len tokens see each other in both directions; the rest is causal.
 

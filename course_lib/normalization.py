@@ -25,8 +25,7 @@ class LayerNorm(nn.Module):
         eps: added to the variance, inside the root, so that equal features give zeros instead of a division by zero.
 
     Parameters: `weight` (d_model,), initialised to ones; `bias` (d_model,), to zeros, or None.
-    Shapes: x (…, d_model) → the same.
-    Errors: ValueError if d_model < 1, eps is not a positive number, or the last dimension is not d_model.
+    Shapes: x (…, d_model) → the same. Errors: ValueError if d_model < 1, eps ≤ 0, or another last dimension.
     Source: Ba, Kiros & Hinton 2016, "Layer Normalization".
     """
 
@@ -62,8 +61,7 @@ class RMSNorm(nn.Module):
         eps: added to the mean square, inside the root, so that a zero vector stays zero instead of dividing by zero.
 
     Parameters: `weight` (d_model,), initialised to ones.
-    Shapes: x (…, d_model) → the same.
-    Errors: ValueError if d_model < 1, eps is not a positive number, or the last dimension is not d_model.
+    Shapes: x (…, d_model) → the same. Errors: ValueError if d_model < 1, eps ≤ 0, or another last dimension.
     Source: Zhang & Sennrich 2019, "Root Mean Square Layer Normalization", eq. 4.
     """
 

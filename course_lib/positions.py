@@ -4,11 +4,17 @@ Chapter 5. Without them attention sees a bag of tokens: shuffle the input and th
 and learned tables are added to the tokens; RoPE rotates queries and keys; ALiBi lowers the scores.
 """
 
+import math
+from typing import Any
+
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from course_lib import checks
+
+BINS, FURTHEST = 32, 128  # of RelativeBias: distances beyond the furthest share the last bin
 
 
 def sinusoidal_encoding(max_seq_len: int, d_model: int) -> Float[Tensor, "max_seq_len d_model"]:
@@ -79,8 +85,7 @@ class LearnedPositions(nn.Module):
 def _add_rows(x: Tensor, table: Tensor, positions: Tensor | None) -> Tensor:
     max_seq_len, d_model = table.shape
     checks.require_last_size(x, d_model)
-    T = x.shape[-2]
-    first, last = 0, T - 1
+    first, last = 0, x.shape[-2] - 1
     if positions is not None:
         checks.require_broadcast(positions, x.shape[:-1], "positions")
         if not positions.is_meta:  # a tensor on the meta device has a shape and no values
@@ -90,12 +95,13 @@ def _add_rows(x: Tensor, table: Tensor, positions: Tensor | None) -> Tensor:
             f"the sequence runs from position {first} to {last}, but there are only max_seq_len={max_seq_len} "
             f"positions, 0 to {max_seq_len - 1}: shorten it"
         )
-    return x + (table[:T] if positions is None else table[positions]).to(x)
+    return x + (table[: x.shape[-2]] if positions is None else table[positions]).to(x)
 
 
 def rotary_angles(
-    positions: Int[Tensor, "*batch T"], d_head: int, theta: float = 10000.0, dtype: torch.dtype = torch.float32
-) -> Float[Tensor, "*batch T half"]:
+    positions: Int[Tensor, "*batch T"], d_head: int, theta: float = 10000.0, dtype: torch.dtype = torch.float32,
+    scaling: Any = None,
+) -> Float[Tensor, "*batch T half"]:  # fmt: skip
     """Return by how much RoPE rotates each pair of features at each position, in radians.
 
     angle[t, i] = positions[t] · theta^(−2i / d_head),   i = 0 … d_head / 2 − 1
@@ -106,6 +112,7 @@ def rotary_angles(
         positions: whole numbers, such as torch.arange(offset, offset + T) after `offset` cached tokens.
         d_head: D, features of a head. theta: the base; Llama 3 has 500,000.
         dtype: float32 at least; in half precision far positions would fall together.
+        scaling: four numbers that slow the slow pairs down, as in slowed; none unless given.
     Errors: ValueError if d_head is odd, or theta is not a positive number.
     Source: Su et al. 2021, "RoFormer".
     """
@@ -114,8 +121,32 @@ def rotary_angles(
     checks.require_positive(theta=theta)
     if d_head % 2:
         raise ValueError(f"RoPE rotates pairs of features, but d_head={d_head} is odd: choose an even one")
-    two_i = torch.arange(0, d_head, 2, device=positions.device).to(dtype)  # (D / 2,)
-    return positions[..., None].to(dtype) * (1.0 / theta ** (two_i / d_head))  # (..., T, D / 2)
+    two_i = torch.arange(0, d_head, 2, device=positions.device)
+    speeds = 1.0 / theta ** (two_i.to(dtype) / d_head)  # (D / 2,), radians per token
+    speeds = speeds if scaling is None else slowed(speeds, *scaling)
+    return positions[..., None].to(dtype) * speeds  # (..., T, D / 2)
+
+
+def slowed(speeds: Float[Tensor, "half"], factor: float, low: float, high: float, original: float) -> Tensor:
+    """Stretch RoPE to longer texts, as Llama 3.1 does: pairs that turn slowly turn slower still.
+
+    turns = original · speed / 2π,   kept = clip((turns − low) / (high − low), 0, 1)
+    speed → speed · (kept + (1 − kept) / factor)
+
+    A pair that turned more than `high` times within the original length tells near positions apart, and stays as it
+    is. One that turned less than `low` times would meet angles that it never saw, and is slowed by `factor`.
+
+    Args:
+        speeds: (D / 2,), radians per token, as is what comes back.
+        factor, low, high, original: 8, 1, 4 and 8,192 in Llama 3.1.
+    Errors: ValueError unless factor ≥ 1, 0 < low < high and original > 0.
+    Source: Llama 3.1's published code; after Peng et al. 2023 (YaRN), section 3.2.
+    """
+    checks.require_tensors(speeds=speeds)
+    checks.require_rope_scaling((factor, low, high, original))
+    turns = original * speeds / (2 * torch.pi)
+    kept = ((turns - low) / (high - low)).clamp(0, 1)
+    return speeds * (kept + (1 - kept) / factor)
 
 
 def apply_rotary(
@@ -164,9 +195,8 @@ def alibi_bias(
     Source: Press et al. 2022, "Train Short, Test Long".
     """
     S = T if S is None else S
-    checks.require_at_least_one(n_heads=n_heads, T=T, S=S)
-    if S < T:
-        raise ValueError(f"S={S} keys are fewer than T={T} queries: the queries are the last T of the S positions")
+    checks.require_at_least_one(n_heads=n_heads)
+    checks.require_last_queries(T, S)
     power = 2 ** (n_heads.bit_length() - 1)
     slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
     slopes += [2 ** (-4 * h / power) for h in range(1, 2 * (n_heads - power) + 1, 2)]
@@ -174,29 +204,60 @@ def alibi_bias(
     return -torch.tensor(slopes, device=device)[:, None, None] * (query - key).abs()  # (H, T, S)
 
 
+class RelativeBias(nn.Module):
+    """Learn what each head adds to a score for the distance between query and key: near ones exactly, far ones in bins.
+
+    bias[h, t, s] = weight[bin(t + (S − T) − s), h]
+
+    Half of the bins hold one distance each; the others become wider and wider, up to FURTHEST. Both directions have
+    bins of their own where a query sees later keys; else all that is later shares bin 0, and is hidden anyway.
+
+    Parameters: `weight` (BINS, n_heads), drawn from N(0, 0.02²). both_ways: whether a query sees later keys.
+    Source: Raffel et al. 2020 (T5), section 2.1.
+    """
+
+    def __init__(self, n_heads: int, both_ways: bool):
+        super().__init__()
+        checks.require_at_least_one(n_heads=n_heads)
+        self.both_ways, self.weight = both_ways, nn.Parameter(0.02 * torch.randn(BINS, n_heads))
+
+    def forward(self, T: int, S: int) -> Float[Tensor, "H T S"]:
+        """Return what is added to the scores of the last T of S positions. Errors: ValueError if S < T."""
+        checks.require_last_queries(T, S)
+        position = torch.arange(S, device=self.weight.device)
+        before = position[S - T :, None] - position  # (T, S), by how much a key comes before its query
+        bins, distance = (BINS // 2, before.abs()) if self.both_ways else (BINS, before.clamp(min=0))
+        exact = bins // 2
+        share = torch.log(distance.clamp(min=1).float() / exact) / math.log(FURTHEST / exact)
+        wide = (exact + (share * (bins - exact)).long()).clamp(max=bins - 1)
+        chosen = distance.where(distance < exact, wide) + bins * (self.both_ways & (before < 0))
+        return self.weight[chosen].permute(2, 0, 1)
+
+
 def added_positions(scheme: str, max_seq_len: int, d_model: int) -> LearnedPositions | SinusoidalPositions | None:
     """Return the module that adds positions to the token vectors; None if the scheme works inside attention, if at all.
 
     Args: scheme: "learned" or "sinusoidal", or another one's name.
     """
-    kinds: dict[str, type[LearnedPositions | SinusoidalPositions]]
-    kinds = {"learned": LearnedPositions, "sinusoidal": SinusoidalPositions}
+    kinds: dict[str, Any] = {"learned": LearnedPositions, "sinusoidal": SinusoidalPositions}
     return kinds[scheme](max_seq_len, d_model) if scheme in kinds else None
 
 
-def relative_positions(
-    scheme: str, positions: Int[Tensor, "*batch T"], S: int, n_heads: int, d_head: int, theta: float, dtype: torch.dtype
-) -> dict[str, Tensor]:
-    """Return what RoPE or ALiBi tell every attention, by the names of its arguments; nothing for another scheme.
+def relative_positions(config: Any, positions: Tensor, S: int, dtype: Any, learned: Any = None) -> dict[str, Tensor]:
+    """Return what a scheme tells every attention, by the names of its arguments; nothing for one that is added.
 
     Args:
-        scheme: "rope" or "alibi", or another one's name. positions: (T,), or (B, T) where rows begin at different ones.
+        config: a TransformerConfig. positions: (T,), or (B, T) where rows begin at different ones.
         S: how many keys there are; the queries are the last T of them. dtype: of the token vectors.
-        n_heads, d_head, theta: as in rotary_angles and alibi_bias.
+        learned: the stack's module, for "relative".
     """
-    if scheme == "rope":
-        angles = rotary_angles(positions, d_head, theta, torch.promote_types(dtype, torch.float32))
+    if learned is not None:
+        return {"score_bias": learned(positions.shape[-1], S)}
+    if config.positions == "rope":
+        wide = torch.promote_types(dtype, torch.float32)
+        angles = rotary_angles(positions, config.d_rotary, config.rope_theta, wide, config.rope_scaling)
+        angles = F.pad(angles, (0, (config.d_head - config.d_rotary) // 2))  # the other pairs stand still
         return {"rotary": angles if angles.ndim == 2 else angles[:, None]}  # (T, D / 2) or (B, 1, T, D / 2)
-    if scheme == "alibi":
-        return {"score_bias": alibi_bias(n_heads, positions.shape[-1], S, device=positions.device)}
+    if config.positions == "alibi":
+        return {"score_bias": alibi_bias(config.n_heads, positions.shape[-1], S, device=positions.device)}
     return {}

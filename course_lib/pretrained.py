@@ -40,8 +40,8 @@ def load_pretrained(name: str | Path) -> tuple[Model, WordTokenizer | SubwordTok
         name: "tinytown", or another model that ships with the course (SHIPPED lists them);
             "minilm" or "smollm2-135m", once `python -m course_lib weights` has fetched them;
             "gpt2", "gpt2-medium", "gpt2-large" or "gpt2-xl", downloaded by huggingface_hub the first time;
-            or a folder: one written by `save_pretrained`, or one in Hugging Face's layout with a GPT-2, LLaMA or BERT
-            (config.json, model.safetensors, tokenizer.json).
+            or a folder: one written by `save_pretrained`, or one in Hugging Face's layout (config.json,
+            model.safetensors, tokenizer.json) with a model of a family that `from_hf_state_dict` names.
 
     Errors: ValueError if there is no such model, a file of it is missing or damaged, or it is not what our models do.
     """

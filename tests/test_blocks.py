@@ -26,7 +26,7 @@ def test_a_block_is_what_its_docstring_says_whatever_the_config(config, seed):
     mask = padding_mask([5, 3], 5)
     options = {
         "rotary": rotary_angles(torch.arange(5), 4, dtype=torch.float64) if config.positions == "rope" else None,
-        "score_bias": alibi_bias(4, 5) if config.positions == "alibi" else None,
+        "score_bias": alibi_bias(4, 5) if config.positions in ("alibi", "relative") else None,
     }
     if config.norm_position == "pre":
         y = x + block.attention(block.norm1(x), None, mask, True, **options)
@@ -134,6 +134,8 @@ def test_a_stack_is_embeddings_then_blocks_then_the_last_norm(config, seed):
         x = stack.embedding_norm(x)
     rotary = rotary_angles(torch.arange(5), 4, dtype=torch.float64) if config.positions == "rope" else None
     score_bias = alibi_bias(4, 5) if config.positions == "alibi" else None
+    if config.positions == "relative":
+        score_bias = stack.relative_bias(5, 5)
     for block in stack.blocks:
         x = block(x, mask, rotary=rotary, score_bias=score_bias)
     if config.norm_position == "pre":

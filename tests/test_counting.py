@@ -39,6 +39,9 @@ PUBLISHED = {
 
 # Words in the names of parameters, ours and transformers', first match first, and the item they belong to.
 COMPONENT_OF = {
+    "q_norm": "attention",
+    "k_norm": "attention",
+    "relative_bias": "position embedding",
     "norm": "norms",
     "Norm": "norms",
     "ln_": "norms",
@@ -60,6 +63,7 @@ COMPONENT_OF = {
     "output.dense": "feed-forward",
     "lm_head": "output head",
     "output.weight": "output head",
+    "output.bias": "output head",
 }
 
 
@@ -129,7 +133,7 @@ GRID = [
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_closed_form_equals_the_built_model_over_a_grid_of_configurations(family):
-    assert len(GRID) == 960  # 320 in each family
+    assert len(GRID) == 1440  # 480 in each family
     for i, choices in enumerate(GRID):
         if choices["family"] == family:
             config = TransformerConfig(
@@ -160,6 +164,10 @@ def configs(draw):
         bias=draw(st.booleans()),
         family=family,
         n_segments=draw(st.integers(0, 4)) if family == "encoder" else 0,
+        head_dim=draw(st.none() | st.sampled_from((2, 6))),
+        qkv_bias=draw(st.booleans()),
+        qk_norm=draw(st.booleans()),
+        output_bias=family != "encoder" and draw(st.booleans()),
     )
 
 
@@ -286,7 +294,7 @@ def test_an_encoder_decoder_encodes_once_and_then_pays_for_its_new_tokens(choice
 def test_token_by_token_only_the_scores_of_later_keys_are_saved(config, T):
     steps = sum(forward_flops(config, 1, cached=seen) for seen in range(T))
     hidden_pairs = T * (T - 1) // 2
-    assert forward_flops(config, T) - steps == config.n_layers * hidden_pairs * 4 * config.d_model
+    assert forward_flops(config, T) - steps == config.n_layers * hidden_pairs * 4 * config.n_heads * config.d_head
 
 
 def test_the_scores_are_half_of_the_flops_of_a_block_where_t_is_six_times_d_model():

@@ -15,6 +15,7 @@ from course_lib.feed_forward import FeedForward, SwiGLU, swiglu_width
 # Written out from the papers, in float64, without torch.nn.functional.
 FORMULAS = {
     "relu": lambda x: x * (x > 0),
+    "silu": lambda x: x / (1 + torch.exp(-x)),
     "gelu": lambda x: x * 0.5 * (1 + torch.erf(x / math.sqrt(2))),
     "gelu_tanh": lambda x: 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
 }
@@ -125,7 +126,7 @@ def test_swiglu_has_the_width_of_the_rule_unless_told_otherwise():
 class TestBadInput:
     def test_an_unknown_activation_lists_the_known_ones(self):
         with pytest.raises(
-            ValueError, match="activation='swish' is not known: choose one of 'relu', 'gelu', 'gelu_tanh'"
+            ValueError, match="activation='swish' is not known: choose one of 'relu', 'silu', 'gelu', 'gelu_tanh'"
         ):
             FeedForward(4, activation="swish")
 

@@ -224,6 +224,12 @@ def test_what_the_page_cannot_show_is_refused_by_name(tinytown):
         pack(model, WordTokenizer(["the"]))
     with pytest.raises(TypeError, match="tokenizer must be a WordTokenizer, got list"):
         pack(model, ["a"])
+    for changes, said in (
+        ({"window": 4}, "window=4: the page shows window=None alone"), ({"parallel": True}, "parallel=True"),
+        ({"positions": "relative"}, "positions='relative'"), ({"activation": "silu"}, "activation='silu'"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"model has .*{said}"):
+            pack(DecoderOnly(replace(model.config, **changes)), tokenizer)
     wild = DecoderOnly(model.config)
     with torch.no_grad():
         wild.output.weight[3, 3] = 1e5

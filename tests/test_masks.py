@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.attention import scaled_dot_product_attention
-from course_lib.masks import causal_mask, combine, padding_mask, prefix_mask
+from course_lib.masks import causal_mask, combine, padding_mask, prefix_mask, window_mask
 
 
 @given(T=st.integers(1, 9), cached=st.integers(0, 9))
@@ -20,6 +20,18 @@ def test_a_causal_query_sees_the_cached_keys_itself_and_what_came_before(T, cach
 
 def test_without_s_the_causal_mask_is_square():
     assert causal_mask(3).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
+
+
+@given(T=st.integers(1, 9), cached=st.integers(0, 9), window=st.integers(1, 12))
+def test_a_window_shows_a_query_itself_and_the_keys_just_before_it(T, cached, window):
+    S = T + cached
+    expected = [[t + cached - window < s <= t + cached for s in range(S)] for t in range(T)]
+    assert window_mask(T, S, window).tolist() == expected
+
+
+def test_a_window_of_no_key_is_refused(as_a_learner):
+    with pytest.raises(ValueError, match="window must be a whole number of at least 1, got 0"):
+        window_mask(3, window=0)
 
 
 @given(lengths=st.lists(st.integers(0, 6), min_size=1, max_size=5), extra=st.integers(0, 3))

@@ -162,7 +162,7 @@ def test_weights_go_to_the_library_and_back(filled, tmp_path):
 @pytest.mark.parametrize(
     ("other", "said"),
     [({"positions": "rope"}, "positions='rope'"), ({"norm": "rms"}, "norm='rms'"), ({"n_kv_heads": 1}, "n_kv_heads=1"),
-     ({"activation": "relu"}, "activation='relu'")],
+     ({"activation": "relu"}, "activation='relu'"), ({"window": 3}, "window=3"), ({"parallel": True}, "parallel=True")],
 )  # fmt: skip
 def test_a_model_of_another_shape_is_refused_with_what_differs(other, said):
     sizes = {"vocab_size": 11, "d_model": 12, "n_heads": 2, "n_layers": 1, "max_seq_len": 8}

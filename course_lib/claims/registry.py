@@ -211,7 +211,7 @@ class Settled:
     def _repr_html_(self) -> str:
         claim, *lines, verdict = map(html.escape, self.experiment.told(self.finding))
         link = html.escape(self.experiment.source.link)
-        lines[0] = lines[0].replace(link, f'<a href="{link}">{link}</a>')
+        lines[0] = lines[0].replace(link, f'<a href="{link}" style="text-decoration:underline">{link}</a>')
         figures = ", ".join(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" for value in self.finding.values)
         code = html.escape(inspect.getsource(self.experiment.run))
         return (

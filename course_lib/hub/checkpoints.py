@@ -18,7 +18,8 @@ from course_lib.checks import require_finite, require_one_of
 from course_lib.config import TransformerConfig
 from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
 from course_lib.gpt import DecoderOnly
-from course_lib.hub.names import BASIS, SETTINGS, UNUSED, config_from_hf, their_name
+from course_lib.hub.layouts import as_ours
+from course_lib.hub.names import BASIS, SETTINGS, UNUSED, config_from_hf, require_known, their_name
 from course_lib.tinytown import SubwordTokenizer
 
 Model = DecoderOnly | EncoderOnly | EncoderDecoder
@@ -86,31 +87,26 @@ def from_hf_state_dict(family: str, state_dict: Mapping[str, Tensor], config: ob
     """Our model with weights that carry Hugging Face's names, in evaluation mode: the same ids give the same numbers.
 
     Args:
-        family: "gpt2", "llama" or "bert".
+        family: "gpt2", "llama", "mistral", "qwen2", "qwen3", "gpt_neox", "bert", "roberta", "t5" or "marian".
         state_dict: of the bare model, or of one with a head, such as GPT2LMHeadModel. The tensors are copied; the model
             has their device and dtype.
         config: the reference's configuration, or its dictionary (config.json).
     Errors: ValueError if the configuration asks for something that our models do not do, or a tensor is missing,
         unknown or of a wrong shape. Nothing is left out in silence: names.UNUSED lists what may be left out.
     """
-    require_one_of(tuple(BASIS), family=family)
+    require_known(family)
+    config = config_from_hf(family, config)
+    if "shared.weight" in state_dict:  # newer versions of transformers write the head only where it is another tensor
+        state_dict = {"lm_head.weight": state_dict["shared.weight"]} | dict(state_dict)
     tensors: dict[str, Tensor] = {}
     for name, tensor in state_dict.items():
-        name = re.sub(r"^(transformer|model|bert)\.", "", name)
+        name = re.sub(r"^(transformer|model|bert|roberta|gpt_neox)\.", "", name)
         if not re.fullmatch(UNUSED[family], name):
-            tensors |= _gpt2_layout(name, tensor) if family == "gpt2" else {name: tensor}
+            for ours, part in as_ours(family, name, tensor, config).items():
+                if (first := tensors.setdefault(ours, part)) is not part and not torch.equal(first, part):
+                    raise ValueError(f"the {family} state_dict holds {ours} under two names, with other numbers")
     tensors = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
-    config = config_from_hf(family, config)
     return assemble(config, tensors, f"the {family} state_dict", partial(their_name, library=family))
-
-
-def _gpt2_layout(name: str, tensor: Tensor) -> dict[str, Tensor]:
-    """GPT-2 stores its linear layers as (in, out), ours are (out, in); and its q, k and v are one matrix."""
-    if re.fullmatch(r"h\.\d+\.(attn|mlp)\.c_\w+\.weight", name):
-        tensor = tensor.T
-    if ".c_attn." in name:
-        return {name.replace("c_attn", f"c_attn.{part}"): third for part, third in zip("qkv", tensor.chunk(3))}
-    return {name: tensor}
 
 
 def load_gguf(path: Path) -> tuple[Model, SubwordTokenizer]:
@@ -129,7 +125,7 @@ def load_gguf(path: Path) -> tuple[Model, SubwordTokenizer]:
     require_one_of(("llama",), **{"general.architecture": said["general.architecture"]})
     require_one_of(("smollm",), **{"tokenizer.ggml.pre": said["tokenizer.ggml.pre"]})
     if stretched := [name for name in said if "rope.scaling" in name]:
-        raise ValueError(f"{path} has {stretched}: our RoPE is not stretched")
+        raise ValueError(f"{path} has {stretched}: of a GGUF file only plain RoPE is read")
     tensors = {
         tensor.name: torch.tensor(dequantize(tensor.data, tensor.tensor_type))  # a copy: the file is not to be written
         for tensor in tqdm(reader.tensors, desc=path.name, unit="tensor", leave=False)

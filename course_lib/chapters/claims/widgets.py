@@ -141,7 +141,8 @@ def _entries(findings: Mapping[str, Finding], chosen: Iterable[str]) -> str:
     for id in chosen:
         each, found = find(id), findings[id]
         said, measured, because = map(html.escape, (each.claim, found.measured, found.because))
-        author = f'<a href="{html.escape(each.source.link)}">{html.escape(each.source.author)}</a>'
+        link = html.escape(each.source.link)
+        author = f'<a href="{link}" style="text-decoration:underline">{html.escape(each.source.author)}</a>'
         where = f"chapter {each.chapter}" + (", times of our machine" if each.timed else "")
         entries.append(
             f'<li style="list-style:none;margin:.5em 0">{SIGNS[found.verdict]} <b>{said}</b> ({author}; {where})<br>'

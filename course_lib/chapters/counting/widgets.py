@@ -256,8 +256,8 @@ def count_explorer(function: Callable) -> LiveFigure:
     controls = {
         "n_layers": slider("layers", 2, 1, 6, 1),
         "n_kv_heads": steps("key-value heads, for 8 query heads", (1, 2, 4, 8), 8),
-        "positions": dropdown("positions", POSITIONS, "learned"),
-        "activation": dropdown("activation", ACTIVATIONS, "gelu"),
+        "positions": dropdown("positions", [name for name in POSITIONS if name != "relative"], "learned"),
+        "activation": dropdown("activation", [name for name in ACTIVATIONS if name != "silu"], "gelu"),
         "norm": dropdown("norm", NORMS, "layer"),
         "tie_weights": switch("tie_weights", True),
         "bias": switch("bias", True),

@@ -56,7 +56,8 @@ def unit_map() -> LiveFigure:
         )
 
     controls = {f"x{i}": slider(f"feature {i}", round(x[i].item(), 1), -1.5, 1.5, 0.1) for i in range(4)}
-    return LiveFigure(draw, controls | {"activation": dropdown("activation", list(ACTIVATIONS), "relu")}, describe)
+    taught = [name for name in ACTIVATIONS if name != "silu"]
+    return LiveFigure(draw, controls | {"activation": dropdown("activation", taught, "relu")}, describe)
 
 
 # ------------------------------------------------------------------------------------------ straight pieces that add up

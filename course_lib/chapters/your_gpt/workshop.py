@@ -351,6 +351,7 @@ def from_library(my_gpt: ModuleType, theirs: DecoderOnly) -> Any:
     Errors: ValueError for a model that has another shape than my_gpt.py, with the one thing that differs.
     """
     wanted = {"norm": "layer", "norm_position": "pre", "positions": "learned", "bias": True, "tie_weights": True}
+    wanted |= {"head_dim": None, "window": None, "qk_norm": False, "parallel": False, "output_bias": False}
     for field, value in wanted.items():
         if (found := getattr(theirs.config, field)) != value:
             raise ValueError(f"this model has {field}={found!r}, and my_gpt.py is written for {value!r}")

@@ -10,6 +10,9 @@ from course_lib.gpt import DecoderOnly
 from course_lib.positions import alibi_bias, rotary_angles
 from course_lib.tinytown import WordTokenizer
 
+# Switches that `engine.js` does not know, and the one value with which a model runs there all the same.
+UNKNOWN = {"head_dim": None, "rotary_share": 1.0, "rope_scaling": None, "window": None}
+UNKNOWN |= dict.fromkeys(("qkv_bias", "qk_norm", "parallel", "output_bias"), False)
 MOST_WEIGHTS = 5_000_000  # beyond this a page would take seconds for a word
 
 
@@ -17,15 +20,24 @@ def pack(model: DecoderOnly, tokenizer: WordTokenizer) -> bytes:
     """Return a model and its words as the bytes of a safetensors file, for `engine.js`.
 
     Args:
-        model: of the decoder family, small, with any norms, positions and activation that a config may name.
+        model: of the decoder family, small, with any norms, positions but "relative", and activation but "silu".
         tokenizer: whose `tokens` are the model's vocabulary.
 
-    Errors: TypeError for another model or tokenizer. ValueError for a model of more than five million weights, or with
-        weights that half precision cannot hold; for words that do not fit the model.
+    Errors: TypeError for another model or tokenizer. ValueError for a model of more than five million weights, with
+        weights that half precision cannot hold, or with a switch that the page does not know; for words that do not
+        fit the model.
     """
     if not isinstance(model, DecoderOnly):
         raise TypeError(f"model must be a DecoderOnly, got {type(model).__name__}: the page shows a decoder")
     config = asdict(model.config) | {"embedding_factor": model.token_embedding.factor}
+    for field, value in UNKNOWN.items():
+        if config.pop(field) != value:
+            raise ValueError(
+                f"model has {field}={getattr(model.config, field)!r}: the page shows {field}={value!r} alone"
+            )
+    if config["positions"] == "relative" or config["activation"] == "silu":
+        given = f"positions={config['positions']!r} and activation={config['activation']!r}"
+        raise ValueError(f"model has {given}: the page knows neither 'relative' nor 'silu'")
     if model.config.positions == "rope":  # how far each pair is turned per position
         angles = rotary_angles(torch.arange(2), model.config.d_head, model.config.rope_theta)
         config["rope_frequencies"] = angles[1].tolist()
