@@ -143,7 +143,7 @@ def test_the_top_level_holds_what_the_design_names_and_nothing_else():
     assert top <= {
         "README.md", "requirements.txt", "notebooks", "exercises", "solutions", "course_lib", "tests",
         "pyproject.toml", "LICENSE", "web", ".ci", ".gitignore", ".gitattributes", ".github", ".pre-commit-config.yaml",
-        "CHANGELOG.md", "CITATION.cff",
+        "CHANGELOG.md", "CITATION.cff", ".binder", ".devcontainer",
     }  # fmt: skip
 
 
