@@ -127,7 +127,7 @@ def test_a_source_is_an_author_a_title_and_a_link(given):
 def test_a_settled_claim_in_a_notebook_unfolds_its_figures_and_its_code():
     each = find("masks.leak")
     page = registry.Settled(each, recorded()["masks.leak"])._repr_html_()
-    assert f'<a href="{each.source.link}">' in page
+    assert f'<a href="{each.source.link}" style="text-decoration:underline">' in page, "told by more than its colour"
     folded = page.partition("<details>")[2]
     assert "def leak(" in folded or "Finding(" in folded
     assert html.escape(each.threshold) in page

@@ -219,6 +219,24 @@ def seconds_as_tensors(step, attention, lengths, batch, rounds, clock):
     return {"rnn": rnn / batch, "attention": other / batch, "crossing": crossing}
 
 
+def window_with_triangles(T, S, window):
+    causal = torch.ones(T, S, dtype=torch.bool).tril(S - T)
+    return causal & ~causal.tril(S - T - window), min(window - 1, S)
+
+
+def window_row_by_row(T, S, window):
+    mask = torch.zeros(T, S, dtype=torch.bool)
+    for t in range(T):
+        end = S - T + t + 1
+        mask[t, max(0, end - window) : end] = True
+    return mask, S - max(0, S + 1 - window)
+
+
+def window_in_lists(T, S, window):
+    rows = [[0 <= t - s <= window - 1 for s in range(S)] for t in range(S - T, S)]
+    return [torch.tensor(rows), len([s for s in range(S) if S - s < window])]
+
+
 RIGHT = {
     "efficiency.kv_cache": [
         cached_fused,
@@ -237,4 +255,5 @@ RIGHT = {
     ],
     "efficiency.quadratic": [exponent_by_polyfit_of_medians, exponent_by_lstsq_after_warming_up],
     "efficiency.rnn_or_attention": [seconds_by_medians, seconds_as_tensors],
+    "efficiency.sliding_window": [window_with_triangles, window_row_by_row, window_in_lists],
 }

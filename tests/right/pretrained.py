@@ -1,5 +1,6 @@
 """Chapter 15: right answers in other styles."""
 
+import math
 import re
 
 import numpy as np
@@ -102,7 +103,36 @@ def roles_in_numpy(model, ids):
     }
 
 
+def angles_as_published(T, d_head, theta, factor, low, high, original):
+    """By wavelengths and three cases, as in Llama's own code."""
+    speeds = 1.0 / (theta ** (torch.arange(0, d_head, 2).float() / d_head))
+    scaled = []
+    for speed in speeds:
+        wavelength = 2 * math.pi / speed
+        if wavelength < original / high:
+            scaled.append(speed)
+        elif wavelength > original / low:
+            scaled.append(speed / factor)
+        else:
+            smooth = (original / wavelength - low) / (high - low)
+            scaled.append((1 - smooth) * speed / factor + smooth * speed)
+    return torch.outer(torch.arange(T).float(), torch.stack(scaled))
+
+
+def angles_by_lerp(T, d_head, theta, factor, low, high, original):
+    speed = torch.exp(-math.log(theta) * torch.linspace(0, d_head - 2, d_head // 2) / d_head)
+    kept = torch.clip((original * speed / math.tau - low) / (high - low), 0, 1)
+    return torch.einsum("t,i->ti", torch.arange(T, dtype=torch.float32), torch.lerp(speed / factor, speed, kept))
+
+
+def angles_in_numpy(T, d_head, theta, factor, low, high, original):
+    speed = theta ** (-np.arange(0, d_head, 2, dtype=np.float32) / d_head)
+    kept = np.interp(original * speed / (2 * np.pi), [low, high], [0, 1])
+    return (np.arange(T)[:, None] * (speed * (kept + (1 - kept) / factor))).astype(np.float32)
+
+
 RIGHT = {
     "pretrained.map_gpt2": [map_block_by_block, map_by_patterns, map_in_numpy],
     "pretrained.head_roles": [roles_by_loops, roles_by_targets, roles_in_numpy],
+    "pretrained.rope_scaling": [angles_as_published, angles_by_lerp, angles_in_numpy],
 }

@@ -1,4 +1,4 @@
-"""Families: by which switches a published model differs from its nearest relative."""
+"""Families: by which switches a published model differs from its nearest relative. Chapter 15."""
 
 from dataclasses import asdict
 

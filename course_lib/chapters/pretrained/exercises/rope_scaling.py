@@ -1,0 +1,42 @@
+import math
+
+import torch
+
+from course_lib.grading.exercise import Case, generator, stage
+
+
+def scaled_angles(T, d_head, theta, factor, low, high, original):
+    """The angles (T, d_head / 2) of RoPE in Llama 3.1: pairs that turn slowly turn slower still."""
+    speed = theta ** (-torch.arange(0, d_head, 2) / d_head)  # (D / 2,), radians per token
+    turns = original * speed / (2 * math.pi)  # (D / 2,), within the original length
+    kept = ((turns - low) / (high - low)).clamp(0, 1)
+    speed = speed * (kept + (1 - kept) / factor)
+    return torch.arange(T)[:, None] * speed  # (T, D / 2)
+
+
+@stage
+def one_pair(seed):
+    "One pair of features, which turns fast, slowly, or between the two."
+    return [
+        Case(3, 2, 100.0, 8.0, 1.0, 4.0, 8 * math.pi * 5),
+        Case(3, 2, 100.0, 8.0, 1.0, 4.0, math.pi),
+        Case(3, 2, 100.0, 8.0, 1.0, 4.0, 4 * math.pi),
+    ]
+
+
+@stage
+def several_pairs(seed):
+    "Several pairs, of which some are kept, some slowed, and some lie between."
+    rng = generator(seed)
+    factor, original = (2 + 6 * torch.rand(2, generator=rng)).tolist()
+    return [
+        Case(4, 8, 10_000.0, 4.0, 1.0, 4.0, 100.0),
+        Case(5, 12, 300.0, factor, 0.5, 3.0, 20 * original),
+        Case(2, 16, 50.0, 1.0, 1.0, 2.0, 30.0),
+    ]
+
+
+@stage
+def as_published(seed):
+    "The numbers of Llama 3.1: heads of 128 features, theta 500,000, factor 8, low 1, high 4, 8,192 tokens originally."
+    return [Case(3, 128, 500_000.0, 8.0, 1.0, 4.0, 8192.0)]
