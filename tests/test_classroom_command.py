@@ -244,6 +244,7 @@ def deep(tmp_path):
     subprocess.run(["rm", "-rf", *tmp_path.iterdir()], check=True)
 
 
+@pytest.mark.proof
 def test_folders_of_any_depth_break_neither_this_run_nor_a_later_one(deep, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:

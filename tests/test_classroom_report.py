@@ -273,6 +273,7 @@ def test_a_learners_page_is_headed_by_the_name_and_not_by_that_of_the_download(t
     assert (f"number {number}" in page.text("header")) == bool(number)
 
 
+@pytest.mark.proof
 def test_the_class_page_of_five_hundred_stays_small(tmp_path, graded):
     one_each = {exercise.chapter: exercise for exercise in EXERCISES.values()}
     results = tuple(Result(e.id, e.title, "failed", e.points, ("No.",), misconception="m") for e in one_each.values())

@@ -58,6 +58,7 @@ def eventually(condition, seconds: float = 30.0) -> bool:
 # --- what is measured -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.proof
 def test_files_in_memory_and_sockets_count_for_whoever_holds_them(worker_at):
     """No process owns them, and the machine has to find them all the same."""
     worker = worker_at("bwrap")

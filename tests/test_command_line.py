@@ -111,6 +111,7 @@ def test_a_full_disk_is_named_when_a_model_is_written(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.proof
 def test_a_reader_that_has_seen_enough_is_no_error():
     """As in `python -m course_lib claims --list | head -1`."""
     with subprocess.Popen(
@@ -287,6 +288,7 @@ WRONG = "def softmax(x, dim):\n    return x.exp() / x.exp().sum(dim, keepdim=Tru
 CHECK = 'from course_lib.grading import check\ncheck("attention.softmax", softmax)'
 
 
+@pytest.mark.proof
 @needs_bwrap
 def test_a_notebook_gets_a_line_per_exercise_and_its_mistakes_and_failed_cells_are_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.sqlite3"))

@@ -35,6 +35,7 @@ def test_a_heads_query_depends_on_all_features():
     assert finding.measured.endswith("(0.0 if W_Q did read chunks)")
 
 
+@pytest.mark.proof
 def test_one_head_cannot_do_what_two_do():
     finding = find("heads.one_big_head")()
     assert finding.verdict == "confirmed"
@@ -290,6 +291,7 @@ def test_an_exchanged_word_is_toms_second_and_new(trained):
         assert word not in words
 
 
+@pytest.mark.proof
 def test_copying_is_settled_by_what_the_model_says_where_the_rules_part():
     """No weight is read: the answers, one word exchanged, and the head's output from the other text."""
     finding = find("heads.copying")()

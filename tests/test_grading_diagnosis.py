@@ -341,6 +341,7 @@ def test_a_right_result_with_a_changed_input_is_not_shown_as_a_difference():
     assert "expected" not in result.evidence
 
 
+@pytest.mark.proof
 def test_the_inputs_of_a_module_bear_their_names():
     class Wrong(torch.nn.Module):
         def __init__(self, d_model, n_heads):

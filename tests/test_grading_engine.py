@@ -841,6 +841,7 @@ def test_given_data_may_hold_another_given(toy):
 # --- the door ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.proof
 def test_a_call_and_its_outcome_travel_to_another_process_and_back(tmp_path):
     """The other process knows neither the catalogue nor a reference: it has an answer, and calls it as it is told."""
     trials = prepare(catalogue.get("attention.softmax"), 3)

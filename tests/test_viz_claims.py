@@ -169,6 +169,7 @@ def test_the_title_counts_every_verdict():
     assert tuple(figures.MARKS) == VERDICTS
 
 
+@pytest.mark.proof
 def test_every_card_fits_its_page_and_a_second_draw_equals_a_fresh_one():
     findings = recorded()
     moved = None

@@ -281,6 +281,7 @@ def test_panels_come_row_by_row():
     assert corners == sorted(corners, key=lambda corner: corner[::-1])
 
 
+@pytest.mark.proof
 def test_remembered_letters_are_drawn_as_new_ones_are():
     """Moved, in another colour, size, angle or clip, at another resolution, as a formula: beside Agg's own canvas."""
 
