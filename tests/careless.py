@@ -95,6 +95,7 @@ EQUIVALENT = [
     ("feed_forward.ablate_fact", "order assumed: candidates *", ORDER),
     ("efficiency.quadratic", "order assumed: lengths *", ORDER),
     ("training.clip", "order assumed: parameters backwards", ORDER),
+    ("training.accumulate", "order assumed: micro_batches backwards", "a sum over the parts does not mind their order"),
     ("positions.equivariance", "one off: n_shuffles +1", MORE),
     *[(exercise, "one off: rounds +1", MORE) for exercise in ("*speed", "efficiency.*")],
     ("efficiency.rnn_or_attention", "argument ignored: rounds is 10", MORE),

@@ -263,6 +263,7 @@ def no_compiler(device):
     raise ValueError("there is no compiler")
 
 
+@pytest.mark.proof
 def test_a_small_run_of_the_whole_way(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(training, "SHAPES", {"a tiny size": (SMALL, 2, 8, 1)})
     monkeypatch.setattr(machine, "SIDE", 32)
@@ -278,6 +279,7 @@ def test_a_small_run_of_the_whole_way(tmp_path, capsys, monkeypatch):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.proof
 def test_writing_is_measured_at_a_small_size(models, monkeypatch):
     monkeypatch.setitem(decoding.PRESETS, "gpt2", SMALL)
     monkeypatch.setattr(decoding, "TOKENS", 8)

@@ -360,6 +360,7 @@ def test_what_cannot_be_made_is_said_and_nothing_is_written(make, part, tmp_path
 
 
 # -------------------------------------------------------------------------------------------------- the synthetic class
+@pytest.mark.proof
 def test_a_drawn_class_earns_what_it_says_and_is_drawn_the_same_again(tmp_path):
     drawn = pupils.make(tmp_path / "one", 4, seed=3, chapters=("03", "10"))
     for pupil in drawn:

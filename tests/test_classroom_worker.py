@@ -235,6 +235,7 @@ def test_a_cell_that_ends_the_process_is_left_out_and_named(worker):
     assert troubles[0].startswith("cell 2: It ended the process in which it ran (signal 11).")
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("worker", ["behind", pytest.param("beside", marks=pytest.mark.proof)], indirect=True)
 def test_a_cell_that_never_ends_is_stopped_and_the_next_ones_run(worker):
     found, troubles = asked(

@@ -94,6 +94,7 @@ def test_an_error_of_the_system_keeps_its_file_and_its_reason(error, capsys, mon
     assert said.count("\n") == 1
 
 
+@pytest.mark.proof
 def test_a_full_disk_is_named_when_a_model_is_written(tmp_path):
     """A limit on the size of files stands in for the full disk."""
     code = (

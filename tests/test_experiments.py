@@ -64,6 +64,7 @@ class Oracle(torch.nn.Module):
         return logits
 
 
+@pytest.mark.proof
 def test_a_perfect_model_reaches_the_grammars_loss_and_every_ability():
     tokenizer = WordTokenizer()
     figures = measure_tinytown(Oracle(tokenizer), tokenizer, n_stories=40)

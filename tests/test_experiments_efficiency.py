@@ -81,6 +81,7 @@ def test_the_fused_kernel_keeps_no_table_inside_itself_either():
     assert growth[F.scaled_dot_product_attention] < 6
 
 
+@pytest.mark.proof
 def test_mixed_precision_saves_activations_and_not_the_16_bytes_per_parameter():
     finding = find("efficiency.mixed_precision")()
     assert finding.verdict == "depends"

@@ -35,6 +35,7 @@ def test_two_tables_learn_what_follows_a_word():
     assert trained < 0.6 * untrained
 
 
+@pytest.mark.proof
 def test_nearness_depends_on_the_start(monkeypatch):
     monkeypatch.setattr(embeddings, "SEEDS", (0,))
     monkeypatch.setattr(embeddings, "STEPS", 200)

@@ -188,6 +188,7 @@ def no_training(monkeypatch, translator):
     monkeypatch.setattr(cross, "trained_translator", lambda seed: translator[0])
 
 
+@pytest.mark.proof
 @pytest.mark.usefixtures("no_training")
 def test_a_head_of_the_shipped_translator_aligns_the_words_that_have_a_meaning_to_fetch():
     finding = find("encoder_decoder.alignment")()

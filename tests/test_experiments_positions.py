@@ -155,6 +155,7 @@ def test_sinusoids_lose_ground_beyond_the_trained_length_and_alibi_does_not(fres
     assert alibi[128] - alibi[32] < 0.1
 
 
+@pytest.mark.proof
 def test_with_a_window_the_judged_words_do_not_depend_on_what_is_further_back(fresh, monkeypatch):
     """Two layers of 32 tokens each look back 62: the first 50 of 128 tokens are out of reach of the last 16."""
     monkeypatch.setattr(built, "STORIES", 60)

@@ -97,6 +97,7 @@ def test_some_missing_matrices_hardly_show_and_some_do(tinytown, monkeypatch):
     assert "of 24 matrices" in finding.measured, "4 blocks of 4 + 2"
 
 
+@pytest.mark.proof
 def test_looking_for_gaps_leaves_no_gap_behind(tinytown, monkeypatch):
     """The experiment exchanges matrices; a model opened afterwards is whole."""
     monkeypatch.setattr(measured, "SEEDS", (0,))
@@ -205,6 +206,7 @@ def test_nearest_neighbours_are_counted_without_the_line_itself():
     assert measured.nearest_has_the_topic(vectors, ["a", "b", "a", "b", "c"]) == 0.0
 
 
+@pytest.mark.proof
 def test_words_counted_find_the_topic_as_well_as_the_trained_model(monkeypatch):
     monkeypatch.setattr(measured, "STORIES", 12)
     finding = find("pretrained.grouped_sentences")()

@@ -149,6 +149,7 @@ def test_most_of_the_lead_of_the_wide_model_is_the_learning_rate():
     assert own[0] - own[1] < (same[0] - same[1]) / 2
 
 
+@pytest.mark.proof
 def test_adamws_first_move_is_the_rate_and_later_ones_are_shorter():
     """Step 1: m/√v is the sign of the gradient. A constant gradient would keep it so; those of a text do not."""
     first, tenth, hundredth = training.moves(seed=1)

@@ -94,6 +94,7 @@ def test_nothing_in_a_learners_package_gives_an_exercise_away_in_plain_reading(p
             assert whole not in "\n".join(line.strip() for line in grading.splitlines()), exercise.id
 
 
+@pytest.mark.proof
 def test_a_learners_package_checks_answers_and_names_mistakes(package):
     """In a fresh process that can only see the package. And Python itself does not show the reference."""
     code = (

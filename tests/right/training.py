@@ -123,6 +123,38 @@ def step_with_none(model, ids, targets, optimizer, max_norm):
     return out.detach()
 
 
+def accumulated_by_sums(model, micro_batches, optimizer, max_norm):
+    """Sums over tokens first; the gradient is divided once, at the end."""
+    model.zero_grad(set_to_none=False)
+    summed, count = 0.0, 0
+    for ids, targets in micro_batches:
+        loss = F.cross_entropy(model(ids).transpose(1, 2), targets, reduction="sum")
+        loss.backward()
+        summed, count = summed + loss.detach(), count + targets.numel()
+    for p in model.parameters():
+        p.grad /= count
+    torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+    optimizer.step()
+    return summed / count
+
+
+def accumulated_in_lists(model, micro_batches, optimizer, max_norm):
+    """The gradients of each part apart, then mixed."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    tokens = [ids.shape[0] * ids.shape[1] for ids, _ in micro_batches]
+    losses, gradients = [], []
+    for ids, targets in micro_batches:
+        loss = model(ids, targets)[1]
+        gradients.append(torch.autograd.grad(loss, parameters))
+        losses.append(loss.item())
+    for i, parameter in enumerate(parameters):
+        parameter.grad = sum(n * each[i] for n, each in zip(tokens, gradients)) / sum(tokens)
+    torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+    optimizer.step()
+    optimizer.zero_grad()
+    return sum(n * loss for n, loss in zip(tokens, losses)) / sum(tokens)
+
+
 def clip_of_torch(parameters, max_norm):
     return torch.nn.utils.clip_grad_norm_(parameters, max_norm)
 
@@ -176,6 +208,7 @@ RIGHT = {
     "training.get_batch": [batch_of_slices, batch_of_windows, batch_in_numpy],
     "training.learning_rate": [rate_by_stretches, rate_in_torch],
     "training.step": [step_with_own_loss, step_with_autograd, step_with_none],
+    "training.accumulate": [accumulated_by_sums, accumulated_in_lists],
     "training.clip": [clip_of_torch, clip_one_long_vector, clip_by_loops],
     "training.overfit": [overfit_with_momentum],
     "training.limit": [43, np.float64(42.5), torch.tensor(43.06), tinytown_by_its_stories()],

@@ -313,6 +313,48 @@ def with_a_fold(step, attention, lengths, batch, rounds, clock):
     return {"rnn": rnn.tolist(), "attention": att.tolist(), "crossing": int(slower.min()) if slower.size else None}
 
 
+# --- a window that slides ---------------------------------------------------------------------------------------------
+
+
+def window_as_in_mistral(T, S, window):
+    """A full table, cut twice by triangles, as numbers at first."""
+    table = torch.full((T, S), fill_value=1)
+    table = torch.tril(table, diagonal=S - T)
+    table = torch.triu(table, diagonal=S - T - window + 1)
+    return table.to(torch.bool), min(window - 1, S)
+
+
+def window_of_overlays(T, S, window):
+    """Two conditions on one pair of indices, joined by a function."""
+
+    def causal(q, k):
+        return k <= q
+
+    def near(q, k):
+        return k > q - window
+
+    q, k = torch.meshgrid(torch.arange(T) + S - T, torch.arange(S), indexing="ij")
+    return torch.logical_and(causal(q, k), near(q, k)), torch.tensor(min(S, window - 1))
+
+
+def window_in_numpy(T, S, window):
+    position = np.arange(S - T, S).reshape(T, 1)
+    mask = np.logical_and(np.arange(S) <= position, np.arange(S) > position - window)
+    return torch.from_numpy(mask), int(np.clip(window - 1, 0, S))
+
+
+def window_of_a_rolling_buffer(T, S, window):
+    """Which key lies where in a buffer that is written in turns; the next token writes over the oldest."""
+    mask = torch.zeros(T, S, dtype=torch.bool)
+    buffer = [None] * window
+    for s in range(S):
+        buffer[s % window] = s
+        if s >= S - T:
+            mask[s - (S - T), [key for key in buffer if key is not None]] = True
+    buffer[S % window] = None
+    return mask, sum(key is not None for key in buffer)
+
+
 STRANGERS = {
     "efficiency.kv_cache": [
         with_a_dynamic_cache,
@@ -331,4 +373,10 @@ STRANGERS = {
     ],
     "efficiency.quadratic": [slope_of_shuffled_rounds, slope_by_normal_equations],
     "efficiency.rnn_or_attention": [with_timers, with_a_fold],
+    "efficiency.sliding_window": [
+        window_as_in_mistral,
+        window_of_overlays,
+        window_in_numpy,
+        window_of_a_rolling_buffer,
+    ],
 }

@@ -1,5 +1,6 @@
 """Right answers in the manner of others, chapter 15: nanoGPT, LLMs-from-scratch, converters of checkpoints, NumPy."""
 
+import math
 from collections import OrderedDict
 
 import numpy as np
@@ -198,6 +199,52 @@ def by_comparing_words(model, ids):
     return {name: torch.from_numpy(table) for name, table in tables.items()}
 
 
+# --- RoPE for longer texts --------------------------------------------------------------------------------------------
+
+
+def angles_with_where(T, d_head, theta, factor, low, high, original):
+    """Two choices in turn, the middle ones last, as in transformers."""
+    inv_freq = 1.0 / (theta ** (torch.arange(0, d_head, 2, dtype=torch.int64).float() / d_head))
+    wavelen = 2 * math.pi / inv_freq
+    scaled = torch.where(wavelen > original / low, inv_freq / factor, inv_freq)
+    smooth = (original / wavelen - low) / (high - low)
+    between = (1 - smooth) * scaled / factor + smooth * scaled
+    medium = ~(wavelen < original / high) * ~(wavelen > original / low)
+    scaled = torch.where(medium, between, scaled)
+    return torch.outer(torch.arange(T, dtype=torch.float32), scaled)
+
+
+def angles_of_complex_numbers(T, d_head, theta, factor, low, high, original):
+    """In float64, and rounded at the end."""
+    pair = torch.arange(d_head // 2, dtype=torch.float64)
+    speed = torch.tensor(theta, dtype=torch.float64).pow(-2 * pair / d_head)
+    ramp = torch.clamp((speed * original / math.tau - low) / (high - low), min=0.0, max=1.0)
+    return (torch.arange(T, dtype=torch.float64).unsqueeze(1) * (speed / factor * (1 - ramp) + speed * ramp)).float()
+
+
+def angles_by_masks(T, d_head, theta, factor, low, high, original):
+    """Each of the three kinds of pairs is written into its place."""
+    speed = theta ** (-torch.arange(0, d_head, 2, dtype=torch.float32) / d_head)
+    turns = original * speed / (2 * torch.pi)
+    out, slow, middle = speed.clone(), turns < low, (turns >= low) & (turns <= high)
+    out[slow] = speed[slow] / factor
+    share = (turns[middle] - low) / (high - low)
+    out[middle] = speed[middle] * share + speed[middle] / factor * (1 - share)
+    return torch.stack([t * out for t in range(T)])
+
+
+def angles_in_python(T, d_head, theta, factor, low, high, original):
+    rows = []
+    for t in range(T):
+        row = []
+        for i in range(d_head // 2):
+            speed = 1 / theta ** (2 * i / d_head)
+            kept = min(1.0, max(0.0, (original * speed / (2 * math.pi) - low) / (high - low)))
+            row.append(t * speed * (kept + (1 - kept) / factor))
+        rows.append(row)
+    return torch.tensor(rows)
+
+
 STRANGERS = {
     "pretrained.map_gpt2": [
         with_a_list_of_transposed,
@@ -207,4 +254,5 @@ STRANGERS = {
         number_by_number,
     ],
     "pretrained.head_roles": [by_diagonals_of_a_pattern, by_comparing_words],
+    "pretrained.rope_scaling": [angles_with_where, angles_of_complex_numbers, angles_by_masks, angles_in_python],
 }

@@ -194,6 +194,78 @@ def overfit_by_hand(model, ids, targets, steps):
     return losses
 
 
+# --- a batch in parts -------------------------------------------------------------------------------------------------
+
+
+def accumulated_as_in_transformers(model, micro_batches, optimizer, max_norm):
+    """The number of tokens is known beforehand, and every loss is a sum over it."""
+    num_items = torch.stack([targets.new_tensor(targets.numel()) for _, targets in micro_batches]).sum()
+    tr_loss = torch.tensor(0.0)
+    model.zero_grad()
+    for ids, targets in micro_batches:
+        logits, _ = model(ids, targets)
+        loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), reduction="sum") / num_items
+        loss.backward()
+        tr_loss = tr_loss + loss.detach()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+    optimizer.step()
+    optimizer.zero_grad()
+    return tr_loss.item()
+
+
+def accumulated_as_in_nanogpt(model, micro_batches, optimizer, max_norm):
+    """Each part's loss is scaled before its backward pass; the gradients are thrown away at the end."""
+    optimizer.zero_grad(set_to_none=True)
+    tokens = sum(Y.numel() for _, Y in micro_batches)
+    lossf = 0.0
+    for micro_step in range(len(micro_batches)):
+        X, Y = micro_batches[micro_step]
+        _, loss = model(X, Y)
+        loss = loss * (Y.numel() / tokens)
+        loss.backward()
+        lossf += loss.item()
+    if max_norm != 0.0:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return lossf
+
+
+def accumulated_with_given_gradients(model, micro_batches, optimizer, max_norm):
+    """The share goes into the backward pass as its first gradient."""
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    sizes = [ids.numel() for ids, _ in micro_batches]
+    losses = []
+    for (ids, targets), size in zip(micro_batches, sizes):
+        loss = model(ids, targets)[1]
+        loss.backward(gradient=torch.full_like(loss, size / sum(sizes)))
+        losses.append(loss.detach())
+    torch.nn.utils.clip_grad_norm_(list(model.parameters()), max_norm)
+    optimizer.step()
+    return np.average([loss.item() for loss in losses], weights=sizes)
+
+
+def accumulated_as_a_running_mean(model, micro_batches, optimizer, max_norm):
+    """Old gradients shrink as new ones come: at each moment the mean of all tokens so far."""
+    optimizer.zero_grad()
+    seen, mean = 0, 0.0
+    for ids, targets in micro_batches:
+        new = targets.numel()
+        for p in model.parameters():
+            if p.grad is not None:
+                p.grad.mul_(seen / (seen + new))
+        _, loss = model(ids, targets)
+        (loss * new / (seen + new)).backward()
+        mean = (mean * seen + loss.item() * new) / (seen + new)
+        seen += new
+    total_norm = torch.linalg.vector_norm(torch.stack([p.grad.norm() for p in model.parameters()]))
+    for p in model.parameters():
+        p.grad.mul_(torch.clamp(max_norm / (total_norm + 1e-6), max=1.0))
+    optimizer.step()
+    return mean
+
+
 STRANGERS = {
     "training.step": [
         step_with_a_scaler,
@@ -210,4 +282,10 @@ STRANGERS = {
         clip_number_by_number,
     ],
     "training.overfit": [overfit_with_adam, overfit_with_a_schedule, overfit_by_hand],
+    "training.accumulate": [
+        accumulated_as_in_transformers,
+        accumulated_as_in_nanogpt,
+        accumulated_with_given_gradients,
+        accumulated_as_a_running_mean,
+    ],
 }

@@ -49,6 +49,30 @@ def steps_taken(answer, model, ids, targets, optimizer, max_norm, leftover=0.0, 
 
     optimizer: the name of one of torch's, and its settings. leftover: gradients that lie about before the first step.
     """
+    return _stepped(lambda made: answer(model, ids, targets, made, max_norm), model, optimizer, leftover, steps)
+
+
+def steps_accumulated(answer, model, micro_batches, optimizer, max_norm, leftover=0.0, steps=1):
+    """Return what steps_taken does, and the most tokens whose computation was kept at once for a backward pass."""
+    waiting, most = [0], [0]
+
+    def forward(_, given, found):
+        tokens = given[0].numel()
+        waiting[0] += tokens
+        most[0] = max(most[0], waiting[0])
+        logits = found[0] if isinstance(found, tuple) else found  # whose loss may also be the answer's own
+        if logits.requires_grad:
+            logits.register_hook(lambda _: waiting.__setitem__(0, waiting[0] - tokens))
+
+    watch = model.register_forward_hook(forward)
+    losses, moved = _stepped(
+        lambda made: answer(model, micro_batches, made, max_norm), model, optimizer, leftover, steps
+    )
+    watch.remove()
+    return losses, moved, most[0]
+
+
+def _stepped(step, model, optimizer, leftover, steps):
     settings = dict(optimizer)
     parameters = list(model.parameters())
     made = getattr(torch.optim, settings.pop("name"))(parameters, **settings)
@@ -56,7 +80,7 @@ def steps_taken(answer, model, ids, targets, optimizer, max_norm, leftover=0.0, 
     if leftover:
         for parameter in parameters:
             parameter.grad = torch.full_like(parameter, leftover)
-    losses = [answer(model, ids, targets, made, max_norm) for _ in range(steps)]
+    losses = [step(made) for _ in range(steps)]
     moved = torch.cat([(after - old).flatten() for after, old in zip(parameters, before)])
     return losses[0] if steps == 1 else losses, moved
 
