@@ -7,7 +7,8 @@
   its last run, moves to `.earlier/`;
 - one that the learner edited stays as it is, and the newer version is put beside it, once.
 
-A notebook is edited if its cells are no longer those that were given out. Running it changes outputs alone.
+A notebook is edited if its cells are no longer those that were given out. Running it changes outputs alone. Cells with
+the tag `teacher` are not given out.
 """
 
 import hashlib
@@ -27,6 +28,7 @@ ENDINGS = (".ipynb", ".md")
 RECORD = ".course.json"  # for each file the fingerprint of what was "given", and of what was put "beside" it
 EARLIER = ".earlier"
 LOCK_SECONDS = 5
+TEACHER = "teacher"  # the tag of cells that are the teacher's
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def hand_out(course: Path, folder: Path) -> list[Handed]:
                 _write(folder / ".gitignore", b"*\n")
             record, committed = _read(folder / RECORD), _changed_in_place(course)
             for name, source in sources.items():
-                content = source.read_bytes()
+                content = for_learners(source.read_bytes())
                 entry = dict(record.get(name, {}))
                 handed.append(_hand(name, content, committed.get(name, fingerprint(content)), folder, entry))
                 if entry != record.get(name):  # after the file: what is not in the record yet is taken for edited
@@ -72,8 +74,19 @@ def hand_out(course: Path, folder: Path) -> list[Handed]:
 def last_saved(course: Path, folder: Path) -> Path | None:
     """Return the notebook of the learner's folder that was saved last; None if all are as the course has them."""
     pairs = [(folder / path.relative_to(course), path) for path in _sources(course) if path.suffix == ".ipynb"]
-    saved = [mine for mine, source in pairs if mine.is_file() and mine.read_bytes() != source.read_bytes()]
+    saved = [
+        mine for mine, source in pairs if mine.is_file() and mine.read_bytes() != for_learners(source.read_bytes())
+    ]
     return max(saved, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def for_learners(content: bytes) -> bytes:
+    """Return a notebook's bytes without the cells that are tagged `teacher`; whatever holds none, as it is."""
+    if f'"{TEACHER}"'.encode() not in content:
+        return content
+    notebook = json.loads(content)
+    notebook["cells"] = [cell for cell in notebook["cells"] if TEACHER not in cell["metadata"].get("tags", [])]
+    return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
 
 
 def fingerprint(content: bytes) -> str:
@@ -164,7 +177,7 @@ def _changed_in_place(course: Path) -> dict[str, str]:
         return {}
     try:
         names = git("diff", "--name-only", "--relative", "-z", "HEAD", "--", *GIVEN).decode().split("\0")
-        return {name: fingerprint(git("show", f"HEAD:./{name}")) for name in names if name}
+        return {name: fingerprint(for_learners(git("show", f"HEAD:./{name}"))) for name in names if name}
     except (OSError, subprocess.CalledProcessError):
         return {}
 

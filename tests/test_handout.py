@@ -14,7 +14,7 @@ from filelock import FileLock
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from nbformat.v4 import new_code_cell, new_notebook, new_output
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from course_lib import handout
 from course_lib.__main__ import main
@@ -80,6 +80,24 @@ def test_the_first_time_everything_is_given_out(course):
     for name in (*NAMES, "notebooks/glossary.md"):
         assert (course / "my" / name).read_bytes() == (course / name).read_bytes()
     assert set(done(hand_out(course, course / "my")).values()) == {"kept"}
+
+
+def test_the_teachers_notes_are_not_given_out_and_a_change_of_them_is_no_news(course, mine):
+    def noted(text):
+        content = nbformat.read(course / NAMES[1], as_version=4)
+        cells = [cell for cell in content.cells if not cell.metadata.get("tags")]
+        content.cells = [*cells, new_markdown_cell(text, metadata={"tags": [handout.TEACHER]})]
+        nbformat.write(content, course / NAMES[1])
+
+    before = texts(mine / NAMES[1])
+    for text in ("ask this", "ask that"):
+        noted(text)
+        assert set(done(hand_out(course, mine)).values()) == {"kept"}
+        assert texts(mine / NAMES[1]) == before
+    (mine / NAMES[1]).unlink()
+    assert done(hand_out(course, mine))[NAMES[1]] == "given"
+    assert texts(mine / NAMES[1]) == before
+    assert last_saved(course, mine) is None
 
 
 def test_what_was_only_run_is_renewed_and_its_outputs_are_kept_aside(course, mine):

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from course_lib.contents import CHAPTERS
+from course_lib.contents import CHAPTERS, Chapter
 
 if TYPE_CHECKING:
     from course_lib.handout import Handed
@@ -78,10 +78,16 @@ def notebook_of(name: str) -> str:
 
     Errors: ValueError if there is no such chapter.
     """
-    part, _, last = name.replace("\\", "/").rpartition("/")
+    part = name.replace("\\", "/").rpartition("/")[0]
+    return f"{'exercises' if part.endswith('exercises') else 'notebooks'}/{chapter_of(name).notebook}"
+
+
+def chapter_of(name: str) -> Chapter:
+    """Return the chapter that somebody names by its number, its name or a notebook's path. Errors: as `notebook_of`."""
+    last = name.replace("\\", "/").rpartition("/")[2]
     for chapter in CHAPTERS:
         if last.lower() in (str(chapter.number), f"{chapter.number:02d}", chapter.slug, chapter.notebook.lower()):
-            return f"{'exercises' if part.endswith('exercises') else 'notebooks'}/{chapter.notebook}"
+            return chapter
     raise ValueError(
         f"CHAPTER {name!r} is none of the course: write a number from 0 to {CHAPTERS[-1].number}, a name such as "
         f"{CHAPTERS[2].slug}, or a path such as exercises/{CHAPTERS[2].notebook}"

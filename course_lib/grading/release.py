@@ -10,6 +10,8 @@ from pathlib import Path
 
 import nbformat
 
+from course_lib.handout import for_learners
+
 from .catalogue import EXERCISES
 from .notebook import student_version
 from .sealed import NAME, seal
@@ -35,6 +37,8 @@ def release(root: Path, folder: Path) -> list[Path]:
         else:
             folder.mkdir(parents=True, exist_ok=True)
             shutil.copy(root / name, folder / name)
+    for path in (folder / "notebooks").glob("*.ipynb"):
+        path.write_bytes(for_learners(path.read_bytes()))
     pages = {path: path.read_text("utf-8") for path in sorted((folder / CHAPTERS).glob("*/exercises/*.*"))}
     (folder / CHAPTERS / NAME).write_bytes(
         seal({f"{path.parents[1].name}/{path.name}": text for path, text in pages.items()})
