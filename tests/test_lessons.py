@@ -94,7 +94,7 @@ def test_a_learners_copy_differs_by_the_notes_alone(name):
 
 
 # ------------------------------------------------------------------------------------------------------------ courses
-@pytest.mark.parametrize("sessions", [1, 4, 10, 20])
+@pytest.mark.parametrize("sessions", [1, 10])
 def test_a_course_keeps_the_order_the_time_and_what_must_be_taught(sessions):
     rows = plan.course(NOTEBOOKS, sessions)
     taught = [note for row in rows for note in row.notes]

@@ -5,10 +5,15 @@
   const parts = [...document.querySelectorAll(".slides > section")];
   await window.MathJax?.startup?.promise;
 
-  for (const slide of parts) {  // the largest type with which all of a slide is to be seen
-    const body = slide.querySelector(".body");
-    const over = () => body.scrollHeight > body.clientHeight + 1 || body.scrollWidth > body.clientWidth + 1;
-    for (let size = 30; over() && size > 17; ) slide.style.fontSize = `${(size -= 1)}px`;
+  const over = (box) => box.scrollHeight > box.clientHeight || box.scrollWidth > box.clientWidth;
+  const fit = (box, largest, least, whole = box) => {  // the largest type with which all of a box is to be seen
+    for (let size = largest; over(whole) && size > least; ) box.style.fontSize = `${(size -= 1)}px`;
+  };
+  for (const slide of parts) {
+    slide.classList.add("answered");
+    for (const box of slide.querySelectorAll(".formula, pre")) if (box.scrollWidth > box.clientWidth) fit(box, 36, 14);
+    fit(slide, 30, 18, slide.querySelector(".body"));
+    slide.classList.remove("answered");
   }
 
   const fill = (slide) => {

@@ -17,6 +17,7 @@ left out. In brackets after `stumble` stand mistakes of the exercises, as their 
 begins with "all" says that the whole section may be left out of a short course.
 """
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +76,9 @@ def notes_of(chapter: Chapter, notebooks: Path) -> list[Note]:
     path = notebooks / chapter.notebook
     if not path.is_file():
         raise ValueError(f"{path} is missing: run this at the top of the course's repository")
-    return read_notes(nbformat.read(path, as_version=4), path.name)
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]  # nbformat would look at every output, too
+    shown = [cell | {"source": "".join(cell["source"]), "outputs": []} for cell in cells]
+    return read_notes(nbformat.from_dict({"cells": shown}), path.name)
 
 
 def read_notes(notebook: NotebookNode, name: str) -> list[Note]:

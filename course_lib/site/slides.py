@@ -35,14 +35,18 @@ from course_lib.site.pages import ASKS, IMAGE
 
 NEEDED = ("sphinx_revealjs", "sphinx-mathjax-offline", "mdit_py_plugins", "pygments")
 LEAD = 45  # words of prose on a slide
-LINES, WIDTH = 17, 100  # of printed text
-CODE = 18  # lines
+LINES, WIDTH = 17, 96  # of printed text
+CODE = 20  # lines
 ROWS = 9  # of a table
 HEADING = re.compile(r"(#{2,3}) (.+)")
 DETAILS = re.compile(r"<details><summary>What happened</summary>\n\n(.+?)\n\n</details>", re.DOTALL)
 NEAR = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]+\)")  # links into the repository: on a slide, their text
 KEY = re.compile(r"\*\*([^*]+)\*\*")
 SETTLES = re.compile(r'"(\w+\.\w+)"')
+WIDE = """.glass { max-width: none; display: grid; grid-template-columns: 780px minmax(0, 1fr); column-gap: 18px; }
+.glass > * { grid-column: 1; }
+.glass > .panel { grid-column: 2; grid-row: 1 / span 9; margin-top: 0; max-height: 620px; overflow: auto; }
+"""  # of a slide: the part that is open stands beside the model, not below it
 SILENT = ("Further reading", "How to go on")
 
 
@@ -129,6 +133,8 @@ class _Maker:
         self.section = chapter.title
         self.waiting: list[str] = []  # prose for the next slide's notes
         self.since = 0  # slides that stood when the last guess was asked
+        self.last = ""  # the last sentence of prose
+        self.guessed = ""  # the guess that waits for its verdict
         self.open = False  # whether prose still belongs to the slide that its heading made
 
     def slides(self) -> list[Slide]:
@@ -149,6 +155,15 @@ class _Maker:
         self.made.append(slide)
         return slide
 
+    def _below(self, body: str, kind: str = "plain") -> Slide:
+        """Put something below a heading and its first words if nothing stands there yet; otherwise on a new slide."""
+        slide = self.made[-1]
+        if not self.open or "<div" in slide.body:
+            return self._add(body, kind=kind)
+        slide.body += body
+        slide.kind = f"section {kind}"
+        return slide
+
     def _spend(self) -> None:
         """Give prose that no slide follows to the last one."""
         if self.made:
@@ -161,14 +176,15 @@ class _Maker:
         self.waiting = [markdown(part) for part in parts[1:]]
         goals = next((part for part in parts if kind_of(part) == "list"), "")
         asked = [part for part in parts[2:] if "?" in part]
-        lead = f'<p class="key">{inline(sentences(asked[0])[-1])}</p>' if asked else ""
+        question = [each for part in asked for each in sentences(part) if each.endswith("?")]
+        lead = f'<p class="key">{inline(question[-1])}</p>' if question else ""
         promise = f"<p>{inline(self.chapter.promise[:1].upper() + self.chapter.promise[1:])}.</p>"
         self._add(promise + lead + markdown(goals), f"{self.chapter.number} · {self.chapter.title}", "title")
 
     def _prose(self, source: str) -> None:
         """Take a cell of Markdown: headings make slides, and so does what is to be seen; the rest is for the notes."""
         happened = DETAILS.search(source)
-        if happened and self.made and self.made[-1].kind == "verdict":
+        if happened and self.made and "verdict" in self.made[-1].kind:
             told = markdown(happened[1])
             if len(happened[1].split()) <= LEAD + 15:
                 self.made[-1].body += f'<div class="fragment measured">{told}</div>'
@@ -192,6 +208,7 @@ class _Maker:
             before = part if kind == "prose" else ""
 
     def _paragraph(self, text: str) -> None:
+        self.last = sentences(text)[-1].replace("\n", " ")
         if self.open:
             slide = self.made[-1]
             if not slide.body:
@@ -208,7 +225,7 @@ class _Maker:
             self.waiting.append(markdown(part))
             return
         body = markdown(part)
-        if self.open and self.made[-1].body.count("<div") < 1:
+        if self.open and "<div" not in self.made[-1].body:
             self.made[-1].body += f'<div class="{kind}">{body}</div>'
             return
         lead = f"<p>{inline(sentences(before)[-1])}</p>" if before else ""
@@ -221,25 +238,38 @@ class _Maker:
         if ask and ask[2] in self.asked:
             (self._guess if ask[1] == "guess" else self._reveal)(self.asked[ask[2]])
         elif live:
-            self._add(self.draw(live), kind="figure")
+            figure = self.draw(live)
+            (self._below if is_low(figure) else self._add)(figure, kind="figure")
         elif re.match(r"glass\(", cell.source.strip().split("\n")[-1]):
             self._glass(cell.source)
         else:
             for body, kind in shown(cell):
-                self._add(body, kind=kind)
+                if kind != "figure" and not self.open:
+                    body = self.lead() + body
+                small = body.count("\n") <= 12 if kind != "figure" else is_low(body)
+                (self._below if small else self._add)(body, kind=kind)
+                self.open, self.last = False, ""
             if settled := re.search(r"settle\((.+?)\)", cell.source):
                 for id in SETTLES.findall(settled[1]):
                     self._claim(id)
 
+    def lead(self) -> str:
+        """Return what a cell's figures are about: the guess that waits for them, or the last sentence before it."""
+        if self.guessed:
+            return f'<p class="asked">{inline(self.guessed)}</p>'
+        whole = self.last.count("(") == self.last.count(")") and len(self.last.split()) <= 30
+        return f"<p>{inline(self.last)}</p>" if self.last and whole else ""
+
     def _guess(self, question: Question) -> None:
-        self._add(asking(question), kind="guess")
-        self.since = len(self.made)
+        self._below(asking(question), "guess")
+        self.since, self.last, self.guessed = len(self.made), "", question.text
 
     def _reveal(self, question: Question) -> None:
         """Tell the answer at a key: on the slide that asked, if nothing was measured since, otherwise on a new one."""
-        if len(self.made) == self.since and self.made[-1].kind == "guess":
-            self.made[-1].body = asking(question, True)
-            self.made[-1].kind = "verdict"
+        last, self.guessed = self.made[-1], ""
+        if len(self.made) == self.since and asking(question) in last.body:
+            last.body = last.body.replace(asking(question), asking(question, True))
+            last.kind = last.kind.replace("guess", "verdict")
             self._spend()
         else:
             self._add(asking(question, True), kind="verdict")
@@ -250,7 +280,7 @@ class _Maker:
             return
         self._add(
             f"<blockquote>{html.escape(claim.claim)}</blockquote><p class='who'>{html.escape(claim.source.author)}, "
-            f"<cite>{html.escape(claim.source.title)}</cite></p><p><b>Beside it:</b> {html.escape(claim.control)}</p>"
+            f"<cite>{html.escape(claim.source.title)}</cite></p><p><b>Control:</b> {html.escape(claim.control)}</p>"
             f'<div class="fragment"><p><b class="verdict">{finding.verdict}</b> {html.escape(finding.because)}</p>'
             f"<p><b>Measured:</b> {html.escape(finding.measured)}</p></div>",
             kind="claim",
@@ -269,7 +299,7 @@ class _Maker:
         call = last.value if isinstance(last, ast.Expr) else None
         for keyword in call.keywords if isinstance(call, ast.Call) else ():
             told[str(keyword.arg)] = eval(compile(ast.Expression(keyword.value), "notebook", "eval"), names)
-        self.glasses.append(glass_page(**told))
+        self.glasses.append(glass_page(**told).replace("</style>", f"{WIDE}</style>", 1))
         self._add(
             f'<iframe class="glass" title="The glass model" data-glass="{len(self.glasses) - 1}"></iframe>', kind="live"
         )
@@ -286,23 +316,44 @@ def shown(cell: NotebookNode) -> Iterator[tuple[str, str]]:
             quoted.append(data["text/markdown"].strip())
         elif image := IMAGE.search(data.get("text/html", "")):
             alt = re.search(r'alt="([^"]*)"', image[0])
-            pictures.append(f'<img alt="{alt[1] if alt else ""}" src="data:image/{image[2]};base64,{image[3]}">')
+            size = "".join(re.findall(r'(?:width|height)="\d+" ?', image[0]))
+            pictures.append(f'<img alt="{alt[1] if alt else ""}" {size}src="data:image/{image[2]};base64,{image[3]}">')
     text = "".join(printed).strip("\n").split("\n") if "".join(printed).strip() else []
-    code = cell.source.strip().split("\n")
-    calls = re.match(r"(show|settle|climb|source|live\.|check|hint|ladder|import)\b", code[0]) or quoted
     fits = len(text) <= LINES and max(map(len, text), default=0) <= WIDTH
-    defines = any(line.startswith("class ") for line in code)
-    both = not calls and fits and len(code) + len(text) <= CODE + 3 and max(map(len, code)) <= WIDTH + 20
-    if both and (text or defines):
+    code = told_code(cell.source)
+    defines = bool(re.match(r"(class|def) ", code[0])) if code else False
+    if code and fits and (text or defines) and len(code) + len(text) <= CODE + 3:
         yield coloured("\n".join(code)) + (_pre(text) if text else ""), "code"
     elif text and fits:
         yield _pre(text), "printed"
     for source in quoted:
         inside = source.removeprefix("```python").removesuffix("```").strip("\n")
-        if inside.count("\n") <= CODE + 6:
+        if inside.count("\n") < CODE and max(map(len, inside.split("\n"))) <= WIDTH:
             yield coloured(inside), "code"
     for picture in pictures:
         yield f'<figure class="picture">{picture}</figure>', "figure"
+
+
+def is_low(figure: str) -> bool:
+    """Return whether a figure leaves room for a heading: it is at least twice as wide as high."""
+    width, height = (re.search(rf'{name}="(\d+)"', figure) for name in ("width", "height"))
+    return bool(width and height and int(width[1]) >= 2 * int(height[1]))
+
+
+def told_code(source: str) -> list[str]:
+    """Return what of a cell's code a room can read: its classes, or all of it if it is short and prints little."""
+    tree = ast.parse(source)
+    lines = source.strip().split("\n")
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    if classes:
+        kept = lines[classes[0].lineno - 1 : classes[-1].end_lineno]
+    else:
+        prints = sum(line.lstrip().startswith(("print(", 'f"', "show(")) for line in lines)
+        calls = any(
+            ast.unparse(node).startswith(("settle(", "climb(", "source(", "show(", "live.")) for node in tree.body
+        )
+        kept = [] if calls or prints > len(lines) / 2 else lines
+    return kept if len(kept) <= CODE and max(map(len, kept), default=0) <= WIDTH else []
 
 
 def asking(question: Question, answered: bool = False) -> str:
@@ -313,8 +364,8 @@ def asking(question: Question, answered: bool = False) -> str:
         marked = [' class="right"' if answered and option == question.answer else "" for option in question.shown]
         options = "".join(f"<li{mark}>{html.escape(option)}</li>" for mark, option in zip(marked, question.shown))
         options = f'<ol type="A">{options}</ol>'
-    reason = question.reply(question.answer) or question.closing
-    told = f'<div class="fragment answer"><p><b>{html.escape(question.answer)}</b></p>{markdown(reason)}</div>'
+    number = f"<p><b>{html.escape(question.answer)}</b></p>" if question.number else ""
+    told = f'<div class="fragment answer">{number}{markdown(question.reply(question.answer))}</div>'
     return f'<div class="question">{markdown(question.text)}</div>{options}{told if answered else ""}'
 
 
