@@ -90,4 +90,5 @@
   });
   Reveal.addKeyBinding({keyCode: 80, key: "P", description: "Presenter's window"}, present);
   document.documentElement.dataset.ready = "yes";
+  setTimeout(() => parts.forEach(fill), 3000);  // so that whoever prints, prints the glass model as well
 })();

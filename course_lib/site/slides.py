@@ -47,6 +47,7 @@ WIDE = """.glass { max-width: none; display: grid; grid-template-columns: 780px 
 .glass > * { grid-column: 1; }
 .glass > .panel { grid-column: 2; grid-row: 1 / span 9; margin-top: 0; max-height: 620px; overflow: auto; }
 """  # of a slide: the part that is open stands beside the model, not below it
+PRINT = re.compile(r"@media print\s*\{(?:[^{}]*\{[^{}]*\})*\s*\}")  # reveal.js prints a text; slides.css prints slides
 SILENT = ("Further reading", "How to go on")
 
 
@@ -93,7 +94,8 @@ def page(chapter: Chapter, made: list[Slide], notes: Mapping[str, str], glasses:
     if "\\(" in body or "\\[" in body:
         scripts += ["MathJax = {options: {enableMenu: false}}", mathjax.read_text(encoding="utf-8")]
     scripts += [(web / name).read_text(encoding="utf-8") for name in ("course.js", "slides.js")]
-    styles = (reveal / "reveal.css").read_text(encoding="utf-8") + (web / "slides.css").read_text(encoding="utf-8")
+    styles = PRINT.sub("", (reveal / "reveal.css").read_text(encoding="utf-8"))
+    styles += (web / "slides.css").read_text(encoding="utf-8")
     safe = (text.replace("</script", "<\\/script") for text in scripts)
     ready = "\n".join(f"<script>{text}</script>" for text in safe)
     return f"""<!doctype html>
