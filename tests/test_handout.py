@@ -22,6 +22,9 @@ from course_lib.classroom.submissions import find_submissions
 from course_lib.cli import start
 from course_lib.contents import CHAPTERS
 from course_lib.handout import hand_out, last_saved
+from course_lib.live.drawing import new_figure
+from course_lib.live.figure import size
+from course_lib.live.page import ENLARGED
 
 ROOT = Path(__file__).parent.parent
 NAMES = ("notebooks/00_start_here.ipynb", "notebooks/02_attention.ipynb", "exercises/02_attention.ipynb")
@@ -319,8 +322,8 @@ def opened(course, monkeypatch):
     commands = []
 
     class Pretended:
-        def __init__(self, command):
-            commands.append(command)
+        def __init__(self, command, env=None):
+            commands.append([*command, *([f"{ENLARGED}={env[ENLARGED]}"] if env else [])])
 
         def __enter__(self):
             return self
@@ -352,6 +355,25 @@ def test_it_opens_the_first_chapter_then_what_was_saved_last(course, opened, cap
     assert [command[5] for command in opened] == [f"--LabApp.default_url=/lab/tree/{NAMES[i]}" for i in (0, 2, 1)]
     assert opened[1][-2:] == ["--no-browser", "--port=9000"]
     assert last_saved(course, folder) == folder / NAMES[2]
+
+
+def test_for_a_projector_type_and_figures_are_larger_and_a_teachers_own_settings_stay(course, opened, monkeypatch):
+    folder = course / "my"
+    assert main(["start", "2", "--folder", str(folder), "--projector"]) == 0
+    assert f"--LabApp.user_settings_dir={folder / start.PROJECTOR}" in opened[0]
+    name, _, factor = opened[0][-1].partition("=")
+    monkeypatch.setenv(name, factor)
+    figure, _ = new_figure(4, 3)
+    width, height = size(figure)
+    assert 540 < width < 640
+    assert width * 3 == pytest.approx(height * 4, abs=4)
+    (path,) = (folder / start.PROJECTOR).rglob("*.jupyterlab-settings")
+    assert json.loads(path.read_text())["overrides"] == start.LARGE_TYPE
+    path.write_text('{"overrides": {"code-font-size": "30px"}}')
+    assert main(["start", "2", "--folder", str(folder), "--projector"]) == 0
+    assert "30px" in path.read_text()
+    assert main(["start", "2", "--folder", str(folder)]) == 0
+    assert not [part for part in opened[2] if "settings" in part or name in part]
 
 
 def test_where_a_server_runs_already_none_is_started(course, opened, monkeypatch, capsys):

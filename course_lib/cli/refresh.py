@@ -64,8 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
         write_whole(words, lambda part: part.write_text(text, encoding="utf-8"))
         print(f"wrote {words.relative_to(root)}")
     page = root / "solutions" / "README.md"
-    if (text := plan.guide(page.read_text("utf-8"), root / "notebooks")) != page.read_text("utf-8"):
-        write_whole(page, lambda part: part.write_text(text, encoding="utf-8"))
+    text = page.read_text("utf-8") if page.is_file() else ""
+    if plan.GUIDE_BEGIN in text and (made := plan.guide(text, root / "notebooks")) != text:
+        write_whole(page, lambda part: part.write_text(made, encoding="utf-8"))
         print("wrote the courses in solutions/README.md")
     page = root / "README.md"
     text = report.readme(readme(page.read_text("utf-8"), root / "exercises"), report.recorded())

@@ -2,20 +2,24 @@
 
 import argparse
 import importlib.util
+import json
 import os
 import shlex
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from course_lib.contents import CHAPTERS, Chapter
+from course_lib.files import write_whole
 
 if TYPE_CHECKING:
     from course_lib.handout import Handed
 
 TOP = Path(__file__).resolve().parents[2]  # of the course; an installed wheel has packages there
+PROJECTOR = ".projector"  # in the learner's folder: JupyterLab's settings for a lecture hall
+LARGE_TYPE = {"code-font-size": "19px", "content-font-size1": "21px", "ui-font-size1": "17px"}
 FIRST = f"notebooks/{CHAPTERS[0].notebook}"
 
 
@@ -36,6 +40,9 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--folder", type=Path, default=TOP / "my", help="your folder (default: my, beside the course)")
     parser.add_argument("--no-lab", action="store_true", help="copy or update, and open nothing")
     parser.add_argument("--lab", metavar="OPTIONS", default="", help="options for JupyterLab, in one pair of quotes")
+    parser.add_argument(
+        "--projector", action="store_true", help="for a lecture hall: larger type, figures of nearly half as much again"
+    )
     parser.set_defaults(run=run, remedy="name another folder with --folder")
 
 
@@ -62,14 +69,30 @@ def run(arguments: argparse.Namespace) -> int:
         f"--LabApp.default_url=/lab/tree/{page}",
         "--log-level=WARN",
         "--LabApp.log_level=WARN",
+        *(_projector(folder) if arguments.projector else ()),
         *shlex.split(arguments.lab, posix=os.name == "posix"),
     ]
-    with subprocess.Popen([sys.executable, "-m", "jupyter", "lab", *options]) as lab:
+    environment: dict[str, Any] = {}
+    if arguments.projector:
+        from course_lib.live.page import ENLARGED
+
+        environment["env"] = os.environ | {ENLARGED: "1.45"}
+    with subprocess.Popen([sys.executable, "-m", "jupyter", "lab", *options], **environment) as lab:
         while True:
             try:
                 return lab.wait()
             except KeyboardInterrupt:  # JupyterLab has seen it, too, and asks whether it shall end
                 continue
+
+
+def _projector(folder: Path) -> list[str]:
+    """Write settings with larger type, if there are none yet, and return the option that lets JupyterLab take these in
+    place of the user's own, which stay as they are."""
+    path = folder / PROJECTOR / "@jupyterlab" / "apputils-extension" / "themes.jupyterlab-settings"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, lambda part: part.write_text(json.dumps({"overrides": LARGE_TYPE}, indent=1), "utf-8"))
+    return [f"--LabApp.user_settings_dir={folder / PROJECTOR}"]
 
 
 def notebook_of(name: str) -> str:

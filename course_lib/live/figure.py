@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from course_lib.live.drawing import Drawing
-from course_lib.live.page import picture, publish
+from course_lib.live.page import enlarged, picture, publish
 
 DPI = 200  # twice the 100 screen pixels of an inch: sharp on dense screens
 NARROW = "calc(100% - 4px)"  # at most this wide is a control: a phone's page is narrow, and 4 are its margins
@@ -45,7 +45,7 @@ def light_png(figure: Figure) -> bytes:
 
 def size(figure: Figure) -> tuple[int, int]:
     """Return the width and height of a figure in pixels of the page."""
-    width, height = (round(100 * inches) for inches in figure.get_size_inches())
+    width, height = (enlarged(100 * inches) for inches in figure.get_size_inches())
     return width, height
 
 
