@@ -36,14 +36,15 @@ from course_lib.site.pages import ASKS, IMAGE
 NEEDED = ("sphinx_revealjs", "sphinx-mathjax-offline", "mdit_py_plugins", "pygments")
 LEAD = 45  # words of prose on a slide
 LINES, WIDTH = 17, 96  # of printed text
-CODE = 20  # lines
+CODE, BOTH = 22, 16  # lines of code and what it printed: of a class or a function, of other code
 ROWS = 9  # of a table
 HEADING = re.compile(r"(#{2,3}) (.+)")
 DETAILS = re.compile(r"<details><summary>What happened</summary>\n\n(.+?)\n\n</details>", re.DOTALL)
 NEAR = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]+\)")  # links into the repository: on a slide, their text
 KEY = re.compile(r"\*\*([^*]+)\*\*")
 SETTLES = re.compile(r'"(\w+\.\w+)"')
-WIDE = """.glass { max-width: none; display: grid; grid-template-columns: 780px minmax(0, 1fr); column-gap: 18px; }
+WIDE = """.glass { max-width: none; display: grid; grid-template-columns: 718px minmax(0, 1fr); column-gap: 16px; }
+.glass .columns { grid-template-columns: 452px minmax(0, 1fr); }
 .glass > * { grid-column: 1; }
 .glass > .panel { grid-column: 2; grid-row: 1 / span 9; margin-top: 0; max-height: 620px; overflow: auto; }
 """  # of a slide: the part that is open stands beside the model, not below it
@@ -219,7 +220,7 @@ class _Maker:
         else:
             self.waiting.append(markdown(text))
             if key := next((found for found in KEY.findall(text) if len(found.split()) > 5), ""):
-                self._add(f'<p class="key">{inline(key)}</p>')
+                self._add(f'<p class="key">{inline(key[:1].upper() + key[1:].rstrip("."))}.</p>')
 
     def _shown(self, part: str, kind: str, before: str) -> None:
         """Put a formula, a list, a table, code or a quotation on a slide: that of its heading, if there is room."""
@@ -277,9 +278,10 @@ class _Maker:
             self._add(asking(question, True), kind="verdict")
 
     def _claim(self, id: str) -> None:
-        claim, finding = find(id), recorded().get(id)
-        if finding is None:
+        finding = recorded().get(id)
+        if finding is None:  # an experiment of the reader's own
             return
+        claim = find(id)
         self._add(
             f"<blockquote>{html.escape(claim.claim)}</blockquote><p class='who'>{html.escape(claim.source.author)}, "
             f"<cite>{html.escape(claim.source.title)}</cite></p><p><b>Control:</b> {html.escape(claim.control)}</p>"
@@ -324,13 +326,13 @@ def shown(cell: NotebookNode) -> Iterator[tuple[str, str]]:
     fits = len(text) <= LINES and max(map(len, text), default=0) <= WIDTH
     code = told_code(cell.source)
     defines = bool(re.match(r"(class|def) ", code[0])) if code else False
-    if code and fits and (text or defines) and len(code) + len(text) <= CODE + 3:
+    if code and fits and (text or defines) and len(code) + len(text) <= (CODE if defines else BOTH):
         yield coloured("\n".join(code)) + (_pre(text) if text else ""), "code"
     elif text and fits:
         yield _pre(text), "printed"
     for source in quoted:
         inside = source.removeprefix("```python").removesuffix("```").strip("\n")
-        if inside.count("\n") < CODE and max(map(len, inside.split("\n"))) <= WIDTH:
+        if inside.count("\n") < CODE - 2 and max(map(len, inside.split("\n"))) <= WIDTH:
             yield coloured(inside), "code"
     for picture in pictures:
         yield f'<figure class="picture">{picture}</figure>', "figure"
