@@ -136,5 +136,11 @@ def test_the_command_prints_a_course_or_a_chapter(capsys, monkeypatch, tmp_path)
     assert main(["plan", "--weeks", "0"]) == 2
     assert "weeks must be a whole number of at least 1" in capsys.readouterr().err
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks" / "02_attention.ipynb").write_bytes(
+        for_learners((NOTEBOOKS / "02_attention.ipynb").read_bytes())
+    )
+    assert main(["plan", "--chapter", "2"]) == 2
+    assert "not from a learner's copy" in capsys.readouterr().err
     assert main(["plan"]) == 2
     assert "at the top of the course's repository" in capsys.readouterr().err

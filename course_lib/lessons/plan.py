@@ -58,12 +58,22 @@ def sessions_of(days: int | None = None, weeks: int | None = None) -> int:
 def course(notebooks: Path, sessions: int) -> list[Row]:
     """Return a course of so many sessions, row by row. Errors: as `notes_of`; ValueError for fewer than 1 session."""
     require_at_least_one(sessions=sessions)
-    notes = {chapter.slug: notes_of(chapter, notebooks) for chapter in CHAPTERS}
+    notes = {chapter.slug: _notes(chapter, notebooks) for chapter in CHAPTERS}
     lessons = _chosen(notes, sessions)
     taught = next(
         minutes for minutes in range(MINUTES // 3, 2 * MINUTES // 3 + 1) if len(_packed(lessons, minutes)) <= sessions
     )
     return _rows(_packed(lessons, taught), notes)
+
+
+def _notes(chapter: Chapter, notebooks: Path) -> list[Note]:
+    """A chapter's notes. Errors: as `notes_of`; ValueError where it has none, as in a learner's copy."""
+    if notes := notes_of(chapter, notebooks):
+        return notes
+    raise ValueError(
+        f"{notebooks / chapter.notebook} holds no notes for the teacher: plan from the course's repository, not from "
+        "a learner's copy"
+    )
 
 
 def _lessons(notes: Mapping[str, Sequence[Note]], slugs: Collection[str], extra: Collection[Note]) -> list[Lesson]:
@@ -189,7 +199,7 @@ def _named(ids: Sequence[str]) -> str:
 
 def sheet(chapter: Chapter, notebooks: Path) -> str:
     """Return the plan of one chapter: each section's minutes, and what its note says. Errors: as `notes_of`."""
-    notes = notes_of(chapter, notebooks)
+    notes = _notes(chapter, notebooks)
     lines = [f"# {chapter.number} · {chapter.title}: {sum(note.minutes for note in notes)} minutes"]
     for note in notes:
         minutes, *said = note.lines()
