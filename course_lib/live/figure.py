@@ -129,10 +129,10 @@ class LiveFigure(widgets.VBox):
         for control in self._controls.values():
             # One width for all names, so that the sliders stand in line; the words of a checkbox stand behind its box.
             control.style.description_width = (
-                "initial" if control in ticks else f"{7.5 * max(named, default=0) + 16:.0f}px"
+                "initial" if control in ticks else f"{enlarged(7.5 * max(named, default=0) + 16)}px"
             )
             # Two side by side fit a page of 848 pixels.
-            control.layout.width = control.layout.width or ("460px" if len(self._controls) <= 3 else "410px")
+            control.layout.width = control.layout.width or f"{enlarged(460 if len(self._controls) <= 3 else 410)}px"
             control.layout.max_width = NARROW
             control.observe(self._moved, names="value")
         self._shown = [self._image, self._caption, *([self._below] if also else [])]

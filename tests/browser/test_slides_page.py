@@ -7,6 +7,7 @@ import pytest
 
 from course_lib.contents import BY_SLUG
 from course_lib.site.slides import slides
+from tests.browser.axe import findings
 
 ROOT = Path(__file__).parent.parent.parent
 INSIDE = """() => {
@@ -69,6 +70,13 @@ def test_every_slide_fits_with_all_that_a_key_unfolds_in_type_that_can_be_read(p
         assert page.evaluate(INSIDE) == [False, [], []], f"slide {index + 1}"
     assert page.locator("mjx-container").count() >= 3
     assert page.locator("mjx-merror").count() == 0
+
+
+@pytest.mark.parametrize("selector", ["ul", ".right", "figure.states", "blockquote", "pre.output", ".formula"])
+def test_nothing_on_it_keeps_anybody_out(page, selector):
+    go(page, selector)
+    page.evaluate("() => { while (Reveal.availableFragments().next) Reveal.nextFragment(); }")
+    assert findings(page, "section.present") == []
 
 
 def test_keys_turn_the_slides_and_unfold_an_answer(page):
