@@ -1,6 +1,6 @@
 // The glass model as a page: a sentence, its way through the model, the next word. `mount(box, bytes, about)` draws it;
 // as the module of a widget it is called by `render`.
-import {Glass, draw, encode, nextTokenDistribution, randomNumbers, readModel} from "./engine.js";
+import {Glass, draw, encode, largest, nextTokenDistribution, randomNumbers, readModel} from "./engine.js";
 
 const SHOWN = 8;  // words in a row of bars
 const STEP = 900;  // ms between two steps of the motion
@@ -99,7 +99,7 @@ export function mount(box, bytes, about) {
         make("div", {class: `layer${state.removed.has(String(l)) ? " gone" : ""}`},
           make("div", {class: "name"}, `Block ${l + 1}`),
           make("div", {class: "heads"}, Array.from({length: H}, (_, h) => headButton(l, h))),
-          stage(`${l}.feed_forward`, "Feed-forward", units(l).slice(0, 1).map(([unit, a]) => `unit ${unit}: ${number(a, 1)}`).join()),
+          stage(`${l}.feed_forward`, "Feed-forward", units(l, 1).map(([unit, a]) => `unit ${unit}: ${number(a, 1)}`).join()),
           lens(l)),
       ]));
     showNext();
@@ -155,20 +155,17 @@ export function mount(box, bytes, about) {
   }
 
   /** The units of a layer that fire most for the chosen token: [unit, activation]. */
-  function units(l) {
-    const row = width(glass.layers[l].hidden, at(), config.d_ff);
-    return [...row.entries()].sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
+  function units(l, n = SHOWN) {
+    return largest(width(glass.layers[l].hidden, at(), config.d_ff), n, Math.abs);
   }
 
   /** What the model would say if it ended after this layer. */
   function lens(l) {
-    const [[id, p]] = likely(nextTokenDistribution(glass.lens(l, at())));
+    const [[id, p]] = likely(nextTokenDistribution(glass.lens(l, at())), 1);
     return stage(`${l}.lens`, "Would say", `${tokens[id]} ${percent(p)}`);
   }
 
-  function likely(p) {
-    return [...p.entries()].sort((a, b) => b[1] - a[1]).slice(0, SHOWN);
-  }
+  function likely(p, n = SHOWN) { return largest(p, n); }
 
   function showNext() {
     if (!ids.length) return;
@@ -289,10 +286,10 @@ export function mount(box, bytes, about) {
   }
 
   function openUnits(l) {
-    const most = units(l).slice(0, SHOWN), largest = Math.abs(most[0][1]) || 1;
+    const most = units(l), scale = Math.abs(most[0][1]) || 1;
     return [make("div", {class: "buttons"}, remover(`${l}.feed_forward`, "this network")),
             ...most.map(([unit, a]) => make("div", {class: "bar wide"}, make("span", {}, `unit ${unit}`),
-              make("i", {style: `--share: ${Math.abs(a) / largest}`}), make("span", {}, number(a)),
+              make("i", {style: `--share: ${Math.abs(a) / scale}`}), make("span", {}, number(a)),
               remover(`${l}.unit.${unit}`, `unit ${unit}`))),
             ...[...state.removed].filter((part) => part.startsWith(`${l}.unit.`)).map((part) => remover(part, `unit ${part.split(".")[2]}`)),
             shape(`hidden (T, d_ff) = (${ids.length}, ${config.d_ff})`)];
