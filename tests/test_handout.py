@@ -298,11 +298,12 @@ def test_git_sees_nothing_of_it_and_what_was_solved_in_place_counts_as_edited(co
 @pytest.fixture
 def opened(course, monkeypatch):
     """The command, with the small course in the place of the whole; a list of what it would have started."""
-    commands = []
+    commands, environments = [], []
 
     class Pretended:
-        def __init__(self, command):
+        def __init__(self, command, env):
             commands.append(command)
+            environments.append(env)
 
         def __enter__(self):
             return self

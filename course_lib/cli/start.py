@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 TOP = Path(__file__).resolve().parents[2]  # of the course; an installed wheel has packages there
 FIRST = f"notebooks/{CHAPTERS[0].notebook}"
+# What JupyterLab begins with here, below the learner's own settings: it wraps long lines of code, and asks for no news.
+SETTINGS = Path(__file__).resolve().parents[1] / "assets/jupyter"
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -64,7 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
         "--LabApp.log_level=WARN",
         *shlex.split(arguments.lab, posix=os.name == "posix"),
     ]
-    with subprocess.Popen([sys.executable, "-m", "jupyter", "lab", *options]) as lab:
+    searched = [str(SETTINGS), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
+    environment = os.environ | {"JUPYTER_CONFIG_PATH": os.pathsep.join(searched)}
+    with subprocess.Popen([sys.executable, "-m", "jupyter", "lab", *options], env=environment) as lab:
         while True:
             try:
                 return lab.wait()
