@@ -282,7 +282,7 @@ export function mount(box, bytes, about) {
   /** All rows of a head with the words at both sides, and what is hidden in grey. A click on a row follows its token. */
   function wholeMap(l, h) {
     const n = ids.length, cell = Math.max(10, Math.min(14, Math.floor(250 / n))), edge = 62, side = edge + n * cell;
-    const found = make("p", {class: "shape"}, "Point at the map to read a weight; click to follow a row.");
+    const found = make("p", {class: "shape", style: `width: ${side}px`}, "Point to read a weight; click to follow a row.");
     const cellOf = (event) => [event.offsetY, event.offsetX].map((at) => Math.floor((at - edge) / cell));
     const canvas = make("canvas", {
       width: 2 * side, height: 2 * side, style: `width: ${side}px; height: ${side}px`, role: "img",
