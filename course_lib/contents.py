@@ -1,5 +1,6 @@
 """The table of contents: `chapters.toml`, the one place that numbers and names the chapters."""
 
+import json
 import tomllib
 from dataclasses import dataclass
 from importlib import import_module
@@ -45,6 +46,17 @@ def chapter_of(name: str) -> Chapter:
     Errors: KeyError if no chapter has that slug.
     """
     return BY_SLUG[name.partition(".")[0]]
+
+
+RELEASED = "chapters/released.json"  # of course_lib in a learner's package: the numbers of its chapters
+
+
+def released(library: Path = Path(__file__).parent) -> list[int] | None:
+    """Return the chapters that a learner's package holds; None for a `course_lib` that is no such package's."""
+    try:
+        return [int(each) for each in json.loads((library / RELEASED).read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 TABLE_BEGIN, TABLE_END = "<!-- chapters: written by `python -m course_lib refresh` -->", "<!-- end of chapters -->"

@@ -67,7 +67,7 @@ def test_files_are_seen_from_the_course_files_folder(tmp_path):
     ],
 )
 def test_what_is_wrong_is_named_with_its_line_and_what_may_be(tmp_path, text, said):
-    with pytest.raises(ValueError, match="course.toml") as error:
+    with pytest.raises(ValueError, match=r"course\.toml") as error:
         term_of(tmp_path, text)
     assert said in str(error.value)
 

@@ -56,6 +56,7 @@ def texts(folder):
 def test_a_learners_package_holds_the_course_and_neither_solutions_nor_tests(package):
     assert {path.name for path in package.iterdir()} == {
         "README.md", "LICENSE", "requirements.txt", "pyproject.toml", "notebooks", "exercises", "course_lib",
+        ".gitignore", ".gitattributes", ".course.json", ".course.json.lock",
     }  # fmt: skip
     assert (package / "course_lib/chapters" / NAME).is_file()
     assert not list(package.glob("course_lib/chapters/*/exercises"))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from course_lib.contents import CHAPTERS
 
@@ -30,7 +31,8 @@ class Term:
 
     Fields: chapters, by number the moment, in UTC, from which a chapter is the class's · platform, one of `PLATFORMS`,
     or "" · roster, a CSV of the class · gradebook, Canvas's export or Moodle's worksheet · worksheets, Moodle's by
-    chapter, where each is an assignment · columns, "total" or "chapters".
+    chapter, where each is an assignment · columns, "total" or "chapters" · zone, of the dates;
+    None: this machine's.
     """
 
     chapters: Mapping[int, datetime] = field(default_factory=lambda: {each.number: ALWAYS for each in CHAPTERS})
@@ -39,6 +41,18 @@ class Term:
     gradebook: Path | None = None
     worksheets: Mapping[int, Path] = field(default_factory=dict)
     columns: str = "total"
+    zone: ZoneInfo | None = None
+
+    @property
+    def is_dated(self) -> bool:
+        """Say whether the file names chapters at all."""
+        return self.chapters != Term().chapters
+
+    @property
+    def dates(self) -> dict[int, str]:
+        """Return the days on which chapters come, by number, in words and in the file's time zone; of no others."""
+        days = {number: each.astimezone(self.zone) for number, each in self.chapters.items() if each != ALWAYS}
+        return {number: f"{day.day} {day:%B} {day.year}" for number, day in sorted(days.items())}
 
     def released(self, moment: datetime | None = None) -> list[int]:
         """Return the chapters that the class has by a moment, by default now, in the order of the course."""
@@ -69,6 +83,7 @@ def read_term(path: Path | None) -> Term:
         gradebook=_file(part, "gradebook", path.parent),
         worksheets={chapter_number(sheets, key): path.parent / sheets.value(key, str, "") for key in sheets.data},
         columns=columns,
+        zone=zone_of(whole.part("grading")),
     )
     if term.gradebook and term.worksheets:
         raise part.wrong(
@@ -79,7 +94,7 @@ def read_term(path: Path | None) -> Term:
             "platform", 'does not take these files: a gradebook is for "canvas" or "moodle", worksheets for "moodle"'
         )
     return (
-        Term(**{**vars(term), "chapters": _chapters(part, whole)})
+        Term(**{**vars(term), "chapters": _chapters(part, term.zone)})
         if part.data.get("chapters", {}) not in ([], {})
         else term
     )
@@ -90,13 +105,13 @@ def _file(part: Part, key: str, folder: Path) -> Path | None:
     return folder / name if name else None
 
 
-def _chapters(part: Part, whole: Part) -> dict[int, datetime]:
+def _chapters(part: Part, zone: ZoneInfo | None) -> dict[int, datetime]:
     """Read `chapters`: a list of numbers or names, or a table that gives each its date."""
     given = part.data["chapters"]
     if isinstance(given, list):
         found = {chapter_number(part, str(each), "chapters"): ALWAYS for each in given}
     else:
-        dates, zone = part.part("chapters"), zone_of(whole.part("grading"))
+        dates = part.part("chapters")
         found = {chapter_number(dates, key): dates.day(key, zone) for key in dates.data}
     if len(found) < len(given):
         raise part.wrong("chapters", "names a chapter twice: once by its number or by its name is enough")

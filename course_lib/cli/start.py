@@ -34,6 +34,11 @@ def add(commands: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("page", nargs="?", metavar="CHAPTER", help="a chapter's number or name, or a notebook's path")
     parser.add_argument("--folder", type=Path, default=TOP / "my", help="your folder (default: my, beside the course)")
+    parser.add_argument(
+        "--pull",
+        action="store_true",
+        help="first fetch with git what your teacher has released since; also in the clone itself what you wrote stays",
+    )
     parser.add_argument("--no-lab", action="store_true", help="copy or update, and open nothing")
     parser.add_argument("--lab", metavar="OPTIONS", default="", help="options for JupyterLab, in one pair of quotes")
     parser.set_defaults(run=run, remedy="name another folder with --folder")
@@ -44,6 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     from course_lib.handout import hand_out, last_saved
 
     page = notebook_of(arguments.page) if arguments.page else None
+    if arguments.pull:
+        print("\n".join(pulled()), flush=True)
     folder = arguments.folder.expanduser().resolve()
     print("\n".join(news(hand_out(TOP, folder), folder)))
     opened = folder / page if page else last_saved(TOP, folder) or folder / FIRST
@@ -72,6 +79,28 @@ def run(arguments: argparse.Namespace) -> int:
                 continue
 
 
+def pulled() -> list[str]:
+    """Fetch what is newer and return what to tell the learner, a line each. Without a network the day goes on."""
+    from course_lib.pull import fetch_newer
+
+    try:
+        handed = fetch_newer(TOP)
+    except ConnectionError as error:
+        return [f"Nothing could be fetched ({error}); going on with what is here."]
+    if not handed:
+        return ["Nothing newer has been released."]
+    newer = sum(each.done == "renewed" for each in handed)
+    return [
+        f"Fetched: {newer} {'file' if newer == 1 else 'files'} new or newer.",
+        *(stayed(each) for each in handed if each.done == "beside"),
+    ]
+
+
+def stayed(each: "Handed") -> str:
+    """Return a sentence on a file that the learner edited, and of which there is a newer version."""
+    return f"You have edited {each.name}, so it stays as it is; its newer version is {each.path.name} beside it."
+
+
 def notebook_of(name: str) -> str:
     """Return the path, within the folder, of the notebook that a learner names: "2", "attention", "02_attention.ipynb"
     or "exercises/02_attention.ipynb".
@@ -98,9 +127,5 @@ def news(handed: list["Handed"], folder: Path) -> list[str]:
         lines.append(
             f"{folder}: {counts['renewed']} files renewed, {counts['given']} new. You had edited none of them."
         )
-    for each in handed:
-        if each.done == "beside":
-            lines.append(
-                f"You have edited {each.name}, so it stays as it is; its newer version is {each.path.name} beside it."
-            )
+    lines += [stayed(each) for each in handed if each.done == "beside"]
     return lines or [f"{folder} holds all that the course has."]
