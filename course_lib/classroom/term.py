@@ -3,7 +3,8 @@
 `release`, `grade` and whatever else follows a term read it here; what the command line names outranks it.
 """
 
-from collections.abc import Mapping
+import argparse
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from zoneinfo import ZoneInfo
 from course_lib.contents import CHAPTERS
 
 from .course_file import Part, chapter_number, read_course_file, zone_of
+from .outputs import FORMATS
 
 # What `grade` writes for a platform, as its options call it. Classroom 50 and nbgrader take points from their own runs
 # alone: a class that is graded here is a table for them.
@@ -31,8 +33,8 @@ class Term:
 
     Fields: chapters, by number the moment, in UTC, from which a chapter is the class's · platform, one of `PLATFORMS`,
     or "" · roster, a CSV of the class · gradebook, Canvas's export or Moodle's worksheet · worksheets, Moodle's by
-    chapter, where each is an assignment · columns, "total" or "chapters" · zone, of the dates;
-    None: this machine's.
+    chapter, where each is an assignment · columns, "total" or "chapters", "" if nothing is said · zone, of
+    the dates; None: this machine's.
     """
 
     chapters: Mapping[int, datetime] = field(default_factory=lambda: {each.number: ALWAYS for each in CHAPTERS})
@@ -40,7 +42,7 @@ class Term:
     roster: Path | None = None
     gradebook: Path | None = None
     worksheets: Mapping[int, Path] = field(default_factory=dict)
-    columns: str = "total"
+    columns: str = ""
     zone: ZoneInfo | None = None
 
     @property
@@ -53,6 +55,22 @@ class Term:
         """Return the days on which chapters come, by number, in words and in the file's time zone; of no others."""
         days = {number: each.astimezone(self.zone) for number, each in self.chapters.items() if each != ALWAYS}
         return {number: f"{day.day} {day:%B} {day.year}" for number, day in sorted(days.items())}
+
+    def moodle(self, chapters: Sequence[int] | None = None) -> list[str]:
+        """Return Moodle's worksheets as `grade --moodle` takes them, by default those that have been exported yet.
+
+        Errors: ValueError if that of one of the `chapters` has not.
+        """
+        if not self.worksheets:
+            return [str(self.gradebook)] if self.gradebook else []
+        wanted = [each for each in self.worksheets if chapters is None or each in chapters]
+        there = [each for each in wanted if self.worksheets[each].is_file()]
+        if chapters is not None and len(there) < len(wanted):
+            lacking = next(self.worksheets[each] for each in wanted if each not in there)
+            raise ValueError(
+                f"{lacking} of [course.worksheets] is not a file: export it in Moodle, or leave the line out"
+            )
+        return [f"{each}={self.worksheets[each]}" for each in there]
 
     def released(self, moment: datetime | None = None) -> list[int]:
         """Return the chapters that the class has by a moment, by default now, in the order of the course."""
@@ -71,10 +89,10 @@ def read_term(path: Path | None) -> Term:
     whole = read_course_file(path)
     part = whole.part("course")
     part.require_known("chapters", "platform", "roster", "gradebook", "worksheets", "columns")
-    platform, columns = part.value("platform", str, ""), part.value("columns", str, "total")
+    platform, columns = part.value("platform", str, ""), part.value("columns", str, "")
     if platform not in ("", *PLATFORMS):
         raise part.wrong("platform", f"is not known: {', '.join(PLATFORMS)} are; leave it out for none")
-    if columns not in ("total", "chapters"):
+    if columns not in ("", "total", "chapters"):
         raise part.wrong("columns", 'must be "total", one column for all, or "chapters", one for each')
     sheets = part.part("worksheets")
     term = Term(
@@ -98,6 +116,34 @@ def read_term(path: Path | None) -> Term:
         if part.data.get("chapters", {}) not in ([], {})
         else term
     )
+
+
+def apply_term(term: Term, arguments: argparse.Namespace) -> list[str]:
+    """Fill in what the command line of `grade` leaves open; returns in words what came from the file.
+
+    A format that is asked for stands in place of the platform's; without --out there is nothing to write. Canvas gets a
+    column for each chapter where chapters have dates: one for all would be another each week.
+    Errors: ValueError for a platform that needs a file which is not named.
+    """
+    told = []
+    sheets = [path for path in (term.gradebook, *term.worksheets.values()) if path and path.is_file()]
+    if not arguments.roster and (roster := term.roster or next(iter(sheets), None)):
+        arguments.roster = roster
+        told.append(f"the roster {roster}")
+    if not arguments.columns:
+        arguments.columns = term.columns or ("chapters" if term.platform == "canvas" and term.is_dated else "total")
+    asked = [name for name in FORMATS if getattr(arguments, name) not in (False, None)]
+    if term.platform and arguments.out and not asked:
+        option = PLATFORMS[term.platform]
+        values = {"canvas": str(term.gradebook or ""), "moodle": term.moodle()}
+        if option == "moodle" and not term.moodle():
+            raise ValueError(
+                'platform = "moodle" in course.toml needs the grading worksheet that you exported: name it there, '
+                "gradebook = …, or give --moodle FILE"
+            )
+        setattr(arguments, option, values.get(option, True))
+        told.append(f"results for {term.platform}")
+    return told
 
 
 def _file(part: Part, key: str, folder: Path) -> Path | None:

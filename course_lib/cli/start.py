@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from course_lib.contents import CHAPTERS
+from course_lib.contents import CHAPTERS, released
 
 if TYPE_CHECKING:
     from course_lib.handout import Handed
@@ -53,6 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
         print("\n".join(pulled()), flush=True)
     folder = arguments.folder.expanduser().resolve()
     print("\n".join(news(hand_out(TOP, folder), folder)))
+    if page and not is_released(page):
+        print("This chapter is still to come: its page says what is known.")
+        page = f"notebooks/{page.rpartition('/')[2]}"
     opened = folder / page if page else last_saved(TOP, folder) or folder / FIRST
     if arguments.no_lab:
         return 0
@@ -115,6 +118,12 @@ def notebook_of(name: str) -> str:
         f"CHAPTER {name!r} is none of the course: write a number from 0 to {CHAPTERS[-1].number}, a name such as "
         f"{CHAPTERS[2].slug}, or a path such as exercises/{CHAPTERS[2].notebook}"
     )
+
+
+def is_released(page: str) -> bool:
+    """Say whether this course has the chapter of a notebook; a learner's package may get it later."""
+    has = released()
+    return has is None or any(each.notebook == page.rpartition("/")[2] and each.number in has for each in CHAPTERS)
 
 
 def news(handed: list["Handed"], folder: Path) -> list[str]:

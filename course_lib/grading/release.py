@@ -40,6 +40,7 @@ my_gpt.py
 {EARLIER}/
 {RECORD}.lock
 """
+TRIED = re.compile(r"""\b(?:check|hint|explore)\(\\?["'](\w+)\.(\w+)""")  # in the text of a notebook's file
 CHECK = re.compile(r"""(?:\A|\n+)(?P<call>check\(["'](?P<id>[\w.]+)["'], \w+\))\Z""")  # as a cell's last line
 
 
@@ -82,16 +83,8 @@ def _make(root: Path, folder: Path, chosen: list[Chapter], dates: Mapping[int, s
         else:
             shutil.copy(root / name, folder / name)
     pages = {path: path.read_text("utf-8") for path in sorted((folder / CHAPTERS).glob("*/exercises/*.*"))}
-    slugs = {each.slug for each in chosen}
-    (folder / CHAPTERS / NAME).write_bytes(
-        seal(
-            {
-                f"{path.parents[1].name}/{path.name}": text
-                for path, text in pages.items()
-                if path.parents[1].name in slugs
-            }
-        )
-    )
+    by_name = {f"{path.parents[1].name}/{path.name}": text for path, text in pages.items()}
+    (folder / CHAPTERS / NAME).write_bytes(seal({name: by_name[name] for name in _needed(by_name, folder, chosen)}))
     for hidden in {path.parent for path in pages}:
         shutil.rmtree(hidden)
     save_json(folder / "course_lib" / RELEASED, [each.number for each in chosen])
@@ -114,6 +107,21 @@ def _make(root: Path, folder: Path, chosen: list[Chapter], dates: Mapping[int, s
         )
     (folder / ".gitignore").write_text(IGNORED, encoding="utf-8")
     (folder / ".gitattributes").write_text("* -text\n", encoding="utf-8")  # on Windows, too, a file is what was given
+
+
+def _needed(names: Collection[str], folder: Path, chosen: list[Chapter]) -> list[str]:
+    """Return which pages and modules of exercises a package with these chapters holds: theirs, and what their notebooks
+    let a learner try of another chapter's."""
+    texts = [(folder / "notebooks" / each.notebook).read_text("utf-8") for each in chosen]
+    tried = {(slug, name) for text in texts for slug, name in TRIED.findall(text)}
+    slugs, helped = {each.slug for each in chosen}, {slug for slug, _ in tried}
+    needed = []
+    for each in names:
+        slug, _, file = each.partition("/")
+        is_helper = file.startswith("_") and slug in helped
+        if slug in slugs or (slug, file.rpartition(".")[0]) in tried or is_helper:
+            needed.append(each)
+    return needed
 
 
 def to_come(chapter: Chapter, when: str = "") -> nbformat.NotebookNode:
