@@ -59,6 +59,20 @@ def released(library: Path = Path(__file__).parent) -> list[int] | None:
         return None
 
 
+def named(numbers: list[int]) -> str:
+    """Return chapters in words: "chapters 0–2, 4", "all chapters"."""
+    if len(numbers) == len(CHAPTERS):
+        return "all chapters"
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    told = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
+    return f"chapter{'s' if len(numbers) != 1 else ''} {told}" if numbers else "no chapter yet"
+
+
 TABLE_BEGIN, TABLE_END = "<!-- chapters: written by `python -m course_lib refresh` -->", "<!-- end of chapters -->"
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 
-from course_lib.contents import CHAPTERS
+from course_lib.contents import CHAPTERS, named, released
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -54,7 +54,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the package and say what it holds and what was done."""
     from course_lib.classroom.course_file import find_course_file
     from course_lib.classroom.term import read_term
-    from course_lib.contents import released
     from course_lib.grading.release import release
 
     folder, path = arguments.folder, find_course_file(arguments.course)
@@ -100,17 +99,3 @@ def chapters_of(words: list[str]) -> list[int]:
             )
         found |= {*range(numbers[first], numbers[last] + 1)}
     return sorted(found)
-
-
-def named(numbers: list[int]) -> str:
-    """Return chapters in words: "chapters 0–2, 4", "all chapters"."""
-    if len(numbers) == len(CHAPTERS):
-        return "all chapters"
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    told = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
-    return f"chapter{'s' if len(numbers) != 1 else ''} {told}" if numbers else "no chapter yet"
