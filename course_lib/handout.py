@@ -33,8 +33,8 @@ LOCK_SECONDS = 5
 
 @dataclass(frozen=True)
 class Handed:
-    """What was done with one file of the learner's folder: "given", "renewed", "beside", "removed" or nothing, "kept".
-    `path` is what was written: with "beside" the newer version beside the learner's."""
+    """What was done with one file of the learner's folder: "given", "renewed", "beside", "removed", by `pull` "merged",
+    or nothing, "kept". `path` is what was written: with "beside" the newer version beside the learner's."""
 
     name: str
     done: str

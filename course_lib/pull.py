@@ -14,8 +14,8 @@ from .handout import Handed, fingerprint, git, hand, names_of, write
 
 
 def fetch_newer(course: Path) -> list[Handed]:
-    """Fetch what the repository that `course` was cloned from has, and merge it; returns what was done with the files
-    that both sides changed, and a file "renewed" for each other one that is new or newer.
+    """Fetch what the repository that `course` was cloned from has, and merge it; returns what was done with each file
+    that is new or newer: "merged" where the learner had edited it elsewhere, else as the rule of `handout` calls it.
 
     What the learner changed in the clone itself is committed first. A notebook that both changed in different places
     keeps the learner's cells and gets the new ones; where they meet, the rule of this module decides. A file that the
@@ -95,9 +95,11 @@ def _merged(course: Path, base: str, theirs: str) -> list[Handed]:
     for name in sorted(both):
         if name in unmerged or not _is_whole(course / name):
             handed.append(_settled(course, name, *(_shown(course, each, name) for each in (base, mine, theirs))))
+        elif (course / name).exists():
+            handed.append(Handed(name, "merged", course / name))
     git(course, *_as_learner(course), "commit", "--quiet", "--no-verify", "--no-edit")
-    rest = [course / name for name in incoming if name not in {each.name for each in handed}]
-    return handed + [Handed(path.relative_to(course).as_posix(), "renewed", path) for path in rest if path.exists()]
+    rest = [name for name in incoming if name not in both and (course / name).exists()]
+    return handed + [Handed(name, "renewed", course / name) for name in rest]
 
 
 def _settled(course: Path, name: str, base: bytes | None, mine: bytes | None, theirs: bytes | None) -> Handed:

@@ -1,9 +1,7 @@
 """A teacher's package as a git repository, a learner's clone of it: what is released arrives, what is written stays."""
 
 import json
-import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import nbformat
@@ -13,14 +11,9 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 from course_lib.cli import start
 from course_lib.handout import EARLIER, hand_out, hand_package
 from course_lib.pull import fetch_newer
+from tests.with_git import git, without_settings
 
 ONE, TWO, LIBRARY = "exercises/01_embeddings.ipynb", "notebooks/02_attention.ipynb", "course_lib/attention.py"
-
-
-def git(folder: Path, *words: str) -> str:
-    who = {f"GIT_{role}_{what}": "teacher@localhost" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True, env=os.environ | who)
-    return done.stdout
 
 
 def notebook(path: Path, *cells: str) -> None:
@@ -73,13 +66,7 @@ class School:
 
 @pytest.fixture
 def school(tmp_path, monkeypatch):
-    """Without the machine's own settings of git: nobody has told it a name, and it must do."""
-    for name in ("GLOBAL", "SYSTEM"):
-        monkeypatch.setenv(f"GIT_CONFIG_{name}", os.devnull)
-    for role in ("AUTHOR", "COMMITTER"):
-        monkeypatch.delenv(f"GIT_{role}_NAME", raising=False)
-        monkeypatch.delenv(f"GIT_{role}_EMAIL", raising=False)
-    monkeypatch.setenv("EMAIL", "")
+    without_settings(monkeypatch)
     return School(tmp_path)
 
 
@@ -98,7 +85,7 @@ def test_new_chapters_and_cells_arrive_and_answers_in_the_clone_survive(school):
     save(school.source / "notebooks/03_masks.ipynb", "{}")
     school.release()
     assert pull(school) == {
-        ONE: "renewed",
+        ONE: "merged",
         TWO: "renewed",
         "notebooks/03_masks.ipynb": "renewed",
         ".course.json": "renewed",

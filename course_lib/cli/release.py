@@ -80,6 +80,9 @@ def run(arguments: argparse.Namespace) -> int:
     coming = [f"chapter {number} on {when}" for number, when in term.dates.items() if number not in holds]
     if coming:
         print(f"to come: {', '.join(coming)}")
+    if (folder / ".git").exists() and done["kept"] < len(handed):
+        git = f"git -C {folder}"
+        print(f'to hand it out: {git} add --all && {git} commit -m "{named(holds).capitalize()}" && {git} push')
     return 0
 
 

@@ -92,11 +92,16 @@ def pulled() -> list[str]:
         return [f"Nothing could be fetched ({error}); going on with what is here."]
     if not handed:
         return ["Nothing newer has been released."]
-    newer = sum(each.done == "renewed" for each in handed)
-    return [
-        f"Fetched: {newer} {'file' if newer == 1 else 'files'} new or newer.",
-        *(stayed(each) for each in handed if each.done == "beside"),
-    ]
+    newer = sum(each.done in ("renewed", "merged") for each in handed)
+    lines = [f"Fetched: {_files(newer)} new or newer."]
+    for each in handed:
+        if each.done == "merged" and each.path.suffix == ".ipynb":
+            lines.append(f"You have edited {each.name}: what you wrote stays, and what is new was added to it.")
+    return lines + [stayed(each) for each in handed if each.done == "beside"]
+
+
+def _files(count: int) -> str:
+    return f"{count} file{'' if count == 1 else 's'}"
 
 
 def stayed(each: "Handed") -> str:
@@ -134,7 +139,7 @@ def news(handed: list["Handed"], folder: Path) -> list[str]:
     lines = []
     if counts["given"] or counts["renewed"]:
         lines.append(
-            f"{folder}: {counts['renewed']} files renewed, {counts['given']} new. You had edited none of them."
+            f"{folder}: {_files(counts['renewed'])} renewed, {counts['given']} new. You had edited none of them."
         )
     lines += [stayed(each) for each in handed if each.done == "beside"]
     return lines or [f"{folder} holds all that the course has."]
