@@ -15,8 +15,8 @@ def add(commands: argparse._SubParsersAction) -> None:
         "release",
         help="teachers: write the package for learners, without solutions and tests",
         description=(
-            "Writes notebooks, exercises and the library into a folder that you can hand out. Solutions and tests "
-            "stay here. The catalogue of exercises, with its reference answers and mistakes, is sealed into one file, "
+            "Writes notebooks, exercises and the library into a folder that you can hand out. Solutions and tests\n"
+            "stay here. The catalogue of exercises, with its reference answers and mistakes, is sealed into one file,\n"
             "so that nobody meets an answer by reading or searching; solutions/README.md says what remains."
         ),
         epilog=(
