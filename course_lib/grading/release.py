@@ -89,13 +89,14 @@ def _make(root: Path, folder: Path, chosen: list[Chapter], dates: Mapping[int, s
         shutil.rmtree(hidden)
     save_json(folder / "course_lib" / RELEASED, [each.number for each in chosen])
     (folder / "exercises").mkdir()
+    read = "".join((folder / "notebooks" / each.notebook).read_text("utf-8") for each in chosen)
     for each in ALL:
         path = root / "solutions" / each.notebook
         if each not in chosen:
-            page = folder / "notebooks" / each.notebook
-            page.write_text(
-                nbformat.writes(to_come(each, dates.get(each.number, "")), version=4) + "\n", encoding="utf-8"
-            )
+            text = nbformat.writes(to_come(each, dates.get(each.number, "")), version=4) + "\n"
+            (folder / "notebooks" / each.notebook).write_text(text, encoding="utf-8")
+            if f"(../exercises/{each.notebook})" in read:
+                (folder / "exercises" / each.notebook).write_text(text, encoding="utf-8")
         elif path.exists():
             notebook = for_nbgrader(student_version(nbformat.read(path, as_version=4)))
             text = nbformat.writes(notebook, version=4) + "\n"
