@@ -68,9 +68,9 @@ def _said(error: subprocess.CalledProcessError) -> str:
 
 def _merged(course: Path, base: str, theirs: str) -> list[Handed]:
     """Commit what the learner changed, merge what is theirs, and settle what both changed."""
-    for name in names_of(git(course, "ls-files", "--deleted", "-z")):
-        if _shown(course, theirs, name) is not None:
-            git(course, "checkout", "--quiet", theirs, "--", name)
+    held = (set(names_of(git(course, "ls-tree", "-r", "--name-only", "-z", each))) for each in (base, theirs))
+    if gone := [name for name in sorted(set.intersection(*held)) if not os.path.lexists(course / name)]:
+        git(course, "checkout", "--quiet", theirs, "--", *gone)
     incoming = names_of(git(course, "diff", "--name-only", "--no-renames", "-z", base, theirs))
     known = set(names_of(git(course, "ls-files", "-z")))
     own = [name for name in incoming if name not in known and os.path.lexists(course / name)]
@@ -93,10 +93,11 @@ def _merged(course: Path, base: str, theirs: str) -> list[Handed]:
     unmerged = {*names_of(git(course, "diff", "--name-only", "--diff-filter=U", "-z"))}
     handed = []
     for name in sorted(both):
+        versions = [_shown(course, each, name) for each in (base, mine, theirs)]
         if name in unmerged or not _is_whole(course / name):
-            handed.append(_settled(course, name, *(_shown(course, each, name) for each in (base, mine, theirs))))
+            handed.append(_settled(course, name, *versions))
         elif (course / name).exists():
-            handed.append(Handed(name, "merged", course / name))
+            handed.append(Handed(name, "renewed" if versions[1] == versions[2] else "merged", course / name))
     git(course, *_as_learner(course), "commit", "--quiet", "--no-verify", "--no-edit")
     rest = [name for name in incoming if name not in both and (course / name).exists()]
     return handed + [Handed(name, "renewed", course / name) for name in rest]
