@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import shlex
 from collections import Counter
 from datetime import UTC, date, datetime, time
 from pathlib import Path
@@ -81,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     if coming:
         print(f"to come: {', '.join(coming)}")
     if (folder / ".git").exists() and done["kept"] < len(handed):
-        git = f"git -C {folder}"
+        git = f"git -C {shlex.quote(str(folder))}"
         print(f'to hand it out: {git} add --all && {git} commit -m "{named(holds).capitalize()}" && {git} push')
     return 0
 
