@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from course_lib.contents import CHAPTERS
+from course_lib.contents import CHAPTERS, released
 
 if TYPE_CHECKING:
     from course_lib.handout import Handed
@@ -36,6 +36,11 @@ def add(commands: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("page", nargs="?", metavar="CHAPTER", help="a chapter's number or name, or a notebook's path")
     parser.add_argument("--folder", type=Path, default=TOP / "my", help="your folder (default: my, beside the course)")
+    parser.add_argument(
+        "--pull",
+        action="store_true",
+        help="first fetch with git what your teacher has released since; also in the clone itself what you wrote stays",
+    )
     parser.add_argument("--no-lab", action="store_true", help="copy or update, and open nothing")
     parser.add_argument("--lab", metavar="OPTIONS", default="", help="options for JupyterLab, in one pair of quotes")
     parser.set_defaults(run=run, remedy="name another folder with --folder")
@@ -46,8 +51,13 @@ def run(arguments: argparse.Namespace) -> int:
     from course_lib.handout import hand_out, last_saved
 
     page = notebook_of(arguments.page) if arguments.page else None
+    if arguments.pull:
+        print("\n".join(pulled()), flush=True)
     folder = arguments.folder.expanduser().resolve()
     print("\n".join(news(hand_out(TOP, folder), folder)))
+    if page and not is_released(page):
+        print("This chapter is still to come: its page says what is known.")
+        page = f"notebooks/{page.rpartition('/')[2]}"
     opened = folder / page if page else last_saved(TOP, folder) or folder / FIRST
     if arguments.no_lab:
         return 0
@@ -76,6 +86,33 @@ def run(arguments: argparse.Namespace) -> int:
                 continue
 
 
+def pulled() -> list[str]:
+    """Fetch what is newer and return what to tell the learner, a line each. Without a network the day goes on."""
+    from course_lib.pull import fetch_newer
+
+    try:
+        handed = fetch_newer(TOP)
+    except ConnectionError as error:
+        return [f"Nothing could be fetched ({error}); going on with what is here."]
+    if not handed:
+        return ["Nothing newer has been released."]
+    newer = sum(each.done in ("renewed", "merged") for each in handed)
+    lines = [f"Fetched: {_files(newer)} new or newer."]
+    for each in handed:
+        if each.done == "merged" and each.path.suffix == ".ipynb":
+            lines.append(f"You have edited {each.name}: what you wrote stays, and what is new was added to it.")
+    return lines + [stayed(each) for each in handed if each.done == "beside"]
+
+
+def _files(count: int) -> str:
+    return f"{count} file{'' if count == 1 else 's'}"
+
+
+def stayed(each: "Handed") -> str:
+    """Return a sentence on a file that the learner edited, and of which there is a newer version."""
+    return f"You have edited {each.name}, so it stays as it is; its newer version is {each.path.name} beside it."
+
+
 def notebook_of(name: str) -> str:
     """Return the path, within the folder, of the notebook that a learner names: "2", "attention", "02_attention.ipynb"
     or "exercises/02_attention.ipynb".
@@ -92,6 +129,12 @@ def notebook_of(name: str) -> str:
     )
 
 
+def is_released(page: str) -> bool:
+    """Say whether this course has the chapter of a notebook; a learner's package may get it later."""
+    has = released()
+    return has is None or any(each.notebook == page.rpartition("/")[2] and each.number in has for each in CHAPTERS)
+
+
 def news(handed: list["Handed"], folder: Path) -> list[str]:
     """Return what to tell the learner, a line each."""
     counts = Counter(each.done for each in handed)
@@ -100,11 +143,7 @@ def news(handed: list["Handed"], folder: Path) -> list[str]:
     lines = []
     if counts["given"] or counts["renewed"]:
         lines.append(
-            f"{folder}: {counts['renewed']} files renewed, {counts['given']} new. You had edited none of them."
+            f"{folder}: {_files(counts['renewed'])} renewed, {counts['given']} new. You had edited none of them."
         )
-    for each in handed:
-        if each.done == "beside":
-            lines.append(
-                f"You have edited {each.name}, so it stays as it is; its newer version is {each.path.name} beside it."
-            )
+    lines += [stayed(each) for each in handed if each.done == "beside"]
     return lines or [f"{folder} holds all that the course has."]
