@@ -295,15 +295,23 @@ def test_git_sees_nothing_of_it_and_what_was_solved_in_place_counts_as_edited(co
 
 
 # ------------------------------------------------------------------------------------------------------------ the door
+class Opened(list):
+    """Commands that would have been started, and in which environments."""
+
+    def __init__(self):
+        super().__init__()
+        self.environments = []
+
+
 @pytest.fixture
 def opened(course, monkeypatch):
     """The command, with the small course in the place of the whole; a list of what it would have started."""
-    commands, environments = [], []
+    commands = Opened()
 
     class Pretended:
         def __init__(self, command, env):
             commands.append(command)
-            environments.append(env)
+            commands.environments.append(env)
 
         def __enter__(self):
             return self
@@ -335,6 +343,26 @@ def test_it_opens_the_first_chapter_then_what_was_saved_last(course, opened, cap
     assert [command[5] for command in opened] == [f"--LabApp.default_url=/lab/tree/{NAMES[i]}" for i in (0, 2, 1)]
     assert opened[1][-2:] == ["--no-browser", "--port=9000"]
     assert last_saved(course, folder) == folder / NAMES[2]
+
+
+def test_jupyterlab_begins_with_wrapped_lines_and_without_news_below_what_a_learner_has_set(
+    course, opened, monkeypatch, tmp_path
+):
+    from jupyterlab_server.settings_utils import get_settings
+
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", "/of/the/learner")
+    assert main(["start", "--folder", str(course / "my")]) == 0
+    searched = opened.environments[0]["JUPYTER_CONFIG_PATH"]
+    assert searched.endswith(f"{os.pathsep}/of/the/learner")
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", searched)
+    lab = Path(sys.prefix) / "share" / "jupyter" / "lab"
+
+    def default(plugin, setting):
+        found = get_settings(lab / "settings", lab / "schemas", tmp_path, schema_name=plugin)[0]
+        return found["schema"]["properties"][setting]["default"]
+
+    assert default("@jupyterlab/notebook-extension:tracker", "codeCellConfig")["lineWrap"] is True
+    assert default("@jupyterlab/apputils-extension:notification", "fetchNews") == "false"
 
 
 def test_where_a_server_runs_already_none_is_started(course, opened, monkeypatch, capsys):
