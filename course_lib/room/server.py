@@ -66,7 +66,9 @@ class Handler(RequestHandler):
         self.set_header("X-Content-Type-Options", "nosniff")
         self.set_header("Referrer-Policy", "no-referrer")
         policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'"
-        self.set_header("Content-Security-Policy", f"{policy}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+        self.set_header(
+            "Content-Security-Policy", f"{policy}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Answer with a sentence, never with a traceback."""
