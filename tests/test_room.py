@@ -1,4 +1,4 @@
-"""The live room: every vote counts once, whatever the network does; what may not come in stays out; no name, no address."""
+"""The live room: every vote counts once, whatever the network does, and what may not come in stays out."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ from course_lib.grading import check
 from course_lib.live import guess
 from course_lib.room import client, join, leave
 from course_lib.room.server import FILES, MOST_OPEN, serve
-from course_lib.room.tally import MOST_LEARNERS, Refused, Tally, _ranges
+from course_lib.room.tally import MOST_BARS, MOST_LEARNERS, Refused, Tally, _ranges
 
 ROOT = Path(__file__).parent.parent
 CHAPTERS = (BY_SLUG["attention"], BY_SLUG["heads"])
@@ -270,7 +270,7 @@ def test_every_number_stands_in_one_bar_and_the_bars_are_few(values):
     answers = [f"{value:.6g}" for value in values]
     bars = _ranges(answers)
     assert sum(count for _, count in bars) == len(answers)
-    assert len(bars) <= 8
+    assert len(bars) <= MOST_BARS
     assert len({name for name, _ in bars}) == len(bars)
 
 
@@ -390,10 +390,10 @@ def test_who_is_too_fast_waits_and_nobody_else_does():
     tally = Tally(CHAPTERS, clock=lambda: now[0])
     for i in (1, 2):
         tally.join(tally.code, token(i))
-    with pytest.raises(Refused) as refused:
-        for n in range(1000):
-            tally.vote(token(1), GUESS, tally.questions[GUESS].answer, n)
-    assert refused.value.status == 429
+    for n in range(30):
+        tally.vote(token(1), GUESS, tally.questions[GUESS].answer, n)
+    with pytest.raises(Refused, match="Too fast"):
+        tally.vote(token(1), GUESS, tally.questions[GUESS].answer, 1000)
     tally.vote(token(2), GUESS, tally.questions[GUESS].answer, 1)
     now[0] += 1
     tally.vote(token(1), GUESS, tally.questions[GUESS].answer, 1001)

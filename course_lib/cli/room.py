@@ -71,9 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
         keep()
     told = tally.summary()
     votes = sum(sum(counts.values()) for counts in told["guesses"].values())
-    print(
-        f"\nThe room is closed. Learners: {told['learners']}; votes: {votes}; {f'kept in {out}' if out else 'not kept'}."
-    )
+    kept = f"kept in {out}" if out else "not kept"
+    print(f"\nThe room is closed. Learners: {told['learners']}; votes: {votes}; {kept}.")
     return 0
 
 

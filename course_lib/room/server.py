@@ -25,6 +25,10 @@ FILES = {
     "phone.js": ("phone.js", "text/javascript"),
     "projector.js": ("projector.js", "text/javascript"),
 }
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
 MOST_OPEN = 150  # connections: fits what any system lets a process open
 LIMITS = {
     "max_body_size": 2048,
@@ -65,10 +69,7 @@ class Handler(RequestHandler):
         self.set_header("Cache-Control", "no-store")
         self.set_header("X-Content-Type-Options", "nosniff")
         self.set_header("Referrer-Policy", "no-referrer")
-        policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'"
-        self.set_header(
-            "Content-Security-Policy", f"{policy}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-        )
+        self.set_header("Content-Security-Policy", POLICY)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Answer with a sentence, never with a traceback."""

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from course_lib.contents import CHAPTERS, Chapter
@@ -23,7 +24,7 @@ TOKEN = re.compile(r"[0-9a-f]{32}")  # learners draw their own, so that a join t
 MOST_LEARNERS = 400
 LONGEST = 200  # characters of an answer
 LARGEST = 1e15  # a guess of a number
-MOST_BARS = 8
+MOST_BARS = 6
 
 
 class Refused(Exception):
@@ -162,8 +163,8 @@ class Tally:
             "learners": len(self._paces),
             "questions": list(self.questions),
             "mistakes": [
-                {"exercise": id, "title": EXERCISES.entries[id].title, "names": Counter(counts).most_common(5)}
-                for id, counts in sorted(self._counted().items(), key=lambda each: -sum(each[1].values()))[:6]
+                {"exercise": id, "title": EXERCISES.entries[id].title, "names": Counter(counts).most_common(3)}
+                for id, counts in sorted(self._counted().items(), key=lambda each: -sum(each[1].values()))[:4]
             ],
         }
 
@@ -200,7 +201,7 @@ def _ranges(answers: list[str]) -> list[tuple[str, int]]:
         return [(f"{value:,.6g}", count) for value, count in counts.items()]
     low, high = values[len(values) // 10], values[-1 - len(values) // 10]
     edges = sorted({float(f"{low + (high - low) * i / (MOST_BARS - 2):.3g}") for i in range(MOST_BARS - 1)})
-    names = [f"under {edges[0]:,.6g}", *(f"{a:,.6g} to {b:,.6g}" for a, b in zip(edges, edges[1:]))]
+    names = [f"under {edges[0]:,.6g}", *(f"{a:,.6g} to {b:,.6g}" for a, b in pairwise(edges))]
     names.append(f"{edges[-1]:,.6g} and more")
     placed = Counter(sum(value >= edge for edge in edges) for value in values)
     return [(name, placed[i]) for i, name in enumerate(names)]

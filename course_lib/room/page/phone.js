@@ -4,6 +4,7 @@ const $ = (id) => document.getElementById(id);
 const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 const [door, ballot, fieldset, measured] = [$("door"), $("ballot"), document.querySelector("fieldset"), $("measured")];
 const store = (() => { try { localStorage.room; return localStorage; } catch { return {}; } })(); // forbidden in some
+const isNew = !store.room;
 store.room ||= [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 const state = { now: {}, pending: null, shown: "", n: 0 };
 
@@ -33,10 +34,11 @@ door.onsubmit = async (event) => {
 
 ballot.onsubmit = (event) => {
   event.preventDefault();
-  const answer = (new FormData(ballot).get("answer") ?? "").trim();
-  if (!answer) return say(state.now.unit === null ? "Pick one first." : "Type a number first.");
+  const picked = (new FormData(ballot).get("answer") ?? "").trim(), isNumber = state.now.unit !== null;
+  if (!picked) return say(isNumber ? "Type a number first." : "Pick one first.");
+  const answer = isNumber ? picked.replace(",", ".") : picked;
   state.n = Math.max(Date.now(), state.n + 1); // a vote that arrives late does not undo a newer one
-  state.pending = { guess: state.now.id, answer: answer.replace(",", "."), n: state.n };
+  state.pending = { guess: state.now.id, answer, n: state.n };
   send();
 };
 
@@ -95,7 +97,8 @@ async function look() {
   if (out) measured.hidden = true;
 }
 
+door.hidden = !isNew;
 for (;;) {
-  if (!document.hidden) await look();
+  if (!document.hidden && door.hidden) await look();
   await wait(1200 + 800 * Math.random());
 }

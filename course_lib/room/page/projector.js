@@ -38,9 +38,9 @@ function row(label, count, most, right) {
 function show(now) {
   const before = state.now;
   state.now = now;
-  $("address").textContent = location.host;
+  $("address").textContent = location.origin;
   $("code-shown").textContent = now.code;
-  $("crowd").textContent = `${now.votes} of ${now.learners} in the room`;
+  $("crowd").textContent = `${now.votes} votes, ${now.learners} in the room`;
   if ($("choose").options.length != now.questions.length)
     $("choose").replaceChildren(...now.questions.map((id) => make("option", { value: id }, id)));
   $("choose").value = now.id;
@@ -61,9 +61,9 @@ function show(now) {
   $("reveal").disabled = !now.open;
   $("blind").disabled = !now.open;
   press("blind", document.body.classList.contains("blind"));
-  const parts = now.mistakes.flatMap(({ exercise, title, names }) => {
+  const parts = now.mistakes.map(({ exercise, title, names }) => {
     const rows = names.map(([name, count]) => row(name, count, now.learners, false));
-    return [make("h2", {}, `${title} `, make("code", {}, exercise)), make("ol", {}, ...rows)];
+    return make("section", {}, make("h2", {}, `${title} `, make("code", {}, exercise)), make("ol", {}, ...rows));
   });
   const text = JSON.stringify([now.mistakes, now.learners]);
   if (text != state.mistakes) $("mistakes").replaceChildren(make("h1", {}, "The commonest mistakes"),
