@@ -4,7 +4,7 @@ import argparse
 import socket
 from pathlib import Path
 
-PORT = 8890
+from course_lib.room import PORT
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -26,12 +26,14 @@ def add(commands: argparse._SubParsersAction) -> None:
             "a file. A room for a conversation, not an election: whoever has the code can vote by phone and notebook."
         ),
     )
-    parser.add_argument("chapters", nargs="*", metavar="CHAPTER", help="numbers or names, as 2 or attention (all)")
+    parser.add_argument(
+        "chapters", nargs="*", metavar="CHAPTER", help="number or name, such as 2 or attention (default: all)"
+    )
     parser.add_argument(
         "--host", default="127.0.0.1",
-        help="address of this machine that learners reach (default: %(default)s, which nobody but you does)",
+        help="address of this machine that learners reach (default: %(default)s, which only this machine does)",
     )  # fmt: skip
-    parser.add_argument("--port", type=int, default=PORT, help="(default: %(default)s)")
+    parser.add_argument("--port", type=int, default=PORT, help="where the room answers (default: %(default)s)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="keep the counts, as JSON, at each reveal and the end")
     parser.set_defaults(run=run, remedy="choose another --port, --host or --out")
 

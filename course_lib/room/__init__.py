@@ -10,6 +10,7 @@ client   the learner's side, in a notebook: `join`, `leave`
 import importlib
 
 _HOMES = {"join": "client", "leave": "client"}
+PORT = 8890
 __all__ = list(_HOMES)
 
 

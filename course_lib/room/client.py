@@ -16,8 +16,8 @@ from collections.abc import Callable
 from itertools import count
 
 from course_lib import record
+from course_lib.room import PORT
 
-PORT = 8890
 ADDRESS = re.compile(r"(?:http://)?([\w.-]+|\[[\da-fA-F:.]+\])(?::(\d{1,5}))?/?")
 WAIT = 3.0  # seconds that `join` gives the room to answer
 MOST_WAITING = 1000  # messages

@@ -9,7 +9,9 @@ from course_lib.room.tally import Tally
 from tests.browser.axe import findings
 from tests.test_room import GUESS, MISTAKEN, opened
 
-JOIN = """import torch
+JOIN = """import os
+os.environ["COURSE_PROGRESS"] = ":memory:"  # what another test has guessed is fixed
+import torch
 from course_lib.grading import check
 from course_lib.live import guess
 from course_lib.room import join

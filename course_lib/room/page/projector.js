@@ -66,7 +66,7 @@ function show(now) {
     return make("section", {}, make("h2", {}, `${title} `, make("code", {}, exercise)), make("ol", {}, ...rows));
   });
   const text = JSON.stringify([now.mistakes, now.learners]);
-  if (text != state.mistakes) $("mistakes").replaceChildren(make("h1", {}, "The commonest mistakes"),
+  if (text != state.mistakes) $("mistakes").replaceChildren(make("h1", {}, "The most frequent mistakes"),
     ...(parts.length ? parts : [make("p", {}, "None has arrived yet.")]));
   state.mistakes = text;
 }
