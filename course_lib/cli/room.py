@@ -17,7 +17,7 @@ def add(commands: argparse._SubParsersAction) -> None:
             "Learners join by choice and without names: with a phone at that address, or in a notebook with "
             '`from course_lib.room import join` and `join("ADDRESS", "CODE")`; then the guesses that they commit, and '
             "the names of the mistakes that check recognises, arrive here, and nothing else. You see the histogram "
-            "grow; reveal closes the votes and shows what was measured, and why. A second view shows the commonest "
+            "grow; reveal closes the votes and shows what was measured, and why. A second view shows the most frequent "
             "mistakes by exercise."
         ),
         epilog=(

@@ -22,6 +22,7 @@ FILES = {
     "": ("phone.html", "text/html"),
     "projector": ("projector.html", "text/html"),
     "room.css": ("room.css", "text/css"),
+    "room.js": ("room.js", "text/javascript"),
     "phone.js": ("phone.js", "text/javascript"),
     "projector.js": ("projector.js", "text/javascript"),
 }

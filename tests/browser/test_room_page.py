@@ -69,9 +69,9 @@ def test_a_kernel_and_a_phone_vote_the_projector_shows_it_and_the_teacher_reveal
         phone.get_by_role("button", name="Send").click()
         phone.get_by_text("Sent. You may change it").wait_for()
     projector.get_by_text("2 votes, 2 in the room").wait_for()
-    counts = [int(text) for text in projector.locator("#bars .count").all_inner_texts()]
-    shown = tally.questions[GUESS].shown
-    assert dict(zip(shown, counts)) == dict.fromkeys(shown, 0) | {RIGHT: 1, "19.5 °C, the plain average of the four": 1}
+    projector.locator("#bars li", has_text=answer).get_by_text("1", exact=True).wait_for()
+    projector.locator("#bars li", has_text=RIGHT).get_by_text("1", exact=True).wait_for()
+    assert sum(map(int, projector.locator("#bars .count").all_inner_texts())) == 2
     found = [*findings(projector), *findings(phone)]
 
     projector.keyboard.press("r")

@@ -1,86 +1,61 @@
-// A learner's phone: one question at a time, one vote, which may be changed until the reveal. Text of the room's own
-// pages is HTML; whatever else comes is text.
-const $ = (id) => document.getElementById(id);
-const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+// A learner's phone: one question at a time, one vote, which may be changed until the reveal.
+import { $, ask, make, say, wait } from "./room.js";
+
 const [door, ballot, fieldset, measured] = [$("door"), $("ballot"), document.querySelector("fieldset"), $("measured")];
 const store = (() => { try { localStorage.room; return localStorage; } catch { return {}; } })(); // forbidden in some
-const isNew = !store.room;
+door.hidden = Boolean(store.room);
 store.room ||= [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-const state = { now: {}, pending: null, shown: "", n: 0 };
-
-async function ask(path, message) {
-  const headers = { Authorization: `Bearer ${store.room}`, "Content-Type": "application/json" };
-  try {
-    const body = message && JSON.stringify(message);
-    const answer = await fetch(path, { method: body ? "POST" : "GET", headers, body, signal: AbortSignal.timeout(5000) });
-    return { status: answer.status, ...(await answer.json()) };
-  } catch {
-    return { status: 0, error: "The room cannot be reached; this page keeps trying." };
-  }
-}
-
-function say(text) {
-  if ($("status").textContent != text) $("status").textContent = text;
-}
-
-const again = (status) => status == 0 || status == 429 || status >= 500;
+const state = { now: {}, pending: null, shown: "", n: 0, said: "" };
+const tell = (text) => say((state.said = text)); // stays until something else is told; trouble on the way does not
 
 door.onsubmit = async (event) => {
   event.preventDefault();
-  const answer = await ask("join", { code: $("code").value, token: store.room });
-  say(answer.error ?? "");
-  if (answer.status == 200) await look();
+  const { status, error } = await ask(store.room, "join", { code: $("code").value, token: store.room });
+  tell(error ?? "");
+  door.hidden = status == 200;
+  if (status == 200) look();
 };
 
 ballot.onsubmit = (event) => {
   event.preventDefault();
   const picked = (new FormData(ballot).get("answer") ?? "").trim(), isNumber = state.now.unit !== null;
-  if (!picked) return say(isNumber ? "Type a number first." : "Pick one first.");
-  const answer = isNumber ? picked.replace(",", ".") : picked;
+  if (!picked) return tell(isNumber ? "Type a number first." : "Pick one first.");
   state.n = Math.max(Date.now(), state.n + 1); // a vote that arrives late does not undo a newer one
-  state.pending = { guess: state.now.id, answer, n: state.n };
+  state.pending = { guess: state.now.id, answer: isNumber ? picked.replace(",", ".") : picked, n: state.n };
+  tell("Sending …");
   send();
 };
 
 async function send() {
   const vote = state.pending;
-  say("Sending …");
-  const answer = await ask("vote", vote);
+  const { status, error } = await ask(store.room, "vote", vote);
   if (vote != state.pending) return;
-  if (!again(answer.status)) state.pending = null;
-  say(answer.error ?? "Sent. You may change it until the reveal.");
+  if (status == 0 || status == 429 || status >= 500) return say(error); // it is sent with the next look
+  state.pending = null;
+  tell(error ?? "Sent. You may change it until the reveal.");
 }
 
 function option(text) {
-  const label = Object.assign(document.createElement("label"), { className: "option" });
-  const input = Object.assign(document.createElement("input"), { type: "radio", name: "answer", value: text });
-  label.append(input, text);
-  return label;
-}
-
-function number(unit) {
-  const label = Object.assign(document.createElement("label"), { textContent: "A number" });
-  label.append(" ", Object.assign(document.createElement("input"), { name: "answer", inputMode: "decimal", size: 10 }), ` ${unit}`);
-  return label;
+  return make("label", { className: "option" }, make("input", { type: "radio", name: "answer", value: text }), text);
 }
 
 function show(now) {
   state.now = now;
   state.n = Math.max(state.n, now.n);
   if (state.shown != now.id) {
-    const legend = Object.assign(document.createElement("legend"), { innerHTML: now.text });
-    fieldset.replaceChildren(legend, ...(now.unit === null ? now.options.map(option) : [number(now.unit)]));
+    const number = make("input", { name: "answer", inputMode: "decimal", size: 10 });
+    const answers = now.unit === null ? now.options.map(option) : [make("label", {}, "A number ", number, ` ${now.unit}`)];
+    fieldset.replaceChildren(make("legend", { innerHTML: now.text }), ...answers);
     const mine = now.mine ?? "";
     for (const input of fieldset.querySelectorAll("input"))
       if (input.type == "radio") input.checked = input.value == mine; else input.value = mine;
-    say(now.open && mine ? "Sent. You may change it until the reveal." : "");
+    tell(mine ? "Sent. You may change it until the reveal." : "");
   }
   fieldset.disabled = !now.open;
   ballot.querySelector("button").hidden = !now.open;
   if (!now.open && measured.dataset.of != now.id) {
-    const verdict = Object.assign(document.createElement("strong"), { textContent: `Measured: ${now.answer}` });
-    measured.replaceChildren(verdict, Object.assign(document.createElement("div"), { innerHTML: now.reason }));
-    say(now.mine === null ? "Votes are closed." : `Your guess: ${now.mine} ${now.unit ?? ""}`);
+    measured.replaceChildren(make("strong", {}, `Measured: ${now.answer}`), make("div", { innerHTML: now.reason }));
+    tell(now.mine === null ? "Votes are closed." : `Your guess: ${now.mine} ${now.unit ?? ""}`);
   }
   measured.dataset.of = now.open ? "" : now.id;
   measured.hidden = now.open;
@@ -89,15 +64,13 @@ function show(now) {
 
 async function look() {
   if (state.pending) await send();
-  const now = await ask("now");
-  const out = now.status == 401;
+  const now = await ask(store.room, "now");
   if (now.status == 200) show(now);
-  else if (!out) say(now.error);
-  if (out || now.status == 200) [door.hidden, ballot.hidden] = [!out, out];
-  if (out) measured.hidden = true;
+  say(now.status == 200 ? state.said : now.status == 401 ? "" : now.error);
+  if (now.status == 401) measured.hidden = true; // the room was opened anew, and wants its code
+  if (now.status == 401 || now.status == 200) [door.hidden, ballot.hidden] = [now.status == 200, now.status == 401];
 }
 
-door.hidden = !isNew;
 for (;;) {
   if (!document.hidden && door.hidden) await look();
   await wait(1200 + 800 * Math.random());

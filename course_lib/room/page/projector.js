@@ -1,38 +1,23 @@
 // The projector: the current guess with its bars, and the mistakes by exercise. The key that came behind # in the address
-// goes out of sight at once. Text of the course's own pages is HTML; whatever else comes is text.
-const $ = (id) => document.getElementById(id);
-const make = (name, fields, ...parts) => {
-  const element = Object.assign(document.createElement(name), fields);
-  element.append(...parts);
-  return element;
-};
+// goes out of sight at once.
+import { $, ask, make, say, wait } from "./room.js";
+
 if (location.hash) sessionStorage.key_of_room = location.hash.slice(1);
 history.replaceState(null, "", location.pathname);
-const state = { now: null, bars: "" };
+const state = { now: null, bars: "", mistakes: "" };
+const press = (id, on) => $(id).setAttribute("aria-pressed", on);
 
-async function ask(message) {
-  const headers = { Authorization: `Bearer ${sessionStorage.key_of_room ?? ""}`, "Content-Type": "application/json" };
-  try {
-    const body = message && JSON.stringify(message);
-    const answer = await fetch("class", { method: body ? "POST" : "GET", headers, body, signal: AbortSignal.timeout(5000) });
-    const told = await answer.json();
-    if (answer.ok) show(told);
-    say(answer.ok ? "" : told.error);
-  } catch {
-    say("The room cannot be reached; it may be closed.");
-  }
-}
-
-function say(text) {
-  if ($("status").textContent != text) $("status").textContent = text;
+async function look(message) {
+  const { status, error, ...now } = await ask(sessionStorage.key_of_room ?? "", "class", message);
+  if (status == 200) show(now);
+  say(error ?? "");
 }
 
 function row(label, count, most, right) {
   const bar = make("i");
   bar.style.width = `${(100 * count) / most}%`;
-  const track = make("span", { className: "track", ariaHidden: "true" }, bar);
-  return make("li", { className: right ? "right" : "" },
-    make("span", {}, (right ? "✓ " : "") + label), track, make("span", { className: "count" }, String(count)));
+  return make("li", { className: right ? "right" : "" }, make("span", {}, (right ? "✓ " : "") + label),
+    make("span", { className: "track", ariaHidden: "true" }, bar), make("span", { className: "count" }, String(count)));
 }
 
 function show(now) {
@@ -45,12 +30,10 @@ function show(now) {
     $("choose").replaceChildren(...now.questions.map((id) => make("option", { value: id }, id)));
   $("choose").value = now.id;
   if (before?.id != now.id) $("question").innerHTML = now.text;
-  const drawn = JSON.stringify([now.bars, now.open]);
-  if (drawn != state.bars) {
-    const most = Math.max(1, ...now.bars.map(([, count]) => count));
+  const bars = JSON.stringify([now.bars, now.open]), mistakes = JSON.stringify([now.mistakes, now.learners]);
+  const most = Math.max(1, ...now.bars.map(([, count]) => count));
+  if (bars != state.bars)
     $("bars").replaceChildren(...now.bars.map(([label, count]) => row(label, count, most, !now.open && label == now.answer)));
-    state.bars = drawn;
-  }
   $("measured").hidden = now.open;
   if (!now.open && (before?.id != now.id || before.open)) {
     document.body.classList.remove("blind");
@@ -58,37 +41,37 @@ function show(now) {
     $("measured").replaceChildren(make("strong", {}, `Measured: ${now.answer}.`), share, make("div", { innerHTML: now.reason }));
     $("measured").scrollIntoView({ block: "nearest" });
   }
-  $("reveal").disabled = !now.open;
-  $("blind").disabled = !now.open;
+  $("reveal").disabled = $("blind").disabled = !now.open;
   press("blind", document.body.classList.contains("blind"));
-  const parts = now.mistakes.map(({ exercise, title, names }) => {
-    const rows = names.map(([name, count]) => row(name, count, now.learners, false));
-    return make("section", {}, make("h2", {}, `${title} `, make("code", {}, exercise)), make("ol", {}, ...rows));
-  });
-  const text = JSON.stringify([now.mistakes, now.learners]);
-  if (text != state.mistakes) $("mistakes").replaceChildren(make("h1", {}, "The most frequent mistakes"),
-    ...(parts.length ? parts : [make("p", {}, "None has arrived yet.")]));
-  state.mistakes = text;
+  if (mistakes != state.mistakes) showMistakes(now);
+  Object.assign(state, { bars, mistakes });
 }
 
-const press = (id, on) => $(id).setAttribute("aria-pressed", on);
-const go = (step) => {
-  const ids = state.now?.questions ?? [];
-  const id = ids[ids.indexOf(state.now?.id) + step];
-  if (id) ask({ guess: id, reveal: false });
-};
+function showMistakes({ mistakes, learners }) {
+  const parts = mistakes.map(({ exercise, title, names }) => make("section", {},
+    make("h2", {}, `${title} `, make("code", {}, exercise)),
+    make("ol", {}, ...names.map(([name, count]) => row(name, count, learners, false)))));
+  if (!parts.length) parts.push(make("p", {}, "None has arrived yet."));
+  $("mistakes").replaceChildren(make("h1", {}, "The most frequent mistakes"), ...parts);
+}
+
+function go(step) {
+  const ids = state.now?.questions ?? [], id = ids[ids.indexOf(state.now?.id) + step];
+  if (id) look({ guess: id, reveal: false });
+}
+
 const does = {
   previous: () => go(-1),
   next: () => go(1),
-  reveal: () => state.now?.open && ask({ guess: state.now.id, reveal: true }),
+  reveal: () => state.now?.open && look({ guess: state.now.id, reveal: true }),
   blind: () => state.now?.open && press("blind", document.body.classList.toggle("blind")),
-  turn: () => {
-    $("guess").hidden = !($("mistakes").hidden = !$("mistakes").hidden);
-    press("turn", $("guess").hidden);
-  },
+  turn: () => press("turn", ($("guess").hidden = !($("mistakes").hidden = !$("mistakes").hidden))),
 };
 for (const [id, act] of Object.entries(does)) $(id).onclick = act;
-$("choose").onchange = (event) => ask({ guess: event.target.value, reveal: false });
+$("choose").onchange = (event) => {
+  look({ guess: event.target.value, reveal: false });
+  event.target.blur(); // so that R is a key of the page again
+};
 const keys = { ArrowLeft: "previous", ArrowRight: "next", r: "reveal", b: "blind", m: "turn" };
 addEventListener("keydown", (event) => {
   const id = keys[event.key.length == 1 ? event.key.toLowerCase() : event.key];
@@ -98,6 +81,6 @@ addEventListener("keydown", (event) => {
 });
 
 for (;;) {
-  if (!document.hidden) await ask();
-  await new Promise((done) => setTimeout(done, 1000));
+  if (!document.hidden) await look();
+  await wait(1000);
 }
