@@ -1,5 +1,6 @@
 """The table of contents: `chapters.toml`, the one place that numbers and names the chapters."""
 
+import json
 import tomllib
 from dataclasses import dataclass
 from importlib import import_module
@@ -45,6 +46,31 @@ def chapter_of(name: str) -> Chapter:
     Errors: KeyError if no chapter has that slug.
     """
     return BY_SLUG[name.partition(".")[0]]
+
+
+RELEASED = "chapters/released.json"  # of course_lib in a learner's package: the numbers of its chapters
+
+
+def released(library: Path = Path(__file__).parent) -> list[int] | None:
+    """Return the chapters that a learner's package holds; None for a `course_lib` that is no such package's."""
+    try:
+        return [int(each) for each in json.loads((library / RELEASED).read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def named(numbers: list[int]) -> str:
+    """Return chapters in words: "chapters 0–2, 4", "all chapters"."""
+    if len(numbers) == len(CHAPTERS):
+        return "all chapters"
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    told = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
+    return f"chapter{'s' if len(numbers) != 1 else ''} {told}" if numbers else "no chapter yet"
 
 
 TABLE_BEGIN, TABLE_END = "<!-- chapters: written by `python -m course_lib refresh` -->", "<!-- end of chapters -->"

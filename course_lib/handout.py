@@ -1,6 +1,7 @@
 """The learner's folder: copies of the notebooks and exercises, renewed without touching what the learner wrote.
 
-`python -m course_lib start` is the door to this module. The rule for each file:
+`python -m course_lib start` is the door to this module; a teacher's `release --update`, and `start --pull` (`pull`),
+go by the same rule. The rule for each file:
 
 - one that is not there is given out; so whoever wants to begin a notebook anew deletes or renames it;
 - one that the learner did not edit is renewed when the course has a newer version; the old one, with the outputs of
@@ -15,7 +16,8 @@ import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,8 +35,8 @@ TEACHER = "teacher"  # the tag of cells that are the teacher's
 
 @dataclass(frozen=True)
 class Handed:
-    """What was done with one file of the learner's folder: "given", "renewed", "beside" or nothing, "kept". `path` is
-    what was written: with "beside" the newer version beside the learner's."""
+    """What was done with one file of the learner's folder: "given", "renewed", "beside", "removed", by `pull` "merged",
+    or nothing, "kept". `path` is what was written: with "beside" the newer version beside the learner's."""
 
     name: str
     done: str
@@ -52,22 +54,30 @@ def hand_out(course: Path, folder: Path) -> list[Handed]:
     if not sources:
         raise ValueError("the notebooks are not part of this installation: they come with the course's repository")
     _require_place(course.resolve(), folder.resolve())
-    folder.mkdir(parents=True, exist_ok=True)
-    handed = []
-    try:
-        with FileLock(folder / f"{RECORD}.lock", timeout=LOCK_SECONDS):
-            if not (folder / ".gitignore").exists():  # whatever lies around it, git leaves a learner's work alone
-                _write(folder / ".gitignore", b"*\n")
-            record, committed = _read(folder / RECORD), _changed_in_place(course)
-            for name, source in sources.items():
-                content = for_learners(source.read_bytes())
-                entry = dict(record.get(name, {}))
-                handed.append(_hand(name, content, committed.get(name, fingerprint(content)), folder, entry))
-                if entry != record.get(name):  # after the file: what is not in the record yet is taken for edited
-                    record[name] = entry
-                    _write(folder / RECORD, json.dumps(record, indent=1).encode())
-    except Timeout:
-        raise ValueError(f"{folder} is being filled by another `start`: wait until that has finished") from None
+    with _alone(folder):
+        if not (folder / ".gitignore").exists():  # whatever lies around it, git leaves a learner's work alone
+            write(folder / ".gitignore", b"*\n")
+        return _hand_all(sources, folder, _changed_in_place(course))
+
+
+def hand_package(made: Path, folder: Path) -> list[Handed]:
+    """Bring all files of a package into `folder` by the rule of this module, the library's too. What an earlier package
+    gave and this one lacks goes, unless somebody edited it.
+
+    Errors: ValueError if the folder is being filled already; OSError if it cannot be written.
+    """
+    sources = {path.relative_to(made).as_posix(): path for path in sorted(made.rglob("*")) if path.is_file()}
+    with _alone(folder):
+        handed = _hand_all(sources, folder, {})
+        record = _read(folder / RECORD)
+        for name in record.keys() - sources.keys():
+            if _renew(folder / name, record[name].get("given"), None, folder / EARLIER / name):
+                handed.append(Handed(name, "removed", folder / name))
+            del record[name]
+        write(folder / RECORD, json.dumps(record, indent=1).encode())
+    for each in handed:
+        if each.done in ("renewed", "removed") and each.path.suffix != ".ipynb":  # all of it is known: no outputs in it
+            (folder / EARLIER / each.name).unlink(missing_ok=True)
     return handed
 
 
@@ -84,8 +94,11 @@ def for_learners(content: bytes) -> bytes:
     """Return a notebook's bytes without the cells that are tagged `teacher`; whatever holds none, as it is."""
     if f'"{TEACHER}"'.encode() not in content:
         return content
-    notebook = json.loads(content)
-    notebook["cells"] = [cell for cell in notebook["cells"] if TEACHER not in cell["metadata"].get("tags", [])]
+    try:
+        notebook = json.loads(content)
+        notebook["cells"] = [cell for cell in notebook["cells"] if TEACHER not in cell["metadata"].get("tags", [])]
+    except (ValueError, KeyError, TypeError):  # no notebook, or a damaged one
+        return content
     return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
 
 
@@ -100,7 +113,33 @@ def fingerprint(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _hand(name: str, content: bytes, given: str, folder: Path, entry: dict[str, str]) -> Handed:
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Make the folder if need be, and keep others from filling it meanwhile."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(folder / f"{RECORD}.lock", timeout=LOCK_SECONDS):
+            yield
+    except Timeout:
+        raise ValueError(
+            f"{folder} is being filled by another `start` or `release`: wait until that has finished"
+        ) from None
+
+
+def _hand_all(sources: Mapping[str, Path], folder: Path, written: Mapping[str, str]) -> list[Handed]:
+    """Hand out files by name. written: the fingerprints of what the course's authors wrote, where another was there."""
+    handed, record = [], _read(folder / RECORD)
+    for name, source in sources.items():
+        content = for_learners(source.read_bytes())
+        entry = dict(record.get(name, {}))
+        handed.append(hand(name, content, written.get(name, fingerprint(content)), folder, entry))
+        if entry != record.get(name):  # after the file: what is not in the record yet is taken for edited
+            record[name] = entry
+            write(folder / RECORD, json.dumps(record, indent=1).encode())
+    return handed
+
+
+def hand(name: str, content: bytes, given: str, folder: Path, entry: dict[str, str]) -> Handed:
     """Hand out one file and bring `entry`, its line of the record, up to date. given: the fingerprint of the content as
     the course's authors wrote it."""
     target, newest = folder / name, fingerprint(content)
@@ -108,7 +147,7 @@ def _hand(name: str, content: bytes, given: str, folder: Path, entry: dict[str, 
     if now is None or now == newest:
         entry["given"] = given
         if now is None:
-            _write(target, content)
+            write(target, content)
         return Handed(name, "kept" if now else "given", target)
     if newest in (entry.get("given"), entry.get("beside")):
         return Handed(name, "kept", target)
@@ -120,7 +159,7 @@ def _hand(name: str, content: bytes, given: str, folder: Path, entry: dict[str, 
         beside = target.with_name(target.stem + suffix + target.suffix)
         there = _fingerprint_of(beside)
         if there is None:
-            _write(beside, content)
+            write(beside, content)
         elif there != newest and not _renew(beside, entry.get("beside"), content, folder / EARLIER / beside.name):
             continue  # the learner works in that one, too
         entry["beside"] = newest
@@ -128,17 +167,18 @@ def _hand(name: str, content: bytes, given: str, folder: Path, entry: dict[str, 
     raise ValueError(f"{target} has ninety-nine newer versions beside it: delete those that you do not need")
 
 
-def _renew(target: Path, given: str | None, content: bytes, earlier: Path) -> bool:
-    """Replace a file if it still is what was given. It is moved before it is looked at once more, so that what a
-    notebook's page saves at this very moment is not lost."""
-    if target.is_symlink() or _fingerprint_of(target) != given:
+def _renew(target: Path, given: str | None, content: bytes | None, earlier: Path) -> bool:
+    """Replace a file if it still is what was given, or with None remove it. It is moved before it is looked at once
+    more, so that what a notebook's page saves at this very moment is not lost."""
+    if given is None or target.is_symlink() or _fingerprint_of(target) != given:
         return False
     earlier.parent.mkdir(parents=True, exist_ok=True)
     os.replace(target, earlier)
     if _fingerprint_of(earlier) != given:
         os.replace(earlier, target)
         return False
-    _write(target, content)
+    if content is not None:
+        write(target, content)
     return True
 
 
@@ -147,7 +187,8 @@ def _fingerprint_of(path: Path) -> str | None:
     return fingerprint(path.read_bytes()) if os.path.lexists(path) else None
 
 
-def _write(path: Path, content: bytes) -> None:
+def write(path: Path, content: bytes) -> None:
+    """Write a file whole, with the folders that it needs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, lambda part: part.write_bytes(content))
 
@@ -169,17 +210,23 @@ def _read(path: Path) -> dict[str, dict[str, str]]:
 def _changed_in_place(course: Path) -> dict[str, str]:
     """Return the fingerprints, as committed, of the files that somebody changed in the course's own folders. Such a
     change is a learner's work too: its copy counts as edited. Empty without git."""
-
-    def git(*words: str) -> bytes:
-        return subprocess.run(["git", "-C", str(course), *words], capture_output=True, check=True).stdout
-
     if not (course / ".git").exists():
         return {}
     try:
-        names = git("diff", "--name-only", "--relative", "-z", "HEAD", "--", *GIVEN).decode().split("\0")
-        return {name: fingerprint(for_learners(git("show", f"HEAD:./{name}"))) for name in names if name}
+        names = names_of(git(course, "diff", "--name-only", "--relative", "-z", "HEAD", "--", *GIVEN))
+        return {name: fingerprint(for_learners(git(course, "show", f"HEAD:./{name}"))) for name in names}
     except (OSError, subprocess.CalledProcessError):
         return {}
+
+
+def git(course: Path, *words: str) -> bytes:
+    """Run git in a course and return what it says. Errors: CalledProcessError, OSError without git."""
+    return subprocess.run(["git", "-C", str(course), *words], capture_output=True, check=True).stdout
+
+
+def names_of(listed: bytes) -> list[str]:
+    """Return the names that git lists with -z."""
+    return [name for name in listed.decode().split("\0") if name]
 
 
 def _require_place(course: Path, folder: Path) -> None:

@@ -41,6 +41,8 @@ TABLES: dict[str, dict[str, type]] = {
 SQL = {int: "INTEGER NOT NULL DEFAULT 0", str: "TEXT NOT NULL DEFAULT ''", float: "REAL NOT NULL DEFAULT 0"}
 Entry = dict[str, Any]
 Entries = dict[str, Entry]  # by id
+Watcher = Callable[[str, str, str], None]
+watchers: list[Watcher] = []  # each is told of what is committed or recognised here: a live room, where one was joined
 
 _memory: dict[tuple[str, str], Entries] = {}  # by place and table: entries that could not be written yet
 _said: set[str] = set()
@@ -70,6 +72,13 @@ def blank(table: str) -> Entry:
 def change(table: str, id: str, note: Callable[[Entry], None]) -> Entry:
     """Apply `note` to one entry, a blank one if there is none, and return the entry."""
     return entries(table, lambda all: note(all.setdefault(id, blank(table))))[id]
+
+
+def announce(kind: str, id: str, text: str) -> None:
+    """Tell the watchers, of which there is one where a live room was joined: a "guess" and its answer, a "mistake" and
+    its name."""
+    for watcher in watchers:
+        watcher(kind, id, text)
 
 
 def entries(table: str, change: Callable[[Entries], None] | None = None) -> Entries:

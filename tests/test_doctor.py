@@ -1,10 +1,12 @@
 """`python -m course_lib doctor`: what it finds; and what the commands say where a package is missing."""
 
+import importlib
 import importlib.metadata
 import io
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,9 @@ import pytest
 
 import course_lib
 from course_lib.__main__ import main
+from course_lib.cli import doctor
+from course_lib.grading.release import release
+from course_lib.grading.sealed import NAME
 
 ROOT = Path(__file__).parent.parent
 
@@ -78,7 +83,11 @@ def test_without_torch_the_doctor_blames_torch_and_nothing_that_only_needs_it():
     missing = [line.split()[2] for line in said.splitlines() if line.startswith("✗")]
     assert missing == ["torch"], said
     assert re.search(r"^– unknown Tinytown model +not looked at: it needs torch$", said, flags=re.M), said
-    assert re.search(r"^– unknown progress file +not looked at: it needs torch$", said, flags=re.M), said
+    assert re.search(r"^– unknown exercises +not looked at: it needs torch$", said, flags=re.M), said
+    assert re.search(r"^✓ well +progress file", said, flags=re.M), said
+    assert re.search(
+        r"^✗ MISSING torch +not installed in this environment\n +→ run `python -m pip", said, flags=re.M
+    ), said
     assert "not whole" not in said
     assert said.splitlines()[-1].startswith("1 to mend"), said
 
@@ -156,6 +165,107 @@ def test_an_installation_without_notebooks_is_not_told_to_open_one(tmp_path):
     ill = without("matplotlib", "doctor", cwd=tmp_path, setup=at).stdout
     assert "requirements.txt" not in ill
     assert "python -m pip install matplotlib" in ill
+
+
+# ------------------------------------------------------------------------------------- other machines, other faults
+@pytest.fixture
+def found(monkeypatch):
+    """What the doctor finds, by name, where importing the named packages raises what is given."""
+    real = importlib.import_module
+
+    def examine(**broken: Exception) -> dict[str, doctor.Finding]:
+        def load(name, *rest):
+            if name in broken:
+                raise broken[name]
+            return real(name, *rest)
+
+        monkeypatch.setattr(doctor.importlib, "import_module", load)
+        return {each.name: each for each in doctor.examine()}
+
+    return examine
+
+
+def test_a_library_that_windows_cannot_load_is_not_called_missing(found, monkeypatch):
+    monkeypatch.setattr(doctor.platform, "system", lambda: "Windows")
+    seen = found(torch=OSError("[WinError 126] The specified module could not be found: c10.dll"))
+    assert seen["torch"].sign == "✗ AMISS  "
+    assert "installed, but cannot be loaded: OSError: [WinError 126]" in seen["torch"].seen
+    assert seen["torch"].remedy.startswith("install Microsoft's Visual C++ Redistributable")
+    assert (seen["Tinytown model"].well, seen["progress file"].well) == (None, True)
+    assert [name for name, each in seen.items() if each.well is False] == ["torch"]
+
+
+@pytest.mark.parametrize("system", ["Windows", "Darwin", "Linux"])
+def test_what_only_grading_a_class_needs_is_a_note_and_nothing_to_mend(found, monkeypatch, system, capsys):
+    monkeypatch.setattr(doctor.platform, "system", lambda: system)
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    seen = found()
+    assert seen["grading a class"].sign == "• note   "
+    assert "docker" in seen["grading a class"].seen
+    assert main(["doctor"]) == 0
+    assert "All is well" in capsys.readouterr().out
+
+
+def test_a_package_that_is_there_and_lacks_another_is_told_from_one_that_is_missing(found):
+    seen = found(matplotlib=ModuleNotFoundError("No module named 'kiwisolver'", name="kiwisolver"))
+    assert seen["matplotlib"].sign == "✗ AMISS  "
+    assert "kiwisolver" in seen["matplotlib"].seen
+    seen = found(matplotlib=ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib"))
+    assert seen["matplotlib"].sign == "✗ MISSING"
+
+
+def test_a_version_that_the_course_does_not_take_is_the_cause_and_what_needs_it_is_not_blamed(found, monkeypatch):
+    import tokenizers
+
+    monkeypatch.setattr(tokenizers, "__version__", "0.10.3")
+    seen = found()
+    assert seen["tokenizers"].seen.startswith("0.10.3, and the course takes ")
+    assert "pip install" in seen["tokenizers"].remedy
+    assert [name for name, each in seen.items() if each.well is False] == ["tokenizers"]
+    assert seen["Tinytown model"].seen == "not looked at: it needs tokenizers"
+
+
+def test_whoever_runs_another_python_than_the_courses_own_is_told_that(found, monkeypatch, tmp_path):
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "pyvenv.cfg").touch()
+    monkeypatch.setattr(doctor, "TOP", tmp_path)
+    seen = found(torch=ModuleNotFoundError("No module named 'torch'", name="torch"))
+    assert seen["torch"].remedy.startswith(f"this is another Python, {sys.executable}: run the course's own")
+    assert str(tmp_path / ".venv" / "bin" / "python") in seen["torch"].remedy
+
+
+def test_the_doctor_needs_no_network(capsys, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("the doctor asked for something on a network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    assert main(["doctor"]) == 0
+    assert "All is well" in capsys.readouterr().out
+
+
+def test_an_old_python_is_told_before_anything_that_it_cannot_import():
+    code = (
+        "import runpy, sys\nsys.version_info = (3, 10, 13)\nsys.modules['tomllib'] = None\n"
+        "sys.argv = ['course_lib', 'doctor']\nrunpy.run_module('course_lib', run_name='__main__')"
+    )
+    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert seen.returncode == 1
+    assert seen.stderr.startswith("The course needs Python 3.11 or newer")
+    assert "Traceback" not in seen.stderr
+
+
+@pytest.mark.proof
+def test_in_a_learners_package_the_doctor_looks_at_its_own_exercises(tmp_path):
+    """Of which half is missing here, and nothing else."""
+    release(ROOT, tmp_path / "package", [0, 1, 2])
+    sealed = tmp_path / "package/course_lib/chapters" / NAME
+    sealed.write_bytes(sealed.read_bytes()[:1000])
+    seen = without("nothing_that_exists", "doctor", cwd=tmp_path / "package")
+    assert seen.returncode == 1, seen.stderr + seen.stdout
+    assert [line.split()[2] for line in seen.stdout.splitlines() if line.startswith("✗")] == ["exercises"]
+    assert re.search(r"^• note +the course +a learner's package with chapters 0–2$", seen.stdout, flags=re.M)
+    assert "grading a class" not in seen.stdout
 
 
 def test_the_doctor_needs_no_console(monkeypatch):

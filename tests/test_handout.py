@@ -316,14 +316,23 @@ def test_git_sees_nothing_of_it_and_what_was_solved_in_place_counts_as_edited(co
 
 
 # ------------------------------------------------------------------------------------------------------------ the door
+class Opened(list):
+    """Commands that would have been started, and in which environments."""
+
+    def __init__(self):
+        super().__init__()
+        self.environments = []
+
+
 @pytest.fixture
 def opened(course, monkeypatch):
     """The command, with the small course in the place of the whole; a list of what it would have started."""
-    commands = []
+    commands = Opened()
 
     class Pretended:
-        def __init__(self, command, env=None):
-            commands.append([*command, *([f"{ENLARGED}={env[ENLARGED]}"] if env else [])])
+        def __init__(self, command, env):
+            commands.append(command)
+            commands.environments.append(env)
 
         def __enter__(self):
             return self
@@ -361,8 +370,7 @@ def test_for_a_projector_type_and_figures_are_larger_and_a_teachers_own_settings
     folder = course / "my"
     assert main(["start", "2", "--folder", str(folder), "--projector"]) == 0
     assert f"--LabApp.user_settings_dir={folder / start.PROJECTOR}" in opened[0]
-    name, _, factor = opened[0][-1].partition("=")
-    monkeypatch.setenv(name, factor)
+    monkeypatch.setenv(ENLARGED, opened.environments[0][ENLARGED])
     figure, _ = new_figure(4, 3)
     width, height = size(figure)
     assert 540 < width < 640
@@ -373,7 +381,28 @@ def test_for_a_projector_type_and_figures_are_larger_and_a_teachers_own_settings
     assert main(["start", "2", "--folder", str(folder), "--projector"]) == 0
     assert "30px" in path.read_text()
     assert main(["start", "2", "--folder", str(folder)]) == 0
-    assert not [part for part in opened[2] if "settings" in part or name in part]
+    assert not [part for part in opened[2] if "settings" in part]
+    assert opened.environments[2].get(ENLARGED) == os.environ[ENLARGED]
+
+
+def test_jupyterlab_begins_with_wrapped_lines_and_without_news_below_what_a_learner_has_set(
+    course, opened, monkeypatch, tmp_path
+):
+    from jupyterlab_server.settings_utils import get_settings
+
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", "/of/the/learner")
+    assert main(["start", "--folder", str(course / "my")]) == 0
+    searched = opened.environments[0]["JUPYTER_CONFIG_PATH"]
+    assert searched.endswith(f"{os.pathsep}/of/the/learner")
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", searched)
+    lab = Path(sys.prefix) / "share" / "jupyter" / "lab"
+
+    def default(plugin, setting):
+        found = get_settings(lab / "settings", lab / "schemas", tmp_path, schema_name=plugin)[0]
+        return found["schema"]["properties"][setting]["default"]
+
+    assert default("@jupyterlab/notebook-extension:tracker", "codeCellConfig")["lineWrap"] is True
+    assert default("@jupyterlab/apputils-extension:notification", "fetchNews") == "false"
 
 
 def test_where_a_server_runs_already_none_is_started(course, opened, monkeypatch, capsys):

@@ -17,13 +17,13 @@ LIBRARY = ROOT / "course_lib"
 
 # Floor of every room; a module imports from its own floor or below, and on floor 1 from earlier chapters alone.
 FLOORS = {
-    "checks": 0, "linear": 0, "files": 0, "contents": 0, "glossary": 0, "record": 0, "handout": 0,
+    "checks": 0, "linear": 0, "files": 0, "contents": 0, "glossary": 0, "record": 0, "handout": 0, "pull": 0,
     "embeddings": 1, "positions": 1, "masks": 1, "cache": 1, "attention": 1,
     "heads": 1, "feed_forward": 1, "normalization": 1, "config": 2, "blocks": 2, "trace": 2, "gpt": 2,
     "encoder_decoder": 2, "counting": 2, "processes": 2,
     "gradients": 3, "checkpoints": 3, "training": 3, "beam": 3, "sampling": 3, "efficiency": 3,
     "pretrained": 3, "tinytown": 3, "hub": 3, "claims": 4, "live": 4, "grading": 5, "ladder": 5,
-    "bench": 6, "lessons": 6, "chapters": 7, "classroom": 7, "site": 7, "cli": 8, "__main__": 8,
+    "bench": 6, "lessons": 6, "chapters": 7, "classroom": 7, "room": 7, "site": 7, "cli": 8, "__main__": 8,
 }  # fmt: skip
 
 

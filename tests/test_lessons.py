@@ -90,6 +90,7 @@ def test_a_learners_copy_differs_by_the_notes_alone(name):
     kept, given = whole.decode().splitlines(), iter(copy.decode().splitlines())
     assert sum(line in kept for line in given) == len(copy.decode().splitlines()), "no line is written in another way"
     assert for_learners(copy) == copy
+    assert for_learners(b'TEACHER = "teacher"') == b'TEACHER = "teacher"'
     assert json.loads(copy)["metadata"] == json.loads(whole)["metadata"]
 
 

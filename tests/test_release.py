@@ -2,11 +2,14 @@
 
 import contextlib
 import inspect
+import json
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+import zlib
+from collections import Counter
 from pathlib import Path
 
 import nbformat
@@ -14,6 +17,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib.__main__ import main
+from course_lib.cli.release import chapters_of
+from course_lib.contents import named, released
 from course_lib.grading import EXERCISES
 from course_lib.grading.notebook import exercise_text
 from course_lib.grading.release import release
@@ -66,6 +71,7 @@ def texts(folder):
 def test_a_learners_package_holds_the_course_and_neither_solutions_nor_tests(package):
     assert {path.name for path in package.iterdir()} == {
         "README.md", "LICENSE", "requirements.txt", "pyproject.toml", "notebooks", "exercises", "course_lib",
+        ".gitignore", ".gitattributes", ".course.json", ".course.json.lock",
     }  # fmt: skip
     assert (package / "course_lib/chapters" / NAME).is_file()
     assert not list(package.glob("course_lib/chapters/*/exercises"))
@@ -81,11 +87,9 @@ def test_a_learners_package_holds_the_course_and_neither_solutions_nor_tests(pac
 
 
 def test_links_in_a_learners_package_lead_somewhere(package):
-    pages = {path: text for path, text in texts(package).items() if path.suffix in (".md", ".ipynb")}
-    assert len(pages) > 10
-    for path, text in pages.items():
-        for link in re.findall(r"\]\(([^)#:\s\\]+\.(?:ipynb|md|py|png))\)", text):
-            assert (path.parent / link).exists(), f"{path.name} links to {link}"
+    assert len({path for path, _ in links(package)}) > 10
+    for path, link in links(package):
+        assert (path.parent / link).exists(), f"{path.name} links to {link}"
 
 
 def test_nothing_in_a_learners_package_gives_an_exercise_away_in_plain_reading(package):
@@ -134,6 +138,46 @@ def test_a_learners_package_asks_the_chapters_guesses(package):
     patterns = project["tool"]["setuptools"]["package-data"]["course_lib"]
     shipped = {path for pattern in patterns for path in (package / "course_lib").glob(pattern)}
     assert {path for path in (package / "course_lib").rglob("*") if path.suffix in (".md", ".toml")} <= shipped
+
+
+def links(package):
+    """Every link to a page of the course, with the page that it stands on."""
+    pages = {path: text for path, text in texts(package).items() if path.suffix in (".md", ".ipynb")}
+    for path, text in pages.items():
+        for link in re.findall(r"\]\(([^)#:\s\\]+\.(?:ipynb|md|py|png))\)", text):
+            yield path, link
+
+
+@pytest.mark.proof
+def test_a_package_of_some_chapters_seals_no_others_exercises_and_its_links_lead_to_what_is_to_come(tmp_path):
+    """Chapter 0 lets everybody try an exercise of chapter 1 and one of chapter 2, and links to chapter 1's."""
+    package = tmp_path / "package"
+    release(ROOT, package, [0], {2: "12 October 2026"})
+    names = json.loads(zlib.decompress((package / "course_lib/chapters" / NAME).read_bytes()))
+    exercises = {name.removesuffix(".md") for name in names if name.endswith(".md") and "/_" not in name}
+    assert exercises == {"embeddings/parameters", "attention/softmax"}
+    assert len([*links(package)]) > 10
+    assert not [(path.name, link) for path, link in links(package) if not (path.parent / link).exists()]
+    told = nbformat.read(package / "notebooks/02_attention.ipynb", as_version=4).cells[0].source
+    assert "still to come: on 12 October 2026" in told
+    code = (
+        "from course_lib.grading import EXERCISES, check, progress\n"
+        "print(list(EXERCISES), progress(), check('heads.merge', 1))\n"
+    )
+    seen = subprocess.run([sys.executable, "-c", code], cwd=package, capture_output=True, text=True)
+    assert "chapter 4, Multi-head attention, is still to come" in seen.stdout, seen.stderr
+    done = Counter(each.done for each in release(ROOT, package, [2], update=True))
+    assert done["kept"] > 50 * (done["given"] + done["renewed"]), "what is equal is left alone"
+    assert released(package / "course_lib") == [0, 2], "what is released stays released"
+
+
+def test_chapters_are_named_by_number_name_or_range():
+    assert chapters_of(["0-2", "masks,7", "13-sampling"]) == [0, 1, 2, 3, 7, 13]
+    assert named([0, 1, 2, 4]) == "chapters 0–2, 4"
+    assert named([3]) == "chapter 3"
+    for wrong in ("4-2", "99", "-3", "atention", "1-"):
+        with pytest.raises(ValueError, match=rf"--chapters {wrong} names no chapters"):
+            chapters_of([wrong])
 
 
 def test_release_refuses_what_it_might_spoil(tmp_path, capsys, monkeypatch):

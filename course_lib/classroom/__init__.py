@@ -13,7 +13,8 @@ remote, session    the trusted side's end: a worker that fails is replaced, an a
 marking            one submission: a result for every expected exercise; `graded`: the same as plain data
 journal            results on disk as they come; what is there is not graded again
 grading_policy     what the points count: weights, lateness, and a person's word, from `course.toml` (`policy_file`);
-                   `handed_in`: when each handed in
+                   `handed_in`: when each handed in; `term`: which chapters when, whose class, on which platform;
+                   `course_file`: that file, and what is wrong in it
 class_run          a class: workers at a time, resume; `jobs` on `cluster`: on Dask
 command            the command line; `plan`: how long it would take, `console`: what it says, `outputs`: what it writes
 manifest           who was found, in which files, in whose row of the `roster`, before the first mark

@@ -57,18 +57,25 @@ def expected_exercises(
     except KeyError as error:
         raise ValueError(f"--exercises: {error.args[0]}") from error
     if not chapters and not ids:
-        whose: dict[str, set[int]] = defaultdict(set)
-        for submission in submissions:
-            whose[re.sub(COURSE_FILE, "", submission.name, flags=re.IGNORECASE)] |= chapters_of(submission)
-        abouts = [about for about in whose.values() if about]
-        counts = Counter(chapter for about in abouts for chapter in about)
-        chapters = [chapter for chapter, count in counts.items() if 2 * count >= len(abouts)]
+        chapters = [chapter for chapter, share in shares(submissions).items() if share >= 0.5]
     asked = [each.id for each in EXERCISES.entries.values() if each.chapter in chapters or each.id in chosen]
     expected = [get(each) for each in asked]  # the other pages need not be read
     if not expected:
         why = next((f" ({each.name}: {each.all_troubles[0]})" for each in submissions if each.all_troubles), "")
         raise ValueError(f"no exercise is expected{why}: name chapters with --chapters, such as --chapters 2")
     return expected
+
+
+def shares(submissions: Sequence[Submission]) -> dict[int, float]:
+    """Return for each chapter that has exercises which share of the class is about it; who handed in nothing does not
+    count. Submissions that differ in the course's own file name alone may be of one learner, and count as one."""
+    known = {exercise.chapter for exercise in EXERCISES.entries.values()}
+    whose: dict[str, set[int]] = defaultdict(set)
+    for submission in submissions:
+        whose[re.sub(COURSE_FILE, "", submission.name, flags=re.IGNORECASE)] |= chapters_of(submission)
+    abouts = [about for about in whose.values() if about]
+    counts = Counter(chapter for about in abouts for chapter in about)
+    return {chapter: count / len(abouts) for chapter, count in counts.items() if chapter in known}
 
 
 def mark_class(

@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 
 from .console import Console, Signalled, ended_by_signals
@@ -56,7 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="N",
-        help="these chapters (default: those that at least half of the submissions are about)",
+        help="these chapters (default: those that at least half of the submissions are about; where course.toml names "
+        "the term's chapters, only released ones, and of those that are due all that anybody handed in)",
     )
     what.add_argument("--exercises", nargs="+", default=[], metavar="ID", help="these exercises")
 
@@ -79,8 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--course",
         type=Path,
         metavar="FILE",
-        help="weights, due dates, late rule and overrides, from its part [grading] (default: course.toml, if there is "
-        "one here; a sample: solutions/course.toml)",
+        help="[grading]: weights, due dates, late rule and overrides; [course]: chapters, roster, platform (default: "
+        "course.toml, if there is one here; a sample: solutions/course.toml). What is named here outranks it",
     )
     count.add_argument(
         "--handed-in",
@@ -127,7 +129,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument(
         "--columns",
         choices=("total", "chapters"),
-        default="total",
         help="of --canvas and --moodle: one for all, or one for each chapter (Moodle: moodle_chapters.csv)",
     )
     form.add_argument("--title", default="", help="of the assignment, for --canvas: 'Attention (123)'")
@@ -153,23 +154,31 @@ def run(arguments: argparse.Namespace) -> int:
         from .plan import tell_plan
 
         return tell_plan(arguments, quotas)
-    _require_usable(arguments)
+    from .course_file import find_course_file
     from .roster import read_roster
     from .submissions import find_handed_in
+    from .term import apply_term, read_term
 
+    course = find_course_file(arguments.course)
+    term = read_term(course)
+    taken = apply_term(term, arguments)
+    _require_usable(arguments)
     learners = read_roster(arguments.roster) if arguments.roster else []
     counting = _counting(arguments)
     handed_in = find_handed_in(arguments.submissions, learners, arguments.one_each, arguments.salvage == "yes")
-    return _grade(arguments, quotas, handed_in, learners, counting)
+    if taken:
+        print(f"from {course}: {', '.join(taken)}", file=Console(sys.stdout))
+    return _grade(arguments, quotas, handed_in, learners, counting, term)
 
 
 def _counting(arguments: argparse.Namespace):
     """Return what decides what the points count: a policy, and when each handed in; None if nothing does."""
+    from .course_file import find_course_file
     from .grading_policy import Policy
     from .handed_in import read_times
     from .policy_file import read_policy
 
-    path = arguments.course or (Path("course.toml") if Path("course.toml").is_file() else None)
+    path = find_course_file(arguments.course)
     policy = read_policy(path) if path else Policy()
     times = read_times(arguments.handed_in, policy.zone) if arguments.handed_in else []
     if times and not policy.due:
@@ -207,7 +216,7 @@ def _require_usable(arguments: argparse.Namespace) -> None:
             raise ValueError(f"{path} is not a file: give the one that you exported, or wrote")
 
 
-def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list, counting) -> int:
+def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list, counting, term) -> int:
     from course_lib.grading.show import plural
 
     from .class_run import expected_exercises
@@ -217,8 +226,13 @@ def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list, cou
 
     submissions, left, _ = handed_in
     out, err = Console(sys.stdout), Console(sys.stderr)
-    expected = expected_exercises(submissions, arguments.chapters, arguments.exercises)
+    asked = arguments.chapters
+    if term.is_dated and not (arguments.chapters or arguments.exercises):
+        asked = _asked_of_all(submissions, term, counting[0].due if counting else {}, out)
+    expected = expected_exercises(submissions, asked, arguments.exercises)
     chapters = sorted({each.chapter for each in expected})
+    if arguments.moodle and arguments.moodle == term.moodle():
+        arguments.moodle = term.moodle(chapters)
     for chapter in worksheets(arguments.moodle):
         if chapter is not None and chapter not in chapters:  # nobody gets a zero for what nobody was asked
             raise ValueError(f"--moodle {chapter}=…: {named(chapters)} is graded here; name it with --chapters, too")
@@ -246,6 +260,25 @@ def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list, cou
             said = f"{kept}: the same command with --resume goes on."
         print(f"\nEnded by {ended.number.name}. {said}", file=err, flush=True)
         return 128 + ended.number
+
+
+def _asked_of_all(submissions: list, term, due, out: Console) -> list[int]:
+    """Return the released chapters that are asked of everybody: whatever at least half of the class is about, and what
+    is due and handed in by anybody. What somebody has begun and nobody has to have is said."""
+    from .class_run import shares
+    from .manifest import chapters as named
+
+    now, has = datetime.now(UTC), term.released()
+    found = {chapter: share for chapter, share in sorted(shares(submissions).items()) if chapter in has}
+    asked = [each for each, share in found.items() if share >= 0.5 or (each in due and due[each] <= now)]
+    if not asked:
+        raise ValueError(
+            "no chapter that course.toml has released was handed in by half of the class, and none is due: name those "
+            "that you mean with --chapters"
+        )
+    if early := [each for each in found if each not in asked]:
+        print(f"not asked yet, since few have begun and it is not due: {named(early)}; --chapters grades it", file=out)
+    return asked
 
 
 def _marked(arguments: argparse.Namespace, quotas, submissions: list, expected: list, manifest: list, err: Console):

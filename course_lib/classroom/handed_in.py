@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from .course_file import LIKE
 from .file_names import downloads
-from .policy_file import LIKE
 from .roster import Learner, read_roster
 from .spreadsheets import Sheet
 

@@ -7,16 +7,22 @@ import argparse
 import importlib.metadata
 import importlib.util
 import platform
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from course_lib.contents import named, released
 
 PACKAGES = (
     "torch", "numpy", "matplotlib", "ipywidgets", "jupyterlab", "nbclient", "safetensors", "tokenizers", "tqdm",
 )  # fmt: skip
 PROGRAMS = ("jupyterlab", "nbclient")  # they are run, not imported: importing them takes seconds
+PIP = {"yaml": "PyYAML", "markdown_it": "markdown-it-py", "IPython": "ipython"}  # where pip's name is another
+COURSE = "transformers-measured"  # as pip knows it
 TOP = Path(__file__).resolve().parents[2]  # of the repository; an installed wheel has packages there
 
 
@@ -25,8 +31,11 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "doctor",
         help="say whether this environment can run the course, and how to mend it",
-        description="Looks at Python, the packages, the sliders, the shipped model and the progress file. "
-        "Exit status 1 if something is missing.",
+        description=(
+            "Looks at Python, the packages and their versions, the sliders, the shipped model, the exercises and the "
+            "progress file, and says each as soon as it is known. Needs no network. A note (•) is nothing to mend. "
+            "Exit status 1 if something is missing or amiss."
+        ),
     )
     parser.set_defaults(run=run, remedy="see that it can be used")
 
@@ -38,13 +47,26 @@ def run(arguments: argparse.Namespace) -> int:
 
 @dataclass
 class Finding:
-    """One thing that the doctor looked at: whether it is well, and if not, what to do. well=None: it was not looked at,
-    because something that it needs is missing."""
+    """One thing that the doctor looked at: whether it is well, and if not, what to do.
+
+    well: None if it was not looked at, because something that it needs is missing. is_missing: not there at all, and
+    not only amiss. is_note: it may be as it is.
+    """
 
     name: str
     well: bool | None
     seen: str
     remedy: str = ""
+    is_missing: bool = False
+    is_note: bool = False
+
+    @property
+    def sign(self) -> str:
+        if self.well:
+            return "• note   " if self.is_note else "✓ well   "
+        if self.well is None:
+            return "– unknown"
+        return "✗ MISSING" if self.is_missing else "✗ AMISS  "
 
 
 def examine(announce: Callable[[str], object] = lambda name: None) -> Iterator[Finding]:
@@ -53,22 +75,19 @@ def examine(announce: Callable[[str], object] = lambda name: None) -> Iterator[F
     remedy = "install Python 3.11 or newer and make the environment again"
     yield Finding("Python", sys.version_info >= (3, 11), platform.python_version(), remedy)
     missing: set[str] = set()
+    ranges = _ranges()
     for package in PACKAGES:
         announce(package)
-        try:
-            if package in PROGRAMS and importlib.util.find_spec(package):
-                version = importlib.metadata.version(package)
-            else:
-                version = getattr(importlib.import_module(package), "__version__", "installed")
-            yield Finding(package, True, str(version))
-        except Exception as error:
+        found = _package(package, ranges.get(package))
+        if not found.well:
             missing.add(package)
-            yield Finding(package, False, f"{type(error).__name__}: {error}", _install(package))
+        yield found
     yield _sliders()
     needs: tuple[str, ...]
     for name, needs, look in (
         ("Tinytown model", ("torch", "safetensors", "tokenizers", "tqdm"), _model),
-        ("progress file", ("torch", "numpy", "safetensors", "tokenizers", "tqdm"), _progress_file),
+        ("progress file", (), _progress_file),
+        ("exercises", ("torch", "numpy"), _exercises),
     ):
         announce(name)
         if not missing.intersection(needs):
@@ -76,19 +95,77 @@ def examine(announce: Callable[[str], object] = lambda name: None) -> Iterator[F
                 yield look()
                 continue
             except ImportError as error:  # of a package that has no line of its own
-                package = str(error.name).partition(".")[0]
+                package = (error.name or "a package").partition(".")[0]
                 if package not in missing:
-                    yield Finding(package, False, f"{type(error).__name__}: {error}", _install(package))
+                    yield _not_imported(package, error)
                 missing.add(package)
                 needs = (package,)
         yield Finding(name, None, f"not looked at: it needs {' and '.join(need for need in needs if need in missing)}")
+    yield from _notes()
+
+
+def _ranges() -> dict[str, Any]:
+    """Return which versions of each package the course takes, as far as its installation says so."""
+    try:
+        from packaging.requirements import Requirement
+
+        required = [Requirement(each) for each in importlib.metadata.requires(COURSE) or ()]
+    except (ImportError, importlib.metadata.PackageNotFoundError):
+        return {}
+    return {each.name: each.specifier for each in required if not each.marker}
+
+
+def _package(package: str, accepted: Any) -> Finding:
+    """Look at one package: is it there, can it be imported, is its version one that the course takes?"""
+    try:
+        if package in PROGRAMS and importlib.util.find_spec(package):
+            version = importlib.metadata.version(package)
+        else:
+            version = str(getattr(importlib.import_module(package), "__version__", "installed"))
+    except Exception as error:
+        return _not_imported(package, error)
+    if accepted is not None and version != "installed" and not accepted.contains(version, prereleases=True):
+        return Finding(package, False, f"{version}, and the course takes {accepted}", _install(package))
+    return Finding(package, True, version)
+
+
+def _not_imported(package: str, error: Exception) -> Finding:
+    """Tell a package that is not there from one that is, and cannot be loaded."""
+    if isinstance(error, ModuleNotFoundError) and (error.name or package).partition(".")[0] == package:
+        return Finding(package, False, "not installed in this environment", _install(package), is_missing=True)
+    remedy = f"{_install(package)}, with --force-reinstall"
+    if platform.system() == "Windows" and isinstance(error, OSError):  # a DLL of torch, mostly
+        remedy = "install Microsoft's Visual C++ Redistributable (x64) and try again; if that was not it, " + remedy
+    return Finding(package, False, f"installed, but cannot be loaded: {type(error).__name__}: {error}", remedy)
+
+
+def _notes() -> Iterator[Finding]:
+    """Say what this installation is, and what of it is for teachers."""
+    if not (TOP / "notebooks").is_dir():
+        yield Finding("the course", True, "the library alone, without notebooks", is_note=True)
+    elif (holds := released()) is not None:
+        yield Finding("the course", True, f"a learner's package with {named(holds)}", is_note=True)
+    if not (TOP / "solutions").is_dir():
+        return
+    if platform.system() == "Linux" and shutil.which("bwrap"):
+        yield Finding("grading a class", True, "bubblewrap is there", is_note=True)
+    else:
+        what = "bubblewrap is not installed" if platform.system() == "Linux" else "bubblewrap needs Linux"
+        yield Finding(
+            "grading a class", True, f"{what}; learners need none, `grade --sandbox docker` does", is_note=True
+        )
 
 
 def _install(package: str) -> str:
-    """Return how to install a package: with all the others, if the list of them is here."""
+    """Return how to install a package: with all the others, if the list of them is here. Where the course has an
+    environment of its own and this is another, that is the cause."""
+    own = TOP / ".venv"
+    if (own / "pyvenv.cfg").is_file() and Path(sys.prefix).resolve() != own.resolve():
+        python = own / ("Scripts/python.exe" if platform.system() == "Windows" else "bin/python")
+        return f"this is another Python, {sys.executable}: run the course's own, `{python} -m course_lib doctor`"
     listed = TOP / "requirements.txt"
     near = listed.relative_to(Path.cwd()) if listed.is_relative_to(Path.cwd()) else listed
-    what = f"-r {near}" if listed.is_file() else package
+    what = f"-r {near}" if listed.is_file() else PIP.get(package, package)
     return f"run `python -m pip install {what}` in the course's environment"
 
 
@@ -100,7 +177,7 @@ def _sliders() -> Finding:
         return Finding("sliders in JupyterLab", True, "jupyterlab_widgets is there")
     except ImportError:
         return Finding(
-            "sliders in JupyterLab", False, "jupyterlab_widgets is missing: sliders would stay blank", remedy
+            "sliders in JupyterLab", False, "jupyterlab_widgets is missing: sliders would stay blank", remedy, True
         )
 
 
@@ -109,12 +186,28 @@ def _model() -> Finding:
 
     try:
         model, tokenizer = load_pretrained("tinytown")
+    except ImportError:  # of the package's, not of the model's
+        raise
     except Exception as error:
         return Finding(
             "Tinytown model", False, str(error), "fetch the repository again: course_lib/assets is not whole"
         )
     count = sum(parameter.numel() for parameter in model.parameters())
     return Finding("Tinytown model", True, f"{count:,} parameters, {len(tokenizer)} tokens")
+
+
+def _exercises() -> Finding:
+    """Read one page: whatever the pages need is there, and they are, in a learner's package sealed in one file."""
+    try:
+        from course_lib.grading.catalogue import EXERCISES
+
+        first = next(iter(EXERCISES.values()), None)
+    except ImportError:
+        raise
+    except Exception as error:
+        remedy = "fetch the course again: its exercises are not whole"
+        return Finding("exercises", False, f"{type(error).__name__}: {error}", remedy)
+    return Finding("exercises", True, f"{len(EXERCISES)} can be checked" if first else "none yet", is_note=True)
 
 
 def _progress_file() -> Finding:
@@ -132,8 +225,7 @@ def _progress_file() -> Finding:
 
 def doctor(versions: bool = True) -> bool:
     """Print what is well and what is missing, with the remedy, each as soon as it is known; True if all is well.
-    versions=False prints no version numbers."""
-    signs = {True: "✓ well   ", False: "✗ MISSING", None: "– unknown"}
+    versions=False prints neither version numbers nor notes."""
     # A terminal also says what is being looked at; the finding is written over it.
     waits = sys.stdout is not None and sys.stdout.isatty()
 
@@ -143,8 +235,10 @@ def doctor(versions: bool = True) -> bool:
 
     ill = unknown = 0
     for finding in examine(announce):
+        if finding.is_note and finding.well and not versions:
+            continue
         seen = f"  {finding.seen}" if versions or not finding.well else ""
-        print(f"{signs[finding.well]} {finding.name:<22}{seen}".rstrip(), flush=True)
+        print(f"{finding.sign} {finding.name:<22}{seen}".rstrip(), flush=True)
         if finding.remedy and not finding.well:
             print(f"            → {finding.remedy}", flush=True)
         ill += finding.well is False

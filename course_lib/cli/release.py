@@ -1,7 +1,13 @@
-"""`python -m course_lib release`: write the package for learners."""
+"""`python -m course_lib release`: write the package for learners, or bring one up to date."""
 
 import argparse
+import re
+import shlex
+from collections import Counter
+from datetime import UTC, date, datetime, time
 from pathlib import Path
+
+from course_lib.contents import CHAPTERS, named, released
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -10,22 +16,90 @@ def add(commands: argparse._SubParsersAction) -> None:
         "release",
         help="teachers: write the package for learners, without solutions and tests",
         description=(
-            "Writes notebooks, exercises and the library into a new folder that you can hand out. Solutions and tests "
-            "stay here. The catalogue of exercises, with its reference answers and mistakes, is sealed into one file, "
+            "Writes notebooks, exercises and the library into a folder that you can hand out. Solutions and tests\n"
+            "stay here. The catalogue of exercises, with its reference answers and mistakes, is sealed into one file,\n"
             "so that nobody meets an answer by reading or searching; solutions/README.md says what remains."
         ),
-        epilog="Example: python -m course_lib release ../transformers-measured-for-learners",
+        epilog=(
+            "Examples:\n"
+            "  python -m course_lib release ../for-learners                  the course, or what course.toml says\n"
+            "  python -m course_lib release ../for-learners --chapters 0-2   these chapters; the others are announced\n"
+            "  python -m course_lib release ../for-learners --update         what has been released until today\n"
+            "  python -m course_lib release ../for-learners --update --on 2026-10-12\n\n"
+            "Which chapters: --chapters; else [course.chapters] in course.toml, up to today or --on; else what the\n"
+            "package holds already; else all. What is released stays released.\n\n"
+            "With git: make FOLDER a repository that learners clone. After each release commit it and push:\n"
+            '  git -C FOLDER add --all && git -C FOLDER commit -m "Week 2" && git -C FOLDER push\n'
+            "Learners fetch it with `python -m course_lib start --pull`, and keep whatever they wrote."
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", metavar="FOLDER", help="a folder that is new or empty, outside of the repository")
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="a folder outside of the repository")
+    parser.add_argument(
+        "--chapters", nargs="+", metavar="N", default=[], help="these chapters, by number, name or range: 0-4 sampling"
+    )
+    parser.add_argument(
+        "--update",
+        action="store_true",
+        help="renew a package in FOLDER: what nobody edited is replaced, what somebody wrote stays, with the newer "
+        "version beside it",
+    )
+    parser.add_argument(
+        "--course", type=Path, metavar="FILE", help="the term (default: course.toml, if there is one here)"
+    )
+    parser.add_argument("--on", type=date.fromisoformat, metavar="DATE", help="as on this day, in place of today")
     parser.set_defaults(run=run, remedy="name a folder that you may write")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the package and say how large it is."""
+    """Write the package and say what it holds and what was done."""
+    from course_lib.classroom.course_file import find_course_file
+    from course_lib.classroom.term import read_term
     from course_lib.grading.release import release
 
-    folder = Path(arguments.folder)
-    files = release(Path.cwd(), folder)
-    size = sum(path.stat().st_size for path in files) / 1e6
-    print(f"wrote {len(files)} files, {size:.0f} MB, to {folder}: no solutions, no tests, the exercises sealed")
+    folder, path = arguments.folder, find_course_file(arguments.course)
+    term = read_term(path)
+    end = datetime.combine(arguments.on, time.max, term.zone).astimezone(UTC) if arguments.on else None
+    chapters = chapters_of(arguments.chapters) or (term.released(end) if term.is_dated else None)
+    if chapters is None and arguments.update:
+        chapters = released(folder / "course_lib")
+    handed = release(Path.cwd(), folder, chapters, term.dates, arguments.update)
+    holds = released(folder / "course_lib") or []
+    size = sum(each.path.stat().st_size for each in handed if each.done != "removed") / 1e6
+    done = Counter(each.done for each in handed)
+    if done["given"] == len(handed):
+        print(f"wrote {len(handed)} files, {size:.0f} MB, to {folder}: no solutions, no tests, the exercises sealed")
+    else:
+        told = [
+            f"{done[kind]} {word}" for kind, word in (("given", "new"), ("renewed", "renewed"), ("removed", "removed"))
+        ]
+        print(f"{folder}: {', '.join(told)}, {done['kept']} as they were")
+    for each in handed:
+        if each.done == "beside":
+            print(f"somebody has edited {each.name}, so it stays; the newer version is {each.path.name} beside it")
+    print(f"it holds {named(holds)}{f', as {path} says' if path and not arguments.chapters and term.is_dated else ''}")
+    coming = [f"chapter {number} on {when}" for number, when in term.dates.items() if number not in holds]
+    if coming:
+        print(f"to come: {', '.join(coming)}")
+    if (folder / ".git").exists() and done["kept"] < len(handed):
+        git = f"git -C {shlex.quote(str(folder))}"
+        print(f'to hand it out: {git} add --all && {git} commit -m "{named(holds).capitalize()}" && {git} push')
     return 0
+
+
+def chapters_of(words: list[str]) -> list[int]:
+    """Return the numbers that a person means: "0-4", "2", "sampling", also with commas between them.
+
+    Errors: ValueError for what is no chapter.
+    """
+    numbers = {each.slug: each.number for each in CHAPTERS} | {str(each.number): each.number for each in CHAPTERS}
+    found = set()
+    for word in filter(None, re.split(r"[\s,]+", " ".join(words))):
+        first, dash, last = (word, "", word) if word in numbers else word.partition("-")
+        if first not in numbers or last not in numbers or (dash and numbers[first] > numbers[last]):
+            raise ValueError(
+                f"--chapters {word} names no chapters: write numbers from 0 to {CHAPTERS[-1].number}, names such as "
+                f"{CHAPTERS[2].slug}, or a range such as 0-4"
+            )
+        found |= {*range(numbers[first], numbers[last] + 1)}
+    return sorted(found)

@@ -9,9 +9,9 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from course_lib.contents import CHAPTERS, Chapter
+from course_lib.contents import CHAPTERS, Chapter, released
 from course_lib.files import write_whole
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ TOP = Path(__file__).resolve().parents[2]  # of the course; an installed wheel h
 PROJECTOR = ".projector"  # in the learner's folder: JupyterLab's settings for a lecture hall
 LARGE_TYPE = {"code-font-size": "19px", "content-font-size1": "21px", "ui-font-size1": "17px"}
 FIRST = f"notebooks/{CHAPTERS[0].notebook}"
+# What JupyterLab begins with here, below the learner's own settings: it wraps long lines of code, and asks for no news.
+SETTINGS = Path(__file__).resolve().parents[1] / "assets/jupyter"
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -38,6 +40,11 @@ def add(commands: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("page", nargs="?", metavar="CHAPTER", help="a chapter's number or name, or a notebook's path")
     parser.add_argument("--folder", type=Path, default=TOP / "my", help="your folder (default: my, beside the course)")
+    parser.add_argument(
+        "--pull",
+        action="store_true",
+        help="first fetch with git what your teacher has released since; also in the clone itself what you wrote stays",
+    )
     parser.add_argument("--no-lab", action="store_true", help="copy or update, and open nothing")
     parser.add_argument("--lab", metavar="OPTIONS", default="", help="options for JupyterLab, in one pair of quotes")
     parser.add_argument(
@@ -51,8 +58,13 @@ def run(arguments: argparse.Namespace) -> int:
     from course_lib.handout import hand_out, last_saved
 
     page = notebook_of(arguments.page) if arguments.page else None
+    if arguments.pull:
+        print("\n".join(pulled()), flush=True)
     folder = arguments.folder.expanduser().resolve()
     print("\n".join(news(hand_out(TOP, folder), folder)))
+    if page and not is_released(page):
+        print("This chapter is still to come: its page says what is known.")
+        page = f"notebooks/{page.rpartition('/')[2]}"
     opened = folder / page if page else last_saved(TOP, folder) or folder / FIRST
     if arguments.no_lab:
         return 0
@@ -72,12 +84,13 @@ def run(arguments: argparse.Namespace) -> int:
         *(_projector(folder) if arguments.projector else ()),
         *shlex.split(arguments.lab, posix=os.name == "posix"),
     ]
-    environment: dict[str, Any] = {}
+    searched = [str(SETTINGS), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
+    environment = os.environ | {"JUPYTER_CONFIG_PATH": os.pathsep.join(searched)}
     if arguments.projector:
         from course_lib.live.page import ENLARGED
 
-        environment["env"] = os.environ | {ENLARGED: "1.45"}
-    with subprocess.Popen([sys.executable, "-m", "jupyter", "lab", *options], **environment) as lab:
+        environment[ENLARGED] = "1.45"
+    with subprocess.Popen([sys.executable, "-m", "jupyter", "lab", *options], env=environment) as lab:
         while True:
             try:
                 return lab.wait()
@@ -93,6 +106,33 @@ def _projector(folder: Path) -> list[str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, lambda part: part.write_text(json.dumps({"overrides": LARGE_TYPE}, indent=1), "utf-8"))
     return [f"--LabApp.user_settings_dir={folder / PROJECTOR}"]
+
+
+def pulled() -> list[str]:
+    """Fetch what is newer and return what to tell the learner, a line each. Without a network the day goes on."""
+    from course_lib.pull import fetch_newer
+
+    try:
+        handed = fetch_newer(TOP)
+    except ConnectionError as error:
+        return [f"Nothing could be fetched ({error}); going on with what is here."]
+    if not handed:
+        return ["Nothing newer has been released."]
+    newer = sum(each.done in ("renewed", "merged") for each in handed)
+    lines = [f"Fetched: {_files(newer)} new or newer."]
+    for each in handed:
+        if each.done == "merged" and each.path.suffix == ".ipynb":
+            lines.append(f"You have edited {each.name}: what you wrote stays, and what is new was added to it.")
+    return lines + [stayed(each) for each in handed if each.done == "beside"]
+
+
+def _files(count: int) -> str:
+    return f"{count} file{'' if count == 1 else 's'}"
+
+
+def stayed(each: "Handed") -> str:
+    """Return a sentence on a file that the learner edited, and of which there is a newer version."""
+    return f"You have edited {each.name}, so it stays as it is; its newer version is {each.path.name} beside it."
 
 
 def notebook_of(name: str) -> str:
@@ -117,6 +157,12 @@ def chapter_of(name: str) -> Chapter:
     )
 
 
+def is_released(page: str) -> bool:
+    """Say whether this course has the chapter of a notebook; a learner's package may get it later."""
+    has = released()
+    return has is None or any(each.notebook == page.rpartition("/")[2] and each.number in has for each in CHAPTERS)
+
+
 def news(handed: list["Handed"], folder: Path) -> list[str]:
     """Return what to tell the learner, a line each."""
     counts = Counter(each.done for each in handed)
@@ -125,11 +171,7 @@ def news(handed: list["Handed"], folder: Path) -> list[str]:
     lines = []
     if counts["given"] or counts["renewed"]:
         lines.append(
-            f"{folder}: {counts['renewed']} files renewed, {counts['given']} new. You had edited none of them."
+            f"{folder}: {_files(counts['renewed'])} renewed, {counts['given']} new. You had edited none of them."
         )
-    for each in handed:
-        if each.done == "beside":
-            lines.append(
-                f"You have edited {each.name}, so it stays as it is; its newer version is {each.path.name} beside it."
-            )
+    lines += [stayed(each) for each in handed if each.done == "beside"]
     return lines or [f"{folder} holds all that the course has."]

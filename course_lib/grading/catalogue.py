@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from course_lib.contents import BY_SLUG
+from course_lib.contents import BY_SLUG, released
 
 from .declare import exercise_of
 from .kinds import Exercise
@@ -226,6 +226,9 @@ def get(exercise_id: str) -> Exercise:
         said = repr(printable(exercise_id, 40) if isinstance(exercise_id, str) else exercise_id)
     close = (difflib.get_close_matches(said.strip("'").lower(), EXERCISES, n=3, cutoff=cutoff) for cutoff in (0.8, 0.5))
     nearest = next(filter(None, close), [])
+    chapter = BY_SLUG.get(said.strip("'").partition(".")[0])
+    if chapter and chapter.number not in (released() or [chapter.number]):
+        raise KeyError(f"there is no exercise {said} yet: chapter {chapter.number}, {chapter.title}, is still to come")
     advice = f"Did you mean {' or '.join(map(repr, nearest))}?" if nearest else "progress() lists every exercise."
     raise KeyError(f"there is no exercise {said}. {advice}")
 

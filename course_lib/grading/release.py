@@ -1,58 +1,143 @@
 """The learner's package: the course without solutions and tests, with the exercises sealed.
 
-`python -m course_lib release FOLDER` is the door to this module.
+`python -m course_lib release FOLDER` is the door to this module. A package may hold the first chapters alone and get
+the others week by week: a page says of each that it is still to come, so that no link leads nowhere. What somebody
+wrote into a package stays, by the rule of `handout`.
 """
 
 import copy
 import re
 import shutil
+import tempfile
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import nbformat
 
-from course_lib.handout import for_learners
+from course_lib.contents import CHAPTERS as ALL
+from course_lib.contents import RELEASED, Chapter, readme, released
+from course_lib.files import save_json
+from course_lib.handout import EARLIER, RECORD, Handed, for_learners, hand_package
 
 from .catalogue import EXERCISES
-from .notebook import student_version
+from .notebook import metadata, student_version
 from .sealed import NAME, seal
 
 CHAPTERS = Path("course_lib/chapters")
 WHOLE = ["notebooks", "course_lib", "LICENSE"]
 LEFT_OUT = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "*.pyc", "*.egg-info", "*.part")
+IGNORED = f"""\
+.venv/
+my/
+__pycache__/
+*.egg-info/
+.ipynb_checkpoints/
+.virtual_documents/
+runs/
+*.part
+my_gpt.py
+# What an update keeps of a notebook that it renewed, and its lock.
+{EARLIER}/
+{RECORD}.lock
+"""
+TRIED = re.compile(r"""\b(?:check|hint|explore)\(\\?["'](\w+)\.(\w+)""")  # in the text of a notebook's file
 CHECK = re.compile(r"""(?:\A|\n+)(?P<call>check\(["'](?P<id>[\w.]+)["'], \w+\))\Z""")  # as a cell's last line
 
 
-def release(root: Path, folder: Path) -> list[Path]:
-    """Write the learner's package of the repository `root` into `folder`; returns its files.
+def release(
+    root: Path,
+    folder: Path,
+    chapters: Collection[int] | None = None,
+    dates: Mapping[int, str] | None = None,
+    update: bool = False,
+) -> list[Handed]:
+    """Write the learner's package of the repository `root` into `folder`; returns what was done with each of its files.
 
     The exercises are made from the solutions: answers that somebody wrote into `root`'s own copies stay there.
 
-    Errors: ValueError if `root` is no repository of the course, if the folder lies in the repository or holds anything,
-        or if README.md lacks a part that learners need.
+    Args:
+        chapters: their numbers, by default all; those that an earlier package in `folder` holds stay in it.
+        dates: when the others come, in words, as far as it is known.
+        update: also into a folder that holds something. Whatever the package did not bring there stays as it is.
+
+    Errors: ValueError if `root` is no repository of the course, if the folder lies in the repository or holds anything
+        although nothing is to be updated, for a chapter that there is not, or if README.md lacks a part that learners
+        need.
     """
-    _require_ready(root, folder)
+    _require_ready(root, folder, update)
+    chosen = {each.number for each in ALL} if chapters is None else {*chapters}
+    if unknown := sorted(chosen - {each.number for each in ALL}):
+        raise ValueError(f"there is no chapter {unknown[0]}: name chapters from 0 to {ALL[-1].number}")
+    held = released(folder / "course_lib")
+    chosen |= {*(held if held is not None else ())}
+    with tempfile.TemporaryDirectory(prefix="course-package-") as made:
+        _make(root, Path(made), [each for each in ALL if each.number in chosen], dates or {})
+        return hand_package(Path(made), folder)
+
+
+def _make(root: Path, folder: Path, chosen: list[Chapter], dates: Mapping[int, str]) -> None:
+    """Write a package with the chosen chapters into an empty folder."""
     for name in WHOLE:
         if (root / name).is_dir():
             shutil.copytree(root / name, folder / name, ignore=LEFT_OUT)
         else:
-            folder.mkdir(parents=True, exist_ok=True)
             shutil.copy(root / name, folder / name)
     for path in (folder / "notebooks").glob("*.ipynb"):
         path.write_bytes(for_learners(path.read_bytes()))
     pages = {path: path.read_text("utf-8") for path in sorted((folder / CHAPTERS).glob("*/exercises/*.*"))}
-    (folder / CHAPTERS / NAME).write_bytes(
-        seal({f"{path.parents[1].name}/{path.name}": text for path, text in pages.items()})
-    )
+    by_name = {f"{path.parents[1].name}/{path.name}": text for path, text in pages.items()}
+    (folder / CHAPTERS / NAME).write_bytes(seal({name: by_name[name] for name in _needed(by_name, folder, chosen)}))
     for hidden in {path.parent for path in pages}:
         shutil.rmtree(hidden)
+    save_json(folder / "course_lib" / RELEASED, [each.number for each in chosen])
     (folder / "exercises").mkdir()
-    for path in sorted((root / "solutions").glob("*.ipynb")):
-        notebook = for_nbgrader(student_version(nbformat.read(path, as_version=4)))
-        text = nbformat.writes(notebook, version=4) + "\n"
-        (folder / "exercises" / path.name).write_text(text, encoding="utf-8")
+    read = "".join((folder / "notebooks" / each.notebook).read_text("utf-8") for each in chosen)
+    for each in ALL:
+        path = root / "solutions" / each.notebook
+        if each not in chosen:
+            text = nbformat.writes(to_come(each, dates.get(each.number, "")), version=4) + "\n"
+            (folder / "notebooks" / each.notebook).write_text(text, encoding="utf-8")
+            if f"(../exercises/{each.notebook})" in read:
+                (folder / "exercises" / each.notebook).write_text(text, encoding="utf-8")
+        elif path.exists():
+            notebook = for_nbgrader(student_version(nbformat.read(path, as_version=4)))
+            text = nbformat.writes(notebook, version=4) + "\n"
+            (folder / "exercises" / path.name).write_text(text, encoding="utf-8")
     for name, made in (("README.md", _readme), ("requirements.txt", requirements), ("pyproject.toml", _project)):
-        (folder / name).write_text(made((root / name).read_text("utf-8")), encoding="utf-8")
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+        text = made((root / name).read_text("utf-8"))
+        (folder / name).write_text(
+            readme(text, folder / "exercises") if name == "README.md" else text, encoding="utf-8"
+        )
+    (folder / ".gitignore").write_text(IGNORED, encoding="utf-8")
+    (folder / ".gitattributes").write_text("* -text\n", encoding="utf-8")  # on Windows, too, a file is what was given
+
+
+def _needed(names: Collection[str], folder: Path, chosen: list[Chapter]) -> list[str]:
+    """Return which pages and modules of exercises a package with these chapters holds: theirs, and what their notebooks
+    let a learner try of another chapter's."""
+    texts = [(folder / "notebooks" / each.notebook).read_text("utf-8") for each in chosen]
+    tried = {(slug, name) for text in texts for slug, name in TRIED.findall(text)}
+    slugs, helped = {each.slug for each in chosen}, {slug for slug, _ in tried}
+    needed = []
+    for each in names:
+        slug, _, file = each.partition("/")
+        is_helper = file.startswith("_") and slug in helped
+        if slug in slugs or (slug, file.rpartition(".")[0]) in tried or is_helper:
+            needed.append(each)
+    return needed
+
+
+def to_come(chapter: Chapter, when: str = "") -> nbformat.NotebookNode:
+    """Return the page that stands in for a chapter that is not released: links to it lead here."""
+    text = (
+        f"# {chapter.number} · {chapter.title}\n\n"
+        f"**This chapter is still to come{f': on {when}' if when else ''}.** It is about {chapter.promise}.\n\n"
+        "When your course is updated (`python -m course_lib start --pull`, or as your teacher says), the chapter takes "
+        "the place of this page. If you write here, your page stays, and the chapter comes beside it."
+    )
+    return nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_markdown_cell(text, id=f"to-come-{chapter.number}")], metadata=metadata()
+    )
 
 
 def for_nbgrader(exercise: nbformat.NotebookNode) -> nbformat.NotebookNode:
@@ -85,13 +170,19 @@ def for_nbgrader(exercise: nbformat.NotebookNode) -> nbformat.NotebookNode:
     return notebook
 
 
-def _require_ready(root: Path, folder: Path) -> None:
+def _require_ready(root: Path, folder: Path, update: bool) -> None:
     if not all((root / name).exists() for name in (*WHOLE, "solutions", str(CHAPTERS))):
         raise ValueError(f"{root} is not the course's repository: run this at its top")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder} is not empty: name a new folder, or move that one away")
+    holds = folder.is_dir() and any(path.name != ".git" for path in folder.iterdir())
+    if folder.exists() and (not folder.is_dir() or (holds and not update)):
+        raise ValueError(
+            f"{folder} is not empty: name a new folder; or add --update, which renews a package there, adds what is "
+            "new and leaves what anybody wrote as it is"
+        )
     if root.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ValueError(f"{folder} lies in the repository: name a folder outside of it")
+    if (folder / "solutions").exists():
+        raise ValueError(f"{folder} holds solutions: it looks like the course's repository; name another folder")
 
 
 def _readme(text: str) -> str:
@@ -108,7 +199,9 @@ def _readme(text: str) -> str:
         f"```\n{unix[0]}\n```",
         "On Windows (PowerShell 7):",
         f"```\n{windows[0]}\n```",
-        "The next day `.venv/bin/python -m course_lib start` alone opens the notebook that you saved last.",
+        "The next day `.venv/bin/python -m course_lib start` alone opens the notebook that you saved last. Where you "
+        "have cloned the course with git, `.venv/bin/python -m course_lib start --pull` first fetches what your "
+        "teacher has released since. Nothing that you wrote is overwritten.",
         "If anything is amiss, `.venv/bin/python -m course_lib doctor` says what, and how to mend it.",
     ]
     learners = re.sub(r" The tests of these models [^.]*\.", "", _section(text, "For learners"))
@@ -132,4 +225,4 @@ def _project(text: str) -> str:
     """Without the tools of contributors; with the sealed exercises among the files of the package."""
     parts = re.split(r"(?=^\[)", text, flags=re.MULTILINE)
     kept = "".join(part for part in parts if not re.match(r"\[+tool\.(ruff|pytest|mypy|importlinter)", part))
-    return kept.replace('"assets/**/*"', f'"assets/**/*", "chapters/{NAME}"')
+    return kept.replace('"assets/**/*"', f'"assets/**/*", "chapters/{NAME}", "{RELEASED}"')

@@ -43,6 +43,8 @@ def keep(result: Result) -> None:
         recognised = next(iter(result.mistakes), "")
         if recognised or result.exercise_id in record.entries("mistakes"):
             record.change("mistakes", result.exercise_id, lambda entry: entry.update(name=recognised))
+        if recognised:
+            record.announce("mistake", result.exercise_id, recognised)
 
 
 def in_turn(exercise: Choice, answer: Any, result: Result) -> Result:

@@ -337,6 +337,7 @@ class Guess(widgets.VBox):
                 entry.update(answer=answer, confidence=confidence, right=int(self.question.right(answer)))
 
         record.change("guesses", self.question.id, note)
+        record.announce("guess", self.question.id, answer)
         self.chosen, self.confidence = answer, confidence
         self._fix()
         for keep in self._kept:

@@ -66,6 +66,36 @@ def test_a_part_opens_with_its_numbers_and_what_is_removed_is_missed(page):
     page.wait_for_function("document.querySelector('.row-of-attention').dataset.step == 3")
 
 
+def test_the_way_through_the_page_is_walked_by_one_key(page):
+    page.locator(".glass select").select_option(SENTENCES[0])
+    page.get_by_role("button", name="Show me around").focus()
+    guide, opened, told = page.locator(".glass .guide"), set(), set()
+    while page.keyboard.press("Enter") or guide.is_visible():
+        assert page.locator(".glass .here").count() == 1
+        told.add(guide.locator("p").inner_text())
+        opened |= {part.get_attribute("data-part") for part in page.locator('.glass [aria-expanded="true"]').all()}
+    assert len(told) == 8
+    assert {"embedding", "3.head.0", "3.feed_forward", "0.lens", "next"} <= opened
+    assert page.locator(".glass .here").count() == 0
+    assert page.evaluate("document.activeElement.innerText") == "Show me around"
+    page.locator('.glass [data-part="next"]').click()
+
+
+def test_a_head_opens_with_its_whole_map_and_a_click_follows_a_row(page):
+    page.locator(".glass select").select_option(SENTENCES[2])
+    page.locator('.glass [data-part="1.head.2"]').click()
+    canvas, asks, answers = page.locator(".glass .map canvas"), 4, 5
+    wide, words = canvas.bounding_box()["width"], page.locator(".glass .chips button").all_inner_texts()
+    cell = (wide - 62) / len(words)  # the words beside it take 62 pixels
+    canvas.hover(position={"x": 62 + (answers + 0.5) * cell, "y": 62 + (asks + 0.5) * cell})
+    assert (
+        f"“{words[asks]}” looks at “{words[answers]}”: hidden by the mask" in page.locator(".glass .map").inner_text()
+    )
+    canvas.click(position={"x": 62 + 0.5 * cell, "y": 62 + (asks + 0.5) * cell})
+    assert page.locator('.glass .chips [aria-pressed="true"]').inner_text() == words[asks]
+    page.locator('.glass [data-part="1.head.2"]').click()
+
+
 def test_sliders_answer_to_keys_and_keys_stay_inside(page):
     page.locator(".glass select").select_option(SENTENCES[0])
     before = page.locator(BARS).inner_text()

@@ -115,7 +115,7 @@ def about_of(model: DecoderOnly, tokenizer: WordTokenizer, text: str = "", part:
     known = set(tokenizer.tokens)
     fitting = [sentence for sentence in SENTENCES if known.issuperset(sentence.split())]
     sentences = [*([text] if text else []), *(fitting or [" ".join(tokenizer.tokens[3:8])])]
-    return {"sentences": sentences, "sliders": SLIDERS, "parts": parts(config), "open": part}
+    return {"sentences": sentences, "sliders": SLIDERS, "parts": parts(config), "tour": tour(config), "open": part}
 
 
 def in_words(model: DecoderOnly, tokenizer: WordTokenizer, text: str) -> str:
@@ -186,6 +186,38 @@ def parts(config: TransformerConfig) -> dict[str, dict[str, str | int]]:
             "p = softmax(filters(logits / T))",
         ),
     }  # fmt: skip
+
+
+def tour(config: TransformerConfig) -> list[dict[str, str | None]]:
+    """Return the steps of "Show me around": the part that opens, what is marked, and what to see and to try there."""
+    last = config.n_layers - 1
+    steps = (
+        (None, "tokens", """
+            Your text is cut into tokens; here each word and each punctuation mark is one. Choose a token, and
+            everything below follows it. Now it is the last one: at its position the next word is predicted."""),
+        ("embedding", "panel", f"""
+            The token's id picks a row of a table: {config.d_model} numbers, the same wherever the word stands. They
+            enter the model as the token's vector, and every part below adds to it."""),
+        (f"{last}.head.0", "panel", """
+            Each small map is an attention head: a row for each token that asks, dark where it looks. This one is
+            open, with all its words. Press “Play this row” and watch query times keys, softmax, mix."""),
+        (f"{last}.head.0", "path", """
+            Remove this head, and every later number follows at once. Which heads are missed, and which are not?
+            “Put this head back” undoes it."""),
+        (f"{last}.feed_forward", "panel", f"""
+            The feed-forward network reads what the heads have gathered, one token at a time. It has {config.d_ff}
+            units, of which few fire strongly. Each can be removed by itself."""),
+        ("0.lens", "path", """
+            Each block adds to the vector that it was given. “Would say” reads the sum as if the model ended there:
+            go down the column, and see in which block the answer appears."""),
+        ("next", "filters", """
+            In the end every word that the model knows has a probability. Move the temperature, then top-k, top-p
+            and min-p, and see which words are left."""),
+        ("next", "write", """
+            Write the next word: it is drawn from the words that are left and joins the text, and the way begins
+            again. What was computed for earlier words is kept; chapter 14 calls that the cache."""),
+    )  # fmt: skip
+    return [{"part": part, "marks": marks, "text": " ".join(text.split())} for part, marks, text in steps]
 
 
 def _part(slug: str, code: Callable, title: str, text: str, formula: str) -> dict[str, str | int]:

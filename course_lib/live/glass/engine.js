@@ -25,28 +25,44 @@ function half(bits) {
 }
 
 // -------------------------------------------------------------------------------------------------------------- layers
-/** y = W x + b for the rows from `first` to `last`. x (T, n_in), W (n_out, n_in), y (T, n_out), written in place. */
+/**
+ * y = W x + b for the rows from `first` to `last`. x (T, n_in), W (n_out, n_in), y (T, n_out), written in place.
+ *
+ * Tiles of three rows by four outputs: twelve sums for seven numbers fetched, and as many as a processor's registers hold.
+ */
 function linear(x, W, b, y, n_in, n_out, first, last) {
-  for (let t = first; t < last; t++) {
-    const row = x.subarray(t * n_in, (t + 1) * n_in), out = t * n_out;
-    let o = 0;
-    for (; o + 4 <= n_out; o += 4) {  // four outputs at a time: each number of x is fetched once for all four
-      let a0 = 0, a1 = 0, a2 = 0, a3 = 0;
-      for (let i = 0, w = o * n_in; i < n_in; i++, w++) {
-        const v = row[i];
-        a0 += v * W[w];
-        a1 += v * W[w + n_in];
-        a2 += v * W[w + 2 * n_in];
-        a3 += v * W[w + 3 * n_in];
-      }
-      y[out + o] = a0; y[out + o + 1] = a1; y[out + o + 2] = a2; y[out + o + 3] = a3;
+  const whole = n_out - (n_out % 4);
+  let t = first;
+  for (; t + 3 <= last; t += 3) for (let o = 0; o < whole; o += 4) {
+    let a0 = 0, a1 = 0, a2 = 0, a3 = 0, b0 = 0, b1 = 0, b2 = 0, b3 = 0, c0 = 0, c1 = 0, c2 = 0, c3 = 0;
+    for (let i = 0, w = o * n_in, r = t * n_in; i < n_in; i++, w++, r++) {
+      const u = x[r], v = x[r + n_in], z = x[r + 2 * n_in];
+      const w0 = W[w], w1 = W[w + n_in], w2 = W[w + 2 * n_in], w3 = W[w + 3 * n_in];
+      a0 += u * w0; a1 += u * w1; a2 += u * w2; a3 += u * w3;
+      b0 += v * w0; b1 += v * w1; b2 += v * w2; b3 += v * w3;
+      c0 += z * w0; c1 += z * w1; c2 += z * w2; c3 += z * w3;
     }
-    for (; o < n_out; o++) {
+    const p = t * n_out + o, q = p + n_out, s = q + n_out;
+    y[p] = a0; y[p + 1] = a1; y[p + 2] = a2; y[p + 3] = a3;
+    y[q] = b0; y[q + 1] = b1; y[q + 2] = b2; y[q + 3] = b3;
+    y[s] = c0; y[s + 1] = c1; y[s + 2] = c2; y[s + 3] = c3;
+  }
+  for (let row = t; row < last; row++) for (let o = 0; o < whole; o += 4) {  // the last row or two, often a new token
+    let a0 = 0, a1 = 0, a2 = 0, a3 = 0;
+    for (let i = 0, w = o * n_in, r = row * n_in; i < n_in; i++, w++, r++) {
+      const v = x[r];
+      a0 += v * W[w]; a1 += v * W[w + n_in]; a2 += v * W[w + 2 * n_in]; a3 += v * W[w + 3 * n_in];
+    }
+    const p = row * n_out + o;
+    y[p] = a0; y[p + 1] = a1; y[p + 2] = a2; y[p + 3] = a3;
+  }
+  for (let row = first; row < last; row++) {
+    for (let o = whole; o < n_out; o++) {
       let a = 0;
-      for (let i = 0, w = o * n_in; i < n_in; i++, w++) a += row[i] * W[w];
-      y[out + o] = a;
+      for (let i = 0; i < n_in; i++) a += x[row * n_in + i] * W[o * n_in + i];
+      y[row * n_out + o] = a;
     }
-    if (b) for (let i = 0; i < n_out; i++) y[out + i] += b[i];
+    if (b) for (let o = 0; o < n_out; o++) y[row * n_out + o] += b[o];
   }
 }
 
@@ -269,10 +285,9 @@ const ROUNDING = 1e-6;  // as in course_lib/sampling.py: a sum that is nearer to
  * Null leaves a filter out; temperature 0 puts all on the largest logit.
  */
 export function nextTokenDistribution(logits, {temperature = 1, topK = null, topP = null, minP = null} = {}) {
-  const largest = logits.reduce((a, b) => Math.max(a, b), -Infinity);
-  let scaled = Float64Array.from(logits, (x) => x - largest);
-  if (temperature > 0) scaled = scaled.map((x) => x / temperature);
-  else { const best = logits.indexOf(largest); scaled = scaled.map((_, i) => (i === best ? 0 : -Infinity)); }
+  const n = logits.length, [[best, most]] = largest(logits, 1);
+  let scaled = new Float64Array(n);
+  for (let i = 0; i < n; i++) scaled[i] = temperature > 0 ? (logits[i] - most) / temperature : i === best ? 0 : -Infinity;
   if (topK !== null) {
     const kth = Float64Array.from(scaled).sort().at(-Math.min(topK, scaled.length));
     scaled = scaled.map((x) => (x < kth ? -Infinity : x));
@@ -287,8 +302,8 @@ export function nextTokenDistribution(logits, {temperature = 1, topK = null, top
     }
   }
   if (minP !== null) {
-    const most = scaled.reduce((a, b) => Math.max(a, b), -Infinity);
-    scaled = scaled.map((x) => (x < most + Math.log(minP) - ROUNDING ? -Infinity : x));
+    const highest = scaled.reduce((a, b) => Math.max(a, b), -Infinity);
+    scaled = scaled.map((x) => (x < highest + Math.log(minP) - ROUNDING ? -Infinity : x));
   }
   return probabilities(scaled);
 }
@@ -297,6 +312,20 @@ function probabilities(logits) {
   const p = Float64Array.from(logits);
   softmax(p, 0, p.length);
   return p;
+}
+
+/** The k largest of some numbers by `size`, largest first, equal ones in their order: [index, number]. */
+export function largest(numbers, k, size = (x) => x) {
+  const found = [];
+  for (let i = 0; i < numbers.length; i++) {
+    const x = size(numbers[i]);
+    if (found.length === k && !(x > found[k - 1][2])) continue;
+    let place = found.length;
+    while (place > 0 && x > found[place - 1][2]) place--;
+    found.splice(place, 0, [i, numbers[i], x]);
+    if (found.length > k) found.pop();
+  }
+  return found.map(([i, number]) => [i, number]);
 }
 
 /** A generator of numbers in [0, 1) that the same seed repeats (Mulberry32). */

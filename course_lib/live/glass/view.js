@@ -1,6 +1,6 @@
 // The glass model as a page: a sentence, its way through the model, the next word. `mount(box, bytes, about)` draws it;
 // as the module of a widget it is called by `render`.
-import {Glass, draw, encode, nextTokenDistribution, randomNumbers, readModel} from "./engine.js";
+import {Glass, draw, encode, largest, nextTokenDistribution, randomNumbers, readModel} from "./engine.js";
 
 const SHOWN = 8;  // words in a row of bars
 const STEP = 900;  // ms between two steps of the motion
@@ -59,8 +59,10 @@ export function mount(box, bytes, about) {
   });
   box.classList.add("glass");
   box.setAttribute("data-lm-suppress-shortcuts", "true");  // JupyterLab's keys stay outside
+  const guide = make("section", {class: "guide", "aria-label": "a way through the page", "aria-live": "polite", hidden: true});
+  const around = make("button", {type: "button", click: () => lead(0)}, "Show me around");
   box.replaceChildren(
-    make("div", {class: "text"}, input, choice), note, chips,
+    make("div", {class: "text"}, input, choice, around), note, guide, chips,
     make("div", {class: "columns"},
       make("section", {"aria-label": "the way through the model"}, make("h3", {}, "Through the model"), path),
       make("section", {"aria-label": "the next word"}, make("h3", {}, "The next word"), bars, filters,
@@ -73,6 +75,24 @@ export function mount(box, bytes, about) {
     input.value = state.text = text;
     state.position = null;
     compute();
+  }
+
+  /** A step of the way through the page: it opens its part, marks what it speaks of, and says what there is to see and to try. */
+  function lead(step) {
+    const all = about.tour, {part, marks, text} = all[step] ?? {};
+    box.querySelectorAll(".here").forEach((each) => each.classList.remove("here"));
+    guide.hidden = !all[step];
+    if (guide.hidden) { around.focus(); return; }
+    if (part) {
+      state.open = part;
+      show();
+    }
+    ({tokens: chips, path, panel, filters: box.querySelector(".sliders"), write})[marks].classList.add("here");
+    const button = (name, to) => make("button", {type: "button", disabled: to < 0, click: () => lead(to)}, name);
+    const on = button(step + 1 < all.length ? "Next" : "Done", step + 1);
+    guide.replaceChildren(make("p", {}, text), make("div", {class: "buttons"}, button("Back", step - 1), on,
+      button("Close", all.length), make("span", {}, `${step + 1} of ${all.length}`)));
+    on.focus();
   }
 
   /** Run the model on the text and show all of it anew. */
@@ -99,7 +119,7 @@ export function mount(box, bytes, about) {
         make("div", {class: `layer${state.removed.has(String(l)) ? " gone" : ""}`},
           make("div", {class: "name"}, `Block ${l + 1}`),
           make("div", {class: "heads"}, Array.from({length: H}, (_, h) => headButton(l, h))),
-          stage(`${l}.feed_forward`, "Feed-forward", units(l).slice(0, 1).map(([unit, a]) => `unit ${unit}: ${number(a, 1)}`).join()),
+          stage(`${l}.feed_forward`, "Feed-forward", units(l, 1).map(([unit, a]) => `unit ${unit}: ${number(a, 1)}`).join()),
           lens(l)),
       ]));
     showNext();
@@ -135,11 +155,11 @@ export function mount(box, bytes, about) {
     return best;
   }
 
-  /** A head's weights as a small map: a row for each token, dark where it looks. */
-  function paint(context, l, h) {
-    const n = ids.length, side = SIDE / n;
-    const map = new ImageData(n, n);  // a pixel for each weight, then enlarged at once: a rectangle each takes ten times as long
+  /** A head's weights on the hidden canvas, a pixel for each: enlarged at once, they take a tenth of as many rectangles. */
+  function pixels(l, h, hidden) {
+    const n = ids.length, map = new ImageData(n, n);
     map.data.fill(255);
+    for (let t = 0; t < n; t++) for (let s = t + 1; s < n; s++) map.data.fill(hidden, 4 * (t * n + s), 4 * (t * n + s) + 3);
     for (let t = 0; t < n; t++) for (let s = 0; s <= t; s++) {
       const pixel = 4 * (t * n + s), w = weight(l, h, t, s);  // red, green, blue, opacity: from white to the deepest blue
       map.data[pixel] = 255 - 255 * w;
@@ -148,6 +168,12 @@ export function mount(box, bytes, about) {
     }
     drawn.canvas.width = drawn.canvas.height = n;
     drawn.putImageData(map, 0, 0);
+  }
+
+  /** A head's weights as a small map: a row for each token, dark where it looks. */
+  function paint(context, l, h) {
+    const side = SIDE / ids.length;
+    pixels(l, h, 255);
     context.imageSmoothingEnabled = false;
     context.drawImage(drawn.canvas, 0, 0, SIDE, SIDE);
     context.strokeStyle = "#b34700";
@@ -155,20 +181,17 @@ export function mount(box, bytes, about) {
   }
 
   /** The units of a layer that fire most for the chosen token: [unit, activation]. */
-  function units(l) {
-    const row = width(glass.layers[l].hidden, at(), config.d_ff);
-    return [...row.entries()].sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
+  function units(l, n = SHOWN) {
+    return largest(width(glass.layers[l].hidden, at(), config.d_ff), n, Math.abs);
   }
 
   /** What the model would say if it ended after this layer. */
   function lens(l) {
-    const [[id, p]] = likely(nextTokenDistribution(glass.lens(l, at())));
+    const [[id, p]] = likely(nextTokenDistribution(glass.lens(l, at())), 1);
     return stage(`${l}.lens`, "Would say", `${tokens[id]} ${percent(p)}`);
   }
 
-  function likely(p) {
-    return [...p.entries()].sort((a, b) => b[1] - a[1]).slice(0, SHOWN);
-  }
+  function likely(p, n = SHOWN) { return largest(p, n); }
 
   function showNext() {
     if (!ids.length) return;
@@ -256,17 +279,55 @@ export function mount(box, bytes, about) {
 
   function shape(text) { return make("p", {class: "shape"}, `Shape: ${text}`); }
 
+  /** All rows of a head with the words at both sides, and what is hidden in grey. A click on a row follows its token. */
+  function wholeMap(l, h) {
+    const n = ids.length, cell = Math.max(10, Math.min(14, Math.floor(250 / n))), edge = 62, side = edge + n * cell;
+    const found = make("p", {class: "shape", style: `width: ${side}px`}, "Point to read a weight; click to follow a row.");
+    const cellOf = (event) => [event.offsetY, event.offsetX].map((at) => Math.floor((at - edge) / cell));
+    const canvas = make("canvas", {
+      width: 2 * side, height: 2 * side, style: `width: ${side}px; height: ${side}px`, role: "img",
+      "aria-label": `the weights of head ${l}.${h}, ${n} tokens that ask by ${n} that answer; the table holds the chosen row`,
+      mousemove: (event) => {
+        const [t, s] = cellOf(event);
+        if (words[t] && words[s]) found.textContent = `“${words[t]}” looks at “${words[s]}”: ${s > t ? "hidden by the mask" : percent(weight(l, h, t, s))}`;
+      },
+      click: (event) => { const [t] = cellOf(event); if (words[t]) { state.position = t === n - 1 ? null : t; show(); } },
+    });
+    const pen = canvas.getContext("2d", {alpha: false});
+    pen.scale(2, 2);  // two pixels for each of the page's, for sharp letters
+    pen.fillStyle = "#fff";
+    pen.fillRect(0, 0, side, side);
+    pixels(l, h, 225);
+    pen.imageSmoothingEnabled = false;
+    pen.drawImage(drawn.canvas, edge, edge, n * cell, n * cell);
+    pen.font = "10.5px system-ui, sans-serif";
+    pen.textAlign = "right";
+    pen.textBaseline = "middle";
+    words.forEach((word, t) => {
+      pen.fillStyle = t === at() ? "#b34700" : "#222";
+      pen.fillText(word, edge - 4, edge + (t + 0.5) * cell, edge - 6);
+      pen.save();
+      pen.translate(edge + (t + 0.5) * cell, edge - 4);
+      pen.rotate(Math.PI / 2);
+      pen.fillText(word, 0, 0, edge - 6);
+      pen.restore();
+    });
+    pen.strokeStyle = "#b34700";
+    pen.strokeRect(edge, edge + at() * cell, n * cell, cell);
+    return make("div", {class: "map scroll", tabindex: "0", role: "region", "aria-label": "the map of this head"}, canvas, found);
+  }
+
   /** One row of attention, which the play button builds up: query · keys, softmax, mix. */
   function openHead(l, h) {
     const t = at(), layer = glass.layers[l], D = glass.d_head;
     const kv = Math.floor((h * config.n_kv_heads) / H) * D;  // whose keys and values this head reads
-    const three = (numbers) => `(${[...numbers.subarray(0, 3)].map((x) => number(x, 1)).join(", ")}, …)`;
+    const few = (numbers) => `(${[...numbers.subarray(0, 2)].map((x) => number(x, 1)).join(", ")}, …)`;
     const rows = words.slice(0, t + 1).map((word, s) => {
       const [key, value] = [layer.key, layer.value].map((all) => all.subarray(s * glass.d_kv + kv));
-      return make("tr", {}, make("th", {scope: "row"}, word), make("td", {}, three(key)),
+      return make("tr", {}, make("th", {scope: "row"}, word), make("td", {}, few(key)),
         make("td", {class: "step1"}, number(layer.scores[(h * T + t) * T + s])),
         make("td", {class: "step2"}, make("i", {style: `--share: ${weight(l, h, t, s)}`}), percent(weight(l, h, t, s))),
-        make("td", {class: "step3"}, `${percent(weight(l, h, t, s))} × ${three(value)}`));
+        make("td", {class: "step3"}, few(value)));
     });
     const later = words.length - t - 1, hidden = later === 1 ? "1 later word" : `${later} later words`;
     if (later) rows.push(make("tr", {}, make("th", {scope: "row"}, hidden), make("td", {}, "hidden by the mask"),
@@ -275,24 +336,25 @@ export function mount(box, bytes, about) {
     const table = make("table", {class: "row-of-attention"},
       make("tr", {}, make("th", {}, "token"), make("th", {}, "its key"),
            make("th", {class: "step1"}, config.alibi_slopes ? "query · key / √D − slope × distance" : "query · key / √D"),
-           make("th", {class: "step2"}, "softmax"), make("th", {class: "step3"}, "weight × value")),
+           make("th", {class: "step2"}, "softmax"), make("th", {class: "step3"}, "× value")),
       ...rows, make("tr", {class: "step3"}, make("th", {scope: "row"}, "the sum"), make("td"), make("td"), make("td"),
-                    make("td", {}, three(mix))));
+                    make("td", {}, few(mix))));
     const play = make("button", {type: "button", hidden: matchMedia("(prefers-reduced-motion: reduce)").matches, click: () => {
       for (let step = 0; step <= 3; step++) setTimeout(() => table.setAttribute("data-step", step), STEP * step);
     }}, "▶ Play this row");
     return [make("div", {class: "buttons"}, play, remover(`${l}.head.${h}`, "this head"), remover(`${l}.attention`, "all heads of the block"),
                  remover(`${l}`, "the whole block")),
-            make("p", {}, `“${words[t]}” asks with its query ${three(query)}:`),
-            make("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "one row of attention"}, table),
+            make("div", {class: "opened"}, wholeMap(l, h), make("div", {},
+              make("p", {}, `“${words[t]}” asks with its query ${few(query)}:`),
+              make("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "one row of attention"}, table))),
             shape(`weights (H, T, T) = (${H}, ${ids.length}, ${ids.length}); query, key, value (T, D) = (${ids.length}, ${D})`)];
   }
 
   function openUnits(l) {
-    const most = units(l).slice(0, SHOWN), largest = Math.abs(most[0][1]) || 1;
+    const most = units(l), scale = Math.abs(most[0][1]) || 1;
     return [make("div", {class: "buttons"}, remover(`${l}.feed_forward`, "this network")),
             ...most.map(([unit, a]) => make("div", {class: "bar wide"}, make("span", {}, `unit ${unit}`),
-              make("i", {style: `--share: ${Math.abs(a) / largest}`}), make("span", {}, number(a)),
+              make("i", {style: `--share: ${Math.abs(a) / scale}`}), make("span", {}, number(a)),
               remover(`${l}.unit.${unit}`, `unit ${unit}`))),
             ...[...state.removed].filter((part) => part.startsWith(`${l}.unit.`)).map((part) => remover(part, `unit ${part.split(".")[2]}`)),
             shape(`hidden (T, d_ff) = (${ids.length}, ${config.d_ff})`)];

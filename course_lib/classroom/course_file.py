@@ -1,0 +1,145 @@
+"""`course.toml`, read: what is wrong is named with its line, what was given and what may be.
+
+`term` reads `[course]` of it and `policy_file` `[grading]`. Nothing here needs torch.
+"""
+
+import re
+import tomllib
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from course_lib.contents import CHAPTERS
+
+NAME = "course.toml"  # where a command runs
+LIKE = "a date and time with its zone, as in 2026-10-05T23:59:00+02:00"
+LONGEST = 80  # characters of a value that is shown
+
+
+def find_course_file(given: Path | None = None) -> Path | None:
+    """Return the file that --course names, else course.toml here; None if there is none."""
+    return given or (Path(NAME) if Path(NAME).is_file() else None)
+
+
+def read_course_file(path: Path) -> "Part":
+    """Return the whole file as a table. Errors: ValueError if it cannot be read."""
+    try:
+        text = path.read_text("utf-8")
+        return Part(tomllib.loads(text), str(path), text)
+    except (OSError, ValueError, RecursionError) as error:  # ValueError also for a number of 5,000 digits
+        raise ValueError(f"{path} cannot be read ({error}): mend it, or name another file with --course") from error
+
+
+def zone_of(part: "Part") -> ZoneInfo | None:
+    """Return the time zone that `[grading]` names for all moments of the file; None if it names none."""
+    name = part.value("time_zone", str, "")
+    try:
+        return ZoneInfo(name) if name else None
+    except (OSError, ValueError) as error:  # ZoneInfoNotFoundError is a KeyError of its own
+        raise part.wrong("time_zone", "is no time zone: give a name as in Europe/Berlin") from error
+    except KeyError as error:
+        raise part.wrong(
+            "time_zone", "is not known on this machine: give a name as in Europe/Berlin, or install tzdata"
+        ) from error
+
+
+def chapter_number(part: "Part", name: str, key: str = "") -> int:
+    """Read a chapter by its number or its name in the course. key: where it stands, if it is not the key itself."""
+    numbers = {str(number): number for number in range(len(CHAPTERS))}
+    numbers |= {chapter.slug: number for number, chapter in enumerate(CHAPTERS)}
+    if name not in numbers:
+        raise part.wrong(key or name, "names no chapter: give its number or its name, 2 or attention")
+    return numbers[name]
+
+
+class Part:
+    """A table of the file. Whatever is asked of it is there in the right type, or an error says what should be.
+
+    Args:
+        where: the file and the names of the tables around. text: of the whole file. name: "grading.late" in its head.
+        number: which one of that name it is, from 1.
+    """
+
+    def __init__(self, data: Any, where: str, text: str, name: str = "", number: int = 1):
+        if not isinstance(data, dict):
+            raise ValueError(f"{where} must be a table, as in the sample solutions/course.toml")
+        self.data, self.where, self._text, self._name, self._number = data, where, text, name, number
+
+    def wrong(self, key: str, why: str) -> ValueError:
+        given = f" = {_shown(self.data[key])}" if key in self.data else ""
+        line = self._line(key)
+        return ValueError(f"{self.where}{f', line {line}' if line else ''}: {key}{given} {why}")
+
+    def _line(self, key: str) -> int:
+        """Return the line of a key, or that of the table's head; 0 where it cannot be told (dotted, inline tables)."""
+        seen, head = 0, 0
+        for number, line in enumerate(self._text.splitlines(), start=1):
+            bare = line.partition("#")[0].strip()
+            if bare.startswith("["):
+                seen += (is_it := bare.strip("[] ") == self._name)
+                head = number if is_it and seen == self._number else 0 if seen <= self._number else head
+                if seen > self._number:
+                    break
+            elif head and re.match(rf"[\"']?{re.escape(key)}[\"']?\s*=", bare):
+                return number
+        return head
+
+    def require_known(self, *known: str) -> None:
+        for key in self.data:
+            if key not in known:
+                raise self.wrong(key, f"is not known here: {', '.join(known)} are")
+
+    def part(self, key: str) -> "Part":
+        name = f"{self._name}.{key}".lstrip(".")
+        return Part(self.data.get(key, {}), f"{self.where} [{key}]", self._text, name)
+
+    def parts(self, key: str) -> list["Part"]:
+        found = self.data.get(key, [])
+        if not isinstance(found, list):
+            raise self.wrong(key, f"must be a list of tables, [[grading.{key}]]")
+        return [
+            Part(each, f"{self.where} [[{key}]] number {i}", self._text, f"{self._name}.{key}", i)
+            for i, each in enumerate(found, start=1)
+        ]
+
+    def value(self, key: str, kind: type, default: Any) -> Any:
+        value = self.data.get(key, default)
+        if type(value) is not kind:
+            raise self.wrong(key, f"must be {'true or false' if kind is bool else 'text, in quotes'}")
+        return value
+
+    def number(self, key: str, least: float, most: float, default: float | None = None) -> float:
+        value = self.data.get(key, default)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most:  # NaN is neither
+            return float(value)
+        raise self.wrong(key, f"must be a number from {least:g} to {most:g}")
+
+    def day(self, key: str, zone: ZoneInfo | None) -> datetime:
+        """Return the moment, in UTC, at which a date begins, or a date and time. Without a zone: this machine's."""
+        value = self.data.get(key)
+        try:
+            if isinstance(value, date):  # as is a datetime
+                moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+                return (moment if moment.tzinfo or not zone else moment.replace(tzinfo=zone)).astimezone(UTC)
+        except (OverflowError, OSError):
+            pass
+        raise self.wrong(key, "must be a date without quotes, as in 2026-10-05, or with a time, 2026-10-05T08:00:00")
+
+    def time(self, key: str, zone: ZoneInfo | None) -> datetime:
+        """Return a moment in UTC, in which differences are true when clocks are changed."""
+        value = self.data.get(key)
+        try:
+            if isinstance(value, datetime) and (value.tzinfo or zone):
+                return (value if value.tzinfo else value.replace(tzinfo=zone)).astimezone(UTC)
+        except OverflowError:
+            pass
+        raise self.wrong(key, f"must be {LIKE}; or name `time_zone` in [grading] for all")
+
+
+def _shown(value: object) -> str:
+    try:
+        text = value.isoformat() if isinstance(value, date) else repr(value)
+    except ValueError:  # a number of thousands of digits
+        return "(a very long number)"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} …"

@@ -1,0 +1,147 @@
+"""A clone of the course, brought up to date with git: what was released since arrives, what a learner wrote stays.
+
+`python -m course_lib start --pull` is the door to this module. Plain `git pull` does for all who work in `my/`, which
+git does not see; this is for those, too, who wrote into the clone itself, and would meet conflicts.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from .handout import Handed, fingerprint, git, hand, names_of, write
+
+
+def fetch_newer(course: Path) -> list[Handed]:
+    """Fetch what the repository that `course` was cloned from has, and merge it; returns what was done with each file
+    that is new or newer: "merged" where the learner had edited it elsewhere, else as the rule of `handout` calls it.
+
+    What the learner changed in the clone itself is committed first. A notebook that both changed in different places
+    keeps the learner's cells and gets the new ones; where they meet, the rule of this module decides. A file that the
+    learner deleted comes again.
+    Errors: ValueError if this is no clone, a merge is under way or nothing can be merged; ConnectionError if the other
+        repository cannot be reached.
+    """
+    if not (course / ".git").exists():
+        raise ValueError(
+            f"{course} was not cloned with git, so nothing can be fetched: get the newer course as you got this"
+        )
+    if not shutil.which("git"):
+        raise ValueError("git is not installed here: install it, or leave --pull out")
+    try:
+        git(course, "rev-parse", "--verify", "@{upstream}")
+    except subprocess.CalledProcessError as error:
+        raise ValueError(
+            f"{course} follows no other repository ({_said(error)}): clone the course again, beside it"
+        ) from None
+    if _is_merging(course) or git(course, "ls-files", "--unmerged"):
+        raise ValueError(f"a merge is under way in {course}: end it with `git merge --abort`, then try again")
+    try:
+        git(course, "fetch", "--quiet")
+    except subprocess.CalledProcessError as error:
+        raise ConnectionError(_said(error)) from None
+    theirs = git(course, "rev-parse", "--verify", "@{upstream}").decode().strip()
+    try:
+        base = git(course, "merge-base", "HEAD", theirs).decode().strip()
+        return _merged(course, base, theirs) if base != theirs else []
+    except subprocess.CalledProcessError as error:
+        if _is_merging(course):
+            git(course, "merge", "--abort")
+        raise ValueError(
+            f"what was fetched cannot be merged ({_said(error) or 'it has no commit in common with this clone'}). Your "
+            "files are as they were; clone the course again beside them and copy your answers"
+        ) from None
+
+
+def _is_merging(course: Path) -> bool:
+    try:
+        return bool(git(course, "rev-parse", "--verify", "MERGE_HEAD"))
+    except subprocess.CalledProcessError:
+        return False
+
+
+def _said(error: subprocess.CalledProcessError) -> str:
+    """Return what git said last; its first lines may be advice."""
+    return (error.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
+
+
+def _merged(course: Path, base: str, theirs: str) -> list[Handed]:
+    """Commit what the learner changed, merge what is theirs, and settle what both changed."""
+    held = (set(names_of(git(course, "ls-tree", "-r", "--name-only", "-z", each))) for each in (base, theirs))
+    if gone := [name for name in sorted(set.intersection(*held)) if not os.path.lexists(course / name)]:
+        git(course, "checkout", "--quiet", theirs, "--", *gone)
+    incoming = names_of(git(course, "diff", "--name-only", "--no-renames", "-z", base, theirs))
+    known = set(names_of(git(course, "ls-files", "-z")))
+    own = [name for name in incoming if name not in known and os.path.lexists(course / name)]
+    git(course, "add", "--update")
+    if own:  # the learner has a file of that name: both count
+        git(course, "add", "--force", "--", *own)
+    if git(course, "diff", "--cached", "--name-only"):
+        git(course, *_as_learner(course), "commit", "--quiet", "--no-verify", "-m", "What I wrote")
+    mine = git(course, "rev-parse", "HEAD").decode().strip()
+    both = {*names_of(git(course, "diff", "--name-only", "--no-renames", "-z", base, mine))} & {*incoming}
+    if mine == base:
+        git(course, "merge", "--quiet", "--ff-only", theirs)
+        return [Handed(name, "renewed", course / name) for name in incoming if (course / name).exists()]
+    try:
+        merge = ("merge", "--quiet", "--no-commit", "--no-ff", "-Xno-renames", theirs)
+        git(course, *_as_learner(course), *merge)
+    except subprocess.CalledProcessError:
+        if not git(course, "ls-files", "--unmerged"):
+            raise
+    unmerged = {*names_of(git(course, "diff", "--name-only", "--diff-filter=U", "-z"))}
+    handed = []
+    for name in sorted(both):
+        versions = [_shown(course, each, name) for each in (base, mine, theirs)]
+        if name in unmerged or not _is_whole(course / name):
+            handed.append(_settled(course, name, *versions))
+        elif (course / name).exists():
+            handed.append(Handed(name, "renewed" if versions[1] == versions[2] else "merged", course / name))
+    git(course, *_as_learner(course), "commit", "--quiet", "--no-verify", "--no-edit")
+    rest = [name for name in incoming if name not in both and (course / name).exists()]
+    return handed + [Handed(name, "renewed", course / name) for name in rest]
+
+
+def _settled(course: Path, name: str, base: bytes | None, mine: bytes | None, theirs: bytes | None) -> Handed:
+    """Put the learner's version of a file back, and their newer one in its place or beside it, by the rule."""
+    path, given = course / name, fingerprint(base) if base is not None else None
+    if mine is not None:
+        write(path, mine)
+    if theirs is None:  # they took it away, the learner wrote in it
+        done = Handed(name, "kept", path)
+    else:
+        entry = {"given": given, "beside": given} if given else {}
+        done = hand(name, theirs, fingerprint(theirs), course, entry)
+    git(course, "add", "--force", "--", name)
+    return done
+
+
+def _is_whole(path: Path) -> bool:
+    """Say whether a merged file can be used: a notebook whose lines were merged may be none any more."""
+    if path.suffix != ".ipynb":
+        return True
+    try:
+        cells = json.loads(path.read_bytes())["cells"]
+        ids = [cell["id"] for cell in cells if "id" in cell]
+        return len(set(ids)) == len(ids) and all(cell["cell_type"] and "source" in cell for cell in cells)
+    except (OSError, ValueError, KeyError, TypeError):
+        return not path.exists()
+
+
+def _shown(course: Path, commit: str, name: str) -> bytes | None:
+    """Return a file as it is in a commit; None if it is not there."""
+    try:
+        return git(course, "show", f"{commit}:{name}")
+    except subprocess.CalledProcessError:
+        return None
+
+
+def _as_learner(course: Path) -> tuple[str, ...]:
+    """Return options of git for a commit that nobody need sign, also where nobody has told git a name."""
+    options: tuple[str, ...] = ("-c", "commit.gpgsign=false")
+    try:
+        git(course, "config", "user.email")
+    except subprocess.CalledProcessError:
+        options += ("-c", "user.name=learner", "-c", "user.email=learner@localhost")
+    return options

@@ -1,0 +1,77 @@
+// A learner's phone: one question at a time, one vote, which may be changed until the reveal.
+import { $, ask, make, say, wait } from "./room.js";
+
+const [door, ballot, fieldset, measured] = [$("door"), $("ballot"), document.querySelector("fieldset"), $("measured")];
+const store = (() => { try { localStorage.room; return localStorage; } catch { return {}; } })(); // forbidden in some
+door.hidden = Boolean(store.room);
+store.room ||= [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+const state = { now: {}, pending: null, shown: "", n: 0, said: "" };
+const tell = (text) => say((state.said = text)); // stays until something else is told; trouble on the way does not
+
+door.onsubmit = async (event) => {
+  event.preventDefault();
+  const { status, error } = await ask(store.room, "join", { code: $("code").value, token: store.room });
+  tell(error ?? "");
+  door.hidden = status == 200;
+  if (status == 200) look();
+};
+
+ballot.onsubmit = (event) => {
+  event.preventDefault();
+  const picked = (new FormData(ballot).get("answer") ?? "").trim(), isNumber = state.now.unit !== null;
+  if (!picked) return tell(isNumber ? "Type a number first." : "Pick one first.");
+  state.n = Math.max(Date.now(), state.n + 1); // a vote that arrives late does not undo a newer one
+  state.pending = { guess: state.now.id, answer: isNumber ? picked.replace(",", ".") : picked, n: state.n };
+  tell("Sending …");
+  send();
+};
+
+async function send() {
+  const vote = state.pending;
+  const { status, error } = await ask(store.room, "vote", vote);
+  if (vote != state.pending) return;
+  if (status == 0 || status == 429 || status >= 500) return say(error); // it is sent with the next look
+  state.pending = null;
+  tell(error ?? "Sent. You may change it until the reveal.");
+}
+
+function option(text) {
+  return make("label", { className: "option" }, make("input", { type: "radio", name: "answer", value: text }), text);
+}
+
+function show(now) {
+  state.now = now;
+  state.n = Math.max(state.n, now.n);
+  if (state.shown != now.id) {
+    const number = make("input", { name: "answer", inputMode: "decimal", size: 10 });
+    const answers = now.unit === null ? now.options.map(option) : [make("label", {}, "A number ", number, ` ${now.unit}`)];
+    fieldset.replaceChildren(make("legend", { innerHTML: now.text }), ...answers);
+    const mine = now.mine ?? "";
+    for (const input of fieldset.querySelectorAll("input"))
+      if (input.type == "radio") input.checked = input.value == mine; else input.value = mine;
+    tell(mine ? "Sent. You may change it until the reveal." : "");
+  }
+  fieldset.disabled = !now.open;
+  ballot.querySelector("button").hidden = !now.open;
+  if (!now.open && measured.dataset.of != now.id) {
+    measured.replaceChildren(make("strong", {}, `Measured: ${now.answer}`), make("div", { innerHTML: now.reason }));
+    tell(now.mine === null ? "Votes are closed." : `Your guess: ${now.mine} ${now.unit ?? ""}`);
+  }
+  measured.dataset.of = now.open ? "" : now.id;
+  measured.hidden = now.open;
+  state.shown = now.id;
+}
+
+async function look() {
+  if (state.pending) await send();
+  const now = await ask(store.room, "now");
+  if (now.status == 200) show(now);
+  say(now.status == 200 ? state.said : now.status == 401 ? "" : now.error);
+  if (now.status == 401) measured.hidden = true; // the room was opened anew, and wants its code
+  if (now.status == 401 || now.status == 200) [door.hidden, ballot.hidden] = [now.status == 200, now.status == 401];
+}
+
+for (;;) {
+  if (!document.hidden && door.hidden) await look();
+  await wait(1200 + 800 * Math.random());
+}

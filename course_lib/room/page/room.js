@@ -1,0 +1,28 @@
+// What both pages share. Text of the course's own pages is HTML; whatever else comes is shown as text.
+export const $ = (id) => document.getElementById(id);
+export const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+
+export function make(name, fields, ...parts) {
+  const element = Object.assign(document.createElement(name), fields);
+  element.append(...parts);
+  return element;
+}
+
+export function say(text) {
+  if ($("status").textContent != text) $("status").textContent = text;
+}
+
+// Every message may arrive twice without harm, so what nobody answers is sent again.
+export async function ask(bearer, path, message) {
+  const headers = { Authorization: `Bearer ${bearer}`, "Content-Type": "application/json" };
+  const body = message && JSON.stringify(message);
+  for (let tries = 3; tries; tries--) {
+    try {
+      const answer = await fetch(path, { method: body ? "POST" : "GET", headers, body, signal: AbortSignal.timeout(5000) });
+      return { status: answer.status, ...(await answer.json()) };
+    } catch {
+      await wait(300);
+    }
+  }
+  return { status: 0, error: "The room cannot be reached; this page keeps trying." };
+}

@@ -1,0 +1,207 @@
+"""What a room knows: who is in it (a token each, no name), their votes, and how often each mistake was made.
+
+A vote is the latest of one learner on one guess, until the reveal: each bears a number that grows, so that one that
+arrives twice, or late, changes nothing. A mistake counts once for each learner. Everything that comes in is held
+against the course's own pages, so that no text of a learner's is ever kept or shown, but for numbers.
+"""
+
+import re
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from course_lib.contents import CHAPTERS, Chapter
+from course_lib.grading import EXERCISES
+from course_lib.live.guesses import MARKDOWN, Question, questions
+
+LETTERS = "ABCDEFGHJKMNPQRTUVWXY346789"  # none is taken for another
+CODE = 4  # letters
+TOKEN = re.compile(r"[0-9a-f]{32}")  # learners draw their own, so that a join that is sent twice is one
+MOST_LEARNERS = 400
+LONGEST = 200  # characters of an answer
+LARGEST = 1e15  # a guess of a number
+MOST_BARS = 6
+
+
+class Refused(Exception):
+    """What is not taken: an HTTP status, and why in a sentence."""
+
+    def __init__(self, status: int, why: str):
+        super().__init__(why)
+        self.status = status
+
+
+@dataclass
+class Pace:
+    """How often something may happen: `burst` times at once, then `per_second`."""
+
+    burst: float
+    per_second: float
+    clock: Callable[[], float] = time.monotonic
+    _left: float = field(init=False)
+    _since: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._left, self._since = self.burst, self.clock()
+
+    def allows(self, cost: int = 1) -> bool:
+        """Return whether it may happen now, and count it; with a cost of 0 only look."""
+        now = self.clock()
+        self._left, self._since = min(self.burst, self._left + (now - self._since) * self.per_second), now
+        allowed = self._left >= 1
+        self._left -= cost if allowed else 0
+        return allowed
+
+
+class Tally:
+    """A room's members, votes and mistakes, with what its pages are told of them."""
+
+    def __init__(self, chapters: Iterable[Chapter] = CHAPTERS, clock: Callable[[], float] = time.monotonic):
+        self.questions: dict[str, Question] = {}
+        for chapter in chapters:
+            self.questions |= questions(chapter.slug)
+        if not self.questions:
+            raise ValueError("these chapters ask no guesses: name others, or none for the whole course")
+        self.code = "".join(secrets.choice(LETTERS) for _ in range(CODE))
+        self.key = secrets.token_urlsafe(16)  # of the teacher's page
+        self.current = next(iter(self.questions))
+        self.revealed: set[str] = set()
+        self.votes: dict[str, dict[str, tuple[int, str]]] = {id: {} for id in self.questions}  # by guess and token
+        self.mistakes: dict[str, dict[str, set[str]]] = {}  # by exercise and name: the tokens
+        self._clock = clock
+        self._paces: dict[str, Pace] = {}  # by token
+        self._wrong_codes = Pace(30, 3, clock)
+
+    # --- what learners do ---
+
+    def join(self, code: str, token: str) -> None:
+        """Let a learner in, who has drawn this token. Wrong codes in quick succession shut the door for a while, to
+        everybody: no code can be found by trying. Who is in stays in."""
+        if not self._wrong_codes.allows(0):
+            raise Refused(429, "Too many are at the door: try again in some seconds.")
+        if not secrets.compare_digest(code.strip().upper().encode("utf-8", "replace"), self.code.encode()):
+            self._wrong_codes.allows()
+            raise Refused(403, "That is not the room's code: it stands on the projector.")
+        if not TOKEN.fullmatch(token):
+            raise Refused(422, "A token is 32 hexadecimal digits.")
+        if token not in self._paces:
+            if len(self._paces) >= MOST_LEARNERS:
+                raise Refused(409, f"The room is full: {MOST_LEARNERS} are in it.")
+            self._paces[token] = Pace(30, 5, self._clock)
+
+    def vote(self, token: str, guess: str, answer: str, n: int) -> None:
+        """Take a vote, if it is newer than the one that is there."""
+        self._require_learner(token)
+        question = self.questions.get(guess)
+        if question is None:
+            raise Refused(404, "This room asks no such guess.")
+        if guess in self.revealed:
+            raise Refused(409, "The measurement is shown already: votes on this guess are closed.")
+        if len(answer) > LONGEST or not question.accepts(answer) or not 0 <= n < 2**53:
+            raise Refused(422, "That is no answer to this guess: pick an option, or type a number.")
+        if question.number:
+            if abs(float(answer)) > LARGEST:
+                raise Refused(422, f"A number up to {LARGEST:g}, please.")
+            answer = f"{float(answer):.6g}"
+        before, _ = self.votes[guess].get(token, (-1, ""))
+        if n > before:
+            self.votes[guess][token] = n, answer
+
+    def mistake(self, token: str, exercise: str, name: str) -> None:
+        """Count a mistake that the learner's `check` has named."""
+        self._require_learner(token)
+        if exercise not in EXERCISES:
+            raise Refused(404, "There is no such exercise.")
+        known = EXERCISES[exercise]
+        names = {each.name for each in getattr(known, "misconceptions", ())}
+        names |= {option.text for option in getattr(known, "options", ()) if not option.right}
+        if name not in names:
+            raise Refused(422, "No mistake of this exercise has that name.")
+        self.mistakes.setdefault(exercise, {}).setdefault(name, set()).add(token)
+
+    def _require_learner(self, token: str) -> None:
+        if token not in self._paces:
+            raise Refused(401, "The room does not know you: join with its code.")
+        if not self._paces[token].allows():
+            raise Refused(429, "Too fast: try again in a second.")
+
+    # --- what the teacher does ---
+
+    def show(self, guess: str) -> None:
+        """Make this the question that the pages show."""
+        if guess not in self.questions:
+            raise Refused(404, "This room asks no such guess.")
+        self.current = guess
+
+    def reveal(self, guess: str) -> None:
+        """Close the votes on this guess, and show what was measured."""
+        self.show(guess)
+        self.revealed.add(guess)
+
+    # --- what pages are told ---
+
+    def for_learner(self, token: str) -> dict[str, Any]:
+        """Return what a phone shows: the current question, its own vote, and once it is revealed the measurement."""
+        self._require_learner(token)
+        n, answer = self.votes[self.current].get(token, (0, None))
+        return self._question() | {"mine": answer, "n": n}
+
+    def for_teacher(self) -> dict[str, Any]:
+        """Return what the projector shows: the question with its bars, how many are in the room, the mistakes."""
+        question, answers = self.questions[self.current], [answer for _, answer in self.votes[self.current].values()]
+        open = self.current not in self.revealed
+        bars = _ranges(answers) if question.number else [(each, answers.count(each)) for each in question.shown]
+        return self._question() | {
+            "bars": bars,
+            "votes": len(answers),
+            "right": None if open else sum(map(question.right, answers)),
+            "code": self.code,
+            "learners": len(self._paces),
+            "questions": list(self.questions),
+            "mistakes": [
+                {"exercise": id, "title": EXERCISES.entries[id].title, "names": Counter(counts).most_common(3)}
+                for id, counts in sorted(self._counted().items(), key=lambda each: -sum(each[1].values()))[:4]
+            ],
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """Return the counts alone, for a file: answers by guess, mistakes by exercise."""
+        votes = {id: Counter(answer for _, answer in cast.values()) for id, cast in self.votes.items() if cast}
+        return {"learners": len(self._paces), "guesses": votes, "mistakes": self._counted()}
+
+    def _question(self) -> dict[str, Any]:
+        question, open = self.questions[self.current], self.current not in self.revealed
+        told = {
+            "id": question.id,
+            "text": _html(question.text),
+            "options": question.shown,
+            "unit": question.number.unit if question.number else None,
+            "open": open,
+        }
+        return told if open else told | {"answer": question.answer, "reason": _html(question.reply(question.answer))}
+
+    def _counted(self) -> dict[str, dict[str, int]]:
+        return {id: {name: len(made) for name, made in names.items()} for id, names in self.mistakes.items()}
+
+
+def _html(markdown: str) -> str:
+    return MARKDOWN.renderInline(markdown).replace("\n", " ")
+
+
+def _ranges(answers: list[str]) -> list[tuple[str, int]]:
+    """Return bars for guesses of a number: a bar for each where they are few, otherwise ranges of one width between
+    the tenth part that is lowest and the tenth that is highest, which stand in the outermost bars."""
+    values = sorted(map(float, answers))
+    counts = Counter(values)
+    if len(counts) <= MOST_BARS:
+        return [(f"{value:,.6g}", count) for value, count in counts.items()]
+    low, high = values[len(values) // 10], values[-1 - len(values) // 10]
+    edges = sorted({float(f"{low + (high - low) * i / (MOST_BARS - 2):.3g}") for i in range(MOST_BARS - 1)})
+    names = [f"under {edges[0]:,.6g}", *(f"{a:,.6g} to {b:,.6g}" for a, b in pairwise(edges))]
+    names.append(f"{edges[-1]:,.6g} and more")
+    placed = Counter(sum(value >= edge for edge in edges) for value in values)
+    return [(name, placed[i]) for i, name in enumerate(names)]
