@@ -8,9 +8,9 @@ experiments on what is said about Transformers. `live`: the engine of live figur
 through the course. `grading`: one answer in a notebook, judged. `classroom`: a whole class. `bench`: how fast all of it
 is, beside what would be used instead. `site`: the web edition. `cli`: the commands. `chapters`: what teaches, a folder
 per chapter; `contents` and `chapters.toml`: their order, names and titles; `glossary`: their terms. `handout`: the
-learner's folder. Nothing imports upward, and no chapter another: what runs knows nothing of what teaches; `claims` and
-`live` build on what runs, `grading` and `ladder` on these, on all of these `bench`, and on that `chapters`,
-`classroom`, `site` and `cli`.
+learner's folder; `wheel`: what pip installs. Nothing imports upward, and no chapter another: what runs knows nothing of
+what teaches; `claims` and `live` build on what runs, `grading` and `ladder` on these, on all of these `bench`, and on
+that `chapters`, `classroom`, `site` and `cli`.
 
 `python -m course_lib --help` lists the commands.
 """

@@ -11,13 +11,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+
+from course_lib.cli import missing as brought_by
+from course_lib.files import COURSE
 
 PACKAGES = (
     "torch", "numpy", "matplotlib", "ipywidgets", "jupyterlab", "nbclient", "safetensors", "tokenizers", "tqdm",
 )  # fmt: skip
 PROGRAMS = ("jupyterlab", "nbclient")  # they are run, not imported: importing them takes seconds
-TOP = Path(__file__).resolve().parents[2]  # of the repository; an installed wheel has packages there
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -85,11 +86,8 @@ def examine(announce: Callable[[str], object] = lambda name: None) -> Iterator[F
 
 
 def _install(package: str) -> str:
-    """Return how to install a package: with all the others, if the list of them is here."""
-    listed = TOP / "requirements.txt"
-    near = listed.relative_to(Path.cwd()) if listed.is_relative_to(Path.cwd()) else listed
-    what = f"-r {near}" if listed.is_file() else package
-    return f"run `python -m pip install {what}` in the course's environment"
+    """Return how to install a package, with all that it is needed for."""
+    return f"run `python -m pip install {brought_by.install(package) or package}` in the course's environment"
 
 
 def _sliders() -> Finding:
@@ -151,7 +149,7 @@ def doctor(versions: bool = True) -> bool:
         unknown += finding.well is None
     if ill or unknown:
         print(f"{ill} to mend, in this order.")
-    elif (TOP / "notebooks" / "00_start_here.ipynb").is_file():
+    elif (COURSE / "notebooks" / "00_start_here.ipynb").is_file():
         print("All is well: `python -m course_lib start` opens the course." if versions else "All is well.")
     else:
         print("All is well. The notebooks are not part of this installation: they come with the course's repository.")

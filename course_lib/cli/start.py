@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course_lib.contents import CHAPTERS
+from course_lib.files import COURSE
 
 if TYPE_CHECKING:
     from course_lib.handout import Handed
 
-TOP = Path(__file__).resolve().parents[2]  # of the course; an installed wheel has packages there
 FIRST = f"notebooks/{CHAPTERS[0].notebook}"
 
 
@@ -25,15 +25,16 @@ def add(commands: argparse._SubParsersAction) -> None:
         "start",
         help="learners: copy the course into a folder of your own and open it in JupyterLab",
         description=(
-            "Copies the notebooks and exercises into my/, beside the course, and opens JupyterLab there. Run it every "
-            "time: it opens the notebook that you saved last. After an update of the course it renews what you have "
-            "not edited, and puts the newer version beside what you have; nothing of yours is overwritten. To begin a "
-            "notebook anew, delete or rename your copy and run it again."
+            "Copies the notebooks and exercises into my/, beside the course, and opens JupyterLab there. (Where pip "
+            "brought the course without its repository: into my/ where you are.) Run it every time: it opens the "
+            "notebook that you saved last. After an update of the course it renews what you have not edited, and puts "
+            "the newer version beside what you have; nothing of yours is overwritten. To begin a notebook anew, delete "
+            "or rename your copy and run it again."
         ),
         epilog='Examples: python -m course_lib start attention · start 2 · start --lab="--no-browser --port=9000"',
     )
     parser.add_argument("page", nargs="?", metavar="CHAPTER", help="a chapter's number or name, or a notebook's path")
-    parser.add_argument("--folder", type=Path, default=TOP / "my", help="your folder (default: my, beside the course)")
+    parser.add_argument("--folder", type=Path, help="your folder (default: my, beside the course)")
     parser.add_argument("--no-lab", action="store_true", help="copy or update, and open nothing")
     parser.add_argument("--lab", metavar="OPTIONS", default="", help="options for JupyterLab, in one pair of quotes")
     parser.set_defaults(run=run, remedy="name another folder with --folder")
@@ -44,9 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
     from course_lib.handout import hand_out, last_saved
 
     page = notebook_of(arguments.page) if arguments.page else None
-    folder = arguments.folder.expanduser().resolve()
-    print("\n".join(news(hand_out(TOP, folder), folder)))
-    opened = folder / page if page else last_saved(TOP, folder) or folder / FIRST
+    folder = (arguments.folder or usual_folder()).expanduser().resolve()
+    print("\n".join(news(hand_out(COURSE, folder), folder)))
+    opened = folder / page if page else last_saved(COURSE, folder) or folder / FIRST
     if arguments.no_lab:
         return 0
     if server := os.environ.get("JUPYTER_SERVER_ROOT"):  # a terminal within JupyterLab, a hub: one is open already
@@ -54,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"JupyterLab is running already: open {near} in its file browser.")
         return 0
     if not importlib.util.find_spec("jupyterlab"):
-        raise ValueError("JupyterLab is not installed here: `python -m course_lib doctor` says how to install it")
+        raise ModuleNotFoundError("there is no JupyterLab", name="jupyterlab")
     page = opened.relative_to(folder).as_posix()
     print(f"Opening {page} in JupyterLab. To end it, press Ctrl-C here, then y.", flush=True)
     options = [  # the address, not the file: so it is also the one that the terminal shows
@@ -70,6 +71,16 @@ def run(arguments: argparse.Namespace) -> int:
                 return lab.wait()
             except KeyboardInterrupt:  # JupyterLab has seen it, too, and asks whether it shall end
                 continue
+
+
+def usual_folder() -> Path:
+    """Return the learner's folder: `my/` beside the course. In a wheel nothing of a learner's may stand, so there it is
+    `my/` where they are, or where they are if that is theirs already."""
+    from course_lib.handout import RECORD
+
+    if COURSE.name != "handouts":
+        return COURSE / "my"
+    return Path() if Path(RECORD).is_file() else Path("my")
 
 
 def notebook_of(name: str) -> str:
