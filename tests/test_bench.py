@@ -24,6 +24,7 @@ from course_lib.bench import (
     imports,
     live,
     machine,
+    memory,
     rounds,
     run,
     training,
@@ -333,6 +334,24 @@ def test_notebooks_are_run_as_they_are_and_left_so(monkeypatch, tmp_path):
     assert [row.what for row in rows] == [path.name, "all, 1 at a time", "all, 2 at a time", "two at a time"]
     assert (tmp_path / "notebooks" / "here").read_text() == ".."
     assert path.read_bytes() == before
+
+
+@pytest.mark.proof
+def test_the_memory_of_a_kernel_is_what_its_notebook_holds(tmp_path):
+    path = tmp_path / "a.ipynb"
+    cells = [nbformat.v4.new_code_cell(code) for code in ("a = bytes(1)", "a = b'1' * 200_000_000", "del a", "1")]
+    most = {}
+    for count in (1, 4):
+        nbformat.write(nbformat.v4.new_notebook(cells=cells[:count]), path)
+        most[count], own = memory.kernel_bytes(path)
+        assert 10e6 < own <= most[count]
+    assert 150e6 < most[4] - most[1] < 250e6, "the most after any cell, though it was given back"
+    assert own < most[4] - 150e6
+
+
+def test_bytes_are_shown_as_megabytes():
+    row = Row("memory", "a server", "", Spread(93e6, 93e6, 1_250e6), sign="B")
+    assert "93 MB   93 MB–1,250 MB" in Report({}, [row]).table()
 
 
 @pytest.mark.parametrize(
