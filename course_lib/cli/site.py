@@ -21,7 +21,7 @@ def add(commands: argparse._SubParsersAction) -> None:
         "--elsewhere",
         type=Path,
         metavar="FOLDER",
-        help="build no site: write there what its links to Colab and Kaggle open, notebooks that install the course first",
+        help="build no site: write there what its links to Colab and Kaggle open, notebooks that install the course",
     )
     parser.add_argument("--processes", type=int, default=2, help="that draw and build (default: %(default)s)")
     parser.set_defaults(run=run, remedy="name another folder with --out")

@@ -15,7 +15,7 @@ from course_lib.site.pages import GITHUB, repository_of
 NOT_THERE = ("jupyterlab", "ipython")  # the service has its own page and kernel, and they stay as they are
 CELL = """\
 # Colab and Kaggle begin with an empty machine: this installs the course from {address},
-# and of the packages that its notebooks need those that are missing. A minute, once per session; elsewhere nothing.
+# and of the packages that its notebooks need those that are missing, once in each session. Elsewhere it does nothing.
 import importlib.util
 
 if importlib.util.find_spec("course_lib"):
@@ -23,7 +23,11 @@ if importlib.util.find_spec("course_lib"):
 else:
     print("Installing the course …")
     %pip install --quiet {packages}
-    print("The course is installed. What you write here is not kept: download the notebook, or save a copy.")"""
+    importlib.invalidate_caches()
+    if importlib.util.find_spec("course_lib"):
+        print("The course is installed. What you write here is not kept: download the notebook, or save a copy.")
+    else:
+        print("The course could not be installed: what pip says above tells why.")"""
 
 
 def install_cell(root: Path) -> NotebookNode:
