@@ -160,7 +160,7 @@ def test_readme_commands_are_whole_and_ci_runs_the_second():
 
 
 def test_readme_names_files_that_exist():
-    for page in (ROOT / "README.md", ROOT / "solutions" / "README.md"):
+    for page in (ROOT / "README.md", ROOT / "solutions" / "README.md", ROOT / ".github" / "ELSEWHERE.md"):
         links = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
         missing = [link for link in links if not (page.parent / link).exists()]
         assert not missing, f"{page.name} links to {missing}"

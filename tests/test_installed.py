@@ -79,6 +79,11 @@ def test_requirements_hold_a_version_of_every_package_that_an_extra_asks_for():
             assert asked.extras <= EXTRAS.keys()
 
 
+def test_the_page_about_other_places_names_every_extra():
+    page = (ROOT / ".github" / "ELSEWHERE.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE) == list(EXTRAS)
+
+
 def test_the_extra_for_development_holds_all_others():
     own = next(Requirement(line) for line in EXTRAS["dev"] if missing.NAME in line)
     assert own.extras == EXTRAS.keys() - {"dev"}
@@ -201,6 +206,8 @@ def test_a_wheel_brings_the_notebooks_and_exercises_and_neither_answers_nor_test
     subprocess.run(command, check=True, capture_output=True, cwd=tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
     assert wheel.stat().st_size < MOST_IN_A_WHEEL
+    (said,) = re.findall(r"wheel, (\d+) MB", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert abs(wheel.stat().st_size / 1e6 - int(said)) < 1, "the README says how large it is"
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "packages")
     packed = tmp_path / "packages" / "course_lib" / "handouts"

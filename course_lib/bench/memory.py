@@ -53,8 +53,8 @@ def server_bytes() -> int:
 def measure(rounds: int) -> Iterator[Row]:
     """Measure the server and some chapters, each once: a kernel's memory hardly differs from run to run."""
     yield Row("memory", "JupyterLab's server", "", spread([server_bytes()]), sign="B")
-    for number in OPEN:
-        chapter = CHAPTERS[number]
-        most, own = kernel_bytes(COURSE / "notebooks" / chapter.notebook)
+    opened = [(f"chapter {number}", "notebooks", number) for number in OPEN]
+    for what, part, number in [*opened, ("exercises of chapter 2, unsolved", "exercises", 2)]:
+        most, own = kernel_bytes(COURSE / part / CHAPTERS[number].notebook)
         note = f"{own / 1e6:,.0f} MB of it are shared with no other process at the end"
-        yield Row("memory", f"chapter {number}, {chapter.title}", "", spread([most]), sign="B", note=note)
+        yield Row("memory", what, "", spread([most]), sign="B", note=note)
