@@ -6,6 +6,7 @@ It is loaded by itself where a wheel is built: nothing else of the course can be
 """
 
 from pathlib import Path
+from shutil import rmtree
 
 from setuptools.command.build_py import build_py
 
@@ -22,6 +23,7 @@ class BuildWithHandouts(build_py):
 
     def run(self) -> None:
         super().run()
+        rmtree(Path(self.build_lib, "course_lib", "handouts"), ignore_errors=True)  # of an earlier build
         for target, source in {} if self.editable_mode else self.handouts().items():
             self.mkpath(str(Path(target).parent))
             self.copy_file(source, target, preserve_mode=False)
