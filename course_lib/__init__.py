@@ -8,9 +8,10 @@ experiments on what is said about Transformers. `live`: the engine of live figur
 through the course. `grading`: one answer in a notebook, judged. `classroom`: a whole class. `room`: a class live, its
 guesses together. `bench`: how fast all of it is, beside what would be used instead. `site`: the web edition. `cli`: the
 commands. `chapters`: what teaches, a folder per chapter; `contents` and `chapters.toml`: their order, names and titles;
-`glossary`: their terms. `handout`: the learner's folder; `pull`: a clone brought up to date. Nothing imports upward,
-and no chapter another: what runs knows nothing of what teaches; `claims` and `live` build on what runs, `grading` and
-`ladder` on these, on all of these `bench`, and on that `chapters`, `classroom`, `room`, `site` and `cli`.
+`glossary`: their terms. `handout`: the learner's folder; `pull`: a clone brought up to date; `wheel`: what pip
+installs. Nothing imports upward, and no chapter another: what runs knows nothing of what teaches; `claims` and `live`
+build on what runs, `grading` and `ladder` on these, on all of these `bench`, and on that `chapters`, `classroom`,
+`room`, `site` and `cli`.
 
 `python -m course_lib --help` lists the commands.
 """

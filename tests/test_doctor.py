@@ -164,7 +164,7 @@ def test_an_installation_without_notebooks_is_not_told_to_open_one(tmp_path):
     assert "00_start_here" not in well.stdout
     ill = without("matplotlib", "doctor", cwd=tmp_path, setup=at).stdout
     assert "requirements.txt" not in ill
-    assert "python -m pip install matplotlib" in ill
+    assert 'python -m pip install "transformers-measured[notebooks]"' in ill
 
 
 # ------------------------------------------------------------------------------------- other machines, other faults
