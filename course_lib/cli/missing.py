@@ -14,7 +14,7 @@ PACKAGES = {  # module -> the package that brings it, where the two have differe
     "markdown_it": "markdown-it-py", "yaml": "pyyaml", "jupyter": "jupyterlab", "nbclient": "jupyterlab",
 }  # fmt: skip
 OF_COMMAND = {
-    **dict.fromkeys(("grade", "release", "autograder", "workflow"), "grading"),
+    **dict.fromkeys(("grade", "release", "autograder", "workflow", "room"), "grading"),
     **dict.fromkeys(("refresh", "new", "bench"), "dev"),
     "site": "web",
 }
