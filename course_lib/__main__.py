@@ -14,6 +14,7 @@ from course_lib.cli import (
     glass,
     grade,
     ladder,
+    missing,
     new,
     plan,
     refresh,
@@ -80,6 +81,14 @@ def main(argv: list[str] | None = None) -> int:
         return status
     except (ValueError, RuntimeError) as error:
         print(f"{arguments.command}: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        what = missing.install(error.name or "", arguments.command)
+        if not what:  # no package of the course's: a learner's own module, or a fault of ours
+            raise
+        package = str(error.name).partition(".")[0]
+        remedy = f"run `python -m pip install {what}` in the course's environment"
+        print(f"{arguments.command}: {package} is not installed here: {remedy}", file=sys.stderr)
         return 2
     except OSError as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads():

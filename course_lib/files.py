@@ -14,6 +14,9 @@ if TYPE_CHECKING:  # torch takes seconds to import, and many a command writes fi
     from torch import Tensor
 
 ASSETS = Path(__file__).parent / "assets"  # what comes with the course
+_BROUGHT = Path(__file__).resolve().parent / "handouts"
+# The folder that holds notebooks/ and exercises/: a wheel brings it in the package; else it is the repository.
+COURSE = _BROUGHT if _BROUGHT.is_dir() else _BROUGHT.parents[1]
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:

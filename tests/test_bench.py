@@ -2,9 +2,12 @@
 says how fast anything is."""
 
 import asyncio
+import contextlib
 import json
 import math
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import numpy as np
@@ -24,6 +27,7 @@ from course_lib.bench import (
     imports,
     live,
     machine,
+    memory,
     rounds,
     run,
     training,
@@ -333,6 +337,29 @@ def test_notebooks_are_run_as_they_are_and_left_so(monkeypatch, tmp_path):
     assert [row.what for row in rows] == [path.name, "all, 1 at a time", "all, 2 at a time", "two at a time"]
     assert (tmp_path / "notebooks" / "here").read_text() == ".."
     assert path.read_bytes() == before
+
+
+def test_the_memory_of_a_kernel_is_the_most_that_its_notebook_held(tmp_path, monkeypatch):
+    """The kernel is this very process."""
+    space, path = {}, tmp_path / "a.ipynb"
+    client = SimpleNamespace(
+        setup_kernel=contextlib.nullcontext,
+        km=SimpleNamespace(provisioner=SimpleNamespace(pid=os.getpid())),
+        execute_cell=lambda cell, number: exec(cell.source, space),
+    )
+    monkeypatch.setattr(memory, "NotebookClient", lambda notebook, **options: client)
+    most = {}
+    for code in ("a = 1", "a = b'1' * 200_000_000"):
+        cells = [nbformat.v4.new_code_cell(each) for each in (code, "del a", "1")]
+        nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+        most[code], own = memory.kernel_bytes(path)
+        assert 10e6 < own <= most[code]
+    assert most["a = b'1' * 200_000_000"] - most["a = 1"] > 150e6, "though it was given back"
+
+
+def test_bytes_are_shown_as_megabytes():
+    row = Row("memory", "a server", "", Spread(93e6, 93e6, 1_250e6), sign="B")
+    assert "a server          93 MB  93 MB–1,250 MB" in Report({}, [row]).table()
 
 
 @pytest.mark.parametrize(

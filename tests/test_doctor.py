@@ -164,7 +164,7 @@ def test_an_installation_without_notebooks_is_not_told_to_open_one(tmp_path):
     assert "00_start_here" not in well.stdout
     ill = without("matplotlib", "doctor", cwd=tmp_path, setup=at).stdout
     assert "requirements.txt" not in ill
-    assert "python -m pip install matplotlib" in ill
+    assert 'python -m pip install "transformers-measured[notebooks]"' in ill
 
 
 # ------------------------------------------------------------------------------------- other machines, other faults
@@ -228,7 +228,7 @@ def test_a_version_that_the_course_does_not_take_is_the_cause_and_what_needs_it_
 def test_whoever_runs_another_python_than_the_courses_own_is_told_that(found, monkeypatch, tmp_path):
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv" / "pyvenv.cfg").touch()
-    monkeypatch.setattr(doctor, "TOP", tmp_path)
+    monkeypatch.setattr(doctor, "COURSE", tmp_path)
     seen = found(torch=ModuleNotFoundError("No module named 'torch'", name="torch"))
     assert seen["torch"].remedy.startswith(f"this is another Python, {sys.executable}: run the course's own")
     assert str(tmp_path / ".venv" / "bin" / "python") in seen["torch"].remedy

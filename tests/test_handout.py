@@ -344,7 +344,7 @@ def opened(course, monkeypatch):
             return 0
 
     monkeypatch.delenv("JUPYTER_SERVER_ROOT", raising=False)
-    monkeypatch.setattr(start, "TOP", course)
+    monkeypatch.setattr(start, "COURSE", course)
     monkeypatch.setattr(start.subprocess, "Popen", Pretended)
     return commands
 

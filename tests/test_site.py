@@ -9,14 +9,16 @@ from types import SimpleNamespace
 
 import nbformat
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from packaging.requirements import Requirement
 
 from course_lib.claims import in_order, recorded
 from course_lib.contents import BY_SLUG, CHAPTERS
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.live.guesses import questions
 from course_lib.live.page import VIEW
-from course_lib.site import build, links, pages, states
+from course_lib.site import build, elsewhere, links, pages, states
 
 ROOT = Path(__file__).parent.parent
 PNG = base64.b64encode(b"as good as a picture").decode()
@@ -167,13 +169,65 @@ def test_every_recorded_claim_has_a_page_with_all_that_settles_it():
 
 def test_a_colab_link_is_there_if_and_only_if_the_project_names_its_address(tmp_path):
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
-    assert pages._repository(tmp_path) == ""
+    assert pages.repository_of(tmp_path) == ""
     (tmp_path / "pyproject.toml").write_text("[project.urls]\nRepository = 'https://github.com/some/course.git'\n")
-    assert pages._repository(tmp_path) == "some/course"
-    assert "/github/some/course/blob/main/notebooks/04_heads.ipynb" in pages._run_it(
-        "notebooks/04_heads.ipynb", "some/course"
-    )
+    assert pages.repository_of(tmp_path) == "some/course"
+    linked = pages._run_it("notebooks/04_heads.ipynb", "some/course")
+    assert "/github/some/course/blob/elsewhere/notebooks/04_heads.ipynb" in linked
+    assert "welcome?src=https://github.com/some/course/blob/elsewhere/notebooks/04_heads.ipynb" in linked
     assert "Colab" not in pages._run_it("notebooks/04_heads.ipynb", "")
+
+
+@pytest.fixture
+def with_address(tmp_path):
+    """A repository of two notebooks that names its address."""
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("[build-system]")[2]
+    address = "[project.urls]\nRepository = 'https://github.com/some/course.git'\n\n[build-system]"
+    (tmp_path / "pyproject.toml").write_text(address + project, encoding="utf-8")
+    cells = [new_markdown_cell("# A"), new_code_cell("import course_lib", outputs=[new_output("stream", text="!")])]
+    for part in ("notebooks", "exercises"):
+        (tmp_path / part).mkdir()
+        nbformat.write(new_notebook(cells=cells), tmp_path / part / "02_attention.ipynb")
+    return tmp_path
+
+
+def test_notebooks_for_elsewhere_install_the_course_first_and_are_otherwise_the_same(with_address, tmp_path):
+    written = elsewhere.write_elsewhere(with_address, tmp_path / "out")
+    assert [path.relative_to(tmp_path / "out").as_posix() for path in written] == [
+        "notebooks/02_attention.ipynb",
+        "exercises/02_attention.ipynb",
+    ]
+    for path in written:
+        title, install, *rest = nbformat.read(path, as_version=4).cells
+        assert (title.source, rest[0].source, rest[0].outputs[0].text) == ("# A", "import course_lib", "!")
+        (line,) = re.findall(r"^    %pip install --quiet (.*)$", install.source, flags=re.M)
+        names = [Requirement(each).name for each in re.findall(r'"([^"]+)"', line)]
+        assert names[0] == "transformers-measured"
+        assert {"anywidget", "matplotlib"} <= set(names)
+        assert not {"jupyterlab", "ipython", "torch"} & set(names), "the service's own stay as they are"
+    before = [path.read_bytes() for path in written]
+    elsewhere.write_elsewhere(with_address, tmp_path / "out")
+    assert [path.read_bytes() for path in written] == before
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [(True, True, "The course is installed."), (False, True, "is not kept"), (False, False, "could not be installed")],
+    ids=["there already", "installed", "failed"],
+)
+def test_that_cell_installs_once_and_says_what_became_of_it(with_address, monkeypatch, capsys, before, after, said):
+    shell, asked = InteractiveShell(), []
+    shell.register_magic_function(asked.append, "line", "pip")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: (after if asked else before) or None)
+    assert shell.run_cell(elsewhere.install_cell(with_address).source).success
+    assert said in capsys.readouterr().out
+    assert len(asked) == (not before)
+
+
+def test_without_an_address_there_is_nothing_to_install_from(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    with pytest.raises(ValueError, match=r"names no address.*\[project.urls\]"):
+        elsewhere.write_elsewhere(tmp_path, tmp_path / "out")
 
 
 # ------------------------------------------------------------------------------------------------------ the first page

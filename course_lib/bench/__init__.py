@@ -5,4 +5,14 @@
 that ours is measured against, `report` writes table, picture and file. Each other module measures one part.
 """
 
-PARTS = ("train", "decode", "attention", "growth", "live", "grade", "import", "course")  # as they are run and shown
+PARTS = (
+    "train",
+    "decode",
+    "attention",
+    "growth",
+    "live",
+    "grade",
+    "import",
+    "course",
+    "memory",
+)  # as they are run and shown

@@ -16,8 +16,8 @@ class Row:
     """One ratio.
 
     what: what was timed, of ours. beside: against whom, or which limit of the machine. ratio: how many times as fast
-    ours is, or the share of a limit that it reaches; with `sign` "s" it is in seconds. least, most: the goal, if there
-    is one. seconds: our median time, of one `unit`. note: what a reader must know to judge it.
+    ours is, or the share of a limit that it reaches; with `sign` "s" it is in seconds, with "B" in bytes. least, most:
+    the goal, if there is one. seconds: our median time, of one `unit`. note: what a reader must know to judge it.
     """
 
     part: str
@@ -109,7 +109,7 @@ HEAD = ("what", "beside", "ratio", "quartiles", "goal", "", "ours")
 def _cells(row: Row) -> tuple[str, ...]:
     reached = {None: "", True: "reached", False: "not reached"}[row.reached]
     taken = f"{duration(row.seconds)} {row.unit}".strip() if row.seconds else ""
-    as_text = duration if row.sign == "s" else "{:.2f}".format
+    as_text = {"s": duration, "B": lambda number: f"{number / 1e6:,.0f} MB"}.get(row.sign, "{:.2f}".format)
     median, low, high = map(as_text, row.ratio)
     return row.what, row.beside, median, f"{low}–{high}", row.goal, reached, taken
 

@@ -197,10 +197,12 @@ def _require_usable(arguments: argparse.Namespace) -> None:
     for path in arguments.submissions:
         if out and out.is_relative_to(path.resolve()):
             raise ValueError(f"--out {arguments.out} lies in {path}, as if it were a submission: name a folder outside")
+    if arguments.out:
+        from . import report  # noqa: F401  # it needs Jinja: what is missing is said before anything is graded
     if arguments.classroom50:
         from course_lib.classroom.export.classroom50 import classroom50_fields
 
-        classroom50_fields()  # what is missing is said before anything is graded
+        classroom50_fields()  # said before anything is graded, too
     if arguments.confirm and not (sys.stdin and sys.stdin.isatty()):
         raise ValueError(
             "--confirm asks at a terminal, and there is none: look with --manifest first, then leave it out"

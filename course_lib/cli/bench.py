@@ -14,8 +14,8 @@ def add(commands: argparse._SubParsersAction) -> None:
             "Times ours and its peers in turns, within one run, and prints their ratios with quartiles: training and "
             "writing beside transformers, nn.TransformerEncoder and a model in nanoGPT's manner, attention beside "
             "nn.MultiheadAttention, imports beside torch's, grading beside nbgrader (where NBGRADER_PYTHON names a "
-            "Python that has it), and all of it beside what this machine can do at most. It refuses to measure while "
-            "other programs are busy."
+            "Python that has it), and all of it beside what this machine can do at most; then how long each notebook "
+            "takes, and how much memory an open chapter. It refuses to measure while other programs are busy."
         ),
         epilog="Example: python -m course_lib bench train decode --json figures.json --picture roofline.png",
     )

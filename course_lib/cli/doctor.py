@@ -15,15 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from course_lib.cli import missing as brought_by
 from course_lib.contents import named, released
+from course_lib.files import COURSE
 
 PACKAGES = (
     "torch", "numpy", "matplotlib", "ipywidgets", "jupyterlab", "nbclient", "safetensors", "tokenizers", "tqdm",
 )  # fmt: skip
 PROGRAMS = ("jupyterlab", "nbclient")  # they are run, not imported: importing them takes seconds
-PIP = {"yaml": "PyYAML", "markdown_it": "markdown-it-py", "IPython": "ipython"}  # where pip's name is another
-COURSE = "transformers-measured"  # as pip knows it
-TOP = Path(__file__).resolve().parents[2]  # of the repository; an installed wheel has packages there
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -109,10 +108,10 @@ def _ranges() -> dict[str, Any]:
     try:
         from packaging.requirements import Requirement
 
-        required = [Requirement(each) for each in importlib.metadata.requires(COURSE) or ()]
+        required = [Requirement(each) for each in importlib.metadata.requires(brought_by.NAME) or ()]
     except (ImportError, importlib.metadata.PackageNotFoundError):
         return {}
-    return {each.name: each.specifier for each in required if not each.marker}
+    return {each.name: each.specifier for each in required}  # of all extras: they name each package with one range
 
 
 def _package(package: str, accepted: Any) -> Finding:
@@ -141,11 +140,11 @@ def _not_imported(package: str, error: Exception) -> Finding:
 
 def _notes() -> Iterator[Finding]:
     """Say what this installation is, and what of it is for teachers."""
-    if not (TOP / "notebooks").is_dir():
+    if not (COURSE / "notebooks").is_dir():
         yield Finding("the course", True, "the library alone, without notebooks", is_note=True)
     elif (holds := released()) is not None:
         yield Finding("the course", True, f"a learner's package with {named(holds)}", is_note=True)
-    if not (TOP / "solutions").is_dir():
+    if not (COURSE / "solutions").is_dir():
         return
     if platform.system() == "Linux" and shutil.which("bwrap"):
         yield Finding("grading a class", True, "bubblewrap is there", is_note=True)
@@ -159,14 +158,11 @@ def _notes() -> Iterator[Finding]:
 def _install(package: str) -> str:
     """Return how to install a package: with all the others, if the list of them is here. Where the course has an
     environment of its own and this is another, that is the cause."""
-    own = TOP / ".venv"
+    own = COURSE / ".venv"
     if (own / "pyvenv.cfg").is_file() and Path(sys.prefix).resolve() != own.resolve():
         python = own / ("Scripts/python.exe" if platform.system() == "Windows" else "bin/python")
         return f"this is another Python, {sys.executable}: run the course's own, `{python} -m course_lib doctor`"
-    listed = TOP / "requirements.txt"
-    near = listed.relative_to(Path.cwd()) if listed.is_relative_to(Path.cwd()) else listed
-    what = f"-r {near}" if listed.is_file() else PIP.get(package, package)
-    return f"run `python -m pip install {what}` in the course's environment"
+    return f"run `python -m pip install {brought_by.install(package) or package}` in the course's environment"
 
 
 def _sliders() -> Finding:
@@ -245,7 +241,7 @@ def doctor(versions: bool = True) -> bool:
         unknown += finding.well is None
     if ill or unknown:
         print(f"{ill} to mend, in this order.")
-    elif (TOP / "notebooks" / "00_start_here.ipynb").is_file():
+    elif (COURSE / "notebooks" / "00_start_here.ipynb").is_file():
         print("All is well: `python -m course_lib start` opens the course." if versions else "All is well.")
     else:
         print("All is well. The notebooks are not part of this installation: they come with the course's repository.")

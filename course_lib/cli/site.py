@@ -17,6 +17,12 @@ def add(commands: argparse._SubParsersAction) -> None:
         epilog="Example: python -m course_lib site --out build/site, then open build/site/index.html",
     )
     parser.add_argument("--out", type=Path, default=Path("build/site"), help="folder to fill (default: %(default)s)")
+    parser.add_argument(
+        "--elsewhere",
+        type=Path,
+        metavar="FOLDER",
+        help="build no site: write there what its links to Colab and Kaggle open, notebooks that install the course",
+    )
     parser.add_argument("--processes", type=int, default=2, help="that draw and build (default: %(default)s)")
     parser.set_defaults(run=run, remedy="name another folder with --out")
 
@@ -30,6 +36,11 @@ def run(arguments: argparse.Namespace) -> int:
     root = Path.cwd()
     if not (root / "notebooks").is_dir() or not (root / "web").is_dir():
         raise ValueError(f"{root} holds no notebooks/ and web/: run this at the top of the course's repository")
+    if arguments.elsewhere:
+        from course_lib.site.elsewhere import write_elsewhere
+
+        print(f"{arguments.elsewhere}: {len(write_elsewhere(root, arguments.elsewhere))} notebooks")
+        return 0
     wrong = build(root, arguments.out, arguments.processes)
     size = sum(path.stat().st_size for path in arguments.out.rglob("*") if path.is_file())
     pages = sum(1 for _ in arguments.out.rglob("*.html"))

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course_lib.contents import CHAPTERS, Chapter, released
-from course_lib.files import write_whole
+from course_lib.files import COURSE, write_whole
 
 if TYPE_CHECKING:
     from course_lib.handout import Handed
 
-TOP = Path(__file__).resolve().parents[2]  # of the course; an installed wheel has packages there
 PROJECTOR = ".projector"  # in the learner's folder: JupyterLab's settings for a lecture hall
 LARGE_TYPE = {"code-font-size": "19px", "content-font-size1": "21px", "ui-font-size1": "17px"}
 FIRST = f"notebooks/{CHAPTERS[0].notebook}"
@@ -31,15 +30,16 @@ def add(commands: argparse._SubParsersAction) -> None:
         "start",
         help="learners: copy the course into a folder of your own and open it in JupyterLab",
         description=(
-            "Copies the notebooks and exercises into my/, beside the course, and opens JupyterLab there. Run it every "
-            "time: it opens the notebook that you saved last. After an update of the course it renews what you have "
-            "not edited, and puts the newer version beside what you have; nothing of yours is overwritten. To begin a "
-            "notebook anew, delete or rename your copy and run it again."
+            "Copies the notebooks and exercises into my/, beside the course, and opens JupyterLab there. (Where pip "
+            "brought the course without its repository: into my/ where you are.) Run it every time: it opens the "
+            "notebook that you saved last. After an update of the course it renews what you have not edited, and puts "
+            "the newer version beside what you have; nothing of yours is overwritten. To begin a notebook anew, delete "
+            "or rename your copy and run it again."
         ),
         epilog='Examples: python -m course_lib start attention · start 2 · start --lab="--no-browser --port=9000"',
     )
     parser.add_argument("page", nargs="?", metavar="CHAPTER", help="a chapter's number or name, or a notebook's path")
-    parser.add_argument("--folder", type=Path, default=TOP / "my", help="your folder (default: my, beside the course)")
+    parser.add_argument("--folder", type=Path, help="your folder (default: my, beside the course)")
     parser.add_argument(
         "--pull",
         action="store_true",
@@ -60,12 +60,12 @@ def run(arguments: argparse.Namespace) -> int:
     page = notebook_of(arguments.page) if arguments.page else None
     if arguments.pull:
         print("\n".join(pulled()), flush=True)
-    folder = arguments.folder.expanduser().resolve()
-    print("\n".join(news(hand_out(TOP, folder), folder)))
+    folder = (arguments.folder or usual_folder()).expanduser().resolve()
+    print("\n".join(news(hand_out(COURSE, folder), folder)))
     if page and not is_released(page):
         print("This chapter is still to come: its page says what is known.")
         page = f"notebooks/{page.rpartition('/')[2]}"
-    opened = folder / page if page else last_saved(TOP, folder) or folder / FIRST
+    opened = folder / page if page else last_saved(COURSE, folder) or folder / FIRST
     if arguments.no_lab:
         return 0
     if server := os.environ.get("JUPYTER_SERVER_ROOT"):  # a terminal within JupyterLab, a hub: one is open already
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"JupyterLab is running already: open {near} in its file browser.")
         return 0
     if not importlib.util.find_spec("jupyterlab"):
-        raise ValueError("JupyterLab is not installed here: `python -m course_lib doctor` says how to install it")
+        raise ModuleNotFoundError("there is no JupyterLab", name="jupyterlab")
     page = opened.relative_to(folder).as_posix()
     print(f"Opening {page} in JupyterLab. To end it, press Ctrl-C here, then y.", flush=True)
     options = [  # the address, not the file: so it is also the one that the terminal shows
@@ -113,7 +113,7 @@ def pulled() -> list[str]:
     from course_lib.pull import fetch_newer
 
     try:
-        handed = fetch_newer(TOP)
+        handed = fetch_newer(COURSE)
     except ConnectionError as error:
         return [f"Nothing could be fetched ({error}); going on with what is here."]
     if not handed:
@@ -133,6 +133,16 @@ def _files(count: int) -> str:
 def stayed(each: "Handed") -> str:
     """Return a sentence on a file that the learner edited, and of which there is a newer version."""
     return f"You have edited {each.name}, so it stays as it is; its newer version is {each.path.name} beside it."
+
+
+def usual_folder() -> Path:
+    """Return the learner's folder: `my/` beside the course. In a wheel nothing of a learner's may stand, so there it is
+    `my/` where they are, or where they are if that is theirs already."""
+    from course_lib.handout import RECORD
+
+    if COURSE.name != "handouts":
+        return COURSE / "my"
+    return Path() if Path(RECORD).is_file() else Path("my")
 
 
 def notebook_of(name: str) -> str:

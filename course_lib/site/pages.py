@@ -30,6 +30,7 @@ IMAGE = re.compile(r'<img\b([^>]*?)src="data:image/(\w+);base64,([^"]+)"([^>]*)>
 LINK = re.compile(r"\(([\w./]*\.ipynb)#([^\s)]+)\)")
 FILE = re.compile(r"\[([^\]\n]+)\]\(\.\./((?!(?:notebooks|exercises)/[\w.]+\.(?:ipynb|md))[\w./-]+)\)")
 GITHUB = "https://github.com/"
+ELSEWHERE = "elsewhere"  # the branch of notebooks that install the course first: see elsewhere.py
 MARKS = re.compile(r"([\\`*_{}\[\]<>$|#~^])")
 LIVE_STILL = re.compile(rf'<div class="{STILL}">.*<img', re.DOTALL)  # a picture that stands in for a widget
 MOVES = '<p class="aside">Recorded for one slider. In JupyterLab every control of this figure moves.</p>'
@@ -45,7 +46,7 @@ def write_pages(root: Path, folder: Path, figures: Mapping[str, str]) -> None:
     """
     pictures = folder / "_extra" / "pictures"
     pictures.mkdir(parents=True, exist_ok=True)
-    repository = _repository(root)
+    repository = repository_of(root)
     for kind in ("notebooks", "exercises"):
         (folder / kind).mkdir()
         for path in sorted((root / kind).glob("*.ipynb")):
@@ -175,8 +176,13 @@ def relinked(markdown: str, repository: str = "") -> str:
 
 def _run_it(path: str, repository: str) -> str:
     """Say how this page becomes a notebook that runs."""
-    address = f"https://colab.research.google.com/github/{repository}/blob/main/{path}"
-    link = f' · <a href="{address}">Open in Colab</a>' if repository else ""
+    there = f"{repository}/blob/{ELSEWHERE}/{path}"
+    places = {
+        "Colab": f"https://colab.research.google.com/github/{there}",
+        "Kaggle": f"https://www.kaggle.com/kernels/welcome?src={GITHUB}{there}",
+    }
+    links = (f' · <a href="{address}">Open in {name}</a>' for name, address in places.items())
+    link = "".join(links) if repository else ""
     why = "You solve these in JupyterLab, where each answer is checked at once; open them"
     if path.startswith("notebooks/"):
         why = "This page shows what was computed when the course was made. To run and change it, open it in JupyterLab"
@@ -184,7 +190,7 @@ def _run_it(path: str, repository: str) -> str:
     return f'<div class="run-it">{why} from your copy of the course: <code>{command}</code>{link}</div>'
 
 
-def _repository(root: Path) -> str:
+def repository_of(root: Path) -> str:
     """Return "owner/name" on GitHub; empty if pyproject.toml has no such address."""
     urls = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"].get("urls", {})
     found = next((m for url in urls.values() if (m := re.match(re.escape(GITHUB) + r"([\w.-]+/[\w.-]+)", url))), None)

@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 
 import ipywidgets as widgets
 import torch
@@ -14,6 +13,7 @@ from torch import nn
 from course_lib.chapters.start_here import figures
 from course_lib.chapters.start_here.figures import Part
 from course_lib.contents import BY_SLUG, CHAPTERS
+from course_lib.files import COURSE
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.live.figure import LiveFigure, dropdown, show, slider
 from course_lib.live.page import publish
@@ -82,7 +82,7 @@ def _shown(word: str) -> str:
 
 
 # -------------------------------------------------------------------------------------------------------------- the map
-NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
+NOTEBOOKS = COURSE / "notebooks"
 
 # name, what it does, letters of the shape that leaves it, slug of its chapter, place on the map (see Part)
 PARTS = (

@@ -1,0 +1,73 @@
+"""Notebooks for services that have no course yet, Colab and Kaggle: the same, after a cell that installs it.
+
+The course's own notebooks do not carry that cell: whoever opens them from a copy of the course has it installed.
+"""
+
+import re
+import tomllib
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from course_lib.site.pages import GITHUB, repository_of
+
+NOT_THERE = ("jupyterlab", "ipython")  # the service has its own page and kernel, and they stay as they are
+CELL = """\
+# Colab and Kaggle begin with an empty machine: this installs the course from {address},
+# and of the packages that its notebooks need those that are missing, once in each session. Elsewhere it does nothing.
+import importlib.util
+
+if importlib.util.find_spec("course_lib"):
+    print("The course is installed.")
+else:
+    print("Installing the course …")
+    %pip install --quiet {packages}
+    importlib.invalidate_caches()
+    if importlib.util.find_spec("course_lib"):
+        print("The course is installed. What you write here is not kept: download the notebook, or save a copy.")
+    else:
+        print("The course could not be installed: what pip says above tells why.")"""
+
+
+def install_cell(root: Path) -> NotebookNode:
+    """Return the cell that installs the course of the repository `root`, and nothing that is there already.
+
+    Errors: ValueError if pyproject.toml does not name the repository's address on GitHub.
+    """
+    repository = repository_of(root)
+    if not repository:
+        raise ValueError(
+            f"pyproject.toml names no address on GitHub from which a notebook could install the course: write "
+            f'Repository = "{GITHUB}OWNER/NAME" under [project.urls]'
+        )
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = [line for line in project["optional-dependencies"]["notebooks"] if _name(line) not in NOT_THERE]
+    asked = [f"{project['name']} @ git+{GITHUB}{repository}", *asked]
+    packages = " ".join(f'"{line}"' for line in asked)
+    source = CELL.format(address=f"{GITHUB}{repository}", packages=packages)
+    return nbformat.v4.new_code_cell(source, id="install")
+
+
+def write_elsewhere(root: Path, folder: Path) -> list[Path]:
+    """Write the notebooks and exercises of the repository `root` into `folder`, each after that cell; return the paths.
+
+    Errors: as of `install_cell`, and ValueError if the folder holds something else.
+    """
+    cell = install_cell(root)
+    if folder.exists() and any(path.name not in ("notebooks", "exercises") for path in folder.iterdir()):
+        raise ValueError(f"{folder} holds something else: name an empty folder")
+    written = []
+    for part in ("notebooks", "exercises"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+        for path in sorted((root / part).glob("*.ipynb")):
+            notebook = nbformat.read(path, as_version=4)
+            first = next(i for i, each in enumerate(notebook.cells) if each.cell_type == "code")
+            notebook.cells.insert(first, cell)
+            nbformat.write(notebook, folder / part / path.name)
+            written.append(folder / part / path.name)
+    return written
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[^\w.-]", requirement, maxsplit=1)[0].lower()
