@@ -42,12 +42,12 @@ def layer(rng, *shape, d_out, rank, alpha, bias=True, dtype="float32"):
     seed = int(torch.randint(2**31, (), generator=rng))
     says = f"nn.Linear({shape[-1]}, {d_out}{'' if bias else ', bias=False'})"
     linear = Given(drawn_linear, shape[-1], d_out, seed, bias, dtype, says=says)
-    return Case(x, rank, alpha, init=(linear, rank, alpha))
+    return Case(x, init=(linear, rank, alpha))
 
 
 @stage
 def as_many_as_rank(seed):
-    "alpha = rank, so that the scale is 1: output, a new layer's output, gradients, and merged."
+    "alpha = rank, so that the scale is 1: the output, that of a new layer, gradients, and what merge returns."
     rng = generator(seed)
     return [layer(rng, 3, 2, d_out=4, rank=1, alpha=1), layer(rng, 2, 5, d_out=3, rank=2, alpha=2)]
 
