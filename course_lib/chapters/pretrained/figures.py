@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.collections import LineCollection
@@ -199,17 +200,23 @@ def forgetting(paths: Mapping[str, Sequence[tuple[float, float]]], entropy: floa
     every look. at: the loss in the new town at which they are compared.
     """
     figure, axes = new_figure(WIDE, 3.9)
-    for (name, seen), color, mark in zip(paths.items(), (BLUE, RED), "os"):
+    for (name, seen), color, mark, below in zip(paths.items(), (BLUE, RED), "os", (True, False)):
         new, old = zip(*seen)
         axes.plot(new, old, marker=mark, color=color, markersize=5)
-        axes.annotate(name, (new[-1], old[-1]), (8, 0), textcoords="offset points", va="center", color=color)
+        away: dict[str, Any] = {"xytext": (0, -10 if below else 8), "va": "top" if below else "bottom"}
+        axes.annotate(name, seen[1], textcoords="offset points", ha="center", color=color, fontsize=FONT, **away)
     axes.axvline(entropy, color=GREY, linestyle=":")
     axes.axhline(entropy, color=GREY, linestyle=":")
     axes.axvline(at, color=INK, linewidth=1, linestyle="--")
-    axes.annotate("before", seen[0], (0, 8), textcoords="offset points", ha="center", color=INK)
-    axes.set(xscale="log", xlabel="loss in the second town, nats per token (right: better)")
+    told: dict[str, Any] = {"color": INK, "fontsize": FONT, "va": "bottom"}
+    axes.text(at * 1.02, entropy, "compared here", rotation=90, ha="right", **told)
+    axes.text(entropy * 1.01, entropy, "entropy", rotation=90, ha="right", **told)
+    axes.text(1.2, entropy, "entropy", ha="center", **told)
+    axes.annotate("before", seen[0], (-8, 4), textcoords="offset points", ha="right", **told)
+    axes.set(
+        xscale="log", xlabel="loss in the second town, nats per token (right: better)", xlim=(1.35 * max(new), 0.6)
+    )
     axes.set_ylabel("loss in Tinytown, nats per token")
-    axes.set_xlim(1.15 * max(new), 0.8 * entropy)
     ticks = [4, 3, 2, 1.5, 1, at, entropy]
     axes.set_xticks(ticks, [f"{tick:.2f}" if tick < 1 else f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
