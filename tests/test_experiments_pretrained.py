@@ -251,3 +251,21 @@ def test_one_head_of_block_1_carries_the_answer_and_the_head_of_the_map_less_tha
         "after block 1 it is there"
     )
     assert abs(measured.carried(model, "blocks.0", positions=[-1])) < 0.05, "and before it is not"
+
+
+# ------------------------------------------------------------------------------------------------------- a second town
+@pytest.mark.parametrize(
+    ("whole", "thin", "gentle", "verdict"),
+    [
+        ([(4, 0.7), (0.7, 1.7)], [(4, 0.7), (0.7, 1.0)], [(4, 0.7), (0.8, 1.7)], "confirmed"),
+        ([(4, 0.7), (0.7, 1.7)], [(4, 0.7), (0.7, 2.0)], [(4, 0.7), (0.8, 1.4)], "depends"),
+        ([(4, 0.7), (0.7, 1.7)], [(4, 0.7), (0.7, 1.65)], [(4, 0.7), (0.8, 1.65)], "refuted"),
+    ],
+)
+def test_lora_has_to_keep_more_for_the_same_gain(whole, thin, gentle, verdict, monkeypatch):
+    runs = {("all", None): whole, ("lora", None): thin, ("lora", measured.GENTLE): gentle}
+    monkeypatch.setattr(measured, "fine_tuned", lambda way, seed, rate=None: (None, runs[way, rate]))
+    finding = find("pretrained.lora_forgets")()
+    assert finding.verdict == verdict
+    share = (4 - 0.75) / (4 - 0.7)
+    assert finding.values == pytest.approx([share * (whole[1][1] - thin[1][1])] * 3)

@@ -201,7 +201,12 @@ def test_chapter_15_shows_what_the_real_models_gave():
         exec(own, shown)
     record = read_json(ASSETS / "real_models.json")
     assert shown["real"].keys() == record.keys()
-    for name in ("written", "analogies", "sinks"):
+    for name in ("written", "next", "analogies", "neighbours", "sinks", "lora"):
         assert shown["real"][name] == record[name]
+    for name, (tokens, its_map) in record["maps"].items():
+        assert shown["real"]["maps"][name][0] == tokens
+        torch.testing.assert_close(
+            torch.tensor(shown["real"]["maps"][name][1]), torch.tensor(its_map), atol=1e-3, rtol=0
+        )
     for name in ("similarity", "it"):
         torch.testing.assert_close(torch.tensor(shown["real"][name]), torch.tensor(record[name]), atol=1e-3, rtol=0)

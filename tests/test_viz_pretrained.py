@@ -187,3 +187,23 @@ def test_the_cells_say_their_cosines():
     assert cells == ["1.00", "0.25", "-0.10", "0.25", "1.00", "0.66", "-0.10", "0.66", "1.00"]
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["one  1", "two  2", "three  3"]
     assert figure.get_suptitle() == "Two and three are near"
+
+
+def test_two_maps_of_one_head_frame_the_row_that_asks():
+    weights = np.eye(3)
+    drawn = figures.attention_maps(
+        {"one": (["it", "was", "a"], weights), "two": (["a", "was", "it"], 1 - weights)}, "it", ""
+    )
+    one, two, _ = drawn.axes
+    assert [axes.patches[0].get_y() for axes in (one, two)] == [-0.5, 1.5]
+    assert np.array_equal(two.images[0].get_array(), 1 - weights)
+    assert [label.get_text() for label in two.get_yticklabels()] == ["a", "was", "it"]
+
+
+def test_what_is_forgotten_is_drawn_over_what_is_learned_better_to_the_right():
+    paths = {"all weights": [(4.0, 0.7), (1.0, 1.5)], "LoRA": [(4.0, 0.7), (0.9, 2.0), (0.8, 2.1)]}
+    (axes,) = figures.forgetting(paths, 0.65, 0.75, "One forgets more").axes
+    for line, seen in zip(axes.lines, paths.values()):
+        assert np.array_equal(line.get_xydata(), seen)
+    assert axes.xaxis_inverted()
+    assert {"all weights", "LoRA", "before"} <= {text.get_text() for text in axes.texts}

@@ -1,8 +1,13 @@
 """Answers with two mistakes of the page at once, chapter 15."""
 
+import math
 import re
 
 import torch
+import torch.nn.functional as F
+from torch import nn
+
+from course_lib.positions import apply_rotary
 
 
 def untransposed_without_the_last_norm(state_dict):
@@ -110,6 +115,124 @@ def all_queries_of_summed_texts(model, ids):
     return {"previous": torch.stack(previous), "first": torch.stack(first), "induction": torch.stack(induction)}
 
 
+def radians_that_grow(T, d_head, theta, factor, low, high, original):
+    """2π forgotten, and the exponent without its minus."""
+    inv_freq = theta ** (torch.arange(0, d_head, 2).float() / d_head)
+    turns = original * inv_freq
+    smooth = torch.clamp((turns - low) / (high - low), 0.0, 1.0)
+    scaled = smooth * inv_freq + (1 - smooth) * inv_freq / factor
+    return torch.outer(torch.arange(T).float(), scaled)
+
+
+def step_for_each_feature(T, d_head, theta, factor, low, high, original):
+    """No mix between low and high, and an angle for each feature."""
+    freqs = 1.0 / theta ** (torch.arange(0, d_head, 2) / d_head)
+    turns = original * freqs / (2 * math.pi)
+    freqs = torch.where(turns >= high, freqs, freqs / factor)
+    angles = torch.arange(T).unsqueeze(1) * freqs
+    return torch.cat([angles, angles], dim=-1)
+
+
+def slower_from_one(T, d_head, theta, factor, low, high, original):
+    """Multiplied by the factor, and positions that begin with 1."""
+    speeds = torch.pow(theta, -2 * torch.arange(d_head // 2) / d_head)
+    kept = ((original * speeds / math.tau - low) / (high - low)).clip(0, 1)
+    mixed = kept * speeds + (1 - kept) * speeds * factor
+    return torch.stack([(t + 1) * mixed for t in range(T)])
+
+
+def layer_norms_without_a_root_of_d(q, k, v, q_gain, k_gain, angles, eps):
+    """The mean is subtracted, and the scores are not scaled."""
+    D = q.shape[-1]
+    q = apply_rotary(F.layer_norm(q, (D,), q_gain, eps=eps), angles)
+    k = apply_rotary(F.layer_norm(k, (D,), k_gain, eps=eps), angles)
+    k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+    v = v.repeat_interleave(q.shape[1] // v.shape[1], 1)
+    scores = torch.einsum("bhtd,bhsd->bhts", q, k)
+    T = scores.shape[-1]
+    scores = scores.masked_fill(torch.triu(torch.ones(T, T), 1).bool(), float("-inf"))
+    return torch.softmax(scores, dim=-1) @ v
+
+
+def rope_first_and_all_seen(q, k, v, q_gain, k_gain, angles, eps):
+    """RoPE before the norms, and no mask."""
+
+    def norm(x, weight):
+        return x / torch.sqrt((x * x).mean(-1, keepdim=True) + eps) * weight
+
+    q, k = norm(apply_rotary(q, angles), q_gain), norm(apply_rotary(k, angles), k_gain)
+    return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+
+def unit_queries_and_heads_in_a_row(q, k, v, q_gain, k_gain, angles, eps):
+    """Divided by the length, and the heads of keys repeated as a whole row."""
+    n_rep = q.size(1) // k.size(1)
+    q = q / torch.sqrt(q.square().sum(-1, keepdim=True) + eps) * q_gain
+    k = k / torch.sqrt(k.square().sum(-1, keepdim=True) + eps) * k_gain
+    q, k = apply_rotary(q, angles), apply_rotary(k, angles)
+    k, v = torch.cat([k] * n_rep, dim=1), torch.cat([v] * n_rep, dim=1)
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+class UnscaledAndUnfrozen(nn.Module):
+    """Alpha is forgotten, and the given layer is trained as well."""
+
+    def __init__(self, linear, rank, alpha):
+        super().__init__()
+        self.linear = linear
+        self.A = nn.Parameter(torch.randn(rank, linear.in_features) * 0.02)
+        self.B = nn.Parameter(torch.zeros(linear.out_features, rank))
+
+    def forward(self, x):
+        return self.linear(x) + x @ self.A.T @ self.B.T
+
+    def merge(self):
+        merged = nn.Linear(self.linear.in_features, self.linear.out_features, bias=self.linear.bias is not None)
+        merged.weight = nn.Parameter(self.linear.weight.detach() + self.B.detach() @ self.A.detach())
+        merged.bias = self.linear.bias
+        return merged
+
+
+class DeadAndUnmerged(nn.Module):
+    """Both thin matrices start at 0, and merging forgets them."""
+
+    def __init__(self, linear, rank, alpha):
+        super().__init__()
+        self.linear = linear.requires_grad_(False)
+        self.A = nn.Parameter(torch.zeros(rank, linear.in_features))
+        self.B = nn.Parameter(torch.zeros(linear.out_features, rank))
+        self.factor = alpha / rank
+
+    def forward(self, x):
+        return self.linear(x) + F.linear(F.linear(x, self.A), self.B) * self.factor
+
+    def merge(self):
+        merged = nn.Linear(self.linear.in_features, self.linear.out_features, self.linear.bias is not None)
+        merged.load_state_dict(self.linear.state_dict())
+        return merged.to(self.linear.weight.dtype)
+
+
+class UpsideDownAndInPlace(nn.Module):
+    """rank / alpha, and the product is written into the given layer."""
+
+    def __init__(self, linear, rank, alpha):
+        super().__init__()
+        self.linear = linear
+        for p in linear.parameters():
+            p.requires_grad = False
+        self.A = nn.Parameter(torch.randn(rank, linear.in_features))
+        self.B = nn.Parameter(torch.zeros(linear.out_features, rank))
+        self.s = rank / alpha
+
+    def forward(self, x):
+        return self.linear(x) + self.s * (x @ (self.B @ self.A).T)
+
+    def merge(self):
+        with torch.no_grad():
+            self.linear.weight += self.s * (self.B @ self.A)
+        return self.linear
+
+
 DOUBLES = {
     "pretrained.map_gpt2": [
         (untransposed_without_the_last_norm, ("nothing transposed", "final norm forgotten")),
@@ -120,5 +243,20 @@ DOUBLES = {
         (columns_and_sums, ("rows for columns", "sum over the positions")),
         (own_place_and_own_word, ("itself for the position before", "the same word")),
         (all_queries_of_summed_texts, ("first position counted", "sum over the texts")),
+    ],
+    "pretrained.rope_scaling": [
+        (radians_that_grow, ("2π forgotten", "speeds that grow")),
+        (step_for_each_feature, ("a step at high", "a number for each feature")),
+        (slower_from_one, ("multiplied by the factor", "positions from one")),
+    ],
+    "pretrained.qk_norm": [
+        (layer_norms_without_a_root_of_d, ("mean subtracted", "scores not scaled")),
+        (rope_first_and_all_seen, ("norm after RoPE", "not causal")),
+        (unit_queries_and_heads_in_a_row, ("divided by the length", "heads repeated in a row")),
+    ],
+    "pretrained.lora": [
+        (UnscaledAndUnfrozen, ("not scaled", "nothing frozen")),
+        (DeadAndUnmerged, ("both zero", "nothing merged")),
+        (UpsideDownAndInPlace, ("rank over alpha", "merged in place")),
     ],
 }

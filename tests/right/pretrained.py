@@ -1,10 +1,14 @@
 """Chapter 15: right answers in other styles."""
 
+import copy
 import math
 import re
 
 import numpy as np
 import torch
+from torch import nn
+
+from course_lib.positions import apply_rotary
 
 
 def map_block_by_block(theirs):
@@ -131,8 +135,109 @@ def angles_in_numpy(T, d_head, theta, factor, low, high, original):
     return (np.arange(T)[:, None] * (speed * (kept + (1 - kept) / factor))).astype(np.float32)
 
 
+def qk_norm_head_by_head(q, k, v, q_gain, k_gain, angles, eps):
+    """A loop over batches, heads and queries, with the pairs rotated by hand."""
+    B, H, T, D = q.shape
+
+    def ready(row, gain, angle):
+        row = row / (row.square().mean() + eps).sqrt() * gain
+        a, b = row[: D // 2], row[D // 2 :]
+        cos, sin = angle.cos(), angle.sin()
+        return torch.cat([a * cos - b * sin, b * cos + a * sin]).to(q.dtype)
+
+    out = torch.empty_like(q)
+    for b in range(B):
+        for h in range(H):
+            shared = h * k.shape[1] // H
+            keys = torch.stack([ready(k[b, shared, s], k_gain, angles[s]) for s in range(T)])
+            for t in range(T):
+                scores = keys[: t + 1] @ ready(q[b, h, t], q_gain, angles[t]) * D**-0.5
+                out[b, h, t] = scores.softmax(0) @ v[b, shared, : t + 1]
+    return out
+
+
+def qk_norm_with_a_group_axis(q, k, v, q_gain, k_gain, angles, eps):
+    """Nothing is repeated: queries get an axis for their group."""
+    norm = torch.nn.functional.rms_norm
+    q = apply_rotary(norm(q, q.shape[-1:], q_gain, eps), angles).unflatten(1, (k.shape[1], -1))  # (B, Hkv, G, T, D)
+    k = apply_rotary(norm(k, k.shape[-1:], k_gain, eps), angles)
+    scores = torch.einsum("bhgtd,bhsd->bhgts", q, k) / math.sqrt(q.shape[-1])
+    T = scores.shape[-1]
+    scores = scores + torch.full((T, T), -torch.inf, dtype=scores.dtype).triu(1)
+    return torch.einsum("bhgts,bhsd->bhgtd", scores.softmax(-1), v).flatten(1, 2)
+
+
+def qk_norm_in_numpy(q, k, v, q_gain, k_gain, angles, eps):
+    q, k, v, q_gain, k_gain, angles = (x.numpy() for x in (q, k, v, q_gain, k_gain, angles))
+
+    def ready(x, gain):
+        x = x / np.sqrt((x**2).mean(-1, keepdims=True) + np.asarray(eps, x.dtype)) * gain
+        turned = np.concatenate([-x[..., x.shape[-1] // 2 :], x[..., : x.shape[-1] // 2]], -1)
+        return x * np.tile(np.cos(angles), 2).astype(x.dtype) + turned * np.tile(np.sin(angles), 2).astype(x.dtype)
+
+    group, T = q.shape[1] // k.shape[1], q.shape[2]
+    scores = (
+        ready(q, q_gain) @ np.repeat(ready(k, k_gain), group, 1).swapaxes(-1, -2) / np.sqrt(q.shape[-1]).astype(q.dtype)
+    )
+    scores = np.where(np.tri(T, dtype=bool), scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ np.repeat(v, group, 1)
+
+
+class LoRAByFunctional(nn.Module):
+    """The matrix is put together at every call. A starts at zeros and B does not."""
+
+    def __init__(self, linear, rank, alpha):
+        super().__init__()
+        self.linear, self.rank, self.alpha = linear, rank, alpha
+        for parameter in linear.parameters():
+            parameter.requires_grad = False
+        self.A = nn.Parameter(torch.zeros(rank, linear.in_features))
+        self.B = nn.Parameter(torch.empty(linear.out_features, rank).uniform_(-0.1, 0.1))
+
+    def weight(self):
+        return self.linear.weight + self.B @ self.A * (self.alpha / self.rank)
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.weight(), self.linear.bias)
+
+    def merge(self):
+        layer = nn.Linear(self.linear.in_features, self.linear.out_features, self.linear.bias is not None)
+        layer.weight = nn.Parameter(self.weight().detach())
+        if self.linear.bias is not None:
+            layer.bias = nn.Parameter(self.linear.bias.detach().clone())
+        return layer
+
+
+class LoRAInScaledParts(nn.Module):
+    """The scale goes into one of the thin matrices, and merging copies the whole layer."""
+
+    def __init__(self, linear, rank, alpha):
+        super().__init__()
+        linear.weight.requires_grad = False
+        if linear.bias is not None:
+            linear.bias.requires_grad = False
+        self.linear = linear
+        self.scale = alpha / rank
+        self.A = nn.Parameter(torch.empty(rank, linear.in_features))
+        self.B = nn.Parameter(torch.empty(linear.out_features, rank))
+        nn.init.kaiming_uniform_(self.A, a=math.sqrt(5))
+        nn.init.zeros_(self.B)
+
+    def forward(self, x):
+        low = torch.einsum("...i,ri->...r", x, self.A) * self.scale
+        return torch.einsum("...r,or->...o", low, self.B) + self.linear(x)
+
+    def merge(self):
+        layer = copy.deepcopy(self.linear)
+        layer.weight.data.addmm_(self.B.data, self.A.data, alpha=self.scale)
+        return layer
+
+
 RIGHT = {
     "pretrained.map_gpt2": [map_block_by_block, map_by_patterns, map_in_numpy],
     "pretrained.head_roles": [roles_by_loops, roles_by_targets, roles_in_numpy],
     "pretrained.rope_scaling": [angles_as_published, angles_by_lerp, angles_in_numpy],
+    "pretrained.qk_norm": [qk_norm_head_by_head, qk_norm_with_a_group_axis, qk_norm_in_numpy],
+    "pretrained.lora": [LoRAByFunctional, LoRAInScaledParts],
 }

@@ -245,6 +245,195 @@ def angles_in_python(T, d_head, theta, factor, low, high, original):
     return torch.tensor(rows)
 
 
+# --- a norm on queries and keys ---------------------------------------------------------------------------------------
+
+
+class TheirRMSNorm(nn.Module):
+    """As in transformers: computed in float32, and back to the dtype that came."""
+
+    def __init__(self, gain, eps):
+        super().__init__()
+        self.weight, self.variance_epsilon = nn.Parameter(gain), eps
+
+    def forward(self, hidden_states):
+        input_dtype = hidden_states.dtype
+        hidden_states = hidden_states.to(torch.promote_types(torch.float32, input_dtype))
+        variance = hidden_states.pow(2).mean(-1, keepdim=True)
+        hidden_states = hidden_states * torch.rsqrt(variance + self.variance_epsilon)
+        return self.weight * hidden_states.to(input_dtype)
+
+
+def rotate_half(x):
+    x1 = x[..., : x.shape[-1] // 2]
+    x2 = x[..., x.shape[-1] // 2 :]
+    return torch.cat((-x2, x1), dim=-1)
+
+
+def qk_norm_as_in_transformers(q, k, v, q_gain, k_gain, angles, eps):
+    """rotate_half, repeat_kv by expand, a mask of the smallest number."""
+    query_states, key_states = TheirRMSNorm(q_gain, eps)(q), TheirRMSNorm(k_gain, eps)(k)
+    emb = torch.cat((angles, angles), dim=-1)
+    cos, sin = emb.cos()[None, None].to(q.dtype), emb.sin()[None, None].to(q.dtype)
+    query_states = (query_states * cos) + (rotate_half(query_states) * sin)
+    key_states = (key_states * cos) + (rotate_half(key_states) * sin)
+
+    def repeat_kv(hidden_states, n_rep):
+        batch, num_key_value_heads, slen, head_dim = hidden_states.shape
+        hidden_states = hidden_states[:, :, None].expand(batch, num_key_value_heads, n_rep, slen, head_dim)
+        return hidden_states.reshape(batch, num_key_value_heads * n_rep, slen, head_dim)
+
+    n_rep = q.shape[1] // k.shape[1]
+    attn_weights = torch.matmul(query_states, repeat_kv(key_states, n_rep).transpose(2, 3)) * q.shape[-1] ** -0.5
+    T = q.shape[2]
+    causal_mask = torch.triu(torch.full((T, T), torch.finfo(q.dtype).min, dtype=q.dtype), diagonal=1)
+    attn_weights = torch.nn.functional.softmax(attn_weights + causal_mask, dim=-1)
+    return torch.matmul(attn_weights, repeat_kv(v, n_rep)).detach()
+
+
+def qk_norm_with_the_fused_kernel(q, k, v, q_gain, k_gain, angles, eps):
+    """PyTorch's own norm and attention, grouped by its flag."""
+    D = q.size(-1)
+    cos, sin = angles.cos().to(q.dtype), angles.sin().to(q.dtype)
+
+    def rope(x):
+        left, right = x.split(D // 2, dim=-1)
+        return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
+
+    q = rope(torch.nn.functional.rms_norm(q, (D,), q_gain, eps))
+    k = rope(torch.nn.functional.rms_norm(k, (D,), k_gain, eps))
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+
+def qk_norm_as_in_llms_from_scratch(q, k, v, q_gain, k_gain, angles, eps):
+    """The group's size, repeat_interleave, masked_fill, and keys transposed by their numbers."""
+    q_norm, k_norm = nn.RMSNorm(q.shape[3], eps=eps), nn.RMSNorm(q.shape[3], eps=eps)
+    q_norm.weight.data, k_norm.weight.data = q_gain, k_gain
+    queries, keys = q_norm(q), k_norm(k)
+    cos, sin = torch.cat([angles.cos()] * 2, dim=1).to(q.dtype), torch.cat([angles.sin()] * 2, dim=1).to(q.dtype)
+    queries, keys = queries * cos + rotate_half(queries) * sin, keys * cos + rotate_half(keys) * sin
+    group_size = q.shape[1] // k.shape[1]
+    keys, values = keys.repeat_interleave(group_size, dim=1), v.repeat_interleave(group_size, dim=1)
+    attn_scores = queries @ keys.transpose(2, 3)
+    num_tokens = q.shape[2]
+    mask = torch.triu(torch.ones(num_tokens, num_tokens, dtype=torch.bool), diagonal=1)
+    attn_weights = torch.softmax(attn_scores.masked_fill(mask, -torch.inf) / q.shape[3] ** 0.5, dim=-1)
+    return (attn_weights @ values).detach()
+
+
+def qk_norm_with_complex_numbers(q, k, v, q_gain, k_gain, angles, eps):
+    """Pairs as complex numbers, as in Llama's own code, here half-split."""
+    turn = torch.polar(torch.ones_like(angles, dtype=q.dtype), angles.to(q.dtype))  # (T, D / 2)
+
+    def ready(x, gain):
+        x = x / x.pow(2).mean(-1, keepdim=True).add(eps).sqrt() * gain
+        pairs = torch.complex(*x.contiguous().chunk(2, dim=-1)) * turn
+        return torch.cat([pairs.real, pairs.imag], dim=-1)
+
+    heads = [h // (q.shape[1] // k.shape[1]) for h in range(q.shape[1])]
+    scores = ready(q, q_gain) @ ready(k, k_gain)[:, heads].mT / q.shape[-1] ** 0.5
+    scores = scores.masked_fill(torch.ones(q.shape[2], q.shape[2]).tril() == 0, float("-inf"))
+    return torch.softmax(scores, -1) @ v[:, heads]
+
+
+# --- LoRA -------------------------------------------------------------------------------------------------------------
+
+
+class LoRALayerAsPublished(nn.Module):
+    """In the manner of loralib: kaiming for A, zeros for B, and a transpose at every use."""
+
+    def __init__(self, linear, r, lora_alpha, lora_dropout=0.0):
+        super().__init__()
+        self.linear = linear
+        self.linear.weight.requires_grad = False
+        if self.linear.bias is not None:
+            self.linear.bias.requires_grad = False
+        self.r, self.lora_alpha, self.scaling = r, lora_alpha, lora_alpha / r
+        self.lora_dropout = nn.Dropout(p=lora_dropout) if lora_dropout > 0 else nn.Identity()
+        self.A = nn.Parameter(self.linear.weight.new_zeros((r, self.linear.in_features)))
+        self.B = nn.Parameter(self.linear.weight.new_zeros((self.linear.out_features, r)))
+        nn.init.kaiming_uniform_(self.A, a=math.sqrt(5))
+        nn.init.zeros_(self.B)
+
+    def forward(self, x):
+        result = nn.functional.linear(x, self.linear.weight, bias=self.linear.bias)
+        result += (self.lora_dropout(x) @ self.A.transpose(0, 1) @ self.B.transpose(0, 1)) * self.scaling
+        return result
+
+    def merge(self):
+        merged = nn.Linear(self.linear.in_features, self.linear.out_features, bias=self.linear.bias is not None)
+        merged = merged.to(self.linear.weight.dtype)
+        state = {"weight": self.linear.weight.data + (self.B @ self.A) * self.scaling}
+        if self.linear.bias is not None:
+            state["bias"] = self.linear.bias.data
+        merged.load_state_dict(state)
+        return merged
+
+
+class LoRAWithLayersInside(nn.Module):
+    """As in peft: A and B are the weights of two linear layers, here under the names that are asked for."""
+
+    def __init__(self, base_layer, r, lora_alpha):
+        super().__init__()
+        self.linear = base_layer
+        for p in self.linear.parameters():
+            p.requires_grad_(False)
+        down, up = nn.Linear(base_layer.in_features, r, bias=False), nn.Linear(r, base_layer.out_features, bias=False)
+        nn.init.normal_(down.weight, std=1 / r)
+        nn.init.zeros_(up.weight)
+        self.register_parameter("A", down.weight)
+        self.register_parameter("B", up.weight)
+        self.scaling = lora_alpha / r
+
+    def get_delta_weight(self):
+        return self.B.data @ self.A.data * self.scaling
+
+    @torch.no_grad()
+    def merge(self):
+        orig_weights = self.linear.weight.data.clone()
+        orig_weights += self.get_delta_weight()
+        out_features, in_features = orig_weights.shape
+        new = nn.Linear(in_features, out_features, bias=self.linear.bias is not None, dtype=orig_weights.dtype)
+        new.weight.copy_(orig_weights)
+        if new.bias is not None:
+            new.bias.copy_(self.linear.bias)
+        return new
+
+    def forward(self, x):
+        return self.linear(x) + nn.functional.linear(nn.functional.linear(x, self.A), self.B) * self.scaling
+
+
+class LoRAWithASubclass(nn.Module):
+    """LLMs-from-scratch: the part that is added is a function of its own."""
+
+    def __init__(self, linear, rank, alpha):
+        super().__init__()
+        self.linear = linear
+        for param in self.linear.parameters():
+            param.requires_grad = False
+        self.A = torch.nn.Parameter(torch.randn(rank, linear.in_features) / math.sqrt(rank))
+        self.B = torch.nn.Parameter(torch.zeros(linear.out_features, rank))
+        self.alpha, self.rank = alpha, rank
+
+    def lora(self, x):
+        return (self.alpha / self.rank) * (x @ self.A.t() @ self.B.t())
+
+    def forward(self, x):
+        return self.linear(x) + self.lora(x)
+
+    def merge(self):
+        """The columns of the matrix are what it makes of the unit vectors."""
+        unit = torch.eye(self.linear.in_features, dtype=self.A.dtype)
+        with torch.no_grad():
+            columns = self.forward(unit)
+            if self.linear.bias is not None:
+                columns = columns - self.linear.bias
+        layer = nn.Linear(*self.linear.weight.shape[::-1], bias=False)
+        layer.weight = nn.Parameter(columns.T)
+        if self.linear.bias is not None:
+            layer.bias = nn.Parameter(self.linear.bias.detach())
+        return layer
+
+
 STRANGERS = {
     "pretrained.map_gpt2": [
         with_a_list_of_transposed,
@@ -255,4 +444,11 @@ STRANGERS = {
     ],
     "pretrained.head_roles": [by_diagonals_of_a_pattern, by_comparing_words],
     "pretrained.rope_scaling": [angles_with_where, angles_of_complex_numbers, angles_by_masks, angles_in_python],
+    "pretrained.qk_norm": [
+        qk_norm_as_in_transformers,
+        qk_norm_with_the_fused_kernel,
+        qk_norm_as_in_llms_from_scratch,
+        qk_norm_with_complex_numbers,
+    ],
+    "pretrained.lora": [LoRALayerAsPublished, LoRAWithLayersInside, LoRAWithASubclass],
 }

@@ -1,15 +1,16 @@
 """Figures of chapter 15: where a checkpoint's tensors go, what a token looks at, how near sentences are."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
+from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from course_lib.live.drawing import Drawing, Side, fix_layout, headline, new_figure, new_panels
-from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, SKY, TITLE, WIDE, ink_on
+from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED, SKY, TITLE, WIDE, ink_on
 from course_lib.live.shared_figures import WeightBars
 
 THICK = 7  # width of a line of weight 1, in points
@@ -168,4 +169,56 @@ def similarity_map(similarity: np.ndarray, sentences: Sequence[str], title: str)
     bar.ax.tick_params(labelsize=FONT - 1)
     bar.set_label("cosine", size=FONT)
     figure.suptitle(title, fontsize=TITLE, x=0.01, ha="left")
+    return figure
+
+
+def attention_maps(maps: Mapping[str, tuple[Sequence[str], np.ndarray]], asks: str, title: str) -> Figure:
+    """Draw one head's weights (T, T) in several sentences side by side: name -> (tokens, weights). The row of the token
+    `asks` is framed.
+    """
+    figure, axes = new_panels(WIDE, 4.3, len(maps))
+    for panel, (name, (tokens, weights)) in zip(axes, maps.items()):
+        T, row = len(tokens), list(tokens).index(asks)
+        image = panel.imshow(weights, cmap="Blues", vmin=0, vmax=1)
+        panel.set(xticks=range(T), yticks=range(T))
+        panel.set_xticklabels(tokens, rotation=90)
+        panel.set_yticklabels(tokens)
+        panel.tick_params(length=0, labelsize=FONT - 1.5)
+        panel.add_patch(Rectangle((-0.5, row - 0.5), T, 1, fill=False, edgecolor=ORANGE, linewidth=2, clip_on=False))
+        panel.set_xlabel("is looked at")
+        panel.set_title(name, fontsize=FONT, loc="left")
+    axes[0].set_ylabel("asks")
+    bar = figure.colorbar(image, ax=list(axes), fraction=0.03, pad=0.02)
+    bar.ax.tick_params(labelsize=FONT - 1)
+    bar.set_label("weight", size=FONT)
+    figure.suptitle(title, fontsize=TITLE, x=0.01, ha="left")
+    return figure
+
+
+def forgetting(paths: Mapping[str, Sequence[tuple[float, float]]], entropy: float, at: float, title: str) -> Figure:
+    """Draw what each way of fine-tuning forgets as it learns: name -> (loss in the new town, loss in the old one) at
+    every look. at: the loss in the new town at which they are compared.
+    """
+    figure, axes = new_figure(WIDE, 3.9)
+    for (name, seen), color, mark, below in zip(paths.items(), (BLUE, RED), "os", (True, False)):
+        new, old = zip(*seen)
+        axes.plot(new, old, marker=mark, color=color, markersize=5)
+        away: dict[str, Any] = {"xytext": (0, -10 if below else 8), "va": "top" if below else "bottom"}
+        axes.annotate(name, seen[1], textcoords="offset points", ha="center", color=color, fontsize=FONT, **away)
+    axes.axvline(entropy, color=GREY, linestyle=":")
+    axes.axhline(entropy, color=GREY, linestyle=":")
+    axes.axvline(at, color=INK, linewidth=1, linestyle="--")
+    told: dict[str, Any] = {"color": INK, "fontsize": FONT, "va": "bottom"}
+    axes.text(at * 1.02, entropy, "compared here", rotation=90, ha="right", **told)
+    axes.text(entropy * 1.01, entropy, "entropy", rotation=90, ha="right", **told)
+    axes.text(1.2, entropy, "entropy", ha="center", **told)
+    axes.annotate("before", seen[0], (-8, 4), textcoords="offset points", ha="right", **told)
+    axes.set(
+        xscale="log", xlabel="loss in the second town, nats per token (right: better)", xlim=(1.35 * max(new), 0.6)
+    )
+    axes.set_ylabel("loss in Tinytown, nats per token")
+    ticks = [4, 3, 2, 1.5, 1, at, entropy]
+    axes.set_xticks(ticks, [f"{tick:.2f}" if tick < 1 else f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_title(title, loc="left")
     return figure

@@ -1,5 +1,7 @@
 """What answers of chapter 15 are given that is no plain data: see `grading/fixtures.py`."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -32,3 +34,51 @@ def restless_decoder(config: dict, seed: int) -> gpt.DecoderOnly:
         for parameter in model.parameters():
             parameter.normal_(std=0.6, generator=rng)
     return model.eval()
+
+
+def drawn_linear(d_in: int, d_out: int, seed: int, bias: bool = True, dtype: str = "float32") -> nn.Linear:
+    """Return a linear layer with drawn weights."""
+    linear, rng = nn.Linear(d_in, d_out, bias), torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in linear.parameters():
+            parameter.normal_(generator=rng)
+    return linear.to(getattr(torch, dtype))
+
+
+def adapted(module: Any, x: Tensor) -> dict:
+    """Return what a linear layer with an adapter does: as it is, new, in training and merged.
+
+    A new one is built around a layer with the weights of the module's own.
+    """
+    rank = len(module.A)
+    weights = {name: each.detach().clone() for name, each in module.linear.named_parameters()}
+    around = nn.Linear(x.shape[-1], len(weights["weight"]), "bias" in weights, dtype=x.dtype)
+    around.load_state_dict(weights)
+    new = type(module)(around, rank, 2 * rank).to(x.dtype)
+    first = new(x)
+    found = {"output": module(x).detach(), "output of a new one": first.detach()}
+    found["trained"] = sorted(name for name, each in new.named_parameters() if each.requires_grad)
+    found["a new one learns"] = _sent_back(new, first)
+    found |= {f"gradient of {name}": each for name, each in _gradients(module, x).items()}
+    merged = module.merge()
+    found["merge() returns"] = type(merged).__name__
+    found["output of the merged layer"] = merged(x).detach() if isinstance(merged, nn.Module) else None
+    found["output after merging"] = module(x).detach()
+    return found
+
+
+def _sent_back(module: Any, output: Tensor) -> bool:
+    """Does a gradient reach A or B?"""
+    if not output.requires_grad:
+        return False
+    output.square().sum().backward()
+    return any(bool(each.grad is not None and each.grad.any()) for each in (module.A, module.B))
+
+
+def _gradients(module: Any, x: Tensor) -> dict[str, Tensor]:
+    """The gradients of x, A and B under a weighted sum of the output in training; zeros where none arrives."""
+    parts = {"x": x.clone().requires_grad_(), "A": module.A, "B": module.B}
+    output = module.train()(parts["x"])
+    if output.requires_grad:
+        (output * torch.arange(1.0, output.numel() + 1, dtype=output.dtype).view(output.shape)).sum().backward()
+    return {name: torch.zeros_like(each) if each.grad is None else each.grad.clone() for name, each in parts.items()}

@@ -1,0 +1,138 @@
+"""Fine-tuning: the Tinytown model moves to a second town, with all of its weights or with LoRA. Chapter 15."""
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+from typing import cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from course_lib.checks import require_at_least_one, require_one_of
+from course_lib.claims.tinytown import HELD_OUT_SEED
+from course_lib.gpt import DecoderOnly
+from course_lib.pretrained import load_pretrained
+from course_lib.tinytown import CAPITALS, Batches, Tinytown, WordTokenizer, encode_stories, join_words, split_words
+from course_lib.training import story_losses, train
+
+# The second town speaks a dialect, and each country there has the capital of the next. Every word is exchanged for one
+# other: so a story there is as probable as its original here, and the entropy of both towns is one number.
+DIALECT = {"the": "a", "a": "the", "was": "is", "is": "was"}
+MOVED = dict(zip(CAPITALS.values(), [*list(CAPITALS.values())[1:], next(iter(CAPITALS.values()))]))
+
+
+def second_town(text: str) -> str:
+    """Return a text of Tinytown as the second town tells it: "the cat was tired" -> "a cat is tired"."""
+    return join_words((DIALECT | MOVED).get(word, word) for word in split_words(text))
+
+
+class LoRALinear(nn.Module):
+    """Let a linear layer stay as it is, and train what is added to its matrix: the product of two thin ones.
+
+    y = x (W + (alpha / rank) · B A)ᵀ + b,   computed as x Wᵀ + b + (alpha / rank) · (x Aᵀ) Bᵀ
+
+    Args:
+        linear: the layer, d_in to d_out; from now on none of its parameters is trained.
+        rank: rows of A and columns of B, far fewer than d_in and d_out. alpha: B A counts alpha / rank times, so that
+            another rank needs no other learning rate.
+
+    Parameters: `A` (rank, d_in), drawn, and `B` (d_out, rank), zeros: a new layer does what `linear` does.
+    Errors: ValueError if rank < 1.
+    Source: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1.
+    """
+
+    def __init__(self, linear: nn.Linear, rank: int, alpha: float):
+        super().__init__()
+        require_at_least_one(rank=rank)
+        self.linear = linear.requires_grad_(False)
+        self.A = nn.Parameter(torch.randn(rank, linear.in_features) / linear.in_features**0.5)
+        self.B = nn.Parameter(torch.zeros(linear.out_features, rank))
+        self.scale = alpha / rank
+
+    def forward(self, x: Float[Tensor, "*batch d_in"]) -> Float[Tensor, "*batch d_out"]:
+        low = x @ self.A.T  # (..., rank)
+        return self.linear(x) + self.scale * (low @ self.B.T)
+
+
+def with_lora(model: DecoderOnly, rank: int, alpha: float) -> DecoderOnly:
+    """Freeze a model and put a LoRALinear in the place of every linear layer of its blocks; the same model is
+    returned."""
+    model.requires_grad_(False)
+    for block in model.blocks:
+        for name, module in list(block.named_modules()):
+            if isinstance(module, nn.Linear):
+                home, _, own = name.rpartition(".")
+                setattr(block.get_submodule(home), own, LoRALinear(module, rank, alpha))
+    return model
+
+
+STEPS, BATCH, T = 60, 8, 64
+RANK, ALPHA = 8, 16
+RATES = {"all": 2e-3, "lora": 1e-2}  # of three for each, those with the lowest loss in the second town after STEPS
+GENTLE = 2.5e-3  # a rate at which LoRA learns less than all weights do
+LOOK_EVERY = 10  # steps
+SAME = 0.75  # nats in the second town, at which the two ways are compared: 0.1 above the entropy
+
+
+@cache
+def _their_ids() -> Tensor:
+    return encode_stories(map(second_town, Tinytown(7).sample(2000)), WordTokenizer())
+
+
+@cache
+def _held_out(n_stories: int) -> tuple[list[list[int]], list[list[int]]]:
+    """The same stories as the second town and as Tinytown tells them, as ids."""
+    stories, tokenizer = Tinytown(HELD_OUT_SEED).sample(n_stories), WordTokenizer()
+    return [tokenizer.encode(second_town(story)) for story in stories], list(map(tokenizer.encode, stories))
+
+
+def both_losses(model: nn.Module, n_stories: int = 40) -> tuple[float, float]:
+    """Return the losses on held-out stories, in nats per predicted token: in the second town, and in Tinytown."""
+    both = (story_losses(model, stories) for stories in _held_out(n_stories))
+    return cast(tuple[float, float], tuple((nats.sum() / tokens.sum()).item() for nats, tokens in both))
+
+
+def fine_tuned(
+    way: str, seed: int, rate: float | None = None, steps: int = STEPS
+) -> tuple[DecoderOnly, list[tuple[float, float]]]:
+    """Return the Tinytown model after training on stories of the second town, and both losses on the way: before, and
+    after every LOOK_EVERY steps.
+
+    way: "all" trains every weight, "lora" A and B alone. rate: the learning rate, that of RATES unless given. The same
+    seed gives both ways the same batches.
+    Errors: ValueError for another way.
+    """
+    require_one_of(tuple(RATES), way=way)
+    model, tokenizer = load_pretrained("tinytown")
+    if way == "lora":
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            with_lora(model, RANK, ALPHA)
+    seen: list[tuple[float, float]] = []
+
+    def look(step: int, trained: nn.Module) -> None:
+        if step % LOOK_EVERY == 0:
+            seen.append(both_losses(trained))
+
+    batches = Batches(_their_ids(), BATCH, T, torch.Generator().manual_seed(seed), start_id=tokenizer.bos_id)
+    train(model, batches, steps, rate or RATES[way], 20, weight_decay=0.0, on_step=look, progress=False)
+    return model.eval(), seen
+
+
+def forgotten_at(seen: Sequence[tuple[float, float]], new: float) -> float:
+    """Return the loss in Tinytown when that in the second town has come down to `new`, between two looks in a straight
+    line.
+
+    Errors: ValueError if it never comes down so far.
+    """
+    for (new_before, old_before), (new_after, old_after) in pairwise(seen):
+        if new_after <= new < new_before:
+            share = (new_before - new) / (new_before - new_after)
+            return old_before + share * (old_after - old_before)
+    raise ValueError(f"new={new} nats are never reached: the lowest is {min(each for each, _ in seen):.2f}")
+
+
+def trained_parameters(model: nn.Module) -> int:
+    """Return how many numbers are trained."""
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
