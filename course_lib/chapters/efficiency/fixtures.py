@@ -202,7 +202,7 @@ def recalling(table: Tensor) -> Callable:
 AGAIN = 12  # steps that are taken again from the same state of the generator
 
 
-def steps_speculated(answer, target, draft, ids, k, runs, generator):
+def steps_speculated(answer, target, draft, ids, k, generator, runs):
     """Return many steps, each from the same text.
 
     -> by name: what each step made of the text (runs, T + k + 1), filled up with −1; whether the target was called once
@@ -228,8 +228,6 @@ def _no_step(text, ids, k):
     """Say what keeps a result from being the text with 1 to k + 1 more tokens; None if nothing does."""
     if not isinstance(text, Tensor) or text.is_floating_point() or text.ndim != 2 or len(text) != 1:
         return f"no ids of shape (1, …) but {kind_of(text)}"
-    if text.shape[1] <= ids.shape[1]:
-        return "no longer text"
-    if not torch.equal(text[:, : ids.shape[1]], ids):
-        return "a text that begins otherwise than ids"
+    if text.shape[1] <= ids.shape[1] or not torch.equal(text[:, : ids.shape[1]], ids):
+        return "no text that begins with ids and goes on"
     return "more than k + 1 new tokens" if text.shape[1] > ids.shape[1] + k + 1 else None
