@@ -10,7 +10,7 @@ def scaling_law(runs, E, N, D):
     """(a, b, loss): the law E + A / N^a + B / D^b that fits runs (N, D, loss) best, and its loss for one more N, D."""
     parameters, tokens, losses = torch.tensor(runs, dtype=torch.float64).T
     above = losses - E  # (runs,)
-    tried = torch.arange(0.02, 1.0, 0.01, dtype=torch.float64)
+    tried = torch.arange(0.02, 1.5, 0.01, dtype=torch.float64)
     a, b = torch.cartesian_prod(tried, tried).T  # every pair of exponents
     terms = torch.stack([parameters ** -a[:, None], tokens ** -b[:, None]], dim=-1)  # (pairs, runs, 2)
     factors = torch.linalg.solve(terms.mT @ terms, (terms.mT @ above)[..., None])  # (pairs, 2, 1): the best A and B
