@@ -8,10 +8,10 @@ def int8_linear(x, q, scale):
     return x @ q.to(x.dtype).T * scale.to(x.dtype)
 
 
-def drawn(seed, shape, O, dtype=torch.float32, of_the_scale=torch.float32):
+def drawn(seed, shape, O, dtype=torch.float32, of_the_scale=torch.float32, step=0.01):
     rng = generator(seed)
     q = torch.randint(-127, 128, (O, shape[-1]), generator=rng).to(torch.int8)
-    scale = 0.01 + 0.05 * torch.rand(O, generator=rng, dtype=torch.float64)
+    scale = step * (1 + 5 * torch.rand(O, generator=rng, dtype=torch.float64))
     return Case(torch.randn(shape, generator=rng, dtype=torch.float64).to(dtype), q, scale.to(of_the_scale))
 
 
@@ -30,8 +30,9 @@ def square_matrices(seed):
 
 @stage
 def batches(seed):
-    "Any number of axes before the last, and other sizes."
-    return [drawn(seed + 3, (2, 3, 5), 4), drawn(seed + 4, (2, 1, 3, 6), 5)]
+    "Any number of axes before the last, other sizes, and a scale that is very small."
+    small = drawn(seed + 7, (3, 4), 1, step=1e-5)
+    return [small, drawn(seed + 3, (2, 3, 5), 4), drawn(seed + 4, (2, 1, 3, 6), 5)]
 
 
 @stage
