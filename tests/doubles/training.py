@@ -190,7 +190,7 @@ def summed_and_not_clipped(model, micro_batches, optimizer, max_norm):
     optimizer.zero_grad()
     losses, tokens = [], []
     for ids, targets in micro_batches:
-        logits, loss = model(ids, targets)
+        _, loss = model(ids, targets)
         loss.backward()
         losses.append(loss.item())
         tokens.append(targets.numel())

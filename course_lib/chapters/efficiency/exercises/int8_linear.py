@@ -8,10 +8,10 @@ def int8_linear(x, q, scale):
     return x @ q.to(x.dtype).T * scale.to(x.dtype)
 
 
-def drawn(seed, shape, O, dtype=torch.float32, of_the_scale=torch.float32, step=0.01):
+def drawn(seed, shape, outputs, dtype=torch.float32, of_the_scale=torch.float32, step=0.01):
     rng = generator(seed)
-    q = torch.randint(-127, 128, (O, shape[-1]), generator=rng).to(torch.int8)
-    scale = step * (1 + 5 * torch.rand(O, generator=rng, dtype=torch.float64))
+    q = torch.randint(-127, 128, (outputs, shape[-1]), generator=rng).to(torch.int8)
+    scale = step * (1 + 5 * torch.rand(outputs, generator=rng, dtype=torch.float64))
     return Case(torch.randn(shape, generator=rng, dtype=torch.float64).to(dtype), q, scale.to(of_the_scale))
 
 

@@ -24,16 +24,18 @@ def judge(case, expected, got):
     return compare(expected, got, names=("q", "scale"))
 
 
-def drawn(seed, O, I, dtype=torch.float32, sizes=(1.0,)):
+def drawn(seed, rows, columns, dtype=torch.float32, sizes=(1.0,)):
     """A matrix of which no number lies half-way between two steps, where rounding would decide.
 
     sizes: of a step, for each row, over and over. In each row the largest is negative as often as not.
     """
     rng = generator(seed)
-    steps = torch.randint(-120, 121, (O, I), generator=rng) + 0.9 * (torch.rand(O, I, generator=rng) - 0.5)
-    largest = torch.randint(I, (O,), generator=rng)
-    steps[torch.arange(O), largest] = 127.0 * (1 - 2 * (torch.arange(O) % 2))
-    each = torch.tensor(sizes, dtype=torch.float64)[torch.arange(O) % len(sizes)]
+    steps = torch.randint(-120, 121, (rows, columns), generator=rng) + 0.9 * (
+        torch.rand(rows, columns, generator=rng) - 0.5
+    )
+    largest = torch.randint(columns, (rows,), generator=rng)
+    steps[torch.arange(rows), largest] = 127.0 * (1 - 2 * (torch.arange(rows) % 2))
+    each = torch.tensor(sizes, dtype=torch.float64)[torch.arange(rows) % len(sizes)]
     return (steps.double() * each[:, None]).to(dtype)
 
 
