@@ -26,6 +26,7 @@ SLOW = {  # half a second or more for each answer and seed, in training or build
     "sampling.next_token",
     "training.get_batch",
     "training.overfit",
+    "training.scaling_law",
 }
 
 
