@@ -205,23 +205,26 @@ AGAIN = 12  # steps that are taken again from the same state of the generator
 def steps_speculated(answer, target, draft, ids, k, generator, runs):
     """Return many steps, each from the same text.
 
-    -> by name: what each step made of the text (runs, T + k + 1), filled up with −1; whether the target was called once
-    in each; whether the first steps repeat with the same seed. Or in a few words what came that is no longer text.
+    -> by name: what each step made of the text (runs, T + k + 1), filled up with −1 · how often each called the target
+    (runs,) · the first of them once more from the same state of the generator. Or in a few words what came that is no
+    longer text.
     """
-    state, T = generator.get_state(), ids.shape[1]
-    texts, passes = [], set()
-    for _ in range(runs):
+    state, texts, passes = generator.get_state(), [], []
+    for i in range(runs + min(runs, AGAIN)):
+        if i == runs:
+            generator.set_state(state)
         target.passes = 0
         text = plain(answer(target, draft, ids.clone(), k, generator))
         problem = _no_step(text, ids, k)
         if problem:
             return problem
-        passes.add(target.passes)
-        texts.append(torch.nn.functional.pad(text[0], (0, T + k + 1 - text.shape[1]), value=-1))
-    generator.set_state(state)
-    again = [plain(answer(target, draft, ids.clone(), k, generator)) for _ in range(min(runs, AGAIN))]
-    repeated = all(torch.equal(one[0], text[: one.shape[1]]) for one, text in zip(again, texts))
-    return {"texts": torch.stack(texts), "one pass": passes == {1}, "repeated": repeated}
+        passes.append(target.passes)
+        texts.append(torch.nn.functional.pad(text[0], (0, ids.shape[1] + k + 1 - text.shape[1]), value=-1))
+    return {
+        "texts": torch.stack(texts[:runs]),
+        "passes": torch.tensor(passes[:runs]),
+        "again": torch.stack(texts[runs:]),
+    }
 
 
 def _no_step(text, ids, k):

@@ -39,7 +39,11 @@ def summary(case, brought):
     if not isinstance(brought, dict):
         return brought
     new = brought["texts"][:, case.args[2].shape[1] :]  # (runs, k + 1), −1 where there is none
-    sound = {name: brought[name] for name in ("one pass", "repeated")}
+    again = brought["again"]
+    sound = {
+        "one pass": bool((brought["passes"] == 1).all()),
+        "repeated": torch.equal(again, brought["texts"][: len(again)]),
+    }
     if len(new) < RUNS:
         return {"new tokens": [[v for v in row if v >= 0] for row in new.unique(dim=0).tolist()], **sound}
     chances = probabilities(case)
