@@ -16,6 +16,7 @@ SLOW = {  # half a second or more for each answer and seed, in training or build
     "blocks.pre_or_post",
     "counting.function",
     "efficiency.online_softmax",
+    "efficiency.speculative",
     "feed_forward.ablate_fact",
     "feed_forward.sparsity",
     "heads.how_many",
@@ -25,6 +26,7 @@ SLOW = {  # half a second or more for each answer and seed, in training or build
     "sampling.next_token",
     "training.get_batch",
     "training.overfit",
+    "training.scaling_law",
 }
 
 

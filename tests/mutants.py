@@ -35,6 +35,7 @@ SHAPE = "a mean is taken afterwards, whatever the shape"
 SIZE = "the size is taken, whatever the sign"
 BLOCKED = "softmax gives a blocked score 0 in any case, except where every score of a row is blocked"
 GROWS = "the first block of keys broadcasts it to its shape"
+ONE_ROW = "the text is one row: the first is the last"
 SYMMETRIC = "the cosine of two vectors is the same in either order"
 
 # (exercise, a part of the changed line, why no legal input shows the change)
@@ -47,6 +48,14 @@ EQUIVALENT = [
     ("attention.scaled_dot_product", "masked_fill(blocked, 0.0)", BLOCKED),
     ("efficiency.online_softmax", "q.new_zeros(*q.shape[:0]", GROWS),
     ("efficiency.online_softmax", "q.new_full((*q.shape[:0], 1)", GROWS),
+    ("efficiency.quantize", "largest / 127, 2.0)", "of a row of zeros any scale will do"),
+    ("efficiency.quantize", "W.abs().amax(dim=-1)", LAST),
+    *[("efficiency.speculative", part, LAST) for part in ("softmax(dim=0)", "softmax(dim=1)", "[None]], dim=-1)")],
+    *[
+        ("efficiency.speculative", part, ONE_ROW)
+        for part in ("target(guessed)[-1, T", "draft(guessed)[-1, -1]", "guessed[-1, T + n]")
+    ],
+    ("efficiency.speculative", "<= p[n, guessed", "no number that is drawn is p / q exactly"),
     ("attention.self_attention", "k.transpose(1, -1)", LAST),
     ("attention.self_attention", "masked_fill(blocked, 0.0)", BLOCKED),
     ("attention.worked_example", ".softmax(dim=1)", LAST),
@@ -85,6 +94,11 @@ EQUIVALENT = [
     ],
     ("training.cross_entropy", "logits.amax(1, ", LAST),
     ("training.cross_entropy", ".sum(1).log()", LAST),
+    ("training.scaling_law", "1.5, 0.01)", "steps of 0.01 need no more digits than float32 has"),
+    ("training.scaling_law", "2.5, 0.01,", "how far one tries is the answer's choice, above 1.5"),
+    ("training.scaling_law", "factors[best, :, -1]", LAST),
+    ("training.scaling_law", "sum(dim=(2, 1))", "a sum does not mind the order"),
+    ("training.scaling_law", "above[:, None] - terms @ factors", SIZE),
     ("training.clip", "norm >= max_norm", "at equality the factor is 1"),
     ("training.clip", "g.square().sum()", "float32 adds up well enough"),
     ("training.learning_rate", "step >= total", "at the last step the cosine has come down to the floor"),

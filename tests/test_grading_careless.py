@@ -16,6 +16,7 @@ SLOW = {  # seconds for each, in training, in models or in thousands of draws: `
     "attention.score_variance",
     "blocks.pre_or_post",
     "efficiency.rnn_or_attention",
+    "efficiency.speculative",
     "feed_forward.ablate_fact",
     "feed_forward.sparsity",
     "gpt.tie_weights",

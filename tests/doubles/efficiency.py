@@ -198,6 +198,118 @@ def per_token_and_first_listed(step, attention, lengths, batch, rounds, clock):
     return {"rnn": recurrent, "attention": parallel, "crossing": crossing}
 
 
+def wide_open_and_kept_whole(T, S, window):
+    rows = torch.arange(S - T, S).reshape(-1, 1)
+    cols = torch.arange(S).reshape(1, -1)
+    visible = torch.logical_and(cols <= rows, cols >= rows - window)
+    return visible, S
+
+
+def both_sides_and_whole_window(T, S, window):
+    i = torch.arange(T) + (S - T)
+    distance = torch.abs(i.unsqueeze(1) - torch.arange(S))
+    return distance < window, min(window, S)
+
+
+def at_the_front_and_only_new(T, S, window):
+    mask = torch.zeros(T, S, dtype=torch.bool)
+    for t in range(T):
+        for s in range(max(0, t - window + 1), t + 1):
+            mask[t, s] = True
+    return mask, min(T, window - 1)
+
+
+def whole_matrix_cut_off(W):
+    scale = W.abs().max() / 127
+    if scale == 0:
+        scale = torch.ones_like(scale)
+    q = (W / scale).to(torch.int8)
+    return q, torch.full((W.shape[0],), scale.item(), dtype=W.dtype)
+
+
+def signed_peak_as_a_column(W):
+    peak = torch.max(W, dim=1, keepdim=True).values
+    scale = torch.where(peak != 0, peak / 127, torch.ones_like(peak))
+    return torch.round(W / scale).to(torch.int8), scale
+
+
+def steps_per_unit_in_long(W):
+    top, _ = torch.max(torch.abs(W), 1)
+    top[top == 0] = 127
+    factor = 127 / top
+    return torch.round(W * factor.view(-1, 1)).long(), factor
+
+
+def averaged_and_unsigned(x, q, scale):
+    weights = q.to(torch.uint8).to(x.dtype)
+    return torch.matmul(x, weights.transpose(0, 1)) * scale.mean().to(x.dtype)
+
+
+def over_the_scale_and_rounded(x, q, scale):
+    sums = torch.nn.functional.linear(x, q.to(x.dtype))
+    return torch.round(sums / scale.to(x.dtype))
+
+
+def whole_inputs_unscaled(x, q, scale):
+    whole = x.round()
+    out = torch.einsum("...i,oi->...o", whole, q.to(whole.dtype))
+    return out
+
+
+def kept_by_p_and_drawn_from_p(target, draft, ids, k, generator):
+    T = ids.size(1)
+    text = ids
+    for _ in range(k):
+        probs = F.softmax(draft(text)[:, -1], dim=-1)
+        text = torch.cat([text, torch.multinomial(probs, 1, generator=generator)], dim=1)
+    p = F.softmax(target(text)[0], dim=-1)
+    for i in range(k):
+        token = text[0, T + i].item()
+        if torch.rand(1, generator=generator).item() >= p[T + i - 1, token].item():
+            new = torch.multinomial(p[T + i - 1], 1, generator=generator)
+            return torch.cat([text[:, : T + i], new.view(1, 1)], dim=1)
+    new = torch.multinomial(p[-1], 1, generator=generator)
+    return torch.cat([text, new.view(1, 1)], dim=1)
+
+
+def favourites_of_the_draft_and_no_last_word(target, draft, ids, k, generator):
+    T, text, qs = ids.shape[1], ids.clone(), []
+    for _ in range(k):
+        q = draft(text)[0, -1].softmax(-1)
+        qs.append(q)
+        text = torch.cat([text, q.argmax().view(1, 1)], dim=1)
+    ps = target(text)[0, T - 1 :].softmax(-1)
+    for i, q in enumerate(qs):
+        g = text[0, T + i]
+        ratio = min(1.0, float(ps[i, g] / q[g]))
+        if float(torch.rand(1, generator=generator)) > ratio:
+            rest = torch.clamp(ps[i] - q, min=0)
+            new = torch.multinomial(rest, 1, generator=generator)
+            return torch.cat([text[:, : T + i], new[None]], dim=1)
+    return text
+
+
+def one_number_and_absolute(target, draft, ids, k, generator):
+    n_before = ids.shape[1]
+    u = torch.rand(1, generator=generator).item()
+    x, q_list = ids, []
+    for _ in range(k):
+        q = torch.softmax(draft(x)[0, -1, :], 0)
+        q_list.append(q)
+        x = torch.cat([x, torch.multinomial(q, 1, generator=generator).unsqueeze(0)], 1)
+    p = torch.softmax(target(x)[0, n_before - 1 :], 1)
+    kept = 0
+    while kept < k:
+        tok = x[0, n_before + kept]
+        if u < p[kept, tok] / q_list[kept][tok]:
+            kept += 1
+        else:
+            break
+    weights = p[kept] if kept == k else torch.abs(p[kept] - q_list[kept])
+    last = torch.multinomial(weights, 1, generator=generator)
+    return torch.cat([x[:, : n_before + kept], last.unsqueeze(0)], 1)
+
+
 DOUBLES = {
     "efficiency.kv_cache": [
         (left_triangle_unscaled, ("mask begins at the left", "scaling missing")),
@@ -218,5 +330,25 @@ DOUBLES = {
         (mean_seconds_of_a_batch, ("mean time", "seconds per batch")),
         (forgetful_and_faster, ("state not handed on", "where attention is faster")),
         (per_token_and_first_listed, ("seconds per token", "first in the list")),
+    ],
+    "efficiency.sliding_window": [
+        (wide_open_and_kept_whole, ("one key too many", "keeps everything")),
+        (both_sides_and_whole_window, ("a window on both sides", "keeps the whole window")),
+        (at_the_front_and_only_new, ("queries at the front", "of the new tokens alone")),
+    ],
+    "efficiency.quantize": [
+        (whole_matrix_cut_off, ("one scale for all", "cut off")),
+        (signed_peak_as_a_column, ("sign forgotten", "scale as a column")),
+        (steps_per_unit_in_long, ("scale upside down", "whole numbers of more bytes")),
+    ],
+    "efficiency.int8_linear": [
+        (averaged_and_unsigned, ("one scale for all", "bytes without a sign")),
+        (over_the_scale_and_rounded, ("divided by the scale", "outputs rounded")),
+        (whole_inputs_unscaled, ("inputs made whole", "no scale")),
+    ],
+    "efficiency.speculative": [
+        (kept_by_p_and_drawn_from_p, ("kept with probability p", "drawn from p")),
+        (favourites_of_the_draft_and_no_last_word, ("the likeliest guessed", "no token of its own")),
+        (one_number_and_absolute, ("one number for all guesses", "absolute difference")),
     ],
 }

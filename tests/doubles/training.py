@@ -186,6 +186,88 @@ def perplexities_of_a_double_run(model, ids, targets, steps):
     return curve
 
 
+def summed_and_not_clipped(model, micro_batches, optimizer, max_norm):
+    optimizer.zero_grad()
+    losses, tokens = [], []
+    for ids, targets in micro_batches:
+        _, loss = model(ids, targets)
+        loss.backward()
+        losses.append(loss.item())
+        tokens.append(targets.numel())
+    optimizer.step()
+    return sum(loss * n for loss, n in zip(losses, tokens)) / sum(tokens)
+
+
+def by_parts_and_never_cleared(model, micro_batches, optimizer, max_norm):
+    parts = len(micro_batches)
+    all_tokens = sum(y.numel() for _, y in micro_batches)
+    mean = 0.0
+    for x, y in micro_batches:
+        _, loss = model(x, y)
+        (loss / parts).backward()
+        mean += loss.item() * y.numel() / all_tokens
+    torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+    optimizer.step()
+    return mean
+
+
+def clipped_each_time_and_last_loss(model, micro_batches, optimizer, max_norm):
+    n_tokens = 0
+    for _, targets in micro_batches:
+        n_tokens += targets.shape[0] * targets.shape[1]
+    optimizer.zero_grad(set_to_none=True)
+    for ids, targets in micro_batches:
+        loss = model(ids, targets)[1]
+        weight = targets.numel() / n_tokens
+        (weight * loss).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+    optimizer.step()
+    return loss.item()
+
+
+def powers_of_the_loss_exchanged(runs, E, N, D):
+    data = torch.tensor(runs, dtype=torch.float64)
+    n, d, y = data[:, 0], data[:, 1], data[:, 2]
+    grid = torch.arange(0.02, 1.5, 0.01, dtype=torch.float64)
+    a, b = (g.flatten() for g in torch.meshgrid(grid, grid, indexing="ij"))
+    X = torch.stack([n ** -a[:, None], d ** -b[:, None]], dim=2)
+    sol = torch.linalg.lstsq(X, y.expand(len(a), -1).unsqueeze(2)).solution
+    i = ((X @ sol).squeeze(2) - y).pow(2).sum(1).argmin().item()
+    A, B = sol[i].flatten().tolist()
+    a, b = a[i].item(), b[i].item()
+    return b, a, A * N**-a + B * D**-b
+
+
+def above_the_floor_without_tokens(runs, E, N, D):
+    n, d, y = torch.tensor(runs, dtype=torch.float64).unbind(1)
+    target = (y - E)[None, :, None]
+    best = (float("inf"), None)
+    bs = torch.arange(0.02, 1.5, 0.01, dtype=torch.float64)
+    for a in bs.tolist():
+        X = torch.stack([(n**-a).expand(len(bs), -1), d ** -bs[:, None]], dim=-1)
+        w = torch.linalg.solve(X.mT @ X, X.mT @ target.expand(len(bs), -1, 1))
+        errors = (X @ w - target).square().sum((1, 2))
+        j = errors.argmin().item()
+        if errors[j].item() < best[0]:
+            best = (errors[j].item(), (a, bs[j].item(), w[j, 0, 0].item()))
+    a, b, A = best[1]
+    return a, b, A / N**a
+
+
+def negative_and_the_wrong_way_round(runs, E, N, D):
+    n, d, loss = (torch.tensor(column, dtype=torch.float64) for column in zip(*runs))
+    rest = loss - E
+    exponents = torch.linspace(-1.5, -0.02, 149, dtype=torch.float64)
+    pairs = torch.cartesian_prod(exponents, exponents)
+    basis = torch.stack([n ** pairs[:, :1], d ** pairs[:, 1:]], -1)
+    coefficients = torch.linalg.lstsq(basis, rest.repeat(len(pairs), 1).unsqueeze(-1)).solution
+    residual = ((basis @ coefficients)[..., 0] - rest).square().sum(-1)
+    k = int(torch.argmin(residual))
+    a, b = pairs[k].tolist()
+    A, B = coefficients[k, :, 0].tolist()
+    return a, b, E + A * D**a + B * N**b
+
+
 DOUBLES = {
     "training.cross_entropy": [
         (negative_and_divided_by_all, ("sign missing", "the ignored are counted")),
@@ -216,5 +298,15 @@ DOUBLES = {
         (tiny_steps_last_loss, ("steps too short", "only the last loss")),
         (echo_with_late_losses, ("inputs as targets", "losses after the updates")),
         (perplexities_of_a_double_run, ("perplexities", "too many steps")),
+    ],
+    "training.accumulate": [
+        (summed_and_not_clipped, ("gradients summed", "not clipped")),
+        (by_parts_and_never_cleared, ("mean of the means", "never cleared")),
+        (clipped_each_time_and_last_loss, ("clipped for each part", "loss of the last part")),
+    ],
+    "training.scaling_law": [
+        (powers_of_the_loss_exchanged, ("floor left in", "exponents exchanged")),
+        (above_the_floor_without_tokens, ("floor not added back", "parameters alone")),
+        (negative_and_the_wrong_way_round, ("negative exponents", "parameters and tokens exchanged")),
     ],
 }

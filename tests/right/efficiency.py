@@ -237,6 +237,92 @@ def window_in_lists(T, S, window):
     return [torch.tensor(rows), len([s for s in range(S) if S - s < window])]
 
 
+def bytes_row_by_row(W):
+    q, scale = torch.zeros(W.shape, dtype=torch.int8), torch.ones(len(W), dtype=W.dtype)
+    for o, row in enumerate(W):
+        most = max(abs(number) for number in row.tolist())
+        if most > 0:
+            scale[o] = most / 127
+            q[o] = torch.tensor([round(number * 127 / most) for number in row.tolist()])
+    return q, scale
+
+
+def bytes_by_the_norm(W):
+    scale = torch.linalg.vector_norm(W, ord=torch.inf, dim=-1, keepdim=True) / 127
+    scale = scale + (scale == 0)
+    return torch.round(torch.div(W, scale)).char(), scale.squeeze(-1)
+
+
+def bytes_in_numpy(W):
+    w = W.numpy()
+    scale = np.maximum(w.max(1), -w.min(1)) / w.dtype.type(127)
+    scale[scale == 0] = np.finfo(w.dtype).tiny
+    return [torch.from_numpy(np.rint(w / scale[:, None]).astype(np.int8)), torch.from_numpy(scale)]
+
+
+def int8_dequantised_first(x, q, scale):
+    return F.linear(x, (q * scale[:, None]).to(x.dtype))
+
+
+def int8_by_einsum(x, q, scale):
+    return torch.einsum("...i,oi,o->...o", x, q.to(x), scale.to(x))
+
+
+def int8_output_by_output(x, q, scale):
+    outputs = [(x * row).sum(-1) * s.item() for row, s in zip(q, scale)]
+    return torch.stack(outputs, dim=-1)
+
+
+def speculated_in_python(target, draft, ids, k, generator):
+    """Lists of numbers, and a walk along the running sum to draw."""
+
+    def probabilities(logits):
+        raised = [math.exp(x - max(logits)) for x in logits]
+        return [x / sum(raised) for x in raised]
+
+    def drawn(weights):
+        left = torch.rand(1, generator=generator, dtype=torch.float64).item() * sum(weights)
+        for token, weight in enumerate(weights):
+            if left < weight:
+                return token
+            left -= weight
+        return max(range(len(weights)), key=weights.__getitem__)
+
+    text, q = ids[0].tolist(), []
+    for _ in range(k):
+        q.append(probabilities(draft(torch.tensor([text]))[0, -1].tolist()))
+        text.append(drawn(q[-1]))
+    rows = target(torch.tensor([text]))[0].tolist()
+    for n in range(k):
+        place = ids.shape[1] + n
+        p, guess = probabilities(rows[place - 1]), text[place]
+        if torch.rand(1, generator=generator).item() > min(1.0, p[guess] / q[n][guess]):
+            own = drawn([max(0.0, a - b) for a, b in zip(p, q[n])])
+            return torch.tensor([[*text[:place], own]])
+    return torch.tensor([[*text, drawn(probabilities(rows[-1]))]])
+
+
+def speculated_all_at_once(target, draft, ids, k, generator):
+    """One number for each guess, drawn together; a running product counts what is kept. Gumbel's trick draws."""
+
+    def drawn(log_weights):
+        u = torch.rand(log_weights.shape, generator=generator, dtype=torch.float64).clamp(min=1e-30)
+        return (log_weights - (-u.log()).log()).argmax(-1)
+
+    text, log_q = ids, []
+    for _ in range(k):
+        log_q.append(draft(text)[:, -1].double().log_softmax(-1))
+        text = torch.cat([text, drawn(log_q[-1])[:, None]], dim=1)
+    log_p = target(text)[0, -k - 1 :].double().log_softmax(-1)
+    log_q = torch.cat([*log_q, torch.full_like(log_q[0], -torch.inf)])
+    guesses = text[0, -k:, None]
+    ratio = (log_p[:-1].gather(1, guesses) - log_q[:-1].gather(1, guesses)).exp()
+    kept = torch.rand(k, 1, generator=generator) < ratio
+    n = int(kept.cumprod(0).sum())
+    own = drawn((log_p[n].exp() - log_q[n].exp()).clamp(min=0).log())
+    return torch.cat([text[:, : ids.shape[1] + n], own.view(1, 1)], dim=1)
+
+
 RIGHT = {
     "efficiency.kv_cache": [
         cached_fused,
@@ -255,5 +341,8 @@ RIGHT = {
     ],
     "efficiency.quadratic": [exponent_by_polyfit_of_medians, exponent_by_lstsq_after_warming_up],
     "efficiency.rnn_or_attention": [seconds_by_medians, seconds_as_tensors],
+    "efficiency.quantize": [bytes_row_by_row, bytes_by_the_norm, bytes_in_numpy],
+    "efficiency.int8_linear": [int8_dequantised_first, int8_by_einsum, int8_output_by_output],
+    "efficiency.speculative": [speculated_in_python, speculated_all_at_once],
     "efficiency.sliding_window": [window_with_triangles, window_row_by_row, window_in_lists],
 }

@@ -197,6 +197,46 @@ def tinytown_by_its_stories():
     return -sum(map(town.log_prob, stories)) / math.log(2) / len(stories)
 
 
+def law_by_loops(runs, E, N, D):
+    """Every pair of exponents in turn, in steps of 0.02, then finer ones around the best; relative errors."""
+    runs = np.array(runs)
+
+    def best(exponents_a, exponents_b):
+        found = []
+        for a in exponents_a:
+            for b in exponents_b:
+                terms = np.stack([runs[:, 0] ** -a, runs[:, 1] ** -b], axis=1) / runs[:, 2:]
+                aim = (runs[:, 2] - E) / runs[:, 2]
+                factors = np.linalg.lstsq(terms, aim, rcond=None)[0]
+                found.append((np.sum((terms @ factors - aim) ** 2), a, b, factors))
+        return min(found, key=lambda each: each[0])
+
+    _, a, b, _ = best(np.arange(0.02, 1.5, 0.06), np.arange(0.02, 1.5, 0.06))
+    _, a, b, (A, B) = best(a + np.arange(-0.06, 0.065, 0.01), b + np.arange(-0.06, 0.065, 0.01))
+    return a, b, E + A / N**a + B / D**b
+
+
+def law_by_gradients(runs, E, N, D):
+    """All four unknowns at once, from logarithms, as Hoffmann and others did."""
+    n, d, losses = torch.tensor(runs, dtype=torch.float64).T
+    unknown = torch.tensor([2.0, 0.3, 2.0, 0.3], dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([unknown], max_iter=500, line_search_fn="strong_wolfe", tolerance_change=1e-14)
+
+    def above(n, d):
+        log_A, a, log_B, b = unknown
+        return torch.logaddexp(log_A - a * torch.log(n), log_B - b * torch.log(d))
+
+    def error():
+        optimizer.zero_grad()
+        wrong = (above(n, d) - torch.log(losses - E)).square().sum()
+        wrong.backward()
+        return wrong
+
+    optimizer.step(error)
+    _, a, _, b = unknown.tolist()
+    return a, b, E + above(torch.tensor(float(N)), torch.tensor(float(D))).exp().item()
+
+
 RIGHT = {
     "training.cross_entropy": [
         cross_entropy_of_torch,
@@ -208,6 +248,7 @@ RIGHT = {
     "training.get_batch": [batch_of_slices, batch_of_windows, batch_in_numpy],
     "training.learning_rate": [rate_by_stretches, rate_in_torch],
     "training.step": [step_with_own_loss, step_with_autograd, step_with_none],
+    "training.scaling_law": [law_by_loops, law_by_gradients],
     "training.accumulate": [accumulated_by_sums, accumulated_in_lists],
     "training.clip": [clip_of_torch, clip_one_long_vector, clip_by_loops],
     "training.overfit": [overfit_with_momentum],

@@ -355,6 +355,191 @@ def window_of_a_rolling_buffer(T, S, window):
     return mask, sum(key is not None for key in buffer)
 
 
+# --- int8 -------------------------------------------------------------------------------------------------------------
+
+
+def absmax_as_in_bitsandbytes(W):
+    """127 / absmax is multiplied with, and absmax / 127 kept."""
+    absmax = torch.max(torch.abs(W), dim=-1)[0]
+    stats = torch.where(absmax == 0, torch.ones_like(absmax), absmax)
+    q = torch.round(W * (127.0 / stats).unsqueeze(-1)).clamp(-127, 127)
+    return q.to(dtype=torch.int8), stats / 127.0
+
+
+def absmax_as_in_gpt_fast(W, bits=8):
+    """Ranges on both sides of zero, an epsilon that no row but one of zeros is below, and a clamp."""
+    quant_max = 2 ** (bits - 1) - 1
+    min_val, max_val = torch.aminmax(W, dim=1)
+    max_val_pos = torch.max(-min_val.clamp(max=0.0), max_val.clamp(min=0.0))
+    scales = torch.clamp(max_val_pos / quant_max, min=torch.finfo(W.dtype).tiny)
+    quant = torch.clamp(torch.round(W / scales.unsqueeze(-1)), -quant_max, quant_max)
+    return quant.to(torch.int8), scales.to(W.dtype)
+
+
+class AbsmaxObserver:
+    """Sees rows one after the other."""
+
+    def __init__(self):
+        self.q, self.scales = [], []
+
+    def observe(self, row):
+        peak = row.abs().max()
+        scale = (peak / 127) if peak.item() else torch.ones((), dtype=row.dtype)
+        self.q.append((row / scale).round().type(torch.int8))
+        self.scales.append(scale)
+
+
+def absmax_with_an_observer(W):
+    observer = AbsmaxObserver()
+    for row in W.unbind():
+        observer.observe(row)
+    return torch.stack(observer.q), torch.stack(observer.scales)
+
+
+def absmax_of_a_copy(W):
+    """Divides in place; rows of zeros are left out."""
+    out = W.clone()
+    scale = torch.full((W.size(0),), 0.5, dtype=W.dtype)
+    alive = torch.any(W != 0, dim=1)
+    scale[alive] = out[alive].norm(p=float("inf"), dim=1).div_(127)
+    out[alive] /= scale[alive, None]
+    return out.round_().to(torch.int8), scale
+
+
+def weight_only_as_in_gpt_fast(x, q, scale):
+    return F.linear(x, q.to(dtype=x.dtype)) * scale.to(dtype=x.dtype)
+
+
+def flattened_and_back(x, q, scale):
+    batch = x.shape[:-1]
+    rows = x.contiguous().view(-1, x.size(-1))
+    y = torch.mm(rows, q.t().type_as(rows)).mul_(scale.type_as(rows).unsqueeze(0))
+    return y.view(*batch, q.size(0))
+
+
+def in_float64_and_back(x, q, scale):
+    dequantized = scale.double().diag() @ q.double()
+    return torch.matmul(x.double(), dequantized.transpose(0, 1)).to(x.dtype)
+
+
+def bytes_in_numpy_back_to_torch(x, q, scale):
+    y = np.einsum("...i,oi->...o", x.numpy().astype(np.float64), q.numpy().astype(np.float64)) * scale.numpy()
+    return torch.from_numpy(np.asarray(y)).to(x.dtype)
+
+
+# --- speculation ------------------------------------------------------------------------------------------------------
+
+
+def speculated_as_in_transformers(target, draft, ids, k, generator):
+    """All ratios at once; the number kept is where the first refusal stands."""
+    candidate, candidate_logits = ids, []
+    for _ in range(k):
+        new_logits = draft(candidate)[:, -1, :]
+        candidate_logits.append(new_logits)
+        token = torch.multinomial(F.softmax(new_logits, dim=-1), num_samples=1, generator=generator)
+        candidate = torch.cat((candidate, token), dim=-1)
+    candidate_logits = torch.stack(candidate_logits, dim=1)
+    new_logits = target(candidate)[:, -k - 1 :]
+    new_candidate = candidate[:, -k:]
+
+    q = candidate_logits.softmax(dim=-1)
+    q_i = q[:, torch.arange(k), new_candidate].squeeze(0, 1)
+    p = new_logits.softmax(dim=-1)
+    p_i = p[:, torch.arange(k), new_candidate].squeeze(0, 1)
+    probability_ratio = p_i / q_i
+    r_i = torch.rand(probability_ratio.shape, generator=generator)
+    is_accepted = r_i <= probability_ratio
+    n_matches = ((~is_accepted).cumsum(dim=-1) < 1).sum()
+
+    p_n_plus_1 = p[:, n_matches, :]
+    if n_matches < k:
+        p_prime = torch.clamp((p_n_plus_1 - q[:, n_matches, :]), min=0)
+        p_prime.div_(p_prime.sum())
+    else:
+        p_prime = p_n_plus_1
+    t = torch.multinomial(p_prime, num_samples=1, generator=generator)
+    return torch.cat((ids, new_candidate[:, :n_matches], t), dim=-1)
+
+
+def speculated_as_in_gpt_fast(model, draft_model, cur_token, speculate_k, generator):
+    """Exponential numbers draw; the log of the kept ones is looked for with nonzero."""
+
+    def multinomial_sample_one(probs_sort):
+        q = torch.empty_like(probs_sort).exponential_(1, generator=generator)
+        return torch.argmax(probs_sort / q, dim=-1, keepdim=True).to(dtype=torch.int)
+
+    text, draft_probs, draft_tokens = cur_token, [], []
+    for _ in range(speculate_k):
+        probs = torch.nn.functional.softmax(draft_model(text)[0, -1], dim=-1)
+        draft_probs.append(probs)
+        draft_tokens.append(multinomial_sample_one(probs))
+        text = torch.cat([text, draft_tokens[-1].view(1, 1)], dim=1)
+    draft_tokens, draft_probs = torch.cat(draft_tokens), torch.stack(draft_probs)
+    target_probs = model(text)[0, cur_token.shape[1] - 1 :].softmax(-1)
+
+    p = draft_probs[torch.arange(0, speculate_k), draft_tokens]
+    q = target_probs[torch.arange(0, speculate_k), draft_tokens]
+    accept_draft_prob = torch.minimum(torch.ones(()), q[:speculate_k] / p)
+    rejected_locations = (torch.rand(speculate_k, generator=generator) > accept_draft_prob).nonzero()
+    if rejected_locations.shape[0] == 0:
+        last_token = multinomial_sample_one(target_probs[-1])
+        return torch.cat([text, last_token.view(1, 1)], dim=1)
+    accept_length = rejected_locations[0].item()
+    new = target_probs[accept_length] - draft_probs[accept_length]
+    new = torch.where(new > 0, new, 0.0)
+    next_token = multinomial_sample_one(new / new.sum())
+    return torch.cat([cur_token, draft_tokens[None, :accept_length], next_token.view(1, 1)], dim=1)
+
+
+def speculated_by_recursion(target, draft, ids, k, generator):
+    """Guesses on the way down, answers on the way up: at the bottom the target reads."""
+    start = ids.shape[1]
+
+    def below(text, qs):
+        if len(qs) == k:
+            return target(text)[0, start - 1 :].softmax(-1)
+        q = draft(text)[0, -1].softmax(-1)
+        guess = torch.multinomial(q, 1, generator=generator)
+        return below(torch.hstack((text, guess.view(1, 1))), qs.append((q, guess)) or qs)
+
+    qs = []
+    ps = below(ids, qs)
+    for (q, guess), p in zip(qs, ps):
+        if torch.bernoulli((p[guess] / q[guess]).clamp(max=1), generator=generator).item():
+            ids = torch.hstack((ids, guess.view(1, 1)))
+        else:
+            left = torch.relu(p - q)
+            return torch.hstack((ids, torch.multinomial(left, 1, generator=generator).view(1, 1)))
+    return torch.hstack((ids, torch.multinomial(ps[-1], 1, generator=generator).view(1, 1)))
+
+
+def speculated_into_a_buffer(target, draft, ids, k, generator):
+    """A buffer of full length, float64, and searchsorted; the draft is asked once more at the end for all its q."""
+    B, T = ids.shape
+    buffer = ids.new_zeros(B, T + k + 1)
+    buffer[:, :T] = ids
+
+    def pick(weights):
+        edges = weights.double().cumsum(0)
+        u = torch.rand((), generator=generator, dtype=torch.float64) * edges[-1]
+        return torch.searchsorted(edges, u, right=True)
+
+    with torch.no_grad():
+        for place in range(T, T + k):
+            buffer[0, place] = pick(draft(buffer[:, :place])[0, place - 1].softmax(0))
+        q = draft(buffer[:, : T + k])[0].double().softmax(-1)
+        p = target(buffer[:, : T + k])[0].double().softmax(-1)
+    place = T
+    while place < T + k:
+        token = buffer[0, place]
+        if torch.rand((), generator=generator) * q[place - 1, token] >= p[place - 1, token]:
+            break
+        place += 1
+    missing = p[place - 1] - q[place - 1] if place < T + k else p[place - 1]
+    buffer[0, place] = pick(missing.clamp_min(0))
+    return buffer[:, : place + 1].clone()
+
+
 STRANGERS = {
     "efficiency.kv_cache": [
         with_a_dynamic_cache,
@@ -378,5 +563,23 @@ STRANGERS = {
         window_of_overlays,
         window_in_numpy,
         window_of_a_rolling_buffer,
+    ],
+    "efficiency.quantize": [
+        absmax_as_in_bitsandbytes,
+        absmax_as_in_gpt_fast,
+        absmax_with_an_observer,
+        absmax_of_a_copy,
+    ],
+    "efficiency.int8_linear": [
+        weight_only_as_in_gpt_fast,
+        flattened_and_back,
+        in_float64_and_back,
+        bytes_in_numpy_back_to_torch,
+    ],
+    "efficiency.speculative": [
+        speculated_as_in_transformers,
+        speculated_as_in_gpt_fast,
+        speculated_by_recursion,
+        speculated_into_a_buffer,
     ],
 }

@@ -266,6 +266,61 @@ def accumulated_as_a_running_mean(model, micro_batches, optimizer, max_norm):
     return mean
 
 
+# --- scaling laws -----------------------------------------------------------------------------------------------------
+
+
+def law_by_gauss_newton(runs, E, N, D):
+    """Steps from the slopes of each run's error, damped, on the logarithm of the factors; from several starts."""
+    n, d, losses = (torch.tensor(column, dtype=torch.float64) for column in zip(*runs))
+    n0, d0 = n.log().mean(), d.log().mean()
+
+    def model(x):
+        first = torch.exp(x[0] - x[1] * (n.log() - n0))
+        second = torch.exp(x[2] - x[3] * (d.log() - d0))
+        slopes = torch.stack([first, -(n.log() - n0) * first, second, -(d.log() - d0) * second], dim=1)
+        return first + second, slopes
+
+    best = None
+    for a, b in ((0.3, 0.5), (0.5, 0.3), (0.4, 0.8)):
+        half = torch.log((losses - E).mean() / 2)
+        x, damping = torch.stack([half, half.new_tensor(a), half, half.new_tensor(b)]), 1e-2
+        value, J = model(x)
+        error = (losses - E - value).square().sum()
+        for _ in range(200):
+            H = J.T @ J
+            step = torch.linalg.solve(H + damping * torch.diag(H.diagonal()), J.T @ (losses - E - value))
+            new_value, new_J = model(x + step)
+            new_error = (losses - E - new_value).square().sum()
+            if new_error < error:
+                x, value, J, error, damping = x + step, new_value, new_J, new_error, damping / 3
+            else:
+                damping *= 3
+        if best is None or error < best[0]:
+            best = error, x
+    A, a, B, b = best[1].tolist()
+    predicted = E + math.exp(A - a * (math.log(N) - n0.item())) + math.exp(B - b * (math.log(D) - d0.item()))
+    return a, b, predicted
+
+
+def law_by_profiles(runs, E, N, D):
+    """The grid gets finer around the best point; two unknowns by Cramer's rule, in NumPy."""
+    data = np.asarray(runs, dtype=float)
+    y = data[:, 2] - E
+    centre, width = np.array([0.75, 0.75]), 0.73
+    for _ in range(8):
+        side = np.linspace(-width, width, 21)
+        a, b = (grid.ravel() for grid in np.meshgrid(centre[0] + side, centre[1] + side, indexing="ij"))
+        u = (data[:, 0] / 1e5) ** -a[:, None]
+        v = (data[:, 1] / 1e6) ** -b[:, None]
+        uu, uv, vv, uy, vy = (u * u).sum(1), (u * v).sum(1), (v * v).sum(1), u @ y, v @ y
+        det = uu * vv - uv**2
+        A, B = (vv * uy - uv * vy) / det, (uu * vy - uv * uy) / det
+        best = np.square(A[:, None] * u + B[:, None] * v - y).sum(1).argmin()
+        centre, width = np.array([a[best], b[best]]), width / 3
+    loss = E + A[best] * (N / 1e5) ** -centre[0] + B[best] * (D / 1e6) ** -centre[1]
+    return float(centre[0]), float(centre[1]), np.float64(loss)
+
+
 STRANGERS = {
     "training.step": [
         step_with_a_scaler,
@@ -288,4 +343,5 @@ STRANGERS = {
         accumulated_with_given_gradients,
         accumulated_as_a_running_mean,
     ],
+    "training.scaling_law": [law_by_gauss_newton, law_by_profiles],
 }

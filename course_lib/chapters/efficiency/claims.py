@@ -273,7 +273,7 @@ def cache_equal() -> Finding:
     return Finding(
         measured="largest difference of a logit, relative to the largest: "
         + ", ".join(
-            f"about 1e{round(math.log10(max(errors)))} in {name}"
+            f"below 1e{math.ceil(math.log10(max(errors)))} in {name}"
             for errors, name in zip((double, single, half), ("float64", "float32", "bfloat16"))
         ),
         values=tuple(single),

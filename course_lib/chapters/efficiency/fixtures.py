@@ -179,3 +179,58 @@ def _not_timed(calls, clock, lengths, rounds):
     if missing:
         return f"no call of the attention with T = {missing[0]:,} tokens"
     return "figures from too few rounds" if min(calls[T] for T in lengths) < rounds else None
+
+
+class _Recall:
+    """A model that one can follow on paper: the logits after some tokens are row (their sum mod rows) of a table."""
+
+    def __init__(self, table):
+        self.table, self.passes = table, 0
+
+    def __call__(self, ids):
+        if not isinstance(ids, Tensor) or ids.ndim != 2 or not ids.numel() or ids.is_floating_point():
+            raise ValueError(f"a model reads ids of shape (1, T); it was given {kind_of(plain(ids))}")
+        self.passes += 1
+        return self.table[ids.cumsum(1) % len(self.table)]  # (1, T, V)
+
+
+def recalling(table: Tensor) -> Callable:
+    """Return a model whose next logits depend on the sum of all tokens so far: a row of a table (rows, V)."""
+    return _Recall(table)
+
+
+AGAIN = 12  # steps that are taken again from the same state of the generator
+
+
+def steps_speculated(answer, target, draft, ids, k, generator, runs):
+    """Return many steps, each from the same text.
+
+    -> by name: what each step made of the text (runs, T + k + 1), filled up with −1 · how often each called the target
+    (runs,) · the first of them once more from the same state of the generator. Or in a few words what came that is no
+    longer text.
+    """
+    state, texts, passes = generator.get_state(), [], []
+    for i in range(runs + min(runs, AGAIN)):
+        if i == runs:
+            generator.set_state(state)
+        target.passes = 0
+        text = plain(answer(target, draft, ids.clone(), k, generator))
+        problem = _no_step(text, ids, k)
+        if problem:
+            return problem
+        passes.append(target.passes)
+        texts.append(torch.nn.functional.pad(text[0], (0, ids.shape[1] + k + 1 - text.shape[1]), value=-1))
+    return {
+        "texts": torch.stack(texts[:runs]),
+        "passes": torch.tensor(passes[:runs]),
+        "again": torch.stack(texts[runs:]),
+    }
+
+
+def _no_step(text, ids, k):
+    """Say what keeps a result from being the text with 1 to k + 1 more tokens; None if nothing does."""
+    if not isinstance(text, Tensor) or text.is_floating_point() or text.ndim != 2 or len(text) != 1:
+        return f"no ids of shape (1, …) but {kind_of(text)}"
+    if text.shape[1] <= ids.shape[1] or not torch.equal(text[:, : ids.shape[1]], ids):
+        return "no text that begins with ids and goes on"
+    return "more than k + 1 new tokens" if text.shape[1] > ids.shape[1] + k + 1 else None

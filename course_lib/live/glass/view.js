@@ -30,6 +30,7 @@ export function mount(box, bytes, about) {
   const width = (rows, position, size) => rows.subarray(position * size, (position + 1) * size);
   const H = config.n_heads, T = config.max_seq_len, SIDE = 80;
   const drawn = document.createElement("canvas").getContext("2d");
+  const whole = make("canvas", {role: "img"}).getContext("2d", {alpha: false});  // of the head that is open
   // One map for each head, kept: to make one takes longer than to draw on it.
   const maps = glass.layers.map(() => Array.from({length: H}, () =>
     make("canvas", {width: SIDE, height: SIDE, "aria-hidden": "true"}).getContext("2d", {alpha: false})));
@@ -284,17 +285,17 @@ export function mount(box, bytes, about) {
     const n = ids.length, cell = Math.max(10, Math.min(14, Math.floor(250 / n))), edge = 62, side = edge + n * cell;
     const found = make("p", {class: "shape", style: `width: ${side}px`}, "Point to read a weight; click to follow a row.");
     const cellOf = (event) => [event.offsetY, event.offsetX].map((at) => Math.floor((at - edge) / cell));
-    const canvas = make("canvas", {
-      width: 2 * side, height: 2 * side, style: `width: ${side}px; height: ${side}px`, role: "img",
-      "aria-label": `the weights of head ${l}.${h}, ${n} tokens that ask by ${n} that answer; the table holds the chosen row`,
-      mousemove: (event) => {
-        const [t, s] = cellOf(event);
-        if (words[t] && words[s]) found.textContent = `“${words[t]}” looks at “${words[s]}”: ${s > t ? "hidden by the mask" : percent(weight(l, h, t, s))}`;
-      },
-      click: (event) => { const [t] = cellOf(event); if (words[t]) { state.position = t === n - 1 ? null : t; show(); } },
-    });
-    const pen = canvas.getContext("2d", {alpha: false});
-    pen.scale(2, 2);  // two pixels for each of the page's, for sharp letters
+    const pen = whole, canvas = whole.canvas;
+    if (canvas.width !== 2 * side) canvas.width = canvas.height = 2 * side;  // two pixels for each of the page's: sharp letters
+    canvas.style.width = canvas.style.height = `${side}px`;
+    canvas.setAttribute("aria-label",
+      `the weights of head ${l}.${h}, ${n} tokens that ask by ${n} that answer; the table holds the chosen row`);
+    canvas.onmousemove = (event) => {
+      const [t, s] = cellOf(event);
+      if (words[t] && words[s]) found.textContent = `“${words[t]}” looks at “${words[s]}”: ${s > t ? "hidden by the mask" : percent(weight(l, h, t, s))}`;
+    };
+    canvas.onclick = (event) => { const [t] = cellOf(event); if (words[t]) { state.position = t === n - 1 ? null : t; show(); } };
+    pen.setTransform(2, 0, 0, 2, 0, 0);
     pen.fillStyle = "#fff";
     pen.fillRect(0, 0, side, side);
     pixels(l, h, 225);

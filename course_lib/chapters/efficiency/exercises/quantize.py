@@ -1,0 +1,71 @@
+import torch
+
+from course_lib.grading.exercise import Case, generator, stage
+from course_lib.grading.judge import compare
+
+
+def quantize_int8(W):
+    """Whole numbers (O, I) from −127 to 127, of dtype int8, and a scale per row (O,): row ≈ scale · q."""
+    largest = W.abs().amax(dim=1)  # (O,)
+    scale = torch.where(largest > 0, largest / 127, 1.0)
+    q = (W / scale[:, None]).round().to(torch.int8)
+    return q, scale
+
+
+def judge(case, expected, got):
+    """The scale of a row of zeros is free, and the integers are to be of one byte."""
+    if isinstance(got, (tuple, list)) and len(got) == 2 and all(isinstance(part, torch.Tensor) for part in got):
+        q, scale = got
+        if scale.shape == expected[1].shape and scale.dtype == expected[1].dtype:
+            free = (case.args[0] == 0).all(dim=1) & (scale > 0) & scale.isfinite()
+            got = q, torch.where(free, expected[1], scale)
+        if compare(expected, got) is None and q.dtype != torch.int8:
+            return f"Your `q` is right, and has dtype {q.dtype}: that is no byte per number. Expected torch.int8."
+    return compare(expected, got, names=("q", "scale"))
+
+
+def drawn(seed, rows, columns, dtype=torch.float32, sizes=(1.0,)):
+    """A matrix of which no number lies half-way between two steps, where rounding would decide.
+
+    sizes: of a step, for each row, over and over. In each row the largest is negative as often as not.
+    """
+    rng = generator(seed)
+    steps = torch.randint(-120, 121, (rows, columns), generator=rng) + 0.9 * (
+        torch.rand(rows, columns, generator=rng) - 0.5
+    )
+    largest = torch.randint(columns, (rows,), generator=rng)
+    steps[torch.arange(rows), largest] = 127.0 * (1 - 2 * (torch.arange(rows) % 2))
+    each = torch.tensor(sizes, dtype=torch.float64)[torch.arange(rows) % len(sizes)]
+    return (steps.double() * each[:, None]).to(dtype)
+
+
+@stage
+def worked_rows(seed):
+    "Rows that one can follow on paper: nearest whole numbers, a scale for each row."
+    return [Case(torch.tensor([[2.54, -1.0, 0.046]])), Case(torch.tensor([[0.5, 0.1, 0.3], [-8.0, 3.0, 4.1]]))]
+
+
+@stage
+def drawn_matrices(seed):
+    "Drawn matrices, rows of many sizes; the largest number of a row may be negative."
+    return [Case(drawn(seed, 4, 4, sizes=(0.1, 0.03))), Case(drawn(seed + 1, 3, 7, sizes=(2.0, 0.5, 0.01)))]
+
+
+@stage
+def small_numbers(seed):
+    "Rows of very small numbers, which use the whole range as well."
+    return [Case(drawn(seed + 2, 3, 5, sizes=(1e-3, 1e-7, 1e-12)))]
+
+
+@stage
+def rows_of_zeros(seed):
+    "A row of zeros among others: zeros, and nothing divided by zero."
+    W = drawn(seed + 3, 3, 4, sizes=(0.2,))
+    W[1] = 0.0
+    return [Case(W), Case(torch.zeros(1, 3))]
+
+
+@stage
+def other_dtypes(seed):
+    "float64: the scale is of the dtype of W."
+    return [Case(drawn(seed + 4, 2, 6, torch.float64, sizes=(0.3, 4.0)))]

@@ -1,0 +1,186 @@
+import math
+from functools import cache
+
+import torch
+
+from course_lib.chapters.efficiency.fixtures import recalling
+from course_lib.chapters.efficiency.fixtures import steps_speculated as probe
+from course_lib.grading.exercise import Case, Given, generator, stage
+
+
+def speculative_step(target, draft, ids, k, generator):
+    """The text ids (1, T) with n + 1 tokens more: the n guesses that the target keeps, and one of its own."""
+    T, guessed, q = ids.shape[1], ids, []
+    for _ in range(k):
+        q.append(draft(guessed)[0, -1].softmax(dim=-1))  # (V,)
+        guess = torch.multinomial(q[-1], 1, generator=generator)
+        guessed = torch.cat([guessed, guess[None]], dim=1)
+    p = target(guessed)[0, T - 1 :].softmax(dim=-1)  # (k + 1, V): in one pass
+    n = 0
+    while n < k and torch.rand(1, generator=generator) * q[n][guessed[0, T + n]] < p[n, guessed[0, T + n]]:
+        n += 1
+    rest = p[k] if n == k else (p[n] - q[n]).clamp(min=0)  # (V,)
+    new = torch.multinomial(rest, 1, generator=generator)
+    return torch.cat([guessed[:, : T + n], new[None]], dim=1)
+
+
+RUNS, FEW = 300, 8  # steps of a case in which something is drawn, and of one where nothing is left to chance
+IMPOSSIBLE = 1e-6  # what two tables of float32 differ by
+KEPT, WRITTEN, TOKENS = "n guesses kept", "token v after n kept guesses", "new token i is v"
+
+
+def summary(case, brought):
+    """What the steps did; of what is no longer text, why.
+
+    -> of few steps, all texts that came. Of many, the share that keeps n guesses (k + 1,), that keeps n and writes v
+    after them (k + 1, V), of which new token i is v (k + 1, V), and the tokens that were written where no guess was
+    kept and that cannot come there. Then whether the target was called once, and whether the same seed gives the same.
+    """
+    if not isinstance(brought, dict):
+        return brought
+    new = brought["texts"][:, case.args[2].shape[1] :]  # (runs, k + 1), −1 where there is none
+    again = brought["again"]
+    sound = {
+        "one pass": bool((brought["passes"] == 1).all()),
+        "repeated": torch.equal(again, brought["texts"][: len(again)]),
+    }
+    if len(new) < RUNS:
+        return {"new tokens": [[v for v in row if v >= 0] for row in new.unique(dim=0).tolist()], **sound}
+    chances = probabilities(case)
+    written = torch.zeros_like(chances[WRITTEN])
+    kept = (new >= 0).sum(dim=1) - 1
+    one = torch.tensor(1.0, dtype=written.dtype)
+    written.index_put_((kept, new.gather(1, kept[:, None])[:, 0]), one, accumulate=True)
+    tokens = torch.stack([torch.bincount(column + 1, minlength=written.shape[1] + 1)[1:] for column in new.T])
+    return {
+        KEPT: (written.sum(dim=1) / len(new)).float(),
+        WRITTEN: (written / len(new)).float(),
+        TOKENS: tokens / len(new),
+        "cannot come first": ((written > 0) & (chances[WRITTEN] < IMPOSSIBLE))[0].nonzero().flatten().tolist(),
+        **sound,
+    }
+
+
+@cache
+def probabilities(case):
+    """Of what a summary counts: every way in which a step can go, from the two tables."""
+    target, draft, ids, k, *_ = case.args
+    P, Q = (model.data[0].double().softmax(dim=-1) for model in (target, draft))
+    rows, V = P.shape
+    written, tokens = torch.zeros(2, k + 1, V, dtype=torch.float64)
+
+    def go_on(kept, chance):
+        n, state = len(kept), (int(ids.sum()) + sum(kept)) % rows
+        p = P[state]
+        both = torch.minimum(p, Q[state]) if n < k else torch.zeros(V)  # guessed and kept
+        for v, own in enumerate((chance * (p - both)).tolist()):
+            written[n, v] += own
+            for i, token in enumerate([*kept, v]):
+                tokens[i, token] += own
+        for v, share in enumerate(both.tolist()):
+            if chance * share > IMPOSSIBLE:
+                go_on([*kept, v], chance * share)
+
+    go_on([], 1.0)
+    return {KEPT: written.sum(dim=1), WRITTEN: written, TOKENS: tokens}
+
+
+def judge(case, expected, got):
+    """The shares are held against the probabilities themselves."""
+    if not isinstance(got, dict):
+        return f"Expected the text with 1 to k + 1 new tokens; got {got}."
+    if "new tokens" in expected:
+        if got["new tokens"] != expected["new tokens"]:
+            wanted = expected["new tokens"][0]
+            wrong = next(text for text in got["new tokens"] if text != wanted)
+            return f"Nothing is left to chance here: the new tokens are {wanted}, and a step of yours gives {wrong}."
+    elif got["cannot come first"]:
+        return (
+            f"A step of yours keeps no guess and writes token {got['cannot come first'][0]}, which cannot come there."
+        )
+    else:
+        for name, chances in probabilities(case).items():
+            for place in torch.cartesian_prod(*map(torch.arange, chances.shape)).view(-1, chances.ndim).tolist():
+                share, chance = (each[tuple(place)].item() for each in (got[name], chances))
+                if abs(share - chance) > room(chance):
+                    what = SAYS[name].format(*place)
+                    return f"{what}: so it is in {share:.0%} of {RUNS} steps of yours; the probability is {chance:.0%}."
+    if not got["one pass"]:
+        return "The text is right, but one pass of the target is enough for all guesses."
+    return None if got["repeated"] else "With the same seed your steps are not the same: draw with the generator given."
+
+
+def room(chance):
+    """How far a share of the steps may be off: by chance it is further less than once in 10^8 times."""
+    return 5.5 * math.sqrt(chance * (1 - chance) / RUNS) + 6 / RUNS
+
+
+SAYS = {
+    KEPT: "{0} guesses are kept",
+    WRITTEN: "{0} guesses are kept, and token {1} is written after them",
+    TOKENS: "New token {0}, counted from 0, is {1}",
+}
+
+
+def models(target, draft):
+    """Two models from tables of probabilities, a row for each sum of the tokens so far."""
+    return [
+        Given(
+            recalling,
+            table.clamp(min=1e-17).log(),
+            says=f"after each text, in an order of its own: {in_words(table[0])}",
+        )
+        for table in (target, draft)
+    ]
+
+
+def in_words(probabilities):
+    return ", ".join(f"{each:.2g}" for each in sorted(probabilities.tolist(), reverse=True))
+
+
+def sure_case(seed, k, wrong=None):
+    """Two models that are sure of one token each, the same one; but for the guess number `wrong`, if there is one."""
+    favourites = [(3 * state + 1) % 7 for state in range(7)]  # two rings of three states each, and state 2
+    start = (0, 1, 5, 3, 6)[int(torch.randint(5, (1,), generator=generator(seed)))]
+    target = torch.eye(7)[favourites]
+    if wrong is not None:
+        state = start
+        for _ in range(wrong):
+            state = (4 * state + 1) % 7
+        favourites[state] = (favourites[state] + 1) % 7
+    return Case(
+        *models(target, torch.eye(7)[favourites]), torch.tensor([[3, 1, start - 4]]) % 7, k, generator(seed), FEW
+    )
+
+
+def drawn_case(seed, k, p, q):
+    """The same probabilities after every text, each time with the tokens in another order."""
+    rng = generator(seed)
+    orders = torch.rand(len(p), len(p), generator=rng).argsort(dim=1)
+    ids = torch.randint(len(p), (1, 3), generator=rng)
+    return Case(*models(torch.tensor(p)[orders], torch.tensor(q)[orders]), ids, k, rng, RUNS)
+
+
+@stage
+def sure_and_agreed(seed):
+    "Both models are sure, and of the same tokens: all guesses are kept, and the target adds one."
+    return [sure_case(seed, 1), sure_case(seed + 1, 3)]
+
+
+@stage
+def sure_and_not_agreed(seed):
+    "Both models are sure, but not always of the same token: where they disagree, the target writes its own."
+    return [sure_case(seed + wrong, k, wrong) for k, wrong in ((1, 0), (1, 1), (3, 0), (3, 1), (3, 2))]
+
+
+@stage
+def kept_or_not(seed):
+    "A guess is kept with probability min(1, p / q), each with a number drawn for itself."
+    half = drawn_case(seed, 1, [1.0, 0.0, 0.0], [0.5, 0.5, 0.0])
+    return [half, drawn_case(seed, 3, [0.15] * 4 + [0.25, 0.15], [0.25] * 4 + [0.0, 0.0])]
+
+
+@stage
+def drawn_anew(seed):
+    "Where a guess is not kept, a token is drawn from what the target has more of than the draft."
+    return [drawn_case(seed, 1, [0.45, 0.1, 0.25, 0.2], [0.9, 0.1, 0.0, 0.0])]
