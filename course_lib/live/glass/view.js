@@ -285,7 +285,7 @@ export function mount(box, bytes, about) {
     const n = ids.length, cell = Math.max(10, Math.min(14, Math.floor(250 / n))), edge = 62, side = edge + n * cell;
     const found = make("p", {class: "shape", style: `width: ${side}px`}, "Point to read a weight; click to follow a row.");
     const cellOf = (event) => [event.offsetY, event.offsetX].map((at) => Math.floor((at - edge) / cell));
-    const pen = whole, canvas = whole.canvas;
+    const canvas = whole.canvas;
     if (canvas.width !== 2 * side) canvas.width = canvas.height = 2 * side;  // two pixels for each of the page's: sharp letters
     canvas.style.width = canvas.style.height = `${side}px`;
     canvas.setAttribute("aria-label",
@@ -295,27 +295,32 @@ export function mount(box, bytes, about) {
       if (words[t] && words[s]) found.textContent = `“${words[t]}” looks at “${words[s]}”: ${s > t ? "hidden by the mask" : percent(weight(l, h, t, s))}`;
     };
     canvas.onclick = (event) => { const [t] = cellOf(event); if (words[t]) { state.position = t === n - 1 ? null : t; show(); } };
+    cancelAnimationFrame(state.drawing);  // the largest of the page's pictures is drawn once for each frame, not for each move
+    state.drawing = requestAnimationFrame(() => drawWhole(l, h, n, cell, edge));
+    return make("div", {class: "map scroll", tabindex: "0", role: "region", "aria-label": "the map of this head"}, canvas, found);
+  }
+
+  function drawWhole(l, h, n, cell, edge) {
+    const pen = whole;
     pen.setTransform(2, 0, 0, 2, 0, 0);
     pen.fillStyle = "#fff";
-    pen.fillRect(0, 0, side, side);
+    pen.fillRect(0, 0, pen.canvas.width, pen.canvas.height);
     pixels(l, h, 225);
     pen.imageSmoothingEnabled = false;
     pen.drawImage(drawn.canvas, edge, edge, n * cell, n * cell);
     pen.font = "10.5px system-ui, sans-serif";
     pen.textAlign = "right";
     pen.textBaseline = "middle";
-    words.forEach((word, t) => {
-      pen.fillStyle = t === at() ? "#b34700" : "#222";
-      pen.fillText(word, edge - 4, edge + (t + 0.5) * cell, edge - 6);
-      pen.save();
-      pen.translate(edge + (t + 0.5) * cell, edge - 4);
-      pen.rotate(Math.PI / 2);
-      pen.fillText(word, 0, 0, edge - 6);
-      pen.restore();
-    });
+    for (const down of [false, true]) {  // the words of the rows, then those of the columns, from top to bottom
+      if (down) pen.transform(0, 1, -1, 0, 0, 0);
+      words.forEach((word, t) => {
+        pen.fillStyle = t === at() ? "#b34700" : "#222";
+        pen.fillText(word.slice(0, 10), edge - 4, (down ? -1 : 1) * (edge + (t + 0.5) * cell));
+      });
+    }
+    pen.setTransform(2, 0, 0, 2, 0, 0);
     pen.strokeStyle = "#b34700";
     pen.strokeRect(edge, edge + at() * cell, n * cell, cell);
-    return make("div", {class: "map scroll", tabindex: "0", role: "region", "aria-label": "the map of this head"}, canvas, found);
   }
 
   /** One row of attention, which the play button builds up: query · keys, softmax, mix. */
