@@ -8,7 +8,8 @@ go by the same rule. The rule for each file:
   its last run, moves to `.earlier/`;
 - one that the learner edited stays as it is, and the newer version is put beside it, once.
 
-A notebook is edited if its cells are no longer those that were given out. Running it changes outputs alone.
+A notebook is edited if its cells are no longer those that were given out. Running it changes outputs alone. Cells with
+the tag `teacher` are not given out.
 """
 
 import hashlib
@@ -29,6 +30,7 @@ ENDINGS = (".ipynb", ".md")
 RECORD = ".course.json"  # for each file the fingerprint of what was "given", and of what was put "beside" it
 EARLIER = ".earlier"
 LOCK_SECONDS = 5
+TEACHER = "teacher"  # the tag of cells that are the teacher's
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,22 @@ def hand_package(made: Path, folder: Path) -> list[Handed]:
 def last_saved(course: Path, folder: Path) -> Path | None:
     """Return the notebook of the learner's folder that was saved last; None if all are as the course has them."""
     pairs = [(folder / path.relative_to(course), path) for path in _sources(course) if path.suffix == ".ipynb"]
-    saved = [mine for mine, source in pairs if mine.is_file() and mine.read_bytes() != source.read_bytes()]
+    saved = [
+        mine for mine, source in pairs if mine.is_file() and mine.read_bytes() != for_learners(source.read_bytes())
+    ]
     return max(saved, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def for_learners(content: bytes) -> bytes:
+    """Return a notebook's bytes without the cells that are tagged `teacher`; whatever holds none, as it is."""
+    if f'"{TEACHER}"'.encode() not in content:
+        return content
+    try:
+        notebook = json.loads(content)
+        notebook["cells"] = [cell for cell in notebook["cells"] if TEACHER not in cell["metadata"].get("tags", [])]
+    except (ValueError, KeyError, TypeError):  # no notebook, or a damaged one
+        return content
+    return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
 
 
 def fingerprint(content: bytes) -> str:
@@ -114,7 +130,7 @@ def _hand_all(sources: Mapping[str, Path], folder: Path, written: Mapping[str, s
     """Hand out files by name. written: the fingerprints of what the course's authors wrote, where another was there."""
     handed, record = [], _read(folder / RECORD)
     for name, source in sources.items():
-        content = source.read_bytes()
+        content = for_learners(source.read_bytes())
         entry = dict(record.get(name, {}))
         handed.append(hand(name, content, written.get(name, fingerprint(content)), folder, entry))
         if entry != record.get(name):  # after the file: what is not in the record yet is taken for edited
@@ -198,7 +214,7 @@ def _changed_in_place(course: Path) -> dict[str, str]:
         return {}
     try:
         names = names_of(git(course, "diff", "--name-only", "--relative", "-z", "HEAD", "--", *GIVEN))
-        return {name: fingerprint(git(course, "show", f"HEAD:./{name}")) for name in names}
+        return {name: fingerprint(for_learners(git(course, "show", f"HEAD:./{name}"))) for name in names}
     except (OSError, subprocess.CalledProcessError):
         return {}
 

@@ -8,13 +8,14 @@ import pytest
 
 from course_lib.contents import BY_SLUG, CHAPTERS
 from course_lib.glossary import Term, all_terms, glossary, read_terms, section
+from course_lib.handout import for_learners
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 
 
 def prose(term: Term) -> list[str]:
-    """The paragraphs of a chapter's notebook after its head; without code and headings."""
-    cells = json.loads((NOTEBOOKS / term.chapter.notebook).read_text(encoding="utf-8"))["cells"]
+    """The paragraphs of a chapter's notebook after its head; without code, headings and the teacher's notes."""
+    cells = json.loads(for_learners((NOTEBOOKS / term.chapter.notebook).read_bytes()))["cells"]
     texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"][1:]
     return [re.sub(r"```.*?```|`[^`]*`|^#+ [^\n]*$|\$[^$]*\$", " ", text, flags=re.S | re.M) for text in texts]
 

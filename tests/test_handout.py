@@ -14,7 +14,7 @@ from filelock import FileLock
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from nbformat.v4 import new_code_cell, new_notebook, new_output
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from course_lib import handout
 from course_lib.__main__ import main
@@ -22,6 +22,9 @@ from course_lib.classroom.submissions import find_submissions
 from course_lib.cli import start
 from course_lib.contents import CHAPTERS
 from course_lib.handout import hand_out, last_saved
+from course_lib.live.drawing import new_figure
+from course_lib.live.figure import size
+from course_lib.live.page import ENLARGED
 
 ROOT = Path(__file__).parent.parent
 NAMES = ("notebooks/00_start_here.ipynb", "notebooks/02_attention.ipynb", "exercises/02_attention.ipynb")
@@ -80,6 +83,24 @@ def test_the_first_time_everything_is_given_out(course):
     for name in (*NAMES, "notebooks/glossary.md"):
         assert (course / "my" / name).read_bytes() == (course / name).read_bytes()
     assert set(done(hand_out(course, course / "my")).values()) == {"kept"}
+
+
+def test_the_teachers_notes_are_not_given_out_and_a_change_of_them_is_no_news(course, mine):
+    def noted(text):
+        content = nbformat.read(course / NAMES[1], as_version=4)
+        cells = [cell for cell in content.cells if not cell.metadata.get("tags")]
+        content.cells = [*cells, new_markdown_cell(text, metadata={"tags": [handout.TEACHER]})]
+        nbformat.write(content, course / NAMES[1])
+
+    before = texts(mine / NAMES[1])
+    for text in ("ask this", "ask that"):
+        noted(text)
+        assert set(done(hand_out(course, mine)).values()) == {"kept"}
+        assert texts(mine / NAMES[1]) == before
+    (mine / NAMES[1]).unlink()
+    assert done(hand_out(course, mine))[NAMES[1]] == "given"
+    assert texts(mine / NAMES[1]) == before
+    assert last_saved(course, mine) is None
 
 
 def test_what_was_only_run_is_renewed_and_its_outputs_are_kept_aside(course, mine):
@@ -343,6 +364,25 @@ def test_it_opens_the_first_chapter_then_what_was_saved_last(course, opened, cap
     assert [command[5] for command in opened] == [f"--LabApp.default_url=/lab/tree/{NAMES[i]}" for i in (0, 2, 1)]
     assert opened[1][-2:] == ["--no-browser", "--port=9000"]
     assert last_saved(course, folder) == folder / NAMES[2]
+
+
+def test_for_a_projector_type_and_figures_are_larger_and_a_teachers_own_settings_stay(course, opened, monkeypatch):
+    folder = course / "my"
+    assert main(["start", "2", "--folder", str(folder), "--projector"]) == 0
+    assert f"--LabApp.user_settings_dir={folder / start.PROJECTOR}" in opened[0]
+    monkeypatch.setenv(ENLARGED, opened.environments[0][ENLARGED])
+    figure, _ = new_figure(4, 3)
+    width, height = size(figure)
+    assert 540 < width < 640
+    assert width * 3 == pytest.approx(height * 4, abs=4)
+    (path,) = (folder / start.PROJECTOR).rglob("*.jupyterlab-settings")
+    assert json.loads(path.read_text())["overrides"] == start.LARGE_TYPE
+    path.write_text('{"overrides": {"code-font-size": "30px"}}')
+    assert main(["start", "2", "--folder", str(folder), "--projector"]) == 0
+    assert "30px" in path.read_text()
+    assert main(["start", "2", "--folder", str(folder)]) == 0
+    assert not [part for part in opened[2] if "settings" in part]
+    assert opened.environments[2].get(ENLARGED) == os.environ[ENLARGED]
 
 
 def test_jupyterlab_begins_with_wrapped_lines_and_without_news_below_what_a_learner_has_set(

@@ -49,6 +49,16 @@ def package(tmp_path_factory):
     return folder
 
 
+def test_a_learners_package_has_every_chapter_without_the_teachers_notes(package):
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        cells = nbformat.read(path, as_version=4).cells
+        given = nbformat.read(package / "notebooks" / path.name, as_version=4).cells
+        assert [cell.id for cell in given] == [
+            cell.id for cell in cells if "teacher" not in cell.metadata.get("tags", [])
+        ]
+        assert len(given) < len(cells)
+
+
 def texts(folder):
     """The text files below a folder; what cannot be read as text is none."""
     found = {}

@@ -66,6 +66,12 @@ def test_a_guess_shows_its_options_and_folds_its_answer(tmp_path):
     assert "remove-input" in cell.metadata["tags"]
 
 
+def test_the_teachers_notes_stay_out_of_the_page(tmp_path):
+    note = new_markdown_cell("ask this", metadata={"tags": ["teacher"]})
+    kept = page(tmp_path, [new_markdown_cell("## 4.1"), note, new_code_cell("1")])
+    assert [cell.source for cell in kept] == ["## 4.1", "1"]
+
+
 def test_what_jupyter_keeps_folded_is_folded_on_the_page(tmp_path):
     folded = new_code_cell(
         "2", metadata={"jupyter": {"outputs_hidden": True}}, outputs=[new_output("stream", text="4")]

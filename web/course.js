@@ -15,7 +15,8 @@ for (const figure of document.querySelectorAll("figure.states")) {
   const image = figure.querySelector("img"), slider = figure.querySelector("input");
   const value = figure.querySelector("output"), words = figure.querySelector("figcaption");
   const button = figure.querySelector("button");
-  const folder = image.getAttribute("src").replace(/[^/]*$/, "");
+  const first = image.getAttribute("src");
+  const folder = first.startsWith("data:") ? "" : first.replace(/[^/]*$/, "");  // on slides the states are within
   let playing = 0;
 
   const show = (index) => {

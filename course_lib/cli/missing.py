@@ -16,7 +16,7 @@ PACKAGES = {  # module -> the package that brings it, where the two have differe
 OF_COMMAND = {
     **dict.fromkeys(("grade", "release", "autograder", "workflow", "room"), "grading"),
     **dict.fromkeys(("refresh", "new", "bench"), "dev"),
-    "site": "web",
+    **dict.fromkeys(("site", "slides"), "web"),
 }
 
 

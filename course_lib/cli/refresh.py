@@ -11,8 +11,8 @@ def add(commands: argparse._SubParsersAction) -> None:
         help="authors: run notebooks again, keep their outputs, make the exercises from the solutions",
         description=(
             "Runs the notebooks from top to bottom in fresh kernels and keeps their outputs as the tests compare them."
-            " Then writes exercises/ from solutions/, the glossary, and the README's table of chapters. A notebook that"
-            " raises stays as it was."
+            " Then writes exercises/ from solutions/, the glossary, the courses in the instructor's guide, and the"
+            " README's table of chapters. A notebook that raises stays as it was."
         ),
         epilog="Example: python -m course_lib refresh notebooks/01_embeddings.ipynb solutions/01_embeddings.ipynb",
     )
@@ -36,6 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     from course_lib.files import write_whole
     from course_lib.glossary import glossary
     from course_lib.grading import notebook
+    from course_lib.lessons import plan
 
     require_at_least_one(timeout=arguments.timeout)
     root = Path.cwd()
@@ -62,6 +63,11 @@ def run(arguments: argparse.Namespace) -> int:
     if (text := glossary(root / "notebooks")) != (words.read_text("utf-8") if words.exists() else ""):
         write_whole(words, lambda part: part.write_text(text, encoding="utf-8"))
         print(f"wrote {words.relative_to(root)}")
+    page = root / "solutions" / "README.md"
+    text = page.read_text("utf-8") if page.is_file() else ""
+    if plan.GUIDE_BEGIN in text and (made := plan.guide(text, root / "notebooks")) != text:
+        write_whole(page, lambda part: part.write_text(made, encoding="utf-8"))
+        print("wrote the courses in solutions/README.md")
     page = root / "README.md"
     text = report.readme(readme(page.read_text("utf-8"), root / "exercises"), report.recorded())
     if text != page.read_text("utf-8"):

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.util
+import json
 import os
 import shlex
 import subprocess
@@ -10,12 +11,14 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from course_lib.contents import CHAPTERS, released
-from course_lib.files import COURSE
+from course_lib.contents import CHAPTERS, Chapter, released
+from course_lib.files import COURSE, write_whole
 
 if TYPE_CHECKING:
     from course_lib.handout import Handed
 
+PROJECTOR = ".projector"  # in the learner's folder: JupyterLab's settings for a lecture hall
+LARGE_TYPE = {"code-font-size": "19px", "content-font-size1": "21px", "ui-font-size1": "17px"}
 FIRST = f"notebooks/{CHAPTERS[0].notebook}"
 # What JupyterLab begins with here, below the learner's own settings: it wraps long lines of code, and asks for no news.
 SETTINGS = Path(__file__).resolve().parents[1] / "assets/jupyter"
@@ -44,6 +47,9 @@ def add(commands: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("--no-lab", action="store_true", help="copy or update, and open nothing")
     parser.add_argument("--lab", metavar="OPTIONS", default="", help="options for JupyterLab, in one pair of quotes")
+    parser.add_argument(
+        "--projector", action="store_true", help="for a lecture hall: larger type, figures of nearly half as much again"
+    )
     parser.set_defaults(run=run, remedy="name another folder with --folder")
 
 
@@ -75,16 +81,31 @@ def run(arguments: argparse.Namespace) -> int:
         f"--LabApp.default_url=/lab/tree/{page}",
         "--log-level=WARN",
         "--LabApp.log_level=WARN",
+        *(_projector(folder) if arguments.projector else ()),
         *shlex.split(arguments.lab, posix=os.name == "posix"),
     ]
     searched = [str(SETTINGS), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
     environment = os.environ | {"JUPYTER_CONFIG_PATH": os.pathsep.join(searched)}
+    if arguments.projector:
+        from course_lib.live.page import ENLARGED
+
+        environment[ENLARGED] = "1.45"
     with subprocess.Popen([sys.executable, "-m", "jupyter", "lab", *options], env=environment) as lab:
         while True:
             try:
                 return lab.wait()
             except KeyboardInterrupt:  # JupyterLab has seen it, too, and asks whether it shall end
                 continue
+
+
+def _projector(folder: Path) -> list[str]:
+    """Write settings with larger type, if there are none yet, and return the option that lets JupyterLab take these in
+    place of the user's own, which stay as they are."""
+    path = folder / PROJECTOR / "@jupyterlab" / "apputils-extension" / "themes.jupyterlab-settings"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, lambda part: part.write_text(json.dumps({"overrides": LARGE_TYPE}, indent=1), "utf-8"))
+    return [f"--LabApp.user_settings_dir={folder / PROJECTOR}"]
 
 
 def pulled() -> list[str]:
@@ -130,10 +151,16 @@ def notebook_of(name: str) -> str:
 
     Errors: ValueError if there is no such chapter.
     """
-    part, _, last = name.replace("\\", "/").rpartition("/")
+    part = name.replace("\\", "/").rpartition("/")[0]
+    return f"{'exercises' if part.endswith('exercises') else 'notebooks'}/{chapter_of(name).notebook}"
+
+
+def chapter_of(name: str) -> Chapter:
+    """Return the chapter that somebody names by its number, its name or a notebook's path. Errors: as `notebook_of`."""
+    last = name.replace("\\", "/").rpartition("/")[2]
     for chapter in CHAPTERS:
         if last.lower() in (str(chapter.number), f"{chapter.number:02d}", chapter.slug, chapter.notebook.lower()):
-            return f"{'exercises' if part.endswith('exercises') else 'notebooks'}/{chapter.notebook}"
+            return chapter
     raise ValueError(
         f"CHAPTER {name!r} is none of the course: write a number from 0 to {CHAPTERS[-1].number}, a name such as "
         f"{CHAPTERS[2].slug}, or a path such as exercises/{CHAPTERS[2].notebook}"

@@ -17,7 +17,7 @@ import nbformat
 from course_lib.contents import CHAPTERS as ALL
 from course_lib.contents import RELEASED, Chapter, readme, released
 from course_lib.files import save_json
-from course_lib.handout import EARLIER, RECORD, Handed, hand_package
+from course_lib.handout import EARLIER, RECORD, Handed, for_learners, hand_package
 
 from .catalogue import EXERCISES
 from .notebook import metadata, student_version
@@ -82,6 +82,8 @@ def _make(root: Path, folder: Path, chosen: list[Chapter], dates: Mapping[int, s
             shutil.copytree(root / name, folder / name, ignore=LEFT_OUT)
         else:
             shutil.copy(root / name, folder / name)
+    for path in (folder / "notebooks").glob("*.ipynb"):
+        path.write_bytes(for_learners(path.read_bytes()))
     pages = {path: path.read_text("utf-8") for path in sorted((folder / CHAPTERS).glob("*/exercises/*.*"))}
     by_name = {f"{path.parents[1].name}/{path.name}": text for path, text in pages.items()}
     (folder / CHAPTERS / NAME).write_bytes(seal({name: by_name[name] for name in _needed(by_name, folder, chosen)}))

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from course_lib.live.drawing import Drawing
-from course_lib.live.page import picture, publish
+from course_lib.live.page import enlarged, picture, publish
 
 DPI = 200  # twice the 100 screen pixels of an inch: sharp on dense screens
 NARROW = "calc(100% - 4px)"  # at most this wide is a control: a phone's page is narrow, and 4 are its margins
@@ -45,7 +45,7 @@ def light_png(figure: Figure) -> bytes:
 
 def size(figure: Figure) -> tuple[int, int]:
     """Return the width and height of a figure in pixels of the page."""
-    width, height = (round(100 * inches) for inches in figure.get_size_inches())
+    width, height = (enlarged(100 * inches) for inches in figure.get_size_inches())
     return width, height
 
 
@@ -129,10 +129,10 @@ class LiveFigure(widgets.VBox):
         for control in self._controls.values():
             # One width for all names, so that the sliders stand in line; the words of a checkbox stand behind its box.
             control.style.description_width = (
-                "initial" if control in ticks else f"{7.5 * max(named, default=0) + 16:.0f}px"
+                "initial" if control in ticks else f"{enlarged(7.5 * max(named, default=0) + 16)}px"
             )
             # Two side by side fit a page of 848 pixels.
-            control.layout.width = control.layout.width or ("460px" if len(self._controls) <= 3 else "410px")
+            control.layout.width = control.layout.width or f"{enlarged(460 if len(self._controls) <= 3 else 410)}px"
             control.layout.max_width = NARROW
             control.observe(self._moved, names="value")
         self._shown = [self._image, self._caption, *([self._below] if also else [])]

@@ -9,9 +9,11 @@ STYLE and SCRIPT serve the session that ran a cell: `refresh` leaves them out of
 
 import base64
 import html
+import os
 from collections.abc import Callable
 
 VIEW = "application/vnd.jupyter.widget-view+json"
+ENLARGED = "COURSE_ENLARGED"  # an environment variable: how much larger a lecture hall's figures are
 STILL, LIVE = "course-still", "course-live"  # CSS classes of the two
 
 LOST = "The kernel behind this has stopped or cannot be reached: nothing answers here until you run this cell again."
@@ -76,6 +78,11 @@ if (!window.courseLive) {{
 }}
 </script>"""
 SERVICE = f"\n{STYLE}\n{SCRIPT}"
+
+
+def enlarged(pixels: float) -> int:
+    """Return a size in pixels of the page as this session shows it: larger under `start --projector`."""
+    return round(pixels * float(os.environ.get(ENLARGED, 1)))
 
 
 def picture(image: bytes, width: int, height: int, alt: str, caption: str = "") -> str:

@@ -41,7 +41,7 @@ def build(root: Path, out: Path, processes: int) -> list[str]:
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
             figures = dict(zip([each.call for each in states.RECORDED], pool.map(draw, states.RECORDED)))
         pages.write_pages(root, source, figures)
-        shutil.copytree(root / "web", source / "_own", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+        shutil.copytree(root / "web", source / "_own", ignore=shutil.ignore_patterns("*.py", "slides.*", "__pycache__"))
         shutil.copy(root / "web" / "conf.py", source)
         _mathjax(source / "_extra" / "mathjax")
         _sphinx(source, Path(temporary) / "site", Path(temporary) / "doctrees", processes)

@@ -18,6 +18,7 @@ from course_lib.claims import in_order, recorded
 from course_lib.claims.registry import Experiment, Finding
 from course_lib.contents import BY_SLUG, CHAPTERS, Chapter
 from course_lib.grading.catalogue import EXERCISES
+from course_lib.lessons.notes import is_note
 from course_lib.live.guesses import MARKDOWN, questions
 from course_lib.live.page import STILL
 from course_lib.site.states import recorded_in
@@ -80,6 +81,8 @@ def prepared(
     first = next(cell for cell in notebook.cells if cell.cell_type == "code")
     cells = []
     for cell in notebook.cells:
+        if is_note(cell):
+            continue
         cells.append(cell)
         if cell.cell_type != "code":
             cell.source = relinked(cell.source, repository)

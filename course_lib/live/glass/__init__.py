@@ -61,18 +61,21 @@ def glass(
     publish(GlassModel(packed=pack(model, tokenizer), about=about), still(words), f"[glass model] {words}")
 
 
-def html(model: DecoderOnly | None = None, tokenizer: WordTokenizer | None = None) -> str:
+def html(
+    model: DecoderOnly | None = None, tokenizer: WordTokenizer | None = None, text: str = "", part: str | None = None
+) -> str:
     """Return a page, whole and on its own, in which a model can be taken apart: no kernel, no request to any server.
 
     Args:
         model: of the decoder family, small (see `pack`); Tinytown's if left out.
         tokenizer: the model's own; Tinytown's if left out.
+        text, part: to begin with, as in `glass`.
 
-    Errors: as `pack`; ValueError for a model without its tokenizer.
+    Errors: as `pack`; ValueError for a model without its tokenizer, or for a text or a part that it does not have.
     """
     model, tokenizer = _either(model, tokenizer)
     code = base64.b64encode(pack(model, tokenizer)).decode()
-    told = json.dumps(about_of(model, tokenizer), ensure_ascii=False).replace("<", "\\u003c")
+    told = json.dumps(about_of(model, tokenizer, text, part), ensure_ascii=False).replace("<", "\\u003c")
     return f"""<!doctype html>
 <html lang="en">
 <meta charset="utf-8">

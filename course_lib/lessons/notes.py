@@ -1,0 +1,121 @@
+"""The teacher's notes: cells of a notebook that learners do not get, read here and nowhere else.
+
+A note stands below the heading of its section, in a Markdown cell that is tagged `teacher`, folded:
+
+    <details><summary>For the teacher</summary>
+
+    - minutes: 11
+    - ask: Four times the features: how much larger is a score?
+    - they guess: four times, because they add lengths; the products partly cancel.
+    - stumble: on dividing by d_k, not its root (attention.scaled_dot_product: scaled by D).
+    - skip: the gradient plot, if nobody has met gradients.
+
+    </details>
+
+The keys stand in this order. `minutes` and, in a numbered section, `ask` are needed; a line that would say nothing is
+left out. In brackets after `stumble` stand mistakes of the exercises, as their pages name them. A `skip` that
+begins with "all" says that the whole section may be left out of a short course.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from course_lib.contents import Chapter
+from course_lib.handout import TEACHER
+
+HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
+FRAME = re.compile(r"<details><summary>For the teacher</summary>\n\n(.+?)\n\n</details>", re.DOTALL)
+KEYS = ("minutes", "ask", "they guess", "stumble", "skip")
+LINE = re.compile(rf"- ({'|'.join(KEYS)}): (\S.*)")
+MISTAKE = re.compile(r"([a-z_]+\.[a-z0-9_]+): ([^;()]+)")
+MISTAKES = re.compile(rf"\(({MISTAKE.pattern}(?:; {MISTAKE.pattern})*)\)")
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a teacher is told about a section: its heading, minutes, question, the guesses, where a class stumbles, what
+    may be skipped; `mistakes` are pairs of an exercise's id and a mistake's name on its page."""
+
+    section: str
+    minutes: int
+    ask: str = ""
+    guess: str = ""
+    stumble: str = ""
+    skip: str = ""
+    mistakes: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def number(self) -> str:
+        """Return "2.4" of "2.4 Why √d_k?"; the whole heading where it has no number."""
+        first = self.section.partition(" ")[0]
+        return first if re.fullmatch(r"\d+\.\d+", first) else self.section
+
+    @property
+    def may_go(self) -> bool:
+        """Return whether a short course may leave the section out."""
+        return self.skip.startswith("all")
+
+    def lines(self) -> list[str]:
+        """Return the note as it is read out: a line for each key that says something."""
+        told = ((KEYS[1], self.ask), (KEYS[2], self.guess), (KEYS[3], self.stumble), (KEYS[4], self.skip))
+        return [f"{self.minutes} minutes", *(f"{key}: {text}" for key, text in told if text)]
+
+
+def is_note(cell: NotebookNode) -> bool:
+    """Return whether a cell is the teacher's."""
+    return TEACHER in cell.metadata.get("tags", [])
+
+
+def notes_of(chapter: Chapter, notebooks: Path) -> list[Note]:
+    """Return the notes of a chapter, in the order of its notebook. Errors: as `read_notes`; ValueError without it."""
+    path = notebooks / chapter.notebook
+    if not path.is_file():
+        raise ValueError(f"{path} is missing: run this at the top of the course's repository")
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]  # nbformat would look at every output, too
+    shown = [cell | {"source": "".join(cell["source"]), "outputs": []} for cell in cells]
+    return read_notes(nbformat.from_dict({"cells": shown}), path.name)
+
+
+def read_notes(notebook: NotebookNode, name: str) -> list[Note]:
+    """Return the notes of a notebook. Errors: ValueError with notebook, section and remedy for one of another form."""
+    notes: list[Note] = []
+    heading = ""
+    for cell in notebook.cells:
+        if is_note(cell):
+            if cell.cell_type != "markdown" or not heading or any(note.section == heading for note in notes):
+                raise ValueError(f"{name}: a section has one note, a Markdown cell below its heading; see “{heading}”")
+            notes.append(_note(cell.source, heading, f"{name}, “{heading}”"))
+        elif cell.cell_type == "markdown" and (found := HEADING.findall(cell.source)):
+            heading = found[-1]
+    return notes
+
+
+def _note(text: str, heading: str, where: str) -> Note:
+    frame = FRAME.fullmatch(text.strip())
+    lines = [LINE.fullmatch(line) for line in frame[1].split("\n")] if frame else [None]
+    if not all(lines):
+        raise ValueError(f"{where}: a note is a folded list of lines “- key: text” with the keys {', '.join(KEYS)}")
+    said = {line[1]: line[2].strip() for line in lines if line}
+    if list(said) != [key for key in KEYS if key in said] or len(said) < len(lines) or not said.get(KEYS[0]):
+        raise ValueError(f"{where}: each key stands once, in the order {', '.join(KEYS)}, and minutes are needed")
+    if not re.fullmatch(r"[1-9]\d*", said[KEYS[0]]):
+        raise ValueError(f"{where}: minutes must be a whole number, got {said[KEYS[0]]!r}")
+    if re.match(r"\d+\.\d+ ", heading) and KEYS[1] not in said:
+        raise ValueError(f"{where}: a numbered section has a question: add a line “- ask: …”")
+    stumble = said.get(KEYS[3], "")
+    linked = MISTAKES.search(stumble)
+    mistakes = tuple(MISTAKE.findall(linked[1])) if linked else ()
+    return Note(
+        heading,
+        int(said[KEYS[0]]),
+        said.get(KEYS[1], ""),
+        said.get(KEYS[2], ""),
+        stumble,
+        said.get(KEYS[4], ""),
+        mistakes,
+    )
