@@ -251,7 +251,8 @@ def test_the_probe_finds_each_ability_in_the_words_that_show_it():
     assert {"berlin", "cairo"} <= capitals, capitals
     things = {tokens[i] for i in probe.targets[tuple(probe.places["it: the thing"])]}
     animals = {tokens[i] for i in probe.targets[tuple(probe.places["it: the animal"])]}
-    assert "mat" in things | animals
+    assert "rug" in things
+    assert "cat" in animals
     assert not things & animals
 
 
@@ -275,10 +276,10 @@ def test_what_the_chapter_shows_as_recorded_is_what_training_gives(monkeypatch):
     run = records.scaled(first["d_model"], records.BUDGETS[0], first["seed"])
     assert (run.parameters, run.tokens) == (first["parameters"], first["tokens"])
     assert run.loss == pytest.approx(first["loss"], abs=0.05)
-    sweep = records.recorded("sweep")
-    for d_model, shape, rate in ((8, "lowered", 0.04), (32, "lowered, no warm-up", 0.02)):
-        losses = sweep["losses"][f"{d_model}, {shape}"][sweep["rates"].index(rate)]
-        assert records.swept(d_model, rate, shape, seed=1) == pytest.approx(losses[1], abs=0.05), (d_model, shape)
+    losses = records.recorded_sweep("lowered, no warm-up")[0.02]
+    assert records.swept(0.02, "lowered, no warm-up", seed=1) == pytest.approx(losses[1], abs=0.05)
+    for d_model, loss in training.AT_THEIR_OWN.items():
+        assert training.train_at_scale(d_model, 150).loss == pytest.approx(loss, abs=0.05)
 
 
 def test_the_record_holds_what_the_chapter_asks_it_for():

@@ -93,7 +93,7 @@ def test_the_moves_the_sweep_and_the_law_are_drawn_as_they_are_given():
     lines = [line.get_xydata().tolist() for line in figures.moves({"new rows": [1.0, 0.5, 0.2]}).axes[0].lines]
     assert lines == [[[1, 1.0], [2, 0.5], [3, 0.2]]]
 
-    swept = figures.sweep([0.01, 0.02], {"32": [[2.0, 4.0], [1.0, None]]}, 0.65, "one")
+    swept = figures.sweep({"32": {0.01: [2.0, 4.0], 0.02: [1.0, None]}}, 0.65, "one")
     mean, *seeds = [line.get_xydata().tolist() for line in swept.axes[0].lines][:4]
     assert mean == [[0.01, 3.0], [0.02, 1.0]]
     assert seeds[:2] == [[[0.01, 2.0], [0.01, 4.0]], [[0.02, 1.0]]], "one that diverged is left out"

@@ -188,16 +188,14 @@ def moves(shares: Mapping[str, Sequence[float]]) -> Figure:
     return figure
 
 
-def sweep(
-    rates: Sequence[float], lines: Mapping[str, Sequence[Sequence[float | None]]], entropy: float, title: str
-) -> Figure:
+def sweep(lines: Mapping[str, Mapping[float, Sequence[float | None]]], entropy: float, title: str) -> Figure:
     """Draw the loss over the peak rate: the mean of the seeds as a line, each seed as a dot, the lowest mean ringed.
 
-    lines: name -> for each rate the losses of the seeds; None where one diverged."""
+    lines: name -> peak rate -> the losses of the seeds, None where one diverged."""
     figure, axes = new_figure(WIDE, 3.9)
     axes.set(xscale="log", yscale="log", xlabel="peak learning rate", ylabel="loss on new stories (nats)")
     for (name, losses), colour, style in zip(lines.items(), COLOURS, ("-", "--", ":", "-.")):
-        ended = [[loss for loss in seeds if loss is not None] for seeds in losses]
+        rates, ended = list(losses), [[loss for loss in seeds if loss is not None] for seeds in losses.values()]
         means = [sum(seeds) / len(seeds) if seeds else math.inf for seeds in ended]
         axes.plot(rates, means, style, color=colour, linewidth=1.8, label=name)
         for rate, seeds in zip(rates, ended):
@@ -303,7 +301,7 @@ def above_entropy(
         points = [(tokens, loss - floor) for tokens, loss in lines[name]]
         axes.plot(*zip(*points), color=colour, linewidth=1.4)
         axes.annotate(
-            name, points[0], (-6, 0), textcoords="offset points", ha="right", va="center", fontsize=FONT, color=INK
+            name, points[-1], (6, 0), textcoords="offset points", ha="left", va="center", fontsize=FONT, color=INK
         )
     for each in others:
         axes.plot(each.tokens, each.loss - floor, "*", color=RED, markersize=13)
@@ -343,7 +341,7 @@ def best_sizes(
     axes.plot(*zip(*best), color=RED, linewidth=2.2)
     axes.plot(*zip(*runs), "o", color=BLUE, markersize=5)
     axes.annotate(
-        "best use of compute", best[len(best) * 3 // 4], (-8, 0), textcoords="offset points", ha="right", color=RED,
+        "best use of compute", best[len(best) * 3 // 4], (-8, 10), textcoords="offset points", ha="right", color=RED,
         fontsize=FONT,
     )  # fmt: skip
     axes.set(xlim=(min(sizes), max(sizes)), ylim=(min(tokens), max(tokens)))

@@ -53,11 +53,15 @@ class Differences(Drawing):
 def ladder_with_yours(yours: Mapping[str, Height]) -> tuple[Figure, str]:
     """Return the recorded ladder with further rungs, name and height of each, and the same in words."""
     own = {
-        f"yours {i}": Rung(f"yours {i}", "your_gpt", label, Shape(n_layers=4), (), 0) for i, label in enumerate(yours)
+        f"yours {i}": Rung(f"yours {i}", "your_gpt", label, Shape(n_layers=4, causal=True), (), 0)
+        for i, label in enumerate(yours)
     }
     way = [rung for rung in RUNGS.values() if not rung.aside]
     ladder = Ladder([*way, *own.values()], recorded() | dict(zip(own, yours.values())), {}, "your_gpt")
-    return draw(ladder), "\n".join(ladder.lines())
+    figure = draw(ladder)
+    name, first = next(iter(yours.items()))
+    figure.suptitle(f"{name[0].upper()}{name[1:]}: {first.above:.2f} nats above the entropy")
+    return figure, "\n".join(ladder.lines())
 
 
 def letters_curve(losses: Sequence[float], held_out: float, guessing: float, every: int = 25) -> Figure:

@@ -343,17 +343,14 @@ def _differs(stage: str, name: str, got: Any, right: Tensor) -> Difference | Non
 
 
 def learn(
-    my_gpt: ModuleType, model: Any, batches: Iterator[tuple[Tensor, Tensor]], steps: int, peak: float = 5e-3,
-    warmup: int = 50, progress: bool | None = None,
-) -> list[float]:  # fmt: skip
+    my_gpt: ModuleType, model: Any, batches: Iterator, steps: int, peak: float = 5e-3, warmup: int = 50
+) -> list[float]:
     """Train your model by your own `training_step`, at chapter 12's rates; return the loss of every step.
 
-    progress: show a bar; left out, for more than 200 steps.
-    Errors: TrainingDiverged as soon as a loss is no finite number.
+    More than 200 steps show a bar. Errors: TrainingDiverged as soon as a loss is no finite number.
     """
     optimizer, losses = make_optimizer(model), []
-    bar = tqdm(range(1, steps + 1), disable=not (steps > 200 if progress is None else progress), desc="training")
-    for step in bar:
+    for step in tqdm(range(1, steps + 1), disable=steps <= 200, desc="training"):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, peak, min(warmup, steps // 5), steps)
         losses.append(float(my_gpt.training_step(model, *next(batches), optimizer)))
