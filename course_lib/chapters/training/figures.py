@@ -208,7 +208,7 @@ def sweep(lines: Mapping[str, Mapping[float, Sequence[float | None]]], entropy: 
     axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
     axes.set_yticks([0.7, 1, 1.5, 2, 3, 4, 6], ["0.7", "1", "1.5", "2", "3", "4", "6"])
     axes.minorticks_off()
-    axes.set_ylim(0.6, 9)
+    axes.set_ylim(0.6, 1.6 * max(loss for line in lines.values() for seeds in line.values() for loss in seeds if loss))
     headline(figure).set_text(title)
     return figure
 
@@ -303,9 +303,10 @@ def above_entropy(
         axes.annotate(
             name, points[-1], (6, 0), textcoords="offset points", ha="left", va="center", fontsize=FONT, color=INK
         )
-    for each in others:
-        axes.plot(each.tokens, each.loss - floor, "*", color=RED, markersize=13)
-        axes.plot(each.tokens, each.predicted - floor, "x", color=INK, markersize=8, markeredgewidth=2)
+    for i, each in enumerate(others):
+        names = ("measured", "predicted") if i == 0 else ("", "")
+        axes.plot(each.tokens, each.loss - floor, "*", color=RED, markersize=13, label=names[0])
+        axes.plot(each.tokens, each.predicted - floor, "x", color=INK, markersize=8, markeredgewidth=2, label=names[1])
         axes.annotate(
             each.name, (each.tokens, each.loss - floor), (8, 6), textcoords="offset points", fontsize=FONT, color=INK
         )
@@ -313,6 +314,7 @@ def above_entropy(
     axes.minorticks_off()
     tokens = [tokens for runs in widths.values() for tokens, _ in runs] + [each.tokens for each in others]
     axes.set_xlim(min(tokens) / 3, max(tokens) * 4)
+    axes.legend(frameon=False, fontsize=FONT, loc="lower left")
     headline(figure).set_text(title)
     return figure
 
@@ -341,7 +343,7 @@ def best_sizes(
     axes.plot(*zip(*best), color=RED, linewidth=2.2)
     axes.plot(*zip(*runs), "o", color=BLUE, markersize=5)
     axes.annotate(
-        "best use of compute", best[len(best) * 3 // 4], (-8, 10), textcoords="offset points", ha="right", color=RED,
+        "best use of compute", best[len(best) // 2], (10, -16), textcoords="offset points", ha="left", color=RED,
         fontsize=FONT,
     )  # fmt: skip
     axes.set(xlim=(min(sizes), max(sizes)), ylim=(min(tokens), max(tokens)))
