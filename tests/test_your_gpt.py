@@ -9,6 +9,7 @@ from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from course_lib.chapters.your_gpt import records, workshop
+from course_lib.chapters.your_gpt.figures import ladder_with_yours, letters_curve
 from course_lib.chapters.your_gpt.workshop import (
     SKELETON,
     SMALL,
@@ -24,6 +25,7 @@ from course_lib.chapters.your_gpt.workshop import (
 )
 from course_lib.config import TransformerConfig
 from course_lib.gpt import DecoderOnly
+from course_lib.ladder.rungs import Height
 from course_lib.pretrained import from_hf_state_dict
 from course_lib.tinytown import Batches
 from course_lib.training import TrainingDiverged, learning_rate
@@ -257,3 +259,18 @@ def test_the_record_lies_between_the_grammar_and_guessing():
     kept = records.recorded()
     assert kept["tinytown"]["grammar"] < kept["tinytown"]["nats"] < 1
     assert kept["letters"]["held_out"] < math.log(kept["letters"]["kinds"]) / 2
+
+
+def test_your_rungs_stand_on_the_ladder_as_honest_ones_and_the_letters_are_drawn_as_given():
+    figure, words = ladder_with_yours({"your GPT": Height((1.9,), 0.65), "another": Height((0.9,), 0.65)})
+    assert figure.get_suptitle() == "Your GPT: 1.25 nats above the entropy"
+    assert words.splitlines()[-2:] == [
+        line for line in words.splitlines() if line.startswith(("your GPT", "another"))
+    ], "yours come last"
+    axes = figure.axes[0]
+    assert {"your GPT", "another"} <= {label.get_text() for label in axes.get_yticklabels()}
+    points = [line for line in axes.lines if line.get_marker() == "o" and line.get_xdata()[0] in (1.9, 0.9)]
+    assert all(point.get_markerfacecolor() != "white" for point in points), "hollow is who sees later tokens"
+
+    curve = letters_curve([3.0, 2.0], 2.2, 4.2, every=25).axes[0].lines[0]
+    assert curve.get_xydata().tolist() == [[25, 3.0], [50, 2.0]]

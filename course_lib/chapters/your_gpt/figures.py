@@ -60,7 +60,8 @@ def ladder_with_yours(yours: Mapping[str, Height]) -> tuple[Figure, str]:
     ladder = Ladder([*way, *own.values()], recorded() | dict(zip(own, yours.values())), {}, "your_gpt")
     figure = draw(ladder)
     name, first = next(iter(yours.items()))
-    figure.suptitle(f"{name[0].upper()}{name[1:]}: {first.above:.2f} nats above the entropy")
+    message = f"{name[0].upper()}{name[1:]}: {first.above:.2f} nats above the entropy"
+    figure.suptitle(message, fontsize=FONT + 1.5, x=0.01, ha="left")
     return figure, "\n".join(ladder.lines())
 
 
@@ -73,7 +74,8 @@ def letters_curve(losses: Sequence[float], held_out: float, guessing: float, eve
     axes.axhline(guessing, color=GREY, linestyle=":")
     axes.axhline(held_out, color=ORANGE, linestyle="--")
     axes.text(steps[-1], guessing, "guessing", ha="right", va="bottom", fontsize=FONT, color=INK)
-    axes.text(steps[0], held_out, "on held-out letters, at the end", va="bottom", fontsize=FONT, color=INK)
+    said = "on held-out letters, at the end"
+    axes.text(steps[-1], held_out, said, ha="right", va="bottom", fontsize=FONT, color=INK)
     axes.set(xlabel="step", ylabel="loss (nats per letter)", xlim=(0, steps[-1]), ylim=(0, guessing + 0.5))
     headline(figure).set_text(
         f"{steps[-1]:,} steps bring the loss to {held_out:.2f} nats; where its floor is, nobody knows"
