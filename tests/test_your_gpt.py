@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-from transformers import GPT2Config, GPT2LMHeadModel
 
 from course_lib.chapters.your_gpt import records, workshop
 from course_lib.chapters.your_gpt.figures import ladder_with_yours, letters_curve
@@ -219,9 +218,12 @@ def test_a_loss_that_is_no_number_ends_the_training(filled, tmp_path):
         learn(my_gpt, my_gpt.MyGPT(SMALL), batches, 3)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new"])
 @pytest.mark.parametrize("lent_alone", [False, True], ids=["filled", "skeleton"])
 def test_it_computes_what_transformers_gpt2_computes_with_the_same_weights(activation, lent_alone, filled, tmp_path):
+    from transformers import GPT2Config, GPT2LMHeadModel  # takes seconds, and no other test of this file needs it
+
     my_gpt = load(begin(tmp_path)) if lent_alone else saved(tmp_path, filled)
     size = {"vocab_size": 101, "n_positions": 32, "n_embd": 48, "n_head": 4, "n_layer": 3}
     torch.manual_seed(5)
@@ -236,6 +238,7 @@ def test_it_computes_what_transformers_gpt2_computes_with_the_same_weights(activ
         assert (own(ids.flip(0)) - logits).abs().max() > 1e-2
 
 
+@pytest.mark.proof
 def test_letters_of_a_text_are_learned_and_written(filled, tmp_path):
     text = "to be or not to be, that is it.\n" * 40
     found = records.learn_letters(saved(tmp_path, filled), text, steps=25, d_model=16, written=40)
