@@ -112,7 +112,7 @@ def law_runs() -> tuple[list[Run], list[Run], float]:
 
 # ------------------------------------------------------------------------------------------------- abilities, in order
 ABILITY_STEPS = 3000
-ABILITY_STORIES, ABILITY_SEEDS = 300, (0,)
+ABILITY_STORIES = 300
 WATCHED = (
     0, 20, 40, 60, 80, 100, 130, 160, 200, 250, 300, 350, 400, 500, 600, 700, 800, 900, 1000, 1200, 1400, 1600, 1800,
     2000, 2300, 2600, 3000,
@@ -161,10 +161,10 @@ class AbilityProbe:
 
 
 def record_abilities(bar: Bar) -> Iterator[dict[str, Any]]:
-    """A model of 64 features, probed WATCHED times on its way."""
+    """A model of 64 features, probed WATCHED times on its way, three seeds."""
     probe = AbilityProbe()
     found: dict[str, Any] = {"steps": WATCHED, "cases": {n: places.shape[1] for n, places in probe.places.items()}}
-    for seed in bar(ABILITY_SEEDS):
+    for seed in bar(SEEDS):
         run: dict[str, Any] = {"loss": [], "right": defaultdict(list), "probability": defaultdict(list)}
         found[f"seed {seed}"] = run
 
@@ -255,7 +255,7 @@ def record_shakespeare(bar: Bar) -> Iterator[dict[str, Any]]:
 RECORDS: dict[str, tuple[Callable[[Bar], Iterator[Any]], str]] = {
     "sweep": (record_sweep, "five learning rates, with and without warm-up, three seeds: about two minutes"),
     "scaling": (record_scaling, "three widths, four budgets, two seeds, and one run to predict: about four minutes"),
-    "abilities": (record_abilities, "what a model can do after 27 numbers of steps: about a minute and a half"),
+    "abilities": (record_abilities, "what a model can do after 27 numbers of steps, three seeds: about four minutes"),
     "shakespeare": (record_shakespeare, "letters of real text: about a minute; needs tinyshakespeare"),
 }
 
