@@ -75,16 +75,20 @@ class Attention(nn.Module):
 class FeedForward(nn.Module):
     """Let every token think by itself, by P.feed_forward(x, W1, b1, W2, b2, "gelu"), whose W1 is (d_model, d_ff).
 
-    nn.Linear keeps its weight as (out, in).
+    nn.Linear keeps its weight as (out, in). GPT-2's own weights come with activation "gelu_tanh", which P.feed_forward
+    does not know: there F.gelu(…, approximate="tanh") stands between the two layers. Leave it for the end.
     """
 
     def __init__(self, config):
         super().__init__()
+        self.activation = config.activation
         self.up_proj = nn.Linear(config.d_model, config.d_ff)
         self.down_proj = nn.Linear(config.d_ff, config.d_model)
 
     def forward(self, x):
         up, down = self.up_proj, self.down_proj
+        if self.activation == "gelu_tanh":
+            return down(F.gelu(up(x), approximate="tanh"))
         return P.feed_forward(x, up.weight.T, up.bias, down.weight.T, down.bias, "gelu")
 
 

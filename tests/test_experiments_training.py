@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from course_lib.chapters.training import claims as training
+from course_lib.chapters.training import records
 from course_lib.chapters.training.claims import HELD_OUT_SEED
 from course_lib.claims import find
 from course_lib.gpt import IGNORED
@@ -152,7 +153,8 @@ def test_most_of_the_lead_of_the_wide_model_is_the_learning_rate():
 @pytest.mark.proof
 def test_adamws_first_move_is_the_rate_and_later_ones_are_shorter():
     """Step 1: m/√v is the sign of the gradient. A constant gradient would keep it so; those of a text do not."""
-    first, tenth, hundredth = training.moves(seed=1)
+    shares = training.moves(seed=1)
+    first, tenth, hundredth = shares[0], shares[9], shares[99]
     assert first == pytest.approx(1, abs=1e-3)
     assert 0.2 < tenth < 0.5
     assert 0.08 < hundredth < 0.25
@@ -161,7 +163,8 @@ def test_adamws_first_move_is_the_rate_and_later_ones_are_shorter():
 @pytest.mark.proof
 def test_the_moves_shrink_without_any_disagreement_of_batches():
     for seed in training.SEEDS:
-        first, tenth, hundredth = training.moves(seed, one_batch=True)
+        shares = training.moves(seed, one_batch=True)
+        first, tenth, hundredth = shares[0], shares[9], shares[99]
         assert first == pytest.approx(1, abs=1e-3)
         assert tenth < 0.5
         assert hundredth < 0.2
@@ -211,15 +214,88 @@ def test_the_verdict_on_scaling_follows_both_laws(monkeypatch, floor, shipped, v
     assert find("training.scaling")().verdict == verdict
 
 
+def test_the_best_size_has_the_lowest_loss_of_its_compute():
+    law = training.PowerLaw(A=400.0, a=0.9, B=9000.0, b=0.75, floor=0.65)
+    parameters, tokens = law.best_size(1e12)
+    assert 6 * parameters * tokens == pytest.approx(1e12)
+    others = [law(parameters * share, tokens / share) for share in (0.5, 0.9, 1.1, 2)]
+    assert law(parameters, tokens) < min(others)
+
+
+def test_runs_that_follow_a_law_give_it_again_however_they_are_drawn_and_scattered_ones_do_not():
+    law = training.PowerLaw(A=400.0, a=0.9, B=9000.0, b=0.75, floor=0.65)
+    exact = training.PowerLaw.drawn_again(drawn_from(law), 0.65, times=20)
+    assert {(each.a, each.b) for each in exact} == {(0.9, 0.75)}
+    noise = torch.Generator().manual_seed(0)
+    scattered = [
+        training.Run(run.parameters, run.tokens, 0.65 + (run.loss - 0.65) * math.exp(0.03 * factor))
+        for run, factor in zip(drawn_from(law), torch.randn(9, generator=noise).tolist())
+    ]
+    assert len({each.a for each in training.PowerLaw.drawn_again(scattered, 0.65, times=20)}) > 5
+
+
+def test_the_probe_finds_each_ability_in_the_words_that_show_it():
+    probe, tokens = records.AbilityProbe(60), WordTokenizer().tokens
+
+    class Knows(torch.nn.Module):
+        def forward(self, ids):
+            wanted = probe.targets.clamp(min=0)
+            return 30.0 * torch.nn.functional.one_hot(wanted, len(tokens))
+
+    loss, right, given = probe(Knows())
+    assert loss < 1e-6
+    assert set(right.values()) == {1.0}
+    assert min(given.values()) > 0.999
+
+    capitals = {tokens[i] for i in probe.targets[tuple(probe.places["capitals"])]}
+    assert {"berlin", "cairo"} <= capitals, capitals
+    things = {tokens[i] for i in probe.targets[tuple(probe.places["it: the thing"])]}
+    animals = {tokens[i] for i in probe.targets[tuple(probe.places["it: the animal"])]}
+    assert "rug" in things
+    assert "cat" in animals
+    assert not things & animals
+
+
+def test_counts_of_letters_are_those_that_one_counts_by_hand(monkeypatch):
+    own, others = torch.tensor([0, 1, 0, 1, 1]), torch.tensor([0, 1, 1, 0, 1])
+    monkeypatch.setattr(records, "letters", lambda: (own, others, 2))
+    monkeypatch.setattr(records, "LONGEST_COUNT", 1)
+    found = records.letters_by_counting()
+    alone = [(2 + 0.05) / 5.1, (3 + 0.05) / 5.1]
+    assert found["0"] == pytest.approx(-sum(math.log(alone[i]) for i in others.tolist()) / 5, abs=1e-3)
+    after = {(0, 1): 2.05 / 2.1, (0, 0): 0.05 / 2.1, (1, 0): 1.05 / 2.1, (1, 1): 1.05 / 2.1}
+    pairs = zip(others.tolist(), others.tolist()[1:])
+    assert found["1"] == pytest.approx(-sum(math.log(after[pair]) for pair in pairs) / 4, abs=1e-3)
+
+
 @pytest.mark.proof
 def test_what_the_chapter_shows_as_recorded_is_what_training_gives(monkeypatch):
-    """The shortest run of each size, and the first and the last schedule: the others take minutes."""
+    """The shortest run of the law and two of the sweep: the others take minutes."""
     monkeypatch.setattr(training, "story_ids", ALL_STORIES)
-    steps = training.SCALE_STEPS
-    for d_model, recorded in zip(training.SCALES, training.RECORDED_RUNS[:: len(steps)], strict=True):
-        run = training.train_at_scale(d_model, steps[0], 0)
-        assert (run.parameters, run.tokens) == (recorded.parameters, recorded.tokens)
-        assert run.loss == pytest.approx(recorded.loss, abs=0.05)
-    for peak, shape in (list(training.RECORDED_SCHEDULES)[each] for each in (0, -1)):
-        losses = training.RECORDED_SCHEDULES[peak, shape]
-        assert training.scheduled(peak, shape, seed=1) == pytest.approx(losses[1], abs=0.05), (peak, shape)
+    first, *_ = records.recorded("scaling")["runs"]
+    run = records.scaled(first["d_model"], records.BUDGETS[0], first["seed"])
+    assert (run.parameters, run.tokens) == (first["parameters"], first["tokens"])
+    assert run.loss == pytest.approx(first["loss"], abs=0.05)
+    losses = records.recorded_sweep("lowered, no warm-up")[0.02]
+    assert records.swept(0.02, "lowered, no warm-up", seed=1) == pytest.approx(losses[1], abs=0.05)
+    for d_model, loss in training.AT_THEIR_OWN.items():
+        assert training.train_at_scale(d_model, 150).loss == pytest.approx(loss, abs=0.05)
+
+
+def test_the_record_holds_what_the_chapter_asks_it_for():
+    fitted, others, floor = records.law_runs()
+    assert {run.parameters for run in fitted}.isdisjoint({run.parameters for run in others})
+    assert min(run.loss for run in fitted + others) > floor > 0.6
+    assert all(run.tokens % (training.ROWS * training.ROW) == 0 for run in fitted + others)
+    abilities = records.recorded("abilities")
+    assert set(abilities["seed 0"]["right"]) == set(records.ABILITIES)
+    assert len(abilities["steps"]) == len(abilities["seed 0"]["loss"])
+
+
+def test_a_record_is_named_in_the_help_and_an_unknown_one_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        records.main(["--help"])
+    said = capsys.readouterr().out
+    assert all(name in said for name in records.RECORDS)
+    with pytest.raises(SystemExit):
+        records.main(["no_such"])

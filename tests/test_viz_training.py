@@ -16,9 +16,9 @@ def sliders():
     return built.schedule_sliders()
 
 
-@pytest.fixture
-def make():
-    return built.schedule_sliders
+@pytest.fixture(params=[built.schedule_sliders, built.ability_slider], ids=["schedule", "abilities"])
+def make(request):
+    return request.param
 
 
 class TestEveryLiveFigure(LiveFigureTests):
@@ -88,13 +88,28 @@ def test_static_figures_draw_the_data_they_are_given():
     never = figures.jump([3.2, 3.1], [0, 2], [0.05, 0.1], guessing=math.log(24))
     assert never.texts[0].get_text().endswith("the copies stay wrong")
 
-    runs = [("narrow", [1000, 2000], [3.0, 2.0]), ("wide", [1000, 2000], [2.5, 1.5])]
-    laws = {"loss": ([2000, 8000], [1.5, 0.3]), "loss − entropy": ([2000, 8000], [1.5, 0.7])}
-    scaling = figures.scaling(runs, (8000, 0.66), laws, entropy=0.65)
-    lines = [line.get_xydata().tolist() for line in scaling.axes[0].lines]
-    assert lines[:2] == [[[1000, 3.0], [2000, 2.0]], [[1000, 2.5], [2000, 1.5]]]
-    assert lines[2:4] == [[[2000, 1.5], [8000, 0.3]], [[2000, 1.5], [8000, 0.7]]]
-    assert lines[4] == [[8000, 0.66]]
-    said = "The shipped model has 0.66 nats; predicted from the loss 0.3, from the loss − entropy 0.7"
-    assert scaling.texts[0].get_text() == said
-    assert {"narrow", "wide", "law of the loss"} <= {text.get_text() for text in scaling.axes[0].texts}
+
+def test_the_moves_the_sweep_and_the_law_are_drawn_as_they_are_given():
+    lines = [line.get_xydata().tolist() for line in figures.moves({"new rows": [1.0, 0.5, 0.2]}).axes[0].lines]
+    assert lines == [[[1, 1.0], [2, 0.5], [3, 0.2]]]
+
+    swept = figures.sweep({"32": {0.01: [2.0, 4.0], 0.02: [1.0, None]}}, 0.65, "one")
+    mean, *seeds = [line.get_xydata().tolist() for line in swept.axes[0].lines][:4]
+    assert mean == [[0.01, 3.0], [0.02, 1.0]]
+    assert seeds[:2] == [[[0.01, 2.0], [0.01, 4.0]], [[0.02, 1.0]]], "one that diverged is left out"
+    assert seeds[2] == [[0.02, 1.0]], "the lowest is ringed"
+
+    other = figures.Predicted("64", 9, 4000, 0.85, 0.75)
+    law = figures.above_entropy({"8": [(1000, 1.65)]}, {"8": [(1000, 1.75), (2000, 1.15)]}, [other], 0.65, "law")
+    found = [[[x, round(y, 9)] for x, y in line.get_xydata().tolist()] for line in law.axes[0].lines]
+    assert found == [[[1000, 1.0]], [[1000, 1.1], [2000, 0.5]], [[4000, 0.2]], [[4000, 0.1]]]
+
+
+def test_an_ability_is_drawn_at_the_step_that_is_asked_for():
+    right = {"capitals": [0.0, 0.5, 1.0], "copying": [0.0, 0.0, 0.25]}
+    drawing = figures.Abilities([0, 20, 100], [5.8, 2.0, 1.0], right, 0.65, 1).draw()
+    assert [bar.get_width() for bar in drawing.bars] == [0.5, 0.0]
+    assert drawing.dot.get_xydata().tolist() == [[20, 2.0]]
+    drawing.update(at=2)
+    assert [bar.get_width() for bar in drawing.bars] == [1.0, 0.25]
+    assert "Step 100: 0.35 nats above" in drawing.headline.get_text()

@@ -1,12 +1,14 @@
 """Chapter 17: my_gpt.py filled in is a GPT, a planted fault is named where it stands, a lent part is named as lent."""
 
+import math
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from course_lib.chapters.your_gpt import workshop
+from course_lib.chapters.your_gpt import records, workshop
+from course_lib.chapters.your_gpt.figures import ladder_with_yours, letters_curve
 from course_lib.chapters.your_gpt.workshop import (
     SKELETON,
     SMALL,
@@ -14,6 +16,7 @@ from course_lib.chapters.your_gpt.workshop import (
     Parts,
     begin,
     from_library,
+    learn,
     load,
     parity,
     still_lent,
@@ -21,6 +24,10 @@ from course_lib.chapters.your_gpt.workshop import (
 )
 from course_lib.config import TransformerConfig
 from course_lib.gpt import DecoderOnly
+from course_lib.ladder.rungs import Height
+from course_lib.pretrained import from_hf_state_dict
+from course_lib.tinytown import Batches
+from course_lib.training import TrainingDiverged, learning_rate
 
 FILLED = Path(__file__).parent / "filled_my_gpt.py"
 
@@ -183,3 +190,90 @@ def test_skeleton_and_filled_file_differ_in_the_bodies_alone():
         return [line.split("(")[0] for line in text.splitlines() if line.lstrip().startswith(("class ", "def "))]
 
     assert heads(SKELETON.read_text("utf-8")) == heads(FILLED.read_text("utf-8"))
+
+
+# --------------------------------------------------------------------------- trained by its own step, and real weights
+def test_it_is_trained_by_its_own_step_at_the_rates_of_chapter_12(filled, tmp_path):
+    my_gpt, seen = saved(tmp_path, filled), []
+    step = my_gpt.training_step
+
+    def watched(model, ids, targets, optimizer):
+        seen.append(optimizer.param_groups[0]["lr"])
+        return step(model, ids, targets, optimizer)
+
+    my_gpt.training_step = watched
+    torch.manual_seed(0)
+    ids = torch.arange(40) % SMALL.vocab_size
+    batches = Batches(ids, 4, SMALL.max_seq_len, torch.Generator().manual_seed(0))
+    losses = learn(my_gpt, my_gpt.MyGPT(SMALL), batches, 40, peak=0.02, warmup=50)
+    assert seen == [learning_rate(i, 0.02, 8, 40) for i in range(1, 41)]
+    assert losses[0] > 2 > 1 > losses[-1]
+
+
+def test_a_loss_that_is_no_number_ends_the_training(filled, tmp_path):
+    my_gpt = saved(tmp_path, filled)
+    my_gpt.training_step = lambda *_: float("nan")
+    batches = iter(lambda: (None, None), 0)
+    with pytest.raises(TrainingDiverged, match="step 1 your training_step returns nan"):
+        learn(my_gpt, my_gpt.MyGPT(SMALL), batches, 3)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("activation", ["gelu", "gelu_new"])
+@pytest.mark.parametrize("lent_alone", [False, True], ids=["filled", "skeleton"])
+def test_it_computes_what_transformers_gpt2_computes_with_the_same_weights(activation, lent_alone, filled, tmp_path):
+    from transformers import GPT2Config, GPT2LMHeadModel  # takes seconds, and no other test of this file needs it
+
+    my_gpt = load(begin(tmp_path)) if lent_alone else saved(tmp_path, filled)
+    size = {"vocab_size": 101, "n_positions": 32, "n_embd": 48, "n_head": 4, "n_layer": 3}
+    torch.manual_seed(5)
+    theirs = GPT2LMHeadModel(GPT2Config(**size, activation_function=activation)).eval()
+    for weight in theirs.parameters():
+        nn.init.normal_(weight, std=0.15)
+    own = from_library(my_gpt, from_hf_state_dict("gpt2", theirs.state_dict(), theirs.config))
+    ids = torch.randint(101, (2, 32))
+    with torch.no_grad():
+        logits = theirs(ids).logits
+        torch.testing.assert_close(own(ids), logits, atol=1e-5, rtol=0)
+        assert (own(ids.flip(0)) - logits).abs().max() > 1e-2
+
+
+@pytest.mark.proof
+def test_letters_of_a_text_are_learned_and_written(filled, tmp_path):
+    text = "to be or not to be, that is it.\n" * 40
+    found = records.learn_letters(saved(tmp_path, filled), text, steps=25, d_model=16, written=40)
+    assert found["kinds"] == len(set(text))
+    assert len(found["losses"]) == 1
+    assert found["held_out"] < math.log(len(set(text)))
+    assert len(found["sample"]) == 40
+    assert set(found["sample"]) <= set(text)
+
+
+def test_a_file_that_is_not_equal_is_refused_before_it_is_trained(filled, tmp_path, capsys):
+    right, wrong, _ = FAULTS["Norm"]
+    saved(tmp_path, filled.replace(right, wrong))
+    for path, said in ((tmp_path / "my_gpt.py", "The first difference: Norm"), (tmp_path / "other.py", "begin()")):
+        with pytest.raises(SystemExit):
+            records.main([str(path)])
+        assert said in capsys.readouterr().err
+
+
+def test_the_record_lies_between_the_grammar_and_guessing():
+    kept = records.recorded()
+    assert kept["tinytown"]["grammar"] < kept["tinytown"]["nats"] < 1
+    assert kept["letters"]["held_out"] < math.log(kept["letters"]["kinds"]) / 2
+
+
+def test_your_rungs_stand_on_the_ladder_as_honest_ones_and_the_letters_are_drawn_as_given():
+    figure, words = ladder_with_yours({"your GPT": Height((1.9,), 0.65), "another": Height((0.9,), 0.65)})
+    assert figure.get_suptitle() == "Your GPT: 1.25 nats above the entropy"
+    assert words.splitlines()[-2:] == [
+        line for line in words.splitlines() if line.startswith(("your GPT", "another"))
+    ], "yours come last"
+    axes = figure.axes[0]
+    assert {"your GPT", "another"} <= {label.get_text() for label in axes.get_yticklabels()}
+    points = [line for line in axes.lines if line.get_marker() == "o" and line.get_xdata()[0] in (1.9, 0.9)]
+    assert all(point.get_markerfacecolor() != "white" for point in points), "hollow is who sees later tokens"
+
+    curve = letters_curve([3.0, 2.0], 2.2, 4.2, every=25).axes[0].lines[0]
+    assert curve.get_xydata().tolist() == [[25, 3.0], [50, 2.0]]

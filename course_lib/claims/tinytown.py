@@ -81,6 +81,13 @@ def _copies(step: Step) -> list[int]:
     ]
 
 
+PROBES: dict[str, Callable[[Step], list[int]]] = {  # a step of a story -> the positions of the words that test it
+    "capitals": _capitals,
+    "it_referent": _it_referent,
+    "who_bit_whom": _who_bit_whom,
+    "pronouns": _pronouns,
+    "copying": _copies,
+}
 OTHER_PRONOUN = {"he": "she", "she": "he", "his": "her", "her": "his"}
 
 
@@ -98,20 +105,13 @@ def measure_tinytown(
     nats, tokens = story_losses(model, encoded)
     weight = model.get_parameter("token_embedding.weight").detach()
 
-    probes: dict[str, Callable[[Step], list[int]]] = {
-        "capitals": _capitals,
-        "it_referent": _it_referent,
-        "who_bit_whom": _who_bit_whom,
-        "pronouns": _pronouns,
-        "copying": _copies,
-    }
-    right: dict[str, list[bool]] = {name: [] for name in probes}
+    right: dict[str, list[bool]] = {name: [] for name in PROBES}
     for story, ids in zip(stories, encoded):
         inputs = torch.tensor([ids[:-1]], device=weight.device)  # (1, T)
         with evaluating(model):
             logits = model(inputs)[0].cpu()  # (T, V); row t predicts ids[t + 1], which is word t
         for step in town.parse(story):
-            for name, probe in probes.items():
+            for name, probe in PROBES.items():
                 for position in probe(step):
                     expected = ids[position + 1]
                     if name == "pronouns":

@@ -46,6 +46,7 @@ RECORDED = (
     Recorded("normalization", "shift_and_scale", "power"),
     Recorded("gpt", "lens_viewer", "place", TINYTOWN),
     Recorded("training", "schedule_sliders", "warmup"),
+    Recorded("training", "ability_slider", "at"),
     Recorded("sampling", "live.seven_words", "temperature"),
 )
 

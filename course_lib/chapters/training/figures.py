@@ -1,14 +1,14 @@
 """Figures of chapter 12: one step, the schedule, a loss on its way to the entropy, a jump, loss against size."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from course_lib.live.drawing import Drawing, as_function, headline, new_figure, new_panels
-from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, RED, SKY, WIDE, YELLOW
+from course_lib.live.drawing import Drawing, as_function, fix_layout, headline, new_figure, new_panels
+from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE, PURPLE, RED, SKY, WIDE, YELLOW
 
 
 def one_step(boxes: Sequence[tuple[str, str]], arrows: Sequence[str], title: str) -> Figure:
@@ -169,42 +169,208 @@ def jump(losses: Sequence[float], right_steps: Sequence[int], right: Sequence[fl
     return figure
 
 
-def scaling(
-    runs: Sequence[tuple[str, Sequence[float], Sequence[float]]],
-    larger: tuple[float, float],
-    laws: Mapping[str, tuple[Sequence[float], Sequence[float]]],
-    entropy: float,
+COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
+
+
+def moves(shares: Mapping[str, Sequence[float]]) -> Figure:
+    """Draw the median move of a parameter over the steps, as a share of the rate, both axes logarithmic.
+
+    shares: name of a training -> the share in each step, from step 1."""
+    figure, axes = new_figure(WIDE, 3.3)
+    axes.set(xscale="log", yscale="log", xlabel="step", ylabel="median move ÷ rate")
+    for (name, each), colour, style in zip(shares.items(), COLOURS, ("-", "--")):
+        axes.plot(range(1, len(each) + 1), each, style, color=colour, linewidth=1.8, label=name)
+    axes.legend(frameon=False, fontsize=FONT, loc="lower left")
+    axes.set_yticks([0.05, 0.1, 0.2, 0.5, 1], ["0.05", "0.1", "0.2", "0.5", "1"])
+    axes.set_xticks([1, 10, 100], ["1", "10", "100"])
+    axes.minorticks_off()
+    headline(figure).set_text("The first step moves every parameter by the rate; later ones are ever shorter")
+    return figure
+
+
+def sweep(lines: Mapping[str, Mapping[float, Sequence[float | None]]], entropy: float, title: str) -> Figure:
+    """Draw the loss over the peak rate: the mean of the seeds as a line, each seed as a dot, the lowest mean ringed.
+
+    lines: name -> peak rate -> the losses of the seeds, None where one diverged."""
+    figure, axes = new_figure(WIDE, 3.9)
+    axes.set(xscale="log", yscale="log", xlabel="peak learning rate", ylabel="loss on new stories (nats)")
+    for (name, losses), colour, style in zip(lines.items(), COLOURS, ("-", "--", ":", "-.")):
+        rates, ended = list(losses), [[loss for loss in seeds if loss is not None] for seeds in losses.values()]
+        means = [sum(seeds) / len(seeds) if seeds else math.inf for seeds in ended]
+        axes.plot(rates, means, style, color=colour, linewidth=1.8, label=name)
+        for rate, seeds in zip(rates, ended):
+            axes.plot([rate] * len(seeds), seeds, ".", color=colour, markersize=4)
+        best = means.index(min(means))
+        axes.plot(rates[best], means[best], "o", color=colour, markeredgecolor=INK, markersize=9)
+    axes.axhline(entropy, color=GREY, linestyle=":")
+    axes.text(rates[-1], entropy, "entropy", ha="right", va="bottom", fontsize=FONT, color=INK)
+    axes.legend(frameon=False, fontsize=FONT, loc="upper center", ncols=2)
+    axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
+    axes.set_yticks([0.7, 1, 1.5, 2, 3, 4, 6], ["0.7", "1", "1.5", "2", "3", "4", "6"])
+    axes.minorticks_off()
+    axes.set_ylim(0.6, 1.6 * max(loss for line in lines.values() for seeds in line.values() for loss in seeds if loss))
+    headline(figure).set_text(title)
+    return figure
+
+
+@dataclass
+class Abilities(Drawing):
+    """The loss over the steps with one step marked, and what the model can do at that step.
+
+    steps, losses: where the model was probed. right: ability -> the share of right words at each of steps. at: which
+    of steps is shown. title: stands in place of the loss at that step."""
+
+    steps: Sequence[int]
+    losses: Sequence[float]
+    right: Mapping[str, Sequence[float]]
+    entropy: float
+    at: int
+    title: str = ""
+
+    def build(self) -> Figure:
+        figure, (left, over, bars) = new_panels(WIDE, 3.9, columns=3, width_ratios=(1.1, 1.1, 1))
+        left.plot(self.steps, self.losses, color=BLUE, linewidth=1.8)
+        left.axhline(self.entropy, color=GREEN, linestyle="--", linewidth=1.5)
+        left.text(self.steps[-1], self.entropy * 0.95, "entropy", ha="right", va="top", fontsize=FONT - 1, color=INK)
+        left.set_yscale("log")
+        left.set_yticks([0.6, 1, 2, 4, 6], ["0.6", "1", "2", "4", "6"])
+        left.set_ylim(0.5, 7)
+        left.set_ylabel("loss (nats)")
+        for (name, shares), colour, style in zip(self.right.items(), (*COLOURS, RED), ("-", "--", "-.", ":", "-")):
+            over.plot(self.steps, shares, style, color=colour, linewidth=1.6, label=name)
+        over.set(ylim=(-0.04, 1.04), ylabel="right words")
+        over.set_yticks([0, 0.5, 1], ["0 %", "50 %", "100 %"])
+        for axes in (left, over):
+            axes.set_xscale("symlog", linthresh=20)
+            axes.set_xlim(0, self.steps[-1] * 1.1)
+            axes.set_xticks([0, 20, 100, 1000], ["0", "20", "100", "1,000"])
+            axes.minorticks_off()
+            axes.set_xlabel("step")
+        self.lines = [axes.axvline(1, color=INK, linewidth=1) for axes in (left, over)]
+        (self.dot,) = left.plot([], [], "o", color=ORANGE, markeredgecolor=INK, markersize=9)
+        self.bars = bars.barh(range(len(self.right)), [1] * len(self.right), color=(*COLOURS, RED)[: len(self.right)])
+        self.shares = [bars.text(0, i, "", va="center", fontsize=FONT - 1, color=INK) for i in range(len(self.right))]
+        bars.set_yticks(range(len(self.right)), list(self.right))
+        bars.set(xlim=(0, 1.3), xlabel="right words at this step")
+        bars.set_xticks([0, 0.5, 1], ["0 %", "50 %", "100 %"])
+        bars.invert_yaxis()
+        self.headline = headline(figure)
+        fix_layout(figure)
+        return figure
+
+    def move(self) -> None:
+        step, loss = self.steps[self.at], self.losses[self.at]
+        for line in self.lines:
+            line.set_xdata([step, step])
+        self.dot.set_data([step], [loss])
+        for bar, share, shares in zip(self.bars, self.shares, self.right.values()):
+            bar.set_width(shares[self.at])
+            share.set_text(f"{shares[self.at]:.0%}")
+            share.set_x(shares[self.at] + 0.02)
+        self.headline.set_text(self.title or f"Step {step:,}: {loss - self.entropy:.2f} nats above the entropy")
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A run that a law was not fitted to: its parameters, tokens and loss, and the loss that the law gives it."""
+
+    name: str
+    parameters: int
+    tokens: int
+    loss: float
+    predicted: float
+
+
+def above_entropy(
+    widths: Mapping[str, Sequence[tuple[int, float]]],
+    lines: Mapping[str, Sequence[tuple[float, float]]],
+    others: Sequence[Predicted],
+    floor: float,
+    title: str,
 ) -> Figure:
-    """Draw the held-out loss over the tokens that were trained on, both axes logarithmic; the entropy is the floor.
+    """Draw what of the loss lies above the floor, over the tokens, both axes logarithmic.
 
     Args:
-        runs: name of a width, tokens, losses: each a line of points.
-        larger: tokens and loss of a model that the laws were not fitted to.
-        laws: what a power law was fitted to -> (tokens, losses): what it predicts for the larger model's size.
+        widths: name of a width -> (tokens, loss) of each of its runs. lines: the same name -> the same, by the law.
+        others: runs that the law was not fitted to: a star for what was measured, a cross for what was predicted.
     """
-    figure, axes = new_figure(WIDE, 4.8)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    for (name, tokens, losses), colour, marker in zip(runs, (BLUE, ORANGE, GREEN), "osD"):
-        axes.plot(tokens, losses, marker + "-", color=colour, markersize=7)
+    figure, axes = new_figure(WIDE, 4.3)
+    axes.set(xscale="log", yscale="log", xlabel="training tokens", ylabel="loss − entropy (nats per token)")
+    for (name, runs), colour, marker in zip(widths.items(), COLOURS, "osD^"):
+        axes.plot(*zip(*((tokens, loss - floor) for tokens, loss in runs)), marker, color=colour, markersize=5)
+        points = [(tokens, loss - floor) for tokens, loss in lines[name]]
+        axes.plot(*zip(*points), color=colour, linewidth=1.4)
         axes.annotate(
-            name, (tokens[0], losses[0]), (-6, 0), textcoords="offset points", ha="right", va="center", fontsize=FONT
+            name, points[-1], (6, 0), textcoords="offset points", ha="left", va="center", fontsize=FONT, color=INK
         )
-    for (name, (tokens, losses)), style in zip(laws.items(), ("--", "-")):
-        axes.plot(tokens, losses, style, color=INK, linewidth=1.4)
-        below_the_end: dict[str, Any] = {"xytext": (-12, -8), "textcoords": "offset points", "ha": "right", "va": "top"}
-        axes.annotate(f"law of the {name}", (tokens[-1], losses[-1]), fontsize=FONT, **below_the_end)
-    axes.plot(*larger, "*", color=RED, markersize=15)
-    axes.annotate("shipped model", larger, (0, 12), textcoords="offset points", ha="center", fontsize=FONT)
-    axes.axhline(entropy, color=GREY, linestyle=":", linewidth=1.8)
-    first, last = runs[0][1][0], larger[0]
-    axes.text(first / 6, entropy * 0.96, f"entropy: {entropy:.2f}", va="top", fontsize=FONT, color=INK)
-    ticks = [0.25, 0.5, 1, 2, 4]
-    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    for i, each in enumerate(others):
+        names = ("measured", "predicted") if i == 0 else ("", "")
+        axes.plot(each.tokens, each.loss - floor, "*", color=RED, markersize=13, label=names[0])
+        axes.plot(each.tokens, each.predicted - floor, "x", color=INK, markersize=8, markeredgewidth=2, label=names[1])
+        axes.annotate(
+            each.name, (each.tokens, each.loss - floor), (8, 6), textcoords="offset points", fontsize=FONT, color=INK
+        )
+    axes.set_yticks([0.01, 0.03, 0.1, 0.3, 1, 3], ["0.01", "0.03", "0.1", "0.3", "1", "3"])
     axes.minorticks_off()
-    lowest = min(losses[-1] for _, losses in laws.values())
-    axes.set(xlabel="training tokens", ylabel="loss on new stories (nats per token)", xlim=(first / 7, last * 3))
-    axes.set_ylim(bottom=0.6 * lowest)  # room for the name below the end of a law
-    said = ", ".join(f"from the {name} {losses[-1]:.1f}" for name, (_, losses) in laws.items())
-    headline(figure).set_text(f"The shipped model has {larger[1]:.2f} nats; predicted {said}")
+    tokens = [tokens for runs in widths.values() for tokens, _ in runs] + [each.tokens for each in others]
+    axes.set_xlim(min(tokens) / 3, max(tokens) * 4)
+    axes.legend(frameon=False, fontsize=FONT, loc="lower left")
+    headline(figure).set_text(title)
+    return figure
+
+
+def best_sizes(
+    runs: Sequence[tuple[int, int]],
+    grid: tuple[Sequence[float], Sequence[float], Sequence[Sequence[float]]],
+    best: Sequence[tuple[float, float]],
+    equal: Sequence[Sequence[tuple[float, float]]],
+    title: str,
+) -> Figure:
+    """Draw the plane of parameters and tokens with the law's lines of equal loss, and the best use of compute.
+
+    Args:
+        runs: (parameters, tokens) of what was trained. grid: parameters (n), tokens (m), loss above the floor (n, m).
+        best: (parameters, tokens) with the lowest loss, for growing compute. equal: lines of equal compute.
+    """
+    figure, axes = new_figure(WIDE, 4.3)
+    sizes, tokens, losses = grid
+    axes.set(xscale="log", yscale="log", xlabel="parameters", ylabel="training tokens")
+    levels = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0]
+    lines = axes.contour(sizes, tokens, [list(row) for row in zip(*losses)], levels=levels, colors=SKY)
+    axes.clabel(lines, fmt=lambda level: f"{level:g}", fontsize=FONT - 1, colors=INK)
+    for line in equal:
+        axes.plot(*zip(*line), ":", color=GREY, linewidth=1)
+    axes.plot(*zip(*best), color=RED, linewidth=2.2)
+    axes.plot(*zip(*runs), "o", color=BLUE, markersize=5)
+    axes.annotate(
+        "best use of compute", best[len(best) // 2], (10, -16), textcoords="offset points", ha="left", color=RED,
+        fontsize=FONT,
+    )  # fmt: skip
+    axes.set(xlim=(min(sizes), max(sizes)), ylim=(min(tokens), max(tokens)))
+    headline(figure).set_text(title)
+    return figure
+
+
+def letters(
+    every: int, runs: Mapping[str, tuple[Sequence[float], Sequence[float]]], counting: Mapping[str, float]
+) -> Figure:
+    """Draw the losses of trainings on letters, on what is trained on (thin) and on what is held out.
+
+    every: steps from one figure to the next. runs: name -> (losses on its own text, losses on held-out text).
+    counting: what counts of letters give on held-out text, by a name."""
+    figure, axes = new_figure(WIDE, 4.0)
+    for (name, (own, held_out)), colour in zip(runs.items(), COLOURS):
+        steps = [every * i for i in range(len(own))]
+        axes.plot(steps, held_out, color=colour, linewidth=2.2, label=f"{name}, held-out letters")
+        axes.plot(steps, own, "--", color=colour, linewidth=1.2, label=f"{name}, the letters it trains on")
+    for name, loss in counting.items():
+        axes.axhline(loss, color=GREY, linestyle=":")
+        axes.text(steps[-1], loss + 0.02, name, ha="right", va="bottom", fontsize=FONT - 1, color=INK)
+    axes.set(xlabel="step", ylabel="loss (nats per letter)", xlim=(0, steps[-1]), ylim=(0.9, 4.3))
+    axes.legend(frameon=False, fontsize=FONT - 1, loc="upper right", bbox_to_anchor=(1, 0.97))
+    ends = {name: (min(held_out), held_out[-1]) for name, (_, held_out) in runs.items()}
+    worst = max(ends, key=lambda name: ends[name][1] - ends[name][0])
+    headline(figure).set_text(
+        f"On {worst} the held-out loss falls to {ends[worst][0]:.2f}, then rises to {ends[worst][1]:.2f}"
+    )
     return figure

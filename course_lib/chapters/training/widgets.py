@@ -10,6 +10,7 @@ from torch import Tensor
 
 from course_lib.chapters.training import claims as training
 from course_lib.chapters.training import figures
+from course_lib.chapters.training.records import recorded
 from course_lib.live.attempts import UNWRITTEN, went_wrong
 from course_lib.live.figure import NARROW, LiveFigure, as_html, as_widget, png, slider
 from course_lib.live.page import publish
@@ -57,6 +58,23 @@ def schedule_sliders() -> LiveFigure:
     for control in controls.values():
         control.layout.width = "410px"  # two of them side by side
     return LiveFigure(draw, controls, describe)
+
+
+def ability_slider(seed: int = 0) -> LiveFigure:
+    """Show what a recorded training could do at each step, beside its loss; the seed is one of the record's."""
+    record, entropy = recorded("abilities"), Tinytown().entropy()
+    steps, run = record["steps"], record[f"seed {seed}"]
+
+    def draw(at):
+        return figures.Abilities(steps, run["loss"], run["right"], entropy, steps.index(at))
+
+    def describe(at):
+        i = steps.index(at)
+        shares = ", ".join(f"{name} {shares[i]:.0%}" for name, shares in run["right"].items())
+        return f"After {at:,} steps the loss is {run['loss'][i]:.2f} nats. Right: {shares}."
+
+    at = widgets.SelectionSlider(options=steps, value=steps[len(steps) // 2], description="training step")
+    return LiveFigure(draw, {"at": at}, describe)
 
 
 class LiveCurve(widgets.VBox):

@@ -1,6 +1,6 @@
 """Figures of chapter 17: tensor by tensor how far two models lie apart, and the ladder with your own model on it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,9 +50,34 @@ class Differences(Drawing):
         )
 
 
-def ladder_with_yours(yours: Height, label: str = "your GPT") -> tuple[Figure, str]:
-    """Return the recorded ladder with one more rung, your model's, and the same in words."""
-    mine = Rung("yours", "your_gpt", label, Shape(n_layers=4), (), 0)
+def ladder_with_yours(yours: Mapping[str, Height]) -> tuple[Figure, str]:
+    """Return the recorded ladder with further rungs, name and height of each, and the same in words."""
+    own = {
+        f"yours {i}": Rung(f"yours {i}", "your_gpt", label, Shape(n_layers=4, causal=True), (), 0)
+        for i, label in enumerate(yours)
+    }
     way = [rung for rung in RUNGS.values() if not rung.aside]
-    ladder = Ladder([*way, mine], recorded() | {"yours": yours}, {}, "your_gpt")
-    return draw(ladder), "\n".join(ladder.lines())
+    ladder = Ladder([*way, *own.values()], recorded() | dict(zip(own, yours.values())), {}, "your_gpt")
+    figure = draw(ladder)
+    name, first = next(iter(yours.items()))
+    message = f"{name[0].upper()}{name[1:]}: {first.above:.2f} nats above the entropy"
+    figure.suptitle(message, fontsize=FONT + 1.5, x=0.01, ha="left")
+    return figure, "\n".join(ladder.lines())
+
+
+def letters_curve(losses: Sequence[float], held_out: float, guessing: float, every: int = 25) -> Figure:
+    """Draw the loss per letter over the steps, each a mean of so many steps, between guessing and the loss at the end
+    on letters that were held out."""
+    figure, axes = new_figure(WIDE, 3.3)
+    steps = [every * (i + 1) for i in range(len(losses))]
+    axes.plot(steps, losses, color=BLUE, linewidth=1.8)
+    axes.axhline(guessing, color=GREY, linestyle=":")
+    axes.axhline(held_out, color=ORANGE, linestyle="--")
+    axes.text(steps[-1], guessing, "guessing", ha="right", va="bottom", fontsize=FONT, color=INK)
+    said = "on held-out letters, at the end"
+    axes.text(steps[-1], held_out, said, ha="right", va="bottom", fontsize=FONT, color=INK)
+    axes.set(xlabel="step", ylabel="loss (nats per letter)", xlim=(0, steps[-1]), ylim=(0, guessing + 0.5))
+    headline(figure).set_text(
+        f"{steps[-1]:,} steps bring the loss to {held_out:.2f} nats; where its floor is, nobody knows"
+    )
+    return figure

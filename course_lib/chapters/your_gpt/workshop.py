@@ -6,7 +6,8 @@ parity(my_gpt)                 # the same weights through yours and the library'
 """
 
 import inspect
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor, nn
+from tqdm.auto import tqdm
 
 from course_lib.checks import require_config
 from course_lib.config import TransformerConfig
@@ -27,6 +29,7 @@ from course_lib.grading.answers import mine
 from course_lib.ladder.model import PARTS as LADDER_PARTS
 from course_lib.ladder.rungs import EXERCISES as RUNG_EXERCISES
 from course_lib.sampling import sample_next_token
+from course_lib.training import TrainingDiverged, learning_rate, make_optimizer
 
 SKELETON = ASSETS / "my_gpt.txt"
 TOLERANCE = 1e-5
@@ -138,7 +141,8 @@ def _attend(w: Any, x: Tensor) -> Tensor:
 
 
 def _think(w: Any, x: Tensor) -> Tensor:
-    return w.down_proj(F.gelu(w.up_proj(x)))
+    tanh = getattr(w, "activation", "gelu") == "gelu_tanh"
+    return w.down_proj(F.gelu(w.up_proj(x), approximate="tanh" if tanh else "none"))
 
 
 def _logits(w: Any, ids: Tensor, targets: Tensor | None = None) -> Any:
@@ -336,6 +340,23 @@ def _differs(stage: str, name: str, got: Any, right: Tensor) -> Difference | Non
     largest = (got.double() - right.double()).abs().max().item()
     # Written so that NaN differs.
     return None if largest <= TOLERANCE else Difference(stage, name, largest)
+
+
+def learn(
+    my_gpt: ModuleType, model: Any, batches: Iterator, steps: int, peak: float = 5e-3, warmup: int = 50
+) -> list[float]:
+    """Train your model by your own `training_step`, at chapter 12's rates; return the loss of every step.
+
+    More than 200 steps show a bar. Errors: TrainingDiverged as soon as a loss is no finite number.
+    """
+    optimizer, losses = make_optimizer(model), []
+    for step in tqdm(range(1, steps + 1), disable=steps <= 200, desc="training"):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step, peak, min(warmup, steps // 5), steps)
+        losses.append(float(my_gpt.training_step(model, *next(batches), optimizer)))
+        if not math.isfinite(losses[-1]):
+            raise TrainingDiverged(f"at step {step} your training_step returns {losses[-1]}: try a peak below {peak}")
+    return losses
 
 
 def to_library(model: Any) -> DecoderOnly:

@@ -1,0 +1,294 @@
+"""Chapter 12's records: trainings that take minutes, kept as figures in assets/training.json.
+
+python -m course_lib.chapters.training.records scaling    trains the runs of one record again, beside what is kept
+"""
+
+import argparse
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from course_lib.chapters.training.claims import (
+    PEAKS,
+    ROW,
+    ROWS,
+    SCALES,
+    SEEDS,
+    Run,
+    held_out_loss,
+    small_model,
+    story_batches,
+)
+from course_lib.claims.tinytown import HELD_OUT_SEED, PROBES
+from course_lib.config import TransformerConfig
+from course_lib.files import ASSETS, read_json, save_json
+from course_lib.gpt import IGNORED, DecoderOnly, evaluating
+from course_lib.pretrained import load_text
+from course_lib.tinytown import Batches, Tinytown, WordTokenizer
+from course_lib.training import TrainingDiverged, train
+
+RECORD = ASSETS / "training.json"
+Bar = Callable[[Iterable], Iterable]
+
+
+# ------------------------------------------------------------------------------------------------- the rate, by itself
+RATES = (0.005, 0.01, 0.02, 0.04, 0.08)
+SWEEP_STEPS, WARMUP = 300, 30
+SHAPES = ("lowered", "lowered, no warm-up", "kept")
+
+
+def swept(rate: float, shape: str, seed: int) -> float | None:
+    """Return the held-out loss of a model of 32 features after SWEEP_STEPS at this peak rate; None if it diverged.
+
+    shape: one of SHAPES, "lowered" along the cosine or "kept" to the end, both after a warm-up unless it says none.
+    """
+    model, warmup = small_model(seed=seed), 0 if "no warm-up" in shape else WARMUP
+    floor = rate if shape == "kept" else 0.0
+    try:
+        train(model, story_batches(ROWS, seed), SWEEP_STEPS, rate, warmup, floor, progress=False)
+    except TrainingDiverged:
+        return None
+    return held_out_loss(model, 100)
+
+
+def record_sweep(bar: Bar) -> Iterator[dict[str, Any]]:
+    """Every rate with and without a warm-up; without a fall two of them: shape -> rate -> the losses of the seeds."""
+    runs = [(shape, rate, seed) for rate in RATES for shape in SHAPES[:2] for seed in SEEDS]
+    runs += [(SHAPES[2], rate, seed) for rate in (0.005, 0.02) for seed in SEEDS]
+    found: dict[str, dict[str, list[float | None]]] = {shape: defaultdict(list) for shape in SHAPES}
+    for shape, rate, seed in bar(runs):
+        loss = swept(rate, shape, seed)
+        found[shape][f"{rate:g}"].append(None if loss is None else round(loss, 3))
+        yield found
+
+
+def recorded_sweep(shape: str) -> dict[float, list[float | None]]:
+    """Return the recorded losses of a shape: peak rate -> one of each seed, None where it diverged."""
+    return {float(rate): losses for rate, losses in recorded("sweep")[shape].items()}
+
+
+# ------------------------------------------------------------------------------------------ loss over size and tokens
+BUDGETS = (100, 200, 400, 800)  # steps of ROWS rows
+PREDICTED = (64, 1600)  # d_model and steps: wider and longer than what the law is fitted to
+LAW_STORIES, LAW_SEEDS = 400, (0, 1)
+
+
+def scaled(d_model: int, steps: int, seed: int = 0) -> Run:
+    """Train a model of this width for so many steps of its own schedule, at its own peak rate."""
+    model, warmup = small_model(d_model, seed=seed), min(WARMUP, steps // 5)
+    train(model, story_batches(ROWS, seed), steps, PEAKS[d_model], warmup, progress=False)
+    parameters = sum(weight.numel() for weight in model.parameters())
+    return Run(parameters, ROWS * ROW * steps, round(held_out_loss(model, LAW_STORIES), 4))
+
+
+def record_scaling(bar: Bar) -> Iterator[dict[str, Any]]:
+    """Every width at every budget, the run that the law has to predict, and what the grammar pays for the stories."""
+    town = Tinytown(HELD_OUT_SEED)
+    stories = town.sample(LAW_STORIES)
+    tokens = sum(len(WordTokenizer().encode(story)) - 1 for story in stories)
+    found: dict[str, Any] = {"grammar": round(-sum(map(town.log_prob, stories)) / tokens, 4), "runs": []}
+    sizes = [(d_model, steps) for steps in BUDGETS for d_model in SCALES] + [PREDICTED]
+    for seed, (d_model, steps) in bar([(seed, size) for seed in LAW_SEEDS for size in sizes]):
+        run = scaled(d_model, steps, seed)
+        found["runs"].append({"d_model": d_model, "seed": seed, **asdict(run)})
+        yield found
+
+
+def law_runs() -> tuple[list[Run], list[Run], float]:
+    """Return the recorded runs that a law is fitted to, those that it has to predict, and the grammar's own loss."""
+    record = recorded("scaling")
+    runs: dict[bool, list[Run]] = {True: [], False: []}
+    for run in record["runs"]:
+        runs[run["d_model"] in SCALES].append(Run(run["parameters"], run["tokens"], run["loss"]))
+    return runs[True], runs[False], record["grammar"]
+
+
+# ------------------------------------------------------------------------------------------------- abilities, in order
+ABILITY_STEPS = 3000
+ABILITY_STORIES = 300
+WATCHED = (
+    0, 20, 40, 60, 80, 100, 130, 160, 200, 250, 300, 350, 400, 500, 600, 700, 800, 900, 1000, 1200, 1400, 1600, 1800,
+    2000, 2300, 2600, 3000,
+)  # fmt: skip
+ABILITIES = ("capitals", "who bit whom", "it: the animal", "it: the thing", "copying")
+
+
+class AbilityProbe:
+    """Held-out stories with the positions where one right word shows an ability.
+
+    Fields: inputs (N, T), targets (N, T); places, for each of ABILITIES the rows and positions (2, cases).
+    """
+
+    def __init__(self, n_stories: int = ABILITY_STORIES):
+        tokenizer, town = WordTokenizer(), Tinytown(HELD_OUT_SEED)
+        stories = town.sample(n_stories)
+        encoded = [torch.tensor(tokenizer.encode(story)) for story in stories]
+        self.inputs = nn.utils.rnn.pad_sequence([ids[:-1] for ids in encoded], batch_first=True)
+        self.targets = nn.utils.rnn.pad_sequence([ids[1:] for ids in encoded], batch_first=True, padding_value=IGNORED)
+        found: dict[str, list[tuple[int, int]]] = {name: [] for name in ABILITIES}
+        for row, story in enumerate(stories):
+            for step in town.parse(story):
+                for probe, ability in (
+                    ("capitals", "capitals"),
+                    ("who_bit_whom", "who bit whom"),
+                    ("copying", "copying"),
+                ):
+                    found[ability] += [(row, position) for position in PROBES[probe](step)]
+                names = {position: word.name for position, word, _ in step.said}
+                for position in PROBES["it_referent"](step):
+                    thing = names[position] == "thing"
+                    found["it: the thing" if thing else "it: the animal"].append((row, position))
+        self.places = {name: torch.tensor(places).T for name, places in found.items()}
+
+    def __call__(self, model: nn.Module) -> tuple[float, dict[str, float], dict[str, float]]:
+        """Return (loss in nats per token, share of right words, mean probability of the right word) per ability."""
+        with evaluating(model):
+            logits = model(self.inputs)  # (N, T, V)
+        loss = nn.functional.cross_entropy(logits.transpose(1, 2), self.targets, ignore_index=IGNORED).item()
+        right, given = {}, {}
+        for name, (rows, positions) in self.places.items():
+            own, wanted = logits[rows, positions], self.targets[rows, positions]  # (cases, V), (cases,)
+            right[name] = (own.argmax(dim=-1) == wanted).float().mean().item()
+            given[name] = own.softmax(dim=-1).gather(1, wanted[:, None]).mean().item()
+        return loss, right, given
+
+
+def record_abilities(bar: Bar) -> Iterator[dict[str, Any]]:
+    """A model of 64 features, probed WATCHED times on its way, three seeds."""
+    probe = AbilityProbe()
+    found: dict[str, Any] = {"steps": WATCHED, "cases": {n: places.shape[1] for n, places in probe.places.items()}}
+    for seed in bar(SEEDS):
+        run: dict[str, Any] = {"loss": [], "right": defaultdict(list), "probability": defaultdict(list)}
+        found[f"seed {seed}"] = run
+
+        def watch(step: int, model: nn.Module, run: dict[str, Any] = run) -> None:
+            if step in WATCHED:
+                loss, right, given = probe(model)
+                run["loss"].append(round(loss, 3))
+                for name in ABILITIES:
+                    run["right"][name].append(round(right[name], 3))
+                    run["probability"][name].append(round(given[name], 3))
+
+        batches = story_batches(ROWS, seed)
+        train(small_model(64, seed=seed), batches, ABILITY_STEPS, PEAKS[64], WARMUP, on_step=watch, progress=False)
+        yield found
+
+
+# -------------------------------------------------------------------------------------------------------- real letters
+LETTER_STEPS, LETTER_ROWS, LETTER_ROW, LETTERS_EVERY = 1000, 16, 64, 50
+EXCERPT = 20_000  # letters
+LONGEST_COUNT = 3  # letters before the one that is counted
+
+
+@cache
+def letters() -> tuple[Tensor, Tensor, int]:
+    """Return Tiny Shakespeare's letters as ids (N,), to train on and held out (the last tenth), and how many kinds."""
+    text = load_text("tinyshakespeare")
+    kinds = {letter: i for i, letter in enumerate(sorted(set(text)))}
+    ids = torch.tensor([kinds[letter] for letter in text])
+    return ids[: len(ids) * 9 // 10], ids[len(ids) * 9 // 10 :], len(kinds)
+
+
+def train_on_letters(n_letters: int | None = None, steps: int = LETTER_STEPS, seed: int = 0) -> dict[str, list[float]]:
+    """Train a model of 64 features on the first n_letters of Tiny Shakespeare (all by default).
+
+    Returns: "training" and "held_out", the losses in nats per letter every LETTERS_EVERY steps, from step 0.
+    """
+    own, others, kinds = letters()
+    own = own[:n_letters]
+    torch.manual_seed(seed)
+    model = DecoderOnly(
+        TransformerConfig(vocab_size=kinds, d_model=64, n_heads=4, n_layers=2, max_seq_len=LETTER_ROW, positions="rope")
+    )
+    found: dict[str, list[float]] = {"training": [], "held_out": []}
+    samples = {
+        name: next(Batches(ids, 128, LETTER_ROW, torch.Generator().manual_seed(1)))
+        for name, ids in (("training", own), ("held_out", others))
+    }
+
+    def watch(step: int, model: nn.Module) -> None:
+        if step % LETTERS_EVERY == 0:
+            with evaluating(model):
+                for name, sample in samples.items():
+                    found[name].append(round(model(*sample)[1].item(), 3))
+
+    batches = Batches(own, LETTER_ROWS, LETTER_ROW, torch.Generator().manual_seed(seed))
+    train(model, batches, steps, 0.01, WARMUP, on_step=watch, progress=False)
+    return found
+
+
+def letters_by_counting() -> dict[str, float]:
+    """Return the held-out loss in nats per letter of counts: of letters alone, and after one, two and three letters."""
+    own, others, kinds = letters()
+    found = {}
+    for before in range(LONGEST_COUNT + 1):
+
+        def contexts(ids: Tensor, before: int = before) -> tuple[Tensor, Tensor]:
+            rows = ids.unfold(0, before + 1, 1)  # (n, before + 1)
+            powers = kinds ** torch.arange(before)
+            return (rows[:, :before] * powers).sum(dim=1), rows[:, before]
+
+        counts = torch.zeros(kinds**before, kinds)
+        counts.index_put_(contexts(own), torch.tensor(1.0), accumulate=True)
+        probabilities = (counts + 0.05) / (counts + 0.05).sum(dim=1, keepdim=True)
+        found[str(before)] = round(-probabilities[contexts(others)].log().mean().item(), 3)
+    return found
+
+
+def record_shakespeare(bar: Bar) -> Iterator[dict[str, Any]]:
+    """A model trained on the whole text, and one on a small part of it; and what counting reaches."""
+    found: dict[str, Any] = {"by_counting": letters_by_counting()}
+    for name, n_letters in bar([("all", None), ("excerpt", EXCERPT)]):
+        found[name] = train_on_letters(n_letters)
+        yield found
+
+
+# ---------------------------------------------------------------------------------------------------------- the record
+# Name -> what trains it, with more after each run, and what it is.
+RECORDS: dict[str, tuple[Callable[[Bar], Iterator[Any]], str]] = {
+    "sweep": (record_sweep, "five learning rates, with and without warm-up, three seeds: about two minutes"),
+    "scaling": (record_scaling, "three widths, four budgets, two seeds, and one run to predict: about four minutes"),
+    "abilities": (record_abilities, "what a model can do after 27 numbers of steps, three seeds: about four minutes"),
+    "shakespeare": (record_shakespeare, "letters of real text: about a minute; needs tinyshakespeare"),
+}
+
+
+def recorded(name: str) -> Any:
+    """Return one of RECORDS as it is kept."""
+    return read_json(RECORD)[name]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Train the runs of the records that are named, and print or keep what they gave."""
+    parser = argparse.ArgumentParser(
+        prog="python -m course_lib.chapters.training.records",
+        description="Trains the recorded runs of chapter 12 again, on one thread. Times are those of a laptop.",
+        epilog="\n".join(f"{name:<12} {what}" for name, (_, what) in RECORDS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="+", choices=RECORDS, metavar="NAME", help=f"of {', '.join(RECORDS)}")
+    parser.add_argument("--record", action="store_true", help="authors: keep the figures for the chapter")
+    arguments = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    for name in arguments.names:
+
+        def bar(runs: Iterable, name: str = name) -> Iterable:
+            return tqdm(list(runs), desc=name, unit="run")
+
+        for found in RECORDS[name][0](bar):
+            if arguments.record:  # after every run: one that is interrupted has not been in vain
+                save_json(RECORD, (read_json(RECORD) if RECORD.exists() else {}) | {name: found})
+        if not arguments.record:
+            print(f"{name}, here and as kept:\n{found}\n{recorded(name)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""Chapter 17's records: what a my_gpt.py, filled in and trained in full, came to; kept in assets/your_gpt.json.
+
+python -m course_lib.chapters.your_gpt.records my/notebooks/my_gpt.py    trains yours as long, beside what is kept
+"""
+
+import argparse
+import sys
+import time
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from course_lib.chapters.your_gpt.workshop import learn, load, parity
+from course_lib.claims.tinytown import HELD_OUT_SEED
+from course_lib.config import TransformerConfig
+from course_lib.files import ASSETS, read_json, save_json
+from course_lib.gpt import evaluating
+from course_lib.ladder.rungs import BATCH, HELD_OUT, STEPS
+from course_lib.pretrained import load_text
+from course_lib.tinytown import Batches, Tinytown, WordTokenizer, encode_stories
+from course_lib.training import story_losses
+
+RECORD = ASSETS / "your_gpt.json"
+LONGEST = 80  # tokens of the longest story of Tinytown
+STORIES_A_STEP = 8  # as many new ones as the ladder's rungs see
+
+
+def tinytown_gpt(my_gpt: ModuleType, seed: int = 0) -> Any:
+    """Return your model at the size of chapter 17, not trained."""
+    torch.manual_seed(seed)
+    config = TransformerConfig(vocab_size=len(WordTokenizer()), d_model=64, n_heads=4, n_layers=4, max_seq_len=96)
+    return my_gpt.MyGPT(config)
+
+
+def tinytown_batches(steps: int, seed: int = 0) -> Batches:
+    """Return rows of stories for a run of so many steps; with 1,500 they are those of the ladder's other rungs."""
+    tokenizer, generator = WordTokenizer(), torch.Generator().manual_seed(seed)
+    ids = encode_stories(Tinytown(0).sample(STORIES_A_STEP * steps), tokenizer)
+    return Batches(ids, BATCH, LONGEST, generator, start_id=tokenizer.bos_id)
+
+
+def height(model: Any, n_stories: int = HELD_OUT) -> tuple[float, float]:
+    """Return what a token of the held-out stories costs the model, and what it costs the grammar, in nats."""
+    tokenizer, town = WordTokenizer(), Tinytown(HELD_OUT_SEED)
+    stories = town.sample(n_stories)
+    nats, tokens = story_losses(model, [tokenizer.encode(story) for story in stories])
+    return (nats.sum() / tokens.sum()).item(), -sum(map(town.log_prob, stories)) / tokens.sum().item()
+
+
+# ----------------------------------------------------------------------------------------------------- a second text
+LETTERS_STEPS, LETTERS_ROW = 1500, 64
+
+
+def learn_letters(
+    my_gpt: ModuleType, text: str, steps: int = LETTERS_STEPS, seed: int = 0, d_model: int = 128, written: int = 240
+) -> dict[str, Any]:
+    """Train your model on the letters of a text, its last tenth held out, and let it write so many letters.
+
+    Returns: "kinds" of letters and "parameters"; "losses", means of 25 steps; "held_out", nats per letter; "sample".
+    """
+    kinds = sorted(set(text))
+    ids = torch.tensor([kinds.index(letter) for letter in text])
+    own, others = ids[: len(ids) * 9 // 10], ids[len(ids) * 9 // 10 :]
+    torch.manual_seed(seed)
+    model = my_gpt.MyGPT(
+        TransformerConfig(vocab_size=len(kinds), d_model=d_model, n_heads=4, n_layers=4, max_seq_len=LETTERS_ROW)
+    )
+    batches = Batches(own, BATCH, LETTERS_ROW, torch.Generator().manual_seed(seed))
+    losses = learn(my_gpt, model, batches, steps, peak=3e-3)
+    with evaluating(model):
+        held_out = model(*next(Batches(others, 256, LETTERS_ROW, torch.Generator().manual_seed(1))))[1].item()
+        start = torch.tensor([[kinds.index("\n")]])
+        told = my_gpt.write(model, start, written, torch.Generator().manual_seed(seed))[0, 1:].tolist()
+    return {
+        "kinds": len(kinds),
+        "parameters": sum(weight.numel() for weight in model.parameters()),
+        "losses": [round(sum(losses[i : i + 25]) / 25, 3) for i in range(0, steps - 24, 25)],
+        "held_out": round(held_out, 3),
+        "sample": "".join(kinds[i] for i in told),
+    }
+
+
+# ---------------------------------------------------------------------------------------------------------- the record
+def recorded() -> dict[str, Any]:
+    """Return what is kept: "tinytown" and "letters"."""
+    return read_json(RECORD)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Train a my_gpt.py in full on both texts, and print what it came to, or keep it."""
+    parser = argparse.ArgumentParser(
+        prog="python -m course_lib.chapters.your_gpt.records",
+        description=f"Trains a my_gpt.py for {STEPS:,} steps on Tinytown, the budget of the ladder's rungs, and for "
+        f"{LETTERS_STEPS:,} on Tiny Shakespeare, and prints where it ends. About four minutes on one thread.",
+    )
+    parser.add_argument("file", help="your my_gpt.py")
+    parser.add_argument("--record", action="store_true", help="authors: keep the figures for the chapter")
+    arguments = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    try:
+        my_gpt = load(arguments.file)
+    except ValueError as error:
+        parser.error(str(error))
+    if (found_equal := parity(my_gpt)).first:
+        parser.error(f"{arguments.file} does not equal the library's model yet\n{found_equal}")
+    model, began = tinytown_gpt(my_gpt), time.monotonic()
+    learn(my_gpt, model, tinytown_batches(STEPS), STEPS)
+    seconds, (nats, grammar) = time.monotonic() - began, height(model)
+    found: dict[str, Any] = {"tinytown": {"steps": STEPS, "nats": round(nats, 4), "grammar": round(grammar, 4)}}
+    print(
+        f"Tinytown: {nats:.4f} nats, {nats - grammar:.4f} above the entropy, after {STEPS:,} steps in {seconds:.0f} s"
+    )
+    try:
+        text = load_text("tinyshakespeare")
+    except ValueError as error:
+        print(f"The second text is left out: {error}")
+        return 0
+    began = time.monotonic()
+    found["letters"] = learn_letters(my_gpt, text)
+    print(f"Tiny Shakespeare: {found['letters']['held_out']} nats per letter, in {time.monotonic() - began:.0f} s")
+    print(found["letters"]["sample"])
+    if arguments.record:
+        save_json(RECORD, found)
+    else:
+        kept = recorded()
+        print(f"As kept: {kept['tinytown']['nats']} and {kept['letters']['held_out']} nats")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
