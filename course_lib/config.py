@@ -5,6 +5,7 @@ Chapters 9 and 10.
 
 import difflib
 from dataclasses import asdict, dataclass, fields
+from numbers import Number
 
 from course_lib import checks, feed_forward
 from course_lib.files import read_table
@@ -76,11 +77,13 @@ class TransformerConfig:
     output_bias: bool = False
 
     def __post_init__(self):
+        for name, value in list(vars(self).items()):
+            if isinstance(value, Number) and hasattr(value, "item"):  # of numpy: JSON holds plain numbers alone
+                object.__setattr__(self, name, value.item())
+                self, name, value.item() if isinstance(value, Number) and hasattr(value, "item") else value
         checks.require_at_least_one(vocab_size=self.vocab_size, n_layers=self.n_layers, max_seq_len=self.max_seq_len)
         checks.require_at_least_one(d_model=self.d_model, n_heads=self.n_heads)
-        if self.head_dim is not None:
-            checks.require_at_least_one(head_dim=self.head_dim)
-        checks.require_heads((self.head_dim or 0) * self.n_heads or self.d_model, self.n_heads, self.n_kv_heads)
+        checks.require_heads(self.d_model, self.n_heads, self.n_kv_heads, self.head_dim)
         checks.require_one_of(FAMILIES, family=self.family)
         checks.require_one_of(ACTIVATIONS, activation=self.activation)
         checks.require_one_of(NORMS, norm=self.norm)
@@ -101,7 +104,7 @@ class TransformerConfig:
         if self.positions == "rope" and self.d_head % 2:
             raise ValueError(f"positions='rope' turns pairs of features, but d_head={self.d_head} is odd")
         self._require_switches_that_fit()
-        if self.n_segments != 0:
+        if not (isinstance(self.n_segments, int) and self.n_segments == 0):
             checks.require_at_least_one(n_segments=self.n_segments)
             if self.family != "encoder":
                 raise ValueError(f"n_segments={self.n_segments} needs family='encoder', got family={self.family!r}")
@@ -147,6 +150,7 @@ class TransformerConfig:
     @classmethod
     def from_dict(cls, values: dict) -> "TransformerConfig":
         """Return the config of such a dictionary. An unknown or a missing field is a ValueError that names it."""
+        checks.require_mapping(values=values)
         known = [field.name for field in fields(cls)]
         unknown = [name for name in values if name not in known]
         if unknown:
@@ -173,7 +177,7 @@ PRESETS = {name: TransformerConfig.from_dict(row) for name, row in read_table("p
 
 def preset(name: str) -> TransformerConfig:
     """Return the published configuration of that name. Unknown: a ValueError that lists the nearest names."""
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         near = difflib.get_close_matches(str(name), PRESETS, n=3, cutoff=0.3) or list(PRESETS)
         raise ValueError(f"unknown preset {name!r}. Nearest: {', '.join(near)}. All: {', '.join(PRESETS)}")
     return PRESETS[name]

@@ -6,7 +6,8 @@ tests hold the counts equal to built models, to the last parameter.
 
 from dataclasses import dataclass
 
-from course_lib.checks import require_at_least_one, require_generating, require_positive, require_share
+from course_lib.arguments import require_arguments
+from course_lib.checks import require_at_least_one, require_count, require_generating, require_positive, require_share
 from course_lib.config import TransformerConfig
 from course_lib.positions import BINS
 
@@ -51,6 +52,7 @@ def count_parameters(config: TransformerConfig) -> ParameterCount:
     With a head_dim of its own, d in W_Q and W_O gives way to d_q = n_heads · head_dim. qkv_bias adds d_q + 2 d_kv,
     qk_norm 2 d_head per self-attention, output_bias V, and relative positions 32 n_heads per stack.
     """
+    require_arguments(count_parameters, locals())
     d, V = config.d_model, config.vocab_size
     d_q, d_kv = config.n_heads * config.d_head, config.n_kv_heads * config.d_head
     bias = int(config.bias)
@@ -99,9 +101,10 @@ def forward_flops(config: TransformerConfig, T: int, batch: int = 1, S: int | No
     Divide by batch · T for the FLOPs per token; a training step costs three times the forward pass.
     Errors: ValueError for an S without a source, or a cache of an encoder.
     """
+    require_arguments(forward_flops, locals())
     require_at_least_one(T=T, batch=batch)
+    require_count(cached=cached)
     if cached:
-        require_at_least_one(cached=cached)
         require_generating(config.family)
     S = _source_length(config, T + cached, S)
     d, d_q, d_kv = config.d_model, config.n_heads * config.d_head, config.n_kv_heads * config.d_head
@@ -125,6 +128,7 @@ def attention_matrix_bytes(config: TransformerConfig, T: int, batch: int = 1, by
 
     The d_model features do not enter. A fused kernel never stores this matrix. float32 has 4 bytes, float16 has 2.
     """
+    require_arguments(attention_matrix_bytes, locals())
     require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
     return batch * config.n_heads * T * T * bytes_per_element
 
@@ -139,6 +143,7 @@ def kv_cache_bytes(
 
     Errors: ValueError for an encoder, which does not generate and keeps nothing, or an S without a source.
     """
+    require_arguments(kv_cache_bytes, locals())
     require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
     require_generating(config.family)
     tokens = T + _source_length(config, T, S)
@@ -150,6 +155,7 @@ def inference_memory(config: TransformerConfig, T: int = 1, batch: int = 1, byte
 
     Activations are left out: one token's worth is small, and they are freed at once.
     """
+    require_arguments(inference_memory, locals())
     require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
     cache = 0 if config.family == "encoder" else kv_cache_bytes(config, T, batch, bytes_per_element)
     return MemoryCount({"weights": count_parameters(config).total * bytes_per_element, "key-value cache": cache})
@@ -173,6 +179,7 @@ def training_memory(config: TransformerConfig, mixed_precision: bool = False) ->
 
     Source: Micikevicius et al. 2018, "Mixed Precision Training"; Rajbhandari et al. 2020 (ZeRO), section 3.1.
     """
+    require_arguments(training_memory, locals())
     n = count_parameters(config).total
     names = ("weights", "gradients", "AdamW moments", "float32 master copy")
     bytes_each = (2, 2, 8, 4) if mixed_precision else (4, 4, 8, 0)
@@ -198,6 +205,7 @@ def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_p
     Errors: ValueError for another family than "decoder", or for qk_norm, which the formula does not know.
     Source: Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4.1.
     """
+    require_arguments(activation_memory, locals())
     require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
     if config.family != "decoder":
         raise ValueError(f"the formula is that of family='decoder', got {config.family!r}: describe a decoder")
@@ -223,6 +231,7 @@ def training_flops(config: TransformerConfig, n_tokens: int, T: int | None = Non
     d_model for the pairs of attention. recomputed: with checkpoint_activations the forward pass runs twice, 4 instead
     of 3; those FLOPs take time, and are not counted where a utilisation is called that of the model (MFU).
     """
+    require_arguments(training_flops, locals())
     require_at_least_one(n_tokens=n_tokens)
     T = config.max_seq_len if T is None else T
     return (4 if recomputed else 3) * forward_flops(config, T) * n_tokens // T
@@ -241,6 +250,7 @@ def training_days(
     Errors: ValueError for a size below 1 or a share outside (0, 1].
     Source: Narayanan et al. 2021, section 5.1; Chowdhery et al. 2022 (PaLM), section 4.1.
     """
+    require_arguments(training_days, locals())
     require_at_least_one(n_gpus=n_gpus)
     require_positive(peak_flops=peak_flops)
     require_share(utilisation=utilisation)
@@ -254,6 +264,7 @@ def all_reduce_bytes(config: TransformerConfig, n_processes: int, bytes_per_elem
     more to be known to all. So it hardly grows with n: a thousand processes send each less than twice the model, and
     the time to hide it behind the backward pass stays the same. Source: Patarasuk & Yuan 2009, section 3.
     """
+    require_arguments(all_reduce_bytes, locals())
     require_at_least_one(n_processes=n_processes, bytes_per_element=bytes_per_element)
     return 2 * (n_processes - 1) * count_parameters(config).total * bytes_per_element // n_processes
 

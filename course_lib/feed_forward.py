@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.checks import require_at_least_one, require_dropout, require_last_size, require_one_of
-from course_lib.linear import Linear
+from course_lib.checks import require_at_least_one, require_dropout, require_last_size, require_one_of, require_sizes
+from course_lib.linear import Layer, Linear
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -22,7 +22,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class FeedForward(nn.Module):
+class FeedForward(Layer):
     """Pass each token through two linear layers with a nonlinearity between them, the same for every position.
 
     y = activation(x W_up + b_up) W_down + b_down
@@ -41,9 +41,8 @@ class FeedForward(nn.Module):
         self, d_model: int, d_ff: int | None = None, activation: str = "gelu", dropout: float = 0.0, bias: bool = True
     ):
         super().__init__()
-        require_at_least_one(d_model=d_model)
+        require_sizes(d_model=d_model, d_ff=1 if d_ff is None else d_ff)
         d_ff = 4 * d_model if d_ff is None else d_ff
-        require_at_least_one(d_ff=d_ff)
         require_one_of(tuple(ACTIVATIONS), activation=activation)
         require_dropout(dropout)
         self.d_model, self.activation = d_model, activation
@@ -66,7 +65,7 @@ def swiglu_width(d_model: int, multiple_of: int = 256) -> int:
     return multiple_of * math.ceil(8 * d_model / (3 * multiple_of))
 
 
-class SwiGLU(nn.Module):
+class SwiGLU(Layer):
     """Feed forward through a gate: one projection proposes hidden units, another decides how far each is let through.
 
     y = (silu(x W_gate) ⊙ x W_up) W_down,   silu(z) = z · sigmoid(z)
@@ -85,7 +84,7 @@ class SwiGLU(nn.Module):
     ):
         super().__init__()
         d_ff = swiglu_width(d_model, multiple_of) if d_ff is None else d_ff
-        require_at_least_one(d_model=d_model, d_ff=d_ff)
+        require_sizes(d_model=d_model, d_ff=d_ff)
         require_dropout(dropout)
         self.d_model = d_model
         self.gate_proj = Linear(d_model, d_ff, bias=bias)

@@ -9,8 +9,15 @@ from torch import Tensor, nn
 
 from course_lib.attention import fused_attention, scaled_dot_product_attention
 from course_lib.cache import KVCache
-from course_lib.checks import require_dropout, require_fitting, require_heads, require_sequences, require_shape
-from course_lib.linear import Linear
+from course_lib.checks import (
+    require_dropout,
+    require_fitting,
+    require_heads,
+    require_positive,
+    require_sequences,
+    require_shape,
+)
+from course_lib.linear import Layer, Linear
 from course_lib.masks import causal_mask, combine
 from course_lib.positions import apply_rotary
 
@@ -32,7 +39,7 @@ def merge_heads(x: Float[Tensor, "B H T D"]) -> Float[Tensor, "B T d_model"]:
     return x.transpose(1, 2).flatten(start_dim=2)  # (B, T, H, D) -> (B, T, H * D)
 
 
-class MultiHeadAttention(nn.Module):
+class MultiHeadAttention(Layer):
     """Run several attentions side by side, each on its own projection of the tokens, and mix what they find by W_O.
 
     head_h = attention(x W_Q, c W_K, c W_V) on the h-th slice,   y = concat(head_1 … head_H) W_O
@@ -59,9 +66,10 @@ class MultiHeadAttention(nn.Module):
     ):  # fmt: skip
         super().__init__()
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-        require_heads(d_model if d_head is None else n_heads * d_head, n_heads, n_kv_heads)
+        require_heads(d_model, n_heads, n_kv_heads, d_head)
         D = d_model // n_heads if d_head is None else d_head
         require_dropout(dropout)
+        require_positive(qk_norm=1 if qk_norm is None else qk_norm)
         self.d_model, self.n_heads, self.n_kv_heads = d_model, n_heads, n_kv_heads
         self.dropout, self.rope_interleaved = dropout, rope_interleaved
         self.q_proj = Linear(d_model, n_heads * D, bias=bias or qkv_bias)

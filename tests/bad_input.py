@@ -23,10 +23,13 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.config import TransformerConfig
+from course_lib.training import TrainingDiverged
 
 NOTHING = object()  # no plain form: a value that comes back needs a reason
 SECONDS = 3.0  # after which a call is held to be endless
-ROOM = 6 << 30  # bytes that the calls may take beside what is there: a huge size fails at once instead of filling memory
+ROOM = (
+    6 << 30
+)  # bytes that the calls may take beside what is there: a huge size fails at once instead of filling memory
 
 
 class Endless(BaseException):
@@ -63,7 +66,13 @@ def anything() -> Iterator[tuple[str, Any, Any]]:
 
 def numbers(value: float) -> Iterator[tuple[str, Any, Any]]:
     yield from (("inf", math.inf, NOTHING), ("-inf", -math.inf, NOTHING))
-    yield from (("-1", -1, NOTHING), ("zero", 0, NOTHING), ("huge", 10**18, NOTHING), ("tiny", 1e-300, NOTHING))
+    yield from (
+        ("-1", -1, NOTHING),
+        ("zero", 0, NOTHING),
+        ("huge", 10**18, NOTHING),
+        ("2 ** 40", 2**40, NOTHING),
+        ("tiny", 1e-300, NOTHING),
+    )
     yield from (("a half", 0.5, NOTHING), ("-huge", -(10**18), NOTHING), ("beyond a float", 10**400, NOTHING))
     yield from (("True", True, NOTHING), ("a digit", "1", NOTHING), ("in a list", [value], NOTHING))
     yield "numpy's int", np.int64(value), int(value)
@@ -88,14 +97,25 @@ def words(value: str) -> Iterator[tuple[str, Any, Any]]:
 def tensors(x: Tensor) -> Iterator[tuple[str, Any, Any]]:
     yield from (("a number", 1, NOTHING), ("True", True, NOTHING), ("its list", x.tolist(), x))
     yield from (("numpy's", x.numpy(), x), ("on meta", x.to("meta"), NOTHING), ("0-d", x.flatten()[0], NOTHING))
-    yield from (("empty", x.new_empty(0), NOTHING), ("no row", x[:0], NOTHING), ("one more dimension", x[None], NOTHING))
+    yield from (
+        ("empty", x.new_empty(0), NOTHING),
+        ("no row", x[:0], NOTHING),
+        ("one more dimension", x[None], NOTHING),
+    )
     yield from (("no last", x[..., :0], NOTHING), ("one dimension less", x[0], NOTHING))
     yield from (("one more last", torch.cat([x, x[..., :1]], -1), NOTHING), ("one less last", x[..., :-1], NOTHING))
-    yield from (("one more row", torch.cat([x, x[:1]]), NOTHING), ("two rows more", torch.cat([x, x[:1], x[:1]]), NOTHING))
+    yield from (
+        ("one more row", torch.cat([x, x[:1]]), NOTHING),
+        ("two rows more", torch.cat([x, x[:1], x[:1]]), NOTHING),
+    )
     if x.ndim > 1:
         yield from (("one less second", x[:, :-1], NOTHING), ("transposed", x.transpose(-1, -2), NOTHING))
     if x.dtype == torch.bool:
-        yield from (("zeros and ones", x.int(), NOTHING), ("floats", x.float(), NOTHING), ("all False", x & ~x, NOTHING))
+        yield from (
+            ("zeros and ones", x.int(), NOTHING),
+            ("floats", x.float(), NOTHING),
+            ("all False", x & ~x, NOTHING),
+        )
     elif x.is_floating_point():
         spoiled = {"one nan": math.nan, "one inf": math.inf, "one -inf": -math.inf, "one of 1e38": 1e38}
         for label, number in spoiled.items():
@@ -132,7 +152,11 @@ def models(model: nn.Module) -> Iterator[tuple[str, Any, Any]]:
 
 
 def paths(path: Path) -> Iterator[tuple[str, Any, Any]]:
-    yield from (("a number", 5, NOTHING), ("no such folder", path / "none" / "none", NOTHING), ("a string", str(path), path))
+    yield from (
+        ("a number", 5, NOTHING),
+        ("no such folder", path / "none" / "none", NOTHING),
+        ("a string", str(path), path),
+    )
     yield from (("a folder", path.parent, NOTHING), ("the null byte", "\0", NOTHING), ("a list of it", [path], NOTHING))
 
 
@@ -169,6 +193,7 @@ def bounded() -> Iterator[None]:
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (taken + ROOM, hard))
     before = signal.signal(signal.SIGALRM, end)
+    (torch.empty(2, 2, device="meta") @ torch.empty(2, 2, device="meta"))[:, :1].add(1)  # what this imports takes long
     try:
         yield
     finally:
@@ -204,7 +229,7 @@ def verdicts(name: str, function: Callable, arguments: Callable[[], dict], alias
             except BaseException as error:  # a package in Rust may panic, which is no Exception
                 if isinstance(error, KeyboardInterrupt):
                     raise
-                kind, told = judged(error, (argument, *aliases.get(argument, ())))
+                kind, told = judged(error, bad, [alias for name in given for alias in (name, *aliases.get(name, ()))])
                 yield Outcome(name, argument, label, kind, told)
                 continue
             if wrong := not_numbers(result):
@@ -215,15 +240,16 @@ def verdicts(name: str, function: Callable, arguments: Callable[[], dict], alias
                 yield Outcome(name, argument, label, "value", f"{result!r:.90}".replace("\n", " "))
 
 
-def judged(error: BaseException, names: tuple[str, ...]) -> tuple[str, str]:
-    """"clear" for an error that the library raises itself, of a kind that it promises, naming the argument."""
+def judged(error: BaseException, bad: Any, names: list[str]) -> tuple[str, str]:
+    """ "clear" for an error that the library raises itself, of a kind that it promises, naming the argument."""
     told = f"{type(error).__name__}: {error}".splitlines()[0][:160]
     frame = traceback.extract_tb(error.__traceback__)[-1]
     raised = linecache.getline(frame.filename, frame.lineno or 0).strip().startswith("raise ")
     ours = "course_lib" in Path(frame.filename).parts and raised
-    if not ours or not isinstance(error, ValueError | TypeError):
+    if not ours or not isinstance(error, ValueError | TypeError | TrainingDiverged):
         return "raw", f"{told}  [{Path(frame.filename).name}:{frame.lineno}]"
-    if not any(name in str(error) for name in names):
+    quoted = repr(bad) in str(error) or (isinstance(bad, Path) and str(bad) in str(error))  # it says what was given
+    if not quoted and not any(name in str(error) for name in names):
         return "raw", f"names none of {', '.join(names)}: {told}"
     return "clear", told
 

@@ -11,12 +11,32 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import small
 from torch import nn
 
-from course_lib import attention, beam, cache, checkpoints, config, counting, efficiency, embeddings, encoder_decoder
-from course_lib import feed_forward, gpt, gradients, heads, linear, masks, normalization, positions, pretrained
-from course_lib import sampling, tinytown, trace, training
+from course_lib import (
+    attention,
+    beam,
+    cache,
+    checkpoints,
+    config,
+    counting,
+    efficiency,
+    embeddings,
+    encoder_decoder,
+    feed_forward,
+    gpt,
+    gradients,
+    heads,
+    linear,
+    masks,
+    normalization,
+    positions,
+    pretrained,
+    sampling,
+    tinytown,
+    trace,
+    training,
+)
 from course_lib.blocks import Stack, TransformerBlock
 from course_lib.config import TransformerConfig
 from course_lib.tinytown import french
@@ -149,10 +169,6 @@ def specs(folder: Path) -> dict[str, tuple[Callable, Callable[[], dict]]]:
             attention.scaled_dot_product_attention,
             made(**attended, mask=lambda: causal(3, 5), dropout_p=0.5, score_bias=lambda: x(3, 5)),
         ),
-        "fused_attention": (
-            attention.fused_attention,
-            made(**attended, mask=lambda: causal(3, 5), dropout_p=0.5, score_bias=lambda: x(3, 5), is_causal=False),
-        ),
         "split_heads": (heads.split_heads, made(x=lambda: x(2, 3, 8), n_heads=2)),
         "merge_heads": (heads.merge_heads, made(x=lambda: x(2, 2, 3, 4))),
         "MultiHeadAttention": (
@@ -168,11 +184,6 @@ def specs(folder: Path) -> dict[str, tuple[Callable, Callable[[], dict]]]:
         "MultiHeadAttention() to a context": (
             ATTENTION(),
             made(x=lambda: x(2, 3, 8), context=lambda: x(2, 5, 8), mask=lambda: causal(3, 5), cache=cache.KVCache),
-        ),
-        "MultiHeadAttention.keys_and_values": (ATTENTION().keys_and_values, made(source=lambda: x(2, 3, 8))),
-        "KVCache.append": (filled().append, made(key=lambda: x(2, 2, 1, 4), value=lambda: x(2, 2, 1, 4))),
-        "KVCache.once": (
-            cache.KVCache().once, made(compute=lambda: ATTENTION().keys_and_values, context=lambda: x(2, 3, 8))
         ),
         "KVCache.select": (lambda rows: filled().select(rows), made(rows=lambda: torch.tensor([1, 0, 1]))),
         "KVCache.keep": (lambda length: filled().keep(length), made(length=1)),
@@ -447,7 +458,14 @@ def _gpt2_files(folder):
 
 
 # What an argument is called in an error, where it is not by its name.
-ALIASES: dict[str, tuple[str, ...]] = {}
+ALIASES: dict[str, tuple[str, ...]] = {
+    "first": ("mask",), "second": ("mask",), "source_mask": ("mask",), "context_mask": ("mask",),
+    "source_ids": ("ids",), "target_ids": ("ids",), "encoded": ("context", "x must have shape", "x: a tensor"), "context_cache": ("cache",),
+    "a": ("token",), "b": ("token",), "c": ("token",), "index": ("token",), "k": ("top_k",), "p": ("top_p", "min_p"),
+    "rotary": ("angles",), "d_head": ("head_dim",), "head_dim": ("d_head",), "values": ("unknown field",), "stories": ("vocabulary",), "config": ("TransformerConfig",),
+    "story": ("text",), "prefix": ("text",), "english": ("text",), "texts": ("text",), "pattern": ("text",),
+    "penalty": ("repetition_penalty",),
+}  # fmt: skip
 
 # (function, argument, what it is given) -> why it is taken. The first that fits counts.
 ACCEPTED: list[tuple[str, str, str, str]] = []

@@ -9,6 +9,7 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 
+from course_lib.arguments import require_arguments
 from course_lib.checks import (
     require_at_least_one,
     require_known_ids,
@@ -30,6 +31,7 @@ class _Vocabulary(Sized):
 
     def id(self, token: str) -> int:
         """The id of one token. Errors: ValueError, with the nearest ones, if there is no such token."""
+        require_arguments(_Vocabulary.id, locals())
         if token not in self.ids:
             near = [repr(other) if " " in other else other for other in get_close_matches(token, self.ids, n=3)]
             hint = f"; near it: {', '.join(near)}" if near else ""
@@ -48,6 +50,7 @@ class WordTokenizer(_Vocabulary):
     """
 
     def __init__(self, words: Iterable[str] | None = None):
+        require_arguments(WordTokenizer.__init__, locals())
         words = Tinytown().vocabulary if words is None else list(words)
         if len(set(words)) != len(words):
             raise ValueError("words must not hold the same word twice")
@@ -63,6 +66,7 @@ class WordTokenizer(_Vocabulary):
 
     def encode(self, text: str, end: bool = True) -> list[int]:
         """`<bos>`, the words, `<eos>`. With end=False there is no `<eos>`: a prompt to be continued."""
+        require_arguments(WordTokenizer.encode, locals())
         require_text(text)
         ids = [self.bos_id] + [self.id(token) for token in split_words(text.lower())]
         return [*ids, self.eos_id] if end else ids
@@ -83,6 +87,7 @@ class SubwordTokenizer(_Vocabulary):
     """
 
     def __init__(self, tokenizer: Tokenizer):
+        require_arguments(SubwordTokenizer.__init__, locals())
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self.tokenizer = tokenizer
@@ -92,11 +97,13 @@ class SubwordTokenizer(_Vocabulary):
 
     def encode(self, text: str, special: bool = False) -> list[int]:
         """The ids of a text. special=True adds what the model wants around it, such as [CLS] … [SEP]."""
+        require_arguments(SubwordTokenizer.encode, locals())
         require_text(text)
         return self.tokenizer.encode(text, add_special_tokens=special).ids
 
     def decode(self, ids: Iterable[int] | Tensor, special: bool = False) -> str:
         """The text of these ids (a list or a one-dimensional tensor). special=True shows the special tokens too."""
+        require_arguments(SubwordTokenizer.decode, locals())
         return self.tokenizer.decode(require_known_ids(ids, len(self)), skip_special_tokens=not special)
 
     def pieces(self, text: str, special: bool = False) -> list[str]:
@@ -139,7 +146,8 @@ class BytePairTokenizer(SubwordTokenizer):
                 f"{vocab_size}"
             )
         trainer = trainers.BpeTrainer(
-            vocab_size=vocab_size - len(special), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            vocab_size=min(vocab_size - len(special), 256 + len(text)),  # a merge each, at most: room is made for all
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             min_frequency=2, show_progress=False,
         )  # fmt: skip
         self = cls._on_bytes(models.BPE())
@@ -158,10 +166,13 @@ class BytePairTokenizer(SubwordTokenizer):
         files lack is left out.
 
         Errors: ValueError if a file is missing or is not what its name says."""
+        require_arguments(BytePairTokenizer.from_files, locals())
         try:
             self = cls._on_bytes(models.BPE.from_file(str(encoder_json), str(vocab_bpe)))
         except Exception as error:  # the package raises nothing narrower
-            raise ValueError(f"{encoder_json} and {vocab_bpe} are not a vocabulary and its merges: {error}") from error
+            raise ValueError(
+                f"encoder_json={str(encoder_json)!r} and {vocab_bpe} are not a vocabulary and its merges: {error}"
+            ) from error
         special = require_special_tokens(special_tokens)
         self.tokenizer.add_special_tokens([each for each in special if self.tokenizer.token_to_id(each) is not None])
         return self
