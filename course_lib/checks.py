@@ -40,8 +40,17 @@ def require_switches(**switches: object) -> None:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether value is a real number of any library: Python's, numpy's, a fraction."""
-    return isinstance(value, Real) and not (isinstance(value, int) and abs(value) > LARGEST_FLOAT)
+    """Whether value is a real number of any library: Python's, numpy's, a fraction. True and False are none."""
+    return (
+        isinstance(value, Real)
+        and not isinstance(value, bool)
+        and not (isinstance(value, int) and abs(value) > LARGEST_FLOAT)
+    )
+
+
+def is_truth(value: object) -> bool:
+    """Whether value is True or False, of any library: counted as a number it would be 1 or 0."""
+    return isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
 
 
 def require_at_least_zero(**numbers: object) -> None:
@@ -123,12 +132,16 @@ def require_dropout(dropout: object) -> None:
         raise ValueError(f"dropout must be a number in [0, 1), got {dropout!r}")
 
 
-def require_heads(d_model: int, n_heads: int, n_kv_heads: int | None = None, d_head: int | None = None) -> None:
+def require_heads(
+    d_model: int, n_heads: int, n_kv_heads: int | None = None, d_head: int | None = None, qk_norm: float | None = None,
+) -> None:  # fmt: skip
     """Raise ValueError unless d_model features can be shared evenly among n_heads heads, and those among n_kv_heads.
 
-    d_head: features of a head, where they are not a share of d_model.
+    d_head: features of a head, where they are not a share of d_model. qk_norm: eps of a norm on queries and keys.
     """
-    require_sizes(d_model=d_model, n_heads=n_heads, d_head=1 if d_head is None else d_head)
+    if qk_norm is not None:
+        require_positive(qk_norm=qk_norm)
+    require_sizes(d_model=d_model, n_heads=n_heads, head_dim=1 if d_head is None else d_head)
     if d_head is None and d_model % n_heads:
         fitting = ", ".join(str(h) for h in range(1, min(d_model, 10_000) + 1) if d_model % h == 0)
         raise ValueError(
@@ -211,7 +224,7 @@ def require_rows(weight: Tensor, *rows: int) -> list[int]:
         raise ValueError(f"row {row} of weight holds NaN or infinite numbers: the training that made it has diverged")
     for row in rows:
         try:
-            wrong = not 0 <= index(row) < len(weight)
+            wrong = isinstance(row, bool) or not 0 <= index(row) < len(weight)
         except (TypeError, RuntimeError):
             raise TypeError(f"a token is named by its id, a whole number, got {row!r}") from None
         if wrong:
@@ -258,8 +271,12 @@ def require_tokens(
         return
     if left_padding.shape != (B,):
         raise ValueError(f"left_padding must be one count per row, shape {(B,)}, got {tuple(left_padding.shape)}")
-    if not left_padding.is_meta and (left_padding < 0).any():
-        raise ValueError(f"left_padding counts tokens, so it is at least 0, got {left_padding.min().item()}")
+    if left_padding.is_floating_point():
+        raise ValueError(f"left_padding counts tokens, so it holds whole numbers, got {left_padding.dtype}")
+    if not left_padding.is_meta and ((left_padding < 0) | (left_padding >= offset + T)).any():
+        least, most = left_padding.min().item(), left_padding.max().item()
+        wrong = f"at least 0, got {least}" if least < 0 else f"less than all {offset + T}, got {most}"
+        raise ValueError(f"left_padding counts tokens, so it is {wrong}")
 
 
 def require_context(context: Tensor | None, cross_attention: bool) -> None:
@@ -270,8 +287,12 @@ def require_context(context: Tensor | None, cross_attention: bool) -> None:
         raise ValueError("this block has no cross-attention to read a context: build it with cross_attention=True")
 
 
-def require_sequences(x: Tensor, context: Tensor | None, d_model: int, is_causal: bool, rotary: Tensor | None) -> None:
+def require_sequences(
+    x: Tensor, context: Tensor | None, d_model: int, is_causal: bool, rotary: Tensor | None, need_weights: bool
+) -> None:
     """Raise ValueError unless x and a context hold d_model features each, and order is asked for in x alone."""
+    if type(is_causal) is not bool or type(need_weights) is not bool:
+        require_switches(is_causal=is_causal, need_weights=need_weights)
     require_last_size(x, d_model)
     if context is None:
         return
@@ -280,10 +301,20 @@ def require_sequences(x: Tensor, context: Tensor | None, d_model: int, is_causal
         raise ValueError("is_causal and rotary speak of one sequence: leave them out when a context is given")
 
 
-def require_fitting(query: Tensor, key: Tensor, mask: Tensor | None) -> None:
+def require_bias(score_bias: Tensor) -> None:
+    """Raise ValueError unless what is added to the scores are numbers: a mask says True and False instead."""
+    if score_bias.dtype == torch.bool or score_bias.is_complex():
+        raise ValueError(f"score_bias must be numbers, got {score_bias.dtype}: True = may attend is said by a mask")
+
+
+def require_fitting(query: Tensor, key: Tensor, mask: Tensor | None, score_bias: Tensor | None) -> None:
     """Raise ValueError unless each row of queries has a row of keys, and the mask, if there is one, fits the scores."""
+    if isinstance(score_bias, Tensor):
+        require_bias(score_bias)
     if len(key) != len(query):
-        raise ValueError(f"x (or ids) has {len(query)} rows, but the context or its cache {len(key)}: one for each row")
+        raise ValueError(
+            f"x has {len(query)} rows, but the context or its cache has {len(key)}: one for each row of ids"
+        )
     if mask is not None:
         require_device_of(query, mask=mask)
         require_mask(mask, (*query.shape[:-1], key.shape[-2]))
@@ -420,6 +451,58 @@ def require_penalty(penalty: object) -> None:
         raise ValueError(f"repetition_penalty must be from 1e-9 to 1e9 (1 changes nothing), got {penalty!r}")
 
 
+def require_theta(**bases: object) -> None:
+    """Raise ValueError unless every named base of RoPE's speeds is a number whose powers a float32 can hold."""
+    require_positive(**bases)
+    for name, value in bases.items():
+        if not 1e-30 <= value <= 1e30:  # type: ignore[operator]
+            raise ValueError(f"{name} must be a positive number from 1e-30 to 1e30, got {value!r}")
+
+
+def require_speeds(speeds: Tensor) -> None:
+    """Raise ValueError unless the speeds are finite numbers; TypeError if they are no tensor."""
+    require_alike(speeds=speeds)
+    if not speeds.is_meta and not speeds.isfinite().all():
+        raise ValueError("speeds must be finite numbers, got NaN or infinite ones")
+
+
+def require_positions(positions: Tensor, x: Tensor) -> None:
+    """Raise ValueError unless there is a whole number for each token, on the device of x."""
+    require_broadcast(positions, x.shape[:-1], "positions")
+    require_device_of(x, positions=positions)
+    require_whole_numbers(positions)
+
+
+def require_whole_numbers(positions: Tensor) -> None:
+    """Raise ValueError unless positions are whole numbers; TypeError if they are no tensor."""
+    require_tensors(positions=positions)
+    if positions.is_floating_point() or positions.is_complex() or positions.dtype == torch.bool:
+        raise ValueError(f"positions must be whole numbers, got {positions.dtype}")
+
+
+def require_fractions(x: Tensor, size: int) -> None:
+    """Raise ValueError unless x holds fractions, `size` in its last dimension; TypeError if it is no tensor."""
+    require_last_size(x, size)
+    if not x.is_floating_point():
+        raise ValueError(f"x must hold fractions, got {x.dtype}: write x.float()")
+
+
+def require_probabilities(**given: Tensor) -> None:
+    """Raise ValueError unless every named tensor is a distribution (V,) over the same tokens."""
+    require_alike(**given)
+    shapes = {tuple(p.shape) for p in given.values()}
+    for name, p in given.items():
+        if len(shapes) > 1 or p.ndim != 1 or p.is_meta or not (p >= 0).all() or not 0.99 < float(p.sum()) < 1.01:
+            raise ValueError(f"{name} must be probabilities (V,) that sum to 1, got shape {tuple(p.shape)}: {p!s:.80}")
+
+
+def require_real(loss: Tensor, logits: Tensor) -> Tensor:
+    """Return the loss. ValueError if it is NaN, unless it is being trained: `train` says at which step it diverged."""
+    if not logits.requires_grad and not loss.is_meta and loss.isnan().any():
+        raise ValueError("logits contain NaN or +inf: the model that made them has diverged, or its input was NaN")
+    return loss
+
+
 def require_temperature(temperature: object) -> None:
     """Raise ValueError unless temperature is a finite number of at least 0."""
     if not is_number(temperature) or temperature is True or not 0 <= temperature < math.inf:
@@ -429,7 +512,7 @@ def require_temperature(temperature: object) -> None:
 def require_whole(ids: Any, name: str) -> list[int]:
     """Return the ids. ValueError unless they are a collection of whole numbers."""
     try:
-        whole = [index(each) for each in ids if not isinstance(each, bool)]
+        whole = [index(each) for each in ids if not is_truth(each)]
         if len(whole) == len(ids) and all(abs(each) < LARGEST for each in whole):
             return whole
     except (TypeError, RuntimeError):
@@ -503,6 +586,8 @@ def require_attention_sizes(
     """Raise ValueError unless query, key and value fit together: features, number of keys, batch and heads."""
     require_alike(query=query, key=key, value=value)
     require_device_of(query, mask=mask, score_bias=score_bias)
+    if isinstance(score_bias, Tensor):
+        require_bias(score_bias)
     if not is_number(dropout_p) or isinstance(dropout_p, bool) or not 0 <= dropout_p <= 1:
         raise ValueError(f"dropout_p must be a number in [0, 1], got {dropout_p!r}")
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
@@ -650,6 +735,20 @@ def require_one_meaning(mask: Tensor, shape: tuple[int, ...]) -> None:
         )
 
 
+def require_dimensions(n: int, **given: Tensor) -> None:
+    """Raise ValueError unless every named tensor has n dimensions."""
+    for name, x in given.items():
+        if x.ndim != n:
+            raise ValueError(f"{name} must have {n} dimension(s), got shape {tuple(x.shape)}")
+
+
+def require_some(**given: Any) -> None:
+    """Raise ValueError unless every named collection holds something."""
+    for name, collection in given.items():
+        if not len(collection):
+            raise ValueError(f"{name} is empty: give one at least")
+
+
 def require_shape(x: Tensor, shape: str) -> None:
     """Raise ValueError unless x has as many dimensions as the shape names; TypeError if it is no tensor."""
     require_tensors(x=x)
@@ -693,21 +792,22 @@ def require_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
     require_one_meaning(mask, shape)
 
 
-def require_text(text: object) -> None:
-    """Raise TypeError unless text is a string."""
+def require_text(text: object, **switches: object) -> None:
+    """Raise TypeError unless text is a string, and every named switch True or False."""
+    require_switches(**switches)
     if not isinstance(text, str):
         raise TypeError(f"text must be a string, got {type(text).__name__}: encode one text at a time")
 
 
 def require_texts(texts: object) -> None:
     """Raise TypeError unless texts can be gone through, and are not one string, whose letters would come one by one."""
-    if isinstance(texts, (str, bytes)) or not hasattr(texts, "__iter__"):
+    if isinstance(texts, (str, bytes, Mapping)) or not hasattr(texts, "__iter__"):
         raise TypeError(f"texts must be parts of a text, one after another, got {type(texts).__name__}: write [text]")
 
 
 def require_special_tokens(special_tokens: object) -> list[str]:
     """Return the special tokens. TypeError or ValueError unless they are different strings, none of them empty."""
-    if isinstance(special_tokens, (str, bytes)) or not isinstance(special_tokens, Iterable):
+    if isinstance(special_tokens, (str, bytes, Mapping)) or not isinstance(special_tokens, Iterable):
         raise TypeError(f"special_tokens must be a list of strings, got {special_tokens!r}: write [special_token]")
     special = list(special_tokens)
     if not all(isinstance(token, str) for token in special):
@@ -759,6 +859,8 @@ def require_known_ids(ids: Iterable[int] | Tensor, vocab_size: int) -> list[int]
     """Return the ids as a list. TypeError unless they are whole numbers in a row; ValueError outside [0, V)."""
     try:
         row = [index(i) for i in ids]
+        if isinstance(ids, bytes) or any(map(is_truth, ids)):
+            raise TypeError
     except (TypeError, RuntimeError):
         raise TypeError(f"ids must be one row of whole numbers, got {ids!r}") from None
     for i in row:

@@ -82,7 +82,6 @@ class TransformerConfig:
                 object.__setattr__(self, name, value.item())
                 self, name, value.item() if isinstance(value, Number) and hasattr(value, "item") else value
         checks.require_at_least_one(vocab_size=self.vocab_size, n_layers=self.n_layers, max_seq_len=self.max_seq_len)
-        checks.require_at_least_one(d_model=self.d_model, n_heads=self.n_heads)
         checks.require_heads(self.d_model, self.n_heads, self.n_kv_heads, self.head_dim)
         checks.require_one_of(FAMILIES, family=self.family)
         checks.require_one_of(ACTIVATIONS, activation=self.activation)
@@ -92,7 +91,8 @@ class TransformerConfig:
         switches = ("tie_weights", "bias", "rope_interleaved", "qkv_bias", "qk_norm", "parallel", "output_bias")
         checks.require_one_of((True, False), **{name: getattr(self, name) for name in switches})
         checks.require_dropout(self.dropout)
-        checks.require_positive(norm_eps=self.norm_eps, rope_theta=self.rope_theta)
+        checks.require_positive(norm_eps=self.norm_eps)
+        checks.require_theta(rope_theta=self.rope_theta)
 
         # What was left open is settled here, so that every reader of a config finds a number.
         if self.d_ff is None:

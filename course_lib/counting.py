@@ -6,8 +6,8 @@ tests hold the counts equal to built models, to the last parameter.
 
 from dataclasses import dataclass
 
+from course_lib import checks
 from course_lib.arguments import require_arguments
-from course_lib.checks import require_at_least_one, require_count, require_generating, require_positive, require_share
 from course_lib.config import TransformerConfig
 from course_lib.positions import BINS
 
@@ -102,10 +102,10 @@ def forward_flops(config: TransformerConfig, T: int, batch: int = 1, S: int | No
     Errors: ValueError for an S without a source, or a cache of an encoder.
     """
     require_arguments(forward_flops, locals())
-    require_at_least_one(T=T, batch=batch)
-    require_count(cached=cached)
+    checks.require_at_least_one(T=T, batch=batch)
+    checks.require_count(cached=cached)
     if cached:
-        require_generating(config.family)
+        checks.require_generating(config.family)
     S = _source_length(config, T + cached, S)
     d, d_q, d_kv = config.d_model, config.n_heads * config.d_head, config.n_kv_heads * config.d_head
 
@@ -129,7 +129,7 @@ def attention_matrix_bytes(config: TransformerConfig, T: int, batch: int = 1, by
     The d_model features do not enter. A fused kernel never stores this matrix. float32 has 4 bytes, float16 has 2.
     """
     require_arguments(attention_matrix_bytes, locals())
-    require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
+    checks.require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
     return batch * config.n_heads * T * T * bytes_per_element
 
 
@@ -144,8 +144,8 @@ def kv_cache_bytes(
     Errors: ValueError for an encoder, which does not generate and keeps nothing, or an S without a source.
     """
     require_arguments(kv_cache_bytes, locals())
-    require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
-    require_generating(config.family)
+    checks.require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
+    checks.require_generating(config.family)
     tokens = T + _source_length(config, T, S)
     return 2 * config.n_layers * batch * tokens * config.n_kv_heads * config.d_head * bytes_per_element
 
@@ -155,10 +155,10 @@ def inference_memory(config: TransformerConfig, T: int = 1, batch: int = 1, byte
 
     Activations are left out: one token's worth is small, and they are freed at once.
     """
-    require_arguments(inference_memory, locals())
-    require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
+    checks.require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
+    weights = count_parameters(config).total * bytes_per_element
     cache = 0 if config.family == "encoder" else kv_cache_bytes(config, T, batch, bytes_per_element)
-    return MemoryCount({"weights": count_parameters(config).total * bytes_per_element, "key-value cache": cache})
+    return MemoryCount({"weights": weights, "key-value cache": cache})
 
 
 def training_memory(config: TransformerConfig, mixed_precision: bool = False) -> MemoryCount:
@@ -206,7 +206,7 @@ def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_p
     Source: Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4.1.
     """
     require_arguments(activation_memory, locals())
-    require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
+    checks.require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
     if config.family != "decoder":
         raise ValueError(f"the formula is that of family='decoder', got {config.family!r}: describe a decoder")
     if config.qk_norm:
@@ -232,7 +232,7 @@ def training_flops(config: TransformerConfig, n_tokens: int, T: int | None = Non
     of 3; those FLOPs take time, and are not counted where a utilisation is called that of the model (MFU).
     """
     require_arguments(training_flops, locals())
-    require_at_least_one(n_tokens=n_tokens)
+    checks.require_at_least_one(n_tokens=n_tokens)
     T = config.max_seq_len if T is None else T
     return (4 if recomputed else 3) * forward_flops(config, T) * n_tokens // T
 
@@ -250,10 +250,9 @@ def training_days(
     Errors: ValueError for a size below 1 or a share outside (0, 1].
     Source: Narayanan et al. 2021, section 5.1; Chowdhery et al. 2022 (PaLM), section 4.1.
     """
-    require_arguments(training_days, locals())
-    require_at_least_one(n_gpus=n_gpus)
-    require_positive(peak_flops=peak_flops)
-    require_share(utilisation=utilisation)
+    checks.require_at_least_one(n_gpus=n_gpus)
+    checks.require_positive(peak_flops=peak_flops)
+    checks.require_share(utilisation=utilisation)
     return training_flops(config, n_tokens, T, recomputed) / (n_gpus * peak_flops * utilisation) / 86_400
 
 
@@ -264,8 +263,7 @@ def all_reduce_bytes(config: TransformerConfig, n_processes: int, bytes_per_elem
     more to be known to all. So it hardly grows with n: a thousand processes send each less than twice the model, and
     the time to hide it behind the backward pass stays the same. Source: Patarasuk & Yuan 2009, section 3.
     """
-    require_arguments(all_reduce_bytes, locals())
-    require_at_least_one(n_processes=n_processes, bytes_per_element=bytes_per_element)
+    checks.require_at_least_one(n_processes=n_processes, bytes_per_element=bytes_per_element)
     return 2 * (n_processes - 1) * count_parameters(config).total * bytes_per_element // n_processes
 
 
@@ -273,7 +271,7 @@ def _source_length(config: TransformerConfig, T: int, S: int | None) -> int:
     """Return the tokens of the source: S, or T unless given; 0 where there is no source."""
     if config.family == "encoder-decoder":
         S = T if S is None else S
-        require_at_least_one(S=S)
+        checks.require_at_least_one(S=S)
     elif S is not None:
         raise ValueError(f"S={S} is the length of a source, but family={config.family!r} has none: leave S out")
     return S or 0

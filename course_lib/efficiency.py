@@ -69,6 +69,7 @@ class Int8Linear(Layer):
         self.register_buffer("bias", None if linear.bias is None else linear.bias.detach())
 
     def forward(self, x: Float[Tensor, "*batch I"]) -> Float[Tensor, "*batch O"]:
+        checks.require_fractions(x, self.q.shape[1])
         # Beyond rows of another size the kernel reads what does not belong to it (torch 2.13).
         if x.device.type != "cpu" or x.dtype == torch.float64 or self.q.shape[1] % KERNEL_ROW:
             return self.by_hand(x)
@@ -149,7 +150,7 @@ def left_over(p: Float[Tensor, "V"], q: Float[Tensor, "V"]) -> Float[Tensor, "V"
 
     A token's two chances, to be guessed and kept, min(p, q), and to be drawn afterwards, max(0, p − q), sum to p.
     """
-    require_arguments(left_over, locals())
+    checks.require_probabilities(p=p, q=q)
     rest = (p - q).clamp(min=0)
     return rest / rest.sum() if rest.any() else p  # p = q up to rounding: a guess is then as good as kept
 

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from course_lib import processes
 from course_lib.arguments import require_arguments
 from course_lib.blocks import TransformerBlock
-from course_lib.checks import require_loss, require_max_norm, require_one_of
+from course_lib.checks import require_loss, require_max_norm, require_one_of, require_some
 from course_lib.gpt import IGNORED
 
 PRECISIONS = ("float32", "bf16")
@@ -38,6 +38,8 @@ def add_gradients(model: nn.Module, drawn: Sequence[tuple[Tensor | None, ...]], 
     Errors: ValueError if there are several batches and one has no targets, or processes have drawn different ones.
     """
     require_arguments(add_gradients, locals())
+    require_one_of(PRECISIONS, precision=precision)
+    require_some(drawn=drawn)
     tokens = [predicted(batch) for batch in drawn] if len(drawn) > 1 else [1]
     n, mine = processes.count(), range(processes.rank(), len(drawn), processes.count())
     device = next(model.parameters()).device.type

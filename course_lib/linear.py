@@ -6,6 +6,8 @@ Chapter 14. A matrix that meets one vector is read once and used once, so that m
 core alone cannot ask memory for as much as memory can give.
 """
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -43,9 +45,9 @@ class Linear(Layer, nn.Linear):
     Parameters and shapes: those of `nn.Linear`. What is trained, longer or on a GPU is left to it.
     """
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True):
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, **where: Any):
         require_sizes(in_features=in_features, out_features=out_features)
-        super().__init__(in_features, out_features, bias)
+        super().__init__(in_features, out_features, bias, **where)
 
     def forward(self, x: Float[Tensor, "*batch in_features"]) -> Tensor:
         tokens = x.numel() // self.in_features

@@ -1,8 +1,7 @@
 """Normalization: keep every token's vector at a steady size, whatever the depth.
 
 Chapter 7. LayerNorm (Ba et al. 2016) centres and scales; RMSNorm (Zhang & Sennrich 2019) only scales. Both work on one
-token at a time, over its `d_model` features: no batch, no neighbours, nothing to remember between steps. `by_hand` is
-the formula, step by step; `forward` leaves it to PyTorch's kernel, which is faster (for LayerNorm: several times).
+token at a time, over its `d_model` features. `by_hand` is the formula; `forward` leaves it to PyTorch's faster kernel.
 """
 
 import torch
@@ -56,13 +55,11 @@ class RMSNorm(Layer):
 
     y = x / sqrt(mean(x²) + eps) · weight
 
-    There is no bias and no centring: the mean is not taken away.
-
     Args:
         d_model: features of a token.
         eps: added to the mean square, inside the root, so that a zero vector stays zero instead of dividing by zero.
 
-    Parameters: `weight` (d_model,), initialised to ones.
+    Parameters: `weight` (d_model,), initialised to ones; no bias, and no centring: the mean is not taken away.
     Shapes: x (…, d_model) → the same. Errors: ValueError if d_model < 1, eps ≤ 0, or another last dimension.
     Source: Zhang & Sennrich 2019, "Root Mean Square Layer Normalization", eq. 4.
     """

@@ -85,10 +85,10 @@ class LearnedPositions(Layer):
 
 def _add_rows(x: Tensor, table: Tensor, positions: Tensor | None) -> Tensor:
     max_seq_len, d_model = table.shape
-    checks.require_last_size(x, d_model)
+    checks.require_fractions(x, d_model)
     first, last = 0, x.shape[-2] - 1
     if positions is not None:
-        checks.require_broadcast(positions, x.shape[:-1], "positions")
+        checks.require_positions(positions, x)
         if not positions.is_meta:  # a tensor on the meta device has a shape and no values
             first, last = int(positions.min()), int(positions.max())
     if first < 0 or last >= max_seq_len:
@@ -117,9 +117,9 @@ def rotary_angles(
     Errors: ValueError if d_head is odd, or theta is not a positive number.
     Source: Su et al. 2021, "RoFormer".
     """
-    checks.require_tensors(positions=positions)
+    checks.require_whole_numbers(positions)
     checks.require_sizes(d_head=d_head)
-    checks.require_positive(theta=theta)
+    checks.require_theta(theta=theta)
     checks.require_wide(dtype)
     if d_head % 2:
         raise ValueError(f"RoPE rotates pairs of features, but d_head={d_head} is odd: choose an even one")
@@ -144,7 +144,7 @@ def slowed(speeds: Float[Tensor, "half"], factor: float, low: float, high: float
     Errors: ValueError unless factor ≥ 1, 0 < low < high and original > 0.
     Source: Llama 3.1's published code; after Peng et al. 2023 (YaRN), section 3.2.
     """
-    checks.require_alike(speeds=speeds)
+    checks.require_speeds(speeds)
     checks.require_rope_scaling((factor, low, high, original))
     turns = original * speeds / (2 * torch.pi)
     kept = ((turns - low) / (high - low)).clamp(0, 1)

@@ -87,7 +87,7 @@ def penalize_repetition(
     """
     _require_logits(logits)
     checks.require_penalty(penalty)
-    checks.require_ids(ids, logits.shape[-1])
+    checks.require_ids(ids, logits.shape[-1], like=logits)
     if ids.shape[:-1] != logits.shape[:-1]:
         raise ValueError(f"ids must be (…, T) beside logits (…, V), got {tuple(ids.shape)} and {tuple(logits.shape)}")
     ids, logits = ids.long(), _wide(logits)

@@ -199,5 +199,6 @@ def story_losses(
             logits = checks.require_called(model, (ids[:, :-1],))  # (B, T, V)
         # (B, T), 0 after the end of a story
         loss = nn.functional.cross_entropy(logits.transpose(1, 2), targets, ignore_index=IGNORED, reduction="none")
+        checks.require_real(loss, logits)
         nats.append(loss.double().sum(dim=1).cpu())
     return torch.cat(nats), torch.tensor([len(row) - 1 for row in stories])

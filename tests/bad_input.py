@@ -261,6 +261,10 @@ def leaves(value: Any) -> Iterator[Any]:
         yield from itertools.chain.from_iterable(map(leaves, value.values()))
     elif isinstance(value, list | tuple):
         yield from itertools.chain.from_iterable(map(leaves, value))
+    elif isinstance(value, torch.optim.Optimizer):
+        yield from leaves(value.state_dict())
+    elif hasattr(value, "to_str"):  # a tokenizer of the `tokenizers` package
+        yield value.to_str()
     elif isinstance(value, TransformerConfig):
         yield from leaves(value.to_dict())
     elif hasattr(value, "__dict__") and type(value).__module__.startswith("course_lib"):

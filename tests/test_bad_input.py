@@ -309,7 +309,7 @@ def specs(folder: Path) -> dict[str, tuple[Callable, Callable[[], dict]]]:
                  checkpoint_activations=False, shard=False),
         ),
         "story_losses": (
-            training.story_losses, made(model=lambda: DECODER, stories=lambda: [[1, 2, 3], [1, 2]], batch_size=2, pad_id=0)
+            training.story_losses, made(model=lambda: DECODER, stories=lambda: [[1, 2, 3, 4], [1, 2]], batch_size=2, pad_id=0)
         ),
         "add_gradients": (
             gradients.add_gradients, made(model=model, drawn=lambda: [*batches()], precision="float32")
@@ -462,7 +462,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "first": ("mask",), "second": ("mask",), "source_mask": ("mask",), "context_mask": ("mask",),
     "source_ids": ("ids",), "target_ids": ("ids",), "encoded": ("context", "x must have shape", "x: a tensor"), "context_cache": ("cache",),
     "a": ("token",), "b": ("token",), "c": ("token",), "index": ("token",), "k": ("top_k",), "p": ("top_p", "min_p"),
-    "rotary": ("angles",), "d_head": ("head_dim",), "head_dim": ("d_head",), "values": ("unknown field",), "stories": ("vocabulary",), "config": ("TransformerConfig",),
+    "rotary": ("angles",), "d_head": ("head_dim",), "head_dim": ("d_head",), "values": ("unknown field",), "token": ("text",), "stories": ("vocabulary",), "config": ("TransformerConfig",),
     "story": ("text",), "prefix": ("text",), "english": ("text",), "texts": ("text",), "pattern": ("text",),
     "penalty": ("repetition_penalty",),
 }  # fmt: skip

@@ -52,7 +52,7 @@ class Batches:
 def encode_stories(stories: Iterable[str], tokenizer: WordTokenizer) -> Tensor:
     """All stories one after another as one row of ids (N,), each from `<bos>` to `<eos>`."""
     require_arguments(encode_stories, locals())
-    return torch.tensor([i for story in stories for i in tokenizer.encode(story)])
+    return torch.tensor([i for story in stories for i in tokenizer.encode(story)], dtype=torch.int64)
 
 
 def require_row(ids: Tensor) -> None:
