@@ -116,7 +116,9 @@ def _named_sizes(value: Any, hint: Any) -> Iterable[tuple[str, int]]:
     """Return the sizes of a tensor to which the signature gives names, such as B and T."""
     if not isinstance(value, Tensor):
         return []
-    dims = next((part.dim_str.split() for part in _parts(hint) if _is_array(part) and isinstance(value, part)), [])
+    dims: list[str] = next(
+        (part.dim_str.split() for part in _parts(hint) if _is_array(part) and isinstance(value, part)), []
+    )
     return [
         (dim, size) for dim, size in zip(reversed(dims), reversed(value.shape)) if dim.isidentifier() and dim != "_"
     ]

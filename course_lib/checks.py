@@ -20,7 +20,7 @@ def require_at_least_one(**sizes: object) -> None:
     for name, value in sizes.items():
         if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-        if value > LARGEST:
+        if int(value) > LARGEST:
             raise ValueError(f"{name} must be at most {LARGEST:,}, which nothing real exceeds, got {value!r:.40}")
 
 
@@ -371,7 +371,7 @@ def require_betas(betas: tuple[float, ...]) -> None:
 def require_count(**counts: Any) -> None:
     """Raise ValueError unless every named count is a whole number from 0 to a billion, which takes years already."""
     for name, value in counts.items():
-        if not isinstance(value, Integral) or isinstance(value, bool) or not 0 <= value <= 10**9:
+        if not isinstance(value, Integral) or isinstance(value, bool) or not 0 <= int(value) <= 10**9:
             raise ValueError(f"{name} must be a whole number ≥ 0, at most a billion, got {value!r:.60}")
 
 
@@ -531,7 +531,7 @@ def require_prompt_rows(prompts: Any, pad_id: object) -> list[Tensor]:
             f"prompts must be lists of ids, at least one id in each, got {prompts!r:.200}: "
             "begin with the start token if there is nothing else"
         )
-    if not isinstance(pad_id, Integral) or isinstance(pad_id, bool) or abs(pad_id) > LARGEST:
+    if not isinstance(pad_id, Integral) or isinstance(pad_id, bool) or abs(int(pad_id)) > LARGEST:
         raise ValueError(f"pad_id must be a whole number, got {pad_id!r:.80}")
     return rows
 
@@ -552,10 +552,10 @@ def require_lengths(lengths: object, S: int) -> Tensor:
     return given
 
 
-def require_device(device: object) -> None:
+def require_device(device: Any) -> None:
     """Raise ValueError unless device is None or names one."""
     try:
-        torch.device("cpu" if device is None else device)  # type: ignore[arg-type]
+        torch.device("cpu" if device is None else device)
     except (RuntimeError, TypeError):
         raise ValueError(
             f"device must be a torch.device or its name, such as 'cpu' or 'cuda', got {device!r}"
@@ -670,7 +670,7 @@ def require_speculation(model: Any, draft: Any, ids: Tensor, max_new_tokens: int
         )
 
 
-def require_schedule(step: int, peak: float, warmup: int, total: int, floor: float) -> None:
+def require_schedule(step: float, peak: float, warmup: float, total: float, floor: float) -> None:
     """Raise ValueError unless a learning rate can be told for this step."""
     numbers = {"step": step, "warmup": warmup, "total": total, "peak": peak, "floor": floor}
     if wrong := [name for name, value in numbers.items() if not is_number(value) or value is True]:

@@ -130,7 +130,8 @@ def next_token_distribution(
     else:
         greedy = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, logits.argmax(dim=-1, keepdim=True), True)
         logits = logits.masked_fill(~greedy, -torch.inf)
-    for cut, setting in ((top_k_filter, top_k), (top_p_filter, top_p), (min_p_filter, min_p)):
+    cuts: Any = ((top_k_filter, top_k), (top_p_filter, top_p), (min_p_filter, min_p))
+    for cut, setting in cuts:
         logits = logits if setting is None else cut(logits, setting)
     return logits.softmax(dim=-1)
 
@@ -226,12 +227,12 @@ def generate(
     Errors: ValueError for an empty prompt, ids or stop outside the vocabulary, or a bad setting.
     """
     checks.require_count(max_new_tokens=max_new_tokens)
-    settings = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+    settings: Any = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
     # A bad setting is named here, not at the first step of a stream.
     next_token_distribution(torch.zeros(1), **settings)
     penalize_repetition(torch.zeros(1), torch.zeros(1, dtype=torch.int64), repetition_penalty)
     draft = Draft(model, ids, left_padding, source_ids, source_mask, use_cache)
-    stops = stop_ids(stop, model.config.vocab_size).to(ids.device)
+    stops = stop_ids(stop, draft.model.config.vocab_size).to(ids.device)
     require_arguments(generate, locals())
 
     def steps() -> Iterator[Tensor]:
