@@ -470,7 +470,8 @@ def require_positions(positions: Tensor, x: Tensor) -> None:
     """Raise ValueError unless there is a whole number for each token, on the device of x."""
     require_broadcast(positions, x.shape[:-1], "positions")
     require_device_of(x, positions=positions)
-    require_whole_numbers(positions)
+    if positions.dtype not in (torch.int64, torch.int32):  # PyTorch would read small ones as a mask
+        raise ValueError(f"positions must be whole numbers (torch.int64 or torch.int32), got {positions.dtype}")
 
 
 def require_whole_numbers(positions: Tensor) -> None:

@@ -106,7 +106,7 @@ def _folder(name: str | Path) -> Path:
     if name in ON_THE_HUB:
         return _from_the_hub(name)
     folder = Path(name).expanduser()
-    if not (folder / CONFIG_FILE).is_file():
+    if not str(name) or not (folder / CONFIG_FILE).is_file():
         raise ValueError(
             f"there is no pretrained model {str(name)!r}: give one of {', '.join(map(repr, NAMES))}, or a folder that "
             f"holds {MODEL_FILE}, {CONFIG_FILE}, and {VOCABULARY_FILE} or {TOKENIZER_FILE}"

@@ -26,7 +26,7 @@ from course_lib.config import TransformerConfig
 from course_lib.training import TrainingDiverged
 
 NOTHING = object()  # no plain form: a value that comes back needs a reason
-SECONDS = 3.0  # after which a call is held to be endless
+SECONDS = 3.0  # of the processor, after which a call is held to be endless
 ROOM = (
     6 << 30
 )  # bytes that the calls may take beside what is there: a huge size fails at once instead of filling memory
@@ -192,24 +192,24 @@ def bounded() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (taken + ROOM, hard))
-    before = signal.signal(signal.SIGALRM, end)
+    before = signal.signal(signal.SIGPROF, end)
     (torch.empty(2, 2, device="meta") @ torch.empty(2, 2, device="meta"))[:, :1].add(1)  # what this imports takes long
     try:
         yield
     finally:
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGPROF, before)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def result_of(function: Callable, arguments: dict) -> Any:
     """What comes back, an iterator run to its end."""
     torch.default_generator.manual_seed(0)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         result = function(**arguments)
         return list(itertools.islice(result, 50)) if isinstance(result, Iterator) else result
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def verdicts(name: str, function: Callable, arguments: Callable[[], dict], aliases: dict) -> Iterator[Outcome]:
