@@ -485,7 +485,7 @@ FREE = (
 ACCEPTED: list[tuple[str, str, str, str]] = [
     # ----------------------------------------------------------------------------------------- numbers that are none
     (LAYERS, "x|context|encoded|query|key|value|rotary|angles|score_bias|scale", NO_NUMBERS,
-     "a layer passes on what is no number, and so shows where it began; the loss, the sampler and the loader refuse it"),
+     "a layer passes on what is no number, so that it shows where it began; loss, sampler and loader refuse it"),
     ("*", "x|weight|speeds|logits|p|q|scale", "one of 1e38", "a number like another, and the result is finite"),
     ("*", "logits", "one -inf", "−inf forbids a token"),
     ("split_heads|merge_heads", "x", "int64|bool|complex64", "a reshape: nothing is computed"),
