@@ -273,9 +273,9 @@ def require_tokens(
         raise ValueError(f"left_padding must be one count per row, shape {(B,)}, got {tuple(left_padding.shape)}")
     if left_padding.is_floating_point():
         raise ValueError(f"left_padding counts tokens, so it holds whole numbers, got {left_padding.dtype}")
-    if not left_padding.is_meta and ((left_padding < 0) | (left_padding >= offset + T)).any():
+    if not left_padding.is_meta and ((left_padding < 0) | (left_padding >= max_seq_len)).any():
         least, most = left_padding.min().item(), left_padding.max().item()
-        wrong = f"at least 0, got {least}" if least < 0 else f"less than all {offset + T}, got {most}"
+        wrong = f"at least 0, got {least}" if least < 0 else f"less than max_seq_len={max_seq_len}, got {most}"
         raise ValueError(f"left_padding counts tokens, so it is {wrong}")
 
 
