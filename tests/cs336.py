@@ -165,7 +165,7 @@ def run_load_checkpoint(src, model, optimizer):
 
 
 def run_train_bpe(input_path, vocab_size, special_tokens):
-    """Theirs are id -> bytes, and merges as pairs of bytes; ours are written in the alphabet that GPT-2 gave to bytes."""
+    """Theirs are id -> bytes, and merges as pairs of bytes; ours stand in the alphabet that GPT-2 gave to bytes."""
     tokenizer = BytePairTokenizer.train(
         Path(input_path).read_text(encoding="utf-8"), vocab_size, special_tokens
     ).tokenizer
