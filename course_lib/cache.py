@@ -4,12 +4,11 @@ Chapter 14. A token's keys and values do not change when more tokens follow, so 
 """
 
 from collections.abc import Callable, Sequence
-from numbers import Integral
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.checks import require_dimensions, require_ids
+from course_lib.checks import require_kept, require_rows_kept
 
 SMALLEST = 64  # tokens for which a cache first makes room
 
@@ -70,17 +69,14 @@ class KVCache:
 
     def select(self, rows: Int[Tensor, "B_new"]) -> None:
         """Keep these rows of the batch, in this order; a row may come twice (beam search)."""
-        if self._room:
-            require_ids(rows, len(self._room[0]), name="rows", size="B", like=self._room[0])
-            require_dimensions(1, rows=rows)
+        require_rows_kept(rows, self.key)
         self._room = [room[rows] for room in self._room]
 
     def keep(self, length: int) -> None:
         """Forget all tokens but the first `length`: what was only tried is taken back (speculative decoding).
 
         Errors: ValueError if the cache does not hold so many."""
-        if not isinstance(length, Integral) or isinstance(length, bool) or not 0 <= length <= len(self):
-            raise ValueError(f"length must be from 0 to the {len(self)} tokens that the cache holds, got {length}")
+        require_kept(length, len(self))
         self._length = length
 
 

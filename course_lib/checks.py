@@ -736,11 +736,19 @@ def require_one_meaning(mask: Tensor, shape: tuple[int, ...]) -> None:
         )
 
 
-def require_dimensions(n: int, **given: Tensor) -> None:
-    """Raise ValueError unless every named tensor has n dimensions."""
-    for name, x in given.items():
-        if x.ndim != n:
-            raise ValueError(f"{name} must have {n} dimension(s), got shape {tuple(x.shape)}")
+def require_kept(length: object, held: int) -> None:
+    """Raise ValueError unless length is a whole number of tokens, of those that a cache holds."""
+    if not isinstance(length, Integral) or isinstance(length, bool) or not 0 <= int(length) <= held:
+        raise ValueError(f"length must be from 0 to the {held} tokens that the cache holds, got {length!r:.60}")
+
+
+def require_rows_kept(rows: Tensor, key: Tensor | None) -> None:
+    """Raise ValueError unless rows are a row of places in the batch that a cache holds; TypeError for no tensor."""
+    require_tensors(rows=rows)
+    if rows.ndim != 1:
+        raise ValueError(f"rows must be one row of places in the batch, got shape {tuple(rows.shape)}")
+    if key is not None:
+        require_ids(rows, len(key), name="rows", size="B", like=key)
 
 
 def require_some(**given: Any) -> None:
