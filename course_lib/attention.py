@@ -33,7 +33,7 @@ def scaled_dot_product_attention(
     Errors: ValueError if the sizes do not fit, or the mask is not boolean or fits the rows and the heads alike.
     Source: Vaswani et al. 2017, eq. 1.
     """
-    require_attention_sizes(query, key, value)
+    require_attention_sizes(query, key, value, dropout_p, mask, score_bias)
     D = query.shape[-1]
     # The query is divided rather than the product: in float16 a product may overflow whose score is in range.
     scores = (query / math.sqrt(D)) @ key.transpose(-2, -1)  # (..., T, S)

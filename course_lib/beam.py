@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.checks import is_number, require_at_least_one
+from course_lib.arguments import require_arguments
+from course_lib.checks import is_number, require_at_least_one, require_count
 from course_lib.sampling import Draft, log_probabilities, stop_ids
 
 
@@ -47,10 +48,13 @@ def beam_search(
         transformers, early_stopping="never".
     """
     require_at_least_one(max_new_tokens=max_new_tokens, n_beams=n_beams)
+    require_count(max_new_tokens=max_new_tokens)
     require_length_penalty(length_penalty, max_new_tokens)
+    max_new_tokens = int(max_new_tokens)
     length_penalty = float(length_penalty)  # n ** 40 as a whole number would be too long for a tensor
     draft = Draft(model, ids, left_padding, source_ids, source_mask, use_cache)
     stops = stop_ids(stop, draft.model.config.vocab_size).to(ids.device)
+    require_arguments(beam_search, locals())
     # Every beam has at most one continuation per stop id, so with these spares n_beams stay open. A single beam that
     # ends has no successor.
     n_candidates = n_beams * (1 + len(stops)) if n_beams > 1 else 1

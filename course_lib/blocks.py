@@ -13,12 +13,13 @@ from course_lib.config import TransformerConfig
 from course_lib.embeddings import TokenEmbedding
 from course_lib.feed_forward import FeedForward, SwiGLU
 from course_lib.heads import MultiHeadAttention
+from course_lib.linear import Layer
 from course_lib.masks import combine, window_mask
 from course_lib.normalization import LayerNorm, RMSNorm
 from course_lib.positions import RelativeBias, added_positions, relative_positions
 
 
-class TransformerBlock(nn.Module):
+class TransformerBlock(Layer):
     """Add to the residual stream x what two branches read from it: attention, then feed-forward.
 
     In pre-norm nothing stands on the path from x to x, and the gradient passes along it as it is; in post-norm each sum
@@ -77,7 +78,7 @@ class TransformerBlock(nn.Module):
         return self.norm2(x + self.dropout(self.feed_forward(x)))
 
 
-class Stack(nn.Module):
+class Stack(Layer):
     """Turn ids into hidden states: token and position embedding, dropout, the blocks, the last norm.
 
     Sinusoids or a learned table are added to the tokens, RoPE rotates queries and keys, ALiBi lowers their scores. A

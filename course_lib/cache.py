@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib.checks import require_kept, require_rows_kept
+
 SMALLEST = 64  # tokens for which a cache first makes room
 
 
@@ -67,14 +69,14 @@ class KVCache:
 
     def select(self, rows: Int[Tensor, "B_new"]) -> None:
         """Keep these rows of the batch, in this order; a row may come twice (beam search)."""
+        require_rows_kept(rows, self.key)
         self._room = [room[rows] for room in self._room]
 
     def keep(self, length: int) -> None:
         """Forget all tokens but the first `length`: what was only tried is taken back (speculative decoding).
 
         Errors: ValueError if the cache does not hold so many."""
-        if not 0 <= length <= len(self):
-            raise ValueError(f"length must be from 0 to the {len(self)} tokens that the cache holds, got {length}")
+        require_kept(length, len(self))
         self._length = length
 
 
@@ -82,6 +84,8 @@ def cached_tokens(cache: Sequence[tuple[KVCache, KVCache]] | None, n_blocks: int
     """Return how many tokens a model's cache holds, 0 if there is none. ValueError for that of another model."""
     if cache is None:
         return 0
+    if not isinstance(cache, Sequence) or (cache and not isinstance(cache[0], tuple)):
+        raise TypeError(f"cache must be a list of pairs of KVCache, got {cache!r:.60}: make it with new_cache()")
     if len(cache) != n_blocks:
         raise ValueError(f"the cache is for {len(cache)} blocks, not {n_blocks}: make it with new_cache()")
     return len(cache[0][0])

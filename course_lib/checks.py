@@ -10,17 +10,47 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor
 
+LARGEST = 10**15  # tokens of a training, bytes, FLOPs: what may be counted without being made
+LARGEST_FLOAT = 10**300  # a whole number beyond has no float beside it
+ROOM = 1 << 35  # numbers of one tensor, 128 GiB in float32
+
 
 def require_at_least_one(**sizes: object) -> None:
     """Raise ValueError unless every named size is a whole number of at least 1."""
     for name, value in sizes.items():
         if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if int(value) > LARGEST:
+            raise ValueError(f"{name} must be at most {LARGEST:,}, which nothing real exceeds, got {value!r:.40}")
+
+
+def require_sizes(**sizes: Any) -> None:
+    """Raise ValueError unless a tensor of these sizes can be made: whole numbers of at least 1, not too many in all."""
+    require_at_least_one(**sizes)
+    if (numbers := math.prod(sizes.values())) > ROOM:
+        said = " · ".join(f"{name}={value}" for name, value in sizes.items())
+        raise ValueError(f"{said} makes a tensor of {numbers:,} numbers, more than {ROOM:,}: give smaller sizes")
+
+
+def require_switches(**switches: object) -> None:
+    """Raise TypeError unless every named switch is True or False."""
+    for name, value in switches.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be True or False, got {value!r:.80}")
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether value is a real number of any library: Python's, numpy's, a fraction."""
-    return isinstance(value, Real)
+    """Whether value is a real number of any library: Python's, numpy's, a fraction. True and False are none."""
+    return (
+        isinstance(value, Real)
+        and not isinstance(value, bool)
+        and not (isinstance(value, int) and abs(value) > LARGEST_FLOAT)
+    )
+
+
+def is_truth(value: object) -> bool:
+    """Whether value is True or False, of any library: counted as a number it would be 1 or 0."""
+    return isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
 
 
 def require_at_least_zero(**numbers: object) -> None:
@@ -50,7 +80,7 @@ def require_finite(weights: Mapping[str, Tensor], source: str = "") -> Mapping[s
 def require_one_of(allowed: tuple, **choices: object) -> None:
     """Raise ValueError unless every named choice is one of the allowed values."""
     for name, value in choices.items():
-        if value not in allowed:
+        if not any(value is choice or (type(value) is type(choice) and value == choice) for choice in allowed):
             raise ValueError(f"{name}={value!r} is not known: choose one of {', '.join(map(repr, allowed))}")
 
 
@@ -70,14 +100,18 @@ def require_share(**shares: object) -> None:
 
 def require_last_queries(T: int, S: int) -> None:
     """Raise ValueError unless T queries can be the last of S positions."""
-    require_at_least_one(T=T, S=S)
+    require_sizes(T=T, S=S)
     if S < T:
         raise ValueError(f"S={S} keys are fewer than T={T} queries: the queries are the last T of the S positions")
 
 
 def require_rope_scaling(numbers: object) -> tuple[float, ...]:
     """Return the four numbers. ValueError unless they are factor ≥ 1, 0 < low < high and the original length."""
-    if not isinstance(numbers, (tuple, list)) or len(numbers) != 4 or not all(map(is_number, numbers)):
+    if (
+        not isinstance(numbers, (tuple, list))
+        or len(numbers) != 4
+        or not all(is_number(number) and number is not True for number in numbers)
+    ):
         raise ValueError(f"rope_scaling must be four numbers, (factor, low, high, original), got {numbers!r}")
     factor, low, high, original = numbers
     if not (1 <= factor < float("inf") and 0 < low < high < float("inf") and 0 < original < float("inf")):
@@ -98,11 +132,18 @@ def require_dropout(dropout: object) -> None:
         raise ValueError(f"dropout must be a number in [0, 1), got {dropout!r}")
 
 
-def require_heads(d_model: int, n_heads: int, n_kv_heads: int | None = None) -> None:
-    """Raise ValueError unless d_model features can be shared evenly among n_heads heads, and those among n_kv_heads."""
-    require_at_least_one(d_model=d_model, n_heads=n_heads)
-    if d_model % n_heads:
-        fitting = ", ".join(str(h) for h in range(1, d_model + 1) if d_model % h == 0)
+def require_heads(
+    d_model: int, n_heads: int, n_kv_heads: int | None = None, d_head: int | None = None, qk_norm: float | None = None,
+) -> None:  # fmt: skip
+    """Raise ValueError unless d_model features can be shared evenly among n_heads heads, and those among n_kv_heads.
+
+    d_head: features of a head, where they are not a share of d_model. qk_norm: eps of a norm on queries and keys.
+    """
+    if qk_norm is not None:
+        require_positive(qk_norm=qk_norm)
+    require_sizes(d_model=d_model, n_heads=n_heads, head_dim=1 if d_head is None else d_head)
+    if d_head is None and d_model % n_heads:
+        fitting = ", ".join(str(h) for h in range(1, min(d_model, 10_000) + 1) if d_model % h == 0)
         raise ValueError(
             f"d_model={d_model} cannot be shared among n_heads={n_heads} heads: each takes d_model / n_heads features. "
             f"Choose n_heads from {fitting}"
@@ -134,9 +175,23 @@ def require_last_size(x: Tensor, d_model: int, name: str = "x") -> None:
         raise ValueError(f"{name} has shape {tuple(x.shape)}, but its last dimension must be d_model={d_model}")
 
 
-def require_ids(ids: Tensor, vocab_size: int, name: str = "ids", size: str = "vocab_size") -> None:
+def require_features(x: Tensor, weight: Tensor) -> None:
+    """Raise ValueError unless x holds numbers that this weight of a norm can scale; TypeError if it is no tensor."""
+    if not isinstance(x, Tensor):
+        require_tensors(x=x)
+    if x.shape[-1:] != weight.shape:
+        require_last_size(x, len(weight))
+    if not x.is_floating_point() or x.device != weight.device:
+        raise ValueError(
+            f"x must hold fractions and be on {weight.device}, as the weights, got {x.dtype} on {x.device}"
+        )
+
+
+def require_ids(
+    ids: Tensor, vocab_size: int, name: str = "ids", size: str = "vocab_size", like: Tensor | None = None
+) -> None:
     """Raise ValueError that names the first offender unless ids are whole numbers (int32, int64) in 0 … vocab_size − 1.
-    `size` is what the model calls their number, if they are not tokens.
+    `size` is what the model calls their number, if they are not tokens; `like` a tensor on whose device they must be.
 
     A GPU would answer a wrong id with an error that ends the process, so the check is worth its microseconds.
     """
@@ -144,6 +199,8 @@ def require_ids(ids: Tensor, vocab_size: int, name: str = "ids", size: str = "vo
         require_tensors(**{name: ids})
     if ids.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"{name} must be whole numbers (torch.int64 or torch.int32), got {ids.dtype}")
+    if like is not None and ids.device != like.device:  # PyTorch reads ids without numbers as what memory holds
+        raise ValueError(f"{name} are on {ids.device}, but the weights on {like.device}: write {name}.to(device)")
     outside = (ids < 0) | (ids >= vocab_size)
     if not ids.is_meta and outside.any():  # a tensor on the meta device has a shape and no values
         wrong, range_ = ids[outside][0].item(), f"run from 0 to {vocab_size - 1}"
@@ -157,17 +214,18 @@ def require_ids(ids: Tensor, vocab_size: int, name: str = "ids", size: str = "vo
 def require_rows(weight: Tensor, *rows: int) -> list[int]:
     """Return the rows. ValueError or TypeError unless each is one of the table, and the table holds numbers alone."""
     require_tensors(weight=weight)
-    if weight.ndim != 2 or not weight.is_floating_point():
+    if weight.ndim != 2 or not weight.is_floating_point() or weight.is_meta or not weight.numel():
         raise ValueError(
-            f"weight must be a table of numbers of shape (V, d_model), got shape {tuple(weight.shape)}, {weight.dtype}"
+            f"weight must be a table of numbers of shape (V, d_model), got shape {tuple(weight.shape)}, {weight.dtype} "
+            f"on {weight.device}"
         )
     if not weight.isfinite().all():  # NaN would be nearer than anything else
         row = (~weight.isfinite()).any(dim=1).nonzero()[0].item()
         raise ValueError(f"row {row} of weight holds NaN or infinite numbers: the training that made it has diverged")
     for row in rows:
         try:
-            wrong = not 0 <= index(row) < len(weight)
-        except TypeError:
+            wrong = isinstance(row, bool) or not 0 <= index(row) < len(weight)
+        except (TypeError, RuntimeError):
             raise TypeError(f"a token is named by its id, a whole number, got {row!r}") from None
         if wrong:
             raise ValueError(f"token {row} is outside the table: its {len(weight)} rows are 0 … {len(weight) - 1}")
@@ -213,8 +271,12 @@ def require_tokens(
         return
     if left_padding.shape != (B,):
         raise ValueError(f"left_padding must be one count per row, shape {(B,)}, got {tuple(left_padding.shape)}")
-    if not left_padding.is_meta and (left_padding < 0).any():
-        raise ValueError(f"left_padding counts tokens, so it is at least 0, got {left_padding.min().item()}")
+    if left_padding.is_floating_point():
+        raise ValueError(f"left_padding counts tokens, so it holds whole numbers, got {left_padding.dtype}")
+    if not left_padding.is_meta and ((left_padding < 0) | (left_padding >= max_seq_len)).any():
+        least, most = left_padding.min().item(), left_padding.max().item()
+        wrong = f"at least 0, got {least}" if least < 0 else f"less than max_seq_len={max_seq_len}, got {most}"
+        raise ValueError(f"left_padding counts tokens, so it is {wrong}")
 
 
 def require_context(context: Tensor | None, cross_attention: bool) -> None:
@@ -225,8 +287,12 @@ def require_context(context: Tensor | None, cross_attention: bool) -> None:
         raise ValueError("this block has no cross-attention to read a context: build it with cross_attention=True")
 
 
-def require_sequences(x: Tensor, context: Tensor | None, d_model: int, is_causal: bool, rotary: Tensor | None) -> None:
+def require_sequences(
+    x: Tensor, context: Tensor | None, d_model: int, is_causal: bool, rotary: Tensor | None, need_weights: bool
+) -> None:
     """Raise ValueError unless x and a context hold d_model features each, and order is asked for in x alone."""
+    if type(is_causal) is not bool or type(need_weights) is not bool:
+        require_switches(is_causal=is_causal, need_weights=need_weights)
     require_last_size(x, d_model)
     if context is None:
         return
@@ -235,17 +301,31 @@ def require_sequences(x: Tensor, context: Tensor | None, d_model: int, is_causal
         raise ValueError("is_causal and rotary speak of one sequence: leave them out when a context is given")
 
 
-def require_fitting(query: Tensor, key: Tensor, mask: Tensor | None) -> None:
+def require_bias(score_bias: Tensor) -> None:
+    """Raise ValueError unless what is added to the scores are numbers: a mask says True and False instead."""
+    if score_bias.dtype == torch.bool or score_bias.is_complex():
+        raise ValueError(f"score_bias must be numbers, got {score_bias.dtype}: True = may attend is said by a mask")
+
+
+def require_fitting(query: Tensor, key: Tensor, mask: Tensor | None, score_bias: Tensor | None) -> None:
     """Raise ValueError unless each row of queries has a row of keys, and the mask, if there is one, fits the scores."""
+    if isinstance(score_bias, Tensor):
+        require_bias(score_bias)
     if len(key) != len(query):
-        raise ValueError(f"x has {len(query)} rows, but the context or its cache has {len(key)}: one for each row")
+        raise ValueError(
+            f"x has {len(query)} rows, but the context or its cache has {len(key)}: one for each row of ids"
+        )
     if mask is not None:
+        require_device_of(query, mask=mask)
         require_mask(mask, (*query.shape[:-1], key.shape[-2]))
 
 
 def require_targets(logits: Tensor, targets: Tensor, ignored: int) -> None:
     """Raise ValueError unless there is one target per row of logits, in the vocabulary, and one at least to predict."""
     require_tensors(logits=logits, targets=targets)
+    if logits.ndim != 3 or not logits.is_floating_point() or logits.device != targets.device:
+        kind = f"{tuple(logits.shape)}, {logits.dtype} on {logits.device}"
+        raise ValueError(f"logits must be fractions of shape (B, T, V) on the device of targets, got {kind}")
     if targets.shape != logits.shape[:2]:
         raise ValueError(f"targets must have the shape of ids, {tuple(logits.shape[:2])}, got {tuple(targets.shape)}")
     predicted = targets[targets != ignored]
@@ -254,9 +334,263 @@ def require_targets(logits: Tensor, targets: Tensor, ignored: int) -> None:
     require_ids(predicted, logits.shape[-1], name="targets")
 
 
-def require_attention_sizes(query: Tensor, key: Tensor, value: Tensor) -> None:
+def require_wide(dtype: object) -> None:
+    """Raise ValueError unless dtype is float32 or float64."""
+    if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype!r:.80}")
+
+
+def require_pairs(x: Tensor, angles: Tensor, interleaved: bool) -> None:
+    """Raise ValueError unless there is an angle for each pair of features of x; TypeError for what is no tensor."""
+    require_tensors(x=x, angles=angles)
+    if not isinstance(interleaved, bool):
+        require_switches(interleaved=interleaved)
+    if (
+        min(x.ndim, angles.ndim) < 2
+        or not x.is_floating_point()
+        or x.device != angles.device
+        or not angles.is_floating_point()
+    ):
+        said = ", ".join(f"{tuple(each.shape)}, {each.dtype} on {each.device}" for each in (x, angles))
+        raise ValueError(f"x (…, T, D) and angles (…, T, D / 2) must be fractions on one device, got {said}")
+    if x.shape[-1] != 2 * angles.shape[-1]:
+        raise ValueError(
+            f"x has D={x.shape[-1]} features, but {angles.shape[-1]} angles rotate {2 * angles.shape[-1]}: "
+            "make the angles with rotary_angles(positions, d_head=D)"
+        )
+    require_broadcast(angles, (*x.shape[:-1], angles.shape[-1]), "angles")
+
+
+def require_betas(betas: tuple[float, ...]) -> None:
+    """Raise ValueError unless both of AdamW's averages forget: numbers in [0, 1)."""
+    for beta in betas:
+        if not 0 <= beta < 1:
+            raise ValueError(f"betas must be numbers in [0, 1), got {betas!r}")
+
+
+def require_count(**counts: Any) -> None:
+    """Raise ValueError unless every named count is a whole number from 0 to a billion, which takes years already."""
+    for name, value in counts.items():
+        if not isinstance(value, Integral) or isinstance(value, bool) or not 0 <= int(value) <= 10**9:
+            raise ValueError(f"{name} must be a whole number ≥ 0, at most a billion, got {value!r:.60}")
+
+
+def require_model(**models: Any) -> None:
+    """Raise TypeError unless every named model is a torch module with the config of a language model."""
+    require_module(**models)
+    for name, model in models.items():
+        if not hasattr(model, "config"):
+            raise TypeError(
+                f"{name} must have a .config with vocab_size and max_seq_len, as DecoderOnly has, got {type(model)}"
+            )
+
+
+def require_modules(model: Any) -> None:
+    """Raise TypeError unless model is a torch module or a list of modules."""
+    if isinstance(model, torch.nn.Module):
+        return
+    if not isinstance(model, list) or not all(isinstance(part, torch.nn.Module) for part in model[:1]):
+        raise TypeError(f"model must be a torch.nn.Module or a list of its modules, got {model!r:.80}")
+
+
+def require_called(model: torch.nn.Module, batch: tuple) -> Any:
+    """Return model(*batch). ValueError for a model that does not take such a batch."""
+    try:
+        return model(*batch)
+    except (TypeError, RuntimeError) as error:
+        if type(error) not in (TypeError, RuntimeError):  # a full memory is told as it is
+            raise
+        given = ", ".join(str(tuple(x.shape)) if isinstance(x, Tensor) else str(x) for x in batch)
+        raise ValueError(f"model={type(model).__name__} does not take a batch of {given}: {error}") from error
+
+
+def require_loss(model: torch.nn.Module, batch: tuple) -> Tensor:
+    """Return the loss of model(*batch) -> (logits, loss). ValueError for a model that does not make such a pair."""
+    result = require_called(model, batch)
+    if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], Tensor) or result[1].numel() != 1:
+        raise ValueError(f"model(*batch) must return (logits, loss), the loss one number, got {result!r:.80}")
+    return result[1]
+
+
+def require_caching(model: Any, use_cache: object) -> None:
+    """Raise TypeError unless use_cache is a switch or None; ValueError if the model has no cache to use."""
+    if use_cache is not None:
+        require_switches(use_cache=use_cache)
+    if use_cache and not hasattr(model, "new_cache"):
+        raise ValueError(f"use_cache=True needs model.new_cache(), which {type(model).__name__} does not have")
+
+
+def require_folder(folder: Any) -> Path:
+    """Return the folder, made if it was not there. TypeError or ValueError if there can be none of that name."""
+    if not isinstance(folder, str | Path):
+        raise TypeError(f"folder must be a path, a string or a pathlib.Path, got {folder!r:.80}")
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"folder={str(folder)!r} cannot be made: {error}") from error
+    return Path(folder)
+
+
+def require_hf_config(config: object) -> None:
+    """Raise TypeError unless config is a dictionary, or an object of transformers that makes one."""
+    if not isinstance(config, Mapping) and (not hasattr(config, "to_dict") or isinstance(config, type)):
+        raise TypeError(f"config must be the reference's configuration or its dictionary, got {config!r:.80}")
+
+
+def require_mapping(**given: object) -> None:
+    """Raise TypeError unless every named argument is a dictionary, or what can be read like one."""
+    for name, value in given.items():
+        if not isinstance(value, Mapping):
+            raise TypeError(f"{name} must be a dictionary, got {value!r:.80}")
+
+
+def require_penalty(penalty: object) -> None:
+    """Raise ValueError unless a repetition penalty is a positive number that no usual logit overflows by."""
+    require_positive(repetition_penalty=penalty)
+    if penalty is True or not 1e-9 <= penalty <= 1e9:  # type: ignore[operator]
+        raise ValueError(f"repetition_penalty must be from 1e-9 to 1e9 (1 changes nothing), got {penalty!r}")
+
+
+def require_theta(**bases: object) -> None:
+    """Raise ValueError unless every named base of RoPE's speeds is a number whose powers a float32 can hold."""
+    require_positive(**bases)
+    for name, value in bases.items():
+        if not 1e-30 <= value <= 1e30:  # type: ignore[operator]
+            raise ValueError(f"{name} must be a positive number from 1e-30 to 1e30, got {value!r}")
+
+
+def require_speeds(speeds: Tensor) -> None:
+    """Raise ValueError unless the speeds are finite numbers; TypeError if they are no tensor."""
+    require_alike(speeds=speeds)
+    if not speeds.is_meta and not speeds.isfinite().all():
+        raise ValueError("speeds must be finite numbers, got NaN or infinite ones")
+
+
+def require_positions(positions: Tensor, x: Tensor) -> None:
+    """Raise ValueError unless there is a whole number for each token, on the device of x."""
+    require_broadcast(positions, x.shape[:-1], "positions")
+    require_device_of(x, positions=positions)
+    if positions.dtype not in (torch.int64, torch.int32):  # PyTorch would read small ones as a mask
+        raise ValueError(f"positions must be whole numbers (torch.int64 or torch.int32), got {positions.dtype}")
+
+
+def require_whole_numbers(positions: Tensor) -> None:
+    """Raise ValueError unless positions are whole numbers; TypeError if they are no tensor."""
+    require_tensors(positions=positions)
+    if positions.is_floating_point() or positions.is_complex() or positions.dtype == torch.bool:
+        raise ValueError(f"positions must be whole numbers, got {positions.dtype}")
+
+
+def require_fractions(x: Tensor, size: int) -> None:
+    """Raise ValueError unless x holds fractions, `size` in its last dimension; TypeError if it is no tensor."""
+    require_last_size(x, size)
+    if not x.is_floating_point():
+        raise ValueError(f"x must hold fractions, got {x.dtype}: write x.float()")
+
+
+def require_probabilities(**given: Tensor) -> None:
+    """Raise ValueError unless every named tensor is a distribution (V,) over the same tokens."""
+    require_alike(**given)
+    shapes = {tuple(p.shape) for p in given.values()}
+    for name, p in given.items():
+        if len(shapes) > 1 or p.ndim != 1 or p.is_meta or not (p >= 0).all() or not 0.99 < float(p.sum()) < 1.01:
+            raise ValueError(f"{name} must be probabilities (V,) that sum to 1, got shape {tuple(p.shape)}: {p!s:.80}")
+
+
+def require_real(loss: Tensor, logits: Tensor) -> Tensor:
+    """Return the loss. ValueError if it is NaN, unless it is being trained: `train` says at which step it diverged."""
+    if not logits.requires_grad and not loss.is_meta and loss.isnan().any():
+        raise ValueError("logits contain NaN or +inf: the model that made them has diverged, or its input was NaN")
+    return loss
+
+
+def require_temperature(temperature: object) -> None:
+    """Raise ValueError unless temperature is a finite number of at least 0."""
+    if not is_number(temperature) or temperature is True or not 0 <= temperature < math.inf:
+        raise ValueError(f"temperature must be a finite number ≥ 0 (0 = greedy), got {temperature!r}")
+
+
+def require_whole(ids: Any, name: str) -> list[int]:
+    """Return the ids. ValueError unless they are a collection of whole numbers."""
+    try:
+        whole = [index(each) for each in ids if not is_truth(each)]
+        if len(whole) == len(ids) and all(abs(each) < LARGEST for each in whole):
+            return whole
+    except (TypeError, RuntimeError):
+        pass
+    raise ValueError(f"{name} must be whole numbers, got {ids!r:.80}")
+
+
+def require_prompt_rows(prompts: Any, pad_id: object) -> list[Tensor]:
+    """Return each prompt as a tensor. ValueError unless each is a row of ids, at least one, and pad_id is an id."""
+    try:
+        rows = [torch.as_tensor(prompt) for prompt in prompts]
+    except (TypeError, ValueError, RuntimeError):
+        rows = []
+    if not rows or any(row.ndim != 1 or len(row) == 0 or row.dtype not in (torch.int64, torch.int32) for row in rows):
+        raise ValueError(
+            f"prompts must be lists of ids, at least one id in each, got {prompts!r:.200}: "
+            "begin with the start token if there is nothing else"
+        )
+    if not isinstance(pad_id, Integral) or isinstance(pad_id, bool) or abs(int(pad_id)) > LARGEST:
+        raise ValueError(f"pad_id must be a whole number, got {pad_id!r:.80}")
+    return rows
+
+
+def require_lengths(lengths: object, S: int) -> Tensor:
+    """Return the lengths as a tensor. ValueError unless they are one whole number per row, in 0 … S."""
+    try:
+        given = torch.as_tensor(lengths)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"lengths must be one whole number per row, got {lengths!r:.80}") from None
+    if given.ndim != 1 or given.is_floating_point() or given.is_complex() or given.dtype == torch.bool or given.is_meta:
+        kind = f"shape {tuple(given.shape)}, {given.dtype} on {given.device}"
+        raise ValueError(f"lengths must be one whole number per row, got {kind}")
+    require_sizes(S=S, rows=max(1, len(given)))
+    wrong = (given < 0) | (given > S)
+    if wrong.any():
+        raise ValueError(f"lengths contain {given[wrong][0].item()}, but a row of S={S} keys holds 0 to {S}")
+    return given
+
+
+def require_device(device: Any) -> None:
+    """Raise ValueError unless device is None or names one."""
+    try:
+        torch.device("cpu" if device is None else device)
+    except (RuntimeError, TypeError):
+        raise ValueError(
+            f"device must be a torch.device or its name, such as 'cpu' or 'cuda', got {device!r}"
+        ) from None
+
+
+def require_alike(**given: Tensor) -> None:
+    """Raise ValueError unless all named tensors are fractions of one dtype on one device; TypeError for no tensor."""
+    require_tensors(**given)
+    kinds = {name: (x.dtype, x.device) for name, x in given.items()}
+    if len(set(kinds.values())) > 1 or not next(iter(given.values())).is_floating_point():
+        said = ", ".join(f"{name} {dtype} on {device}" for name, (dtype, device) in kinds.items())
+        raise ValueError(f"{' and '.join(given)} must hold fractions of one dtype on one device, got {said}")
+
+
+def require_device_of(x: Tensor, **others: Tensor | None) -> None:
+    """Raise ValueError unless every named tensor that is given is on the device of x."""
+    for name, other in others.items():
+        if isinstance(other, Tensor) and other.device != x.device:
+            raise ValueError(
+                f"{name} is on {other.device}, but the other tensors on {x.device}: write {name}.to(device)"
+            )
+
+
+def require_attention_sizes(
+    query: Tensor, key: Tensor, value: Tensor, dropout_p: float, mask: Tensor | None, score_bias: Tensor | None
+) -> None:
     """Raise ValueError unless query, key and value fit together: features, number of keys, batch and heads."""
-    require_tensors(query=query, key=key, value=value)
+    require_alike(query=query, key=key, value=value)
+    require_device_of(query, mask=mask, score_bias=score_bias)
+    if isinstance(score_bias, Tensor):
+        require_bias(score_bias)
+    if not is_number(dropout_p) or isinstance(dropout_p, bool) or not 0 <= dropout_p <= 1:
+        raise ValueError(f"dropout_p must be a number in [0, 1], got {dropout_p!r}")
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise ValueError(f"query, key and value need at least two dimensions (tokens, features), got {shapes}")
@@ -290,8 +624,9 @@ def require_prompts(
         )
     if translates and left_padding is not None:
         raise ValueError("left_padding is for a decoder alone: begin every target with the same number of tokens")
+    require_device_of(ids, **optional)
     B, T = ids.shape
-    S = source_ids.shape[-1] if source_ids is not None else None
+    S = source_ids.shape[-1] if source_ids is not None and source_ids.ndim else None
     needed = (
         ("left_padding", left_padding, (B,)),
         ("source_ids", source_ids, (B, S)),
@@ -307,14 +642,21 @@ def require_prompts(
 def require_matrix(weight: Tensor) -> None:
     """Raise ValueError unless weight is a matrix of finite numbers; TypeError for what is no tensor."""
     require_tensors(weight=weight)
-    if weight.ndim != 2 or not weight.is_floating_point() or not weight.isfinite().all():
+    if (
+        weight.ndim != 2
+        or weight.is_meta
+        or not weight.numel()
+        or not weight.is_floating_point()
+        or not weight.isfinite().all()
+    ):
         raise ValueError(f"weight must be a matrix (O, I) of finite numbers, got {tuple(weight.shape)}, {weight.dtype}")
 
 
 def require_speculation(model: Any, draft: Any, ids: Tensor, max_new_tokens: int, k: int) -> None:
     """Raise ValueError unless a draft can guess for a model from this prompt; TypeError for what is no tensor."""
+    require_model(model=model, draft=draft)
     require_at_least_one(k=k)
-    require_at_least_zero(max_new_tokens=max_new_tokens)
+    require_count(max_new_tokens=max_new_tokens)
     if (V := model.config.vocab_size) != draft.config.vocab_size:
         raise ValueError(f"model and draft need one vocabulary, got {V} and {draft.config.vocab_size} tokens")
     require_prompts(model.config.family, ids, None, None, None)
@@ -329,8 +671,11 @@ def require_speculation(model: Any, draft: Any, ids: Tensor, max_new_tokens: int
         )
 
 
-def require_schedule(step: int, peak: float, warmup: int, total: int, floor: float) -> None:
+def require_schedule(step: float, peak: float, warmup: float, total: float, floor: float) -> None:
     """Raise ValueError unless a learning rate can be told for this step."""
+    numbers = {"step": step, "warmup": warmup, "total": total, "peak": peak, "floor": floor}
+    if wrong := [name for name, value in numbers.items() if not is_number(value) or value is True]:
+        raise ValueError(f"{wrong[0]} must be a number, got {numbers[wrong[0]]!r:.80}")
     if not (step >= 0 and 0 <= warmup < total):
         raise ValueError(f"need step ≥ 0 and 0 ≤ warmup < total, got step={step}, warmup={warmup}, total={total}")
     if not 0 <= floor <= peak < math.inf:
@@ -343,11 +688,9 @@ def require_training_run(
 ) -> None:  # fmt: skip
     """Raise ValueError or TypeError unless a run of training can begin and its checkpoint can be written."""
     require_at_least_one(steps=steps, checkpoint_every=checkpoint_every, accumulate=accumulate)
-    if max_norm not in (None, math.inf):
-        try:
-            require_positive(max_norm=max_norm)
-        except ValueError as error:
-            raise ValueError(f"{error}; give None for gradients that are never scaled down") from None
+    require_max_norm(max_norm)
+    if checkpoint is not None:
+        require_path(checkpoint=checkpoint)
     if checkpoint and not Path(checkpoint).parent.is_dir():
         raise ValueError(
             f"checkpoint={str(checkpoint)!r} cannot be written: there is no folder {Path(checkpoint).parent}"
@@ -357,6 +700,16 @@ def require_training_run(
             f"batches must be an iterator, such as Batches, got {type(batches).__name__}: write iter(batches), or "
             "itertools.cycle(batches) to begin again after the last one"
         )
+
+
+def require_max_norm(max_norm: float | None) -> None:
+    """Raise ValueError unless max_norm is a positive number, or None."""
+    if max_norm is None or (is_number(max_norm) and max_norm == math.inf):
+        return
+    try:
+        require_positive(max_norm=max_norm)
+    except ValueError as error:
+        raise ValueError(f"{error}; give None for gradients that are never scaled down") from None
 
 
 def require_next(batches: Iterator, step: int, steps: int) -> tuple:
@@ -383,10 +736,32 @@ def require_one_meaning(mask: Tensor, shape: tuple[int, ...]) -> None:
         )
 
 
+def require_kept(length: object, held: int) -> None:
+    """Raise ValueError unless length is a whole number of tokens, of those that a cache holds."""
+    if not isinstance(length, Integral) or isinstance(length, bool) or not 0 <= int(length) <= held:
+        raise ValueError(f"length must be from 0 to the {held} tokens that the cache holds, got {length!r:.60}")
+
+
+def require_rows_kept(rows: Tensor, key: Tensor | None) -> None:
+    """Raise ValueError unless rows are a row of places in the batch that a cache holds; TypeError for no tensor."""
+    require_tensors(rows=rows)
+    if rows.ndim != 1:
+        raise ValueError(f"rows must be one row of places in the batch, got shape {tuple(rows.shape)}")
+    if key is not None:
+        require_ids(rows, len(key), name="rows", size="B", like=key)
+
+
+def require_some(**given: Any) -> None:
+    """Raise ValueError unless every named collection holds something."""
+    for name, collection in given.items():
+        if not len(collection):
+            raise ValueError(f"{name} is empty: give one at least")
+
+
 def require_shape(x: Tensor, shape: str) -> None:
     """Raise ValueError unless x has as many dimensions as the shape names; TypeError if it is no tensor."""
     require_tensors(x=x)
-    if x.ndim != len(shape.split(",")):
+    if x.ndim != len(shape.split(",")) or not x.shape[-1]:
         raise ValueError(f"x must have shape {shape}, got {tuple(x.shape)}")
 
 
@@ -400,7 +775,7 @@ def require_config(config: object, kind: type, model: str) -> None:
     """Raise TypeError unless config is a TransformerConfig, the `kind`."""
     if not isinstance(config, kind):
         raise TypeError(
-            f"{model} is built from a TransformerConfig, got {type(config).__name__}: make one with "
+            f"config: {model} is built from a TransformerConfig, got {type(config).__name__}: make one with "
             "TransformerConfig(…), preset(name) or TransformerConfig.from_dict(values)"
         )
 
@@ -426,21 +801,22 @@ def require_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
     require_one_meaning(mask, shape)
 
 
-def require_text(text: object) -> None:
-    """Raise TypeError unless text is a string."""
+def require_text(text: object, **switches: object) -> None:
+    """Raise TypeError unless text is a string, and every named switch True or False."""
+    require_switches(**switches)
     if not isinstance(text, str):
         raise TypeError(f"text must be a string, got {type(text).__name__}: encode one text at a time")
 
 
 def require_texts(texts: object) -> None:
     """Raise TypeError unless texts can be gone through, and are not one string, whose letters would come one by one."""
-    if isinstance(texts, (str, bytes)) or not hasattr(texts, "__iter__"):
+    if isinstance(texts, (str, bytes, Mapping)) or not hasattr(texts, "__iter__"):
         raise TypeError(f"texts must be parts of a text, one after another, got {type(texts).__name__}: write [text]")
 
 
 def require_special_tokens(special_tokens: object) -> list[str]:
     """Return the special tokens. TypeError or ValueError unless they are different strings, none of them empty."""
-    if isinstance(special_tokens, (str, bytes)) or not isinstance(special_tokens, Iterable):
+    if isinstance(special_tokens, (str, bytes, Mapping)) or not isinstance(special_tokens, Iterable):
         raise TypeError(f"special_tokens must be a list of strings, got {special_tokens!r}: write [special_token]")
     special = list(special_tokens)
     if not all(isinstance(token, str) for token in special):
@@ -468,6 +844,8 @@ def require_path(**paths: object) -> None:
     for name, path in paths.items():
         if not isinstance(path, (str, Path)):
             raise TypeError(f"{name} must be a path, a string or a pathlib.Path, got {path!r:.80}")
+        if "\0" in str(path) or Path(path).is_dir():
+            raise ValueError(f"{name}={str(path)!r} is no name of a file: give one in a folder that exists")
 
 
 def require_module(**models: object) -> None:
@@ -490,7 +868,9 @@ def require_known_ids(ids: Iterable[int] | Tensor, vocab_size: int) -> list[int]
     """Return the ids as a list. TypeError unless they are whole numbers in a row; ValueError outside [0, V)."""
     try:
         row = [index(i) for i in ids]
-    except TypeError:
+        if isinstance(ids, bytes) or any(map(is_truth, ids)):
+            raise TypeError
+    except (TypeError, RuntimeError):
         raise TypeError(f"ids must be one row of whole numbers, got {ids!r}") from None
     for i in row:
         if not 0 <= i < vocab_size:

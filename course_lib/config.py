@@ -5,6 +5,7 @@ Chapters 9 and 10.
 
 import difflib
 from dataclasses import asdict, dataclass, fields
+from numbers import Number
 
 from course_lib import checks, feed_forward
 from course_lib.files import read_table
@@ -76,11 +77,11 @@ class TransformerConfig:
     output_bias: bool = False
 
     def __post_init__(self):
+        for name, value in list(vars(self).items()):
+            if isinstance(value, Number) and hasattr(value, "item"):  # of numpy: JSON holds plain numbers alone
+                object.__setattr__(self, name, value.item())
         checks.require_at_least_one(vocab_size=self.vocab_size, n_layers=self.n_layers, max_seq_len=self.max_seq_len)
-        checks.require_at_least_one(d_model=self.d_model, n_heads=self.n_heads)
-        if self.head_dim is not None:
-            checks.require_at_least_one(head_dim=self.head_dim)
-        checks.require_heads((self.head_dim or 0) * self.n_heads or self.d_model, self.n_heads, self.n_kv_heads)
+        checks.require_heads(self.d_model, self.n_heads, self.n_kv_heads, self.head_dim)
         checks.require_one_of(FAMILIES, family=self.family)
         checks.require_one_of(ACTIVATIONS, activation=self.activation)
         checks.require_one_of(NORMS, norm=self.norm)
@@ -89,7 +90,8 @@ class TransformerConfig:
         switches = ("tie_weights", "bias", "rope_interleaved", "qkv_bias", "qk_norm", "parallel", "output_bias")
         checks.require_one_of((True, False), **{name: getattr(self, name) for name in switches})
         checks.require_dropout(self.dropout)
-        checks.require_positive(norm_eps=self.norm_eps, rope_theta=self.rope_theta)
+        checks.require_positive(norm_eps=self.norm_eps)
+        checks.require_theta(rope_theta=self.rope_theta)
 
         # What was left open is settled here, so that every reader of a config finds a number.
         if self.d_ff is None:
@@ -101,7 +103,7 @@ class TransformerConfig:
         if self.positions == "rope" and self.d_head % 2:
             raise ValueError(f"positions='rope' turns pairs of features, but d_head={self.d_head} is odd")
         self._require_switches_that_fit()
-        if self.n_segments != 0:
+        if not (isinstance(self.n_segments, int) and self.n_segments == 0):
             checks.require_at_least_one(n_segments=self.n_segments)
             if self.family != "encoder":
                 raise ValueError(f"n_segments={self.n_segments} needs family='encoder', got family={self.family!r}")
@@ -147,6 +149,7 @@ class TransformerConfig:
     @classmethod
     def from_dict(cls, values: dict) -> "TransformerConfig":
         """Return the config of such a dictionary. An unknown or a missing field is a ValueError that names it."""
+        checks.require_mapping(values=values)
         known = [field.name for field in fields(cls)]
         unknown = [name for name in values if name not in known]
         if unknown:
@@ -173,7 +176,7 @@ PRESETS = {name: TransformerConfig.from_dict(row) for name, row in read_table("p
 
 def preset(name: str) -> TransformerConfig:
     """Return the published configuration of that name. Unknown: a ValueError that lists the nearest names."""
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         near = difflib.get_close_matches(str(name), PRESETS, n=3, cutoff=0.3) or list(PRESETS)
         raise ValueError(f"unknown preset {name!r}. Nearest: {', '.join(near)}. All: {', '.join(PRESETS)}")
     return PRESETS[name]

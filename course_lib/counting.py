@@ -6,7 +6,8 @@ tests hold the counts equal to built models, to the last parameter.
 
 from dataclasses import dataclass
 
-from course_lib.checks import require_at_least_one, require_generating, require_positive, require_share
+from course_lib import checks
+from course_lib.arguments import require_arguments
 from course_lib.config import TransformerConfig
 from course_lib.positions import BINS
 
@@ -51,6 +52,7 @@ def count_parameters(config: TransformerConfig) -> ParameterCount:
     With a head_dim of its own, d in W_Q and W_O gives way to d_q = n_heads · head_dim. qkv_bias adds d_q + 2 d_kv,
     qk_norm 2 d_head per self-attention, output_bias V, and relative positions 32 n_heads per stack.
     """
+    require_arguments(count_parameters, locals())
     d, V = config.d_model, config.vocab_size
     d_q, d_kv = config.n_heads * config.d_head, config.n_kv_heads * config.d_head
     bias = int(config.bias)
@@ -99,10 +101,11 @@ def forward_flops(config: TransformerConfig, T: int, batch: int = 1, S: int | No
     Divide by batch · T for the FLOPs per token; a training step costs three times the forward pass.
     Errors: ValueError for an S without a source, or a cache of an encoder.
     """
-    require_at_least_one(T=T, batch=batch)
+    require_arguments(forward_flops, locals())
+    checks.require_at_least_one(T=T, batch=batch)
+    checks.require_count(cached=cached)
     if cached:
-        require_at_least_one(cached=cached)
-        require_generating(config.family)
+        checks.require_generating(config.family)
     S = _source_length(config, T + cached, S)
     d, d_q, d_kv = config.d_model, config.n_heads * config.d_head, config.n_kv_heads * config.d_head
 
@@ -125,7 +128,8 @@ def attention_matrix_bytes(config: TransformerConfig, T: int, batch: int = 1, by
 
     The d_model features do not enter. A fused kernel never stores this matrix. float32 has 4 bytes, float16 has 2.
     """
-    require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
+    require_arguments(attention_matrix_bytes, locals())
+    checks.require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
     return batch * config.n_heads * T * T * bytes_per_element
 
 
@@ -139,8 +143,9 @@ def kv_cache_bytes(
 
     Errors: ValueError for an encoder, which does not generate and keeps nothing, or an S without a source.
     """
-    require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
-    require_generating(config.family)
+    require_arguments(kv_cache_bytes, locals())
+    checks.require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
+    checks.require_generating(config.family)
     tokens = T + _source_length(config, T, S)
     return 2 * config.n_layers * batch * tokens * config.n_kv_heads * config.d_head * bytes_per_element
 
@@ -150,9 +155,10 @@ def inference_memory(config: TransformerConfig, T: int = 1, batch: int = 1, byte
 
     Activations are left out: one token's worth is small, and they are freed at once.
     """
-    require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
+    checks.require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
+    weights = count_parameters(config).total * bytes_per_element
     cache = 0 if config.family == "encoder" else kv_cache_bytes(config, T, batch, bytes_per_element)
-    return MemoryCount({"weights": count_parameters(config).total * bytes_per_element, "key-value cache": cache})
+    return MemoryCount({"weights": weights, "key-value cache": cache})
 
 
 def training_memory(config: TransformerConfig, mixed_precision: bool = False) -> MemoryCount:
@@ -173,6 +179,7 @@ def training_memory(config: TransformerConfig, mixed_precision: bool = False) ->
 
     Source: Micikevicius et al. 2018, "Mixed Precision Training"; Rajbhandari et al. 2020 (ZeRO), section 3.1.
     """
+    require_arguments(training_memory, locals())
     n = count_parameters(config).total
     names = ("weights", "gradients", "AdamW moments", "float32 master copy")
     bytes_each = (2, 2, 8, 4) if mixed_precision else (4, 4, 8, 0)
@@ -198,7 +205,8 @@ def activation_memory(config: TransformerConfig, T: int, batch: int = 1, bytes_p
     Errors: ValueError for another family than "decoder", or for qk_norm, which the formula does not know.
     Source: Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4.1.
     """
-    require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
+    require_arguments(activation_memory, locals())
+    checks.require_at_least_one(T=T, batch=batch, bytes_per_element=bytes_per_element)
     if config.family != "decoder":
         raise ValueError(f"the formula is that of family='decoder', got {config.family!r}: describe a decoder")
     if config.qk_norm:
@@ -223,7 +231,8 @@ def training_flops(config: TransformerConfig, n_tokens: int, T: int | None = Non
     d_model for the pairs of attention. recomputed: with checkpoint_activations the forward pass runs twice, 4 instead
     of 3; those FLOPs take time, and are not counted where a utilisation is called that of the model (MFU).
     """
-    require_at_least_one(n_tokens=n_tokens)
+    require_arguments(training_flops, locals())
+    checks.require_at_least_one(n_tokens=n_tokens)
     T = config.max_seq_len if T is None else T
     return (4 if recomputed else 3) * forward_flops(config, T) * n_tokens // T
 
@@ -241,9 +250,9 @@ def training_days(
     Errors: ValueError for a size below 1 or a share outside (0, 1].
     Source: Narayanan et al. 2021, section 5.1; Chowdhery et al. 2022 (PaLM), section 4.1.
     """
-    require_at_least_one(n_gpus=n_gpus)
-    require_positive(peak_flops=peak_flops)
-    require_share(utilisation=utilisation)
+    checks.require_at_least_one(n_gpus=n_gpus)
+    checks.require_positive(peak_flops=peak_flops)
+    checks.require_share(utilisation=utilisation)
     return training_flops(config, n_tokens, T, recomputed) / (n_gpus * peak_flops * utilisation) / 86_400
 
 
@@ -254,7 +263,7 @@ def all_reduce_bytes(config: TransformerConfig, n_processes: int, bytes_per_elem
     more to be known to all. So it hardly grows with n: a thousand processes send each less than twice the model, and
     the time to hide it behind the backward pass stays the same. Source: Patarasuk & Yuan 2009, section 3.
     """
-    require_at_least_one(n_processes=n_processes, bytes_per_element=bytes_per_element)
+    checks.require_at_least_one(n_processes=n_processes, bytes_per_element=bytes_per_element)
     return 2 * (n_processes - 1) * count_parameters(config).total * bytes_per_element // n_processes
 
 
@@ -262,7 +271,7 @@ def _source_length(config: TransformerConfig, T: int, S: int | None) -> int:
     """Return the tokens of the source: S, or T unless given; 0 where there is no source."""
     if config.family == "encoder-decoder":
         S = T if S is None else S
-        require_at_least_one(S=S)
+        checks.require_at_least_one(S=S)
     elif S is not None:
         raise ValueError(f"S={S} is the length of a source, but family={config.family!r} has none: leave S out")
     return S or 0

@@ -12,6 +12,8 @@ from jaxtyping import Float, Int, Int8
 from torch import Tensor, nn
 
 from course_lib import checks
+from course_lib.arguments import require_arguments
+from course_lib.linear import Layer
 from course_lib.sampling import next_token_distribution, sample_next_token
 from course_lib.trace import evaluating
 
@@ -39,10 +41,11 @@ def int8_linear(
     x: Float[Tensor, "*batch I"], q: Int8[Tensor, "O I"], scale: Float[Tensor, "O"]
 ) -> Float[Tensor, "*batch O"]:
     """Multiply x with the matrix that q and scale stand for: y = (x qᵀ) · scale. The scale comes after the sum."""
+    require_arguments(int8_linear, locals())
     return x @ q.to(x.dtype).T * scale.to(x.dtype)
 
 
-class Int8Linear(nn.Module):
+class Int8Linear(Layer):
     """Do what a linear layer does, from weights of one byte instead of four.
 
     `by_hand` is the formula; it first writes the whole matrix out in x's format, which costs more than it saves.
@@ -58,6 +61,7 @@ class Int8Linear(nn.Module):
     bias: Tensor | None
 
     def __init__(self, linear: nn.Linear):
+        require_arguments(Int8Linear.__init__, locals())
         super().__init__()
         q, scale = quantize_int8(linear.weight.detach())
         self.register_buffer("q", q)
@@ -65,6 +69,7 @@ class Int8Linear(nn.Module):
         self.register_buffer("bias", None if linear.bias is None else linear.bias.detach())
 
     def forward(self, x: Float[Tensor, "*batch I"]) -> Float[Tensor, "*batch O"]:
+        checks.require_fractions(x, self.q.shape[1])
         # Beyond rows of another size the kernel reads what does not belong to it (torch 2.13).
         if x.device.type != "cpu" or x.dtype == torch.float64 or self.q.shape[1] % KERNEL_ROW:
             return self.by_hand(x)
@@ -74,6 +79,7 @@ class Int8Linear(nn.Module):
 
     def by_hand(self, x: Float[Tensor, "*batch I"]) -> Float[Tensor, "*batch O"]:
         """Compute the formula."""
+        require_arguments(Int8Linear.by_hand, locals())
         y = int8_linear(x, self.q, self.scale)
         return y if self.bias is None else y + self.bias
 
@@ -83,6 +89,7 @@ def to_int8(model: nn.Module) -> nn.Module:
 
     Embeddings and norms stay as they are: of a table only the rows that are asked for are read.
     """
+    require_arguments(to_int8, locals())
     model = copy.deepcopy(model).eval()
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
@@ -117,6 +124,7 @@ def speculate(
     Source: Leviathan et al. 2023; Chen et al. 2023.
     """
     checks.require_speculation(model, draft, ids, max_new_tokens, k)
+    checks.require_generator(generator)
     caches, kept = (model.new_cache(), draft.new_cache()), []
     end = ids.shape[1] + max_new_tokens
     with evaluating(model), evaluating(draft):
@@ -142,6 +150,7 @@ def left_over(p: Float[Tensor, "V"], q: Float[Tensor, "V"]) -> Float[Tensor, "V"
 
     A token's two chances, to be guessed and kept, min(p, q), and to be drawn afterwards, max(0, p − q), sum to p.
     """
+    checks.require_probabilities(p=p, q=q)
     rest = (p - q).clamp(min=0)
     return rest / rest.sum() if rest.any() else p  # p = q up to rounding: a guess is then as good as kept
 

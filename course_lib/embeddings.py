@@ -8,10 +8,11 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.checks import require_at_least_one, require_ids, require_left, require_rows
+from course_lib.checks import require_ids, require_left, require_rows, require_sizes
+from course_lib.linear import Layer
 
 
-class TokenEmbedding(nn.Module):
+class TokenEmbedding(Layer):
     """Replace every token id by its row of a learned table.
 
     y[b, t] = weight[ids[b, t]]            (× sqrt(d_model) if scale)
@@ -29,13 +30,13 @@ class TokenEmbedding(nn.Module):
 
     def __init__(self, vocab_size: int, d_model: int, scale: bool = False):
         super().__init__()
-        require_at_least_one(vocab_size=vocab_size, d_model=d_model)
+        require_sizes(vocab_size=vocab_size, d_model=d_model)
         self.factor = d_model**0.5 if scale else 1.0
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
         nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, ids: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch d_model"]:
-        require_ids(ids, len(self.weight))
+        require_ids(ids, len(self.weight), like=self.weight)
         x = F.embedding(ids, self.weight)  # (..., d_model)
         return x if self.factor == 1.0 else x * self.factor
 

@@ -6,13 +6,13 @@ Chapter 11 (Vaswani et al. 2017; Devlin et al. 2019).
 from collections.abc import Sequence
 
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from course_lib.blocks import Stack
 from course_lib.cache import KVCache
 from course_lib.config import TransformerConfig, require_family
 from course_lib.gpt import initialize, next_token_loss
-from course_lib.linear import Linear
+from course_lib.linear import Layer, Linear
 
 
 class EncoderOnly(Stack):
@@ -39,7 +39,7 @@ class EncoderOnly(Stack):
         return super().forward(ids, mask, segment_ids=segment_ids)
 
 
-class EncoderDecoder(nn.Module):
+class EncoderDecoder(Layer):
     """Translate: an encoder reads the source; a decoder writes the target and looks at the source while it does.
 
     Parameters: `encoder`, `decoder` (two stacks that share one token embedding) and `output`; with tie_weights

@@ -1,7 +1,6 @@
 """Feed-forward: each token, by itself, through a small network.
 
-Chapter 6. Expand, apply a nonlinearity, contract: the hidden units look for patterns in a token, and each one that
-fires adds its vector to the result.
+Chapter 6. Expand, apply a nonlinearity, contract: each hidden unit that finds its pattern in a token adds its vector.
 """
 
 import math
@@ -11,8 +10,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.checks import require_at_least_one, require_dropout, require_last_size, require_one_of
-from course_lib.linear import Linear
+from course_lib import checks
+from course_lib.linear import Layer, Linear
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -22,7 +21,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class FeedForward(nn.Module):
+class FeedForward(Layer):
     """Pass each token through two linear layers with a nonlinearity between them, the same for every position.
 
     y = activation(x W_up + b_up) W_down + b_down
@@ -41,18 +40,17 @@ class FeedForward(nn.Module):
         self, d_model: int, d_ff: int | None = None, activation: str = "gelu", dropout: float = 0.0, bias: bool = True
     ):
         super().__init__()
-        require_at_least_one(d_model=d_model)
+        checks.require_sizes(d_model=d_model, d_ff=1 if d_ff is None else d_ff)
         d_ff = 4 * d_model if d_ff is None else d_ff
-        require_at_least_one(d_ff=d_ff)
-        require_one_of(tuple(ACTIVATIONS), activation=activation)
-        require_dropout(dropout)
+        checks.require_one_of(tuple(ACTIVATIONS), activation=activation)
+        checks.require_dropout(dropout)
         self.d_model, self.activation = d_model, activation
         self.up_proj = Linear(d_model, d_ff, bias=bias)
         self.down_proj = Linear(d_ff, d_model, bias=bias)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        require_last_size(x, self.d_model)
+        checks.require_last_size(x, self.d_model)
         hidden = ACTIVATIONS[self.activation](self.up_proj(x))  # (..., d_ff)
         return self.down_proj(self.dropout(hidden))
 
@@ -62,11 +60,11 @@ def swiglu_width(d_model: int, multiple_of: int = 256) -> int:
 
     Three matrices of width 8/3 · d_model weigh as much as the two of width 4 · d_model that they replace.
     """
-    require_at_least_one(d_model=d_model, multiple_of=multiple_of)
+    checks.require_at_least_one(d_model=d_model, multiple_of=multiple_of)
     return multiple_of * math.ceil(8 * d_model / (3 * multiple_of))
 
 
-class SwiGLU(nn.Module):
+class SwiGLU(Layer):
     """Feed forward through a gate: one projection proposes hidden units, another decides how far each is let through.
 
     y = (silu(x W_gate) ⊙ x W_up) W_down,   silu(z) = z · sigmoid(z)
@@ -85,8 +83,8 @@ class SwiGLU(nn.Module):
     ):
         super().__init__()
         d_ff = swiglu_width(d_model, multiple_of) if d_ff is None else d_ff
-        require_at_least_one(d_model=d_model, d_ff=d_ff)
-        require_dropout(dropout)
+        checks.require_sizes(d_model=d_model, d_ff=d_ff)
+        checks.require_dropout(dropout)
         self.d_model = d_model
         self.gate_proj = Linear(d_model, d_ff, bias=bias)
         self.up_proj = Linear(d_model, d_ff, bias=bias)
@@ -94,6 +92,6 @@ class SwiGLU(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        require_last_size(x, self.d_model)
+        checks.require_last_size(x, self.d_model)
         hidden = F.silu(self.gate_proj(x)) * self.up_proj(x)  # (..., d_ff)
         return self.down_proj(self.dropout(hidden))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from course_lib.blocks import Stack, TransformerBlock
 from course_lib.cache import KVCache
-from course_lib.checks import require_targets
+from course_lib.checks import require_real, require_targets
 from course_lib.config import TransformerConfig, require_family
 from course_lib.linear import Linear
 from course_lib.trace import evaluating, trace
@@ -83,7 +83,7 @@ def initialize_writers(block: TransformerBlock, n_layers: int) -> None:
 def next_token_loss(logits: Float[Tensor, "B T V"], targets: Int[Tensor, "B T"]) -> Float[Tensor, ""]:
     """Return the mean cross-entropy in nats per predicted token: −ln p(target), averaged over all targets but −100.
 
-    Errors: ValueError if the shapes differ, a target is outside the vocabulary, or none is left to predict.
+    Errors: ValueError if the shapes differ, a target is outside the vocabulary or none is left; for NaN in logits.
     """
     require_targets(logits, targets, IGNORED)
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), ignore_index=IGNORED)
+    return require_real(F.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), ignore_index=IGNORED), logits)

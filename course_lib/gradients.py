@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from course_lib import processes
+from course_lib.arguments import require_arguments
 from course_lib.blocks import TransformerBlock
-from course_lib.checks import require_one_of
+from course_lib.checks import require_loss, require_max_norm, require_one_of, require_some
 from course_lib.gpt import IGNORED
 
 PRECISIONS = ("float32", "bf16")
@@ -36,6 +37,9 @@ def add_gradients(model: nn.Module, drawn: Sequence[tuple[Tensor | None, ...]], 
 
     Errors: ValueError if there are several batches and one has no targets, or processes have drawn different ones.
     """
+    require_arguments(add_gradients, locals())
+    require_one_of(PRECISIONS, precision=precision)
+    require_some(drawn=drawn)
     tokens = [predicted(batch) for batch in drawn] if len(drawn) > 1 else [1]
     n, mine = processes.count(), range(processes.rank(), len(drawn), processes.count())
     device = next(model.parameters()).device.type
@@ -43,7 +47,7 @@ def add_gradients(model: nn.Module, drawn: Sequence[tuple[Tensor | None, ...]], 
     for i in mine:
         with processes.averaging(model, now=i == mine[-1]):
             with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
-                _, mean = model(*drawn[i])
+                mean = require_loss(model, drawn[i])
             part = mean * (n * tokens[i] / sum(tokens))  # n: the processes' gradients are averaged, not summed
             part.backward()
         loss += part.item()
@@ -57,13 +61,16 @@ def add_gradients(model: nn.Module, drawn: Sequence[tuple[Tensor | None, ...]], 
 
 def clip(model: nn.Module, max_norm: float | None) -> float:
     """Scale the gradients down to max_norm if they are longer (None: never); return their norm before."""
+    require_arguments(clip, locals())
+    require_max_norm(max_norm)
     norm = nn.utils.clip_grad_norm_(model.parameters(), math.inf if max_norm is None else max_norm)
     return processes.whole(norm).item()
 
 
 def predicted(batch: tuple[Tensor | None, ...]) -> int:
     """Return how many tokens a batch predicts: targets, its last tensor, that are not −100."""
-    targets = batch[-1]
+    require_arguments(predicted, locals())
+    targets = batch[-1] if batch else None
     if not isinstance(targets, Tensor) or targets.is_floating_point() or targets.dtype == torch.bool:
         raise ValueError(
             "several batches make one update, weighed by their predicted tokens: the last tensor of a batch must hold "

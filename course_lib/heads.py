@@ -7,10 +7,10 @@ taught later work inside the heads: RoPE rotates queries and keys (chapter 5), a
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from course_lib import checks
 from course_lib.attention import fused_attention, scaled_dot_product_attention
 from course_lib.cache import KVCache
-from course_lib.checks import require_dropout, require_fitting, require_heads, require_sequences, require_shape
-from course_lib.linear import Linear
+from course_lib.linear import Layer, Linear
 from course_lib.masks import causal_mask, combine
 from course_lib.positions import apply_rotary
 
@@ -20,19 +20,19 @@ def split_heads(x: Float[Tensor, "B T d_model"], n_heads: int) -> Float[Tensor, 
 
     Errors: ValueError if d_model is not divisible by n_heads.
     """
-    require_shape(x, "(B, T, d_model)")
+    checks.require_shape(x, "(B, T, d_model)")
     B, T, d_model = x.shape
-    require_heads(d_model, n_heads)
+    checks.require_heads(d_model, n_heads)
     return x.reshape(B, T, n_heads, d_model // n_heads).transpose(1, 2)  # (B, T, H, D) -> (B, H, T, D)
 
 
 def merge_heads(x: Float[Tensor, "B H T D"]) -> Float[Tensor, "B T d_model"]:
     """Lay the heads side by side again: undo split_heads."""
-    require_shape(x, "(B, H, T, D)")
+    checks.require_shape(x, "(B, H, T, D)")
     return x.transpose(1, 2).flatten(start_dim=2)  # (B, T, H, D) -> (B, T, H * D)
 
 
-class MultiHeadAttention(nn.Module):
+class MultiHeadAttention(Layer):
     """Run several attentions side by side, each on its own projection of the tokens, and mix what they find by W_O.
 
     head_h = attention(x W_Q, c W_K, c W_V) on the h-th slice,   y = concat(head_1 … head_H) W_O
@@ -59,9 +59,9 @@ class MultiHeadAttention(nn.Module):
     ):  # fmt: skip
         super().__init__()
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-        require_heads(d_model if d_head is None else n_heads * d_head, n_heads, n_kv_heads)
+        checks.require_heads(d_model, n_heads, n_kv_heads, d_head, qk_norm)
         D = d_model // n_heads if d_head is None else d_head
-        require_dropout(dropout)
+        checks.require_dropout(dropout)
         self.d_model, self.n_heads, self.n_kv_heads = d_model, n_heads, n_kv_heads
         self.dropout, self.rope_interleaved = dropout, rope_interleaved
         self.q_proj = Linear(d_model, n_heads * D, bias=bias or qkv_bias)
@@ -86,7 +86,7 @@ class MultiHeadAttention(nn.Module):
             need_weights: also return the weights, before dropout, from the plain steps: the fused kernel has none.
             score_bias: numbers added to the scores, broadcastable to (B, H, T, S), such as alibi_bias.
         """
-        require_sequences(x, context, self.d_model, is_causal, rotary)
+        checks.require_sequences(x, context, self.d_model, is_causal, rotary, need_weights)
         query = split_heads(self.q_proj(x), self.n_heads)  # (B, H, T, D)
         if context is None:
             key, value = self.keys_and_values(x)  # (B, H_kv, T, D)
@@ -111,7 +111,7 @@ class MultiHeadAttention(nn.Module):
         self, query, key, value, mask=None, is_causal=False, score_bias=None, dropout_p=0.0, need_weights=False
     ) -> tuple[Tensor, Tensor | None]:
         """Attend: queries (B, H, T, D), keys and values (B, H_kv, S, D) -> (heads (B, H, T, D), weights or None)."""
-        require_fitting(query, key, mask)
+        checks.require_fitting(query, key, mask, score_bias)
         group = self.n_heads // self.n_kv_heads
         if group > 1:
             key, value = key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)  # (B, H, S, D)

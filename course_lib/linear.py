@@ -1,23 +1,55 @@
 """Linear: PyTorch's linear layer, which does not leave cores idle while a token or a few are computed.
 
+`Layer`: a module whose errors say what was given.
+
 Chapter 14. A matrix that meets one vector is read once and used once, so that memory decides how long it takes. One
 core alone cannot ask memory for as much as memory can give.
 """
 
+from typing import Any
+
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
+
+from course_lib.arguments import RAW, named, require_arguments, require_fitting_call
+from course_lib.checks import require_sizes
 
 WORTH_SPLITTING = 1 << 18  # weights: below, handing rows out takes longer than it saves
 FEW = 16  # tokens: with more, arithmetic decides, and PyTorch's kernel uses all cores
 
 
-class Linear(nn.Linear):
+class Layer(nn.Module):
+    """A `torch.nn.Module` whose errors name the arguments; a call that succeeds takes no longer for it.
+
+    It is made from what the signature of `__init__` allows. What torch says of a wrong input to `forward` speaks of
+    matrices deep inside: here it becomes a ValueError or TypeError that says what was given and what is allowed.
+    """
+
+    def __new__(cls, *args, **kwargs):
+        if args or kwargs:  # a copy is made without
+            require_arguments(cls.__init__, named(cls.__init__, None, *args, **kwargs))
+        return super().__new__(cls)
+
+    def __call__(self, *args, **kwargs):
+        try:
+            return (self._compiled_call_impl or self._call_impl)(*args, **kwargs)
+        except RAW as error:
+            require_fitting_call(self, args, kwargs, error)
+            raise
+
+
+class Linear(Layer, nn.Linear):
     """Compute y = x Wᵀ + b, as `nn.Linear` does; a few tokens on a CPU do not take longer than reading W takes.
 
     Parameters and shapes: those of `nn.Linear`. What is trained, longer or on a GPU is left to it.
     """
 
-    def forward(self, x: Tensor) -> Tensor:
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, **where: Any):
+        require_sizes(in_features=in_features, out_features=out_features)
+        super().__init__(in_features, out_features, bias, **where)
+
+    def forward(self, x: Float[Tensor, "*batch in_features"]) -> Tensor:
         tokens = x.numel() // self.in_features
         if self.weight.numel() >= WORTH_SPLITTING and x.device.type == "cpu" and not torch.is_grad_enabled():
             if x.dtype == torch.float32 and 1 <= tokens <= FEW:

@@ -10,7 +10,15 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from course_lib.checks import require_at_least_one, require_boolean
+from course_lib.checks import (
+    require_at_least_one,
+    require_boolean,
+    require_device,
+    require_device_of,
+    require_lengths,
+    require_sizes,
+    require_switches,
+)
 
 
 def causal_mask(T: int, S: int | None = None, device: torch.device | str | None = None) -> Bool[Tensor, "T S"]:
@@ -25,7 +33,8 @@ def causal_mask(T: int, S: int | None = None, device: torch.device | str | None 
     Errors: ValueError if S < T: the first queries would have no key at all.
     """
     S = T if S is None else S
-    require_at_least_one(T=T, S=S)
+    require_sizes(T=T, S=S)
+    require_device(device)
     if S < T:
         raise ValueError(f"S={S} keys are fewer than T={T} queries: the first queries would see nothing. Give S ≥ T")
     return torch.ones(T, S, dtype=torch.bool, device=device).tril(diagonal=S - T)
@@ -38,13 +47,8 @@ def padding_mask(lengths: Int[Tensor, "B"] | Sequence[int], S: int, left: bool =
 
     Errors: ValueError if a length is not in 0 … S.
     """
-    require_at_least_one(S=S)
-    lengths = torch.as_tensor(lengths)
-    if lengths.ndim != 1 or lengths.is_floating_point():
-        raise ValueError(f"lengths must be one whole number per row, got shape {tuple(lengths.shape)}, {lengths.dtype}")
-    wrong = (lengths < 0) | (lengths > S)
-    if wrong.any():
-        raise ValueError(f"lengths contain {lengths[wrong][0].item()}, but a row of S={S} keys holds 0 to {S}")
+    require_switches(left=left)
+    lengths = require_lengths(lengths, S)
     position = torch.arange(S, device=lengths.device)
     mask = position >= S - lengths[:, None] if left else position < lengths[:, None]  # (B, S)
     return mask[:, None, None, :]  # (B, 1, 1, S)
@@ -93,6 +97,7 @@ def combine(*masks: Bool[Tensor, "..."] | None) -> Bool[Tensor, "..."]:
         raise ValueError("combine needs at least one mask that is not None")
     for mask in given:
         require_boolean(mask)
+        require_device_of(given[0], mask=mask)
     try:
         torch.broadcast_shapes(*(mask.shape for mask in given))
     except RuntimeError:

@@ -1,8 +1,7 @@
 """Normalization: keep every token's vector at a steady size, whatever the depth.
 
 Chapter 7. LayerNorm (Ba et al. 2016) centres and scales; RMSNorm (Zhang & Sennrich 2019) only scales. Both work on one
-token at a time, over its `d_model` features: no batch, no neighbours, nothing to remember between steps. `by_hand` is
-the formula, step by step; `forward` leaves it to PyTorch's kernel, which is faster (for LayerNorm: several times).
+token at a time, over its `d_model` features. `by_hand` is the formula; `forward` leaves it to PyTorch's faster kernel.
 """
 
 import torch
@@ -10,10 +9,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.checks import require_at_least_one, require_last_size, require_positive
+from course_lib.checks import require_features, require_positive, require_sizes
+from course_lib.linear import Layer
 
 
-class LayerNorm(nn.Module):
+class LayerNorm(Layer):
     """Centre each token, divide by its standard deviation, then rescale and shift each feature by learned numbers.
 
     y = (x − mean(x)) / sqrt(var(x) + eps) · weight + bias
@@ -31,52 +31,52 @@ class LayerNorm(nn.Module):
 
     def __init__(self, d_model: int, eps: float = 1e-5, bias: bool = True):
         super().__init__()
-        require_at_least_one(d_model=d_model)
+        require_sizes(d_model=d_model)
         require_positive(eps=eps)
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(d_model))
         self.bias = nn.Parameter(torch.zeros(d_model)) if bias else None
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        require_last_size(x, len(self.weight))
+        require_features(x, self.weight)
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
     def by_hand(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """Compute the formula in its three steps."""
+        require_features(x, self.weight)
         centred = x - x.mean(dim=-1, keepdim=True)  # (..., d_model), with mean 0
         variance = centred.pow(2).mean(dim=-1, keepdim=True)  # (..., 1)
         y = centred / torch.sqrt(variance + self.eps) * self.weight
         return y if self.bias is None else y + self.bias
 
 
-class RMSNorm(nn.Module):
+class RMSNorm(Layer):
     """Divide each token by its root mean square, then rescale each feature by a learned gain.
 
     y = x / sqrt(mean(x²) + eps) · weight
-
-    There is no bias and no centring: the mean is not taken away.
 
     Args:
         d_model: features of a token.
         eps: added to the mean square, inside the root, so that a zero vector stays zero instead of dividing by zero.
 
-    Parameters: `weight` (d_model,), initialised to ones.
+    Parameters: `weight` (d_model,), initialised to ones; no bias, and no centring: the mean is not taken away.
     Shapes: x (…, d_model) → the same. Errors: ValueError if d_model < 1, eps ≤ 0, or another last dimension.
     Source: Zhang & Sennrich 2019, "Root Mean Square Layer Normalization", eq. 4.
     """
 
     def __init__(self, d_model: int, eps: float = 1e-6):
         super().__init__()
-        require_at_least_one(d_model=d_model)
+        require_sizes(d_model=d_model)
         require_positive(eps=eps)
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(d_model))
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        require_last_size(x, len(self.weight))
+        require_features(x, self.weight)
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
     def by_hand(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """Compute the formula in its two steps."""
+        require_features(x, self.weight)
         mean_square = x.pow(2).mean(dim=-1, keepdim=True)  # (..., 1)
         return x / torch.sqrt(mean_square + self.eps) * self.weight

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from course_lib import checks
+from course_lib.linear import Layer
 
 BINS, FURTHEST = 32, 128  # of RelativeBias: distances beyond the furthest share the last bin
 
@@ -29,7 +30,7 @@ def sinusoidal_encoding(max_seq_len: int, d_model: int) -> Float[Tensor, "max_se
     Errors: ValueError if max_seq_len or d_model is less than 1.
     Source: Vaswani et al. 2017, section 3.5.
     """
-    checks.require_at_least_one(max_seq_len=max_seq_len, d_model=d_model)
+    checks.require_sizes(max_seq_len=max_seq_len, d_model=d_model)
     position = torch.arange(max_seq_len, dtype=torch.float64)[:, None]  # (max_seq_len, 1)
     two_i = torch.arange(0, d_model, 2, dtype=torch.float64)  # (ceil(d_model / 2),)
     angle = position / 10000 ** (two_i / d_model)  # (max_seq_len, ceil(d_model / 2))
@@ -39,7 +40,7 @@ def sinusoidal_encoding(max_seq_len: int, d_model: int) -> Float[Tensor, "max_se
     return table.to(torch.get_default_dtype())
 
 
-class SinusoidalPositions(nn.Module):
+class SinusoidalPositions(Layer):
     """Add the fixed sinusoids to the token vectors: y = x + PE[:T]. No parameters.
 
     The table is a buffer that is not saved: it can always be computed again.
@@ -60,7 +61,7 @@ class SinusoidalPositions(nn.Module):
         return _add_rows(x, self.table, positions)
 
 
-class LearnedPositions(nn.Module):
+class LearnedPositions(Layer):
     """Add one learned vector per position: y = x + weight[:T].
 
     Parameters: `weight` (max_seq_len, d_model), drawn from N(0, 0.02²). Position max_seq_len has no row and cannot
@@ -72,7 +73,7 @@ class LearnedPositions(nn.Module):
 
     def __init__(self, max_seq_len: int, d_model: int):
         super().__init__()
-        checks.require_at_least_one(max_seq_len=max_seq_len, d_model=d_model)
+        checks.require_sizes(max_seq_len=max_seq_len, d_model=d_model)
         self.weight = nn.Parameter(torch.empty(max_seq_len, d_model))
         nn.init.normal_(self.weight, std=0.02)
 
@@ -84,10 +85,10 @@ class LearnedPositions(nn.Module):
 
 def _add_rows(x: Tensor, table: Tensor, positions: Tensor | None) -> Tensor:
     max_seq_len, d_model = table.shape
-    checks.require_last_size(x, d_model)
+    checks.require_fractions(x, d_model)
     first, last = 0, x.shape[-2] - 1
     if positions is not None:
-        checks.require_broadcast(positions, x.shape[:-1], "positions")
+        checks.require_positions(positions, x)
         if not positions.is_meta:  # a tensor on the meta device has a shape and no values
             first, last = int(positions.min()), int(positions.max())
     if first < 0 or last >= max_seq_len:
@@ -116,14 +117,15 @@ def rotary_angles(
     Errors: ValueError if d_head is odd, or theta is not a positive number.
     Source: Su et al. 2021, "RoFormer".
     """
-    checks.require_tensors(positions=positions)
-    checks.require_at_least_one(d_head=d_head)
-    checks.require_positive(theta=theta)
+    checks.require_whole_numbers(positions)
+    checks.require_sizes(d_head=d_head)
+    checks.require_theta(theta=theta)
+    checks.require_wide(dtype)
     if d_head % 2:
         raise ValueError(f"RoPE rotates pairs of features, but d_head={d_head} is odd: choose an even one")
     two_i = torch.arange(0, d_head, 2, device=positions.device)
     speeds = 1.0 / theta ** (two_i.to(dtype) / d_head)  # (D / 2,), radians per token
-    speeds = speeds if scaling is None else slowed(speeds, *scaling)
+    speeds = speeds if scaling is None else slowed(speeds, *checks.require_rope_scaling(scaling))
     return positions[..., None].to(dtype) * speeds  # (..., T, D / 2)
 
 
@@ -142,7 +144,7 @@ def slowed(speeds: Float[Tensor, "half"], factor: float, low: float, high: float
     Errors: ValueError unless factor ≥ 1, 0 < low < high and original > 0.
     Source: Llama 3.1's published code; after Peng et al. 2023 (YaRN), section 3.2.
     """
-    checks.require_tensors(speeds=speeds)
+    checks.require_speeds(speeds)
     checks.require_rope_scaling((factor, low, high, original))
     turns = original * speeds / (2 * torch.pi)
     kept = ((turns - low) / (high - low)).clamp(0, 1)
@@ -164,13 +166,7 @@ def apply_rotary(
     Errors: ValueError if D is not twice the number of angles, or the shapes do not broadcast.
     Source: Su et al. 2021, section 3.2.2.
     """
-    checks.require_tensors(x=x, angles=angles)
-    if x.shape[-1] != 2 * angles.shape[-1]:
-        raise ValueError(
-            f"x has D={x.shape[-1]} features, but {angles.shape[-1]} angles rotate {2 * angles.shape[-1]}: "
-            "make the angles with rotary_angles(positions, d_head=D)"
-        )
-    checks.require_broadcast(angles, (*x.shape[:-1], angles.shape[-1]), "angles")
+    checks.require_pairs(x, angles, interleaved)
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)  # (..., T, D / 2)
     if interleaved:
         a, b = x[..., 0::2], x[..., 1::2]
@@ -195,16 +191,17 @@ def alibi_bias(
     Source: Press et al. 2022, "Train Short, Test Long".
     """
     S = T if S is None else S
-    checks.require_at_least_one(n_heads=n_heads)
     checks.require_last_queries(T, S)
-    power = 2 ** (n_heads.bit_length() - 1)
+    checks.require_sizes(n_heads=n_heads, T=T, S=S)
+    checks.require_device(device)
+    power = 2 ** (int(n_heads).bit_length() - 1)
     slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
     slopes += [2 ** (-4 * h / power) for h in range(1, 2 * (n_heads - power) + 1, 2)]
     query, key = torch.arange(S - T, S, device=device)[:, None], torch.arange(S, device=device)  # (T, 1), (S,)
     return -torch.tensor(slopes, device=device)[:, None, None] * (query - key).abs()  # (H, T, S)
 
 
-class RelativeBias(nn.Module):
+class RelativeBias(Layer):
     """Learn what each head adds to a score for the distance between query and key: near ones exactly, far ones in bins.
 
     bias[h, t, s] = weight[bin(t + (S − T) − s), h]
@@ -218,7 +215,7 @@ class RelativeBias(nn.Module):
 
     def __init__(self, n_heads: int, both_ways: bool):
         super().__init__()
-        checks.require_at_least_one(n_heads=n_heads)
+        checks.require_sizes(n_heads=n_heads, bins=BINS)
         self.both_ways, self.weight = both_ways, nn.Parameter(0.02 * torch.randn(BINS, n_heads))
 
     def forward(self, T: int, S: int) -> Float[Tensor, "H T S"]:

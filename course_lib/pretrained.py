@@ -10,7 +10,8 @@ from typing import Literal, overload
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from course_lib.checks import require_one_of
+from course_lib.arguments import require_arguments
+from course_lib.checks import require_folder, require_one_of
 from course_lib.config import TransformerConfig
 from course_lib.encoder_decoder import EncoderDecoder
 from course_lib.files import ASSETS, damaged, read_json, read_tensors, save_json, save_tensors, write_whole
@@ -58,7 +59,7 @@ def load_pretrained(name: str | Path) -> tuple[Model, WordTokenizer | SubwordTok
 
 def load_tokenizer(name: str | Path) -> WordTokenizer | SubwordTokenizer:
     """Return a tokenizer alone: "gpt2-tokenizer" (once fetched), or that of a model, named as in `load_pretrained`."""
-    folder = weights_folder(name) if name == "gpt2-tokenizer" else _folder(name)
+    folder = weights_folder("gpt2-tokenizer") if str(name) == "gpt2-tokenizer" else _folder(name)
     return _read_tokenizer(folder)
 
 
@@ -71,8 +72,8 @@ def load_text(name: str = "tinyshakespeare") -> str:
 def save_pretrained(folder: str | Path, model: Model, tokenizer: WordTokenizer | SubwordTokenizer) -> None:
     """Write a model of any family to `folder`: model.safetensors, config.json, and vocabulary.json or tokenizer.json.
     Each file is written whole or not at all."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    require_arguments(save_pretrained, locals())
+    folder = require_folder(folder)
     tied = tied_names(model)
     state = {name: tensor.contiguous().cpu() for name, tensor in model.state_dict().items() if name not in tied}
     save_tensors(folder / MODEL_FILE, state)
@@ -97,6 +98,7 @@ def shipped_figures(name: str | Path = "tinytown") -> dict:
 
 def _folder(name: str | Path) -> Path:
     """Return the folder of a model's files. The network is asked only for a name that stands in ON_THE_HUB."""
+    require_arguments(_folder, locals())
     if name in SHIPPED:
         return ASSETS / name
     if name in SOURCES and name in NAMES:
@@ -104,7 +106,7 @@ def _folder(name: str | Path) -> Path:
     if name in ON_THE_HUB:
         return _from_the_hub(name)
     folder = Path(name).expanduser()
-    if not (folder / CONFIG_FILE).is_file():
+    if not str(name) or not (folder / CONFIG_FILE).is_file():
         raise ValueError(
             f"there is no pretrained model {str(name)!r}: give one of {', '.join(map(repr, NAMES))}, or a folder that "
             f"holds {MODEL_FILE}, {CONFIG_FILE}, and {VOCABULARY_FILE} or {TOKENIZER_FILE}"

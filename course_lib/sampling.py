@@ -6,7 +6,7 @@ Then a draw chooses, again and again: `Draft` holds the texts in the making, and
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from course_lib import checks
+from course_lib.arguments import require_arguments
 from course_lib.gpt import evaluating
 
 # A float32 sum of probabilities is right to about this much. A set whose sum is nearer to p than that has reached p;
@@ -85,8 +86,8 @@ def penalize_repetition(
     Source: Keskar et al. 2019 (CTRL), section 4.1; the case l < 0 as in Hugging Face's transformers.
     """
     _require_logits(logits)
-    checks.require_positive(repetition_penalty=penalty)
-    checks.require_ids(ids, logits.shape[-1])
+    checks.require_penalty(penalty)
+    checks.require_ids(ids, logits.shape[-1], like=logits)
     if ids.shape[:-1] != logits.shape[:-1]:
         raise ValueError(f"ids must be (…, T) beside logits (…, V), got {tuple(ids.shape)} and {tuple(logits.shape)}")
     ids, logits = ids.long(), _wide(logits)
@@ -119,8 +120,7 @@ def next_token_distribution(
     Errors: ValueError for NaN or +inf, a row of −inf alone, temperature < 0, k < 1, p outside (0, 1].
     """
     _require_logits(logits)
-    if not isinstance(temperature, Real) or not 0 <= temperature < math.inf:
-        raise ValueError(f"temperature must be a finite number ≥ 0 (0 = greedy), got {temperature!r}")
+    checks.require_temperature(temperature)
     logits = _wide(logits)
     largest = logits.amax(dim=-1, keepdim=True)  # (..., 1)
     # Softmax does not notice the shift, and a tiny temperature can then only lead to −inf, never to inf − inf.
@@ -130,7 +130,8 @@ def next_token_distribution(
     else:
         greedy = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, logits.argmax(dim=-1, keepdim=True), True)
         logits = logits.masked_fill(~greedy, -torch.inf)
-    for cut, setting in ((top_k_filter, top_k), (top_p_filter, top_p), (min_p_filter, min_p)):
+    cuts: Any = ((top_k_filter, top_k), (top_p_filter, top_p), (min_p_filter, min_p))
+    for cut, setting in cuts:
         logits = logits if setting is None else cut(logits, setting)
     return logits.softmax(dim=-1)
 
@@ -142,7 +143,7 @@ def _wide(logits: Tensor) -> Tensor:
 
 def _require_logits(logits: Tensor) -> None:
     checks.require_tensors(logits=logits)
-    if logits.ndim == 0 or logits.shape[-1] == 0 or not logits.is_floating_point():
+    if logits.ndim == 0 or logits.is_meta or logits.shape[-1] == 0 or not logits.is_floating_point():
         raise ValueError(f"logits must be numbers of shape (…, V), got shape {tuple(logits.shape)}, {logits.dtype}")
     largest = logits.amax(dim=-1)  # NaN if one logit of the row is
     if largest.isfinite().all():
@@ -173,6 +174,7 @@ def sample_next_token(
         generator: a seeded torch.Generator for text that can be repeated; torch's global one unless given.
     Returns: ids (…).
     """
+    checks.require_generator(generator)
     probabilities = next_token_distribution(logits, temperature, top_k, top_p, min_p)
     running_sum = probabilities.detach().cpu().double().cumsum(dim=-1)  # (..., V)
     device = "cpu" if generator is None else generator.device
@@ -224,14 +226,14 @@ def generate(
     Returns: ids (B, T + n), the prompt and n ≤ max_new_tokens new tokens; with stream the iterator.
     Errors: ValueError for an empty prompt, ids or stop outside the vocabulary, or a bad setting.
     """
-    if not isinstance(max_new_tokens, Integral) or max_new_tokens < 0:
-        raise ValueError(f"max_new_tokens must be a whole number ≥ 0, got {max_new_tokens!r}")
-    settings = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+    checks.require_count(max_new_tokens=max_new_tokens)
+    settings: Any = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
     # A bad setting is named here, not at the first step of a stream.
     next_token_distribution(torch.zeros(1), **settings)
     penalize_repetition(torch.zeros(1), torch.zeros(1, dtype=torch.int64), repetition_penalty)
     draft = Draft(model, ids, left_padding, source_ids, source_mask, use_cache)
-    stops = stop_ids(stop, model.config.vocab_size).to(ids.device)
+    stops = stop_ids(stop, draft.model.config.vocab_size).to(ids.device)
+    require_arguments(generate, locals())
 
     def steps() -> Iterator[Tensor]:
         stopped = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)  # (B,)
@@ -265,14 +267,7 @@ def pad_left(
         The text of row b is ids[b, left_padding[b] :].
     Errors: ValueError if there is no prompt, one is empty, or pad_id is not a whole number.
     """
-    rows = [torch.as_tensor(prompt) for prompt in prompts]
-    if not rows or any(row.ndim != 1 or len(row) == 0 or row.is_floating_point() for row in rows):
-        raise ValueError(
-            f"prompts must be lists of ids, at least one id in each, got {prompts!r}: "
-            "begin with the start token if there is nothing else"
-        )
-    if not isinstance(pad_id, Integral):
-        raise ValueError(f"pad_id must be a whole number, got {pad_id!r}")
+    rows = checks.require_prompt_rows(prompts, pad_id)
     T = max(len(row) for row in rows)
     ids = torch.stack([F.pad(row, (T - len(row), 0), value=pad_id) for row in rows])  # (B, T)
     return ids, torch.tensor([T - len(row) for row in rows], device=ids.device)
@@ -280,8 +275,10 @@ def pad_left(
 
 def stop_ids(stop: int | Collection[int] | None, vocab_size: int) -> Int[Tensor, "_"]:
     """Return the ids that end a text, as a tensor. Errors: ValueError if one is outside the vocabulary."""
-    ids = [stop] if isinstance(stop, (int, Integral)) else sorted(set(stop or ()))
-    stops = torch.tensor(ids) if ids else torch.empty(0, dtype=torch.int64)
+    checks.require_at_least_one(vocab_size=vocab_size)
+    stop = [stop] if isinstance(stop, Integral) else () if stop is None else stop
+    ids = checks.require_whole(stop, "stop ids")
+    stops = torch.tensor(sorted(set(ids))) if ids else torch.empty(0, dtype=torch.int64)
     checks.require_ids(stops, vocab_size, name="stop ids")
     return stops
 
@@ -308,10 +305,10 @@ class Draft:
         source_mask: Bool[Tensor, "B 1 1 S"] | None = None,
         use_cache: bool | None = None,
     ):
+        checks.require_model(model=model)
         checks.require_prompts(getattr(model.config, "family", "decoder"), ids, left_padding, source_ids, source_mask)
         checks.require_ids(ids, model.config.vocab_size)
-        if use_cache and not hasattr(model, "new_cache"):
-            raise ValueError(f"use_cache=True needs model.new_cache(), which {type(model).__name__} does not have")
+        checks.require_caching(model, use_cache)
         use_cache = hasattr(model, "new_cache") if use_cache is None else use_cache
         self.model, self.ids, self.left_padding, self.source_mask = model, ids, left_padding, source_mask
         self.parts = list(model.modules())

@@ -14,6 +14,7 @@ from unittest.mock import patch  # exchanges an attribute and puts the old one b
 import torch
 from torch import Tensor, nn
 
+from course_lib.checks import require_module, require_modules, require_text
 from course_lib.heads import MultiHeadAttention
 
 
@@ -22,6 +23,7 @@ def evaluating(model: nn.Module | Sequence[nn.Module]) -> Iterator[None]:
     """Use a model without dropout and without gradients; every module is afterwards in the mode in which it was.
 
     model: or the list of its modules, which who comes here once per token need not make again each time."""
+    require_modules(model)
     in_training = [module for module in (model.modules() if isinstance(model, nn.Module) else model) if module.training]
     for module in in_training:
         module.training = False
@@ -62,6 +64,9 @@ def trace(model: nn.Module, *patterns: str) -> Iterator[Trace]:
     Where a module runs several times, the last run stays. Recorded tensors are cut off from the gradient.
     Errors: KeyError that lists the nearest names, for a name that was not recorded.
     """
+    require_module(model=model)
+    for pattern in patterns:
+        require_text(pattern)
     seen = Trace()
 
     def wanted(name: str) -> bool:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from course_lib import checks, processes
+from course_lib.arguments import require_arguments
 from course_lib.checkpoints import load_checkpoint, save_checkpoint
 from course_lib.gpt import IGNORED, evaluating
 from course_lib.gradients import add_gradients, block_options, clip, require_options
@@ -65,7 +66,9 @@ def make_optimizer(
 ) -> torch.optim.AdamW:
     """Return AdamW (Loshchilov & Hutter 2019) that decays matrices only: a norm's gain or a bias has no reason to be
     pulled to zero."""
+    require_arguments(make_optimizer, locals())
     checks.require_at_least_zero(weight_decay=weight_decay)
+    checks.require_betas(betas)
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
@@ -120,8 +123,9 @@ def train(
         the batches run out; TrainingDiverged as soon as loss or gradient is not finite, with the step and what to try.
     """
     checks.require_training_run(batches, steps, max_norm, checkpoint, checkpoint_every, accumulate)
+    checks.require_schedule(0, peak, warmup, math.inf, floor)  # refused, if it must be, before anything is done
     warmup = min(warmup, steps - 1)  # a run of a few steps still reaches its peak
-    checks.require_schedule(0, peak, warmup, steps, floor)  # refused, if it must be, before anything is done
+    require_arguments(train, locals())
     require_options(model, precision, compile, checkpoint_activations)
     processes.require_company(shard)
     optimizer = make_optimizer(model, weight_decay)
@@ -182,6 +186,7 @@ def story_losses(
     Returns: (nats (N,), predicted tokens (N,)): −ln P(story) under the model, and len − 1.
     The loss per token of the whole set is nats.sum() / tokens.sum().
     """
+    require_arguments(story_losses, locals(), numbers=True)
     checks.require_stories(stories, batch_size)
     device = next(model.parameters()).device
     nats = []
@@ -191,8 +196,9 @@ def story_losses(
         ids = torch.tensor([row + [pad_id] * (longest - len(row)) for row in rows], device=device)  # (B, T + 1)
         targets = torch.tensor([row[1:] + [IGNORED] * (longest - len(row)) for row in rows], device=device)  # (B, T)
         with evaluating(model):
-            logits = model(ids[:, :-1])  # (B, T, V)
+            logits = checks.require_called(model, (ids[:, :-1],))  # (B, T, V)
         # (B, T), 0 after the end of a story
         loss = nn.functional.cross_entropy(logits.transpose(1, 2), targets, ignore_index=IGNORED, reduction="none")
+        checks.require_real(loss, logits)
         nats.append(loss.double().sum(dim=1).cpu())
     return torch.cat(nats), torch.tensor([len(row) - 1 for row in stories])

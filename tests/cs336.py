@@ -1,11 +1,15 @@
 """CS336's assignment 1, editions 2025 and 2024, in our parts: the names and arguments of the functions are theirs."""
 
+import json
+from pathlib import Path
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.blocks import TransformerBlock
+from course_lib.checkpoints import load_checkpoint, save_checkpoint
 from course_lib.config import TransformerConfig
 from course_lib.embeddings import TokenEmbedding
 from course_lib.feed_forward import FeedForward, SwiGLU
@@ -14,7 +18,7 @@ from course_lib.heads import MultiHeadAttention
 from course_lib.normalization import RMSNorm
 from course_lib.positions import apply_rotary, rotary_angles
 from course_lib.sampling import next_token_distribution
-from course_lib.tinytown import Batches
+from course_lib.tinytown import Batches, BytePairTokenizer
 from course_lib.training import learning_rate, make_optimizer, train
 
 
@@ -150,6 +154,31 @@ def run_get_lr_cosine_schedule(it, max_learning_rate, min_learning_rate, warmup_
 
 def run_get_batch(dataset, batch_size, context_length, device):
     return next(Batches(torch.as_tensor(dataset, device=device), batch_size, context_length))
+
+
+def run_save_checkpoint(model, optimizer, iteration, out):
+    save_checkpoint(out, model, optimizer, history={"iteration": iteration})
+
+
+def run_load_checkpoint(src, model, optimizer):
+    return load_checkpoint(src, model, optimizer)["iteration"]
+
+
+def run_train_bpe(input_path, vocab_size, special_tokens):
+    """Theirs are id -> bytes, and merges as pairs of bytes; ours stand in the alphabet that GPT-2 gave to bytes."""
+    tokenizer = BytePairTokenizer.train(
+        Path(input_path).read_text(encoding="utf-8"), vocab_size, special_tokens
+    ).tokenizer
+    shown = [b for b in range(256) if chr(b).isprintable() and not chr(b).isspace()]
+    hidden = [b for b in range(256) if b not in shown]
+    letters = {chr(b): b for b in shown} | {chr(256 + i): b for i, b in enumerate(hidden)}
+
+    def as_bytes(token):
+        return token.encode() if token in special_tokens else bytes(letters[letter] for letter in token)
+
+    merges = json.loads(tokenizer.to_str())["model"]["merges"]
+    vocab = {i: as_bytes(token) for token, i in tokenizer.get_vocab().items()}
+    return vocab, [(as_bytes(left), as_bytes(right)) for left, right in merges]
 
 
 # ------------------------------------------------------------------------------------------------- CS336, 2024 edition

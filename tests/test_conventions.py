@@ -19,6 +19,8 @@ stand in `tests/cs336.py`.
 
 import math
 import re
+from collections import Counter
+from itertools import pairwise
 
 import cs336
 import pytest
@@ -242,6 +244,48 @@ def test_a_batch_is_drawn_from_every_place_and_its_targets_are_one_step_later():
     assert torch.equal(targets, inputs + 1)
     assert torch.equal(inputs - inputs[:, :1], torch.arange(7).expand(500, 7))
     assert inputs[:, 0].unique().tolist() == list(range(13))
+
+
+def test_a_checkpoint_brings_model_and_optimizer_back_to_its_iteration(tmp_path):
+    def steps(model, optimizer, n):
+        for i in range(n):
+            optimizer.zero_grad()
+            model(torch.full((2, 4), 0.1 * i + 0.1)).square().sum().backward()
+            optimizer.step()
+        return [p.detach().clone() for p in model.parameters()]
+
+    def started(seed):
+        torch.manual_seed(seed)
+        model = nn.Linear(4, 3)
+        return model, torch.optim.AdamW(model.parameters(), lr=0.1)
+
+    model, optimizer = started(0)
+    steps(model, optimizer, 5)
+    cs336.run_save_checkpoint(model, optimizer, 5, tmp_path / "run.pt")
+    expected = steps(model, optimizer, 3)
+    again = started(1)
+    assert cs336.run_load_checkpoint(tmp_path / "run.pt", *again) == 5
+    for ours, theirs in zip(steps(*again, 3), expected):
+        assert torch.equal(ours, theirs)
+
+
+def test_each_merge_of_byte_pairs_joins_a_commonest_pair_of_its_moment(tmp_path):
+    text = "low low low lower lower newest newest newest widest widest the the them" + "<|end|>" + " the lowest of them"
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    vocab, merges = cs336.run_train_bpe(tmp_path / "text.txt", 256 + 12 + 1, ["<|end|>"])
+    assert {bytes([b]) for b in range(256)} | {b"<|end|>"} <= set(vocab.values())
+    assert len(merges) == 12
+    words = [
+        [bytes([b]) for b in word.encode()] for part in text.split("<|end|>") for word in re.findall(r" ?\w+", part)
+    ]
+    for pair in merges:
+        counts = Counter(neighbours for word in words for neighbours in pairwise(word))
+        assert counts[pair] == max(counts.values()), f"{pair} occurs {counts[pair]} times"
+        assert pair[0] + pair[1] in vocab.values()
+        for word in words:
+            for i in reversed(range(len(word) - 1)):
+                if (word[i], word[i + 1]) == pair:
+                    word[i : i + 2] = [pair[0] + pair[1]]
 
 
 # ------------------------------------------------------------------------------------------------- CS336, 2024 edition

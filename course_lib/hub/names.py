@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from course_lib.checks import require_one_of
+from course_lib.checks import require_hf_config, require_one_of
 from course_lib.config import TransformerConfig
 from course_lib.files import read_table
 
@@ -55,6 +55,7 @@ def config_from_hf(family: str, config: Mapping | Any) -> TransformerConfig:
 
     Errors: ValueError that names the setting, if it asks for something that our models do not do, or a size is missing.
     """
+    require_hf_config(config)
     given = ABSENT.get(family, {}) | (dict(config) if isinstance(config, Mapping) else config.to_dict())
     rope = given.get("rope_scaling") or given.get("rope_parameters") or {}  # the old name, which counts, and the new
     given |= {"rope_type": rope.get("type", "default")} | rope

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Generator, Tensor
 
-from course_lib.checks import require_at_least_one, require_tensors
+from course_lib.arguments import require_arguments
+from course_lib.checks import require_sizes, require_tensors
 from course_lib.tinytown.tokenizers import WordTokenizer
 
 
@@ -28,7 +29,8 @@ class Batches:
         self, ids: Tensor, batch_size: int, T: int, generator: Generator | None = None, start_id: int | None = None
     ):
         require_row(ids)
-        require_at_least_one(batch_size=batch_size, T=T)
+        require_sizes(batch_size=batch_size, T=T)
+        require_arguments(Batches.__init__, locals(), numbers=True)
         if len(ids) < T + 1:
             raise ValueError(f"T={T} needs at least {T + 1} ids (a target for the last input), got {len(ids)}")
         self.ids, self.batch_size, self.T, self.generator = ids, batch_size, T, generator
@@ -49,7 +51,8 @@ class Batches:
 
 def encode_stories(stories: Iterable[str], tokenizer: WordTokenizer) -> Tensor:
     """All stories one after another as one row of ids (N,), each from `<bos>` to `<eos>`."""
-    return torch.tensor([i for story in stories for i in tokenizer.encode(story)])
+    require_arguments(encode_stories, locals())
+    return torch.tensor([i for story in stories for i in tokenizer.encode(story)], dtype=torch.int64)
 
 
 def require_row(ids: Tensor) -> None:

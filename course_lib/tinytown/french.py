@@ -16,6 +16,7 @@ import math
 import random
 from collections.abc import Iterator
 
+from course_lib.arguments import require_arguments
 from course_lib.checks import require_seed
 from course_lib.files import read_table
 from course_lib.tinytown.grammar import first, join_words, split_words
@@ -114,6 +115,7 @@ def _english(said: Said) -> str:
 
 def _parse(english: str) -> Said:
     """What each slot holds. A word can fill one of the slots that may come next, so there is one way at the most."""
+    require_arguments(_parse, locals())
     for pattern in PATTERNS:
         words, said = split_words(english.replace("a old", "?").replace("an old", "a old")), []
         for slot in pattern:

@@ -12,6 +12,8 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
+from course_lib.arguments import require_arguments
+from course_lib.checks import require_count
 from course_lib.tinytown.world import CLASSES, MAX_SENTENCES, RELATIONS, STOP, STORY
 
 PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
@@ -20,18 +22,20 @@ PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
 def split_words(text: str) -> list[str]:
     """Words and punctuation marks, each by itself: "yes, it is." -> ["yes", ",", "it", "is", "."]. An elided letter
     keeps its apostrophe, as French has it: "n'est" -> ["n'", "est"]."""
+    require_arguments(split_words, locals())
     return re.findall(r"<\w+>|\b\w'|\w+|[^\w\s]", text)
 
 
 def join_words(words: Iterable[str]) -> str:
     """The inverse of `split_words`: no space before a punctuation mark, none after an elided letter."""
+    require_arguments(join_words, locals())
     return re.sub(r" (?=[.,:?!;])|(?<=\b\w') ", "", " ".join(words))
 
 
 def first(n: int, endless: Iterator) -> list:
     """The first `n` of an endless supply. Errors: ValueError if n < 0."""
-    if n < 0:
-        raise ValueError(f"n must be at least 0, got {n}")
+    require_arguments(first, locals())
+    require_count(n=n)
     return list(islice(endless, n))
 
 

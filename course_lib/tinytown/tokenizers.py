@@ -9,13 +9,8 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 
-from course_lib.checks import (
-    require_at_least_one,
-    require_known_ids,
-    require_special_tokens,
-    require_text,
-    require_texts,
-)
+from course_lib import checks
+from course_lib.arguments import require_arguments
 from course_lib.tinytown.grammar import BOS, EOS, PAD, join_words, split_words
 from course_lib.tinytown.stories import Tinytown
 
@@ -30,6 +25,7 @@ class _Vocabulary(Sized):
 
     def id(self, token: str) -> int:
         """The id of one token. Errors: ValueError, with the nearest ones, if there is no such token."""
+        checks.require_text(token)
         if token not in self.ids:
             near = [repr(other) if " " in other else other for other in get_close_matches(token, self.ids, n=3)]
             hint = f"; near it: {', '.join(near)}" if near else ""
@@ -48,6 +44,7 @@ class WordTokenizer(_Vocabulary):
     """
 
     def __init__(self, words: Iterable[str] | None = None):
+        require_arguments(WordTokenizer.__init__, locals())
         words = Tinytown().vocabulary if words is None else list(words)
         if len(set(words)) != len(words):
             raise ValueError("words must not hold the same word twice")
@@ -63,13 +60,13 @@ class WordTokenizer(_Vocabulary):
 
     def encode(self, text: str, end: bool = True) -> list[int]:
         """`<bos>`, the words, `<eos>`. With end=False there is no `<eos>`: a prompt to be continued."""
-        require_text(text)
+        checks.require_text(text, end=end)
         ids = [self.bos_id] + [self.id(token) for token in split_words(text.lower())]
         return [*ids, self.eos_id] if end else ids
 
     def decode(self, ids: Iterable[int] | Tensor) -> str:
         """The text of these ids (a list or a one-dimensional tensor), without the special tokens."""
-        return join_words(self.tokens[i] for i in require_known_ids(ids, len(self)) if i > self.eos_id)
+        return join_words(self.tokens[i] for i in checks.require_known_ids(ids, len(self)) if i > self.eos_id)
 
 
 class SubwordTokenizer(_Vocabulary):
@@ -83,6 +80,7 @@ class SubwordTokenizer(_Vocabulary):
     """
 
     def __init__(self, tokenizer: Tokenizer):
+        require_arguments(SubwordTokenizer.__init__, locals())
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self.tokenizer = tokenizer
@@ -92,12 +90,13 @@ class SubwordTokenizer(_Vocabulary):
 
     def encode(self, text: str, special: bool = False) -> list[int]:
         """The ids of a text. special=True adds what the model wants around it, such as [CLS] … [SEP]."""
-        require_text(text)
+        checks.require_text(text, special=special)
         return self.tokenizer.encode(text, add_special_tokens=special).ids
 
     def decode(self, ids: Iterable[int] | Tensor, special: bool = False) -> str:
         """The text of these ids (a list or a one-dimensional tensor). special=True shows the special tokens too."""
-        return self.tokenizer.decode(require_known_ids(ids, len(self)), skip_special_tokens=not special)
+        checks.require_switches(special=special)
+        return self.tokenizer.decode(checks.require_known_ids(ids, len(self)), skip_special_tokens=not special)
 
     def pieces(self, text: str, special: bool = False) -> list[str]:
         """The text of each token, in order; a character of several bytes that was split shows as �."""
@@ -130,16 +129,17 @@ class BytePairTokenizer(SubwordTokenizer):
 
         Errors: TypeError if text is no string; ValueError for a vocab_size without room for bytes and special tokens.
         """
-        require_text(text)
-        special = require_special_tokens(special_tokens)
-        require_at_least_one(vocab_size=vocab_size)
+        checks.require_text(text)
+        special = checks.require_special_tokens(special_tokens)
+        checks.require_at_least_one(vocab_size=vocab_size)
         if vocab_size < 256 + len(special):
             raise ValueError(
                 f"vocab_size must be at least {256 + len(special)}, one token for each byte and special token, got "
                 f"{vocab_size}"
             )
         trainer = trainers.BpeTrainer(
-            vocab_size=vocab_size - len(special), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            vocab_size=min(vocab_size - len(special), 256 + len(text)),  # a merge each, at most: room is made for all
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             min_frequency=2, show_progress=False,
         )  # fmt: skip
         self = cls._on_bytes(models.BPE())
@@ -158,11 +158,14 @@ class BytePairTokenizer(SubwordTokenizer):
         files lack is left out.
 
         Errors: ValueError if a file is missing or is not what its name says."""
+        require_arguments(BytePairTokenizer.from_files, locals())
         try:
             self = cls._on_bytes(models.BPE.from_file(str(encoder_json), str(vocab_bpe)))
         except Exception as error:  # the package raises nothing narrower
-            raise ValueError(f"{encoder_json} and {vocab_bpe} are not a vocabulary and its merges: {error}") from error
-        special = require_special_tokens(special_tokens)
+            raise ValueError(
+                f"encoder_json={str(encoder_json)!r} and {vocab_bpe} are not a vocabulary and its merges: {error}"
+            ) from error
+        special = checks.require_special_tokens(special_tokens)
         self.tokenizer.add_special_tokens([each for each in special if self.tokenizer.token_to_id(each) is not None])
         return self
 
@@ -175,13 +178,13 @@ class BytePairTokenizer(SubwordTokenizer):
 
         Errors: TypeError for a part that is no string, or one string in place of many.
         """
-        require_texts(texts)
-        require_at_least_one(block=block)
+        checks.require_texts(texts)
+        checks.require_at_least_one(block=block)
         special = [token.content for token in self.tokenizer.get_added_tokens_decoder().values()]
         inside = tuple({token[:i] for token in special for i in range(1, len(token)) if token[i] in " \n"})
         held, size, wanted = [""], 0, block
         for text in texts:
-            require_text(text)
+            checks.require_text(text)
             held.append(text)
             if (size := size + len(text)) < wanted:
                 continue
