@@ -1,7 +1,6 @@
 """Arguments: what each may be is said once, in the signature, and an error says it again where a call does not fit.
 
-`require_arguments` stands at the border, where a call enters. `require_fitting_call` asks
-once a layer's call has failed.
+`require_arguments` stands at the border, where a call enters; `require_fitting_call` asks once a layer's call failed.
 """
 
 import inspect
@@ -20,15 +19,9 @@ from course_lib import checks
 NUMBERS = {int: Integral, float: Real}  # of any library, but True is no number
 WORDS = {int: "a whole number", float: "a number", bool: "True or False", str: "a string", type(None): "None"}
 MADE = {"TransformerConfig": ", made by TransformerConfig(…), preset(name) or TransformerConfig.from_dict(values)"}
-RAW = (
-    RuntimeError,
-    NotImplementedError,
-    AttributeError,
-    IndexError,
-    TypeError,
-    ValueError,
-    KeyError,
-)  # of a call deep inside
+RAW = (  # of a call deep inside
+    RuntimeError, NotImplementedError, AttributeError, IndexError, TypeError, ValueError, KeyError,
+)  # fmt: skip
 
 
 def require_arguments(function: Callable, given: Mapping[str, Any], numbers: bool = False) -> None:
@@ -66,9 +59,10 @@ def named(function: Callable, *args, **kwargs) -> dict[str, Any]:
 
 def require_fitting_call(layer: nn.Module, args: tuple, kwargs: dict, error: Exception) -> None:
     """Raise an error that names the arguments of a call that failed; nothing if the error came from elsewhere."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    # A check has said it already; or it is more exact than these, such as a full memory, or a training that diverged.
-    if type(error) not in RAW or frames[-1].f_globals["__name__"] == checks.__name__:
+    where = [frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
+    # A check has said it already; or it is more exact than these, such as a full memory, or a training that diverged;
+    # or a part that somebody else wrote has failed, within a model of ours.
+    if type(error) not in RAW or where == checks.__name__ or where.partition(".")[0] not in ("course_lib", "torch"):
         return
     if given := named(layer.forward, *args, **kwargs):
         require_arguments(layer.forward, given, numbers=True)

@@ -185,7 +185,7 @@ def test_a_package_that_somebody_worked_in_is_updated_around_their_work(school):
 
 
 def test_without_the_other_repository_the_day_goes_on_and_without_a_clone_it_is_said(school, monkeypatch, tmp_path):
-    monkeypatch.setattr(start, "TOP", school.clone)
+    monkeypatch.setattr(start, "COURSE", school.clone)
     assert start.pulled() == ["Nothing newer has been released."]
     (tmp_path / "far.git").rename(tmp_path / "gone.git")
     [said] = start.pulled()

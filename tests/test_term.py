@@ -84,7 +84,7 @@ class Term:
 
     def start(self, learner: str, *more: str) -> str:
         """What `start` says to a learner, in the clone of the course."""
-        self.monkeypatch.setattr(start, "TOP", self.folder / learner)
+        self.monkeypatch.setattr(start, "COURSE", self.folder / learner)
         assert main(["start", "--no-lab", "--folder", str(self.folder / learner / "my"), *more]) == 0
         return self.capsys.readouterr().out
 

@@ -434,6 +434,36 @@ class LoRAWithASubclass(nn.Module):
         return layer
 
 
+class LoRAOnTheWeight(nn.Module):
+    """As minLoRA has it: the product joins the weight before the layer is called."""
+
+    def __init__(self, linear, rank, alpha):
+        super().__init__()
+        self.linear = linear
+        self.linear.requires_grad_(requires_grad=False)
+        out, into = linear.weight.shape
+        self.register_parameter("A", nn.Parameter(torch.empty(rank, into, dtype=linear.weight.dtype)))
+        self.register_parameter("B", nn.Parameter(torch.zeros(out, rank, dtype=linear.weight.dtype)))
+        nn.init.xavier_uniform_(self.A)
+        self.scaling = alpha / rank
+
+    @property
+    def weight(self):
+        return torch.add(self.linear.weight, torch.matmul(self.B, self.A), alpha=self.scaling)
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.weight, self.linear.bias)
+
+    def merge(self):
+        new = nn.utils.skip_init(nn.Linear, self.A.size(1), self.B.size(0), bias=self.linear.bias is not None)
+        new = new.to(self.weight.dtype)
+        with torch.no_grad():
+            new.weight.copy_(self.weight)
+            if self.linear.bias is not None:
+                new.bias.copy_(self.linear.bias)
+        return new
+
+
 STRANGERS = {
     "pretrained.map_gpt2": [
         with_a_list_of_transposed,
@@ -450,5 +480,5 @@ STRANGERS = {
         qk_norm_as_in_llms_from_scratch,
         qk_norm_with_complex_numbers,
     ],
-    "pretrained.lora": [LoRALayerAsPublished, LoRAWithLayersInside, LoRAWithASubclass],
+    "pretrained.lora": [LoRALayerAsPublished, LoRAWithLayersInside, LoRAWithASubclass, LoRAOnTheWeight],
 }

@@ -41,7 +41,7 @@ def summary(case, brought):
     new = brought["texts"][:, case.args[2].shape[1] :]  # (runs, k + 1), −1 where there is none
     again = brought["again"]
     sound = {
-        "one pass": bool((brought["passes"] == 1).all()),
+        "one pass": brought["passes"].tolist() == [1] * len(brought["texts"]),
         "repeated": torch.equal(again, brought["texts"][: len(again)]),
     }
     if len(new) < RUNS:
