@@ -27,7 +27,10 @@ def require_at_least_one(**sizes: object) -> None:
 def require_sizes(**sizes: Any) -> None:
     """Raise ValueError unless a tensor of these sizes can be made: whole numbers of at least 1, not too many in all."""
     require_at_least_one(**sizes)
-    if (numbers := math.prod(sizes.values())) > ROOM:
+    numbers = 1
+    for size in sizes.values():  # math.prod would stop torch.compile
+        numbers *= size
+    if numbers > ROOM:
         said = " · ".join(f"{name}={value}" for name, value in sizes.items())
         raise ValueError(f"{said} makes a tensor of {numbers:,} numbers, more than {ROOM:,}: give smaller sizes")
 

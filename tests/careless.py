@@ -46,6 +46,7 @@ BLOCKS = "the size of the blocks changes nothing in the result, and who reads on
 ORDINARY = "made for vectors that one can follow on paper: the suite takes exp without care as right here"
 TEN_BYTES = "both recipes take 10 bytes, which is the point of the exercise"
 COUNTED = "no parameter depends on it"
+NORMED = "behind a norm no score exceeds √D times the gains, here 16, so that exp(−100) beside them is 0"
 DRAWN = "frequencies of so many draws do not show the third digit of a probability"
 
 HEADS = ("attention.self_attention", "heads.module", "blocks.encoder")
@@ -102,6 +103,9 @@ EQUIVALENT = [
     ("efficiency.int8_linear", "axis of one squeezed: scale", "one number is multiplied with all outputs of one row"),
     ("efficiency.speculative", "softmax otherwise: naive", ORDINARY),
     ("efficiency.speculative", "softmax otherwise: bfloat16", DRAWN),
+    *[("pretrained.qk_norm", f"low number for minus infinity: {low}", NORMED) for low in ("-10000", "-100")],
+    ("pretrained.qk_norm", "softmax otherwise: naive", NORMED),
+    ("pretrained.qk_norm", "rows of zeros: angles by 1.0", "queries and keys rotated alike keep their products"),
     ("training.accumulate", "order assumed: micro_batches backwards", "a sum over the parts does not mind their order"),
     ("positions.equivariance", "one off: n_shuffles +1", MORE),
     *[(exercise, "one off: rounds +1", MORE) for exercise in ("*speed", "efficiency.*")],
