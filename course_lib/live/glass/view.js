@@ -30,6 +30,7 @@ export function mount(box, bytes, about) {
   const width = (rows, position, size) => rows.subarray(position * size, (position + 1) * size);
   const H = config.n_heads, T = config.max_seq_len, SIDE = 80;
   const drawn = document.createElement("canvas").getContext("2d");
+  let map = new ImageData(1, 1);
   const whole = make("canvas", {role: "img"}).getContext("2d", {alpha: false});  // of the head that is open
   // One map for each head, kept: to make one takes longer than to draw on it.
   const maps = glass.layers.map(() => Array.from({length: H}, () =>
@@ -158,16 +159,16 @@ export function mount(box, bytes, about) {
 
   /** A head's weights on the hidden canvas, a pixel for each: enlarged at once, they take a tenth of as many rectangles. */
   function pixels(l, h, hidden) {
-    const n = ids.length, map = new ImageData(n, n);
+    const n = ids.length;
+    if (map.width !== n) { map = new ImageData(n, n); drawn.canvas.width = drawn.canvas.height = n; }
     map.data.fill(255);
-    for (let t = 0; t < n; t++) for (let s = t + 1; s < n; s++) map.data.fill(hidden, 4 * (t * n + s), 4 * (t * n + s) + 3);
+    if (hidden < 255) for (let t = 0; t < n; t++) for (let s = t + 1; s < n; s++) map.data.fill(hidden, 4 * (t * n + s), 4 * (t * n + s) + 3);
     for (let t = 0; t < n; t++) for (let s = 0; s <= t; s++) {
       const pixel = 4 * (t * n + s), w = weight(l, h, t, s);  // red, green, blue, opacity: from white to the deepest blue
       map.data[pixel] = 255 - 255 * w;
       map.data[pixel + 1] = 255 - 165 * w;
       map.data[pixel + 2] = 255 - 105 * w;
     }
-    drawn.canvas.width = drawn.canvas.height = n;
     drawn.putImageData(map, 0, 0);
   }
 
