@@ -100,10 +100,10 @@ def overview_title(verdicts: Sequence[str]) -> str:
 PARTS = {
     "claim": ("the claim", 2, 78),
     "source": ("said by", 3, 104),
-    "control": ("control", 4, 104),
-    "threshold": ("threshold", 4, 104),
+    "control": ("control", 3, 104),
+    "threshold": ("threshold", 3, 104),
     "measured": ("measured", 4, 104),
-    "because": ("so", 4, 104),
+    "because": ("so", 3, 104),
 }
 SMALL = FONT - 2.4
 LINE, GAP = 0.172, 0.1  # inches
