@@ -111,10 +111,14 @@ export function mount(box, bytes, about) {
   }
 
   function show() {
-    chips.replaceChildren(...words.map((word, t) => make("button", {
-      type: "button", "aria-pressed": String(t === at()), title: `token ${t}, id ${ids[t]}`,
-      click: () => { state.position = t === ids.length - 1 ? null : t; show(); chips.children[t].focus(); },
-    }, word)));
+    while (chips.children.length > words.length) chips.lastChild.remove();
+    words.forEach((word, t) => {  // those that are there stay: most words do
+      const chip = chips.children[t] ?? chips.appendChild(make("button", {
+        type: "button", click: () => { state.position = t === ids.length - 1 ? null : t; show(); },
+      }));
+      if (chip.textContent !== word) { chip.textContent = word; chip.title = `token ${t}, id ${ids[t]}`; }
+      chip.setAttribute("aria-pressed", String(t === at()));
+    });
     path.replaceChildren(
       stage("embedding", about.parts.embedding.title, bit(width(glass.layers[0].before, at(), config.d_model))),
       ...glass.layers.flatMap((layer, l) => [
