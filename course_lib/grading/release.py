@@ -187,11 +187,15 @@ def _require_ready(root: Path, folder: Path, update: bool) -> None:
 
 def _readme(text: str) -> str:
     """The parts of README.md that concern learners, with the command that opens the course."""
-    opening = text.partition("\n## ")[0].strip()
+    opening = re.sub(r"^\| teachers \|.*\n(?:\| \|.*\n)*", "", text.partition("\n## ")[0], flags=re.MULTILINE).strip()
     commands = [line for line in text.splitlines() if re.search(r"-m venv .* -m course_lib start$", line)]
     unix, windows = commands[:1], commands[1:2]
-    if not (unix and windows):
-        raise ValueError("README.md should hold the command that opens the course, for Linux or macOS and for Windows")
+    licences = re.findall(r"^The code is under .*$", text, flags=re.MULTILINE)
+    if not (unix and windows and licences):
+        raise ValueError(
+            "README.md should hold the command that opens the course, for Linux or macOS and for Windows, and a line "
+            "on the licences that begins with “The code is under”"
+        )
     start = [
         "## One command",
         "It makes its own environment, copies the notebooks and exercises into a folder of your own, `my/`, and opens "
@@ -205,7 +209,7 @@ def _readme(text: str) -> str:
         "If anything is amiss, `.venv/bin/python -m course_lib doctor` says what, and how to mend it.",
     ]
     learners = re.sub(r" The tests of these models [^.]*\.", "", _section(text, "For learners"))
-    parts = [opening, *start, _section(text, "The chapters"), learners, "MIT licence."]
+    parts = [opening, *start, _section(text, "The chapters"), learners, *licences[-1:]]
     return "\n\n".join(parts) + "\n"
 
 
