@@ -145,3 +145,14 @@ def test_the_command_prints_a_course_or_a_chapter(capsys, monkeypatch, tmp_path)
     assert "not from a learner's copy" in capsys.readouterr().err
     assert main(["plan"]) == 2
     assert "at the top of the course's repository" in capsys.readouterr().err
+
+
+def test_a_course_is_made_of_the_chapters_that_course_toml_names(capsys, monkeypatch, tmp_path):
+    (tmp_path / "notebooks").symlink_to(NOTEBOOKS)
+    (tmp_path / "course.toml").write_text('[course]\nchapters = [0, "attention", 13]\n', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert main(["plan", "--weeks", "6"]) == 0
+    rows = [line.split("|")[2].strip() for line in capsys.readouterr().out.splitlines() if re.match(r"\| \d", line)]
+    assert {row.partition(" ")[0] for row in rows} == {"0", "2", "13"}
+    with pytest.raises(ValueError, match="chapters must name one at least"):
+        plan.course(NOTEBOOKS, 4, [])

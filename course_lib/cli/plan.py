@@ -13,8 +13,9 @@ def add(commands: argparse._SubParsersAction) -> None:
             "Prints a course as a table in Markdown: for each session of 90 minutes its sections, the exercises that "
             "fit into its last third, what is left for home and what to skip. A day has four sessions; a week has "
             "five in a course of up to three weeks, otherwise two. With --chapter it prints the plan of one lesson: "
-            "minutes, the question to ask, what the class will guess, where it stumbles. All of it comes from the "
-            "cells in notebooks/ that are tagged “teacher”; learners do not get these."
+            "minutes, the question to ask, what the class will guess, where it stumbles. Where a course.toml here "
+            "names the chapters of a term, the course is made of these. All of it comes from the cells in "
+            "notebooks/ that are tagged “teacher”; learners do not get these."
         ),
         epilog="Examples: python -m course_lib plan --days 1 · plan --weeks 10 > course.md · plan --chapter attention",
     )
@@ -27,6 +28,8 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the plan."""
+    from course_lib.classroom.course_file import find_course_file
+    from course_lib.classroom.term import read_term
     from course_lib.cli.start import chapter_of
     from course_lib.lessons import plan
 
@@ -35,5 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(plan.sheet(chapter_of(arguments.chapter), notebooks))
         return 0
     weeks = 10 if arguments.weeks is None else arguments.weeks
-    print(plan.table(plan.course(notebooks, plan.sessions_of(arguments.days, weeks))))
+    term = read_term(find_course_file())
+    chapters = sorted(term.chapters) if term.is_dated else None
+    print(plan.table(plan.course(notebooks, plan.sessions_of(arguments.days, weeks), chapters)))
     return 0

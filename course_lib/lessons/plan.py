@@ -55,11 +55,17 @@ def sessions_of(days: int | None = None, weeks: int | None = None) -> int:
     return weeks * (A_SHORT_WEEK if weeks <= SHORT else A_WEEK)
 
 
-def course(notebooks: Path, sessions: int) -> list[Row]:
-    """Return a course of so many sessions, row by row. Errors: as `notes_of`; ValueError for fewer than 1 session."""
+def course(notebooks: Path, sessions: int, chapters: Collection[int] | None = None) -> list[Row]:
+    """Return a course of so many sessions, row by row. chapters: their numbers, where not all are to be taught.
+
+    Errors: as `notes_of`; ValueError for fewer than 1 session, or for no chapter.
+    """
     require_at_least_one(sessions=sessions)
+    first = [slug for slug in FIRST if chapters is None or BY_SLUG[slug].number in chapters]
+    if not first:
+        raise ValueError(f"chapters must name one at least, from 0 to {CHAPTERS[-1].number}, got {chapters!r}")
     notes = {chapter.slug: _notes(chapter, notebooks) for chapter in CHAPTERS}
-    lessons = _chosen(notes, sessions)
+    lessons = _chosen(notes, sessions, first)
     taught = next(
         minutes for minutes in range(MINUTES // 3, 2 * MINUTES // 3 + 1) if len(_packed(lessons, minutes)) <= sessions
     )
@@ -87,18 +93,18 @@ def _lessons(notes: Mapping[str, Sequence[Note]], slugs: Collection[str], extra:
     ]
 
 
-def _chosen(notes: Mapping[str, Sequence[Note]], sessions: int) -> list[Lesson]:
-    """The chapters that fit, and then the sections that still fit, in the order of `FIRST`."""
+def _chosen(notes: Mapping[str, Sequence[Note]], sessions: int, first: Sequence[str]) -> list[Lesson]:
+    """The chapters that fit, the first of `first` before others, and then the sections that still fit."""
 
     def fits(slugs: Collection[str], extra: Collection[Note]) -> bool:
         return len(_packed(_lessons(notes, slugs, extra), 2 * MINUTES // 3)) <= sessions
 
-    count = next(count for count in range(len(FIRST), 0, -1) if fits(FIRST[:count], ()) or count == 1)
+    count = next(count for count in range(len(first), 0, -1) if fits(first[:count], ()) or count == 1)
     extra: list[Note] = []
-    for note in (note for slug in FIRST[:count] for note in notes[slug] if note.may_go):
-        if fits(FIRST[:count], [*extra, note]):
+    for note in (note for slug in first[:count] for note in notes[slug] if note.may_go):
+        if fits(first[:count], [*extra, note]):
             extra.append(note)
-    return _lessons(notes, FIRST[:count], extra)
+    return _lessons(notes, first[:count], extra)
 
 
 def _packed(lessons: Sequence[Lesson], minutes: int) -> list[list[Lesson]]:
