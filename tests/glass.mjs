@@ -1,9 +1,11 @@
 // What the page's engine gives for jobs on standard input: one line of JSON in, one out. See test_glass.py.
 import {readFileSync} from "node:fs";
 import {createInterface} from "node:readline";
-import {Glass, draw, encode, nextTokenDistribution, randomNumbers, readModel} from "../course_lib/live/glass/engine.js";
+import {Glass, draw, nextTokenDistribution, randomNumbers, readModel} from "../course_lib/live/glass/engine.js";
+import {tokenizerOf} from "../course_lib/live/glass/text.js";
 
 const [model] = process.argv.slice(2), read = readModel(new Uint8Array(readFileSync(model)));
+const tokenizer = tokenizerOf(read.tokenizer);
 let glass = new Glass(read);
 const JOBS = {
   run: ({ids, removed = [], fresh = false, first = 0}) => {
@@ -19,16 +21,19 @@ const JOBS = {
   lens: ({layer, position}) => [...glass.lens(layer, position)],
   next: ({logits, how}) => [...nextTokenDistribution(Float32Array.from(logits.map((x) => x ?? -Infinity)), how)],
   draws: ({p, n, seed}) => { const random = randomNumbers(seed); return Array.from({length: n}, () => draw(p, random())); },
-  encode: ({text}) => encode(text, read.tokens),
+  encode: ({text}) => tokenizer.encode(text),
+  decode: ({ids}) => tokenizer.decode(ids),
+  show: ({ids}) => ids.map(tokenizer.show),
+  written: ({layer, position}) => glass.written(layer, position).map((each) => [...each]),
   time: ({ids, changed, removed}) => {
     const took = (act) => { const began = performance.now(); act(); return performance.now() - began; };
     const middle = (act, before) => {
       const all = Array.from({length: 30}, () => { before(); return took(act); });
       return all.sort((a, b) => a - b)[15];
     };
-    const plain = () => glass.run(ids);
+    const plain = () => { glass.run(ids); glass.logitsAt(ids.length - 1); };
     return {
-      whole: middle(() => { glass.ids = []; glass.run(ids); }, plain),
+      whole: middle(() => { glass.ids = []; plain(); }, plain),
       "a word swapped": middle(() => glass.run(changed), plain),
       "a head removed": middle(() => glass.run(ids, new Set(removed)), plain),
       "a new token": middle(() => glass.run(ids), () => glass.run(ids.slice(0, -1))),

@@ -9,15 +9,20 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from course_lib.__main__ import main
 from course_lib.config import preset
+from course_lib.efficiency import quantize_int8
 from course_lib.gpt import DecoderOnly
-from course_lib.live.glass import parts
+from course_lib.hub import weights
+from course_lib.live.glass import IN_ENGLISH, glass, html, most_missed, parts, tour
 from course_lib.live.glass.pack import pack
 from course_lib.pretrained import load_pretrained
 from course_lib.sampling import next_token_distribution
-from course_lib.tinytown import Tinytown, WordTokenizer, split_words
+from course_lib.tinytown import BytePairTokenizer, SubwordTokenizer, Tinytown, WordTokenizer, split_words
 from course_lib.trace import evaluating, trace
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="the engine of the page is tested with node")
@@ -27,9 +32,9 @@ ROOT = Path(__file__).parent.parent
 class Page:
     """Node with the engine and a model in it."""
 
-    def __init__(self, folder: Path, model: DecoderOnly, tokenizer: WordTokenizer):
+    def __init__(self, folder: Path, model: DecoderOnly, tokenizer: WordTokenizer | SubwordTokenizer, **how):
         path = folder / "model.safetensors"
-        path.write_bytes(pack(model, tokenizer))
+        path.write_bytes(pack(model, tokenizer, **how))
         self.process = subprocess.Popen(
             ["node", "tests/glass.mjs", str(path)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -38,6 +43,10 @@ class Page:
         """What a job of glass.mjs gives."""
         print(json.dumps({"job": job} | given), file=self.process.stdin, flush=True)
         return json.loads(self.process.stdout.readline())
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
 
     def logits(self, ids, **given) -> torch.Tensor:
         return torch.tensor(self("run", ids=ids, **given)["logits"])
@@ -59,8 +68,7 @@ def tinytown():
 def page(tinytown, tmp_path_factory):
     page = Page(tmp_path_factory.mktemp("glass"), *tinytown)
     yield page
-    page.process.stdin.close()
-    page.process.wait()
+    page.close()
 
 
 @pytest.fixture(scope="module")
@@ -212,8 +220,122 @@ def test_other_small_models_of_the_course_run_in_it(tmp_path, changes):
         assert "there is no token" in page("run", ids=[1, wrong])["error"]
     for part in ("9.head.0", "0.head.4", "0.unit.24", "0.haed.1", "", "0.head", "0.attention.1"):
         assert f"there is no part {part} to remove" in page("run", ids=ids, removed=[part])["error"]
-    page.process.stdin.close()
-    page.process.wait()
+    page.close()
+
+
+def quantized(model: DecoderOnly) -> DecoderOnly:
+    """The model that the page has of one that is packed in 8 bits."""
+    state = {name: weight.half().float() for name, weight in model.state_dict().items()}
+    for name, weight in model.state_dict().items():
+        if weight.dim() == 2 and name != "positions.weight":
+            whole, scale = quantize_int8(weight)
+            state[name] = whole * scale[:, None]
+    model.load_state_dict(state)
+    return model.eval()
+
+
+@pytest.mark.parametrize("changes", [{}, {"positions": "rope", "activation": "swiglu", "norm": "rms", "n_kv_heads": 2}])
+def test_a_model_in_8_bits_gives_what_its_rounded_weights_give(tmp_path, changes):
+    tokenizer = WordTokenizer(["the", "cat", "sat"])
+    small = {"vocab_size": 6, "d_model": 16, "n_heads": 4, "n_kv_heads": 4, "n_layers": 2, "d_ff": 24, "max_seq_len": 8}
+    torch.manual_seed(0)
+    model = DecoderOnly(replace(preset("tinytown"), **(small | changes)))
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight, std=0.5)
+    page, ids = Page(tmp_path, model, tokenizer, bits=8), [1, 4, 3, 5, 3]
+    found = page.logits(ids)
+    page.close()
+    with torch.no_grad():
+        assert not torch.allclose(found, model(torch.tensor([ids]))[0], atol=1e-2), "nothing was rounded"
+        torch.testing.assert_close(found, quantized(model)(torch.tensor([ids]))[0], rtol=1e-3, atol=5e-3)
+
+
+def test_a_ribbon_is_as_long_as_the_vector_that_its_head_writes(tinytown, page, stories):
+    model, ids = tinytown[0], stories[0]
+    D, position = model.config.d_head, len(ids) - 1
+    with evaluating(model), trace(model) as seen:
+        model(torch.tensor([ids]))
+    value, weights = (seen[f"blocks.1.attention.{name}"][0] for name in ("value", "weights"))
+    columns = model.blocks[1].attention.out_proj.weight.unflatten(1, (-1, D))  # (d_model, H, D)
+    written = torch.einsum("hs,hsd,ohd->hso", weights[:, position], value, columns).norm(dim=-1)
+    page.logits(ids)
+    torch.testing.assert_close(torch.tensor(page("written", layer=1, position=position)), written, rtol=0, atol=1e-3)
+    page("run", ids=ids, removed=["1.head.2"])
+    without_one = torch.tensor(page("written", layer=1, position=position))
+    assert not without_one[2].any()
+    torch.testing.assert_close(without_one[[0, 1, 3]], written[[0, 1, 3]], rtol=0, atol=1e-3)
+    page("run", ids=ids, removed=["1.attention"])
+    assert not torch.tensor(page("written", layer=1, position=position)).any()
+
+
+TEXT = "It's the cat's 1 or 23 mats, isn't it?  Yes: a cat sat on the mat; the café was shut \n\n for 12,345 days." * 3
+
+
+def by_digits(tokenizer: BytePairTokenizer) -> SubwordTokenizer:
+    """The same pieces, but each digit is one of its own, as in SmolLM2."""
+    told = json.loads(tokenizer.tokenizer.to_str())
+    merges = [tuple(pair) if isinstance(pair, list) else tuple(pair.split(" ")) for pair in told["model"]["merges"]]
+    other = Tokenizer(models.BPE(told["model"]["vocab"], merges))
+    other.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    other.decoder = tokenizer.tokenizer.decoder
+    other.add_special_tokens(["<|end|>", "<|end|>s"])
+    return SubwordTokenizer(other)
+
+
+def a_model_for(tokenizer) -> DecoderOnly:
+    small = {"vocab_size": len(tokenizer), "d_model": 16, "n_heads": 4, "n_kv_heads": 4, "n_layers": 2, "d_ff": 24}
+    torch.manual_seed(0)
+    return DecoderOnly(replace(preset("tinytown"), **small, max_seq_len=24))
+
+
+@pytest.fixture(scope="module", params=["as GPT-2", "as SmolLM2"])
+def pieces(request, tmp_path_factory):
+    """A tokenizer of byte pairs, and a page that has it."""
+    tokenizer = BytePairTokenizer.train(TEXT, 400, ["<|end|>"])
+    if request.param == "as SmolLM2":
+        tokenizer = by_digits(tokenizer)
+    page = Page(tmp_path_factory.mktemp("pieces"), a_model_for(tokenizer), tokenizer)
+    yield tokenizer, page
+    page.close()
+
+
+@settings(max_examples=300)
+@given(text=st.one_of(st.text(), st.text("ca'ts t1 9\n é🙂²٣mI'llre<|end>", max_size=40)))
+def test_bytes_are_joined_as_the_tokenizer_joins_them(pieces, text):
+    tokenizer, page = pieces
+    ids = tokenizer.encode(text)
+    assert page("encode", text=text) == {"ids": ids, "unknown": []}
+    assert page("decode", ids=ids) == text
+
+
+def test_a_piece_is_shown_with_its_space_and_half_a_letter_as_such(pieces):
+    tokenizer, page = pieces
+    shown = page("show", ids=tokenizer.encode("the cat\n🙂<|end|>"))
+    assert shown[:2] == ["the", "·cat"]
+    assert "↵" in shown
+    assert "�" in "".join(shown)
+    assert shown[-1] == "<|end|>"
+
+
+@pytest.mark.proof
+def test_a_real_model_says_in_the_page_what_it_says_in_the_library(tmp_path):
+    if weights.state("smollm2-135m") != "here":
+        pytest.skip("python -m course_lib weights smollm2-135m")
+    model, tokenizer = load_pretrained("smollm2-135m")
+    page = Page(tmp_path, model, tokenizer)
+    for text in (*IN_ENGLISH, "naïve café, 東京 👩‍👩‍👧\n\tx**2 in 2024", "<|im_start|>user\nhi<|im_end|>"):
+        assert page("encode", text=text)["ids"] == tokenizer.encode(text)
+    ids = [tokenizer.encode(text) for text in IN_ENGLISH]
+    with evaluating(model):
+        whole = [model(torch.tensor([each]))[0, -1] for each in ids]
+        rounded = [quantized(model)(torch.tensor([each]))[0, -1] for each in ids]
+    for each, exact, expected in zip(ids, whole, rounded):
+        found = page.logits(each, first=len(each) - 1)[0]
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-3)
+        assert found.argmax() == exact.argmax(), "8 bits change no word that it would say"
+    page.close()
 
 
 def test_what_the_page_cannot_show_is_refused_by_name(tinytown):
@@ -222,8 +344,19 @@ def test_what_the_page_cannot_show_is_refused_by_name(tinytown):
         pack(torch.nn.Linear(2, 2), tokenizer)
     with pytest.raises(ValueError, match="tokenizer has 4 tokens, and the model 343"):
         pack(model, WordTokenizer(["the"]))
-    with pytest.raises(TypeError, match="tokenizer must be a WordTokenizer, got list"):
+    with pytest.raises(TypeError, match="tokenizer must be a WordTokenizer or a SubwordTokenizer, got list"):
         pack(model, ["a"])
+    for kind, said in (
+        (models.WordLevel({"a": 0}), "of the kind 'WordLevel'"), (models.BPE({"a": 0}, []), "of the kind 'BPE' after"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"tokenizer is {said}.* the page knows byte-pair encoding as in GPT-2"):
+            pack(model, SubwordTokenizer(Tokenizer(kind)))
+    cut = Tokenizer(models.BPE({"a": 0}, []))
+    cut.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Punctuation(), pre_tokenizers.ByteLevel(False)])
+    with pytest.raises(ValueError, match="tokenizer cuts texts by 'Punctuation': the page knows ByteLevel and Digits"):
+        pack(model, SubwordTokenizer(cut))
+    with pytest.raises(ValueError, match="bits=4 is not known: choose one of 8, 16"):
+        pack(model, tokenizer, bits=4)
     for changes, said in (
         ({"window": 4}, "window=4: the page shows window=None alone"), ({"parallel": True}, "parallel=True"),
         ({"positions": "relative"}, "positions='relative'"), ({"activation": "silu"}, "activation='silu'"),
@@ -235,8 +368,12 @@ def test_what_the_page_cannot_show_is_refused_by_name(tinytown):
         wild.output.weight[3, 3] = 1e5
     with pytest.raises(ValueError, match=r"token_embedding\.weight of model holds NaN or a number beyond 65,504"):
         pack(wild, tokenizer)
-    with pytest.raises(ValueError, match=r"weights: the page shows up to 5,000,000"):
-        pack(DecoderOnly(replace(model.config, d_model=512, n_heads=4, d_ff=2048)), tokenizer)
+    with torch.device("meta"):
+        huge = DecoderOnly(replace(model.config, d_model=2048, n_heads=4, d_ff=8192, n_layers=5))
+    with pytest.raises(ValueError, match=r"weights: the page shows up to 200,000,000"):
+        pack(huge, tokenizer)
+    with pytest.raises(ValueError, match=r"too many for a notebook's cell \(5,000,000\): write it as a page of"):
+        glass(DecoderOnly(replace(model.config, d_model=512, n_heads=4, d_ff=2048)), tokenizer)
 
 
 def test_the_command_writes_one_page_and_writes_over_none(tmp_path, capsys):
@@ -252,6 +389,28 @@ def test_the_command_writes_one_page_and_writes_over_none(tmp_path, capsys):
     assert page.read_text(encoding="utf-8") == "mine"
     assert main(["glass", "--model", "translator", "--out", str(tmp_path / "b.html")]) == 2
     assert "--model translator: model must be a DecoderOnly, got EncoderDecoder" in capsys.readouterr().err
+
+
+def test_the_tour_removes_the_head_that_is_missed_most(tinytown):
+    model, tokenizer = tinytown
+    ids = torch.tensor([tokenizer.encode("paul gave emma a yellow ring . now emma has the yellow", end=False)])
+    layer, head = most_missed(model, ids)
+    with torch.no_grad():
+        plain, found = model(ids)[0, -1].softmax(-1), {}
+        for place in [(i, h) for i in range(4) for h in range(4)]:
+            hook = without(model, f"{place[0]}.head.{place[1]}")
+            found[place] = (model(ids)[0, -1].softmax(-1) - plain).abs().sum()
+            hook.remove()
+    assert found[layer, head] == max(found.values())
+    opened = [step["part"] for step in tour(model.config, (layer, head))]
+    assert opened.count(f"{layer}.head.{head}") == 2
+
+
+def test_a_page_for_pieces_of_words_begins_in_english(pieces):
+    tokenizer, _ = pieces
+    page = html(a_model_for(tokenizer), tokenizer)
+    assert "The capital of France is" in page
+    assert "lisbon" not in page
 
 
 def test_every_part_says_where_it_is_computed_for_each_kind_of_model():

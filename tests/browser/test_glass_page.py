@@ -1,5 +1,7 @@
 """The glass model in JupyterLab and on a page of its own: what is moved, removed or written is followed at once."""
 
+import re
+
 import pytest
 
 from course_lib.live.glass import SENTENCES, html
@@ -25,7 +27,7 @@ def page(lab, request):
     page.on("request", lambda asked: page.said.append(asked.url) if asked.url.startswith("http") else None)
     if request.param != "a notebook":
         page.goto(path.as_uri())
-    page.locator(".glass .head").first.wait_for()
+    page.locator(".glass .bar").first.wait_for()
     yield page
     assert [each for each in page.said if "127.0.0.1" not in each] == []
     page.close()
@@ -49,14 +51,15 @@ def test_a_text_is_followed_from_word_to_word(page):
 def test_a_part_opens_with_its_numbers_and_what_is_removed_is_missed(page):
     page.locator(".glass select").select_option(SENTENCES[0])
     page.locator(".glass select").select_option(SENTENCES[2])
+    page.get_by_role("button", name="Maps").click()
     page.locator('.glass [data-part="1.head.2"]').click()
     panel = page.locator(".glass .panel")
     assert "course_lib/heads.py, line" in panel.inner_text()
     assert "Shape: weights (H, T, T) = (4, 13, 13)" in panel.inner_text()
     before = page.locator(BARS).inner_text()
-    panel.get_by_role("button", name="Remove the whole block").click()
+    panel.get_by_role("button", name="Remove the whole layer").click()
     assert page.locator(BARS).inner_text() != before
-    panel.get_by_role("button", name="Put the whole block back").click()
+    panel.get_by_role("button", name="Put the whole layer back").click()
     assert page.locator(BARS).inner_text() == before
     for part in ("embedding", "0.feed_forward", "3.lens", "next"):
         page.locator(f'.glass [data-part="{part}"]').click()
@@ -74,11 +77,57 @@ def test_the_way_through_the_page_is_walked_by_one_key(page):
         assert page.locator(".glass .here").count() == 1
         told.add(guide.locator("p").inner_text())
         opened |= {part.get_attribute("data-part") for part in page.locator('.glass [aria-expanded="true"]').all()}
-    assert len(told) == 8
-    assert {"embedding", "3.head.0", "3.feed_forward", "0.lens", "next"} <= opened
+    assert len(told) == 9
+    assert {"embedding", "0.head.0", "3.feed_forward", "0.lens", "next"} <= opened
     assert page.locator(".glass .here").count() == 0
     assert page.evaluate("document.activeElement.innerText") == "Show me around"
     page.locator('.glass [data-part="next"]').click()
+
+
+def test_ribbons_lead_to_the_chosen_token_and_follow_what_is_removed(page):
+    page.locator(".glass select").select_option(SENTENCES[2])
+    page.get_by_role("button", name="Ribbons").click()
+    ribbons, panel = page.locator(".glass .ribbon:not(.last)"), page.locator(".glass .panel")
+    widest = (
+        """(all) => all.reduce((a, b) => +a.getAttribute("stroke-width") >= +b.getAttribute("stroke-width") ? a : b)"""
+    )
+    told = ribbons.evaluate_all(f"(all) => ({widest})(all).querySelector('title').textContent")
+    layer, head = re.match(r"layer (\d), head (\d): “.+” takes from “.+”: weight .+ %, length \d", told).groups()
+    ribbons.evaluate_all(f"(all) => ({widest})(all).dispatchEvent(new MouseEvent('click'))")
+    assert panel.locator("h3").inner_text() == f"Layer {layer}, head {head}"
+    its = f"(all) => all.filter((each) => each.textContent.startsWith('layer {layer}, head {head}:')).length"
+    before = ribbons.evaluate_all(its)
+    panel.get_by_role("button", name="Remove this head").click()
+    assert (before > 0, ribbons.evaluate_all(its)) == (True, 0)
+    panel.get_by_role("button", name="Put this head back").click()
+    assert ribbons.evaluate_all(its) == before
+    page.locator(".glass .flow .word").nth(1).click()
+    assert page.locator(".glass .chips [aria-pressed=true]").inner_text() == "paul"
+    assert "what reaches “paul”" in page.locator(".glass .flow").get_attribute("aria-label")
+    page.get_by_role("button", name="▶ Play", exact=True).click()
+    page.locator(".glass .flow.playing").wait_for()
+    page.get_by_role("button", name="Maps").click()
+
+
+def test_a_slider_changes_the_ribbons_to_the_next_words_alone(page):
+    page.locator(".glass select").select_option(SENTENCES[2])
+    page.get_by_role("button", name="Ribbons").click()
+    width = "(ribbon) => +ribbon.getAttribute('stroke-width')"
+    first, kept = page.locator(".glass .ribbon.last").first, page.locator(".glass .ribbon").first.element_handle()
+    at_one = first.evaluate(width)
+    page.get_by_role("slider", name="temperature").fill("2")
+    assert first.evaluate(width) < at_one
+    assert kept.evaluate("(ribbon) => ribbon.isConnected"), "the other ribbons are drawn anew for nothing"
+    page.get_by_role("slider", name="temperature").fill("1")
+    page.get_by_role("button", name="Maps").click()
+
+
+def test_the_words_that_it_knows_can_be_looked_up(page):
+    page.locator('.glass [data-part="embedding"]').click()
+    known = page.locator(".glass .panel details")
+    known.locator("summary").click()
+    assert {"<bos>", "lisbon", "owl"} <= set(known.inner_text().split())
+    page.locator('.glass [data-part="embedding"]').click()
 
 
 def test_a_head_opens_with_its_whole_map_and_a_click_follows_a_row(page):

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Int
+from torch import Tensor, nn
 
 from course_lib.config import TransformerConfig
 from course_lib.contents import BY_SLUG
@@ -20,19 +22,28 @@ from course_lib.embeddings import TokenEmbedding
 from course_lib.feed_forward import FeedForward, SwiGLU
 from course_lib.gpt import DecoderOnly
 from course_lib.heads import MultiHeadAttention
-from course_lib.live.glass.pack import pack
+from course_lib.live.glass.pack import MOST_IN_HALVES, pack
+from course_lib.live.palette import BLUE, GREEN, ORANGE, PURPLE, RED, SKY
 from course_lib.pretrained import load_pretrained
 from course_lib.sampling import next_token_distribution
-from course_lib.tinytown import WordTokenizer
+from course_lib.tinytown import SubwordTokenizer, WordTokenizer
 from course_lib.trace import evaluating
 
 HERE = Path(__file__).parent
+MODULES = ("text.js", "engine.js", "flow.js", "view.js")  # each after those that it imports
 SENTENCES = (  # each leaves a word open that the model can know
     "once there was a prince called adam . adam went to portugal . the capital of portugal is",
     "the black owl sat on the red rug because it was sad . yes , the black",
     "paul gave emma a yellow ring . now emma has the yellow",
     "the baker followed the painter . who followed the painter ? it was the",
     "clara said : stone sand moon . jack said it too : stone sand",
+)
+IN_ENGLISH = (  # for a model of pieces of words
+    "When Mary and John went to the store, John gave a drink to",
+    "The capital of France is",
+    "One, two, three, four, five,",
+    "The cat sat on the mat because it was tired. The cat",
+    "To be, or not to be, that is the",
 )
 SLIDERS = (  # name in engine.js, label, lowest, highest, step, where it begins; all but the first are off there
     ("temperature", "temperature", 0, 2, 0.05, 1),
@@ -42,32 +53,41 @@ SLIDERS = (  # name in engine.js, label, lowest, highest, step, where it begins;
 )
 
 
+Words = WordTokenizer | SubwordTokenizer
+
+
 def glass(
-    model: DecoderOnly | None = None, tokenizer: WordTokenizer | None = None, text: str = "", part: str | None = None
+    model: DecoderOnly | None = None, tokenizer: Words | None = None, text: str = "", part: str | None = None
 ) -> None:
     """Show a model in a notebook, so that it can be taken apart. It runs in the page: the kernel may do something else.
 
     Args: model, tokenizer: as in `html`. text: to begin with. part: that is open at the beginning: "embedding", "next",
         or of a layer and a head, counted from 0, "1.head.2", "1.feed_forward", "1.lens".
 
-    Errors: as `html`; ValueError for a text or a part that the model does not have.
+    Errors: as `html`; ValueError for a text or a part that the model does not have, and for a model of more than five
+        million weights, which a notebook's cell cannot be sent: `html` writes it as a page of its own.
     """
     from course_lib.live.glass.widget import GlassModel
     from course_lib.live.page import publish
 
     model, tokenizer = _either(model, tokenizer)
+    if (count := sum(weight.numel() for weight in model.parameters())) > MOST_IN_HALVES:
+        raise ValueError(
+            f"model has {count:,} weights, too many for a notebook's cell ({MOST_IN_HALVES:,}): write it as a page of "
+            "its own with `python -m course_lib glass --model NAME`"
+        )
     about = about_of(model, tokenizer, text, part)
     words = in_words(model, tokenizer, about["sentences"][0])
     publish(GlassModel(packed=pack(model, tokenizer), about=about), still(words), f"[glass model] {words}")
 
 
 def html(
-    model: DecoderOnly | None = None, tokenizer: WordTokenizer | None = None, text: str = "", part: str | None = None
+    model: DecoderOnly | None = None, tokenizer: Words | None = None, text: str = "", part: str | None = None
 ) -> str:
     """Return a page, whole and on its own, in which a model can be taken apart: no kernel, no request to any server.
 
     Args:
-        model: of the decoder family, small (see `pack`); Tinytown's if left out.
+        model: of the decoder family, of up to 200 million weights (see `pack`); Tinytown's if left out.
         tokenizer: the model's own; Tinytown's if left out.
         text, part: to begin with, as in `glass`.
 
@@ -85,10 +105,11 @@ def html(
 <style>body {{ margin: 0; }}
 {(HERE / "glass.css").read_text(encoding="utf-8")}</style>
 <main></main>
+<script type="text/plain" id="packed">{code}</script>
 <script type="module">
 {script()}
-const bytes = Uint8Array.from(atob("{code}"), (letter) => letter.charCodeAt(0));
-mount(document.querySelector("main"), bytes, {told});
+const packed = await fetch(`data:;base64,${{document.querySelector("#packed").textContent}}`);  // the quickest decoder
+mount(document.querySelector("main"), new Uint8Array(await packed.arrayBuffer()), {told});
 </script>
 </html>
 """
@@ -96,11 +117,11 @@ mount(document.querySelector("main"), bytes, {told});
 
 def script() -> str:
     """Return engine and view as one module, which imports nothing."""
-    parts = "\n".join((HERE / name).read_text(encoding="utf-8") for name in ("engine.js", "view.js"))
+    parts = "\n".join((HERE / name).read_text(encoding="utf-8") for name in MODULES)
     return re.sub(r"^import .*\n|^export (?!default)", "", parts, flags=re.MULTILINE)
 
 
-def about_of(model: DecoderOnly, tokenizer: WordTokenizer, text: str = "", part: str | None = None) -> dict[str, Any]:
+def about_of(model: DecoderOnly, tokenizer: Words, text: str = "", part: str | None = None) -> dict[str, Any]:
     """Return what view.js has to know beside the weights. Errors: as `glass`."""
     if text:
         tokenizer.encode(text)  # names a word that it does not know
@@ -112,20 +133,49 @@ def about_of(model: DecoderOnly, tokenizer: WordTokenizer, text: str = "", part:
             f'part must be "embedding", "next" or such as "0.head.0", "0.feed_forward", "0.lens", for '
             f"{config.n_layers} blocks of {config.n_heads} heads, got {part!r}"
         )
+    sentences = [*([text] if text else []), *_sentences(tokenizer)]
+    few = config.n_layers * config.n_heads <= FEW_HEADS
+    shown = most_missed(model, _ids(model, tokenizer, sentences[0])) if few else (config.n_layers - 1, 0)
+    return {
+        "sentences": sentences, "sliders": SLIDERS, "parts": parts(config),
+        "tour": tour(config, shown), "open": part, "view": "maps" if part else "flow",
+        "colours": _colours(config.n_heads),
+    }  # fmt: skip
+
+
+def _sentences(tokenizer: Words) -> list[str]:
+    """Return the sentences to begin with that the tokenizer knows."""
+    if isinstance(tokenizer, SubwordTokenizer):
+        return list(IN_ENGLISH)
     known = set(tokenizer.tokens)
-    fitting = [sentence for sentence in SENTENCES if known.issuperset(sentence.split())]
-    sentences = [*([text] if text else []), *(fitting or [" ".join(tokenizer.tokens[3:8])])]
-    return {"sentences": sentences, "sliders": SLIDERS, "parts": parts(config), "tour": tour(config), "open": part}
+    return [each for each in SENTENCES if known.issuperset(each.split())] or [" ".join(tokenizer.tokens[3:8])]
 
 
-def in_words(model: DecoderOnly, tokenizer: WordTokenizer, text: str) -> str:
+def _colours(n_heads: int) -> list[str]:
+    """Return a colour for each head: the course's, or, where these do not suffice, as many hues as there are heads."""
+    if n_heads <= len(named := [BLUE, ORANGE, GREEN, RED, PURPLE, SKY]):
+        return named[:n_heads]
+    return [f"hsl({(205 + 360 * h // n_heads) % 360} 70% 48%)" for h in range(n_heads)]
+
+
+def in_words(model: DecoderOnly, tokenizer: Words, text: str) -> str:
     """Return what the page shows first, as a sentence: the text and the words that may follow."""
-    ids = torch.tensor([tokenizer.encode(text, end=False)], device=model.token_embedding.weight.device)
+    ids = _ids(model, tokenizer, text)
     with evaluating(model):
         likely = next_token_distribution(model(ids)[0, -1]).topk(3)
     found = [(p, i) for p, i in zip(likely.values.tolist(), likely.indices.tolist()) if p >= 0.005]
-    words = [f"{tokenizer.tokens[i]} {p:.0%}" for p, i in found]
+    shares = [">99.9%" if p > 0.999 else f"{p:.1%}" if p > 0.99 else f"{p:.0%}" for p, _ in found]
+    names = [
+        tokenizer.tokens[i] if isinstance(tokenizer, WordTokenizer) else tokenizer.decode([i]).strip() for _, i in found
+    ]
+    words = [f"{name} {share}" for name, share in zip(names, shares)]
     return f"“{text}” … the next word: {', '.join(words)}."
+
+
+def _ids(model: DecoderOnly, tokenizer: Words, text: str) -> Tensor:
+    """Return a text's ids, (1, T), without an end, as many as the page reads."""
+    ids = tokenizer.encode(text, end=False) if isinstance(tokenizer, WordTokenizer) else tokenizer.encode(text)
+    return torch.tensor([ids[: model.config.max_seq_len - 1]], device=model.token_embedding.weight.device)
 
 
 def still(words: str) -> str:
@@ -136,7 +186,7 @@ def still(words: str) -> str:
     )
 
 
-def _either(model: DecoderOnly | None, tokenizer: WordTokenizer | None) -> tuple[DecoderOnly, WordTokenizer]:
+def _either(model: DecoderOnly | None, tokenizer: Words | None) -> tuple[DecoderOnly, Words]:
     if model is not None and tokenizer is not None:
         return model, tokenizer
     if model is not None or tokenizer is not None:
@@ -175,7 +225,7 @@ def parts(config: TransformerConfig) -> dict[str, dict[str, str | int]]:
         ),
         "lens": _part(
             "gpt", DecoderOnly.forward, "residual stream and logit lens",
-            "Both branches of the block add to the residual stream. Read after this block as if it were the last, the "
+            "Both branches of the layer add to the residual stream. Read after this layer as if it were the last, the "
             "stream says what the model would say by now.",
             "logits = output(final_norm(x))",
         ),
@@ -188,28 +238,57 @@ def parts(config: TransformerConfig) -> dict[str, dict[str, str | int]]:
     }  # fmt: skip
 
 
-def tour(config: TransformerConfig) -> list[dict[str, str | None]]:
-    """Return the steps of "Show me around": the part that opens, what is marked, and what to see and to try there."""
-    last = config.n_layers - 1
+FEW_HEADS = 64  # so many are tried one after the other
+
+
+def most_missed(model: DecoderOnly, ids: Int[Tensor, "1 T"]) -> tuple[int, int]:
+    """Return the layer and the head without which the next token's distribution changes most, in total variation."""
+    found = {}
+    with evaluating(model):
+        whole = model(ids)[0, -1].softmax(-1)
+        for layer, block in enumerate(model.blocks):
+            for head in range(model.config.n_heads):
+                columns = slice(head * model.config.d_head, (head + 1) * model.config.d_head)
+
+                def silence(_module: nn.Module, inputs: tuple[Tensor], columns: slice = columns) -> tuple[Tensor]:
+                    heads = inputs[0].clone()
+                    heads[..., columns] = 0
+                    return (heads,)
+
+                hook = block.attention.out_proj.register_forward_pre_hook(silence)
+                found[layer, head] = (model(ids)[0, -1].softmax(-1) - whole).abs().sum().item()
+                hook.remove()
+    return max(found, key=lambda place: found[place])
+
+
+def tour(config: TransformerConfig, head: tuple[int, int] = (0, 0)) -> list[dict[str, str | None]]:
+    """Return the steps of "Show me around": the part that opens, what is marked, and what to see and to try there.
+
+    head: layer and head that it opens and removes."""
+    last, shown = config.n_layers - 1, f"{head[0]}.head.{head[1]}"
     steps = (
         (None, "tokens", """
             Your text is cut into tokens; here each word and each punctuation mark is one. Choose a token, and
             everything below follows it. Now it is the last one: at its position the next word is predicted."""),
+        (None, "path", """
+            From left to right, layer by layer, ribbons bring to the chosen token what other tokens know: one colour
+            for each attention head, and the wider, the longer the vector that it carries. Press “Play”; click a
+            ribbon to open its head."""),
         ("embedding", "panel", f"""
             The token's id picks a row of a table: {config.d_model} numbers, the same wherever the word stands. They
             enter the model as the token's vector, and every part below adds to it."""),
-        (f"{last}.head.0", "panel", """
+        (shown, "panel", """
             Each small map is an attention head: a row for each token that asks, dark where it looks. This one is
             open, with all its words. Press “Play this row” and watch query times keys, softmax, mix."""),
-        (f"{last}.head.0", "path", """
+        (shown, "path", """
             Remove this head, and every later number follows at once. Which heads are missed, and which are not?
             “Put this head back” undoes it."""),
         (f"{last}.feed_forward", "panel", f"""
             The feed-forward network reads what the heads have gathered, one token at a time. It has {config.d_ff}
             units, of which few fire strongly. Each can be removed by itself."""),
         ("0.lens", "path", """
-            Each block adds to the vector that it was given. “Would say” reads the sum as if the model ended there:
-            go down the column, and see in which block the answer appears."""),
+            Each layer adds to the vector that it was given. “Would say” reads the sum as if the model ended there:
+            go down the column, and see in which layer the answer appears."""),
         ("next", "filters", """
             In the end every word that the model knows has a probability. Move the temperature, then top-k, top-p
             and min-p, and see which words are left."""),
@@ -217,7 +296,10 @@ def tour(config: TransformerConfig) -> list[dict[str, str | None]]:
             Write the next word: it is drawn from the words that are left and joins the text, and the way begins
             again. What was computed for earlier words is kept; chapter 14 calls that the cache."""),
     )  # fmt: skip
-    return [{"part": part, "marks": marks, "text": " ".join(text.split())} for part, marks, text in steps]
+    return [
+        {"part": part, "view": "maps" if part else "flow", "marks": marks, "text": " ".join(text.split())}
+        for part, marks, text in steps
+    ]
 
 
 def _part(slug: str, code: Callable, title: str, text: str, formula: str) -> dict[str, str | int]:

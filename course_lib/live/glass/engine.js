@@ -2,19 +2,29 @@
 //
 // Shapes are written beside the arrays. All of them are rows of Float32Array: a token's numbers lie side by side.
 
-/** Read a safetensors file whose tensors are float16. Returns {config, tokens, weights: name -> Float32Array}. */
+/**
+ * Read a safetensors file of float16 or of int8, with a float32 scale for each row. Returns {config, tokenizer, weights}:
+ * name -> Float32Array or Int8Array; what `pack` writes.
+ */
 export function readModel(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const headerBytes = Number(view.getBigUint64(0, true));
-  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + headerBytes)));
+  const headerBytes = Number(view.getBigUint64(0, true)), data = 8 + headerBytes;
+  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(8, data)));
   const weights = {};
-  const {config, tokens} = header.__metadata__;
+  const {config, tokenizer} = header.__metadata__;
   delete header.__metadata__;
-  for (const [name, {data_offsets: [begin, end]}] of Object.entries(header)) {
-    const numbers = (weights[name] = new Float32Array((end - begin) / 2));
-    for (let i = 0; i < numbers.length; i++) numbers[i] = half(view.getUint16(8 + headerBytes + begin + 2 * i, true));
+  for (const [name, {dtype, data_offsets: [begin, end]}] of Object.entries(header)) {
+    if (dtype === "I8") {
+      weights[name] = new Int8Array(bytes.buffer, bytes.byteOffset + data + begin, end - begin);  // where it lies
+      continue;
+    }
+    const size = dtype === "F32" ? 4 : 2, numbers = (weights[name] = new Float32Array((end - begin) / size));
+    for (let i = 0; i < numbers.length; i++) {
+      const at = data + begin + size * i;
+      numbers[i] = size === 4 ? view.getFloat32(at, true) : half(view.getUint16(at, true));
+    }
   }
-  return {config: JSON.parse(config), tokens: JSON.parse(tokens), weights};
+  return {config: JSON.parse(config), tokenizer: JSON.parse(tokenizer), weights};
 }
 
 /** The number that 16 bits stand for: a sign, five bits of exponent, ten of fraction. */
@@ -24,13 +34,13 @@ function half(bits) {
   return exponent === 31 ? (fraction ? NaN : sign * Infinity) : sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
 
-// -------------------------------------------------------------------------------------------------------------- layers
 /**
  * y = W x + b for the rows from `first` to `last`. x (T, n_in), W (n_out, n_in), y (T, n_out), written in place.
+ * scale: of each row of W, where it is int8; it multiplies the sum.
  *
  * Tiles of three rows by four outputs: twelve sums for seven numbers fetched, and as many as a processor's registers hold.
  */
-function linear(x, W, b, y, n_in, n_out, first, last) {
+function linear(x, {weight: W, scale, bias}, y, n_in, n_out, first, last) {
   const whole = n_out - (n_out % 4);
   let t = first;
   for (; t + 3 <= last; t += 3) for (let o = 0; o < whole; o += 4) {
@@ -62,7 +72,8 @@ function linear(x, W, b, y, n_in, n_out, first, last) {
       for (let i = 0; i < n_in; i++) a += x[row * n_in + i] * W[o * n_in + i];
       y[row * n_out + o] = a;
     }
-    if (b) for (let o = 0; o < n_out; o++) y[row * n_out + o] += b[o];
+    if (scale) for (let o = 0; o < n_out; o++) y[row * n_out + o] *= scale[o];
+    if (bias) for (let o = 0; o < n_out; o++) y[row * n_out + o] += bias[o];
   }
 }
 
@@ -102,11 +113,10 @@ function softmax(x, at, n) {
   for (let i = at; i < at + n; i++) x[i] /= sum;
 }
 
-// --------------------------------------------------------------------------------------------------------------- model
 /** The model, with room for everything that it computes. `run` fills the rooms; whoever draws reads them. */
 export class Glass {
-  constructor({config, tokens, weights}) {
-    Object.assign(this, {config, tokens, weights});
+  constructor({config, weights}) {
+    Object.assign(this, {config, weights});
     const {d_model: d, d_ff, n_heads: H, n_kv_heads, n_layers, max_seq_len: T} = config;
     this.d_head = d / H;
     this.d_kv = this.d_head * n_kv_heads;
@@ -120,7 +130,8 @@ export class Glass {
       hidden: rows(d_ff), feed_forward: rows(d), after: rows(d),
     }));
     this.final = rows(d);
-    this.logits = rows(config.vocab_size);  // (T, V)
+    this.logits = rows(config.vocab_size);  // (T, V), a row when it is asked for
+    this.known = new Set();  // positions whose logits are there
     this.ids = [];
     this.removed = new Set();
   }
@@ -142,18 +153,12 @@ export class Glass {
     while (same < ids.length && ids[same] === this.ids[same]) same++;
     const changed = [...removed, ...this.removed].filter((name) => removed.has(name) !== this.removed.has(name));
     const altered = Math.min(n_layers, ...changed.map((name) => parseInt(name)));
-    this.ids = [...ids];
-    this.removed = new Set(removed);
+    Object.assign(this, {ids: [...ids], removed: new Set(removed)});
     this.embed(same, ids.length);
-    let computed = 0;
-    this.layers.forEach((layer, l) => {
-      const first = l < altered ? same : 0;
-      computed += ids.length - first;
-      this.block(l, layer, first, ids.length);
-    });
-    const first = altered < n_layers ? 0 : same;
-    this.read(this.layers.at(-1).after, this.final, this.logits, first, ids.length);
-    return computed;
+    const first = (l) => (l < altered ? same : 0);
+    this.layers.forEach((layer, l) => this.block(l, layer, first(l), ids.length));
+    this.known.forEach((position) => position >= first(n_layers - 1) && this.known.delete(position));
+    return this.layers.reduce((computed, _, l) => computed + ids.length - first(l), 0);
   }
 
   /** Whether the model has a part of this name. */
@@ -166,43 +171,45 @@ export class Glass {
 
   /** Token embeddings, and what tells positions apart, into the residual stream. */
   embed(first, last) {
-    const {d_model: d, embedding_factor: factor} = this.config, W = this.weights, x = this.layers[0].before;
+    const {d_model: d, embedding_factor} = this.config, x = this.layers[0].before, positions = this.weights["positions.weight"];
+    const {weight, scale} = this.matrix("token_embedding");
     for (let t = first; t < last; t++) {
+      const factor = embedding_factor * (scale?.[this.ids[t]] ?? 1);
       for (let i = 0; i < d; i++) {
-        this.embedded[t * d + i] = factor * W["token_embedding.weight"][this.ids[t] * d + i];
-        x[t * d + i] = this.embedded[t * d + i] + W["positions.weight"][t * d + i];
+        this.embedded[t * d + i] = factor * weight[this.ids[t] * d + i];
+        x[t * d + i] = this.embedded[t * d + i] + positions[t * d + i];
       }
     }
   }
 
   /** One block. Pre-norm: x + attention(norm(x)), then + feed-forward(norm(that)); post-norm: norm(x + attention(x)) … */
   block(l, layer, first, last) {
-    const {d_model: d, d_ff, norm_position} = this.config, W = this.weights, at = `blocks.${l}.`, pre = norm_position === "pre";
+    const {d_model: d, d_ff, norm_position} = this.config, at = `blocks.${l}.`, pre = norm_position === "pre";
     const gone = (part) => this.removed.has(part);
-    const name = (part) => [W[`${at}${part}.weight`], W[`${at}${part}.bias`]];
+    const name = (part) => this.matrix(at + part);
     const read1 = pre ? layer.normed1 : layer.before, read2 = pre ? layer.normed2 : layer.between;
     if (pre) normalize(layer.before, this.norm(`${at}norm1`), layer.normed1, d, first, last);
-    linear(read1, ...name("attention.q_proj"), layer.query, d, d, first, last);
-    linear(read1, ...name("attention.k_proj"), layer.key, d, this.d_kv, first, last);
-    linear(read1, ...name("attention.v_proj"), layer.value, d, this.d_kv, first, last);
+    linear(read1, name("attention.q_proj"), layer.query, d, d, first, last);
+    linear(read1, name("attention.k_proj"), layer.key, d, this.d_kv, first, last);
+    linear(read1, name("attention.v_proj"), layer.value, d, this.d_kv, first, last);
     this.rotate(layer.query, d, first, last);
     this.rotate(layer.key, this.d_kv, first, last);
     for (let h = 0; h < this.config.n_heads; h++) this.attend(layer, h, first, last, gone(`${l}.head.${h}`));
-    linear(layer.heads, ...name("attention.out_proj"), layer.attention, d, d, first, last);
+    linear(layer.heads, name("attention.out_proj"), layer.attention, d, d, first, last);
     if (gone(`${l}`) || gone(`${l}.attention`)) layer.attention.fill(0, first * d, last * d);
     for (let i = first * d; i < last * d; i++) layer.between[i] = layer.before[i] + layer.attention[i];
     if (!pre) normalize(layer.between, this.norm(`${at}norm1`), layer.between, d, first, last);
 
     if (pre) normalize(layer.between, this.norm(`${at}norm2`), layer.normed2, d, first, last);
-    linear(read2, ...name("feed_forward.up_proj"), layer.hidden, d, d_ff, first, last);
+    linear(read2, name("feed_forward.up_proj"), layer.hidden, d, d_ff, first, last);
     const activation = ACTIVATIONS[this.config.activation], {gate, hidden} = layer;
-    if (gate) linear(read2, ...name("feed_forward.gate_proj"), gate, d, d_ff, first, last);
+    if (gate) linear(read2, name("feed_forward.gate_proj"), gate, d, d_ff, first, last);
     for (let i = first * d_ff; i < last * d_ff; i++) hidden[i] = gate ? activation(gate[i]) * hidden[i] : activation(hidden[i]);
     for (const part of this.removed) {
       const [where, kind, unit] = part.split(".");
       if (kind === "unit" && +where === l) for (let t = first; t < last; t++) layer.hidden[t * d_ff + +unit] = 0;
     }
-    linear(layer.hidden, ...name("feed_forward.down_proj"), layer.feed_forward, d_ff, d, first, last);
+    linear(layer.hidden, name("feed_forward.down_proj"), layer.feed_forward, d_ff, d, first, last);
     if (gone(`${l}`) || gone(`${l}.feed_forward`)) layer.feed_forward.fill(0, first * d, last * d);
     for (let i = first * d; i < last * d; i++) layer.after[i] = layer.between[i] + layer.feed_forward[i];
     if (!pre) normalize(layer.after, this.norm(`${at}norm2`), layer.after, d, first, last);
@@ -252,8 +259,8 @@ export class Glass {
     const {d_model: d, vocab_size} = this.config;
     if (this.weights["final_norm.weight"]) normalize(x, this.norm("final_norm"), normed, d, first, last);
     else normed.set(x.subarray(first * d, last * d), first * d);  // post-norm: the last block has normalized already
-    const output = this.weights["output.weight"] ?? this.weights["token_embedding.weight"];  // tied
-    linear(normed, output, null, logits, d, vocab_size, first, last);
+    const output = this.matrix(this.weights["output.weight"] ? "output" : "token_embedding");  // tied
+    linear(normed, output, logits, d, vocab_size, first, last);
   }
 
   /** The logit lens: the logits at one position as if layer l were the last one; l = −1 reads the embeddings. */
@@ -268,16 +275,43 @@ export class Glass {
   /** The logits at one position. */
   logitsAt(position) {
     const {vocab_size} = this.config;
+    if (!this.known.has(position)) this.read(this.layers.at(-1).after, this.final, this.logits, position, position + 1);
+    this.known.add(position);
     return this.logits.subarray(position * vocab_size, (position + 1) * vocab_size);
   }
 
-  norm(name) {
-    const {norm, norm_eps: eps} = this.config;
-    return {weight: this.weights[`${name}.weight`], bias: this.weights[`${name}.bias`], centred: norm === "layer", eps};
+  /**
+   * How long the vectors are that the heads of layer l write into the stream of one position, one from each earlier
+   * token: |weight · W_out value|, (H, position + 1). A head that is removed, or whose block is, writes none.
+   */
+  written(l, position) {
+    const {d_model: d, n_heads, n_kv_heads, max_seq_len: room} = this.config, D = this.d_head, layer = this.layers[l];
+    const {weight: W, scale} = this.matrix(`blocks.${l}.attention.out_proj`), gone = (part) => this.removed.has(part);
+    return Array.from({length: n_heads}, (_, h) => {
+      const kv = Math.floor((h * n_kv_heads) / n_heads) * D, lengths = new Float32Array(position + 1);
+      if (gone(`${l}`) || gone(`${l}.attention`) || gone(`${l}.head.${h}`)) return lengths;
+      for (let s = 0; s <= position; s++) {
+        let square = 0;
+        for (let o = 0; o < d; o++) {
+          let sum = 0;
+          for (let i = 0; i < D; i++) sum += W[o * d + h * D + i] * layer.value[s * this.d_kv + kv + i];
+          square += (sum * (scale?.[o] ?? 1)) ** 2;
+        }
+        lengths[s] = layer.weights[(h * room + position) * room + s] * Math.sqrt(square);
+      }
+      return lengths;
+    });
   }
+
+  /** A linear layer's weights, with the scale of its rows and its bias where it has them. */
+  matrix(name) {
+    const W = this.weights;
+    return {weight: W[`${name}.weight`], scale: W[`${name}.scale`], bias: W[`${name}.bias`]};
+  }
+
+  norm(name) { return {...this.matrix(name), centred: this.config.norm === "layer", eps: this.config.norm_eps}; }
 }
 
-// ------------------------------------------------------------------------------------------------------------ sampling
 const ROUNDING = 1e-6;  // as in course_lib/sampling.py: a sum that is nearer to p than this has reached it
 
 /**
@@ -293,13 +327,16 @@ export function nextTokenDistribution(logits, {temperature = 1, topK = null, top
     scaled = scaled.map((x) => (x < kth ? -Infinity : x));
   }
   if (topP !== null && topP < 1) {
-    const p = probabilities(scaled);
-    const order = [...p.keys()].sort((i, j) => p[j] - p[i] || i - j);
+    const p = probabilities(scaled), small = (1 - topP) / n;  // those below it are outside, for all of them together are
+    const order = [...p.keys()].filter((i) => p[i] >= small).sort((i, j) => p[j] - p[i] || i - j);
+    const nucleus = new Set();
     let sum = 0;
-    for (const [rank, i] of order.entries()) {
-      if (rank && sum > topP - ROUNDING) scaled[i] = -Infinity;
+    for (const i of order) {
+      if (nucleus.size && sum > topP - ROUNDING) break;
+      nucleus.add(i);
       sum += p[i];
     }
+    scaled = scaled.map((x, i) => (nucleus.has(i) ? x : -Infinity));
   }
   if (minP !== null) {
     const highest = scaled.reduce((a, b) => Math.max(a, b), -Infinity);
@@ -347,19 +384,4 @@ export function draw(p, random) {
     if (random < sum) return i;
   }
   return last;
-}
-
-// ---------------------------------------------------------------------------------------------------------------- text
-const LETTER = "[\\p{L}\\p{N}_]";
-const WORDS = new RegExp(`<${LETTER}+>|(?<!${LETTER})${LETTER}'|${LETTER}+|[^\\p{L}\\p{N}_\\s]`, "gu");
-
-/** The words and punctuation marks of a text. */
-export const splitWords = (text) => text.toLowerCase().match(WORDS) ?? [];
-
-/** Ids of `<bos>` and the words; unknown words are listed, and stand for nothing. */
-export function encode(text, tokens) {
-  const known = new Map(tokens.map((token, id) => [token, id]));
-  const words = splitWords(text);
-  return {ids: [known.get("<bos>"), ...words.filter((w) => known.has(w)).map((w) => known.get(w))],
-          unknown: words.filter((word) => !known.has(word))};
 }

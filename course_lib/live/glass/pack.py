@@ -1,34 +1,65 @@
-"""A model as bytes that a page reads: its weights in half precision, its config and its words."""
+"""A model as bytes that a page reads: its weights in half precision or in 8 bits, its config and its tokenizer."""
 
 import json
 from dataclasses import asdict
+from typing import Any, Literal
 
 import torch
 from safetensors.torch import save
+from torch import Tensor
 
+from course_lib.checks import require_one_of
+from course_lib.efficiency import quantize_int8
 from course_lib.gpt import DecoderOnly
 from course_lib.positions import alibi_bias, rotary_angles
-from course_lib.tinytown import WordTokenizer
+from course_lib.tinytown import SubwordTokenizer, WordTokenizer
 
 # Switches that `engine.js` does not know, and the one value with which a model runs there all the same.
 UNKNOWN = {"head_dim": None, "rotary_share": 1.0, "rope_scaling": None, "window": None}
 UNKNOWN |= dict.fromkeys(("qkv_bias", "qk_norm", "parallel", "output_bias"), False)
-MOST_WEIGHTS = 5_000_000  # beyond this a page would take seconds for a word
+MOST_IN_HALVES = 5_000_000  # weights: larger models are packed in 8 bits
+MOST_WEIGHTS = 200_000_000  # beyond this a browser's memory is not enough
+MOST_TOKENS, MOST_OF_A_LARGE_ONE = 128, 64  # the page keeps everything that it computes for so many
 
 
-def pack(model: DecoderOnly, tokenizer: WordTokenizer) -> bytes:
-    """Return a model and its words as the bytes of a safetensors file, for `engine.js`.
+def pack(model: DecoderOnly, tokenizer: WordTokenizer | SubwordTokenizer, bits: Literal[8, 16] | None = None) -> bytes:
+    """Return a model and its tokenizer as the bytes of a safetensors file, for `engine.js`.
 
     Args:
-        model: of the decoder family, small, with any norms, positions but "relative", and activation but "silu".
-        tokenizer: whose `tokens` are the model's vocabulary.
+        model: of the decoder family, with any norms, positions but "relative", and activation but "silu".
+        tokenizer: the model's own: of words, or of bytes that are joined in pairs, as GPT-2's and most since.
+        bits: of a weight: 16 (half precision), or 8 with a scale for each row of a matrix (`quantize_int8`); by
+            itself 16 up to five million weights, and 8 beyond.
 
-    Errors: TypeError for another model or tokenizer. ValueError for a model of more than five million weights, with
-        weights that half precision cannot hold, or with a switch that the page does not know; for words that do not
-        fit the model.
+    Errors: TypeError for another model or tokenizer. ValueError for a model of more than 200 million weights, with
+        weights that half precision cannot hold, or with a switch that the page does not know; for a tokenizer that
+        does not fit the model, or joins pieces in another manner.
     """
     if not isinstance(model, DecoderOnly):
         raise TypeError(f"model must be a DecoderOnly, got {type(model).__name__}: the page shows a decoder")
+    config = _config(model)
+    told = _words(tokenizer) if isinstance(tokenizer, WordTokenizer) else _byte_pairs(tokenizer)
+    if len(told["tokens"]) != model.config.vocab_size:
+        raise ValueError(f"tokenizer has {len(told['tokens'])} tokens, and the model {model.config.vocab_size}")
+    weights = {name: value.detach() for name, value in model.state_dict().items()}
+    if model.config.tie_weights:
+        del weights["output.weight"]  # the token embedding once more
+    if (count := sum(weight.numel() for weight in weights.values())) > MOST_WEIGHTS:
+        raise ValueError(f"model has {count:,} weights: the page shows up to {MOST_WEIGHTS:,}")
+    if bits is None:
+        bits = 16 if count <= MOST_IN_HALVES else 8
+    require_one_of((8, 16), bits=bits)
+    config["max_seq_len"] = min(config["max_seq_len"], MOST_TOKENS if count <= MOST_IN_HALVES else MOST_OF_A_LARGE_ONE)
+    rows = torch.zeros(config["max_seq_len"], model.config.d_model, device=model.token_embedding.weight.device)
+    with torch.no_grad():
+        rows = rows if model.positions is None else model.positions(rows)
+    packed = {name: part for each, weight in weights.items() for name, part in _packed(each, weight, bits).items()}
+    about = {"config": json.dumps(config), "tokenizer": json.dumps(told, ensure_ascii=False)}
+    return save(packed | _packed("positions.weight", rows, 16), about)
+
+
+def _config(model: DecoderOnly) -> dict[str, Any]:
+    """Return the config as the page reads it, or refuse what the page does not know."""
     config = asdict(model.config) | {"embedding_factor": model.token_embedding.factor}
     for field, value in UNKNOWN.items():
         if config.pop(field) != value:
@@ -43,20 +74,48 @@ def pack(model: DecoderOnly, tokenizer: WordTokenizer) -> bytes:
         config["rope_frequencies"] = angles[1].tolist()
     elif model.config.positions == "alibi":
         config["alibi_slopes"] = (-alibi_bias(model.config.n_heads, T=2)[:, 1, 0]).tolist()
-    if not isinstance(tokenizer, WordTokenizer):
-        raise TypeError(f"tokenizer must be a WordTokenizer, got {type(tokenizer).__name__}: the page splits words")
-    if len(tokenizer) != model.config.vocab_size:
-        raise ValueError(f"tokenizer has {len(tokenizer)} tokens, and the model {model.config.vocab_size}")
-    weights = {name: value.detach() for name, value in model.state_dict().items()}
-    if (count := sum(weight.numel() for weight in weights.values())) > MOST_WEIGHTS:
-        raise ValueError(f"model has {count:,} weights: the page shows up to {MOST_WEIGHTS:,}")
-    if model.config.tie_weights:
-        del weights["output.weight"]  # the token embedding once more
-    rows = torch.zeros(model.config.max_seq_len, model.config.d_model, device=model.token_embedding.weight.device)
-    with torch.no_grad():
-        weights["positions.weight"] = rows if model.positions is None else model.positions(rows)
-    about = {"config": json.dumps(config)}
-    small = {name: weight.half().cpu().contiguous() for name, weight in weights.items()}
-    if wrong := next((name for name, weight in small.items() if not weight.isfinite().all()), None):
-        raise ValueError(f"{wrong} of model holds NaN or a number beyond 65,504, the largest of half precision")
-    return save(small, about | {"tokens": json.dumps(tokenizer.tokens, ensure_ascii=False)})
+    return config
+
+
+def _packed(name: str, weight: Tensor, bits: int) -> dict[str, Tensor]:
+    """Return the tensors that stand for a weight in the file: itself in half precision, or whole numbers and scales."""
+    if bits == 8 and weight.dim() == 2 and weight.isfinite().all():
+        whole, scale = quantize_int8(weight.float())
+        return {name: whole.cpu().contiguous(), f"{name.removesuffix('weight')}scale": scale.cpu()}
+    small = weight.half().cpu().contiguous()
+    if not small.isfinite().all():
+        raise ValueError(f"{name} of model holds NaN or a number beyond 65,504, the largest of half precision")
+    return {name: small}
+
+
+def _words(tokenizer: WordTokenizer) -> dict[str, Any]:
+    return {"kind": "words", "tokens": tokenizer.tokens, "bos": tokenizer.bos_id, "eos": tokenizer.eos_id}
+
+
+SPLITS = ("ByteLevel", "Digits")  # how text.js cuts a text before it joins bytes
+
+
+def _byte_pairs(tokenizer: SubwordTokenizer) -> dict[str, Any]:
+    """Return vocabulary, merges and special tokens of a tokenizer that works as GPT-2's does, or refuse it."""
+    if not isinstance(tokenizer, SubwordTokenizer):
+        raise TypeError(f"tokenizer must be a WordTokenizer or a SubwordTokenizer, got {type(tokenizer).__name__}")
+    told = json.loads(tokenizer.tokenizer.to_str())
+    cut = told["pre_tokenizer"] or {"type": None}
+    steps = cut["pretokenizers"] if cut["type"] == "Sequence" else [cut]
+    kinds = [step["type"] for step in steps]
+    plain = all(not step.get("add_prefix_space") and step.get("use_regex", True) for step in steps)
+    if told["model"]["type"] != "BPE" or told["normalizer"] or kinds[-1:] != ["ByteLevel"] or not plain:
+        raise ValueError(
+            f"tokenizer is of the kind {told['model']['type']!r} after {kinds}: the page knows byte-pair encoding as "
+            "in GPT-2"
+        )
+    if unknown := [kind for kind in kinds if kind not in SPLITS]:
+        raise ValueError(f"tokenizer cuts texts by {unknown[0]!r}: the page knows {' and '.join(SPLITS)}")
+    added = {token["content"]: token["id"] for token in told["added_tokens"]}
+    ids = told["model"]["vocab"] | added
+    names = {i: token for token, i in ids.items()}
+    merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in told["model"]["merges"]]
+    return {
+        "kind": "byte pairs", "tokens": [names.get(i, "") for i in range(max(names) + 1)], "merges": merges,
+        "special": sorted(added.values()), "digits": "Digits" in kinds,
+    }  # fmt: skip

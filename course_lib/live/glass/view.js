@@ -1,11 +1,16 @@
-// The glass model as a page: a sentence, its way through the model, the next word. `mount(box, bytes, about)` draws it;
-// as the module of a widget it is called by `render`.
-import {Glass, draw, encode, largest, nextTokenDistribution, randomNumbers, readModel} from "./engine.js";
+// The glass model as a page: a sentence, its way through the model, the next word.
+import {Glass, draw, largest, nextTokenDistribution, randomNumbers, readModel} from "./engine.js";
+import {drawFlow} from "./flow.js";
+import {tokenizerOf} from "./text.js";
 
+const MUCH = 1e6;  // numbers: a logit lens of more, in all blocks together, is read a block at a time
 const SHOWN = 8;  // words in a row of bars
 const STEP = 900;  // ms between two steps of the motion
+/** The first numbers of a row, in words. */
+const few = (numbers) => `(${number(numbers[0], 1)}, ${number(numbers[1], 1)}, …)`;
 const number = (x, digits = 2) => (Math.abs(x) < 0.5 * 10 ** -digits ? 0 : x).toFixed(digits).replace("-", "−");
-const percent = (p) => (p >= 0.9995 ? "100" : p < 0.001 ? "<0.1" : (100 * p).toFixed(p < 0.1 ? 1 : 0)) + " %";
+const percent = (p) => (p === 1 ? "100" : p > 0.999 ? ">99.9" : p < 0.001 ? "<0.1" : (100 * p).toFixed(p < 0.1 || p > 0.99 ? 1 : 0)) + " %";
+const escaped = (word) => word.replace(/[&<>"]/g, (letter) => `&#${letter.charCodeAt(0)};`);
 
 /** An element with attributes, properties that are functions, and children. */
 function make(tag, attributes = {}, ...children) {
@@ -20,15 +25,18 @@ function make(tag, attributes = {}, ...children) {
 
 /** Draw the glass model into a box. bytes: what Python's `pack` gives. about: texts for each part, see __init__.py. */
 export function mount(box, bytes, about) {
-  const model = readModel(bytes), glass = new Glass(model), {tokens, config} = model;
+  const model = readModel(bytes), glass = new Glass(model), tokenizer = tokenizerOf(model.tokenizer), {config} = model;
   const state = {
-    text: about.sentences[0], position: null, open: about.open ?? null, removed: new Set(), random: randomNumbers(0),
+    text: about.sentences[0], position: null, open: about.open ?? null, view: about.view, removed: new Set(), random: randomNumbers(0),
     how: {temperature: 1, topK: null, topP: null, minP: null},
   };
-  let words = [], ids = [];
+  let words = [], ids = [], lensed = new Map(), setFan;  // lensed: block -> what it would say, of a large model
   const at = () => Math.min(state.position ?? ids.length - 1, ids.length - 1);
   const width = (rows, position, size) => rows.subarray(position * size, (position + 1) * size);
-  const H = config.n_heads, T = config.max_seq_len, SIDE = 80;
+  const shape = (text) => make("p", {class: "shape"}, `Shape: ${text}`);
+  const weight = (l, h, t, s) => glass.layers[l].weights[(h * T + t) * T + s];
+  const H = config.n_heads, T = config.max_seq_len, SIDE = 80, lensIsLong = config.n_layers * config.vocab_size > MUCH;
+  const many = config.n_layers > 8 || H > 5;
   const drawn = document.createElement("canvas").getContext("2d");
   let map = new ImageData(1, 1);
   const whole = make("canvas", {role: "img"}).getContext("2d", {alpha: false});  // of the head that is open
@@ -38,11 +46,13 @@ export function mount(box, bytes, about) {
 
   const input = make("input", {type: "text", "aria-label": "your text", spellcheck: "false", autocomplete: "off",
                                input: () => { state.text = input.value; state.position = null; compute(); }});
-  const choice = make("select", {"aria-label": "a sentence to begin with", change: () => begin(choice.value)},
-                      about.sentences.map((each) => make("option", {}, each)));
+  const choice = make("select", {"aria-label": "a sentence to begin with", change: () => { begin(choice.value); choice.value = ""; }},
+                      make("option", {value: ""}, "Examples"), about.sentences.map((each) => make("option", {}, each)));
   const note = make("p", {class: "note", role: "status"});
   const chips = make("div", {class: "chips", role: "group", "aria-label": "tokens: choose one to follow"});
-  const path = make("div", {class: "path"});
+  const path = make("div", {class: `path${many ? " many" : ""}`, style: `--map: ${many ? 18 : 40}px; --maps: ${H * 26}px`});
+  const views = make("div", {class: "views", role: "group", "aria-label": "how the way is drawn"},
+    [["maps", "Maps"], ["flow", "Ribbons"]].map(([view, name]) => make("button", {type: "button", "data-view": view, click: () => { state.view = view; show(); }}, name)));
   const panel = make("section", {class: "panel", "aria-live": "polite", "aria-label": "the part that is open"});
   const bars = make("div", {class: "bars"});
   const filters = make("div", {class: "path"});
@@ -57,7 +67,8 @@ export function mount(box, bytes, about) {
       output.textContent = isOff ? "off" : slider.value;
       slider.setAttribute("aria-valuetext", output.textContent);
     }
-    return {set, element: make("label", {class: "slider"}, make("span", {}, label), slider, output)};
+    set();
+    return make("label", {class: "slider"}, make("span", {}, label), slider, output);
   });
   box.classList.add("glass");
   box.setAttribute("data-lm-suppress-shortcuts", "true");  // JupyterLab's keys stay outside
@@ -66,46 +77,49 @@ export function mount(box, bytes, about) {
   box.replaceChildren(
     make("div", {class: "text"}, input, choice, around), note, guide, chips,
     make("div", {class: "columns"},
-      make("section", {"aria-label": "the way through the model"}, make("h3", {}, "Through the model"), path),
+      make("section", {"aria-label": "the way through the model"}, make("div", {class: "heading"}, make("h3", {}, "Through the model"), views), path),
       make("section", {"aria-label": "the next word"}, make("h3", {}, "The next word"), bars, filters,
-           make("div", {class: "sliders"}, sliders.map((each) => each.element)), write)),
+           make("div", {class: "sliders"}, sliders), write)),
     panel);
-  sliders.forEach((each) => each.set());
   begin(state.text);
 
   function begin(text) {
-    input.value = state.text = text;
-    state.position = null;
+    Object.assign(state, {text, position: null});
+    input.value = text;
     compute();
   }
 
   /** A step of the way through the page: it opens its part, marks what it speaks of, and says what there is to see and to try. */
   function lead(step) {
-    const all = about.tour, {part, marks, text} = all[step] ?? {};
+    const all = about.tour, {part, view, marks, text} = all[step] ?? {};
     box.querySelectorAll(".here").forEach((each) => each.classList.remove("here"));
     guide.hidden = !all[step];
     if (guide.hidden) { around.focus(); return; }
-    if (part) {
-      state.open = part;
-      show();
-    }
-    ({tokens: chips, path, panel, filters: box.querySelector(".sliders"), write})[marks].classList.add("here");
+    Object.assign(state, {open: part ?? state.open, view});
+    show();
+    const marked = {tokens: chips, path, panel, filters: box.querySelector(".sliders"), write}[marks];
+    marked.classList.add("here");
+    marked.before(guide);  // so that both can be seen at once
     const button = (name, to) => make("button", {type: "button", disabled: to < 0, click: () => lead(to)}, name);
     const on = button(step + 1 < all.length ? "Next" : "Done", step + 1);
     guide.replaceChildren(make("p", {}, text), make("div", {class: "buttons"}, button("Back", step - 1), on,
-      button("Close", all.length), make("span", {}, `${step + 1} of ${all.length}`)));
+      step + 1 < all.length ? button("Close", all.length) : "", make("span", {}, `${step + 1} of ${all.length}`)));
+    marked.scrollIntoView({block: "nearest"});
     on.focus();
   }
 
-  /** Run the model on the text and show all of it anew. */
+  /** Read the text, run the model on it, and show all of it anew. */
   function compute() {
-    const read = encode(state.text, tokens), most = T - 1;
-    ids = read.ids.slice(0, most);
-    words = ids.map((id) => tokens[id]);
-    const unknown = [...new Set(read.unknown)];
+    const read = tokenizer.encode(state.text), most = T - 1, unknown = [...new Set(read.unknown)];
     note.textContent = unknown.length
-      ? `This model knows ${tokens.length} words; not among them: ${unknown.slice(0, 5).join(", ")}.`
-      : read.ids.length > most ? `It reads ${most} tokens; the rest is left out.` : "";
+      ? `This model knows ${tokenizer.size} words, which stand under “Embedding”; not among them: ${unknown.slice(0, 5).join(", ")}.`
+      : read.ids.length > most ? `It reads ${most} tokens; the rest is left out.` : read.ids.length ? "" : "Type a text.";
+    if (read.ids.length) follow(read.ids.slice(0, most));
+  }
+
+  function follow(given) {
+    ids = given;
+    words = ids.map(tokenizer.show);
     glass.run(ids, state.removed);
     show();
   }
@@ -119,17 +133,45 @@ export function mount(box, bytes, about) {
       if (chip.textContent !== word) { chip.textContent = word; chip.title = `token ${t}, id ${ids[t]}`; }
       chip.setAttribute("aria-pressed", String(t === at()));
     });
-    path.replaceChildren(
-      stage("embedding", about.parts.embedding.title, bit(width(glass.layers[0].before, at(), config.d_model))),
-      ...glass.layers.flatMap((layer, l) => [
-        make("div", {class: `layer${state.removed.has(String(l)) ? " gone" : ""}`},
-          make("div", {class: "name"}, `Block ${l + 1}`),
-          make("div", {class: "heads"}, Array.from({length: H}, (_, h) => headButton(l, h))),
-          stage(`${l}.feed_forward`, "Feed-forward", units(l, 1).map(([unit, a]) => `unit ${unit}: ${number(a, 1)}`).join()),
-          lens(l)),
-      ]));
+    lensed.clear();
+    for (const button of views.children) button.setAttribute("aria-pressed", String(button.dataset.view === state.view));
+    (state.view === "maps" ? showMaps : showFlow)();
     showNext();
     showPanel();
+  }
+
+  function showMaps() {
+    path.replaceChildren(
+      stage("embedding", about.parts.embedding.title, `${few(width(glass.layers[0].before, at(), config.d_model))}: ${config.d_model} numbers`),
+      ...(many ? [make("div", {class: "layer name"}, ["", `Heads 0 to ${H - 1}`, "Feed-forward", "Would say"].map((name) => make("span", {}, name)))] : []),
+      ...glass.layers.map((layer, l) =>
+        make("div", {class: `layer${state.removed.has(String(l)) ? " gone" : ""}`},
+          make("div", {class: "name"}, `Layer ${l}`),
+          make("div", {class: "heads"}, Array.from({length: H}, (_, h) => headButton(l, h))),
+          stage(`${l}.feed_forward`, "Feed-forward", units(l, 1).map(([unit, a]) => `unit ${unit}: ${number(a, 1)}`).join()),
+          lens(l))));
+    clearTimeout(state.reading);
+    if (lensIsLong) state.reading = setTimeout(readLens);
+  }
+
+  /** The ways of everything that reaches the chosen token, and a line that says how to read them. */
+  function showFlow() {
+    const [drawing, fan] = drawFlow(glass, {
+      words, at: at(), percent, colours: about.colours, width: Math.max(300, path.clientWidth),
+      open: (part, position) => { state.open = part ?? state.open; state.position = position === ids.length - 1 ? null : position; show(); },
+    });
+    setFan = fan;
+    const play = make("button", {type: "button", hidden: matchMedia("(prefers-reduced-motion: reduce)").matches, click: () => {
+      drawing.classList.remove("playing");
+      requestAnimationFrame(() => drawing.classList.add("playing"));
+    }}, "▶ Play");
+    const heads = about.colours.map((colour, h) => make("b", {style: `color: ${colour}`}, ` ■ ${h}`));
+    const before = path.querySelector(".ribbons")?.scrollLeft ?? 1e6;  // at first the chosen token's end of a deep model
+    const region = make("div", {class: "scroll ribbons", tabindex: "0", role: "region", "aria-label": "the flow"}, drawing);
+    region.onscroll = () => drawing.querySelector(".labels").setAttribute("transform", `translate(${region.scrollLeft} 0)`);
+    path.replaceChildren(
+      region, make("div", {class: "buttons"}, play, make("p", {class: "legend"}, "Heads:", heads, " · width: the length of what a head carries · ● feed-forward")));
+    region.scrollLeft = before;
   }
 
   /** A part of the path that opens on a click. */
@@ -139,26 +181,13 @@ export function mount(box, bytes, about) {
                 make("b", {}, title), make("span", {}, content));
   }
 
-  /** The first numbers of a row, in words. */
-  function bit(row) {
-    return `${[...row.slice(0, 3)].map((x) => number(x)).join("  ")} … (${row.length})`;
-  }
-
   function headButton(l, h) {
     const part = `${l}.head.${h}`;
     paint(maps[l][h], l, h);
-    const seen = strongest(l, h);
+    const [[seen]] = largest(glass.layers[l].weights.subarray((h * T + at()) * T, (h * T + at()) * T + at() + 1), 1);
     return make("button", {type: "button", class: `head${state.removed.has(part) ? " gone" : ""}`, "data-part": part,
                            "aria-expanded": String(state.open === part), click: () => open(part),
-                           "aria-label": `block ${l + 1}, head ${l}.${h}: looks most at “${words[seen]}”`}, maps[l][h].canvas);
-  }
-
-  function weight(l, h, t, s) { return glass.layers[l].weights[(h * T + t) * T + s]; }
-
-  function strongest(l, h) {
-    let best = 0;
-    for (let s = 0; s <= at(); s++) if (weight(l, h, at(), s) > weight(l, h, at(), best)) best = s;
-    return best;
+                           "aria-label": `layer ${l}, head ${h}: looks most at “${words[seen]}”`}, maps[l][h].canvas);
   }
 
   /** A head's weights on the hidden canvas, a pixel for each: enlarged at once, they take a tenth of as many rectangles. */
@@ -192,18 +221,28 @@ export function mount(box, bytes, about) {
   }
 
   /** What the model would say if it ended after this layer. */
-  function lens(l) {
-    const [[id, p]] = likely(nextTokenDistribution(glass.lens(l, at())), 1);
-    return stage(`${l}.lens`, "Would say", `${tokens[id]} ${percent(p)}`);
+  function lens(l) { return stage(`${l}.lens`, "Would say", lensIsLong ? lensed.get(l) ?? "…" : wouldSay(l)); }
+
+  function wouldSay(l) {
+    const [[id, p]] = largest(nextTokenDistribution(glass.lens(l, at())), 1);
+    return `${tokenizer.show(id)} ${percent(p)}`;
   }
 
-  function likely(p, n = SHOWN) { return largest(p, n); }
+  /** Of a large model: the next block's, and the others after it, so that a key that is pressed need not wait for all. */
+  function readLens() {
+    const l = lensed.size;
+    if (l === config.n_layers || state.view !== "maps") return;
+    lensed.set(l, wouldSay(l));
+    path.querySelector(`[data-part="${l}.lens"] span`).textContent = lensed.get(l);
+    state.reading = setTimeout(readLens);
+  }
 
   function showNext() {
     if (!ids.length) return;
-    const p = nextTokenDistribution(glass.logitsAt(at()), state.how);
-    bars.replaceChildren(...row(likely(p).filter(([, share]) => share > 0).map(([id, share]) => [tokens[id], share])));
-    const left = stages().map(([name, each]) => `${name ? `${name} ` : ""}${each.reduce((n, x) => n + (x > 0), 0)}`);
+    const filtered = stages(), next = largest(filtered.at(-1)[1], SHOWN).filter(([, share]) => share > 0).map(([id, share]) => [tokenizer.show(id), share]);
+    bars.replaceChildren(...row(next));
+    if (state.view === "flow") setFan(next);
+    const left = filtered.map(([name, each]) => `${name ? `${name} ` : ""}${each.reduce((n, x) => n + (x > 0), 0)}`);
     const was = filters.contains(document.activeElement);
     filters.replaceChildren(stage("next", "Words that can come", left.join(" → ")));
     if (was) filters.firstChild.focus();
@@ -233,12 +272,13 @@ export function mount(box, bytes, about) {
   /** Draw a word from the probabilities that are shown, and set it behind the text. */
   function next() {
     const id = draw(nextTokenDistribution(glass.logitsAt(ids.length - 1), state.how), state.random());
-    if (tokens[id] === "<eos>") { note.textContent = "The model ends its story here."; return; }
-    begin(`${state.text.trim()} ${tokens[id]}`);
+    if (tokenizer.ends(id)) { note.textContent = "The model ends its text here."; return; }
+    state.position = null;
+    follow([...ids, id]);
+    input.value = state.text = tokenizer.decode(ids);
     write.focus();
   }
 
-  // --- the part that is open ----------------------------------------------------------------------------------------
   function open(part) {
     state.open = state.open === part ? null : part;
     for (const button of box.querySelectorAll("[data-part]")) {
@@ -259,13 +299,13 @@ export function mount(box, bytes, about) {
 
   function showPanel() {
     if (!state.open) {
-      panel.replaceChildren(make("p", {}, "Choose a part above: a head, a feed-forward network, the embedding. It opens here with its numbers."));
+      panel.replaceChildren(make("p", {}, "Choose a part above: a ribbon, a head, a feed-forward network. It opens here with its numbers."));
       return;
     }
     const [l, kind, index] = state.open.split(".");
     const key = kind ?? state.open, told = about.parts[key];
     const body = {embedding: openEmbedding, head: openHead, feed_forward: openUnits, lens: openLens, next: openNext}[key];
-    const title = !kind ? told.title : `Block ${+l + 1}, ${told.title}${index ? ` ${l}.${index}` : ""}`;
+    const title = !kind ? told.title : `Layer ${l}, ${told.title}${index ? ` ${index}` : ""}`;
     panel.replaceChildren(
       make("h3", {}, title), make("p", {}, told.text), make("code", {class: "formula"}, told.formula),
       ...body(+l, +index),
@@ -278,23 +318,23 @@ export function mount(box, bytes, about) {
       ...[...numbers.slice(0, 6)].map((x) => make("td", {}, number(x))), make("td", {}, "…"));
     const token = width(glass.embedded, at(), d), sum = width(glass.layers[0].before, at(), d);
     const added = ["learned", "sinusoidal"].includes(config.positions);
+    const all = Array.from({length: Math.min(tokenizer.size, 1000)}, (_, id) => tokenizer.show(id));
     return [make("table", {}, line(`“${words[at()]}”, id ${ids[at()]}`, token),
                  ...(added ? [line(`position ${at()}`, sum.map((x, i) => x - token[i])), line("together", sum)] : [])),
+            make("details", {}, make("summary", {}, `The tokens it knows: ${config.vocab_size}${all.length < tokenizer.size ? `, of which the first ${all.length}` : ""}`), all.join("  ")),
             shape(`(T, d_model) = (${ids.length}, ${d})`)];
   }
 
-  function shape(text) { return make("p", {class: "shape"}, `Shape: ${text}`); }
-
   /** All rows of a head with the words at both sides, and what is hidden in grey. A click on a row follows its token. */
   function wholeMap(l, h) {
-    const n = ids.length, cell = Math.max(10, Math.min(14, Math.floor(250 / n))), edge = 62, side = edge + n * cell;
+    const n = ids.length, cell = Math.max(10, Math.min(16, Math.floor(250 / n))), edge = 62, side = edge + n * cell + 2;
     const found = make("p", {class: "shape", style: `width: ${side}px`}, "Point to read a weight; click to follow a row.");
     const cellOf = (event) => [event.offsetY, event.offsetX].map((at) => Math.floor((at - edge) / cell));
-    const canvas = whole.canvas;
+    const {canvas} = whole;
     if (canvas.width !== 2 * side) canvas.width = canvas.height = 2 * side;  // two pixels for each of the page's: sharp letters
     canvas.style.width = canvas.style.height = `${side}px`;
     canvas.setAttribute("aria-label",
-      `the weights of head ${l}.${h}, ${n} tokens that ask by ${n} that answer; the table holds the chosen row`);
+      `the weights of head ${h} in layer ${l}, ${n} tokens that ask by ${n} that answer; the table holds the chosen row`);
     canvas.onmousemove = (event) => {
       const [t, s] = cellOf(event);
       if (words[t] && words[s]) found.textContent = `“${words[t]}” looks at “${words[s]}”: ${s > t ? "hidden by the mask" : percent(weight(l, h, t, s))}`;
@@ -313,9 +353,8 @@ export function mount(box, bytes, about) {
     pixels(l, h, 225);
     pen.imageSmoothingEnabled = false;
     pen.drawImage(drawn.canvas, edge, edge, n * cell, n * cell);
-    pen.font = "10.5px system-ui, sans-serif";
-    pen.textAlign = "right";
-    pen.textBaseline = "middle";
+    pen.font = `${Math.min(11, cell - 1)}px system-ui, sans-serif`;
+    Object.assign(pen, {textAlign: "right", textBaseline: "middle"});
     for (const down of [false, true]) {  // the words of the rows, then those of the columns, from top to bottom
       if (down) pen.transform(0, 1, -1, 0, 0, 0);
       words.forEach((word, t) => {
@@ -332,29 +371,24 @@ export function mount(box, bytes, about) {
   function openHead(l, h) {
     const t = at(), layer = glass.layers[l], D = glass.d_head;
     const kv = Math.floor((h * config.n_kv_heads) / H) * D;  // whose keys and values this head reads
-    const few = (numbers) => `(${[...numbers.subarray(0, 2)].map((x) => number(x, 1)).join(", ")}, …)`;
+    // As text that the browser reads: made one by one, elements for 48 tokens take as long as the model.
+    const line = (word, key, score, share, value, step = "") => `<tr class="${step}"><th scope="row">${escaped(word)}</th><td>${key}</td>
+      <td class="step1">${score}</td><td class="step2">${share}</td><td class="step3">${value}</td></tr>`;
     const rows = words.slice(0, t + 1).map((word, s) => {
-      const [key, value] = [layer.key, layer.value].map((all) => all.subarray(s * glass.d_kv + kv));
-      return make("tr", {}, make("th", {scope: "row"}, word), make("td", {}, few(key)),
-        make("td", {class: "step1"}, number(layer.scores[(h * T + t) * T + s])),
-        make("td", {class: "step2"}, make("i", {style: `--share: ${weight(l, h, t, s)}`}), percent(weight(l, h, t, s))),
-        make("td", {class: "step3"}, few(value)));
+      const [key, value] = [layer.key, layer.value].map((all) => few(all.subarray(s * glass.d_kv + kv))), share = weight(l, h, t, s);
+      return line(word, key, number(layer.scores[(h * T + t) * T + s]), `<i style="--share: ${share}"></i>${escaped(percent(share))}`, value);
     });
-    const later = words.length - t - 1, hidden = later === 1 ? "1 later word" : `${later} later words`;
-    if (later) rows.push(make("tr", {}, make("th", {scope: "row"}, hidden), make("td", {}, "hidden by the mask"),
-                              make("td", {class: "step1"}, "−∞"), make("td", {class: "step2"}, "0 %"), make("td")));
+    const later = words.length - t - 1;
+    if (later) rows.push(line(later === 1 ? "1 later word" : `${later} later words`, "hidden by the mask", "−∞", "0 %", ""));
     const query = width(layer.query, t, config.d_model).subarray(h * D), mix = width(layer.heads, t, config.d_model).subarray(h * D);
-    const table = make("table", {class: "row-of-attention"},
-      make("tr", {}, make("th", {}, "token"), make("th", {}, "its key"),
-           make("th", {class: "step1"}, config.alibi_slopes ? "query · key / √D − slope × distance" : "query · key / √D"),
-           make("th", {class: "step2"}, "softmax"), make("th", {class: "step3"}, "× value")),
-      ...rows, make("tr", {class: "step3"}, make("th", {scope: "row"}, "the sum"), make("td"), make("td"), make("td"),
-                    make("td", {}, few(mix))));
+    const table = make("table", {class: "row-of-attention"});
+    table.innerHTML = `<tr><th>token<th>its key<th class="step1">q · k / √D${config.alibi_slopes ? " − slope × distance" : ""}
+      <th class="step2">softmax<th class="step3">× value</tr>${rows.join("")}${line("the sum", "", "", "", few(mix), "step3")}`;
     const play = make("button", {type: "button", hidden: matchMedia("(prefers-reduced-motion: reduce)").matches, click: () => {
       for (let step = 0; step <= 3; step++) setTimeout(() => table.setAttribute("data-step", step), STEP * step);
     }}, "▶ Play this row");
-    return [make("div", {class: "buttons"}, play, remover(`${l}.head.${h}`, "this head"), remover(`${l}.attention`, "all heads of the block"),
-                 remover(`${l}`, "the whole block")),
+    return [make("div", {class: "buttons"}, play, remover(`${l}.head.${h}`, "this head"), remover(`${l}.attention`, "all heads of the layer"),
+                 remover(`${l}`, "the whole layer")),
             make("div", {class: "opened"}, wholeMap(l, h), make("div", {},
               make("p", {}, `“${words[t]}” asks with its query ${few(query)}:`),
               make("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "one row of attention"}, table))),
@@ -381,8 +415,8 @@ export function mount(box, bytes, about) {
     return [make("table", {}, make("tr", {}, make("th", {}, `“${words[at()]}”`), make("th", {}, "length"), make("th", {colspan: 5}, "numbers")),
                  line("residual stream before", layer.before), line("+ attention", layer.attention),
                  line("+ feed-forward", layer.feed_forward), line(config.norm_position === "pre" ? "= after" : "= after, normalized", layer.after)),
-            make("p", {}, "Read as if this were the last block:"),
-            ...row(likely(p).map(([id, share]) => [tokens[id], share])), shape(`logits (T, V) = (${ids.length}, ${tokens.length})`)];
+            make("p", {}, "Read as if this were the last layer:"),
+            ...row(largest(p, SHOWN).map(([id, share]) => [tokenizer.show(id), share])), shape(`logits (T, V) = (${ids.length}, ${config.vocab_size})`)];
   }
 
   /** The most probable words with their logits, and what each filter leaves of them. */
@@ -391,17 +425,17 @@ export function mount(box, bytes, about) {
     const columns = [["softmax", plain], ...found.map(([name, p]) => [name || `÷ T = ${state.how.temperature}`, p])];
     return [make("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "the filters"}, make("table", {},
       make("tr", {}, make("th", {}, "word"), make("th", {}, "logit"), ...columns.map(([name]) => make("th", {}, name))),
-      ...likely(plain).map(([id]) => make("tr", {}, make("th", {scope: "row"}, tokens[id]), make("td", {}, number(logits[id])),
+      ...largest(plain, SHOWN).map(([id]) => make("tr", {}, make("th", {scope: "row"}, tokenizer.show(id)), make("td", {}, number(logits[id])),
         ...columns.map(([, p]) => make("td", {}, p[id] > 0 ? percent(p[id]) : "–")))),
       make("tr", {}, make("th", {scope: "row"}, "words left"), make("td"),
         ...columns.map(([, p]) => make("td", {}, String(p.reduce((n, x) => n + (x > 0), 0))))))),
-      shape(`logits (T, V) = (${ids.length}, ${tokens.length})`)];
+      shape(`logits (T, V) = (${ids.length}, ${config.vocab_size})`)];
   }
 }
 
-/** What anywidget calls. */
-function render({model, el}) {
-  const packed = model.get("packed");
-  mount(el, new Uint8Array(packed.buffer, packed.byteOffset, packed.byteLength), model.get("about"));
-}
-export default {render};
+export default {  // what anywidget calls
+  render({model, el}) {
+    const {buffer, byteOffset, byteLength} = model.get("packed");
+    mount(el, new Uint8Array(buffer, byteOffset, byteLength), model.get("about"));
+  },
+};
