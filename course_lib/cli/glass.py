@@ -11,9 +11,14 @@ def add(commands: argparse._SubParsersAction) -> None:
         help="write a trained model as a page in which every part of it can be opened and removed",
         description=(
             "Writes one HTML file: the model itself, at work in the page, each head, unit and block with its numbers. "
-            "It opens in any browser, needs no server, and asks none: mail it, project it, put it on a site."
+            "It opens in any browser, needs no server, and asks none: mail it, project it, put it on a site. Models "
+            "of up to 200 million weights run in it, real ones too, in 8 bits where they have more than five million: "
+            "SmolLM2 makes a page of 183 MB, which takes a few seconds to open and a second to read a sentence."
         ),
-        epilog="Example: python -m course_lib glass --model runs/tinytown --out my_model.html",
+        epilog=(
+            "Examples: python -m course_lib glass --model runs/tinytown --out my_model.html · "
+            "python -m course_lib glass --model smollm2-135m --out english.html"
+        ),
     )
     parser.add_argument(
         "--model", metavar="FOLDER", default="tinytown",
