@@ -16,8 +16,11 @@ VIEW = "application/vnd.jupyter.widget-view+json"
 ENLARGED = "COURSE_ENLARGED"  # an environment variable: how much larger a lecture hall's figures are
 STILL, LIVE = "course-still", "course-live"  # CSS classes of the two
 
-LOST = "The kernel behind this has stopped or cannot be reached: nothing answers here until you run this cell again."
-ASLEEP = "Kept from an earlier session. Run this cell to bring its controls back."
+LOST = (
+    "The kernel behind this has stopped or cannot be reached: nothing answers here until you run the cells above, and "
+    "this one again."
+)
+ASLEEP = "Kept from an earlier session. To bring its controls back, run the cells above, then this one."
 
 _OUTPUT = ".jp-OutputArea-child"
 _DEAD = f"{_OUTPUT}:has(> .lm-Panel.jupyter-widgets):not(:has(.{LIVE}))"  # "model not found" stands there
