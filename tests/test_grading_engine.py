@@ -159,13 +159,13 @@ def test_a_misspelt_name_is_told_with_the_name_that_was_meant(toy):
     toy()
 
     def misspelt(weights):
-        return 2 * weigths  # noqa: F821
+        return 2 * weigths
 
     assert "name 'weigths' is not defined" in failed(misspelt)
     assert "Did you mean `weights`?" in failed(misspelt)
 
     def unheard_of(weights):
-        return quux  # noqa: F821
+        return quux
 
     assert "Did you mean" not in failed(unheard_of)
 
