@@ -100,6 +100,22 @@ def toy(monkeypatch, tmp_path):
     return add
 
 
+def test_practice_leaves_the_record_alone_and_may_begin_and_end_twice(toy):
+    toy()
+    check("toy.double", lambda x: 2 * x)
+    try:
+        for _ in range(2):
+            record.practise(True)
+            assert [row for row in progress().rows if row.attempts] == [], "each practice begins afresh"
+            check("toy.double", lambda x: x)
+            assert [row.last for row in progress().rows if row.attempts] == ["failed"]
+        for _ in range(2):
+            record.practise(False)
+            assert [(row.attempts, row.last) for row in progress().rows if row.attempts] == [(1, "passed")]
+    finally:
+        record.practise(False)
+
+
 def failed(answer, exercise_id="toy.double"):
     """The feedback of an answer that must fail, by check and by grade alike."""
     result = check(exercise_id, answer)

@@ -423,7 +423,8 @@ def test_where_jupyterlab_has_the_folder_open_its_page_is_opened_and_no_second_s
     monkeypatch.setattr("jupyter_server.serverapp.list_running_servers", lambda: running)
     monkeypatch.setattr(start.webbrowser, "open", seen.append)
     assert main(["start", "2", "--folder", str(folder)]) == 0
-    assert seen == [f"http://localhost:2/lab/tree/{NAMES[1]}?token=y"] and opened == []
+    assert seen == [f"http://localhost:2/lab/tree/{NAMES[1]}?token=y"]
+    assert opened == []
     assert seen[0] in capsys.readouterr().out
     assert main(["start", "2", "--folder", str(folder), "--lab=--port=9000"]) == 0
     assert len(opened) == 1

@@ -76,8 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not importlib.util.find_spec("jupyterlab"):
         raise ModuleNotFoundError("there is no JupyterLab", name="jupyterlab")
     page = opened.relative_to(folder).as_posix()
-    if not arguments.lab and not arguments.projector and (address := _open_already(folder)):
-        address = f"{address[0]}lab/tree/{page}?token={address[1]}"
+    if not arguments.lab and not arguments.projector and (there := _open_already(folder)):
+        address = f"{there[0]}lab/tree/{page}?token={there[1]}"
         print(f"JupyterLab is running already with this folder: {address}")
         webbrowser.open(address)
         return 0
