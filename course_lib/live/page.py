@@ -27,6 +27,7 @@ _DEAD = f"{_OUTPUT}:has(> .lm-Panel.jupyter-widgets):not(:has(.{LIVE}))"  # "mod
 _WITHOUT_KERNEL = ".jp-NotebookPanel:has(.jp-Notebook-ExecutionIndicator:is({}))".format(
     ", ".join(f"[data-status={status}]" for status in ("unknown", "dead", "disconnected", "terminating"))
 )
+# At the end: code that `source` shows breaks between words, where JupyterLab breaks anywhere.
 STYLE = f"""<style>
 {_OUTPUT}:has(.{STILL}):has(+ {_OUTPUT} .{LIVE}),
 {_OUTPUT}:has(.{STILL}) + {_DEAD} > * {{display: none}}
@@ -42,6 +43,8 @@ STYLE = f"""<style>
   .{LIVE} .widget-inline-hbox {{flex-wrap: wrap; height: auto}}
   .{LIVE} .widget-inline-hbox > :is(.slider-container, select, input) {{flex: 1 1 8em}}
 }}
+.jp-OutputArea .jp-RenderedMarkdown pre {{margin: 0}}
+.jp-OutputArea .jp-RenderedMarkdown pre, .jp-OutputArea .jp-RenderedMarkdown pre code {{word-break: normal}}
 </style>"""
 # What ipywidgets leave out. A key belongs to the control that has the focus and is no command of the notebook's, except
 # combinations such as Ctrl+S and Shift+Enter. The words below a picture are its alt; a control has the name beside it,
