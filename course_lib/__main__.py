@@ -71,7 +71,11 @@ MACHINES = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 def main(argv: list[str] | None = None) -> int:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a console that lacks a sign shows ? in its place
-    arguments = build_parser().parse_args(argv)
+    parser = build_parser()
+    if not (sys.argv[1:] if argv is None else argv):
+        parser.print_help()
+        return 0
+    arguments = parser.parse_args(argv)
     try:
         if arguments.catalogue:
             _add_catalogue(arguments.catalogue)

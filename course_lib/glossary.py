@@ -97,7 +97,7 @@ def glossary(notebooks: Path) -> str:
     """Return the text of the glossary: the terms of the chapters that are there, with links to their sections."""
     lines = [
         "# Glossary", "",
-        "The terms of the field, as the chapters define them. Written by `python -m course_lib refresh`.", "",
+        "The terms of the field, as the chapters define them.", "",
         "| term | what it is | where |", "|---|---|---|",
     ]  # fmt: skip
     here = [term for term in all_terms() if (notebooks / term.chapter.notebook).is_file()]

@@ -44,6 +44,8 @@ Entries = dict[str, Entry]  # by id
 Watcher = Callable[[str, str, str], None]
 watchers: list[Watcher] = []  # each is told of what is committed or recognised here: a live room, where one was joined
 
+PRACTICE = ":practice:"
+_practising = False
 _memory: dict[tuple[str, str], Entries] = {}  # by place and table: entries that could not be written yet
 _said: set[str] = set()
 
@@ -54,11 +56,23 @@ class NotOurs(Exception):
 
 def where() -> Path:
     """The file: COURSE_PROGRESS if it is set, otherwise progress.sqlite3 in the user's data folder."""
+    if _practising:
+        return Path(PRACTICE)
     chosen = os.environ.get("COURSE_PROGRESS")
     if chosen == IN_MEMORY:
         return Path(IN_MEMORY)
     folder = Path(platformdirs.user_data_dir("transformers-measured", appauthor=False))
     return Path(chosen).expanduser().resolve() if chosen else folder / "progress.sqlite3"
+
+
+def practise(on: bool) -> None:
+    """Keep from here on a record that lasts no longer than the kernel, and is empty at first; or, with False, go back
+    to the learner's own. Twice is no more than once."""
+    global _practising
+    _practising = on
+    if on:
+        for table in TABLES:
+            _memory.pop((PRACTICE, table), None)
 
 
 # --- entries: in the file, or in memory -------------------------------------------------------------------------------
@@ -86,7 +100,7 @@ def entries(table: str, change: Callable[[Entries], None] | None = None) -> Entr
     path = where()
     waiting = _memory.setdefault((str(path), table), {})
     try:
-        if str(path) != IN_MEMORY and (change or path.exists() or _older(path).exists()):
+        if str(path) not in (IN_MEMORY, PRACTICE) and (change or path.exists() or _older(path).exists()):
             with _opened(path) as database:
                 before = _read(database, table)
                 found = _merged(table, before, waiting)

@@ -33,6 +33,11 @@ def test_help_is_there(command, capsys):
     assert len(capsys.readouterr().out.split()) > 20
 
 
+def test_without_a_command_the_commands_are_listed(capsys):
+    assert main([]) == 0
+    assert "learners: copy the course into a folder of your own" in capsys.readouterr().out
+
+
 # ------------------------------------------------------------------------------------------- files that cannot be used
 @pytest.mark.parametrize("model", ["tinytown", "masked"])
 @pytest.mark.parametrize("below", [(), ("deeper", "still")])

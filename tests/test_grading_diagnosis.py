@@ -147,6 +147,18 @@ def test_two_mistakes_are_named_both(wrong, named):
     assert (result.sentences[0] == "Two mistakes at once.") == (len(named) == 2)
 
 
+def test_indices_in_a_list_show_a_mistake_as_those_in_a_tensor_do():
+    """Whoever knows lists sorts in one; the check takes it for a tensor, and so does the search for the mistake."""
+
+    def nearest(weight, index, k):
+        scores = [row @ weight[index] for row in weight]
+        return sorted(range(len(scores)), key=lambda i: -scores[i])[1 : k + 1]
+
+    named = ["the first left out, whoever it is", "dot product"]
+    assert grade("embeddings.nearest", nearest, 0).mistakes == named
+    assert grade("embeddings.nearest", lambda *of: torch.tensor(nearest(*of)), 0).mistakes == named
+
+
 def test_who_does_something_unknown_in_an_edge_case_is_told_the_mistake_and_the_case():
     result = grade("masks.shares", answer(square=False, dtype=torch.float32), 0)
     assert result.mistakes == ["no squares"]
@@ -183,9 +195,9 @@ def test_the_case_that_is_shown_proves_the_mistake_and_is_the_smallest_that_does
     shown = grade("masks.shares", answer(square=False, scaled=False), 0)
     assert "The case, of stage 2: Several rows." in shown.feedback
     assert "x: float32 (2, 3)" in shown.evidence
-    assert "got, as with these mistakes: float32 (2, 3)" in shown.evidence
+    assert "got, the result of these mistakes: float32 (2, 3)" in shown.evidence
     assert "x: float32 (1, 1)" in grade("masks.shares", answer(plus=1), 0).evidence
-    assert ", as with" not in grade("masks.shares", lambda x, scale: x, 0).evidence
+    assert ", the result of" not in grade("masks.shares", lambda x, scale: x, 0).evidence
 
 
 def test_the_search_ends_where_two_mistakes_together_never_do(toy, monkeypatch):

@@ -100,6 +100,22 @@ def toy(monkeypatch, tmp_path):
     return add
 
 
+def test_practice_leaves_the_record_alone_and_may_begin_and_end_twice(toy):
+    toy()
+    check("toy.double", lambda x: 2 * x)
+    try:
+        for _ in range(2):
+            record.practise(True)
+            assert [row for row in progress().rows if row.attempts] == [], "each practice begins afresh"
+            check("toy.double", lambda x: x)
+            assert [row.last for row in progress().rows if row.attempts] == ["failed"]
+        for _ in range(2):
+            record.practise(False)
+            assert [(row.attempts, row.last) for row in progress().rows if row.attempts] == [(1, "passed")]
+    finally:
+        record.practise(False)
+
+
 def failed(answer, exercise_id="toy.double"):
     """The feedback of an answer that must fail, by check and by grade alike."""
     result = check(exercise_id, answer)
@@ -146,6 +162,28 @@ def test_shape_dtype_and_number_of_parts_are_said_before_values(toy):
     assert "Your result has shape (1, 2); expected (2,)." in failed(lambda x: 2 * x[None])
     assert "Your result has dtype float64; expected float32." in failed(lambda x: 2 * x.double())
     assert "should be a tensor of shape (2,); it is a tuple of 2 parts" in failed(lambda x: (x, x))
+
+
+def test_who_has_a_list_of_tensors_is_told_how_to_make_one_of_them(toy):
+    toy()
+    assert "`torch.stack` makes one tensor of many." in failed(lambda x: [2 * row for row in x])
+    assert "`torch.stack` makes one." in failed(lambda x: torch.tensor([row.expand(2) for row in x]))
+    assert "torch.stack" not in failed(lambda x: [1.0, 2.0])
+
+
+def test_a_misspelt_name_is_told_with_the_name_that_was_meant(toy):
+    toy()
+
+    def misspelt(weights):
+        return 2 * weigths
+
+    assert "name 'weigths' is not defined" in failed(misspelt)
+    assert "Did you mean `weights`?" in failed(misspelt)
+
+    def unheard_of(weights):
+        return quux
+
+    assert "Did you mean" not in failed(unheard_of)
 
 
 def test_a_tuple_is_judged_part_by_part_and_named(toy):
@@ -890,6 +928,7 @@ def test_a_number_passes_in_any_form(toy, right):
         (float("inf"), "more than ten times too large"),
         (True, "Your answer should be a number; it is True."),
         ([10**6], "Your answer should be a number; it is a list of 1 part."),
+        ((30, 512), "Your answer should be a number; it is a tuple of 2 parts. A comma makes a tuple: write 30000"),
         (1j, "Your answer should be a number; it is 1j."),
         (torch.ones(2), "it is a tensor of shape (2,)."),
         (Liar(), "it is of type Liar."),

@@ -412,6 +412,24 @@ def test_where_a_server_runs_already_none_is_started(course, opened, monkeypatch
     assert opened == []
 
 
+def test_where_jupyterlab_has_the_folder_open_its_page_is_opened_and_no_second_server_writes_the_same_files(
+    course, opened, monkeypatch, capsys
+):
+    folder, seen = course / "my", []
+    running = [
+        {"root_dir": str(course / "other"), "url": "http://localhost:1/", "token": "x"},
+        {"root_dir": str(folder), "url": "http://localhost:2/", "token": "y"},
+    ]
+    monkeypatch.setattr("jupyter_server.serverapp.list_running_servers", lambda: running)
+    monkeypatch.setattr(start.webbrowser, "open", seen.append)
+    assert main(["start", "2", "--folder", str(folder)]) == 0
+    assert seen == [f"http://localhost:2/lab/tree/{NAMES[1]}?token=y"]
+    assert opened == []
+    assert seen[0] in capsys.readouterr().out
+    assert main(["start", "2", "--folder", str(folder), "--lab=--port=9000"]) == 0
+    assert len(opened) == 1
+
+
 def test_an_update_says_in_a_sentence_what_it_kept(course, mine, opened, capsys):
     edit(mine / NAMES[2], "mine")
     for name in NAMES:
@@ -419,11 +437,11 @@ def test_an_update_says_in_a_sentence_what_it_kept(course, mine, opened, capsys)
     assert main(["start", "--no-lab", "--folder", str(mine)]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said == [
-        f"{mine}: 2 files renewed, 0 new. You had edited none of them.",
+        f"{mine}: 2 files renewed, 0 new.",
         f"You have edited {NAMES[2]}, so it stays as it is; its newer version is 02_attention.new.ipynb beside it.",
     ]
     assert main(["start", "--no-lab", "--folder", str(mine)]) == 0
-    assert capsys.readouterr().out == f"{mine} holds all that the course has.\n"
+    assert capsys.readouterr().out == f"Your copy of the course is in {mine}, and up to date.\n"
 
 
 @pytest.mark.parametrize("name", ["2", "02", "attention", "Attention", "02_attention.ipynb", r"my\notebooks\attention"])

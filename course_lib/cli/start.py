@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+import webbrowser
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,12 +76,18 @@ def run(arguments: argparse.Namespace) -> int:
     if not importlib.util.find_spec("jupyterlab"):
         raise ModuleNotFoundError("there is no JupyterLab", name="jupyterlab")
     page = opened.relative_to(folder).as_posix()
+    if not arguments.lab and not arguments.projector and (there := _open_already(folder)):
+        address = f"{there[0]}lab/tree/{page}?token={there[1]}"
+        print(f"JupyterLab is running already with this folder: {address}")
+        webbrowser.open(address)
+        return 0
     print(f"Opening {page} in JupyterLab. To end it, press Ctrl-C here, then y.", flush=True)
     options = [  # the address, not the file: so it is also the one that the terminal shows
         f"--ServerApp.root_dir={folder}",
         f"--LabApp.default_url=/lab/tree/{page}",
-        "--log-level=WARN",
-        "--LabApp.log_level=WARN",
+        "--log-level=ERROR",  # what a server warns of would drown the two lines that a learner needs
+        "--LabApp.log_level=ERROR",
+        "--KernelManager.transport_encryption=auto",  # otherwise each kernel warns of eavesdroppers
         *(_projector(folder) if arguments.projector else ()),
         *shlex.split(arguments.lab, posix=os.name == "posix"),
     ]
@@ -96,6 +103,16 @@ def run(arguments: argparse.Namespace) -> int:
                 return lab.wait()
             except KeyboardInterrupt:  # JupyterLab has seen it, too, and asks whether it shall end
                 continue
+
+
+def _open_already(folder: Path) -> tuple[str, str] | None:
+    """Return the address and the token of a JupyterLab that has this folder open: two would write the same files."""
+    from jupyter_server.serverapp import list_running_servers
+
+    for server in list_running_servers():
+        if Path(server["root_dir"]) == folder:
+            return server["url"], server["token"]
+    return None
 
 
 def _projector(folder: Path) -> list[str]:
@@ -180,8 +197,6 @@ def news(handed: list["Handed"], folder: Path) -> list[str]:
         return [f"Your copy of the course is in {folder}: {len(handed)} files. Change whatever you like."]
     lines = []
     if counts["given"] or counts["renewed"]:
-        lines.append(
-            f"{folder}: {_files(counts['renewed'])} renewed, {counts['given']} new. You had edited none of them."
-        )
+        lines.append(f"{folder}: {_files(counts['renewed'])} renewed, {counts['given']} new.")
     lines += [stayed(each) for each in handed if each.done == "beside"]
-    return lines or [f"{folder} holds all that the course has."]
+    return lines or [f"Your copy of the course is in {folder}, and up to date."]

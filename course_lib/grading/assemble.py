@@ -68,7 +68,10 @@ def solutions(slug: str) -> NotebookNode:
         cells.code(f"{name}-check", f'check("{exercise.id}", {exercise.answer_name})')
         cells.mixed(f"{name}-after", page.blocks("Afterwards"))
         cells.mixed(f"{name}-teachers", page.blocks("For teachers"), tag=SOLUTION_TAG)
-    back = f"`progress()` shows where you stand. Back to [the chapter](../notebooks/{chapter.notebook})"
+    back = (
+        "Shift + Enter makes an empty cell below: `progress()` in it shows where you stand. "
+        f"Back to [the chapter](../notebooks/{chapter.notebook})"
+    )
     on = [
         f", or on to [{each.number} · {each.title}](../notebooks/{each.notebook})"
         for each in CHAPTERS[chapter.number + 1 : chapter.number + 2]  # none after the last
@@ -183,7 +186,7 @@ def _opening(page: Page, chapter: Chapter, exercises: Sequence[Exercise]) -> str
         "1. Write your answer where a cell says so, and run the cell.\n"
         "2. Run the `check` below it: it says what is right, what is wrong, and, if it knows the mistake, its name. "
         "Check as often as you like.\n"
-        f'3. Stuck? `hint("{shown}")` gives the next hint of an exercise. '
+        f'3. Stuck? The button *Next hint* below a check, or `hint("{shown}")`, gives the next hint. '
         f'`explore("{shown}", {EXERCISES[shown].answer_name})` lets your own function drive a live figure.\n'
         f'4. `progress()` shows your points, and `mine("{shown}")` gives back, in any notebook, what has passed.\n\n'
         f"The chapter: [{chapter.number} · {chapter.title}](../notebooks/{chapter.notebook}). "

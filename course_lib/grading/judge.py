@@ -50,6 +50,13 @@ def same(one: Any, other: Any, rtol: float | None = None, atol: float | None = N
     return _compare(one, other, rtol, atol, [], "", nan_is_nan=True) is None
 
 
+def counted_as(expected: Any, got: Any) -> Any:
+    """Return `got` as `compare` takes it beside `expected`: a list of integers as the tensor that it stands for."""
+    if isinstance(expected, Tensor) and expected.dtype in INTEGERS and isinstance(got, (list, tuple)):
+        return _as_integers(got)
+    return got
+
+
 def _compare(expected, got, rtol, atol, names, what, nan_is_nan=False) -> str | None:
     sentence = what[:1].upper() + what[1:]
     if isinstance(expected, (tuple, list)):
@@ -102,13 +109,14 @@ def _compare(expected, got, rtol, atol, names, what, nan_is_nan=False) -> str | 
 
 def _compare_tensor(expected, got, rtol, atol, sentence, nan_is_nan) -> str | None:
     integer = expected.dtype in INTEGERS
-    if isinstance(got, (list, tuple)) and integer:
-        got = _as_integers(got)
-    elif expected.ndim == 0 and isinstance(got, (int, float)) and not isinstance(got, bool):
+    got = counted_as(expected, got)
+    if expected.ndim == 0 and isinstance(got, (int, float)) and not isinstance(got, bool):
         with contextlib.suppress(RuntimeError, OverflowError, ValueError):  # a number that this dtype does not hold
             got = torch.tensor(got, dtype=expected.dtype)
     if not isinstance(got, Tensor):
-        return f"{sentence} should be a tensor of shape {shape_of(expected)}; it is {kind_of(got)}."
+        many = isinstance(got, (list, tuple)) and len(got) > 0 and all(isinstance(part, Tensor) for part in got)
+        stack = " `torch.stack` makes one tensor of many." if many else ""
+        return f"{sentence} should be a tensor of shape {shape_of(expected)}; it is {kind_of(got)}.{stack}"
     if got.dtype != expected.dtype and not (integer and got.dtype in INTEGERS):
         return f"{sentence} has dtype {_name(got.dtype)}; expected {_name(expected.dtype)}."
     if got.device.type != expected.device.type:

@@ -219,7 +219,7 @@ class Progress:
             f"{sure:>2} % sure: right in {right} of {of} ({right / of:.0%})"
             for sure, (right, of) in self.guesses.items()
         ]
-        return ["Your guesses: well calibrated is who is right as often as they are sure.", *lines]
+        return ["Your guesses. You are well calibrated if you are right as often as you are sure.", *lines]
 
     def _repr_html_(self) -> str:
         """A bar per chapter, which opens into its table; the chapters that were begun and not finished are open."""

@@ -10,7 +10,9 @@ for a terabyte, print a million lines or turn torch's settings upside down: `cal
 a second process.
 """
 
+import builtins
 import contextlib
+import difflib
 import inspect
 import io
 import linecache
@@ -234,7 +236,22 @@ def _explain(error: BaseException) -> Failure:
         sentence = f"Your function asks for more memory than there is. Which shape grows so large?{where}"
         return Failure("raised", sentence, "memory")
     behaviour = f"{name} {re.sub(r'[0-9]+', '#', message)}"
-    return Failure("raised", f"Your function raised {name}{f': {message}' if message else ''}{where}", behaviour)
+    sentence = f"Your function raised {name}{f': {message}' if message else ''}{where}"
+    return Failure("raised", sentence + _advice(error, message), behaviour)
+
+
+def _advice(error: BaseException, message: str) -> str:
+    """A sentence where the message does not say what to do; nothing where it does."""
+    if "only one element tensors can be converted" in message:
+        return "\n`torch.tensor` takes numbers. Of a list of tensors `torch.stack` makes one."
+    trace = error.__traceback__
+    if type(error) is not NameError or trace is None:
+        return ""
+    while trace.tb_next:
+        trace = trace.tb_next
+    names = [*trace.tb_frame.f_locals, *trace.tb_frame.f_globals, *vars(builtins)]
+    near = difflib.get_close_matches(str(error.name), names, n=1, cutoff=0.75)
+    return f"\nDid you mean `{near[0]}`?" if near else ""
 
 
 def _message(error: BaseException) -> str:

@@ -16,14 +16,18 @@ VIEW = "application/vnd.jupyter.widget-view+json"
 ENLARGED = "COURSE_ENLARGED"  # an environment variable: how much larger a lecture hall's figures are
 STILL, LIVE = "course-still", "course-live"  # CSS classes of the two
 
-LOST = "The kernel behind this has stopped or cannot be reached: nothing answers here until you run this cell again."
-ASLEEP = "Kept from an earlier session. Run this cell to bring its controls back."
+LOST = (
+    "The kernel behind this has stopped or cannot be reached: nothing answers here until you run the cells above, and "
+    "this one again."
+)
+ASLEEP = "Kept from an earlier session. To bring its controls back, run the cells above, then this one."
 
 _OUTPUT = ".jp-OutputArea-child"
 _DEAD = f"{_OUTPUT}:has(> .lm-Panel.jupyter-widgets):not(:has(.{LIVE}))"  # "model not found" stands there
 _WITHOUT_KERNEL = ".jp-NotebookPanel:has(.jp-Notebook-ExecutionIndicator:is({}))".format(
     ", ".join(f"[data-status={status}]" for status in ("unknown", "dead", "disconnected", "terminating"))
 )
+# At the end: code that `source` shows breaks between words, where JupyterLab breaks anywhere.
 STYLE = f"""<style>
 {_OUTPUT}:has(.{STILL}):has(+ {_OUTPUT} .{LIVE}),
 {_OUTPUT}:has(.{STILL}) + {_DEAD} > * {{display: none}}
@@ -39,6 +43,8 @@ STYLE = f"""<style>
   .{LIVE} .widget-inline-hbox {{flex-wrap: wrap; height: auto}}
   .{LIVE} .widget-inline-hbox > :is(.slider-container, select, input) {{flex: 1 1 8em}}
 }}
+.jp-OutputArea .jp-RenderedMarkdown pre {{margin: 0}}
+.jp-OutputArea .jp-RenderedMarkdown pre, .jp-OutputArea .jp-RenderedMarkdown pre code {{word-break: normal}}
 </style>"""
 # What ipywidgets leave out. A key belongs to the control that has the focus and is no command of the notebook's, except
 # combinations such as Ctrl+S and Shift+Enter. The words below a picture are its alt; a control has the name beside it,

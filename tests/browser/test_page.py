@@ -39,6 +39,18 @@ def page(lab):
     page.close()
 
 
+def test_code_of_the_library_breaks_between_words(lab):
+    code = (
+        "from course_lib.embeddings import TokenEmbedding\nfrom course_lib.live import source\nsource(TokenEmbedding)"
+    )
+    page = lab.open(lab.write("source.ipynb", GUESS, code))
+    lab.run(page)
+    shown = page.locator(".jp-OutputArea .jp-RenderedMarkdown pre code")
+    shown.wait_for()
+    assert shown.evaluate("(code) => getComputedStyle(code).wordBreak") == "normal"
+    page.close()
+
+
 # ------------------------------------------------------------------------------------------------- the next morning
 @pytest.mark.parametrize("state", [False, True], ids=["without-state", "with-state"])
 def test_a_saved_page_is_complete_with_a_new_kernel(lab, state):

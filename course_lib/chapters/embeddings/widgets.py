@@ -14,6 +14,7 @@ from course_lib.embeddings import TokenEmbedding, analogy, nearest_tokens
 from course_lib.gpt import DecoderOnly
 from course_lib.live.attempts import went_wrong
 from course_lib.live.figure import LiveFigure, dropdown, slider
+from course_lib.live.page import enlarged
 from course_lib.positions import sinusoidal_encoding
 from course_lib.pretrained import embeddings_by_step, load_pretrained
 from course_lib.tinytown import ANIMAL_SOUNDS, CLASSES, ROLES, WordTokenizer
@@ -222,7 +223,11 @@ def analogies(tables: Mapping[int, Tensor], tokenizer: WordTokenizer, function: 
         n: dropdown(label, people, w)
         for n, label, w in [("a", "a", "king"), ("b", "− b", "man"), ("c", "+ c", "woman")]
     }
-    return _bars(tables, tokenizer, chosen | inputs, ask, speak)
+    for box in chosen.values():
+        box.layout.width = f"{enlarged(270)}px"  # the three of the sum in one line
+    live = _bars(tables, tokenizer, chosen | inputs, ask, speak)
+    live.children[0].children[0].layout.width = "100%"  # the slider has the line above
+    return live
 
 
 def fourth_corner(a: str, b: str, c: str) -> str | None:

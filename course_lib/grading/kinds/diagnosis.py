@@ -9,12 +9,12 @@ import functools
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from ..judge import largest
+from ..judge import counted_as, largest
 from ..limits import limited
 from ..pairs import pairs_of
 from ..result import ALSO, PERHAPS
@@ -59,6 +59,7 @@ class _Search:
     def __init__(self, exercise, trials, outcomes, problems):
         self.exercise = exercise
         trials = trials[: len(outcomes)]  # a worker that is not to be trusted may leave some out
+        outcomes = [replace(each, value=counted_as(t.expected, each.value)) for t, each in zip(trials, outcomes)]
         self.trials, self.outcomes, self.problems = trials, outcomes, problems
         wrong = [i for i, problem in enumerate(problems) if problem]
         self.core = [i for i in range(len(trials)) if _is_ordinary(trials[i])]

@@ -79,7 +79,7 @@ def _pair(exercise: Any, expected: Any, got: Any, mistakes: int) -> list[Entry]:
     if got_number and isinstance(expected, Tensor) and expected.ndim == 0:
         expected = expected.item()  # two numbers, in one way
     digits = _digits(exercise, expected, got)
-    as_known = f", as with {'this mistake' if mistakes == 1 else 'these mistakes'}" if mistakes else ""
+    as_known = f", the result of {'this mistake' if mistakes == 1 else 'these mistakes'}" if mistakes else ""
     both = [_entry(f"expected{name}", expected, digits, True), _entry(f"got{name}{as_known}", got, digits, True)]
     return [*both, *_first_difference(exercise, expected, got)]
 

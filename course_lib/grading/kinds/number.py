@@ -41,7 +41,8 @@ class Number(Valued):
         if isinstance(got, str):
             return f"{what} is text. Write the number itself, without quotes or commas."
         if value is None:
-            return f"{what} should be a number; it is {kind_of_value(got)}."
+            comma = " A comma makes a tuple: write 30000 or 30_000." if isinstance(got, tuple) else ""
+            return f"{what} should be a number; it is {kind_of_value(got)}.{comma}"
         if value != value:
             return f"{what} is NaN, which is no number. Look for a 0 / 0 on the way."
         if _is_number(value, expected, self.rtol or 0.0):
