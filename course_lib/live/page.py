@@ -2,7 +2,7 @@
 
 A widget lives in the kernel. A page that is opened again with a new kernel has lost it, and says "model not found" in
 its place. So each is shown twice: first a still, which is HTML with `<img alt>` and stays; then the widget. STYLE shows
-one of the two, and says so where a widget has lost its kernel.
+one of the two, and says so where a widget has lost its kernel; `saved` sees to the file that is opened again.
 
 STYLE and SCRIPT serve the session that ran a cell: `refresh` leaves them out of the notebooks that it keeps.
 """
@@ -15,12 +15,14 @@ from collections.abc import Callable
 VIEW = "application/vnd.jupyter.widget-view+json"
 ENLARGED = "COURSE_ENLARGED"  # an environment variable: how much larger a lecture hall's figures are
 STILL, LIVE = "course-still", "course-live"  # CSS classes of the two
+ASLEEP_WIDGET = "course-asleep"  # of an empty widget, which a saved page has in place of one that is gone
 
 LOST = "The kernel behind this has stopped or cannot be reached: nothing answers here until you run this cell again."
 ASLEEP = "Kept from an earlier session. Run this cell to bring its controls back."
 
 _OUTPUT = ".jp-OutputArea-child"
-_DEAD = f"{_OUTPUT}:has(> .lm-Panel.jupyter-widgets):not(:has(.{LIVE}))"  # "model not found" stands there
+# An empty widget, or "model not found" in a file that was saved before there were any.
+_DEAD = f"{_OUTPUT}:has(> .lm-Panel:is(.jupyter-widgets, :has(> .{ASLEEP_WIDGET}))):not(:has(.{LIVE}))"
 _WITHOUT_KERNEL = ".jp-NotebookPanel:has(.jp-Notebook-ExecutionIndicator:is({}))".format(
     ", ".join(f"[data-status={status}]" for status in ("unknown", "dead", "disconnected", "terminating"))
 )
@@ -110,9 +112,12 @@ def publish(widget, still: str, text: str) -> Callable[[str, str], None]:
     """
     from IPython.display import display, publish_display_data
 
+    from course_lib.live.saved import keeper
+
     def kept(still: str, text: str) -> dict:
         return {"text/html": f'<div class="{STILL}">{still}</div>{SERVICE}', "text/plain": text}
 
+    keeper()
     widget.add_class(LIVE)
     handle = display(kept(still, text), raw=True, display_id=True)
     publish_display_data({VIEW: widget.get_view_spec()})

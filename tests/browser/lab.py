@@ -20,6 +20,10 @@ SETTINGS = {  # all cells stay on the page, and nothing asks or is fetched
 IDLE = """() => document.querySelector(".jp-Notebook-ExecutionIndicator")?.dataset.status == "idle"
     && ![...document.querySelectorAll(".jp-InputPrompt")].some((prompt) => prompt.textContent.includes("*"))"""
 
+# A widget of a saved page is looked for in the kernel for two seconds, and is then there or lost.
+LOOKED_FOR = """() => ![...document.querySelectorAll(".jp-OutputArea-output")].some(
+    (output) => output.textContent == "Loading widget...")"""
+
 # A cell that runs shows a star in place of its number. Looked for from before the run: a quick one is over in a moment.
 WATCH = """() => {
     window.started = false;
@@ -66,11 +70,15 @@ class Lab:
         (self.folder / name).write_text(json.dumps(notebook), encoding="utf-8")
         return name
 
-    def open(self, name: str, width: int = 1280, height: int = 720):
-        """Return a page that shows a notebook with a kernel that is ready."""
+    def open(self, name: str, width: int = 1280, height: int = 720, wrong: list[str] | None = None):
+        """Return a page that shows a notebook with a kernel that is ready. What the browser complains of, from the
+        first moment on, is added to `wrong`."""
         page = self.blank(width, height)
+        if wrong is not None:
+            listen(page, wrong)
         page.goto(self._address.format(name))
         page.wait_for_function(IDLE, timeout=60_000)
+        page.wait_for_function(LOOKED_FOR)
         return page
 
     def blank(self, width: int = 1280, height: int = 720):
@@ -106,6 +114,23 @@ class Lab:
         """Shut all kernels down, as the end of a day does."""
         for session in self.ask("/api/sessions"):
             self.ask(f"/api/sessions/{session['id']}", "DELETE")
+
+
+def listen(page, wrong: list[str]) -> None:
+    """Add to `wrong` what the console of a page complains of, and what is asked of any other server."""
+
+    def asked(url: str) -> None:
+        home = page.url.split("/lab")[0]
+        if home.startswith("http") and not url.startswith((home, "ws" + home.removeprefix("http"), "data:", "blob:")):
+            wrong.append(f"asked of outside: {url}")
+
+    def said(message) -> None:
+        if message.type in ("error", "warning"):
+            wrong.append(f"the browser says: {message.text[:200]}")
+
+    page.on("console", said)
+    page.on("pageerror", lambda error: wrong.append(f"a script failed: {str(error)[:200]}"))
+    page.on("request", lambda request: asked(request.url))
 
 
 def menu(page, *path: str) -> None:

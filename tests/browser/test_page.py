@@ -1,5 +1,6 @@
 """What a learner meets in JupyterLab: the next morning, a lost kernel, the keyboard, names, a narrow window."""
 
+import json
 import os
 import signal
 
@@ -19,6 +20,7 @@ from course_lib.tinytown import BytePairTokenizer, WordTokenizer
 TokenizerBox(WordTokenizer(), {300: BytePairTokenizer.train("the dog", 300)}, "the dog", 300)"""
 CLAIM = """from course_lib.claims import recorded, settle
 settle("attention.one_matrix", findings=recorded())"""
+GLASS = "from course_lib.live.glass import glass\nglass()"
 ERROR = "Error displaying widget"
 SHOWN = "(found) => found.map((element) => element.getBoundingClientRect().height > 0)"
 LOST = """(found) => found.map((element) => getComputedStyle(element, "::before").content)"""
@@ -43,7 +45,7 @@ def page(lab):
 @pytest.mark.parametrize("state", [False, True], ids=["without-state", "with-state"])
 def test_a_saved_page_is_complete_with_a_new_kernel(lab, state):
     lab.set("@jupyter-widgets/jupyterlab-manager:plugin", saveState=state)
-    name = lab.write(f"morning_{state}.ipynb", FIGURE, GUESS, PICTURE)
+    name = lab.write(f"morning_{state}.ipynb", FIGURE, GUESS, PICTURE, GLASS)
     page = lab.open(name)
     lab.run(page)
     asked = page.locator(".course-live", has_text="Commit")
@@ -52,11 +54,12 @@ def test_a_saved_page_is_complete_with_a_new_kernel(lab, state):
         asked.get_by_role("button", name="70 %").click()
         asked.get_by_role("button", name="Commit").click()
     asked.get_by_text("Kept: ").wait_for()
-    assert ("widgets" in lab.save(page)["metadata"]) == state
+    assert ("ImageModel" in json.dumps(lab.save(page)["metadata"])) == state
     page.close()
     lab.stop_kernels()
 
-    page = lab.open(name)
+    wrong: list[str] = []
+    page = lab.open(name, wrong=wrong)
     page.get_by_text("Kept: ").locator("visible=true").first.wait_for()
     assert not any(page.get_by_text(ERROR).evaluate_all(SHOWN))
     figure, picture = page.locator("img:visible").all()
@@ -71,6 +74,7 @@ def test_a_saved_page_is_complete_with_a_new_kernel(lab, state):
         kept.get_by_text("Kept: ").wait_for()
         assert kept.locator("input:checked").is_disabled(), "the record brings the guess back"
         assert not any(lost(page))
+    assert wrong == [], "the browser's console is silent"
     page.close()
     lab.set("@jupyter-widgets/jupyterlab-manager:plugin", saveState=False)
 
