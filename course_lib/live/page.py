@@ -15,14 +15,14 @@ from collections.abc import Callable
 VIEW = "application/vnd.jupyter.widget-view+json"
 ENLARGED = "COURSE_ENLARGED"  # an environment variable: how much larger a lecture hall's figures are
 STILL, LIVE = "course-still", "course-live"  # CSS classes of the two
-ASLEEP_WIDGET = "course-asleep"  # of an empty widget, which a saved page has in place of one that is gone
+GONE = "course-gone"  # and of the empty widget that a saved file holds for one that is gone
 
 LOST = "The kernel behind this has stopped or cannot be reached: nothing answers here until you run this cell again."
 ASLEEP = "Kept from an earlier session. Run this cell to bring its controls back."
 
 _OUTPUT = ".jp-OutputArea-child"
-# An empty widget, or "model not found" in a file that was saved before there were any.
-_DEAD = f"{_OUTPUT}:has(> .lm-Panel:is(.jupyter-widgets, :has(> .{ASLEEP_WIDGET}))):not(:has(.{LIVE}))"
+# An empty widget stands there, or "model not found": in files of other editors than JupyterLab.
+_DEAD = f"{_OUTPUT}:has(> .lm-Panel.jupyter-widgets, > .lm-Panel > .{GONE}):not(:has(.{LIVE}))"
 _WITHOUT_KERNEL = ".jp-NotebookPanel:has(.jp-Notebook-ExecutionIndicator:is({}))".format(
     ", ".join(f"[data-status={status}]" for status in ("unknown", "dead", "disconnected", "terminating"))
 )

@@ -10,14 +10,14 @@ from functools import cache
 
 import anywidget
 
-from course_lib.live.page import ASLEEP_WIDGET, STILL, VIEW
+from course_lib.live.page import GONE, STILL, VIEW
 
 STATE = "application/vnd.jupyter.widget-state+json"  # where ipywidgets look for widgets of an earlier kernel
 EMPTY = {
     "model_name": "HTMLModel",
     "model_module": "@jupyter-widgets/controls",
     "model_module_version": "*",
-    "state": {"_dom_classes": [ASLEEP_WIDGET]},
+    "state": {"_dom_classes": [GONE]},
 }
 # JupyterLab's manager of widgets knows its notebook; others' do not, and nothing happens there. What is kept already
 # stays, such as the full state that a learner has chosen to save, but for those whose cell has run again.
@@ -28,7 +28,7 @@ export default {{ initialize({{ model }}) {{
   const keep = (_, now) => {{
     if (now != "started") return;
     const before = notebook.model.getMetadata("widgets")?.["{STATE}"]?.state ?? {{}};
-    const isFull = ([, widget]) => !widget.state._dom_classes?.includes("{ASLEEP_WIDGET}");
+    const isFull = ([, widget]) => !widget.state._dom_classes?.includes("{GONE}");
     const state = Object.fromEntries(Object.entries(before).filter(isFull));
     for (const {{ outputs }} of notebook.model.cells) for (let i = 1; i < (outputs?.length ?? 0); i++) {{
       const id = outputs.get(i).data["{VIEW}"]?.model_id;

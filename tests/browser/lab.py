@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
+from course_lib.live.page import VIEW
 from tests.live_in_browser import ROOT, jupyter
 
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
@@ -20,9 +21,11 @@ SETTINGS = {  # all cells stay on the page, and nothing asks or is fetched
 IDLE = """() => document.querySelector(".jp-Notebook-ExecutionIndicator")?.dataset.status == "idle"
     && ![...document.querySelectorAll(".jp-InputPrompt")].some((prompt) => prompt.textContent.includes("*"))"""
 
-# A widget of a saved page is looked for in the kernel for two seconds, and is then there or lost.
-LOOKED_FOR = """() => ![...document.querySelectorAll(".jp-OutputArea-output")].some(
-    (output) => output.textContent == "Loading widget...")"""
+# Each of a saved page's widgets is looked for in the kernel for two seconds, and is then there or lost.
+LOOKED_FOR = """(expected) => {
+    const places = [...document.querySelectorAll(".jp-OutputArea-child > .lm-Panel.jp-OutputArea-output")];
+    return places.length >= expected && !places.some((place) => place.textContent == "Loading widget...");
+}"""
 
 # A cell that runs shows a star in place of its number. Looked for from before the run: a quick one is over in a moment.
 WATCH = """() => {
@@ -78,7 +81,9 @@ class Lab:
             listen(page, wrong)
         page.goto(self._address.format(name))
         page.wait_for_function(IDLE, timeout=60_000)
-        page.wait_for_function(LOOKED_FOR)
+        cells = json.loads((self.folder / name).read_text(encoding="utf-8"))["cells"]
+        widgets = sum(VIEW in output.get("data", {}) for cell in cells for output in cell.get("outputs", []))
+        page.wait_for_function(LOOKED_FOR, arg=widgets)
         return page
 
     def blank(self, width: int = 1280, height: int = 720):

@@ -7,6 +7,7 @@ import signal
 import psutil
 import pytest
 
+from course_lib.live.saved import STATE
 from tests.browser.axe import OURS, findings
 
 FIGURE = "from course_lib.chapters.attention.widgets import soft_dictionary\nsoft_dictionary()"
@@ -23,6 +24,8 @@ settle("attention.one_matrix", findings=recorded())"""
 GLASS = "from course_lib.live.glass import glass\nglass()"
 ERROR = "Error displaying widget"
 SHOWN = "(found) => found.map((element) => element.getBoundingClientRect().height > 0)"
+ASLEEP = """() => [...document.querySelectorAll(".jp-OutputArea-child")].filter(
+    (output) => getComputedStyle(output, "::before").content.includes("earlier session")).length"""
 LOST = """(found) => found.map((element) => getComputedStyle(element, "::before").content)"""
 
 
@@ -67,8 +70,10 @@ def test_a_saved_page_is_complete_with_a_new_kernel(lab, state):
     assert picture.get_attribute("alt") == "Two empty axes, from zero to one."
     assert all(image.evaluate("(image) => image.naturalWidth") > 0 for image in (figure, picture))
     assert page.get_by_text("answer 18.6 °C").locator("visible=true").count() == 1
-    assert all(lost(page)), "what was brought back from its state says that nobody answers"
-    if not state:
+    if state:
+        assert lost(page) == 3 * [True], "what was brought back from its state says that nobody answers"
+    else:
+        assert page.evaluate(ASLEEP) == 3
         lab.run(page)
         kept = page.locator(".course-live", has_text="Commit")
         kept.get_by_text("Kept: ").wait_for()
@@ -77,6 +82,23 @@ def test_a_saved_page_is_complete_with_a_new_kernel(lab, state):
     assert wrong == [], "the browser's console is silent"
     page.close()
     lab.set("@jupyter-widgets/jupyterlab-manager:plugin", saveState=False)
+
+
+def test_a_page_that_is_opened_again_takes_its_widgets_from_the_kernel_that_still_has_them(lab):
+    name = lab.write("again.ipynb", FIGURE, GUESS)
+    page = lab.open(name)
+    lab.run(page)
+    for _ in range(2):
+        assert len(lab.save(page)["metadata"]["widgets"][STATE]["state"]) == 2
+        page.close()
+        page = lab.open(name)
+        assert page.locator(".course-live:visible").count() == 2
+        assert page.evaluate(ASLEEP) == 0
+        before = page.locator(".course-live img").get_attribute("src")
+        page.locator("[role=slider]").first.press("ArrowRight")
+        page.wait_for_function("(old) => document.querySelector('.course-live img').src != old", arg=before)
+        lab.run(page)
+    page.close()
 
 
 def test_a_kernel_that_died_or_was_shut_down_is_said(lab):
