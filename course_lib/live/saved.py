@@ -19,8 +19,8 @@ EMPTY = {
     "model_module_version": "*",
     "state": {"_dom_classes": [GONE]},
 }
-# JupyterLab's manager of widgets knows its notebook; others' do not, and nothing happens there. What is kept already
-# stays, such as the full state that a learner has chosen to save, but for those whose cell has run again.
+# JupyterLab's manager of widgets knows its notebook; others' do not, and nothing happens there. The full state that a
+# learner has chosen to save stays; an empty widget goes once its cell has run again.
 MODULE = f"""
 export default {{ initialize({{ model }}) {{
   const notebook = model.widget_manager.context;
