@@ -12,10 +12,10 @@ import html
 import os
 from collections.abc import Callable
 
-VIEW = "application/vnd.jupyter.widget-view+json"
+from course_lib.live.saved import GONE, STILL, VIEW, keep_widgets
+
 ENLARGED = "COURSE_ENLARGED"  # an environment variable: how much larger a lecture hall's figures are
-STILL, LIVE = "course-still", "course-live"  # CSS classes of the two
-GONE = "course-gone"  # and of the empty widget that a saved file holds for one that is gone
+LIVE = "course-live"  # the CSS class of a widget; `STILL` is that of its still
 
 LOST = "The kernel behind this has stopped or cannot be reached: nothing answers here until you run this cell again."
 ASLEEP = "Kept from an earlier session. Run this cell to bring its controls back."
@@ -112,12 +112,10 @@ def publish(widget, still: str, text: str) -> Callable[[str, str], None]:
     """
     from IPython.display import display, publish_display_data
 
-    from course_lib.live.saved import keeper
-
     def kept(still: str, text: str) -> dict:
         return {"text/html": f'<div class="{STILL}">{still}</div>{SERVICE}', "text/plain": text}
 
-    keeper()
+    keep_widgets()
     widget.add_class(LIVE)
     handle = display(kept(still, text), raw=True, display_id=True)
     publish_display_data({VIEW: widget.get_view_spec()})

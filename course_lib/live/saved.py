@@ -8,10 +8,9 @@ that, and every other the empty one, which stands below its still.
 import json
 from functools import cache
 
-import anywidget
-
-from course_lib.live.page import GONE, STILL, VIEW
-
+VIEW = "application/vnd.jupyter.widget-view+json"
+STILL = "course-still"  # a CSS class: of what the page keeps of a widget
+GONE = "course-gone"  # and of the empty widget
 STATE = "application/vnd.jupyter.widget-state+json"  # where ipywidgets look for widgets of an earlier kernel
 EMPTY = {
     "model_name": "HTMLModel",
@@ -43,13 +42,12 @@ export default {{ initialize({{ model }}) {{
 """
 
 
-class Keeper(anywidget.AnyWidget):
-    """Is never shown: its module waits in the page for the notebook to be saved."""
-
-    _esm = MODULE
-
-
 @cache
-def keeper() -> Keeper:
-    """Return this kernel's one keeper."""
-    return Keeper()
+def keep_widgets() -> None:
+    """Let the page know, once in a kernel, what to save; `MODULE` waits there in a widget that is never shown."""
+    import anywidget
+
+    class Keeper(anywidget.AnyWidget):
+        _esm = MODULE
+
+    Keeper()
