@@ -68,6 +68,9 @@ if (!window.courseLive) {{
       if (role) set(part, "role", role);
       set(part, "aria-label", box?.querySelector("label.widget-label")?.textContent || question);
     }}
+    for (const [icon, name] of Object.entries({{play: "Play", pause: "Pause", stop: "Stop", retweet: "Repeat"}}))
+      for (const mark of live.querySelectorAll(`.widget-play .fa-${{icon}}`))
+        set(mark.parentElement, "aria-label", name);
     for (const button of live.querySelectorAll(".widget-toggle-button"))
       set(button, "aria-pressed", button.classList.contains("mod-active"));
   }};

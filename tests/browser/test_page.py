@@ -19,6 +19,9 @@ show(figure, alt="Two empty axes, from zero to one.")"""
 BOX = """from course_lib.chapters.embeddings.tokenizer_box import TokenizerBox
 from course_lib.tinytown import BytePairTokenizer, WordTokenizer
 TokenizerBox(WordTokenizer(), {300: BytePairTokenizer.train("the dog", 300)}, "the dog", 300)"""
+PLAY = """import ipywidgets
+from course_lib.live.page import publish
+publish(ipywidgets.VBox([ipywidgets.Play()]), "", "");"""
 CLAIM = """from course_lib.claims import recorded, settle
 settle("attention.one_matrix", findings=recorded())"""
 GLASS = "from course_lib.live.glass import glass\nglass()"
@@ -36,8 +39,8 @@ def lost(page) -> list[bool]:
 
 @pytest.fixture(scope="module")
 def page(lab):
-    """A page on which a figure, two guesses, a picture and the tokenizer box have been run."""
-    page = lab.open(lab.write("day.ipynb", FIGURE, GUESS, NUMBER, PICTURE, BOX))
+    """A page on which a figure, two guesses, a picture, the tokenizer box and what plays have been run."""
+    page = lab.open(lab.write("day.ipynb", FIGURE, GUESS, NUMBER, PICTURE, BOX, PLAY))
     lab.run(page)
     page.locator(".course-live img").wait_for()
     yield page
@@ -201,7 +204,7 @@ def test_every_control_has_a_name_and_every_picture_its_words(page):
 @pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
 def test_axe_finds_nothing_grave_in_what_the_course_shows(lab, theme):
     lab.set("@jupyterlab/apputils-extension:themes", theme=theme)
-    page = lab.open(lab.write(f"axe_{theme[-4:].strip()}.ipynb", FIGURE, GUESS, NUMBER, PICTURE, BOX, CLAIM))
+    page = lab.open(lab.write(f"axe_{theme[-4:].strip()}.ipynb", FIGURE, GUESS, NUMBER, PICTURE, BOX, PLAY, CLAIM))
     lab.run(page)
     page.locator(".course-live img").wait_for()
     assert page.evaluate("document.body.dataset.jpThemeName") == theme
