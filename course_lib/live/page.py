@@ -2,7 +2,7 @@
 
 A widget lives in the kernel. A page that is opened again with a new kernel has lost it, and says "model not found" in
 its place. So each is shown twice: first a still, which is HTML with `<img alt>` and stays; then the widget. STYLE shows
-one of the two, and says so where a widget has lost its kernel.
+one of the two, and says so where a widget has lost its kernel; `saved` sees to the file that is opened again.
 
 STYLE and SCRIPT serve the session that ran a cell: `refresh` leaves them out of the notebooks that it keeps.
 """
@@ -12,9 +12,10 @@ import html
 import os
 from collections.abc import Callable
 
-VIEW = "application/vnd.jupyter.widget-view+json"
+from course_lib.live.saved import GONE, STILL, VIEW, keep_widgets
+
 ENLARGED = "COURSE_ENLARGED"  # an environment variable: how much larger a lecture hall's figures are
-STILL, LIVE = "course-still", "course-live"  # CSS classes of the two
+LIVE = "course-live"  # the CSS class of a widget; `STILL` is that of its still
 
 LOST = (
     "The kernel behind this has stopped or cannot be reached: nothing answers here until you run the cells above, and "
@@ -23,7 +24,8 @@ LOST = (
 ASLEEP = "Kept from an earlier session. To bring its controls back, run the cells above, then this one."
 
 _OUTPUT = ".jp-OutputArea-child"
-_DEAD = f"{_OUTPUT}:has(> .lm-Panel.jupyter-widgets):not(:has(.{LIVE}))"  # "model not found" stands there
+# An empty widget stands there, or "model not found": in files of other editors than JupyterLab.
+_DEAD = f"{_OUTPUT}:has(> .lm-Panel.jupyter-widgets, > .lm-Panel > .{GONE}):not(:has(.{LIVE}))"
 _WITHOUT_KERNEL = ".jp-NotebookPanel:has(.jp-Notebook-ExecutionIndicator:is({}))".format(
     ", ".join(f"[data-status={status}]" for status in ("unknown", "dead", "disconnected", "terminating"))
 )
@@ -72,6 +74,9 @@ if (!window.courseLive) {{
       if (role) set(part, "role", role);
       set(part, "aria-label", box?.querySelector("label.widget-label")?.textContent || question);
     }}
+    for (const [icon, name] of Object.entries({{play: "Play", pause: "Pause", stop: "Stop", retweet: "Repeat"}}))
+      for (const mark of live.querySelectorAll(`.widget-play .fa-${{icon}}`))
+        set(mark.parentElement, "aria-label", name);
     for (const button of live.querySelectorAll(".widget-toggle-button"))
       set(button, "aria-pressed", button.classList.contains("mod-active"));
   }};
@@ -119,6 +124,7 @@ def publish(widget, still: str, text: str) -> Callable[[str, str], None]:
     def kept(still: str, text: str) -> dict:
         return {"text/html": f'<div class="{STILL}">{still}</div>{SERVICE}', "text/plain": text}
 
+    keep_widgets()
     widget.add_class(LIVE)
     handle = display(kept(still, text), raw=True, display_id=True)
     publish_display_data({VIEW: widget.get_view_spec()})

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
+from course_lib.live.page import VIEW
 from tests.live_in_browser import ROOT, jupyter
 
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
@@ -19,6 +20,12 @@ SETTINGS = {  # all cells stay on the page, and nothing asks or is fetched
 }
 IDLE = """() => document.querySelector(".jp-Notebook-ExecutionIndicator")?.dataset.status == "idle"
     && ![...document.querySelectorAll(".jp-InputPrompt")].some((prompt) => prompt.textContent.includes("*"))"""
+
+# Each of a saved page's widgets is looked for in the kernel for two seconds, and is then there or lost.
+LOOKED_FOR = """(expected) => {
+    const places = [...document.querySelectorAll(".jp-OutputArea-child > .lm-Panel.jp-OutputArea-output")];
+    return places.length >= expected && !places.some((place) => place.textContent == "Loading widget...");
+}"""
 
 # A cell that runs shows a star in place of its number. Looked for from before the run: a quick one is over in a moment.
 WATCH = """() => {
@@ -66,11 +73,17 @@ class Lab:
         (self.folder / name).write_text(json.dumps(notebook), encoding="utf-8")
         return name
 
-    def open(self, name: str, width: int = 1280, height: int = 720):
-        """Return a page that shows a notebook with a kernel that is ready."""
+    def open(self, name: str, width: int = 1280, height: int = 720, wrong: list[str] | None = None):
+        """Return a page that shows a notebook with a kernel that is ready. What the browser complains of, from the
+        first moment on, is added to `wrong`."""
         page = self.blank(width, height)
+        if wrong is not None:
+            listen(page, wrong)
         page.goto(self._address.format(name))
         page.wait_for_function(IDLE, timeout=60_000)
+        cells = json.loads((self.folder / name).read_text(encoding="utf-8"))["cells"]
+        widgets = sum(VIEW in output.get("data", {}) for cell in cells for output in cell.get("outputs", []))
+        page.wait_for_function(LOOKED_FOR, arg=widgets)
         return page
 
     def blank(self, width: int = 1280, height: int = 720):
@@ -106,6 +119,23 @@ class Lab:
         """Shut all kernels down, as the end of a day does."""
         for session in self.ask("/api/sessions"):
             self.ask(f"/api/sessions/{session['id']}", "DELETE")
+
+
+def listen(page, wrong: list[str]) -> None:
+    """Add to `wrong` what the console of a page complains of, and what is asked of any other server."""
+
+    def asked(url: str) -> None:
+        home = page.url.split("/lab")[0]
+        if home.startswith("http") and not url.startswith((home, "ws" + home.removeprefix("http"), "data:", "blob:")):
+            wrong.append(f"asked of outside: {url}")
+
+    def said(message) -> None:
+        if message.type in ("error", "warning"):
+            wrong.append(f"the browser says: {message.text[:200]}")
+
+    page.on("console", said)
+    page.on("pageerror", lambda error: wrong.append(f"a script failed: {str(error)[:200]}"))
+    page.on("request", lambda request: asked(request.url))
 
 
 def menu(page, *path: str) -> None:

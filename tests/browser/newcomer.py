@@ -57,11 +57,7 @@ HEAD = f"{'notebook':<26}{'figures':>8}{'controls':>9}{'moves':>7}{'ran in':>10}
 def visit(lab: Lab, name: str) -> Visit:
     """Open a notebook of the lab, and do with it what a newcomer would."""
     seen = Visit(name)
-    page = lab.open(name, height=900)
-    page.on("console", lambda said: said.type == "error" and seen.wrong.append(f"the browser says: {said.text[:200]}"))
-    page.on("pageerror", lambda error: seen.wrong.append(f"a script failed: {str(error)[:200]}"))
-    home = page.url.split("/lab")[0]
-    page.on("request", lambda each: _is_outside(each.url, home) and seen.wrong.append(f"asked of outside: {each.url}"))
+    page = lab.open(name, height=900, wrong=seen.wrong)
     began = time.monotonic()
     lab.run(page)
     seen.seconds_to_run = time.monotonic() - began
@@ -77,7 +73,7 @@ def visit(lab: Lab, name: str) -> Visit:
     lab.save(page)
     page.close()
     lab.stop_kernels()
-    page = lab.open(name, height=900)
+    page = lab.open(name, height=900, wrong=seen.wrong)
     if page.get_by_text(ERROR).locator("visible=true").count():
         seen.wrong.append(f"opened again it says: {ERROR}")
     again = page.locator("img:visible")
@@ -86,10 +82,6 @@ def visit(lab: Lab, name: str) -> Visit:
         seen.wrong.append(f"opened again it shows {again.count()} pictures of {pictures}")
     page.close()
     return seen
-
-
-def _is_outside(url: str, home: str) -> bool:
-    return not url.startswith((home, "ws" + home.removeprefix("http"), "data:", "blob:"))
 
 
 def _try(page, live, seen: Visit) -> None:

@@ -1,11 +1,13 @@
 """What a learner meets in JupyterLab: the next morning, a lost kernel, the keyboard, names, a narrow window."""
 
+import json
 import os
 import signal
 
 import psutil
 import pytest
 
+from course_lib.live.saved import STATE
 from tests.browser.axe import OURS, findings
 
 FIGURE = "from course_lib.chapters.attention.widgets import soft_dictionary\nsoft_dictionary()"
@@ -17,10 +19,16 @@ show(figure, alt="Two empty axes, from zero to one.")"""
 BOX = """from course_lib.chapters.embeddings.tokenizer_box import TokenizerBox
 from course_lib.tinytown import BytePairTokenizer, WordTokenizer
 TokenizerBox(WordTokenizer(), {300: BytePairTokenizer.train("the dog", 300)}, "the dog", 300)"""
+PLAY = """import ipywidgets
+from course_lib.live.page import publish
+publish(ipywidgets.VBox([ipywidgets.Play()]), "", "");"""
 CLAIM = """from course_lib.claims import recorded, settle
 settle("attention.one_matrix", findings=recorded())"""
+GLASS = "from course_lib.live.glass import glass\nglass()"
 ERROR = "Error displaying widget"
 SHOWN = "(found) => found.map((element) => element.getBoundingClientRect().height > 0)"
+ASLEEP = """() => [...document.querySelectorAll(".jp-OutputArea-child")].filter(
+    (output) => getComputedStyle(output, "::before").content.includes("earlier session")).length"""
 LOST = """(found) => found.map((element) => getComputedStyle(element, "::before").content)"""
 
 
@@ -31,8 +39,8 @@ def lost(page) -> list[bool]:
 
 @pytest.fixture(scope="module")
 def page(lab):
-    """A page on which a figure, two guesses, a picture and the tokenizer box have been run."""
-    page = lab.open(lab.write("day.ipynb", FIGURE, GUESS, NUMBER, PICTURE, BOX))
+    """A page on which a figure, two guesses, a picture, the tokenizer box and what plays have been run."""
+    page = lab.open(lab.write("day.ipynb", FIGURE, GUESS, NUMBER, PICTURE, BOX, PLAY))
     lab.run(page)
     page.locator(".course-live img").wait_for()
     yield page
@@ -55,7 +63,7 @@ def test_code_of_the_library_breaks_between_words(lab):
 @pytest.mark.parametrize("state", [False, True], ids=["without-state", "with-state"])
 def test_a_saved_page_is_complete_with_a_new_kernel(lab, state):
     lab.set("@jupyter-widgets/jupyterlab-manager:plugin", saveState=state)
-    name = lab.write(f"morning_{state}.ipynb", FIGURE, GUESS, PICTURE)
+    name = lab.write(f"morning_{state}.ipynb", FIGURE, GUESS, PICTURE, GLASS)
     page = lab.open(name)
     lab.run(page)
     asked = page.locator(".course-live", has_text="Commit")
@@ -64,11 +72,12 @@ def test_a_saved_page_is_complete_with_a_new_kernel(lab, state):
         asked.get_by_role("button", name="70 %").click()
         asked.get_by_role("button", name="Commit").click()
     asked.get_by_text("Kept: ").wait_for()
-    assert ("widgets" in lab.save(page)["metadata"]) == state
+    assert ("ImageModel" in json.dumps(lab.save(page)["metadata"])) == state
     page.close()
     lab.stop_kernels()
 
-    page = lab.open(name)
+    wrong: list[str] = []
+    page = lab.open(name, wrong=wrong)
     page.get_by_text("Kept: ").locator("visible=true").first.wait_for()
     assert not any(page.get_by_text(ERROR).evaluate_all(SHOWN))
     figure, picture = page.locator("img:visible").all()
@@ -76,15 +85,35 @@ def test_a_saved_page_is_complete_with_a_new_kernel(lab, state):
     assert picture.get_attribute("alt") == "Two empty axes, from zero to one."
     assert all(image.evaluate("(image) => image.naturalWidth") > 0 for image in (figure, picture))
     assert page.get_by_text("answer 18.6 °C").locator("visible=true").count() == 1
-    assert all(lost(page)), "what was brought back from its state says that nobody answers"
-    if not state:
+    if state:
+        assert lost(page) == 3 * [True], "what was brought back from its state says that nobody answers"
+    else:
+        assert page.evaluate(ASLEEP) == 3
         lab.run(page)
         kept = page.locator(".course-live", has_text="Commit")
         kept.get_by_text("Kept: ").wait_for()
         assert kept.locator("input:checked").is_disabled(), "the record brings the guess back"
         assert not any(lost(page))
+    assert wrong == [], "the browser's console is silent"
     page.close()
     lab.set("@jupyter-widgets/jupyterlab-manager:plugin", saveState=False)
+
+
+def test_a_page_that_is_opened_again_takes_its_widgets_from_the_kernel_that_still_has_them(lab):
+    name = lab.write("again.ipynb", FIGURE, GUESS)
+    page = lab.open(name)
+    lab.run(page)
+    for _ in range(2):
+        assert len(lab.save(page)["metadata"]["widgets"][STATE]["state"]) == 2
+        page.close()
+        page = lab.open(name)
+        assert page.locator(".course-live:visible").count() == 2
+        assert page.evaluate(ASLEEP) == 0
+        before = page.locator(".course-live img").get_attribute("src")
+        page.locator("[role=slider]").first.press("ArrowRight")
+        page.wait_for_function("(old) => document.querySelector('.course-live img').src != old", arg=before)
+        lab.run(page)
+    page.close()
 
 
 def test_a_kernel_that_died_or_was_shut_down_is_said(lab):
@@ -187,7 +216,7 @@ def test_every_control_has_a_name_and_every_picture_its_words(page):
 @pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
 def test_axe_finds_nothing_grave_in_what_the_course_shows(lab, theme):
     lab.set("@jupyterlab/apputils-extension:themes", theme=theme)
-    page = lab.open(lab.write(f"axe_{theme[-4:].strip()}.ipynb", FIGURE, GUESS, NUMBER, PICTURE, BOX, CLAIM))
+    page = lab.open(lab.write(f"axe_{theme[-4:].strip()}.ipynb", FIGURE, GUESS, NUMBER, PICTURE, BOX, PLAY, CLAIM))
     lab.run(page)
     page.locator(".course-live img").wait_for()
     assert page.evaluate("document.body.dataset.jpThemeName") == theme
