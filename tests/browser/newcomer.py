@@ -81,6 +81,7 @@ def visit(lab: Lab, name: str) -> Visit:
     if again.count() < pictures:
         seen.wrong.append(f"opened again it shows {again.count()} pictures of {pictures}")
     page.close()
+    lab.stop_kernels()
     return seen
 
 
