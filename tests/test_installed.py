@@ -62,7 +62,7 @@ def test_the_base_is_what_the_library_imports():
 
 def test_whatever_the_course_imports_is_in_the_base_or_in_an_extra():
     asked = BASE.union(*map(packages, EXTRAS.values()))
-    asked |= {"pil", "markupsafe", "traitlets"}  # matplotlib, Jinja and IPython are made of them
+    asked |= {"pil", "markupsafe", "traitlets", "jupyter-server"}  # parts of matplotlib, Jinja, IPython and JupyterLab
     asked |= {"packaging"}  # the doctor does without it where it is missing
     asked |= {"setuptools", "nbgrader"}  # of whoever builds a wheel; of a Python of its own, that the bench is given
     paths = [path for path in (ROOT / "course_lib").rglob("*.py") if path.parent.name != "exercises"]
