@@ -1,15 +1,22 @@
-"""How fast the glass model answers in a browser: `python -m tests.browser.glass_speed`. It asserts nothing.
+"""How fast the glass model answers in a browser: `python -m tests.browser.glass_speed [MODEL]`. It asserts nothing.
 
-Two times for each move, over a text of 48 tokens: how long the page works on it, and when the frame that shows it is
-drawn; frames come every 16.7 ms at best, and two are waited for, so that the first is surely on the screen.
+MODEL: Tinytown's, over a text of 48 tokens, with a head open among the maps and then beside the ribbons; or such as
+smollm2-135m, or gpt2-untrained, which has GPT-2's size and weights of chance, over a sentence of 13 words.
+Two times for each move: how long the page works on it, and when the frame that shows it is drawn; frames come every
+16.7 ms at best, and two are waited for, so that the first is surely on the screen.
 """
 
+import sys
 import tempfile
 from pathlib import Path
 from statistics import quantiles
 
+import torch
+
+from course_lib.config import preset
+from course_lib.gpt import DecoderOnly
 from course_lib.live.glass import html
-from course_lib.pretrained import load_pretrained
+from course_lib.pretrained import load_pretrained, load_tokenizer
 from course_lib.tinytown import Tinytown
 from tests.browser.lab import chromium
 
@@ -28,7 +35,7 @@ SCRIPT = """async ([text, act, times]) => {
     };
     const move = eval(act), frame = () => new Promise(requestAnimationFrame), found = [];
     for (let n = 0; n < times + 5; n++) {
-        if (act.includes("main")) set("input[type=text]", words.slice(0, 40).join(" "));
+        if (act.includes("main")) set("input[type=text]", words.slice(0, -7).join(" "));
         await frame(); await frame();
         const began = performance.now();
         move(n);
@@ -40,33 +47,48 @@ SCRIPT = """async ([text, act, times]) => {
 }"""
 
 
-def main(times: int = 30) -> None:
-    """Open the page, move everything, print the table."""
-    from playwright.sync_api import sync_playwright
+SENTENCE = "When Mary and John went to the store, John gave a drink to"
 
-    tokenizer = load_pretrained("tinytown")[1]
+
+def opened(name: str):
+    """A model, its tokenizer and a text."""
+    if name == "gpt2-untrained":
+        torch.manual_seed(0)
+        return DecoderOnly(preset("gpt2")).eval(), load_tokenizer("gpt2-tokenizer"), SENTENCE
+    model, tokenizer = load_pretrained(name)
+    if name != "tinytown":
+        return model, tokenizer, SENTENCE
     story = next(story for story in Tinytown(3).sample(50) if len(tokenizer.encode(story, end=False)) >= 48)
     ids = tokenizer.encode(story, end=False)[1:48]  # with <bos> 48 tokens
-    text = " ".join(tokenizer.tokens[i] for i in ids)
+    return model, tokenizer, " ".join(tokenizer.tokens[i] for i in ids)
+
+
+def main(name: str = "tinytown", times: int = 30) -> None:
+    """Open the page, move everything, print the tables."""
+    from playwright.sync_api import sync_playwright
+
+    model, tokenizer, text = opened(name)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as play:
         path = Path(folder) / "glass.html"
-        path.write_text(html(), encoding="utf-8")
+        path.write_text(html(model, tokenizer), encoding="utf-8")
         browser = play.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 848, "height": 900})
         page.goto(path.as_uri())
-        page.locator(".glass .bar").first.wait_for()
+        page.locator(".glass .bar").first.wait_for(timeout=120_000)
         began = page.evaluate("performance.now()")
         print(f"from opening to the first answer: {began:.0f} ms, {path.stat().st_size / 1e6:.1f} MB, nothing fetched")
         page.locator(".glass input[type=text]").fill(text)
-        page.get_by_role("button", name="Maps").click()
-        page.locator('.glass [data-part="2.head.3"]').click()
-        print(f"{'48 tokens':<20}{'work p50':>10}{'p95':>8}{'frame p50':>12}{'p95':>8}   ms")
-        for name, act in MOVES.items():
-            columns = zip(*page.evaluate(SCRIPT, [text, act, times]))
-            (w50, w95), (f50, f95) = ((cuts[9], cuts[18]) for cuts in (quantiles(each, n=20) for each in columns))
-            print(f"{name:<20}{w50:>10.1f}{w95:>8.1f}{f50:>12.1f}{f95:>8.1f}")
+        for view in ("Maps", "Ribbons"):
+            page.get_by_role("button", name=view).click()
+            if view == "Maps":
+                page.locator('.glass [data-part="2.head.3"]').click()
+            print(f"{view + ', a head open':<24}{'work p50':>10}{'p95':>8}{'frame p50':>12}{'p95':>8}   ms")
+            for move, act in MOVES.items():
+                columns = zip(*page.evaluate(SCRIPT, [text, act, times]))
+                (w50, w95), (f50, f95) = ((cuts[9], cuts[18]) for cuts in (quantiles(each, n=20) for each in columns))
+                print(f"{move:<24}{w50:>10.1f}{w95:>8.1f}{f50:>12.1f}{f95:>8.1f}")
         browser.close()
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:2])

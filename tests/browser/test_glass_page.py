@@ -88,19 +88,25 @@ def test_ribbons_lead_to_the_chosen_token_and_follow_what_is_removed(page):
     page.locator(".glass select").select_option(SENTENCES[2])
     page.get_by_role("button", name="Ribbons").click()
     ribbons, panel = page.locator(".glass .ribbon:not(.last)"), page.locator(".glass .panel")
-    widest = (
-        """(all) => all.reduce((a, b) => +a.getAttribute("stroke-width") >= +b.getAttribute("stroke-width") ? a : b)"""
-    )
-    told = ribbons.evaluate_all(f"(all) => ({widest})(all).querySelector('title').textContent")
-    layer, head = re.match(r"layer (\d), head (\d): “.+” takes from “.+”: weight .+ %, length \d", told).groups()
-    ribbons.evaluate_all(f"(all) => ({widest})(all).dispatchEvent(new MouseEvent('click'))")
+    told = page.locator(".glass .ribbons + .shape")
+
+    def thickest(event: str) -> None:
+        thickness = "(ribbon) => +ribbon.getAttribute('stroke-width')"
+        ribbons.evaluate_all(
+            f"""(all) => all.sort((a, b) => ({thickness})(b) - ({thickness})(a))[0]
+                .dispatchEvent(new MouseEvent('{event}', {{bubbles: true}}))"""
+        )
+
+    thickest("mouseover")
+    said = re.match(r"Layer (\d), head (\d): “.+” takes from “.+”: weight .+ %, length \d", told.inner_text())
+    layer, head = said.groups()
+    thickest("click")
     assert panel.locator("h3").inner_text() == f"Layer {layer}, head {head}"
-    its = f"(all) => all.filter((each) => each.textContent.startsWith('layer {layer}, head {head}:')).length"
-    before = ribbons.evaluate_all(its)
-    panel.get_by_role("button", name="Remove this head").click()
-    assert (before > 0, ribbons.evaluate_all(its)) == (True, 0)
-    panel.get_by_role("button", name="Put this head back").click()
-    assert ribbons.evaluate_all(its) == before
+    before, its = ribbons.count(), page.locator(f".glass .ribbon[style*='block: {layer}']:not(.last)")
+    panel.get_by_role("button", name="Remove all heads of the layer").click()
+    assert its.count() == 0
+    panel.get_by_role("button", name="Put all heads of the layer back").click()
+    assert (its.count() > 0, ribbons.count()) == (True, before)
     page.locator(".glass .flow .word").nth(1).click()
     assert page.locator(".glass .chips [aria-pressed=true]").inner_text() == "paul"
     assert "what reaches “paul”" in page.locator(".glass .flow").get_attribute("aria-label")

@@ -127,7 +127,7 @@ export class Glass {
       scores: new Float32Array(H * T * T), weights: new Float32Array(H * T * T),  // (H, T, T)
       heads: rows(d), attention: rows(d), between: rows(d), normed2: rows(d),
       gate: config.activation === "swiglu" ? rows(d_ff) : null,
-      hidden: rows(d_ff), feed_forward: rows(d), after: rows(d),
+      hidden: rows(d_ff), feed_forward: rows(d), after: rows(d), lengths: new Float32Array(H * T), measured: 0,
     }));
     this.final = rows(d);
     this.logits = rows(config.vocab_size);  // (T, V), a row when it is asked for
@@ -156,7 +156,10 @@ export class Glass {
     Object.assign(this, {ids: [...ids], removed: new Set(removed)});
     this.embed(same, ids.length);
     const first = (l) => (l < altered ? same : 0);
-    this.layers.forEach((layer, l) => this.block(l, layer, first(l), ids.length));
+    this.layers.forEach((layer, l) => {
+      this.block(l, layer, first(l), ids.length);
+      layer.measured = Math.min(layer.measured, first(l));
+    });
     this.known.forEach((position) => position >= first(n_layers - 1) && this.known.delete(position));
     return this.layers.reduce((computed, _, l) => computed + ids.length - first(l), 0);
   }
@@ -282,24 +285,24 @@ export class Glass {
 
   /**
    * How long the vectors are that the heads of layer l write into the stream of one position, one from each earlier
-   * token: |weight · W_out value|, (H, position + 1). A head that is removed, or whose block is, writes none.
+   * token: weight · |W_out value|, (H, position + 1). A head that is removed, or whose layer is, writes none.
    */
   written(l, position) {
     const {d_model: d, n_heads, n_kv_heads, max_seq_len: room} = this.config, D = this.d_head, layer = this.layers[l];
     const {weight: W, scale} = this.matrix(`blocks.${l}.attention.out_proj`), gone = (part) => this.removed.has(part);
-    return Array.from({length: n_heads}, (_, h) => {
-      const kv = Math.floor((h * n_kv_heads) / n_heads) * D, lengths = new Float32Array(position + 1);
-      if (gone(`${l}`) || gone(`${l}.attention`) || gone(`${l}.head.${h}`)) return lengths;
-      for (let s = 0; s <= position; s++) {
-        let square = 0;
-        for (let o = 0; o < d; o++) {
-          let sum = 0;
-          for (let i = 0; i < D; i++) sum += W[o * d + h * D + i] * layer.value[s * this.d_kv + kv + i];
-          square += (sum * (scale?.[o] ?? 1)) ** 2;
-        }
-        lengths[s] = layer.weights[(h * room + position) * room + s] * Math.sqrt(square);
+    for (; layer.measured <= position; layer.measured++) for (let h = 0; h < n_heads; h++) {
+      const value = layer.measured * this.d_kv + Math.floor((h * n_kv_heads) / n_heads) * D;
+      let square = 0;
+      for (let o = 0; o < d; o++) {
+        let sum = 0;
+        for (let i = 0; i < D; i++) sum += W[o * d + h * D + i] * layer.value[value + i];
+        square += (sum * (scale?.[o] ?? 1)) ** 2;
       }
-      return lengths;
+      layer.lengths[h * room + layer.measured] = Math.sqrt(square);
+    }
+    return Array.from({length: n_heads}, (_, h) => {
+      const none = gone(`${l}`) || gone(`${l}.attention`) || gone(`${l}.head.${h}`), row = (h * room + position) * room;
+      return layer.lengths.slice(h * room, h * room + position + 1).map((x, s) => (none ? 0 : x * layer.weights[row + s]));
     });
   }
 

@@ -30,7 +30,7 @@ export function mount(box, bytes, about) {
     text: about.sentences[0], position: null, open: about.open ?? null, view: about.view, removed: new Set(), random: randomNumbers(0),
     how: {temperature: 1, topK: null, topP: null, minP: null},
   };
-  let words = [], ids = [], lensed = new Map(), setFan;  // lensed: block -> what it would say, of a large model
+  let words = [], ids = [], wide = 500, lensed = new Map(), setFan;  // wide: pixels of the way; lensed: block -> what it would say, of a large model
   const at = () => Math.min(state.position ?? ids.length - 1, ids.length - 1);
   const width = (rows, position, size) => rows.subarray(position * size, (position + 1) * size);
   const shape = (text) => make("p", {class: "shape"}, `Shape: ${text}`);
@@ -82,6 +82,7 @@ export function mount(box, bytes, about) {
            make("div", {class: "sliders"}, sliders), write)),
     panel);
   begin(state.text);
+  new ResizeObserver(([{contentRect: {width}}]) => { if (width && width !== wide) { wide = width; if (state.view === "flow") show(); } }).observe(path);
 
   function begin(text) {
     Object.assign(state, {text, position: null});
@@ -156,22 +157,21 @@ export function mount(box, bytes, about) {
 
   /** The ways of everything that reaches the chosen token, and a line that says how to read them. */
   function showFlow() {
+    const told = make("p", {class: "shape"}, "Point to a ribbon to read it; click to open its head.");
     const [drawing, fan] = drawFlow(glass, {
-      words, at: at(), percent, colours: about.colours, width: Math.max(300, path.clientWidth),
+      words, at: at(), percent, escaped, colours: about.colours, width: Math.max(300, wide), tell: (text) => { told.textContent = text; },
       open: (part, position) => { state.open = part ?? state.open; state.position = position === ids.length - 1 ? null : position; show(); },
     });
     setFan = fan;
     const play = make("button", {type: "button", hidden: matchMedia("(prefers-reduced-motion: reduce)").matches, click: () => {
-      drawing.classList.remove("playing");
-      requestAnimationFrame(() => drawing.classList.add("playing"));
-    }}, "▶ Play");
+      drawing.classList.remove("playing"); requestAnimationFrame(() => drawing.classList.add("playing")); }}, "▶ Play");
     const heads = about.colours.map((colour, h) => make("b", {style: `color: ${colour}`}, ` ■ ${h}`));
-    const before = path.querySelector(".ribbons")?.scrollLeft ?? 1e6;  // at first the chosen token's end of a deep model
+    const before = many && (path.querySelector(".ribbons")?.scrollLeft ?? 1e6);  // at first the chosen token's end
     const region = make("div", {class: "scroll ribbons", tabindex: "0", role: "region", "aria-label": "the flow"}, drawing);
     region.onscroll = () => drawing.querySelector(".labels").setAttribute("transform", `translate(${region.scrollLeft} 0)`);
     path.replaceChildren(
-      region, make("div", {class: "buttons"}, play, make("p", {class: "legend"}, "Heads:", heads, " · width: the length of what a head carries · ● feed-forward")));
-    region.scrollLeft = before;
+      region, told, make("div", {class: "buttons"}, play, make("p", {class: "legend"}, "Heads:", heads, " · width: the length of what a head carries · ● feed-forward")));
+    if (many) region.scrollLeft = before;
   }
 
   /** A part of the path that opens on a click. */
