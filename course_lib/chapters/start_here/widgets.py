@@ -321,7 +321,10 @@ class ModelMap(widgets.HBox):
             elif row < len(rows):
                 cells.append(_sign("↓", _cell(row, 4, row, 4)))
         layout = widgets.Layout(
-            grid_template_columns="36px 40px 160px 36px", grid_gap="4px 0", flex="0 0 auto", margin="0 16px 0 0"
+            grid_template_columns="36px 40px minmax(120px, 160px) 36px",
+            grid_gap="4px 0",
+            flex="0 1 auto",
+            margin="0 16px 0 0",
         )
         return widgets.GridBox(cells, layout=layout)
 
