@@ -37,9 +37,11 @@ STYLE = f"""<style>
 .{LIVE} .widget-image {{background: white; padding: 4px; margin: 0; border-radius: 4px; box-sizing: content-box}}
 @container (max-width: 480px) {{
   .{LIVE} .widget-inline-hbox {{flex-wrap: wrap; height: auto}}
-  .{LIVE} .widget-inline-hbox:not(.widget-checkbox) > .widget-label {{flex: 1 0 100%; text-align: left}}
   .{LIVE} .widget-inline-hbox > :is(.slider-container, select, input) {{flex: 1 1 8em}}
   .{LIVE} select {{min-height: 28px}}
+}}
+@container (max-width: 360px) {{
+  .{LIVE} .widget-inline-hbox:not(.widget-checkbox) > .widget-label {{flex: 1 0 100%; text-align: left}}
 }}
 </style>"""
 _DARK = '[data-jp-theme-light="false"]'

@@ -286,6 +286,12 @@ def test_nothing_of_the_course_is_cut_or_scrolls_sideways_on_a_phone(looks):
     assert looks.locator(".course-live .widget-button").evaluate_all(CUT) == []
 
 
+def test_the_map_of_the_model_stands_beside_its_picture_at_one_and_a_half_times_the_size(looks):
+    resize(looks, 853)
+    beside = """(live) => live.querySelector("img").getBoundingClientRect().top - live.getBoundingClientRect().top"""
+    assert looks.locator(".course-live:has(.residual-stream)").evaluate(beside) < 20
+
+
 def test_pictures_are_dimmed_on_a_dark_page_and_keep_their_words(looks):
     pictures = looks.locator(".jp-OutputArea-output img:visible")
     assert pictures.count() == 4

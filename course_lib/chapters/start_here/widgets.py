@@ -252,7 +252,8 @@ class ModelMap(widgets.HBox):
         self._panel = LiveFigure(lambda part: figures.ShareBars(parts, part), {"part": self._part}, self._describe)
         self.chapter = widgets.HTML()
         self._panel.children = [*self._panel.children[1:], self.chapter]
-        self._panel.layout.width = "530px"  # with the buttons 818: both stand side by side in a pane of 848
+        self._panel.layout.flex = "1 1 280px"  # with the buttons 568 at least: both stand side by side if there is room
+        self._panel.layout.max_width = "530px"
         self.buttons = {name: widgets.Button(tooltip=f"Show {name}") for name in self.parts}
         for name, button in self.buttons.items():
             button.on_click(lambda _button, name=name: self.select(name))
