@@ -46,8 +46,9 @@ STYLE = f"""<style>
 </style>"""
 _DARK = '[data-jp-theme-light="false"]'
 _ARROW = "svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 9 9'%3E%3Cpath fill='%23ccc' d='m2 3 3 3 3-3'/%3E%3C/svg"
-# On a dark page pictures are dimmed; comments (a line's shapes) and the arrows of lists stand out. On a narrow one
-# words stay whole, an option goes on below itself, and a long name, address or formula ends within the page.
+# What has the focus shows it. On a dark page pictures are dimmed; comments (a line's shapes) and the arrows of lists
+# stand out. On a narrow one words stay whole, an option goes on below itself, and a long name, address or formula ends
+# within the page.
 LOOKS = f"""<style>
 {_DARK} :is({_OUTPUT} figure > img, .{LIVE} .widget-image) {{filter: brightness(0.88)}}
 .jp-Notebook {{--jp-mirror-editor-comment-color: #2f6f6f}}
@@ -60,6 +61,8 @@ LOOKS = f"""<style>
 .{LIVE} .widget-toggle-buttons + .widget-button {{margin-top: 8px}}
 .{LIVE} .widget-button:not(.residual-stream) {{
   height: auto; white-space: normal; line-height: 20px; padding-top: 4px; padding-bottom: 4px}}
+.{LIVE} :is(button, select, input, summary, [role=slider], .widget-readout):focus-visible {{
+  outline: 2px solid var(--jp-ui-font-color1) !important; outline-offset: 2px}}
 {_OUTPUT} .jp-OutputArea-output pre {{word-break: normal; overflow-wrap: anywhere}}
 {_OUTPUT} .jp-RenderedMarkdown > pre {{margin: 4px 7px; font-size: var(--jp-code-font-size)}}
 {_OUTPUT}:has(> .jp-RenderedText) + {_OUTPUT} > :not(.jp-RenderedText) {{margin-top: 8px}}

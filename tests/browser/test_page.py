@@ -292,6 +292,20 @@ def test_the_map_of_the_model_stands_beside_its_picture_at_one_and_a_half_times_
     assert looks.locator(".course-live:has(.residual-stream)").evaluate(beside) < 20
 
 
+@pytest.mark.parametrize("control", ["input[type=radio]", ".widget-toggle-button", ".widget-button", "[role=slider]"])
+def test_the_focus_is_seen(looks, control):
+    resize(looks, 1280)
+    looks.locator(f".course-live {control}:not([disabled])").locator("visible=true").first.focus()
+    looks.keyboard.press("Shift+Tab")
+    looks.keyboard.press("Tab")
+    ring = looks.evaluate(
+        "(control) => document.activeElement.matches(control) && getComputedStyle(document.activeElement).outline",
+        control,
+    )
+    assert ring, "the focus is elsewhere"
+    assert "solid 2px" in ring
+
+
 def test_pictures_are_dimmed_on_a_dark_page_and_keep_their_words(looks):
     pictures = looks.locator(".jp-OutputArea-output img:visible")
     assert pictures.count() == 4
