@@ -47,8 +47,8 @@ STYLE = f"""<style>
 _DARK = '[data-jp-theme-light="false"]'
 _ARROW = "svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 9 9'%3E%3Cpath fill='%23ccc' d='m2 3 3 3 3-3'/%3E%3C/svg"
 # What has the focus shows it. On a dark page pictures are dimmed; comments (a line's shapes) and the arrows of lists
-# stand out. On a narrow one words stay whole, an option goes on below itself, and a long name, address or formula ends
-# within the page.
+# stand out. On a narrow one words and printed columns stay whole, an option goes on below itself, and a long name,
+# address or formula ends within the page.
 LOOKS = f"""<style>
 {_DARK} :is({_OUTPUT} figure > img, .{LIVE} .widget-image) {{filter: brightness(0.88)}}
 .jp-Notebook {{--jp-mirror-editor-comment-color: #2f6f6f}}
@@ -64,6 +64,7 @@ LOOKS = f"""<style>
 .{LIVE} :is(button, select, input, summary, [role=slider], .widget-readout):focus-visible {{
   outline: 2px solid var(--jp-ui-font-color1) !important; outline-offset: 2px}}
 {_OUTPUT} .jp-OutputArea-output pre {{word-break: normal; overflow-wrap: anywhere}}
+@media (max-width: 600px) {{{_OUTPUT} .jp-OutputArea-output.jp-RenderedText pre {{white-space: pre}}}}
 {_OUTPUT} .jp-RenderedMarkdown > pre {{margin: 4px 7px; font-size: var(--jp-code-font-size)}}
 {_OUTPUT}:has(> .jp-RenderedText) + {_OUTPUT} > :not(.jp-RenderedText) {{margin-top: 8px}}
 .jp-Notebook .jp-RenderedHTMLCommon {{overflow-wrap: anywhere}}

@@ -280,6 +280,13 @@ def test_no_word_of_an_output_is_broken(looks, width):
     assert looks.locator(".jp-OutputArea-output pre:visible").evaluate_all(BROKEN) == []
 
 
+def test_printed_columns_stay_whole_on_a_phone(looks):
+    resize(looks, 390)
+    printed = looks.locator(".jp-RenderedText pre", has_text="once there was a princess")
+    lines = printed.evaluate("(it) => it.clientHeight / parseFloat(getComputedStyle(it).lineHeight)")
+    assert round(lines) == 1
+
+
 def test_nothing_of_the_course_is_cut_or_scrolls_sideways_on_a_phone(looks):
     resize(looks, 390)
     assert looks.locator(".course-live, .course-live .jupyter-widgets.widget-container").evaluate_all(ASIDE) == []
@@ -295,9 +302,8 @@ def test_the_map_of_the_model_stands_beside_its_picture_at_one_and_a_half_times_
 @pytest.mark.parametrize("control", ["input[type=radio]", ".widget-toggle-button", ".widget-button", "[role=slider]"])
 def test_the_focus_is_seen(looks, control):
     resize(looks, 1280)
+    looks.keyboard.press("Shift")  # whoever uses the keyboard is shown the focus
     looks.locator(f".course-live {control}:not([disabled])").locator("visible=true").first.focus()
-    looks.keyboard.press("Shift+Tab")
-    looks.keyboard.press("Tab")
     ring = looks.evaluate(
         "(control) => document.activeElement.matches(control) && getComputedStyle(document.activeElement).outline",
         control,
