@@ -106,7 +106,7 @@ def glossary(notebooks: Path) -> str:
         # JupyterLab finds a heading by its text, with hyphens for blanks.
         anchor = "#" + quote(heading.replace(" ", "-")) if heading else ""
         number = re.match(r"[\d.]*\d", heading)
-        place = f"§ {number[0]}" if number else heading or f"chapter {term.chapter.number}"
+        place = f"§\N{NO-BREAK SPACE}{number[0]}" if number else heading or f"chapter {term.chapter.number}"
         link = f"[{term.chapter.number} · {term.chapter.title}, {place}]({term.chapter.notebook}{anchor})"
         lines.append(f"| **{term.name}** | {term.says.replace('|', chr(92) + '|')} | {link} |")
     return "\n".join(lines) + "\n"

@@ -4,7 +4,8 @@
 
 Every page is opened wide and light, then narrow and dark. What would annoy a reader is printed, a line each: a request
 to another server, an answer that is an error, a message in the console, a formula that did not set, a page wider than
-the screen, a picture that did not load, a slider that the arrow keys do not move. Ends with 1 if there is any.
+the screen, a picture that did not load, code that is cut or far from its output, a slider that the arrow keys do not
+move. Ends with 1 if there is any.
 """
 
 import argparse
@@ -26,6 +27,12 @@ LOOK = """async () => {
     ...(wide > 0 ? [`the page is ${wide} pixels wider than the screen`] : []),
     ...[...document.images].filter((image) => !image.naturalWidth).map((image) => `${image.src} did not load`),
     ...[...document.images].filter((image) => !image.alt).map((image) => `${image.src} has no alt`),
+    ...[...document.querySelectorAll("div.cell_input pre")].filter((code) => code.scrollWidth > code.clientWidth + 1)
+      .map((code) => `code is cut: ${code.innerText.split(/\\n/)[0]}`),
+    ...[...document.querySelectorAll("div.cell_input + div.cell_output > .output:first-child")]
+      .map((shown) => [shown.getBoundingClientRect().top - shown.closest(".cell").firstElementChild
+        .getBoundingClientRect().bottom, shown.innerText]).filter(([gap, words]) => gap > 16 && words.trim())
+      .map(([gap, words]) => `an output stands ${gap} pixels below its code: ${words.trim().split(/\\n/)[0]}`),
     ...[...document.querySelectorAll("mjx-merror")].map((error) => `a formula failed: ${error.textContent}`),
     ...[...document.querySelectorAll(".math")].filter((math) => !math.querySelector("mjx-container"))
       .map((math) => `a formula was not set: ${math.textContent}`),

@@ -70,6 +70,18 @@ def test_a_hint_out_of_turn_leaves_the_button_as_it_was():
     assert button.disabled
 
 
+def test_the_button_shows_no_hint_twice():
+    check(ATTENTION, attention(scaled=False))
+    button, place = hint_button(EXERCISES[ATTENTION]).children
+    presses = 0
+    while not button.disabled:
+        button.click()
+        presses += 1
+    assert presses == len(EXERCISES[ATTENTION].hints)
+    numbers = [f"Hint {n} of {presses}" for n in range(1, presses + 1)]
+    assert [place.value.count(number) for number in numbers] == [1] * presses
+
+
 def test_for_nearly_every_mistake_some_hint_is_found(monkeypatch):
     mistakes = [(each, mistake) for each in EXERCISES.values() for mistake in each.misconceptions]
     kept = {}

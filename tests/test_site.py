@@ -89,6 +89,14 @@ def test_a_recorded_figure_takes_the_place_of_its_still(tmp_path):
     assert "still" not in html_of(cell)
 
 
+def test_a_chapter_shows_the_glass_model_itself(tmp_path):
+    outputs = [new_output("display_data", {"text/html": "<b>a sentence in its place</b>"})]
+    source = 'print(1)\nglass(text=SENTENCE, part="2.head.3")'
+    (cell,) = page(tmp_path, [new_code_cell(source, outputs=outputs)])
+    assert '<iframe class="glass" src="../glass.html"' in html_of(cell)
+    assert "in its place" not in html_of(cell)
+
+
 def test_links_into_notebooks_name_the_anchors_of_their_headings(tmp_path):
     link = new_markdown_cell("[x](04_heads.ipynb#4.9-What-is-this-head-for%3F), [y](03_masks.ipynb)")
     cell, _ = page(tmp_path, [link, new_code_cell("1")])

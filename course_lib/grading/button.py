@@ -30,13 +30,20 @@ def hint_button(exercise: Exercise):
     button = Button(description="Next hint", layout=Layout(width="max-content"))
     place = HTML()
 
+    shown: set[int] = set()
+
     def press(_) -> None:
         hint = next_hint(exercise)
-        place.value += f'<div style="line-height: 1.45; margin-top: 4px;">{hint._repr_html_()}</div>'
+        while hint.number in shown and hint.number < hint.of:  # it came out of turn before
+            hint = next_hint(exercise)
+        if hint.number not in shown:
+            place.value += f'<div style="line-height: 1.45; margin-top: 4px;">{hint._repr_html_()}</div>'
+        shown.add(hint.number)
         if hint.mistake:  # out of turn: the others are still there
             return
-        button.description = f"Next hint ({hint.of - hint.number} left)"
-        if hint.number == hint.of:
+        left = set(range(hint.number + 1, hint.of + 1)) - shown
+        button.description = f"Next hint ({len(left)} left)"
+        if not left:
             button.description, button.disabled = "That was the last hint", True
 
     button.on_click(press)

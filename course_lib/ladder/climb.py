@@ -13,7 +13,7 @@ from course_lib.files import write_whole
 from course_lib.ladder.picture import Ladder, draw, told
 from course_lib.ladder.rungs import EXERCISES, RECORD, RUNGS, STEPS, Height, Rung, recorded, train_rung
 from course_lib.live.attempts import went_wrong
-from course_lib.live.figure import as_html, png
+from course_lib.live.figure import NARROW, as_html, png
 from course_lib.live.page import publish
 
 PICTURE = RECORD.with_suffix(".png")
@@ -35,11 +35,13 @@ class Climb(widgets.VBox):
     ):  # fmt: skip
         self.rungs, self.parts, self.chapter = rungs, parts, chapter
         self._picture, self._words = widgets.HTML(), widgets.HTML()
-        self.bar = widgets.IntProgress(max=STEPS, layout=widgets.Layout(width="460px", visibility="hidden"))
+        self.bar = widgets.IntProgress(
+            max=STEPS, layout=widgets.Layout(width="460px", max_width=NARROW, display="none")
+        )
         self.buttons = {
             rung.id: widgets.Button(
                 description=f"Train “{rung.label}” here, about {rung.seconds} s",
-                layout=widgets.Layout(width="max-content"),
+                layout=widgets.Layout(width="max-content", max_width=NARROW),
             )
             for rung in here
         }
@@ -64,7 +66,7 @@ class Climb(widgets.VBox):
         """Train a rung and draw it beside the recorded one; what goes wrong is said below."""
         rung = RUNGS[id]
         parts = {name: part for name, part in self.parts.items() if name in rung.parts}
-        self.bar.value, self.bar.max, self.bar.layout.visibility = 0, steps, "visible"
+        self.bar.value, self.bar.max, self.bar.layout.display = 0, steps, ""
         for button in self.buttons.values():
             button.disabled = True
         self._say(f"{rung.label}: making the stories, then {steps:,} steps of training.")
@@ -78,7 +80,7 @@ class Climb(widgets.VBox):
             own = f" {self._own}" if parts else ""
             self._say(f"{rung.label}: yours {told(height)}; on record {told(recorded()[id])}.{own}")
         finally:
-            self.bar.layout.visibility = "hidden"
+            self.bar.layout.display = "none"
             for button in self.buttons.values():
                 button.disabled = False
 

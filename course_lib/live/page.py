@@ -2,9 +2,10 @@
 
 A widget lives in the kernel. A page that is opened again with a new kernel has lost it, and says "model not found" in
 its place. So each is shown twice: first a still, which is HTML with `<img alt>` and stays; then the widget. STYLE shows
-one of the two, and says so where a widget has lost its kernel; `saved` sees to the file that is opened again.
+one of the two, and says so where a widget has lost its kernel; `saved` sees to the file that is opened again. LOOKS
+mends what JupyterLab and ipywidgets leave ugly.
 
-STYLE and SCRIPT serve the session that ran a cell: `refresh` leaves them out of the notebooks that it keeps.
+STYLE, LOOKS and SCRIPT serve the session that ran a cell: `refresh` leaves them out of the notebooks that it keeps.
 """
 
 import base64
@@ -29,7 +30,6 @@ _DEAD = f"{_OUTPUT}:has(> .lm-Panel.jupyter-widgets, > .lm-Panel > .{GONE}):not(
 _WITHOUT_KERNEL = ".jp-NotebookPanel:has(.jp-Notebook-ExecutionIndicator:is({}))".format(
     ", ".join(f"[data-status={status}]" for status in ("unknown", "dead", "disconnected", "terminating"))
 )
-# At the end: code that `source` shows breaks between words, where JupyterLab breaks anywhere.
 STYLE = f"""<style>
 {_OUTPUT}:has(.{STILL}):has(+ {_OUTPUT} .{LIVE}),
 {_OUTPUT}:has(.{STILL}) + {_DEAD} > * {{display: none}}
@@ -44,9 +44,38 @@ STYLE = f"""<style>
 @container (max-width: 480px) {{
   .{LIVE} .widget-inline-hbox {{flex-wrap: wrap; height: auto}}
   .{LIVE} .widget-inline-hbox > :is(.slider-container, select, input) {{flex: 1 1 8em}}
+  .{LIVE} select {{min-height: 28px}}
 }}
-.jp-OutputArea .jp-RenderedMarkdown pre {{margin: 0}}
-.jp-OutputArea .jp-RenderedMarkdown pre, .jp-OutputArea .jp-RenderedMarkdown pre code {{word-break: normal}}
+@container (max-width: 360px) {{
+  .{LIVE} .widget-inline-hbox:not(.widget-checkbox) > .widget-label {{flex: 1 0 100%; text-align: left}}
+}}
+</style>"""
+_DARK = '[data-jp-theme-light="false"]'
+_ARROW = "svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 9 9'%3E%3Cpath fill='%23ccc' d='m2 3 3 3 3-3'/%3E%3C/svg"
+# What has the focus shows it. On a dark page pictures are dimmed; comments (a line's shapes) and the arrows of lists
+# stand out. On a narrow one words and printed columns stay whole, an option goes on below itself, and a long name,
+# address or formula ends within the page.
+LOOKS = f"""<style>
+{_DARK} :is({_OUTPUT} figure > img, .{LIVE} .widget-image) {{filter: brightness(0.88)}}
+.jp-Notebook {{--jp-mirror-editor-comment-color: #2f6f6f}}
+{_DARK} .jp-Notebook {{--jp-mirror-editor-comment-color: #7fb8b8}}
+{_DARK} .{LIVE} {{--jp-widgets-dropdown-arrow: url("data:image/svg+xml,%3C{_ARROW}%3E")}}
+.{LIVE} .widget-html-content {{line-height: 1.5}}
+.{LIVE} .widget-html-content > b {{display: block; margin-bottom: 4px}}
+.{LIVE} .widget-radio-box label {{display: flex; height: auto; line-height: 20px}}
+.{LIVE} .widget-radio-box input {{flex: none; order: -1; height: 20px}}
+.{LIVE} .widget-toggle-buttons + .widget-button {{margin-top: 8px}}
+.{LIVE} .widget-button:not(.residual-stream) {{
+  height: auto; white-space: normal; line-height: 20px; padding-top: 4px; padding-bottom: 4px}}
+.{LIVE} :is(button, select, input, summary, [role=slider], .widget-readout):focus-visible {{
+  outline: 2px solid var(--jp-ui-font-color1) !important; outline-offset: 2px}}
+{_OUTPUT} .jp-OutputArea-output :is(pre, pre code) {{word-break: normal; overflow-wrap: anywhere}}
+@media (max-width: 600px) {{{_OUTPUT} .jp-OutputArea-output.jp-RenderedText pre {{white-space: pre}}}}
+{_OUTPUT} .jp-RenderedMarkdown > pre {{margin: 4px 7px; font-size: var(--jp-code-font-size)}}
+{_OUTPUT}:has(> .jp-RenderedText) + {_OUTPUT} > :not(.jp-RenderedText) {{margin-top: 8px}}
+.jp-Notebook .jp-RenderedHTMLCommon {{overflow-wrap: anywhere}}
+.jp-Notebook .jp-RenderedMarkdown details {{margin-bottom: 1em}}
+.jp-Notebook mjx-container[display=true] {{overflow: auto hidden}}
 </style>"""
 # What ipywidgets leave out. A key belongs to the control that has the focus and is no command of the notebook's, except
 # combinations such as Ctrl+S and Shift+Enter. The words below a picture are its alt; a control has the name beside it,
@@ -62,7 +91,7 @@ if (!window.courseLive) {{
   const set = (element, name, value) => element.getAttribute(name) == value || element.setAttribute(name, value);
   const describe = (live) => {{
     const image = live.querySelector("img"), words = live.querySelector("[role=status]");
-    if (image && words) set(image, "alt", words.textContent);
+    if (image?.matches(".widget-image") && words) set(image, "alt", words.textContent);
     set(live, "role", image ? "figure" : "group");
     const question = live.querySelector(".widget-html-content")?.textContent ?? "";
     set(live, "aria-label", image ? "Live figure" : question.slice(0, 200) || "Live");
@@ -88,7 +117,7 @@ if (!window.courseLive) {{
   }}).observe(document.body, {{childList: true, subtree: true, attributes: true, attributeFilter: ["class"]}});
 }}
 </script>"""
-SERVICE = f"\n{STYLE}\n{SCRIPT}"
+SERVICE = f"\n{STYLE}\n{LOOKS}\n{SCRIPT}"
 
 
 def enlarged(pixels: float) -> int:

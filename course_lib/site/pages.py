@@ -35,6 +35,9 @@ MARKS = re.compile(r"([\\`*_{}\[\]<>$|#~^])")
 LIVE_STILL = re.compile(rf'<div class="{STILL}">.*<img', re.DOTALL)  # a picture that stands in for a widget
 MOVES = '<p class="aside">Recorded for one slider. In JupyterLab every control of this figure moves.</p>'
 STANDS = '<p class="aside">A still of a live figure. In JupyterLab its controls move it.</p>'
+GLASS = re.compile(r"glass\(.*")  # the last line of a cell that shows the glass model
+FRAME = '<iframe class="glass" src="{}glass.html" loading="lazy" title="A small trained model, taken apart"></iframe>'
+BEGINS = '<p class="aside">It begins with a sentence of its own: choose another one, or type yours.</p>'
 PYTHON = ".venv/bin/python -m"
 
 
@@ -93,6 +96,8 @@ def prepared(
             tags, outputs = [], [_shown(guess(asked[ask[2]]))]
         elif live and live.call in figures:
             outputs = [_shown(figures[live.call] + MOVES)]
+        elif GLASS.fullmatch(cell.source.rsplit("\n", 1)[-1]):
+            outputs = [_shown(FRAME.format("../") + BEGINS)]
         else:
             outputs = [kept for output in cell.outputs if (kept := _kept(output, pictures))]
         about: dict = {"tags": tags}
@@ -329,6 +334,4 @@ def _top(root: Path, folder: Path) -> str:
             'that the trained model writes with this setting.">'
         )
     (extra / "glass.html").write_text(glass(), encoding="utf-8")
-    return (
-        '<iframe class="glass" src="glass.html" title="A small trained model, taken apart: type a sentence"></iframe>'
-    )
+    return FRAME.format("")

@@ -248,10 +248,113 @@ def test_the_largest_live_figures_fit_their_page(lab):
     figures = page.locator(".course-live")
     assert all(wide <= 848 and high <= 560 and over < 1 for wide, high, over in figures.evaluate_all(SIZES))
     page.get_by_role("tab", name="File Browser").first.click()  # as on a phone: the list of files makes way
-    for width, height in ((853, 480), (390, 844)):  # 1280 at 150 %, and a phone
-        page.set_viewport_size({"width": width, "height": height})
-        page.wait_for_function("(width) => innerWidth == width", arg=width)
-        page.wait_for_timeout(300)
+    for width in (853, 390):  # 1280 at 150 %, and a phone
+        resize(page, width)
         over = figures.evaluate_all(SIZES)
         assert all(out < 1 for *_, out in over), (width, over)
     page.close()
+
+
+# ------------------------------------------------------------------------------------------------------------- looks
+LONG = "guess('attention.below_entropy')"  # its options take two lines each on a phone
+PRINTED = "print('once there was a princess called anna, who lived near a mountain ' * 4)"
+CODE = """from course_lib.attention import scaled_dot_product_attention
+from course_lib.live import source
+source(scaled_dot_product_attention)"""
+CLIMB = "from course_lib.ladder import climb\nclimb('attention')"
+MAP = """from course_lib.chapters.start_here.widgets import ModelMap
+from course_lib.pretrained import load_pretrained
+ModelMap(*load_pretrained("tinytown"), "the dog")"""
+
+OVERLAPPING = """(labels) => labels.flatMap((one, i) => {
+    const words = document.createRange(), next = labels[i + 1]?.getBoundingClientRect().top ?? Infinity;
+    words.selectNodeContents(one);
+    const radio = one.querySelector("input").getBoundingClientRect(), box = words.getBoundingClientRect();
+    const first = one.getBoundingClientRect();
+    return box.bottom > next + 1 || radio.top > first.top + 8 || radio.left > first.left + 4 ? [one.textContent] : [];
+})"""
+BROKEN = r"""(texts) => texts.flatMap((text) => {
+    const found = [], walk = document.createTreeWalker(text, NodeFilter.SHOW_TEXT);
+    for (let node; node = walk.nextNode();) for (const word of node.data.matchAll(/[a-z]{3,}/g)) {
+        const range = document.createRange();
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        if (new Set([...range.getClientRects()].map(({top}) => Math.round(top))).size > 1) found.push(word[0]);
+    }
+    return found;
+})"""
+ASIDE = """(boxes) => boxes.filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => box.className)"""
+CUT = """(buttons) => buttons.filter((it) => it.scrollWidth > it.clientWidth + 1 && !it.matches(".residual-stream"))
+    .map((it) => it.textContent)"""
+
+
+@pytest.fixture(scope="module")
+def looks(lab):
+    """A page with what may look wrong on a narrow or a dark page."""
+    lab.set("@jupyterlab/apputils-extension:themes", theme="JupyterLab Dark")
+    page = lab.open(lab.write("looks.ipynb", GUESS, LONG, PRINTED, CODE, FIGURE, PICTURE, CLIMB, MAP))
+    lab.run(page)
+    page.get_by_role("tab", name="File Browser").first.click()
+    yield page
+    page.close()
+    lab.set("@jupyterlab/apputils-extension:themes", theme="JupyterLab Light")
+
+
+def resize(page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 844})
+    page.wait_for_function("(width) => innerWidth == width", arg=width)
+    page.wait_for_timeout(300)
+
+
+@pytest.mark.parametrize("width", [1280, 853, 390])
+def test_options_stand_one_below_the_other_beside_their_buttons(looks, width):
+    resize(looks, width)
+    asked = looks.locator(".widget-radio-box:visible")
+    assert asked.count() == 2
+    for box in asked.all():
+        assert box.locator("label").evaluate_all(OVERLAPPING) == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_word_of_an_output_is_broken(looks, width):
+    resize(looks, width)
+    assert looks.locator(".jp-OutputArea-output pre:visible").evaluate_all(BROKEN) == []
+
+
+def test_printed_columns_stay_whole_on_a_phone(looks):
+    resize(looks, 390)
+    printed = looks.locator(".jp-RenderedText pre", has_text="once there was a princess")
+    lines = printed.evaluate("(it) => it.clientHeight / parseFloat(getComputedStyle(it).lineHeight)")
+    assert round(lines) == 1
+
+
+def test_nothing_of_the_course_is_cut_or_scrolls_sideways_on_a_phone(looks):
+    resize(looks, 390)
+    assert looks.locator(".course-live, .course-live .jupyter-widgets.widget-container").evaluate_all(ASIDE) == []
+    assert looks.locator(".course-live .widget-button").evaluate_all(CUT) == []
+
+
+def test_the_map_of_the_model_stands_beside_its_picture_at_one_and_a_half_times_the_size(looks):
+    resize(looks, 853)
+    beside = """(live) => live.querySelector("img").getBoundingClientRect().top - live.getBoundingClientRect().top"""
+    assert looks.locator(".course-live:has(.residual-stream)").evaluate(beside) < 20
+
+
+@pytest.mark.parametrize("control", ["input[type=radio]", ".widget-toggle-button", ".widget-button", "[role=slider]"])
+def test_the_focus_is_seen(looks, control):
+    resize(looks, 1280)
+    looks.keyboard.press("Shift")  # whoever uses the keyboard is shown the focus
+    looks.locator(f".course-live {control}:not([disabled])").locator("visible=true").first.focus()
+    ring = looks.evaluate(
+        "(control) => document.activeElement.matches(control) && getComputedStyle(document.activeElement).outline",
+        control,
+    )
+    assert ring, "the focus is elsewhere"
+    assert "solid 2px" in ring
+
+
+def test_pictures_are_dimmed_on_a_dark_page_and_keep_their_words(looks):
+    pictures = looks.locator(".jp-OutputArea-output img:visible")
+    assert pictures.count() == 4
+    assert set(pictures.evaluate_all("(all) => all.map((it) => getComputedStyle(it).filter)")) == {"brightness(0.88)"}
+    assert all(pictures.evaluate_all("(all) => all.map((it) => it.alt.length > 20)"))

@@ -252,7 +252,8 @@ class ModelMap(widgets.HBox):
         self._panel = LiveFigure(lambda part: figures.ShareBars(parts, part), {"part": self._part}, self._describe)
         self.chapter = widgets.HTML()
         self._panel.children = [*self._panel.children[1:], self.chapter]
-        self._panel.layout.width = "530px"  # with the buttons 818: both stand side by side in a pane of 848
+        self._panel.layout.flex = "1 1 280px"  # with the buttons 568 at least: both stand side by side if there is room
+        self._panel.layout.max_width = "530px"
         self.buttons = {name: widgets.Button(tooltip=f"Show {name}") for name in self.parts}
         for name, button in self.buttons.items():
             button.on_click(lambda _button, name=name: self.select(name))
@@ -321,7 +322,10 @@ class ModelMap(widgets.HBox):
             elif row < len(rows):
                 cells.append(_sign("↓", _cell(row, 4, row, 4)))
         layout = widgets.Layout(
-            grid_template_columns="36px 40px 160px 36px", grid_gap="4px 0", flex="0 0 auto", margin="0 16px 0 0"
+            grid_template_columns="36px 40px minmax(120px, 160px) 36px",
+            grid_gap="4px 0",
+            flex="0 1 auto",
+            margin="0 16px 0 0",
         )
         return widgets.GridBox(cells, layout=layout)
 
