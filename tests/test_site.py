@@ -90,11 +90,16 @@ def test_a_recorded_figure_takes_the_place_of_its_still(tmp_path):
 
 
 def test_a_chapter_shows_the_glass_model_itself(tmp_path):
-    outputs = [new_output("display_data", {"text/html": "<b>a sentence in its place</b>"})]
+    said = {
+        "text/html": "<b>a sentence in its place</b>",
+        "text/plain": "[glass model] “the dog” … the next word: sat 9%.",
+    }
     source = 'print(1)\nglass(text=SENTENCE, part="2.head.3")'
-    (cell,) = page(tmp_path, [new_code_cell(source, outputs=outputs)])
-    assert '<iframe class="glass" src="../glass.html"' in html_of(cell)
+    (cell,) = page(tmp_path, [new_code_cell(source, outputs=[new_output("display_data", said)])])
+    assert '<iframe class="glass" src="../glass.html#text=the+dog&amp;part=2.head.3"' in html_of(cell)
     assert "in its place" not in html_of(cell)
+    (cell,) = page(tmp_path, [new_code_cell("glass()")])
+    assert '<iframe class="glass" src="../glass.html"' in html_of(cell)
 
 
 def test_links_into_notebooks_name_the_anchors_of_their_headings(tmp_path):

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote, urlencode
 
 import nbformat
 from nbformat import NotebookNode
@@ -36,8 +36,8 @@ LIVE_STILL = re.compile(rf'<div class="{STILL}">.*<img', re.DOTALL)  # a picture
 MOVES = '<p class="aside">Recorded for one slider. In JupyterLab every control of this figure moves.</p>'
 STANDS = '<p class="aside">A still of a live figure. In JupyterLab its controls move it.</p>'
 GLASS = re.compile(r"glass\(.*")  # the last line of a cell that shows the glass model
-FRAME = '<iframe class="glass" src="{}glass.html" loading="lazy" title="A small trained model, taken apart"></iframe>'
-BEGINS = '<p class="aside">It begins with a sentence of its own: choose another one, or type yours.</p>'
+GLASS_TEXT, GLASS_PART = re.compile(r"\[glass model\] “(.+?)” …"), re.compile(r'part="([\w.]+)"')
+FRAME = '<iframe class="glass" src="{}glass.html{}" loading="lazy" title="A small trained model, taken apart"></iframe>'
 PYTHON = ".venv/bin/python -m"
 
 
@@ -97,7 +97,7 @@ def prepared(
         elif live and live.call in figures:
             outputs = [_shown(figures[live.call] + MOVES)]
         elif GLASS.fullmatch(cell.source.rsplit("\n", 1)[-1]):
-            outputs = [_shown(FRAME.format("../") + BEGINS)]
+            outputs = [_shown(FRAME.format("../", _begins(cell)))]
         else:
             outputs = [kept for output in cell.outputs if (kept := _kept(output, pictures))]
         about: dict = {"tags": tags}
@@ -315,6 +315,14 @@ def first_page(root: Path, folder: Path) -> str:
     )
 
 
+def _begins(cell: NotebookNode) -> str:
+    """Return what is added to the glass model's address, so that it begins as it does in the notebook."""
+    said = GLASS_TEXT.search("".join(output.get("data", {}).get("text/plain", "") for output in cell.outputs))
+    part = GLASS_PART.search(cell.source)
+    asked = ({"text": said[1]} if said else {}) | ({"part": part[1]} if part else {})
+    return html.escape(f"#{urlencode(asked)}") if asked else ""
+
+
 def _toctree(caption: str, pages: list[str], hidden: bool = True) -> str:
     options = [f":caption: {caption}"] if caption else []
     return "\n".join(["```{toctree}", ":hidden:", ":titlesonly:", *options, *pages, "```", ""])
@@ -334,4 +342,4 @@ def _top(root: Path, folder: Path) -> str:
             'that the trained model writes with this setting.">'
         )
     (extra / "glass.html").write_text(glass(), encoding="utf-8")
-    return FRAME.format("")
+    return FRAME.format("", "")

@@ -1,6 +1,9 @@
 """The glass model in JupyterLab and on a page of its own: what is moved, removed or written is followed at once."""
 
+import functools
 import re
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -194,3 +197,26 @@ def test_it_fits_a_phone(page):
     inside = """(box) => [box, ...box.querySelectorAll(".path, .bars, .sliders, .panel")]
         .every((part) => part.scrollWidth <= part.clientWidth + 1)"""
     assert page.locator(".glass").evaluate(inside)
+
+
+def test_its_address_says_what_it_begins_with_and_the_page_around_it_which_theme(lab):
+    (lab.folder / "glass.html").write_text(html(), encoding="utf-8")
+    page, address = lab.blank(), "glass.html#text=the+black+dog&amp;part={}"
+    frames = [f"<iframe src='{address.format(part)}' height=600></iframe>" for part in ("2.head.3", "9.head.3")]
+    (lab.folder / "around.html").write_text(f"<body data-theme=dark>{''.join(frames)}", encoding="utf-8")
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=lab.folder)  # files are no site: no theme is shared
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    page.goto(f"http://127.0.0.1:{server.server_port}/around.html")
+    right, wrong = page.frame_locator("iframe").nth(0), page.frame_locator("iframe").nth(1)
+    assert right.locator(".panel h3").inner_text() == "Layer 2, head 3"
+    assert right.locator(".chips button").all_inner_texts() == ["<bos>", "the", "black", "dog"]
+    wrong.get_by_text("Choose a part above").wait_for()
+    ground = "(box) => getComputedStyle(box).backgroundColor"
+    dark = right.locator(".glass").evaluate(ground)
+    page.evaluate("document.body.dataset.theme = 'light'")
+    right.locator("body[data-jp-theme-light=true]").wait_for()
+    assert right.locator(".glass").evaluate(ground) != dark
+    page.close()
+    server.shutdown()
+    server.server_close()

@@ -86,6 +86,9 @@ def html(
 ) -> str:
     """Return a page, whole and on its own, in which a model can be taken apart: no kernel, no request to any server.
 
+    Its address may say what it begins with, as in `glass.html#text=the+dog&part=2.head.3`; within another page of the
+    same site it takes that page's theme.
+
     Args:
         model: of the decoder family, of up to 200 million weights (see `pack`); Tinytown's if left out.
         tokenizer: the model's own; Tinytown's if left out.
@@ -108,11 +111,31 @@ def html(
 <script type="text/plain" id="packed">{code}</script>
 <script type="module">
 {script()}
+{BESIDE}
 const packed = await fetch(`data:;base64,${{document.querySelector("#packed").textContent}}`);  // the quickest decoder
-mount(document.querySelector("main"), new Uint8Array(await packed.arrayBuffer()), {told});
+mount(document.querySelector("main"), new Uint8Array(await packed.arrayBuffer()), begin({told}));
 </script>
 </html>
 """
+
+
+BESIDE = """
+function begin(told) {
+  const asked = new URLSearchParams(location.hash.slice(1)), text = asked.get("text"), part = asked.get("part");
+  if (text) told.sentences = [text, ...told.sentences.filter((each) => each !== text)];
+  if (told.whole.includes(part)) Object.assign(told, {open: part, view: "maps"});
+  return told;
+}
+try {
+  const page = parent.document.body, mine = document.body.dataset;
+  const follow = () => {
+    if (["light", "dark"].includes(page.dataset.theme)) mine.jpThemeLight = page.dataset.theme === "light";
+    else delete mine.jpThemeLight;
+  };
+  follow();
+  new MutationObserver(follow).observe(page, {attributeFilter: ["data-theme"]});
+} catch {}  // the page around it is another site's
+"""  # what a page of its own does beside the module
 
 
 def script() -> str:
@@ -137,7 +160,7 @@ def about_of(model: DecoderOnly, tokenizer: Words, text: str = "", part: str | N
     few = config.n_layers * config.n_heads <= FEW_HEADS
     shown = most_missed(model, _ids(model, tokenizer, sentences[0])) if few else (config.n_layers - 1, 0)
     return {
-        "sentences": sentences, "sliders": SLIDERS, "parts": parts(config),
+        "sentences": sentences, "whole": sorted(whole), "sliders": SLIDERS, "parts": parts(config),
         "tour": tour(config, shown), "open": part, "view": "maps" if part else "flow",
         "colours": _colours(config.n_heads),
     }  # fmt: skip

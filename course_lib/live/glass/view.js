@@ -285,6 +285,7 @@ export function mount(box, bytes, about) {
       button.setAttribute("aria-expanded", String(button.dataset.part === state.open));
     }
     showPanel();
+    if (state.open && box.clientWidth < 620) panel.scrollIntoView();  // on a phone it opens far below what was pressed
   }
 
   function remover(part, what) {
