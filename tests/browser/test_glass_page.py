@@ -46,7 +46,7 @@ def test_a_text_is_followed_from_word_to_word(page):
     assert "not among them: dragon" in page.locator(".glass .note").inner_text()
     assert page.locator(".glass .chips button").all_inner_texts() == ["<bos>", "the", "laughed"]
     page.locator(".glass .chips button").nth(1).click()
-    assert page.get_by_role("button", name="Write the next word").is_disabled()
+    assert page.get_by_role("button", name="Choose the last token to write on").is_disabled()
     page.locator(".glass select").select_option(SENTENCES[1])
     assert page.locator(FIRST).first.inner_text() == "owl"
 
@@ -101,14 +101,14 @@ def test_ribbons_lead_to_the_chosen_token_and_follow_what_is_removed(page):
         )
 
     thickest("mouseover")
-    said = re.match(r"Layer (\d), head (\d): “.+” takes from “.+”: weight .+ %, length \d", told.inner_text())
+    said = re.match(r"Layer (\d), head (\d): “.+” takes from “.+”: weight .+ %, norm \d", told.inner_text())
     layer, head = said.groups()
     thickest("click")
     assert panel.locator("h3").inner_text() == f"Layer {layer}, head {head}"
     before, its = ribbons.count(), page.locator(f".glass .ribbon[style*='block: {layer}']:not(.last)")
     panel.get_by_role("button", name="Remove all heads of the layer").click()
     assert its.count() == 0
-    panel.get_by_role("button", name="Put all heads of the layer back").click()
+    page.get_by_role("button", name=f"Put layer {layer}, attention back").click()
     assert (its.count() > 0, ribbons.count()) == (True, before)
     page.locator(".glass .flow .word").nth(1).click()
     assert page.locator(".glass .chips [aria-pressed=true]").inner_text() == "paul"

@@ -295,20 +295,21 @@ def tour(config: TransformerConfig, head: tuple[int, int] = (0, 0)) -> list[dict
             everything below follows it. Now it is the last one: at its position the next word is predicted."""),
         (None, "path", """
             From left to right, layer by layer, ribbons bring to the chosen token what other tokens know: one colour
-            for each attention head, and the wider, the longer the vector that it carries. Press “Play”; click a
-            ribbon to open its head."""),
+            for each attention head, and the wider, the greater the norm of the vector that it carries. Press
+            “Play”; click a ribbon to open its head."""),
         ("embedding", "panel", f"""
-            The token's id picks a row of a table: {config.d_model} numbers, the same wherever the word stands. They
-            enter the model as the token's vector, and every part below adds to it."""),
+            Maps stand in the ribbons' place now; the two buttons change between them. The way begins with the token's
+            id, which picks a row of a table: {config.d_model} numbers, the same wherever the word stands. They enter
+            the model as the token's vector, and every layer adds to it."""),
         (shown, "panel", """
-            Each small map is an attention head: a row for each token that asks, dark where it looks. This one is
-            open, with all its words. Press “Play this row” and watch query times keys, softmax, mix."""),
-        (shown, "path", """
-            Remove this head, and every later number follows at once. Which heads are missed, and which are not?
-            “Put this head back” undoes it."""),
+            Each small map above is an attention head: a row for each token that asks, dark where it looks. This one
+            is open, with all its words. Press “Play this row” and watch query times keys, softmax, mix."""),
+        (shown, "panel", """
+            “Remove this head”, and every later number follows at once, up to the next word. Which heads are missed,
+            and which are not? What is removed stands below the tokens; a click puts it back."""),
         (f"{last}.feed_forward", "panel", f"""
             The feed-forward network reads what the heads have gathered, one token at a time. It has {config.d_ff}
-            units, of which few fire strongly. Each can be removed by itself."""),
+            units, and these fire most here. Each can be removed by itself."""),
         ("0.lens", "path", """
             Each layer adds to the vector that it was given. “Would say” reads the sum as if the model ended there:
             go down the column, and see in which layer the answer appears."""),

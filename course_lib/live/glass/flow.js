@@ -30,7 +30,7 @@ export function waysTo(glass, at, faintest) {
 /**
  * The drawing, and what sets the ribbons to the next words: [svg, (next) => …], next: [word, share] of the bars beside it.
  * words: of all positions; width in pixels; percent: a share in words; escaped: a word in HTML; colours: of the heads;
- * open(part, position): what a click does; tell(text): what pointing at a ribbon does.
+ * open(part, position): what a click does, on a part or on a token; tell(text): what pointing at a ribbon does.
  */
 export function drawFlow(glass, {words, at, width, percent, escaped, colours, open, tell}) {
   const {d_model: d, max_seq_len: room} = glass.config, L = glass.layers.length, n = words.length, deep = L > 8;
@@ -54,8 +54,8 @@ export function drawFlow(glass, {words, at, width, percent, escaped, colours, op
   nodes.forEach((reached, column) => reached.forEach((importance, t) =>
     put("circle", {cx: x(column), cy: y(t), r: t === at ? 3.5 : 2.2, class: "node", opacity: 0.3 + 0.7 * importance})));
   added.forEach((length, l) => {
-    put("circle", {cx: x(l + 1) - 8, cy: y(at), r: thick(length) / 2, class: "network", style: `--block: ${l}`, "data-opens": `${l}.feed_forward`, "data-at": at},
-        `layer ${l}: the feed-forward network adds a vector of length ${length.toFixed(2)}`);
+    put("circle", {cx: x(l + 1) - 8, cy: y(at), r: thick(length) / 2, class: "network", style: `--block: ${l}`, "data-opens": `${l}.feed_forward`},
+        `layer ${l}: the feed-forward network adds a vector of norm ${length.toFixed(2)}`);
     put("text", {x: x(l + 0.5), y: height - 5, class: "column"}, "", deep ? `${l}` : `Layer ${l}`);
   });
   parts.push(`<g class="labels"><rect width="${LABELS - 4}" height="${height}"></rect>`);
@@ -67,13 +67,13 @@ export function drawFlow(glass, {words, at, width, percent, escaped, colours, op
     "aria-label": `what reaches “${words[at]}”. ${most.map((each, l) => each ? `Layer ${l}: most from “${words[each.s]}”, by head ${each.h}. ` : "").join("")}`,
   })) svg.setAttribute(name, value);
   svg.addEventListener("click", ({target: {dataset: {ribbon, opens, at}}}) => {
-    if (ribbon) open(`${ribbons[ribbon].l}.head.${ribbons[ribbon].h}`, ribbons[ribbon].t);
-    else if (at) open(opens, Number(at));
+    if (ribbon || opens) open(opens ?? `${ribbons[ribbon].l}.head.${ribbons[ribbon].h}`);
+    else if (at) open(null, Number(at));
   });
   svg.addEventListener("mouseover", ({target: {dataset}}) => {
     if (!dataset.ribbon) return;
     const {l, h, s, t, length} = ribbons[dataset.ribbon], weight = glass.layers[l].weights[(h * room + t) * room + s];
-    tell(`Layer ${l}, head ${h}: “${words[t]}” takes from “${words[s]}”: weight ${percent(weight)}, length ${length.toFixed(2)}`);
+    tell(`Layer ${l}, head ${h}: “${words[t]}” takes from “${words[s]}”: weight ${percent(weight)}, norm ${length.toFixed(2)}`);
   });
   return [svg, (next) => {
     parts.length = 0;

@@ -6,7 +6,6 @@ import {tokenizerOf} from "./text.js";
 const MUCH = 1e6;  // numbers: a logit lens of more, in all blocks together, is read a block at a time
 const SHOWN = 8;  // words in a row of bars
 const STEP = 900;  // ms between two steps of the motion
-/** The first numbers of a row, in words. */
 const few = (numbers) => `(${number(numbers[0], 1)}, ${number(numbers[1], 1)}, …)`;
 const number = (x, digits = 2) => (Math.abs(x) < 0.5 * 10 ** -digits ? 0 : x).toFixed(digits).replace("-", "−");
 const percent = (p) => (p === 1 ? "100" : p > 0.999 ? ">99.9" : p < 0.001 ? "<0.1" : (100 * p).toFixed(p < 0.1 || p > 0.99 ? 1 : 0)) + " %";
@@ -27,18 +26,15 @@ function make(tag, attributes = {}, ...children) {
 export function mount(box, bytes, about) {
   const model = readModel(bytes), glass = new Glass(model), tokenizer = tokenizerOf(model.tokenizer), {config} = model;
   const state = {
-    text: about.sentences[0], position: null, open: about.open ?? null, view: about.view, removed: new Set(), random: randomNumbers(0),
-    how: {temperature: 1, topK: null, topP: null, minP: null},
-  };
-  let words = [], ids = [], wide = 500, lensed = new Map(), setFan;  // wide: pixels of the way; lensed: block -> what it would say, of a large model
+    text: about.sentences[0], position: null, open: about.open ?? null, view: about.view, removed: new Set(), random: randomNumbers(0), how: {}};
+  let words = [], ids = [], wide = 500, lensed = new Map(), setFan;  // wide: pixels of the way; lensed: layer -> what it would say
   const at = () => Math.min(state.position ?? ids.length - 1, ids.length - 1);
   const width = (rows, position, size) => rows.subarray(position * size, (position + 1) * size);
   const shape = (text) => make("p", {class: "shape"}, `Shape: ${text}`);
   const weight = (l, h, t, s) => glass.layers[l].weights[(h * T + t) * T + s];
   const H = config.n_heads, T = config.max_seq_len, SIDE = 80, lensIsLong = config.n_layers * config.vocab_size > MUCH;
   const many = config.n_layers > 8 || H > 5;
-  const drawn = document.createElement("canvas").getContext("2d");
-  let map = new ImageData(1, 1);
+  let map = new ImageData(1, 1), drawn = document.createElement("canvas").getContext("2d");
   const whole = make("canvas", {role: "img"}).getContext("2d", {alpha: false});  // of the head that is open
   // One map for each head, kept: to make one takes longer than to draw on it.
   const maps = glass.layers.map(() => Array.from({length: H}, () =>
@@ -49,6 +45,7 @@ export function mount(box, bytes, about) {
   const choice = make("select", {"aria-label": "a sentence to begin with", change: () => { begin(choice.value); choice.value = ""; }},
                       make("option", {value: ""}, "Examples"), about.sentences.map((each) => make("option", {}, each)));
   const note = make("p", {class: "note", role: "status"});
+  const gone = make("div", {class: "buttons"});
   const chips = make("div", {class: "chips", role: "group", "aria-label": "tokens: choose one to follow"});
   const path = make("div", {class: `path${many ? " many" : ""}`, style: `--map: ${many ? 18 : 40}px; --maps: ${H * 26}px`});
   const views = make("div", {class: "views", role: "group", "aria-label": "how the way is drawn"},
@@ -75,7 +72,7 @@ export function mount(box, bytes, about) {
   const guide = make("section", {class: "guide", "aria-label": "a way through the page", "aria-live": "polite", hidden: true});
   const around = make("button", {type: "button", click: () => lead(0)}, "Show me around");
   box.replaceChildren(
-    make("div", {class: "text"}, input, choice, around), note, guide, chips,
+    make("div", {class: "text"}, input, choice, around), note, guide, chips, gone,
     make("div", {class: "columns"},
       make("section", {"aria-label": "the way through the model"}, make("div", {class: "heading"}, make("h3", {}, "Through the model"), views), path),
       make("section", {"aria-label": "the next word"}, make("h3", {}, "The next word"), bars, filters,
@@ -113,7 +110,7 @@ export function mount(box, bytes, about) {
   function compute() {
     const read = tokenizer.encode(state.text), most = T - 1, unknown = [...new Set(read.unknown)];
     note.textContent = unknown.length
-      ? `This model knows ${tokenizer.size} words, which stand under “Embedding”; not among them: ${unknown.slice(0, 5).join(", ")}.`
+      ? `This model knows ${tokenizer.size} words (Maps, Embedding: there they stand); not among them: ${unknown.slice(0, 5).join(", ")}.`
       : read.ids.length > most ? `It reads ${most} tokens; the rest is left out.` : read.ids.length ? "" : "Type a text.";
     if (read.ids.length) follow(read.ids.slice(0, most));
   }
@@ -134,6 +131,10 @@ export function mount(box, bytes, about) {
       if (chip.textContent !== word) { chip.textContent = word; chip.title = `token ${t}, id ${ids[t]}`; }
       chip.setAttribute("aria-pressed", String(t === at()));
     });
+    gone.replaceChildren(...[...state.removed].map((part) => {
+      const [l, kind, index] = part.split(".");
+      return remover(part, `layer ${l}${kind ? `, ${about.parts[kind]?.title ?? kind}` : ""}${index ? ` ${index}` : ""}`);
+    }));
     lensed.clear();
     for (const button of views.children) button.setAttribute("aria-pressed", String(button.dataset.view === state.view));
     (state.view === "maps" ? showMaps : showFlow)();
@@ -160,7 +161,7 @@ export function mount(box, bytes, about) {
     const told = make("p", {class: "shape"}, "Point to a ribbon to read it; click to open its head.");
     const [drawing, fan] = drawFlow(glass, {
       words, at: at(), percent, escaped, colours: about.colours, width: Math.max(300, wide), tell: (text) => { told.textContent = text; },
-      open: (part, position) => { state.open = part ?? state.open; state.position = position === ids.length - 1 ? null : position; show(); },
+      open: (part, position) => { if (part) open(part); else { state.position = position === ids.length - 1 ? null : position; show(); } },
     });
     setFan = fan;
     const play = make("button", {type: "button", hidden: matchMedia("(prefers-reduced-motion: reduce)").matches, click: () => {
@@ -170,7 +171,7 @@ export function mount(box, bytes, about) {
     const region = make("div", {class: "scroll ribbons", tabindex: "0", role: "region", "aria-label": "the flow"}, drawing);
     region.onscroll = () => drawing.querySelector(".labels").setAttribute("transform", `translate(${region.scrollLeft} 0)`);
     path.replaceChildren(
-      region, told, make("div", {class: "buttons"}, play, make("p", {class: "legend"}, "Heads:", heads, " · width: the length of what a head carries · ● feed-forward")));
+      region, told, make("div", {class: "buttons"}, play, make("p", {class: "legend"}, "Heads:", heads, " · width: the norm of the vector that a head carries · ● feed-forward")));
     if (many) region.scrollLeft = before;
   }
 
@@ -248,7 +249,7 @@ export function mount(box, bytes, about) {
     if (was) filters.firstChild.focus();
     if (state.open === "next") showPanel();
     write.disabled = at() !== ids.length - 1 || ids.length >= T - 1;
-    write.title = write.disabled ? "choose the last token" : "";
+    write.textContent = ids.length >= T - 1 ? "No more tokens fit" : write.disabled ? "Choose the last token to write on" : "Write the next word";
   }
 
   /** The probabilities as they are and after each filter that is on: [its name, (V,)], the last ones are drawn from. */
@@ -402,18 +403,17 @@ export function mount(box, bytes, about) {
             ...most.map(([unit, a]) => make("div", {class: "bar wide"}, make("span", {}, `unit ${unit}`),
               make("i", {style: `--share: ${Math.abs(a) / scale}`}), make("span", {}, number(a)),
               remover(`${l}.unit.${unit}`, `unit ${unit}`))),
-            ...[...state.removed].filter((part) => part.startsWith(`${l}.unit.`)).map((part) => remover(part, `unit ${part.split(".")[2]}`)),
             shape(`hidden (T, d_ff) = (${ids.length}, ${config.d_ff})`)];
   }
 
   function openLens(l) {
-    const p = nextTokenDistribution(glass.lens(l, at())), layer = glass.layers[l], d = config.d_model;
+    const p = nextTokenDistribution(glass.lens(l, at())), layer = glass.layers[l];
     const line = (name, rows) => {
-      const numbers = width(rows, at(), d);
+      const numbers = width(rows, at(), config.d_model);
       return make("tr", {}, make("th", {scope: "row"}, name), make("td", {}, number(Math.hypot(...numbers), 1)),
                   ...[...numbers.subarray(0, 4)].map((x) => make("td", {}, number(x))), make("td", {}, "…"));
     };
-    return [make("table", {}, make("tr", {}, make("th", {}, `“${words[at()]}”`), make("th", {}, "length"), make("th", {colspan: 5}, "numbers")),
+    return [make("table", {}, make("tr", {}, make("th", {}, `“${words[at()]}”`), make("th", {}, "norm"), make("th", {colspan: 5}, "numbers")),
                  line("residual stream before", layer.before), line("+ attention", layer.attention),
                  line("+ feed-forward", layer.feed_forward), line(config.norm_position === "pre" ? "= after" : "= after, normalized", layer.after)),
             make("p", {}, "Read as if this were the last layer:"),
