@@ -79,7 +79,8 @@ LOOKS = f"""<style>
 </style>"""
 # What ipywidgets leave out. A key belongs to the control that has the focus and is no command of the notebook's, except
 # combinations such as Ctrl+S and Shift+Enter. The words below a picture are its alt; a control has the name beside it,
-# or the question above it; of a row of buttons the chosen one is told as pressed.
+# or the question above it; of a row of buttons the chosen one is told as pressed. Where a control that has the focus is
+# disabled or goes, its cell takes the focus, or the next key would be nobody's.
 SCRIPT = f"""<script>
 if (!window.courseLive) {{
   window.courseLive = true;
@@ -109,11 +110,23 @@ if (!window.courseLive) {{
     for (const button of live.querySelectorAll(".widget-toggle-button"))
       set(button, "aria-pressed", button.classList.contains("mod-active"));
   }};
-  let due = false;
+  let due = false, control, cell;
+  addEventListener("focusin", ({{target}}) => {{
+    if (target.closest?.(".{LIVE}")) [control, cell] = [target, target.closest(".jp-Cell")];
+  }});
+  const keepFocus = () => {{
+    if (document.activeElement != document.body || !control || (control.isConnected && !control.disabled)) return;
+    cell?.focus();
+    control = null;
+  }};
   new MutationObserver(() => {{
     if (due) return;
     due = true;
-    requestAnimationFrame(() => {{ due = false; document.querySelectorAll(".{LIVE}").forEach(describe); }});
+    requestAnimationFrame(() => {{
+      due = false;
+      document.querySelectorAll(".{LIVE}").forEach(describe);
+      keepFocus();
+    }});
   }}).observe(document.body, {{childList: true, subtree: true, attributes: true, attributeFilter: ["class"]}});
 }}
 </script>"""

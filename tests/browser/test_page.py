@@ -59,6 +59,25 @@ def test_code_of_the_library_breaks_between_words(lab):
     page.close()
 
 
+def test_after_a_commit_the_next_key_runs_the_next_cell(lab):
+    page = lab.open(lab.write("commit.ipynb", GUESS, "print('the next cell')"))
+    lab.run(page)
+    asked = page.locator(".course-live", has_text="Commit")
+    asked.locator("input[type=radio]").first.click()
+    asked.get_by_role("button", name="70 %").click()
+    asked.get_by_role("button", name="Commit").click()
+    asked.get_by_text("Kept: ").wait_for()
+    page.locator(".jp-OutputArea-prompt").last.wait_for()
+    before = page.locator(".jp-InputPrompt").all_inner_texts()
+    page.keyboard.press("Shift+Enter")
+    page.wait_for_function(
+        "(before) => [...document.querySelectorAll('.jp-InputPrompt')].map((each) => each.innerText).join() != before",
+        arg=",".join(before),
+        timeout=10_000,
+    )
+    page.close()
+
+
 # ------------------------------------------------------------------------------------------------- the next morning
 @pytest.mark.parametrize("state", [False, True], ids=["without-state", "with-state"])
 def test_a_saved_page_is_complete_with_a_new_kernel(lab, state):
