@@ -291,8 +291,9 @@ def tour(config: TransformerConfig, head: tuple[int, int] = (0, 0)) -> list[dict
     last, shown = config.n_layers - 1, f"{head[0]}.head.{head[1]}"
     steps = (
         (None, "tokens", """
-            Your text is cut into tokens; here each word and each punctuation mark is one. Choose a token, and
-            everything below follows it. Now it is the last one: at its position the next word is predicted."""),
+            Your text is cut into tokens, small pieces that each have a number. Choose a token, and everything below
+            follows it. Now it is the last one: at its position the next word is predicted. (Where a text begins with
+            <bos>, that token marks the beginning.)"""),
         (None, "path", """
             From left to right, layer by layer, ribbons bring to the chosen token what other tokens know: one colour
             for each attention head, and the wider, the greater the norm of the vector that it carries. Press
@@ -306,7 +307,7 @@ def tour(config: TransformerConfig, head: tuple[int, int] = (0, 0)) -> list[dict
             is open, with all its words. Press “Play this row” and watch query times keys, softmax, mix."""),
         (shown, "panel", """
             “Remove this head”, and every later number follows at once, up to the next word. Which heads are missed,
-            and which are not? What is removed stands below the tokens; a click puts it back."""),
+            and which are not? What is removed stands below the tokens; a click puts it back, or the next step."""),
         (f"{last}.feed_forward", "panel", f"""
             The feed-forward network reads what the heads have gathered, one token at a time. It has {config.d_ff}
             units, and these fire most here. Each can be removed by itself."""),

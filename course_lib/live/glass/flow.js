@@ -70,6 +70,7 @@ export function drawFlow(glass, {words, at, width, percent, escaped, colours, op
     if (ribbon || opens) open(opens ?? `${ribbons[ribbon].l}.head.${ribbons[ribbon].h}`);
     else if (at) open(null, Number(at));
   });
+  svg.addEventListener("mouseout", () => tell());
   svg.addEventListener("mouseover", ({target: {dataset}}) => {
     if (!dataset.ribbon) return;
     const {l, h, s, t, length} = ribbons[dataset.ribbon], weight = glass.layers[l].weights[(h * room + t) * room + s];

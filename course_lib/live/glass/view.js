@@ -3,9 +3,8 @@ import {Glass, draw, largest, nextTokenDistribution, randomNumbers, readModel} f
 import {drawFlow} from "./flow.js";
 import {tokenizerOf} from "./text.js";
 
-const MUCH = 1e6;  // numbers: a logit lens of more, in all blocks together, is read a block at a time
-const SHOWN = 8;  // words in a row of bars
-const STEP = 900;  // ms between two steps of the motion
+const MUCH = 1e5;  // numbers: a logit lens of more, in all blocks together, is read a block at a time
+const SHOWN = 8, STEP = 900;  // words in a row of bars; ms between two steps of the motion
 const few = (numbers) => `(${number(numbers[0], 1)}, ${number(numbers[1], 1)}, …)`;
 const number = (x, digits = 2) => (Math.abs(x) < 0.5 * 10 ** -digits ? 0 : x).toFixed(digits).replace("-", "−");
 const percent = (p) => (p === 1 ? "100" : p > 0.999 ? ">99.9" : p < 0.001 ? "<0.1" : (100 * p).toFixed(p < 0.1 || p > 0.99 ? 1 : 0)) + " %";
@@ -90,9 +89,11 @@ export function mount(box, bytes, about) {
   /** A step of the way through the page: it opens its part, marks what it speaks of, and says what there is to see and to try. */
   function lead(step) {
     const all = about.tour, {part, view, marks, text} = all[step] ?? {};
+    state.removed.clear();  // what a step has removed is there for the next
+    glass.run(ids, state.removed);
     box.querySelectorAll(".here").forEach((each) => each.classList.remove("here"));
     guide.hidden = !all[step];
-    if (guide.hidden) { around.focus(); return; }
+    if (guide.hidden) { show(); around.focus(); return; }
     Object.assign(state, {open: part ?? state.open, view});
     show();
     const marked = {tokens: chips, path, panel, filters: box.querySelector(".sliders"), write}[marks];
@@ -158,9 +159,9 @@ export function mount(box, bytes, about) {
 
   /** The ways of everything that reaches the chosen token, and a line that says how to read them. */
   function showFlow() {
-    const told = make("p", {class: "shape"}, "Point to a ribbon to read it; click to open its head.");
+    const HOW = "Point to a ribbon to read it; click to open its head.", told = make("p", {class: "shape"}, HOW);
     const [drawing, fan] = drawFlow(glass, {
-      words, at: at(), percent, escaped, colours: about.colours, width: Math.max(300, wide), tell: (text) => { told.textContent = text; },
+      words, at: at(), percent, escaped, colours: about.colours, width: Math.max(300, wide), tell: (text) => { told.textContent = text ?? HOW; },
       open: (part, position) => { if (part) open(part); else { state.position = position === ids.length - 1 ? null : position; show(); } },
     });
     setFan = fan;
@@ -282,9 +283,7 @@ export function mount(box, bytes, about) {
 
   function open(part) {
     state.open = state.open === part ? null : part;
-    for (const button of box.querySelectorAll("[data-part]")) {
-      button.setAttribute("aria-expanded", String(button.dataset.part === state.open));
-    }
+    box.querySelectorAll("[data-part]").forEach((each) => each.setAttribute("aria-expanded", String(each.dataset.part === state.open)));
     showPanel();
     if (state.open && box.clientWidth < 620) panel.scrollIntoView();  // on a phone it opens far below what was pressed
   }
@@ -423,7 +422,7 @@ export function mount(box, bytes, about) {
   /** The most probable words with their logits, and what each filter leaves of them. */
   function openNext() {
     const found = stages(), logits = glass.logitsAt(at()), plain = nextTokenDistribution(logits);
-    const columns = [["softmax", plain], ...found.map(([name, p]) => [name || `÷ T = ${state.how.temperature}`, p])];
+    const columns = [["softmax", plain], ...found.map(([name, p]) => [name || `÷ temperature ${state.how.temperature}`, p])];
     return [make("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "the filters"}, make("table", {},
       make("tr", {}, make("th", {}, "word"), make("th", {}, "logit"), ...columns.map(([name]) => make("th", {}, name))),
       ...largest(plain, SHOWN).map(([id]) => make("tr", {}, make("th", {scope: "row"}, tokenizer.show(id)), make("td", {}, number(logits[id])),
