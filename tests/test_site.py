@@ -273,6 +273,8 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
         ('<a href="missing.html">x</a>', "does not exist"),
         ('<a href="other.html#nowhere">x</a>', "no such place"),
         ('<a href="#nowhere">x</a>', "no such place"),
+        ('<iframe src="other.html#text=here"></iframe>', "no such place"),
+        ('<iframe src="#text=here"></iframe><script>show(location.hash)</script>', None),
         ('<img src="lost.png">', "does not exist"),
         ('<img src="https://example.org/a.png">', "another server"),
         ('<img srcset="https://example.org/a.png 2x">', "another server"),

@@ -86,5 +86,6 @@ def _dead(link: str, path: Path, pages: dict[Path, _Page]) -> str:
     if not target.is_file():
         return "it does not exist"
     if parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].anchors:
-        return "there is no such place on that page"
+        told = "=" in parts.fragment and "location.hash" in target.read_text(encoding="utf-8")  # no place: what to show
+        return "" if told else "there is no such place on that page"
     return ""
