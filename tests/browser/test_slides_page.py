@@ -120,7 +120,7 @@ def test_the_glass_model_lives_and_page_up_leaves_it(page):
     before = number(page)
     glass = slide.frame_locator("iframe.glass")
     assert glass.locator(".bar span").first.inner_text() == "dog"
-    assert "head 2.3" in glass.locator(".panel").inner_text()
+    assert "Layer 2, head 3" in glass.locator(".panel").inner_text()
     glass.locator("input[type=text]").fill("the cat")
     page.keyboard.press("ArrowLeft")
     assert number(page) == before
