@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from course_lib.config import preset
 from course_lib.efficiency import quantize_int8
 from course_lib.gpt import DecoderOnly
 from course_lib.hub import weights
-from course_lib.live.glass import IN_ENGLISH, glass, html, most_missed, parts, tour
+from course_lib.live.glass import IN_ENGLISH, MODULES, OF_A_MODEL, glass, html, most_missed, parts, tour
 from course_lib.live.glass.pack import pack
 from course_lib.pretrained import load_pretrained
 from course_lib.sampling import next_token_distribution
@@ -191,6 +192,16 @@ def test_words_are_split_as_the_tokenizer_splits_them(tinytown, page):
         assert found["unknown"] == [word for word in split_words(text.lower()) if word not in tokenizer.ids]
 
 
+def wild(changes) -> DecoderOnly:
+    """A small model of six tokens with large weights, which no part of it hides."""
+    small = {"vocab_size": 6, "d_model": 16, "n_heads": 4, "n_kv_heads": 4, "n_layers": 2, "d_ff": 24, "max_seq_len": 8}
+    torch.manual_seed(0)
+    model = DecoderOnly(replace(preset("tinytown"), **(small | changes)))
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight, std=0.5)
+    return model
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"norm": "rms", "activation": "relu"}, {"positions": "sinusoidal", "activation": "gelu_tanh"},
@@ -201,12 +212,7 @@ def test_words_are_split_as_the_tokenizer_splits_them(tinytown, page):
 )  # fmt: skip
 def test_other_small_models_of_the_course_run_in_it(tmp_path, changes):
     tokenizer = WordTokenizer(["the", "cat", "sat"])
-    small = {"vocab_size": 6, "d_model": 16, "n_heads": 4, "n_kv_heads": 4, "n_layers": 2, "d_ff": 24, "max_seq_len": 8}
-    torch.manual_seed(0)
-    model = DecoderOnly(replace(preset("tinytown"), **(small | changes)))
-    for weight in model.parameters():
-        torch.nn.init.normal_(weight, std=0.5)
-    model, ids = halved(model), [1, 4, 3, 5, 3]
+    model, ids = halved(wild(changes)), [1, 4, 3, 5, 3]
     page = Page(tmp_path, model, tokenizer)
     with torch.no_grad():
         torch.testing.assert_close(page.logits(ids), model(torch.tensor([ids]))[0], rtol=1e-3, atol=5e-3)
@@ -237,12 +243,8 @@ def quantized(model: DecoderOnly) -> DecoderOnly:
 @pytest.mark.parametrize("changes", [{}, {"positions": "rope", "activation": "swiglu", "norm": "rms", "n_kv_heads": 2}])
 def test_a_model_in_8_bits_gives_what_its_rounded_weights_give(tmp_path, changes):
     tokenizer = WordTokenizer(["the", "cat", "sat"])
-    small = {"vocab_size": 6, "d_model": 16, "n_heads": 4, "n_kv_heads": 4, "n_layers": 2, "d_ff": 24, "max_seq_len": 8}
-    torch.manual_seed(0)
-    model = DecoderOnly(replace(preset("tinytown"), **(small | changes)))
-    for weight in model.parameters():
-        torch.nn.init.normal_(weight, std=0.5)
-    page, ids = Page(tmp_path, model, tokenizer, bits=8), [1, 4, 3, 5, 3]
+    model, ids = wild(changes), [1, 4, 3, 5, 3]
+    page = Page(tmp_path, model, tokenizer, bits=8)
     found = page.logits(ids)
     page.close()
     with torch.no_grad():
@@ -319,6 +321,44 @@ def test_a_piece_is_shown_with_its_space_and_half_a_letter_as_such(pieces):
     assert shown[-1] == "<|end|>"
 
 
+@pytest.fixture(scope="module")
+def story_teller(tmp_path_factory):
+    """A model that speaks English, its tokenizer as in SentencePiece, and a page that has both."""
+    if weights.state("stories15m") != "here":
+        pytest.skip("python -m course_lib weights stories15m")
+    model, tokenizer = load_pretrained("stories15m")
+    page = Page(tmp_path_factory.mktemp("stories"), model, tokenizer)
+    yield model, tokenizer, page
+    page.close()
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.one_of(st.text(), st.text("Once upon  a time, Zoë's 3 dogs\n🙂東²▁", max_size=60)))
+def test_characters_are_joined_as_in_sentencepiece(story_teller, text):
+    _, tokenizer, page = story_teller
+    ids = tokenizer.encode(text, special=True) if text else []
+    assert page("encode", text=text) == {"ids": ids, "unknown": []}
+    if text and "▁" not in text:
+        assert page("decode", ids=ids) == text
+
+
+def test_a_model_that_tells_stories_says_in_the_page_what_it_says_in_the_library(story_teller):
+    model, tokenizer, page = story_teller
+    sentences = OF_A_MODEL["stories15m"]
+    ids = [tokenizer.encode(text, special=True) for text in sentences]
+    with evaluating(model):
+        exact = [model(torch.tensor([each]))[0, -1] for each in ids]
+        rounded = quantized(deepcopy(model))
+        expected = [rounded(torch.tensor([each]))[0, -1] for each in ids]
+    for each, whole, its in zip(ids, exact, expected):
+        found = page.logits(each, first=len(each) - 1)[0]
+        torch.testing.assert_close(found, its, rtol=0, atol=1e-3)
+        assert found.argmax() == whole.argmax(), "8 bits change no word that it would say"
+    assert page("show", ids=ids[0])[:4] == ["<s>", "·L", "ily", "·and"]
+    first = page.logits(ids[0], first=len(ids[0]) - 1)[0].softmax(-1)
+    assert page("show", ids=[int(first.argmax())]) == ["·Ben"], "to whom Lily gives her ball"
+
+
 @pytest.mark.proof
 def test_a_real_model_says_in_the_page_what_it_says_in_the_library(tmp_path):
     if weights.state("smollm2-135m") != "here":
@@ -349,7 +389,7 @@ def test_what_the_page_cannot_show_is_refused_by_name(tinytown):
     for kind, said in (
         (models.WordLevel({"a": 0}), "of the kind 'WordLevel'"), (models.BPE({"a": 0}, []), "of the kind 'BPE' after"),
     ):  # fmt: skip
-        with pytest.raises(ValueError, match=f"tokenizer is {said}.* the page knows byte-pair encoding as in GPT-2"):
+        with pytest.raises(ValueError, match=f"tokenizer is {said}.* the page knows byte-pair encoding as in GPT-2 or"):
             pack(model, SubwordTokenizer(Tokenizer(kind)))
     cut = Tokenizer(models.BPE({"a": 0}, []))
     cut.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Punctuation(), pre_tokenizers.ByteLevel(False)])
@@ -374,6 +414,12 @@ def test_what_the_page_cannot_show_is_refused_by_name(tinytown):
         pack(huge, tokenizer)
     with pytest.raises(ValueError, match=r"too many for a notebook's cell \(5,000,000\): write it as a page of"):
         glass(DecoderOnly(replace(model.config, d_model=512, n_heads=4, d_ff=2048)), tokenizer)
+
+
+def test_it_stays_small_enough_to_be_read():
+    sources = [(ROOT / "course_lib/live/glass" / name).read_text(encoding="utf-8") for name in (*MODULES, "page.js")]
+    code = [line.strip() for line in re.sub(r"/\*\*.*?\*/", "", "\n".join(sources), flags=re.DOTALL).splitlines()]
+    assert len([line for line in code if line and not line.startswith("//")]) <= 1000
 
 
 def test_the_command_writes_one_page_and_writes_over_none(tmp_path, capsys):

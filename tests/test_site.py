@@ -1,11 +1,10 @@
 """The web edition: pages that need no kernel and no other server, and a checker that sees what is broken."""
 
 import base64
+import gzip
 import json
 import re
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -16,8 +15,10 @@ from packaging.requirements import Requirement
 from course_lib.claims import in_order, recorded
 from course_lib.contents import BY_SLUG, CHAPTERS
 from course_lib.grading.catalogue import EXERCISES
+from course_lib.live.glass.pack import pack
 from course_lib.live.guesses import questions
 from course_lib.live.page import VIEW
+from course_lib.pretrained import load_pretrained
 from course_lib.site import build, elsewhere, links, pages, states
 
 ROOT = Path(__file__).parent.parent
@@ -244,18 +245,28 @@ def test_without_an_address_there_is_nothing_to_install_from(tmp_path):
 
 
 # ------------------------------------------------------------------------------------------------------ the first page
-def test_the_first_page_has_every_chapter_and_the_picture_or_the_glass_model(tmp_path, monkeypatch):
-    (tmp_path / "_extra" / "pictures").mkdir(parents=True)
-    monkeypatch.setitem(sys.modules, "course_lib.live.glass", None)  # as if it could not be imported
+def test_the_first_page_has_every_chapter_and_the_glass_model(tmp_path, monkeypatch):
+    (tmp_path / "_extra").mkdir()
+    monkeypatch.setattr(pages.weights, "state", lambda name: "not here")
     text = pages.first_page(ROOT, tmp_path)
     assert all(f"(notebooks/{path.name})" in text for path in (ROOT / "notebooks").glob("*.ipynb"))
     assert all(f"(exercises/{path.name})" in text for path in (ROOT / "exercises").glob("*.ipynb"))
-    assert "<img" in text
-    assert "<iframe" not in text
-    monkeypatch.setitem(sys.modules, "course_lib.live.glass", SimpleNamespace(html=lambda: "<p>made of glass</p>"))
+    assert '<iframe class="glass" name="glass" src="glass.html"' in text
+    assert [path.name for path in (tmp_path / "_extra").iterdir()] == ["glass.html"]
+    assert "in plain English" not in text, "its weights were not fetched"
+
+
+def test_a_model_in_english_lies_beside_the_first_page_once_its_weights_are_here(tmp_path, monkeypatch):
+    (tmp_path / "_extra").mkdir()
+    tinytown = load_pretrained("tinytown")
+    monkeypatch.setattr(pages.weights, "state", lambda name: "here")
+    monkeypatch.setattr(pages, "load_pretrained", lambda name: tinytown)  # in place of 60 MB
     text = pages.first_page(ROOT, tmp_path)
-    assert '<iframe class="glass" src="glass.html"' in text
-    assert (tmp_path / "_extra" / "glass.html").read_text() == "<p>made of glass</p>"
+    (page,) = re.findall(r'href="(\w+\.html)" target="glass">a model of 15 million weights', text)
+    (file,) = re.findall(r'fetched\("([\w.]+)"\)', (tmp_path / "_extra" / page).read_text(encoding="utf-8"))
+    packed = (tmp_path / "_extra" / file).read_bytes()
+    assert gzip.decompress(packed) == pack(*tinytown)
+    assert f"{len(packed) / 1e6:.1f} MB when you ask for it" in text
 
 
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):

@@ -9,7 +9,7 @@ from math import prod
 from pathlib import Path
 
 import torch
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
 from torch import Tensor
 
 from course_lib.config import TransformerConfig
@@ -91,4 +91,8 @@ def _tokenizer(content: bytes, vocab_size: int) -> SubwordTokenizer:
         [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
+    begin = SPECIAL[1]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{begin} $A", pair=f"{begin} $A $B", special_tokens=[(begin, 1)]
+    )
     return SubwordTokenizer(tokenizer)

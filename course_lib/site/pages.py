@@ -7,7 +7,6 @@ import inspect
 import re
 import tomllib
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote, urlencode
 
@@ -17,10 +16,15 @@ from nbformat import NotebookNode
 from course_lib.claims import in_order, recorded
 from course_lib.claims.registry import Experiment, Finding
 from course_lib.contents import BY_SLUG, CHAPTERS, Chapter
+from course_lib.gpt import DecoderOnly
 from course_lib.grading.catalogue import EXERCISES
+from course_lib.hub import weights
 from course_lib.lessons.notes import is_note
+from course_lib.live.glass import OF_A_MODEL, packed_small
+from course_lib.live.glass import html as glass_page
 from course_lib.live.guesses import MARKDOWN, questions
 from course_lib.live.page import STILL
+from course_lib.pretrained import load_pretrained
 from course_lib.site.states import recorded_in
 
 ASKS = re.compile(r'(guess|reveal)\("([\w.]+)"\)')
@@ -271,7 +275,7 @@ def claims_index(told: list[Experiment], findings: Mapping[str, Finding]) -> str
 
 # --------------------------------------------------------------------------------------------------------- first page
 def first_page(root: Path, folder: Path) -> str:
-    """Return the first page, and write the glass model beside it if the library has one."""
+    """Return the first page, and write the glass model beside it."""
     chapters = [each for each in CHAPTERS if (root / "notebooks" / each.notebook).is_file()]
     solve = [each for each in CHAPTERS if (root / "exercises" / each.notebook).is_file()]
     rows = [
@@ -288,7 +292,7 @@ def first_page(root: Path, folder: Path) -> str:
             "you cannot measure on a laptop in a minute.** Guess first, run the experiment beside its control, and "
             "keep your own functions as parts of a model that grows through the course.",
             "",
-            _top(root, folder),
+            _top(folder),
             "",
             "Read it here as it is, with its pictures and outputs; begin with "
             f"[{chapters[0].title}](notebooks/{chapters[0].notebook}). To run, change and be graded, take a copy of "
@@ -328,18 +332,32 @@ def _toctree(caption: str, pages: list[str], hidden: bool = True) -> str:
     return "\n".join(["```{toctree}", ":hidden:", ":titlesonly:", *options, *pages, "```", ""])
 
 
-def _top(root: Path, folder: Path) -> str:
-    """One live thing: the glass model if the library has it, else the picture of a chapter."""
+def _top(folder: Path) -> str:
+    """The glass model, which stands beside the page as a file of its own, and the way to one that speaks English."""
     extra = folder / "_extra"
-    try:
-        glass = import_module("course_lib.live.glass").html
-    except (ImportError, AttributeError):
-        picture = (root / "course_lib" / "assets" / "readme.png").read_bytes()
-        (extra / "pictures" / "readme.png").write_bytes(picture)
-        return (
-            '<img class="picture" src="pictures/readme.png" alt="JupyterLab with chapter 13 open: sliders for '
-            "temperature, top-k, top-p and min-p above the live distribution of the next word, and below it the text "
-            'that the trained model writes with this setting.">'
-        )
-    (extra / "glass.html").write_text(glass(), encoding="utf-8")
-    return FRAME.format("", "")
+    (extra / "glass.html").write_text(glass_page(), encoding="utf-8")
+    frame = FRAME.format("", "").replace(" src", ' name="glass" src')  # the links below it open in it
+    return f"{frame}\n{_in_english(extra)}"
+
+
+ENGLISH = "stories15m"  # fetched by `python -m course_lib weights`; without it the site has Tinytown alone
+MODELS = (
+    '<p class="models">In the frame: <a href="glass.html" target="glass">Tinytown\'s model</a>, 850,000 weights, '
+    'trained on a small world whose entropy is known · <a href="{page}" target="glass">a model of 15 million weights '
+    "that tells children's stories in plain English</a>, {size:.1f} MB when you ask for it "
+    '(<a href="https://github.com/karpathy/llama2.c">Karpathy 2023</a>, trained on '
+    '<a href="https://arxiv.org/abs/2305.07759">TinyStories</a>; here in 8 bits)</p>'
+)
+
+
+def _in_english(extra: Path) -> str:
+    """Write the page of a model that speaks English, its weights in a file beside it, and return the way to it."""
+    if weights.state(ENGLISH) != "here":
+        return ""
+    model, tokenizer = load_pretrained(ENGLISH)
+    assert isinstance(model, DecoderOnly)
+    packed = packed_small(model, tokenizer)
+    (extra / f"{ENGLISH}.bin").write_bytes(packed)
+    page = glass_page(model, tokenizer, sentences=OF_A_MODEL[ENGLISH], beside=f"{ENGLISH}.bin")
+    (extra / f"{ENGLISH}.html").write_text(page, encoding="utf-8")
+    return MODELS.format(page=f"{ENGLISH}.html", size=len(packed) / 1e6)

@@ -7,7 +7,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from course_lib.live.glass import SENTENCES, html
+from course_lib.live.glass import SENTENCES, html, packed_small
+from course_lib.pretrained import load_pretrained
 
 GLASS = "from course_lib.live.glass import glass\nglass()"
 BARS = ".glass .bars"
@@ -90,7 +91,7 @@ def test_the_way_through_the_page_is_walked_by_one_key(page):
 def test_ribbons_lead_to_the_chosen_token_and_follow_what_is_removed(page):
     page.locator(".glass select").select_option(SENTENCES[2])
     page.get_by_role("button", name="Ribbons").click()
-    ribbons, panel = page.locator(".glass .ribbon:not(.last)"), page.locator(".glass .panel")
+    ribbons, panel = page.locator(".glass [data-ribbon]"), page.locator(".glass .panel")
     told = page.locator(".glass .ribbons + .shape")
 
     def thickest(event: str) -> None:
@@ -105,7 +106,7 @@ def test_ribbons_lead_to_the_chosen_token_and_follow_what_is_removed(page):
     layer, head = said.groups()
     thickest("click")
     assert panel.locator("h3").inner_text() == f"Layer {layer}, head {head}"
-    before, its = ribbons.count(), page.locator(f".glass .ribbon[style*='block: {layer}']:not(.last)")
+    before, its = ribbons.count(), page.locator(f".glass [data-ribbon][style*='block: {layer}']")
     panel.get_by_role("button", name="Remove all heads of the layer").click()
     assert its.count() == 0
     page.get_by_role("button", name=f"Put layer {layer}, attention back").click()
@@ -199,15 +200,23 @@ def test_it_fits_a_phone(page):
     assert page.locator(".glass").evaluate(inside)
 
 
-def test_its_address_says_what_it_begins_with_and_the_page_around_it_which_theme(lab):
+@pytest.fixture
+def served(lab):
+    """The address of a server of the lab's folder."""
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=lab.folder)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_its_address_says_what_it_begins_with_and_the_page_around_it_which_theme(lab, served):
     (lab.folder / "glass.html").write_text(html(), encoding="utf-8")
     page, address = lab.blank(), "glass.html#text=the+black+dog&amp;part={}"
     frames = [f"<iframe src='{address.format(part)}' height=600></iframe>" for part in ("2.head.3", "9.head.3")]
     (lab.folder / "around.html").write_text(f"<body data-theme=dark>{''.join(frames)}", encoding="utf-8")
-    handler = functools.partial(SimpleHTTPRequestHandler, directory=lab.folder)  # files are no site: no theme is shared
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    page.goto(f"http://127.0.0.1:{server.server_port}/around.html")
+    page.goto(f"{served}/around.html")  # files are no site: no theme is shared
     right, wrong = page.frame_locator("iframe").nth(0), page.frame_locator("iframe").nth(1)
     assert right.locator(".panel h3").inner_text() == "Layer 2, head 3"
     assert right.locator(".chips button").all_inner_texts() == ["<bos>", "the", "black", "dog"]
@@ -218,5 +227,43 @@ def test_its_address_says_what_it_begins_with_and_the_page_around_it_which_theme
     right.locator("body[data-jp-theme-light=true]").wait_for()
     assert right.locator(".glass").evaluate(ground) != dark
     page.close()
-    server.shutdown()
-    server.server_close()
+
+
+def test_a_model_that_lies_beside_its_page_is_fetched_and_without_a_server_the_page_says_what_it_needs(lab, served):
+    tinytown = load_pretrained("tinytown")
+    path = lab.folder / "beside.html"
+    path.write_text(html(*tinytown, sentences=["the black dog"], beside="tinytown.bin"), encoding="utf-8")
+    page = lab.blank()
+    page.goto(f"{served}/beside.html")
+    page.get_by_text("The model did not come (the server answered 404)").wait_for()
+    (lab.folder / "tinytown.bin").write_bytes(packed_small(*tinytown))
+    page.reload()
+    page.locator(".glass .bar").first.wait_for()
+    assert page.locator(".glass .chips button").all_inner_texts() == ["<bos>", "the", "black", "dog"]
+    page.goto(path.as_uri())
+    page.get_by_text("run “python -m http.server” in that folder").wait_for()
+    page.close()
+
+
+def test_an_open_head_is_taken_apart_into_query_keys_and_values(page):
+    page.locator(".glass select").select_option(SENTENCES[2])
+    page.get_by_role("button", name="Maps").click()
+    page.locator('.glass [data-part="1.head.2"]').click()
+    table = page.locator(".glass .panel .row-of-attention tr:has(td):not(.step3)")
+    weights = [float(each.strip("<> %")) for each in table.locator(".step2").all_inner_texts()]
+    page.get_by_role("button", name="Ribbons").click()
+    flow, told = page.locator(".glass .flow"), page.locator(".glass .ribbons + .shape")
+    met = flow.locator(".meeting")
+    kinds = [flow.locator(f".{kind}").count() for kind in ("query", "key", "value")]
+    assert kinds == [met.count()] * 3 == [min(12, len(weights))] * 3
+    sizes = met.evaluate_all("(all) => all.map((each) => +each.getAttribute('r'))")
+    assert sizes == sorted(sizes, reverse=True)
+    met.first.dispatch_event("mouseover")
+    said = re.fullmatch(r"“yellow” asks “.+”: q · k / √D = −?[\d.]+, weight (\d+) %", told.inner_text())
+    assert float(said[1]) == max(weights)
+    assert "query ■ key ■ value" in page.locator(".glass .legend").inner_text()
+    page.get_by_role("button", name="Remove this head").click()
+    assert (flow.locator(".value").count(), met.count()) == (0, len(sizes)), "it asks, and adds nothing"
+    page.get_by_role("button", name="Put this head back").click()
+    page.get_by_role("button", name="Maps").click()
+    page.locator('.glass [data-part="1.head.2"]').click()

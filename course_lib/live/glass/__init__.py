@@ -4,10 +4,11 @@
 """
 
 import base64
+import gzip
 import inspect
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,15 @@ IN_ENGLISH = (  # for a model of pieces of words
     "The cat sat on the mat because it was tired. The cat",
     "To be, or not to be, that is the",
 )
+OF_A_MODEL = {  # sentences to begin with, for those whose world is another
+    "stories15m": (
+        "Lily and Ben went to the park. Lily gave her ball to",
+        "Once upon a time, there was a little girl named",
+        "Lily has a cat. The cat's name is Max. Lily loves",
+        "The dog was sad because he lost his ball. Then he found his",
+        "Ben was cold, so he put on his",
+    ),
+}
 SLIDERS = (  # name in engine.js, label, lowest, highest, step, where it begins; all but the first are off there
     ("temperature", "temperature", 0, 2, 0.05, 1),
     ("topK", "top-k", 1, 50, 1, 50),
@@ -82,7 +92,12 @@ def glass(
 
 
 def html(
-    model: DecoderOnly | None = None, tokenizer: Words | None = None, text: str = "", part: str | None = None
+    model: DecoderOnly | None = None,
+    tokenizer: Words | None = None,
+    text: str = "",
+    part: str | None = None,
+    sentences: Sequence[str] = (),
+    beside: str = "",
 ) -> str:
     """Return a page, whole and on its own, in which a model can be taken apart: no kernel, no request to any server.
 
@@ -93,12 +108,16 @@ def html(
         model: of the decoder family, of up to 200 million weights (see `pack`); Tinytown's if left out.
         tokenizer: the model's own; Tinytown's if left out.
         text, part: to begin with, as in `glass`.
+        sentences: to choose from, in place of the usual ones.
+        beside: the name of a file in the page's own folder that holds `packed_small(model, tokenizer)`. The page
+            fetches it there, so it must come from a server; without, the weights stand in the page itself.
 
     Errors: as `pack`; ValueError for a model without its tokenizer, or for a text or a part that it does not have.
     """
     model, tokenizer = _either(model, tokenizer)
-    code = base64.b64encode(pack(model, tokenizer)).decode()
-    told = json.dumps(about_of(model, tokenizer, text, part), ensure_ascii=False).replace("<", "\\u003c")
+    packed = pack(model, tokenizer)  # refuses what the page cannot show
+    code = "" if beside else base64.b64encode(packed).decode()
+    told = json.dumps(about_of(model, tokenizer, text, part, sentences), ensure_ascii=False).replace("<", "\\u003c")
     return f"""<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -107,35 +126,21 @@ def html(
 <link rel="icon" href="data:,">
 <style>body {{ margin: 0; }}
 {(HERE / "glass.css").read_text(encoding="utf-8")}</style>
-<main></main>
+<main class="glass"><p class="note" role="status">The model is on its way …</p></main>
 <script type="text/plain" id="packed">{code}</script>
 <script type="module">
 {script()}
-{BESIDE}
-const packed = await fetch(`data:;base64,${{document.querySelector("#packed").textContent}}`);  // the quickest decoder
-mount(document.querySelector("main"), new Uint8Array(await packed.arrayBuffer()), begin({told}));
+{(HERE / "page.js").read_text(encoding="utf-8")}
+const bytes = await {f"fetched({json.dumps(beside)})" if beside else "inThePage()"};
+mount(document.querySelector("main"), bytes, begin({told}));
 </script>
 </html>
 """
 
 
-BESIDE = """
-function begin(told) {
-  const asked = new URLSearchParams(location.hash.slice(1)), text = asked.get("text"), part = asked.get("part");
-  if (text) told.sentences = [text, ...told.sentences.filter((each) => each !== text)];
-  if (told.whole.includes(part)) Object.assign(told, {open: part, view: "maps"});
-  return told;
-}
-try {
-  const page = parent.document.body, mine = document.body.dataset;
-  const follow = () => {
-    if (["light", "dark"].includes(page.dataset.theme)) mine.jpThemeLight = page.dataset.theme === "light";
-    else delete mine.jpThemeLight;
-  };
-  follow();
-  new MutationObserver(follow).observe(page, {attributeFilter: ["data-theme"]});
-} catch {}  // the page around it is another site's
-"""  # what a page of its own does beside the module
+def packed_small(model: DecoderOnly, tokenizer: Words) -> bytes:
+    """Return what `pack` gives, compressed, for `html(…, beside=…)`. Errors: as `pack`."""
+    return gzip.compress(pack(model, tokenizer), mtime=0)
 
 
 def script() -> str:
@@ -144,7 +149,9 @@ def script() -> str:
     return re.sub(r"^import .*\n|^export (?!default)", "", parts, flags=re.MULTILINE)
 
 
-def about_of(model: DecoderOnly, tokenizer: Words, text: str = "", part: str | None = None) -> dict[str, Any]:
+def about_of(
+    model: DecoderOnly, tokenizer: Words, text: str = "", part: str | None = None, sentences: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return what view.js has to know beside the weights. Errors: as `glass`."""
     if text:
         tokenizer.encode(text)  # names a word that it does not know
@@ -156,7 +163,7 @@ def about_of(model: DecoderOnly, tokenizer: Words, text: str = "", part: str | N
             f'part must be "embedding", "next" or such as "0.head.0", "0.feed_forward", "0.lens", for '
             f"{config.n_layers} blocks of {config.n_heads} heads, got {part!r}"
         )
-    sentences = [*([text] if text else []), *_sentences(tokenizer)]
+    sentences = [*([text] if text else []), *(sentences or _sentences(tokenizer))]
     few = config.n_layers * config.n_heads <= FEW_HEADS
     shown = most_missed(model, _ids(model, tokenizer, sentences[0])) if few else (config.n_layers - 1, 0)
     return {
@@ -197,7 +204,11 @@ def in_words(model: DecoderOnly, tokenizer: Words, text: str) -> str:
 
 def _ids(model: DecoderOnly, tokenizer: Words, text: str) -> Tensor:
     """Return a text's ids, (1, T), without an end, as many as the page reads."""
-    ids = tokenizer.encode(text, end=False) if isinstance(tokenizer, WordTokenizer) else tokenizer.encode(text)
+    ids = (
+        tokenizer.encode(text, end=False)
+        if isinstance(tokenizer, WordTokenizer)
+        else tokenizer.encode(text, special=True)
+    )
     return torch.tensor([ids[: model.config.max_seq_len - 1]], device=model.token_embedding.weight.device)
 
 

@@ -1,6 +1,7 @@
 // The flow: every way by which something reaches the chosen token, drawn as ribbons from layer to layer.
 
 const LABELS = 84, FAN = 66, WIDEST = 12;  // pixels: for the words, for the ribbons to the next word, of a ribbon
+const THICK = 7, PAIRS = 12;  // pixels of the widest query or key; so many tokens of an open head are drawn apart
 
 /**
  * What leads to position `at`, from the last layer to the first: {ribbons, nodes}.
@@ -30,9 +31,10 @@ export function waysTo(glass, at, faintest) {
 /**
  * The drawing, and what sets the ribbons to the next words: [svg, (next) => …], next: [word, share] of the bars beside it.
  * words: of all positions; width in pixels; percent: a share in words; escaped: a word in HTML; colours: of the heads;
- * open(part, position): what a click does, on a part or on a token; tell(text): what pointing at a ribbon does.
+ * opened: [layer, head] that is taken apart into query, keys and values, or null; open(part, position): what a click
+ * does, on a part or on a token; tell(text): what pointing at a ribbon does.
  */
-export function drawFlow(glass, {words, at, width, percent, escaped, colours, open, tell}) {
+export function drawFlow(glass, {words, at, width, percent, escaped, colours, opened, open, tell}) {
   const {d_model: d, max_seq_len: room} = glass.config, L = glass.layers.length, n = words.length, deep = L > 8;
   const {ribbons, nodes} = waysTo(glass, at, deep ? 0.25 : 0.1);
   const step = Math.max(deep ? 44 : 0, (width - LABELS - FAN) / L), right = LABELS + L * step + FAN;
@@ -44,13 +46,15 @@ export function drawFlow(glass, {words, at, width, percent, escaped, colours, op
   const curve = (x0, y0, x1, y1) => `M${x0} ${y0}C${(x0 + x1) / 2} ${y0} ${(x0 + x1) / 2} ${y1} ${x1} ${y1}`;
   const most = glass.layers.map((_, l) => ribbons.filter((each) => each.l === l && each.t === at).sort((a, b) => b.length - a.length)[0]);
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg"), parts = [];  // as text: ten times as quick
+  const weight = (l, h, t, s) => glass.layers[l].weights[(h * room + t) * room + s];
   const put = (tag, attributes, title = "", text = "") => parts.push(`<${tag} ${Object.entries(attributes).map(([name, value]) =>
     `${name}="${value}"`).join(" ")}>${title && `<title>${escaped(title)}</title>`}${escaped(text)}</${tag}>`);
   nodes.slice(1).forEach((reached, l) => reached.forEach((importance, t) =>
     put("path", {d: `M${x(l)} ${y(t)}H${x(l + 1)}`, class: "stream", opacity: 0.25 + 0.75 * importance})));
   ribbons.sort((a, b) => a.importance - b.importance).forEach(({l, h, s, t, length, importance}, i) => put("path", {
     d: curve(x(l) + 3, y(s), x(l + 1) - 3, y(t)), class: "ribbon", pathLength: 1, stroke: colours[h], "stroke-width": thick(length),
-    style: `--block: ${l}`, opacity: (0.25 + 0.6 * importance).toFixed(2), "data-ribbon": i}));
+    style: `--block: ${l}`, opacity: (l === opened?.[0] ? 0.07 : 0.25 + 0.6 * importance).toFixed(2), "data-ribbon": i}));
+  if (opened) takeApart(...opened);
   nodes.forEach((reached, column) => reached.forEach((importance, t) =>
     put("circle", {cx: x(column), cy: y(t), r: t === at ? 3.5 : 2.2, class: "node", opacity: 0.3 + 0.7 * importance})));
   added.forEach((length, l) => {
@@ -72,10 +76,33 @@ export function drawFlow(glass, {words, at, width, percent, escaped, colours, op
   });
   svg.addEventListener("mouseout", () => tell());
   svg.addEventListener("mouseover", ({target: {dataset}}) => {
+    if (dataset.tells) tell(dataset.tells);
     if (!dataset.ribbon) return;
-    const {l, h, s, t, length} = ribbons[dataset.ribbon], weight = glass.layers[l].weights[(h * room + t) * room + s];
-    tell(`Layer ${l}, head ${h}: “${words[t]}” takes from “${words[s]}”: weight ${percent(weight)}, norm ${length.toFixed(2)}`);
+    const {l, h, s, t, length} = ribbons[dataset.ribbon];
+    tell(`Layer ${l}, head ${h}: “${words[t]}” takes from “${words[s]}”: weight ${percent(weight(l, h, t, s))}, norm ${length.toFixed(2)}`);
   });
+
+  /** An open head: the chosen token's query goes to the key of each earlier one; where they meet, a circle as large as the
+   *  weight; from there the value goes on. Widths: the norms, of the value what is written of it. */
+  function takeApart(l, h) {
+    const layer = glass.layers[l], D = glass.d_head, kv = Math.floor((h * glass.config.n_kv_heads) / glass.config.n_heads) * D;
+    const norm = (rows, from) => Math.hypot(...rows.subarray(from, from + D)), lengths = glass.written(l, at)[h];
+    const sources = [...lengths.keys()].sort((a, b) => weight(l, h, at, b) - weight(l, h, at, a)).slice(0, PAIRS);
+    const query = norm(layer.query, at * d + h * D), keys = sources.map((s) => norm(layer.key, s * glass.d_kv + kv));
+    const most = Math.max(query, ...keys, 1e-9), from = x(l) + 3, meet = x(l) + 0.55 * step, to = x(l + 1) - 3;
+    const line = (kind, path, width, when, told) => put("path", {
+      d: path, class: `ribbon ${kind}`, pathLength: 1, "stroke-width": width.toFixed(1), style: `--block: ${when}`, "data-tells": escaped(told)});
+    sources.forEach((s, i) => {
+      const share = weight(l, h, at, s), score = layer.scores[(h * room + at) * room + s].toFixed(1);
+      const met = `“${words[at]}” asks “${words[s]}”: q · k / √D = ${score}, weight ${percent(share)}`;
+      line("key", `M${from} ${y(s)}H${meet}`, Math.max(1, (THICK * keys[i]) / most), l, `the key of “${words[s]}”: norm ${keys[i].toFixed(2)}`);
+      line("query", curve(from, y(at), meet, y(s)), Math.max(0.7, (0.25 + 0.75 * share) * (THICK * query) / most), l, met);
+      if (lengths[s] > 0) line("value", curve(meet, y(s), to, y(at)), +thick(lengths[s]), l + 0.7,
+        `${percent(share)} of the value of “${words[s]}”, through W_O: norm ${lengths[s].toFixed(2)}`);
+      put("circle", {cx: meet, cy: y(s), r: (1.5 + 6 * Math.sqrt(share)).toFixed(1), class: "meeting", style: `--block: ${l + 0.5}`, "data-tells": escaped(met)});
+    });
+  }
+
   return [svg, (next) => {
     parts.length = 0;
     next.forEach(([word, share], i) => put("path", {

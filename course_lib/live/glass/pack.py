@@ -27,7 +27,7 @@ def pack(model: DecoderOnly, tokenizer: WordTokenizer | SubwordTokenizer, bits: 
 
     Args:
         model: of the decoder family, with any norms, positions but "relative", and activation but "silu".
-        tokenizer: the model's own: of words, or of bytes that are joined in pairs, as GPT-2's and most since.
+        tokenizer: the model's own: of words, or of pieces that are joined in pairs, as GPT-2's or SentencePiece's.
         bits: of a weight: 16 (half precision), or 8 with a scale for each row of a matrix (`quantize_int8`); by
             itself 16 up to five million weights, and 8 beyond.
 
@@ -38,7 +38,7 @@ def pack(model: DecoderOnly, tokenizer: WordTokenizer | SubwordTokenizer, bits: 
     if not isinstance(model, DecoderOnly):
         raise TypeError(f"model must be a DecoderOnly, got {type(model).__name__}: the page shows a decoder")
     config = _config(model)
-    told = _words(tokenizer) if isinstance(tokenizer, WordTokenizer) else _byte_pairs(tokenizer)
+    told = _words(tokenizer) if isinstance(tokenizer, WordTokenizer) else _pieces(tokenizer)
     if len(told["tokens"]) != model.config.vocab_size:
         raise ValueError(f"tokenizer has {len(told['tokens'])} tokens, and the model {model.config.vocab_size}")
     weights = {name: value.detach() for name, value in model.state_dict().items()}
@@ -95,27 +95,53 @@ def _words(tokenizer: WordTokenizer) -> dict[str, Any]:
 SPLITS = ("ByteLevel", "Digits")  # how text.js cuts a text before it joins bytes
 
 
-def _byte_pairs(tokenizer: SubwordTokenizer) -> dict[str, Any]:
-    """Return vocabulary, merges and special tokens of a tokenizer that works as GPT-2's does, or refuse it."""
+def _pieces(tokenizer: SubwordTokenizer) -> dict[str, Any]:
+    """Return vocabulary, merges and special tokens of one that works as GPT-2's or SentencePiece's do, or refuse it."""
     if not isinstance(tokenizer, SubwordTokenizer):
         raise TypeError(f"tokenizer must be a WordTokenizer or a SubwordTokenizer, got {type(tokenizer).__name__}")
     told = json.loads(tokenizer.tokenizer.to_str())
-    cut = told["pre_tokenizer"] or {"type": None}
-    steps = cut["pretokenizers"] if cut["type"] == "Sequence" else [cut]
+    steps = _steps(told, "pre_tokenizer", "pretokenizers")
     kinds = [step["type"] for step in steps]
-    plain = all(not step.get("add_prefix_space") and step.get("use_regex", True) for step in steps)
-    if told["model"]["type"] != "BPE" or told["normalizer"] or kinds[-1:] != ["ByteLevel"] or not plain:
-        raise ValueError(
-            f"tokenizer is of the kind {told['model']['type']!r} after {kinds}: the page knows byte-pair encoding as "
-            "in GPT-2"
-        )
-    if unknown := [kind for kind in kinds if kind not in SPLITS]:
-        raise ValueError(f"tokenizer cuts texts by {unknown[0]!r}: the page knows {' and '.join(SPLITS)}")
+    merges: list[str] | None = [
+        pair if isinstance(pair, str) else " ".join(pair) for pair in told["model"].get("merges", ())
+    ]
     added = {token["content"]: token["id"] for token in told["added_tokens"]}
     ids = told["model"]["vocab"] | added
+    plain = all(not step.get("add_prefix_space") and step.get("use_regex", True) for step in steps)
+    if (
+        told["model"]["type"] == "BPE"
+        and told["model"]["byte_fallback"]
+        and _joins_the_earliest(told, ids, merges or [])
+    ):
+        merges = None
+    elif told["model"]["type"] != "BPE" or told["normalizer"] or kinds[-1:] != ["ByteLevel"] or not plain:
+        raise ValueError(
+            f"tokenizer is of the kind {told['model']['type']!r} after {kinds}: the page knows byte-pair encoding as "
+            "in GPT-2 or in SentencePiece"
+        )
+    elif unknown := [kind for kind in kinds if kind not in SPLITS]:
+        raise ValueError(f"tokenizer cuts texts by {unknown[0]!r}: the page knows {' and '.join(SPLITS)}")
     names = {i: token for token, i in ids.items()}
-    merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in told["model"]["merges"]]
     return {
-        "kind": "byte pairs", "tokens": [names.get(i, "") for i in range(max(names) + 1)], "merges": merges,
-        "special": sorted(added.values()), "digits": "Digits" in kinds,
+        "kind": "pieces", "tokens": [names.get(i, "") for i in range(max(names) + 1)], "merges": merges,
+        "special": sorted(added.values()), "digits": "Digits" in kinds, "begin": tokenizer.encode("", special=True),
     }  # fmt: skip
+
+
+def _steps(told: dict[str, Any], part: str, within: str) -> list[dict[str, Any]]:
+    step = told[part] or {"type": None}
+    return step[within] if step["type"] == "Sequence" else [step]
+
+
+def _joins_the_earliest(told: dict[str, Any], ids: dict[str, int], merges: list[str]) -> bool:
+    """Whether a tokenizer does what text.js does without merges: SentencePiece's spaces, and of all pairs of characters
+    that make a token the one that makes the earliest."""
+    spaces = [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]
+    made = [ids[pair.replace(" ", "")] for pair in merges]
+    apart = not any("▁" in token.lstrip("▁") for token in ids)  # so a text may be cut before its spaces
+    return (
+        _steps(told, "normalizer", "normalizers") == spaces
+        and not told["pre_tokenizer"]
+        and made == sorted(made)
+        and apart
+    )

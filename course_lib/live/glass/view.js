@@ -160,19 +160,23 @@ export function mount(box, bytes, about) {
   /** The ways of everything that reaches the chosen token, and a line that says how to read them. */
   function showFlow() {
     const HOW = "Point to a ribbon to read it; click to open its head.", told = make("p", {class: "shape"}, HOW);
+    const [l, kind, head] = state.open?.split(".") ?? [], opened = kind === "head" ? [+l, +head] : null;
     const [drawing, fan] = drawFlow(glass, {
-      words, at: at(), percent, escaped, colours: about.colours, width: Math.max(300, wide), tell: (text) => { told.textContent = text ?? HOW; },
+      words, at: at(), percent, escaped, opened, colours: about.colours, width: Math.max(300, wide), tell: (text) => { told.textContent = text ?? HOW; },
       open: (part, position) => { if (part) open(part); else { state.position = position === ids.length - 1 ? null : position; show(); } },
     });
     setFan = fan;
     const play = make("button", {type: "button", hidden: matchMedia("(prefers-reduced-motion: reduce)").matches, click: () => {
       drawing.classList.remove("playing"); requestAnimationFrame(() => drawing.classList.add("playing")); }}, "▶ Play");
     const heads = about.colours.map((colour, h) => make("b", {style: `color: ${colour}`}, ` ■ ${h}`));
+    const three = ["query", "key", "value"].map((name) => make("b", {class: name}, ` ■ ${name}`));
+    const says = opened ? [`Layer ${opened[0]}, head ${opened[1]}:`, three, " · ● the weight where query and key meet"]
+      : ["Heads:", heads, " · width: the norm of the vector that a head carries · ● feed-forward"];
     const before = many && (path.querySelector(".ribbons")?.scrollLeft ?? 1e6);  // at first the chosen token's end
     const region = make("div", {class: "scroll ribbons", tabindex: "0", role: "region", "aria-label": "the flow"}, drawing);
     region.onscroll = () => drawing.querySelector(".labels").setAttribute("transform", `translate(${region.scrollLeft} 0)`);
     path.replaceChildren(
-      region, told, make("div", {class: "buttons"}, play, make("p", {class: "legend"}, "Heads:", heads, " · width: the norm of the vector that a head carries · ● feed-forward")));
+      region, told, make("div", {class: "buttons"}, play, make("p", {class: "legend"}, ...says.flat())));
     if (many) region.scrollLeft = before;
   }
 
@@ -284,6 +288,7 @@ export function mount(box, bytes, about) {
   function open(part) {
     state.open = state.open === part ? null : part;
     box.querySelectorAll("[data-part]").forEach((each) => each.setAttribute("aria-expanded", String(each.dataset.part === state.open)));
+    if (state.view === "flow") { showFlow(); showNext(); }  // a head that opens is taken apart there
     showPanel();
     if (state.open && box.clientWidth < 620) panel.scrollIntoView();  // on a phone it opens far below what was pressed
   }

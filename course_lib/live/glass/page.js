@@ -1,0 +1,44 @@
+// What the glass model does where it has a page of its own: it fetches the model, and hears what the page around it says.
+
+async function inThePage() {
+  const code = document.querySelector("#packed").textContent, packed = await fetch(`data:;base64,${code}`);  // the quickest decoder
+  return new Uint8Array(await packed.arrayBuffer());
+}
+
+/** The model out of a file beside the page, told as it comes; a page without a server around it says what it needs. */
+async function fetched(file) {
+  const note = document.querySelector(".note"), size = (bytes) => (bytes / 1e6).toFixed(1);
+  try {
+    const answer = await fetch(file), all = Number(answer.headers.get("Content-Length"));
+    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+    let came = 0;
+    const counted = new TransformStream({transform(part, stream) {
+      came += part.length;
+      note.textContent = `The model is on its way: ${size(came)}${all ? ` of ${size(all)}` : ""} MB`;
+      stream.enqueue(part);
+    }});
+    const whole = answer.body.pipeThrough(counted).pipeThrough(new DecompressionStream("gzip"));
+    return new Uint8Array(await new Response(whole).arrayBuffer());
+  } catch (error) {
+    note.textContent = `The model did not come (${error.message}). This page fetches it from its own folder, so it must come `
+      + "from a server: run “python -m http.server” in that folder and open the address that it prints.";
+    throw error;
+  }
+}
+
+/** What it begins with, if the address says so. */
+function begin(told) {
+  const asked = new URLSearchParams(location.hash.slice(1)), text = asked.get("text"), part = asked.get("part");
+  if (text) told.sentences = [text, ...told.sentences.filter((each) => each !== text)];
+  if (told.whole.includes(part)) Object.assign(told, {open: part, view: "maps"});
+  return told;
+}
+try {  // within another page of the same site it takes that page's theme
+  const page = parent.document.body, mine = document.body.dataset;
+  const follow = () => {
+    if (["light", "dark"].includes(page.dataset.theme)) mine.jpThemeLight = page.dataset.theme === "light";
+    else delete mine.jpThemeLight;
+  };
+  follow();
+  new MutationObserver(follow).observe(page, {attributeFilter: ["data-theme"]});
+} catch {}  // the page around it is another site's
