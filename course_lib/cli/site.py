@@ -12,7 +12,8 @@ def add(commands: argparse._SubParsersAction) -> None:
         description=(
             "Builds the whole course as pages for a browser, from the notebooks and their committed outputs: nothing "
             "of them is run, though a dozen live figures are drawn for each position of a slider. Then every link and "
-            "address is checked. Needs the packages under “The web edition” in requirements.txt."
+            "address is checked. Needs the packages under “The web edition” in requirements.txt; its first page has a "
+            "model in English as well, once `weights stories15m` has fetched one."
         ),
         epilog="Example: python -m course_lib site --out build/site, then open build/site/index.html",
     )

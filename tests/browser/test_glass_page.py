@@ -3,10 +3,12 @@
 import functools
 import re
 import threading
+from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from course_lib.gpt import DecoderOnly
 from course_lib.live.glass import SENTENCES, html, packed_small
 from course_lib.pretrained import load_pretrained
 
@@ -230,16 +232,20 @@ def test_its_address_says_what_it_begins_with_and_the_page_around_it_which_theme
 
 
 def test_a_model_that_lies_beside_its_page_is_fetched_and_without_a_server_the_page_says_what_it_needs(lab, served):
-    tinytown = load_pretrained("tinytown")
+    model, tokenizer = load_pretrained("tinytown")
+    model = DecoderOnly(replace(model.config, d_model=48, n_heads=6, n_kv_heads=6, n_layers=6))
     path = lab.folder / "beside.html"
-    path.write_text(html(*tinytown, sentences=["the black dog"], beside="tinytown.bin"), encoding="utf-8")
+    path.write_text(html(model, tokenizer, sentences=["the black dog"], beside="small.bin"), encoding="utf-8")
     page = lab.blank()
     page.goto(f"{served}/beside.html")
     page.get_by_text("The model did not come (the server answered 404)").wait_for()
-    (lab.folder / "tinytown.bin").write_bytes(packed_small(*tinytown))
+    (lab.folder / "small.bin").write_bytes(packed_small(model, tokenizer))
     page.reload()
     page.locator(".glass .bar").first.wait_for()
     assert page.locator(".glass .chips button").all_inner_texts() == ["<bos>", "the", "black", "dog"]
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_function("innerWidth == 390")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390, "six heads fit a phone, too"
     page.goto(path.as_uri())
     page.get_by_text("run “python -m http.server” in that folder").wait_for()
     page.close()

@@ -304,11 +304,11 @@ def tour(config: TransformerConfig, head: tuple[int, int] = (0, 0)) -> list[dict
         (None, "tokens", """
             Your text is cut into tokens, small pieces that each have a number. Choose a token, and everything below
             follows it. Now it is the last one: at its position the next word is predicted. (Where a text begins with
-            <bos>, that token marks the beginning.)"""),
+            <bos> or <s>, that token marks the beginning.)"""),
         (None, "path", """
             From left to right, layer by layer, ribbons bring to the chosen token what other tokens know: one colour
             for each attention head, and the wider, the greater the norm of the vector that it carries. Press
-            “Play”; click a ribbon to open its head."""),
+            “Play”; click a ribbon, and its head opens: ribbons of query, keys and values."""),
         ("embedding", "panel", f"""
             Maps stand in the ribbons' place now; the two buttons change between them. The way begins with the token's
             id, which picks a row of a table: {config.d_model} numbers, the same wherever the word stands. They enter

@@ -60,7 +60,7 @@ export function drawFlow(glass, {words, at, width, percent, escaped, colours, op
   added.forEach((length, l) => {
     put("circle", {cx: x(l + 1) - 8, cy: y(at), r: thick(length) / 2, class: "network", style: `--block: ${l}`, "data-opens": `${l}.feed_forward`},
         `layer ${l}: the feed-forward network adds a vector of norm ${length.toFixed(2)}`);
-    put("text", {x: x(l + 0.5), y: height - 5, class: "column"}, "", deep ? `${l}` : `Layer ${l}`);
+    put("text", {x: x(l + 0.5), y: height - 5, class: "column"}, "", step < 50 ? `${l}` : `Layer ${l}`);
   });
   parts.push(`<g class="labels"><rect width="${LABELS - 4}" height="${height}"></rect>`);
   words.forEach((word, t) => put("text", {x: LABELS - 7, y: y(t), class: t === at ? "word at" : "word", "data-at": t}, "",
