@@ -1,6 +1,7 @@
 // The flow: every way by which something reaches the chosen token, drawn as ribbons from layer to layer.
 
 const LABELS = 84, FAN = 66, WIDEST = 12;  // pixels: for the words, for the ribbons to the next word, of a ribbon
+const MOST = 400;  // ribbons: what is fainter than so many others is not seen beside them
 const THICK = 7, PAIRS = 12;  // pixels of the widest query or key; so many tokens of an open head are drawn apart
 
 /**
@@ -36,7 +37,8 @@ export function waysTo(glass, at, faintest) {
  */
 export function drawFlow(glass, {words, at, width, percent, escaped, colours, opened, open, tell}) {
   const {d_model: d, max_seq_len: room} = glass.config, L = glass.layers.length, n = words.length, deep = L > 8;
-  const {ribbons, nodes} = waysTo(glass, at, deep ? 0.25 : 0.1);
+  const {ribbons: all, nodes} = waysTo(glass, at, deep ? 0.25 : 0.15);
+  const ribbons = all.sort((a, b) => b.importance - a.importance).slice(0, MOST);
   const step = Math.max(deep ? 44 : 0, (width - LABELS - FAN) / L), right = LABELS + L * step + FAN;
   const row = Math.max(13, Math.min(24, 330 / n)), height = Math.max(n * row, 176) + 22;
   const x = (column) => LABELS + column * step, y = (t) => (t + 0.5) * row;
@@ -51,7 +53,7 @@ export function drawFlow(glass, {words, at, width, percent, escaped, colours, op
     `${name}="${value}"`).join(" ")}>${title && `<title>${escaped(title)}</title>`}${escaped(text)}</${tag}>`);
   nodes.slice(1).forEach((reached, l) => reached.forEach((importance, t) =>
     put("path", {d: `M${x(l)} ${y(t)}H${x(l + 1)}`, class: "stream", opacity: 0.25 + 0.75 * importance})));
-  ribbons.sort((a, b) => a.importance - b.importance).forEach(({l, h, s, t, length, importance}, i) => put("path", {
+  ribbons.reverse().forEach(({l, h, s, t, length, importance}, i) => put("path", {
     d: curve(x(l) + 3, y(s), x(l + 1) - 3, y(t)), class: "ribbon", pathLength: 1, stroke: colours[h], "stroke-width": thick(length),
     style: `--block: ${l}`, opacity: (l === opened?.[0] ? 0.07 : 0.25 + 0.6 * importance).toFixed(2), "data-ribbon": i}));
   if (opened) takeApart(...opened);
