@@ -346,6 +346,7 @@ def opened(course, monkeypatch):
     monkeypatch.delenv("JUPYTER_SERVER_ROOT", raising=False)
     monkeypatch.setattr(start, "COURSE", course)
     monkeypatch.setattr(start.subprocess, "Popen", Pretended)
+    monkeypatch.setattr(start.signal, "signal", lambda *_: None)  # that of these tests stays as it is
     return commands
 
 
@@ -428,6 +429,21 @@ def test_where_jupyterlab_has_the_folder_open_its_page_is_opened_and_no_second_s
     assert seen[0] in capsys.readouterr().out
     assert main(["start", "2", "--folder", str(folder), "--lab=--port=9000"]) == 0
     assert len(opened) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="on Windows SIGTERM ends a process before it can do anything")
+def test_whoever_ends_it_by_sigterm_ends_jupyterlab_too(tmp_path):
+    waits = "import os, signal\nprint('waits', os.getpid(), flush=True)\nsignal.pause()\n"
+    (tmp_path / "jupyter.py").write_text(waits)  # in JupyterLab's place
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    environment.pop("JUPYTER_SERVER_ROOT", None)
+    command = [sys.executable, "-m", "course_lib", "start", "--folder", str(tmp_path / "my")]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, cwd=ROOT) as started:
+        number = next(int(line.split()[1]) for line in started.stdout if line.startswith("waits"))
+        started.terminate()
+        started.wait(timeout=30)
+        with pytest.raises(ProcessLookupError):
+            os.kill(number, 0)
 
 
 def test_an_update_says_in_a_sentence_what_it_kept(course, mine, opened, capsys):

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import webbrowser
@@ -98,6 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         environment[ENLARGED] = "1.45"
     with subprocess.Popen([sys.executable, "-m", "jupyter", "lab", *options], env=environment) as lab:
+        signal.signal(signal.SIGTERM, lambda *_: lab.terminate())  # which shuts its kernels down
         while True:
             try:
                 return lab.wait()
