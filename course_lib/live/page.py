@@ -80,7 +80,9 @@ LOOKS = f"""<style>
 # What ipywidgets leave out. A key belongs to the control that has the focus and is no command of the notebook's, except
 # combinations such as Ctrl+S and Shift+Enter. The words below a picture are its alt; a control has the name beside it,
 # or the question above it; of a row of buttons the chosen one is told as pressed. Where a control that has the focus is
-# disabled or goes, its cell takes the focus, or the next key would be nobody's.
+# disabled or goes, its cell takes the focus, or the next key would be nobody's. JupyterLab shows the next cell when one
+# has run, and keeps it there while an output grows above it, out of sight: its beginning is brought back, unless the
+# learner scrolls on or runs another.
 SCRIPT = f"""<script>
 if (!window.courseLive) {{
   window.courseLive = true;
@@ -119,7 +121,23 @@ if (!window.courseLive) {{
     cell?.focus();
     control = null;
   }};
+  let ran, runs;
+  addEventListener("keydown", (event) => {{
+    ran = event.shiftKey && event.key == "Enter" ? event.target.closest?.(".jp-CodeCell") : null;
+    runs = false;
+  }}, true);
+  for (const moved of ["wheel", "touchmove", "pointerdown"]) addEventListener(moved, () => {{ ran = null; }}, true);
+  const comeBack = (cell) => setTimeout(() => {{
+    const panel = cell.closest(".jp-WindowedPanel-outer"), output = cell.querySelector(".jp-Cell-outputWrapper");
+    if (ran != cell || !panel) return;
+    ran = null;
+    const above = (part) => part.getBoundingClientRect().top - panel.getBoundingClientRect().top - 8;
+    if (above(output) < 0) panel.scrollTop += above(cell.offsetHeight < panel.clientHeight ? cell : output);
+  }}, 150);
   new MutationObserver(() => {{
+    const star = ran?.querySelector(".jp-InputPrompt")?.textContent.includes("*");
+    if (ran && runs && !star) comeBack(ran);
+    runs = star;
     if (due) return;
     due = true;
     requestAnimationFrame(() => {{
