@@ -20,7 +20,7 @@ from course_lib.contents import BY_SLUG, CHAPTERS, Chapter
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.lessons.notes import is_note
 from course_lib.live.guesses import MARKDOWN, questions
-from course_lib.live.page import STILL
+from course_lib.live.page import STILL, WAKE
 from course_lib.site.states import recorded_in
 
 ASKS = re.compile(r'(guess|reveal)\("([\w.]+)"\)')
@@ -123,7 +123,7 @@ def _kept(output: NotebookNode, pictures: Path) -> NotebookNode | None:
     data = {kind: text for kind, text in output.data.items() if not kind.startswith("application/")}
     if "text/html" in data:
         still = LIVE_STILL.match(data["text/html"])
-        data["text/html"] = tidy(data["text/html"], pictures) + (STANDS if still else "")
+        data["text/html"] = tidy(data["text/html"].replace(WAKE, ""), pictures) + (STANDS if still else "")
         if not re.sub(r"</?div[^>]*>", "", data["text/html"]).strip():
             return None
     output.data = nbformat.from_dict(data)
