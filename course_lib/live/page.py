@@ -23,8 +23,8 @@ LOST = (
     "this one again."
 )
 ASLEEP = "Kept from an earlier session. To bring its controls back, run the cells above, then this one."
-# Below a still whose cell has not run here. Once it has, STYLE comes with it, and the line goes: it stands in its markup
-# and needs no style, since a page shows none of a cell that nobody has run.
+# Below a still whose cell has not run here. It needs no style, for none comes with a file; once the cell has run, STYLE
+# takes it away.
 WAKE = '<p class="course-wake"><em>To bring this to life, run the cells above, then this one, in the notebook.</em></p>'
 
 _OUTPUT = ".jp-OutputArea-child"
