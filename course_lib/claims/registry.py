@@ -198,7 +198,7 @@ def find(id: str) -> Experiment:
 
 @dataclass(frozen=True)
 class Settled:
-    """A claim with what was found of it. In a notebook the code that measured it can be unfolded below."""
+    """A claim with what was found of it. In a notebook all that led to the verdict can be unfolded below."""
 
     experiment: Experiment
     finding: Finding
@@ -228,7 +228,7 @@ class Settled:
 
 
 def settle(*ids: str, findings: Mapping[str, Finding] | None = None) -> None:
-    """Show the claim of each id: who says it, the control, the threshold, what was measured, the verdict, the code.
+    """Show the claim of each id: the verdict, what was measured and why; who says it, the control, the threshold, the code.
 
     findings: those that are known already (`recorded()`); without them each experiment runs now.
     Errors: ValueError if an id is unknown.
