@@ -14,7 +14,7 @@ from course_lib.contents import BY_SLUG, CHAPTERS, TITLES
 from course_lib.grading import EXERCISES
 from course_lib.grading.assemble import TOOLS, solutions
 from course_lib.grading.notebook import BEGIN, END, exercise_text, guide
-from course_lib.live.page import VIEW, picture
+from course_lib.live.page import VIEW, WAKE, picture
 from tests import warm
 
 ROOT = Path(__file__).parent.parent
@@ -147,6 +147,13 @@ class TestEveryNotebook:
             for output in cell.get("outputs", [])[folded:]:  # where outputs are folded, the first is empty
                 assert output.get("data") != {}
                 assert VIEW not in output.get("data", {})
+
+    def test_says_of_each_live_figure_how_it_comes_to_life(self, path):
+        for cell in read(path).cells:
+            for output in cell.get("outputs", []):
+                data = output.get("data", {})
+                if re.match(r"\[live (?!curve)|\[glass|Predict:", data.get("text/plain", "")):
+                    assert data["text/html"].endswith(f"{WAKE}</div>"), cell.source
 
 
 def test_of_a_picture_all_but_its_pixels_is_compared(pytestconfig):

@@ -17,7 +17,7 @@ from course_lib.contents import BY_SLUG, CHAPTERS
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.live.glass.pack import pack
 from course_lib.live.guesses import questions
-from course_lib.live.page import VIEW
+from course_lib.live.page import VIEW, WAKE
 from course_lib.pretrained import load_pretrained
 from course_lib.site import build, elsewhere, links, pages, states
 
@@ -37,7 +37,8 @@ def html_of(cell) -> str:
 
 # ------------------------------------------------------------------------------------------------------- the notebooks
 def test_a_widget_leaves_its_still_and_nothing_that_needs_a_kernel(tmp_path):
-    still = f'<div class="course-still"><img alt="a head" src="data:image/png;base64,{PNG}"><div>words</div></div>'
+    image = f'<img alt="a head" src="data:image/png;base64,{PNG}">'
+    still = f'<div class="course-still">{image}<div>words</div>{WAKE}</div>'
     outputs = [
         new_output(
             "display_data", {"text/html": still + "<style>a{}</style>\n<script>x()</script>", "text/plain": "t"}
@@ -54,6 +55,8 @@ def test_a_widget_leaves_its_still_and_nothing_that_needs_a_kernel(tmp_path):
     assert "data:" not in shown
     assert 'alt="a head"' in shown
     assert "words" in shown
+    assert WAKE not in shown, "here no cell can be run"
+    assert shown.endswith(pages.STANDS)
     (name,) = re.findall(r'src="\.\./pictures/([^"]+)"', shown)
     assert (tmp_path / name).read_bytes() == b"as good as a picture"
 

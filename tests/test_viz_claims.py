@@ -130,7 +130,20 @@ def test_a_settled_claim_in_a_notebook_unfolds_its_figures_and_its_code():
     assert f'<a href="{each.source.link}" style="text-decoration:underline">' in page, "told by more than its colour"
     folded = page.partition("<details>")[2]
     assert "def leak(" in folded or "Finding(" in folded
-    assert html.escape(each.threshold) in page
+    assert html.escape(each.threshold) in folded
+
+
+@pytest.mark.parametrize("id", sorted(recorded()))
+def test_a_settled_claim_shows_what_was_found_and_folds_how(id):
+    each, found = find(id), recorded()[id]
+    page = registry.Settled(each, found)._repr_html_()
+    seen, _, folded = page.partition("<details>")
+    lines = [html.unescape(re.sub("<[^>]+>", "", line)) for line in re.findall("<div>(.*?)</div>", seen)]
+    assert lines == [f"“{each.claim}”", f"{found.verdict}: {found.measured}", found.because]
+    assert seen.count("<b>") == 1, "the verdict's word alone is bold"
+    for stated in (each.source.author, each.source.link, each.control, each.threshold, *map(str, each.seeds)):
+        assert html.escape(stated) in folded
+    assert len(f"{found.verdict}: {found.because}") < 230, "about two lines on a page of 1280 pixels"
 
 
 def test_a_settled_claim_is_told_with_its_figure_and_its_verdict(capsys):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from html.parser import HTMLParser
 
+import ipywidgets as widgets
 import matplotlib.image
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from course_lib.live import LiveFigure, explorable, explore, show, source
 from course_lib.live.drawing import Drawing, as_function, fix_layout, new_figure, new_panels
 from course_lib.live.figure import DPI, REST, dropdown, light_png, png, slider
-from course_lib.live.page import VIEW
+from course_lib.live.page import VIEW, WAKE, has_controls
 
 
 @dataclass
@@ -381,3 +382,20 @@ def test_explore_survives_every_function_of_a_learner(exercise_id, function):
 
 
 # ------------------------------------------------------------------------------------------------ how long figures take
+
+
+def test_of_what_can_be_moved_or_pressed_the_still_says_how_it_comes_to_life():
+    button, words = widgets.Button(), widgets.HTML("words")
+    shown = widgets.VBox([words, widgets.Box(), widgets.VBox([widgets.IntProgress(), widgets.Image()])])
+    assert has_controls(button)
+    assert has_controls(widgets.VBox([words, widgets.Box([button])]))
+    assert not has_controls(shown)
+    cells = [
+        "import ipywidgets as widgets\nfrom course_lib.live.page import publish",
+        "publish(widgets.IntSlider(), 'a still', 'words');",
+        "publish(widgets.HTML(), 'a still', 'words');",
+        "publish(widgets.Button(), '', '');",
+    ]
+    notebook = new_notebook(cells=[new_code_cell(cell) for cell in cells])
+    NotebookClient(notebook).execute()
+    assert [WAKE in cell.outputs[0].data["text/html"] for cell in notebook.cells[1:]] == [True, False, False]

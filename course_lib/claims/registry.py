@@ -198,7 +198,7 @@ def find(id: str) -> Experiment:
 
 @dataclass(frozen=True)
 class Settled:
-    """A claim with what was found of it. In a notebook the code that measured it can be unfolded below."""
+    """A claim with what was found of it. In a notebook all that led to the verdict can be unfolded below."""
 
     experiment: Experiment
     finding: Finding
@@ -208,24 +208,27 @@ class Settled:
         wrapped = (textwrap.fill(line, width=100, initial_indent="  ", subsequent_indent="    ") for line in lines)
         return "\n".join([claim, *wrapped])
 
+    # What was found stands in view; who says it, what it is held against and how it was measured unfold below.
     def _repr_html_(self) -> str:
-        claim, *lines, verdict = map(html.escape, self.experiment.told(self.finding))
+        claim, *lines, _, _ = map(html.escape, self.experiment.told(self.finding))
+        if self.experiment.seeds:
+            lines.append(f"seeds: {', '.join(map(str, self.experiment.seeds))}")
+        measured, because = html.escape(self.finding.measured), html.escape(self.finding.because)
         link = html.escape(self.experiment.source.link)
         lines[0] = lines[0].replace(link, f'<a href="{link}" style="text-decoration:underline">{link}</a>')
-        figures = ", ".join(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" for value in self.finding.values)
+        values = ", ".join(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" for value in self.finding.values)
         code = html.escape(inspect.getsource(self.experiment.run))
         return (
             '<div style="border-left: 4px solid #57606a; padding: 2px 12px; max-width: 62em;">'
-            f"<div><b>{claim}</b></div>"
+            f"<div>{claim}</div><div><b>{self.finding.verdict}</b>: {measured}</div><div>{because}</div>"
+            "<details><summary>Who says it, the control, the threshold, and the code that measures</summary>"
             + "".join("<div><i>{}:</i>{}</div>".format(*line.split(":", 1)) for line in lines)
-            + f"<div><b>{verdict}</b></div>"
-            + f"<details><summary>The figures ({figures}) and the code that measures them</summary>"
-            + f"<pre>{code}</pre></details></div>"
+            + f"<div><i>figures:</i> {values}</div><pre>{code}</pre></details></div>"
         )
 
 
 def settle(*ids: str, findings: Mapping[str, Finding] | None = None) -> None:
-    """Show the claim of each id: who says it, the control, the threshold, what was measured, the verdict, the code.
+    """Show the claim of each id: the verdict, what was measured and why; who says it, the control, the threshold, the code.
 
     findings: those that are known already (`recorded()`); without them each experiment runs now.
     Errors: ValueError if an id is unknown.

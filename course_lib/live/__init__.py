@@ -1,10 +1,13 @@
 """Live figures: what puts sliders in front of a figure, and what keeps a page readable when no kernel runs.
 
 The figures themselves stand with their chapters. Importing this package imports neither matplotlib nor ipywidgets:
-they come with the first name that needs them.
+they come with the first name that needs them. Every notebook's first cell takes one from here, and from then on a
+NameError there says which cells to run.
 """
 
 import importlib
+
+from course_lib.live.names import explain_names
 
 _HOMES = {
     "LiveFigure": "figure",
@@ -21,4 +24,5 @@ __all__ = list(_HOMES)
 def __getattr__(name: str):
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    explain_names()
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

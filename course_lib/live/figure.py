@@ -66,8 +66,9 @@ class show:
 
     Args:
         figure: from a function of `course_lib.live.drawing`.
-        alt: what a reader who does not see the picture should know: the message and its numbers. It is compared when
-            the notebooks are tested, so round what it quotes.
+        alt: not on the picture: a screen reader speaks it, and "In words" below unfolds it. Say what a reader who does
+            not see the picture should know: the message and its numbers. It is compared when the notebooks are tested,
+            so round what it quotes.
 
     Errors: ValueError if alt is empty.
     """

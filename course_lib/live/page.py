@@ -3,7 +3,7 @@
 A widget lives in the kernel. A page that is opened again with a new kernel has lost it, and says "model not found" in
 its place. So each is shown twice: first a still, which is HTML with `<img alt>` and stays; then the widget. STYLE shows
 one of the two, and says so where a widget has lost its kernel; `saved` sees to the file that is opened again. LOOKS
-mends what JupyterLab and ipywidgets leave ugly.
+mends what JupyterLab and ipywidgets leave ugly. Of what has controls the still says how they come: WAKE.
 
 STYLE, LOOKS and SCRIPT serve the session that ran a cell: `refresh` leaves them out of the notebooks that it keeps.
 """
@@ -23,6 +23,9 @@ LOST = (
     "this one again."
 )
 ASLEEP = "Kept from an earlier session. To bring its controls back, run the cells above, then this one."
+# Below a still whose cell has not run here. It needs no style, for none comes with a file; once the cell has run, STYLE
+# takes it away.
+WAKE = '<p class="course-wake"><em>To bring this to life, run the cells above, then this one, in the notebook.</em></p>'
 
 _OUTPUT = ".jp-OutputArea-child"
 # An empty widget stands there, or "model not found": in files of other editors than JupyterLab.
@@ -32,7 +35,8 @@ _WITHOUT_KERNEL = ".jp-NotebookPanel:has(.jp-Notebook-ExecutionIndicator:is({}))
 )
 STYLE = f"""<style>
 {_OUTPUT}:has(.{STILL}):has(+ {_OUTPUT} .{LIVE}),
-{_OUTPUT}:has(.{STILL}) + {_DEAD} > * {{display: none}}
+{_OUTPUT}:has(.{STILL}) + {_DEAD} > *,
+.{STILL}:has(+ style) > .course-wake {{display: none}}
 {_OUTPUT}:has(.{STILL}:not(:empty)) + {_DEAD}::before {{
   content: "{ASLEEP}"; margin-left: var(--jp-cell-prompt-width);
   color: var(--jp-ui-font-color1); font-size: 90%; opacity: 0.8}}
@@ -173,6 +177,14 @@ def picture(image: bytes, width: int, height: int, alt: str, caption: str = "") 
     )
 
 
+def has_controls(widget) -> bool:
+    """Return whether a reader can do something with a widget: not all that it is made of is shown only."""
+    from ipywidgets import HTML, Box, Image, IntProgress
+
+    parts = getattr(widget, "children", ())
+    return any(map(has_controls, parts)) or not isinstance(widget, (Box, HTML, Image, IntProgress))
+
+
 def publish(widget, still: str, text: str) -> Callable[[str, str], None]:
     """Show an ipywidget and what the page keeps of it. Returns a function that replaces what is kept.
 
@@ -181,8 +193,11 @@ def publish(widget, still: str, text: str) -> Callable[[str, str], None]:
     """
     from IPython.display import display, publish_display_data
 
+    wake = WAKE if has_controls(widget) else ""
+
     def kept(still: str, text: str) -> dict:
-        return {"text/html": f'<div class="{STILL}">{still}</div>{SERVICE}', "text/plain": text}
+        below = wake if still else ""
+        return {"text/html": f'<div class="{STILL}">{still}{below}</div>{SERVICE}', "text/plain": text}
 
     keep_widgets()
     widget.add_class(LIVE)

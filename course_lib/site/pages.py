@@ -23,7 +23,7 @@ from course_lib.lessons.notes import is_note
 from course_lib.live.glass import OF_A_MODEL, packed_small
 from course_lib.live.glass import html as glass_page
 from course_lib.live.guesses import MARKDOWN, questions
-from course_lib.live.page import STILL
+from course_lib.live.page import STILL, WAKE
 from course_lib.pretrained import load_pretrained
 from course_lib.site.states import recorded_in
 
@@ -127,7 +127,7 @@ def _kept(output: NotebookNode, pictures: Path) -> NotebookNode | None:
     data = {kind: text for kind, text in output.data.items() if not kind.startswith("application/")}
     if "text/html" in data:
         still = LIVE_STILL.match(data["text/html"])
-        data["text/html"] = tidy(data["text/html"], pictures) + (STANDS if still else "")
+        data["text/html"] = tidy(data["text/html"].replace(WAKE, ""), pictures) + (STANDS if still else "")
         if not re.sub(r"</?div[^>]*>", "", data["text/html"]).strip():
             return None
     output.data = nbformat.from_dict(data)

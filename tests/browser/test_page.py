@@ -100,6 +100,30 @@ def test_the_beginning_of_a_tall_output_comes_back_unless_the_learner_scrolls_on
     page.close()
 
 
+# ------------------------------------------------------------------------------------------------- before the first run
+def test_a_still_says_how_it_comes_to_life_until_its_cell_has_run(lab):
+    book = json.loads((lab.folder / "02_attention.ipynb").read_text(encoding="utf-8"))
+    alive = ("soft_dictionary()", 'guess("attention.sharpness")')
+    first, *_ = (cell for cell in book["cells"] if cell["cell_type"] == "code")
+    cells = [cell for cell in book["cells"] if "".join(cell["source"]) in alive]
+    (lab.folder / "asleep.ipynb").write_text(json.dumps(book | {"cells": [first, *cells]}), encoding="utf-8")
+    page = lab.open("asleep.ipynb")
+    asleep = page.get_by_text("To bring this to life, run the cells above, then this one")
+    asleep.nth(1).wait_for()
+    assert asleep.evaluate_all(SHOWN) == [True, True]
+    lab.run(page)
+    page.locator(".course-live img").wait_for()
+    assert not any(asleep.evaluate_all(SHOWN))
+    lab.save(page)
+    page.close()
+    lab.stop_kernels()
+    page = lab.open("asleep.ipynb")
+    assert page.evaluate(ASLEEP) == 2
+    twice = page.get_by_text("To bring this to life").evaluate_all(SHOWN)
+    assert not any(twice), "the page says it once"
+    page.close()
+
+
 # ------------------------------------------------------------------------------------------------- the next morning
 @pytest.mark.parametrize("state", [False, True], ids=["without-state", "with-state"])
 def test_a_saved_page_is_complete_with_a_new_kernel(lab, state):

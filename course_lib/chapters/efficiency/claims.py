@@ -225,10 +225,10 @@ def mixed_precision() -> Finding:
     whole, auto, half = (totals[recipe] for recipe in RECIPES)
     ratios = tuple(other / all for one in (auto, half) for other, all in zip(one, whole))
     return Finding(
-        measured="weights, gradients, moments and copy: "
-        + ", ".join(f"{fixed[recipe]:.0f} bytes per parameter ({recipe})" for recipe in RECIPES)
-        + f"; with the activations, as a share of float32: autocast {ratios[0]:.1f} with 128 tokens, {ratios[1]:.1f} "
-        f"with 16,384; 16-bit weights {ratios[2]:.1f} and {ratios[3]:.1f}",
+        measured="weights, gradients, moments, copy: "
+        + ", ".join(f"{recipe} {fixed[recipe]:.0f}" for recipe in RECIPES)
+        + f" bytes per parameter; with activations, share of float32: autocast {ratios[0]:.1f} with 128 tokens, "
+        f"{ratios[1]:.1f} with 16,384; 16-bit weights {ratios[2]:.1f} and {ratios[3]:.1f}",
         values=ratios,
         verdict="confirmed" if max(ratios) < 0.6 else "refuted" if min(ratios) > 0.6 else "depends",
         because="Autocast leaves weights, gradients and moments in float32; with 16-bit weights, what they save goes "

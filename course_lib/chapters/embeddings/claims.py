@@ -325,11 +325,11 @@ def times_root_d() -> Finding:
         grown[rate] = statistics.fmean(table.weight.std().item() * table.factor / POSITION for table in tables)
     drowned = [min(cost) > DROWNED for cost in costs.values()]
     return Finding(
-        measured="word ÷ position in size, without and with the factor: "
+        measured="size of word ÷ position, without and with the factor: "
         + ", ".join(f"{a:.2g}, {b:.2g} (start {name})" for name, (a, b) in ratios.items())
-        + "; nats per letter that it costs to leave it out, from 0.02: "
+        + "; nats per letter higher without it, from 0.02: "
         + ", ".join(
-            f"{round(statistics.fmean(costs[rate]), 1) + 0:.1f} at the rate {rate} (size then {grown[rate]:.1f})"
+            f"{round(statistics.fmean(costs[rate]), 1) + 0:.1f} at rate {rate} (size then {grown[rate]:.1f})"
             for rate in RATES
         ),
         values=tuple(cost for rate in RATES for cost in costs[rate]),

@@ -518,10 +518,10 @@ def lora_forgets() -> Finding:
     spared = [one - other for (_, one), (_, other) in zip(ends[0], ends[2])]
     (new, old), (_, fast), (little, kept) = ([statistics.fmean(each) for each in zip(*runs)] for runs in ends)
     return Finding(
-        f"loss in Tinytown {whole[0][0][1]:.1f} nats before; at {SAME} nats in the second town "
+        f"nats in Tinytown {whole[0][0][1]:.1f} before; at {SAME} in the second town "
         f"{statistics.fmean(at_same[0]):.1f} with all weights, {statistics.fmean(at_same[1]):.1f} with LoRA; after "
-        f"{STEPS} steps {old:.1f} and {fast:.1f}, and {kept:.1f} with LoRA at the gentler rate, which has learned less "
-        f"({little:.1f} nats in the second town, all weights {new:.1f})",
+        f"{STEPS} steps {old:.1f} and {fast:.1f}, and {kept:.1f} with the gentler LoRA, which has learned less "
+        f"({little:.1f} in the second town, all weights {new:.1f})",
         tuple(saved),
         "confirmed" if min(saved) > 0.1 else "depends" if min(spared) > 0.1 else "refuted",
         "On how much it learns: where LoRA learns less, it forgets less. For the same gain it has not kept more here; "

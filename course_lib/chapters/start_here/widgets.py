@@ -25,7 +25,7 @@ N_WORDS = 6  # bars
 
 
 # --------------------------------------------------------------------------------------------------------- what is next
-def read_along(model: DecoderOnly, tokenizer: WordTokenizer, stories: Mapping[str, str], start: int) -> LiveFigure:
+def read_along(model: DecoderOnly, tokenizer: WordTokenizer, stories: Mapping[str, str], start: int = 1) -> LiveFigure:
     """A slider over the words of a story: what the model expects next, beside the exact probabilities.
 
     Args:

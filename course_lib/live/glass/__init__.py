@@ -215,8 +215,8 @@ def _ids(model: DecoderOnly, tokenizer: Words, text: str) -> Tensor:
 def still(words: str) -> str:
     """Return what stands on the page where no widget can: the words, and how to see more."""
     return (
-        f"<p>{escape(words)}</p><p>Run this cell to type a text of your own and follow each of its words through the "
-        "model: every head, every unit, every block opens with its numbers.</p>"
+        f"<p>{escape(words)}</p><p>It takes a text of your own, and you follow each of its words through the model: "
+        "every head, every unit, every block opens with its numbers.</p>"
     )
 
 
