@@ -127,7 +127,7 @@ def failed(answer, exercise_id="toy.double"):
 
 def said(result):
     """The feedback before its lines are broken."""
-    return "\n".join((*result.sentences, result.evidence, result.sketch, result.closing))
+    return "\n".join((*result.sentences, result.closing, result.case, result.evidence, result.sketch))
 
 
 # --- right, wrong, named ----------------------------------------------------------------------------------------------
@@ -1228,6 +1228,29 @@ def test_a_terminal_shows_the_same_in_signs(toy):
     assert result.feedback.count("  · · ✗ ·") == 3
     assert "✗ ·" not in result._repr_html_(), "there the picture shows it"
     assert len(pixels_in(result._repr_html_())) == 2
+
+
+def test_the_verdict_and_what_to_do_next_stand_before_the_case(toy):
+    toy(stages=[a_table])
+    result = check("toy.double", lambda x: 3 * x)
+    for text in (result.feedback, result._repr_html_()):
+        places = [text.index(part) for part in ("values are wrong", "Stuck?", "The case", "expected", "first difference")]
+        assert places == sorted(places)
+
+
+def test_a_long_case_is_folded_below_its_sentence_and_a_short_one_is_open(toy):
+    toy(stages=[two_numbers, a_table])
+    short, long = (check("toy.double", answer)._repr_html_() for answer in (lambda x: 3 * x, only_numbers))
+    assert "<details open" in short
+    assert "<details style" in long
+    assert "<summary" in long.partition("The case, of stage 2")[0]
+    folded = long.partition("<details")[2].partition("</details>")[0]
+    assert "first difference" in folded
+    assert "<figure" in folded
+
+
+def only_numbers(x):
+    return 2 * x if x.ndim == 1 else 3 * x
 
 
 # --- the next hint on a button ----------------------------------------------------------------------------------------
