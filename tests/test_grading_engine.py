@@ -427,9 +427,22 @@ def test_a_loop_without_end_is_stopped(toy, loop):
     toy(time_limit=0.2)
     before = threading.active_count()
     result = check("toy.double", loop)
-    assert "was still running after" in said(result)
+    assert "was still running at the limit (0.2 seconds" in said(result)
     assert "and was stopped. Is there a loop that never ends?" in said(result)
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_the_limit_is_told_as_it_is_counted(toy, monkeypatch, counted):
+    """Where the system counts what a thread computes, a busy machine makes it longer by the clock: that is said."""
+    toy(time_limit=0.2)
+    if counted and not limits._COUNTED:
+        pytest.skip("this system does not tell what a thread has computed")
+    monkeypatch.setattr(limits, "_COUNTED", counted)
+    told = said(check("toy.double", forever))
+    assert ("0.2 seconds of computing, or 0.6 with waiting" in told) == counted
+    assert ("other programs had the processor does not count" in told) == counted
+    assert ("at the limit (0.2 seconds) and was stopped" in told) != counted
 
 
 def test_what_cannot_be_stopped_is_left_behind_with_the_advice_to_restart(toy, monkeypatch):
