@@ -17,6 +17,7 @@ from course_lib.cli import (
     missing,
     new,
     plan,
+    progress,
     refresh,
     release,
     room,
@@ -30,6 +31,7 @@ from course_lib.cli import (
 
 COMMANDS = (
     start,
+    progress,
     doctor,
     weights,
     train,

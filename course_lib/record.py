@@ -29,6 +29,7 @@ IN_MEMORY = ":memory:"
 TABLES: dict[str, dict[str, type]] = {
     "exercises": {"attempts": int, "earned": int, "hints": int, "last": str},
     "guesses": {"answer": str, "confidence": int, "right": int},
+    "outcomes": {"seen": int},  # of guesses: has the learner read the verdict?
     "answers": {"name": str, "source": str},  # what passed, as a program that runs alone; of a reflection its text
     "mistakes": {"name": str, "hinted": str},  # recognised last; of which a hint was given last
     "choices": {"first": str, "changed": int},  # the picks that were tried first; were there others since?

@@ -47,7 +47,10 @@ def results(draw, exercise_id="attention.softmax"):
     points = 0 if status == "written" else draw(st.integers(0, 5))
     sentences = tuple(draw(st.lists(texts, max_size=2)))
     mistake = draw(st.one_of(st.none(), texts)) if status == "failed" else None
-    return Result(exercise_id, draw(texts), status, points, sentences, draw(texts), mistake, 'Stuck? hint("x")')
+    case = draw(texts)
+    return Result(
+        exercise_id, draw(texts), status, points, sentences, draw(texts), mistake, 'Stuck? hint("x")', case=case
+    )
 
 
 @st.composite
@@ -86,7 +89,7 @@ def spoken(text):
 
 
 def feedback_of(result):
-    return "\n".join(part for part in (*result.sentences, result.evidence, result.sketch) if part)
+    return "\n".join(part for part in (*result.sentences, result.case, result.evidence, result.sketch) if part)
 
 
 def has_no_controls(text):

@@ -298,6 +298,7 @@ def test_a_learner_reads_every_result_and_no_line_on_hints(tmp_path, graded):
             shown = articles if result.status != "unanswered" else page.text("ul")
             for sentence in result.sentences:
                 assert sentence.replace("`", "") in shown
+            assert result.case.replace("`", "") in articles
             assert result.evidence in articles
         for status, (sign, word, _) in SIGNS.items():
             count = sum(result.status == status for result in each.results)

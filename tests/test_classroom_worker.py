@@ -258,7 +258,7 @@ def test_an_answer_that_ends_its_process_costs_that_exercise_only(worker):
     assert [result.exercise_id for result in marked.results] == list(ids)
     assert not softmax.passed
     assert "ended the process in which it ran (signal 11)" in softmax.sentences[0]
-    assert softmax.sentences[1].startswith("The case:")
+    assert softmax.case.startswith("The case:")
     assert not saturation.passed
     assert "signal 9" in saturation.sentences[0]
     assert memory.status in ("passed", "failed")  # it was judged

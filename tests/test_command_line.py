@@ -12,7 +12,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from course_lib.__main__ import COMMANDS, main
 from course_lib.bench import report
 from course_lib.contents import BY_SLUG, TABLE_BEGIN, TABLE_END, readme
-from course_lib.grading import EXERCISES, notebook
+from course_lib.grading import EXERCISES, check, notebook, progress
 from tests.small_class import needs_bwrap
 
 ROOT = Path(__file__).parent.parent
@@ -36,6 +36,16 @@ def test_help_is_there(command, capsys):
 def test_without_a_command_the_commands_are_listed(capsys):
     assert main([]) == 0
     assert "learners: copy the course into a folder of your own" in capsys.readouterr().out
+
+
+def test_progress_prints_in_a_terminal_what_progress_shows_in_a_notebook(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.sqlite3"))
+    check("attention.memory", 2048 * 2048)
+    assert main(["progress"]) == 0
+    told = capsys.readouterr().out
+    assert told == f"{progress()}\n"
+    assert "attention.memory" in told
+    assert "1 attempt" in told
 
 
 # ------------------------------------------------------------------------------------------- files that cannot be used

@@ -127,7 +127,7 @@ def failed(answer, exercise_id="toy.double"):
 
 def said(result):
     """The feedback before its lines are broken."""
-    return "\n".join((*result.sentences, result.evidence, result.sketch, result.closing))
+    return "\n".join((*result.sentences, result.closing, result.case, result.evidence, result.sketch))
 
 
 # --- right, wrong, named ----------------------------------------------------------------------------------------------
@@ -427,9 +427,22 @@ def test_a_loop_without_end_is_stopped(toy, loop):
     toy(time_limit=0.2)
     before = threading.active_count()
     result = check("toy.double", loop)
-    assert "was still running after" in said(result)
+    assert "was still running at the limit (0.2 seconds" in said(result)
     assert "and was stopped. Is there a loop that never ends?" in said(result)
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_the_limit_is_told_as_it_is_counted(toy, monkeypatch, counted):
+    """Where the system counts what a thread computes, a busy machine makes it longer by the clock: that is said."""
+    toy(time_limit=0.2)
+    if counted and not limits._COUNTED:
+        pytest.skip("this system does not tell what a thread has computed")
+    monkeypatch.setattr(limits, "_COUNTED", counted)
+    told = said(check("toy.double", forever))
+    assert ("0.2 seconds of computing, or 0.6 with waiting" in told) == counted
+    assert ("other programs had the processor does not count" in told) == counted
+    assert ("at the limit (0.2 seconds) and was stopped" in told) != counted
 
 
 def test_what_cannot_be_stopped_is_left_behind_with_the_advice_to_restart(toy, monkeypatch):
@@ -1228,6 +1241,30 @@ def test_a_terminal_shows_the_same_in_signs(toy):
     assert result.feedback.count("  · · ✗ ·") == 3
     assert "✗ ·" not in result._repr_html_(), "there the picture shows it"
     assert len(pixels_in(result._repr_html_())) == 2
+
+
+def test_the_verdict_and_what_to_do_next_stand_before_the_case(toy):
+    toy(stages=[a_table])
+    result = check("toy.double", lambda x: 3 * x)
+    for text in (result.feedback, result._repr_html_()):
+        order = ("values are wrong", "Stuck?", "The case", "expected", "first difference")
+        places = [text.index(part) for part in order]
+        assert places == sorted(places)
+
+
+def test_a_long_case_is_folded_below_its_sentence_and_a_short_one_is_open(toy):
+    toy(stages=[two_numbers, a_table])
+    short, long = (check("toy.double", answer)._repr_html_() for answer in (lambda x: 3 * x, only_numbers))
+    assert "<details open" in short
+    assert "<details style" in long
+    assert "<summary" in long.partition("The case, of stage 2")[0]
+    folded = long.partition("<details")[2].partition("</details>")[0]
+    assert "first difference" in folded
+    assert "<figure" in folded
+
+
+def only_numbers(x):
+    return 2 * x if x.ndim == 1 else 3 * x
 
 
 # --- the next hint on a button ----------------------------------------------------------------------------------------

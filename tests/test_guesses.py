@@ -14,9 +14,10 @@ from course_lib import record
 from course_lib.chapters.sampling.widgets import LOGITS
 from course_lib.contents import CHAPTERS
 from course_lib.grading import progress
-from course_lib.live import guess
+from course_lib.live import guess, reveal
 from course_lib.live.guesses import Guess, Option, Question, Revealed, plain, questions, read_questions
 from course_lib.live.page import VIEW
+from course_lib.live.saved import STILL
 from course_lib.pretrained import embeddings_by_step
 from course_lib.sampling import next_token_distribution, top_p_filter
 from course_lib.tinytown import Tinytown, WordTokenizer
@@ -121,7 +122,9 @@ def test_a_chapter_asks_each_of_its_guesses_once_in_the_order_of_its_page_and_sh
     asked = {cell.source: cell.outputs for cell in cells if re.search(r"\bguess\(", cell.source)}
     assert list(asked) == [f'guess("{id}")' for id in questions(chapter.slug)]
     for id, outputs in zip(questions(chapter.slug), asked.values()):
-        assert [output.data["text/plain"] for output in outputs] == [repr(guess(id))]
+        shown = guess(id)
+        assert [output.data["text/plain"] for output in outputs] == [repr(shown)]
+        assert [output.data["text/html"] for output in outputs] == [f'<div class="{STILL}">{shown.still}</div>']
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.slug)
@@ -243,6 +246,27 @@ def test_a_committed_guess_stays_and_its_reason_comes_after_the_measurement(coin
     assert reason in revealed(coin)._repr_html_()
 
 
+def test_a_guess_that_is_shown_again_after_its_verdict_says_what_came_of_it(memory):
+    committed = guess("attention.sharpness")
+    for answer, sign in ((committed.question.shown[0], ""), (committed.question.answer, "✓")):
+        memory.clear()
+        commit(committed := guess("attention.sharpness"), answer, 70)
+        assert "Now measure" in guess("attention.sharpness").reply.value
+        told = reveal("attention.sharpness")
+        again = guess("attention.sharpness")
+        for shown in (html.unescape(again.reply.value), repr(again), html.unescape(again.still)):
+            assert told.verdict in shown
+            assert told.verdict.startswith(sign)
+            assert "Now measure" not in shown
+        record._memory.pop((record.IN_MEMORY, "outcomes"))
+
+
+def test_a_verdict_that_was_read_before_a_guess_was_made_is_no_outcome_of_it(memory):
+    reveal("attention.sharpness")
+    commit(guess("attention.sharpness"), guess("attention.sharpness").question.answer, 70)
+    assert "Now measure" in guess("attention.sharpness").reply.value
+
+
 def test_without_a_guess_the_answer_alone_is_revealed(coin):
     assert repr(revealed(coin)) == "Measured: tails, x[0]. Look at the coin. All coins fall."
 
@@ -327,7 +351,12 @@ def test_a_question_can_be_read_without_a_kernel_and_hides_its_answer(coin):
     text = repr(coin)
     assert text == "Predict: Heads or tails <b>, says she?\n  ( ) heads & 1 < 2\n  ( ) tails, x[0]"
     assert "<b>Heads or <code>tails</code> &lt;b&gt;, says <em>she</em>?</b>" in coin.still
-    assert "○ heads &amp; 1 &lt; 2" in coin.still
+    assert "– heads &amp; 1 &lt; 2" in coin.still
+    assert "○" not in coin.still, "nothing there can be clicked"
+    assert "Run this cell to choose." in coin.still
+    commit(coin, "tails, x[0]", 50)
+    assert "◉ tails, x[0]" in coin.still
+    assert "Run this cell" not in coin.still
     assert not re.search("biased|Look|fall|✓|✗", text + coin.still)
 
 

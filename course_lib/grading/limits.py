@@ -93,7 +93,8 @@ def limited(job: Callable[[], None], seconds: float, so_far: Callable[[], str] =
     """Run `job` in a thread of its own. Returns "done", "stopped" (its time was up) or "lost" (it would not stop).
 
     `seconds` are the thread's own where the system counts them, so that a busy machine fails nobody: while it waits for
-    a core that others have, no clock runs. `so_far` says how far the job is, to whoever waits for it ("2 of 11 cases").
+    a core that others have, no clock runs. `told` says so to a learner. `so_far` says how far the job is, to whoever
+    waits for it ("2 of 11 cases").
     Errors: Interrupted, once the thread has been asked to stop.
     """
 
@@ -130,6 +131,14 @@ def limited(job: Callable[[], None], seconds: float, so_far: Callable[[], str] =
     if interrupted:
         raise Interrupted(stopped)
     return "done" if finished else "stopped" if stopped else "lost"
+
+
+def told(seconds: float) -> tuple[str, str]:
+    """Return a limit in words, and a sentence on what is not counted, if anything: what `limited` goes by."""
+    if not _COUNTED:
+        return f"{seconds:g} seconds", ""
+    uncounted = "Time in which other programs had the processor does not count; by the clock it may have been longer."
+    return f"{seconds:g} seconds of computing, or {seconds * BUSY:g} with waiting", uncounted
 
 
 def inside_an_answer() -> bool:

@@ -14,6 +14,8 @@ from html import escape
 from .show import plural
 
 WIDTH = 100  # columns of text
+LONG = 12  # lines of a case: a longer one is folded where it can be unfolded
+PICTURE = 8  # so many lines a picture takes, at least
 EMPHASIS = re.compile(r"(?<![\w*])\*([^\W_](?:[\w ’'-]*\w)?)\*(?![\w*])")
 ALSO, PERHAPS = (
     "; also ",
@@ -32,8 +34,11 @@ class Result:
     """The verdict on one answer.
 
     Fields: passed, earned, points, feedback (text), misconception (its name, or None), status (passed, failed,
-    unanswered, or written for a reflection), `evidence`, the failing case as preformatted text, and the target beside
-    the answer, where both are matrices: `picture` in HTML, `sketch` in text.
+    unanswered, or written for a reflection), sentences, `closing`, which says what to do next, the failing case: a
+    sentence on what it is (`case`) and the case as preformatted text (`evidence`), and the target beside the answer,
+    where both are matrices: `picture` in HTML, `sketch` in text.
+
+    What was found and what to do next stand first. The case may be long: it comes last, folded where a page can fold.
     """
 
     exercise_id: str
@@ -47,6 +52,7 @@ class Result:
     picture: str = ""
     sketch: str = ""
     part: int = 0  # points for stages that pass, where not all do
+    case: str = ""
 
     @property
     def passed(self) -> bool:
@@ -63,8 +69,8 @@ class Result:
 
     @property
     def feedback(self) -> str:
-        said = (line for sentence in self.sentences for line in wrapped(sentence))
-        return "\n".join(part for part in (*said, self.evidence, self.sketch, *wrapped(self.closing)) if part)
+        said = (line for text in (*self.sentences, self.closing, self.case) for line in wrapped(text))
+        return "\n".join(part for part in (*said, self.evidence, self.sketch) if part)
 
     @property
     def _score(self) -> str:
@@ -77,14 +83,23 @@ class Result:
 
     def _repr_html_(self) -> str:
         sign, word, colour = SIGNS[self.status]
-        lines = "".join(_line(sentence) for sentence in self.sentences)
-        style = "margin: 6px 0 0; padding: 0; background: transparent; color: inherit; overflow-x: auto;"
-        evidence = f'<pre style="{style}">{escape(self.evidence)}</pre>' if self.evidence else ""
-        closing = _line(self.closing) if self.closing else ""
+        lines = "".join(_line(text) for text in (*self.sentences, self.closing) if text)
         return (
             f'<div style="border-left: 4px solid {colour}; padding: 4px 12px; max-width: 52em;">'
             f"{_badge(sign, word, colour)} <b>{escape(self.title)}</b> "
-            f"<code>{escape(self.exercise_id)}</code> · {self._score}{lines}{evidence}{self.picture}{closing}</div>"
+            f"<code>{escape(self.exercise_id)}</code> · {self._score}{lines}{self._case_html()}</div>"
+        )
+
+    def _case_html(self) -> str:
+        """The case, below its sentence; folded where it would push the verdict off the screen."""
+        style = "margin: 6px 0 0; padding: 0; background: transparent; color: inherit; overflow-x: auto;"
+        evidence = f'<pre style="{style}">{escape(self.evidence)}</pre>' if self.evidence else ""
+        if not (evidence or self.picture):
+            return _line(self.case) if self.case else ""
+        is_long = len(self.evidence.splitlines()) + PICTURE * bool(self.picture) > LONG
+        return (
+            f'<details{"" if is_long else " open"} style="margin-top: 6px;"><summary style="cursor: pointer;">'
+            f"{_code(self.case or 'The case')}</summary>{evidence}{self.picture}</details>"
         )
 
     def _repr_pretty_(self, printer, cycle: bool) -> None:

@@ -32,7 +32,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from .limits import Exit, Stop, inside_an_answer, limited
+from .limits import Exit, Stop, inside_an_answer, limited, told
 from .show import plural, without_addresses
 from .values import changed, fresh, plain
 from .watch import LibraryWatch, Watch
@@ -313,7 +313,7 @@ class _Paper(io.TextIOBase):
 
 def _time_is_up(seconds: float, stopped: bool) -> Failure:
     """The sentence for an answer that was still running."""
-    sentence = f"Your function was still running after {plural(int(seconds), 'second')}, which is the limit,"
-    if stopped:
-        return Failure("time", f"{sentence} and was stopped. Is there a loop that never ends?")
-    return Failure("time", f"{sentence} and could not be stopped: {RESTART}.")
+    limit, uncounted = told(seconds)
+    sentence = f"Your function was still running at the limit ({limit})"
+    ending = "and was stopped. Is there a loop that never ends?" if stopped else f"and could not be stopped: {RESTART}."
+    return Failure("time", f"{sentence} {ending}" + (f"\n{uncounted}" if uncounted else ""))

@@ -256,7 +256,10 @@ def reveal(id: str) -> "Revealed":
     Errors: KeyError for an unknown id, with the nearest ones.
     """
     question = _find(id)
-    return Revealed(question, *_kept(question))
+    told = Revealed(question, *_kept(question))
+    if told.chosen is not None:
+        record.change("outcomes", question.id, lambda entry: entry.update(seen=1))
+    return told
 
 
 def _find(id: str) -> Question:
@@ -321,6 +324,8 @@ class Guess(widgets.VBox):
     def _committed(self) -> str:
         if self.chosen is None:
             return ""
+        if record.entries("outcomes").get(self.question.id, record.blank("outcomes"))["seen"]:
+            return Revealed(self.question, self.chosen, self.confidence).verdict
         return f"Kept: {self.chosen}, {self.confidence} % sure. Now measure; the verdict comes after it."
 
     def commit(self) -> None:
@@ -359,9 +364,9 @@ class Guess(widgets.VBox):
 
     @property
     def still(self) -> str:
-        """The same as HTML that needs no kernel."""
+        """The same as HTML that needs no kernel: a list with nothing that looks as though it could be clicked."""
         _, *lines = repr(self).split("\n")
-        lines = [html.escape(line.replace("  ( ) ", "○ ").replace("  (•) ", "◉ ").strip()) for line in lines]
+        lines = [html.escape(line.replace("  ( ) ", "– ").replace("  (•) ", "◉ ").strip()) for line in lines]
         return "".join(f"<div>{line}</div>" for line in (self._asked, *lines))
 
     def _ipython_display_(self) -> None:
@@ -377,23 +382,25 @@ class Revealed:
     confidence: int
 
     @property
-    def _parts(self) -> tuple[str, str]:
-        """The verdict as text, and the reason as Markdown."""
+    def verdict(self) -> str:
+        """Right or not, and what was measured."""
         answer = self.question.answer
         if self.chosen is None:
-            return f"Measured: {answer}.", self.question.reply(answer)
+            return f"Measured: {answer}."
         said = f"You said {self.chosen}, {self.confidence} % sure."
         if self.question.right(self.chosen):
-            return f"✓ {said} The measurement agrees.", self.question.reply(self.chosen)
-        return f"✗ {said} Measured: {answer}.", self.question.reply(self.chosen)
+            return f"✓ {said} The measurement agrees."
+        return f"✗ {said} Measured: {answer}."
+
+    @property
+    def _reason(self) -> str:
+        return self.question.reply(self.question.answer if self.chosen is None else self.chosen)
 
     def __repr__(self) -> str:
-        verdict, reason = self._parts
-        return f"{verdict} {plain(reason)}"
+        return f"{self.verdict} {plain(self._reason)}"
 
     def _repr_html_(self) -> str:
-        verdict, reason = self._parts
-        return f'<div role="status"><b>{html.escape(verdict)}</b> {_as_html(reason)}</div>'
+        return f'<div role="status"><b>{html.escape(self.verdict)}</b> {_as_html(self._reason)}</div>'
 
 
 def _as_html(markdown: str) -> str:

@@ -121,7 +121,7 @@ def _moodle_feedback(marked: GradedSubmission, chapter: int | None = None) -> st
     failed = [result for result in results if result.status == "failed"]
     for i, result in enumerate(failed):
         head = f"{' '.join(SIGNS['failed'][:2])}: {result.title} ({result.exercise_id})"
-        block = _html("\n".join([head, *result.sentences]))
+        block = _html("\n".join([head, *result.sentences, *filter(None, [result.case])]))
         if shown := "\n".join(part for part in (result.evidence, result.sketch) if part):
             block += f"<pre>{_html(shown)}</pre>"  # numbers below each other
         if sum(map(len, blocks)) + len(block) > LONGEST_FEEDBACK:

@@ -90,12 +90,14 @@ class Exercise(Everything):
         misconception: str | None = None,
         pictures: tuple[str, str] = ("", ""),
         part: int = 0,
+        case: str = "",
     ) -> Result:
         """Return a `Result` of this exercise."""
         closing = f'Stuck? hint("{self.id}")' if status == "failed" else ""
         named = (self.id, self.title, status, self.points)
         sentences = tuple(sentence[:LONGEST] for sentence in sentences)
-        return Result(*named, sentences, evidence[: 4 * LONGEST], misconception, closing, *pictures, part)
+        evidence = evidence[: 4 * LONGEST]
+        return Result(*named, sentences, evidence, misconception, closing, *pictures, part, case[:LONGEST])
 
     def unanswered(self) -> Result:
         """Return the verdict on an answer that nobody has begun."""

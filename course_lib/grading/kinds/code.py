@@ -84,10 +84,11 @@ class Code(Exercise):
         trial, outcome = trials[shown], outcomes[shown]
         number = list(dict.fromkeys(each.stage for each in trials)).index(trial.stage) + 1
         case_of = f"The case, of stage {number}: {trial.stage}" if stages else f"The case: {trial.stage}"
-        sentences = [*(found.sentences if found else [problem]), *stages, case_of]
-        case, sketch = evidence(self, trial, outcome, sentences, mistakes=found.name.count(ALSO) + 1 if found else 0)
-        picture = pictures(self, trial, outcome)[0]
-        return self.verdict("failed", sentences, case, found.name if found else None, (picture, sketch), part)
+        sentences = [*(found.sentences if found else [problem]), *stages]
+        said, mistakes = [*sentences, case_of], found.name.count(ALSO) + 1 if found else 0
+        shown_case, sketch = evidence(self, trial, outcome, said, mistakes)
+        both = pictures(self, trial, outcome)[0], sketch
+        return self.verdict("failed", sentences, shown_case, found.name if found else None, both, part, case_of)
 
     def of_the_library(self, name: str) -> Result:
         """Return the verdict on an answer that leaves the work to the library."""
