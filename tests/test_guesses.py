@@ -16,7 +16,7 @@ from course_lib.contents import CHAPTERS
 from course_lib.grading import progress
 from course_lib.live import guess, reveal
 from course_lib.live.guesses import Guess, Option, Question, Revealed, plain, questions, read_questions
-from course_lib.live.page import VIEW
+from course_lib.live.page import VIEW, WAKE
 from course_lib.live.saved import STILL
 from course_lib.pretrained import embeddings_by_step
 from course_lib.sampling import next_token_distribution, top_p_filter
@@ -124,7 +124,7 @@ def test_a_chapter_asks_each_of_its_guesses_once_in_the_order_of_its_page_and_sh
     for id, outputs in zip(questions(chapter.slug), asked.values()):
         shown = guess(id)
         assert [output.data["text/plain"] for output in outputs] == [repr(shown)]
-        assert [output.data["text/html"] for output in outputs] == [f'<div class="{STILL}">{shown.still}</div>']
+        assert [output.data["text/html"] for output in outputs] == [f'<div class="{STILL}">{shown.still}{WAKE}</div>']
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.slug)
@@ -353,10 +353,8 @@ def test_a_question_can_be_read_without_a_kernel_and_hides_its_answer(coin):
     assert "<b>Heads or <code>tails</code> &lt;b&gt;, says <em>she</em>?</b>" in coin.still
     assert "– heads &amp; 1 &lt; 2" in coin.still
     assert "○" not in coin.still, "nothing there can be clicked"
-    assert "Run this cell to choose." in coin.still
     commit(coin, "tails, x[0]", 50)
     assert "◉ tails, x[0]" in coin.still
-    assert "Run this cell" not in coin.still
     assert not re.search("biased|Look|fall|✓|✗", text + coin.still)
 
 

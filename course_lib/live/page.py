@@ -54,12 +54,15 @@ STYLE = f"""<style>
   .{LIVE} .widget-inline-hbox:not(.widget-checkbox) > .widget-label {{flex: 1 0 100%; text-align: left}}
 }}
 </style>"""
+# A chapter's notebook and its exercises have one name: the tab says which is which.
+_TAB = '.lm-TabBar-tab[title*="exercises/"] .lm-TabBar-tabLabel'
 _DARK = '[data-jp-theme-light="false"]'
 _ARROW = "svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 9 9'%3E%3Cpath fill='%23ccc' d='m2 3 3 3 3-3'/%3E%3C/svg"
 # What has the focus shows it. On a dark page pictures are dimmed; comments (a line's shapes) and the arrows of lists
 # stand out. On a narrow one words and printed columns stay whole, an option goes on below itself, and a long name,
 # address or formula ends within the page.
 LOOKS = f"""<style>
+{_TAB}::before {{content: "Exercises · "}}
 {_DARK} :is({_OUTPUT} figure > img, .{LIVE} .widget-image) {{filter: brightness(0.88)}}
 .jp-Notebook {{--jp-mirror-editor-comment-color: #2f6f6f}}
 {_DARK} .jp-Notebook {{--jp-mirror-editor-comment-color: #7fb8b8}}

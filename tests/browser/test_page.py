@@ -47,15 +47,18 @@ def page(lab):
     page.close()
 
 
-def test_code_of_the_library_breaks_between_words(lab):
+def test_code_of_the_library_breaks_between_words_and_a_tab_of_exercises_says_so(lab):
     code = (
         "from course_lib.embeddings import TokenEmbedding\nfrom course_lib.live import source\nsource(TokenEmbedding)"
     )
-    page = lab.open(lab.write("source.ipynb", GUESS, code))
+    (lab.folder / "exercises").mkdir(exist_ok=True)
+    page = lab.open(lab.write("exercises/source.ipynb", GUESS, code))
     lab.run(page)
     shown = page.locator(".jp-OutputArea .jp-RenderedMarkdown pre code")
     shown.wait_for()
     assert shown.evaluate("(code) => getComputedStyle(code).wordBreak") == "normal"
+    before = "(label) => getComputedStyle(label, '::before').content"
+    assert page.locator(".lm-mod-current .lm-TabBar-tabLabel", has_text="source").evaluate(before) == '"Exercises · "'
     page.close()
 
 
