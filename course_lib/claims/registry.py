@@ -228,7 +228,7 @@ class Settled:
 
 
 def settle(*ids: str, findings: Mapping[str, Finding] | None = None) -> None:
-    """Show the claim of each id: the verdict, what was measured and why; who says it, control, threshold and code.
+    """Show the claim of each id, what was measured and the verdict; who says it, its test and its code, folded.
 
     findings: those that are known already (`recorded()`); without them each experiment runs now.
     Errors: ValueError if an id is unknown.
