@@ -1247,7 +1247,9 @@ def test_the_verdict_and_what_to_do_next_stand_before_the_case(toy):
     toy(stages=[a_table])
     result = check("toy.double", lambda x: 3 * x)
     for text in (result.feedback, result._repr_html_()):
-        places = [text.index(part) for part in ("values are wrong", "Stuck?", "The case", "expected", "first difference")]
+        places = [
+            text.index(part) for part in ("values are wrong", "Stuck?", "The case", "expected", "first difference")
+        ]
         assert places == sorted(places)
 
 

@@ -137,7 +137,9 @@ def told(seconds: float) -> tuple[str, str]:
     """Return a limit in words, and a sentence on what is not counted, if anything: what `limited` goes by."""
     if not _COUNTED:
         return f"{seconds:g} seconds", ""
-    uncounted = "Time in which other programs had the processor does not count, so by the clock it may have been longer."
+    uncounted = (
+        "Time in which other programs had the processor does not count, so by the clock it may have been longer."
+    )
     return f"{seconds:g} seconds of computing, or {seconds * BUSY:g} with waiting", uncounted
 
 
