@@ -135,13 +135,10 @@ def limited(job: Callable[[], None], seconds: float, so_far: Callable[[], str] =
 
 def told(seconds: float) -> tuple[str, str]:
     """Return a limit in words, and a sentence on what is not counted, if anything: what `limited` goes by."""
-    limit = f"{seconds:g} second{'' if seconds == 1 else 's'}"
     if not _COUNTED:
-        return limit, ""
-    uncounted = (
-        "Time in which other programs had the processor does not count, so by the clock it may have been longer."
-    )
-    return f"{limit} of computing, or {seconds * BUSY:g} with waiting", uncounted
+        return f"{seconds:g} seconds", ""
+    uncounted = "Time in which other programs had the processor does not count; by the clock it may have been longer."
+    return f"{seconds:g} seconds of computing, or {seconds * BUSY:g} with waiting", uncounted
 
 
 def inside_an_answer() -> bool:
