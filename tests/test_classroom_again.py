@@ -236,5 +236,5 @@ def test_graded_feedback_speaks_of_no_kernel(worker):
     )
     notebook = Notebook("notebook.ipynb", (Cell(1, "code", stubborn),))
     [result] = mark(Submission("ada", (notebook,), {}, (), ""), EXPECTED[:1], worker, 7).results
-    assert "which is the limit" in result.feedback
+    assert "at the limit" in result.feedback
     assert "kernel" not in result.feedback

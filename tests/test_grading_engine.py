@@ -18,6 +18,7 @@ import threading
 import time
 import warnings
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -1071,6 +1072,7 @@ def test_a_reflection_is_compared_and_never_wrong(toy):
         ({"kind": "reflect"}, "a reflect exercise has no points"),
         ({"kind": "reflect", "points": 0}, "needs model_answer and rubric"),
         ({"kind": "number", "reference": 1, "misconceptions": [MEGA, MEGA]}, "names of misconceptions must differ"),
+        ({"kind": "number", "reference": 1, "misconceptions": [replace(MEGA, hint=4)]}, "misconceptions name hints"),
     ],
 )
 def test_a_faulty_declaration_is_refused_with_the_field_named(fields, problem):

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from course_lib.grading import EXERCISES, check, hint, standing
+from course_lib.grading import EXERCISES, check, hint
 from course_lib.grading.button import hint_button
+from course_lib.grading.result import Hint
 
 pytestmark = pytest.mark.usefixtures("as_a_learner")
 ATTENTION = "masks.masked_attention"
@@ -32,6 +33,7 @@ def attention(scaled=True, heads=True, masked=True):
     [
         ({"scaled": False}, "scaling missing", "features of"),
         ({"masked": False}, "no mask", "later keys"),
+        ({"heads": False}, "one head", "For several heads"),
     ],
 )
 def test_the_hint_that_speaks_of_the_mistake_comes_first_and_then_they_come_in_turn(wrong, name, speaks_of):
@@ -39,7 +41,11 @@ def test_the_hint_that_speaks_of_the_mistake_comes_first_and_then_they_come_in_t
     first = hint(ATTENTION)
     assert first.mistake == name
     assert speaks_of in " ".join(first.text.split())
-    assert f"on “{name}”" in repr(first)
+    assert not first.in_turn
+    for shown in (repr(first), first._repr_html_()):
+        assert "Hint for this mistake" in shown
+        assert f"“{name}” (number {first.number} of 4, out of turn)" in shown
+        assert f"Hint {first.number} of" not in shown, "no hint seems to have been skipped"
     assert [hint(ATTENTION).number for _ in range(3)] == [1, 2, 3]
 
 
@@ -62,12 +68,28 @@ def test_a_hint_out_of_turn_leaves_the_button_as_it_was():
     check(ATTENTION, attention(heads=False))
     button, place = hint_button(EXERCISES[ATTENTION]).children
     button.click()
-    assert "on “one head”" in place.value
+    assert "“one head”" in place.value
     assert button.description == "Next hint"
     assert not button.disabled
     for _ in EXERCISES[ATTENTION].hints:
         button.click()
     assert button.disabled
+
+
+def test_a_hint_on_the_mistake_that_is_the_next_one_anyway_counts_as_such():
+    for answer in ("Q @ K.T / 2", "K @ Q.T / Q.shape[-1] ** 0.5"):
+        check("attention.worked_example", eval(f"lambda Q, K: ({answer}).softmax(-1)"))
+        first = hint("attention.worked_example")
+        assert first.mistake in ("always divided by two", "queries and keys exchanged")
+    assert (first.number, first.in_turn) == (1, True)
+    assert repr(first).startswith("Hint 1 of 3 · attention.worked_example · on “queries and keys exchanged”")
+    assert hint("attention.worked_example").number == 2
+
+
+def test_a_mistake_for_which_the_page_names_no_hint_leaves_them_in_turn():
+    check("attention.softmax", lambda x, dim: x.softmax(dim).float())
+    first = hint("attention.softmax")
+    assert (first.number, first.mistake) == (1, "")
 
 
 def test_the_button_shows_no_hint_twice():
@@ -78,17 +100,14 @@ def test_the_button_shows_no_hint_twice():
         button.click()
         presses += 1
     assert presses == len(EXERCISES[ATTENTION].hints)
-    numbers = [f"Hint {n} of {presses}" for n in range(1, presses + 1)]
-    assert [place.value.count(number) for number in numbers] == [1] * presses
+    assert all(place.value.count(html_of(text)) == 1 for text in EXERCISES[ATTENTION].hints)
 
 
-def test_for_nearly_every_mistake_some_hint_is_found(monkeypatch):
-    mistakes = [(each, mistake) for each in EXERCISES.values() for mistake in each.misconceptions]
-    kept = {}
-    monkeypatch.setattr(standing.record, "entries", lambda table: kept)
-    monkeypatch.setattr(standing.record, "change", lambda *arguments: None)
-    found = 0
-    for exercise, mistake in mistakes:
-        kept[exercise.id] = {"name": mistake.name, "hinted": ""}
-        found += standing._hint_on_the_mistake(exercise) is not None
-    assert found > 0.8 * len(mistakes)
+def html_of(text):
+    """A hint as the button shows it, without its name."""
+    return Hint("", 1, 1, text)._repr_html_().partition("margin-top: 6px;")[2]
+
+
+def test_most_mistakes_of_the_pages_name_their_hint():
+    mistakes = [mistake for each in EXERCISES.values() for mistake in each.misconceptions]
+    assert sum(mistake.hint > 0 for mistake in mistakes) > 0.7 * len(mistakes)

@@ -98,6 +98,12 @@ def test_a_figure_of_its_own_stands_in_the_front_matter(written):
     assert written(text, "table", None).reference == {"rows": 30, "all": 15_360}
 
 
+def test_the_heading_of_a_mistake_may_name_the_hint_that_helps_with_it(written):
+    negative = written(PAGE.replace("### negative", "### negative (hint 2)")).misconceptions[3]
+    assert (negative.name, negative.hint) == ("negative", 2)
+    assert {mistake.hint for mistake in written(PAGE).misconceptions} == {0}
+
+
 def test_a_page_of_options(written):
     exercise = written(CHOICE, "which", None)
     assert [(o.key, o.text, o.right, o.why) for o in exercise.options] == [
@@ -140,6 +146,13 @@ FAULTS = {
     "two hints": (PAGE, "3. Which order?\n", "", 18, "3 hints are the least, and here are 2"),
     "hints alike": (PAGE, "Which order?", "Which operator?", 18, "two hints are the same"),
     "too few mistakes": (PAGE, PAGE[PAGE.index("### negative") :], "", 24, "4 mistakes are the least, and here are 3"),
+    "no such hint": (
+        PAGE,
+        "### negative",
+        "### negative (hint 4)",
+        39,
+        "'negative' names hint 4: the page has hints 1 to 3",
+    ),
     "name twice": (PAGE, "### negative", "### added", 39, "a second mistake named 'added'"),
     "no form": (PAGE, "`-scaled(x, times)`\n", "", 39, "'negative' has no form"),
     "no sentence": (PAGE, "A sign too many.\n", "", 39, "'negative' has no sentence"),

@@ -30,7 +30,7 @@ Say in one sentence what the learner can do afterwards.
 3. Divide the one by the other: which of the two sizes of `x.shape` is it?
 
 ## Mistakes
-### not divided
+### not divided (hint 3)
 `/ x.shape[-1]` → nothing
 You add the row up. Divide by the number of its entries.
 
@@ -38,7 +38,7 @@ You add the row up. Divide by the number of its entries.
 `x.sum(-1) / x.shape[-1]` → `x.sum(0) / x.shape[0]`
 You take the mean of each column. A row runs along the last axis.
 
-### divided by the number of rows
+### divided by the number of rows (hint 3)
 `/ x.shape[-1]` → `/ x.shape[0]`
 You divide by the number of rows. A mean is a sum over the number of its terms: the entries of a row.
 

@@ -39,7 +39,7 @@ def hint_button(exercise: Exercise):
         if hint.number not in shown:
             place.value += f'<div style="line-height: 1.45; margin-top: 4px;">{hint._repr_html_()}</div>'
         shown.add(hint.number)
-        if hint.mistake:  # out of turn: the others are still there
+        if not hint.in_turn:  # the others are still there
             return
         left = set(range(hint.number + 1, hint.of + 1)) - shown
         button.description = f"Next hint ({len(left)} left)"

@@ -4,6 +4,7 @@ import contextlib
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -185,11 +186,23 @@ def answer_block(page: Page) -> Block:
 def _mistakes(page: Page, reference: Reference | None, names: Mapping[str, Any] | None) -> list[WrittenMistake]:
     mistakes, seen, slips = [], set(), _second_slips(page, reference)
     for section in page.parts["Mistakes"].sections:
+        section, hint = _hint_of(page, section)
         if section.title in seen:
             raise page.error(section.line, f"a second mistake named {section.title!r}: names must differ")
         seen.add(section.title)
-        mistakes.append(_mistake(page, section, reference, names, slips))
+        mistakes.append(replace(_mistake(page, section, reference, names, slips), hint=hint))
     return mistakes
+
+
+def _hint_of(page: Page, section: Section) -> tuple[Section, int]:
+    """A mistake's section with its name alone for a title, and the number of the hint that helps with it, or 0."""
+    found = re.fullmatch(r"(.+) \(hint (\d+)\)", section.title)
+    if not found:
+        return section, 0
+    hints = len(page.items("Hints"))
+    if not 1 <= int(found[2]) <= hints:
+        raise page.error(section.line, f"{found[1]!r} names hint {found[2]}: the page has hints 1 to {hints}")
+    return replace(section, title=found[1]), int(found[2])
 
 
 def _second_slips(page: Page, reference: Reference | None) -> list[Change]:

@@ -66,6 +66,7 @@ class Misconception:
         sentence: what a good teacher says: what was done, and why it is not that.
         also: other answers in which the same mistake shows (the same slip made by someone who also overflows).
         rtol: numbers only: how near a figure must be to count as this mistake.
+        hint: the number of the hint that helps with this mistake; 0 where none does more than the others.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Misconception:
     sentence: str
     also: Sequence[Any] = ()
     rtol: float = 1e-9
+    hint: int = 0
 
     def __post_init__(self):
         if not self.name or not self.sentence:

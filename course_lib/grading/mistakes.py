@@ -294,6 +294,7 @@ class WrittenMistake:
     forms: Sequence[Change | Lines | Along | Expression | Definition | Value]
     reference: Reference | None = None
     rtol: float = 1e-9
+    hint: int = 0
 
     @cached_property
     def variants(self) -> list:

@@ -27,12 +27,14 @@ of each mistake. `merge.py` beside it, for code and experiments, is what is not:
     `x.transpose(1, 2)` → `x`
     You reshape without letting heads and tokens change places first. …
 
-    ### heads averaged
+    ### heads averaged (hint 2)
     `x.mean(1)`
     also `x.sum(1)`
     You take the mean of the heads. They are laid side by side. …
 
-A mistake is a heading, its forms, and the sentence that a good teacher would say. A form is the shortest of
+A mistake is a heading, its forms, and the sentence that a good teacher would say. The heading is its name; (hint 2)
+after it says that this hint helps with it, and is given first to whoever makes it. Name a hint that goes on from the
+sentence and asks nothing that the answer has right already; without one, hints come in turn. A form is the shortest of
 
     a change of the reference   `old` → `new`, or → nothing; several in one line, with commas between, happen in turn.
                                 `old` occurs once in the reference and the helpers that it uses (comments and

@@ -131,25 +131,31 @@ def _for_nbgrader() -> bool:
 
 @dataclass(frozen=True)
 class Hint:
-    """One hint of an exercise."""
+    """One hint of an exercise; `in_turn` unless it was given first because it helps with a mistake."""
 
     exercise_id: str
     number: int
     of: int
     text: str
-    mistake: str = ""  # that was recognised, where the hint was chosen because it speaks of that
+    mistake: str = ""  # that was recognised, where the hint helps with it
+    in_turn: bool = True
 
     @property
-    def _on(self) -> str:
-        return f" · on “{self.mistake}”" if self.mistake else ""
+    def _parts(self) -> tuple[str, str]:
+        """What it is, and what follows the exercise's id: who gets one out of turn has skipped none."""
+        if not self.in_turn:
+            return "Hint for this mistake", f" · “{self.mistake}” (number {self.number} of {self.of}, out of turn)"
+        return f"Hint {self.number} of {self.of}", f" · on “{self.mistake}”" if self.mistake else ""
 
     def __repr__(self) -> str:
-        return f"Hint {self.number} of {self.of} · {self.exercise_id}{self._on}\n{self.text}"
+        what, on = self._parts
+        return f"{what} · {self.exercise_id}{on}\n{self.text}"
 
     def _repr_html_(self) -> str:
+        what, on = self._parts
         return (
             f'<div style="border-left: 4px solid #57606a; padding: 4px 12px; max-width: 52em;">'
-            f"<b>Hint {self.number} of {self.of}</b> <code>{escape(self.exercise_id)}</code>{escape(self._on)}"
+            f"<b>{what}</b> <code>{escape(self.exercise_id)}</code>{escape(on)}"
             f'<div style="margin-top: 6px;">{_code(self.text)}</div></div>'
         )
 

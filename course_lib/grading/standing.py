@@ -1,7 +1,5 @@
 """Where a learner stands: results and hints go into the record, and come out as a table."""
 
-import re
-from collections import Counter
 from typing import Any
 
 from course_lib import record
@@ -10,22 +8,6 @@ from .catalogue import EXERCISES
 from .kinds import Choice, Exercise, Reflection
 from .result import SIGNS, Hint, Progress, Result, Row
 
-COMMON = {
-    "each",
-    "from",
-    "have",
-    "into",
-    "only",
-    "than",
-    "that",
-    "their",
-    "them",
-    "then",
-    "there",
-    "this",
-    "what",
-    "with",
-}
 REASONS = 2  # why picks are wrong, at a time
 LONGEST = 20_000  # characters of a reflection that are kept
 
@@ -80,38 +62,31 @@ def keep_text(exercise: Reflection, answer: Any, result: Result) -> str:
 def next_hint(exercise: Exercise) -> Hint:
     """Return the next hint of an exercise; after the last one, the last one again.
 
-    Where a mistake was recognised, the hint that speaks of it comes first, once, whichever it is.
+    Where a mistake was recognised, the hint that its page names for it comes first, once. Where that is the next one
+    anyway, it counts as such.
     """
-    if hint := _hint_on_the_mistake(exercise):
-        return hint
+    number, mistake = _hint_on_the_mistake(exercise)
+    seen = {**record.blank("exercises"), **record.entries("exercises").get(exercise.id, {})}["hints"]
+    if mistake and number != seen + 1:
+        return Hint(exercise.id, number, len(exercise.hints), exercise.hints[number - 1], mistake, in_turn=False)
 
     def note(entry: record.Entry) -> None:
         entry["hints"] = min(entry["hints"] + 1, len(exercise.hints))
 
     count = record.change("exercises", exercise.id, note)["hints"]
-    return Hint(exercise.id, count, len(exercise.hints), exercise.hints[count - 1])
+    return Hint(exercise.id, count, len(exercise.hints), exercise.hints[count - 1], mistake)
 
 
-def _hint_on_the_mistake(exercise: Exercise) -> Hint | None:
-    """The hint that shares most words with what was said of the mistake; of words that stand in several hints, less."""
+def _hint_on_the_mistake(exercise: Exercise) -> tuple[int, str]:
+    """The number of the hint that helps with the mistake recognised last, and its name: once, then 0 and ""."""
     entry = record.entries("mistakes").get(exercise.id)
     if not entry or not entry["name"] or entry["name"] == entry["hinted"]:
-        return None
-    said = next((each.sentence for each in exercise.misconceptions if each.name == entry["name"]), "")
-    words = [_words(hint) for hint in exercise.hints]
-    often = Counter(word for each in words for word in each)
-    shares = [sum(1 / often[word] for word in each & _words(said)) for each in words]
-    if not any(shares):
-        return None
+        return 0, ""
+    number = next((each.hint for each in exercise.misconceptions if each.name == entry["name"]), 0)
+    if not number:
+        return 0, ""
     record.change("mistakes", exercise.id, lambda entry: entry.update(hinted=entry["name"]))
-    best = shares.index(max(shares))
-    return Hint(exercise.id, best + 1, len(exercise.hints), exercise.hints[best], entry["name"])
-
-
-def _words(text: str) -> set[str]:
-    """The words of four letters and more, and signs such as √d, without their endings."""
-    found = re.findall(r"√\w+|[^\W\d_]{4,}", text.lower())
-    return {re.sub(r"(?<=\w{4})(es|ed|ing|s|d)$", "", word) for word in found} - COMMON
+    return number, entry["name"]
 
 
 def progress() -> Progress:

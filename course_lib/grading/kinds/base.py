@@ -58,6 +58,8 @@ class Exercise(Everything):
         self.require_points()
         names = [m.name for m in self.misconceptions]
         self.require(len(names) == len(set(names)), f"names of misconceptions must differ, got {names}")
+        hints = [m.hint for m in self.misconceptions]
+        self.require(all(0 <= hint <= len(self.hints) for hint in hints), f"misconceptions name hints {hints}")
 
     def require_points(self) -> None:
         """Raise if an exercise of this kind cannot give so many points."""
