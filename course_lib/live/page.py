@@ -24,7 +24,7 @@ LOST = (
 )
 ASLEEP = "Kept from an earlier session. To bring its controls back, run the cells above, then this one."
 # Below a still whose cell has not run here. It needs no style, for none comes with a file; once the cell has run, STYLE
-# takes it away.
+# takes it away, but not from an exported page, whose body is the notebook.
 WAKE = '<p class="course-wake"><em>To bring this to life, run the cells above, then this one, in the notebook.</em></p>'
 
 _OUTPUT = ".jp-OutputArea-child"
@@ -36,7 +36,7 @@ _WITHOUT_KERNEL = ".jp-NotebookPanel:has(.jp-Notebook-ExecutionIndicator:is({}))
 STYLE = f"""<style>
 {_OUTPUT}:has(.{STILL}):has(+ {_OUTPUT} .{LIVE}),
 {_OUTPUT}:has(.{STILL}) + {_DEAD} > *,
-.{STILL}:has(+ style) > .course-wake {{display: none}}
+body:not(.jp-Notebook) .{STILL}:has(+ style) > .course-wake {{display: none}}
 {_OUTPUT}:has(.{STILL}:not(:empty)) + {_DEAD}::before {{
   content: "{ASLEEP}"; margin-left: var(--jp-cell-prompt-width);
   color: var(--jp-ui-font-color1); font-size: 90%; opacity: 0.8}}
