@@ -8,6 +8,21 @@ const reach = (selector) => {  // what is wider than its place takes the focus, 
 reach("article pre, article .table-wrapper, article div.cell_output");
 addEventListener("load", () => window.MathJax?.startup?.promise?.then(() => reach("article mjx-container")));
 
+// The glass model's frame is as high as what stands in it: a frame that scrolls within a page hides its controls.
+// A page that was opened as a file may not look into its frames; there the height of the style sheet stays.
+const fit = (frame) => {
+  const within = frame.contentDocument?.body;
+  if (!within) return;
+  new ResizeObserver(() => {
+    const high = Math.ceil(within.getBoundingClientRect().bottom + within.ownerDocument.defaultView.scrollY) + 8;
+    frame.style.height = `${high}px`;
+  }).observe(within);
+};
+for (const frame of document.querySelectorAll("article iframe.glass")) {
+  frame.addEventListener("load", () => fit(frame));
+  if (frame.contentDocument?.readyState === "complete") fit(frame);
+}
+
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 for (const figure of document.querySelectorAll("figure.states")) {
