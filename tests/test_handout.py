@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -432,7 +433,8 @@ def test_where_jupyterlab_has_the_folder_open_its_page_is_opened_and_no_second_s
 
 
 @pytest.mark.skipif(os.name != "posix", reason="on Windows SIGTERM ends a process before it can do anything")
-def test_whoever_ends_it_by_sigterm_ends_jupyterlab_too(tmp_path):
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_whoever_ends_it_by_a_signal_ends_jupyterlab_too(tmp_path, name):
     waits = "import os, signal\nprint('waits', os.getpid(), flush=True)\nsignal.pause()\n"
     (tmp_path / "jupyter.py").write_text(waits)  # in JupyterLab's place
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
@@ -440,7 +442,7 @@ def test_whoever_ends_it_by_sigterm_ends_jupyterlab_too(tmp_path):
     command = [sys.executable, "-m", "course_lib", "start", "--folder", str(tmp_path / "my")]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, cwd=ROOT) as started:
         number = next(int(line.split()[1]) for line in started.stdout if line.startswith("waits"))
-        started.terminate()
+        started.send_signal(getattr(signal, name))
         started.wait(timeout=30)
         with pytest.raises(ProcessLookupError):
             os.kill(number, 0)

@@ -31,6 +31,7 @@ RELAXED: dict[str, str] = {
 CALLS = ("check", "hint", "progress", "explore")
 LARGEST = 2_500_000  # bytes
 LONGEST_TEXT = 120  # words in one markdown cell
+LONGEST_LINE = 100  # characters of code: more wrap in a window of 1280 pixels beside the list of files
 
 
 def read(path):
@@ -121,6 +122,11 @@ class TestEveryNotebook:
         for cell in read(path).cells:
             if cell.cell_type == "markdown":
                 assert len(cell.source.split()) <= LONGEST_TEXT, cell.source[:80]
+
+    def test_no_line_of_code_wraps(self, path):
+        cells = (untouched(path) if path in SOLUTIONS else read(path)).cells
+        lines = [line for cell in cells if cell.cell_type == "code" for line in cell.source.splitlines()]
+        assert not [line for line in lines if len(line) > LONGEST_LINE]
 
     def test_links_lead_somewhere(self, path):
         for cell in read(path).cells:

@@ -99,7 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
 
         environment[ENLARGED] = "1.45"
     with subprocess.Popen([sys.executable, "-m", "jupyter", "lab", *options], env=environment) as lab:
-        signal.signal(signal.SIGTERM, lambda *_: lab.terminate())  # which shuts its kernels down
+        for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):  # the latter: its terminal is closed
+            signal.signal(number, lambda *_: lab.terminate())  # which shuts its kernels down
         while True:
             try:
                 return lab.wait()

@@ -9,7 +9,8 @@ from course_lib.grading.exercise import Case, Given, generator, stage
 
 
 def compare_orders(pre, post, inputs, targets, learning_rate):
-    """(losses of every step of the pre-norm model, the same of the post-norm model); both are trained."""
+    """(losses of every step of the pre-norm model, the same of the post-norm model);
+    both are trained."""
 
     def train(model):
         optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)

@@ -4,7 +4,8 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def training_bytes(n_params, mixed_precision=False):
-    """Return the bytes of weights, gradients, 8-bit moments and, in mixed precision, the master copy."""
+    """Return the bytes of weights, gradients, 8-bit moments and, in mixed precision,
+    the master copy."""
     compute = 2 if mixed_precision else 4
     weights = gradients = compute * n_params
     moments = 2 * 1 * n_params  # two, of one byte each

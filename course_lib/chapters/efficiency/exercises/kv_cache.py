@@ -6,7 +6,8 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def cached_attention(q_new, k_new, v_new, cache):
-    """Attention of T new tokens to S cached ones and, causally, to themselves -> output (B, H, T, D_v), new cache."""
+    """Attention of T new tokens to S cached ones and, causally,
+    to themselves -> output (B, H, T, D_v), new cache."""
     k, v = k_new, v_new
     if cache is not None:
         k, v = torch.cat([cache[0], k], dim=-2), torch.cat([cache[1], v], dim=-2)  # (B, H, S + T, D or D_v)

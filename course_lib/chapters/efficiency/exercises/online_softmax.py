@@ -9,7 +9,8 @@ from course_lib.grading.judge import compare
 
 
 def blockwise_attention(q, k, v, block_size):
-    """softmax(q kᵀ / √D) v in one pass over blocks of keys -> (..., T, D_v); the T × S table is never there."""
+    """softmax(q kᵀ / √D) v in one pass over blocks of keys -> (..., T, D_v);
+    the T × S table is never there."""
     q = q / math.sqrt(q.shape[-1])
     largest = q.new_full((*q.shape[:-1], 1), -math.inf)  # (..., T, 1)
     total = torch.zeros_like(largest)  # (..., T, 1)

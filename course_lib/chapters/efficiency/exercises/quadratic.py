@@ -11,7 +11,8 @@ from course_lib.grading.judge import compare
 
 
 def time_exponent(attention, lengths, rounds, clock):
-    """The exponent p of time ≈ c · T^p, measured with clock() over so many rounds and fitted over all lengths."""
+    """The exponent p of time ≈ c · T^p, measured with clock() over so many rounds and fitted over
+    all lengths."""
     inputs = {T: torch.randn(1, T, 16) for T in lengths}
     seconds = {T: [] for T in lengths}
     for _ in range(rounds):  # the lengths take turns: a slow stretch hits all alike

@@ -5,7 +5,8 @@ from course_lib.grading.judge import compare
 
 
 def quantize_int8(W):
-    """Whole numbers (O, I) from −127 to 127, of dtype int8, and a scale per row (O,): row ≈ scale · q."""
+    """Whole numbers (O, I) from −127 to 127, of dtype int8, and a scale per row (O,):
+    row ≈ scale · q."""
     largest = W.abs().amax(dim=1)  # (O,)
     scale = torch.where(largest > 0, largest / 127, 1.0)
     q = (W / scale[:, None]).round().to(torch.int8)

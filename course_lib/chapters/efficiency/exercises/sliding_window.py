@@ -4,7 +4,8 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def window_mask(T, S, window):
-    """Boolean (T, S): each query sees itself and window − 1 keys before it. And how many keys are still needed."""
+    """Boolean (T, S): each query sees itself and window − 1 keys before it.
+    And how many keys are still needed."""
     query = torch.arange(S - T, S)[:, None]  # (T, 1): where the queries stand among the S positions
     back = query - torch.arange(S)  # (T, S): how far each key lies behind its query
     mask = (back >= 0) & (back < window)

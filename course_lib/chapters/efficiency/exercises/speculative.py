@@ -9,7 +9,8 @@ from course_lib.grading.exercise import Case, Given, generator, stage
 
 
 def speculative_step(target, draft, ids, k, generator):
-    """The text ids (1, T) with n + 1 tokens more: the n guesses that the target keeps, and one of its own."""
+    """The text ids (1, T) with n + 1 tokens more: the n guesses that the target keeps,
+    and one of its own."""
     T, guessed, q = ids.shape[1], ids, []
     for _ in range(k):
         q.append(draft(guessed)[0, -1].softmax(dim=-1))  # (V,)

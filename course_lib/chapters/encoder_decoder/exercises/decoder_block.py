@@ -5,7 +5,8 @@ from course_lib.grading.exercise import Case, Given, generator, stage
 
 
 def decoder_block(x, encoded, parts, source_mask=None):
-    """Self-attention, cross-attention, feed-forward, each on a branch beside the stream: (B, T, d) -> (B, T, d)."""
+    """Self-attention, cross-attention, feed-forward, each on a branch beside the stream:
+    (B, T, d) -> (B, T, d)."""
     T = x.shape[1]
     causal = torch.ones(T, T, dtype=torch.bool).tril()  # (T, T)
     h = parts.norm1(x)

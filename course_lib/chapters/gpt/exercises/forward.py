@@ -9,7 +9,8 @@ from course_lib.grading.judge import compare
 
 
 def gpt_forward(parts, ids):
-    """Logits (B, T, V) of the next token at every place: ids (B, T), T at most len(parts.position_table)."""
+    """Logits (B, T, V) of the next token at every place: ids (B, T),
+    T at most len(parts.position_table)."""
     T, max_seq_len = ids.shape[1], len(parts.position_table)
     if max_seq_len < T:
         raise ValueError(f"ids have {T} tokens per row, more than max_seq_len={max_seq_len}: shorten them")

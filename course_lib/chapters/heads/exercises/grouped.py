@@ -10,7 +10,8 @@ def split_heads(x, n_heads):
 
 
 def repeat_kv(k, n_heads):
-    """(B, H_kv, S, D) -> (B, n_heads, S, D): each key head once for every query head that shares it."""
+    """(B, H_kv, S, D) -> (B, n_heads, S, D): each key head once for every query head that shares
+    it."""
     return k.repeat_interleave(n_heads // k.shape[1], dim=1)
 
 

@@ -6,7 +6,8 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def heads_one_by_one(x, W_Q, W_K, W_V, W_O, n_heads, mask=None):
-    """(B, T, d_model) -> (B, T, d_model): one attention after the other, each with its own columns of W_Q, W_K, W_V."""
+    """(B, T, d_model) -> (B, T, d_model): one attention after the other,
+    each with its own columns of W_Q, W_K, W_V."""
     ### BEGIN SOLUTION
     D = W_Q.shape[1] // n_heads
     found = []

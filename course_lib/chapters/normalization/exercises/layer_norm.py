@@ -5,7 +5,8 @@ from course_lib.grading.judge import compare
 
 
 def layer_norm(x, gamma, beta, eps):
-    """(x − mean) / √(variance + eps) · gamma + beta, per token: x (..., d_model), same shape and dtype back."""
+    """(x − mean) / √(variance + eps) · gamma + beta, per token: x (..., d_model),
+    same shape and dtype back."""
     centred = x - x.mean(dim=-1, keepdim=True)  # (..., d_model)
     variance = centred.pow(2).mean(dim=-1, keepdim=True)  # (..., 1), divided by d_model
     return centred / torch.sqrt(variance + eps) * gamma + beta

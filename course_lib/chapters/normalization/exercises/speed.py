@@ -8,14 +8,16 @@ from course_lib.grading.exercise import Case, Given, generator, stage
 
 
 def layer_norm(x, gamma, beta, eps):
-    """(x − mean) / √(variance + eps) · gamma + beta, per token: x (..., d_model), same shape and dtype back."""
+    """(x − mean) / √(variance + eps) · gamma + beta, per token: x (..., d_model),
+    same shape and dtype back."""
     centred = x - x.mean(dim=-1, keepdim=True)  # (..., d_model)
     variance = centred.pow(2).mean(dim=-1, keepdim=True)  # (..., 1), divided by d_model
     return centred / torch.sqrt(variance + eps) * gamma + beta
 
 
 def compare_speed(rms_norm, layer_norm, widths, rounds, clock):
-    """Time of rms_norm / time of layer_norm for each width, measured with clock() over so many rounds."""
+    """Time of rms_norm / time of layer_norm for each width,
+    measured with clock() over so many rounds."""
     ratios = []
     for width in widths:
         x = torch.randn(128, width)

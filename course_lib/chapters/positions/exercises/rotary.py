@@ -5,7 +5,8 @@ from course_lib.grading.judge import compare
 
 
 def apply_rotary(x, positions, theta):
-    """Turn each half-split pair of features of x (B, H, T, D) by its position's angle. Same shape and dtype."""
+    """Turn each half-split pair of features of x (B, H, T, D) by its position's angle.
+    Same shape and dtype."""
     half = x.shape[-1] // 2
     speed = theta ** (-torch.arange(half) / half)  # (D / 2,), radians per token
     angle = positions[:, None] * speed  # (T, D / 2)

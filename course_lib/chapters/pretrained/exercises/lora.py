@@ -9,7 +9,8 @@ from course_lib.grading.exercise import Case, Given, generator, stage
 
 
 class LoRALinear(nn.Module):
-    """A linear layer that stays as it is, and beside it a product of two thin matrices that is trained."""
+    """A linear layer that stays as it is, and beside it a product of two thin matrices that is
+    trained."""
 
     def __init__(self, linear, rank, alpha):
         super().__init__()

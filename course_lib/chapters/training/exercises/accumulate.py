@@ -6,7 +6,8 @@ from course_lib.grading.fixtures import drawn_decoder
 
 
 def accumulated_step(model, micro_batches, optimizer, max_norm):
-    """One update from several small batches, as from one that holds them all; its loss before that, a float."""
+    """One update from several small batches, as from one that holds them all; its loss before that,
+    a float."""
     total = sum(targets.numel() for _, targets in micro_batches)
     whole = 0.0
     optimizer.zero_grad()

@@ -7,7 +7,8 @@ from course_lib.grading.judge import compare
 
 
 def scaling_law(runs, E, N, D):
-    """(a, b, loss): the law E + A / N^a + B / D^b that fits runs (N, D, loss) best, and its loss for one more N, D."""
+    """(a, b, loss): the law E + A / N^a + B / D^b that fits runs (N, D, loss) best,
+    and its loss for one more N, D."""
     parameters, tokens, losses = torch.tensor(runs, dtype=torch.float64).T
     above = losses - E  # (runs,)
     tried = torch.arange(0.02, 1.5, 0.01, dtype=torch.float64)

@@ -6,7 +6,8 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def first_difference(yours, theirs, tolerance):
-    """(name, largest difference) of the first tensor that differs by more than tolerance, or (None, 0.0)."""
+    """(name, largest difference) of the first tensor that differs by more than tolerance,
+    or (None, 0.0)."""
     for name in theirs:
         largest = (yours[name] - theirs[name]).abs().max().item()
         if largest != largest:  # NaN
