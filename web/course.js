@@ -73,3 +73,9 @@ for (const figure of document.querySelectorAll("figure.states")) {
   });
   figure.querySelector(".controls").hidden = false;  // without scripts the picture stands alone
 }
+
+// What is wider than its box says so at its edge: a phone shows no scroll bars.
+const mark = new ResizeObserver((seen) => {
+  for (const {target} of seen) target.classList.toggle("wide", target.scrollWidth > target.clientWidth + 8);
+});
+for (const part of document.querySelectorAll("article :is(figure.picture, figure.states, div.cell_output pre, .table-wrapper)")) mark.observe(part);

@@ -39,7 +39,8 @@ export function drawFlow(glass, {words, at, width, percent, escaped, colours, op
   const {d_model: d, max_seq_len: room} = glass.config, L = glass.layers.length, n = words.length, deep = L > 8;
   const {ribbons: all, nodes} = waysTo(glass, at, deep ? 0.25 : 0.15);
   const ribbons = all.sort((a, b) => b.importance - a.importance).slice(0, MOST);
-  const step = Math.max(deep ? 44 : 0, (width - LABELS - FAN) / L), right = LABELS + L * step + FAN;
+  const fan = width < 400 ? 14 : FAN;  // on a phone the next words stand below, and no ribbon leads there
+  const step = Math.max(deep ? 44 : 0, (width - LABELS - fan) / L), right = LABELS + L * step + fan;
   const row = Math.max(13, Math.min(24, 330 / n)), height = Math.max(n * row, 176) + 22;
   const x = (column) => LABELS + column * step, y = (t) => (t + 0.5) * row;
   const added = glass.layers.map(({feed_forward}) => Math.hypot(...feed_forward.subarray(at * d, (at + 1) * d)));
@@ -107,7 +108,7 @@ export function drawFlow(glass, {words, at, width, percent, escaped, colours, op
 
   return [svg, (next) => {
     parts.length = 0;
-    next.forEach(([word, share], i) => put("path", {
+    if (fan === FAN) next.forEach(([word, share], i) => put("path", {
       d: curve(x(L), y(at), right, 10 + i * 21.5), class: "ribbon last", pathLength: 1, style: `--block: ${L}`,
       "stroke-width": Math.max(0.7, 18 * share)}, `${word} ${percent(share)}`));
     svg.lastChild.innerHTML = parts.join("");
