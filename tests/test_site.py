@@ -98,9 +98,9 @@ def test_a_recorded_figure_takes_the_place_of_its_still(tmp_path):
 def test_a_chapter_shows_the_glass_model_itself(tmp_path):
     said = {
         "text/html": "<b>a sentence in its place</b>",
-        "text/plain": "[glass model] “the dog” … the next word: sat 9%.",
+        "text/plain": "[glass model] “the dog” … the next word: sat 9%. Open: 2.head.3.",
     }
-    source = 'print(1)\nglass(text=SENTENCE, part="2.head.3")'
+    source = 'print(1)\nglass(text=SENTENCE, part=f"{layer}.head.{head}")'
     (cell,) = page(tmp_path, [new_code_cell(source, outputs=[new_output("display_data", said)])])
     assert '<iframe class="glass" src="../glass.html#text=the+dog&amp;part=2.head.3"' in html_of(cell)
     assert "in its place" not in html_of(cell)

@@ -40,7 +40,7 @@ LIVE_STILL = re.compile(rf'<div class="{STILL}">.*<img', re.DOTALL)  # a picture
 MOVES = '<p class="aside">Recorded for one slider. In JupyterLab every control of this figure moves.</p>'
 STANDS = '<p class="aside">A still of a live figure. In JupyterLab its controls move it.</p>'
 GLASS = re.compile(r"glass\(.*")  # the last line of a cell that shows the glass model
-GLASS_TEXT, GLASS_PART = re.compile(r"\[glass model\] “(.+?)” …"), re.compile(r'part="([\w.]+)"')
+GLASS_TEXT, GLASS_PART = re.compile(r"\[glass model\] “(.+?)” …"), re.compile(r"Open: ([\w.]+)\.$")
 FRAME = '<iframe class="glass" src="{}glass.html{}" loading="lazy" title="A small trained model, taken apart"></iframe>'
 PYTHON = ".venv/bin/python -m"
 
@@ -126,8 +126,8 @@ def _kept(output: NotebookNode, pictures: Path) -> NotebookNode | None:
         return output
     data = {kind: text for kind, text in output.data.items() if not kind.startswith("application/")}
     if "text/html" in data:
-        still = LIVE_STILL.match(data["text/html"])
-        data["text/html"] = tidy(data["text/html"].replace(WAKE, ""), pictures) + (STANDS if still else "")
+        still, moves = LIVE_STILL.match(data["text/html"]), WAKE in data["text/html"]
+        data["text/html"] = tidy(data["text/html"].replace(WAKE, ""), pictures) + (STANDS if still and moves else "")
         if not re.sub(r"</?div[^>]*>", "", data["text/html"]).strip():
             return None
     output.data = nbformat.from_dict(data)
@@ -321,8 +321,8 @@ def first_page(root: Path, folder: Path) -> str:
 
 def _begins(cell: NotebookNode) -> str:
     """Return what is added to the glass model's address, so that it begins as it does in the notebook."""
-    said = GLASS_TEXT.search("".join(output.get("data", {}).get("text/plain", "") for output in cell.outputs))
-    part = GLASS_PART.search(cell.source)
+    words = "".join(output.get("data", {}).get("text/plain", "") for output in cell.outputs)
+    said, part = GLASS_TEXT.search(words), GLASS_PART.search(words)
     asked = ({"text": said[1]} if said else {}) | ({"part": part[1]} if part else {})
     return html.escape(f"#{urlencode(asked)}") if asked else ""
 

@@ -88,7 +88,8 @@ def glass(
         )
     about = about_of(model, tokenizer, text, part)
     words = in_words(model, tokenizer, about["sentences"][0])
-    publish(GlassModel(packed=pack(model, tokenizer), about=about), still(words), f"[glass model] {words}")
+    opened = f" Open: {part}." if part else ""
+    publish(GlassModel(packed=pack(model, tokenizer), about=about), still(words), f"[glass model] {words}{opened}")
 
 
 def html(
