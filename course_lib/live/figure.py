@@ -86,8 +86,10 @@ class show:
 
 
 def source(*things) -> Markdown:
-    """The code of functions, methods or classes as the library holds it, coloured, for the end of a cell."""
-    return Markdown("```python\n" + "\n".join(map(inspect.getsource, things)) + "```")
+    """The code of functions, methods or classes as the library holds it, coloured, for the end of a cell; without the
+    marks that speak to the formatter alone."""
+    code = "\n".join(map(inspect.getsource, things)).replace("  # fmt: skip", "")
+    return Markdown(f"```python\n{code}```")
 
 
 class LiveFigure(widgets.VBox):
