@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from course_lib.__main__ import main
@@ -244,6 +245,9 @@ def quantized(model: DecoderOnly) -> DecoderOnly:
 def test_a_model_in_8_bits_gives_what_its_rounded_weights_give(tmp_path, changes):
     tokenizer = WordTokenizer(["the", "cat", "sat"])
     model, ids = wild(changes), [1, 4, 3, 5, 3]
+    names = load(pack(model, tokenizer, bits=8)).keys()
+    assert {name.removesuffix("scale") + "weight" for name in names if name.endswith("scale")} <= names
+    assert "positions.scale" not in names, "its rows are kept in half precision"
     page = Page(tmp_path, model, tokenizer, bits=8)
     found = page.logits(ids)
     page.close()

@@ -53,6 +53,7 @@ def pack(model: DecoderOnly, tokenizer: WordTokenizer | SubwordTokenizer, bits: 
     rows = torch.zeros(config["max_seq_len"], model.config.d_model, device=model.token_embedding.weight.device)
     with torch.no_grad():
         rows = rows if model.positions is None else model.positions(rows)
+    weights.pop("positions.weight", None)  # a learned table: its rows are added below, as those of any other positions
     packed = {name: part for each, weight in weights.items() for name, part in _packed(each, weight, bits).items()}
     about = {"config": json.dumps(config), "tokenizer": json.dumps(told, ensure_ascii=False)}
     return save(packed | _packed("positions.weight", rows, 16), about)
