@@ -121,6 +121,26 @@ def test_ribbons_lead_to_the_chosen_token_and_follow_what_is_removed(page):
     page.get_by_role("button", name="Maps").click()
 
 
+def test_ribbons_are_read_and_opened_by_keys(page):
+    page.locator(".glass select").select_option(SENTENCES[2])
+    page.get_by_role("button", name="Ribbons").click()
+    told = page.locator(".glass .ribbons + .shape")
+    page.locator(".glass .ribbons").focus()
+    assert told.inner_text().startswith("↓ and ↑ go from ribbon to ribbon")
+    read = []
+    for key in ("ArrowDown", "ArrowDown", "ArrowUp"):
+        page.keyboard.press(key)
+        read.append(told.inner_text())
+    assert read[0] == read[2] != read[1]
+    layer, head = re.match(r"Layer (\d), head (\d): ", read[2]).groups()
+    page.keyboard.press("Enter")
+    assert page.locator(".glass .panel h3").inner_text() == f"Layer {layer}, head {head}"
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "the flow"
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Maps").click()
+
+
 def test_a_slider_changes_the_ribbons_to_the_next_words_alone(page):
     page.locator(".glass select").select_option(SENTENCES[2])
     page.get_by_role("button", name="Ribbons").click()

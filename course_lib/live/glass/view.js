@@ -159,7 +159,7 @@ export function mount(box, bytes, about) {
 
   /** The ways of everything that reaches the chosen token, and a line that says how to read them. */
   function showFlow() {
-    const HOW = "Point to a ribbon to read it; click to open its head.", told = make("p", {class: "shape"}, HOW);
+    const HOW = "Point to a ribbon to read it; click to open its head.", told = make("p", {class: "shape", role: "status"}, HOW);
     const [l, kind, head] = state.open?.split(".") ?? [], opened = kind === "head" ? [+l, +head] : null;
     const [drawing, fan] = drawFlow(glass, {
       words, at: at(), percent, escaped, opened, colours: about.colours, width: Math.max(300, wide), tell: (text) => { told.textContent = text ?? HOW; },
@@ -174,6 +174,17 @@ export function mount(box, bytes, about) {
       : ["Heads:", heads, " · width: the norm of the vector that a head carries · ● feed-forward"];
     const before = many && (path.querySelector(".ribbons")?.scrollLeft ?? 1e6);  // at first the chosen token's end
     const region = make("div", {class: "scroll ribbons", tabindex: "0", role: "region", "aria-label": "the flow"}, drawing);
+    let on = -1;  // the ribbon that the keys have come to, counted from the widest way
+    region.onfocus = () => { told.textContent = "↓ and ↑ go from ribbon to ribbon, Enter opens a head."; };
+    region.onkeydown = (event) => {
+      const step = {ArrowDown: 1, ArrowUp: -1}[event.key], all = [...drawing.querySelectorAll("[data-ribbon]")].reverse();
+      if (event.key === "Enter") all[on]?.dispatchEvent(new MouseEvent("click", {bubbles: true}));
+      if (!step || !all.length) return;
+      event.preventDefault();
+      on = Math.max(0, Math.min(all.length - 1, on + step));
+      all.forEach((each, i) => each.classList.toggle("on", i === on));
+      all[on].dispatchEvent(new MouseEvent("mouseover", {bubbles: true}));
+    };
     region.onscroll = () => drawing.querySelector(".labels").setAttribute("transform", `translate(${region.scrollLeft} 0)`);
     path.replaceChildren(
       region, told, make("div", {class: "buttons"}, play, make("p", {class: "legend"}, ...says.flat())));
@@ -288,7 +299,12 @@ export function mount(box, bytes, about) {
   function open(part) {
     state.open = state.open === part ? null : part;
     box.querySelectorAll("[data-part]").forEach((each) => each.setAttribute("aria-expanded", String(each.dataset.part === state.open)));
-    if (state.view === "flow") { showFlow(); showNext(); }  // a head that opens is taken apart there
+    if (state.view === "flow") {  // a head that opens is taken apart there
+      const within = path.contains(document.activeElement);
+      showFlow();
+      showNext();
+      if (within) path.querySelector(".ribbons").focus();
+    }
     showPanel();
     if (state.open && box.clientWidth < 620) panel.scrollIntoView();  // on a phone it opens far below what was pressed
   }
