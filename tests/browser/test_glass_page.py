@@ -2,6 +2,7 @@
 
 import functools
 import re
+import shutil
 import threading
 from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +12,7 @@ import pytest
 from course_lib.gpt import DecoderOnly
 from course_lib.live.glass import SENTENCES, html, packed_small
 from course_lib.pretrained import load_pretrained
+from tests.live_in_browser import ROOT
 
 GLASS = "from course_lib.live.glass import glass\nglass()"
 BARS = ".glass .bars"
@@ -248,6 +250,30 @@ def test_its_address_says_what_it_begins_with_and_the_page_around_it_which_theme
     page.evaluate("document.body.dataset.theme = 'light'")
     right.locator("body[data-jp-theme-light=true]").wait_for()
     assert right.locator(".glass").evaluate(ground) != dark
+    page.close()
+
+
+def test_in_the_web_edition_its_frame_is_as_high_as_what_stands_in_it(lab, served):
+    (lab.folder / "glass.html").write_text(html(), encoding="utf-8")
+    shutil.copy(ROOT / "web" / "course.js", lab.folder)
+    frame = '<iframe class="glass" src="glass.html" width="848" height="100"></iframe>'
+    (lab.folder / "page.html").write_text(
+        f'<article>{frame}</article><script src="course.js"></script>', encoding="utf-8"
+    )
+    page = lab.blank()
+    page.goto(f"{served}/page.html")
+    within = page.frame_locator("iframe")
+    within.locator(".bar").first.wait_for()
+    whole = """() => {
+        const {documentElement: root} = document.querySelector("iframe").contentDocument;
+        return root.scrollHeight <= root.clientHeight;
+    }"""
+    page.wait_for_function(whole)
+    before = page.locator("iframe").bounding_box()["height"]
+    within.get_by_role("button", name="Maps").click()
+    within.locator('[data-part="1.head.2"]').click()
+    page.wait_for_function(f"document.querySelector('iframe').clientHeight > {before + 100}")
+    page.wait_for_function(whole)
     page.close()
 
 
