@@ -33,14 +33,15 @@ def add(commands: argparse._SubParsersAction) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the page and say how large it is."""
     from course_lib.files import write_whole
-    from course_lib.live.glass import OF_A_MODEL, html
+    from course_lib.live.glass import HEADINGS, OF_A_MODEL, html
     from course_lib.pretrained import load_pretrained
 
     if arguments.out.exists() and not arguments.force:
         raise ValueError(f"{arguments.out} is there already: name another file with --out, or add --force")
     try:
         model, tokenizer = load_pretrained(arguments.model)
-        page = html(model, tokenizer, sentences=OF_A_MODEL.get(arguments.model, ()))
+        heading = HEADINGS.get(arguments.model, "")
+        page = html(model, tokenizer, sentences=OF_A_MODEL.get(arguments.model, ()), heading=heading)
     except TypeError as error:  # a family that the page does not show
         raise ValueError(f"--model {arguments.model}: {error}") from error
     write_whole(arguments.out, lambda part: part.write_text(page, encoding="utf-8"))

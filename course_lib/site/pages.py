@@ -20,7 +20,7 @@ from course_lib.gpt import DecoderOnly
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.hub import weights
 from course_lib.lessons.notes import is_note
-from course_lib.live.glass import OF_A_MODEL, packed_small
+from course_lib.live.glass import HEADINGS, OF_A_MODEL, packed_small
 from course_lib.live.glass import html as glass_page
 from course_lib.live.guesses import MARKDOWN, questions
 from course_lib.live.page import STILL, WAKE
@@ -344,9 +344,7 @@ ENGLISH = "stories15m"  # fetched by `python -m course_lib weights`; without it 
 MODELS = (
     '<p class="models">In the frame: <a href="glass.html" target="glass">Tinytown\'s model</a>, 850,000 weights, '
     'trained on a small world whose entropy is known · <a href="{page}" target="glass">a model of 15 million weights '
-    "that tells children's stories in plain English</a>, {size:.1f} MB when you ask for it "
-    '(<a href="https://github.com/karpathy/llama2.c">Karpathy 2023</a>, trained on '
-    '<a href="https://arxiv.org/abs/2305.07759">TinyStories</a>; here in 8 bits)</p>'
+    "that tells children's stories in plain English</a>, {size:.1f} MB when you ask for it</p>"
 )
 
 
@@ -358,6 +356,8 @@ def _in_english(extra: Path) -> str:
     assert isinstance(model, DecoderOnly)
     packed = packed_small(model, tokenizer)
     (extra / f"{ENGLISH}.bin").write_bytes(packed)
-    page = glass_page(model, tokenizer, sentences=OF_A_MODEL[ENGLISH], beside=f"{ENGLISH}.bin")
+    page = glass_page(
+        model, tokenizer, sentences=OF_A_MODEL[ENGLISH], beside=f"{ENGLISH}.bin", heading=HEADINGS[ENGLISH]
+    )
     (extra / f"{ENGLISH}.html").write_text(page, encoding="utf-8")
     return MODELS.format(page=f"{ENGLISH}.html", size=len(packed) / 1e6)

@@ -55,6 +55,14 @@ OF_A_MODEL = {  # sentences to begin with, for those whose world is another
         "Ben was cold, so he put on his",
     ),
 }
+HEADINGS = {
+    "stories15m": (
+        '<p>This model of 15 million weights tells children\'s stories: <a href="https://github.com/karpathy/llama2.c">'
+        'Karpathy 2023</a>, trained on <a href="https://arxiv.org/abs/2305.07759">TinyStories</a>, its weights here in '
+        "8 bits. It reads and writes tokens, words or pieces of words: · is the space before a word, &lt;s&gt; the "
+        "beginning of a story.</p>"
+    ),
+}
 SLIDERS = (  # name in engine.js, label, lowest, highest, step, where it begins; all but the first are off there
     ("temperature", "temperature", 0, 2, 0.05, 1),
     ("topK", "top-k", 1, 50, 1, 50),
@@ -99,6 +107,7 @@ def html(
     part: str | None = None,
     sentences: Sequence[str] = (),
     beside: str = "",
+    heading: str = "",
 ) -> str:
     """Return a page, whole and on its own, in which a model can be taken apart: no kernel, no request to any server.
 
@@ -112,6 +121,7 @@ def html(
         sentences: to choose from, in place of the usual ones.
         beside: the name of a file in the page's own folder that holds `packed_small(model, tokenizer)`. The page
             fetches it there, so it must come from a server; without, the weights stand in the page itself.
+        heading: HTML above it, such as what the model is.
 
     Errors: as `pack`; ValueError for a model without its tokenizer, or for a text or a part that it does not have.
     """
@@ -125,8 +135,9 @@ def html(
 <meta name="viewport" content="width=device-width">
 <title>A small Transformer, taken apart</title>
 <link rel="icon" href="data:,">
-<style>body {{ margin: 0; }}
+<style>body {{ margin: 0; }} main, header {{ margin: auto; }}
 {(HERE / "glass.css").read_text(encoding="utf-8")}</style>
+{heading and f'<header class="glass">{heading}</header>'}
 <main class="glass"><p class="note" role="status">The model is on its way …</p></main>
 <script type="text/plain" id="packed">{code}</script>
 <script type="module">
@@ -166,11 +177,12 @@ def about_of(
         )
     sentences = [*([text] if text else []), *(sentences or _sentences(tokenizer))]
     few = config.n_layers * config.n_heads <= FEW_HEADS
+    one = "word" if isinstance(tokenizer, WordTokenizer) else "token"  # what it writes at a time
     shown = most_missed(model, _ids(model, tokenizer, sentences[0])) if few else (config.n_layers - 1, 0)
     return {
-        "sentences": sentences, "whole": sorted(whole), "sliders": SLIDERS, "parts": parts(config),
-        "tour": tour(config, shown), "open": part, "view": "maps" if part else "flow",
-        "colours": _colours(config.n_heads),
+        "sentences": sentences, "whole": sorted(whole), "sliders": SLIDERS, "parts": parts(config, one),
+        "tour": tour(config, shown, one), "open": part, "view": "maps" if part else "flow",
+        "colours": _colours(config.n_heads), "one": one,
     }  # fmt: skip
 
 
@@ -238,7 +250,7 @@ WHERE_IT_STANDS = {  # how a config's positions reach a token
 }
 
 
-def parts(config: TransformerConfig) -> dict[str, dict[str, str | int]]:
+def parts(config: TransformerConfig, one: str = "word") -> dict[str, dict[str, str | int]]:
     """Return what each part of the page says of itself: title, text, formula, chapter, and the library's own line."""
     gated, added = config.activation == "swiglu", config.positions in ("learned", "sinusoidal")
     return {
@@ -265,9 +277,9 @@ def parts(config: TransformerConfig) -> dict[str, dict[str, str | int]]:
             "logits = output(final_norm(x))",
         ),
         "next": _part(
-            "sampling", next_token_distribution, "The next word",
-            "The logits are divided by the temperature, the filters put out what is improbable, softmax makes "
-            "probabilities of what is left, and one word is drawn.",
+            "sampling", next_token_distribution, f"The next {one}",
+            "The logits are divided by the temperature, the filters take out what is improbable, softmax makes "
+            f"probabilities of what is left, and one {one} is drawn.",
             "p = softmax(filters(logits / T))",
         ),
     }  # fmt: skip
@@ -296,15 +308,15 @@ def most_missed(model: DecoderOnly, ids: Int[Tensor, "1 T"]) -> tuple[int, int]:
     return max(found, key=lambda place: found[place])
 
 
-def tour(config: TransformerConfig, head: tuple[int, int] = (0, 0)) -> list[dict[str, str | None]]:
+def tour(config: TransformerConfig, head: tuple[int, int] = (0, 0), one: str = "word") -> list[dict[str, str | None]]:
     """Return the steps of "Show me around": the part that opens, what is marked, and what to see and to try there.
 
     head: layer and head that it opens and removes."""
     last, shown = config.n_layers - 1, f"{head[0]}.head.{head[1]}"
     steps = (
-        (None, "tokens", """
+        (None, "tokens", f"""
             Your text is cut into tokens, small pieces that each have a number. Choose a token, and everything below
-            follows it. Now it is the last one: at its position the next word is predicted. (Where a text begins with
+            follows it. Now it is the last one: at its position the next {one} is predicted. (Where a text begins with
             <bos> or <s>, that token marks the beginning.)"""),
         (None, "path", """
             From left to right, layer by layer, ribbons bring to the chosen token what other tokens know: one colour
@@ -317,8 +329,8 @@ def tour(config: TransformerConfig, head: tuple[int, int] = (0, 0)) -> list[dict
         (shown, "panel", """
             Each small map above is an attention head: a row for each token that asks, dark where it looks. This one
             is open, with all its words. Press “Play this row” and watch query times keys, softmax, mix."""),
-        (shown, "panel", """
-            “Remove this head”, and every later number follows at once, up to the next word. Which heads are missed,
+        (shown, "panel", f"""
+            “Remove this head”, and every later number follows at once, up to the next {one}. Which heads are missed,
             and which are not? What is removed stands below the tokens; a click puts it back, or the next step."""),
         (f"{last}.feed_forward", "panel", f"""
             The feed-forward network reads what the heads have gathered, one token at a time. It has {config.d_ff}
@@ -326,11 +338,11 @@ def tour(config: TransformerConfig, head: tuple[int, int] = (0, 0)) -> list[dict
         ("0.lens", "path", """
             Each layer adds to the vector that it was given. “Would say” reads the sum as if the model ended there:
             go down the column, and see in which layer the answer appears."""),
-        ("next", "filters", """
-            In the end every word that the model knows has a probability. Move the temperature, then top-k, top-p
-            and min-p, and see which words are left."""),
-        ("next", "write", """
-            Write the next word: it is drawn from the words that are left and joins the text, and the way begins
+        ("next", "filters", f"""
+            In the end every {one} that the model knows has a probability. Move the temperature, then top-k, top-p
+            and min-p, and see which {one}s are left."""),
+        ("next", "write", f"""
+            Write the next {one}: it is drawn from the {one}s that are left and joins the text, and the way begins
             again. What was computed for earlier words is kept; chapter 14 calls that the cache."""),
     )  # fmt: skip
     return [

@@ -55,8 +55,8 @@ export function drawFlow(glass, {words, at, width, percent, escaped, colours, op
   nodes.slice(1).forEach((reached, l) => reached.forEach((importance, t) =>
     put("path", {d: `M${x(l)} ${y(t)}H${x(l + 1)}`, class: "stream", opacity: 0.25 + 0.75 * importance})));
   ribbons.reverse().forEach(({l, h, s, t, length, importance}, i) => put("path", {
-    d: curve(x(l) + 3, y(s), x(l + 1) - 3, y(t)), class: "ribbon", pathLength: 1, stroke: colours[h], "stroke-width": thick(length),
-    style: `--block: ${l}`, opacity: (l === opened?.[0] ? 0.07 : 0.25 + 0.6 * importance).toFixed(2), "data-ribbon": i}));
+    d: curve(x(l) + 3, y(s), x(l + 1) - 3, y(t)), class: "ribbon", pathLength: 1, stroke: opened ? "var(--quiet)" : colours[h], "stroke-width": thick(length),
+    style: `--block: ${l}`, opacity: (l === opened?.[0] ? 0.07 : (0.25 + 0.6 * importance) * (opened ? 0.4 : 1)).toFixed(2), "data-ribbon": i}));
   if (opened) takeApart(...opened);
   nodes.forEach((reached, column) => reached.forEach((importance, t) =>
     put("circle", {cx: x(column), cy: y(t), r: t === at ? 3.5 : 2.2, class: "node", opacity: 0.3 + 0.7 * importance})));
@@ -73,8 +73,10 @@ export function drawFlow(glass, {words, at, width, percent, escaped, colours, op
     viewBox: `0 0 ${right} ${height}`, width: right, height, role: "img", class: "flow", style: `--pause: ${Math.min(0.8, 6 / L)}s`,
     "aria-label": `what reaches “${words[at]}”. ${most.map((each, l) => each ? `Layer ${l}: most from “${words[each.s]}”, by head ${each.h}. ` : "").join("")}`,
   })) svg.setAttribute(name, value);
+  const here = at;
   svg.addEventListener("click", ({target: {dataset: {ribbon, opens, at}}}) => {
-    if (ribbon || opens) open(opens ?? `${ribbons[ribbon].l}.head.${ribbons[ribbon].h}`);
+    if (opens) open(opens, here);
+    else if (ribbon) open(`${ribbons[ribbon].l}.head.${ribbons[ribbon].h}`, ribbons[ribbon].t);
     else if (at) open(null, Number(at));
   });
   svg.addEventListener("mouseout", () => tell());

@@ -23,9 +23,9 @@ function make(tag, attributes = {}, ...children) {
 
 /** Draw the glass model into a box. bytes: what Python's `pack` gives. about: texts for each part, see __init__.py. */
 export function mount(box, bytes, about) {
-  const model = readModel(bytes), glass = new Glass(model), tokenizer = tokenizerOf(model.tokenizer), {config} = model;
+  const model = readModel(bytes), glass = new Glass(model), tokenizer = tokenizerOf(model.tokenizer), {config} = model, {one} = about;
   const state = {
-    text: about.sentences[0], position: null, open: about.open ?? null, view: about.view, removed: new Set(), random: randomNumbers(0), how: {}};
+    text: about.sentences[0], position: null, open: about.open ?? null, view: about.view, effect: "", removed: new Set(), random: randomNumbers(0), how: {}};
   let words = [], ids = [], wide = 500, lensed = new Map(), setFan;  // wide: pixels of the way; lensed: layer -> what it would say
   const at = () => Math.min(state.position ?? ids.length - 1, ids.length - 1);
   const width = (rows, position, size) => rows.subarray(position * size, (position + 1) * size);
@@ -52,7 +52,7 @@ export function mount(box, bytes, about) {
   const panel = make("section", {class: "panel", "aria-live": "polite", "aria-label": "the part that is open"});
   const bars = make("div", {class: "bars"});
   const filters = make("div", {class: "path"});
-  const write = make("button", {type: "button", class: "main", click: next}, "Write the next word");
+  const write = make("button", {type: "button", class: "main", click: next}, `Write the next ${one}`);
   const sliders = about.sliders.map(([name, label, low, high, step, off]) => {
     const output = make("output", {}, "");
     const slider = make("input", {type: "range", min: low, max: high, step, value: off, "aria-label": label,
@@ -74,7 +74,7 @@ export function mount(box, bytes, about) {
     make("div", {class: "text"}, input, choice, around), note, guide, chips, gone,
     make("div", {class: "columns"},
       make("section", {"aria-label": "the way through the model"}, make("div", {class: "heading"}, make("h3", {}, "Through the model"), views), path),
-      make("section", {"aria-label": "the next word"}, make("h3", {}, "The next word"), bars, filters,
+      make("section", {"aria-label": `the next ${one}`}, make("h3", {}, `The next ${one}`), bars, filters,
            make("div", {class: "sliders"}, sliders), write)),
     panel);
   begin(state.text);
@@ -90,6 +90,7 @@ export function mount(box, bytes, about) {
   function lead(step) {
     const all = about.tour, {part, view, marks, text} = all[step] ?? {};
     state.removed.clear();  // what a step has removed is there for the next
+    state.effect = "";
     glass.run(ids, state.removed);
     box.querySelectorAll(".here").forEach((each) => each.classList.remove("here"));
     guide.hidden = !all[step];
@@ -111,13 +112,14 @@ export function mount(box, bytes, about) {
   function compute() {
     const read = tokenizer.encode(state.text), most = T - 1, unknown = [...new Set(read.unknown)];
     note.textContent = unknown.length
-      ? `This model knows ${tokenizer.size} words (Maps, Embedding: there they stand); not among them: ${unknown.slice(0, 5).join(", ")}.`
+      ? `Left out, since this model does not know them: ${unknown.slice(0, 5).join(", ")}. (Its ${tokenizer.size} words: Maps, Embedding.)`
       : read.ids.length > most ? `It reads ${most} tokens; the rest is left out.` : read.ids.length ? "" : "Type a text.";
     if (read.ids.length) follow(read.ids.slice(0, most));
   }
 
   function follow(given) {
     ids = given;
+    state.effect = "";
     words = ids.map(tokenizer.show);
     glass.run(ids, state.removed);
     show();
@@ -163,14 +165,20 @@ export function mount(box, bytes, about) {
     const [l, kind, head] = state.open?.split(".") ?? [], opened = kind === "head" ? [+l, +head] : null;
     const [drawing, fan] = drawFlow(glass, {
       words, at: at(), percent, escaped, opened, colours: about.colours, width: Math.max(300, wide), tell: (text) => { told.textContent = text ?? HOW; },
-      open: (part, position) => { if (part) open(part); else { state.position = position === ids.length - 1 ? null : position; show(); } },
+      open: (part, position) => {  // of a ribbon: its head, with the token that it leads to
+        state.position = position === ids.length - 1 ? null : position;
+        if (part) state.open = part;
+        show();
+        if (part) path.querySelector(".ribbons").focus({preventScroll: true});
+      },
     });
     setFan = fan;
     const play = make("button", {type: "button", hidden: matchMedia("(prefers-reduced-motion: reduce)").matches, click: () => {
       drawing.classList.remove("playing"); requestAnimationFrame(() => drawing.classList.add("playing")); }}, "▶ Play");
     const heads = about.colours.map((colour, h) => make("b", {style: `color: ${colour}`}, ` ■ ${h}`));
     const three = ["query", "key", "value"].map((name) => make("b", {class: name}, ` ■ ${name}`));
-    const says = opened ? [`Layer ${opened[0]}, head ${opened[1]}:`, three, " · ● the weight where query and key meet"]
+    const close = make("button", {type: "button", hidden: !opened, click: () => open(state.open)}, "All ribbons");
+    const says = opened ? [`Layer ${opened[0]}, head ${opened[1]}:`, three, " · ● the weight where query and key meet · its numbers stand below"]
       : ["Heads:", heads, " · width: the norm of the vector that a head carries · ● feed-forward"];
     const before = many && (path.querySelector(".ribbons")?.scrollLeft ?? 1e6);  // at first the chosen token's end
     const region = make("div", {class: "scroll ribbons", tabindex: "0", role: "region", "aria-label": "the flow"}, drawing);
@@ -187,7 +195,7 @@ export function mount(box, bytes, about) {
     };
     region.onscroll = () => drawing.querySelector(".labels").setAttribute("transform", `translate(${region.scrollLeft} 0)`);
     path.replaceChildren(
-      region, told, make("div", {class: "buttons"}, play, make("p", {class: "legend"}, ...says.flat())));
+      region, told, make("div", {class: "buttons"}, play, close, make("p", {class: "legend"}, ...says.flat())));
     if (many) region.scrollLeft = before;
   }
 
@@ -259,13 +267,13 @@ export function mount(box, bytes, about) {
     const filtered = stages(), next = largest(filtered.at(-1)[1], SHOWN).filter(([, share]) => share > 0).map(([id, share]) => [tokenizer.show(id), share]);
     bars.replaceChildren(...row(next));
     if (state.view === "flow") setFan(next);
-    const left = filtered.map(([name, each]) => `${name ? `${name} ` : ""}${each.reduce((n, x) => n + (x > 0), 0)}`);
+    const left = filtered.map(([name, each]) => `${name ? `${name} ` : ""}${each.reduce((n, x) => n + (x > 0), 0).toLocaleString("en")}`);
     const was = filters.contains(document.activeElement);
-    filters.replaceChildren(stage("next", "Words that can come", left.join(" → ")));
+    filters.replaceChildren(stage("next", `${one === "word" ? "Words" : "Tokens"} that can come`, left.join(" → ")));
     if (was) filters.firstChild.focus();
     if (state.open === "next") showPanel();
     write.disabled = at() !== ids.length - 1 || ids.length >= T - 1;
-    write.textContent = ids.length >= T - 1 ? "No more tokens fit" : write.disabled ? "Choose the last token to write on" : "Write the next word";
+    write.textContent = ids.length >= T - 1 ? "No more tokens fit" : write.disabled ? "Choose the last token to write on" : `Write the next ${one}`;
   }
 
   /** The probabilities as they are and after each filter that is on: [its name, (V,)], the last ones are drawn from. */
@@ -298,6 +306,7 @@ export function mount(box, bytes, about) {
 
   function open(part) {
     state.open = state.open === part ? null : part;
+    state.effect = "";
     box.querySelectorAll("[data-part]").forEach((each) => each.setAttribute("aria-expanded", String(each.dataset.part === state.open)));
     if (state.view === "flow") {  // a head that opens is taken apart there
       const within = path.contains(document.activeElement);
@@ -312,8 +321,10 @@ export function mount(box, bytes, about) {
   function remover(part, what) {
     const gone = state.removed.has(part);
     return make("button", {type: "button", "aria-pressed": String(gone), click: () => {
+      const share = (id) => nextTokenDistribution(glass.logitsAt(at()))[id], [[id]] = largest(glass.logitsAt(at()), 1), before = share(id);
       gone ? state.removed.delete(part) : state.removed.add(part);
       glass.run(ids, state.removed);
+      state.effect = `${gone ? "With" : "Without"} ${what}: “${tokenizer.show(id)}” goes from ${percent(before)} to ${percent(share(id))} as the next ${one}.`;
       show();
       panel.querySelector("button")?.focus();
     }}, gone ? `Put ${what} back` : `Remove ${what}`);
@@ -330,7 +341,7 @@ export function mount(box, bytes, about) {
     const title = !kind ? told.title : `Layer ${l}, ${told.title}${index ? ` ${index}` : ""}`;
     panel.replaceChildren(
       make("h3", {}, title), make("p", {}, told.text), make("code", {class: "formula"}, told.formula),
-      ...body(+l, +index),
+      make("p", {class: "effect", role: "status"}, state.effect), ...body(+l, +index),
       make("p", {class: "where"}, `Chapter ${told.chapter}. Computed by `, make("code", {}, told.code), ` (${told.line})`));
   }
 
@@ -402,7 +413,7 @@ export function mount(box, bytes, about) {
       return line(word, key, number(layer.scores[(h * T + t) * T + s]), `<i style="--share: ${share}"></i>${escaped(percent(share))}`, value);
     });
     const later = words.length - t - 1;
-    if (later) rows.push(line(later === 1 ? "1 later word" : `${later} later words`, "hidden by the mask", "−∞", "0 %", ""));
+    if (later) rows.push(line(`${later} later ${one}${later === 1 ? "" : "s"}`, "hidden by the mask", "−∞", "0 %", ""));
     const query = width(layer.query, t, config.d_model).subarray(h * D), mix = width(layer.heads, t, config.d_model).subarray(h * D);
     const table = make("table", {class: "row-of-attention"});
     table.innerHTML = `<tr><th>token<th>its key<th class="step1">q · k / √D${config.alibi_slopes ? " − slope × distance" : ""}
@@ -446,10 +457,10 @@ export function mount(box, bytes, about) {
     const found = stages(), logits = glass.logitsAt(at()), plain = nextTokenDistribution(logits);
     const columns = [["softmax", plain], ...found.map(([name, p]) => [name || `÷ temperature ${state.how.temperature}`, p])];
     return [make("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "the filters"}, make("table", {},
-      make("tr", {}, make("th", {}, "word"), make("th", {}, "logit"), ...columns.map(([name]) => make("th", {}, name))),
+      make("tr", {}, make("th", {}, one), make("th", {}, "logit"), ...columns.map(([name]) => make("th", {}, name))),
       ...largest(plain, SHOWN).map(([id]) => make("tr", {}, make("th", {scope: "row"}, tokenizer.show(id)), make("td", {}, number(logits[id])),
         ...columns.map(([, p]) => make("td", {}, p[id] > 0 ? percent(p[id]) : "–")))),
-      make("tr", {}, make("th", {scope: "row"}, "words left"), make("td"),
+      make("tr", {}, make("th", {scope: "row"}, `${one}s left`), make("td"),
         ...columns.map(([, p]) => make("td", {}, String(p.reduce((n, x) => n + (x > 0), 0))))))),
       shape(`logits (T, V) = (${ids.length}, ${config.vocab_size})`)];
   }
