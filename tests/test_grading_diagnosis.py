@@ -193,7 +193,7 @@ def test_what_is_like_nothing_known_is_not_named():
 def test_the_case_that_is_shown_proves_the_mistake_and_is_the_smallest_that_does():
     """With a single entry all but the sum of what is added are right."""
     shown = grade("masks.shares", answer(square=False, scaled=False), 0)
-    assert "The case, of stage 2: Several rows." in shown.feedback
+    assert "The case (stage 2): Several rows." in shown.feedback
     assert "x: float32 (2, 3)" in shown.evidence
     assert "got, the result of these mistakes: float32 (2, 3)" in shown.evidence
     assert "x: float32 (1, 1)" in grade("masks.shares", answer(plus=1), 0).evidence
@@ -235,7 +235,7 @@ def test_pairs_are_made_once_and_in_the_order_of_the_page(toy):
 def test_stages_earn_their_share_up_to_the_first_that_fails(wrong, marks, earned):
     result = check("masks.shares", answer(**wrong))
     assert result.earned == earned
-    line = f"Stages {marks}"
+    line = f"{marks.count('✓')} of 4 stages passed: {marks}" if marks else ""
     told = f": {earned} point{'s' * (earned > 1)} for those before the first ✗" if earned else ""
     assert (line + told in result.sentences) == (marks is not None)
     assert f"{earned} of 4 points" in repr(result)
@@ -338,7 +338,7 @@ def test_an_answer_whose_time_is_up_is_told_which_stages_were_not_tried(toy):
     object.__setattr__(toy, "time_limit", 0.5)
     result = grade("masks.shares", waits, 0)
     assert "still running" in result.sentences[0]
-    assert "Stages ✓ ✗ – – (– was not tried)" in result.sentences
+    assert "1 of 4 stages passed: ✓ ✗ – – (– was not tried)" in result.sentences
 
 
 def test_a_right_result_with_a_changed_input_is_not_shown_as_a_difference():

@@ -1259,7 +1259,7 @@ def test_a_long_case_is_folded_below_its_sentence_and_a_short_one_is_open(toy):
     short, long = (check("toy.double", answer)._repr_html_() for answer in (lambda x: 3 * x, only_numbers))
     assert "<details open" in short
     assert "<details style" in long
-    assert "<summary" in long.partition("The case, of stage 2")[0]
+    assert "<summary" in long.partition("The case (stage 2)")[0]
     folded = long.partition("<details")[2].partition("</details>")[0]
     assert "first difference" in folded
     assert "<figure" in folded

@@ -232,7 +232,7 @@ def test_an_answer_and_how_sure_are_wanted_before_a_guess_is_kept(coin):
 )
 def test_a_committed_guess_stays_and_its_reason_comes_after_the_measurement(coin, choice, sign, reason, other):
     commit(coin, choice, 70)
-    assert html.escape(f"Kept: {choice}, 70 % sure.") in coin.reply.value
+    assert html.escape(f"Kept: “{choice}”, 70 % sure.") in coin.reply.value
     assert not re.search("biased|Look|fall|✓|✗", coin.reply.value + repr(coin) + coin.still)
     assert coin.choices.disabled
     assert coin.sure.disabled
@@ -279,7 +279,7 @@ def test_the_first_guess_counts_and_is_there_again_after_a_restart(coin):
     again.choices.value = "tails, x[0]"
     again.commit()
     assert record.entries("guesses") == {"toy.coin": {"answer": "heads & 1 < 2", "confidence": 90, "right": 0}}
-    assert repr(revealed(coin)).startswith("✗ You said heads & 1 < 2, 90 % sure. Measured: tails, x[0].")
+    assert repr(revealed(coin)).startswith("✗ You said “heads & 1 < 2”, 90 % sure. Measured: tails, x[0].")
 
 
 def test_a_record_that_somebody_else_wrote_breaks_no_page(coin, memory):
@@ -386,7 +386,7 @@ def test_a_committed_guess_is_kept_wherever_its_question_was_asked():
             assert "70 % sure" in still.data[kind]
             assert plain(asked.options[0].reason) not in still.data[kind]
     (told,) = page["after"]
-    assert told.data["text/plain"].startswith(f"✗ You said {asked.options[0].text}, 70 % sure.")
+    assert told.data["text/plain"].startswith(f"✗ You said “{asked.options[0].text}”, 70 % sure.")
     assert plain(asked.options[0].reason) in told.data["text/plain"]
     assert plain(asked.options[1].reason) not in told.data["text/plain"]
 

@@ -365,6 +365,8 @@ def test_it_opens_the_first_chapter_then_what_was_saved_last(course, opened, cap
     assert all(command[:5] == start_of_all for command in opened)
     assert [command[5] for command in opened] == [f"--LabApp.default_url=/lab/tree/{NAMES[i]}" for i in (0, 2, 1)]
     assert opened[1][-2:] == ["--no-browser", "--port=9000"]
+    quiet = ["--log-level=ERROR" in command for command in opened]
+    assert quiet == [True, False, True], "without a browser the address must be seen"
     assert last_saved(course, folder) == folder / NAMES[2]
 
 

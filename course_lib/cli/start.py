@@ -26,6 +26,10 @@ FIRST = f"notebooks/{CHAPTERS[0].notebook}"
 SETTINGS = Path(__file__).resolve().parents[1] / "assets/jupyter"
 
 
+# What a server warns of would drown the two lines that a learner needs; but without a browser its address is needed.
+QUIET = ("--log-level=ERROR", "--LabApp.log_level=ERROR")
+
+
 def add(commands: argparse._SubParsersAction) -> None:
     """Add the command with its arguments."""
     parser = commands.add_parser(
@@ -86,8 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     options = [  # the address, not the file: so it is also the one that the terminal shows
         f"--ServerApp.root_dir={folder}",
         f"--LabApp.default_url=/lab/tree/{page}",
-        "--log-level=ERROR",  # what a server warns of would drown the two lines that a learner needs
-        "--LabApp.log_level=ERROR",
+        *(() if "--no-browser" in arguments.lab else QUIET),
         "--KernelManager.transport_encryption=auto",  # otherwise each kernel warns of eavesdroppers
         *(_projector(folder) if arguments.projector else ()),
         *shlex.split(arguments.lab, posix=os.name == "posix"),

@@ -326,7 +326,7 @@ class Guess(widgets.VBox):
             return ""
         if record.entries("outcomes").get(self.question.id, record.blank("outcomes"))["seen"]:
             return Revealed(self.question, self.chosen, self.confidence).verdict
-        return f"Kept: {self.chosen}, {self.confidence} % sure. Now measure; the verdict comes after it."
+        return f"Kept: “{self.chosen}”, {self.confidence} % sure. Now measure; the verdict comes after it."
 
     def commit(self) -> None:
         """Keep the answer and how sure the learner is, and fix both."""
@@ -387,7 +387,7 @@ class Revealed:
         answer = self.question.answer
         if self.chosen is None:
             return f"Measured: {answer}."
-        said = f"You said {self.chosen}, {self.confidence} % sure."
+        said = f"You said “{self.chosen}”, {self.confidence} % sure."
         if self.question.right(self.chosen):
             return f"✓ {said} The measurement agrees."
         return f"✗ {said} Measured: {answer}."

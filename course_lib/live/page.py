@@ -25,7 +25,7 @@ LOST = (
 ASLEEP = "Kept from an earlier session. To bring its controls back, run the cells above, then this one."
 # Below a still whose cell has not run here. It needs no style, for none comes with a file; once the cell has run, STYLE
 # takes it away, but not from an exported page, whose body is the notebook.
-WAKE = '<p class="course-wake"><em>To bring this to life, run the cells above, then this one, in the notebook.</em></p>'
+WAKE = '<p class="course-wake"><em>To bring this to life, run the cells above, then this one.</em></p>'
 
 _OUTPUT = ".jp-OutputArea-child"
 # An empty widget stands there, or "model not found": in files of other editors than JupyterLab.

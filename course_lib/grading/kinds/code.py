@@ -83,7 +83,7 @@ class Code(Exercise):
         shown = found.proof if found else failing
         trial, outcome = trials[shown], outcomes[shown]
         number = list(dict.fromkeys(each.stage for each in trials)).index(trial.stage) + 1
-        case_of = f"The case, of stage {number}: {trial.stage}" if stages else f"The case: {trial.stage}"
+        case_of = f"The case (stage {number}): {trial.stage}" if stages else f"The case: {trial.stage}"
         sentences = [*(found.sentences if found else [problem]), *stages]
         said, mistakes = [*sentences, case_of], found.name.count(ALSO) + 1 if found else 0
         shown_case, sketch = evidence(self, trial, outcome, said, mistakes)
@@ -117,7 +117,8 @@ class Code(Exercise):
         marks = " ".join(stages.values())
         counted = f": {plural(part, 'point')} for those before the first {FAILED}" if part else ""
         left = f" ({UNTRIED} was not tried)" if UNTRIED in stages.values() else ""
-        return [f"Stages {marks}{counted}{left}"], part
+        passed = f"{list(stages.values()).count(PASSED)} of {len(stages)} stages passed"
+        return [f"{passed}: {marks}{counted}{left}"], part
 
     def problem_of(self, trial: Trial, outcome: Outcome) -> str | None:
         """Return what is wrong with one outcome, in a sentence; None if nothing is."""

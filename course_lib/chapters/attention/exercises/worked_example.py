@@ -25,7 +25,7 @@ def the_example(seed):
 
 @stage
 def other_numbers(seed):
-    "Other queries and keys, in other numbers than four, with fewer features or more."
+    "More or fewer than four queries and keys, with fewer features or more."
     rng = generator(seed)
     return [
         Case(torch.randn(3, 2, generator=rng), torch.randn(5, 2, generator=rng)),
