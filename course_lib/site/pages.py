@@ -43,6 +43,7 @@ GLASS = re.compile(r"glass\(.*")  # the last line of a cell that shows the glass
 GLASS_TEXT, GLASS_PART = re.compile(r"\[glass model\] “(.+?)” …"), re.compile(r"Open: ([\w.]+)\.$")
 FRAME = '<iframe class="glass" src="{}glass.html{}" loading="lazy" title="A small trained model, taken apart"></iframe>'
 PYTHON = ".venv/bin/python -m"
+LEARN = re.compile(r"^python3 -m venv .* start$", re.MULTILINE)  # the README's first command
 
 
 def write_pages(root: Path, folder: Path, figures: Mapping[str, str]) -> None:
@@ -283,6 +284,8 @@ def first_page(root: Path, folder: Path) -> str:
         + (f"[solve](exercises/{each.notebook}) |" if each in solve else "|")
         for each in chapters
     ]
+    address = repository_of(root)
+    copy = f"a copy of [the course]({GITHUB}{address})" if address else "a copy of the course"
     exercises = [f"{each.number} · {each.title} <exercises/{Path(each.notebook).stem}>" for each in solve]
     return "\n".join(
         [
@@ -295,10 +298,11 @@ def first_page(root: Path, folder: Path) -> str:
             _top(folder),
             "",
             "Read it here as it is, with its pictures and outputs; begin with "
-            f"[{chapters[0].title}](notebooks/{chapters[0].notebook}). To run, change and be graded, take a copy of "
-            "the course, install it as its README says, and open it in JupyterLab:",
+            f"[{chapters[0].title}](notebooks/{chapters[0].notebook}). To run, change and be graded, take {copy}. In "
+            "its folder one command, with Python 3.11 or newer, installs it and opens it in JupyterLab (the next day "
+            "its end alone, from the last `&&` on):",
             "",
-            f"```console\n{PYTHON} course_lib start\n```",
+            f"```console\n{LEARN.findall((root / 'README.md').read_text(encoding='utf-8'))[0]}\n```",
             "",
             "## The chapters",
             "",
