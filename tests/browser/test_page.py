@@ -81,25 +81,25 @@ def test_after_a_commit_the_next_key_runs_the_next_cell(lab):
     page.close()
 
 
-@pytest.mark.parametrize("scrolls", [False, True])
-def test_the_beginning_of_a_tall_output_comes_back_unless_the_learner_scrolls_on(lab, scrolls):
+def test_the_beginning_of_a_tall_output_comes_back_unless_the_learner_scrolls_on(lab):
     """The next cell comes into sight and stays where it is while the output grows above it, out of sight."""
     tall = "import time\nfor i in range(60):\n    print('line', i)\ntime.sleep(0.5)"
     page = lab.open(lab.write("tall.ipynb", GUESS, "#\n" * 18, tall, "#\n" * 10, "#\n" * 40))
     lab.run(page)
     cell = page.locator(".jp-CodeCell").nth(2)
     top = "(cell) => cell.querySelector('.jp-Cell-outputWrapper').getBoundingClientRect().top"
-    page.locator(".jp-WindowedPanel-outer").evaluate("(panel) => { panel.scrollTop = 50; }")
-    cell.locator(".cm-content").evaluate("(code) => code.focus({preventScroll: true})")
-    page.keyboard.press("Shift+Enter")
-    page.wait_for_function(f"({top})(document.querySelectorAll('.jp-CodeCell')[2]) < 0")
-    if scrolls:
-        page.mouse.move(600, 400)
-        page.mouse.wheel(0, 1)
-    page.wait_for_function("!document.querySelectorAll('.jp-InputPrompt')[2].textContent.includes('*')")
-    page.evaluate("new Promise((done) => setTimeout(done, 400))")  # the page waits for less
-    assert (0 < cell.evaluate(top) < 300) == (not scrolls)
-    assert page.locator(".jp-CodeCell.jp-mod-active").evaluate("(cell) => cell.innerText").count("#") == 10
+    for scrolls in (False, True):
+        page.locator(".jp-WindowedPanel-outer").evaluate("(panel) => { panel.scrollTop = 50; }")
+        cell.locator(".cm-content").evaluate("(code) => code.focus({preventScroll: true})")
+        page.keyboard.press("Shift+Enter")
+        page.wait_for_function(f"({top})(document.querySelectorAll('.jp-CodeCell')[2]) < 0")
+        if scrolls:
+            page.mouse.move(600, 400)
+            page.mouse.wheel(0, 1)
+        page.wait_for_function("!document.querySelectorAll('.jp-InputPrompt')[2].textContent.includes('*')")
+        page.evaluate("new Promise((done) => setTimeout(done, 400))")  # the page waits for less
+        assert (0 < cell.evaluate(top) < 300) == (not scrolls)
+        assert page.locator(".jp-CodeCell.jp-mod-active").evaluate("(cell) => cell.innerText").count("#") == 10
     page.close()
 
 

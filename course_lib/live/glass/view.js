@@ -360,7 +360,7 @@ export function mount(box, bytes, about) {
 
   /** All rows of a head with the words at both sides, and what is hidden in grey. A click on a row follows its token. */
   function wholeMap(l, h) {
-    const n = ids.length, edge = 62, there = Math.min(250, box.clientWidth - edge - 60);  // a phone has less
+    const n = ids.length, edge = 62, there = wide < 400 ? wide - edge - 40 : 250;  // a phone has less
     const cell = Math.max(there < 250 ? 8 : 10, Math.min(16, Math.floor(there / n))), side = edge + n * cell + 2;
     const found = make("p", {class: "shape", style: `width: ${side}px`}, "Point to read a weight; click to follow a row.");
     const cellOf = (event) => [event.offsetY, event.offsetX].map((at) => Math.floor((at - edge) / cell));
