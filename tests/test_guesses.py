@@ -142,6 +142,8 @@ def test_nothing_shows_the_outcome_of_a_guess_before_it_is_made(chapter):
             if cell.get("outputs"):  # JupyterLab shows the first line of the first output where it has folded them
                 assert cell.outputs[0].get("data") == {}, f"{id}: the folded output shows its first line"
             assert EVERY[id].answer not in (cell.source if cell.cell_type == "markdown" else ""), id
+            in_words = cell.source.partition("alt=")[2]  # read before the picture is: its numbers are computed
+            assert not re.search(r"\d\.\d", in_words), f"{id}: the alt text of a picture below gives its numbers"
         after = next((cell for cell in cells[told + 1 :] if not cell.source.startswith("reveal(")), None)
         if after and after.cell_type == "markdown":
             assert after.source.startswith(("#", "<details>")), f"{id}: the text after the verdict stands open"

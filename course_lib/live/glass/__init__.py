@@ -331,7 +331,7 @@ def tour(config: TransformerConfig, head: tuple[int, int] = (0, 0), one: str = "
             is open, with all its words. Press “Play this row” and watch query times keys, softmax, mix."""),
         (shown, "panel", f"""
             “Remove this head”, and every later number follows at once, up to the next {one}. Which heads are missed,
-            and which are not? What is removed stands below the tokens; a click puts it back, or the next step."""),
+            and which are not? What is removed stands above the tokens; a click puts it back, or the next step."""),
         (f"{last}.feed_forward", "panel", f"""
             The feed-forward network reads what the heads have gathered, one token at a time. It has {config.d_ff}
             units, and these fire most here. Each can be removed by itself."""),

@@ -71,7 +71,7 @@ export function mount(box, bytes, about) {
   const guide = make("section", {class: "guide", "aria-label": "a way through the page", "aria-live": "polite", hidden: true});
   const around = make("button", {type: "button", click: () => lead(0)}, "Show me around");
   box.replaceChildren(
-    make("div", {class: "text"}, input, choice, around), note, guide, chips, gone,
+    make("div", {class: "text"}, input, choice, around), make("div", {class: "told"}, note, gone), guide, chips,
     make("div", {class: "columns"},
       make("section", {"aria-label": "the way through the model"}, make("div", {class: "heading"}, make("h3", {}, "Through the model"), views), path),
       make("section", {"aria-label": `the next ${one}`}, make("h3", {}, `The next ${one}`), bars, filters,
