@@ -9,17 +9,19 @@ go by the same rule. The rule for each file:
 - one that the learner edited stays as it is, and the newer version is put beside it, once.
 
 A notebook is edited if its cells are no longer those that were given out. Running it changes outputs alone. Cells with
-the tag `teacher` are not given out.
+the tag `teacher` are not given out, and no cell looks as if it had run.
 """
 
 import hashlib
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -31,6 +33,7 @@ RECORD = ".course.json"  # for each file the fingerprint of what was "given", an
 EARLIER = ".earlier"
 LOCK_SECONDS = 5
 TEACHER = "teacher"  # the tag of cells that are the teacher's
+HEADING = re.compile(r"^## +(.+?) *$", re.MULTILINE)  # of a section
 
 
 @dataclass(frozen=True)
@@ -82,35 +85,66 @@ def hand_package(made: Path, folder: Path) -> list[Handed]:
 
 
 def last_saved(course: Path, folder: Path) -> Path | None:
-    """Return the notebook of the learner's folder that was saved last; None if all are as the course has them."""
-    pairs = [(folder / path.relative_to(course), path) for path in _sources(course) if path.suffix == ".ipynb"]
-    saved = [
-        mine for mine, source in pairs if mine.is_file() and mine.read_bytes() != for_learners(source.read_bytes())
-    ]
+    """Return the notebook of the learner's folder that was saved last, of those that were run or edited there."""
+    record, saved = _read(folder / RECORD), []
+    for path in _sources(course):
+        mine = folder / path.relative_to(course)
+        if path.suffix == ".ipynb" and mine.is_file():
+            given = record.get(path.relative_to(course).as_posix(), {}).get("given")
+            if fingerprint(content := mine.read_bytes()) != given or any(map(_has_run, _cells(content))):
+                saved.append(mine)
     return max(saved, key=lambda path: path.stat().st_mtime, default=None)
 
 
+def place(content: bytes) -> str:
+    """Return the heading of the furthest section of a notebook in which a cell was run; "" if there is none."""
+    heading = reached = ""
+    for cell in _cells(content):
+        if cell["cell_type"] == "markdown":
+            heading = "".join(HEADING.findall("".join(cell["source"]))[-1:]) or heading
+        elif _has_run(cell):
+            reached = heading
+    return reached
+
+
 def for_learners(content: bytes) -> bytes:
-    """Return a notebook's bytes without the cells that are tagged `teacher`; whatever holds none, as it is."""
-    if f'"{TEACHER}"'.encode() not in content:
+    """Return a notebook's bytes as nobody has run it yet: no number stands before a cell, and the first shows nothing,
+    since that is the one to begin with. What the others show stays, to be seen before. Cells with the tag `teacher`
+    are left out. Whatever is no notebook comes back as it is."""
+    if not (cells := _cells(content)):
         return content
-    try:
-        notebook = json.loads(content)
-        notebook["cells"] = [cell for cell in notebook["cells"] if TEACHER not in cell["metadata"].get("tags", [])]
-    except (ValueError, KeyError, TypeError):  # no notebook, or a damaged one
-        return content
+    cells = [cell for cell in cells if TEACHER not in cell["metadata"].get("tags", [])]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    for cell in code:
+        cell["execution_count"] = None
+        for output in cell.get("outputs", ()):
+            output.update({"execution_count": None} if "execution_count" in output else {})
+    for cell in code[:1]:
+        cell["outputs"] = []
+    notebook = json.loads(content) | {"cells": cells}
     return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
 
 
 def fingerprint(content: bytes) -> str:
     """Return a hash of what a learner can edit: of a notebook the kinds and texts of its cells, else all of it. Empty
     cells do not count: Shift + Enter in the last cell adds one."""
-    try:
-        cells = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(content)["cells"]]
-        content = json.dumps([cell for cell in cells if cell[1].strip()]).encode()
-    except (ValueError, KeyError, TypeError):  # no notebook, or a damaged one
-        pass
+    cells = [(cell["cell_type"], "".join(cell["source"])) for cell in _cells(content)]
+    content = json.dumps([cell for cell in cells if cell[1].strip()]).encode() if cells else content
     return hashlib.sha256(content).hexdigest()
+
+
+def _cells(content: bytes) -> list[dict[str, Any]]:
+    """Return a notebook's cells; none if it is no notebook, or a damaged one."""
+    try:
+        cells = json.loads(content)["cells"]
+        whole = all(cell["source"] is not None and cell["cell_type"] and cell["metadata"] is not None for cell in cells)
+        return cells if whole else []
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
+def _has_run(cell: dict[str, Any]) -> bool:
+    return bool(cell.get("execution_count"))
 
 
 @contextmanager

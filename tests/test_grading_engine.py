@@ -20,6 +20,7 @@ import warnings
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ from torch import nn
 
 from course_lib import masks, record
 from course_lib.grading import (
+    EXERCISES,
     Case,
     Given,
     Misconception,
@@ -1345,6 +1347,22 @@ def test_progress_is_grouped_by_chapter_and_opens_what_was_begun(toy):
     assert html.count("<details") == 16
     assert html.count("<details open") == 1, "begun and not finished: the second"
     assert all(row.exercise_id in html and row.title in html for row in rows)
+
+
+@pytest.mark.parametrize("folder", ["notebooks", "exercises"])
+def test_progress_leads_to_each_exercise_from_wherever_the_notebook_stands(folder, monkeypatch):
+    monkeypatch.chdir(ROOT / folder)
+    links = re.findall(r'href="([^"#]+)#([^"]+)"', progress()._repr_html_())
+    assert len(links) == len(EXERCISES)
+    for page in sorted({page for page, _ in links}):
+        cells = json.loads(Path(page).read_text("utf-8"))["cells"]
+        headings = {"".join(cell["source"]).split("\n")[0].removeprefix("## ").replace(" ", "-") for cell in cells}
+        assert {unquote(to) for where, to in links if where == page} <= headings
+
+
+def test_progress_without_notebooks_has_no_links(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert "href" not in progress()._repr_html_()
 
 
 def test_what_is_not_answered_is_no_attempt_and_grade_keeps_nothing(toy):

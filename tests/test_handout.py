@@ -22,7 +22,7 @@ from course_lib.__main__ import main
 from course_lib.classroom.submissions import find_submissions
 from course_lib.cli import start
 from course_lib.contents import CHAPTERS
-from course_lib.handout import hand_out, last_saved
+from course_lib.handout import hand_out, last_saved, place
 from course_lib.live.drawing import new_figure
 from course_lib.live.figure import size
 from course_lib.live.page import ENLARGED
@@ -81,8 +81,10 @@ def mine(course):
 # ----------------------------------------------------------------------------------------------------------- the rules
 def test_the_first_time_everything_is_given_out(course):
     assert set(done(hand_out(course, course / "my")).values()) == {"given"}
-    for name in (*NAMES, "notebooks/glossary.md"):
-        assert (course / "my" / name).read_bytes() == (course / name).read_bytes()
+    for name in NAMES:
+        assert texts(course / "my" / name) == texts(course / name)
+    glossary = "notebooks/glossary.md"
+    assert (course / "my" / glossary).read_bytes() == (course / glossary).read_bytes()
     assert set(done(hand_out(course, course / "my")).values()) == {"kept"}
 
 
@@ -102,6 +104,41 @@ def test_the_teachers_notes_are_not_given_out_and_a_change_of_them_is_no_news(co
     assert done(hand_out(course, mine))[NAMES[1]] == "given"
     assert texts(mine / NAMES[1]) == before
     assert last_saved(course, mine) is None
+
+
+def test_no_cell_looks_as_if_it_had_run_and_what_the_first_shows_comes_when_it_runs(course):
+    run(course / NAMES[0])
+    hand_out(course, course / "my")
+    cells = nbformat.read(course / "my" / NAMES[0], as_version=4).cells
+    assert all(cell.execution_count is None for cell in cells)
+    assert cells[0].outputs == []
+    assert cells[1].outputs[0].text == "run 2\n", "the others' outputs stay, to be seen before"
+
+
+def test_a_notebook_that_is_read_but_not_run_is_not_the_one_that_was_saved_last(course, mine):
+    """Also where the course's own was run again since: such an update leaves the learner's copy as it is."""
+    run(course / NAMES[1])
+    assert set(done(hand_out(course, mine)).values()) == {"kept"}
+    assert last_saved(course, mine) is None
+    run(mine / NAMES[0])
+    os.utime(mine / NAMES[0], (1e9, 1e9))
+    assert last_saved(course, mine) == mine / NAMES[0]
+
+
+def test_the_place_is_the_last_section_in_which_a_cell_was_run(tmp_path):
+    cells = [new_markdown_cell("# Title"), new_code_cell("0")]
+    for name in "ABC":
+        cells += [new_markdown_cell(f"## {name}\n\nText\n\n### Below"), new_code_cell("1")]
+    content = new_notebook(cells=cells)
+    found = []
+    for cell in content.cells:
+        if cell.cell_type == "code":
+            found.append(place(nbformat.writes(content).encode()))
+            cell.execution_count = 1
+    assert [*found, place(nbformat.writes(content).encode())] == ["", "", "A", "B", "C"]
+    content.cells[3].execution_count = None  # not run this time, but what comes after it was
+    assert place(nbformat.writes(content).encode()) == "C"
+    assert place(b"{") == place(b"[]") == place(b'{"cells": [{}]}') == ""
 
 
 def test_what_was_only_run_is_renewed_and_its_outputs_are_kept_aside(course, mine):
@@ -407,6 +444,24 @@ def test_jupyterlab_begins_with_wrapped_lines_and_without_news_below_what_a_lear
 
     assert default("@jupyterlab/notebook-extension:tracker", "codeCellConfig")["lineWrap"] is True
     assert default("@jupyterlab/apputils-extension:notification", "fetchNews") == "false"
+
+
+def test_it_says_how_far_the_notebook_was_read_and_a_startup_file_of_the_learners_own_stays(
+    course, opened, monkeypatch, capsys
+):
+    folder = course / "my"
+    content = new_notebook(cells=[new_markdown_cell("## 2.1 What a token lacks"), new_code_cell("1")])
+    nbformat.write(content, course / NAMES[1])
+    monkeypatch.delenv("PYTHONSTARTUP", raising=False)
+    assert main(["start", "2", "--folder", str(folder)]) == 0
+    assert "as far as" not in capsys.readouterr().out
+    content.cells[1].execution_count = 1
+    nbformat.write(content, folder / NAMES[1])
+    monkeypatch.setenv("PYTHONSTARTUP", "/of/the/learner")
+    assert main(["start", "2", "--folder", str(folder)]) == 0
+    assert "you came as far as “2.1 What a token lacks”" in capsys.readouterr().out
+    startups = [environment["PYTHONSTARTUP"] for environment in opened.environments]
+    assert startups == [str(start.STARTUP), "/of/the/learner"]
 
 
 def test_where_a_server_runs_already_none_is_started(course, opened, monkeypatch, capsys):

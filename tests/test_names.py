@@ -1,20 +1,26 @@
-"""The sentence below a NameError: Python's own traceback stays, and nothing else gets the sentence."""
+"""What a notebook's kernel says by itself: below a NameError, and where the learner was the last time."""
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from nbformat.v4 import new_code_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from course_lib.cli.start import STARTUP
 from course_lib.live.names import WHERE
 
 FIRST = "from course_lib.live import guess"
+READ = [new_markdown_cell("## 2.1 What a token lacks"), new_code_cell("1", execution_count=3)]
 
 
 def outputs(*sources: str) -> list[nbformat.NotebookNode]:
     """What the last of these cells shows when they run in one kernel."""
+    return all_outputs(*sources)[-1]
+
+
+def all_outputs(*sources: str) -> list[list[nbformat.NotebookNode]]:
     notebook = new_notebook(cells=[new_code_cell(source) for source in sources])
     NotebookClient(notebook, allow_errors=True).execute()
-    return notebook.cells[-1].outputs
+    return [cell.outputs for cell in notebook.cells]
 
 
 def test_a_name_that_is_not_made_yet_is_told_with_the_cells_to_run_below_pythons_own_words():
@@ -31,6 +37,30 @@ def test_a_name_that_is_not_made_yet_is_told_with_the_cells_to_run_below_pythons
 def test_any_other_error_stays_alone(slip):
     (error,) = outputs(FIRST, slip)
     assert error.output_type == "error"
+
+
+def test_where_start_opened_jupyterlab_a_name_is_explained_before_any_cell_has_run(monkeypatch):
+    monkeypatch.setenv("PYTHONSTARTUP", str(STARTUP))
+    (_, said), (names,) = all_outputs("scores", "dir()")
+    assert said.text == WHERE.format("scores") + "\n"
+    assert "begin" not in names.data["text/plain"], "nothing is left in the learner's namespace"
+
+
+def test_where_start_opened_jupyterlab_the_first_cell_that_runs_says_once_how_far_its_notebook_was_read(
+    monkeypatch, tmp_path
+):
+    path = tmp_path / "02_attention.ipynb"
+    nbformat.write(new_notebook(cells=READ), path)
+    monkeypatch.setenv("PYTHONSTARTUP", str(STARTUP))
+    monkeypatch.setenv("JPY_SESSION_NAME", str(path))
+    failed, ran, later = all_outputs("1 / 0", "print('Ready.')", "print('on')")
+    assert [output.output_type for output in failed] == ["error"]
+    assert ran[0].text == "Ready.\n"
+    assert "[2.1 What a token lacks](02_attention.ipynb#2.1-What-a-token-lacks)" in ran[1].data["text/markdown"]
+    assert len(later) == 1
+    for content in (new_notebook(cells=READ[:1]), None):  # of which no cell has run; of which there is no file
+        nbformat.write(content, path) if content else path.unlink()
+        assert len(outputs("print('Ready.')")) == 1
 
 
 def test_what_somebody_has_set_up_for_errors_stays():

@@ -24,7 +24,8 @@ LARGE_TYPE = {"code-font-size": "19px", "content-font-size1": "21px", "ui-font-s
 FIRST = f"notebooks/{CHAPTERS[0].notebook}"
 # What JupyterLab begins with here, below the learner's own settings: it wraps long lines of code, and asks for no news.
 SETTINGS = Path(__file__).resolve().parents[1] / "assets/jupyter"
-
+# What a kernel runs there before any cell, unless the learner has a file of their own for that.
+STARTUP = Path(__file__).resolve().parents[1] / "live/startup.py"
 
 # What a server warns of would drown the two lines that a learner needs; but without a browser its address is needed.
 QUIET = ("--log-level=ERROR", "--LabApp.log_level=ERROR")
@@ -61,7 +62,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Fill or update the folder, say what changed, and stay until JupyterLab ends."""
-    from course_lib.handout import hand_out, last_saved
+    from course_lib.handout import hand_out, last_saved, place
 
     page = notebook_of(arguments.page) if arguments.page else None
     if arguments.pull:
@@ -86,7 +87,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"JupyterLab is running already with this folder: {address}")
         webbrowser.open(address)
         return 0
-    print(f"Opening {page} in JupyterLab. To end it, press Ctrl-C here, then y.", flush=True)
+    reached = place(opened.read_bytes()) if opened.is_file() else ""
+    print(f"Opening {page} in JupyterLab{reached and f': you came as far as “{reached}”'}.")
+    print("To end it, press Ctrl-C here, then y.", flush=True)
     options = [  # the address, not the file: so it is also the one that the terminal shows
         f"--ServerApp.root_dir={folder}",
         f"--LabApp.default_url=/lab/tree/{page}",
@@ -96,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
         *shlex.split(arguments.lab, posix=os.name == "posix"),
     ]
     searched = [str(SETTINGS), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
-    environment = os.environ | {"JUPYTER_CONFIG_PATH": os.pathsep.join(searched)}
+    environment = {"PYTHONSTARTUP": str(STARTUP)} | os.environ | {"JUPYTER_CONFIG_PATH": os.pathsep.join(searched)}
     if arguments.projector:
         from course_lib.live.page import ENLARGED
 

@@ -8,8 +8,10 @@ import os
 import re
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
+
+from course_lib.contents import to_heading
 
 from .show import plural
 
@@ -187,6 +189,7 @@ class Progress:
     rows: tuple[Row, ...]
     titles: Mapping[int, str] = field(default_factory=dict)  # of the chapters
     guesses: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # how sure in % -> right, of how many
+    notebooks: Mapping[int, str] = field(default_factory=dict)  # a chapter's number -> its exercises, from here
 
     @property
     def earned(self) -> int:
@@ -200,7 +203,7 @@ class Progress:
     def chapters(self) -> list["Progress"]:
         """The same for each chapter alone."""
         numbers = dict.fromkeys(row.chapter for row in self.rows)
-        return [Progress(tuple(row for row in self.rows if row.chapter == number), self.titles) for number in numbers]
+        return [replace(self, rows=tuple(row for row in self.rows if row.chapter == number)) for number in numbers]
 
     @property
     def _begun(self) -> bool:
@@ -256,8 +259,11 @@ class Progress:
         for row in self.rows:
             points, attempts, last = row.cells
             last = _badge(*SIGNS[row.last]) if row.last else last
+            id = f"<code>{escape(row.exercise_id)}</code>"
+            if page := self.notebooks.get(row.chapter):
+                id = f'<a href="{to_heading(page, f"{row.exercise_id} · {row.title}")}">{id}</a>'
             body.append(
-                f'<tr><td style="{cell} left;"><code>{escape(row.exercise_id)}</code></td>'
+                f'<tr><td style="{cell} left;">{id}</td>'
                 f'<td style="{cell} left;">{escape(row.title)}</td>'
                 f'<td style="{cell} right;">{points}</td><td style="{cell} right;">{attempts}</td>'
                 f'<td style="{cell} left;">{last}</td></tr>'

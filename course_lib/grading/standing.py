@@ -1,5 +1,6 @@
 """Where a learner stands: results and hints go into the record, and come out as a table."""
 
+import os
 from typing import Any
 
 from course_lib import record
@@ -94,7 +95,7 @@ def progress() -> Progress:
 
     Tables in a notebook, one per chapter, and text elsewhere.
     """
-    from course_lib.contents import TITLES
+    from course_lib.contents import CHAPTERS, TITLES
 
     entries = record.entries("exercises")
     rows = []
@@ -109,4 +110,6 @@ def progress() -> Progress:
     for guess in record.entries("guesses").values():
         right, of = guessed.get(guess["confidence"], (0, 0))
         guessed[guess["confidence"]] = right + bool(guess["right"]), of + 1
-    return Progress(tuple(rows), TITLES, dict(sorted(guessed.items())))
+    pages = {each.number: f"../exercises/{each.notebook}" for each in CHAPTERS}  # so from exercises as from notebooks
+    here = {number: page for number, page in pages.items() if os.path.exists(page)}
+    return Progress(tuple(rows), TITLES, dict(sorted(guessed.items())), here)

@@ -1,0 +1,36 @@
+"""What a notebook's kernel does before its first cell, where `python -m course_lib start` opened JupyterLab."""
+
+import os
+from pathlib import Path
+
+from course_lib.contents import to_heading
+from course_lib.handout import place
+from course_lib.live.names import explain_names
+
+
+def begin() -> None:
+    """Explain names that are not made yet, and let the first cell that runs say how far its notebook was read."""
+    from IPython import get_ipython
+
+    explain_names()
+    path = Path(os.environ.get("JPY_SESSION_NAME", ""))  # Jupyter's name for the notebook behind a kernel
+    shell, reached = get_ipython(), place(path.read_bytes()) if path.is_file() else ""
+    if not shell or not reached:
+        return
+
+    def say(result) -> None:
+        from IPython.display import Markdown, display
+
+        if result.success:
+            shell.events.unregister("post_run_cell", say)
+            display(Markdown(where_you_were(path.name, reached)))
+
+    shell.events.register("post_run_cell", say)
+
+
+def where_you_were(notebook: str, heading: str) -> str:
+    """Return a sentence with a link to a section of a notebook, in Markdown."""
+    return (
+        f"Last time you came as far as [{heading}]({to_heading(notebook, heading)}). To go on there, click this link, "
+        "then the cell that comes next, and choose *Run > Run All Above Selected Cell*."
+    )
