@@ -63,7 +63,7 @@ def test_no_text_of_a_learner_stands_in_a_script_of_the_workflow(workflow):
 def test_the_workflow_grades_the_chapters_with_the_courses_command(workflow):
     command = "python -m course_lib grade ../class --out ../results --classroom50 --chapters 3 10"
     assert steps(workflow)["Grade"]["run"] == command
-    assert steps(workflow)["Install the course"]["run"] == "python -m pip install -r requirements.txt"
+    assert steps(workflow)["Install the course"]["run"] == "python -m pip install -r requirements.txt -e ."
 
 
 @pytest.mark.parametrize("released", [True, False], ids=["the whole package", "notebooks alone"])
@@ -145,7 +145,7 @@ def test_classroom50s_autograder_leaves_the_graders_result_where_its_runner_look
     started = run_autograder(path, checkout, grade, monkeypatch)
     assert ["git", "fetch", "--quiet", "--depth", "1", "https://github.com/a-school/the_course", "v1.2"] in started
     assert any(
-        command[-4:] == ["--extra-index-url", "https://example.org/cpu", "-r", "requirements.txt"]
+        command[-6:] == ["--extra-index-url", "https://example.org/cpu", "-r", "requirements.txt", "-e", "."]
         for command in started
     )
     result = json.loads((checkout / "result.json").read_text("utf-8"))

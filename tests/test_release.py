@@ -84,7 +84,6 @@ def test_a_learners_package_holds_the_course_and_neither_solutions_nor_tests(pac
     assert "| learners |" in readme
     assert "grade --help" not in readme, "what is for teachers"
     assert "CC BY 4.0" in readme
-    assert "-e .\n" in (package / "requirements.txt").read_text(encoding="utf-8")
     project = tomllib.loads((package / "pyproject.toml").read_text(encoding="utf-8"))
     assert f"chapters/{NAME}" in project["tool"]["setuptools"]["package-data"]["course_lib"]
     assert set(project["tool"]) == {"setuptools"}, "contributors' tools are not the learners'"

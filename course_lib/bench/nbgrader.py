@@ -3,7 +3,7 @@
 nbgrader is no requirement of the course. Give it an environment of its own that has the course's packages, too, and
 name the Python of that environment:
 
-    python3 -m venv elsewhere && elsewhere/bin/python -m pip install -r requirements.txt nbgrader
+    python3 -m venv elsewhere && elsewhere/bin/python -m pip install -r requirements.txt -e . nbgrader
     NBGRADER_PYTHON=elsewhere/bin/python .venv/bin/python -m course_lib bench grade
 """
 

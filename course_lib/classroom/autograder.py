@@ -60,7 +60,7 @@ def write_autograder(root: Path, path: Path, chapters: Sequence[int], index: str
         "setup.sh": (_filled("setup.sh", words), 0o755),
         "run_autograder": (_filled("run_autograder", words), 0o755),
         "not_graded.json": (json.dumps(gradescope_failure(NOT_ENDED), indent=1) + "\n", 0o644),
-        "requirements.txt": (requirements(packages.read_text("utf-8")).replace("-e .\n", ""), 0o644),
+        "requirements.txt": (requirements(packages.read_text("utf-8")), 0o644),
     }
     content = {name: (text.encode(), mode) for name, (text, mode) in made.items()}
     for file in _files(library):
