@@ -187,29 +187,27 @@ def _require_ready(root: Path, folder: Path, update: bool) -> None:
 
 def _readme(text: str) -> str:
     """The parts of README.md that concern learners, with the command that opens the course."""
-    opening = re.sub(r"^\| teachers \|.*\n(?:\| \|.*\n)*", "", text.partition("\n## ")[0], flags=re.MULTILINE).strip()
-    commands = [line for line in text.splitlines() if re.search(r"-m venv .* -m course_lib start$", line)]
-    unix, windows = commands[:1], commands[1:2]
+    opening = text.partition("\n## ")[0].strip()
+    inside = re.sub(r"^\| teachers \|.*\n(?:\| \|.*\n)*", "", _section(text, "What is in it"), flags=re.MULTILINE)
+    windows = re.findall(r"^py -m venv .* -m course_lib start$", text, flags=re.MULTILINE)
+    cuda = re.findall(r"^On Linux a plain installation of torch .*\n(?:.+\n)*", text, flags=re.MULTILINE)
     licences = re.findall(r"^The code is under .*$", text, flags=re.MULTILINE)
-    if not (unix and windows and licences):
+    if not (windows and cuda and licences):
         raise ValueError(
-            "README.md should hold the command that opens the course, for Linux or macOS and for Windows, and a line "
-            "on the licences that begins with “The code is under”"
+            "README.md should hold the command that opens the course on Windows, a paragraph that begins with “On "
+            "Linux a plain installation of torch”, and a line on the licences that begins with “The code is under”"
         )
-    start = [
-        "## One command",
-        "It makes its own environment, copies the notebooks and exercises into a folder of your own, `my/`, and opens "
-        "it in JupyterLab. Python 3.11 or newer; no GPU needed.",
-        f"```\n{unix[0]}\n```",
+    commands = [
+        "## The commands",
         "On Windows (PowerShell 7):",
         f"```\n{windows[0]}\n```",
-        "The next day `.venv/bin/python -m course_lib start` alone opens the notebook that you saved last. Where you "
-        "have cloned the course with git, `.venv/bin/python -m course_lib start --pull` first fetches what your "
-        "teacher has released since. Nothing that you wrote is overwritten.",
+        "Where you have cloned the course with git, `.venv/bin/python -m course_lib start --pull` first fetches what "
+        "your teacher has released since. Nothing that you wrote is overwritten.",
         "If anything is amiss, `.venv/bin/python -m course_lib doctor` says what, and how to mend it.",
+        cuda[0].strip(),
     ]
     learners = re.sub(r" The tests of these models [^.]*\.", "", _section(text, "For learners"))
-    parts = [opening, *start, _section(text, "The chapters"), learners, *licences[-1:]]
+    parts = [opening, inside, *commands, _section(text, "The chapters"), learners, *licences[-1:]]
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,5 +1,6 @@
 """Figures of chapter 16: how a verdict is reached, a dozen claims with their figures, one claim as a card."""
 
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,23 +64,25 @@ def _list(values: Sequence[float]) -> str:
     return ", ".join(f"{value:.2f}" for value in values)
 
 
+SENTENCE = re.compile(r"(?<=[.)]) (?=[A-Z(])")  # between two sentences
+
+
 def headlines(rows: Sequence[tuple[str, str, str]], title: str) -> Figure:
-    """Draw some claims with their figures: (verdict, claim, what was measured) for each."""
-    figure, axes = new_figure(WIDE, 0.5 + 0.53 * len(rows))
-    for row, (verdict, claim, measured) in enumerate(rows):
+    """Draw some claims with what was found: (verdict, claim, finding) for each, in as many whole sentences as fit."""
+    figure, axes = new_figure(WIDE, 0.5 + 0.6 * len(rows))
+    for row, (verdict, claim, finding) in enumerate(rows):
         colour, sign, _ = MARKS[verdict]
         axes.plot([0.012], [row], sign, color=colour, markersize=11, markeredgecolor="white")
-        for x, said, width in ((0.035, f"“{claim}”", 56), (0.53, measured, 58)):
-            lines = textwrap.wrap(said, width)
-            told = (
-                lines if len(lines) < 3 else [lines[0], textwrap.shorten(" ".join(lines[1:]), width, placeholder=" …")]
-            )
-            axes.text(x, row, "\n".join(told), va="center", fontsize=FONT - 2.5, linespacing=1.15, color=INK)
+        for x, said, width in ((0.035, f"“{claim}”", 52), (0.48, finding, 64)):
+            sentences = SENTENCE.split(said)
+            while len(lines := textwrap.wrap(" ".join(sentences), width)) > 3 and len(sentences) > 1:
+                sentences.pop()
+            axes.text(x, row, "\n".join(lines), va="center", fontsize=FONT - 2.5, linespacing=1.15, color=INK)
         axes.axhline(row + 0.5, color=LIGHT, linewidth=0.8)
     for place, (colour, sign, word) in enumerate(MARKS.values()):
         axes.plot([0.012 + 0.16 * place], [-0.85], sign, color=colour, markersize=9, markeredgecolor="white")
         axes.text(0.03 + 0.16 * place, -0.85, word, va="center", fontsize=FONT - 1, color=INK)
-    axes.text(0.53, -0.85, "measured", va="center", fontsize=FONT - 1, color=GREY)
+    axes.text(0.48, -0.85, "what the measurement shows", va="center", fontsize=FONT - 1, color=GREY)
     axes.set(xlim=(0, 1), ylim=(len(rows) - 0.5, -1.25))
     axes.axis("off")
     axes.set_title(title, loc="left")

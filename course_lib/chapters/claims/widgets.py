@@ -152,8 +152,8 @@ def _entries(findings: Mapping[str, Finding], chosen: Iterable[str]) -> str:
 
 
 def headline_rows(findings: Mapping[str, Finding]) -> list[tuple[str, str, str]]:
-    """Return (verdict, claim, what was measured) of HEADLINES, as `headlines` draws them."""
-    return [(findings[id].verdict, find(id).claim, findings[id].measured) for id in HEADLINES]
+    """Return (verdict, claim, what follows from its figures) of HEADLINES, as `headlines` draws them."""
+    return [(findings[id].verdict, find(id).claim, findings[id].because) for id in HEADLINES]
 
 
 def card(experiment: Experiment, found: Finding) -> Card:
@@ -173,7 +173,7 @@ def by_chapter(findings: Mapping[str, Finding]) -> dict[str, list[str]]:
 
 
 def picture(path: Path = ASSETS / "claims.png") -> Path:
-    """Draw HEADLINES with their recorded figures into a file, for the README."""
+    """Draw HEADLINES with what was found into a file, for the README."""
     findings = recorded()
     path.write_bytes(
         png(headlines(headline_rows(findings), overview_title([each.verdict for each in findings.values()])))
