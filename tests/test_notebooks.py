@@ -240,6 +240,21 @@ def test_sections_that_are_named_exist():
     assert set(named) <= sections
 
 
+CODE = re.compile(r"```.*?```|`[^`\n]*`|\$[^$]*\$|<[^>]*>|\]\([^)]*\)", re.DOTALL)  # formulas, tags and addresses, too
+
+
+def test_prose_has_the_quotation_marks_of_what_the_course_prints():
+    straight = [
+        (path.name, line)
+        for path in NOTEBOOKS
+        for cell in read(path).cells
+        if cell.cell_type == "markdown"
+        for line in CODE.sub("", cell.source).splitlines()
+        if '"' in line
+    ]
+    assert straight == []
+
+
 def test_the_readme_lists_every_chapter_with_its_title_and_minutes():
     rows = re.findall(
         r"^\| (\d+) \| ([^|]+) \|.*\| (\d+) \| \[read\]\((\S+)\)", (ROOT / "README.md").read_text("utf-8"), re.M
