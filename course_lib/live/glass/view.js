@@ -148,7 +148,7 @@ export function mount(box, bytes, about) {
   function showMaps() {
     path.replaceChildren(
       stage("embedding", about.parts.embedding.title, `${few(width(glass.layers[0].before, at(), config.d_model))}: ${config.d_model} numbers`),
-      ...(many ? [make("div", {class: "layer name"}, ["", `Heads 0 to ${H - 1}`, "Feed-forward", "Would say"].map((name) => make("span", {}, name)))] : []),
+      ...(many ? [make("div", {class: "layer name"}, [`${config.n_layers} layers`, `Heads 0 to ${H - 1}`, "Feed-forward", "Would say"].map((name) => make("span", {}, name)))] : []),
       ...glass.layers.map((layer, l) =>
         make("div", {class: `layer${state.removed.has(String(l)) ? " gone" : ""}`},
           make("div", {class: "name"}, `Layer ${l}`),
@@ -161,7 +161,8 @@ export function mount(box, bytes, about) {
 
   /** The ways of everything that reaches the chosen token, and a line that says how to read them. */
   function showFlow() {
-    const HOW = "Point to a ribbon to read it; click to open its head.", told = make("p", {class: "shape", role: "status"}, HOW);
+    const HOW = `Point to a ribbon to read it; click to open its head.${config.n_layers > 9 ? " Scroll to the left for the first layers." : ""}`;
+    const told = make("p", {class: "shape", role: "status"}, HOW);
     const [l, kind, head] = state.open?.split(".") ?? [], opened = kind === "head" ? [+l, +head] : null;
     const [drawing, fan] = drawFlow(glass, {
       words, at: at(), percent, escaped, opened, colours: about.colours, width: Math.max(300, wide), tell: (text) => { told.textContent = text ?? HOW; },
@@ -174,8 +175,13 @@ export function mount(box, bytes, about) {
     });
     setFan = fan;
     const play = make("button", {type: "button", hidden: matchMedia("(prefers-reduced-motion: reduce)").matches, click: () => {
-      drawing.classList.remove("playing"); requestAnimationFrame(() => drawing.classList.add("playing")); }}, "▶ Play");
-    const heads = about.colours.map((colour, h) => make("b", {style: `color: ${colour}`}, ` ■ ${h}`));
+      drawing.classList.remove("playing"); requestAnimationFrame(() => drawing.classList.add("playing")); along(state.playing = performance.now()); }}, "▶ Play");
+    const along = (began) => requestAnimationFrame((now) => {  // of more layers than fit, those that play are in view
+      const share = (now - began) / 6000;
+      region.scrollLeft = share * region.scrollWidth - region.clientWidth / 2;
+      if (share < 1 && region.isConnected && state.playing === began) along(began);
+    });
+    const heads = about.colours.flatMap((colour, h) => [make("b", {style: `color: ${colour}`}, " ■"), ` ${h}`]);
     const three = ["query", "key", "value"].map((name) => make("b", {class: name}, ` ■ ${name}`));
     const close = make("button", {type: "button", hidden: !opened, click: () => open(state.open)}, "All ribbons");
     const says = opened ? [`Layer ${opened[0]}, head ${opened[1]}:`, three, " · ● the weight where query and key meet · its numbers stand below"]
