@@ -22,8 +22,9 @@ def add(commands: argparse._SubParsersAction) -> None:
         "--large",
         action="store_true",
         help=(
-            "put SmolLM2-135M beside it, for visitors who install nothing and want a model that knows something of the "
-            "world: 120 MB, fetched by whoever clicks its link; needs `weights smollm2-135m`"
+            "have SmolLM2-135M on its first page as well, for visitors who install nothing and want a model that knows "
+            "something of the world: 120 MB beside the site's 35, fetched by whoever clicks its link. Needs "
+            "`weights smollm2-135m`"
         ),
     )
     parser.add_argument(
