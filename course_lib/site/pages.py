@@ -350,7 +350,7 @@ IN_ENGLISH = {  # once `python -m course_lib weights NAME` has fetched it: the w
     ),
     LARGE: (
         "a model of 135 million weights that knows something of the world",
-        "when you ask for it, and 0.6 GB of memory: for a laptop, not for a phone",
+        "when you ask for it, and 0.7 GB of memory: for a laptop, not for a phone",
     ),
 }
 

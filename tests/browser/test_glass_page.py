@@ -328,6 +328,13 @@ def test_many_layers_and_heads_are_found_and_fit_a_phone(lab):
     heading, whole = page.locator(".layer.name"), page.locator(".path.many")
     assert heading.inner_text().startswith("12 layers")
     assert heading.bounding_box()["y"] == whole.bounding_box()["y"], "it stays while the layers scroll"
+    for layer in (11, 2):  # what opens is in view among the ribbons
+        page.locator(f"[data-part='{layer}.head.4']").click()
+        page.get_by_role("button", name="Ribbons").click()
+        seen = page.locator(".ribbons").bounding_box()
+        for circle in page.locator(".meeting").all():
+            assert seen["x"] + 84 < circle.bounding_box()["x"] < seen["x"] + seen["width"]  # 84: the words
+        page.get_by_role("button", name="Maps").click()
     page.close()
 
 

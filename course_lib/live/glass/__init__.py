@@ -73,8 +73,8 @@ HEADINGS = {
         "<p>SmolLM2 in its smallest size, 135 million weights, about as many as GPT-2's smallest: "
         '<a href="https://arxiv.org/abs/2502.02737">Ben Allal et al. 2025</a>, Hugging Face, under Apache-2.0. It was '
         "trained on 2 trillion tokens of web text and code, then to follow instructions; its weights came here in 4 "
-        "bits and are held in 8. It knows some facts and makes up others: ask it of what water is made. It reads and "
-        "writes tokens, words or pieces of words: · is the space before a word, ↵ a new line.</p>"
+        "bits and are held in 8. It knows some facts and gets others wrong: try “Water is made of hydrogen and”. It "
+        "reads and writes tokens, words or pieces of words: · is the space before a word, ↵ a new line.</p>"
     ),
 }
 SLIDERS = (  # name in engine.js, label, lowest, highest, step, where it begins; all but the first are off there

@@ -164,7 +164,7 @@ export function mount(box, bytes, about) {
     const HOW = `Point to a ribbon to read it; click to open its head.${config.n_layers > 9 ? " Scroll to the left for the first layers." : ""}`;
     const told = make("p", {class: "shape", role: "status"}, HOW);
     const [l, kind, head] = state.open?.split(".") ?? [], opened = kind === "head" ? [+l, +head] : null;
-    const [drawing, fan] = drawFlow(glass, {
+    const [drawing, fan, start] = drawFlow(glass, {
       words, at: at(), percent, escaped, opened, colours: about.colours, width: Math.max(300, wide), tell: (text) => { told.textContent = text ?? HOW; },
       open: (part, position) => {  // of a ribbon: its head, with the token that it leads to
         state.position = position === ids.length - 1 ? null : position;
@@ -186,7 +186,7 @@ export function mount(box, bytes, about) {
     const close = make("button", {type: "button", hidden: !opened, click: () => open(state.open)}, "All ribbons");
     const says = opened ? [`Layer ${opened[0]}, head ${opened[1]}:`, three, " · ● the weight where query and key meet · its numbers stand below"]
       : ["Heads:", heads, " · width: the norm of the vector that a head carries · ● feed-forward"];
-    const before = many && (path.querySelector(".ribbons")?.scrollLeft ?? 1e6);  // at first the chosen token's end
+    const before = many && path.querySelector(".ribbons"), right = before ? before.scrollWidth - before.scrollLeft : 0;  // at first the chosen token's end
     const region = make("div", {class: "scroll ribbons", tabindex: "0", role: "region", "aria-label": "the flow"}, drawing);
     let on = -1;  // the ribbon that the keys have come to, counted from the widest way
     region.onfocus = () => { told.textContent = "↓ and ↑ go from ribbon to ribbon, Enter opens a head."; };
@@ -202,7 +202,8 @@ export function mount(box, bytes, about) {
     region.onscroll = () => drawing.querySelector(".labels").setAttribute("transform", `translate(${region.scrollLeft} 0)`);
     path.replaceChildren(
       region, told, make("div", {class: "buttons"}, play, close, make("p", {class: "legend"}, ...says.flat())));
-    if (many) region.scrollLeft = before;
+    if (many) region.scrollLeft = Math.min(region.scrollWidth - right, state.apart === state.open ? Infinity : start);  // what opens is in view
+    state.apart = state.open;
   }
 
   /** A part of the path that opens on a click. */
