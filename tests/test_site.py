@@ -290,7 +290,7 @@ def test_the_large_model_is_on_the_first_page_if_and_only_if_it_is_asked_for(tmp
         "glass.html", "stories15m.html", "smollm2-135m.html",
     ]  # fmt: skip
     size = (tmp_path / "_extra" / "smollm2-135m.bin").stat().st_size
-    assert f"</a>, {size / 1e6:.1f} MB when you ask for it, and 0.7 GB of memory: for a laptop" in text
+    assert f"</a>, {size / 1e6:.1f} MB when you ask for it, and 0.8 GB of memory: for a laptop" in text
     page = (tmp_path / "_extra" / "smollm2-135m.html").read_text(encoding="utf-8")
     assert HEADINGS["smollm2-135m"] in page
     assert OF_A_MODEL["smollm2-135m"][1] in page

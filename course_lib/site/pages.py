@@ -337,7 +337,7 @@ def _toctree(caption: str, pages: list[str], hidden: bool = True) -> str:
     return "\n".join(["```{toctree}", ":hidden:", ":titlesonly:", *options, *pages, "```", ""])
 
 
-LARGE = "smollm2-135m"  # three times the rest of the site, so it is there with --large alone
+LARGE = "smollm2-135m"  # more than three times the rest of the site, so it is there with --large alone
 MODELS = '<p class="models">In the frame: {}</p>'
 TINYTOWN = (
     '<a href="glass.html" target="glass">Tinytown\'s model</a>, 850,000 weights, trained on a small world whose '
@@ -350,7 +350,7 @@ IN_ENGLISH = {  # once `python -m course_lib weights NAME` has fetched it: the w
     ),
     LARGE: (
         "a model of 135 million weights that knows something of the world",
-        "when you ask for it, and 0.7 GB of memory: for a laptop, not for a phone",
+        "when you ask for it, and 0.8 GB of memory: for a laptop, not for a phone",
     ),
 }
 
