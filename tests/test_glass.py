@@ -371,14 +371,22 @@ def test_a_real_model_says_in_the_page_what_it_says_in_the_library(tmp_path):
     page = Page(tmp_path, model, tokenizer)
     for text in (*IN_ENGLISH, "naïve café, 東京 👩‍👩‍👧\n\tx**2 in 2024", "<|im_start|>user\nhi<|im_end|>"):
         assert page("encode", text=text)["ids"] == tokenizer.encode(text)
-    ids = [tokenizer.encode(text) for text in IN_ENGLISH]
+    sentences = (*IN_ENGLISH, *OF_A_MODEL["smollm2-135m"], "Water is made of hydrogen and")
+    ids = [tokenizer.encode(text) for text in sentences]
     with evaluating(model):
         whole = [model(torch.tensor([each]))[0, -1] for each in ids]
-        rounded = [quantized(model)(torch.tensor([each]))[0, -1] for each in ids]
+        quantized(model)
+        rounded = [model(torch.tensor([each]))[0, -1] for each in ids]
+    said = []
     for each, exact, expected in zip(ids, whole, rounded):
         found = page.logits(each, first=len(each) - 1)[0]
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-3)
         assert found.argmax() == exact.argmax(), "8 bits change no word that it would say"
+        said.append(page("show", ids=[int(found.argmax())])[0])
+        if len(said) > len(IN_ENGLISH):
+            first, second = found.softmax(-1).topk(2).values
+            assert first > 2 * second, f"it hesitates after {sentences[len(said) - 1]!r}"
+    assert said[len(IN_ENGLISH) :] == ["·Paris", "·Mary", "·Baker", "·Au", "·b", "·helium"], "as its heading says"
     page.close()
 
 

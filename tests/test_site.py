@@ -14,9 +14,11 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from packaging.requirements import Requirement
 from safetensors.torch import load
 
+from course_lib.__main__ import main
 from course_lib.claims import in_order, recorded
 from course_lib.contents import BY_SLUG, CHAPTERS
 from course_lib.grading.catalogue import EXERCISES
+from course_lib.live.glass import HEADINGS, OF_A_MODEL
 from course_lib.live.glass.pack import pack
 from course_lib.live.guesses import questions
 from course_lib.live.page import VIEW, WAKE
@@ -274,6 +276,34 @@ def test_a_model_in_english_lies_beside_the_first_page_once_its_weights_are_here
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], expected[name]) for name in found)
     assert f"{len(packed) / 1e6:.1f} MB when you ask for it" in text
+
+
+def test_the_large_model_is_on_the_first_page_if_and_only_if_it_is_asked_for(tmp_path, monkeypatch):
+    (tmp_path / "_extra").mkdir()
+    tinytown, loaded = load_pretrained("tinytown"), []
+    monkeypatch.setattr(pages.weights, "state", lambda name: "here")
+    monkeypatch.setattr(pages, "load_pretrained", lambda name: (loaded.append(name), tinytown)[1])
+    assert "135" not in pages.first_page(ROOT, tmp_path)
+    assert loaded == ["stories15m"], "what is on the disk of whoever builds is not yet meant for all"
+    text = pages.first_page(ROOT, tmp_path, large=True)
+    assert re.findall(r'href="([\w.-]+\.html)" target="glass"', text) == [
+        "glass.html", "stories15m.html", "smollm2-135m.html",
+    ]  # fmt: skip
+    size = (tmp_path / "_extra" / "smollm2-135m.bin").stat().st_size
+    assert f"</a>, {size / 1e6:.1f} MB when you ask for it, and 0.8 GB of memory: for a laptop" in text
+    page = (tmp_path / "_extra" / "smollm2-135m.html").read_text(encoding="utf-8")
+    assert HEADINGS["smollm2-135m"] in page
+    assert OF_A_MODEL["smollm2-135m"][1] in page
+
+
+def test_without_its_weights_the_large_model_is_refused_with_the_command_that_fetches_them(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COURSE_WEIGHTS", str(tmp_path / "none"))
+    assert main(["site", "--large", "--out", str(tmp_path / "site")]) == 2
+    assert "python -m course_lib weights smollm2-135m" in capsys.readouterr().err
+    assert not (tmp_path / "site").exists()
 
 
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):

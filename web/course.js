@@ -22,6 +22,9 @@ for (const frame of document.querySelectorAll("article iframe.glass")) {
   frame.addEventListener("load", () => fit(frame));
   if (frame.contentDocument?.readyState === "complete") fit(frame);
 }
+for (const link of document.querySelectorAll("a[target=glass]")) {  // below it: what it brings begins at the frame's top
+  link.addEventListener("click", () => document.querySelector("iframe[name=glass]").scrollIntoView());
+}
 
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 

@@ -19,6 +19,15 @@ def add(commands: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("build/site"), help="folder to fill (default: %(default)s)")
     parser.add_argument(
+        "--large",
+        action="store_true",
+        help=(
+            "have SmolLM2-135M on its first page as well, for visitors who install nothing and want a model that knows "
+            "something of the world: 120 MB beside the site's 35, fetched by whoever clicks its link. Needs "
+            "`weights smollm2-135m`"
+        ),
+    )
+    parser.add_argument(
         "--elsewhere",
         type=Path,
         metavar="FOLDER",
@@ -42,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         print(f"{arguments.elsewhere}: {len(write_elsewhere(root, arguments.elsewhere))} notebooks")
         return 0
-    wrong = build(root, arguments.out, arguments.processes)
+    wrong = build(root, arguments.out, arguments.processes, arguments.large)
     size = sum(path.stat().st_size for path in arguments.out.rglob("*") if path.is_file())
     pages = sum(1 for _ in arguments.out.rglob("*.html"))
     print(f"{arguments.out}: {pages} pages, {size / 1e6:.1f} MB")

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 
+from course_lib.hub.weights import weights_folder
 from course_lib.site import links, pages, states
 
 # The files of MathJax that a page asks for; the others (other inputs, other outputs, speech) stay where they are.
@@ -20,12 +21,17 @@ NEEDED = ("sphinx", "myst_nb", "furo", "sphinx-mathjax-offline")
 MATHJAX = ("tex-chtml-full.js", "output/chtml/fonts/woff-v2")
 
 
-def build(root: Path, out: Path, processes: int) -> list[str]:
+def build(root: Path, out: Path, processes: int, large: bool = False) -> list[str]:
     """Build the web edition of the repository `root` into `out`; return what is wrong with it, a sentence each.
 
-    Errors: ValueError if `out` holds something that is no site, or a package is missing; RuntimeError with what
-        Sphinx says if it fails.
+    Args:
+        large: with the large model beside it (see `pages.LARGE`).
+
+    Errors: ValueError if `out` holds something that is no site, a package is missing, or the large model was not
+        fetched; RuntimeError with what Sphinx says if it fails.
     """
+    if large:
+        weights_folder(pages.LARGE)  # refuses at once what would fail minutes later
     out = out.resolve()
     if out.exists() and any(out.iterdir()) and not (out / "searchindex.js").exists():
         raise ValueError(f"{out} holds files that are no site of this course: name an empty folder with --out")
@@ -40,7 +46,7 @@ def build(root: Path, out: Path, processes: int) -> list[str]:
         draw = partial(drawn, notebooks=root / "notebooks", pictures=pictures)
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
             figures = dict(zip([each.call for each in states.RECORDED], pool.map(draw, states.RECORDED)))
-        pages.write_pages(root, source, figures)
+        pages.write_pages(root, source, figures, large)
         shutil.copytree(root / "web", source / "_own", ignore=shutil.ignore_patterns("*.py", "slides.*", "__pycache__"))
         shutil.copy(root / "web" / "conf.py", source)
         _mathjax(source / "_extra" / "mathjax")

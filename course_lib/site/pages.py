@@ -46,11 +46,12 @@ PYTHON = ".venv/bin/python -m"
 LEARN = re.compile(r"^python3 -m venv .* start$", re.MULTILINE)  # the README's first command
 
 
-def write_pages(root: Path, folder: Path, figures: Mapping[str, str]) -> None:
+def write_pages(root: Path, folder: Path, figures: Mapping[str, str], large: bool = False) -> None:
     """Write all pages into a folder that exists.
 
     Args:
         root: the repository. figures: call of a live figure -> the HTML with its recorded states.
+        large: with the large model, whose weights must have been fetched.
     """
     pictures = folder / "_extra" / "pictures"
     pictures.mkdir(parents=True, exist_ok=True)
@@ -72,7 +73,7 @@ def write_pages(root: Path, folder: Path, figures: Mapping[str, str]) -> None:
     for each in told:
         (folder / "claims" / f"{each.id}.md").write_text(claim(each, findings[each.id]), encoding="utf-8")
     (folder / "claims" / "index.md").write_text(claims_index(told, findings), encoding="utf-8")
-    (folder / "index.md").write_text(first_page(root, folder), encoding="utf-8")
+    (folder / "index.md").write_text(first_page(root, folder, large), encoding="utf-8")
 
 
 # ---------------------------------------------------------------------------------------------------------- notebooks
@@ -275,8 +276,8 @@ def claims_index(told: list[Experiment], findings: Mapping[str, Finding]) -> str
 
 
 # --------------------------------------------------------------------------------------------------------- first page
-def first_page(root: Path, folder: Path) -> str:
-    """Return the first page, and write the glass model beside it."""
+def first_page(root: Path, folder: Path, large: bool = False) -> str:
+    """Return the first page, and write the glass model beside it; large: as in `write_pages`."""
     chapters = [each for each in CHAPTERS if (root / "notebooks" / each.notebook).is_file()]
     solve = [each for each in CHAPTERS if (root / "exercises" / each.notebook).is_file()]
     rows = [
@@ -295,7 +296,7 @@ def first_page(root: Path, folder: Path) -> str:
             "you cannot measure on a laptop in a minute.** Guess first, run the experiment beside its control, and "
             "keep your own functions as parts of a model that grows through the course.",
             "",
-            _top(folder),
+            _top(folder, large),
             "",
             "Read it here as it is, with its pictures and outputs; begin with "
             f"[{chapters[0].title}](notebooks/{chapters[0].notebook}). To run, change and be graded, take {copy}. In "
@@ -336,32 +337,41 @@ def _toctree(caption: str, pages: list[str], hidden: bool = True) -> str:
     return "\n".join(["```{toctree}", ":hidden:", ":titlesonly:", *options, *pages, "```", ""])
 
 
-def _top(folder: Path) -> str:
-    """The glass model, which stands beside the page as a file of its own, and the way to one that speaks English."""
+LARGE = "smollm2-135m"  # more than three times the rest of the site, so it is there with --large alone
+MODELS = '<p class="models">In the frame: {}</p>'
+TINYTOWN = (
+    '<a href="glass.html" target="glass">Tinytown\'s model</a>, 850,000 weights, trained on a small world whose '
+    "entropy is known"
+)
+IN_ENGLISH = {  # once `python -m course_lib weights NAME` has fetched it: the words of its link, and those after it
+    "stories15m": (
+        "a model of 15 million weights that tells children's stories in plain English",
+        "when you ask for it",
+    ),
+    LARGE: (
+        "a model of 135 million weights that knows something of the world",
+        "when you ask for it, and 0.8 GB of memory: for a laptop, not for a phone",
+    ),
+}
+
+
+def _top(folder: Path, large: bool) -> str:
+    """The glass model, which stands beside the page as a file of its own, and the way to those that speak English."""
     extra = folder / "_extra"
     (extra / "glass.html").write_text(glass_page(), encoding="utf-8")
     frame = FRAME.format("", "").replace(" src", ' name="glass" src')  # the links below it open in it
-    return f"{frame}\n{_in_english(extra)}"
+    here = [name for name in IN_ENGLISH if (large if name == LARGE else weights.state(name) == "here")]
+    links = [TINYTOWN, *(_in_english(name, extra) for name in here)]
+    return f"{frame}\n{MODELS.format(' · '.join(links)) if here else ''}"
 
 
-ENGLISH = "stories15m"  # fetched by `python -m course_lib weights`; without it the site has Tinytown alone
-MODELS = (
-    '<p class="models">In the frame: <a href="glass.html" target="glass">Tinytown\'s model</a>, 850,000 weights, '
-    'trained on a small world whose entropy is known · <a href="{page}" target="glass">a model of 15 million weights '
-    "that tells children's stories in plain English</a>, {size:.1f} MB when you ask for it</p>"
-)
-
-
-def _in_english(extra: Path) -> str:
+def _in_english(name: str, extra: Path) -> str:
     """Write the page of a model that speaks English, its weights in a file beside it, and return the way to it."""
-    if weights.state(ENGLISH) != "here":
-        return ""
-    model, tokenizer = load_pretrained(ENGLISH)
+    model, tokenizer = load_pretrained(name)
     assert isinstance(model, DecoderOnly)
     packed = packed_small(model, tokenizer)
-    (extra / f"{ENGLISH}.bin").write_bytes(packed)
-    page = glass_page(
-        model, tokenizer, sentences=OF_A_MODEL[ENGLISH], beside=f"{ENGLISH}.bin", heading=HEADINGS[ENGLISH]
-    )
-    (extra / f"{ENGLISH}.html").write_text(page, encoding="utf-8")
-    return MODELS.format(page=f"{ENGLISH}.html", size=len(packed) / 1e6)
+    (extra / f"{name}.bin").write_bytes(packed)
+    page = glass_page(model, tokenizer, sentences=OF_A_MODEL[name], beside=f"{name}.bin", heading=HEADINGS[name])
+    (extra / f"{name}.html").write_text(page, encoding="utf-8")
+    link, costs = IN_ENGLISH[name]
+    return f'<a href="{name}.html" target="glass">{link}</a>, {len(packed) / 1e6:.1f} MB {costs}'

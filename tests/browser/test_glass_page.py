@@ -256,9 +256,10 @@ def test_its_address_says_what_it_begins_with_and_the_page_around_it_which_theme
 def test_in_the_web_edition_its_frame_is_as_high_as_what_stands_in_it(lab, served):
     (lab.folder / "glass.html").write_text(html(), encoding="utf-8")
     shutil.copy(ROOT / "web" / "course.js", lab.folder)
-    frame = '<iframe class="glass" src="glass.html" width="848" height="100"></iframe>'
+    frame = '<iframe class="glass" name="glass" src="glass.html" width="848" height="100"></iframe>'
+    link = '<a href="glass.html#part=2.head.3" target="glass">another</a>'
     (lab.folder / "page.html").write_text(
-        f'<article>{frame}</article><script src="course.js"></script>', encoding="utf-8"
+        f'<article>{frame}{link}</article><script src="course.js"></script>', encoding="utf-8"
     )
     page = lab.blank()
     page.goto(f"{served}/page.html")
@@ -274,26 +275,66 @@ def test_in_the_web_edition_its_frame_is_as_high_as_what_stands_in_it(lab, serve
     within.locator('[data-part="1.head.2"]').click()
     page.wait_for_function(f"document.querySelector('iframe').clientHeight > {before + 100}")
     page.wait_for_function(whole)
+    page.set_viewport_size({"width": 848, "height": 400})
+    page.get_by_role("link", name="another").click()
+    page.wait_for_function(
+        "document.querySelector('iframe').getBoundingClientRect().top >= 0"
+    )  # and not what was below
     page.close()
 
 
 def test_a_model_that_lies_beside_its_page_is_fetched_and_without_a_server_the_page_says_what_it_needs(lab, served):
     model, tokenizer = load_pretrained("tinytown")
-    model = DecoderOnly(replace(model.config, d_model=48, n_heads=6, n_kv_heads=6, n_layers=6))
+    model = DecoderOnly(replace(model.config, d_model=72, n_heads=9, n_kv_heads=9, n_layers=12))
     path = lab.folder / "beside.html"
     path.write_text(html(model, tokenizer, sentences=["the black dog"], beside="small.bin"), encoding="utf-8")
     page = lab.blank()
     page.goto(f"{served}/beside.html")
     page.get_by_text("The model did not come (the server answered 404)").wait_for()
     (lab.folder / "small.bin").write_bytes(packed_small(model, tokenizer))
+    page.add_init_script("""(function look() {  // what each frame shows
+        (window.told ??= new Set()).add(document.querySelector(".note")?.textContent);
+        requestAnimationFrame(look);
+    })()""")
     page.reload()
     page.locator(".glass .bar").first.wait_for()
     assert page.locator(".glass .chips button").all_inner_texts() == ["<bos>", "the", "black", "dog"]
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.wait_for_function("innerWidth == 390")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390, "six heads fit a phone, too"
+    size = f"{(lab.folder / 'small.bin').stat().st_size / 1e6:.1f} MB"
+    assert f"It came, {size}. Now it is unpacked and reads its first sentence …" in page.evaluate("[...told]")
     page.goto(path.as_uri())
     page.get_by_text("run “python -m http.server” in that folder").wait_for()
+    page.close()
+
+
+def test_many_layers_and_heads_are_found_and_fit_a_phone(lab):
+    model, tokenizer = load_pretrained("tinytown")
+    model = DecoderOnly(replace(model.config, d_model=72, n_heads=9, n_kv_heads=9, n_layers=12))
+    path = lab.folder / "many.html"
+    path.write_text(html(model, tokenizer, sentences=["the black dog"]), encoding="utf-8")
+    page = lab.blank(width=390, height=844)
+    page.goto(path.as_uri())
+    page.get_by_text("Scroll to the left for the first layers.").wait_for()
+    left = "document.querySelector('.ribbons').scrollLeft"
+    last = page.evaluate(left)
+    assert last > 0, "it begins at the end of the way"
+    page.get_by_role("button", name="▶ Play", exact=True).click()
+    page.wait_for_function(f"{left} === 0")  # what plays is in view: at first the first layers
+    page.wait_for_function(f"{left} > 0")
+    page.get_by_role("button", name="Maps").click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    for part in page.locator(".path .stage[data-part*='.']").all()[:4]:
+        assert part.bounding_box()["width"] > 100, "room for its words"
+    page.locator("[data-part='11.head.8']").click()
+    heading, whole = page.locator(".layer.name"), page.locator(".path.many")
+    assert heading.inner_text().startswith("12 layers")
+    assert heading.bounding_box()["y"] == whole.bounding_box()["y"], "it stays while the layers scroll"
+    for layer in (11, 2):  # what opens is in view among the ribbons
+        page.locator(f"[data-part='{layer}.head.4']").click()
+        page.get_by_role("button", name="Ribbons").click()
+        seen = page.locator(".ribbons").bounding_box()
+        for circle in page.locator(".meeting").all():
+            assert seen["x"] + 84 < circle.bounding_box()["x"] < seen["x"] + seen["width"]  # 84: the words
+        page.get_by_role("button", name="Maps").click()
     page.close()
 
 

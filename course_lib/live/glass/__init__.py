@@ -54,6 +54,13 @@ OF_A_MODEL = {  # sentences to begin with, for those whose world is another
         "The dog was sad because he lost his ball. Then he found his",
         "Ben was cold, so he put on his",
     ),
+    "smollm2-135m": (
+        "The capital of France is",
+        "When Mary and John went to the store, John gave a drink to",
+        "Dr. Baker plays the violin. At night Dr.",
+        "The chemical symbol for gold is",
+        "def add(a, b): return a +",
+    ),
 }
 HEADINGS = {
     "stories15m": (
@@ -61,6 +68,13 @@ HEADINGS = {
         'Karpathy 2023</a>, trained on <a href="https://arxiv.org/abs/2305.07759">TinyStories</a>, its weights here in '
         "8 bits. It reads and writes tokens, words or pieces of words: · is the space before a word, &lt;s&gt; the "
         "beginning of a story.</p>"
+    ),
+    "smollm2-135m": (
+        "<p>SmolLM2 in its smallest size, 135 million weights, about as many as GPT-2's smallest: "
+        '<a href="https://arxiv.org/abs/2502.02737">Ben Allal et al. 2025</a>, Hugging Face, under Apache-2.0. It was '
+        "trained on 2 trillion tokens of web text and code, then to follow instructions; its weights came here in 4 "
+        "bits and are held in 8. It knows some facts and gets others wrong: try “Water is made of hydrogen and”. It "
+        "reads and writes tokens, words or pieces of words: · is the space before a word, ↵ a new line.</p>"
     ),
 }
 SLIDERS = (  # name in engine.js, label, lowest, highest, step, where it begins; all but the first are off there
@@ -136,6 +150,7 @@ def html(
 <title>A small Transformer, taken apart</title>
 <link rel="icon" href="data:,">
 <style>body {{ margin: 0; }} main, header {{ margin: auto; }}
+@media (prefers-color-scheme: dark) {{ body:not([data-jp-theme-light]) {{ background: #17191c; }} }}
 {(HERE / "glass.css").read_text(encoding="utf-8")}</style>
 {heading and f'<header class="glass">{heading}</header>'}
 <main class="glass"><p class="note" role="status">The model is on its way …</p></main>

@@ -3,6 +3,7 @@
 const LABELS = 84, FAN = 66, WIDEST = 12;  // pixels: for the words, for the ribbons to the next word, of a ribbon
 const MOST = 400;  // ribbons: what is fainter than so many others is not seen beside them
 const THICK = 7, PAIRS = 12;  // pixels of the widest query or key; so many tokens of an open head are drawn apart
+const APART = 90;  // pixels more for the layer of an open head, where there are many
 
 /**
  * What leads to position `at`, from the last layer to the first: {ribbons, nodes}.
@@ -30,7 +31,8 @@ export function waysTo(glass, at, faintest) {
 }
 
 /**
- * The drawing, and what sets the ribbons to the next words: [svg, (next) => …], next: [word, share] of the bars beside it.
+ * The drawing, what sets the ribbons to the next words, and how far the open head is from the words: [svg, (next) => …,
+ * pixels]; next: [word, share] of the bars beside it.
  * words: of all positions; width in pixels; percent: a share in words; escaped: a word in HTML; colours: of the heads;
  * opened: [layer, head] that is taken apart into query, keys and values, or null; open(part, position): what a click
  * does, on a part or on a token; tell(text): what pointing at a ribbon does.
@@ -40,9 +42,9 @@ export function drawFlow(glass, {words, at, width, percent, escaped, colours, op
   const {ribbons: all, nodes} = waysTo(glass, at, deep ? 0.25 : 0.15);
   const ribbons = all.sort((a, b) => b.importance - a.importance).slice(0, MOST);
   const fan = width < 400 ? 14 : FAN;  // on a phone the next words stand below, and no ribbon leads there
-  const step = Math.max(deep ? 44 : 0, (width - LABELS - fan) / L), right = LABELS + L * step + fan;
+  const step = Math.max(deep ? 44 : 0, (width - LABELS - fan) / L), more = deep && opened ? APART : 0, right = LABELS + L * step + more + fan;
   const row = Math.max(13, Math.min(24, 330 / n)), height = Math.max(n * row, 176) + 22;
-  const x = (column) => LABELS + column * step, y = (t) => (t + 0.5) * row;
+  const x = (column) => LABELS + column * step + (more && more * Math.min(1, Math.max(0, column - opened[0]))), y = (t) => (t + 0.5) * row;
   const added = glass.layers.map(({feed_forward}) => Math.hypot(...feed_forward.subarray(at * d, (at + 1) * d)));
   const longest = Math.max(...added, ...ribbons.map((each) => each.length), 1e-9);
   const thick = (length) => Math.max(0.7, (WIDEST * length) / longest).toFixed(1);
@@ -94,7 +96,7 @@ export function drawFlow(glass, {words, at, width, percent, escaped, colours, op
     const norm = (rows, from) => Math.hypot(...rows.subarray(from, from + D)), lengths = glass.written(l, at)[h];
     const sources = [...lengths.keys()].sort((a, b) => weight(l, h, at, b) - weight(l, h, at, a)).slice(0, PAIRS);
     const query = norm(layer.query, at * d + h * D), keys = sources.map((s) => norm(layer.key, s * glass.d_kv + kv));
-    const most = Math.max(query, ...keys, 1e-9), from = x(l) + 3, meet = x(l) + 0.55 * step, to = x(l + 1) - 3;
+    const most = Math.max(query, ...keys, 1e-9), from = x(l) + 3, meet = x(l + 0.55), to = x(l + 1) - 3;
     const line = (kind, path, width, when, told) => put("path", {
       d: path, class: `ribbon ${kind}`, pathLength: 1, "stroke-width": width.toFixed(1), style: `--block: ${when}`, "data-tells": escaped(told)});
     sources.forEach((s, i) => {
@@ -114,5 +116,5 @@ export function drawFlow(glass, {words, at, width, percent, escaped, colours, op
       d: curve(x(L), y(at), right, 10 + i * 21.5), class: "ribbon last", pathLength: 1, style: `--block: ${L}`,
       "stroke-width": Math.max(0.7, 18 * share)}, `${word} ${percent(share)}`));
     svg.lastChild.innerHTML = parts.join("");
-  }];
+  }, opened ? x(opened[0]) - LABELS : right];
 }

@@ -18,7 +18,11 @@ async function fetched(file) {
       stream.enqueue(part);
     }});
     const whole = answer.body.pipeThrough(counted).pipeThrough(new DecompressionStream("gzip"));
-    return new Uint8Array(await new Response(whole).arrayBuffer());
+    const bytes = new Uint8Array(await new Response(whole).arrayBuffer());
+    note.textContent = `It came, ${size(came)} MB. Now it is unpacked and reads its first sentence …`;
+    // Until that is seen: what follows lets no frame through. A hidden page draws none, and waits for none.
+    await new Promise((seen) => { requestAnimationFrame(() => setTimeout(seen)); setTimeout(seen, 300); });
+    return bytes;
   } catch (error) {
     note.textContent = `The model did not come (${error.message}). This page fetches it from its own folder, so it must come `
       + "from a server: run “python -m http.server” in that folder and open the address that it prints.";

@@ -148,7 +148,7 @@ export function mount(box, bytes, about) {
   function showMaps() {
     path.replaceChildren(
       stage("embedding", about.parts.embedding.title, `${few(width(glass.layers[0].before, at(), config.d_model))}: ${config.d_model} numbers`),
-      ...(many ? [make("div", {class: "layer name"}, ["", `Heads 0 to ${H - 1}`, "Feed-forward", "Would say"].map((name) => make("span", {}, name)))] : []),
+      ...(many ? [make("div", {class: "layer name"}, [`${config.n_layers} layers`, `Heads 0 to ${H - 1}`, "Feed-forward", "Would say"].map((name) => make("span", {}, name)))] : []),
       ...glass.layers.map((layer, l) =>
         make("div", {class: `layer${state.removed.has(String(l)) ? " gone" : ""}`},
           make("div", {class: "name"}, `Layer ${l}`),
@@ -161,9 +161,10 @@ export function mount(box, bytes, about) {
 
   /** The ways of everything that reaches the chosen token, and a line that says how to read them. */
   function showFlow() {
-    const HOW = "Point to a ribbon to read it; click to open its head.", told = make("p", {class: "shape", role: "status"}, HOW);
+    const HOW = `Point to a ribbon to read it; click to open its head.${config.n_layers > 9 ? " Scroll to the left for the first layers." : ""}`;
+    const told = make("p", {class: "shape", role: "status"}, HOW);
     const [l, kind, head] = state.open?.split(".") ?? [], opened = kind === "head" ? [+l, +head] : null;
-    const [drawing, fan] = drawFlow(glass, {
+    const [drawing, fan, start] = drawFlow(glass, {
       words, at: at(), percent, escaped, opened, colours: about.colours, width: Math.max(300, wide), tell: (text) => { told.textContent = text ?? HOW; },
       open: (part, position) => {  // of a ribbon: its head, with the token that it leads to
         state.position = position === ids.length - 1 ? null : position;
@@ -174,13 +175,18 @@ export function mount(box, bytes, about) {
     });
     setFan = fan;
     const play = make("button", {type: "button", hidden: matchMedia("(prefers-reduced-motion: reduce)").matches, click: () => {
-      drawing.classList.remove("playing"); requestAnimationFrame(() => drawing.classList.add("playing")); }}, "▶ Play");
-    const heads = about.colours.map((colour, h) => make("b", {style: `color: ${colour}`}, ` ■ ${h}`));
+      drawing.classList.remove("playing"); requestAnimationFrame(() => drawing.classList.add("playing")); along(state.playing = performance.now()); }}, "▶ Play");
+    const along = (began) => requestAnimationFrame((now) => {  // of more layers than fit, those that play are in view
+      const share = (now - began) / 6000;
+      region.scrollLeft = share * region.scrollWidth - region.clientWidth / 2;
+      if (share < 1 && region.isConnected && state.playing === began) along(began);
+    });
+    const heads = about.colours.flatMap((colour, h) => [make("b", {style: `color: ${colour}`}, " ■"), ` ${h}`]);
     const three = ["query", "key", "value"].map((name) => make("b", {class: name}, ` ■ ${name}`));
     const close = make("button", {type: "button", hidden: !opened, click: () => open(state.open)}, "All ribbons");
     const says = opened ? [`Layer ${opened[0]}, head ${opened[1]}:`, three, " · ● the weight where query and key meet · its numbers stand below"]
       : ["Heads:", heads, " · width: the norm of the vector that a head carries · ● feed-forward"];
-    const before = many && (path.querySelector(".ribbons")?.scrollLeft ?? 1e6);  // at first the chosen token's end
+    const before = many && path.querySelector(".ribbons"), right = before ? before.scrollWidth - before.scrollLeft : 0;  // at first the chosen token's end
     const region = make("div", {class: "scroll ribbons", tabindex: "0", role: "region", "aria-label": "the flow"}, drawing);
     let on = -1;  // the ribbon that the keys have come to, counted from the widest way
     region.onfocus = () => { told.textContent = "↓ and ↑ go from ribbon to ribbon, Enter opens a head."; };
@@ -196,7 +202,8 @@ export function mount(box, bytes, about) {
     region.onscroll = () => drawing.querySelector(".labels").setAttribute("transform", `translate(${region.scrollLeft} 0)`);
     path.replaceChildren(
       region, told, make("div", {class: "buttons"}, play, close, make("p", {class: "legend"}, ...says.flat())));
-    if (many) region.scrollLeft = before;
+    if (many) region.scrollLeft = Math.min(region.scrollWidth - right, state.apart === state.open ? Infinity : start);  // what opens is in view
+    state.apart = state.open;
   }
 
   /** A part of the path that opens on a click. */
