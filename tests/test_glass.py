@@ -428,6 +428,11 @@ def test_what_the_page_cannot_show_is_refused_by_name(tinytown):
         glass(DecoderOnly(replace(model.config, d_model=512, n_heads=4, d_ff=2048)), tokenizer)
 
 
+def test_the_same_model_gives_the_same_bytes(tinytown):
+    model, tokenizer = tinytown
+    assert len({pack(model, tokenizer) for _ in range(8)}) == 1
+
+
 def test_it_stays_small_enough_to_be_read():
     sources = [(ROOT / "course_lib/live/glass" / name).read_text(encoding="utf-8") for name in (*MODULES, "page.js")]
     code = [line.strip() for line in re.sub(r"/\*\*.*?\*/", "", "\n".join(sources), flags=re.DOTALL).splitlines()]

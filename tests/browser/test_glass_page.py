@@ -201,7 +201,7 @@ def test_each_filter_says_how_many_words_it_leaves(page):
     temperature, top_k = (page.get_by_role("slider", name=name) for name in ("temperature", "top-k"))
     temperature.fill("2")
     top_k.fill("7")
-    assert page.locator('.glass [data-part="next"]').inner_text().split("\n")[-1] == "343 → top-k 7"
+    assert page.locator('.glass [data-part="next"]').inner_text().split("\n")[-1] == "all 343 → top-k 7"
     page.locator('.glass [data-part="next"]').click()
     table = page.locator(".glass .panel table")
     assert table.locator("tr").last.inner_text().split() == ["words", "left", "343", "343", "7"]

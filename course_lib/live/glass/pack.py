@@ -56,7 +56,18 @@ def pack(model: DecoderOnly, tokenizer: WordTokenizer | SubwordTokenizer, bits: 
     weights.pop("positions.weight", None)  # a learned table: its rows are added below, as those of any other positions
     packed = {name: part for each, weight in weights.items() for name, part in _packed(each, weight, bits).items()}
     about = {"config": json.dumps(config), "tokenizer": json.dumps(told, ensure_ascii=False)}
-    return save(packed | _packed("positions.weight", rows, 16), about)
+    return _in_order(save(packed | _packed("positions.weight", rows, 16), about))
+
+
+def _in_order(file: bytes) -> bytes:
+    """Return a safetensors file with its metadata in order, which `save` writes in any: the same model gives the same
+    bytes, and a browser that has fetched them need not do so again."""
+    begin = 8 + int.from_bytes(file[:8], "little")
+    header = json.loads(file[8:begin])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    told = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    told += b" " * (-len(told) % 8)  # the numbers behind it begin at a multiple of 8
+    return len(told).to_bytes(8, "little") + told + file[begin:]
 
 
 def _config(model: DecoderOnly) -> dict[str, Any]:

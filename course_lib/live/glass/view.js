@@ -274,7 +274,10 @@ export function mount(box, bytes, about) {
     const filtered = stages(), next = largest(filtered.at(-1)[1], SHOWN).filter(([, share]) => share > 0).map(([id, share]) => [tokenizer.show(id), share]);
     bars.replaceChildren(...row(next));
     if (state.view === "flow") setFan(next);
-    const left = filtered.map(([name, each]) => `${name ? `${name} ` : ""}${each.reduce((n, x) => n + (x > 0), 0).toLocaleString("en")}`);
+    const left = filtered.map(([name, each]) => {
+      const n = each.reduce((n, x) => n + (x > 0), 0);
+      return `${name || (n === each.length ? "all" : "")} ${n.toLocaleString("en")}`;
+    });
     const was = filters.contains(document.activeElement);
     filters.replaceChildren(stage("next", `${one === "word" ? "Words" : "Tokens"} that can come`, left.join(" → ")));
     if (was) filters.firstChild.focus();
