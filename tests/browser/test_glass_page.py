@@ -306,6 +306,27 @@ def test_a_model_that_lies_beside_its_page_is_fetched_and_without_a_server_the_p
     page.close()
 
 
+def test_of_a_long_text_the_chosen_token_is_in_view_among_the_ribbons(page):
+    """All of them do not fit; whoever chooses one that is seen does not see it move."""
+    page.get_by_role("button", name="Ribbons").click()
+    page.locator(".glass input[type=text]").fill(" ".join(["the dog saw the cat ."] * 7))
+    seen, chosen = page.locator(".glass .ribbons"), page.locator(".glass .flow .word.at")
+    within = """([at, region]) => {
+        const [word, box] = [at, region].map((each) => document.querySelector(each).getBoundingClientRect());
+        return word.top >= box.top && word.bottom <= box.bottom;
+    }"""
+    page.wait_for_function(within, arg=[".glass .flow .word.at", ".glass .ribbons"])
+    assert chosen.text_content() == "."
+    top = seen.evaluate("region => region.scrollTop = 60")
+    page.evaluate(
+        "new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))"
+    )  # the page has heard of it
+    page.locator(".glass .flow .word[data-at='12']").click()
+    page.wait_for_function("document.querySelector('.glass .flow .word.at').dataset.at === '12'")
+    page.wait_for_function(f"document.querySelector('.glass .ribbons').scrollTop === {top}")
+    page.locator(".glass select").select_option(SENTENCES[0])
+
+
 def test_many_layers_and_heads_are_found_and_fit_a_phone(lab):
     model, tokenizer = load_pretrained("tinytown")
     model = DecoderOnly(replace(model.config, d_model=72, n_heads=9, n_kv_heads=9, n_layers=12))

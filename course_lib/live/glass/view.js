@@ -199,9 +199,17 @@ export function mount(box, bytes, about) {
       all.forEach((each, i) => each.classList.toggle("on", i === on));
       all[on].dispatchEvent(new MouseEvent("mouseover", {bubbles: true}));
     };
-    region.onscroll = () => drawing.querySelector(".labels").setAttribute("transform", `translate(${region.scrollLeft} 0)`);
+    region.onscroll = () => {
+      drawing.querySelector(".labels").setAttribute("transform", `translate(${region.scrollLeft} 0)`);
+      state.top = region.scrollTop;
+    };
     path.replaceChildren(
       region, told, make("div", {class: "buttons"}, play, close, make("p", {class: "legend"}, ...says.flat())));
+    requestAnimationFrame(() => {  // of a long text the chosen token is in view; otherwise nothing moves
+      region.scrollTop = state.top ?? 0;
+      const below = drawing.querySelector(".at").getBoundingClientRect().top - region.getBoundingClientRect().top;
+      if (below < 0 || below > region.clientHeight - 24) region.scrollTop += below - region.clientHeight / 2;
+    });
     if (many) region.scrollLeft = Math.min(region.scrollWidth - right, state.apart === state.open ? Infinity : start);  // what opens is in view
     state.apart = state.open;
   }
