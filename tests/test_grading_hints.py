@@ -44,7 +44,7 @@ def test_the_hint_that_speaks_of_the_mistake_comes_first_and_then_they_come_in_t
     assert not first.in_turn
     for shown in (repr(first), first._repr_html_()):
         assert "Hint for this mistake" in shown
-        assert f"“{name}” (number {first.number} of 4, out of turn)" in shown
+        assert f"“{name}” (hint {first.number} of 4, given first because it helps here)" in shown
         assert f"Hint {first.number} of" not in shown, "no hint seems to have been skipped"
     assert [hint(ATTENTION).number for _ in range(3)] == [1, 2, 3]
 

@@ -34,7 +34,7 @@ def hint_button(exercise: Exercise):
 
     def press(_) -> None:
         hint = next_hint(exercise)
-        while hint.number in shown and hint.number < hint.of:  # it came out of turn before
+        while hint.number in shown and hint.number < hint.of:  # it came before its turn
             hint = next_hint(exercise)
         if hint.number not in shown:
             place.value += f'<div style="line-height: 1.45; margin-top: 4px;">{hint._repr_html_()}</div>'

@@ -144,9 +144,10 @@ class Hint:
 
     @property
     def _parts(self) -> tuple[str, str]:
-        """What it is, and what follows the exercise's id: who gets one out of turn has skipped none."""
+        """What it is, and what follows the exercise's id: who gets one before its turn has skipped none."""
         if not self.in_turn:
-            return "Hint for this mistake", f" · “{self.mistake}” (number {self.number} of {self.of}, out of turn)"
+            place = f"hint {self.number} of {self.of}, given first because it helps here"
+            return "Hint for this mistake", f" · “{self.mistake}” ({place})"
         return f"Hint {self.number} of {self.of}", f" · on “{self.mistake}”" if self.mistake else ""
 
     def __repr__(self) -> str:
