@@ -16,6 +16,7 @@ from collections.abc import Callable
 from course_lib.live.saved import GONE, STILL, VIEW, keep_widgets
 
 ENLARGED = "COURSE_ENLARGED"  # an environment variable: how much larger a lecture hall's figures are
+LEAST = 560  # pixels of a picture's width on a phone, if it has no fewer: its labels can be read, it is moved sideways
 LIVE = "course-live"  # the CSS class of a widget; `STILL` is that of its still
 
 LOST = (
@@ -56,11 +57,12 @@ body:not(.jp-Notebook) .{STILL}:has(+ style) > .course-wake {{display: none}}
 </style>"""
 # A chapter's notebook and its exercises have one name: the tab says which is which.
 _TAB = '.lm-TabBar-tab[title*="exercises/"] .lm-TabBar-tabLabel'
+_STATIC = f"{_OUTPUT} figure:not(.{LIVE} figure)"  # of live ones the controls have to be reached
 _DARK = '[data-jp-theme-light="false"]'
 _ARROW = "svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 9 9'%3E%3Cpath fill='%23ccc' d='m2 3 3 3 3-3'/%3E%3C/svg"
 # What has the focus shows it. On a dark page pictures are dimmed; comments (a line's shapes) and the arrows of lists
-# stand out. On a narrow one words and printed columns stay whole, an option goes on below itself, and a long name,
-# address or formula ends within the page.
+# stand out. On a narrow one words and printed columns stay whole, an option goes on below itself, a long name, address
+# or formula ends within the page, and a picture keeps a size at which its labels can be read.
 LOOKS = f"""<style>
 {_TAB}::before {{content: "Exercises · "}}
 {_DARK} :is({_OUTPUT} figure > img, .{LIVE} .widget-image) {{filter: brightness(0.88)}}
@@ -77,7 +79,14 @@ LOOKS = f"""<style>
 .{LIVE} :is(button, select, input, summary, [role=slider], .widget-readout):focus-visible {{
   outline: 2px solid var(--jp-ui-font-color1) !important; outline-offset: 2px}}
 {_OUTPUT} .jp-OutputArea-output :is(pre, pre code) {{word-break: normal; overflow-wrap: anywhere}}
-@media (max-width: 600px) {{{_OUTPUT} .jp-OutputArea-output.jp-RenderedText pre {{white-space: pre}}}}
+@media (max-width: 600px) {{
+  {_OUTPUT} .jp-OutputArea-output.jp-RenderedText pre {{white-space: pre}}
+  {_STATIC} {{overflow-x: auto}}
+  {_STATIC} > img {{max-width: {LEAST}px !important}}
+  {_STATIC} > figcaption {{position: sticky; left: 0}}
+  .jp-RenderedMarkdown:has(table) {{overflow-x: auto}}
+  .jp-RenderedMarkdown :is(td, th) {{overflow-wrap: break-word}}
+}}
 {_OUTPUT} .jp-RenderedMarkdown > pre {{margin: 4px 7px; font-size: var(--jp-code-font-size)}}
 {_OUTPUT}:has(> .jp-RenderedText) + {_OUTPUT} > :not(.jp-RenderedText) {{margin-top: 8px}}
 .jp-Notebook .jp-RenderedHTMLCommon {{overflow-wrap: anywhere}}

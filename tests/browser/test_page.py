@@ -398,6 +398,32 @@ def test_printed_columns_stay_whole_on_a_phone(looks):
     assert round(lines) == 1
 
 
+def test_a_pictures_labels_can_be_read_on_a_phone_and_it_is_moved_sideways(looks):
+    resize(looks, 390)
+    shown = looks.locator(".jp-OutputArea-output figure:not(.course-live figure):visible").first
+    image, words = shown.locator("img"), shown.locator("figcaption")
+    assert image.bounding_box()["width"] > 500
+    assert shown.evaluate("(it) => it.scrollWidth > it.clientWidth")
+    assert words.bounding_box()["x"] + words.bounding_box()["width"] <= 390
+    resize(looks, 1280)
+    assert shown.evaluate("(it) => it.scrollWidth == it.clientWidth")
+
+
+def test_words_of_a_table_stay_whole_on_a_phone(lab):
+    name = lab.write("table.ipynb", GUESS)
+    path = lab.folder / name
+    notebook = json.loads(path.read_text())
+    text = "| sign | meaning |\n|---|---|\n| `d_model` | features of a token: how many numbers its vector has |"
+    notebook["cells"].append({"cell_type": "markdown", "id": "table", "metadata": {}, "source": text})
+    path.write_text(json.dumps(notebook))
+    page = lab.open(name)
+    lab.run(page)
+    page.get_by_role("tab", name="File Browser").first.click()
+    resize(page, 390)
+    assert page.locator("td code").evaluate("(it) => it.getClientRects().length") == 1
+    page.close()
+
+
 def test_nothing_of_the_course_is_cut_or_scrolls_sideways_on_a_phone(looks):
     resize(looks, 390)
     assert looks.locator(".course-live, .course-live .jupyter-widgets.widget-container").evaluate_all(ASIDE) == []
