@@ -7,7 +7,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from urllib.parse import quote
 
 
 @dataclass(frozen=True)
@@ -47,11 +46,6 @@ def chapter_of(name: str) -> Chapter:
     Errors: KeyError if no chapter has that slug.
     """
     return BY_SLUG[name.partition(".")[0]]
-
-
-def to_heading(notebook: str, heading: str) -> str:
-    """Return a link's target: JupyterLab finds a heading by its text, with hyphens for blanks."""
-    return f"{notebook}#{quote(heading.replace(' ', '-'))}"
 
 
 RELEASED = "chapters/released.json"  # of course_lib in a learner's package: the numbers of its chapters

@@ -13,8 +13,9 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
-from course_lib.contents import CHAPTERS, Chapter, to_heading
+from course_lib.contents import CHAPTERS, Chapter
 
 PAGE = "glossary.md"
 FOLDERS = Path(__file__).parent / "chapters"
@@ -102,9 +103,10 @@ def glossary(notebooks: Path) -> str:
     here = [term for term in all_terms() if (notebooks / term.chapter.notebook).is_file()]
     for term in sorted(here, key=lambda term: term.name.lower()):
         heading = section(term, notebooks / term.chapter.notebook)
-        target = to_heading(term.chapter.notebook, heading) if heading else term.chapter.notebook
+        # JupyterLab finds a heading by its text, with hyphens for blanks.
+        anchor = "#" + quote(heading.replace(" ", "-")) if heading else ""
         number = re.match(r"[\d.]*\d", heading)
         place = f"§\N{NO-BREAK SPACE}{number[0]}" if number else heading or f"chapter {term.chapter.number}"
-        link = f"[{term.chapter.number} · {term.chapter.title}, {place}]({target})"
+        link = f"[{term.chapter.number} · {term.chapter.title}, {place}]({term.chapter.notebook}{anchor})"
         lines.append(f"| **{term.name}** | {term.says.replace('|', chr(92) + '|')} | {link} |")
     return "\n".join(lines) + "\n"

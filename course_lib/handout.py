@@ -96,14 +96,16 @@ def last_saved(course: Path, folder: Path) -> Path | None:
     return max(saved, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def place(content: bytes) -> str:
-    """Return the heading of the furthest section of a notebook in which a cell was run; "" if there is none."""
-    heading = reached = ""
+def place(content: bytes) -> tuple[str, str]:
+    """Return the heading of the furthest section of a notebook in which a cell was run, and the id of the cell that
+    holds it; ("", "") if there is none."""
+    section = reached = ("", "")
     for cell in _cells(content):
         if cell["cell_type"] == "markdown":
-            heading = "".join(HEADING.findall("".join(cell["source"]))[-1:]) or heading
+            for heading in HEADING.findall("".join(cell["source"])):
+                section = heading, cell.get("id", "")
         elif _has_run(cell):
-            reached = heading
+            reached = section
     return reached
 
 

@@ -133,12 +133,12 @@ def test_the_place_is_the_last_section_in_which_a_cell_was_run(tmp_path):
     found = []
     for cell in content.cells:
         if cell.cell_type == "code":
-            found.append(place(nbformat.writes(content).encode()))
+            found.append(place(nbformat.writes(content).encode())[0])
             cell.execution_count = 1
-    assert [*found, place(nbformat.writes(content).encode())] == ["", "", "A", "B", "C"]
+    assert [*found, place(nbformat.writes(content).encode())[0]] == ["", "", "A", "B", "C"]
     content.cells[3].execution_count = None  # not run this time, but what comes after it was
-    assert place(nbformat.writes(content).encode()) == "C"
-    assert place(b"{") == place(b"[]") == place(b'{"cells": [{}]}') == ""
+    assert place(nbformat.writes(content).encode()) == ("C", content.cells[-2].id)
+    assert place(b"{") == place(b"[]") == place(b'{"cells": [{}]}') == ("", "")
 
 
 def test_what_was_only_run_is_renewed_and_its_outputs_are_kept_aside(course, mine):

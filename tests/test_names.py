@@ -9,7 +9,7 @@ from course_lib.cli.start import STARTUP
 from course_lib.live.names import WHERE
 
 FIRST = "from course_lib.live import guess"
-READ = [new_markdown_cell("## 2.1 What a token lacks"), new_code_cell("1", execution_count=3)]
+READ = [new_markdown_cell("## 2.4 Why √d_k?", id="why"), new_code_cell("1", execution_count=3)]
 
 
 def outputs(*sources: str) -> list[nbformat.NotebookNode]:
@@ -56,7 +56,7 @@ def test_where_start_opened_jupyterlab_the_first_cell_that_runs_says_once_how_fa
     failed, ran, later = all_outputs("1 / 0", "print('Ready.')", "print('on')")
     assert [output.output_type for output in failed] == ["error"]
     assert ran[0].text == "Ready.\n"
-    assert "[2.1 What a token lacks](02_attention.ipynb#2.1-What-a-token-lacks)" in ran[1].data["text/markdown"]
+    assert "“[2.4 Why √d_k?](02_attention.ipynb#cell-id=why)”. " in ran[1].data["text/markdown"]
     assert len(later) == 1
     for content in (new_notebook(cells=READ[:1]), None):  # of which no cell has run; of which there is no file
         nbformat.write(content, path) if content else path.unlink()

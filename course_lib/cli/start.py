@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"JupyterLab is running already with this folder: {address}")
         webbrowser.open(address)
         return 0
-    reached = place(opened.read_bytes()) if opened.is_file() else ""
+    reached = place(opened.read_bytes())[0] if opened.is_file() else ""
     print(f"Opening {page} in JupyterLab{reached and f': you came as far as “{reached}”'}.")
     print("To end it, press Ctrl-C here, then y.", flush=True)
     options = [  # the address, not the file: so it is also the one that the terminal shows

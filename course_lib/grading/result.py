@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
 
-from course_lib.contents import to_heading
-
 from .show import plural
 
 WIDTH = 100  # columns of text
@@ -262,7 +260,8 @@ class Progress:
             last = _badge(*SIGNS[row.last]) if row.last else last
             id = f"<code>{escape(row.exercise_id)}</code>"
             if page := self.notebooks.get(row.chapter):
-                id = f'<a href="{to_heading(page, f"{row.exercise_id} · {row.title}")}">{id}</a>'
+                cell = row.exercise_id.partition(".")[2].replace("_", "-")  # that begins the exercise
+                id = f'<a href="{page}#cell-id={cell}" style="text-decoration: underline;">{id}</a>'
             body.append(
                 f'<tr><td style="{cell} left;">{id}</td>'
                 f'<td style="{cell} left;">{escape(row.title)}</td>'

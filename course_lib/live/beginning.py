@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 
-from course_lib.contents import to_heading
 from course_lib.handout import place
 from course_lib.live.names import explain_names
 
@@ -14,8 +13,8 @@ def begin() -> None:
 
     explain_names()
     path = Path(os.environ.get("JPY_SESSION_NAME", ""))  # Jupyter's name for the notebook behind a kernel
-    shell, reached = get_ipython(), place(path.read_bytes()) if path.is_file() else ""
-    if not shell or not reached:
+    shell, (heading, cell) = get_ipython(), place(path.read_bytes()) if path.is_file() else ("", "")
+    if not shell or not heading:
         return
 
     def say(result) -> None:
@@ -23,14 +22,15 @@ def begin() -> None:
 
         if result.success:
             shell.events.unregister("post_run_cell", say)
-            display(Markdown(where_you_were(path.name, reached)))
+            display(Markdown(where_you_were(path.name, heading, cell)))
 
     shell.events.register("post_run_cell", say)
 
 
-def where_you_were(notebook: str, heading: str) -> str:
-    """Return a sentence with a link to a section of a notebook, in Markdown."""
+def where_you_were(notebook: str, heading: str, cell: str) -> str:
+    """Return a sentence with a link to a section of a notebook, in Markdown. Of its heading JupyterLab would find those
+    alone that are all ASCII; it finds any cell by its id."""
     return (
-        f"Last time you came as far as [{heading}]({to_heading(notebook, heading)}). To go on there, click this link, "
+        f"Last time you came as far as “[{heading}]({notebook}#cell-id={cell})”. To go on there, click this link, "
         "then the cell that comes next, and choose *Run > Run All Above Selected Cell*."
     )

@@ -275,6 +275,11 @@ def _find(id: str) -> Question:
     return own[id]
 
 
+def _quoted(answer: str) -> str:
+    """Return an answer in quotation marks; those within it become single ones."""
+    return f"“{answer.replace('“', '‘').replace('”', '’')}”"
+
+
 def _kept(question: Question) -> tuple[str | None, int]:
     """The answer that was committed and how sure the learner was in percent; (None, 0) if there is none."""
     entry = record.entries("guesses").get(question.id, record.blank("guesses"))
@@ -326,7 +331,7 @@ class Guess(widgets.VBox):
             return ""
         if record.entries("outcomes").get(self.question.id, record.blank("outcomes"))["seen"]:
             return Revealed(self.question, self.chosen, self.confidence).verdict
-        return f"Kept: “{self.chosen}”, {self.confidence} % sure. Now measure; the verdict comes after it."
+        return f"Kept: {_quoted(self.chosen)}, {self.confidence} % sure. Now measure; the verdict comes after it."
 
     def commit(self) -> None:
         """Keep the answer and how sure the learner is, and fix both."""
@@ -387,7 +392,7 @@ class Revealed:
         answer = self.question.answer
         if self.chosen is None:
             return f"Measured: {answer}."
-        said = f"You said “{self.chosen}”, {self.confidence} % sure."
+        said = f"You said {_quoted(self.chosen)}, {self.confidence} % sure."
         if self.question.right(self.chosen):
             return f"✓ {said} The measurement agrees."
         return f"✗ {said} Measured: {answer}."

@@ -7,6 +7,7 @@ import signal
 import psutil
 import pytest
 
+from course_lib.live.beginning import where_you_were
 from course_lib.live.saved import STATE
 from tests.browser.axe import OURS, findings
 from tests.live_in_browser import ROOT
@@ -407,6 +408,21 @@ def test_a_pictures_labels_can_be_read_on_a_phone_and_it_is_moved_sideways(looks
     assert words.bounding_box()["x"] + words.bounding_box()["width"] <= 390
     resize(looks, 1280)
     assert shown.evaluate("(it) => it.scrollWidth == it.clientWidth")
+
+
+def test_the_way_back_to_a_section_leads_there_whatever_letters_its_heading_has(lab):
+    name = lab.write("way.ipynb", "import torch", *["print(*range(9), sep='\\n')"] * 9)
+    path = lab.folder / name
+    notebook = json.loads(path.read_text())
+    heading = {"cell_type": "markdown", "id": "why", "metadata": {}, "source": "## 2.4 Why √d_k?"}
+    notebook["cells"].append(heading)
+    said = where_you_were(name, "2.4 Why √d_k?", "why")
+    notebook["cells"][0] = {"cell_type": "markdown", "id": "said", "metadata": {}, "source": said}
+    path.write_text(json.dumps(notebook))
+    page = lab.open(name)
+    page.get_by_role("link", name="2.4 Why √d_k?").click()
+    page.wait_for_function("document.querySelector('.jp-Notebook h2').getBoundingClientRect().top < innerHeight")
+    page.close()
 
 
 def test_words_of_a_table_stay_whole_on_a_phone(lab):

@@ -168,7 +168,7 @@ PARTS = (
     (
         "sampling",
         "Makes probabilities of the scores and draws one token. The text grows by it, and the model runs again.",
-        "B",
+        "B,",
         "sampling",
         "alone",
     ),

@@ -112,7 +112,7 @@ export function mount(box, bytes, about) {
   function compute() {
     const read = tokenizer.encode(state.text), most = T - 1, unknown = [...new Set(read.unknown)];
     note.textContent = unknown.length
-      ? `Left out, since this model does not know them: ${unknown.slice(0, 5).join(", ")}. (Its ${tokenizer.size} words: Maps, Embedding.)`
+      ? `Left out, since this model does not know them: ${unknown.slice(0, 5).join(", ")}. (To see all ${tokenizer.size} that it knows, press Maps, then Embedding.)`
       : read.ids.length > most ? `It reads ${most} tokens; the rest is left out.` : read.ids.length ? "" : "Type a text.";
     if (read.ids.length) follow(read.ids.slice(0, most));
   }
@@ -161,7 +161,7 @@ export function mount(box, bytes, about) {
 
   /** The ways of everything that reaches the chosen token, and a line that says how to read them. */
   function showFlow() {
-    const HOW = `Point to a ribbon to read it; click to open its head.${config.n_layers > 9 ? " Scroll to the left for the first layers." : ""}`;
+    const HOW = `${state.position === null ? "" : `It follows “${words[at()]}” now; choose the last token to go back. `}Point to a ribbon to read it; click to open its head.${config.n_layers > 9 ? " Scroll to the left for the first layers." : ""}`;
     const told = make("p", {class: "shape", role: "status"}, HOW);
     const [l, kind, head] = state.open?.split(".") ?? [], opened = kind === "head" ? [+l, +head] : null;
     const [drawing, fan, start] = drawFlow(glass, {
