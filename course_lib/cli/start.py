@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     reached = place(opened.read_bytes())[0] if opened.is_file() else ""
     print(f"Opening {page} in JupyterLab{reached and f': you came as far as “{reached}”'}.")
-    print("To end it, press Ctrl-C here, then y.", flush=True)
+    print("To end it, save your notebooks (Ctrl-S), then press Ctrl-C here, and y.", flush=True)
     options = [  # the address, not the file: so it is also the one that the terminal shows
         f"--ServerApp.root_dir={folder}",
         f"--LabApp.default_url=/lab/tree/{page}",

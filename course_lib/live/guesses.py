@@ -331,7 +331,8 @@ class Guess(widgets.VBox):
             return ""
         if record.entries("outcomes").get(self.question.id, record.blank("outcomes"))["seen"]:
             return Revealed(self.question, self.chosen, self.confidence).verdict
-        return f"Kept: {_quoted(self.chosen)}, {self.confidence} % sure. Now measure; the verdict comes after it."
+        kept = f"Kept: {_quoted(self.chosen)}, {self.confidence} % sure."
+        return f"{kept} Now measure; then the cell with reveal has the verdict."
 
     def commit(self) -> None:
         """Keep the answer and how sure the learner is, and fix both."""
