@@ -269,8 +269,10 @@ def test_a_verdict_that_was_read_before_a_guess_was_made_is_no_outcome_of_it(mem
     assert "Now measure" in guess("attention.sharpness").reply.value
 
 
-def test_without_a_guess_the_answer_alone_is_revealed(coin):
+def test_without_a_guess_the_answer_is_revealed_and_a_learner_is_told_so(coin, monkeypatch, tmp_path):
     assert repr(revealed(coin)) == "Measured: tails, x[0]. Look at the coin. All coins fall."
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "of_a_learner"))
+    assert repr(revealed(coin)).startswith("You made no guess. Measured: tails, x[0]. Look")
 
 
 def test_the_first_guess_counts_and_is_there_again_after_a_restart(coin):

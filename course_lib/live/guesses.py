@@ -381,7 +381,7 @@ class Guess(widgets.VBox):
 
 @dataclass(frozen=True)
 class Revealed:
-    """What came of a guess: right or not, and why; the answer alone where no guess was made."""
+    """What came of a guess: right or not, and why; the answer where no guess was made."""
 
     question: Question
     chosen: str | None
@@ -391,8 +391,11 @@ class Revealed:
     def verdict(self) -> str:
         """Right or not, and what was measured."""
         answer = self.question.answer
-        if self.chosen is None:
-            return f"Measured: {answer}."
+        if (
+            self.chosen is None
+        ):  # a record that is not kept is nobody's: what the course itself shows is the answer alone
+            skipped = "" if str(record.where()) == record.IN_MEMORY else "You made no guess. "
+            return f"{skipped}Measured: {answer}."
         said = f"You said {_quoted(self.chosen)}, {self.confidence} % sure."
         if self.question.right(self.chosen):
             return f"✓ {said} The measurement agrees."
