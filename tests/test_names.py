@@ -6,6 +6,7 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from course_lib.cli.start import STARTUP
+from course_lib.live.beginning import where_you_were
 from course_lib.live.names import WHERE
 
 FIRST = "from course_lib.live import guess"
@@ -61,6 +62,10 @@ def test_where_start_opened_jupyterlab_the_first_cell_that_runs_says_once_how_fa
     for content in (new_notebook(cells=READ[:1]), None):  # of which no cell has run; of which there is no file
         nbformat.write(content, path) if content else path.unlink()
         assert len(outputs("print('Ready.')")) == 1
+
+
+def test_a_notebook_of_any_name_can_be_linked_to():
+    assert "](my%202nd%20try.ipynb#cell-id=why)" in where_you_were("my 2nd try.ipynb", "2.4 Why √d_k?", "why")
 
 
 def test_what_somebody_has_set_up_for_errors_stays():

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from urllib.parse import quote
 
 from course_lib.handout import place
 from course_lib.live.names import explain_names
@@ -31,6 +32,6 @@ def where_you_were(notebook: str, heading: str, cell: str) -> str:
     """Return a sentence with a link to a section of a notebook, in Markdown. Of its heading JupyterLab would find those
     alone that are all ASCII; it finds any cell by its id."""
     return (
-        f"Last time you came as far as “[{heading}]({notebook}#cell-id={cell})”. To go on there, click this link, "
-        "then the cell that comes next, and choose *Run > Run All Above Selected Cell*."
+        f"Last time you came as far as “[{heading}]({quote(notebook)}#cell-id={cell})”. To go on there, click this "
+        "link, then the cell that comes next, and choose *Run > Run All Above Selected Cell*."
     )
