@@ -2,6 +2,7 @@
 import {readFileSync} from "node:fs";
 import {createInterface} from "node:readline";
 import {Glass, draw, nextTokenDistribution, randomNumbers, readModel} from "../course_lib/live/glass/engine.js";
+import {waysTo} from "../course_lib/live/glass/flow.js";
 import {tokenizerOf} from "../course_lib/live/glass/text.js";
 
 const [model] = process.argv.slice(2), read = readModel(new Uint8Array(readFileSync(model)));
@@ -25,6 +26,7 @@ const JOBS = {
   decode: ({ids}) => tokenizer.decode(ids),
   show: ({ids}) => ids.map(tokenizer.show),
   written: ({layer, position}) => glass.written(layer, position).map((each) => [...each]),
+  ways: ({position, faintest}) => waysTo(glass, position, faintest).ribbons,
   time: ({ids, changed, removed}) => {
     const took = (act) => { const began = performance.now(); act(); return performance.now() - began; };
     const middle = (act, before) => {

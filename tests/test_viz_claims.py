@@ -178,7 +178,7 @@ def test_what_is_recorded_is_read_again_and_what_is_gone_is_dropped(tmp_path, mo
 
 
 def test_the_title_counts_every_verdict():
-    assert figures.overview_title(["confirmed", "refuted", "refuted"]).startswith("Of 3 popular claims, 1 hold")
+    assert figures.overview_title(["confirmed", "refuted", "refuted"]).startswith("Of 3 popular claims, 1 confirmed")
     assert tuple(figures.MARKS) == VERDICTS
 
 
@@ -221,7 +221,7 @@ def test_the_explorer_shows_every_claim_with_its_verdict():
         explorer.render(claim=id)
         assert found.because in explorer.text
         assert f"claims {id}" in explorer.text
-        assert figures.MARKS[found.verdict][2] in explorer.text
+        assert found.verdict.capitalize() in explorer.text
     with pytest.raises(ValueError, match="at least one"):
         claim_explorer({})
 
@@ -298,4 +298,4 @@ def test_the_way_to_a_verdict_marks_the_threshold_and_every_seed():
     ratio = np.array(seeds.get_xdata()) / threshold.get_xdata()[0]
     np.testing.assert_allclose(ratio, [2.0, 3.0, 2.5])
     assert "3 seeds: 2.00, 3.00, 2.50" in [text.get_text() for text in axes.texts]
-    assert figures.MARKS["refuted"][2] in [text.get_text() for text in axes.texts]
+    assert "refuted" in [text.get_text() for text in axes.texts]

@@ -391,9 +391,8 @@ class Revealed:
     def verdict(self) -> str:
         """Right or not, and what was measured."""
         answer = self.question.answer
-        if (
-            self.chosen is None
-        ):  # a record that is not kept is nobody's: what the course itself shows is the answer alone
+        if self.chosen is None:
+            # A record that is not kept is nobody's: what the course itself shows is the answer alone.
             skipped = "" if str(record.where()) == record.IN_MEMORY else "You made no guess. "
             return f"{skipped}Measured: {answer}."
         said = f"You said {_quoted(self.chosen)}, {self.confidence} % sure."

@@ -13,7 +13,7 @@ from course_lib.live.drawing import Drawing, new_figure
 from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED, WIDE
 
 # A verdict is a colour, a sign and a word: none of the three is needed to know it.
-MARKS = {"confirmed": (BLUE, "o", "holds"), "depends": (ORANGE, "D", "depends"), "refuted": (RED, "X", "does not hold")}
+MARKS = {"confirmed": (BLUE, "o"), "depends": (ORANGE, "D"), "refuted": (RED, "X")}
 
 
 def way_to_a_verdict(
@@ -39,7 +39,7 @@ def way_to_a_verdict(
         return 7.4 * value / most
 
     axes.text(0, 1.87, f"measured: {unit}", fontsize=FONT, color=GREY)
-    for low, high, word in ((0, at, "it would hold"), (at, most, "it does not")):
+    for low, high, word in ((0, at, "confirmed"), (at, most, "refuted")):
         axes.fill_between([x(low), x(high)], 0.75, 1.55, facecolor="white" if low else LIGHT, edgecolor=GREY)
         axes.text((x(low) + x(high)) / 2, 1.42, word, ha="center", va="center", fontsize=FONT - 1, color=INK)
     axes.plot([x(at)] * 2, [0.65, 1.65], color=INK, linewidth=2)
@@ -51,9 +51,9 @@ def way_to_a_verdict(
     axes.plot([x(beside)], [1.0], "D", color=BLUE, markersize=9, markeredgecolor="white", clip_on=False)
     axes.text(x(beside) + 0.15, 1.0, "control", va="center", fontsize=FONT - 1, color=INK)
     axes.annotate("", (8.3, 1.15), (7.6, 1.15), arrowprops=arrow)
-    colour, sign, word = MARKS[verdict]
+    colour, sign = MARKS[verdict]
     axes.plot([8.55], [1.15], sign, color=colour, markersize=13)
-    axes.text(8.75, 1.15, word, va="center", fontsize=FONT, weight="bold", color=INK)
+    axes.text(8.75, 1.15, verdict, va="center", fontsize=FONT, weight="bold", color=INK)
     axes.set(xlim=(-0.15, 10.1), ylim=(0.1, 4.1))
     axes.axis("off")
     axes.set_title("A verdict is worked out from figures, by a rule that was there first", loc="left")
@@ -71,7 +71,7 @@ def headlines(rows: Sequence[tuple[str, str, str]], title: str) -> Figure:
     """Draw some claims with what was found: (verdict, claim, finding) for each, in as many whole sentences as fit."""
     figure, axes = new_figure(WIDE, 0.5 + 0.6 * len(rows))
     for row, (verdict, claim, finding) in enumerate(rows):
-        colour, sign, _ = MARKS[verdict]
+        colour, sign = MARKS[verdict]
         axes.plot([0.012], [row], sign, color=colour, markersize=11, markeredgecolor="white")
         for x, said, width in ((0.035, f"“{claim}”", 52), (0.48, finding, 64)):
             sentences = SENTENCE.split(said)
@@ -79,9 +79,9 @@ def headlines(rows: Sequence[tuple[str, str, str]], title: str) -> Figure:
                 sentences.pop()
             axes.text(x, row, "\n".join(lines), va="center", fontsize=FONT - 2.5, linespacing=1.15, color=INK)
         axes.axhline(row + 0.5, color=LIGHT, linewidth=0.8)
-    for place, (colour, sign, word) in enumerate(MARKS.values()):
+    for place, (verdict, (colour, sign)) in enumerate(MARKS.items()):
         axes.plot([0.012 + 0.16 * place], [-0.85], sign, color=colour, markersize=9, markeredgecolor="white")
-        axes.text(0.03 + 0.16 * place, -0.85, word, va="center", fontsize=FONT - 1, color=INK)
+        axes.text(0.03 + 0.16 * place, -0.85, verdict, va="center", fontsize=FONT - 1, color=INK)
     axes.text(0.48, -0.85, "what the measurement shows", va="center", fontsize=FONT - 1, color=GREY)
     axes.set(xlim=(0, 1), ylim=(len(rows) - 0.5, -1.25))
     axes.axis("off")
@@ -94,9 +94,9 @@ def count(verdicts: Sequence[str], verdict: str) -> int:
 
 
 def overview_title(verdicts: Sequence[str]) -> str:
-    """Say in a sentence how many of the claims hold."""
+    """Say how many of the claims got which verdict."""
     held, depends, not_held = (count(verdicts, verdict) for verdict in MARKS)
-    return f"Of {len(verdicts)} popular claims, {held} hold, {depends} depend on conditions, {not_held} do not hold"
+    return f"Of {len(verdicts)} popular claims, {held} confirmed, {depends} depend on conditions, {not_held} refuted"
 
 
 # The parts of a card: what stands in front, lines allotted, letters in a line.
@@ -152,7 +152,7 @@ class Card(Drawing):
         return figure
 
     def move(self) -> None:
-        colour, sign, word = MARKS[self.verdict]
+        colour, sign = MARKS[self.verdict]
         said = {part: getattr(self, part) for part in PARTS}
         said["claim"] = f"“{self.claim}”"
         if self.seeds:
@@ -160,4 +160,4 @@ class Card(Drawing):
         for part, (_, _, width) in PARTS.items():
             self.texts[part].set_text(textwrap.fill(said[part], width))
         self.mark.set(marker=sign, color=colour)
-        self.word.set_text(word)
+        self.word.set_text(self.verdict)

@@ -42,10 +42,9 @@ def claim_explorer(findings: Mapping[str, Finding]) -> LiveFigure:
 
     def describe(claim: str) -> str:
         found, timed = findings[claim], " Measured on the authors' machine." if experiments[claim].timed else ""
-        verdict = MARKS[found.verdict][2]
         return (
-            f"This claim {verdict}. {found.because}{timed} Said by: {experiments[claim].source}. Measure it yourself: "
-            f"python -m course_lib claims {claim}"
+            f"{found.verdict.capitalize()}. {found.because}{timed} Said by: {experiments[claim].source}. Measure it "
+            f"yourself: python -m course_lib claims {claim}"
         )
 
     return LiveFigure(draw, {"claim": chosen}, describe)
@@ -66,7 +65,7 @@ class ClaimsTable(widgets.VBox):
             each.id: findings[each.id] for each in sorted(map(find, findings), key=lambda each: each.chapter)
         }
         numbers = sorted({find(id).chapter for id in findings})
-        verdicts = {"all": ""} | {f"{SIGNS[verdict]} {mark[2]}": verdict for verdict, mark in MARKS.items()}
+        verdicts = {"all": ""} | {f"{SIGNS[verdict]} {verdict}": verdict for verdict in MARKS}
         self.verdict = dropdown("verdict", verdicts, "")
         self.chapter = dropdown(
             "chapter", {"all": 0} | {f"{number} · {TITLES[number]}": number for number in numbers}, 0
@@ -146,7 +145,7 @@ def _entries(findings: Mapping[str, Finding], chosen: Iterable[str]) -> str:
         where = f"chapter {each.chapter}" + (", times of our machine" if each.timed else "")
         entries.append(
             f'<li style="list-style:none;margin:.5em 0">{SIGNS[found.verdict]} <b>{said}</b> ({author}; {where})<br>'
-            f"{measured}. <i>{MARKS[found.verdict][2].capitalize()}:</i> {because}</li>"
+            f"{measured}. <i>{found.verdict.capitalize()}:</i> {because}</li>"
         )
     return f'<ul style="padding-left:0">{"".join(entries)}</ul>'
 

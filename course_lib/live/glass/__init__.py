@@ -9,6 +9,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Sequence
+from colorsys import hls_to_rgb
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -109,9 +110,10 @@ def glass(
             "its own with `python -m course_lib glass --model NAME`"
         )
     about = about_of(model, tokenizer, text, part)
-    words = in_words(model, tokenizer, about["sentences"][0])
+    words = in_words(model, tokenizer, text := about["sentences"][0])
     opened = f" Open: {part}." if part else ""
-    publish(GlassModel(packed=pack(model, tokenizer), about=about), still(words), f"[glass model] {words}{opened}")
+    kept = still(model, tokenizer, text, part, words)
+    publish(GlassModel(packed=pack(model, tokenizer), about=about), kept, f"[glass model] {words}{opened}")
 
 
 def html(
@@ -213,7 +215,8 @@ def _colours(n_heads: int) -> list[str]:
     """Return a colour for each head: the course's, or, where these do not suffice, as many hues as there are heads."""
     if n_heads <= len(named := [BLUE, ORANGE, GREEN, RED, PURPLE, SKY]):
         return named[:n_heads]
-    return [f"hsl({(205 + 360 * h // n_heads) % 360} 70% 48%)" for h in range(n_heads)]
+    hues = ((205 / 360 + h / n_heads) % 1 for h in range(n_heads))
+    return ["#" + "".join(f"{round(255 * part):02x}" for part in hls_to_rgb(hue, 0.48, 0.7)) for hue in hues]
 
 
 def in_words(model: DecoderOnly, tokenizer: Words, text: str) -> str:
@@ -240,12 +243,28 @@ def _ids(model: DecoderOnly, tokenizer: Words, text: str) -> Tensor:
     return torch.tensor([ids[: model.config.max_seq_len - 1]], device=model.token_embedding.weight.device)
 
 
-def still(words: str) -> str:
-    """Return what stands on the page where no widget can: the words, and how to see more."""
-    return (
+def still(model: DecoderOnly, tokenizer: Words, text: str, part: str | None, words: str) -> str:
+    """Return what stands on the page where no widget can: a picture of what it shows first, the words, and how to see
+    more. words: from `in_words`."""
+    from course_lib.live.figure import as_html, few_colours, png
+    from course_lib.live.glass.picture import draw, in_a_sentence, look
+
+    def name(token: int) -> str:
+        return tokenizer.tokens[token] if isinstance(tokenizer, WordTokenizer) else spelt(tokenizer.decode([token]))
+
+    ids = _ids(model, tokenizer, text)
+    seen = look(model, ids, [name(token) for token in ids[0].tolist()])
+    figure = draw(seen, name, part, _colours(model.config.n_heads))
+    below = (
         f"<p>{escape(words)}</p><p>It takes a text of your own, and you follow each of its words through the model: "
         "every head, every unit, every block opens with its numbers.</p>"
     )
+    return as_html(few_colours(png(figure)), figure, f"{words} {in_a_sentence(seen, name, part)}.", below)
+
+
+def spelt(piece: str) -> str:
+    """Return a piece of words as the page shows it: with signs for a space and a new line."""
+    return piece.replace(" ", "·").replace("\n", "↵")
 
 
 def _either(model: DecoderOnly | None, tokenizer: Words | None) -> tuple[DecoderOnly, Words]:
