@@ -96,7 +96,7 @@ def count(verdicts: Sequence[str], verdict: str) -> int:
 def overview_title(verdicts: Sequence[str]) -> str:
     """Say how many of the claims got which verdict."""
     held, depends, not_held = (count(verdicts, verdict) for verdict in MARKS)
-    return f"Of {len(verdicts)} popular claims, {held} confirmed, {depends} depend on conditions, {not_held} refuted"
+    return f"Of {len(verdicts)} popular claims, {held} are confirmed, {depends} depend on conditions, {not_held} are refuted"
 
 
 # The parts of a card: what stands in front, lines allotted, letters in a line.
