@@ -178,7 +178,8 @@ def test_what_is_recorded_is_read_again_and_what_is_gone_is_dropped(tmp_path, mo
 
 
 def test_the_title_counts_every_verdict():
-    assert figures.overview_title(["confirmed", "refuted", "refuted"]).startswith("Of 3 popular claims, 1 are confirmed")
+    title = figures.overview_title(["confirmed", "refuted", "refuted"])
+    assert title == "3 popular claims: 1 confirmed, 0 depending on conditions, 2 refuted"
     assert tuple(figures.MARKS) == VERDICTS
 
 

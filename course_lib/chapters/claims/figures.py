@@ -95,8 +95,10 @@ def count(verdicts: Sequence[str], verdict: str) -> int:
 
 def overview_title(verdicts: Sequence[str]) -> str:
     """Say how many of the claims got which verdict."""
-    held, depends, not_held = (count(verdicts, verdict) for verdict in MARKS)
-    return f"Of {len(verdicts)} popular claims, {held} are confirmed, {depends} depend on conditions, {not_held} are refuted"
+    confirmed, depends, refuted = (count(verdicts, verdict) for verdict in MARKS)
+    return (
+        f"{len(verdicts)} popular claims: {confirmed} confirmed, {depends} depending on conditions, {refuted} refuted"
+    )
 
 
 # The parts of a card: what stands in front, lines allotted, letters in a line.
