@@ -6,6 +6,7 @@ the next words; on the right the part that is open or, where none is, the ribbon
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -77,25 +78,32 @@ def _numbers(tensor: Tensor) -> np.ndarray:
     return tensor.detach().float().cpu().numpy()
 
 
+def _opened(part: str | None) -> tuple[str, int, int]:
+    """Return what is open, its layer and its head: "2.head.3" -> ("head", 2, 3). Where none is, it is the ribbons."""
+    if part in (None, "next"):
+        return "ribbons", 0, 0
+    if part == "embedding":
+        return "embedding", 0, 0
+    layer, kind, *head = str(part).split(".")
+    return kind, int(layer), int(head[0]) if head else 0
+
+
 def in_a_sentence(seen: Seen, name: Callable[[int], str], part: str | None) -> str:
     """Say what is open, and what stands out there; of the ribbons the widest that ends at the last token. name: of a
     token's id."""
-    words = [_cut(word) for word in seen.words]
-    if part in (None, "next"):
+    words, (kind, layer, head) = [_cut(word) for word in seen.words], _opened(part)
+    if kind == "ribbons":
         lengths = seen.written[:, :, -1]  # (L, H, T)
-        layer, head, source = np.unravel_index(lengths.argmax(), lengths.shape)
+        layer, head, source = map(int, np.unravel_index(lengths.argmax(), lengths.shape))
         return f"Most comes to “{words[-1]}” from “{words[source]}”: layer {layer}, head {head}"
-    if part == "embedding":
+    if kind == "embedding":
         return f"The vector of “{words[-1]}” before layer 0"
-    layer, kind, *head = part.split(".")
-    if kind == "head":
-        row = seen.weights[int(layer), int(head[0]), -1]
-        most = int(row.argmax())
-        return f"Layer {layer}, head {head[0]}: “{words[-1]}” looks most at “{words[most]}”, {share(float(row[most]))}"
-    values = (seen.said if kind == "lens" else seen.hidden)[int(layer)]
+    values = {"head": seen.weights[layer, head, -1], "lens": seen.said[layer], "feed_forward": seen.hidden[layer]}[kind]
     most = int(values.argmax())
+    if kind == "head":
+        return f"Layer {layer}, head {head}: “{words[-1]}” looks most at “{words[most]}”, {share(values[most])}"
     if kind == "lens":
-        return f"After layer {layer} it would say “{_cut(name(most))}”, {share(float(values[most]))}"
+        return f"After layer {layer} it would say “{_cut(name(most))}”, {share(values[most])}"
     return f"Layer {layer}: unit {most} fires most, {values[most]:.2f}"
 
 
@@ -103,23 +111,22 @@ def draw(seen: Seen, name: Callable[[int], str], part: str | None, colours: Sequ
     """Draw what was seen. name: of a token's id. part: that is open; None for the ribbons. colours: of the heads."""
     figure = Figure(figsize=(WIDE, HIGH), facecolor="white")
     LetterCanvas(figure)
-    layer, kind = (int(part.split(".")[0]), part.split(".")[1]) if part and "." in part else (0, part)
-    ribbons = kind in (None, "next")
+    kind, layer, head = _opened(part)
     figure.text(0.01, 0.985, "Heads, and what each layer would say", fontsize=FONT, va="top", color=INK)
-    _maps(figure.add_axes((0.08, 0.46, 0.22, 0.42)), seen, name, part, colours if ribbons else None)
+    _maps(figure.add_axes((0.08, 0.46, 0.22, 0.42)), seen, name, part, colours if kind == "ribbons" else None)
     figure.text(0.01, 0.385, "The next token", fontsize=FONT, va="top", color=INK)
     _bars(figure.add_axes((0.125, 0.02, 0.255, 0.31)), *_most(seen.said[-1], name), percent=True)
     figure.text(0.45, 0.985, in_a_sentence(seen, name, part), fontsize=FONT, va="top", color=INK)
     if kind == "head":
-        _map(figure.add_axes((0.55, 0.02, 0.44, 0.77)), seen, layer, int(part.split(".")[2]))
+        _map(figure.add_axes((0.55, 0.02, 0.44, 0.77)), seen, layer, head)
     elif kind == "embedding":
         _rows(figure.add_axes((0.57, 0.25, 0.41, 0.6)), seen.embedded)
-    elif ribbons:
+    elif kind == "ribbons":
         _ribbons(figure.add_axes((0.55, 0.02, 0.44, 0.88)), seen, colours)
     else:
-        said = kind == "lens"
-        shown = _most(seen.said[layer], name) if said else _most(seen.hidden[layer], lambda unit: f"unit {unit}")
-        _bars(figure.add_axes((0.56, 0.1, 0.42, 0.8)), *shown, percent=said)
+        lens = kind == "lens"
+        shown = _most(seen.said[layer], name) if lens else _most(seen.hidden[layer], lambda unit: f"unit {unit}")
+        _bars(figure.add_axes((0.56, 0.1, 0.42, 0.8)), *shown, percent=lens)
     return figure
 
 
@@ -142,12 +149,12 @@ def share(p: float) -> str:
 
 def _bars(axes: Axes, names: list[str], values: np.ndarray, percent: bool) -> None:
     most = 1 if percent else max(values.max(), 1e-9)
-    places = np.arange(len(names))
+    places = range(len(names))
     axes.barh(places, [most] * len(names), height=0.62, color="#f2f2f2")
     axes.barh(places, np.clip(values, 0, None), height=0.62, color=BLUE)
     for place, name, value in zip(places, names, values):
         axes.text(-0.03 * most, place, name, ha="right", va="center", fontsize=FONT - 2, color=INK)
-        said = share(float(value)) if percent else f"{value:.2f}"
+        said = share(value) if percent else f"{value:.2f}"
         axes.text(1.28 * most, place, said, ha="right", va="center", fontsize=FONT - 2, color=INK)
     axes.set(xlim=(0, 1.28 * most), ylim=(MOST_BARS - 0.5, -0.5))
     axes.axis("off")
@@ -183,7 +190,7 @@ def _maps(axes: Axes, seen: Seen, name: Callable[[int], str], part: str | None, 
             fontsize=size,
             color=GREY,
         )
-        axes.text(H * step, here, f"{_cut(name(best))} {share(float(said[best]))}", va="center", fontsize=size,
+        axes.text(H * step, here, f"{_cut(name(best))} {share(said[best])}", va="center", fontsize=size,
                   color=INK, weight=bold)  # fmt: skip
     axes.text(-0.03, 1.02, "head", ha="right", va="bottom", fontsize=FONT - 2, color=GREY, transform=axes.transAxes)
     for head in range(H if H <= 12 else 0):
@@ -210,7 +217,7 @@ def _map(axes: Axes, seen: Seen, layer: int, head: int) -> None:
     axes.add_patch(Rectangle((-0.5, T - 1.5), T, 1, fill=False, edgecolor=RED, linewidth=1.5, clip_on=False))
 
 
-def _words(axes: Axes, words: list[str], along: str, inches: float) -> None:
+def _words(axes: Axes, words: list[str], along: Literal["x", "y"], inches: float) -> None:
     """Write the words at an axis, so small that they fit; where they would be too small to read, some are left out."""
     every = max(1, -(-6 * len(words) // int(72 * inches)))  # 6 points at least for each
     places = list(range(len(words) - 1, -1, -every))
