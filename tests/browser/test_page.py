@@ -151,10 +151,18 @@ def test_a_saved_page_is_complete_with_a_new_kernel(lab, state):
     page = lab.open(name, wrong=wrong)
     page.get_by_text("Kept: ").locator("visible=true").first.wait_for()
     assert not any(page.get_by_text(ERROR).evaluate_all(SHOWN))
-    figure, picture = page.locator("img:visible").all()
+    figure, picture, *of_the_model = page.locator("img:visible").all()
     assert "answer 18.6 °C" in figure.get_attribute("alt")
     assert picture.get_attribute("alt") == "Two empty axes, from zero to one."
-    assert all(image.evaluate("(image) => image.naturalWidth") > 0 for image in (figure, picture))
+    alts = [image.get_attribute("alt") for image in of_the_model]
+    if state:
+        assert not alts, "the model itself is there"
+        page.locator(".glass .bars").wait_for()
+    else:
+        assert len(alts) == 1
+        assert "the next word: " in alts[0]
+        assert "Most comes to “" in alts[0]
+    assert all(image.evaluate("(image) => image.naturalWidth") > 0 for image in (figure, picture, *of_the_model))
     assert page.get_by_text("answer 18.6 °C").locator("visible=true").count() == 1
     if state:
         assert lost(page) == 3 * [True], "what was brought back from its state says that nobody answers"

@@ -48,8 +48,9 @@ class Seen:
 
 def look(model: DecoderOnly, ids: Int[Tensor, "1 T"], words: list[str]) -> Seen:
     """Run a model once and keep what the picture shows."""
-    with evaluating(model), trace(model) as seen:
-        model(ids)
+    with evaluating(model):
+        with trace(model) as seen:
+            model(ids)
         blocks = [f"blocks.{i}" for i in range(model.config.n_layers)]
         weights = torch.stack([seen[f"{block}.attention.weights"][0] for block in blocks])  # (L, H, T, T)
         said = [model.output(model.final_norm(seen[block][0, -1])).softmax(-1) for block in blocks]
