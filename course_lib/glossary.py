@@ -72,8 +72,8 @@ def all_terms() -> list[Term]:
     return list(terms.values())
 
 
-def section(term: Term, notebook: Path) -> str:
-    """Return the heading of the section that defines a term, "" before the first one.
+def section(term: Term, notebook: Path) -> tuple[str, str]:
+    """Return the heading of the section that defines a term, "" before the first one, and the id of the cell that does.
 
     Errors: ValueError if no cell has the term in bold.
     """
@@ -86,15 +86,19 @@ def section(term: Term, notebook: Path) -> str:
         headings = [match for match in SECTION.finditer(text) if not found or match.start() < found.start()]
         heading = headings[-1][1] if headings else heading
         if found:
-            return heading
+            return heading, cell.get("id", "")
     raise ValueError(
         f"{notebook.name} has no **{term.name}** in bold: set it in bold where it is defined, or take it out of "
         f"chapters/{term.chapter.slug}/{PAGE}"
     )
 
 
-def glossary(notebooks: Path) -> str:
-    """Return the text of the glossary: the terms of the chapters that are there, with links to their sections."""
+def glossary(notebooks: Path, by_heading: bool = False) -> str:
+    """Return the text of the glossary: the terms of the chapters that are there, with links to where they are defined.
+
+    by_heading: link to headings, for the web edition, which has no cells. JupyterLab finds every cell by its id, but
+    headings in ASCII alone by their text.
+    """
     lines = [
         "# Glossary", "",
         "The terms of the field, as the chapters define them.", "",
@@ -102,11 +106,10 @@ def glossary(notebooks: Path) -> str:
     ]  # fmt: skip
     here = [term for term in all_terms() if (notebooks / term.chapter.notebook).is_file()]
     for term in sorted(here, key=lambda term: term.name.lower()):
-        heading = section(term, notebooks / term.chapter.notebook)
-        # JupyterLab finds a heading by its text, with hyphens for blanks.
-        anchor = "#" + quote(heading.replace(" ", "-")) if heading else ""
+        heading, cell = section(term, notebooks / term.chapter.notebook)
+        anchor = quote(heading.replace(" ", "-")) if by_heading else f"cell-id={cell}"
         number = re.match(r"[\d.]*\d", heading)
         place = f"§\N{NO-BREAK SPACE}{number[0]}" if number else heading or f"chapter {term.chapter.number}"
-        link = f"[{term.chapter.number} · {term.chapter.title}, {place}]({term.chapter.notebook}{anchor})"
+        link = f"[{term.chapter.number} · {term.chapter.title}, {place}]({term.chapter.notebook}#{anchor})"
         lines.append(f"| **{term.name}** | {term.says.replace('|', chr(92) + '|')} | {link} |")
     return "\n".join(lines) + "\n"

@@ -65,7 +65,9 @@ def test_a_page_that_is_wrong_is_refused_with_its_line(text, message):
 def test_a_term_is_found_in_its_section(tmp_path):
     cells = ["# Title", "## 1.1 First\ntext", "## 1.2 Second\nA **Head** is one.\n### later"]
     notebook = tmp_path / "n.ipynb"
-    notebook.write_text(json.dumps({"cells": [{"cell_type": "markdown", "source": [cell]} for cell in cells]}))
-    assert section(Term("head", (), "x", BY_SLUG["heads"]), notebook) == "1.2 Second"
+    notebook.write_text(
+        json.dumps({"cells": [{"cell_type": "markdown", "id": cell[:6], "source": [cell]} for cell in cells]})
+    )
+    assert section(Term("head", (), "x", BY_SLUG["heads"]), notebook) == ("1.2 Second", "## 1.2")
     with pytest.raises(ValueError, match=r"no \*\*tail\*\* in bold"):
         section(Term("tail", (), "x", BY_SLUG["heads"]), notebook)

@@ -16,6 +16,7 @@ from nbformat import NotebookNode
 from course_lib.claims import in_order, recorded
 from course_lib.claims.registry import Experiment, Finding
 from course_lib.contents import BY_SLUG, CHAPTERS, Chapter
+from course_lib.glossary import glossary
 from course_lib.gpt import DecoderOnly
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.hub import weights
@@ -64,9 +65,8 @@ def write_pages(root: Path, folder: Path, figures: Mapping[str, str], large: boo
             page = prepared(notebook, chapter, pictures, figures, repository)
             page.cells.insert(1, nbformat.v4.new_markdown_cell(_run_it(f"{kind}/{path.name}", repository)))
             nbformat.write(page, folder / kind / path.name)
-    glossary = (root / "notebooks" / "glossary.md").read_text(encoding="utf-8")
-    glossary = re.sub(r" Written by `[^`]+`\.", "", glossary)
-    (folder / "notebooks" / "glossary.md").write_text(relinked(glossary), encoding="utf-8")
+    terms = relinked(glossary(root / "notebooks", by_heading=True))
+    (folder / "notebooks" / "glossary.md").write_text(terms, encoding="utf-8")
     (folder / "claims").mkdir()
     findings = recorded()
     told = [each for each in in_order() if each.id in findings]
