@@ -7,9 +7,11 @@ import signal
 import psutil
 import pytest
 
+from course_lib.glossary import glossary
 from course_lib.live.beginning import where_you_were
 from course_lib.live.saved import STATE
 from tests.browser.axe import OURS, findings
+from tests.browser.lab import SETTINGS
 from tests.live_in_browser import ROOT
 
 FIGURE = "from course_lib.chapters.attention.widgets import soft_dictionary\nsoft_dictionary()"
@@ -31,6 +33,10 @@ ERROR = "Error displaying widget"
 SHOWN = "(found) => found.map((element) => element.getBoundingClientRect().height > 0)"
 ASLEEP = """() => [...document.querySelectorAll(".jp-OutputArea-child")].filter(
     (output) => getComputedStyle(output, "::before").content.includes("earlier session")).length"""
+TRACKER = "@jupyterlab/notebook-extension:tracker"
+IN_VIEW = """(term) => [...document.querySelectorAll(".jp-Notebook strong")].some((element) =>
+    element.textContent == term && element.getBoundingClientRect().top > 0
+    && element.getBoundingClientRect().bottom < innerHeight)"""
 LOST = """(found) => found.map((element) => getComputedStyle(element, "::before").content)"""
 
 
@@ -131,6 +137,19 @@ def test_a_still_says_how_it_comes_to_life_until_its_cell_has_run(lab):
 
 
 # ------------------------------------------------------------------------------------------------- the next morning
+def test_the_glossary_leads_to_the_cell_that_defines_a_term(lab):
+    (lab.folder / "glossary.md").write_text(glossary(lab.folder), encoding="utf-8")
+    lab.set(TRACKER)  # JupyterLab's own way of loading cells: with all of them on the page it leads nowhere
+    page = lab.blank()
+    page.goto(lab._address.format("00_start_here.ipynb"))
+    page.locator(".jp-RenderedMarkdown a", has_text="glossary").first.click()
+    page.locator("tr", has=page.locator("strong", has_text="saturated")).locator("a").click()
+    page.locator(".jp-RenderedMarkdown strong:visible", has_text="saturated").wait_for()
+    page.wait_for_function(IN_VIEW, arg="saturated")
+    page.close()
+    lab.set(TRACKER, **SETTINGS[TRACKER])
+
+
 @pytest.mark.parametrize("state", [False, True], ids=["without-state", "with-state"])
 def test_a_saved_page_is_complete_with_a_new_kernel(lab, state):
     lab.set("@jupyter-widgets/jupyterlab-manager:plugin", saveState=state)
