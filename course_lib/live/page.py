@@ -57,12 +57,13 @@ body:not(.jp-Notebook) .{STILL}:has(+ style) > .course-wake {{display: none}}
 </style>"""
 # A chapter's notebook and its exercises have one name: the tab says which is which.
 _TAB = '.lm-TabBar-tab[title*="exercises/"] .lm-TabBar-tabLabel'
-_STATIC = f"{_OUTPUT} figure:not(.{LIVE} figure)"  # of live ones the controls have to be reached
+_STATIC = f"{_OUTPUT} figure:not(.{LIVE} figure)"
 _DARK = '[data-jp-theme-light="false"]'
 _ARROW = "svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 9 9'%3E%3Cpath fill='%23ccc' d='m2 3 3 3 3-3'/%3E%3C/svg"
 # What has the focus shows it. On a dark page pictures are dimmed; comments (a line's shapes) and the arrows of lists
 # stand out. On a narrow one words and printed columns stay whole, an option goes on below itself, a long name, address
-# or formula ends within the page, and a picture keeps a size at which its labels can be read.
+# or formula ends within the page, and a picture keeps a size at which its labels can be read: it is moved sideways, and
+# the controls of a live one stay.
 LOOKS = f"""<style>
 {_TAB}::before {{content: "Exercises · "}}
 {_DARK} :is({_OUTPUT} figure > img, .{LIVE} .widget-image) {{filter: brightness(0.88)}}
@@ -84,6 +85,10 @@ LOOKS = f"""<style>
   {_STATIC} {{overflow-x: auto}}
   {_STATIC} > img {{max-width: {LEAST}px !important}}
   {_STATIC} > figcaption {{position: sticky; left: 0}}
+  .{LIVE} {{overflow-x: auto}}
+  .{LIVE} .widget-image {{max-width: {LEAST}px !important; flex: none}}
+  .{LIVE} > :not(.widget-image) {{
+    position: sticky; left: var(--jp-widgets-margin); max-width: calc(100cqw - 4px) !important}}
   .jp-RenderedMarkdown:has(table) {{overflow-x: auto}}
   .jp-RenderedMarkdown :is(td, th) {{overflow-wrap: break-word}}
 }}

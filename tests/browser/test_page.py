@@ -326,7 +326,7 @@ def test_axe_finds_nothing_grave_in_what_the_course_shows(lab, theme):
 # ------------------------------------------------------------------------------------------------------------- sizes
 SIZES = """(found) => found.map((live) => {
     const pane = live.closest(".jp-OutputArea-output").getBoundingClientRect(), box = live.getBoundingClientRect();
-    const parts = [...live.querySelectorAll(".jupyter-widgets, img")];
+    const parts = [...live.querySelectorAll(`.jupyter-widgets:not(.widget-image)${innerWidth > 600 ? ", img" : ""}`)];
     const inside = parts.map((part) => part.getBoundingClientRect().right);
     return [box.width, box.height, Math.max(...inside) - pane.right];
 })"""
@@ -381,7 +381,8 @@ BROKEN = r"""(texts) => texts.flatMap((text) => {
     }
     return found;
 })"""
-ASIDE = """(boxes) => boxes.filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => box.className)"""
+ASIDE = """(boxes) => boxes.filter((box) => box.scrollWidth > box.clientWidth + 1 && !box.querySelector(":scope > img"))
+    .map((box) => box.className)"""
 CUT = """(buttons) => buttons.filter((it) => it.scrollWidth > it.clientWidth + 1 && !it.matches(".residual-stream"))
     .map((it) => it.textContent)"""
 
@@ -435,6 +436,21 @@ def test_a_pictures_labels_can_be_read_on_a_phone_and_it_is_moved_sideways(looks
     assert words.bounding_box()["x"] + words.bounding_box()["width"] <= 390
     resize(looks, 1280)
     assert shown.evaluate("(it) => it.scrollWidth == it.clientWidth")
+
+
+def test_a_live_pictures_labels_can_be_read_on_a_phone_and_its_controls_stay(looks):
+    resize(looks, 390)
+    live = looks.locator(".course-live:has(> img):has([role=slider])").first
+    control, said = live.locator("[role=slider]").first, live.locator("[role=status]").first
+    before = control.bounding_box()["x"]
+    assert live.locator("img").bounding_box()["width"] > 500
+    live.evaluate("(it) => { it.scrollLeft = 150 }")
+    assert live.evaluate("(it) => it.scrollLeft") == 150
+    assert control.bounding_box()["x"] == before
+    for part in (control, said):
+        assert part.bounding_box()["x"] + part.bounding_box()["width"] <= 390
+    resize(looks, 1280)
+    assert live.evaluate("(it) => it.scrollWidth == it.clientWidth")
 
 
 def test_the_way_back_to_a_section_leads_there_whatever_letters_its_heading_has(lab):
