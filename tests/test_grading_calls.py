@@ -304,5 +304,5 @@ def test_what_passed_stays_passed_if_its_keeping_is_stopped(monkeypatch):
     monkeypatch.setattr("course_lib.grading.engine.grade", once)
     result = check(SOFTMAX, softmax)
     assert result.passed
-    assert "not kept for the ladder: you stopped" in result.feedback
+    assert "not kept: you stopped" in result.feedback
     assert record.entries("exercises")[SOFTMAX]["last"] == "passed"

@@ -388,6 +388,8 @@ def test_a_committed_guess_is_kept_wherever_its_question_was_asked():
         for kind, chosen in (("text/html", "◉ "), ("text/plain", "(•) ")):
             assert chosen + asked.options[0].text in still.data[kind]
             assert "70 % sure" in still.data[kind]
+            assert "Measured: " in still.data[kind], "since it has been revealed"
+            assert "Now measure" not in still.data[kind]
             assert plain(asked.options[0].reason) not in still.data[kind]
     (told,) = page["after"]
     chosen = asked.options[0].text.replace("“", "‘").replace("”", "’")  # within others

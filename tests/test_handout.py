@@ -459,7 +459,7 @@ def test_it_says_how_far_the_notebook_was_read_and_a_startup_file_of_the_learner
     nbformat.write(content, folder / NAMES[1])
     monkeypatch.setenv("PYTHONSTARTUP", "/of/the/learner")
     assert main(["start", "2", "--folder", str(folder)]) == 0
-    assert "you came as far as “2.1 What a token lacks”" in capsys.readouterr().out
+    assert "you came as far as “2.1 What a token lacks”: its first cell" in capsys.readouterr().out
     startups = [environment["PYTHONSTARTUP"] for environment in opened.environments]
     assert startups == [str(start.STARTUP), "/of/the/learner"]
 

@@ -184,7 +184,18 @@ def test_a_pressed_button_trains_keeps_and_draws_the_rung(own_record):
     assert not shown.buttons["masks"].disabled
     texts = [text.get_text() for text in draw(climb("heads").ladder).axes[0].texts]
     assert any("★ yours" in text and "own parts" in text for text in texts)
-    assert "yours" not in repr(climb("heads"))  # what a page keeps is the same for everybody
+    assert "yours" not in repr(climb("heads"))  # the words are the same for everybody
+
+
+def test_what_the_page_keeps_of_the_ladder_has_the_rung_that_was_trained_since(own_record, monkeypatch):
+    pages = []
+    monkeypatch.setattr("course_lib.ladder.climb.publish", lambda *shown: lambda *kept: pages.append(kept))
+    shown = climb("masks")
+    shown._ipython_display_()
+    before = shown._picture.value
+    shown.press("masks", steps=2)
+    assert pages == [(shown._picture.value, repr(shown))]
+    assert shown._picture.value != before
 
 
 def test_a_part_that_fails_is_told_below_the_picture(own_record):

@@ -3,7 +3,7 @@
 project = "Transformers, Measured"
 html_title = project
 author = project
-copyright = "the authors of Transformers, Measured; MIT licence"
+copyright = "the authors of Transformers, Measured; code: MIT licence, prose and pictures: CC BY 4.0"
 language = "en"
 
 extensions = ["myst_nb", "sphinx.ext.mathjax"]

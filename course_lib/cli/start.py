@@ -88,7 +88,9 @@ def run(arguments: argparse.Namespace) -> int:
         webbrowser.open(address)
         return 0
     reached = place(opened.read_bytes())[0] if opened.is_file() else ""
-    print(f"Opening {page} in JupyterLab{reached and f': you came as far as “{reached}”'}.")
+    print(f"Opening {page} in JupyterLab.")
+    if reached:
+        print(f"In it you came as far as “{reached}”: its first cell, once it has run, leads there.")
     print("To end it, save your notebooks (Ctrl-S), then press Ctrl-C here, and y.", flush=True)
     options = [  # the address, not the file: so it is also the one that the terminal shows
         f"--ServerApp.root_dir={folder}",
@@ -99,7 +101,10 @@ def run(arguments: argparse.Namespace) -> int:
         *shlex.split(arguments.lab, posix=os.name == "posix"),
     ]
     searched = [str(SETTINGS), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
-    environment = {"PYTHONSTARTUP": str(STARTUP)} | os.environ | {"JUPYTER_CONFIG_PATH": os.pathsep.join(searched)}
+    # `python -m course_lib …`, as pages and cards write it, is the course's own in JupyterLab's terminals and cells.
+    programs = [str(Path(sys.executable).parent), *filter(None, [os.environ.get("PATH")])]
+    own = {"JUPYTER_CONFIG_PATH": os.pathsep.join(searched), "PATH": os.pathsep.join(programs)}
+    environment = {"PYTHONSTARTUP": str(STARTUP)} | os.environ | own
     if arguments.projector:
         from course_lib.live.page import ENLARGED
 

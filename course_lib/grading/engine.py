@@ -68,18 +68,18 @@ def keep_answer(exercise_id: str, answer: Any) -> str:
         source = source_alone(answer)
         found = run_alone(source, answer.__name__, exercise_id)
     except NotAlone as error:
-        return f"This answer is not kept for the ladder: {error}"
+        return f"This answer is not kept: {error}"
     except Exception as error:  # names and sources may be anything; that must not spoil the verdict
-        return f"This answer is not kept for the ladder: its source cannot be read ({type(error).__name__})."
+        return f"This answer is not kept: its source cannot be read ({type(error).__name__})."
     try:
         with told_while_it_runs(exercise_id):
             passed = grade(exercise_id, found, PUBLIC_SEED).passed
     except KeyboardInterrupt:
-        return "This answer is not kept for the ladder: you stopped the check that it passes alone as well."
+        return "This answer is not kept: you stopped the check that it passes alone as well."
     if not passed:
-        return "This answer is not kept for the ladder: without your notebook around it, it does not pass."
+        return "This answer is not kept: without your notebook around it, it does not pass."
     record.change("answers", exercise_id, lambda entry: entry.update(name=answer.__name__, source=source))
-    return f'Kept for the ladder: mine("{exercise_id}") gives it back.'
+    return f'Kept: mine("{exercise_id}") gives it back.'
 
 
 def grade(exercise_id: str, answer: Any, seed: int) -> Result:

@@ -47,6 +47,7 @@ class Climb(widgets.VBox):
         }
         for id, button in self.buttons.items():
             button.on_click(lambda _, id=id: self.press(id))
+        self._kept: list[Callable[[str, str], None]] = []  # one for each place of the page that shows it
         self._draw()
         self._say(self._own if self.parts else "")
         row = widgets.Box(list(self.buttons.values()), layout=widgets.Layout(flex_flow="row wrap"))
@@ -77,6 +78,8 @@ class Climb(widgets.VBox):
         else:
             _keep(id, height)
             self._draw()
+            for keep in self._kept:  # what the page shows on another day
+                keep(self._picture.value, repr(self))
             own = f" {self._own}" if parts else ""
             self._say(f"{rung.label}: yours {told(height)}; on record {told(recorded()[id])}.{own}")
         finally:
@@ -101,7 +104,7 @@ class Climb(widgets.VBox):
         return "\n".join([ladder.title, *(f"  {line}" for line in ladder.lines())])
 
     def _ipython_display_(self) -> None:
-        publish(self, self._picture.value, repr(self))
+        self._kept.append(publish(self, self._picture.value, repr(self)))
 
 
 def climb(chapter: str, **parts: Callable[..., Any]) -> Climb:

@@ -259,7 +259,12 @@ def reveal(id: str) -> "Revealed":
     told = Revealed(question, *_kept(question))
     if told.chosen is not None:
         record.change("outcomes", question.id, lambda entry: entry.update(seen=1))
+        for asked in _SHOWN.get(question.id, ()):
+            asked.retell()
     return told
+
+
+_SHOWN: dict[str, list["Guess"]] = {}  # question -> where this kernel shows it: what a page keeps says what came of it
 
 
 def _find(id: str) -> Question:
@@ -349,8 +354,13 @@ class Guess(widgets.VBox):
 
         record.change("guesses", self.question.id, note)
         record.announce("guess", self.question.id, answer)
-        self.chosen, self.confidence = answer, confidence
-        self._fix()
+        self.retell()
+
+    def retell(self) -> None:
+        """Say, on the page and in what it keeps, what has become of the guess since it was shown."""
+        self.chosen, self.confidence = _kept(self.question)
+        if self.chosen is not None:
+            self._fix()
         for keep in self._kept:
             keep(self.still, repr(self))
 
@@ -377,6 +387,7 @@ class Guess(widgets.VBox):
 
     def _ipython_display_(self) -> None:
         self._kept.append(publish(self, self.still, repr(self)))
+        _SHOWN.setdefault(self.question.id, []).append(self)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import sys
 
-WHERE = "If `{}` is made in a cell above, run that first: Run > Run All Above Selected Cell."
+WHERE = "If `{}` is defined or imported in a cell above, run that cell first: Run > Run All Above Selected Cell."
 
 
 def explain_names() -> None:

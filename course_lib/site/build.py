@@ -27,8 +27,8 @@ def build(root: Path, out: Path, processes: int, large: bool = False) -> list[st
     Args:
         large: with the large model beside it (see `pages.LARGE`).
 
-    Errors: ValueError if `out` holds something that is no site, a package is missing, or the large model was not
-        fetched; RuntimeError with what Sphinx says if it fails.
+    Errors: ValueError if `out` holds something that is no site, or the large model was not fetched;
+        ModuleNotFoundError for a package; RuntimeError with what Sphinx says if it fails.
     """
     if large:
         weights_folder(pages.LARGE)  # refuses at once what would fail minutes later
@@ -36,9 +36,7 @@ def build(root: Path, out: Path, processes: int, large: bool = False) -> list[st
     if out.exists() and any(out.iterdir()) and not (out / "searchindex.js").exists():
         raise ValueError(f"{out} holds files that are no site of this course: name an empty folder with --out")
     if missing := [name for name in NEEDED if not find_spec(name)]:
-        raise ValueError(
-            f"{', '.join(missing)} cannot be imported: install what builds the site, pip install -e .[web]"
-        )
+        raise ModuleNotFoundError(f"{', '.join(missing)}: not installed", name=missing[0])  # the command says how
     with tempfile.TemporaryDirectory() as temporary:
         source = Path(temporary) / "source"
         pictures = source / "_extra" / "pictures"

@@ -301,7 +301,7 @@ def first_page(root: Path, folder: Path, large: bool = False) -> str:
             "Read it here as it is, with its pictures and outputs; begin with "
             f"[{chapters[0].title}](notebooks/{chapters[0].notebook}). To run, change and be graded, take {copy}. In "
             "its folder one command, with Python 3.11 or newer, installs it and opens it in JupyterLab (the next day "
-            "its end alone, from the last `&&` on):",
+            "its last part alone, from the last `&&` on):",
             "",
             f"```console\n{LEARN.findall((root / 'README.md').read_text(encoding='utf-8'))[0]}\n```",
             "",

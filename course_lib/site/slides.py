@@ -74,10 +74,10 @@ class Slide:
 def slides(root: Path, chapter: Chapter) -> str:
     """Return a chapter's slides as one HTML page.
 
-    Errors: ValueError if a package that they are made of is missing, or a recorded figure is in no cell.
+    Errors: ValueError if a recorded figure is in no cell; ModuleNotFoundError for a package that is missing.
     """
     if missing := [name for name in NEEDED if not find_spec(name)]:
-        raise ValueError(f"{', '.join(missing)} cannot be imported: install what makes slides, pip install -e .[web]")
+        raise ModuleNotFoundError(f"{', '.join(missing)}: not installed", name=missing[0])  # the command says how
     notebook = nbformat.read(root / "notebooks" / chapter.notebook, as_version=4)
     maker = _Maker(chapter, notebook, lambda figure: figure_of(figure, root / "notebooks"))
     made = maker.slides()
