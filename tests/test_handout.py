@@ -435,6 +435,8 @@ def test_jupyterlab_begins_with_wrapped_lines_and_without_news_below_what_a_lear
     assert main(["start", "--folder", str(course / "my")]) == 0
     searched = opened.environments[0]["JUPYTER_CONFIG_PATH"]
     assert searched.endswith(f"{os.pathsep}/of/the/learner")
+    first = opened.environments[0]["PATH"].partition(os.pathsep)[0]
+    assert first == str(Path(sys.executable).parent), "python is the course's own in its terminals"
     monkeypatch.setenv("JUPYTER_CONFIG_PATH", searched)
     lab = Path(sys.prefix) / "share" / "jupyter" / "lab"
 

@@ -65,13 +65,18 @@ def test_a_widget_leaves_its_still_and_nothing_that_needs_a_kernel(tmp_path):
     assert (tmp_path / name).read_bytes() == b"as good as a picture"
 
 
-def test_a_guess_shows_its_options_and_folds_its_answer(tmp_path):
+def test_a_guess_shows_its_options_and_its_verdict_is_folded_below_the_measurement(tmp_path):
     id, question = next((i, q) for i, q in questions("heads").items() if q.options)
-    (cell,) = page(tmp_path, [new_code_cell(f'guess("{id}")')])
-    open_part, folded = html_of(cell).split("<details>")
-    assert open_part.count("<li>") == len(question.options)
-    assert pages.html.escape(question.answer) in folded
-    assert "remove-input" in cell.metadata["tags"]
+    told = new_output("display_data", {"text/html": f"<b>{question.answer}</b>"})
+    folded = {"jupyter": {"outputs_hidden": True}}
+    asked, verdict = page(
+        tmp_path,
+        [new_code_cell(f'guess("{id}")'), new_code_cell(f'reveal("{id}")', outputs=[told], metadata=folded)],
+    )
+    assert html_of(asked).count("<li>") == len(question.options)
+    assert question.reply(question.answer) not in html_of(asked), "the answer follows the measurement"
+    assert question.answer in html_of(verdict)
+    assert set(verdict.metadata["tags"]) == {"hide-output", "remove-input"}
 
 
 def test_the_teachers_notes_stay_out_of_the_page(tmp_path):

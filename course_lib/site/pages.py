@@ -153,14 +153,12 @@ def tidy(text: str, pictures: Path) -> str:
 
 
 def guess(question) -> str:
-    """Return a question as HTML: its options, and the answer with its reason folded below."""
+    """Return a question as HTML, with its options; its answer stands below the measurement."""
     options = "".join(f"<li>{html.escape(option)}</li>" for option in question.shown)
-    reply = MARKDOWN.renderInline(question.reply(question.answer))
     return (
         f'<div class="guess"><p><strong>Predict. {MARKDOWN.renderInline(question.text)}</strong></p>'
         + (f"<ul>{options}</ul>" if options else "")
-        + "<details><summary>The answer, once you have made up your mind</summary>"
-        f"<p><strong>{html.escape(question.answer)}</strong></p><p>{reply}</p></details></div>"
+        + "</div>"
     )
 
 
