@@ -72,6 +72,18 @@ def test_any_small_model_is_drawn_within_the_paper(changes):
         assert not [(a, b) for (a, one), (b, two) in combinations(boxes, 2) if one.padded(-2).overlaps(two)], part
 
 
+def test_a_model_whose_heads_write_nothing_is_drawn_without_ribbons():
+    model, tokenizer = wild({}), WordTokenizer(["the", "cat", "sat"])
+    for block in model.blocks:
+        torch.nn.init.zeros_(block.attention.out_proj.weight)
+    seen = look(
+        model.eval(), torch.tensor([tokenizer.encode("the cat the", end=False)]), ["<bos>", "the", "cat", "the"]
+    )
+    assert ways(seen) == []
+    (_, _, right) = draw(seen, tokenizer.tokens.__getitem__, None, [BLUE] * 4).axes
+    assert not right.patches
+
+
 def test_its_words_say_what_is_open(tinytown):  # noqa: F811
     model, tokenizer = tinytown
     text = "the dog chased the cow . who chased the cow ? it was the"

@@ -109,11 +109,11 @@ def glass(
             f"model has {count:,} weights, too many for a notebook's cell ({MOST_IN_HALVES:,}): write it as a page of "
             "its own with `python -m course_lib glass --model NAME`"
         )
-    about = about_of(model, tokenizer, text, part)
+    about, packed = about_of(model, tokenizer, text, part), pack(model, tokenizer)  # both refuse what cannot be shown
     words = in_words(model, tokenizer, text := about["sentences"][0])
     opened = f" Open: {part}." if part else ""
     kept = still(model, tokenizer, text, part, words)
-    publish(GlassModel(packed=pack(model, tokenizer), about=about), kept, f"[glass model] {words}{opened}")
+    publish(GlassModel(packed=packed, about=about), kept, f"[glass model] {words}{opened}")
 
 
 def html(

@@ -182,15 +182,8 @@ def _maps(axes: Axes, seen: Seen, name: Callable[[int], str], part: str | None, 
         best = int(said.argmax())
         here = layer * step + T / 2
         bold = "bold" if part == f"{layer}.lens" else "normal"
-        axes.text(
-            -0.4 * gap - 1,
-            here,
-            f"layer {layer}" if L <= 12 else f"{layer}",
-            ha="right",
-            va="center",
-            fontsize=size,
-            color=GREY,
-        )
+        number = f"layer {layer}" if L <= 12 else f"{layer}"
+        axes.text(-0.4 * gap - 1, here, number, ha="right", va="center", fontsize=size, color=GREY)
         axes.text(H * step, here, f"{_cut(name(best))} {share(said[best])}", va="center", fontsize=size,
                   color=INK, weight=bold)  # fmt: skip
     axes.text(-0.03, 1.02, "head", ha="right", va="bottom", fontsize=FONT - 2, color=GREY, transform=axes.transAxes)
@@ -263,7 +256,7 @@ def _ribbons(axes: Axes, seen: Seen, colours: Sequence[str]) -> None:
     """The ways to the last token, from left to right: a ribbon for each head and source, wide where much is written."""
     L, T = len(seen.written), len(seen.words)
     drawn = ways(seen)[-MOST:]
-    longest = max(float(seen.added.max()), *(seen.written[i, h, t, s] for i, h, s, t, _ in drawn))
+    longest = max([1e-9, float(seen.added.max()), *(float(seen.written[i, h, t, s]) for i, h, s, t, _ in drawn)])
     for layer, head, source, target, importance in drawn:
         middle = layer + 0.5
         path = Path([(layer, source), (middle, source), (middle, target), (layer + 1, target)],
@@ -273,18 +266,9 @@ def _ribbons(axes: Axes, seen: Seen, colours: Sequence[str]) -> None:
                                  alpha=0.25 + 0.6 * importance, capstyle="butt"))  # fmt: skip
     for layer in range(L):
         axes.plot([layer + 0.9], [T - 1], "o", color=GREY, markersize=max(1.0, WIDEST * seen.added[layer] / longest))
-        axes.text(
-            layer + 0.5,
-            T - 0.1,
-            f"layer {layer}" if L <= 6 else f"{layer}",
-            ha="center",
-            va="top",
-            fontsize=FONT - 2,
-            color=GREY,
-        )
-    places = {
-        (layer + end, place) for layer, _, source, target, _ in drawn for end, place in ((0, source), (1, target))
-    }
+        number = f"layer {layer}" if L <= 6 else f"{layer}"
+        axes.text(layer + 0.5, T - 0.1, number, ha="center", va="top", fontsize=FONT - 2, color=GREY)
+    places = {place for layer, _, source, target, _ in drawn for place in ((layer, source), (layer + 1, target))}
     axes.plot(*zip(*sorted(places)), "o", color=INK, markersize=3)
     _words(axes, seen.words, "y", HIGH * 0.88 * 0.93)
     axes.tick_params(length=0, colors=INK)
