@@ -293,7 +293,7 @@ def creative() -> Finding:
         values=tuple(pair[0] for pair in found[1.5]),
         verdict="confirmed" if min(gains) > 0.1 and kept_sense else "depends" if max(gains) > 0.1 else "refuted",
         because="At T = 0 all texts are the same, here with a mistake. At T = 1 they vary, and most make sense. At "
-        "1.5 the many words that cannot come, each of them rare, together spoil half of the texts.",
+        "1.5 words that cannot come, each one rare, together spoil half of the texts.",
     )
 
 
