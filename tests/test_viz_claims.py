@@ -220,11 +220,31 @@ def test_the_explorer_shows_every_claim_with_its_verdict():
     assert too_wide(explorer) == []
     for id, found in findings.items():
         explorer.render(claim=id)
-        assert found.because in explorer.text
-        assert f"claims {id}" in explorer.text
-        assert found.verdict.capitalize() in explorer.text
+        assert f"claims {id}" in explorer.also_text
+        assert ("authors' machine" in explorer.also_text) == find(id).timed
+        assert f"{found.verdict.capitalize()}: {found.because}" in explorer.text
+        assert not re.search(r"[.?]”?[).]*\.( |$)", explorer.text), "one full stop ends a sentence"
     with pytest.raises(ValueError, match="at least one"):
         claim_explorer({})
+
+
+@pytest.mark.usefixtures("no_pixels")
+def test_below_a_card_stands_only_what_it_does_not_say_and_a_screen_reader_hears_it_whole():
+    explorer = claim_explorer(recorded())
+    for id in ("sampling.circles", "efficiency.cache_time"):
+        explorer._controls["claim"].value = id
+        found, parts = recorded()[id], find(id)
+        _, _, spoken, seen = explorer.children
+        whole = (parts.claim, str(parts.source), parts.control, parts.threshold, found.measured, found.because)
+        for said in whole:
+            assert html.escape(said.removesuffix(".")) in spoken.value
+            assert html.escape(said.removesuffix(".")) not in seen.value
+        assert 'role="status"' in spoken.value
+        assert "clip-path" in spoken.value
+        alt, _, caption = explorer.still.partition("<figcaption>")
+        assert html.escape(found.because.removesuffix(".")) in alt
+        assert f"claims {id}" in caption
+        assert found.verdict not in caption
 
 
 # --------------------------------------------------------------------------------------------- the list to be filtered

@@ -73,13 +73,21 @@ def test_no_bar_leaves_the_unit_map_at_any_corner():
 
 
 # ------------------------------------------------------------------------------------------ straight pieces that add up
-def test_every_unit_adds_a_straight_piece_and_more_units_never_fit_worse():
+@pytest.mark.parametrize("n_units", range(1, 17))
+def test_the_words_count_the_straight_pieces_of_the_line_that_is_drawn(n_units):
+    builder = built.piece_builder()
+    builder.render(n_units=n_units)
+    bent = np.abs(np.diff(builder.drawing.total_line.get_ydata(), 2)) > 1e-6
+    kinks = int(bent[0]) + int((bent[1:] & ~bent[:-1]).sum())  # a kink between two points of the line shows at both
+    assert f"ReLU: {kinks + 1} straight piece{'s' * (kinks > 0)}," in builder.text
+    assert kinks + 1 == n_units, "with every unit comes one more"
+
+
+def test_the_units_shares_make_the_line_and_twice_as_many_never_fit_worse():
     builder = built.piece_builder()
     for n_units in (1, 3, 4, 8, 16):
         builder.render(n_units=n_units)
         line = builder.drawing.total_line.get_ydata()
-        kinks = (np.abs(np.diff(line, 2)) > 1e-6).sum()
-        assert n_units - 1 <= kinks <= 2 * (n_units - 1), "a kink between two sample points shows at both"
         shares = [part.get_ydata() for part in builder.drawing.unit_lines if len(part.get_xdata())]
         assert len(shares) == n_units
         assert np.ptp(line - sum(shares)) < 1e-8, "the shares and one constant make the whole"

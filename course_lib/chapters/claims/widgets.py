@@ -11,7 +11,7 @@ from course_lib.chapters.claims.figures import MARKS, Card, headlines, overview_
 from course_lib.claims import Experiment, Finding, find, recorded
 from course_lib.contents import TITLES
 from course_lib.files import ASSETS
-from course_lib.live.figure import LiveFigure, dropdown, png
+from course_lib.live.figure import LiveFigure, as_html, dropdown, png
 from course_lib.live.page import publish
 
 SIGNS = {"confirmed": "●", "depends": "◆", "refuted": "✕"}
@@ -23,7 +23,23 @@ HEADLINES = (
 )  # fmt: skip
 
 
-def claim_explorer(findings: Mapping[str, Finding]) -> LiveFigure:
+class CardFigure(LiveFigure):
+    """A live figure whose picture is a page of words: a screen reader gets them all, and below the picture stands only
+    what the page does not say."""
+
+    def _write(self) -> None:
+        super()._write()
+        spoken = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)"  # and not seen
+        self._caption.value = f'<div role="status" style="{spoken}">{html.escape(self.text)}</div>'
+
+    @property
+    def still(self) -> str:
+        """The picture as HTML that needs no kernel, and below it what the picture does not say."""
+        self.settle()
+        return as_html(self._image.value, self.figure, self.text, f"<div>{html.escape(self.also_text)}</div>")
+
+
+def claim_explorer(findings: Mapping[str, Finding]) -> CardFigure:
     """Show a list of all claims, in the order of the course; the chosen one with its source, test, measurement and
     verdict.
 
@@ -41,13 +57,14 @@ def claim_explorer(findings: Mapping[str, Finding]) -> LiveFigure:
         return card(experiments[claim], findings[claim])
 
     def describe(claim: str) -> str:
-        found, timed = findings[claim], " Measured on the authors' machine." if experiments[claim].timed else ""
-        return (
-            f"{found.verdict.capitalize()}. {found.because}{timed} Said by: {experiments[claim].source}. Measure it "
-            f"yourself: python -m course_lib claims {claim}"
-        )
+        lines = (line[0].upper() + line[1:] for line in experiments[claim].told(findings[claim]))
+        return " ".join(line if line.endswith((".", "?", ".”", ".)")) else f"{line}." for line in lines)
 
-    return LiveFigure(draw, {"claim": chosen}, describe)
+    def below(claim: str) -> str:
+        timed = "Measured on the authors' machine. " if experiments[claim].timed else ""
+        return f"{timed}Measure it yourself: python -m course_lib claims {claim}"
+
+    return CardFigure(draw, {"claim": chosen}, describe, below)
 
 
 class ClaimsTable(widgets.VBox):

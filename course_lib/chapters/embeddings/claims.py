@@ -181,8 +181,8 @@ def analogies() -> Finding:
         + ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares.items()),
         values=tuple(shares.values()),
         verdict="confirmed" if honest > 0.9 and control < 0.5 else "depends" if honest > control + 0.1 else "refuted",
-        because="Tinytown shows gender, age and rank one apart from the other, and the table keeps them apart; ask "
-        "every report what is left when nothing is left out of the search.",
+        because="The right word is nearest to the sum even if the three words that went into it stay in the search; "
+        "most reports leave them out. Tinytown varies gender, age and rank independently.",
     )
 
 

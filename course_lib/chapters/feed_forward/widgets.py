@@ -36,6 +36,7 @@ def small_example() -> tuple[Tensor, Tensor, Tensor]:
 def unit_map() -> LiveFigure:
     """Four input features on sliders: which of 16 units fire, and what they add up to."""
     x, up, down = small_example()
+    names = {"relu": "ReLU", "gelu": "GELU", "gelu_tanh": "GELU (tanh)"}
 
     def measure(activation: str, features: dict[str, float]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         scores = torch.tensor(list(features.values())) @ up  # (16,)
@@ -52,12 +53,12 @@ def unit_map() -> LiveFigure:
         added = ", ".join(f"{value + 0.0:.2f}" for value in output.round(2))
         return (
             f"Input ({given}): {len(fire)} of {len(scores)} units fire ({', '.join(fire) or 'none'}). "
-            f"Output with {activation}: ({added})."
+            f"Output with {names[activation]}: ({added})."
         )
 
     controls = {f"x{i}": slider(f"feature {i}", round(x[i].item(), 1), -1.5, 1.5, 0.1) for i in range(4)}
-    taught = [name for name in ACTIVATIONS if name != "silu"]
-    return LiveFigure(draw, controls | {"activation": dropdown("activation", taught, "relu")}, describe)
+    choices = {name: activation for activation, name in names.items()}
+    return LiveFigure(draw, controls | {"activation": dropdown("activation", choices, "relu")}, describe)
 
 
 # ------------------------------------------------------------------------------------------ straight pieces that add up
@@ -67,21 +68,23 @@ def piece_builder() -> LiveFigure:
     target = 1.4 * np.sin(x) + 0.8 * np.sin(2.6 * x)
 
     @cache
-    def fit(n_units: int, relu: bool) -> tuple[np.ndarray, np.ndarray]:
+    def fit(n_units: int, relu: bool) -> tuple[np.ndarray, np.ndarray, int]:
+        """What each unit adds, their sum, and the number of straight pieces that it is made of."""
         starts = np.linspace(0, 2 * np.pi, n_units, endpoint=False)  # where each unit begins to fire
         scores = x - starts[:, None]  # (n_units, 241)
         hidden = np.maximum(scores, 0) if relu else scores
         features = np.vstack([hidden, np.ones_like(x)]).T  # with the output's bias
         weights = np.linalg.lstsq(features, target, rcond=None)[0]
-        return weights[:-1, None] * hidden, features @ weights
+        # A unit bends the line where it starts, unless that is the left edge: no curve lies before it.
+        kinks = int((np.abs(weights[:-1][starts > 0]) > 1e-6).sum()) if relu else 0
+        return weights[:-1, None] * hidden, features @ weights, 1 + kinks
 
     def draw(n_units, relu):
-        return figures.StraightPieces(x, target, *fit(n_units, relu))
+        shares, total, _ = fit(n_units, relu)
+        return figures.StraightPieces(x, target, shares, total)
 
     def describe(n_units, relu):
-        _, total = fit(n_units, relu)
-        slopes = np.diff(total) / np.diff(x)
-        pieces = 1 + int((np.abs(np.diff(slopes)) > 1e-6).sum()) if relu else 1
+        _, total, pieces = fit(n_units, relu)
         kind = "ReLU" if relu else "no activation"
         return (
             f"{n_units} unit{'s' * (n_units > 1)}, {kind}: {pieces} straight {'piece' if pieces == 1 else 'pieces'}, "

@@ -362,6 +362,6 @@ def learned_equal() -> Finding:
         f"{statistics.fmean(later):.1f} after {LATER}",
         tuple(later),
         "confirmed" if equal else "depends" if closes else "refuted",
-        "On the training: a table has to be learned first, so its loss is higher at first and then catches up. Vaswani "
+        "A table has to be learned first, so its loss is higher at first, and the gap narrows with training. Vaswani "
         "et al. trained long.",
     )

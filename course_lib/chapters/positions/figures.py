@@ -211,13 +211,13 @@ def rotation_in_a_head(
 
 def _plane(plane: Axes, words: Sequence[str], query: np.ndarray, key: np.ndarray, told: str, t: int, s: int) -> None:
     """Draw a query at t and a key at s, before and after a rotation by one radian per token."""
-    reach = 1.6 * max(np.linalg.norm(query), np.linalg.norm(key))
+    reach = 1.8 * max(np.linalg.norm(query), np.linalg.norm(key))
     ends = []
     for vector, position, name, word, color in ((query, t, "q", words[0], BLUE), (key, s, "k", words[1], ORANGE)):
         plane.plot([0, vector[0]], [0, vector[1]], color=color, linestyle=":", linewidth=1.5)
         end = _rotated(vector, position)
         plane.plot([0, end[0]], [0, end[1]], color=color, linewidth=3, marker="o", markevery=[1])
-        out = end * (1 + 0.22 * reach / np.linalg.norm(end))
+        out = end + np.array([0.31, 0.22]) * reach * end / np.linalg.norm(end)  # words are wider than high
         plane.text(out[0], out[1], f"{name} of\n“{word}”", ha="center", va="center", fontsize=9, color=INK)
         ends.append(end)
     low, high = sorted(np.degrees(np.arctan2(end[1], end[0])) % 360 for end in ends)

@@ -524,6 +524,6 @@ def lora_forgets() -> Finding:
         f"({little:.1f} in the second town, all weights {new:.1f})",
         tuple(saved),
         "confirmed" if min(saved) > 0.1 else "depends" if min(spared) > 0.1 else "refuted",
-        "On how much it learns: where LoRA learns less, it forgets less. For the same gain it has not kept more here; "
-        "few trained numbers are no small change.",
+        "LoRA forgets less where it learns less. For the same gain it has not kept more here; few trained numbers are "
+        "no small change.",
     )

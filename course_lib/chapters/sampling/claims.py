@@ -292,8 +292,8 @@ def creative() -> Finding:
         f"{_tens(100 * share for share in sense.values())} % of the texts make sense",
         values=tuple(pair[0] for pair in found[1.5]),
         verdict="confirmed" if min(gains) > 0.1 and kept_sense else "depends" if max(gains) > 0.1 else "refuted",
-        because="At T = 0 all texts are one, here with a mistake. Up to T = 1 variety is cheap; beyond, hundreds of "
-        "words that cannot come wake up together, and sense is the price.",
+        because="At T = 0 all texts are the same, here with a mistake. At T = 1 they vary, and most make sense. At "
+        "1.5 words that cannot come, each one rare, together spoil half of the texts.",
     )
 
 
