@@ -9,19 +9,13 @@ reach("article pre, article .table-wrapper, article div.cell_output");
 addEventListener("load", () => window.MathJax?.startup?.promise?.then(() => reach("article mjx-container")));
 
 // The glass model's frame is as high as what stands in it: a frame that scrolls within a page hides its controls.
-// A page that was opened as a file may not look into its frames; there the height of the style sheet stays.
-const fit = (frame) => {
-  const within = frame.contentDocument?.body;
-  if (!within) return;
-  new ResizeObserver(() => {
-    const high = Math.ceil(within.getBoundingClientRect().bottom + within.ownerDocument.defaultView.scrollY) + 8;
-    frame.style.height = `${high}px`;
-  }).observe(within);
-};
-for (const frame of document.querySelectorAll("article iframe.glass")) {
-  frame.addEventListener("load", () => fit(frame));
-  if (frame.contentDocument?.readyState === "complete") fit(frame);
-}
+// The model says how high that is (page.js): into its frames a page that was opened as a file may not look.
+const frames = [...document.querySelectorAll("article iframe.glass")];
+addEventListener("message", ({source, data}) => {
+  const frame = frames.find((each) => each.contentWindow === source);
+  if (frame && data.high) frame.style.height = `${data.high + 8}px`;
+});
+for (const {contentWindow} of frames) contentWindow.postMessage("how high?", "*");
 for (const link of document.querySelectorAll("a[target=glass]")) {  // below it: what it brings begins at the frame's top
   link.addEventListener("click", () => document.querySelector("iframe[name=glass]").scrollIntoView());
 }

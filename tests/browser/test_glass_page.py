@@ -48,7 +48,16 @@ def test_a_text_is_followed_from_word_to_word(page):
     page.get_by_role("button", name="Write the next word").click()
     assert field.input_value() == f"{SENTENCES[0]} lisbon"
     field.fill("the dragon laughed")
-    assert "does not know them: dragon." in page.locator(".glass .note").inner_text()
+    note = page.locator(".glass .note")
+    assert note.inner_text().startswith("This model does not know “dragon”, so it is left out.")
+    field.fill("the dragon and the robot laughed")
+    assert note.inner_text().startswith("This model does not know “dragon” and “robot”, so they are left out.")
+    field.fill(f"the {' '.join(f'dragon{i}' for i in 'abcdefg')} laughed")
+    assert "“dragone”, and 2 more, so they are left out." in note.inner_text()
+    part = re.search(r"press “Maps”, then “(.+?)”", note.inner_text())[1]
+    page.get_by_role("button", name="Maps").click()
+    assert page.locator('.glass [data-part="embedding"] b').inner_text() == part
+    page.get_by_role("button", name="Ribbons").click()
     assert page.locator(".glass .chips button").all_inner_texts() == ["<bos>", "the", "laughed"]
     page.locator(".glass .chips button").nth(1).click()
     assert page.get_by_role("button", name="Choose the last token to write on").is_disabled()
@@ -224,6 +233,114 @@ def test_it_fits_a_phone(page):
     assert page.locator(".glass").evaluate(inside)
 
 
+DRAWN = "new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))"  # what was asked for is seen
+ENDS = """() => {  // of each ribbon to a next word: where it ends, where its bar is, the edges of the box of the ribbons
+    const bars = [...document.querySelectorAll(".bars .bar")];
+    const box = document.querySelector(".ribbons").getBoundingClientRect();
+    return [...document.querySelectorAll(".ribbon.last")].map((ribbon, i) => {
+        const {top, height} = bars[i].getBoundingClientRect(), end = ribbon.getPointAtLength(ribbon.getTotalLength());
+        return [end.matrixTransform(ribbon.getScreenCTM()).y, top + height / 2, box.top, box.bottom];
+    });
+}"""
+
+
+def require_level(page) -> None:
+    """Raise if a ribbon to a next word does not end in view, beside its bar."""
+    page.evaluate(DRAWN)
+    ends = page.evaluate(ENDS)
+    assert len(ends) == page.locator(".glass .bar").count()
+    for end, bar, top, bottom in ends:
+        assert abs(end - bar) <= 4
+        assert top <= end <= bottom
+
+
+@pytest.fixture(params=[1000, 1280])
+def alone(lab, request):
+    """The page of its own, anew, at two widths."""
+    path = lab.folder / "alone.html"
+    path.write_text(html(), encoding="utf-8")
+    page = lab.blank(width=request.param, height=900)
+    page.goto(path.as_uri())
+    page.locator(".glass .bar").first.wait_for()
+    yield page
+    page.close()
+
+
+def test_each_ribbon_to_a_next_word_ends_beside_its_bar_whatever_the_tour_says(alone):
+    require_level(alone)
+    alone.get_by_role("button", name="Show me around").click()
+    for _ in range(3):
+        if alone.locator(".glass .ribbon.last").count():
+            require_level(alone)
+        alone.get_by_role("button", name="Next", exact=True).click()
+    alone.get_by_role("button", name="Close").click()
+    alone.get_by_role("button", name="Ribbons").click()
+    require_level(alone)
+    alone.get_by_role("slider", name="top-k").fill("2")
+    require_level(alone)
+
+
+def test_of_a_long_text_the_ribbons_to_the_next_words_stay_beside_their_bars(alone):
+    alone.locator(".glass input[type=text]").fill(" ".join(["the dog saw the cat ."] * 7))
+    require_level(alone)
+    region = alone.locator(".glass .ribbons")
+    cut = """(region) => [...region.querySelectorAll(".word")].filter((word) => {
+        const {top, bottom} = word.getBoundingClientRect(), edge = region.getBoundingClientRect().top;
+        return top < edge - 3 && bottom > edge + 3;
+    }).length"""
+    assert region.evaluate(cut) == 0, "no word is cut in half where it begins"
+    for top in (0, 47):
+        region.evaluate(f"(region) => region.scrollTop = {top}")
+        require_level(alone)
+        assert region.evaluate("(region) => region.scrollTop") == top
+    marked = (
+        "(region) => getComputedStyle(region).backgroundAttachment"  # those that scroll along cover those that stay
+    )
+    assert region.evaluate(marked) == "local, local, scroll, scroll"
+
+
+def test_where_the_next_words_stand_below_no_ribbon_leads_to_them(alone):
+    alone.set_viewport_size({"width": 600, "height": 900})
+    alone.wait_for_function("innerWidth == 600")
+    alone.evaluate(DRAWN)
+    assert alone.locator(".glass .ribbon.last").count() == 0
+    alone.set_viewport_size({"width": 900, "height": 900})
+    alone.wait_for_function("innerWidth == 900")
+    require_level(alone)
+
+
+def test_the_chosen_token_stands_on_a_ground_of_its_own_among_the_ribbons(alone):
+    """A full stop alone is too small to be seen."""
+    alone.locator(".glass input[type=text]").fill("the dog saw the cat .")
+    ground, word = alone.locator(".glass .flow .ground"), alone.locator(".glass .flow .word.at")
+    assert word.text_content() == "."
+    around, within = ground.bounding_box(), word.bounding_box()
+    assert around["width"] > 40
+    assert around["x"] <= within["x"]
+    assert abs(around["y"] + around["height"] / 2 - within["y"] - within["height"] / 2) < 2
+    paints = "(shape) => getComputedStyle(shape).fill"
+    assert ground.evaluate(paints) != alone.locator(".glass .flow .labels rect").first.evaluate(paints)
+
+
+def test_what_opens_has_the_same_mark(alone):
+    mark = "(all) => all.map((each) => getComputedStyle(each, '::after').content.includes('›'))"
+    assert alone.locator(".glass .stage b").evaluate_all(mark) == [True]  # the words that can come
+    alone.get_by_role("button", name="Maps").click()
+    assert alone.locator(".glass .stage b").evaluate_all(mark) == [True] * 10  # embedding, 4 layers of two, the words
+
+
+def test_what_is_told_of_a_ribbon_begins_like_a_sentence(alone):
+    alone.get_by_role("button", name="Maps").click()
+    alone.locator('.glass [data-part="1.head.2"]').click()
+    alone.get_by_role("button", name="Ribbons").click()
+    told, lines = alone.locator(".glass .ribbons + .shape"), []
+    for kind in ("key", "query", "value", "meeting"):
+        alone.locator(f".glass .flow .{kind}").first.dispatch_event("mouseover")
+        lines.append(told.inner_text())
+    lines += alone.locator(".glass .flow .network title").evaluate_all("(all) => all.map((each) => each.textContent)")
+    assert [line for line in lines if line[0].islower()] == []
+
+
 @pytest.fixture
 def served(lab):
     """The address of a server of the lab's folder."""
@@ -253,29 +370,31 @@ def test_its_address_says_what_it_begins_with_and_the_page_around_it_which_theme
     page.close()
 
 
-def test_in_the_web_edition_its_frame_is_as_high_as_what_stands_in_it(lab, served):
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("opened", ["from a server", "as a file"])
+def test_in_the_web_edition_its_frame_is_as_high_as_what_stands_in_it(lab, served, opened, width):
     (lab.folder / "glass.html").write_text(html(), encoding="utf-8")
     shutil.copy(ROOT / "web" / "course.js", lab.folder)
-    frame = '<iframe class="glass" name="glass" src="glass.html" width="848" height="100"></iframe>'
+    shutil.copy(ROOT / "web" / "course.css", lab.folder)
+    frame = '<iframe class="glass" name="glass" src="glass.html"></iframe>'
     link = '<a href="glass.html#part=2.head.3" target="glass">another</a>'
+    head = '<!doctype html><meta name="viewport" content="width=device-width"><link rel="stylesheet" href="course.css">'
     (lab.folder / "page.html").write_text(
-        f'<article>{frame}{link}</article><script src="course.js"></script>', encoding="utf-8"
+        f'{head}<article>{frame}{link}</article><script src="course.js"></script>', encoding="utf-8"
     )
-    page = lab.blank()
-    page.goto(f"{served}/page.html")
-    within = page.frame_locator("iframe")
+    page = lab.blank(width=width, height=844)
+    page.goto(f"{served if opened == 'from a server' else lab.folder.as_uri()}/page.html")
+    within, whole = page.frame_locator("iframe"), "document.documentElement.scrollHeight <= innerHeight"
     within.locator(".bar").first.wait_for()
-    whole = """() => {
-        const {documentElement: root} = document.querySelector("iframe").contentDocument;
-        return root.scrollHeight <= root.clientHeight;
-    }"""
-    page.wait_for_function(whole)
+    page.frame("glass").wait_for_function(whole)
     before = page.locator("iframe").bounding_box()["height"]
     within.get_by_role("button", name="Maps").click()
     within.locator('[data-part="1.head.2"]').click()
     page.wait_for_function(f"document.querySelector('iframe').clientHeight > {before + 100}")
-    page.wait_for_function(whole)
-    page.set_viewport_size({"width": 848, "height": 400})
+    page.frame("glass").wait_for_function(whole)
+    within.locator('[data-part="1.head.2"]').click()
+    page.wait_for_function(f"document.querySelector('iframe').clientHeight < {before + 100}")  # and no higher
+    page.set_viewport_size({"width": width, "height": 400})
     page.get_by_role("link", name="another").click()
     page.wait_for_function(
         "document.querySelector('iframe').getBoundingClientRect().top >= 0"
@@ -318,9 +437,7 @@ def test_of_a_long_text_the_chosen_token_is_in_view_among_the_ribbons(page):
     page.wait_for_function(within, arg=[".glass .flow .word.at", ".glass .ribbons"])
     assert chosen.text_content() == "."
     top = seen.evaluate("region => region.scrollTop = 60")
-    page.evaluate(
-        "new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))"
-    )  # the page has heard of it
+    page.evaluate(DRAWN)
     page.locator(".glass .flow .word[data-at='12']").click()
     page.wait_for_function("document.querySelector('.glass .flow .word.at').dataset.at === '12'")
     page.wait_for_function(f"document.querySelector('.glass .ribbons').scrollTop === {top}")

@@ -256,8 +256,8 @@ def still(model: DecoderOnly, tokenizer: Words, text: str, part: str | None, wor
     seen = look(model, ids, [name(token) for token in ids[0].tolist()])
     figure = draw(seen, name, part, _colours(model.config.n_heads))
     below = (
-        f"<p>{escape(words)}</p><p>It takes a text of your own, and you follow each of its words through the model: "
-        "every head, every unit, every block opens with its numbers.</p>"
+        f"<p>{escape(words)}</p><p>The glass model takes a text of your own, and you follow each of its words through "
+        "it: every head, every unit, every block opens with its numbers.</p>"
     )
     return as_html(few_colours(png(figure)), figure, f"{words} {in_a_sentence(seen, name, part)}.", below)
 
@@ -295,8 +295,8 @@ def parts(config: TransformerConfig, one: str = "word") -> dict[str, dict[str, s
         ),
         "head": _part(
             "heads", MultiHeadAttention.forward, "head",
-            "The chosen token asks with its query; each earlier one answers with its key. Softmax turns scores into "
-            "weights, and these mix the values.",
+            "The chosen token asks with its query; it and each earlier token answer with their keys. Softmax turns "
+            "scores into weights, and these mix the values.",
             "weights = softmax(query · keyᵀ / √D), output = weights · value",
         ),
         "feed_forward": _part(
@@ -357,15 +357,16 @@ def tour(config: TransformerConfig, head: tuple[int, int] = (0, 0), one: str = "
             for each attention head, and the wider, the greater the norm of the vector that it carries. Press
             “Play”; click a ribbon, and its head opens: ribbons of query, keys and values."""),
         ("embedding", "panel", f"""
-            Maps stand in the ribbons' place now; the two buttons change between them. The way begins with the token's
-            id, which picks a row of a table: {config.d_model} numbers, the same wherever the word stands. They enter
-            the model as the token's vector, and every layer adds to it."""),
+            Now you see maps instead of ribbons; the two buttons above switch between them. A token's path begins with
+            its id, which picks a row of a table: {config.d_model} numbers, the same wherever the word stands. They
+            enter the model as the token's vector, and every layer adds to it."""),
         (shown, "panel", """
             Each small map above is an attention head: a row for each token that asks, dark where it looks. This one
             is open, with all its words. Press “Play this row” and watch query times keys, softmax, mix."""),
         (shown, "panel", f"""
             “Remove this head”, and every later number follows at once, up to the next {one}. Which heads are missed,
-            and which are not? What is removed stands above the tokens; a click puts it back, or the next step."""),
+            and which are not? What you removed is listed above the tokens; click it there to put it back. The next step
+            of this tour does so, too."""),
         (f"{last}.feed_forward", "panel", f"""
             The feed-forward network reads what the heads have gathered, one token at a time. It has {config.d_ff}
             units, and these fire most here. Each can be removed by itself."""),
@@ -376,7 +377,7 @@ def tour(config: TransformerConfig, head: tuple[int, int] = (0, 0), one: str = "
             In the end every {one} that the model knows has a probability. Move the temperature, then top-k, top-p
             and min-p, and see which {one}s are left."""),
         ("next", "write", f"""
-            Write the next {one}: it is drawn from the {one}s that are left and joins the text, and the way begins
+            Write the next {one}: it is drawn from the {one}s that are left and joins the text, and the model runs
             again. What was computed for earlier words is kept; chapter 14 calls that the cache."""),
     )  # fmt: skip
     return [

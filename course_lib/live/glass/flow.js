@@ -32,16 +32,17 @@ export function waysTo(glass, at, faintest) {
 
 /**
  * The drawing, what sets the ribbons to the next words, and how far the open head is from the words: [svg, (next) => …,
- * pixels]; next: [word, share] of the bars beside it.
- * words: of all positions; width in pixels; percent: a share in words; escaped: a word in HTML; colours: of the heads;
+ * pixels]; next: [word, share, y] of the bars beside it, y in the drawing.
+ * words: of all positions; width in pixels; beside: whether bars stand beside it, so that ribbons lead there;
+ * percent: a share in words; escaped: a word in HTML; colours: of the heads;
  * opened: [layer, head] that is taken apart into query, keys and values, or null; open(part, position): what a click
  * does, on a part or on a token; tell(text): what pointing at a ribbon does.
  */
-export function drawFlow(glass, {words, at, width, percent, escaped, colours, opened, open, tell}) {
+export function drawFlow(glass, {words, at, width, beside, percent, escaped, colours, opened, open, tell}) {
   const {d_model: d, max_seq_len: room} = glass.config, L = glass.layers.length, n = words.length, deep = L > 8;
   const {ribbons: all, nodes} = waysTo(glass, at, deep ? 0.25 : 0.15);
   const ribbons = all.sort((a, b) => b.importance - a.importance).slice(0, MOST);
-  const fan = width < 400 ? 14 : FAN;  // on a phone the next words stand below, and no ribbon leads there
+  const fan = beside ? FAN : 14;
   const step = Math.max(deep ? 44 : 0, (width - LABELS - fan) / L), more = deep && opened ? APART : 0, right = LABELS + L * step + more + fan;
   const row = Math.max(13, Math.min(24, 330 / n)), height = Math.max(n * row, 176) + 22;
   const x = (column) => LABELS + column * step + (more && more * Math.min(1, Math.max(0, column - opened[0]))), y = (t) => (t + 0.5) * row;
@@ -64,10 +65,11 @@ export function drawFlow(glass, {words, at, width, percent, escaped, colours, op
     put("circle", {cx: x(column), cy: y(t), r: t === at ? 3.5 : 2.2, class: "node", opacity: 0.3 + 0.7 * importance})));
   added.forEach((length, l) => {
     put("circle", {cx: x(l + 1) - 8, cy: y(at), r: thick(length) / 2, class: "network", style: `--block: ${l}`, "data-opens": `${l}.feed_forward`},
-        `layer ${l}: the feed-forward network adds a vector of norm ${length.toFixed(2)}`);
+        `Layer ${l}: the feed-forward network adds a vector of norm ${length.toFixed(2)}`);
     put("text", {x: x(l + 0.5), y: height - 5, class: "column"}, "", step < 50 ? `${l}` : `Layer ${l}`);
   });
-  parts.push(`<g class="labels"><rect width="${LABELS - 4}" height="${height}"></rect>`);
+  parts.push(`<g class="labels"><rect width="${LABELS - 4}" height="${height}" class="behind"></rect>`);
+  put("rect", {x: 1, y: y(at) - row / 2, width: LABELS - 5, height: row, rx: 4, class: "ground"});
   words.forEach((word, t) => put("text", {x: LABELS - 7, y: y(t), class: t === at ? "word at" : "word", "data-at": t}, "",
                                  word.length > 11 ? `${word.slice(0, 10)}…` : word));
   svg.innerHTML = `${parts.join("")}</g><g></g>`;
@@ -89,8 +91,8 @@ export function drawFlow(glass, {words, at, width, percent, escaped, colours, op
     tell(`Layer ${l}, head ${h}: “${words[t]}” takes from “${words[s]}”: weight ${percent(weight(l, h, t, s))}, norm ${length.toFixed(2)}`);
   });
 
-  /** An open head: the chosen token's query goes to the key of each earlier one; where they meet, a circle as large as the
-   *  weight; from there the value goes on. Widths: the norms, of the value what is written of it. */
+  /** An open head: the chosen token's query goes to its own key and to that of each earlier token; where they meet, a
+   *  circle as large as the weight; from there the value goes on. Widths: the norms, of the value what is written of it. */
   function takeApart(l, h) {
     const layer = glass.layers[l], D = glass.d_head, kv = Math.floor((h * glass.config.n_kv_heads) / glass.config.n_heads) * D;
     const norm = (rows, from) => Math.hypot(...rows.subarray(from, from + D)), lengths = glass.written(l, at)[h];
@@ -102,7 +104,7 @@ export function drawFlow(glass, {words, at, width, percent, escaped, colours, op
     sources.forEach((s, i) => {
       const share = weight(l, h, at, s), score = layer.scores[(h * room + at) * room + s].toFixed(1);
       const met = `“${words[at]}” asks “${words[s]}”: q · k / √D = ${score}, weight ${percent(share)}`;
-      line("key", `M${from} ${y(s)}H${meet}`, Math.max(1, (THICK * keys[i]) / most), l, `the key of “${words[s]}”: norm ${keys[i].toFixed(2)}`);
+      line("key", `M${from} ${y(s)}H${meet}`, Math.max(1, (THICK * keys[i]) / most), l, `The key of “${words[s]}”: norm ${keys[i].toFixed(2)}`);
       line("query", curve(from, y(at), meet, y(s)), Math.max(0.7, (0.25 + 0.75 * share) * (THICK * query) / most), l, met);
       if (lengths[s] > 0) line("value", curve(meet, y(s), to, y(at)), +thick(lengths[s]), l + 0.7,
         `${percent(share)} of the value of “${words[s]}”, through W_O: norm ${lengths[s].toFixed(2)}`);
@@ -112,8 +114,8 @@ export function drawFlow(glass, {words, at, width, percent, escaped, colours, op
 
   return [svg, (next) => {
     parts.length = 0;
-    if (fan === FAN) next.forEach(([word, share], i) => put("path", {
-      d: curve(x(L), y(at), right, 10 + i * 21.5), class: "ribbon last", pathLength: 1, style: `--block: ${L}`,
+    if (beside) next.forEach(([word, share, end]) => put("path", {
+      d: curve(x(L), y(at), right, end), class: "ribbon last", pathLength: 1, style: `--block: ${L}`,
       "stroke-width": Math.max(0.7, 18 * share)}, `${word} ${percent(share)}`));
     svg.lastChild.innerHTML = parts.join("");
   }, opened ? x(opened[0]) - LABELS : right];

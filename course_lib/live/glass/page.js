@@ -37,6 +37,11 @@ function begin(told) {
   if (told.whole.includes(part)) Object.assign(told, {open: part, view: "maps"});
   return told;
 }
+if (parent !== window) {  // the page around it makes the frame as high as what stands here
+  const tell = () => parent.postMessage({high: Math.ceil(document.body.getBoundingClientRect().bottom + scrollY)}, "*");
+  new ResizeObserver(tell).observe(document.body);
+  addEventListener("message", tell);  // that page asks: it had not listened yet
+}
 try {  // within another page of the same site it takes that page's theme
   const page = parent.document.body, mine = document.body.dataset;
   const follow = () => {

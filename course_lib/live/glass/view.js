@@ -8,6 +8,8 @@ const SHOWN = 8, STEP = 900;  // words in a row of bars; ms between two steps of
 const few = (numbers) => `(${number(numbers[0], 1)}, ${number(numbers[1], 1)}, …)`;
 const number = (x, digits = 2) => (Math.abs(x) < 0.5 * 10 ** -digits ? 0 : x).toFixed(digits).replace("-", "−");
 const percent = (p) => (p === 1 ? "100" : p > 0.999 ? ">99.9" : p < 0.001 ? "<0.1" : (100 * p).toFixed(p < 0.1 || p > 0.99 ? 1 : 0)) + " %";
+const named = (words) => new Intl.ListFormat("en").format(
+  [...words.slice(0, 5).map((word) => `“${word}”`), ...(words.length > 5 ? [`${words.length - 5} more`] : [])]);
 const escaped = (word) => word.replace(/[&<>"]/g, (letter) => `&#${letter.charCodeAt(0)};`);
 
 /** An element with attributes, properties that are functions, and children. */
@@ -26,7 +28,7 @@ export function mount(box, bytes, about) {
   const model = readModel(bytes), glass = new Glass(model), tokenizer = tokenizerOf(model.tokenizer), {config} = model, {one} = about;
   const state = {
     text: about.sentences[0], position: null, open: about.open ?? null, view: about.view, effect: "", removed: new Set(), random: randomNumbers(0), how: {}};
-  let words = [], ids = [], wide = 500, lensed = new Map(), setFan;  // wide: pixels of the way; lensed: layer -> what it would say
+  let words = [], ids = [], wide = 500, lensed = new Map(), likely = [], setFan;  // wide: pixels of the way; lensed: layer -> what it would say
   const at = () => Math.min(state.position ?? ids.length - 1, ids.length - 1);
   const width = (rows, position, size) => rows.subarray(position * size, (position + 1) * size);
   const shape = (text) => make("p", {class: "shape"}, `Shape: ${text}`);
@@ -99,7 +101,7 @@ export function mount(box, bytes, about) {
     show();
     const marked = {tokens: chips, path, panel, filters: box.querySelector(".sliders"), write}[marks];
     marked.classList.add("here");
-    marked.before(guide);  // so that both can be seen at once
+    (marked === path ? box.querySelector(".columns") : marked).before(guide);  // so that both can be seen at once
     const button = (name, to) => make("button", {type: "button", disabled: to < 0, click: () => lead(to)}, name);
     const on = button(step + 1 < all.length ? "Next" : "Done", step + 1);
     guide.replaceChildren(make("p", {}, text), make("div", {class: "buttons"}, button("Back", step - 1), on,
@@ -112,7 +114,7 @@ export function mount(box, bytes, about) {
   function compute() {
     const read = tokenizer.encode(state.text), most = T - 1, unknown = [...new Set(read.unknown)];
     note.textContent = unknown.length
-      ? `Left out, since this model does not know them: ${unknown.slice(0, 5).join(", ")}. (To see all ${tokenizer.size} that it knows, press Maps, then Embedding.)`
+      ? `This model does not know ${named(unknown)}, so ${unknown.length === 1 ? "it is" : "they are"} left out. (To see all ${tokenizer.size} tokens that it knows, press “Maps”, then “${about.parts.embedding.title}”.)`
       : read.ids.length > most ? `It reads ${most} tokens; the rest is left out.` : read.ids.length ? "" : "Type a text.";
     if (read.ids.length) follow(read.ids.slice(0, most));
   }
@@ -164,8 +166,9 @@ export function mount(box, bytes, about) {
     const HOW = `${state.position === null ? "" : `It follows “${words[at()]}” now; choose the last token to go back. `}Point to a ribbon to read it; click to open its head.${config.n_layers > 9 ? " Scroll to the left for the first layers." : ""}`;
     const told = make("p", {class: "shape", role: "status"}, HOW);
     const [l, kind, head] = state.open?.split(".") ?? [], opened = kind === "head" ? [+l, +head] : null;
+    const beside = wide >= 400 && bars.getBoundingClientRect().left > path.getBoundingClientRect().right;  // on a phone they stand below
     const [drawing, fan, start] = drawFlow(glass, {
-      words, at: at(), percent, escaped, opened, colours: about.colours, width: Math.max(300, wide), tell: (text) => { told.textContent = text ?? HOW; },
+      words, at: at(), beside, percent, escaped, opened, colours: about.colours, width: Math.max(300, wide), tell: (text) => { told.textContent = text ?? HOW; },
       open: (part, position) => {  // of a ribbon: its head, with the token that it leads to
         state.position = position === ids.length - 1 ? null : position;
         if (part) state.open = part;
@@ -173,7 +176,10 @@ export function mount(box, bytes, about) {
         if (part) path.querySelector(".ribbons").focus({preventScroll: true});
       },
     });
-    setFan = fan;
+    setFan = () => {  // level with the bars, wherever these are and however far the ribbons are scrolled
+      const {top} = drawing.getBoundingClientRect();
+      fan([...bars.children].map((bar) => bar.getBoundingClientRect()).map((bar, i) => [...likely[i], (bar.top + bar.bottom) / 2 - top]));
+    };
     const play = make("button", {type: "button", hidden: matchMedia("(prefers-reduced-motion: reduce)").matches, click: () => {
       drawing.classList.remove("playing"); requestAnimationFrame(() => drawing.classList.add("playing")); along(state.playing = performance.now()); }}, "▶ Play");
     const along = (began) => requestAnimationFrame((now) => {  // of more layers than fit, those that play are in view
@@ -201,7 +207,7 @@ export function mount(box, bytes, about) {
     };
     region.onscroll = () => {
       drawing.querySelector(".labels").setAttribute("transform", `translate(${region.scrollLeft} 0)`);
-      state.top = region.scrollTop;
+      if (state.top !== region.scrollTop) { state.top = region.scrollTop; setFan(); }
     };
     path.replaceChildren(
       region, told, make("div", {class: "buttons"}, play, close, make("p", {class: "legend"}, ...says.flat())));
@@ -209,6 +215,7 @@ export function mount(box, bytes, about) {
       region.scrollTop = state.top ?? 0;
       const below = drawing.querySelector(".at").getBoundingClientRect().top - region.getBoundingClientRect().top;
       if (below < 0 || below > region.clientHeight - 24) region.scrollTop += below - region.clientHeight / 2;
+      setFan();
     });
     if (many) region.scrollLeft = Math.min(region.scrollWidth - right, state.apart === state.open ? Infinity : start);  // what opens is in view
     state.apart = state.open;
@@ -279,9 +286,10 @@ export function mount(box, bytes, about) {
 
   function showNext() {
     if (!ids.length) return;
-    const filtered = stages(), next = largest(filtered.at(-1)[1], SHOWN).filter(([, share]) => share > 0).map(([id, share]) => [tokenizer.show(id), share]);
-    bars.replaceChildren(...row(next));
-    if (state.view === "flow") setFan(next);
+    const filtered = stages();
+    likely = largest(filtered.at(-1)[1], SHOWN).filter(([, share]) => share > 0).map(([id, share]) => [tokenizer.show(id), share]);
+    bars.replaceChildren(...row(likely));
+    if (state.view === "flow") setFan();
     const left = filtered.map(([name, each]) => {
       const n = each.reduce((n, x) => n + (x > 0), 0);
       return `${name || (n === each.length ? "all" : "")} ${n.toLocaleString("en")}`;
