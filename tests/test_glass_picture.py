@@ -11,7 +11,8 @@ from PIL import Image
 
 from course_lib.live.figure import few_colours, png
 from course_lib.live.glass import in_words, still
-from course_lib.live.glass.picture import draw, in_a_sentence, look, share, ways
+from course_lib.live.glass.picture import draw, in_a_sentence, look, ways
+from course_lib.live.numbers import share
 from course_lib.live.palette import BLUE, ORANGE, RED
 from course_lib.tinytown import Tinytown, WordTokenizer
 from course_lib.trace import evaluating

@@ -20,6 +20,13 @@ def percent(share: float) -> str:
     return f"{share:.0%}".replace("%", " %")
 
 
+def share(p: float) -> str:
+    """Return a probability in percent with as many digits as say something: "99.7 %", "46 %", "9.3 %", "<0.1 %"."""
+    if p > 0.999 or p < 0.001:
+        return ">99.9 %" if p > 0.999 else "<0.1 %"
+    return f"{100 * p:.{1 if p > 0.99 or p < 0.1 else 0}f} %"
+
+
 def entropy(p: np.ndarray) -> float:
     """Return −Σ p ln p in nats: ln n for n equal shares, 0 for a single one; 0 ln 0 = 0."""
     positive = p[p > 0]

@@ -25,6 +25,7 @@ from course_lib.feed_forward import FeedForward, SwiGLU
 from course_lib.gpt import DecoderOnly
 from course_lib.heads import MultiHeadAttention
 from course_lib.live.glass.pack import MOST_IN_HALVES, pack
+from course_lib.live.numbers import share
 from course_lib.live.palette import BLUE, GREEN, ORANGE, PURPLE, RED, SKY
 from course_lib.pretrained import load_pretrained
 from course_lib.sampling import next_token_distribution
@@ -225,11 +226,10 @@ def in_words(model: DecoderOnly, tokenizer: Words, text: str) -> str:
     with evaluating(model):
         likely = next_token_distribution(model(ids)[0, -1]).topk(3)
     found = [(p, i) for p, i in zip(likely.values.tolist(), likely.indices.tolist()) if p >= 0.005]
-    shares = [">99.9%" if p > 0.999 else f"{p:.1%}" if p > 0.99 else f"{p:.0%}" for p, _ in found]
     names = [
         tokenizer.tokens[i] if isinstance(tokenizer, WordTokenizer) else tokenizer.decode([i]).strip() for _, i in found
     ]
-    words = [f"{name} {share}" for name, share in zip(names, shares)]
+    words = [f"{name} {share(p)}" for name, (p, _) in zip(names, found)]
     return f"“{text}” … the next word: {', '.join(words)}."
 
 

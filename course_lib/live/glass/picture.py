@@ -19,6 +19,7 @@ from torch import Tensor
 
 from course_lib.gpt import DecoderOnly
 from course_lib.live.drawing import LetterCanvas
+from course_lib.live.numbers import share
 from course_lib.live.palette import BLUE, DIVERGING, FONT, GREY, INK, LIGHT, RED, WIDE
 from course_lib.trace import evaluating, trace
 
@@ -139,13 +140,6 @@ def _most(values: np.ndarray, name: Callable[[int], str]) -> tuple[list[str], np
 
 def _cut(word: str) -> str:
     return word if len(word) <= 11 else f"{word[:10]}…"
-
-
-def share(p: float) -> str:
-    """Return a probability in percent, with as many digits as say something."""
-    if p > 0.999 or p < 0.001:
-        return ">99.9 %" if p > 0.999 else "<0.1 %"
-    return f"{100 * p:.{1 if p > 0.99 or p < 0.1 else 0}f} %"
 
 
 def _bars(axes: Axes, names: list[str], values: np.ndarray, percent: bool) -> None:
