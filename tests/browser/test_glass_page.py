@@ -234,7 +234,7 @@ def test_it_fits_a_phone(page):
 
 
 DRAWN = "new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))"  # what was asked for is seen
-ENDS = """() => {  // of each ribbon to a next word: where it ends, where its bar is, the edges of the box of the ribbons
+ENDS = """() => {  // of each ribbon to a next word: where it ends, where its bar is, the edges of the ribbons' box
     const bars = [...document.querySelectorAll(".bars .bar")];
     const box = document.querySelector(".ribbons").getBoundingClientRect();
     return [...document.querySelectorAll(".ribbon.last")].map((ribbon, i) => {
@@ -384,16 +384,22 @@ def test_in_the_web_edition_its_frame_is_as_high_as_what_stands_in_it(lab, serve
     )
     page = lab.blank(width=width, height=844)
     page.goto(f"{served if opened == 'from a server' else lab.folder.as_uri()}/page.html")
-    within, whole = page.frame_locator("iframe"), "document.documentElement.scrollHeight <= innerHeight"
+    within = page.frame_locator("iframe")
     within.locator(".bar").first.wait_for()
-    page.frame("glass").wait_for_function(whole)
-    before = page.locator("iframe").bounding_box()["height"]
+
+    def fitted() -> float:
+        """Wait until all is in view, with little room below; return how high that is."""
+        beyond = "innerHeight - scrollY - document.body.getBoundingClientRect().bottom"
+        page.frame("glass").wait_for_function(f"{beyond} >= 0 && {beyond} < 20")
+        return page.frame("glass").evaluate("innerHeight")
+
+    fitted()
     within.get_by_role("button", name="Maps").click()
+    before = fitted()
     within.locator('[data-part="1.head.2"]').click()
-    page.wait_for_function(f"document.querySelector('iframe').clientHeight > {before + 100}")
-    page.frame("glass").wait_for_function(whole)
+    assert fitted() > before + 100
     within.locator('[data-part="1.head.2"]').click()
-    page.wait_for_function(f"document.querySelector('iframe').clientHeight < {before + 100}")  # and no higher
+    assert fitted() == before
     page.set_viewport_size({"width": width, "height": 400})
     page.get_by_role("link", name="another").click()
     page.wait_for_function(
