@@ -69,7 +69,7 @@ export function drawFlow(glass, {words, at, width, beside, percent, escaped, col
     put("text", {x: x(l + 0.5), y: height - 5, class: "column"}, "", step < 50 ? `${l}` : `Layer ${l}`);
   });
   parts.push(`<g class="labels"><rect width="${LABELS - 4}" height="${height}" class="behind"></rect>`);
-  put("rect", {x: 1, y: y(at) - row / 2, width: LABELS - 5, height: row, rx: 4, class: "ground"});
+  put("rect", {x: 1, y: y(at) - Math.min(row, 18) / 2, width: LABELS - 5, height: Math.min(row, 18), rx: 4, class: "ground"});
   words.forEach((word, t) => put("text", {x: LABELS - 7, y: y(t), class: t === at ? "word at" : "word", "data-at": t}, "",
                                  word.length > 11 ? `${word.slice(0, 10)}…` : word));
   svg.innerHTML = `${parts.join("")}</g><g></g>`;
