@@ -28,7 +28,7 @@ export function mount(box, bytes, about) {
   const model = readModel(bytes), glass = new Glass(model), tokenizer = tokenizerOf(model.tokenizer), {config} = model, {one} = about;
   const state = {
     text: about.sentences[0], position: null, open: about.open ?? null, view: about.view, effect: "", removed: new Set(), random: randomNumbers(0), how: {}};
-  let words = [], ids = [], wide = 500, lensed = new Map(), likely = [], setFan;  // wide: pixels of the way; lensed: layer -> what it would say
+  let words = [], ids = [], wide = 500, lensed = new Map(), likely = [], setFan, frame;  // wide: pixels of the way; lensed: layer -> what it would say
   const at = () => Math.min(state.position ?? ids.length - 1, ids.length - 1);
   const width = (rows, position, size) => rows.subarray(position * size, (position + 1) * size);
   const shape = (text) => make("p", {class: "shape"}, `Shape: ${text}`);
@@ -215,10 +215,16 @@ export function mount(box, bytes, about) {
       region.scrollTop = state.top ?? 0;
       const below = drawing.querySelector(".at").getBoundingClientRect().top - region.getBoundingClientRect().top;
       if (below < 0 || below > region.clientHeight - 24) region.scrollTop += below - region.clientHeight / 2;
-      setFan();
     });
+    fanSoon();
     if (many) region.scrollLeft = Math.min(region.scrollWidth - right, state.apart === state.open ? Infinity : start);  // what opens is in view
     state.apart = state.open;
+  }
+
+  /** Set the ribbons to the next words in the next frame, once: to read where the bars are costs a layout. */
+  function fanSoon() {
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(() => setFan());
   }
 
   /** A part of the path that opens on a click. */
@@ -289,7 +295,7 @@ export function mount(box, bytes, about) {
     const filtered = stages();
     likely = largest(filtered.at(-1)[1], SHOWN).filter(([, share]) => share > 0).map(([id, share]) => [tokenizer.show(id), share]);
     bars.replaceChildren(...row(likely));
-    if (state.view === "flow") setFan();
+    if (state.view === "flow") fanSoon();
     const left = filtered.map(([name, each]) => {
       const n = each.reduce((n, x) => n + (x > 0), 0);
       return `${name || (n === each.length ? "all" : "")} ${n.toLocaleString("en")}`;
