@@ -126,11 +126,11 @@ def test_the_drawing_of_a_head_rotates_both_and_keeps_their_angle_and_score():
 
 
 # --------------------------------------------------------------------------------------------------------------- ALiBi
-@pytest.mark.parametrize(("head", "T"), [(1, 4), (3, 16), (8, 32)])
+@pytest.mark.parametrize(("head", "T"), [(0, 4), (2, 16), (7, 32)])
 def test_the_last_token_sees_as_far_as_its_slope_lets_it(head, T):
     live = built.eyesight()
     live.render(head=head, T=T)
-    raw = [math.exp(-(2.0**-head) * (T - 1 - place)) for place in range(T)]
+    raw = [math.exp(-(2.0 ** -(head + 1)) * (T - 1 - place)) for place in range(T)]
     heights = [bar.get_height() for bar in live.drawing.bars if bar.get_visible()]
     assert heights == pytest.approx([each / sum(raw) for each in raw], abs=1e-6)
     near = sum(raw[-4:]) / sum(raw)

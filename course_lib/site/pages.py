@@ -39,7 +39,9 @@ ELSEWHERE = "elsewhere"  # the branch of notebooks that install the course first
 MARKS = re.compile(r"([\\`*_{}\[\]<>$|#~^])")
 LIVE_STILL = re.compile(rf'<div class="{STILL}">.*<img', re.DOTALL)  # a picture that stands in for a widget
 MOVES = '<p class="aside">Recorded for one slider. In JupyterLab every control of this figure moves.</p>'
-STANDS = '<p class="aside">A still of a live figure. In JupyterLab its controls move it.</p>'
+STANDS = (
+    '<p class="aside">A still. In JupyterLab it is live: what it has of sliders, menus and buttons works there.</p>'
+)
 GLASS = re.compile(r"glass\(.*")  # the last line of a cell that shows the glass model
 GLASS_TEXT, GLASS_PART = re.compile(r"\[glass model\] “(.+?)” …"), re.compile(r"Open: ([\w.]+)\.$")
 FRAME = '<iframe class="glass" src="{}glass.html{}" loading="lazy" title="A small trained model, taken apart"></iframe>'

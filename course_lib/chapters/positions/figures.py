@@ -359,7 +359,7 @@ class Eyesight(Drawing):
             bar.set(height=self.weights[s] if s < T else 0, visible=s < T)
         near = self.weights[-4:].sum()
         self.headline.set_text(
-            f"Head {self.head} of 8 gives {100 * near:.0f} % of its attention to the last 4 of {T} tokens"
+            f"Head {self.head} gives {100 * near:.0f} % of its attention to the last 4 of {T} tokens"
         )
 
 

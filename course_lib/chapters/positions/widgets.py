@@ -98,7 +98,7 @@ def eyesight() -> LiveFigure:
     """ALiBi: how far each of eight heads sees, if nothing but the distance counts."""
 
     def measure(head: int, T: int) -> tuple[np.ndarray, np.ndarray]:
-        bias = alibi_bias(8, T)[head - 1].masked_fill(~causal_mask(T), -torch.inf)  # (T, T)
+        bias = alibi_bias(8, T)[head].masked_fill(~causal_mask(T), -torch.inf)  # (T, T)
         return bias.numpy(), bias[-1].softmax(dim=-1).numpy()
 
     def draw(head, T):
@@ -107,12 +107,12 @@ def eyesight() -> LiveFigure:
     def describe(head, T):
         _, weights = measure(head, T)
         return (
-            f"Head {head}: slope 1/{2**head}. If all scores are equal before, the last of {T} tokens gives itself "
-            f"{weights[-1]:.2f}, the token before {weights[-2]:.2f}, the first {weights[0]:.3f}."
+            f"Head {head}: slope 1/{2 ** (head + 1)}. If all scores are equal before, the last of {T} tokens gives "
+            f"itself {weights[-1]:.2f}, the token before {weights[-2]:.2f}, the first {weights[0]:.3f}."
         )
 
     controls = {
-        "head": slider("head (of 8)", 3, 1, 8, 1),
+        "head": slider("head (0 to 7)", 2, 0, 7, 1),
         "T": slider("length (tokens)", 16, 4, 32, 1),
     }
     return LiveFigure(draw, controls, describe)
