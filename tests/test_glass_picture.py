@@ -1,5 +1,6 @@
 """The glass model's picture: it shows the numbers that the page computes by itself, and nothing leaves its paper."""
 
+import copy
 import io
 import shutil
 from itertools import combinations
@@ -10,7 +11,7 @@ import torch
 from PIL import Image
 
 from course_lib.live.figure import few_colours, png
-from course_lib.live.glass import in_words, still
+from course_lib.live.glass import glass, kept
 from course_lib.live.glass.picture import draw, in_a_sentence, look, ways
 from course_lib.live.numbers import share
 from course_lib.live.palette import BLUE, ORANGE, RED
@@ -90,14 +91,38 @@ def test_its_words_say_what_is_open(tinytown):  # noqa: F811
     with evaluating(model):
         weights, best = model.attention_weights(ids)[2][0, 3, -1], model(ids)[0, -1].softmax(-1)
     most = int(weights.argmax())
-    shown = still(model, tokenizer, text, "2.head.3", in_words(model, tokenizer, text))
+    shown, said = kept(model, tokenizer, text, "2.head.3")
     looked = f"Layer 2, head 3: “the” looks most at “{text.split()[most - 1]}”, {share(weights[most].item())}"
     assert f'{looked}." width=' in shown, "as the alt of the picture"
+    assert said.startswith(f"[glass model] “{text}” … the next word: ") and said.endswith(". Open: 2.head.3.")
     seen = look(model, ids, ["<bos>", *text.split()])
     sentence = in_a_sentence(seen, tokenizer.tokens.__getitem__, "3.lens")
     assert sentence == f"After layer 3 it would say “{tokenizer.tokens[best.argmax()]}”, {share(best.max().item())}"
     assert "from “" in in_a_sentence(seen, tokenizer.tokens.__getitem__, None)
     assert [share(p) for p in (1.0, 0.9949, 0.5, 0.0949, 0.0004)] == [">99.9 %", "99.5 %", "50 %", "9.5 %", "<0.1 %"]
+
+
+def test_what_a_notebook_keeps_is_the_text_that_was_left_and_the_model_that_was_shown(tinytown, monkeypatch):  # noqa: F811
+    model, tokenizer = copy.deepcopy(tinytown[0]), tinytown[1]
+    widgets, told = [], []
+
+    def publish(widget, *first):
+        widgets.append(widget)
+        told.append(first)
+        return lambda *later: told.append(later)
+
+    monkeypatch.setattr("course_lib.live.page.publish", publish)
+    glass(model, tokenizer, "the dog", "2.head.3")
+    assert told == [kept(model, tokenizer, "the dog", "2.head.3")]
+    (widget,) = widgets
+    widget.set_state({"seen": dict(widget.seen)})
+    assert len(told) == 1, "the page has only begun"
+    left = kept(model, tokenizer, "emma has the yellow", "next")
+    torch.nn.init.zeros_(model.output.weight)  # the model is trained on; the page is not
+    widget.set_state({"seen": {"text": "emma has the yellow", "open": "next", "view": "maps"}})
+    widget.set_state({"seen": {"text": "", "open": None, "view": "flow"}})  # nothing that the model knows: <bos> alone
+    assert told[1] == left
+    assert told[2][1].startswith("[glass model] “” … the next word: ")
 
 
 def test_few_colours_keep_the_heads_apart(story, tinytown):  # noqa: F811

@@ -38,10 +38,9 @@ GITHUB = "https://github.com/"
 ELSEWHERE = "elsewhere"  # the branch of notebooks that install the course first: see elsewhere.py
 MARKS = re.compile(r"([\\`*_{}\[\]<>$|#~^])")
 LIVE_STILL = re.compile(rf'<div class="{STILL}">.*<img', re.DOTALL)  # a picture that stands in for a widget
-MOVES = '<p class="aside">Recorded for one slider. In JupyterLab every control of this figure moves.</p>'
-STANDS = (
-    '<p class="aside">A still. In JupyterLab it is live: what it has of sliders, menus and buttons works there.</p>'
-)
+# Above a figure, for the text before it may speak of its controls.
+MOVES = '<p class="aside">Recorded for one slider; in JupyterLab every control of this figure works.</p>'
+STANDS = '<p class="aside">A still; its sliders, menus and buttons work in JupyterLab.</p>'
 GLASS = re.compile(r"glass\(.*")  # the last line of a cell that shows the glass model
 GLASS_TEXT, GLASS_PART = re.compile(r"\[glass model\] “(.+?)” …"), re.compile(r"Open: ([\w.]+)\.$")
 FRAME = '<iframe class="glass" src="{}glass.html{}" loading="lazy" title="A small trained model, taken apart"></iframe>'
@@ -103,7 +102,7 @@ def prepared(
         if ask and ask[1] == "guess" and ask[2] in asked:
             tags, outputs = [], [_shown(guess(asked[ask[2]]))]
         elif live and live.call in figures:
-            outputs = [_shown(figures[live.call] + MOVES)]
+            outputs = [_shown(MOVES + figures[live.call])]
         elif GLASS.fullmatch(cell.source.rsplit("\n", 1)[-1]):
             outputs = [_shown(FRAME.format("../", _begins(cell)))]
         else:
@@ -131,7 +130,7 @@ def _kept(output: NotebookNode, pictures: Path) -> NotebookNode | None:
     data = {kind: text for kind, text in output.data.items() if not kind.startswith("application/")}
     if "text/html" in data:
         still, moves = LIVE_STILL.match(data["text/html"]), WAKE in data["text/html"]
-        data["text/html"] = tidy(data["text/html"].replace(WAKE, ""), pictures) + (STANDS if still and moves else "")
+        data["text/html"] = (STANDS if still and moves else "") + tidy(data["text/html"].replace(WAKE, ""), pictures)
         if not re.sub(r"</?div[^>]*>", "", data["text/html"]).strip():
             return None
     output.data = nbformat.from_dict(data)

@@ -17,6 +17,7 @@ from tests.live_in_browser import ROOT
 GLASS = "from course_lib.live.glass import glass\nglass()"
 BARS = ".glass .bars"
 FIRST = f"{BARS} .bar span:first-child"
+DRAWN = "new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))"  # what was asked for is seen
 
 
 @pytest.fixture(scope="module", params=["a page of its own", "a notebook"])
@@ -157,8 +158,10 @@ def test_a_slider_changes_the_ribbons_to_the_next_words_alone(page):
     page.get_by_role("button", name="Ribbons").click()
     width = "(ribbon) => +ribbon.getAttribute('stroke-width')"
     first, kept = page.locator(".glass .ribbon.last").first, page.locator(".glass .ribbon").first.element_handle()
+    page.evaluate(DRAWN)
     at_one = first.evaluate(width)
     page.get_by_role("slider", name="temperature").fill("2")
+    page.evaluate(DRAWN)
     assert first.evaluate(width) < at_one
     assert kept.evaluate("(ribbon) => ribbon.isConnected"), "the other ribbons are drawn anew for nothing"
     page.get_by_role("slider", name="temperature").fill("1")
@@ -233,7 +236,6 @@ def test_it_fits_a_phone(page):
     assert page.locator(".glass").evaluate(inside)
 
 
-DRAWN = "new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))"  # what was asked for is seen
 ENDS = """() => {  // of each ribbon to a next word: where it ends, where its bar is, the edges of the ribbons' box
     const bars = [...document.querySelectorAll(".bars .bar")];
     const box = document.querySelector(".ribbons").getBoundingClientRect();

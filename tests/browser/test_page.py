@@ -29,6 +29,7 @@ publish(ipywidgets.VBox([ipywidgets.Play()]), "", "");"""
 CLAIM = """from course_lib.claims import recorded, settle
 settle("attention.one_matrix", findings=recorded())"""
 GLASS = "from course_lib.live.glass import glass\nglass()"
+LEFT = "paul gave emma a yellow"  # what the learner leaves in it
 ERROR = "Error displaying widget"
 SHOWN = "(found) => found.map((element) => element.getBoundingClientRect().height > 0)"
 ASLEEP = """() => [...document.querySelectorAll(".jp-OutputArea-child")].filter(
@@ -162,6 +163,10 @@ def test_a_saved_page_is_complete_with_a_new_kernel(lab, state):
         asked.get_by_role("button", name="70 %").click()
         asked.get_by_role("button", name="Commit").click()
     asked.get_by_text("Kept: ").wait_for()
+    page.locator(".glass input[type=text]").fill("paul gave emma a yellow dragon")
+    page.get_by_role("button", name="Maps").click()
+    page.locator('.glass [data-part="1.head.2"]').click()
+    page.locator(f'img[alt*="{LEFT}"]').wait_for(state="attached")
     assert ("ImageModel" in json.dumps(lab.save(page)["metadata"])) == state
     page.close()
     lab.stop_kernels()
@@ -176,11 +181,12 @@ def test_a_saved_page_is_complete_with_a_new_kernel(lab, state):
     alts = [image.get_attribute("alt") for image in of_the_model]
     if state:
         assert not alts, "the model itself is there"
-        page.locator(".glass .bars").wait_for()
+        page.locator(".glass .panel", has_text="Layer 1, head 2").wait_for()
+        assert page.locator(".glass input[type=text]").input_value() == LEFT
     else:
         assert len(alts) == 1
-        assert "the next word: " in alts[0]
-        assert "Most comes to “" in alts[0]
+        assert alts[0].startswith(f"“{LEFT}” … the next word: "), "the text that was left, as far as the model knows it"
+        assert "Layer 1, head 2: “yellow” looks most at" in alts[0]
     assert all(image.evaluate("(image) => image.naturalWidth") > 0 for image in (figure, picture, *of_the_model))
     assert page.get_by_text("answer 18.6 °C").locator("visible=true").count() == 1
     if state:

@@ -4,6 +4,7 @@
 """
 
 import base64
+import copy
 import gzip
 import inspect
 import json
@@ -111,10 +112,11 @@ def glass(
             "its own with `python -m course_lib glass --model NAME`"
         )
     about, packed = about_of(model, tokenizer, text, part), pack(model, tokenizer)  # both refuse what cannot be shown
-    words = in_words(model, tokenizer, text := about["sentences"][0])
-    opened = f" Open: {part}." if part else ""
-    kept = still(model, tokenizer, text, part, words)
-    publish(GlassModel(packed=packed, about=about), kept, f"[glass model] {words}{opened}")
+    as_packed = copy.deepcopy(model)  # what the page holds, should the model be trained on
+    first = {"text": about["sentences"][0], "open": part, "view": about["view"]}
+    shown = GlassModel(packed=packed, about=about, seen=first)
+    keep = publish(shown, *kept(as_packed, tokenizer, first["text"], part))
+    shown.observe(lambda seen: keep(*kept(as_packed, tokenizer, seen.new["text"], seen.new["open"])), "seen")
 
 
 def html(
@@ -243,23 +245,24 @@ def _ids(model: DecoderOnly, tokenizer: Words, text: str) -> Tensor:
     return torch.tensor([ids[: model.config.max_seq_len - 1]], device=model.token_embedding.weight.device)
 
 
-def still(model: DecoderOnly, tokenizer: Words, text: str, part: str | None, words: str) -> str:
-    """Return what stands on the page where no widget can: a picture of what it shows first, the words, and how to see
-    more. words: from `in_words`."""
+def kept(model: DecoderOnly, tokenizer: Words, text: str, part: str | None) -> tuple[str, str]:
+    """Return what stands on the page where no widget can: a picture of this text and this part, the words, and how to
+    see more; and the same for readers without HTML."""
     from course_lib.live.figure import as_html, few_colours, png
     from course_lib.live.glass.picture import draw, in_a_sentence, look
 
     def name(token: int) -> str:
         return tokenizer.tokens[token] if isinstance(tokenizer, WordTokenizer) else spelt(tokenizer.decode([token]))
 
-    ids = _ids(model, tokenizer, text)
+    words, ids = in_words(model, tokenizer, text), _ids(model, tokenizer, text)
     seen = look(model, ids, [name(token) for token in ids[0].tolist()])
     figure = draw(seen, name, part, _colours(model.config.n_heads))
     below = (
         f"<p>{escape(words)}</p><p>The glass model takes a text of your own, and you follow each of its words through "
         "it: every head, every unit, every block opens with its numbers.</p>"
     )
-    return as_html(few_colours(png(figure)), figure, f"{words} {in_a_sentence(seen, name, part)}.", below)
+    still = as_html(few_colours(png(figure)), figure, f"{words} {in_a_sentence(seen, name, part)}.", below)
+    return still, f"[glass model] {words}" + (f" Open: {part}." if part else "")
 
 
 def spelt(piece: str) -> str:

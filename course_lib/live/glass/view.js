@@ -4,7 +4,7 @@ import {drawFlow} from "./flow.js";
 import {tokenizerOf} from "./text.js";
 
 const MUCH = 1e5;  // numbers: a logit lens of more, in all blocks together, is read a block at a time
-const SHOWN = 8, STEP = 900;  // words in a row of bars; ms between two steps of the motion
+const SHOWN = 8, STEP = 900;  // words in a row of bars; ms between two steps of the motion, and until what moved no more is kept
 const few = (numbers) => `(${number(numbers[0], 1)}, ${number(numbers[1], 1)}, …)`;
 const number = (x, digits = 2) => (Math.abs(x) < 0.5 * 10 ** -digits ? 0 : x).toFixed(digits).replace("-", "−");
 const percent = (p) => (p === 1 ? "100" : p > 0.999 ? ">99.9" : p < 0.001 ? "<0.1" : (100 * p).toFixed(p < 0.1 || p > 0.99 ? 1 : 0)) + " %";
@@ -23,11 +23,14 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** Draw the glass model into a box. bytes: what Python's `pack` gives. about: texts for each part, see __init__.py. */
-export function mount(box, bytes, about) {
+/**
+ * Draw the glass model into a box. bytes: what Python's `pack` gives. about: texts for each part, see __init__.py.
+ * shown: is told of each text, of the part that is open and of the view.
+ */
+export function mount(box, bytes, about, shown = () => {}) {
   const model = readModel(bytes), glass = new Glass(model), tokenizer = tokenizerOf(model.tokenizer), {config} = model, {one} = about;
   const state = {
-    text: about.sentences[0], position: null, open: about.open ?? null, view: about.view, effect: "", removed: new Set(), random: randomNumbers(0), how: {}};
+    text: about.text ?? about.sentences[0], position: null, open: about.open ?? null, view: about.view, effect: "", removed: new Set(), random: randomNumbers(0), how: {}};
   let words = [], ids = [], wide = 500, lensed = new Map(), likely = [], setFan, frame;  // wide: pixels of the way; lensed: layer -> what it would say
   const at = () => Math.min(state.position ?? ids.length - 1, ids.length - 1);
   const width = (rows, position, size) => rows.subarray(position * size, (position + 1) * size);
@@ -116,6 +119,7 @@ export function mount(box, bytes, about) {
     note.textContent = unknown.length
       ? `This model does not know ${named(unknown)}, so ${unknown.length === 1 ? "it is" : "they are"} left out. (To see all ${tokenizer.size} tokens that it knows, press “Maps”, then “${about.parts.embedding.title}”.)`
       : read.ids.length > most ? `It reads ${most} tokens; the rest is left out.` : read.ids.length ? "" : "Type a text.";
+    state.known = unknown.length ? tokenizer.decode(read.ids) : state.text;
     if (read.ids.length) follow(read.ids.slice(0, most));
   }
 
@@ -331,8 +335,9 @@ export function mount(box, bytes, about) {
     const id = draw(nextTokenDistribution(glass.logitsAt(ids.length - 1), state.how), state.random());
     if (tokenizer.ends(id)) { note.textContent = "The model ends its text here."; return; }
     state.position = null;
-    follow([...ids, id]);
-    input.value = state.text = tokenizer.decode(ids);
+    const written = [...ids, id];
+    input.value = state.text = state.known = tokenizer.decode(written);
+    follow(written);
     write.focus();
   }
 
@@ -363,6 +368,7 @@ export function mount(box, bytes, about) {
   }
 
   function showPanel() {
+    shown({text: state.known, open: state.open, view: state.view});
     if (!state.open) {
       panel.replaceChildren(make("p", {}, "Choose a part above: a ribbon, a head, a feed-forward network. It opens here with its numbers."));
       return;
@@ -501,6 +507,12 @@ export function mount(box, bytes, about) {
 export default {  // what anywidget calls
   render({model, el}) {
     const {buffer, byteOffset, byteLength} = model.get("packed");
-    mount(el, new Uint8Array(buffer, byteOffset, byteLength), model.get("about"));
+    let resting;  // the kernel draws what the notebook keeps, once nothing has moved for a moment
+    const keep = (seen) => { model.set("seen", seen); model.save_changes(); };
+    const about = {...model.get("about"), ...model.get("seen")};  // a notebook that is opened again shows the text that it left
+    mount(el, new Uint8Array(buffer, byteOffset, byteLength), about, (seen) => {
+      clearTimeout(resting);
+      resting = setTimeout(keep, STEP, seen);
+    });
   },
 };

@@ -10,9 +10,10 @@ WHERE_THERE_IS_ROOM = f"@media (min-width: 1600px) {{ .glass {{ zoom: {enlarged(
 
 
 class GlassModel(anywidget.AnyWidget):
-    """What `glass` shows. packed: from `pack`; about: from `about_of`."""
+    """What `glass` shows. packed: from `pack`; about: from `about_of`; seen: the text, what is open, and the view."""
 
     _esm = script()
     _css = (HERE / "glass.css").read_text(encoding="utf-8") + WHERE_THERE_IS_ROOM
     packed = traitlets.Bytes().tag(sync=True)
     about = traitlets.Dict().tag(sync=True)
+    seen = traitlets.Dict().tag(sync=True)
