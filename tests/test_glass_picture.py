@@ -94,7 +94,8 @@ def test_its_words_say_what_is_open(tinytown):  # noqa: F811
     shown, said = kept(model, tokenizer, text, "2.head.3")
     looked = f"Layer 2, head 3: “the” looks most at “{text.split()[most - 1]}”, {share(weights[most].item())}"
     assert f'{looked}." width=' in shown, "as the alt of the picture"
-    assert said.startswith(f"[glass model] “{text}” … the next word: ") and said.endswith(". Open: 2.head.3.")
+    assert said.startswith(f"[glass model] “{text}” … the next word: ")
+    assert said.endswith(". Open: 2.head.3.")
     seen = look(model, ids, ["<bos>", *text.split()])
     sentence = in_a_sentence(seen, tokenizer.tokens.__getitem__, "3.lens")
     assert sentence == f"After layer 3 it would say “{tokenizer.tokens[best.argmax()]}”, {share(best.max().item())}"
