@@ -57,7 +57,7 @@ body:not(.jp-Notebook) .{STILL}:has(+ style) > .course-wake {{display: none}}
 </style>"""
 # A chapter's notebook and its exercises have one name: the tab says which is which.
 _TAB = '.lm-TabBar-tab[title*="exercises/"] .lm-TabBar-tabLabel'
-_STATIC = f"{_OUTPUT} figure:not(.{LIVE} figure)"
+_FIGURE = f"{_OUTPUT} figure"
 _DARK = '[data-jp-theme-light="false"]'
 _ARROW = "svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 9 9'%3E%3Cpath fill='%23ccc' d='m2 3 3 3 3-3'/%3E%3C/svg"
 # What has the focus shows it. On a dark page pictures are dimmed; comments (a line's shapes) and the arrows of lists
@@ -82,10 +82,11 @@ LOOKS = f"""<style>
 {_OUTPUT} .jp-OutputArea-output :is(pre, pre code) {{word-break: normal; overflow-wrap: anywhere}}
 @media (max-width: 600px) {{
   {_OUTPUT} .jp-OutputArea-output.jp-RenderedText pre {{white-space: pre}}
-  {_STATIC} {{overflow-x: auto}}
-  {_STATIC} > img {{max-width: {LEAST}px !important}}
-  {_STATIC} > figcaption {{position: sticky; left: 0}}
+  {_FIGURE} {{overflow-x: auto}}
+  {_FIGURE} > img {{max-width: {LEAST}px !important}}
+  {_FIGURE} > figcaption {{position: sticky; left: 0}}
   .{LIVE} {{overflow-x: auto}}
+  .{LIVE} figure {{max-width: calc(100cqw - 8px)}}
   .{LIVE} .widget-image {{max-width: {LEAST}px !important; flex: none}}
   .{LIVE} > :not(.widget-image) {{
     position: sticky; left: var(--jp-widgets-margin); max-width: calc(100cqw - 4px) !important}}

@@ -433,9 +433,10 @@ def test_printed_columns_stay_whole_on_a_phone(looks):
     assert round(lines) == 1
 
 
-def test_a_pictures_labels_can_be_read_on_a_phone_and_it_is_moved_sideways(looks):
+@pytest.mark.parametrize("which", ["figure:not(.course-live figure)", ".course-live figure"])
+def test_a_pictures_labels_can_be_read_on_a_phone_and_it_is_moved_sideways(looks, which):
     resize(looks, 390)
-    shown = looks.locator(".jp-OutputArea-output figure:not(.course-live figure):visible").first
+    shown = looks.locator(f".jp-OutputArea-output {which}").locator("visible=true").first
     image, words = shown.locator("img"), shown.locator("figcaption")
     assert image.bounding_box()["width"] > 500
     assert shown.evaluate("(it) => it.scrollWidth > it.clientWidth")
