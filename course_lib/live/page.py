@@ -82,6 +82,8 @@ LOOKS = f"""<style>
 {_OUTPUT} .jp-OutputArea-output :is(pre, pre code) {{word-break: normal; overflow-wrap: anywhere}}
 @media (max-width: 600px) {{
   {_OUTPUT} .jp-OutputArea-output.jp-RenderedText pre {{white-space: pre}}
+  {_OUTPUT} .jp-RenderedMarkdown > pre, {_OUTPUT} .jp-RenderedMarkdown > pre code {{
+    white-space: pre; overflow-wrap: normal !important; overflow-x: auto}}
   {_FIGURE} {{overflow-x: auto}}
   {_FIGURE} > img {{max-width: {LEAST}px !important}}
   {_FIGURE} > figcaption {{position: sticky; left: 0}}

@@ -433,6 +433,15 @@ def test_printed_columns_stay_whole_on_a_phone(looks):
     assert round(lines) == 1
 
 
+def test_lines_of_code_stay_whole_on_a_phone_and_are_moved_sideways(looks):
+    resize(looks, 390)
+    shown = looks.locator(".jp-RenderedMarkdown > pre", has_text="def scaled_dot_product_attention")
+    lines = shown.evaluate("(it) => it.clientHeight / parseFloat(getComputedStyle(it.querySelector('code')).lineHeight)")
+    assert abs(lines - len(shown.inner_text().splitlines())) < 1
+    assert shown.evaluate("(it) => it.scrollWidth > it.clientWidth")
+    assert shown.bounding_box()["x"] + shown.bounding_box()["width"] <= 390
+
+
 @pytest.mark.parametrize("which", ["figure:not(.course-live figure)", ".course-live figure"])
 def test_a_pictures_labels_can_be_read_on_a_phone_and_it_is_moved_sideways(looks, which):
     resize(looks, 390)
