@@ -436,7 +436,9 @@ def test_printed_columns_stay_whole_on_a_phone(looks):
 def test_lines_of_code_stay_whole_on_a_phone_and_are_moved_sideways(looks):
     resize(looks, 390)
     shown = looks.locator(".jp-RenderedMarkdown > pre", has_text="def scaled_dot_product_attention")
-    lines = shown.evaluate("(it) => it.clientHeight / parseFloat(getComputedStyle(it.querySelector('code')).lineHeight)")
+    lines = shown.evaluate(
+        "(it) => it.clientHeight / parseFloat(getComputedStyle(it.querySelector('code')).lineHeight)"
+    )
     assert abs(lines - len(shown.inner_text().splitlines())) < 1
     assert shown.evaluate("(it) => it.scrollWidth > it.clientWidth")
     assert shown.bounding_box()["x"] + shown.bounding_box()["width"] <= 390
