@@ -8,14 +8,17 @@ const reach = (selector) => {  // what is wider than its place takes the focus, 
 reach("article pre, article .table-wrapper, article div.cell_output");
 addEventListener("load", () => window.MathJax?.startup?.promise?.then(() => reach("article mjx-container")));
 
-// The glass model's frame is as high as what stands in it: a frame that scrolls within a page hides its controls.
-// The model says how high that is (page.js): into its frames a page that was opened as a file may not look.
+// The glass model's frame is as high as what stands in it: a frame that scrolls within a page hides its controls. The
+// model says how high that is, and is told this page's theme (page.js): into a frame of a file no page may look.
 const frames = [...document.querySelectorAll("article iframe.glass")];
 addEventListener("message", ({source, data}) => {
   const frame = frames.find((each) => each.contentWindow === source);
   if (frame && data.high) frame.style.height = `${data.high + 8}px`;
 });
-for (const {contentWindow} of frames) contentWindow.postMessage("how high?", "*");
+const tell = () => frames.forEach(({contentWindow}) => contentWindow.postMessage({theme: document.body.dataset.theme}, "*"));
+new MutationObserver(tell).observe(document.body, {attributeFilter: ["data-theme"]});
+frames.forEach((frame) => frame.addEventListener("load", tell));
+tell();
 for (const link of document.querySelectorAll("a[target=glass]")) {  // below it: what it brings begins at the frame's top
   link.addEventListener("click", () => document.querySelector("iframe[name=glass]").scrollIntoView());
 }

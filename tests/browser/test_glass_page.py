@@ -354,21 +354,27 @@ def served(lab):
     server.server_close()
 
 
-def test_its_address_says_what_it_begins_with_and_the_page_around_it_which_theme(lab, served):
+@pytest.mark.parametrize("opened", ["from a server", "as a file"])
+def test_its_address_says_what_it_begins_with_and_the_page_around_it_which_theme(lab, served, opened):
     (lab.folder / "glass.html").write_text(html(), encoding="utf-8")
+    shutil.copy(ROOT / "web" / "course.js", lab.folder)
     page, address = lab.blank(), "glass.html#text=the+black+dog&amp;part={}"
-    frames = [f"<iframe src='{address.format(part)}' height=600></iframe>" for part in ("2.head.3", "9.head.3")]
-    (lab.folder / "around.html").write_text(f"<body data-theme=dark>{''.join(frames)}", encoding="utf-8")
-    page.goto(f"{served}/around.html")  # files are no site: no theme is shared
+    frames = [f"<iframe class=glass src='{address.format(part)}'></iframe>" for part in ("2.head.3", "9.head.3")]
+    around = f"<body data-theme=dark><article>{''.join(frames)}</article><script src=course.js></script>"
+    (lab.folder / "around.html").write_text(around, encoding="utf-8")
+    page.goto(f"{served if opened == 'from a server' else lab.folder.as_uri()}/around.html")
     right, wrong = page.frame_locator("iframe").nth(0), page.frame_locator("iframe").nth(1)
     assert right.locator(".panel h3").inner_text() == "Layer 2, head 3"
     assert right.locator(".chips button").all_inner_texts() == ["<bos>", "the", "black", "dog"]
     wrong.get_by_text("Choose a part above").wait_for()
     ground = "(box) => getComputedStyle(box).backgroundColor"
+    right.locator("body[data-jp-theme-light=false]").wait_for()
     dark = right.locator(".glass").evaluate(ground)
     page.evaluate("document.body.dataset.theme = 'light'")
     right.locator("body[data-jp-theme-light=true]").wait_for()
     assert right.locator(".glass").evaluate(ground) != dark
+    page.evaluate("document.body.dataset.theme = 'auto'")
+    right.locator("body:not([data-jp-theme-light])").wait_for()
     page.close()
 
 

@@ -130,8 +130,8 @@ def html(
 ) -> str:
     """Return a page, whole and on its own, in which a model can be taken apart: no kernel, no request to any server.
 
-    Its address may say what it begins with, as in `glass.html#text=the+dog&part=2.head.3`; within another page of the
-    same site it takes that page's theme.
+    Its address may say what it begins with, as in `glass.html#text=the+dog&part=2.head.3`; within another page it takes
+    the theme that this page tells it (see web/course.js).
 
     Args:
         model: of the decoder family, of up to 200 million weights (see `pack`); Tinytown's if left out.

@@ -37,17 +37,14 @@ function begin(told) {
   if (told.whole.includes(part)) Object.assign(told, {open: part, view: "maps"});
   return told;
 }
-if (parent !== window) {  // the page around it makes the frame as high as what stands here
+if (parent !== window) {  // the page around it makes the frame as high as what stands here, and says which theme it has
   const tell = () => parent.postMessage({high: Math.ceil(document.body.getBoundingClientRect().bottom + scrollY)}, "*");
   new ResizeObserver(tell).observe(document.body);
-  addEventListener("message", tell);  // that page asks: it had not listened yet
+  addEventListener("message", ({source, data: {theme}}) => {
+    const {dataset} = document.body;
+    if (source !== parent) return;
+    if (["light", "dark"].includes(theme)) dataset.jpThemeLight = theme === "light";
+    else delete dataset.jpThemeLight;  // the system's
+    tell();  // that page may not have listened before
+  });
 }
-try {  // within another page of the same site it takes that page's theme
-  const page = parent.document.body, mine = document.body.dataset;
-  const follow = () => {
-    if (["light", "dark"].includes(page.dataset.theme)) mine.jpThemeLight = page.dataset.theme === "light";
-    else delete mine.jpThemeLight;
-  };
-  follow();
-  new MutationObserver(follow).observe(page, {attributeFilter: ["data-theme"]});
-} catch {}  // the page around it is another site's
