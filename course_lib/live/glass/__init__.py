@@ -95,6 +95,7 @@ def glass(
     model: DecoderOnly | None = None, tokenizer: Words | None = None, text: str = "", part: str | None = None
 ) -> None:
     """Show a model in a notebook, so that it can be taken apart. It runs in the page: the kernel may do something else.
+    The notebook keeps a picture of the text that was left in it, and of the part that was open.
 
     Args: model, tokenizer: as in `html`. text: to begin with. part: that is open at the beginning: "embedding", "next",
         or of a layer and a head, counted from 0, "1.head.2", "1.feed_forward", "1.lens".

@@ -40,10 +40,10 @@ function begin(told) {
 if (parent !== window) {  // the page around it makes the frame as high as what stands here, and says which theme it has
   const tell = () => parent.postMessage({high: Math.ceil(document.body.getBoundingClientRect().bottom + scrollY)}, "*");
   new ResizeObserver(tell).observe(document.body);
-  addEventListener("message", ({source, data: {theme}}) => {
+  addEventListener("message", ({source, data}) => {
     const {dataset} = document.body;
     if (source !== parent) return;
-    if (["light", "dark"].includes(theme)) dataset.jpThemeLight = theme === "light";
+    if (["light", "dark"].includes(data?.theme)) dataset.jpThemeLight = data.theme === "light";
     else delete dataset.jpThemeLight;  // the system's
     tell();  // that page may not have listened before
   });
