@@ -111,5 +111,7 @@ def glossary(notebooks: Path, by_heading: bool = False) -> str:
         number = re.match(r"[\d.]*\d", heading)
         place = f"§\N{NO-BREAK SPACE}{number[0]}" if number else heading or f"chapter {term.chapter.number}"
         link = f"[{term.chapter.number} · {term.chapter.title}, {place}]({term.chapter.notebook}#{anchor})"
-        lines.append(f"| **{term.name}** | {term.says.replace('|', chr(92) + '|')} | {link} |")
+        short = [form for form in term.also if sum(map(str.isupper, form)) > 1]  # what it is called in short: LoRA
+        name = f"**{term.name}**" + (f" ({', '.join(short)})" if short else "")
+        lines.append(f"| {name} | {term.says.replace('|', chr(92) + '|')} | {link} |")
     return "\n".join(lines) + "\n"

@@ -99,7 +99,7 @@ def test_the_cache_is_drawn_against_the_weights():
         assert 0.8 * T < times <= 1.01 * T  # everything once more for each token; the pairs are shared
     figure.render(model="llama-3-8b", T=8192, batch=1, group=4)
     assert kv_cache_bytes(preset("llama-3-8b"), 8192) == 2**30, "1.07 GB"
-    assert "The cache takes 1.07 GB" in figure.figure.get_suptitle()
+    assert "Cache 1.07 GB" in figure.figure.get_suptitle()
 
 
 def test_work_on_a_logarithmic_axis_is_told_by_places_and_not_by_lengths():

@@ -6,6 +6,7 @@ import inspect
 import io
 import re
 import textwrap
+import threading
 from dataclasses import dataclass
 from fractions import Fraction
 from html.parser import HTMLParser
@@ -45,6 +46,30 @@ class Bar(Drawing):
 
 
 bar = as_function(Bar)
+
+
+def test_two_figures_are_never_drawn_at_once():
+    """JupyterLab may move them in two threads, and both would draw from torch's generator."""
+    both, met = threading.Barrier(2), []
+
+    def draw(height):
+        try:
+            both.wait(timeout=0.2)
+            met.append(height)
+        except threading.BrokenBarrierError:  # nobody else is drawing: as it should be
+            both.reset()
+        return Bar(height)
+
+    figures = [LiveFigure(Bar, {"height": slider("height", 1, 0, 9, 1)}, "a bar of {height}".format) for _ in range(2)]
+    for figure in figures:
+        figure._draw = draw
+    threads = [threading.Thread(target=figure.children[0].set_trait, args=("value", 5)) for figure in figures]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert met == []
+    assert [figure.drawing.height for figure in figures] == [5, 5]
 
 
 @pytest.fixture

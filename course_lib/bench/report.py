@@ -190,9 +190,12 @@ def roofline(points: Iterable[Point], limits: dict[str, float]) -> Any:
         y = point.flops / point.seconds / 1e9
         color = (BLUE, RED, GREEN, ORANGE)[i % 4]
         axes.plot([x], [y], marker="osD^vP*X"[i % 8], markersize=9, linestyle="", color=color)
-        left = x > ridge  # of its point stands a name where there is room
+        left = x > ridge  # of its point stands a name where there is room, and of two neighbours one above the other
+        near = [other.flops / other.seconds / 1e9 - y for other, its in zip(points, intensities)
+                if (its > ridge) == left and 1 / 1.3 < other.flops / other.seconds / 1e9 / y < 1.3]  # fmt: skip
+        away = 11 * ((min(near) < 0) - (max(near) > 0))
         axes.annotate(
-            point.name, (x, y), (-10 if left else 10, 0), textcoords="offset points", fontsize=FONT - 1, color=INK,
+            point.name, (x, y), (-10 if left else 10, away), textcoords="offset points", fontsize=FONT - 1, color=INK,
             ha="right" if left else "left", va="center",
         )  # fmt: skip
     axes.set(xscale="log", yscale="log", xlabel="arithmetic per byte (FLOP)", ylabel="reached (GFLOP/s)")

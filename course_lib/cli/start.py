@@ -23,6 +23,8 @@ PROJECTOR = ".projector"  # in the learner's folder: JupyterLab's settings for a
 LARGE_TYPE = {"code-font-size": "19px", "content-font-size1": "21px", "ui-font-size1": "17px"}
 FIRST = f"notebooks/{CHAPTERS[0].notebook}"
 # What JupyterLab begins with here, below the learner's own settings: it wraps long lines of code, and asks for no news.
+# What a control asks for waits until the cell that runs has ended: in a thread beside it (a subshell) both would draw
+# from one generator of random numbers, and no seed would hold; nor could a training that a button began be interrupted.
 SETTINGS = Path(__file__).resolve().parents[1] / "assets/jupyter"
 # What a kernel runs there before any cell, unless the learner has a file of their own for that.
 STARTUP = Path(__file__).resolve().parents[1] / "live/startup.py"

@@ -5,9 +5,11 @@ While a control moves, the PNG is light: the pixels of the page, hardly compress
 """
 
 import asyncio
+import functools
 import html
 import inspect
 import io
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -23,7 +25,19 @@ from course_lib.live.page import enlarged, picture, publish
 
 DPI = 200  # twice the 100 screen pixels of an inch: sharp on dense screens
 NARROW = "calc(100% - 4px)"  # at most this wide is a control: a phone's page is narrow, and 4 are its margins
+_DRAWING = threading.RLock()
 REST = 0.3  # seconds without a new value after which the sharp picture is sent; a key that is held repeats sooner
+
+
+def _one_at_a_time(method: Callable[..., None]) -> Callable[..., None]:
+    """A JupyterLab that `start` did not begin may move two figures in two threads: they share the seed of torch."""
+
+    @functools.wraps(method)
+    def alone(*args):
+        with _DRAWING:
+            return method(*args)
+
+    return alone
 
 
 def png(figure: Figure) -> bytes:
@@ -183,6 +197,7 @@ class LiveFigure(widgets.VBox):
         self.text = self._describe(**state)
         self.also_text = self._also(**state) if self._also else ""
 
+    @_one_at_a_time
     def _moved(self, _change) -> None:
         try:
             loop = asyncio.get_running_loop()
@@ -199,6 +214,7 @@ class LiveFigure(widgets.VBox):
             self._cancel()
             self._rest = loop.call_later(REST, self.settle) if loop else None
 
+    @_one_at_a_time
     def settle(self) -> None:
         """Send the sharp picture if the one that is shown is light."""
         if self._rest:

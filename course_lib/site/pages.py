@@ -109,7 +109,7 @@ def prepared(
             outputs = [kept for output in cell.outputs if (kept := _kept(output, pictures))]
         about: dict = {"tags": tags}
         if ask:
-            about = {"tags": [*tags, "remove-input"], "mystnb": {"code_prompt_show": "The verdict"}}
+            about = {"tags": [*tags, "remove-input"], "mystnb": {"code_prompt_show": "The answer"}}
         elif cell is first:
             about = {"tags": ["hide-input"], "mystnb": {"code_prompt_show": "What this page imports"}}
         cell.outputs = outputs
@@ -300,7 +300,7 @@ def first_page(root: Path, folder: Path, large: bool = False) -> str:
             "Read it here as it is, with its pictures and outputs; begin with "
             f"[{chapters[0].title}](notebooks/{chapters[0].notebook}). To run, change and be graded, take {copy}. In "
             "its folder one command, with Python 3.11 or newer, installs it and opens it in JupyterLab (the next day "
-            "its last part alone, from the last `&&` on):",
+            f"`{PYTHON} course_lib start` alone):",
             "",
             f"```console\n{LEARN.findall((root / 'README.md').read_text(encoding='utf-8'))[0]}\n```",
             "",

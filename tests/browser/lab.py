@@ -10,11 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
+from course_lib.cli import start
 from course_lib.live.page import VIEW
 from tests.live_in_browser import ROOT, jupyter
 
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
+KERNELS = "@jupyterlab/apputils-extension:kernels-settings"
+BY_START = json.loads((start.SETTINGS / "labconfig" / "default_setting_overrides.json").read_text(encoding="utf-8"))
 SETTINGS = {  # all cells stay on the page, and nothing asks or is fetched
+    KERNELS: BY_START[KERNELS],
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
 }

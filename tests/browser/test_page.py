@@ -29,6 +29,14 @@ publish(ipywidgets.VBox([ipywidgets.Play()]), "", "");"""
 CLAIM = """from course_lib.claims import recorded, settle
 settle("attention.one_matrix", findings=recorded())"""
 GLASS = "from course_lib.live.glass import glass\nglass()"
+THREAD = """import threading, ipywidgets
+slider, said = ipywidgets.IntSlider(), ipywidgets.Label()
+names = set()
+def moved(change):
+    names.add(threading.current_thread().name)
+    said.value = f"{change.new} moves in " + ", ".join(sorted(names))
+slider.observe(moved, "value")
+ipywidgets.VBox([slider, said])"""
 LEFT = "paul gave emma a yellow"  # what the learner leaves in it
 ERROR = "Error displaying widget"
 SHOWN = "(found) => found.map((element) => element.getBoundingClientRect().height > 0)"
@@ -217,6 +225,17 @@ def test_a_page_that_is_opened_again_takes_its_widgets_from_the_kernel_that_stil
         page.locator("[role=slider]").first.press("ArrowRight")
         page.wait_for_function("(old) => document.querySelector('.course-live img').src != old", arg=before)
         lab.run(page)
+    page.close()
+
+
+def test_a_control_never_works_beside_a_cell_or_another_control(lab):
+    """In two threads they would draw from one generator, and no seed would hold."""
+    page = lab.open(lab.write("threads.ipynb", THREAD))
+    lab.run(page)
+    for moves in range(1, 5):
+        page.locator("[role=slider]").first.press("ArrowRight")
+        page.locator(".widget-label", has_text=f"{moves} moves in ").wait_for()
+    assert page.locator(".widget-label", has_text="moves in ").inner_text() == "4 moves in MainThread"
     page.close()
 
 

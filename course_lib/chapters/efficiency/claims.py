@@ -325,7 +325,7 @@ def time_exponent() -> Finding:
 
 
 def seconds_of_last_token(model: DecoderOnly, T: int) -> tuple[float, float]:
-    """Return the time of the token after T others, with a full cache and by reading everything again."""
+    """Return the time of a text's token number T, with all others in the cache and by reading everything again."""
     ids = torch.randint(model.config.vocab_size, (1, T))
 
     def filled():

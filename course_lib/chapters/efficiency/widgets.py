@@ -107,7 +107,7 @@ def cache_sliders() -> LiveFigure:
     def draw(model, T, batch, group):
         _, weights, cache, with_cache, without = look(model, T, batch, group)
         of_weights = percent(cache / weights) + " of" if cache < weights else f"{cache / weights:.1f} times"
-        title = f"The cache takes {short(cache, 'B')}, {of_weights} the weights; "
+        title = f"Cache {short(cache, 'B')}, {of_weights} the weights; "
         title += f"without it a token takes {without / with_cache:,.0f} times the work"
         return figures.Writing(weights, cache, with_cache, without, title)
 

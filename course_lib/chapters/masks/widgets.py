@@ -19,6 +19,10 @@ BERT, GPT, T5 = "BERT, bidirectional", "GPT, causal", "T5, source then target"
 
 
 # ------------------------------------------------------------------------------------------------------------- patterns
+def _of(asked: int, most: int) -> str:
+    return str(asked) if asked <= most else f"{most} (no more than fit)"
+
+
 def mask_patterns() -> LiveFigure:
     """Show three families' masks side by side: their length, the length of T5's source, and padding at the end."""
 
@@ -34,7 +38,7 @@ def mask_patterns() -> LiveFigure:
     def describe(pattern, length, prefix, padding):
         mask = build(length, prefix, padding)[pattern]
         return (
-            f"{pattern}; {length} tokens, source {min(prefix, length)}, padding {min(padding, length - 1)}. "
+            f"{pattern}; {length} tokens, source {_of(prefix, length)}, padding {_of(padding, length - 1)}. "
             f"Token 0 sees {mask[0].sum()}, token {length // 2} sees {mask[length // 2].sum()}, "
             f"the last sees {mask[-1].sum()}; {mask.sum()} pairs."
         )
