@@ -141,7 +141,7 @@ def parameter_bill(models: Mapping[str, TransformerConfig] = DECODERS, start: st
         "n_layers": slider("layers", first["n_layers"], 1, 96, 1),
         "ff_ratio": slider("d_ff / d_model", first["ff_ratio"], 0.5, 8.0, 1 / 16),
         "max_seq_len": steps("context (tokens)", with_models(CONTEXTS, "max_seq_len"), first["max_seq_len"]),
-        "group": steps("queries per KV head", (1, 2, 4, 8), first["group"]),
+        "group": steps("queries / KV head", (1, 2, 4, 8), first["group"]),
         "style": dropdown(
             "style",
             {"GPT: GELU, LayerNorm, biases, table": "gpt", "LLaMA: SwiGLU, RMSNorm, RoPE": "llama"},

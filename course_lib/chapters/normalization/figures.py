@@ -212,7 +212,7 @@ def eps_places(deviations: np.ndarray, inside: np.ndarray, outside: np.ndarray) 
     axes.set_xscale("log")
     axes.plot(deviations, inside, color=BLUE, linewidth=2)
     axes.plot(deviations, outside, color=ORANGE, linewidth=2, linestyle="--")
-    axes.set(xlabel="standard deviation of the token's features", ylabel="the same after the norm", ylim=(0, 1.12))
+    axes.set(xlabel="standard deviation of the token's features", ylabel="after the norm", ylim=(0, 1.12))
     for curve, label in ((inside, "√(var + eps)"), (outside, "std + eps")):
         place = int(np.searchsorted(curve, 0.5))
         axes.text(deviations[place] * 1.5, 0.45, label, fontsize=FONT, color=INK)

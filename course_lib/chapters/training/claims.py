@@ -454,6 +454,6 @@ def jump() -> Finding:
         f"of {COPY_STEPS} steps, a quarter and three quarters are right at step: {'; '.join(told)}",
         tuple(float(low) for low, _ in copying),
         "confirmed" if steep else "depends" if late else "refuted",
-        "Steep is the rise of either ability, once it has begun; what copying has of its own is the long wait before. "
+        "Either ability rises steeply once it has begun; only copying has the long wait before. "
         "Whether its two parts, finding and fetching, must come together is not measured here.",
     )

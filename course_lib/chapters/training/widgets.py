@@ -38,12 +38,13 @@ def schedule_sliders() -> LiveFigure:
         return figures.Schedule(steps, drawn, warmup, step, rate, HIGHEST)
 
     def describe(peak, warmup, total, floor, at):
+        held = " (no more than fit)" * (warmup >= total)
         warmup, step, rate = read(peak, warmup, total, floor, at)
         mean = (
             warmup / 2 + (total - warmup) * (1 + floor) / 2
         ) / total  # a triangle, then half a cosine above the floor
         return (
-            f"{total} steps, warm-up {warmup}: the rate climbs to {peak:.4f} and ends at {floor * peak:.4f}. "
+            f"{total} steps, warm-up {warmup}{held}: the rate climbs to {peak:.4f} and ends at {floor * peak:.4f}. "
             f"Step {step}: {rate:.4f}. Mean over the training: {mean:.0%} of the peak."
         )
 
