@@ -210,10 +210,8 @@ class Settled:
 
     # What was found stands in view; who says it, what it is held against and how it was measured unfold below.
     def _repr_html_(self) -> str:
-        claim, *lines, _, _ = map(html.escape, self.experiment.told(self.finding))
-        if self.experiment.seeds:
-            lines.append(f"seeds: {', '.join(map(str, self.experiment.seeds))}")
-        measured, because = html.escape(self.finding.measured), html.escape(self.finding.because)
+        claim, *lines, measured, because = map(html.escape, self.experiment.told(self.finding))
+        measured, because = measured.partition(": ")[2], because.partition(": ")[2]
         link = html.escape(self.experiment.source.link)
         lines[0] = lines[0].replace(link, f'<a href="{link}" style="text-decoration:underline">{link}</a>')
         values = ", ".join(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" for value in self.finding.values)
