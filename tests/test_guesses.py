@@ -217,7 +217,7 @@ def coin(memory):
 
 def test_an_answer_and_how_sure_are_wanted_before_a_guess_is_kept(coin):
     coin.button.click()
-    assert "First pick one." in coin.reply.value
+    assert "Pick one first" in coin.reply.value
     coin.choices.value = "tails, x[0]"
     coin.button.click()
     assert "how sure are you" in coin.reply.value

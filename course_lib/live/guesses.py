@@ -343,8 +343,8 @@ class Guess(widgets.VBox):
         """Keep the answer and how sure the learner is, and fix both."""
         answer, confidence = (self.choices.value or "").strip(), self.sure.value
         if not self.question.accepts(answer):
-            what = "First type a number, without words" if self.question.number else "First pick one"
-            return self._say(f"{what}. A wrong guess is worth more here than none.")
+            what = "Type a number, such as 0.5," if self.question.number else "Pick one"
+            return self._say(f"{what} first. A wrong guess is worth more here than none.")
         if confidence is None:
             return self._say("And how sure are you? progress() shows how well that agrees with being right.")
 
