@@ -5,7 +5,8 @@ A conftest.py would not reach the notebooks: they stand in other folders.
 
 A run has two parts. What a change can break is tested in every run: minutes. What proves the tests themselves, or
 takes long for one fact, is marked `proof` and runs with `--proof`. No test is in both, none in neither. What looks at
-JupyterLab in a browser runs by itself, with `--browser` and `-n 0`: beside other tests a page waits too long.
+JupyterLab in a browser runs by itself, with `--browser` and no more than `-n 2`, each with a JupyterLab of its own:
+beside more than that a page waits too long.
 """
 
 import gc
@@ -37,7 +38,7 @@ def pytest_addoption(parser):
         "clusters, containers, large real weights, long trainings",
     )
     parser.getgroup("course").addoption(
-        "--browser", action="store_true", help="run the tests in a browser instead, and nothing beside them: add -n 0"
+        "--browser", action="store_true", help="run the tests in a browser instead, and nothing beside them: add -n 2"
     )
 
 
@@ -146,4 +147,6 @@ def pytest_terminal_summary(terminalreporter, config):
             texts = [f"{good:,}" if good == of else f"{good:,} of {of:,}" for good, of in cells]
             terminalreporter.write_line(f"{line:<42}" + "".join(f"{text:>12}" for text in texts))
     this, other = ("proofs", "") if config.option.proof else ("tests of every run", " --proof")
+    if config.option.browser:
+        this, other = "tests in a browser", ", and with --proof"
     terminalreporter.write_line(f"\nThese were the {this}. The others: python -m pytest{other}")

@@ -154,7 +154,7 @@ def test_the_first_question_is_the_one_that_was_asked_for(decoder, encoder):
 def test_a_common_beginning_is_left_out_and_positions_count_from_the_texts_own(decoder):
     _, weights = attention_of(*decoder, SENTENCES["bit"])
     live = attention_viewer(*decoder, SENTENCES, layer=1, head=1, drawn_from=2)
-    live.render(sentence="bit", asks=3)
+    live.render(sentence="bit", asks=5)
     assert [word.get_text() for word in live.drawing.words[0]][:5] == ["dog", "bit", "the", "cow", "."]
     np.testing.assert_allclose(live.drawing.image.get_array()[3, :5], weights[1, 1, 5, 2:], atol=1e-6)
     best = 2 + int(weights[1, 1, 5, 2:].argmax())

@@ -64,7 +64,9 @@ def write_pages(root: Path, folder: Path, figures: Mapping[str, str], large: boo
             notebook = nbformat.read(path, as_version=4)
             chapter = BY_SLUG[path.stem.partition("_")[2]]
             page = prepared(notebook, chapter, pictures, figures, repository)
-            page.cells.insert(1, nbformat.v4.new_markdown_cell(_run_it(f"{kind}/{path.name}", repository)))
+            commands = any("`python -m course_lib" in cell.source for cell in notebook.cells)
+            top = _run_it(f"{kind}/{path.name}", repository, commands)
+            page.cells.insert(1, nbformat.v4.new_markdown_cell(top))
             nbformat.write(page, folder / kind / path.name)
     terms = relinked(glossary(root / "notebooks", by_heading=True))
     (folder / "notebooks" / "glossary.md").write_text(terms, encoding="utf-8")
@@ -184,8 +186,8 @@ def relinked(markdown: str, repository: str = "") -> str:
     return LINK.sub(lambda match: f"({match[1]}#{anchor(unquote(match[2]))})", FILE.sub(to, markdown))
 
 
-def _run_it(path: str, repository: str) -> str:
-    """Say how this page becomes a notebook that runs."""
+def _run_it(path: str, repository: str, commands: bool = False) -> str:
+    """Say how this page becomes a notebook that runs. commands: it names some, for a terminal of its JupyterLab."""
     there = f"{repository}/blob/{ELSEWHERE}/{path}"
     places = {
         "Colab": f"https://colab.research.google.com/github/{there}",
@@ -197,6 +199,8 @@ def _run_it(path: str, repository: str) -> str:
     if path.startswith("notebooks/"):
         why = "This page shows what was computed when the course was made. To run and change it, open it in JupyterLab"
     command = f"{PYTHON} course_lib start {path}"
+    if commands:
+        link += ". The commands below are for a terminal there; in another one, begin them in the same way"
     return f'<div class="run-it">{why} from your copy of the course: <code>{command}</code>{link}</div>'
 
 

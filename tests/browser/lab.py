@@ -22,6 +22,12 @@ SETTINGS = {  # all cells stay on the page, and nothing asks or is fetched
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
 }
+# Cells that several files of tests run.
+FIGURE = "from course_lib.chapters.attention.widgets import soft_dictionary\nsoft_dictionary()"
+GUESS = 'from course_lib.live import guess, show\nguess("attention.sharpness")'
+PICTURE = """from course_lib.live.drawing import new_figure
+figure, axes = new_figure(5, 2)
+show(figure, alt="Two empty axes, from zero to one.")"""
 IDLE = """() => document.querySelector(".jp-Notebook-ExecutionIndicator")?.dataset.status == "idle"
     && ![...document.querySelectorAll(".jp-InputPrompt")].some((prompt) => prompt.textContent.includes("*"))"""
 

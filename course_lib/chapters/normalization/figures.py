@@ -60,8 +60,8 @@ class TwoNorms(Drawing):
                 number.set_visible(one is self.axes[0] or bool(low < y < high))
             mean.set_ydata([values.mean()] * 2)
         said = (
-            f"LayerNorm: mean {self.layer.mean() + 0.0:.1f}, deviation {self.layer.std():.2f}. "
-            f"RMSNorm: mean {self.rms.mean() + 0.0:.2f}, root mean square {np.sqrt((self.rms**2).mean()):.2f}"
+            f"LayerNorm: mean {round(self.layer.mean(), 1) + 0.0:.1f}, deviation {self.layer.std():.2f}. "
+            f"RMSNorm: mean {round(self.rms.mean(), 2) + 0.0:.2f}, root mean square {np.sqrt((self.rms**2).mean()):.2f}"
         )
         self.headline.set_text("No result to show" if "nan" in said else said)
 

@@ -51,7 +51,7 @@ def shift_and_scale(layer: Callable | None = None, rms: type | None = None) -> L
             if function:
                 shown[name], said = _try_norm(function, x, eps)
                 agrees = torch.allclose(shown[name], right[name], rtol=1e-5, atol=1e-6)
-                row = ", ".join(f"{value + 0.0:.3g}" for value in right[name].numpy().round(4))
+                row = ", ".join(f"{value + 0.0:.3g}" for value in right[name].numpy().round(6))
                 said = said or (
                     "Yours agrees with the library." if agrees else f"The library's {name}: {row}; yours differs."
                 )
@@ -66,7 +66,7 @@ def shift_and_scale(layer: Callable | None = None, rms: type | None = None) -> L
             return said
 
         def row(values, digits):
-            return ", ".join(f"{value + 0.0:.{digits}g}" for value in values.round(4))
+            return ", ".join(f"{value + 0.0:.{digits}g}" for value in values.round(6))
 
         text = f"x = {row(x, 5)}; eps {eps:g}. LayerNorm: {row(layer, 3)}. RMSNorm: {row(rms, 3)}."
         return f"{text} {said}".rstrip()

@@ -59,11 +59,12 @@ def attention_viewer(
     tokens, weights = seen[first]
     if query is not None and query not in tokens:
         raise ValueError(f"query={query!r} is not a token of the first sentence: {' '.join(tokens)}")
+    asks = len(tokens) - 1 if query is None else tokens.index(query)
     places = max(len(tokens) for tokens, _ in seen.values())
 
     def look(sentence, asks):
         tokens, weights = seen[sentence]
-        return tokens, weights.numpy(), min(asks, len(tokens) - 1)  # a shorter sentence: its last token
+        return tokens, weights.numpy(), min(asks - drawn_from, len(tokens) - 1)  # a shorter sentence: its last token
 
     def draw(sentence, layer, head, asks):
         tokens, weights, asks = look(sentence, asks)
@@ -82,7 +83,7 @@ def attention_viewer(
         "sentence": dropdown("sentence", list(seen), first),
         "layer": slider("layer", layer, 0, n_layers - 1, 1),
         "head": slider("head", head, 0, n_heads - 1, 1),
-        "asks": slider("token that asks", len(tokens) - 1 if query is None else tokens.index(query), 0, places - 1, 1),
+        "asks": slider("position that asks", drawn_from + asks, drawn_from, drawn_from + places - 1, 1),
     }
     return LiveFigure(draw, controls, describe)
 

@@ -107,13 +107,13 @@ class LossCurve(Drawing):
         self.headline, self.axes = headline(figure), axes
         (self.line,) = axes.plot([], [], "o-", color=BLUE, markersize=4)
         (self.batches,) = axes.plot([], [], color=GREY, linewidth=0.8, zorder=1)
-        self.key = axes.text(0.4 * self.total, 0.55 * self.guessing, "", fontsize=FONT, color=INK, linespacing=1.5)
+        self.key = axes.text(0, 0, "", fontsize=FONT, color=INK, linespacing=1.5)
         axes.axhline(self.entropy, color=GREEN, linestyle="--", linewidth=1.8)
         axes.axhline(self.guessing, color=GREY, linestyle=":")
         names = f"entropy of Tinytown: {self.entropy:.2f}", f"guessing: ln V = {self.guessing:.1f}"
-        for height, name in zip((self.entropy, self.guessing), names):
-            axes.text(0.99 * self.total, height - 0.08, name, ha="right", va="top", fontsize=FONT)
-        axes.set(xlabel="step", xlim=(0, self.total), ylim=(0, self.guessing + 0.4))
+        for height, name, side in zip((self.entropy - 0.08, self.guessing + 0.04), names, ("top", "bottom")):
+            axes.text(0.99 * self.total, height, name, ha="right", va=side, fontsize=FONT)
+        axes.set(xlabel="step", xlim=(0, self.total), ylim=(0, self.guessing + 0.6))
         return figure
 
     def move(self) -> None:
@@ -122,6 +122,8 @@ class LossCurve(Drawing):
         both = len(self.batch_losses) > 0
         self.axes.set_ylabel("loss (nats per token)" if both else "loss on new stories (nats per token)")
         self.key.set_text("dots: on new stories\nthin line: on the batch of each step" if both else "")
+        high = len(self.losses) > 0 and not self.losses[-1] < self.guessing / 2  # then there is room below the curve
+        self.key.set_position((0.02 * self.total, 1) if high else (0.6 * self.total, 0.7 * self.guessing))
         if len(self.losses):
             over = self.losses[-1] - self.entropy
             self.headline.set_text(
@@ -343,9 +345,8 @@ def best_sizes(
     axes.plot(*zip(*best), color=RED, linewidth=2.2)
     axes.plot(*zip(*runs), "o", color=BLUE, markersize=5)
     axes.annotate(
-        "best use of compute", best[len(best) // 2], (10, -16), textcoords="offset points", ha="left", color=RED,
-        fontsize=FONT,
-    )  # fmt: skip
+        "best use\nof compute", best[-1], (6, 0), textcoords="offset points", va="center", color=RED, fontsize=FONT
+    )
     axes.set(xlim=(min(sizes), max(sizes)), ylim=(min(tokens), max(tokens)))
     headline(figure).set_text(title)
     return figure
@@ -357,15 +358,17 @@ def letters(
     """Draw the losses of trainings on letters, on what is trained on (thin) and on what is held out.
 
     every: steps from one figure to the next. runs: name -> (losses on its own text, losses on held-out text).
-    counting: what counts of letters give on held-out text, by a name."""
+    counting: what two counts of letters give on held-out text, by a name, the higher loss first."""
     figure, axes = new_figure(WIDE, 4.0)
     for (name, (own, held_out)), colour in zip(runs.items(), COLOURS):
         steps = [every * i for i in range(len(own))]
         axes.plot(steps, held_out, color=colour, linewidth=2.2, label=f"{name}, held-out letters")
         axes.plot(steps, own, "--", color=colour, linewidth=1.2, label=f"{name}, the letters it trains on")
-    for name, loss in counting.items():
+    for loss in counting.values():
         axes.axhline(loss, color=GREY, linestyle=":")
-        axes.text(steps[-1], loss + 0.02, name, ha="right", va="bottom", fontsize=FONT - 1, color=INK)
+    (above, high), (below, low) = counting.items()
+    axes.text(steps[-1], high + 0.02, above, ha="right", va="bottom", fontsize=FONT - 1, color=INK)
+    axes.text(0.01 * steps[-1], low - 0.03, below, va="top", fontsize=FONT - 1, color=INK)
     axes.set(xlabel="step", ylabel="loss (nats per letter)", xlim=(0, steps[-1]), ylim=(0.9, 4.3))
     axes.legend(frameon=False, fontsize=FONT - 1, loc="upper right", bbox_to_anchor=(1, 0.97))
     ends = {name: (min(held_out), held_out[-1]) for name, (_, held_out) in runs.items()}

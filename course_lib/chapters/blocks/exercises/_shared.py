@@ -14,10 +14,18 @@ def paper(x, attention, ffn, norm1, norm2):
     """A case of functions x · scale + shift, which one can follow on paper."""
     names = ("attention", "ffn", "norm1", "norm2")
     functions = [
-        Given(affine, scale, shift, says=f"{name}(x) = {scale:g} · x + {shift:g}")
+        Given(affine, scale, shift, says=f"{name}(x) = {on_paper(scale, shift)}")
         for name, (scale, shift) in zip(names, (attention, ffn, norm1, norm2))
     ]
     return Case(torch.tensor([[[float(x)]]]), *functions)
+
+
+def on_paper(scale, shift):
+    """Return x · scale + shift as one would write it: 2 · x, x + 1, or 0."""
+    factor = {0: "", 1: "x", -1: "−x"}.get(scale, f"{scale:g} · x".replace("-", "−"))
+    if not factor or not shift:
+        return factor or f"{shift:g}".replace("-", "−")
+    return f"{factor} {'+' if shift > 0 else '−'} {abs(shift):g}"
 
 
 def by_hand(seed):
