@@ -1,5 +1,7 @@
 """What a notebook's kernel says by itself: below a NameError, and where the learner was the last time."""
 
+import textwrap
+
 import nbformat
 import pytest
 from nbclient import NotebookClient
@@ -29,6 +31,27 @@ def test_a_name_that_is_not_made_yet_is_told_with_the_cells_to_run_below_pythons
     error, said = outputs(FIRST, "scores.sum()")
     assert error == alone, "the traceback is as without the sentence"
     assert said.text == WHERE.format("scores") + "\n"
+
+
+def test_a_control_waits_for_the_cell_that_runs_whatever_thread_it_is_moved_in():
+    move = """\
+    import threading
+    moved = []
+    get_ipython().kernel.shell_handlers["comm_msg"] = moved.append  # in place of ipykernel's own"""
+    run = """\
+    control = threading.Thread(target=get_ipython().kernel.shell_handlers["comm_msg"], args=["a message"])
+    control.start()
+    control.join(timeout=0.3)
+    print(moved)"""
+    its_turn = """\
+    from course_lib.live.turns import TURN
+    TURN.release()  # as at the end of the cell
+    control.join()
+    TURN.acquire()
+    print(moved)"""
+    *_, meanwhile, afterwards = all_outputs(*map(textwrap.dedent, (move, FIRST, "", run, its_turn)))
+    assert meanwhile[0].text == "[]\n"
+    assert afterwards[0].text == "['a message']\n"
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,9 @@ While a control moves, the PNG is light: the pixels of the page, hardly compress
 """
 
 import asyncio
-import functools
 import html
 import inspect
 import io
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -22,22 +20,11 @@ from PIL import Image
 
 from course_lib.live.drawing import Drawing
 from course_lib.live.page import enlarged, picture, publish
+from course_lib.live.turns import TURN
 
 DPI = 200  # twice the 100 screen pixels of an inch: sharp on dense screens
 NARROW = "calc(100% - 4px)"  # at most this wide is a control: a phone's page is narrow, and 4 are its margins
-_DRAWING = threading.RLock()
 REST = 0.3  # seconds without a new value after which the sharp picture is sent; a key that is held repeats sooner
-
-
-def _one_at_a_time(method: Callable[..., None]) -> Callable[..., None]:
-    """A JupyterLab that `start` did not begin may move two figures in two threads: they share the seed of torch."""
-
-    @functools.wraps(method)
-    def alone(*args):
-        with _DRAWING:
-            return method(*args)
-
-    return alone
 
 
 def png(figure: Figure) -> bytes:
@@ -197,8 +184,11 @@ class LiveFigure(widgets.VBox):
         self.text = self._describe(**state)
         self.also_text = self._also(**state) if self._also else ""
 
-    @_one_at_a_time
     def _moved(self, _change) -> None:
+        with TURN:
+            self._draw_anew()
+
+    def _draw_anew(self) -> None:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:  # a plain process: nothing runs later, so the sharp picture comes now
@@ -214,13 +204,13 @@ class LiveFigure(widgets.VBox):
             self._cancel()
             self._rest = loop.call_later(REST, self.settle) if loop else None
 
-    @_one_at_a_time
     def settle(self) -> None:
         """Send the sharp picture if the one that is shown is light."""
-        if self._rest:
-            self._cancel()
-            self.drawing.update(**self._drawn)  # a later state may have failed half-way
-            self._image.value = png(self.figure)
+        with TURN:
+            if self._rest:
+                self._cancel()
+                self.drawing.update(**self._drawn)  # a later state may have failed half-way
+                self._image.value = png(self.figure)
 
     def _cancel(self) -> None:
         if self._rest:
