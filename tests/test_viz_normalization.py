@@ -48,6 +48,19 @@ def test_the_numbers_at_the_bars_have_no_negative_zero_and_no_powers_of_ten():
         assert not any("e" in text for text in shown), shown
 
 
+def test_the_words_say_the_number_that_stands_at_the_bar():
+    """A number that is rounded twice may end up on the other side of a half: 1.05501 is not 1.05."""
+    live = built.shift_and_scale()
+    live.render(shift=-100)
+    assert live.drawing.numbers[2][1].get_text() == "-1.06"
+    assert "RMSNorm: -1.19, -1.06, -0.923, -0.791." in live.text
+
+
+def test_a_mean_just_below_zero_is_zero():
+    live = built.shift_and_scale(layer=lambda x, gamma, beta, eps: x - x.mean() - 1e-3)
+    assert live.drawing.headline.get_text().startswith("LayerNorm: mean 0.0, ")
+
+
 def test_layer_norm_forgets_shift_and_scale_and_rms_norm_scale_alone():
     live = built.shift_and_scale()
 

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from sliders import LiveFigureTests
 
@@ -81,6 +82,11 @@ def test_static_figures_draw_the_data_they_are_given():
     noisy = figures.LossCurve([0, 2], [5.8, 2.0], 0.65, 4, 5.84, batch_losses=[5.9, 2.2, 1.8]).draw()
     assert noisy.line.get_xydata().tolist() == [[0, 5.8], [2, 2.0]]
     assert noisy.batches.get_xydata().tolist() == [[1, 5.9], [2, 2.2], [3, 1.8]], "one for each step, from 1"
+    for losses in ([5.8, 2.0], [5.8, 5.7], [5.8, math.inf]):
+        drawn = figures.LossCurve([0, 2], losses, 0.65, 4, 5.84, batch_losses=[5.9]).draw()
+        box = drawn.key.get_window_extent().transformed(drawn.axes.transData.inverted())
+        curve = np.interp(np.linspace(box.x0, box.x1), [0, 2], losses)
+        assert box.y0 > curve.max() or box.y1 < curve.min(), "no line crosses the key"
 
     jump = figures.jump([3.2, 3.1, 0.4, 0.2], [0, 2, 4], [0.05, 0.1, 0.9], guessing=math.log(24))
     assert jump.axes[1].lines[0].get_ydata().tolist() == [0.05, 0.1, 0.9]
