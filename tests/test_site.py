@@ -205,7 +205,7 @@ def test_a_colab_link_is_there_if_and_only_if_the_project_names_its_address(tmp_
 
 
 def test_a_page_that_names_commands_says_which_python_they_mean(tmp_path):
-    told = "begin them in the same way"
+    told = "begin them in this way"
     assert told not in pages._run_it("notebooks/04_heads.ipynb", "")
     assert told in pages._run_it("notebooks/04_heads.ipynb", "", commands=True)
 

@@ -199,9 +199,8 @@ def _run_it(path: str, repository: str, commands: bool = False) -> str:
     if path.startswith("notebooks/"):
         why = "This page shows what was computed when the course was made. To run and change it, open it in JupyterLab"
     command = f"{PYTHON} course_lib start {path}"
-    if commands:
-        link += ". The commands below are for a terminal there; in another one, begin them in the same way"
-    return f'<div class="run-it">{why} from your copy of the course: <code>{command}</code>{link}</div>'
+    said = " (commands below are for a terminal there; in another one begin them in this way)" if commands else ""
+    return f'<div class="run-it">{why} from your copy of the course: <code>{command}</code>{said}{link}</div>'
 
 
 def repository_of(root: Path) -> str:
