@@ -89,7 +89,9 @@ class Lab:
         page = self.blank(width, height)
         if wrong is not None:
             listen(page, wrong)
-        page.goto(self._address.format(name))
+        # A notebook calls itself idle before it has a kernel, too, and who runs a cell then is asked to select one.
+        with page.expect_websocket(lambda socket: "/api/kernels/" in socket.url):
+            page.goto(self._address.format(name))
         page.wait_for_function(IDLE, timeout=60_000)
         cells = json.loads((self.folder / name).read_text(encoding="utf-8"))["cells"]
         widgets = sum(VIEW in output.get("data", {}) for cell in cells for output in cell.get("outputs", []))
@@ -108,6 +110,8 @@ class Lab:
 
         for last_try in (False, False, False, True):  # on a busy machine the menu may close before it is chosen from
             page.evaluate(WATCH)
+            if said := page.locator(".jp-Dialog-content").all_inner_texts():
+                raise RuntimeError(f"no cell can be run behind a dialog of JupyterLab: {said}")
             page.locator(".jp-InputPrompt").first.click()  # the menu is for the notebook that has the focus
             menu(page, "Run", "Run All Cells")
             try:
