@@ -87,13 +87,14 @@ def test_a_run_that_is_killed_goes_on_as_if_it_had_never_stopped(tmp_path):
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize(("before", "after"), [(False, True), (True, False)])
-def test_a_run_goes_on_with_shards_or_without(tmp_path, before, after):
-    """The first half ends by being killed, since `steps` decides the rates."""
-    settings = {"steps": 8, "checkpoint": str(tmp_path / "run.pt"), "checkpoint_every": 4}
-    start(tmp_path, **settings, shard=before, kill_at=5)
-    assert len(torch.load(tmp_path / "run.pt")["history"]["losses"]) == 4
-    assert_same(together(tmp_path, **settings, shard=after)[0], alone(steps=8, accumulate=2))
+def test_a_run_goes_on_with_shards_or_without(tmp_path):
+    """Begun without them, gone on with them, and ended without. What comes before the end is killed, since `steps`
+    decides the rates."""
+    settings = {"steps": 12, "checkpoint": str(tmp_path / "run.pt"), "checkpoint_every": 4}
+    for shard, done in ((False, 4), (True, 8)):
+        start(tmp_path, **settings, shard=shard, kill_at=done + 1)
+        assert len(torch.load(tmp_path / "run.pt")["history"]["losses"]) == done
+    assert_same(together(tmp_path, **settings)[0], alone(steps=12, accumulate=2))
 
 
 @pytest.mark.proof
