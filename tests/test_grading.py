@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("as_a_learner")  # the verdicts are those t
 ROOT = Path(__file__).parent.parent
 SEEDS = (PUBLIC_SEED, 1, 20_26)
 WRONG_SEEDS = (PUBLIC_SEED, 20_26)  # for wrong answers: a mistake is one whatever the numbers
-MORE_SEEDS = (*range(8), 20_26)  # for right answers: a class is graded with a seed that nobody has tried
+MORE_SEEDS = (*range(20), 20_26)  # for right answers: a class is graded with a seed that nobody has tried
 EVERY_RUN, IN_PROOFS = "the public seed", "more seeds"
 by_part = pytest.mark.parametrize("part", [EVERY_RUN, pytest.param(IN_PROOFS, marks=pytest.mark.proof)])
 
