@@ -60,6 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"course_lib {course_lib.__version__}")
     parser.add_argument("--catalogue", metavar="DIR", help="add your own exercises, DIR/slug/name.md (`new exercise`)")
+    parser.set_defaults(kept="This run kept nothing.")  # a command says otherwise once it has kept something
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add(commands)
@@ -106,7 +107,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{arguments.command}: {what}: {arguments.remedy}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("\nInterrupted. What was finished is kept.", file=sys.stderr)
+        print(f"\nInterrupted. {arguments.kept}", file=sys.stderr)
         return 130
 
 

@@ -49,23 +49,29 @@ def run(arguments: argparse.Namespace) -> int:
         print("\n".join(f"{each.chapter:>2}  {each.id:<34}{each.claim}" for each in chosen))
         return 0
     found = {}
-    for each in (bar := tqdm(chosen, desc="measuring", unit="claim")):
-        bar.set_postfix_str(each.id)
-        found[each.id] = each()
-    if arguments.record:
-        from course_lib.chapters.claims.widgets import picture
+    try:
+        for each in (bar := tqdm(chosen, desc="measuring", unit="claim")):
+            bar.set_postfix_str(each.id)
+            finding = found[each.id] = each()
+            if not arguments.json:
+                where = f"chapter {each.chapter}, {each.id}" + (", this machine" if each.timed else "")
+                lines = [
+                    textwrap.fill(line, 110, initial_indent="  ", subsequent_indent="    ")
+                    for line in each.told(finding)
+                ]
+                bar.write("\n".join(["", where, *lines]))
+            if arguments.record or not arguments.json:
+                rest = "and recorded them" if arguments.record else "and printed their findings; it recorded nothing"
+                arguments.kept = f"This run measured {len(found)} of {len(chosen)} claims {rest}."
+    finally:  # an interruption loses nothing that was measured
+        if arguments.record and found:
+            from course_lib.chapters.claims.widgets import picture
 
-        record(found)
-        print(f"recorded {len(found)} findings; drew {picture()}")
+            record(found)
+            print(f"recorded {len(found)} findings; drew {picture()}")
     if arguments.json:
         print(json.dumps({id: asdict(finding) for id, finding in found.items()}, indent=1, ensure_ascii=False))
         return 0
-    for each in chosen:
-        finding = found[each.id]
-        where = f"chapter {each.chapter}, {each.id}" + (", this machine" if each.timed else "")
-        print(f"\n{where}")
-        for line in each.told(finding):
-            print(textwrap.fill(line, 110, initial_indent="  ", subsequent_indent="    "))
     counts = [f"{sum(f.verdict == v for f in found.values())} {v}" for v in VERDICTS]
     print(f"\n{len(found)} claims: {', '.join(counts)}")
     return 0

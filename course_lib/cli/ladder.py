@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         for rung in RUNGS.values():
             print(f"{rung.id:<18} {rung.label:<42} {told(recorded()[rung.id])}")
         return 0
-    for rung in chosen:
+    for number, rung in enumerate(chosen, 1):
         print(f"{rung.label}: training with seeds {', '.join(map(str, SEEDS))}")
         heights = [train_rung(rung.id, seed, progress=True)[1] for seed in SEEDS]
         found = Height(tuple(height.nats[0] for height in heights), heights[0].grammar)
@@ -49,6 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"  on record  {told(recorded()[rung.id])}")
         if arguments.record:
             write_record({rung.id: found})
+        rest = "and recorded them" if arguments.record else "and recorded nothing"
+        arguments.kept = f"This run trained {number} of {len(chosen)} rungs {rest}."
     if arguments.record:
         print(f"drew {draw_record()}")
     return 0

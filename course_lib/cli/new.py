@@ -113,6 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
         for file, text in ((page, PAGE), (page.with_suffix(".py"), MODULE)):
             file.write_text(text.replace("{name}", name), encoding="utf-8")
             print(f"wrote {file}")
+        arguments.kept = f"{page} and its module are written; the same command proves them."
     found = catalogue.Exercises()
     found.add(catalogue.Folder(root, "exercises" if ours else ""))
     catalogue.EXERCISES[f"{slug}.{name}"] = exercise = found[f"{slug}.{name}"]

@@ -8,17 +8,18 @@ def add(commands: argparse._SubParsersAction) -> None:
     """Add the command with its arguments."""
     parser = commands.add_parser(
         "refresh",
-        help="authors: run notebooks again, keep their outputs, make the exercises from the solutions",
+        help="authors: run notebooks again, keep their outputs, make the exercises from their pages",
         description=(
             "Runs the notebooks from top to bottom in fresh kernels and keeps their outputs as the tests compare them."
-            " Then writes exercises/ from solutions/, the glossary, the courses in the instructor's guide, and the"
+            " The notebooks in solutions/ and exercises/ are made from the pages in course_lib/chapters/*/exercises/:"
+            " change a page, not these. It also writes the glossary, the courses in the instructor's guide, and the"
             " README's table of chapters. A notebook that raises stays as it was."
         ),
         epilog="Example: python -m course_lib refresh notebooks/01_embeddings.ipynb solutions/01_embeddings.ipynb",
     )
     parser.add_argument("notebooks", nargs="*", help="files in notebooks/ or solutions/ (default: all)")
     parser.add_argument(
-        "--exercises-only", action="store_true", help="run nothing: write exercises/ from solutions/ alone"
+        "--exercises-only", action="store_true", help="run nothing: write solutions/ and exercises/ from the pages"
     )
     parser.add_argument(
         "--timeout", type=int, default=180, help="seconds that one cell may take (default: %(default)s)"
@@ -51,9 +52,16 @@ def run(arguments: argparse.Namespace) -> int:
                 f"{path} is not a notebook; name files such as notebooks/01_embeddings.ipynb, or none for all"
             )
         if path.resolve().parent.name == "exercises":
-            raise ValueError(f"{path} is generated: change solutions/{path.name} and refresh that")
-    for path in (bar := tqdm(paths, desc="running notebooks", unit="notebook", disable=not paths)):
+            raise ValueError(
+                f"{path} is generated: change the exercise's page in course_lib/chapters/{path.stem[3:]}/exercises/ "
+                f"and refresh solutions/{path.name}"
+            )
+    for number, path in enumerate(bar := tqdm(paths, desc="running notebooks", unit="notebook", disable=not paths)):
         bar.set_postfix_str(path.name)
+        if number:
+            arguments.kept = (
+                f"This run refreshed {number} of {len(paths)} notebooks; the files made from them are not written yet."
+            )
         if path.resolve().parent.name == "solutions":
             notebook.write_solution(path)
         notebook.refresh(path, timeout=arguments.timeout)

@@ -63,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     chapters = chapters_of(arguments.chapters) or (term.released(end) if term.is_dated else None)
     if chapters is None and arguments.update:
         chapters = released(folder / "course_lib")
+    arguments.kept = "The files that were written are kept; the same command with --update goes on."
     handed = release(Path.cwd(), folder, chapters, term.dates, arguments.update)
     holds = released(folder / "course_lib") or []
     size = sum(each.path.stat().st_size for each in handed if each.done != "removed") / 1e6

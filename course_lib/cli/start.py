@@ -70,6 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.pull:
         print("\n".join(pulled()), flush=True)
     folder = (arguments.folder or usual_folder()).expanduser().resolve()
+    arguments.kept = "The files that were copied are kept; the same command goes on with the rest."
     print("\n".join(news(hand_out(COURSE, folder), folder)))
     if page and not is_released(page):
         print("This chapter is still to come: its page says what is known.")

@@ -72,7 +72,12 @@ def run(arguments: argparse.Namespace) -> int:
         by = f" in {count()} processes" if count() > 1 else ""
         print(f"Training the Tinytown model for {recipe.steps:,} steps on {recipe.threads} threads{by}, into {folder}.")
         print("You may interrupt it: the same command goes on from the last checkpoint.")
-    figures, _ = train_tinytown(folder, recipe)
+    try:
+        figures, _ = train_tinytown(folder, recipe)
+    except KeyboardInterrupt:
+        if (checkpoint := folder / "training.pt").exists():
+            arguments.kept = f"The same command goes on from the last checkpoint, {checkpoint}."
+        raise
     if rank():
         return 0  # the first one reports
     report_figures(figures, shipped_figures()["figures"])

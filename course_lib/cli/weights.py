@@ -46,6 +46,10 @@ def run(arguments: argparse.Namespace) -> int:
         from course_lib.hub.fetch import PLACES, fetch
 
         truststore.inject_into_ssl()  # trust what the operating system trusts, as pip does
+        here = []
         for name in arguments.names:
             print(f"{name}: {fetch(name, [arguments.place] if arguments.place else PLACES)}")
+            here.append(name)
+            are = "is" if len(here) == 1 else "are"
+            arguments.kept = f"{', '.join(here)} {are} here; the same command goes on with the rest."
     return 0
