@@ -48,7 +48,7 @@ WITHDRAWN = {
     r"Ask for the untrained model beside it": "counting words does as well as the trained model",
     r"[Nn]othing is asserted that": "recorded sweeps and large models are asserted, too, and take longer than a minute",
     r"What was finished is kept": "whether anything is kept depends on the command, and each says so itself",
-    r"change `?solutions/|here are the source of the exercises": "the pages are; `refresh` writes both folders from them",
+    r"change `?solutions/|here are the source of the exercises": "the pages are: `refresh` writes both folders",
     r"in the last exercise you run it": "the training loop runs in `overfit`, the seventh of nine",
     r"[Rr]ight: 5\.9": "the cell prints 5.8, and ln 343 is 5.84",
     r"teaches what “it” means": "with another word in the place of “it” the answers are the same",

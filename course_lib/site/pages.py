@@ -295,8 +295,8 @@ def first_page(root: Path, folder: Path, large: bool = False) -> str:
             "# Transformers, Measured",
             "",
             "An interactive course on the Transformer, from token embeddings to sampling. **Most of what it says about "
-            "Transformers you measure yourself, on a laptop, in a minute.** Guess first, run the experiment beside its control, and "
-            "keep your own functions as parts of a model that grows through the course.",
+            "Transformers you measure yourself, on a laptop, in a minute.** Guess first, run the experiment beside "
+            "its control, and keep your own functions as parts of a model that grows through the course.",
             "",
             _top(folder, large),
             "",
