@@ -14,6 +14,7 @@ from course_lib.cli import (
     glass,
     grade,
     ladder,
+    lines,
     missing,
     new,
     plan,
@@ -82,7 +83,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if arguments.catalogue:
             _add_catalogue(arguments.catalogue)
-        status = arguments.run(arguments)
+        with lines.whole_lines():
+            status = arguments.run(arguments)
         if sys.stdout:  # None where there is no console
             sys.stdout.flush()
         return status
