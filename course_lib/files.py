@@ -1,5 +1,6 @@
 """Files: written whole or not at all, and read with an error that says what to do."""
 
+import errno
 import json
 import os
 import secrets
@@ -28,6 +29,33 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def exchange_folder(new: Path, folder: Path) -> None:
+    """Put the folder `new` in the place of `folder`, which is deleted.
+
+    Ended at any moment, it leaves either of them whole; what `folder` was until then may be in `earlier_of(folder)`,
+    and `restore_folder` brings it back.
+    """
+    restore_folder(folder)
+    earlier = earlier_of(folder)
+    delete_folder(earlier)
+    if folder.exists():
+        if not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "a file has its name", str(folder))
+        os.rename(folder, earlier)
+    os.rename(new, folder)
+    delete_folder(earlier)
+
+
+def restore_folder(folder: Path) -> None:
+    """Undo an exchange that ended half-way: where `folder` is missing, what it was before takes its place again."""
+    if not folder.exists() and earlier_of(folder).exists():
+        os.rename(earlier_of(folder), folder)
+
+
+def earlier_of(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.earlier")
 
 
 def delete_folder(folder: Path) -> None:

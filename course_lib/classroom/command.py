@@ -325,7 +325,7 @@ def _told(
     from .folders import LeftOut
     from .grading_policy import apply_policy
     from .handed_in import is_late
-    from .outputs import write_results
+    from .outputs import of_an_earlier_run, write_results
 
     submissions, left, unknown = handed_in
     doubts: list[str] = []
@@ -355,6 +355,11 @@ def _told(
     for path in paths:
         if path.stem.endswith("_unmatched"):
             print(f"Some submissions found no row: {path} says which, and why.", file=err)
+    if old := of_an_earlier_run(arguments.out, paths) if arguments.out else []:
+        print(
+            f"Of an earlier run, and not written again: {', '.join(old)}. Ask for the format again, or delete it.",
+            file=err,
+        )
     for each in left:
         print(f"NOT TAKEN: {each.name} {each.why}", file=err)
     for doubt in doubts:

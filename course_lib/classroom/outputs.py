@@ -1,14 +1,34 @@
-"""Everything that a run writes beside its journal: the report, and the formats that were asked for."""
+"""Everything that a run writes beside its journal: the report, and the formats that were asked for.
+
+All of it is made in a folder of its own first, and then takes the place of what an earlier run wrote: nobody who has
+left the class stays there, and an interruption leaves whole files and whole folders.
+"""
 
 import argparse
-from collections.abc import Mapping, Sequence
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from course_lib.files import delete_folder, exchange_folder, restore_folder
 
 if TYPE_CHECKING:  # what is needed is imported when it runs
     from .manifest import Line
 
 FORMATS = ("json", "csv", "junit", "gradescope", "classroom50", "canvas", "moodle")
+NEW = ".new"  # the folder in which the results are made
+# What a run writes into its folders, so that what the teacher has put there is told from it.
+OURS = {
+    "report": ("index.html", "reflections.html", "learners/*.html"),
+    "gradescope": ("*/results.json",),
+    "classroom50": ("*/result.json",),
+}
+# What a format writes; those of `RENEWED` need nothing but the marks, so that they can be written again unasked.
+RENEWED = {"json": "results.json", "csv": "results.csv", "junit": "junit.xml", "gradescope": "gradescope"}
+OTHERS = ("classroom50", "canvas.csv", "moodle*.csv")
 
 
 def worksheets(given: Sequence[str] | None) -> dict[int | None, Path]:
@@ -34,9 +54,11 @@ def write_results(
     manifest: "Sequence[Line]" = (),
     canvas_columns: Mapping[int, str] | None = None,
 ) -> list[Path]:
-    """Write the report, and every format that was asked for; return the first file of each.
+    """Write the report, and every format that was asked for, or that an earlier run wrote and that needs nothing else;
+    return the first file of each.
 
     canvas_columns: how the gradebook calls the columns of chapters, where `course.toml` says so.
+    Errors: ValueError if a folder to be written is a link, which may lead out of `arguments.out`.
     """
     from course_lib.classroom.export import canvas, classroom50, gradescope, junit, moodle, results
     from course_lib.classroom.text import COURSE
@@ -46,33 +68,88 @@ def write_results(
     from .probe import walls_of
     from .report import write_reflections, write_reports
 
+    out = arguments.out
+    written: list[Path] = []
+
+    def put(write: Callable[[Path], list[Path]], empty: str = "") -> None:
+        with _exchanged(out, empty) as folder:
+            made = write(folder)
+        written.extend(out / path.relative_to(folder) for path in made)
+
+    def is_wanted(format: str) -> bool:
+        return getattr(arguments, format) or (out / RENEWED[format]).exists()
+
     sandbox = "none: there was no wall around the answers" if arguments.sandbox == "none" else arguments.sandbox
     about = {"chapters": ", ".join(map(str, chapters)), "sandbox": sandbox, "grader": version()}
-    if walls := walls_of(arguments.out):
+    if walls := walls_of(out):
         about["wall"] = " | ".join(walls)
-    written = write_reports(marked, arguments.out, titles=TITLES, about=about, left=left, manifest=manifest)[:1]
+
+    def write_pages(folder: Path) -> list[Path]:
+        pages = write_reports(marked, folder, titles=TITLES, about=about, left=left, manifest=manifest)
+        return pages[:1] + write_reflections(marked, folder)
+
+    put(write_pages, empty="reflections.csv")
     columns = {number: TITLES[number] for number in chapters} if arguments.columns == "chapters" else None
-    written += write_reflections(marked, arguments.out)
-    if arguments.json:
-        written += results.write_json(marked, arguments.out, left, manifest, about)
-    if arguments.csv:
-        written += results.write_csv(marked, arguments.out, left)
-    if arguments.junit:
-        written += junit.write_junit(marked, arguments.out, about)
-    if arguments.gradescope:
-        written += gradescope.write_gradescope(marked, arguments.out)[:1]
+    if is_wanted("json"):
+        put(lambda folder: results.write_json(marked, folder, left, manifest, about))
+    if is_wanted("csv"):
+        put(lambda folder: results.write_csv(marked, folder, left))
+    if is_wanted("junit"):
+        put(lambda folder: junit.write_junit(marked, folder, about))
+    if is_wanted("gradescope"):
+        put(lambda folder: gradescope.write_gradescope(marked, folder)[:1])
     if arguments.classroom50:
-        written += classroom50.write_classroom50(marked, arguments.out)[:1]
+        put(lambda folder: classroom50.write_classroom50(marked, folder)[:1])
     if arguments.canvas is not None:
         gradebook = Path(arguments.canvas) if arguments.canvas else None
-        written += canvas.write_canvas(
-            marked,
-            arguments.out,
-            arguments.title or COURSE,
-            gradebook=gradebook,
-            chapters=columns,
-            named=canvas_columns or {},
+        title, named = arguments.title or COURSE, canvas_columns or {}
+        book = partial(canvas.write_canvas, marked, title=title, gradebook=gradebook, chapters=columns, named=named)
+        put(book, empty="canvas_unmatched.csv")
+    for chapter, sheet in worksheets(arguments.moodle).items():
+        one = partial(
+            moodle.write_moodle, marked, worksheet=sheet, chapters=None if chapter else columns, chapter=chapter
         )
-    for chapter, worksheet in worksheets(arguments.moodle).items():
-        written += moodle.write_moodle(marked, arguments.out, worksheet, None if chapter else columns, chapter)
+        put(one, empty=f"moodle_{chapter}_unmatched.csv" if chapter else "moodle_unmatched.csv")
     return written
+
+
+def of_an_earlier_run(out: Path, written: Sequence[Path]) -> list[str]:
+    """Return the names of results in `out` that this run has not written: they may be of another class."""
+    new = {path.relative_to(out).parts[0] for path in written}
+    return sorted({path.name for pattern in OTHERS for path in out.glob(pattern)} - new)
+
+
+@contextmanager
+def _exchanged(out: Path, empty: str) -> Iterator[Path]:
+    """Give a new folder, and then put what was written there in the place of what `out` holds under the same names.
+
+    empty: the name of a file that is written only where it has something to say; else an earlier one is deleted.
+    """
+    folder = out / NEW
+    delete_folder(folder)  # of a run that was interrupted
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+        if empty and not (folder / empty).exists():
+            (out / empty).unlink(missing_ok=True)
+        for path in sorted(folder.iterdir()):
+            if path.is_dir():
+                restore_folder(out / path.name)
+                _carry_over(out / path.name, path, OURS[path.name])
+                exchange_folder(path, out / path.name)
+            else:
+                os.replace(path, out / path.name)
+    finally:
+        delete_folder(folder)
+
+
+def _carry_over(old: Path, new: Path, ours: Sequence[str]) -> None:
+    """Copy what the teacher put into an old folder into the new one."""
+    if old.is_symlink():
+        raise ValueError(f"{old} is a link, which may lead anywhere: put a folder in its place, or delete it")
+    for path in sorted(old.rglob("*")):
+        name = path.relative_to(old)
+        is_ours = any(name.match(pattern) and len(name.parts) == pattern.count("/") + 1 for pattern in ours)
+        if path.is_symlink() or not (is_ours or path.is_dir()):
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, new / name, follow_symlinks=False)

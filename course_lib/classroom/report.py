@@ -66,7 +66,7 @@ def write_reports(
     """Write `report/index.html` for the class and `report/learners/NAME.html` for each learner, below `folder`.
 
     A learner's page says nothing of the others and links to no page, so it can be handed out. Equal results give equal
-    bytes, in whatever order they come. Pages of an earlier run are replaced; none is removed.
+    bytes, in whatever order they come.
 
     Args:
         titles: of the chapters, by number.
@@ -98,8 +98,6 @@ def write_reflections(marked: Sequence[GradedSubmission], folder: Path) -> list[
         if any(each.texts.get(id) for each in learners)
     ]
     if not questions:
-        for path in paths:
-            path.unlink(missing_ok=True)  # of an earlier run
         return []
     most = max(len(exercise.rubric) for exercise, _ in questions)
     rows = [["learner", "name", "exercise", "title", "text", *(f"criterion {i}" for i in range(1, most + 1))]]

@@ -51,7 +51,7 @@ def whole_lines() -> Iterator[None]:
     """Let every bar in this block write whole lines where standard error is no terminal."""
     before = sys.stderr
     if before is not None and not before.isatty():  # None where there is no console
-        sys.stderr = Lines(before)  # type: ignore[assignment]
+        sys.stderr = Lines(before)
     try:
         yield
     finally:

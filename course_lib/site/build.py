@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 
+from course_lib.files import delete_folder, exchange_folder
 from course_lib.hub.weights import weights_folder
 from course_lib.site import links, pages, states
 
@@ -49,8 +50,10 @@ def build(root: Path, out: Path, processes: int, large: bool = False) -> list[st
         shutil.copy(root / "web" / "conf.py", source)
         _mathjax(source / "_extra" / "mathjax")
         _sphinx(source, Path(temporary) / "site", Path(temporary) / "doctrees", processes)
-        shutil.rmtree(out, ignore_errors=True)
-        shutil.copytree(Path(temporary) / "site", out)
+        part = out.with_name(f".{out.name}.part")  # beside it: a new name is given within one disk only
+        delete_folder(part)
+        shutil.copytree(Path(temporary) / "site", part)
+        exchange_folder(part, out)
     return links.problems(out)
 
 
