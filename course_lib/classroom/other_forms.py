@@ -18,8 +18,8 @@ import course_lib
 from course_lib.grading.catalogue import EXERCISES
 
 from .folders import File, ending
+from .notebook_reader import LARGEST_NOTEBOOK
 
-LARGEST_NOTEBOOK = 64_000_000  # bytes of a file: the outputs in it may be huge
 LARGEST_HELPER = 1_000_000  # bytes
 Cells = list[tuple[Literal["code", "raw"], str]]
 

@@ -35,13 +35,13 @@ from .folders import (
     natural,
     unpacked,
 )
-from .notebook_reader import MOST_CELLS, Cell, mended, read_cells
-from .other_forms import CHAPTER_OF_ANSWER, DEFINED, FORMS, LARGEST_HELPER, LARGEST_NOTEBOOK, cells_of_form
+from .notebook_reader import MOST_CELLS, Cell, mended, read_cells, read_notebook
+from .other_forms import CHAPTER_OF_ANSWER, DEFINED, FORMS, LARGEST_HELPER, cells_of_form
 from .salvage import MERGE, TEXT_NOTEBOOK, THEIRS, as_notebook, merged, python_version, sides
 
 # For one submission. Sizes are in bytes, those of text in characters.
 LARGEST_TEXT = 8_000_000  # all cells and helper files together
-MOST_READ = 256_000_000  # unpacked, all files together
+MOST_READ = 512_000_000  # unpacked, all files together
 MOST_NOTEBOOKS = 100
 MOST_HELPERS = 100
 LARGEST_DATA_FILE = 1_000_000
@@ -234,7 +234,7 @@ class Reading:
             try:
                 if number > MOST_NOTEBOOKS:
                     raise Refused(f"was not read: of a submission {MOST_NOTEBOOKS} notebooks are")
-                data = file.read(LARGEST_NOTEBOOK, self._charge)
+                data = read_notebook(file, self._charge)
             except Refused as refused:
                 self._leave_out(path, str(refused))
                 continue

@@ -33,8 +33,8 @@ from .folders import (
     on_disk,
     unpacked,
 )
-from .notebook_reader import read_cells
-from .other_forms import FORMS, LARGEST_NOTEBOOK, cells_of_form
+from .notebook_reader import read_cells, read_notebook
+from .other_forms import FORMS, cells_of_form
 from .roster import TWICE, Learner, Owner, Roster, shown_names
 from .salvage import ENDINGS, TELLS, TEXT_NOTEBOOK, WANTED
 from .submission_reader import (
@@ -184,7 +184,7 @@ def _is_salvageable(item: Item) -> bool:
     if isinstance(item, File):
         with suppress(Refused):
             if TEXT_NOTEBOOK.search(item.name):
-                return bool(read_cells(item.read(LARGEST_NOTEBOOK, lambda size: None))[0])
+                return bool(read_cells(read_notebook(item, lambda size: None))[0])
             if ending(item.name) in FORMS:
                 return bool(cells_of_form(item, lambda size: None))
     return False
