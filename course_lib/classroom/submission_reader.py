@@ -36,7 +36,7 @@ from .folders import (
     unpacked,
 )
 from .notebook_reader import MOST_CELLS, Cell, mended, read_cells, read_notebook
-from .other_forms import CHAPTER_OF_ANSWER, DEFINED, FORMS, LARGEST_HELPER, cells_of_form
+from .other_forms import CHAPTER_OF_ANSWER, DEFINED, FORMS, LARGEST_HELPER, MARIMO, cells_of_form
 from .salvage import MERGE, TEXT_NOTEBOOK, THEIRS, as_notebook, merged, python_version, sides
 
 # For one submission. Sizes are in bytes, those of text in characters.
@@ -277,8 +277,10 @@ class Reading:
         for path, file in sorted(self.forms, key=_by_path)[:MOST_NOTEBOOKS]:
             try:
                 cells = [] if "course_lib" in path else cells_of_form(file, self._charge)
-            except Refused:
-                continue  # of a script it is said where helpers are read
+            except Refused as refused:  # otherwise it is said of a script where helpers are read
+                if str(refused) == MARIMO:
+                    self._leave_out(path, MARIMO)
+                continue
             if cells:
                 troubles = [f"only its first {MOST_CELLS:,} cells were read"] if len(cells) > MOST_CELLS else []
                 made = [Cell(i, kind, mended(source)) for i, (kind, source) in enumerate(cells[:MOST_CELLS], start=1)]

@@ -34,7 +34,7 @@ from .folders import (
     unpacked,
 )
 from .notebook_reader import read_cells, read_notebook
-from .other_forms import FORMS, cells_of_form
+from .other_forms import FORMS, MARIMO, cells_of_form
 from .roster import TWICE, Learner, Owner, Roster, shown_names
 from .salvage import ENDINGS, TELLS, TEXT_NOTEBOOK, WANTED
 from .submission_reader import (
@@ -190,6 +190,15 @@ def _is_salvageable(item: Item) -> bool:
     return False
 
 
+def _is_marimo(item: Item) -> bool:
+    try:
+        if isinstance(item, File) and ending(item.name) == ".py":
+            cells_of_form(item, lambda size: None)
+    except Refused as refused:
+        return str(refused) == MARIMO
+    return False
+
+
 def _is_one_learners(items: Sequence[Item], salvage: bool) -> bool:
     """Say whether what lies side by side is surely of one learner: see `find_handed_in`."""
     notebooks = [each for each in items if _is_notebook(each)]
@@ -274,6 +283,8 @@ def _not_taken(item: Item, named: set[str], salvage: bool) -> LeftOut:
         why = item.why
     elif salvage and _is_salvageable(item) and _stem(item) in named:
         why = "lies beside a hand-in of the same name, which counts"
+    elif salvage and _is_marimo(item):
+        why = MARIMO
     elif salvage and TEXT_NOTEBOOK.search(item.name):
         why = f"is no notebook that can be read{WANTED}"
     elif salvage and ending(item.name) in TELLS:
