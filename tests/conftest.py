@@ -112,3 +112,22 @@ def pixels(monkeypatch):
     from course_lib.live import figure as live
 
     monkeypatch.setattr(live, "DPI", 60)
+
+
+@pytest.fixture
+def toy(monkeypatch, tmp_path):
+    """Puts an exercise into the catalogue for one test, with a progress file of its own."""
+    from course_lib import record
+    from course_lib.grading import catalogue
+    from tests.toy_exercise import declared
+
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.sqlite3"))
+    monkeypatch.setattr(record, "_memory", {})
+    monkeypatch.setattr(record, "_said", set())
+
+    def add(**fields):
+        exercise = declared(**fields)
+        monkeypatch.setitem(catalogue.EXERCISES, exercise.id, exercise)
+        return exercise
+
+    return add

@@ -35,6 +35,7 @@ IN_EVERY_RUN = {  # one of each kind of habit, the quick ones; the proofs try al
     "answers_in_markdown_with_a_fence": "an answer that no cell runs",
     "choices_in_many_forms": "the other kinds of exercises: a choice",
     "exits_in_cells": "a cell that ends the process",
+    "data_beside_the_notebook": "reads what was handed in beside it",
     "files_of_ones_own": "reads and writes its own files",
     "hundreds_of_cells": "a long notebook",
     "magics_of_one_line": "lines that are no Python",

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.classroom import submission_reader
-from course_lib.classroom.notebook_reader import read_cells
+from course_lib.classroom import folders, notebook_reader, submission_reader
+from course_lib.classroom.notebook_reader import read_cells, without_outputs
 from course_lib.classroom.submission_reader import chapters_of
 from course_lib.classroom.submissions import find_submissions
+from tests.grading.archives import HONEST
 from tests.grading.corpus import notebook
 from tests.handed_in import CELLS, TEXT, read, said, sources
 
@@ -191,10 +192,10 @@ def test_limits_cost_what_is_beyond_them_and_no_more(tmp_path, monkeypatch):
     many = read(tmp_path, notebook([("code", str(number)) for number in range(9)]))
     assert [source for _, source in sources(many)] == ["0", "1", "2"]
     assert said(many).count("only its first 3 cells") == 1
-    monkeypatch.setattr(submission_reader, "LARGEST_NOTEBOOK", 100)
+    monkeypatch.setattr(notebook_reader, "LARGEST_NOTEBOOK", 100)
     large = read(tmp_path, TEXT)
     assert sources(large) == []
-    assert "larger than" in said(large)
+    assert "larger than 0 MB without its outputs" in said(large)
 
 
 def test_troubles_are_counted_where_there_are_too_many_to_say(tmp_path):
@@ -214,6 +215,74 @@ def test_outputs_take_no_memory(tmp_path):
     assert [(cell.kind, cell.source) for cell in cells] == CELLS
     assert troubles == []
     assert peak < 200_000  # of 6 MB, which would be 60 as Python's objects
+
+
+# --- more than is kept: outputs are stepped over as the file is read --------------------------------------------------
+PLOT = {"output_type": "display_data", "metadata": {}, "data": {"image/png": 'iVBOR\n"w0KGgo' * 9_000}}
+
+
+def with_outputs(outputs: list, **more) -> str:
+    whole = json.loads(TEXT)
+    whole["cells"][1]["outputs"] = outputs
+    whole["cells"][0]["attachments"] = {"a.png": {"image/png": "x" * 100_000}}
+    return json.dumps({**whole, **more}, indent=1)
+
+
+def test_a_large_notebook_whose_outputs_make_it_large_is_read_and_they_take_no_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(notebook_reader, "LARGEST_NOTEBOOK", 1_000_000)
+    monkeypatch.setattr(folders, "PIECE", 100_000)
+    path = tmp_path / HONEST
+    path.write_text(with_outputs([PLOT] * 100, metadata={"widgets": {"state": ["x" * 1_000_000]}}))
+    assert path.stat().st_size > 14_000_000
+    tracemalloc.start()
+    [submission] = find_submissions([path])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert sources(submission) == CELLS
+    assert submission.all_troubles == ()
+    assert peak < 3_000_000, f"{peak:,} bytes"
+    assert submission.digest == read(tmp_path / "small", TEXT).digest
+
+
+def test_beyond_its_outputs_a_large_notebook_has_the_limit_that_every_one_has(tmp_path, monkeypatch):
+    monkeypatch.setattr(notebook_reader, "LARGEST_NOTEBOOK", 1_000_000)
+    text = notebook([("code", "x"), *(("code", "#" + "y" * 90_000) for _ in range(20))])
+    assert "larger than 1 MB without its outputs" in said(read(tmp_path, text))
+    unfinished = with_outputs([PLOT] * 9).partition('"execution_count"')[0] + ', "outputs": ["' + "x" * 3_000_000
+    assert sources(read(tmp_path, unfinished)) == CELLS[:1]
+    assert "damaged" in said(read(tmp_path, unfinished))
+    assert "larger than 1 MB" in said(read(tmp_path, with_outputs([PLOT] * 9).encode("utf-16")))
+
+
+def test_no_file_is_read_beyond_what_one_submission_may_hold(tmp_path, monkeypatch):
+    monkeypatch.setattr(notebook_reader, "LARGEST_NOTEBOOK", 100_000)
+    monkeypatch.setattr(notebook_reader, "LARGEST_FILE", 2_000_000)
+    assert "larger than 2 MB" in said(read(tmp_path, with_outputs([PLOT] * 20)))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["code", "markdown"]), st.text() | st.lists(st.text())), max_size=4),
+    st.recursive(
+        st.none() | st.integers() | st.text(alphabet='"\\[]{}:, outputs\n'),
+        lambda part: st.lists(part) | st.dictionaries(st.sampled_from(["outputs", "cells", '"outputs":[']), part),
+    ),
+    st.sampled_from([None, 1, "\t"]),
+    st.integers(1, 200),
+)
+def test_without_its_outputs_a_notebook_reads_the_same_wherever_its_pieces_end(cells, value, indent, size):
+    made = [{"metadata": value, "cell_type": kind, "outputs": [value], "source": text} for kind, text in cells]
+    whole = {"x": value, "cells": made, "metadata": {"widgets": value}, "nbformat": 4}
+    data = json.dumps(whole, indent=indent).encode()
+    kept = b"".join(without_outputs(data[at : at + size] for at in range(0, len(data), size)))
+    assert read_cells(kept) == read_cells(data)
+    assert not cells or b'"outputs": []' in kept
+
+
+@given(st.binary(max_size=300) | st.text(alphabet='"\\[]{}:outps ').map(str.encode), st.integers(1, 50))
+def test_of_any_bytes_only_some_are_left_out(data, size):
+    kept = b"".join(without_outputs(data[at : at + size] for at in range(0, len(data), size)))
+    rest = iter(data)
+    assert all(byte in rest for byte in kept), "what is kept comes in its order"
 
 
 values = st.recursive(

@@ -14,14 +14,20 @@ from course_lib.classroom import submission_reader
 from course_lib.classroom.folders import OUTSIDE
 from course_lib.classroom.marking import compared
 from course_lib.classroom.notebook_reader import Cell
-from course_lib.classroom.other_forms import cells_of_markdown, cells_of_page, cells_of_script, defines_answer
+from course_lib.classroom.other_forms import (
+    cells_of_markdown,
+    cells_of_org,
+    cells_of_page,
+    cells_of_script,
+    defines_answer,
+)
 from course_lib.classroom.salvage import MOST_CONFLICTS, newer_syntax, python_version, sides, versions
 from course_lib.classroom.submission_reader import Notebook, Submission
 from course_lib.classroom.submissions import find_handed_in
 from tests.grading.archives import packed
 from tests.grading.corpus import notebook
 from tests.grading.salvaged import page_cell
-from tests.handed_in import TEXT, about, lay_out
+from tests.handed_in import TEXT, about, lay_out, said
 
 ANSWER = "attention_memory = 4\n"
 
@@ -104,12 +110,16 @@ LOOSE = {
     "dee.IPYNB.json": TEXT,
     "ed.ipynb.html": PAGE,
     "flo.md": f"```python\n{ANSWER}```\n",
+    "guy.qmd": f"```{{python}}\n#| echo: false\n{ANSWER}```\n",
+    "hed.org": f"* Masks\n  #+BEGIN_SRC python :session\n  {ANSWER}  #+END_SRC\n",
 }
 TOLD = {
     "eve.py": "defines no answer of the course",
     "fay.html": "printed page",
     "gil.pdf": "printed page",
     "hal.md": "Markdown",
+    "jan.qmd": "Markdown",
+    "kim.org": "Org",
     "ida.ipynb.txt": "no notebook that can be read",
     "ada.py": "beside a hand-in of the same name",
 }
@@ -126,6 +136,8 @@ def test_loose_files_that_hold_answers_are_hand_ins_and_of_others_the_remedy_is_
         "dee": 1,
         "ed": 1,
         "flo": 1,
+        "guy": 1,
+        "hed": 1,
     }
     assert all(book.cells for each in found for book in each.notebooks)
     assert {each.name: TOLD[each.name] in each.why for each in left} == dict.fromkeys(TOLD, True)
@@ -229,16 +241,59 @@ def test_of_a_page_only_cells_are_read_whatever_else_it_holds(page, sources):
     [
         ("```python\na\n```\n~~~py\nb\n~~~\n``` {code-cell} ipython3\nc\n```\n", ["a", "b", "c"]),
         ("````python\na\n```\nb\n````\n", ["a\n```\nb"]),
+        ("```{python}\n#| a: 1\nb\n```\n```{{python}}\nc\n```\n```{.python .x}\nd\n```\n", ["#| a: 1\nb", "d"]),
         ("```\na\n```\n```bash\nb\n```\n    a\n`a`\n", []),
         ("```markdown\n```python\na\n```\n", []),
         ("```python\nnever closed\n", []),
         ("``` ```\na\n```python\nb\n```\n", ["b"]),
         ("```" * 300_000 + "\n" + "~~~\n" * 300_001, []),
     ],
-    ids=range(7),
+    ids=range(8),
 )
 def test_of_markdown_only_fences_that_say_python_are_read(text, sources):
     assert [source for _, source in cells_of_markdown(text)] == sources
+
+
+@pytest.mark.parametrize(
+    ("text", "sources"),
+    [
+        ("#+begin_src python\na\n#+end_src\n#+BEGIN_SRC jupyter-python :session x\nb\n#+END_SRC\n", ["a", "b"]),
+        ("  #+begin_src python\n  def a():\n      b\n  #+end_src\n", ["def a():\n    b"]),
+        ("#+begin_src emacs-lisp\na\n#+end_src\n#+begin_src pythonic\nb\n#+end_src\n: c\n", []),
+        ("#+begin_example\n#+end_example\n#+begin_src python\nnever closed\n", []),
+        ("#+end_src\n" * 300_000 + "#+begin_src python\n" * 300_001, []),
+    ],
+    ids=range(5),
+)
+def test_of_org_only_blocks_that_say_python_are_read(text, sources):
+    assert [source for _, source in cells_of_org(text)] == sources
+
+
+MARIMO = f"""import marimo
+
+app = marimo.App()
+
+
+@app.cell
+def _():
+    def softmax(x, dim):
+        return x.exp() / x.exp().sum(dim, keepdim=True)
+    {ANSWER}    return attention_memory, softmax
+"""
+
+
+@pytest.mark.parametrize("where", ["ada/02_attention.py", "ada.py"])
+def test_of_a_marimo_notebook_it_is_said_what_it_is_and_which_command_makes_a_notebook_of_it(tmp_path, where):
+    found, left, _ = find_handed_in([lay_out(tmp_path / "class", {"zoe.ipynb": TEXT, where: MARIMO})])
+    told = said(found[0]) if len(found) == 2 else f"{left[0].name} {left[0].why}"
+    assert f"{where.partition('/')[2] or where} is a marimo notebook, whose cells are functions" in told
+    assert "`marimo export ipynb`" in told
+    assert all(book.path.endswith(".ipynb") for each in found for book in each.notebooks)
+
+
+def test_a_script_that_only_speaks_of_marimo_is_read(tmp_path):
+    submission = the_one(tmp_path / "class", {"ada/a.py": f"# import marimo\n{ANSWER}"}, one_each=True)
+    assert [book.path for book in submission.notebooks] == ["a.py"]
 
 
 # --- merges -----------------------------------------------------------------------------------------------------------

@@ -138,3 +138,82 @@ def test_printable_replaces_what_acts_on_a_terminal_and_keeps_how_names_are_spel
     assert printable("Zoë नमस्ते می‌خواهم 👩‍👩‍👧") == "Zoë नमस्ते می‌خواهم 👩‍👩‍👧"
     assert printable("x" * 300) == "x" * 198 + " …"
     assert printable("") == ""
+
+
+# --- data beside a notebook -------------------------------------------------------------------------------------------
+READS = notebook(
+    [("code", 'open("data.csv"); np.load(f"saved/{name}.NPY"); open("notes/LICENCE")'), ("markdown", ".png")]
+)
+BYTES = bytes(range(256))
+
+
+def with_data(folder: Path, files: dict, text: str = READS) -> submission_reader.Submission:
+    [submission] = find_submissions(
+        [lay_out(folder / "class" / "ada", {"hw/02_attention.ipynb": text, **files}).parent]
+    )
+    return submission
+
+
+def test_small_files_that_the_code_names_come_with_the_notebook_byte_for_byte(tmp_path):
+    submission = with_data(tmp_path, {"hw/data.csv": BYTES, "hw/saved/a.npy": b"\x93NUMPY", "hw/notes/LICENCE": "MIT"})
+    assert submission.data == {"hw/data.csv": BYTES, "hw/notes/LICENCE": b"MIT", "hw/saved/a.npy": b"\x93NUMPY"}
+    seen = submission.beside(submission.notebooks[0])
+    assert seen == {"data.csv": BYTES, "notes/LICENCE": b"MIT", "saved/a.npy": b"\x93NUMPY"}
+    assert submission.all_troubles == ()
+
+
+@pytest.mark.parametrize("code", ["pd.read_csv(folder / name)", "# %run x\nos.listdir()", "list(Path().glob('*'))"])
+def test_what_no_code_names_stays_behind_and_is_no_trouble_unless_the_code_lists_a_folder(tmp_path, code):
+    files = {"hw/report.pdf": b"%PDF" * 500_000, "hw/data.csv": "1,2"}
+    submission = with_data(tmp_path, files, notebook([("code", code), ("markdown", "see data.csv")]))
+    lists = "listdir" in code or "glob" in code
+    assert set(submission.data) == ({"hw/data.csv"} if lists else set())
+    assert ("report.pdf" in said(submission)) == lists
+
+
+def test_a_helper_names_data_for_the_notebook_that_imports_it(tmp_path):
+    files = {"hw/load.py": 'rows = open("rows.tsv")', "hw/rows.tsv": "1\t2", "hw/words.txt": "a"}
+    assert set(with_data(tmp_path, files, TEXT).data) == {"hw/rows.tsv"}
+
+
+def test_data_that_does_not_travel_is_named_with_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr(submission_reader, "LARGEST_DATA", 3_000_000)
+    files = {f"hw/data/{i}.csv": b"x" * 1_000_000 for i in range(4)}
+    files |= {"hw/big.csv": b"x" * 1_000_001, "hw/torch.so": b"\x7fELF", "hw/course_lib/words.csv": "a"}
+    files |= {"above.csv": "1", "hw/new\nline.csv": "1", f"hw/{'n' * 190}/{'m' * 20}.csv": "1"}
+    submission = with_data(tmp_path, files, notebook([("code", 'open(".csv"), ctypes.CDLL("torch.so")')]))
+    assert sorted(submission.data) == [f"hw/data/{i}.csv" for i in range(3)]
+    told = said(submission)
+    for name, why in {
+        "hw/big.csv": "it is larger than 1 MB",
+        "hw/data/3.csv": "it is too much: the data files of a submission may have 3 MB together",
+        "hw/torch.so": "it could be taken for a module",
+        "hw/new line.csv": "it has a name that",
+        "m …": "it has a name that",
+    }.items():
+        assert f"{name} was handed in and is not given to notebooks: {why}" in told, name
+    assert "words.csv" not in told, "the course's own"
+    assert "above.csv" not in told, "no notebook stands beside it or above it"
+
+
+def test_a_link_among_the_data_is_not_followed_and_said(tmp_path):
+    (tmp_path / "secret.csv").write_text("1")
+    lay_out(tmp_path / "class" / "ada" / "hw", {})
+    (tmp_path / "class" / "ada" / "hw" / "data.csv").symlink_to(tmp_path / "secret.csv")
+    submission = with_data(tmp_path, {})
+    assert submission.data == {}
+    assert "data.csv is a symbolic link" in said(submission)
+
+
+def test_of_very_many_data_files_the_first_ones_travel(tmp_path, monkeypatch):
+    monkeypatch.setattr(submission_reader, "MOST_DATA", 5)
+    submission = with_data(tmp_path, {f"hw/{i}.csv": "1" for i in range(7)})
+    assert sorted(submission.data) == [f"hw/{i}.csv" for i in range(5)]
+    assert "hw/6.csv was handed in and is not given to notebooks: it is one too many" in said(submission)
+
+
+def test_the_digest_counts_data_that_travels_and_no_other_file(tmp_path):
+    variants = [{"hw/data.csv": "1"}, {"hw/data.csv": "2"}, {}, {"hw/thoughts.txt": "1"}]
+    digests = [with_data(tmp_path / str(i), files).digest for i, files in enumerate(variants)]
+    assert len(set(digests)) == 3
+    assert digests[2] == digests[3]

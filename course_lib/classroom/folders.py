@@ -40,27 +40,30 @@ class File:
     packed: int | None = None
 
     def read(self, most: int, charge: Callable[[int], None]) -> bytes:
-        """Return all of it. `charge` is told of every piece, and may refuse.
+        """Return all of it. Errors: Refused as in `pieces`."""
+        return b"".join(self.pieces(most, charge))
+
+    def pieces(self, most: int, charge: Callable[[int], None]) -> Iterator[bytes]:
+        """Yield all of it, piece by piece. `charge` is told of every piece, and may refuse.
 
         Errors: Refused if there is more than `most`, or more than the packed bytes can honestly hold.
         """
-        pieces, size = [], 0
+        size = 0
         charge(0)
         try:
             with self.open() as stream:
                 while piece := stream.read(PIECE):
                     charge(len(piece))
-                    pieces.append(piece)
                     size += len(piece)
                     if size > most:
                         raise Refused(f"is larger than {megabytes(most)}")
                     if self.packed is not None and size > PIECE + MOST_RATIO * self.packed:
                         raise Refused(f"unpacks to more than {MOST_RATIO} times its size")
+                    yield piece
         except Refused:
             raise
         except Exception as error:  # a damaged archive raises nearly anything
             raise Refused("is damaged or cannot be opened") from error
-        return b"".join(pieces)
 
 
 @dataclass(frozen=True)

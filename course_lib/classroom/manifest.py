@@ -26,8 +26,8 @@ class Line:
     """One learner, or one thing that lay there.
 
     Fields: state · name, as in the report · learner, the id, if it is known · files, the notebooks and what they may
-    import, each below what was handed in · chapters, that these are about · absent, the expected chapters that they are
-    not about · why, what is not as it should be.
+    import or read, each below what was handed in · chapters, that these are about · absent, the expected chapters that
+    they are not about · why, what is not as it should be.
     """
 
     state: State
@@ -90,7 +90,7 @@ def make_manifest(handed_in: HandedIn, expected: Iterable[int], learners: Sequen
 
 def _files(submission) -> tuple[str, ...]:
     """Return the files of a submission, each with what lay in the class and holds it."""
-    inside = [*(notebook.path for notebook in submission.notebooks), *submission.files]
+    inside = [*(notebook.path for notebook in submission.notebooks), *submission.files, *submission.data]
     if len(submission.handed_in) != 1:  # files of one learner, joined: as they were called
         return submission.handed_in or tuple(inside)
     [outer] = submission.handed_in

@@ -6,13 +6,19 @@ notebooks that can still be graded.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 from course_lib.grading.show import printable
 
+from .folders import File, Refused, megabytes
+
+LARGEST_NOTEBOOK = 64_000_000  # bytes; of a larger file without its outputs
+LARGEST_FILE = 512_000_000  # bytes with its outputs: saved plots may be a hundred times what was written
 LARGEST_CELL = 1_000_000  # characters
 MOST_CELLS = 5_000  # of a notebook
 DEEPEST_JSON = 1_000  # brackets inside brackets
@@ -54,9 +60,9 @@ _SPACE, _BETWEEN = re.compile(rb"[\s\0]*+"), re.compile(rb"[\s\0,]*+")
 _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
-def _end(pattern: re.Pattern[bytes], data: bytes, at: int) -> int:
+def _end(pattern: re.Pattern[bytes], data: bytes, at: int, until: int = sys.maxsize) -> int:
     """Return where what the pattern matches from here on ends; these patterns match anywhere, if need be nothing."""
-    found = pattern.match(data, at)
+    found = pattern.match(data, at, until)
     return found.end() if found else at
 
 
@@ -147,6 +153,85 @@ class _Cursor:
 
     def _decoded(self, begin: int) -> str:
         return self.data[begin : self.at].decode(errors="replace")
+
+
+# --- a file of any size -----------------------------------------------------------------------------------------------
+
+_NAME = rb'"(?:outputs|attachments|widgets)"'  # of values that may be large, and are never read
+_KEY = re.compile(_NAME + rb"\s*+:\s*+[\[{]")
+_TO_KEY = re.compile(  # or to what may be one when more is known
+    rb'(?:[^"]++|(?!' + _NAME + rb"\s*+(?:\Z|:\s*+(?:\Z|[\[{])))" + _STRING + rb")*+", flags=re.DOTALL
+)
+_TO_QUOTE = re.compile(rb'(?:[^"\\]++|\\.)*+', flags=re.DOTALL)
+_NEAR = 100  # bytes, in which a key that begins in one piece may end in the next
+MOST_STEPS = 5_000_000  # in which outputs are stepped over: seconds
+
+
+def read_notebook(file: File, charge: Callable[[int], None]) -> bytes:
+    """Return a notebook's bytes for `read_cells`; of a large one without its outputs, which are never held in memory.
+
+    Errors: Refused, as in `File.pieces`, and if there is too much even so.
+    """
+    pieces = file.pieces(LARGEST_FILE, charge)
+    begin, size = list[bytes](), 0
+    for piece in pieces:
+        begin.append(piece)
+        size += len(piece)
+        if size > LARGEST_NOTEBOOK:
+            break
+    else:
+        return b"".join(begin)
+    if json.detect_encoding(begin[0]) != "utf-8":
+        raise Refused(f"is larger than {megabytes(LARGEST_NOTEBOOK)}, and not in UTF-8")
+    kept, size = list[bytes](), 0
+    begin.reverse()
+    for piece in without_outputs(chain((begin.pop() for _ in range(len(begin))), pieces)):
+        kept.append(piece)
+        size += len(piece)
+        if size > LARGEST_NOTEBOOK:
+            raise Refused(f"is larger than {megabytes(LARGEST_NOTEBOOK)} without its outputs")
+    return b"".join(kept)
+
+
+def without_outputs(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield JSON in UTF-8 as it comes, its outputs, attachments and widgets emptied: `"outputs": []`.
+
+    Errors: Refused if they nest so often that this would take minutes.
+    """
+    left, depth, in_string = b"", 0, False  # not looked at yet; brackets that are open in what is left out
+    steps = 0
+    for piece in chain(filter(None, pieces), [b""]):
+        data, at = left + piece, 0
+        known = len(data) - _NEAR if piece else len(data)  # before it is seen whether a name is a key
+        stopped = False
+        while not stopped:
+            steps += 1
+            if steps > MOST_STEPS:
+                raise Refused("has outputs of too many parts")
+            begin, is_kept, key = at, not depth, None
+            if in_string:
+                at = _end(_TO_QUOTE, data, at)
+            elif depth:
+                at = _end(_TO_BRACKET, data, at)
+            else:
+                at = _end(_TO_KEY, data, at, max(at, known))
+                key = _KEY.match(data, at)
+            sign = data[at : at + 1]
+            if key:
+                at, depth = key.end(), 1
+            elif sign == b'"' and (in_string or depth or at < known):
+                at, in_string = at + 1, not in_string
+            elif sign and depth and not in_string:
+                at, depth = at + 1, depth + _STEP[sign[0]]
+                if not depth:
+                    yield sign
+            else:
+                stopped = True
+            if is_kept:
+                yield data[begin:at]
+        left = data[at:]
+    if not depth:
+        yield left
 
 
 # --- cells ------------------------------------------------------------------------------------------------------------

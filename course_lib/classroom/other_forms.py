@@ -1,4 +1,4 @@
-"""A notebook in another form, read back as its cells: a Python script, a web page that Jupyter made, Markdown.
+"""A notebook in another form, read back as its cells: a Python script, a web page by Jupyter, Markdown, Quarto, Org.
 
 Each reader takes what is certain to be a cell of code and leaves the rest: no output and no quotation becomes an
 answer. All take time and memory in proportion to the file, whatever it holds.
@@ -7,6 +7,7 @@ answer. All take time and memory in proportion to the file, whatever it holds.
 import hashlib
 import html
 import re
+import textwrap
 from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,9 +18,9 @@ from typing import Literal
 import course_lib
 from course_lib.grading.catalogue import EXERCISES
 
-from .folders import File, ending
+from .folders import File, Refused, ending
+from .notebook_reader import LARGEST_NOTEBOOK
 
-LARGEST_NOTEBOOK = 64_000_000  # bytes of a file: the outputs in it may be huge
 LARGEST_HELPER = 1_000_000  # bytes
 Cells = list[tuple[Literal["code", "raw"], str]]
 
@@ -32,7 +33,13 @@ IS_LIGHT = re.compile(r"^#\s{1,20}format_name: light$", re.MULTILINE)
 DIVISION = re.compile(rb'<div class="([^"<>]*+)"[^<>]*+>')
 TAG = re.compile(rb"<[^<>]*+>")
 FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})[ \t]*+(.*)")
-PYTHON = re.compile(r"(?:i?python3?|py|\{code-cell\}.*|\{python\b.*)", re.IGNORECASE)  # after the mark of a fence
+PYTHON = re.compile(r"(?:i?python3?|py|\{code-cell\}.*|\{\.?python\b.*)", re.IGNORECASE)  # after the mark of a fence
+ORG = re.compile(r"^[ \t]*+#\+(begin|end)_src\b[ \t]*+([^\n]*+)$", re.IGNORECASE | re.MULTILINE)
+IS_MARIMO = [re.compile(line, re.MULTILINE) for line in (rb"^import marimo\b", rb"^(?:@app\.|with app\.setup)")]
+MARIMO = (
+    "is a marimo notebook, whose cells are functions, and was not read: hand in the .ipynb that `marimo export ipynb` "
+    "makes of it"
+)
 
 
 def cells_of_script(text: str) -> Cells:
@@ -86,6 +93,18 @@ def cells_of_markdown(text: str) -> Cells:
     return cells
 
 
+def cells_of_org(text: str) -> Cells:
+    """Return the source blocks of an Org file that say that they are Python, without what they are indented by."""
+    _, *parts = ORG.split(text)
+    marks = zip(parts[0::3], parts[1::3], parts[2::3], parts[3::3])
+    is_python = re.compile(r"(?:jupyter-)?python\b(?!-)", re.IGNORECASE).match
+    return [
+        ("code", textwrap.dedent(body).strip("\n"))
+        for kind, language, body, then in marks
+        if kind.lower() == "begin" and then.lower() == "end" and is_python(language)
+    ]
+
+
 def _as_text(read: Callable[[str], Cells]) -> Callable[[bytes], Cells]:
     return lambda data: read(data.decode("utf-8-sig", "replace").replace("\r\n", "\n"))
 
@@ -96,6 +115,8 @@ FORMS: dict[str, Callable[[bytes], Cells]] = {  # by the ending of a file
     ".htm": cells_of_page,
     ".md": _as_text(cells_of_markdown),
     ".markdown": _as_text(cells_of_markdown),
+    ".qmd": _as_text(cells_of_markdown),
+    ".org": _as_text(cells_of_org),
 }
 
 
@@ -110,12 +131,14 @@ def cells_of_form(file: File, charge: Callable[[int], None]) -> Cells:
     """Return the cells of a file that is a notebook in another form, if an answer of the course stands in them.
 
     A module of the course's library is none: nobody has answered anything by having it.
-    Errors: Refused.
+    Errors: Refused, with MARIMO for a notebook of that kind.
     """
     kind = ending(file.name)
     data = file.read(LARGEST_HELPER if kind == ".py" else LARGEST_NOTEBOOK, charge)
     if kind == ".py" and _digest(data) in _library():
         return []
+    if kind == ".py" and all(line.search(data) for line in IS_MARIMO):
+        raise Refused(MARIMO)
     cells = FORMS[kind](data)
     return cells if defines_answer("\n".join(source for what, source in cells if what == "code")) else []
 

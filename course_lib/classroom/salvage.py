@@ -13,10 +13,13 @@ THEIRS = " (theirs)"
 MOST_VERSIONS = 3  # of one notebook that are compared, the last ones
 MOST_CONFLICTS = 1_000
 TEXT_NOTEBOOK = re.compile(r"\.ipynb\.(?:txt|json)$", re.IGNORECASE)  # what some browsers and mail programs make of it
-ENDINGS = re.compile(r"(?:\.ipynb)?\.(?:ipynb|txt|json|py|html?|md|markdown)$", re.IGNORECASE)
+ENDINGS = re.compile(r"(?:\.ipynb)?\.(?:ipynb|txt|json|py|html?|md|markdown|qmd|org)$", re.IGNORECASE)
 TELLS = {  # what is not read, and what to do about it
     **dict.fromkeys((".html", ".htm", ".pdf"), "is a printed page without answers that could be read back"),
-    **dict.fromkeys((".md", ".markdown"), "is Markdown without a block of Python that defines an answer of the course"),
+    **dict.fromkeys(
+        (".md", ".markdown", ".qmd"), "is Markdown without a block of Python that defines an answer of the course"
+    ),
+    ".org": "is an Org file without a block of Python that defines an answer of the course",
     ".py": "defines no answer of the course",
 }
 WANTED = ": hand in the notebook itself (.ipynb; in JupyterLab File > Download)"

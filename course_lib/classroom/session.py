@@ -55,7 +55,7 @@ class Session:
         self,
         worker: Worker,
         notebook: Notebook,
-        files: Mapping[str, str],
+        files: Mapping[str, str | bytes],
         wanted: Mapping[str, bool],
         deadline: float,
         salvage: bool = True,
@@ -179,12 +179,13 @@ class Session:
             channel.latest = self.deadline
             cells = [{"number": cell.number, "kind": cell.kind, "source": cell.source} for cell in self.notebook.cells]
             message: dict[str, Any] = {"do": "load", "cells": cells, "wanted": self.wanted, "salvage": self.salvage}
-            message["files"] = dict(self.files)
+            files = {name: each.encode() if isinstance(each, str) else each for name, each in self.files.items()}
+            message["files"] = [[name, len(content)] for name, content in files.items()]
             running: int | None = (
                 None  # the cell; 0 before the first; None as long as nothing of the learner's has begun
             )
             try:
-                channel.send(frame({**message, "skip": list(self.skipped)}), math.inf)
+                channel.send(frame({**message, "skip": list(self.skipped)}, list(files.values())), math.inf)
                 for message in self._loading(channel):
                     if "cell" in message:
                         running = message["cell"] if type(message["cell"]) is int else 0

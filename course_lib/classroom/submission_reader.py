@@ -1,4 +1,4 @@
-"""One submission, read as text: notebooks as cells, and the .py files beside them.
+"""One submission, read as text: notebooks as cells, the .py files beside them, and small files of data as bytes.
 
 Nothing of a submission is run, imported or written, and whatever is read has a limit: what a learner handed in never
 raises here, it becomes a sentence in `troubles`.
@@ -11,11 +11,12 @@ import re
 from collections import deque
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.show import printable
 
+from .data_files import MODULES, named_in
 from .file_names import STEMS
 from .folders import (
     DEEPEST_FOLDER,
@@ -34,15 +35,18 @@ from .folders import (
     natural,
     unpacked,
 )
-from .notebook_reader import MOST_CELLS, Cell, mended, read_cells
-from .other_forms import CHAPTER_OF_ANSWER, DEFINED, FORMS, LARGEST_HELPER, LARGEST_NOTEBOOK, cells_of_form
+from .notebook_reader import MOST_CELLS, Cell, mended, read_cells, read_notebook
+from .other_forms import CHAPTER_OF_ANSWER, DEFINED, FORMS, LARGEST_HELPER, MARIMO, cells_of_form
 from .salvage import MERGE, TEXT_NOTEBOOK, THEIRS, as_notebook, merged, python_version, sides
 
 # For one submission. Sizes are in bytes, those of text in characters.
 LARGEST_TEXT = 8_000_000  # all cells and helper files together
-MOST_READ = 256_000_000  # unpacked, all files together
+MOST_READ = 512_000_000  # unpacked, all files together
 MOST_NOTEBOOKS = 100
 MOST_HELPERS = 100
+LARGEST_DATA_FILE = 1_000_000
+LARGEST_DATA = 8_000_000  # all data files together
+MOST_DATA = 200
 MOST_FILES = 10_000  # that are looked at: notebooks, helpers, folders, archives
 MOST_LISTED = 200_000  # of any kind
 MOST_ARCHIVES = 20
@@ -82,9 +86,10 @@ class Submission:
 
     Fields: name, unique among those found together · notebooks, in the natural order of their paths · files, the .py
     files beside or below them, path -> text · troubles, what else could not be read, in sentences · digest, SHA-256 of
-    all of these but the name: equal for equal cells, whatever the outputs and the machine · learner, the id of whose it
-    is, if that is known · handed_in, the names of what lay in the class and became this submission · salvaged, in
-    sentences what was read all the same · salvage, whether that is wanted.
+    all of these and of the data: equal for equal cells, whatever the outputs and the machine · learner, the id of whose
+    it is, if that is known · handed_in, the names of what lay in the class and became this submission · salvaged, in
+    sentences what was read all the same · salvage, whether that is wanted · data, other small files beside or below the
+    notebooks that their code names, path -> bytes.
     """
 
     name: str
@@ -96,13 +101,14 @@ class Submission:
     handed_in: tuple[str, ...] = ()
     salvaged: tuple[str, ...] = ()
     salvage: bool = True
+    data: Mapping[str, bytes] = field(default_factory=dict)
 
-    def beside(self, notebook: Notebook) -> dict[str, str]:
-        """Return the helper files as a notebook sees them: path from its folder -> text. If it runs notebooks (`%run`),
-        the others are among them."""
+    def beside(self, notebook: Notebook) -> dict[str, str | bytes]:
+        """Return the helper files and the data as a notebook sees them: path from its folder -> text or bytes. If it
+        runs notebooks (`%run`), the others are among them."""
         folder = notebook.path.rpartition("/")[0]
         start = f"{folder}/" if folder else ""
-        files = dict(self.files)
+        files: dict[str, str | bytes] = {**self.data, **self.files}
         if self.salvage and any(".ipynb" in line for line in _runs(notebook)):
             others = [each for each in self.notebooks if each is not notebook]
             files |= {each.path: as_notebook((c.kind, c.source) for c in each.cells) for each in others}
@@ -148,10 +154,11 @@ class Reading:
         self.salvaged: list[str] = []
         self.notebooks: list[tuple[Place, Notebook]] = []
         self.files: dict[str, str] = {}
+        self.data: dict[str, bytes] = {}
         self.troubles: list[str] = []
         self.found: dict[str, list[tuple[Place, File]]] = {".ipynb": [], ".py": []}
         self.forms: list[tuple[Place, File]] = []  # what may be a notebook in another form
-        self.others: list[str] = []  # files of another kind
+        self.others: list[tuple[Place, File]] = []  # files of another kind
         self.bytes_left, self.text_left = MOST_READ, LARGEST_TEXT
         self.seen = self.listed = self.archives = 0
 
@@ -196,7 +203,7 @@ class Reading:
         if kind in self.found:
             self.found[kind].append((path, file))
         elif len(self.others) < MOST_FILES:
-            self.others.append(_shown(path))
+            self.others.append((path, file))
         if kind in FORMS and len(self.forms) < MOST_FILES:
             self.forms.append((path, file))
 
@@ -222,12 +229,12 @@ class Reading:
             self.troubles.append(f"{_shown(path) or 'It'} {why}")
 
     def read(self) -> None:
-        """Read the notebooks that were found, then the helper files."""
+        """Read the notebooks that were found, then the helper files, then the data that these name."""
         for number, (path, file) in enumerate(sorted(self.found[".ipynb"], key=_by_path), start=1):
             try:
                 if number > MOST_NOTEBOOKS:
                     raise Refused(f"was not read: of a submission {MOST_NOTEBOOKS} notebooks are")
-                data = file.read(LARGEST_NOTEBOOK, self._charge)
+                data = read_notebook(file, self._charge)
             except Refused as refused:
                 self._leave_out(path, str(refused))
                 continue
@@ -243,6 +250,7 @@ class Reading:
                 except Refused as refused:
                     if path not in read:
                         self._leave_out(path, str(refused))
+        self._read_data({path: file for path, file in self.others if path not in read}, homes)
 
     def _read_notebook(self, path: Place, data: bytes) -> None:
         """Add a notebook; one whose merge was never finished as two versions, if both can be read."""
@@ -269,8 +277,10 @@ class Reading:
         for path, file in sorted(self.forms, key=_by_path)[:MOST_NOTEBOOKS]:
             try:
                 cells = [] if "course_lib" in path else cells_of_form(file, self._charge)
-            except Refused:
-                continue  # of a script it is said where helpers are read
+            except Refused as refused:  # otherwise it is said of a script where helpers are read
+                if str(refused) == MARIMO:
+                    self._leave_out(path, MARIMO)
+                continue
             if cells:
                 troubles = [f"only its first {MOST_CELLS:,} cells were read"] if len(cells) > MOST_CELLS else []
                 made = [Cell(i, kind, mended(source)) for i, (kind, source) in enumerate(cells[:MOST_CELLS], start=1)]
@@ -288,7 +298,9 @@ class Reading:
     def _read_helper(self, path: Place, file: File) -> None:
         if "course_lib" in (*path, path[-1].removesuffix(".py")):
             raise Refused("was not read: the course's own is used")
-        if not (path[-1][:-3].isidentifier() and all(map(str.isprintable, path)) and len("/".join(path)) <= 200):
+        if not (
+            path[-1][:-3].isidentifier() and all(map(str.isprintable, path)) and len("/".join(path).encode()) <= 200
+        ):
             raise Refused("was not read: no notebook can import a file of that name")
         if len(self.files) == MOST_HELPERS:
             raise Refused(f"was not read: of a submission {MOST_HELPERS} helper files are")
@@ -298,18 +310,50 @@ class Reading:
         self.text_left -= len(text)
         self.files["/".join(path)] = text
 
+    def _read_data(self, files: Mapping[Place, File], homes: set[Place]) -> None:
+        """Read the small files beside and below notebooks that their code may open; name those that do not travel."""
+        below = {}  # path -> from the folder of the notebook, the topmost if there are several
+        for path in sorted(
+            (each for each in files if "course_lib" not in each), key=lambda each: _by_path((each, None))
+        ):
+            if depths := [depth for depth in range(len(path)) if path[:depth] in homes]:
+                below[path] = path[depths[0] :]
+        code = [cell.source for _, notebook in self.notebooks for cell in notebook.cells if cell.kind == "code"]
+        wanted = named_in([*below.values()], [*code, *self.files.values()])
+        for path in (path for path, is_named in zip(below, wanted) if is_named):
+            try:
+                self.data["/".join(path)] = self._data(path, files[path])
+            except Refused as refused:
+                self.troubles.append(f"{_shown(path)} was handed in and is not given to notebooks: it {refused}")
+
+    def _data(self, path: Place, file: File) -> bytes:
+        if ending(path[-1]) in MODULES:
+            raise Refused("could be taken for a module")
+        if not (all(map(str.isprintable, path)) and len("/".join(path).encode()) <= 200):
+            raise Refused("has a name that is too long or cannot be printed")
+        if len(self.data) == MOST_DATA:
+            raise Refused(f"is one too many: a submission may have {MOST_DATA} data files")
+        data = file.read(LARGEST_DATA_FILE, self._charge)
+        if sum(map(len, self.data.values())) + len(data) > LARGEST_DATA:
+            raise Refused(f"is too much: the data files of a submission may have {megabytes(LARGEST_DATA)} together")
+        return data
+
     def submission(self, name: str) -> Submission:
         if not self.notebooks:
-            names = [*(_shown(path) for path, _ in self.found[".py"]), *self.others]
+            names = [_shown(path) for path, _ in (*self.found[".py"], *self.others)]
             more = [f"and {len(names) - 5:,} more"] if len(names) > 5 else []
             self.troubles.append(f"{NO_NOTEBOOK}{', but ' if names else ''}{', '.join(names[:5] + more)}")
         notebooks, troubles = tuple(notebook for _, notebook in self.notebooks), _first(self.troubles)
         cells = [asdict(replace(notebook, python=())) for notebook in notebooks]
         read: list = [cells, sorted(self.files.items()), troubles]
         read += [] if self.salvage else ["no salvage"]
+        read += (
+            [sorted((path, hashlib.sha256(data).hexdigest()) for path, data in self.data.items())] if self.data else []
+        )
         digest = hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
         salvaged = _first(self.salvaged)
-        return Submission(name, notebooks, self.files, troubles, digest, salvaged=salvaged, salvage=self.salvage)
+        made = Submission(name, notebooks, self.files, troubles, digest, salvaged=salvaged, salvage=self.salvage)
+        return replace(made, data=self.data)
 
 
 def read_submission(name: str, item: Item, salvage: bool = True) -> Submission:

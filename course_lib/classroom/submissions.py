@@ -33,8 +33,8 @@ from .folders import (
     on_disk,
     unpacked,
 )
-from .notebook_reader import read_cells
-from .other_forms import FORMS, LARGEST_NOTEBOOK, cells_of_form
+from .notebook_reader import read_cells, read_notebook
+from .other_forms import FORMS, MARIMO, cells_of_form
 from .roster import TWICE, Learner, Owner, Roster, shown_names
 from .salvage import ENDINGS, TELLS, TEXT_NOTEBOOK, WANTED
 from .submission_reader import (
@@ -184,9 +184,18 @@ def _is_salvageable(item: Item) -> bool:
     if isinstance(item, File):
         with suppress(Refused):
             if TEXT_NOTEBOOK.search(item.name):
-                return bool(read_cells(item.read(LARGEST_NOTEBOOK, lambda size: None))[0])
+                return bool(read_cells(read_notebook(item, lambda size: None))[0])
             if ending(item.name) in FORMS:
                 return bool(cells_of_form(item, lambda size: None))
+    return False
+
+
+def _is_marimo(item: Item) -> bool:
+    try:
+        if isinstance(item, File) and ending(item.name) == ".py":
+            cells_of_form(item, lambda size: None)
+    except Refused as refused:
+        return str(refused) == MARIMO
     return False
 
 
@@ -274,6 +283,8 @@ def _not_taken(item: Item, named: set[str], salvage: bool) -> LeftOut:
         why = item.why
     elif salvage and _is_salvageable(item) and _stem(item) in named:
         why = "lies beside a hand-in of the same name, which counts"
+    elif salvage and _is_marimo(item):
+        why = MARIMO
     elif salvage and TEXT_NOTEBOOK.search(item.name):
         why = f"is no notebook that can be read{WANTED}"
     elif salvage and ending(item.name) in TELLS:

@@ -39,18 +39,20 @@ def serve(reader: int, writer: int, shell: Shell, quotas: Quotas) -> None:
             except Broken:
                 return
             if message["do"] == "load":
-                notebook = _load(message, shell, quotas, channel)
+                notebook = _load(message, arrays, shell, quotas, channel)
             else:
                 assert notebook is not None, "the grader asks for answers of a notebook that it has sent"
                 _answer(message, arrays, notebook, channel)
 
 
-def _load(message: dict, shell: Shell, quotas: Quotas, channel: Channel) -> NotebookRun:
+def _load(message: dict, contents: memoryview, shell: Shell, quotas: Quotas, channel: Channel) -> NotebookRun:
     channel.announce({"cell": 0})  # what went wrong before this was not the learner
-    for name, text in message["files"].items():
+    place = 0
+    for name, size in message["files"]:
         path = Path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(contents[place : place + size])  # to be written to, too: notebooks renew what they have made
+        place += size
     sys.path.insert(0, str(Path.cwd()))  # as in JupyterLab
     settle(0)  # what a notebook draws without a seed is the same in every worker; a fork has seeded `random` anew
     tell = lambda number: channel.announce({"cell": number})  # noqa: E731

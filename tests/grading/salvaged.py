@@ -235,6 +235,14 @@ def a_markdown_file_in_place_of_a_notebook():
     return f"# Masks\n\nA triangle.\n\n{fences[0]}\n{other}\n{fences[1]}", {}, "03_masks.md"
 
 
+@saved("was read as a notebook, for there is none", *BOTH)
+def a_quarto_document_in_place_of_a_notebook():
+    """The notebook as Quarto keeps it: a head in YAML, cells that begin with options, one of another language."""
+    cells = "".join(f"```{{python}}\n#| label: cell\n#| echo: false\n{each}\n```\n\n" for each in (MASK, PATTERNS))
+    other = "```{r}\nmasks_patterns <- 'a'\n```\n"
+    return f"---\ntitle: Masks\njupyter: python3\n---\n\nA triangle.\n\n{other}{cells}", {}, "03_masks.qmd"
+
+
 @saved("annotates with Tensor", "heads.merge", "masks.causal", "attention.memory")
 def annotations_above_cells_that_need_them():
     """Annotations without an import in a helper, and on a variable; the cells below call the helper as they run."""
