@@ -17,7 +17,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,9 +130,14 @@ def for_learners(content: bytes) -> bytes:
 def fingerprint(content: bytes) -> str:
     """Return a hash of what a learner can edit: of a notebook the kinds and texts of its cells, else all of it. Empty
     cells do not count: Shift + Enter in the last cell adds one."""
-    cells = [(cell["cell_type"], "".join(cell["source"])) for cell in _cells(content)]
-    content = json.dumps([cell for cell in cells if cell[1].strip()]).encode() if cells else content
+    if cells := _cells(content):
+        return fingerprint_of_cells((cell["cell_type"], "".join(cell["source"])) for cell in cells)
     return hashlib.sha256(content).hexdigest()
+
+
+def fingerprint_of_cells(cells: Iterable[tuple[str, str]]) -> str:
+    """Return the fingerprint of a notebook whose cells have these kinds and texts."""
+    return hashlib.sha256(json.dumps([cell for cell in cells if cell[1].strip()]).encode()).hexdigest()
 
 
 def _cells(content: bytes) -> list[dict[str, Any]]:

@@ -91,6 +91,8 @@ def make_manifest(handed_in: HandedIn, expected: Iterable[int], learners: Sequen
 def _files(submission) -> tuple[str, ...]:
     """Return the files of a submission, each with what lay in the class and holds it."""
     inside = [*(notebook.path for notebook in submission.notebooks), *submission.files, *submission.data]
+    if submission.unchanged:
+        inside.append(f"{plural(submission.unchanged, 'unchanged notebook')} of the course, left out")
     if len(submission.handed_in) != 1:  # files of one learner, joined: as they were called
         return submission.handed_in or tuple(inside)
     [outer] = submission.handed_in

@@ -2,6 +2,7 @@
 
 import re
 import time
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,16 +35,17 @@ def mark(
 
     An answer may stand in any notebook. If several hold one, those of its chapter come first, and of these the first
     that answers; of versions of one notebook the best as a whole, and then what it leaves open of the others. In a
-    notebook, the last answer counts.
+    notebook, the last answer counts. A notebook is run only if it may answer what is still open.
     Errors: Fault if the machine failed: then nothing is known of the submission, and it should be tried again.
     """
     deadline = time.monotonic() + (worker.quotas.timeout if seconds is None else seconds)
     worker.doubted = set()
     all_answers = _Answers()
     troubles, salvaged = list(submission.all_troubles), list(submission.salvaged)
-    for notebooks in compared(submission):
+    chapters = {exercise.chapter for exercise in expected}
+    for notebooks in sorted(compared(submission), key=lambda group: not chapters & group[0].chapters):
         tried: list[tuple[str, _Answers]] = []
-        for notebook in notebooks:
+        for notebook in all_answers.needed(notebooks, expected):
             answers = _Answers() if len(notebooks) > 1 else all_answers
             session = Session(
                 worker, notebook, submission.beside(notebook), WANTED, deadline, salvage=submission.salvage
@@ -103,6 +105,20 @@ class _Answers:
             if cells or session.doubts > before:
                 session.worker.doubted.add(exercise.id)
 
+    def needed(self, notebooks: Sequence[Notebook], expected: Sequence[Exercise]) -> list[Notebook]:
+        """Return those of the notebooks that may answer what is open still."""
+        return [each for each in notebooks if may_define(each, self._open(expected, each.chapters))]
+
+    def _open(self, expected: Sequence[Exercise], chapters: set[int]) -> set[str]:
+        """Return the names of the answers for which a notebook of these chapters could count."""
+        names = set()
+        for exercise in expected:
+            is_own = not chapters or exercise.chapter in chapters
+            places = (self.own,) if is_own else (self.own, self.elsewhere)
+            if all(_is_open(place.get(exercise.id)) for place in places):
+                names.add(exercise.answer_name)
+        return names
+
     def add(self, other: "_Answers") -> None:
         """Take what is open still from another notebook's."""
         for mine, its in ((self.own, other.own), (self.elsewhere, other.elsewhere)):
@@ -127,6 +143,22 @@ def compared(submission: Submission) -> list[list[Notebook]]:
         else:
             groups += [[notebook] for notebook in group]
     return groups + rest
+
+
+# Code that may define what it does not name: then the notebook is run.
+DYNAMIC = re.compile(
+    r"import\s*\*|%\s*(?:run|load|macro)|\b(?:exec|eval|globals|locals|vars|setattr|get_ipython)\b|__dict__"
+)
+
+
+def may_define(notebook: Notebook, names: set[str]) -> bool:
+    """Say whether any of its cells could give one of these names a value. If in doubt, it could.
+
+    A definition, an assignment and an import write the name out; everything else is `DYNAMIC`, or mentions no name.
+    """
+    code = "\n".join(cell.source for cell in notebook.cells if cell.kind == "code")
+    words = re.findall(r"\w+", unicodedata.normalize("NFKC", code))  # as Python reads names
+    return bool(names) and (not names.isdisjoint(words) or bool(DYNAMIC.search(code)))
 
 
 def _which(tried: Sequence[tuple[str, _Answers]]) -> list[str]:

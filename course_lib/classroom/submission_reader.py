@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.show import printable
 
+from .as_given import MOST_RECORDS, AsGiven, is_record
 from .data_files import MODULES, named_in
 from .file_names import STEMS
 from .folders import (
@@ -89,7 +90,8 @@ class Submission:
     all of these and of the data: equal for equal cells, whatever the outputs and the machine · learner, the id of whose
     it is, if that is known · handed_in, the names of what lay in the class and became this submission · salvaged, in
     sentences what was read all the same · salvage, whether that is wanted · data, other small files beside or below the
-    notebooks that their code names, path -> bytes.
+    notebooks that their code names, path -> bytes · unchanged, how many notebooks are left out because they are as the
+    course handed them out.
     """
 
     name: str
@@ -102,6 +104,7 @@ class Submission:
     salvaged: tuple[str, ...] = ()
     salvage: bool = True
     data: Mapping[str, bytes] = field(default_factory=dict)
+    unchanged: int = 0
 
     def beside(self, notebook: Notebook) -> dict[str, str | bytes]:
         """Return the helper files and the data as a notebook sees them: path from its folder -> text or bytes. If it
@@ -149,8 +152,9 @@ def chapters_in_name(path: str) -> set[int]:
 class Reading:
     """One submission while it is read: what was found, and what may still be read."""
 
-    def __init__(self, salvage: bool = True):
-        self.salvage = salvage
+    def __init__(self, salvage: bool = True, own: bool = True):
+        self.salvage, self.given = salvage, AsGiven(own)
+        self.records = self.unchanged = 0
         self.salvaged: list[str] = []
         self.notebooks: list[tuple[Place, Notebook]] = []
         self.files: dict[str, str] = {}
@@ -187,6 +191,9 @@ class Reading:
                         self.seen += isinstance(child, Folder) or ending(child.name) in (".ipynb", ".py", ".zip")
                         if self.seen > MOST_FILES or self.listed > MOST_LISTED:
                             break
+                        if is_record(child.name) and isinstance(child, File) and self.records < MOST_RECORDS:
+                            self.records += 1
+                            self.given.add(child)
                         if not ignored(child.name):
                             waiting.append(((*path, child.name), child, archives))
                 else:
@@ -239,6 +246,7 @@ class Reading:
                 self._leave_out(path, str(refused))
                 continue
             self._read_notebook(path, data)
+        self._leave_out_unchanged()
         if self.salvage and not self.notebooks:
             self._read_other_forms()
         self.notebooks.sort(key=_by_path)
@@ -251,6 +259,18 @@ class Reading:
                     if path not in read:
                         self._leave_out(path, str(refused))
         self._read_data({path: file for path, file in self.others if path not in read}, homes)
+
+    def _leave_out_unchanged(self) -> None:
+        """Leave out chapters as they were given, and exercises as they were given beside others that were changed: in a
+        clone of the course nearly all are so."""
+        own = [each for each in self.notebooks if not self.given.is_chapter(each[1].cells)]
+        if len(own) > 1:
+            open_ = [
+                self.given.is_exercise(each.cells, chapters_in_name(each.path) & {*CHAPTER_OF_ANSWER.values()})
+                for _, each in own
+            ]
+            own = [each for each, is_open in zip(own, open_) if not is_open] or own
+        self.unchanged, self.notebooks = len(self.notebooks) - len(own), own
 
     def _read_notebook(self, path: Place, data: bytes) -> None:
         """Add a notebook; one whose merge was never finished as two versions, if both can be read."""
@@ -339,7 +359,9 @@ class Reading:
         return data
 
     def submission(self, name: str) -> Submission:
-        if not self.notebooks:
+        if not self.notebooks and self.unchanged:
+            self.troubles.append("All of its notebooks are as the course handed them out")
+        elif not self.notebooks:
             names = [_shown(path) for path, _ in (*self.found[".py"], *self.others)]
             more = [f"and {len(names) - 5:,} more"] if len(names) > 5 else []
             self.troubles.append(f"{NO_NOTEBOOK}{', but ' if names else ''}{', '.join(names[:5] + more)}")
@@ -353,11 +375,12 @@ class Reading:
         digest = hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
         salvaged = _first(self.salvaged)
         made = Submission(name, notebooks, self.files, troubles, digest, salvaged=salvaged, salvage=self.salvage)
-        return replace(made, data=self.data)
+        return replace(made, data=self.data, unchanged=self.unchanged)
 
 
-def read_submission(name: str, item: Item, salvage: bool = True) -> Submission:
-    reading = Reading(salvage)
+def read_submission(name: str, item: Item, salvage: bool = True, own: bool = True) -> Submission:
+    """Read what one learner handed in. own: notebooks that are as this course has them on disk are left out."""
+    reading = Reading(salvage, own)
     with ExitStack() as until:
         reading.look(item, until)
         reading.read()

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from course_lib.files import COURSE
 from course_lib.grading.show import printable
 
 from .file_names import COURSE_FILE, downloads
@@ -113,7 +114,7 @@ def find_handed_in(
         groups, left = _by_learner(handed_in, roster, one_each, salvage)
         submissions, unknown = [], {}
         for name, group in zip(_names(groups, learners), groups):
-            submission = read_submission(name, group.item, salvage)
+            submission = read_submission(name, group.item, salvage, own=not any(map(_is_the_course, places)))
             links = [trouble for trouble in submission.all_troubles if trouble.endswith(LINK)]
             empty = not any(notebook.cells for notebook in submission.notebooks)
             if is_class and links and empty and f"{NO_NOTEBOOK}, but" not in "".join(submission.troubles):
@@ -130,6 +131,11 @@ def find_handed_in(
             f"{places[0]} holds no submission: neither a notebook nor a zip file nor a folder{why and f' ({why})'}"
         )
     return HandedIn(sorted(submissions, key=lambda submission: natural(submission.name)), left, unknown)
+
+
+def _is_the_course(place: Path) -> bool:
+    """Say whether these are the course's own notebooks, so that a comparison with them would say nothing."""
+    return any(place.is_relative_to(COURSE / name) for name in ("notebooks", "exercises")) or place == COURSE
 
 
 def _split(item: Item, until: ExitStack, is_class: object, salvage: bool) -> tuple[list[Item], str]:
