@@ -156,7 +156,7 @@ def may_define(notebook: Notebook, names: set[str]) -> bool:
 
     A definition, an assignment and an import write the name out; everything else is `DYNAMIC`, or mentions no name.
     """
-    code = "\n".join(cell.source for cell in notebook.cells if cell.kind == "code")
+    code = "\n".join(cell.source for cell in notebook.cells)  # a fence in a cell of prose may hold an answer, too
     words = re.findall(r"\w+", unicodedata.normalize("NFKC", code))  # as Python reads names
     return bool(names) and (not names.isdisjoint(words) or bool(DYNAMIC.search(code)))
 
