@@ -55,7 +55,7 @@ def released(library: Path = Path(__file__).parent) -> list[int] | None:
     """Return the chapters that a learner's package holds; None for a `course_lib` that is no such package's."""
     try:
         return [int(each) for each in json.loads((library / RELEASED).read_text(encoding="utf-8"))]
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
 
 

@@ -20,10 +20,29 @@ _BROUGHT = Path(__file__).resolve().parent / "handouts"
 COURSE = _BROUGHT if _BROUGHT.is_dir() else _BROUGHT.parents[1]
 
 
+def inside(folder: Path, name: str) -> Path:
+    """Return the path of a name within a folder, "notebooks/02_attention.ipynb", which may come from a stranger.
+
+    What the name itself refers to may be a link: `write_whole` replaces it, and reading is for the caller to decide.
+    Errors: ValueError for a name that leads elsewhere on any system (`..`, an absolute one, a drive, a backslash), or
+        if a folder on the way is a link.
+    """
+    parts = name.split("/")
+    if not {"", ".", ".."}.isdisjoint(parts) or any(sign in name for sign in "\\:\0"):
+        raise ValueError(f"{name!r} is no name inside {folder}: delete it from where it is written")
+    path = folder
+    for part in parts[:-1]:
+        path = path / part
+        if path.is_symlink():
+            raise ValueError(f"{path} is a link: what it leads to is not inside {folder}. Delete the link")
+    return path / parts[-1]
+
+
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file whole or not at all: `write` fills a file beside it, which then takes its name. If `write` raises,
     nothing is left behind."""
     part = path.with_name(path.name + ".part")
+    part.unlink(missing_ok=True)  # what an ended process left; or a link, through which another file would be written
     try:
         write(part)
         os.replace(part, path)
@@ -125,10 +144,18 @@ def read_table(name: str) -> dict:
     return tomllib.loads((ASSETS / "tables" / f"{name}.toml").read_text(encoding="utf-8"))
 
 
+def parsed(text: str | bytes):
+    """The values of a JSON text that may come from a stranger. ValueError if it is none, or nests too deep."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("its brackets stand in each other too deep") from error
+
+
 def read_json(path: Path):
     """The values of a JSON file. ValueError if it is missing or damaged."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parsed(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise damaged(path, error) from error
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from .files import write_whole
+from .files import inside, parsed, write_whole
 
 GIVEN = ("notebooks", "exercises")  # side by side as in the course, so that every link between them holds
 ENDINGS = (".ipynb", ".md")
@@ -39,38 +39,45 @@ HEADING = re.compile(r"^## +(.+?) *$", re.MULTILINE)  # of a section
 @dataclass(frozen=True)
 class Handed:
     """What was done with one file of the learner's folder: "given", "renewed", "beside", "removed", by `pull` "merged",
-    or nothing, "kept". `path` is what was written: with "beside" the newer version beside the learner's."""
+    or nothing, "kept". `path` is what was written: with "beside" the newer version beside the learner's. "skipped":
+    the course's own file cannot be given out, for the reason `why`."""
 
     name: str
     done: str
     path: Path
+    why: str = ""
 
 
 def hand_out(course: Path, folder: Path) -> list[Handed]:
     """Bring the notebooks and exercises of `course` into the learner's `folder`, by the rule of this module.
 
-    Killed at any moment, it leaves whole files, and the next call goes on.
-    Errors: ValueError if there is no course, if the folder belongs to a course, or if it is being filled already;
-        OSError if it cannot be written.
+    Killed at any moment, it leaves whole files, and the next call goes on. What the course holds in place of a file,
+    a link or a notebook that cannot be read, is skipped.
+    Errors: ValueError if there is no course, if the folder belongs to a course, if a folder in it is a link, or if it
+        is being filled already; OSError if it cannot be written.
     """
-    sources = {path.relative_to(course).as_posix(): path for path in _sources(course)}
-    if not sources:
+    found = {path.relative_to(course).as_posix(): path for path in _sources(course)}
+    skipped = [Handed(name, "skipped", path, why) for name, path in found.items() if (why := _unfit(path))]
+    sources = {name: path for name, path in found.items() if name not in {each.name for each in skipped}}
+    if not found:
         raise ValueError("the notebooks are not part of this installation: they come with the course's repository")
     _require_place(course.resolve(), folder.resolve())
     with _alone(folder):
         if not (folder / ".gitignore").exists():  # whatever lies around it, git leaves a learner's work alone
             write(folder / ".gitignore", b"*\n")
-        return _hand_all(sources, folder, _changed_in_place(course))
+        return _hand_all(sources, folder, _changed_in_place(course)) + skipped
 
 
 def hand_package(made: Path, folder: Path) -> list[Handed]:
     """Bring all files of a package into `folder` by the rule of this module, the library's too. What an earlier package
     gave and this one lacks goes, unless somebody edited it.
 
-    Errors: ValueError if the folder is being filled already; OSError if it cannot be written.
+    Errors: ValueError if the folder is being filled already, or if what its record names leads out of it; OSError if it
+        cannot be written.
     """
     sources = {path.relative_to(made).as_posix(): path for path in sorted(made.rglob("*")) if path.is_file()}
     with _alone(folder):
+        require_inside(folder, _read(folder / RECORD))
         handed = _hand_all(sources, folder, {})
         record = _read(folder / RECORD)
         for name in record.keys() - sources.keys():
@@ -89,7 +96,7 @@ def last_saved(course: Path, folder: Path) -> Path | None:
     record, saved = _read(folder / RECORD), []
     for path in _sources(course):
         mine = folder / path.relative_to(course)
-        if path.suffix == ".ipynb" and mine.is_file():
+        if path.suffix == ".ipynb" and mine.is_file() and not mine.is_symlink():
             given = record.get(path.relative_to(course).as_posix(), {}).get("given")
             if fingerprint(content := mine.read_bytes()) != given or any(map(_has_run, _cells(content))):
                 saved.append(mine)
@@ -123,7 +130,7 @@ def for_learners(content: bytes) -> bytes:
             output.update({"execution_count": None} if "execution_count" in output else {})
     for cell in code[:1]:
         cell["outputs"] = []
-    notebook = json.loads(content) | {"cells": cells}
+    notebook = parsed(content) | {"cells": cells}
     return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
 
 
@@ -143,11 +150,33 @@ def fingerprint_of_cells(cells: Iterable[tuple[str, str]]) -> str:
 def _cells(content: bytes) -> list[dict[str, Any]]:
     """Return a notebook's cells; none if it is no notebook, or a damaged one."""
     try:
-        cells = json.loads(content)["cells"]
-        whole = all(cell["source"] is not None and cell["cell_type"] and cell["metadata"] is not None for cell in cells)
-        return cells if whole else []
+        cells = parsed(content)["cells"]
+        return cells if isinstance(cells, list) and all(map(_is_cell, cells)) else []
     except (ValueError, KeyError, TypeError):
         return []
+
+
+def _is_cell(cell: Any) -> bool:
+    if not isinstance(cell, dict):
+        return False
+    source, outputs = cell["source"], cell.get("outputs", [])
+    return (
+        isinstance(cell["cell_type"], str)
+        and (isinstance(source, str) or (isinstance(source, list) and all(isinstance(line, str) for line in source)))
+        and isinstance(cell["metadata"], dict)
+        and isinstance(cell["metadata"].get("tags", []), list)
+        and isinstance(outputs, list)
+        and all(isinstance(output, dict) for output in outputs)
+    )
+
+
+def _unfit(source: Path) -> str:
+    """Return why a file of the course is not given out; "" if it is."""
+    if source.is_symlink():
+        return "it is a link, and what it leads to is not the course's"
+    if source.suffix == ".ipynb" and not _cells(source.read_bytes()):
+        return "it is no notebook that can be read"
+    return ""
 
 
 def _has_run(cell: dict[str, Any]) -> bool:
@@ -158,8 +187,11 @@ def _has_run(cell: dict[str, Any]) -> bool:
 def _alone(folder: Path) -> Iterator[None]:
     """Make the folder if need be, and keep others from filling it meanwhile."""
     folder.mkdir(parents=True, exist_ok=True)
+    lock = folder / f"{RECORD}.lock"
+    if lock.is_symlink():  # older versions of filelock empty what it leads to
+        raise ValueError(f"{lock} is a link: delete it")
     try:
-        with FileLock(folder / f"{RECORD}.lock", timeout=LOCK_SECONDS):
+        with FileLock(lock, timeout=LOCK_SECONDS):
             yield
     except Timeout:
         raise ValueError(
@@ -169,6 +201,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def _hand_all(sources: Mapping[str, Path], folder: Path, written: Mapping[str, str]) -> list[Handed]:
     """Hand out files by name. written: the fingerprints of what the course's authors wrote, where another was there."""
+    require_inside(folder, sources)  # before anything is written
     handed, record = [], _read(folder / RECORD)
     for name, source in sources.items():
         content = for_learners(source.read_bytes())
@@ -178,6 +211,13 @@ def _hand_all(sources: Mapping[str, Path], folder: Path, written: Mapping[str, s
             record[name] = entry
             write(folder / RECORD, json.dumps(record, indent=1).encode())
     return handed
+
+
+def require_inside(folder: Path, names: Iterable[str]) -> None:
+    """Raise ValueError if any of these files, or what `.earlier/` keeps of it, is not inside the folder."""
+    for name in names:
+        inside(folder, name)
+        inside(folder, f"{EARLIER}/{name}")
 
 
 def hand(name: str, content: bytes, given: str, folder: Path, entry: dict[str, str]) -> Handed:
@@ -224,7 +264,10 @@ def _renew(target: Path, given: str | None, content: bytes | None, earlier: Path
 
 
 def _fingerprint_of(path: Path) -> str | None:
-    """Return a file's fingerprint; None if there is nothing of that name."""
+    """Return a file's fingerprint; None if there is nothing of that name. A link is nobody's but the learner's, and
+    is not followed."""
+    if path.is_symlink():
+        return "a link"
     return fingerprint(path.read_bytes()) if os.path.lexists(path) else None
 
 
@@ -236,13 +279,18 @@ def write(path: Path, content: bytes) -> None:
 
 def _sources(course: Path) -> Iterator[Path]:
     for part in GIVEN:
+        if (course / part).is_symlink():
+            yield course / part
+            continue
         yield from sorted(path for path in (course / part).glob("*") if path.suffix in ENDINGS)
 
 
 def _read(path: Path) -> dict[str, dict[str, str]]:
     """Return the record; an empty one if it is missing or damaged: then every file that differs counts as edited."""
+    if path.is_symlink():
+        return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parsed(path.read_text(encoding="utf-8"))
         return {name: dict(entry) for name, entry in found.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

@@ -14,7 +14,7 @@ from course_lib.arguments import require_arguments
 from course_lib.checks import require_folder, require_one_of
 from course_lib.config import TransformerConfig
 from course_lib.encoder_decoder import EncoderDecoder
-from course_lib.files import ASSETS, damaged, read_json, read_tensors, save_json, save_tensors, write_whole
+from course_lib.files import ASSETS, damaged, inside, read_json, read_tensors, save_json, save_tensors, write_whole
 from course_lib.gpt import DecoderOnly
 from course_lib.hub.checkpoints import Model, assemble, from_hf_state_dict, load_gguf, tied_names
 from course_lib.hub.stories import load_llama2c
@@ -134,6 +134,9 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
     """Return all tensors of a folder, from one file or from several with an index."""
     index = folder / f"{MODEL_FILE}.index.json"
     files = sorted(set(read_json(index)["weight_map"].values())) if index.is_file() else [MODEL_FILE]
+    for file in files:
+        if inside(folder, file).parent != folder:
+            raise ValueError(f"{index} names {file!r}: the files of a model are in its own folder")
     return {name: tensor for file in files for name, tensor in read_tensors(folder / file).items()}
 
 

@@ -4,13 +4,13 @@
 git does not see; this is for those, too, who wrote into the clone itself, and would meet conflicts.
 """
 
-import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
-from .handout import Handed, fingerprint, git, hand, names_of, write
+from .files import parsed
+from .handout import Handed, fingerprint, git, hand, names_of, require_inside, write
 
 
 def fetch_newer(course: Path) -> list[Handed]:
@@ -45,11 +45,12 @@ def fetch_newer(course: Path) -> list[Handed]:
     try:
         base = git(course, "merge-base", "HEAD", theirs).decode().strip()
         return _merged(course, base, theirs) if base != theirs else []
-    except subprocess.CalledProcessError as error:
+    except (subprocess.CalledProcessError, ValueError) as error:
         if _is_merging(course):
             git(course, "merge", "--abort")
+        why = str(error) if isinstance(error, ValueError) else _said(error)
         raise ValueError(
-            f"what was fetched cannot be merged ({_said(error) or 'it has no commit in common with this clone'}). Your "
+            f"what was fetched cannot be merged ({why or 'it has no commit in common with this clone'}). Your "
             "files are as they were; clone the course again beside them and copy your answers"
         ) from None
 
@@ -105,6 +106,7 @@ def _merged(course: Path, base: str, theirs: str) -> list[Handed]:
 
 def _settled(course: Path, name: str, base: bytes | None, mine: bytes | None, theirs: bytes | None) -> Handed:
     """Put the learner's version of a file back, and their newer one in its place or beside it, by the rule."""
+    require_inside(course, [name])
     path, given = course / name, fingerprint(base) if base is not None else None
     if mine is not None:
         write(path, mine)
@@ -119,10 +121,10 @@ def _settled(course: Path, name: str, base: bytes | None, mine: bytes | None, th
 
 def _is_whole(path: Path) -> bool:
     """Say whether a merged file can be used: a notebook whose lines were merged may be none any more."""
-    if path.suffix != ".ipynb":
+    if path.suffix != ".ipynb" or path.is_symlink():
         return True
     try:
-        cells = json.loads(path.read_bytes())["cells"]
+        cells = parsed(path.read_bytes())["cells"]
         ids = [cell["id"] for cell in cells if "id" in cell]
         return len(set(ids)) == len(ids) and all(cell["cell_type"] and "source" in cell for cell in cells)
     except (OSError, ValueError, KeyError, TypeError):

@@ -281,7 +281,7 @@ def _old_form(path: Path) -> Entries | None:
         found = json.loads(path.read_text(encoding="utf-8"))["exercises"].items()
         fields = TABLES["exercises"].items()
         entries = {id: {name: entry.get(name, kind()) for name, kind in fields} for id, entry in found}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     return entries if _understood(entries, "exercises") else None
 

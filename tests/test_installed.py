@@ -102,7 +102,8 @@ def brought(monkeypatch, tmp_path):
         monkeypatch.setattr(module, "COURSE", tmp_path / "course_lib" / "handouts")
     for part in ("notebooks", "exercises"):
         (tmp_path / "course_lib" / "handouts" / part).mkdir(parents=True)
-    (tmp_path / "course_lib" / "handouts" / "notebooks" / "00_start_here.ipynb").write_text("{}", encoding="utf-8")
+    first = '{"cells": [{"cell_type": "markdown", "metadata": {}, "source": "# 0"}]}'
+    (tmp_path / "course_lib" / "handouts" / "notebooks" / "00_start_here.ipynb").write_text(first, encoding="utf-8")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     monkeypatch.delenv("JUPYTER_SERVER_ROOT", raising=False)

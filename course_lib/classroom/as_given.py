@@ -3,12 +3,11 @@
 A clone of the course holds all of its notebooks. Those that are as they were given, run or not, are left out.
 """
 
-import json
 from collections.abc import Iterable
 from functools import cache
 
 from course_lib.contents import CHAPTERS
-from course_lib.files import COURSE
+from course_lib.files import COURSE, parsed
 from course_lib.grading.assemble import solutions
 from course_lib.grading.notebook import student_version
 from course_lib.handout import RECORD, fingerprint, fingerprint_of_cells, for_learners
@@ -35,10 +34,10 @@ class AsGiven:
         A learner could write it, and would lose nobody's work but their own. One that cannot be read is passed by.
         """
         try:
-            found = json.loads(record.read(LARGEST_RECORD, lambda size: None))
+            found = parsed(record.read(LARGEST_RECORD, lambda size: None))
             for name, entry in found.items():
                 (self._chapters if name.startswith("notebooks/") else self._exercises).add(str(entry.get("given")))
-        except (Refused, ValueError, AttributeError, RecursionError):
+        except (Refused, ValueError, AttributeError):
             return
 
     def is_chapter(self, cells: Iterable[Cell]) -> bool:

@@ -21,7 +21,7 @@ from pathlib import Path
 from course_lib.classroom.export.gradescope import gradescope_failure, gradescope_result
 from course_lib.files import ASSETS, save_json, write_whole
 from course_lib.grading.catalogue import EXERCISES
-from course_lib.grading.release import LEFT_OUT, requirements
+from course_lib.grading.release import left_out, requirements
 
 from .class_run import expected_exercises, mark_class
 from .quotas import Quotas
@@ -83,9 +83,9 @@ def _files(folder: Path) -> list[Path]:
     """Return the files of the library, without what Python and editors leave behind."""
     found = []
     for place, folders, names in os.walk(folder):
-        left_out = LEFT_OUT(place, [*folders, *names])
-        folders[:] = sorted(set(folders) - left_out)
-        found += [Path(place) / name for name in sorted(set(names) - left_out)]
+        unwanted = left_out(place, [*folders, *names])
+        folders[:] = sorted(set(folders) - unwanted)
+        found += [Path(place) / name for name in sorted(set(names) - unwanted)]
     return found
 
 

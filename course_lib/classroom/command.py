@@ -13,6 +13,8 @@ from pathlib import Path
 from .console import Console, Signalled, ended_by_signals
 from .outputs import FORMATS, worksheets
 
+OWN = (".lock", "marks.jsonl", "run.json")  # of a run, in the folder of its results, opened where they are
+
 DESCRIPTION = """\
 Grades notebooks of people nobody should trust: their code runs in a sandbox, without network and without your files,
 and is judged outside of it, on cases drawn from a fresh secret seed. Every expected exercise gets a result.
@@ -198,6 +200,7 @@ def _require_usable(arguments: argparse.Namespace) -> None:
         if out and out.is_relative_to(path.resolve()):
             raise ValueError(f"--out {arguments.out} lies in {path}, as if it were a submission: name a folder outside")
     if arguments.out:
+        require_own(arguments.out)
         from . import report  # noqa: F401  # it needs Jinja: what is missing is said before anything is graded
     if arguments.classroom50:
         from course_lib.classroom.export.classroom50 import classroom50_fields
@@ -262,6 +265,17 @@ def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list, cou
             said = f"{kept}: the same command with --resume goes on."
         print(f"\nEnded by {ended.number.name}. {said}", file=err, flush=True)
         return 128 + ended.number
+
+
+def require_own(out: Path) -> None:
+    """Raise ValueError if anything that a run writes in this folder is a link: it would write where that leads."""
+    folders = [out / name for name in ("report", "gradescope", "classroom50")]
+    for path in [
+        *out.glob("*"),
+        *(each for folder in folders if not folder.is_symlink() for each in folder.rglob("*")),
+    ]:
+        if path.is_symlink() and (path in folders or path.parent != out or path.name in OWN):
+            raise ValueError(f"{path} is a link: delete it, or name another folder with --out")
 
 
 def _asked_of_all(submissions: list, term, due, out: Console) -> list[int]:

@@ -17,7 +17,7 @@ import filelock
 import torch
 
 import course_lib
-from course_lib.files import write_whole
+from course_lib.files import parsed, write_whole
 from course_lib.grading.kinds import Exercise
 
 from .graded import GradedSubmission
@@ -107,7 +107,7 @@ class Journal:
     def _read_run(self) -> dict[str, Any]:
         path = self.folder / RUN
         try:
-            run = json.loads(path.read_text(encoding="utf-8"))
+            run = parsed(path.read_text(encoding="utf-8"))
             return {"seed": int(run["seed"])}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(
@@ -124,7 +124,7 @@ class Journal:
 
     def _take(self, line: bytes) -> None:
         try:
-            entry = json.loads(line)
+            entry = parsed(line)
             self.marks[entry["key"]] = GradedSubmission.from_dict(entry["marked"])
         except (ValueError, KeyError, TypeError, AttributeError):
             return  # by another version, or damaged: it is graded again

@@ -258,7 +258,7 @@ class Worker:
         line, _, self._said = self._said.partition(b"\n")
         try:
             message = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise Fault("the worker speaks no JSON") from error
         if not isinstance(message, dict) or what not in message:
             raise Fault(f"the worker said {message!r} in place of {what!r}")

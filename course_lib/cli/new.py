@@ -1,6 +1,7 @@
 """`python -m course_lib new exercise`: write a page and its module that pass at once, or prove a page that is there."""
 
 import argparse
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,6 +97,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the page unless it is there, and prove it. Returns 1 if a proof fails."""
     from course_lib.contents import BY_SLUG
+    from course_lib.files import inside
     from course_lib.grading import catalogue
 
     path = Path(arguments.path.removesuffix(".md"))
@@ -106,12 +108,17 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError(f"there is no chapter {slug!r} in {arguments.path}: choose from {', '.join(BY_SLUG)}")
     ours = root.resolve() == catalogue.CHAPTERS
     page = root / slug / "exercises" / f"{name}.md" if ours else root / slug / f"{name}.md"
+    inside(root, page.relative_to(root).as_posix())
     if not page.exists():
         if f"{slug}.{name}" in catalogue.EXERCISES:
             raise ValueError(f"the exercise {slug}.{name} exists already: choose another name")
+        for file in (page, page.with_suffix(".py")):
+            if os.path.lexists(file):  # a module without its page, a link that leads nowhere
+                raise ValueError(f"{file} is there already, or is a link: choose another name, or delete it")
         page.parent.mkdir(parents=True, exist_ok=True)
         for file, text in ((page, PAGE), (page.with_suffix(".py"), MODULE)):
-            file.write_text(text.replace("{name}", name), encoding="utf-8")
+            with file.open("x", encoding="utf-8") as opened:
+                opened.write(text.replace("{name}", name))
             print(f"wrote {file}")
         arguments.kept = f"{page} and its module are written; the same command proves them."
     found = catalogue.Exercises()

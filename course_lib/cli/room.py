@@ -1,10 +1,23 @@
 """`python -m course_lib room`: a live room for a class."""
 
 import argparse
+import errno
+import json
+import os
+import signal
 import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from course_lib.room import PORT
+
+if TYPE_CHECKING:
+    from course_lib.classroom.console import Console
+    from course_lib.room.tally import Tally
+
+ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows has no SIGHUP
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -16,14 +29,16 @@ def add(commands: argparse._SubParsersAction) -> None:
             "Opens a room on your machine. Its projector page shows a guess of the course, an address and a code. "
             "Learners join by choice and without names: with a phone at that address, or in a notebook with "
             '`from course_lib.room import join` and `join("ADDRESS", "CODE")`; then the guesses that they commit, and '
-            "the names of the mistakes that check recognises, arrive here, and nothing else. You see the histogram "
-            "grow; reveal closes the votes and shows what was measured, and why. A second view shows the most frequent "
-            "mistakes by exercise."
+            "the names of the mistakes that check recognises, arrive here, and nothing else. You see how many have "
+            "voted; reveal closes the votes and shows the histogram, what was measured, and why. A second view shows "
+            "the most frequent mistakes by exercise."
         ),
         epilog=(
             "Example: python -m course_lib room attention --host 192.168.1.20. Keys on the projector page: ← → another "
-            "question, R reveal, M mistakes, B hide the bars. Counts vanish when the room closes, unless --out names "
-            "a file. A room for a conversation, not an election: whoever has the code can vote by phone and notebook."
+            "question, R reveal, M mistakes, B show the bars before the reveal. Counts vanish when the room closes, "
+            "unless --out names a file; then the same command goes on with that file, also after a crash. If strangers "
+            "take seats, New code sends away everybody that has not voted. A room for a conversation, not an election: "
+            "a learner with the code can vote by phone and by notebook."
         ),
     )
     parser.add_argument(
@@ -34,17 +49,16 @@ def add(commands: argparse._SubParsersAction) -> None:
         help="address of this machine that learners reach (default: %(default)s, which only this machine does)",
     )  # fmt: skip
     parser.add_argument("--port", type=int, default=PORT, help="where the room answers (default: %(default)s)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="keep the counts, as JSON, at each reveal and the end")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="keep the counts, as JSON, as they come")
     parser.set_defaults(run=run, remedy="choose another --port, --host or --out")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Keep the room open until Ctrl-C."""
-    import asyncio
+    """Keep the room open until Ctrl-C, SIGTERM or SIGHUP."""
+    import sys
 
+    from course_lib.classroom.console import Console
     from course_lib.contents import CHAPTERS
-    from course_lib.files import save_json
-    from course_lib.room.server import serve
     from course_lib.room.tally import Tally
 
     out, wanted = arguments.out, [name.lower() for name in arguments.chapters]
@@ -54,28 +68,102 @@ def run(arguments: argparse.Namespace) -> int:
             raise ValueError(f"CHAPTER {name!r} is none of the course: 0 to {CHAPTERS[-1].number}, or one of {slugs}")
     if not 0 <= arguments.port <= 65535:
         raise ValueError(f"port must be between 0 and 65535, got {arguments.port}")
-    if out and out.exists():
-        raise ValueError(f"{out} is there already: name another file with --out")
     chosen = [chapter for chapter in CHAPTERS if chapter.slug in wanted or str(chapter.number) in wanted]
-    tally = Tally(chosen or CHAPTERS)
+    console = Console(sys.stdout)  # where the terminal is closed, the room still ends in order
+    with ExitStack() as stack:
+        earlier = stack.enter_context(only_room(out)) if out else None
+        tally = Tally(chosen or CHAPTERS, earlier=earlier)
+        if earlier:
+            print(f"{out} is there: its counts and its code go on, and what was revealed stays so.", file=console)
+        number = until_ended(tally, arguments.host, arguments.port, out, console)
+    told = tally.summary()
+    votes = sum(sum(counts.values()) for counts in told["guesses"].values())
+    kept = f"kept in {out}, and the same command goes on with it" if out else "not kept"
+    print(f"\nThe room is closed. Learners: {told['learners']}; votes: {votes}; {kept}.", file=console, flush=True)
+    return 128 + number if number else 0
+
+
+@contextmanager
+def only_room(out: Path) -> Iterator[dict[str, Any] | None]:
+    """Give what this file holds, as `read`, and let no other room write to it meanwhile.
+
+    Errors: ValueError where another room does, or for a file that is not a room's; OSError for a folder that is not
+        there or cannot be written.
+    """
+    import filelock
+
+    if not out.parent.is_dir():  # filelock would make it
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(out.parent))
+    read(out)  # no lock is made beside a file that is not a room's
+    lock = filelock.FileLock(out.with_name(f".{out.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        raise ValueError(f"another room writes to {out}: close it, or name another file with --out") from None
+    try:
+        yield read(out)
+    finally:
+        lock.release()
+
+
+def read(out: Path) -> dict[str, Any] | None:
+    """Return what a room has kept in this file; None if there is no such file.
+
+    Errors: ValueError for any other file, which is left as it is.
+    """
+    from course_lib.room.tally import require_summary
+
+    if not os.path.lexists(out):
+        return None
+    try:
+        return require_summary(json.loads(out.read_text(encoding="utf-8")))
+    except (ValueError, RecursionError, IsADirectoryError, FileNotFoundError) as error:
+        raise ValueError(f"{out} is there already and not a room's file: name another file with --out") from error
+
+
+def until_ended(tally: "Tally", host: str, port: int, out: Path | None, console: "Console") -> int:
+    """Keep a room open, and its counts as they come. Return the number of the signal that ended it, 0 for Ctrl-C."""
+    import asyncio
+
+    from course_lib.files import save_json
+    from course_lib.room.server import serve
+
+    saved: dict[str, Any] = {}
+    ended: list[int] = []
 
     def keep() -> None:
-        if out:
-            save_json(out, tally.summary())
+        nonlocal saved
+        if out and (told := tally.summary()) != saved:
+            try:
+                save_json(out, told)
+            except OSError as error:
+                print(f"{out} cannot be written ({error.strerror}): votes wait until it can.", file=console, flush=True)
+                raise
+            saved = told
 
     def ready(port: int) -> None:
         keep()  # a file that cannot be written is told now
-        print("\n".join(welcome(tally.code, tally.key, arguments.host, port, out)), flush=True)
+        print("\n".join(welcome(tally.code, tally.key, host, port, out)), file=console, flush=True)
+
+    async def open_room() -> None:
+        here, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task
+
+        def end(number: int) -> None:
+            ended.append(number)
+            task.cancel()
+
+        for number in ENDING:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as SIGHUP is below `nohup`
+                with suppress(NotImplementedError):  # on Windows
+                    here.add_signal_handler(number, end, number)
+        await serve(tally, host, port=port, ready=ready, keep=keep)
 
     try:
-        asyncio.run(serve(tally, arguments.host, port=arguments.port, ready=ready, keep=keep))
-    except KeyboardInterrupt:
+        asyncio.run(open_room())
+    except (KeyboardInterrupt, asyncio.CancelledError):
         keep()
-    told = tally.summary()
-    votes = sum(sum(counts.values()) for counts in told["guesses"].values())
-    kept = f"kept in {out}" if out else "not kept"
-    print(f"\nThe room is closed. Learners: {told['learners']}; votes: {votes}; {kept}.")
-    return 0
+    return ended[0] if ended else 0
 
 
 def welcome(code: str, key: str, host: str, port: int, out: Path | None) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course_lib.contents import CHAPTERS, Chapter, released
-from course_lib.files import COURSE, write_whole
+from course_lib.files import COURSE, inside, write_whole
 
 if TYPE_CHECKING:
     from course_lib.handout import Handed
@@ -69,7 +69,12 @@ def run(arguments: argparse.Namespace) -> int:
     page = notebook_of(arguments.page) if arguments.page else None
     if arguments.pull:
         print("\n".join(pulled()), flush=True)
-    folder = (arguments.folder or usual_folder()).expanduser().resolve()
+    folder = arguments.folder or usual_folder()
+    if not arguments.folder and folder.is_symlink():  # a repository that was cloned may hold such a link
+        raise ValueError(
+            f"{folder} is a link to {folder.readlink()}: name your folder with --folder, or delete the link"
+        )
+    folder = folder.expanduser().resolve()
     arguments.kept = "The files that were copied are kept; the same command goes on with the rest."
     print("\n".join(news(hand_out(COURSE, folder), folder)))
     if page and not is_released(page):
@@ -135,7 +140,7 @@ def _open_already(folder: Path) -> tuple[str, str] | None:
 def _projector(folder: Path) -> list[str]:
     """Write settings with larger type, if there are none yet, and return the option that lets JupyterLab take these in
     place of the user's own, which stay as they are."""
-    path = folder / PROJECTOR / "@jupyterlab" / "apputils-extension" / "themes.jupyterlab-settings"
+    path = inside(folder, f"{PROJECTOR}/@jupyterlab/apputils-extension/themes.jupyterlab-settings")
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, lambda part: part.write_text(json.dumps({"overrides": LARGE_TYPE}, indent=1), "utf-8"))
@@ -210,9 +215,9 @@ def is_released(page: str) -> bool:
 def news(handed: list["Handed"], folder: Path) -> list[str]:
     """Return what to tell the learner, a line each."""
     counts = Counter(each.done for each in handed)
-    if counts["given"] == len(handed):
-        return [f"Your copy of the course is in {folder}: {len(handed)} files. Change whatever you like."]
-    lines = []
+    lines = [f"{each.name} was skipped: {each.why}." for each in handed if each.done == "skipped"]
+    if counts["given"] == len(handed) - len(lines):
+        return [*lines, f"Your copy of the course is in {folder}: {counts['given']} files. Change whatever you like."]
     if counts["given"] or counts["renewed"]:
         lines.append(f"{folder}: {_files(counts['renewed'])} renewed, {counts['given']} new.")
     lines += [stayed(each) for each in handed if each.done == "beside"]

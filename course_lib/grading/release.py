@@ -25,10 +25,10 @@ from .sealed import NAME, seal
 
 CHAPTERS = Path("course_lib/chapters")
 WHOLE = ["notebooks", "course_lib", "LICENSE"]
-LEFT_OUT = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "*.pyc", "*.egg-info", "*.part")
+UNWANTED = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "*.pyc", "*.egg-info", "*.part")
 IGNORED = f"""\
 .venv/
-my/
+my
 __pycache__/
 *.egg-info/
 .ipynb_checkpoints/
@@ -79,7 +79,7 @@ def _make(root: Path, folder: Path, chosen: list[Chapter], dates: Mapping[int, s
     """Write a package with the chosen chapters into an empty folder."""
     for name in WHOLE:
         if (root / name).is_dir():
-            shutil.copytree(root / name, folder / name, ignore=LEFT_OUT)
+            shutil.copytree(root / name, folder / name, ignore=left_out)
         else:
             shutil.copy(root / name, folder / name)
     for path in (folder / "notebooks").glob("*.ipynb"):
@@ -110,6 +110,11 @@ def _make(root: Path, folder: Path, chosen: list[Chapter], dates: Mapping[int, s
         )
     (folder / ".gitignore").write_text(IGNORED, encoding="utf-8")
     (folder / ".gitattributes").write_text("* -text\n", encoding="utf-8")  # on Windows, too, a file is what was given
+
+
+def left_out(folder: str, names: list[str]) -> set[str]:
+    """Return what of a folder is not copied: also links, whose content is not the course's."""
+    return UNWANTED(folder, names) | {name for name in names if (Path(folder) / name).is_symlink()}
 
 
 def _needed(names: Collection[str], folder: Path, chosen: list[Chapter]) -> list[str]:

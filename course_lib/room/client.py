@@ -1,4 +1,4 @@
-"""A learner's side of the room: `join("192.168.1.20:8890", "K7QF")` in a notebook, `leave()`.
+"""A learner's side of the room: `join("192.168.1.20:8890", "K7QF 3MXW")` in a notebook, `leave()`.
 
 After joining, the answer of each guess that is committed and the name of each mistake that `check` recognises go to the
 room, and nothing else. A thread of its own sends them, and tries again where it fails: a notebook waits for none of it.
@@ -14,43 +14,68 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from itertools import count
+from typing import NamedTuple
 
 from course_lib import record
-from course_lib.room import PORT
+from course_lib.room import EXAMPLE, PORT, letters_of
 
 ADDRESS = re.compile(r"(?:http://)?([\w.-]+|\[[\da-fA-F:.]+\])(?::(\d{1,5}))?/?")
 WAIT = 3.0  # seconds that `join` gives the room to answer
 MOST_WAITING = 1000  # messages
 PAUSE, TRIES = 0.5, 100  # seconds at first, 20 times as long in the end: a quarter of an hour, then the room is gone
-Post = Callable[[str, dict, str], int]
+LONGEST_REST = 60.0  # seconds that a room may ask for
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # no proxy leads to the machine beside you
 
 
-def post(url: str, message: dict, token: str = "") -> int:
-    """Return the status with which a room answers a message; 0 where nothing answers."""
+class Answer(NamedTuple):
+    """What a room answers: an HTTP status (0: nothing answers), and after how many seconds it may be asked again."""
+
+    status: int
+    after: float = 0.0
+
+
+Post = Callable[[str, dict, str], Answer]
+
+
+def post(url: str, message: dict, token: str = "") -> Answer:
+    """Return what a room answers to a message."""
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
     try:
         request = urllib.request.Request(url, json.dumps(message).encode(), headers)
         with _DIRECT.open(request, timeout=5) as answer:
-            return answer.status
+            return Answer(answer.status)
     except urllib.error.HTTPError as error:
         with error:
-            return error.code
+            after = error.headers.get("Retry-After", "")
+            return Answer(error.code, min(float(after), LONGEST_REST) if after.isdecimal() else 0.0)
     except Exception:  # whatever answers there may answer anything, and no notebook shall see it
-        return 0
+        return Answer(0)
 
 
 class Seat:
     """One learner's seat in a room: a token that says nobody's name, messages that wait, the thread that sends them."""
 
-    def __init__(self, address: str, code: str, token: str, post: Post = post, pause: float = PAUSE):
+    def __init__(
+        self,
+        address: str,
+        code: str,
+        token: str,
+        post: Post = post,
+        pause: float = PAUSE,
+        rest: Callable[[float], object] | None = None,
+    ):
         self.address, self._code, self._token, self._post, self._pause = address, code, token, post, pause
         self.waiting: queue.Queue[tuple[str, dict]] = queue.Queue()
         self.left, self.answered, self.status = threading.Event(), threading.Event(), 0
+        self.heard = 0  # the latest status, also of an answer that was to wait
+        self._rest = rest or self.left.wait
+        self._told = False
         threading.Thread(target=self._serve, name="room", daemon=True).start()
 
     def tell(self, kind: str, id: str, text: str) -> None:
         """Send the answer of a guess, or the name of a mistake, as soon as the room takes it."""
+        if self.left.is_set():
+            self._tell_why()
         if self.left.is_set() or self.waiting.qsize() >= MOST_WAITING:
             return
         if kind == "guess":
@@ -62,6 +87,15 @@ class Seat:
         """Send nothing from now on, nor what still waits."""
         self.left.set()
         self.waiting.put(("", {}))  # so that the thread looks up
+
+    def _tell_why(self) -> None:
+        """Say once that a room which had let the learner in does not know them any more."""
+        if self.heard == 403 and not self._told:
+            self._told = True
+            print(
+                f"The room at {self.address} does not know you any more, so nothing is sent: join again, with the code "
+                "that is on the projector now."
+            )
 
     def _serve(self) -> None:
         self._joined()
@@ -80,18 +114,20 @@ class Seat:
 
     def _sent(self, path: str, message: dict) -> int:
         """Send until the room has answered, whatever it says; leave it where it is gone."""
-        pause = self._pause
-        for _ in range(TRIES):
-            if self.left.is_set():
-                return 0
-            status = self._post(f"http://{self.address}{path}", message, self._token)
+        pause, tries = self._pause, TRIES
+        while tries and not self.left.is_set():
+            status, after = self._post(f"http://{self.address}{path}", message, self._token)
+            self.heard = status
             if status == 401 and path != "/join":  # it was opened anew
                 if not self._joined():
                     return status
+            elif status == 429 and after:  # it is there, and this one's turn comes
+                self._rest(after * random.uniform(1, 2))  # not all of a class at once
+                continue
             elif status and status != 429 and status < 500:
                 return status
-            self.left.wait(pause * random.uniform(0.5, 1))  # not all of a class at once
-            pause = min(2 * pause, 20 * self._pause)
+            self._rest(pause * random.uniform(0.5, 1))
+            pause, tries = min(2 * pause, 20 * self._pause), tries - 1
         self.left.set()
         return 0
 
@@ -102,7 +138,7 @@ _seats: list[Seat] = []  # one at most
 
 
 def join(address: str, code: str) -> None:
-    """Join the live room of a class: `join("192.168.1.20:8890", "K7QF")`, as the projector says; `leave()` ends it.
+    """Join the live room of a class: `join("192.168.1.20:8890", "K7QF 3MXW")`, as on the projector; `leave()` ends it.
 
     From then on the answer of each guess that you commit, and the name of each mistake that `check` recognises, go to
     the room: without your name, and nothing else. Where nobody answers, you go on as always, and what waits is sent
@@ -113,10 +149,12 @@ def join(address: str, code: str) -> None:
     found = ADDRESS.fullmatch(address.strip()) if isinstance(address, str) else None
     if not found or int(found[2] or PORT) > 65535:
         raise ValueError(f'an address is written as on the projector, such as "192.168.1.20:{PORT}", got {address!r}')
-    if not isinstance(code, str) or not re.fullmatch(r"\s*\w{1,12}\s*", code):
-        raise ValueError(f'a code is the letters and digits on the projector in quotes, such as "K7QF", got {code!r}')
+    if not isinstance(code, str) or not re.fullmatch(r"\w{1,12}", letters_of(code)):
+        raise ValueError(
+            f'a code is the letters and digits on the projector in quotes, such as "{EXAMPLE}", got {code!r}'
+        )
     _go()
-    place = f"{found[1]}:{found[2] or PORT}", code.strip().upper()
+    place = f"{found[1]}:{found[2] or PORT}", letters_of(code)
     seat = Seat(*place, token=_tokens.setdefault(place, secrets.token_hex(16)))
     seat.answered.wait(WAIT)
     if seat.answered.is_set() and seat.status != 200:
@@ -125,6 +163,8 @@ def join(address: str, code: str) -> None:
         return
     if seat.status == 200:
         said = f"You are in the room at {seat.address}"
+    elif seat.heard == 429:
+        said = f"Many join the room at {seat.address} just now, and your notebook waits for its turn in the background"
     else:
         said = f"Nobody answers at {seat.address} yet, and your notebook keeps trying in the background"
     _seats.append(seat)

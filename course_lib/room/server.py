@@ -77,7 +77,17 @@ class Handler(RequestHandler):
         error = kwargs.get("exc_info", (None, None))[1]
         if isinstance(error, Refused):
             self.set_status(error.status)
+            if error.after:
+                self.set_header("Retry-After", f"{error.after:.0f}")
         self.finish({"error": str(error) if isinstance(error, Refused) else self._reason})
+
+    def answer(self, found: dict[str, Any]) -> None:
+        """Answer once what has changed is kept: what a learner is told was counted is in the file."""
+        try:
+            self.keep()
+        except OSError:
+            raise Refused(503, "The teacher's machine cannot write the counts just now; this is sent again.") from None
+        self.finish(found)
 
     def log_exception(self, *args: Any) -> None:
         """Log nothing: Tornado's line names the address of who asked."""
@@ -129,7 +139,7 @@ class Learner(Handler):
             self.tally.mistake(self.token, **self.message(exercise=str, name=str))
         else:
             raise Refused(405, "This is to be read.")
-        self.finish({})
+        self.answer({})
 
 
 class Teacher(Handler):
@@ -148,13 +158,25 @@ class Teacher(Handler):
         """Show a question, or reveal it."""
         asked = self.message(guess=str, reveal=bool)
         (self.tally.reveal if asked["reveal"] else self.tally.show)(asked["guess"])
-        if asked["reveal"]:
-            self.keep()
-        self.finish(self.tally.for_teacher())
+        self.answer(self.tally.for_teacher())
+
+
+class Renewed(Teacher):
+    """The button for a new code."""
+
+    def get(self) -> None:
+        """Refuse."""
+        raise Refused(405, "This is for messages.")
+
+    def post(self) -> None:
+        """Draw a new code."""
+        self.message()
+        self.tally.renew()
+        self.answer(self.tally.for_teacher())
 
 
 def application(tally: Tally, keep: Callable[[], None] = NOTHING) -> Application:
-    """Return the room as Tornado serves it. keep: called after each reveal."""
+    """Return the room as Tornado serves it. keep: called before whatever has changed is acknowledged."""
     given = {"tally": tally, "keep": keep}
     names = "|".join(FILES).replace(".", r"\.")
     return Application(
@@ -162,6 +184,7 @@ def application(tally: Tally, keep: Callable[[], None] = NOTHING) -> Application
             (rf"/({names})", File, given),
             (r"/(now|join|vote|mistake)", Learner, given),
             (r"/class", Teacher, given),
+            (r"/code", Renewed, given),
         ],
         default_handler_class=Nowhere,
         default_handler_args=given,

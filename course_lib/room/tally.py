@@ -3,13 +3,16 @@
 A vote is the latest of one learner on one guess, until the reveal: each bears a number that grows, so that one that
 arrives twice, or late, changes nothing. A mistake counts once for each learner. Everything that comes in is held
 against the course's own pages, so that no text of a learner's is ever kept or shown, but for numbers.
+
+What a file keeps is `summary`, counts without tokens; a room that is opened with `earlier` goes on from there.
 """
 
+import math
 import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -17,9 +20,12 @@ from typing import Any
 from course_lib.contents import CHAPTERS, Chapter
 from course_lib.grading import EXERCISES
 from course_lib.live.guesses import MARKDOWN, Question, questions
+from course_lib.room import EXAMPLE, letters_of
 
 LETTERS = "ABCDEFGHJKMNPQRTUVWXY346789"  # none is taken for another
-CODE = 4  # letters
+CODE = 8  # letters, shown in two halves: 3·10¹¹ codes, and a server that answers 2,000 requests a second
+BURST, JOINS_A_SECOND = 40, 10  # learners that are let in: a class of 400 waits for half a minute
+CODES = re.compile(f"[{LETTERS}]{{{CODE // 2}}} [{LETTERS}]{{{CODE // 2}}}")
 TOKEN = re.compile(r"[0-9a-f]{32}")  # learners draw their own, so that a join that is sent twice is one
 MOST_LEARNERS = 400
 LONGEST = 200  # characters of an answer
@@ -28,11 +34,11 @@ MOST_BARS = 6
 
 
 class Refused(Exception):
-    """What is not taken: an HTTP status, and why in a sentence."""
+    """What is not taken: an HTTP status, why in a sentence, and after how many seconds it may be asked again."""
 
-    def __init__(self, status: int, why: str):
+    def __init__(self, status: int, why: str, after: float = 0):
         super().__init__(why)
-        self.status = status
+        self.status, self.after = status, after
 
 
 @dataclass
@@ -48,49 +54,62 @@ class Pace:
     def __post_init__(self) -> None:
         self._left, self._since = self.burst, self.clock()
 
-    def allows(self, cost: int = 1) -> bool:
-        """Return whether it may happen now, and count it; with a cost of 0 only look."""
+    def require(self, why: str) -> None:
+        """Count it. Refused if it may not happen now."""
         now = self.clock()
         self._left, self._since = min(self.burst, self._left + (now - self._since) * self.per_second), now
-        allowed = self._left >= 1
-        self._left -= cost if allowed else 0
-        return allowed
+        if self._left < 1:
+            raise Refused(429, why, after=math.ceil((1 - self._left) / self.per_second))
+        self._left -= 1
 
 
 class Tally:
-    """A room's members, votes and mistakes, with what its pages are told of them."""
+    """A room's members, votes and mistakes, with what its pages are told of them.
 
-    def __init__(self, chapters: Iterable[Chapter] = CHAPTERS, clock: Callable[[], float] = time.monotonic):
+    earlier: the `summary` of a room that was closed. Its counts and its code are kept, and its reveals.
+    """
+
+    def __init__(
+        self,
+        chapters: Iterable[Chapter] = CHAPTERS,
+        clock: Callable[[], float] = time.monotonic,
+        earlier: Mapping[str, Any] | None = None,
+    ):
         self.questions: dict[str, Question] = {}
         for chapter in chapters:
             self.questions |= questions(chapter.slug)
         if not self.questions:
             raise ValueError("these chapters ask no guesses: name others, or none for the whole course")
-        self.code = "".join(secrets.choice(LETTERS) for _ in range(CODE))
+        earlier = earlier or {}
+        self.code = earlier.get("code") or _drawn()
         self.key = secrets.token_urlsafe(16)  # of the teacher's page
-        self.current = next(iter(self.questions))
-        self.revealed: set[str] = set()
+        shown = earlier.get("shown", "")
+        self.current = shown if shown in self.questions else next(iter(self.questions))
+        self.revealed: set[str] = set(earlier.get("revealed", ()))
         self.votes: dict[str, dict[str, tuple[int, str]]] = {id: {} for id in self.questions}  # by guess and token
         self.mistakes: dict[str, dict[str, set[str]]] = {}  # by exercise and name: the tokens
+        # Of before, whose tokens nobody knows: learners, answers by guess, mistakes by exercise.
+        self._learners: int = earlier.get("learners", 0)
+        self._answers = {id: Counter(counts) for id, counts in earlier.get("guesses", {}).items()}
+        self._mistaken = {id: Counter(counts) for id, counts in earlier.get("mistakes", {}).items()}
         self._clock = clock
         self._paces: dict[str, Pace] = {}  # by token
-        self._wrong_codes = Pace(30, 3, clock)
+        self._joins = Pace(BURST, JOINS_A_SECOND, clock)
 
     # --- what learners do ---
 
     def join(self, code: str, token: str) -> None:
-        """Let a learner in, who has drawn this token. Wrong codes in quick succession shut the door for a while, to
-        everybody: no code can be found by trying. Who is in stays in."""
-        if not self._wrong_codes.allows(0):
-            raise Refused(429, "Too many are at the door: try again in some seconds.")
-        if not secrets.compare_digest(code.strip().upper().encode("utf-8", "replace"), self.code.encode()):
-            self._wrong_codes.allows()
-            raise Refused(403, "That is not the room's code: it stands on the projector.")
+        """Let a learner in, who has drawn this token. Wrong codes change nothing: the code is too long to be found by
+        trying, so the right one always passes, one learner after the other."""
+        given, wanted = letters_of(code).encode("utf-8", "replace"), letters_of(self.code).encode()
+        if not secrets.compare_digest(given, wanted):
+            raise Refused(403, "That is not the room's code: it is on the projector.")
         if not TOKEN.fullmatch(token):
             raise Refused(422, "A token is 32 hexadecimal digits.")
         if token not in self._paces:
             if len(self._paces) >= MOST_LEARNERS:
                 raise Refused(409, f"The room is full: {MOST_LEARNERS} are in it.")
+            self._joins.require("Many are joining: your turn comes in a moment.")
             self._paces[token] = Pace(30, 5, self._clock)
 
     def vote(self, token: str, guess: str, answer: str, n: int) -> None:
@@ -126,8 +145,7 @@ class Tally:
     def _require_learner(self, token: str) -> None:
         if token not in self._paces:
             raise Refused(401, "The room does not know you: join with its code.")
-        if not self._paces[token].allows():
-            raise Refused(429, "Too fast: try again in a second.")
+        self._paces[token].require("Too fast: try again in a second.")
 
     # --- what the teacher does ---
 
@@ -142,6 +160,15 @@ class Tally:
         self.show(guess)
         self.revealed.add(guess)
 
+    def renew(self) -> None:
+        """Draw a new code, and send away those that never voted: a stranger with the old code holds no seat."""
+        self.code = _drawn()
+        voted = self._voted()
+        self._paces = {token: pace for token, pace in self._paces.items() if token in voted}
+
+    def _voted(self) -> set[str]:
+        return set().union(*self.votes.values())
+
     # --- what pages are told ---
 
     def for_learner(self, token: str) -> dict[str, Any]:
@@ -152,26 +179,44 @@ class Tally:
 
     def for_teacher(self) -> dict[str, Any]:
         """Return what the projector shows: the question with its bars, how many are in the room, the mistakes."""
-        question, answers = self.questions[self.current], [answer for _, answer in self.votes[self.current].values()]
+        question, answers = self.questions[self.current], [*self._counts(self.current).elements()]
         open = self.current not in self.revealed
+        known = [(id, counts) for id, counts in self._counted().items() if id in EXERCISES.entries]
         bars = _ranges(answers) if question.number else [(each, answers.count(each)) for each in question.shown]
-        return self._question() | {
-            "bars": bars,
-            "votes": len(answers),
-            "right": None if open else sum(map(question.right, answers)),
-            "code": self.code,
-            "learners": len(self._paces),
-            "questions": list(self.questions),
-            "mistakes": [
-                {"exercise": id, "title": EXERCISES.entries[id].title, "names": Counter(counts).most_common(3)}
-                for id, counts in sorted(self._counted().items(), key=lambda each: -sum(each[1].values()))[:4]
-            ],
-        }
+        return (
+            self._question()
+            | {
+                "bars": bars,
+                "votes": len(answers),
+                "right": None if open else sum(map(question.right, answers)),
+                "code": self.code,
+                "learners": len(self._paces),
+                "seats": MOST_LEARNERS,
+                "silent": len(self._paces.keys() - self._voted()),  # a new code sends them away
+                "questions": list(self.questions),
+                "mistakes": [
+                    {"exercise": id, "title": EXERCISES.entries[id].title, "names": counts.most_common(3)}
+                    for id, counts in sorted(known, key=lambda each: -each[1].total())[:4]
+                ],
+            }
+        )
 
     def summary(self) -> dict[str, Any]:
-        """Return the counts alone, for a file: answers by guess, mistakes by exercise."""
-        votes = {id: Counter(answer for _, answer in cast.values()) for id, cast in self.votes.items() if cast}
-        return {"learners": len(self._paces), "guesses": votes, "mistakes": self._counted()}
+        """Return what a file keeps, which identifies nobody: the code, what is shown and what is revealed, how many
+        learners there are (or were before), answers by guess, mistakes by exercise."""
+        ids = [*self.votes, *(id for id in self._answers if id not in self.votes)]
+        counts = {id: self._counts(id) for id in ids}
+        return {
+            "code": self.code,
+            "shown": self.current,
+            "revealed": sorted(self.revealed),
+            "learners": max(self._learners, len(self._paces)),
+            "guesses": {id: counted for id, counted in counts.items() if counted},
+            "mistakes": self._counted(),
+        }
+
+    def _counts(self, guess: str) -> Counter[str]:
+        return Counter(answer for _, answer in self.votes.get(guess, {}).values()) + self._answers.get(guess, Counter())
 
     def _question(self) -> dict[str, Any]:
         question, open = self.questions[self.current], self.current not in self.revealed
@@ -184,8 +229,35 @@ class Tally:
         }
         return told if open else told | {"answer": question.answer, "reason": _html(question.reply(question.answer))}
 
-    def _counted(self) -> dict[str, dict[str, int]]:
-        return {id: {name: len(made) for name, made in names.items()} for id, names in self.mistakes.items()}
+    def _counted(self) -> dict[str, Counter[str]]:
+        now = {id: Counter({name: len(made) for name, made in names.items()}) for id, names in self.mistakes.items()}
+        ids = [*self._mistaken, *(id for id in now if id not in self._mistaken)]
+        return {id: now.get(id, Counter()) + self._mistaken.get(id, Counter()) for id in ids}
+
+
+def require_summary(found: object) -> dict[str, Any]:
+    """Return what was read from a file if it is the `summary` of a room. Only counts have to be there: earlier versions
+    kept nothing else. Errors: ValueError otherwise."""
+    beside = {"code": EXAMPLE, "shown": "", "revealed": []}
+    if not isinstance(found, dict) or found.keys() - beside.keys() != {"learners", "guesses", "mistakes"}:
+        raise ValueError("it does not hold what a room keeps")
+    told, parts = beside | found, [found["guesses"], found["mistakes"]]
+    tables = [table for part in parts if isinstance(part, dict) for table in part.values()]
+    counts = [count for table in tables if isinstance(table, dict) for count in table.values()]
+    right = [
+        *(isinstance(each, dict) for each in parts + tables),
+        *(type(count) is int and count >= 0 for count in [told["learners"], *counts]),
+        isinstance(told["revealed"], list) and all(isinstance(each, str) for each in told["revealed"]),
+        isinstance(told["shown"], str) and CODES.fullmatch(str(told["code"])),
+    ]
+    if not all(right):
+        raise ValueError("what it holds is not what a room counts")
+    return found
+
+
+def _drawn() -> str:
+    letters = "".join(secrets.choice(LETTERS) for _ in range(CODE))
+    return f"{letters[: CODE // 2]} {letters[CODE // 2 :]}"
 
 
 def _html(markdown: str) -> str:

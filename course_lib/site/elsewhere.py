@@ -5,11 +5,13 @@ The course's own notebooks do not carry that cell: whoever opens them from a cop
 
 import re
 import tomllib
+from functools import partial
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
 
+from course_lib.files import inside, write_whole
 from course_lib.site.pages import GITHUB, repository_of
 
 NOT_THERE = ("jupyterlab", "ipython")  # the service has its own page and kernel, and they stay as they are
@@ -64,8 +66,9 @@ def write_elsewhere(root: Path, folder: Path) -> list[Path]:
             notebook = nbformat.read(path, as_version=4)
             first = next(i for i, each in enumerate(notebook.cells) if each.cell_type == "code")
             notebook.cells.insert(first, cell)
-            nbformat.write(notebook, folder / part / path.name)
-            written.append(folder / part / path.name)
+            target = inside(folder, f"{part}/{path.name}")
+            write_whole(target, partial(nbformat.write, notebook))
+            written.append(target)
     return written
 
 

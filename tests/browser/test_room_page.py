@@ -1,6 +1,7 @@
 """The live room from end to end: a notebook's kernel and a phone vote, the projector shows it, the teacher reveals."""
 
 from contextlib import ExitStack
+from operator import attrgetter
 
 import pytest
 
@@ -68,7 +69,9 @@ def test_a_kernel_and_a_phone_vote_the_projector_shows_it_and_the_teacher_reveal
         phone.get_by_label(answer).check()
         phone.get_by_role("button", name="Send").click()
         phone.get_by_text("Sent. You may change it").wait_for()
-    projector.get_by_text("2 votes, 2 in the room").wait_for()
+    projector.get_by_text("2 of 2 have voted").wait_for()
+    assert projector.locator("#bars .count").all_inner_texts() == [""] * 4  # hidden, so that nobody follows the crowd
+    projector.keyboard.press("b")
     projector.locator("#bars li", has_text=answer).get_by_text("1", exact=True).wait_for()
     projector.locator("#bars li", has_text=RIGHT).get_by_text("1", exact=True).wait_for()
     assert sum(map(int, projector.locator("#bars .count").all_inner_texts())) == 2
@@ -88,3 +91,35 @@ def test_a_kernel_and_a_phone_vote_the_projector_shows_it_and_the_teacher_reveal
     phone.get_by_text("Which token gets most weight").wait_for()
     assert phone.get_by_role("radio", checked=True).count() == 0
     notebook.close()
+
+
+def test_a_crowd_at_the_door_waits_and_a_new_code_asks_only_those_that_never_voted(screens):
+    tally, _, screen = screens
+    phones = [screen("", 390, 844, "light") for _ in range(2)]
+    tally._joins._left = 0.0  # as after a burst: the phone is told to wait, and asks again by itself
+    for phone in phones:
+        phone.get_by_label("The code on the projector").fill(tally.code)
+        phone.get_by_role("button", name="Join").click()
+        phone.get_by_role("button", name="Send").wait_for()
+    tally.show(GUESS)
+    phones[0].get_by_label(RIGHT).check()
+    phones[0].get_by_role("button", name="Send").click()
+    phones[0].get_by_text("Sent. You may change it").wait_for()
+
+    for i in range(364):
+        tally._paces[f"{i:032x}"] = tally._joins
+    projector, asked = screen(f"projector#{tally.key}", 1280, 720, "light"), []
+    projector.get_by_text("seats 366 of 400").wait_for()
+    old = tally.code
+    for answer in ("dismiss", "accept"):
+        act = attrgetter(answer)
+        projector.once("dialog", lambda dialog, act=act: (asked.append(dialog.message), act(dialog)()))
+        projector.get_by_role("button", name="New code").focus()
+        projector.keyboard.press("Enter")
+        projector.get_by_text(old if answer == "dismiss" else "1 of 1 have voted").wait_for()
+    assert asked == ["Draw a new code? The 365 learners who have not voted yet must join again with it."] * 2
+    assert old != tally.code == projector.locator("#code-shown").inner_text()
+    assert projector.locator("#seats").is_hidden()
+    phones[1].get_by_label("The code on the projector").wait_for()  # it is asked for the new one
+    assert phones[0].get_by_label(RIGHT).is_checked()
+    assert findings(projector) == []

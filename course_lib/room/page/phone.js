@@ -8,12 +8,27 @@ store.room ||= [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byt
 const state = { now: {}, pending: null, shown: "", n: 0, said: "" };
 const tell = (text) => say((state.said = text)); // stays until something else is told; trouble on the way does not
 
+// Where many join at once, the room says how long to wait; not all of them ask again at the same moment.
+async function join(code) {
+  for (;;) {
+    const { status, error, after } = await ask(store.room, "join", { code, token: store.room });
+    if (status != 429) return { status, error };
+    tell(error);
+    await wait(1000 * after * (1 + Math.random()));
+  }
+}
+
 door.onsubmit = async (event) => {
   event.preventDefault();
-  const { status, error } = await ask(store.room, "join", { code: $("code").value, token: store.room });
+  const button = door.querySelector("button"), code = $("code").value;
+  button.disabled = true;
+  const { status, error } = await join(code);
+  button.disabled = false;
   tell(error ?? "");
   door.hidden = status == 200;
-  if (status == 200) look();
+  if (status != 200) return;
+  store.code = code;
+  look();
 };
 
 ballot.onsubmit = (event) => {
@@ -30,7 +45,7 @@ async function send() {
   const vote = state.pending;
   const { status, error } = await ask(store.room, "vote", vote);
   if (vote != state.pending) return;
-  if (status == 0 || status == 429 || status >= 500) return say(error); // it is sent with the next look
+  if ([0, 401, 429].includes(status) || status >= 500) return say(error); // it is sent with the next look
   state.pending = null;
   tell(error ?? "Sent. You may change it until the reveal.");
 }
@@ -62,9 +77,18 @@ function show(now) {
   state.shown = now.id;
 }
 
+// A room that was opened again does not know this phone; its code is still the same, unless the teacher drew another.
+async function ask_now() {
+  const now = await ask(store.room, "now");
+  if (now.status != 401 || !store.code) return now;
+  const { status } = await join(store.code);
+  if (status == 403) store.code = "";
+  return status == 200 ? ask(store.room, "now") : now;
+}
+
 async function look() {
   if (state.pending) await send();
-  const now = await ask(store.room, "now");
+  const now = await ask_now();
   if (now.status == 200) show(now);
   say(now.status == 200 ? state.said : now.status == 401 ? "" : now.error);
   if (now.status == 401) measured.hidden = true; // the room was opened anew, and wants its code

@@ -7,8 +7,8 @@ history.replaceState(null, "", location.pathname);
 const state = { now: null, bars: "", mistakes: "" };
 const press = (id, on) => $(id).setAttribute("aria-pressed", on);
 
-async function look(message) {
-  const { status, error, ...now } = await ask(sessionStorage.key_of_room ?? "", "class", message);
+async function look(message, path = "class") {
+  const { status, error, ...now } = await ask(sessionStorage.key_of_room ?? "", path, message);
   if (status == 200) show(now);
   say(error ?? "");
 }
@@ -25,11 +25,17 @@ function show(now) {
   state.now = now;
   $("address").textContent = location.origin;
   $("code-shown").textContent = now.code;
-  $("crowd").textContent = `${now.votes} votes, ${now.learners} in the room`;
+  $("crowd").textContent = `${now.votes} of ${Math.max(now.votes, now.learners)} have voted`;
+  $("seats").hidden = now.learners < 0.9 * now.seats;
+  $("seats").textContent = `seats ${now.learners} of ${now.seats}`;
   if ($("choose").options.length != now.questions.length)
     $("choose").replaceChildren(...now.questions.map((id) => make("option", { value: id }, id)));
   $("choose").value = now.id;
-  if (before?.id != now.id) $("question").innerHTML = now.text;
+  if (before?.id != now.id) {
+    $("question").innerHTML = now.text;
+    $("bars").classList.toggle("numbers", now.unit !== null);
+    document.body.classList.toggle("blind", now.open); // nobody follows the crowd
+  }
   const bars = JSON.stringify([now.bars, now.open]), mistakes = JSON.stringify([now.mistakes, now.learners]);
   const most = Math.max(1, ...now.bars.map(([, count]) => count));
   if (bars != state.bars)
@@ -41,8 +47,8 @@ function show(now) {
     $("measured").replaceChildren(make("strong", {}, `Measured: ${now.answer}.`), share, make("div", { innerHTML: now.reason }));
     $("measured").scrollIntoView({ block: "nearest" });
   }
-  $("reveal").disabled = $("blind").disabled = !now.open;
-  press("blind", document.body.classList.contains("blind"));
+  $("reveal").disabled = $("bare").disabled = !now.open;
+  press("bare", !document.body.classList.contains("blind"));
   if (mistakes != state.mistakes) showMistakes(now);
   Object.assign(state, { bars, mistakes });
 }
@@ -64,15 +70,19 @@ const does = {
   previous: () => go(-1),
   next: () => go(1),
   reveal: () => state.now?.open && look({ guess: state.now.id, reveal: true }),
-  blind: () => state.now?.open && press("blind", document.body.classList.toggle("blind")),
+  bare: () => state.now?.open && press("bare", !document.body.classList.toggle("blind")),
   turn: () => press("turn", ($("guess").hidden = !($("mistakes").hidden = !$("mistakes").hidden))),
 };
 for (const [id, act] of Object.entries(does)) $(id).onclick = act;
+$("renew").onclick = () => { // by a click or Enter only: no key of its own, since the class has to type what it draws
+  const silent = state.now?.silent, who = silent == 1 ? "1 learner who has" : `${silent} learners who have`;
+  if (!silent || confirm(`Draw a new code? The ${who} not voted yet must join again with it.`)) look({}, "code");
+};
 $("choose").onchange = (event) => {
   look({ guess: event.target.value, reveal: false });
   event.target.blur(); // so that R is a key of the page again
 };
-const keys = { ArrowLeft: "previous", ArrowRight: "next", r: "reveal", b: "blind", m: "turn" };
+const keys = { ArrowLeft: "previous", ArrowRight: "next", r: "reveal", b: "bare", m: "turn" };
 addEventListener("keydown", (event) => {
   const id = keys[event.key.length == 1 ? event.key.toLowerCase() : event.key];
   if (!id || event.ctrlKey || event.metaKey || event.altKey || event.target.matches("select")) return;

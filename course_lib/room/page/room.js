@@ -19,7 +19,8 @@ export async function ask(bearer, path, message) {
   for (let tries = 3; tries; tries--) {
     try {
       const answer = await fetch(path, { method: body ? "POST" : "GET", headers, body, signal: AbortSignal.timeout(5000) });
-      return { status: answer.status, ...(await answer.json()) };
+      const after = Number(answer.headers.get("Retry-After"));
+      return { status: answer.status, after, ...(await answer.json()) };
     } catch {
       await wait(300);
     }
