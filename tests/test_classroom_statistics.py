@@ -30,6 +30,9 @@ def test_the_hardest_exercise_is_the_one_that_cost_most_of_those_who_tried():
         "x", "0" * 64, (result("normalization.layer_norm", "unanswered", 0), result("masks.causal", "written", 0))
     )
     assert statistics.hardest([written]) == []
+    easy = [handed("passed")] * 2
+    assert statistics.hardest([*easy, handed("failed")]) == [], "two thirds solved it"
+    assert len(statistics.hardest([*easy, handed("failed"), handed("failed")])) == 1
 
 
 def test_misconceptions_are_counted_once_for_each_who_fell_for_them():

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.classroom.graded import GradedSubmission
-from course_lib.classroom.terminal import terminal_table
+from course_lib.classroom.graded import Counted, GradedSubmission
+from course_lib.classroom.terminal import terminal_answers, terminal_table
 from tests.drawn_results import few, has_no_controls, marked, result, submissions
 
 
@@ -58,6 +58,31 @@ def test_the_table_tells_the_worst_chapter_the_troubles_and_what_the_class_finds
     assert "33% of   3  masks.causal" in table
     assert "2 ×  masks.causal · mask inverted" in table
     assert terminal_table([]) == "no submissions"
+
+
+def test_the_table_shows_the_mark_that_counts_where_the_course_has_a_policy():
+    late = Counted(2.4, 5, {2: (2.4, 3), 3: (0, 2)}, ("2 days late: 80 %.", "Chapter 3 counts half."))
+    ada, bo = marked("Ada", (True, False), counted=late), marked("Bo", (True, True), troubles=("Cell 4 is cut off.",))
+    head, first, second, *_ = terminal_table([ada, bo]).split("\n")
+    assert head.split() == ["learner", "points", "share", "counts"]
+    assert re.split(" {2,}", first)[3:] == ["60%", "2.4 of 5", "least in chapter 3: 0 of 2"]
+    assert re.split(" {2,}", second)[3:] == ["100%", "5 of 5", "Cell 4 is cut off."]
+    last = ["3 of 5 points.", "In the course this counts 2.4 of 5.", *late.notes]
+    assert terminal_answers(ada).split("\n")[-4:] == last
+
+
+def test_a_learner_of_whom_nothing_counts_is_excused_in_the_table():
+    ada = marked("Ada", (True, False), counted=Counted(0, 0, {}, ("Excused: ill.",), (2, 3)))
+    assert "  excused  " in terminal_table([ada, marked("Bo")]).split("\n")[1]
+
+
+def test_what_nearly_all_solved_is_not_called_hard():
+    most = [marked(str(number), (number > 0, number > 4)) for number in range(12)]  # 92 % and 58 %
+    table = terminal_table(most)
+    assert "58% of  12  masks.causal" in table
+    assert "attention.softmax ·" not in table.partition("most common")[0]
+    easy = terminal_table(most[5:])
+    assert "no exercise was hard: of each, those who tried earned two thirds of the points or more" in easy
 
 
 def test_the_bar_is_full_only_if_all_points_are_there():

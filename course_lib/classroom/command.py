@@ -345,7 +345,7 @@ def _told(
     doubts: list[str] = []
     if counting:
         policy, times, path = counting
-        print(f"points count as {path} says, in the report and the files; this table shows them as graded", file=out)
+        print(f"points count as {path} says: the column `counts`, the report and the files show it", file=out)
         late = {line.name for line in manifest if any(map(is_late, line.files))}
         outcome.marked, doubts = apply_policy(policy, outcome.marked, times, late)
     failed = "could not be graded, and not for a fault of its own"

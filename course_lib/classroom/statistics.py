@@ -11,6 +11,8 @@ from course_lib.grading.result import Result
 
 from .graded import GradedSubmission
 
+EASY = 2 / 3  # share of points from which on an exercise is not called hard
+
 
 def share_of_points(of: GradedSubmission | Sequence[Result]) -> float:
     """Return the points earned over points to be had; 0 where there are none."""
@@ -43,7 +45,7 @@ def hardest(marked: Sequence[GradedSubmission], n: int = 10) -> list[tuple[str, 
     """Return what cost most: (exercise id, title, share of points earned, how many tried it), hardest first.
 
     The share is that of the submissions that answered: an exercise that nobody came to is not hard. What nobody tried,
-    what all solved and what has no points is left out.
+    what has no points and what earned `EASY` or more is left out.
     """
     tried = defaultdict(list)
     for each in marked:
@@ -51,7 +53,7 @@ def hardest(marked: Sequence[GradedSubmission], n: int = 10) -> list[tuple[str, 
             if result.points and result.status != "unanswered":
                 tried[result.exercise_id].append(result)
     rows = [(id, results[0].title, share_of_points(results), len(results)) for id, results in tried.items()]
-    return sorted((row for row in rows if row[2] < 1), key=lambda row: (row[2], -row[3], row[0]))[:n]
+    return sorted((row for row in rows if row[2] < EASY), key=lambda row: (row[2], -row[3], row[0]))[:n]
 
 
 def misconceptions(marked: Sequence[GradedSubmission], n: int = 10) -> list[tuple[str, str, int]]:

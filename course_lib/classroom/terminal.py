@@ -4,16 +4,17 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
 
-from course_lib.classroom.text import chapter_of, in_order, one_line
+from course_lib.classroom.text import chapter_of, in_order, one_line, told_points
 from course_lib.grading.result import SIGNS
 from course_lib.grading.show import plural
 
 from . import statistics
-from .graded import GradedSubmission
+from .graded import GradedSubmission, rounded
 
 
 def terminal_table(marked: Sequence[GradedSubmission], width: int = 100) -> str:
-    """Return a line per submission, by name: points, a bar, the share, what tells most; then the class together.
+    """Return a line per submission, by name: points, a bar, the share, with a policy what counts, and what tells most;
+    then the class together.
 
     width: of the terminal, in cells; 60 at least.
     """
@@ -24,10 +25,14 @@ def terminal_table(marked: Sequence[GradedSubmission], width: int = 100) -> str:
     names = min(max(7, *(_cells(name) for name, _, _ in rows)), width // 4)
     amounts = max(6, *(len(amount) for _, amount, _ in rows))
     bar = 20 if width >= 90 else 10
-    lines = [f"{'learner':<{names}}  {'points':>{amounts}}  {'':<{bar}}  share"]
-    for name, amount, each in rows:
+    counts = [_counts(each) for _, _, each in rows] if any(each.counted for each in marked) else []
+    counted = max(map(len, ["counts", *counts]))
+    head = f"{'learner':<{names}}  {'points':>{amounts}}  {'':<{bar}}  share"
+    lines = [f"{head}  {'counts':>{counted}}" if counts else head]
+    for i, (name, amount, each) in enumerate(rows):
         share = statistics.share_of_points(each)
         start = f"{_fitted(name, names)}  {amount:>{amounts}}  {_bar(share, bar)}  {share:>5.0%}  "
+        start += f"{counts[i]:>{counted}}  " if counts else ""
         lines.append((start + _fitted(_telling(each), width - _cells(start))).rstrip())
     mean, median = statistics.average(marked)
     lines += ["", f"{plural(len(marked), 'submission')} · mean {mean:.0%} · median {median:.0%}"]
@@ -37,6 +42,9 @@ def terminal_table(marked: Sequence[GradedSubmission], width: int = 100) -> str:
             _fitted(f"  {share:>4.0%} of {tried:>3}  {id} · {one_line(title)}", width).rstrip()
             for id, title, share, tried in hardest
         ]
+    elif any(result.points and result.status != "unanswered" for each in marked for result in each.results):
+        easy = "no exercise was hard: of each, those who tried earned two thirds of the points or more"
+        lines.append(_fitted(easy, width).rstrip())
     if mistakes := statistics.misconceptions(marked, 5):
         lines.append("most common misconceptions:")
         lines += [_fitted(f"  {count:>4} ×  {id} · {one_line(name)}", width).rstrip() for id, name, count in mistakes]
@@ -53,7 +61,14 @@ def terminal_answers(marked: GradedSubmission) -> str:
         if not result.passed:
             lines.append(f"      {word if result.status == 'unanswered' else one_line(result.sentences[0])}")
     lines += [f"  ! {one_line(said)}" for said in (*marked.troubles, *marked.salvaged)]
-    return "\n".join([*lines, f"{marked.earned} of {marked.points} points"])
+    return "\n".join([*lines, *map(one_line, told_points(marked))])
+
+
+def _counts(marked: GradedSubmission) -> str:
+    """Return what a submission's points count."""
+    earned, points = marked.final
+    is_excused = marked.counted is not None and bool(marked.counted.excused)
+    return f"{rounded(earned)} of {rounded(points)}" if points else "excused" if is_excused else ""
 
 
 def _telling(marked: GradedSubmission) -> str:
