@@ -321,7 +321,7 @@ def test_a_notebook_gets_a_line_per_exercise_and_its_mistakes_and_failed_cells_a
     assert re.search(r"^  ! \S+\.ipynb: cell 3: ZeroDivisionError", said, flags=re.M), said
     assert re.search(r"^  ! \S+\.ipynb: cell 4: SyntaxError", said, flags=re.M), said
     earned = EXERCISES["attention.memory"].points + 1
-    assert said.endswith(f"\n{earned} of {sum(exercise.points for exercise in expected)} points\n")
+    assert said.endswith(f"\n{earned} of {sum(exercise.points for exercise in expected)} points.\n")
     assert not (tmp_path / "progress.sqlite3").exists(), "the teacher's own progress is none of this"
 
 
