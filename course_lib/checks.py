@@ -94,6 +94,17 @@ def require_finite(weights: Mapping[str, Tensor], source: str = "") -> Mapping[s
     return weights
 
 
+def require_float(weights: Mapping[str, Tensor], source: str = "") -> None:
+    """Raise ValueError that names the first tensor that holds other numbers than our models compute with."""
+    allowed = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+    for name, tensor in weights.items():
+        if tensor.dtype not in allowed:
+            raise ValueError(
+                f"{source}{name} holds {tensor.dtype}, but weights must be {', '.join(map(str, allowed))}: packed ones "
+                "are not read, give the model as it was before"
+            )
+
+
 def require_one_of(allowed: tuple, **choices: object) -> None:
     """Raise ValueError unless every named choice is one of the allowed values."""
     for name, value in choices.items():
@@ -451,6 +462,18 @@ def require_hf_config(config: object) -> None:
     """Raise TypeError unless config is a dictionary, or an object of transformers that makes one."""
     if not isinstance(config, Mapping) and (not hasattr(config, "to_dict") or isinstance(config, type)):
         raise TypeError(f"config must be the reference's configuration or its dictionary, got {config!r:.80}")
+
+
+def require_hf_settings(quantization_config: object, **rope: object) -> None:
+    """Raise ValueError unless RoPE's setting is a dictionary, and the weights are not packed in a few bits."""
+    for name, value in rope.items():
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{name}={value!r:.80} must be a dictionary, such as {{'rope_type': 'default'}}")
+    if quantization_config:
+        raise ValueError(
+            f"quantization_config={quantization_config!r:.80}: packed weights are not read. Give the model as it was "
+            "before, in float16, bfloat16 or float32"
+        )
 
 
 def require_mapping(**given: object) -> None:
