@@ -431,11 +431,28 @@ def require_called(model: torch.nn.Module, batch: tuple) -> Any:
         raise ValueError(f"model={type(model).__name__} does not take a batch of {given}: {error}") from error
 
 
+def require_trainable(model: torch.nn.Module) -> list[Tensor]:
+    """Return the parameters that are trained. ValueError if there are none: a run would change nothing."""
+    parameters: list[Tensor] = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not parameters:
+        raise ValueError(
+            f"no parameter of {type(model).__name__} requires a gradient, so there is nothing to train: write "
+            "requires_grad_(True) for the model, or for the part that is to learn"
+        )
+    return parameters
+
+
 def require_loss(model: torch.nn.Module, batch: tuple) -> Tensor:
-    """Return the loss of model(*batch) -> (logits, loss). ValueError for a model that does not make such a pair."""
+    """Return the loss of model(*batch) -> (logits, loss). ValueError for a model that does not make such a pair, or
+    whose loss moves no parameter."""
     result = require_called(model, batch)
     if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], Tensor) or result[1].numel() != 1:
         raise ValueError(f"model(*batch) must return (logits, loss), the loss one number, got {result!r:.80}")
+    if not result[1].requires_grad:
+        raise ValueError(
+            f"the loss of {type(model).__name__} does not depend on a parameter that requires a gradient: compute it "
+            "from the logits, without detach() and no_grad()"
+        )
     return result[1]
 
 
@@ -847,10 +864,17 @@ def require_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
 
 
 def require_text(text: object, **switches: object) -> None:
-    """Raise TypeError unless text is a string, and every named switch True or False."""
+    """Raise TypeError unless text is a string, and every named switch True or False; ValueError for half a letter."""
     require_switches(**switches)
     if not isinstance(text, str):
         raise TypeError(f"text must be a string, got {type(text).__name__}: encode one text at a time")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"text holds {text[error.start]!r} at position {error.start}, a lone surrogate, which is half a character "
+            "and cannot be written. Read the file with errors='replace', or take it out"
+        ) from None
 
 
 def require_texts(texts: object) -> None:
@@ -859,8 +883,9 @@ def require_texts(texts: object) -> None:
         raise TypeError(f"texts must be parts of a text, one after another, got {type(texts).__name__}: write [text]")
 
 
-def require_special_tokens(special_tokens: object) -> list[str]:
-    """Return the special tokens. TypeError or ValueError unless they are different strings, none of them empty."""
+def require_special_tokens(special_tokens: object, alphabet: set[str]) -> list[str]:
+    """Return the special tokens. TypeError or ValueError unless they are different strings, none of them empty, and
+    none is what the byte alphabet writes for bytes."""
     if isinstance(special_tokens, (str, bytes, Mapping)) or not isinstance(special_tokens, Iterable):
         raise TypeError(f"special_tokens must be a list of strings, got {special_tokens!r}: write [special_token]")
     special = list(special_tokens)
@@ -868,6 +893,14 @@ def require_special_tokens(special_tokens: object) -> list[str]:
         raise TypeError(f"special_tokens must be a list of strings, got {special!r}")
     if "" in special or len(set(special)) < len(special):
         raise ValueError(f"special_tokens must be different from each other and not empty, got {special!r}")
+    for token in special:
+        require_text(token)
+    for token in special:
+        if alphabet.issuperset(token) and (len(token) == 1 or not token.isascii()):
+            raise ValueError(
+                f"special token {token!r} is made of signs with which the byte alphabet writes bytes, so that texts "
+                "would not come back as they were: take at least two ASCII signs, such as '<|end|>'"
+            )
     return special
 
 

@@ -140,8 +140,9 @@ def _gguf_parts(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     from gguf import GGUFReader, dequantize
 
     class Reader(GGUFReader):
-        def _get(self, offset, dtype, count=1, **order):
-            if len(found := super()._get(offset, dtype, count, **order)) != count:  # else it would count on for years
+        def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:
+            # Else it would go on reading nothing for as long as a damaged number says.
+            if len(found := super()._get(offset, dtype, count, override_order)) != count:
                 raise ValueError("it ends too early")
             return found
 
