@@ -96,6 +96,17 @@ def test_gradients_flow_from_steps_that_follow_a_prompt_read_without_them(n_kv_h
         torch.testing.assert_close(through_one, anew)
 
 
+def test_what_is_tried_without_gradients_and_taken_back_spoils_no_backward_pass():
+    module, cache = attention(4), KVCache()
+    x = torch.randn(1, 5, 8, dtype=torch.float64, requires_grad=True)
+    (whole,) = torch.autograd.grad(module(x, is_causal=True).sin().sum(), x)
+    output = module(x, is_causal=True, cache=cache)
+    cache.keep(3)
+    with torch.no_grad():
+        module(torch.randn(1, 2, 8, dtype=torch.float64), is_causal=True, cache=cache)
+    torch.testing.assert_close(torch.autograd.grad(output.sin().sum(), x)[0], whole)
+
+
 def test_what_was_only_tried_is_taken_back():
     module, cache, x = attention(), KVCache(), torch.randn(2, 6, 8, dtype=torch.float64)
     module(x[:, :4], is_causal=True, cache=cache)

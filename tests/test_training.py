@@ -46,6 +46,14 @@ def test_a_model_with_nothing_to_train_is_refused_before_anything_is_done(tmp_pa
     assert sum(changed) == len(list(model.final_norm.parameters()))
 
 
+def test_a_model_that_was_evaluated_before_is_trained_with_its_dropout():
+    torch.manual_seed(0)
+    model = DecoderOnly(replace(SMALL, dropout=0.5)).eval()
+    seen = []
+    train(model, small_batches(), 1, progress=False, on_step=lambda _, model: seen.append(model.training))
+    assert seen == [True, True]
+
+
 @pytest.mark.usefixtures("as_a_learner")
 def test_a_loss_that_no_parameter_moves_is_refused():
     model = small_model()
