@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from course_lib.checks import require_attention_sizes, require_broadcast, require_mask
+from course_lib.checks import require_attention_sizes, require_broadcast
 
 
 def scaled_dot_product_attention(
@@ -28,22 +28,22 @@ def scaled_dot_product_attention(
         query, key, value: any leading dimensions, equal or broadcastable. value may have another size D_v than query.
         mask: boolean, True = may attend, broadcastable to (…, T, S). A query that may attend to nothing gets zeros.
         dropout_p: probability with which a weight is dropped. The weights returned are those before dropout.
-        score_bias: numbers added to the scores, broadcastable to (…, T, S), such as alibi_bias.
-    Returns: (output, weights). Each row of weights sums to 1, or to 0 if nothing is allowed.
+        score_bias: numbers added to the scores, broadcastable to (…, T, S), such as alibi_bias; −inf hides a key.
+    Returns: (output, weights). Each row of weights sums to 1, or to 0 if nothing is allowed. Scores that leave the
+        range of the dtype (in float16 beyond 65,504) may make it NaN.
     Errors: ValueError if the sizes do not fit, or the mask is not boolean or fits the rows and the heads alike.
     Source: Vaswani et al. 2017, eq. 1.
     """
     require_attention_sizes(query, key, value, dropout_p, mask, score_bias)
-    D = query.shape[-1]
     # The query is divided rather than the product: in float16 a product may overflow whose score is in range.
-    scores = (query / math.sqrt(D)) @ key.transpose(-2, -1)  # (..., T, S)
+    scores = (query / math.sqrt(query.shape[-1])) @ key.transpose(-2, -1)  # (..., T, S)
     if score_bias is not None:
-        require_broadcast(score_bias, scores.shape, "score_bias")
-        scores = scores + score_bias.to(scores)
+        score_bias = score_bias.to(scores)
+        scores, seen = scores + score_bias, score_bias != -torch.inf
+        mask = seen if mask is None else mask & seen
     if mask is None:
         weights = scores.softmax(dim=-1)
     else:
-        require_mask(mask, scores.shape)
         nothing_allowed = ~mask.any(dim=-1, keepdim=True)  # (..., T, 1)
         # Softmax over nothing but −inf is 0 / 0. Such a row goes through softmax as zeros and its weights are cleared
         # afterwards, so that NaN appears neither here nor in the backward pass.

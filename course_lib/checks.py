@@ -56,6 +56,20 @@ def is_truth(value: object) -> bool:
     return isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
 
 
+def occurs(wrong: Tensor) -> bool:
+    """Whether True occurs in a tensor. It does not where tensors have a shape and no values: on the meta device, while
+    torch.compile or torch.export follows the calls, and under torch.vmap.
+
+    So a check of shapes is made everywhere, and one of values where there are any.
+    """
+    if wrong.is_meta or torch.compiler.is_compiling():
+        return False
+    try:
+        return bool(wrong.any())
+    except RuntimeError:  # PyTorch has no public question for "is this mapped by vmap?": it refuses to tell the value
+        return False
+
+
 def require_at_least_zero(**numbers: object) -> None:
     """Raise ValueError unless every named number is finite and 0 or more."""
     for name, value in numbers.items():
@@ -78,6 +92,17 @@ def require_finite(weights: Mapping[str, Tensor], source: str = "") -> Mapping[s
                 f"{source}{name} holds NaN or infinite numbers: it is damaged, or the training that made it diverged"
             )
     return weights
+
+
+def require_float(weights: Mapping[str, Tensor], source: str = "") -> None:
+    """Raise ValueError that names the first tensor that holds other numbers than our models compute with."""
+    allowed = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+    for name, tensor in weights.items():
+        if tensor.dtype not in allowed:
+            raise ValueError(
+                f"{source}{name} holds {tensor.dtype}, but weights must be {', '.join(map(str, allowed))}: packed ones "
+                "are not read, give the model as it was before"
+            )
 
 
 def require_one_of(allowed: tuple, **choices: object) -> None:
@@ -205,7 +230,7 @@ def require_ids(
     if like is not None and ids.device != like.device:  # PyTorch reads ids without numbers as what memory holds
         raise ValueError(f"{name} are on {ids.device}, but the weights on {like.device}: write {name}.to(device)")
     outside = (ids < 0) | (ids >= vocab_size)
-    if not ids.is_meta and outside.any():  # a tensor on the meta device has a shape and no values
+    if occurs(outside):
         wrong, range_ = ids[outside][0].item(), f"run from 0 to {vocab_size - 1}"
         if size != "vocab_size":
             raise ValueError(f"{name} contain {wrong}, but with {size}={vocab_size} they {range_}")
@@ -222,7 +247,7 @@ def require_rows(weight: Tensor, *rows: int) -> list[int]:
             f"weight must be a table of numbers of shape (V, d_model), got shape {tuple(weight.shape)}, {weight.dtype} "
             f"on {weight.device}"
         )
-    if not weight.isfinite().all():  # NaN would be nearer than anything else
+    if occurs(~weight.isfinite()):  # NaN would be nearer than anything else
         row = (~weight.isfinite()).any(dim=1).nonzero()[0].item()
         raise ValueError(f"row {row} of weight holds NaN or infinite numbers: the training that made it has diverged")
     for row in rows:
@@ -276,7 +301,7 @@ def require_tokens(
         raise ValueError(f"left_padding must be one count per row, shape {(B,)}, got {tuple(left_padding.shape)}")
     if left_padding.is_floating_point():
         raise ValueError(f"left_padding counts tokens, so it holds whole numbers, got {left_padding.dtype}")
-    if not left_padding.is_meta and ((left_padding < 0) | (left_padding >= max_seq_len)).any():
+    if occurs((left_padding < 0) | (left_padding >= max_seq_len)):
         least, most = left_padding.min().item(), left_padding.max().item()
         wrong = f"at least 0, got {least}" if least < 0 else f"less than max_seq_len={max_seq_len}, got {most}"
         raise ValueError(f"left_padding counts tokens, so it is {wrong}")
@@ -314,7 +339,7 @@ def require_fitting(query: Tensor, key: Tensor, mask: Tensor | None, score_bias:
     """Raise ValueError unless each row of queries has a row of keys, and the mask, if there is one, fits the scores."""
     if isinstance(score_bias, Tensor):
         require_bias(score_bias)
-    if len(key) != len(query):
+    if key.shape[0] != query.shape[0]:  # len(key) would fix the batch of an exported model
         raise ValueError(
             f"x has {len(query)} rows, but the context or its cache has {len(key)}: one for each row of ids"
         )
@@ -331,10 +356,9 @@ def require_targets(logits: Tensor, targets: Tensor, ignored: int) -> None:
         raise ValueError(f"logits must be fractions of shape (B, T, V) on the device of targets, got {kind}")
     if targets.shape != logits.shape[:2]:
         raise ValueError(f"targets must have the shape of ids, {tuple(logits.shape[:2])}, got {tuple(targets.shape)}")
-    predicted = targets[targets != ignored]
-    if predicted.numel() == 0:
+    if occurs((targets == ignored).all()):
         raise ValueError(f"all targets are {ignored}: there is nothing to predict, and the mean of nothing is NaN")
-    require_ids(predicted, logits.shape[-1], name="targets")
+    require_ids(targets.masked_fill(targets == ignored, 0), logits.shape[-1], name="targets")
 
 
 def require_wide(dtype: object) -> None:
@@ -407,11 +431,28 @@ def require_called(model: torch.nn.Module, batch: tuple) -> Any:
         raise ValueError(f"model={type(model).__name__} does not take a batch of {given}: {error}") from error
 
 
+def require_trainable(model: torch.nn.Module) -> list[Tensor]:
+    """Return the parameters that are trained. ValueError if there are none: a run would change nothing."""
+    parameters: list[Tensor] = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not parameters:
+        raise ValueError(
+            f"no parameter of {type(model).__name__} requires a gradient, so there is nothing to train: write "
+            "requires_grad_(True) for the model, or for the part that is to learn"
+        )
+    return parameters
+
+
 def require_loss(model: torch.nn.Module, batch: tuple) -> Tensor:
-    """Return the loss of model(*batch) -> (logits, loss). ValueError for a model that does not make such a pair."""
+    """Return the loss of model(*batch) -> (logits, loss). ValueError for a model that does not make such a pair, or
+    whose loss moves no parameter."""
     result = require_called(model, batch)
     if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], Tensor) or result[1].numel() != 1:
         raise ValueError(f"model(*batch) must return (logits, loss), the loss one number, got {result!r:.80}")
+    if not result[1].requires_grad:
+        raise ValueError(
+            f"the loss of {type(model).__name__} does not depend on a parameter that requires a gradient: compute it "
+            "from the logits, without detach() and no_grad()"
+        )
     return result[1]
 
 
@@ -440,6 +481,18 @@ def require_hf_config(config: object) -> None:
         raise TypeError(f"config must be the reference's configuration or its dictionary, got {config!r:.80}")
 
 
+def require_hf_settings(quantization_config: object, **rope: object) -> None:
+    """Raise ValueError unless RoPE's setting is a dictionary, and the weights are not packed in a few bits."""
+    for name, value in rope.items():
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{name}={value!r:.80} must be a dictionary, such as {{'rope_type': 'default'}}")
+    if quantization_config:
+        raise ValueError(
+            f"quantization_config={quantization_config!r:.80}: packed weights are not read. Give the model as it was "
+            "before, in float16, bfloat16 or float32"
+        )
+
+
 def require_mapping(**given: object) -> None:
     """Raise TypeError unless every named argument is a dictionary, or what can be read like one."""
     for name, value in given.items():
@@ -465,7 +518,7 @@ def require_theta(**bases: object) -> None:
 def require_speeds(speeds: Tensor) -> None:
     """Raise ValueError unless the speeds are finite numbers; TypeError if they are no tensor."""
     require_alike(speeds=speeds)
-    if not speeds.is_meta and not speeds.isfinite().all():
+    if occurs(~speeds.isfinite()):
         raise ValueError("speeds must be finite numbers, got NaN or infinite ones")
 
 
@@ -496,13 +549,13 @@ def require_probabilities(**given: Tensor) -> None:
     require_alike(**given)
     shapes = {tuple(p.shape) for p in given.values()}
     for name, p in given.items():
-        if len(shapes) > 1 or p.ndim != 1 or p.is_meta or not (p >= 0).all() or not 0.99 < float(p.sum()) < 1.01:
+        if len(shapes) > 1 or p.ndim != 1 or p.is_meta or occurs(~(p >= 0) | ((p.sum() - 1).abs() >= 0.01)):
             raise ValueError(f"{name} must be probabilities (V,) that sum to 1, got shape {tuple(p.shape)}: {p!s:.80}")
 
 
 def require_real(loss: Tensor, logits: Tensor) -> Tensor:
     """Return the loss. ValueError if it is NaN, unless it is being trained: `train` says at which step it diverged."""
-    if not logits.requires_grad and not loss.is_meta and loss.isnan().any():
+    if not logits.requires_grad and occurs(loss.isnan()):
         raise ValueError("logits contain NaN or +inf: the model that made them has diverged, or its input was NaN")
     return loss
 
@@ -551,7 +604,7 @@ def require_lengths(lengths: object, S: int) -> Tensor:
         raise ValueError(f"lengths must be one whole number per row, got {kind}")
     require_sizes(S=S, rows=max(1, len(given)))
     wrong = (given < 0) | (given > S)
-    if wrong.any():
+    if occurs(wrong):
         raise ValueError(f"lengths contain {given[wrong][0].item()}, but a row of S={S} keys holds 0 to {S}")
     return given
 
@@ -587,7 +640,8 @@ def require_device_of(x: Tensor, **others: Tensor | None) -> None:
 def require_attention_sizes(
     query: Tensor, key: Tensor, value: Tensor, dropout_p: float, mask: Tensor | None, score_bias: Tensor | None
 ) -> None:
-    """Raise ValueError unless query, key and value fit together: features, number of keys, batch and heads."""
+    """Raise ValueError unless query, key and value fit together (features, number of keys, batch and heads), and mask
+    and score_bias fit their scores."""
     require_alike(query=query, key=key, value=value)
     require_device_of(query, mask=mask, score_bias=score_bias)
     if isinstance(score_bias, Tensor):
@@ -603,8 +657,13 @@ def require_attention_sizes(
         raise ValueError(f"each key needs one value: key and value must have the same S, got {shapes}")
     try:
         torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+        scores = (*torch.broadcast_shapes(query.shape[:-2], key.shape[:-2]), query.shape[-2], key.shape[-2])
     except RuntimeError:
         raise ValueError(f"the leading dimensions (batch, heads) do not fit together: {shapes}") from None
+    if score_bias is not None:
+        require_broadcast(score_bias, scores, "score_bias")
+    if mask is not None:
+        require_mask(mask, scores)
 
 
 def require_prompts(
@@ -638,7 +697,7 @@ def require_prompts(
     for name, given, shape in needed:
         if given is not None and given.shape != shape:
             raise ValueError(f"{name} must have shape {shape}, one row per prompt, got {tuple(given.shape)}")
-    if left_padding is not None and not ((left_padding >= 0) & (left_padding < T)).all():
+    if left_padding is not None and occurs((left_padding < 0) | (left_padding >= T)):
         raise ValueError(f"left_padding must leave a token: 0 to {T - 1} of T={T}, got {left_padding.tolist()}")
 
 
@@ -650,7 +709,7 @@ def require_matrix(weight: Tensor) -> None:
         or weight.is_meta
         or not weight.numel()
         or not weight.is_floating_point()
-        or not weight.isfinite().all()
+        or occurs(~weight.isfinite())
     ):
         raise ValueError(f"weight must be a matrix (O, I) of finite numbers, got {tuple(weight.shape)}, {weight.dtype}")
 
@@ -805,10 +864,17 @@ def require_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
 
 
 def require_text(text: object, **switches: object) -> None:
-    """Raise TypeError unless text is a string, and every named switch True or False."""
+    """Raise TypeError unless text is a string, and every named switch True or False; ValueError for half a letter."""
     require_switches(**switches)
     if not isinstance(text, str):
         raise TypeError(f"text must be a string, got {type(text).__name__}: encode one text at a time")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"text holds {text[error.start]!r} at position {error.start}, a lone surrogate, which is half a character "
+            "and cannot be written. Read the file with errors='replace', or take it out"
+        ) from None
 
 
 def require_texts(texts: object) -> None:
@@ -817,8 +883,9 @@ def require_texts(texts: object) -> None:
         raise TypeError(f"texts must be parts of a text, one after another, got {type(texts).__name__}: write [text]")
 
 
-def require_special_tokens(special_tokens: object) -> list[str]:
-    """Return the special tokens. TypeError or ValueError unless they are different strings, none of them empty."""
+def require_special_tokens(special_tokens: object, alphabet: set[str]) -> list[str]:
+    """Return the special tokens. TypeError or ValueError unless they are different strings, none of them empty, and
+    none is what the byte alphabet writes for bytes."""
     if isinstance(special_tokens, (str, bytes, Mapping)) or not isinstance(special_tokens, Iterable):
         raise TypeError(f"special_tokens must be a list of strings, got {special_tokens!r}: write [special_token]")
     special = list(special_tokens)
@@ -826,6 +893,14 @@ def require_special_tokens(special_tokens: object) -> list[str]:
         raise TypeError(f"special_tokens must be a list of strings, got {special!r}")
     if "" in special or len(set(special)) < len(special):
         raise ValueError(f"special_tokens must be different from each other and not empty, got {special!r}")
+    for token in special:
+        require_text(token)
+    for token in special:
+        if alphabet.issuperset(token) and (len(token) == 1 or not token.isascii()):
+            raise ValueError(
+                f"special token {token!r} is made of signs with which the byte alphabet writes bytes, so that texts "
+                "would not come back as they were: take at least two ASCII signs, such as '<|end|>'"
+            )
     return special
 
 

@@ -54,7 +54,8 @@ class EncoderDecoder(Layer):
         self.config = config
         self.encoder = Stack(config)
         self.decoder = Stack(config, cross_attention=True)
-        self.decoder.token_embedding = self.encoder.token_embedding
+        # One table in two modules: of one module under two names, torch.func.functional_call would not give it back.
+        self.decoder.token_embedding.weight = self.encoder.token_embedding.weight
         self.output = Linear(config.d_model, config.vocab_size, bias=config.output_bias)
         initialize(self)
         if config.tie_weights:

@@ -6,10 +6,10 @@ import os
 import secrets
 import shutil
 import tomllib
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # torch takes seconds to import, and many a command writes files and needs no tensor
     from torch import Tensor
@@ -171,9 +171,51 @@ def read_tensors(path: Path) -> "dict[str, Tensor]":
         raise damaged(path, error) from error
 
 
-def damaged(path: Path, error: Exception) -> ValueError:
+@contextmanager
+def reading(source: object) -> Iterator[None]:
+    """Within it, whatever goes wrong is a ValueError that names the source. What a check says is kept."""
+    try:
+        yield
+    except ValueError as error:
+        if str(source) in str(error):
+            raise
+        raise ValueError(f"{source}: {error}") from error
+    except Exception as error:  # an entry is of a kind that nobody thought of
+        raise damaged(source, error) from error
+
+
+def damaged(source: object, error: Exception) -> ValueError:
     """The error for a file that cannot be used, with the remedy."""
     return ValueError(
-        f"{path} is missing or damaged ({type(error).__name__}). Reinstall the course, fetch the weights again, "
-        "or train again."
+        f"{source} is missing or damaged ({type(error).__name__}: {str(error).partition(chr(10))[0]:.200}). Reinstall "
+        "the course, fetch the weights again, or train again."
     )
+
+
+def require_weight_map(path: Path, index: Any) -> list[str]:
+    """Return the files that an index of tensors names. ValueError unless it names a file for each tensor."""
+    files = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(files, dict) or not files or not all(isinstance(file, str) for file in files.values()):
+        raise damaged(path, TypeError("it has no weight_map from the names of tensors to the names of files"))
+    return sorted(set(files.values()))
+
+
+def require_vocabulary(path: Path, words: Any) -> list[str]:
+    """Return the words of a vocabulary. ValueError unless they are a list of words."""
+    if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
+        raise damaged(path, TypeError("it must hold a list of words"))
+    return words
+
+
+def require_no_pickle(folder: Path, name: str) -> None:
+    """Raise ValueError if a folder has its tensors only as pickles, with the two lines that convert them."""
+    pickles = sorted(folder.glob("pytorch_model*.bin"))
+    if pickles and not (folder / name).is_file() and not (folder / f"{name}.index.json").is_file():
+        parts = f"[torch.load(file, weights_only=True) for file in Path({str(folder)!r}).glob('pytorch_model*.bin')]"
+        tensors = "{name: tensor.clone().contiguous() for part in parts for name, tensor in part.items()}"
+        raise ValueError(
+            f"{pickles[0]} is a pickle, which is not read, because reading it can run code. If you trust its makers, "
+            f"convert it once, after `import torch, safetensors.torch` and `from pathlib import Path`:\n"
+            f"    parts = {parts}\n"
+            f"    safetensors.torch.save_file({tensors}, {str(folder / name)!r})"
+        )

@@ -116,7 +116,7 @@ class MultiHeadAttention(Layer):
         if group > 1:
             key, value = key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)  # (B, H, S, D)
         T, S = query.shape[-2], key.shape[-2]
-        is_causal = is_causal and T > 1  # a single query is the last token: it has no later one
+        is_causal = is_causal and bool(T > 1)  # a single query is the last token: it has no later one
         # The fused kernel takes a mask or a flag, never both, and its flag lets query t see keys 0 … t, not the last t.
         if is_causal and any((need_weights, mask is not None, score_bias is not None, S != T)):
             mask, is_causal = combine(mask, causal_mask(T, S, device=query.device)), False

@@ -51,7 +51,8 @@ class Linear(Layer, nn.Linear):
 
     def forward(self, x: Float[Tensor, "*batch in_features"]) -> Tensor:
         tokens = x.numel() // self.in_features
-        if self.weight.numel() >= WORTH_SPLITTING and x.device.type == "cpu" and not torch.is_grad_enabled():
+        recorded = torch.is_grad_enabled() or torch.compiler.is_compiling()  # an exported program runs on other cores
+        if self.weight.numel() >= WORTH_SPLITTING and x.device.type == "cpu" and not recorded:
             if x.dtype == torch.float32 and 1 <= tokens <= FEW:
                 return self.shared_out(x)
             if x.dtype == torch.bfloat16 and tokens == 1:

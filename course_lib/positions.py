@@ -89,7 +89,7 @@ def _add_rows(x: Tensor, table: Tensor, positions: Tensor | None) -> Tensor:
     first, last = 0, x.shape[-2] - 1
     if positions is not None:
         checks.require_positions(positions, x)
-        if not positions.is_meta:  # a tensor on the meta device has a shape and no values
+        if checks.occurs((positions < 0) | (positions >= max_seq_len)):
             first, last = int(positions.min()), int(positions.max())
     if first < 0 or last >= max_seq_len:
         raise ValueError(

@@ -14,7 +14,20 @@ from course_lib.arguments import require_arguments
 from course_lib.checks import require_folder, require_one_of
 from course_lib.config import TransformerConfig
 from course_lib.encoder_decoder import EncoderDecoder
-from course_lib.files import ASSETS, damaged, inside, read_json, read_tensors, save_json, save_tensors, write_whole
+from course_lib.files import (
+    ASSETS,
+    damaged,
+    inside,
+    read_json,
+    read_tensors,
+    reading,
+    require_no_pickle,
+    require_vocabulary,
+    require_weight_map,
+    save_json,
+    save_tensors,
+    write_whole,
+)  # fmt: skip
 from course_lib.gpt import DecoderOnly
 from course_lib.hub.checkpoints import Model, assemble, from_hf_state_dict, load_gguf, tied_names
 from course_lib.hub.stories import load_llama2c
@@ -52,11 +65,12 @@ def load_pretrained(name: str | Path) -> tuple[Model, WordTokenizer | SubwordTok
         return load_gguf(folder / GGUF_FILE)
     if (folder / LLAMA2C_FILE).is_file():
         return load_llama2c(folder / LLAMA2C_FILE)
-    settings, tensors = read_json(folder / CONFIG_FILE), _read_weights(folder)
-    if "model_type" in settings:
-        model = from_hf_state_dict(settings["model_type"], tensors, settings)
-    else:
-        model = assemble(TransformerConfig.from_dict(settings), tensors, folder / MODEL_FILE)
+    with reading(folder):
+        settings, tensors = read_json(folder / CONFIG_FILE), _read_weights(folder)
+        if "model_type" in settings:
+            model = from_hf_state_dict(settings["model_type"], tensors, settings)
+        else:
+            model = assemble(TransformerConfig.from_dict(settings), tensors, folder / MODEL_FILE)
     return model, _read_tokenizer(folder)
 
 
@@ -132,8 +146,9 @@ def _from_the_hub(name: str) -> Path:
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
     """Return all tensors of a folder, from one file or from several with an index."""
+    require_no_pickle(folder, MODEL_FILE)
     index = folder / f"{MODEL_FILE}.index.json"
-    files = sorted(set(read_json(index)["weight_map"].values())) if index.is_file() else [MODEL_FILE]
+    files = require_weight_map(index, read_json(index)) if index.is_file() else [MODEL_FILE]
     for file in files:
         if inside(folder, file).parent != folder:
             raise ValueError(f"{index} names {file!r}: the files of a model are in its own folder")
@@ -147,7 +162,7 @@ def _read_tokenizer(folder: Path) -> WordTokenizer | SubwordTokenizer:
     if (folder / LLAMA2C_FILE).is_file():
         return load_llama2c(folder / LLAMA2C_FILE)[1]
     if words.is_file():
-        return WordTokenizer(read_json(words))
+        return WordTokenizer(require_vocabulary(words, read_json(words)))
     if subwords.is_file():
         try:
             return SubwordTokenizer(Tokenizer.from_file(str(subwords)))

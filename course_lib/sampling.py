@@ -146,7 +146,7 @@ def _require_logits(logits: Tensor) -> None:
     if logits.ndim == 0 or logits.is_meta or logits.shape[-1] == 0 or not logits.is_floating_point():
         raise ValueError(f"logits must be numbers of shape (…, V), got shape {tuple(logits.shape)}, {logits.dtype}")
     largest = logits.amax(dim=-1)  # NaN if one logit of the row is
-    if largest.isfinite().all():
+    if not checks.occurs(~largest.isfinite()):
         return
     if largest.isnan().any():
         raise ValueError("logits contain NaN: the model that made them has diverged, or its input was NaN")

@@ -69,7 +69,7 @@ def make_optimizer(
     require_arguments(make_optimizer, locals())
     checks.require_at_least_zero(weight_decay=weight_decay)
     checks.require_betas(betas)
-    parameters = [p for p in model.parameters() if p.requires_grad]
+    parameters = checks.require_trainable(model)
     groups = [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
         {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},

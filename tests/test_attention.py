@@ -85,6 +85,32 @@ def test_a_row_of_weights_sums_to_one_or_to_zero_if_nothing_is_allowed(leading, 
     assert (weights[~mask] == 0).all()
 
 
+@given(
+    leading=leading, T=sizes, S=sizes, dtype=st.sampled_from([torch.float16, torch.bfloat16, torch.float32]),
+    masked=st.booleans(), learned=st.booleans(), seed=seeds,
+)  # fmt: skip
+def test_minus_infinity_in_a_score_bias_hides_as_a_mask_does_also_a_whole_row(
+    leading, T, S, dtype, masked, learned, seed
+):
+    query, key, value = draw_qkv(leading, T, S, 4, 3, dtype, seed)
+    hidden, bias = torch.rand(T, S) < 0.6, torch.randn(T, S)
+    hidden[0] = True
+    mask = torch.rand(T, S) < 0.6 if masked else None
+    both = ~hidden if mask is None else mask & ~hidden
+    upstream = torch.randn(*leading, T, 3)
+    for attend in (lambda *a, **kw: scaled_dot_product_attention(*a, **kw)[0], fused_attention):
+        results = []
+        for given_mask, given_bias in ((both, bias), (mask, bias.masked_fill(hidden, -torch.inf))):
+            given_bias = given_bias.requires_grad_(learned)
+            output = attend(query, key, value, given_mask, score_bias=given_bias)
+            inputs = [query, key, value, *([given_bias] if learned else [])]
+            results.append([output, *torch.autograd.grad(output, inputs, upstream.to(dtype))])
+        for masked_out, minus_infinity in zip(*results):
+            assert minus_infinity.isfinite().all()
+            assert torch.equal(minus_infinity, masked_out)
+        assert not results[1][0][..., 0, :].any(), "a query whose keys are all hidden gets zeros"
+
+
 def test_two_keys_by_hand():
     # q·k is 0 and 4; over sqrt(4) that is 0 and 2: the second key gets 1 / (1 + e⁻²) of the attention.
     query, key = torch.tensor([[2.0, 0, 0, 0]]), torch.tensor([[0.0, 1, 0, 0], [2.0, 0, 0, 0]])

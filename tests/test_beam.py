@@ -6,6 +6,9 @@ import re
 import copies
 import pytest
 import torch
+from helpers import seeds
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from course_lib.beam import beam_search
@@ -190,6 +193,40 @@ def test_at_the_edge_of_what_is_allowed_scores_are_still_numbers_that_differ(n, 
     assert (scores < 0).all()
     # One token more is compared at a great disadvantage (or advantage), and it is the right one that is kept.
     assert found.shape == (1, 1 + (n if sign > 0 else 1))
+
+
+def to_the_last_step(log_p, first, n_max, n_beams, stops, length_penalty):
+    """The same search in plain lists, which never ends early: (score, text) of the best that was complete."""
+    beams, complete, V = [(0.0, [first])], [], len(log_p)
+    for n in range(1, n_max + 1):
+        further = [(total + log_p[text[-1]][token], [*text, token]) for total, text in beams for token in range(V)]
+        further.sort(key=lambda each: -each[0])
+        ends = [text[-1] in stops or n == n_max for _, text in further]
+        complete += [(total / n**length_penalty, text) for (total, text), end in zip(further[:n_beams], ends) if end]
+        beams = [each for each, end in zip(further, ends) if not end][:n_beams]
+    return max(complete)
+
+
+@given(
+    V=st.integers(3, 6),
+    n_max=st.integers(4, 9),
+    n_beams=st.integers(2, 3),
+    length_penalty=st.sampled_from([2.0, 1.0, 0.5, 0.0, -0.2, -1.0]),
+    spread=st.sampled_from([4.0, 2.0]),  # far apart: after an end that looks best, a long sure way may still win
+    seed=seeds,
+)
+def test_ending_early_finds_what_the_search_to_the_last_step_finds(V, n_max, n_beams, length_penalty, spread, seed):
+    torch.manual_seed(seed)
+    chain = Chain((spread * torch.randn(V, V, dtype=torch.float64)).softmax(dim=-1).tolist())
+    chain.logits = chain.logits.double()
+    log_p = chain.logits.log_softmax(dim=-1).tolist()
+    together, _ = beam_search(chain, torch.arange(V)[:, None], n_max, n_beams, V - 1, length_penalty)
+    for first in range(V):
+        expected, text = to_the_last_step(log_p, first, n_max, n_beams, [V - 1], length_penalty)
+        alone, score = beam_search(chain, torch.tensor([[first]]), n_max, n_beams, V - 1, length_penalty)
+        assert score.item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
+        for row in (alone[0].tolist(), together[first].tolist()):  # a batch ends with its last row
+            assert [first, *until_stop(row[1:], [V - 1])] == text
 
 
 # --- by hand

@@ -60,8 +60,9 @@ def test_a_step_writes_its_own_tokens_and_moves_no_other():
     assert torch.equal(cache.value, -cache.key)
 
 
-def test_gradients_flow_through_a_cache_as_through_the_whole():
-    module = attention()
+@pytest.mark.parametrize("n_kv_heads", [2, 4])  # 4: the kernel keeps the cache's own tensors for the backward pass
+def test_gradients_flow_through_a_cache_as_through_the_whole(n_kv_heads):
+    module = attention(n_kv_heads)
     x = torch.randn(1, 7, 8, dtype=torch.float64, requires_grad=True)
     (whole,) = torch.autograd.grad(module(x, is_causal=True).sin().sum(), x)
     cache = KVCache()
@@ -70,6 +71,40 @@ def test_gradients_flow_through_a_cache_as_through_the_whole():
         module(x[:, :1], is_causal=True, cache=cache)
     (parts,) = torch.autograd.grad(torch.cat(pieces, dim=1).sin().sum(), x)
     torch.testing.assert_close(parts, whole)
+
+
+@pytest.mark.parametrize("n_kv_heads", [2, 4])
+def test_gradients_flow_from_steps_that_follow_a_prompt_read_without_them(n_kv_heads):
+    """As where a prompt is fixed, and what the model writes after it is learned from."""
+    module, x = attention(n_kv_heads), torch.randn(1, 7, 8, dtype=torch.float64)
+    weights = list(module.parameters())
+    steps, results = ((3, 4), (4, 6), (6, 7)), []
+    for cached in (True, False):
+        cache, outputs = KVCache(), []
+        with torch.no_grad():
+            module(x[:, :3], is_causal=True, cache=cache)
+            prompt = cache.key.clone(), cache.value.clone()
+        for start, stop in steps:
+            if not cached:  # a new cache for each step, with all before it computed once more
+                cache = KVCache()
+                cache.append(*prompt)
+                if start > 3:
+                    module(x[:, 3:start], is_causal=True, cache=cache)
+            outputs.append(module(x[:, start:stop], is_causal=True, cache=cache))
+        results.append(torch.autograd.grad(torch.cat(outputs, dim=1).sin().sum(), weights))
+    for through_one, anew in zip(*results):
+        torch.testing.assert_close(through_one, anew)
+
+
+def test_what_is_tried_without_gradients_and_taken_back_spoils_no_backward_pass():
+    module, cache = attention(4), KVCache()
+    x = torch.randn(1, 5, 8, dtype=torch.float64, requires_grad=True)
+    (whole,) = torch.autograd.grad(module(x, is_causal=True).sin().sum(), x)
+    output = module(x, is_causal=True, cache=cache)
+    cache.keep(3)
+    with torch.no_grad():
+        module(torch.randn(1, 2, 8, dtype=torch.float64), is_causal=True, cache=cache)
+    torch.testing.assert_close(torch.autograd.grad(output.sin().sum(), x)[0], whole)
 
 
 def test_what_was_only_tried_is_taken_back():

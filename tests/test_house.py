@@ -105,7 +105,8 @@ def test_a_module_that_learners_read_fits_on_two_screens_and_the_library_stays_s
     assert {name: count for name, count in lines.items() if count > most.get(name, 125)} == {}
     # Eight families more are 150 lines: their switches, T5's relative positions, what their names and layouts become.
     # The format of llama2.c, in which the model that tells stories comes, is 80.
-    assert sum(lines.values()) < 2690
+    # That every damaged or foreign file is named, and none ends in another error, is 40.
+    assert sum(lines.values()) < 2730
 
 
 def test_a_function_that_does_nothing_but_refuse_begins_with_require():
@@ -119,7 +120,7 @@ def test_a_function_that_does_nothing_but_refuse_begins_with_require():
     assert [where for where, named in refusing.items() if not named] == []
     shared = ast.parse((LIBRARY / "checks.py").read_text(encoding="utf-8"))
     names = {node.name for node in shared.body if isinstance(node, ast.FunctionDef)}
-    assert {name for name in names if not name.startswith("require_")} == {"is_number", "is_truth"}
+    assert {name for name in names if not name.startswith("require_")} == {"is_number", "is_truth", "occurs"}
 
 
 def test_from_ids_to_logits_a_reader_passes_at_most_700_lines():

@@ -33,15 +33,16 @@ def pieces(T):
     )
 
 
-def sensitivity(model, run, *ids):
-    """How far each input token of the model moves each output, for all pairs: (T_out, T_in), 0 where it cannot.
+def sensitivity(embeddings, run, *ids):
+    """How far each input token, once embedded, moves each output, for all pairs: (T_out, T_in), 0 where it cannot.
 
     `run` maps ids to outputs (1, T, …); the derivative is that to the token's vector, before positions are added.
     """
     embedded = []
-    hook = model.register_forward_hook(lambda _, inputs, output: embedded.append(output))
+    hooks = [each.register_forward_hook(lambda _, inputs, output: embedded.append(output)) for each in embeddings]
     output = run(*ids)
-    hook.remove()
+    for hook in hooks:
+        hook.remove()
     rows = []
     for t in range(output.shape[1]):
         direction = torch.randn_like(output[0, t])
@@ -83,7 +84,7 @@ class TestCausality:
     @pytest.mark.parametrize("norm_position", ["pre", "post"])
     def test_the_gradient_reaches_every_earlier_token_and_no_later_one(self, positions, norm_position, device):
         model = build(small(positions=positions, norm_position=norm_position, n_kv_heads=2), device)
-        (moved,) = sensitivity(model.token_embedding, model, draw_ids(1, 8, device=device))
+        (moved,) = sensitivity([model.token_embedding], model, draw_ids(1, 8, device=device))
         earlier = torch.ones(8, 8, dtype=torch.bool, device=device).tril()
         assert (moved[~earlier] == 0).all()
         assert (moved[earlier] > 1e-6).all()
@@ -91,14 +92,14 @@ class TestCausality:
     @schemes
     def test_in_a_reader_the_gradient_reaches_every_token(self, positions, device):
         model = build(small("encoder", positions=positions), device)
-        (moved,) = sensitivity(model.token_embedding, model, draw_ids(1, 8, device=device))
+        (moved,) = sensitivity([model.token_embedding], model, draw_ids(1, 8, device=device))
         assert (moved > 1e-6).all()
 
     @schemes
     def test_in_a_translator_it_reaches_the_whole_source_and_the_earlier_target(self, positions, device):
         model = build(small("encoder-decoder", positions=positions), device)
         ids = draw_ids(1, 5, device=device), draw_ids(1, 7, device=device)
-        source, target = sensitivity(model.encoder.token_embedding, model, *ids)
+        source, target = sensitivity([model.encoder.token_embedding, model.decoder.token_embedding], model, *ids)
         assert source.shape == (7, 5)
         assert (source > 1e-6).all()
         earlier = torch.ones(7, 7, dtype=torch.bool, device=device).tril()

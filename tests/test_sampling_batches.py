@@ -173,5 +173,5 @@ def test_the_source_is_read_once(translator):
     translator.decoder.blocks[0].register_forward_hook(lambda _, inputs, output: targets.append(output.shape[1]))
     generate(translator, torch.tensor([[1]]), 5, source_ids=SOURCE[:1])
     assert targets == [1] * 5
-    assert sources == [4] + [1] * 5  # the two stacks share the embedding: one source, then five targets
+    assert sources == [4]
     assert translator.training

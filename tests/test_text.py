@@ -242,6 +242,57 @@ def test_special_tokens_are_different_words(special, error):
 PARTS = st.lists(st.text() | st.sampled_from([*SPECIAL, "<|a", " b|>", "the king", " ", "\n", "  ", "'s", "\x1c", " "]))
 
 
+@pytest.mark.usefixtures("as_a_learner")
+@given(
+    special=st.lists(st.text("Ġčé<ab \r", min_size=1, max_size=3), min_size=1, max_size=2, unique=True),
+    words=st.text("Ġčé<ab \r", min_size=1, max_size=9),
+    text=st.text("Ġčé<ab \r", max_size=20),
+)
+def test_a_special_token_that_would_be_taken_for_text_is_refused_and_beside_others_every_text_comes_back(
+    special, words, text
+):
+    """The byte alphabet writes the byte 13 as č, and a space before a word as Ġ."""
+    try:
+        tokenizer = BytePairTokenizer.train(words * 9, 300, special)
+    except ValueError as error:
+        said = str(error)
+        assert "byte" in said
+        assert any(repr(each) in said for each in special)
+        return
+    assert tokenizer.decode(tokenizer.encode(text), special=True) == text
+    assert len({tokenizer.tokenizer.token_to_id(each) for each in special} - set(range(256))) == len(special)
+
+
+@pytest.mark.usefixtures("as_a_learner")
+def test_what_the_byte_alphabet_writes_is_no_special_token(tmp_path):
+    with pytest.raises(ValueError, match=r"special token 'č' .*byte alphabet.*'<\|end\|>'"):
+        BytePairTokenizer.train("a\r\nb", 300, ["č"])
+    with pytest.raises(ValueError, match=r"special token 'Ġthe' .*byte alphabet"):
+        BytePairTokenizer.train("the cat the mat the end " * 9, 300, ["<|end|>", "Ġthe"])
+    BytePairTokenizer.train("the cat", 300).tokenizer.model.save(str(tmp_path))
+    with pytest.raises(ValueError, match=r"special token 'Ġ' .*byte alphabet"):
+        BytePairTokenizer.from_files(tmp_path / "vocab.json", tmp_path / "merges.txt", ["Ġ"])
+    with pytest.raises(ValueError, match=r"special token '<début>' .*byte alphabet"):  # é stands for the byte 233
+        BytePairTokenizer.train("début", 300, ["<début>"])
+    assert BytePairTokenizer.train("", 300, ["<始>"]).pieces("a <始>") == ["a", " ", "<始>"]
+
+
+@pytest.mark.usefixtures("as_a_learner")
+@pytest.mark.parametrize("text", ["a\ud800b", "\udfff", "é" * 99 + "\udc80"])
+def test_half_a_character_is_refused_by_name(byte_pairs, text):
+    attempts = (
+        byte_pairs.encode,
+        byte_pairs.pieces,
+        lambda text: list(byte_pairs.encode_iterable(["a ", text])),
+        lambda text: BytePairTokenizer.train(text, 300),
+        lambda text: BytePairTokenizer.train("abc", 300, [text]),
+        WordTokenizer().encode,
+    )
+    for attempt in attempts:
+        with pytest.raises(ValueError, match=r"'\\ud.*half a character.*errors='replace'"):
+            attempt(text)
+
+
 @given(PARTS, st.integers(1, 12))
 def test_a_text_in_parts_has_the_ids_of_the_whole(with_special, parts, block):
     assert list(with_special.encode_iterable(iter(parts), block)) == with_special.encode("".join(parts))

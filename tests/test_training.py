@@ -30,6 +30,38 @@ def small_batches(seed=0):
     return Batches(ids, batch_size=4, T=8, generator=torch.Generator().manual_seed(seed))
 
 
+@pytest.mark.usefixtures("as_a_learner")
+def test_a_model_with_nothing_to_train_is_refused_before_anything_is_done(tmp_path):
+    model, seen = small_model().requires_grad_(False), []
+    with pytest.raises(ValueError, match=r"no parameter of DecoderOnly requires a gradient.*requires_grad_\(True\)"):
+        train(model, small_batches(), 2, checkpoint=tmp_path / "run.pt", on_step=lambda *_: seen.append(1))
+    assert not seen
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="requires a gradient"):
+        make_optimizer(model)
+    model.final_norm.requires_grad_(True)
+    before = [parameter.clone() for parameter in model.parameters()]
+    train(model, small_batches(), 2, warmup=0, progress=False)
+    changed = [not torch.equal(*pair) for pair in zip(before, model.parameters())]
+    assert sum(changed) == len(list(model.final_norm.parameters()))
+
+
+def test_a_model_that_was_evaluated_before_is_trained_with_its_dropout():
+    torch.manual_seed(0)
+    model = DecoderOnly(replace(SMALL, dropout=0.5)).eval()
+    seen = []
+    train(model, small_batches(), 1, progress=False, on_step=lambda _, model: seen.append(model.training))
+    assert seen == [True, True]
+
+
+@pytest.mark.usefixtures("as_a_learner")
+def test_a_loss_that_no_parameter_moves_is_refused():
+    model = small_model()
+    model.register_forward_hook(lambda _, inputs, output: (output[0], output[1].detach()))
+    with pytest.raises(ValueError, match=r"the loss of DecoderOnly does not depend on a parameter"):
+        train(model, small_batches(), 2, progress=False)
+
+
 # ------------------------------------------------------------------------------------------------------------- schedule
 def test_learning_rate_at_its_corners():
     rate = lambda step: learning_rate(step, peak=2.0, warmup=10, total=110, floor=0.5)  # noqa: E731

@@ -254,6 +254,24 @@ def test_an_error_after_a_light_picture_leaves_the_last_good_one_which_turns_sha
     assert any("too high" in str(getattr(child, "value", "")) for child in live.children), "it still says so"
 
 
+@dataclass
+class HalfMoved(Bar):
+    """A bar that has moved already when its state fails."""
+
+    def move(self):
+        self.bar.set_height(self.height)
+        if self.height > 9:
+            raise ValueError("too high")
+
+
+def test_the_sharp_picture_is_the_last_good_state_also_where_a_later_one_failed_half_way(clock):
+    figure = LiveFigure(HalfMoved, {"height": slider("Height", 2, 0, 10, 1)}, "a bar of {height}".format)
+    clock.move(figure, 6, 10)
+    assert picture_of(figure).value == light_png(HalfMoved(6).figure)
+    clock.pass_by(2 * REST)
+    assert picture_of(figure).value == png(HalfMoved(6).figure)
+
+
 def test_a_closed_figure_leaves_no_timer_and_a_process_without_a_loop_starts_none(live, clock):
     clock.move(live, 7)
     before = picture_of(live).value

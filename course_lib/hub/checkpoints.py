@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
@@ -15,9 +16,10 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from course_lib.arguments import require_arguments
-from course_lib.checks import require_finite, require_one_of
+from course_lib.checks import require_finite, require_float, require_one_of
 from course_lib.config import TransformerConfig
 from course_lib.encoder_decoder import EncoderDecoder, EncoderOnly
+from course_lib.files import damaged, reading
 from course_lib.gpt import DecoderOnly
 from course_lib.hub.layouts import as_ours
 from course_lib.hub.names import BASIS, SETTINGS, UNUSED, config_from_hf, require_known, their_name
@@ -39,8 +41,10 @@ def assemble(
         tensors: the weights, under the names that they came with. source: where they are from, for the error.
         theirs: from our name of a tensor to the name that it came with; the same unless given.
     Errors: ValueError that lists what is missing, unknown, of a wrong shape, or tied to numbers that it does not equal,
-        or names a tensor that holds NaN or infinite numbers.
+        or names a tensor that holds NaN or infinite numbers, or numbers of another kind than our models have.
     """
+    if config.n_layers > len(tensors):  # building the blocks would take as long as there are said to be blocks
+        raise ValueError(f"{source} has n_layers={config.n_layers} in its config, but only {len(tensors)} tensors")
     # "meta": shapes without numbers, for the numbers are at hand. Sinusoids are not among them: they are computed.
     with torch.device("cpu" if config.positions == "sinusoidal" else "meta"):
         model = FAMILIES[config.family](config)
@@ -63,6 +67,7 @@ def assemble(
     if any(problems.values()):
         found = [f"{what} {_listed(sorted(names))}" for what, names in problems.items() if names]
         raise ValueError(f"{source} does not fit its config: it {'; '.join(found)}")
+    require_float(tensors, f"{source}: ")
     require_finite(tensors, f"{source}: ")
     dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors.values()))
     ours = {name: tensors[theirs(tied.get(name, name))].to(dtype) for name in parts}
@@ -97,7 +102,8 @@ def from_hf_state_dict(family: str, state_dict: Mapping[str, Tensor], config: ob
     """
     require_arguments(from_hf_state_dict, locals())
     require_known(family)
-    config = config_from_hf(family, config)
+    with reading(f"the {family} configuration"):
+        config = config_from_hf(family, config)
     if "shared.weight" in state_dict:  # newer versions of transformers write the head only where it is another tensor
         state_dict = {"lm_head.weight": state_dict["shared.weight"]} | dict(state_dict)
     tensors: dict[str, Tensor] = {}
@@ -117,25 +123,46 @@ def load_gguf(path: Path) -> tuple[Model, SubwordTokenizer]:
     In these files the rows of q and k are reordered so that the features that RoPE turns together are neighbours:
     rope_interleaved=True, and the weights are taken as they are.
 
-    Errors: ValueError for another architecture, another kind of tokenizer, or RoPE stretched to longer texts.
+    Errors: ValueError for a damaged file, another architecture, another kind of tokenizer, or RoPE stretched to longer
+        texts.
     Source: the `gguf` package, by the makers of the format.
     """
+    try:
+        said, tensors = _gguf_parts(path)
+    except Exception as error:  # the package checks little, and raises what comes
+        raise damaged(path, error) from error
+    with reading(path):
+        return _gguf_model(path, said, tensors), _gguf_tokenizer(said)
+
+
+def _gguf_parts(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return what the file says of its model, and the tensors."""
     from gguf import GGUFReader, dequantize
 
-    reader = GGUFReader(path)
-    said = {name: field.contents() for name, field in reader.fields.items()}
-    require_one_of(("llama",), **{"general.architecture": said["general.architecture"]})
-    require_one_of(("smollm",), **{"tokenizer.ggml.pre": said["tokenizer.ggml.pre"]})
-    if stretched := [name for name in said if "rope.scaling" in name]:
-        raise ValueError(f"{path} has {stretched}: of a GGUF file only plain RoPE is read")
+    class Reader(GGUFReader):
+        def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:
+            # Else it would go on reading nothing for as long as a damaged number says.
+            if len(found := super()._get(offset, dtype, count, override_order)) != count:
+                raise ValueError("it ends too early")
+            return found
+
+    reader = Reader(path)
     tensors = {
         tensor.name: torch.tensor(dequantize(tensor.data, tensor.tensor_type))  # a copy: the file is not to be written
         for tensor in tqdm(reader.tensors, desc=path.name, unit="tensor", leave=False)
     }
+    return {name: field.contents() for name, field in reader.fields.items()}, tensors
+
+
+def _gguf_model(path: Path, said: dict[str, Any], tensors: dict[str, Tensor]) -> Model:
+    require_one_of(("llama",), **{"general.architecture": said["general.architecture"]})
+    require_one_of(("smollm",), **{"tokenizer.ggml.pre": said["tokenizer.ggml.pre"]})
+    if stretched := [name for name in said if "rope.scaling" in name]:
+        raise ValueError(f"{path} has {stretched}: of a GGUF file only plain RoPE is read")
     fields = {field: said[f"llama.{row['gguf']}"] for field, row in SETTINGS if "gguf" in row}
     fields |= {"activation": "swiglu", "rope_interleaved": True, "tie_weights": "output.weight" not in tensors}
     config = TransformerConfig(**BASIS["llama"] | fields)
-    return assemble(config, tensors, path, partial(their_name, library="gguf")), _gguf_tokenizer(said)
+    return assemble(config, tensors, path, partial(their_name, library="gguf"))
 
 
 def _gguf_tokenizer(said: dict) -> SubwordTokenizer:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from course_lib.checks import require_hf_config, require_one_of
+from course_lib.checks import require_hf_config, require_hf_settings, require_one_of
 from course_lib.config import TransformerConfig
 from course_lib.files import read_table
 
@@ -37,7 +37,7 @@ for _family, _other in LIKE.items():
 
 
 def require_known(family: str) -> None:
-    """Raise ValueError unless the family is one of ours; with the one thing that sets it apart, where that is known."""
+    """Raise ValueError unless the family is one of ours; with what sets it apart, where that is known."""
     if family not in BASIS:
         apart = f". What sets {family} apart: {DIFFERS[family]}" if family in DIFFERS else ""
         raise ValueError(f"{family=} is not known: choose one of {', '.join(map(repr, BASIS))}{apart}")
@@ -57,7 +57,10 @@ def config_from_hf(family: str, config: Mapping | Any) -> TransformerConfig:
     """
     require_hf_config(config)
     given = ABSENT.get(family, {}) | (dict(config) if isinstance(config, Mapping) else config.to_dict())
-    rope = given.get("rope_scaling") or given.get("rope_parameters") or {}  # the old name, which counts, and the new
+    # The old name, which counts, and the new one.
+    setting = "rope_scaling" if given.get("rope_scaling") else "rope_parameters"
+    require_hf_settings(**{setting: given.get(setting) or {}}, quantization_config=given.get("quantization_config"))
+    rope = given.get(setting) or {}
     given |= {"rope_type": rope.get("type", "default")} | rope
     if family == "t5":  # untied in the file, T5 1.1 says so; the scale of its outputs follows
         given.setdefault("scale_decoder_outputs", given.get("tie_word_embeddings", True))

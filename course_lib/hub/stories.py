@@ -13,7 +13,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pro
 from torch import Tensor
 
 from course_lib.config import TransformerConfig
-from course_lib.files import damaged
+from course_lib.files import damaged, reading
 from course_lib.hub.checkpoints import Model, assemble
 from course_lib.hub.names import BASIS
 from course_lib.tinytown import SubwordTokenizer
@@ -50,7 +50,7 @@ def load_llama2c(path: Path) -> tuple[Model, SubwordTokenizer]:
             for (name, shape), begin in zip(shapes.items(), ends)
         }
         tokenizer = _tokenizer(bytes(content[ends[-1] :]), vocab_size)
-    except (struct.error, ValueError, ZeroDivisionError) as error:
+    except Exception as error:  # seven numbers of chance may go wrong in many ways
         raise damaged(path, error) from error
     named: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -58,12 +58,13 @@ def load_llama2c(path: Path) -> tuple[Model, SubwordTokenizer]:
             named[f"{name}.weight"] = tensor
         elif name not in ("cosines", "sines"):  # those our RoPE computes
             named |= {f"blocks.{layer}.{name}.weight": each for layer, each in enumerate(tensor)}
-    config = TransformerConfig(**BASIS["llama"] | {
-        "d_model": d, "d_ff": d_ff, "n_layers": L, "n_heads": n_heads, "n_kv_heads": n_kv_heads,
-        "vocab_size": vocab_size, "max_seq_len": T, "activation": "swiglu", "norm_eps": 1e-5,
-        "rope_interleaved": True, "tie_weights": True,
-    })  # fmt: skip
-    return assemble(config, named, path), tokenizer
+    with reading(path):
+        config = TransformerConfig(**BASIS["llama"] | {
+            "d_model": d, "d_ff": d_ff, "n_layers": L, "n_heads": n_heads, "n_kv_heads": n_kv_heads,
+            "vocab_size": vocab_size, "max_seq_len": T, "activation": "swiglu", "norm_eps": 1e-5,
+            "rope_interleaved": True, "tie_weights": True,
+        })  # fmt: skip
+        return assemble(config, named, path), tokenizer
 
 
 def _tokenizer(content: bytes, vocab_size: int) -> SubwordTokenizer:
@@ -72,7 +73,7 @@ def _tokenizer(content: bytes, vocab_size: int) -> SubwordTokenizer:
     content: the length of the longest token, then for each its score, its length and its bytes."""
     tokens, at = [*SPECIAL, *BYTES], 4
     for number in range(vocab_size):
-        _score, length = struct.unpack_from("<fi", content, at)
+        _score, length = struct.unpack_from("<fI", content, at)
         at += 8 + length
         if number >= len(tokens):
             tokens.append(content[at - length : at].decode().replace(" ", SPACE))

@@ -14,6 +14,8 @@ from course_lib.arguments import require_arguments
 from course_lib.tinytown.grammar import BOS, EOS, PAD, join_words, split_words
 from course_lib.tinytown.stories import Tinytown
 
+ALPHABET = set(pre_tokenizers.ByteLevel.alphabet())  # a sign for each byte
+
 
 class _Vocabulary(Sized):
     """What every tokenizer can do: name the id of a token, and refuse what it does not know."""
@@ -127,10 +129,11 @@ class BytePairTokenizer(SubwordTokenizer):
         one with the smaller right part: older tokens before younger ones. (Others take the pair that is last in the
         alphabet; both are byte-pair encoding, and their ids differ.)
 
-        Errors: TypeError if text is no string; ValueError for a vocab_size without room for bytes and special tokens.
+        Errors: TypeError if text is no string; ValueError for a vocab_size without room for bytes and special tokens,
+            or a special token in signs of the byte alphabet, such as "č", which stands for a carriage return.
         """
         checks.require_text(text)
-        special = checks.require_special_tokens(special_tokens)
+        special = checks.require_special_tokens(special_tokens, ALPHABET)
         checks.require_at_least_one(vocab_size=vocab_size)
         if vocab_size < 256 + len(special):
             raise ValueError(
@@ -139,8 +142,7 @@ class BytePairTokenizer(SubwordTokenizer):
             )
         trainer = trainers.BpeTrainer(
             vocab_size=min(vocab_size - len(special), 256 + len(text)),  # a merge each, at most: room is made for all
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            min_frequency=2, show_progress=False,
+            initial_alphabet=list(ALPHABET), min_frequency=2, show_progress=False,
         )  # fmt: skip
         self = cls._on_bytes(models.BPE())
         texts = re.split("|".join(map(re.escape, sorted(special, key=len, reverse=True))), text) if special else [text]
@@ -165,7 +167,7 @@ class BytePairTokenizer(SubwordTokenizer):
             raise ValueError(
                 f"encoder_json={str(encoder_json)!r} and {vocab_bpe} are not a vocabulary and its merges: {error}"
             ) from error
-        special = checks.require_special_tokens(special_tokens)
+        special = checks.require_special_tokens(special_tokens, ALPHABET)
         self.tokenizer.add_special_tokens([each for each in special if self.tokenizer.token_to_id(each) is not None])
         return self
 
