@@ -21,7 +21,7 @@ from course_lib.classroom.other_forms import (
     cells_of_script,
     defines_answer,
 )
-from course_lib.classroom.salvage import MOST_CONFLICTS, newer_syntax, python_version, sides, versions
+from course_lib.classroom.salvage import MOST_CONFLICTS, newer_syntax, newest, python_version, sides, versions
 from course_lib.classroom.submission_reader import Notebook, Submission
 from course_lib.classroom.submissions import find_handed_in
 from tests.grading.archives import packed
@@ -455,16 +455,39 @@ def test_code_answers_where_it_gives_a_name_of_the_course_more_than_a_stub(text,
         ("type Pair[T] = tuple[T, T]", "`type` statement"),
         ("type Ids = list[int]", "`type` statement"),
         ("""print(f"{row["id"]}")""", "quotes inside of an f-string"),
+        ("""print(f"{x} {{y}} {row["id"]}")""", "quotes inside of an f-string"),
+        (r"""print(rf"{x}: {'\n'.join(rows)}")""", "a backslash inside of an f-string's braces"),
         ("def f(:", ""),
         ("type(x) == int; types = 1", ""),
         ("""print(f"{x}" + "{y}", f'{x["a"]}', f"{{" "a")""", ""),
-        ("\n" * 300_000 + "def" + " " * 300_000 + "f'{{" * 100_000, ""),
+        (r"""print(f"{x}\n{y}\t" + "{'\n'}", f"\{x}", rb"\x{", "don't")""", ""),
+        ("\n" * 300_000 + "def" + " " * 300_000 + "f'{{" * 100_000 + "f'{x}" * 100_000, ""),
     ],
-    ids=range(9),
+    ids=range(12),
 )
 def test_a_newer_pythons_syntax_is_named(source, why):
     assert why in newer_syntax(source, (), (3, 11))
     assert bool(why) == bool(newer_syntax(source, (), (3, 11)))
     assert newer_syntax(source, (), (3, 12)) == ""
+    assert newest(source, ()) == ((3, 12) if why else ())
     assert "was written with Python 3.13" in newer_syntax(source, (3, 13), (3, 12))
     assert newer_syntax(source, (3, 9), (3, 12)) == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "why", "since"),
+    [
+        ("def first[T = int](x: T) -> T: ...", "defaults of type parameters, which came with 3.13", (3, 13)),
+        ("type Pair[T = int] = tuple[T, T]", "defaults of type parameters", (3, 13)),
+        ('html(t"<p>{x}")', "a t-string, which came with 3.14", (3, 14)),
+        ("x = rt'{x}' + T'{y}'", "a t-string", (3, 14)),
+        ("""x = "can't, t" 't' "x t", at"x", t = ''  # t''""", "", ()),
+        ("'''\\" * 200_000 + "'\\\n" * 200_000, "", ()),
+    ],
+    ids=range(6),
+)
+def test_what_came_with_a_later_python_is_named_to_one_that_lacks_it(source, why, since):
+    assert why in newer_syntax(source, (), (3, 12))
+    assert newest(source, ()) == since
+    assert newest(source, (3, 20)) == (3, 20)
+    assert newer_syntax(source, (), (3, 14)) == ""

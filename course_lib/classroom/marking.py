@@ -3,7 +3,7 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,12 +16,14 @@ from course_lib.grading.run import Failure, Outcome
 from course_lib.grading.show import plural
 
 from .graded import GradedSubmission
+from .notebook_reader import Cell
 from .remote import Ended, Worker
-from .salvage import MOST_VERSIONS, newer_syntax, versions
+from .salvage import ABOVE, MOST_VERSIONS, newer_syntax, newest, versions
 from .session import Found, Session
 from .submission_reader import Notebook, Submission
 
 MOST_TEXT = 10_000  # characters of a reflection that are kept; what is cut off is said
+ABOVE_ERROR = re.compile(r"cell (\d+): " + ABOVE.format(names="((?:`\\w+`(?:, )?)+)"))
 WANTED = {each.answer_name: each.kind in ("code", "experiment") for each in EXERCISES.entries.values()}
 
 
@@ -41,19 +43,30 @@ def mark(
     worker.doubted = set()
     all_answers = _Answers()
     troubles, salvaged = list(submission.all_troubles), list(submission.salvaged)
+    run: list[tuple[Notebook, Sequence[str]]] = []  # and what is said of its cells
     for notebooks in compared(submission):
         tried: list[tuple[str, _Answers]] = []
         for notebook in notebooks:
             answers = _Answers() if len(notebooks) > 1 else all_answers
             session = Session(
-                worker, notebook, submission.beside(notebook), WANTED, deadline, salvage=submission.salvage
+                worker,
+                notebook,
+                submission.beside(notebook),
+                WANTED,
+                deadline,
+                salvage=submission.salvage,
+                unfinished=submission.unfinished,
             )
             try:
                 answers.take(session, expected, seed, notebook.chapters)
             finally:
                 session.close()
             troubles += [f"{notebook.path}: {trouble}" for trouble in session.found.troubles]
-            troubles += _newer(notebook, session.found.troubles)
+            troubles += [
+                f"{notebook.path}: cell {cell.number} may need a newer Python: {why}"
+                for cell, why in _newer(notebook, session.found.troubles)
+            ]
+            run.append((notebook, session.found.troubles))
             saved = (*submission.runs(notebook), *session.found.salvaged)
             salvaged += [f"{notebook.path}: {each}" for each in saved]
             tried.insert(0, (notebook.path, answers))
@@ -70,8 +83,16 @@ def mark(
     marks = tuple(marked.result for marked in graded)
     texts = {marked.result.exercise_id: marked.text for marked in graded if marked.text}
     worker.doubted -= {result.exercise_id for result in marks if result.passed}
+    lost = {each.answer_name for each, result in zip(expected, marks) if not result.passed}
     return GradedSubmission(
-        submission.name, submission.digest, marks, tuple(troubles), texts, submission.learner, tuple(salvaged)
+        submission.name,
+        submission.digest,
+        marks,
+        tuple(troubles),
+        texts,
+        submission.learner,
+        tuple(salvaged),
+        asks=tuple(ask for notebook, told in run for ask in _asks(notebook, told, lost)),
     )
 
 
@@ -139,15 +160,27 @@ def _which(tried: Sequence[tuple[str, _Answers]]) -> list[str]:
     return [f"{rule}: {first}, before {', '.join(others)}"]
 
 
-def _newer(notebook: Notebook, troubles: Sequence[str]) -> list[str]:
-    """Say it where code cannot be read because it is written for a newer Python."""
+def _newer(notebook: Notebook, troubles: Sequence[str]) -> list[tuple[Cell, str]]:
+    """Return the cells that cannot be read because they are written for a newer Python, each with the reason."""
     failed = (re.match(r"cell (\d+): (?:Syntax|Indentation)Error", trouble) for trouble in troubles)
     numbers = {int(each[1]) for each in failed if each}
-    told = []
-    for cell in notebook.cells:
-        if cell.number in numbers and (why := newer_syntax(cell.source, notebook.python)):
-            told.append(f"{notebook.path}: cell {cell.number} may need a newer Python: {why}")
-    return told
+    whys = ((cell, newer_syntax(cell.source, notebook.python)) for cell in notebook.cells if cell.number in numbers)
+    return [(cell, why) for cell, why in whys if why]
+
+
+def _asks(notebook: Notebook, troubles: Sequence[str], lost: Set[str]) -> list[str]:
+    """Return what a teacher should look at where answers are lost that did not run. lost: their names."""
+    newer = {cell.number: (cell, why) for cell, why in _newer(notebook, troubles)} if lost else {}
+    asks = []
+    for number, (cell, why) in newer.items():
+        version = ".".join(map(str, newest(cell.source, notebook.python)))
+        asks.append(f"{notebook.path}: cell {number} did not run: {why}. Grade it with Python {version} or newer.")
+    for found in filter(None, map(ABOVE_ERROR.match, troubles)):
+        names = [name for name in re.findall(r"`(\w+)`", found[2]) if name in lost]
+        if names and int(found[1]) not in newer:
+            what = ABOVE.format(names=", ".join(f"`{name}`" for name in names))
+            asks.append(f"{notebook.path}: cell {found[1]}: {what}. With `--salvage unfinished` they run and count.")
+    return asks
 
 
 class Marked(NamedTuple):

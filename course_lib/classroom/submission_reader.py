@@ -89,7 +89,8 @@ class Submission:
     all of these and of the data: equal for equal cells, whatever the outputs and the machine · learner, the id of whose
     it is, if that is known · handed_in, the names of what lay in the class and became this submission · salvaged, in
     sentences what was read all the same · salvage, whether that is wanted · data, other small files beside or below the
-    notebooks that their code names, path -> bytes.
+    notebooks that their code names, path -> bytes · unfinished, whether what is complete above a syntax error in a cell
+    shall run.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Submission:
     salvaged: tuple[str, ...] = ()
     salvage: bool = True
     data: Mapping[str, bytes] = field(default_factory=dict)
+    unfinished: bool = False
 
     def beside(self, notebook: Notebook) -> dict[str, str | bytes]:
         """Return the helper files and the data as a notebook sees them: path from its folder -> text or bytes. If it

@@ -60,7 +60,11 @@ def find_submissions(paths: Sequence[Path]) -> list[Submission]:
 
 
 def find_handed_in(
-    paths: Sequence[Path], learners: Sequence[Learner] = (), one_each: bool = False, salvage: bool = True
+    paths: Sequence[Path],
+    learners: Sequence[Learner] = (),
+    one_each: bool = False,
+    salvage: bool = True,
+    unfinished: bool = False,
 ) -> HandedIn:
     """Return every submission among `paths`, in the natural order of their names; and what was not taken, and why.
 
@@ -85,6 +89,7 @@ def find_handed_in(
             is one submission, under the learner's name; what fits nobody, or several, is one by itself, and unknown.
         one_each: each item of a class is one submission, whatever it holds and whatever its name says.
         salvage: read what can be read of what is not as it should be (`salvage`).
+        unfinished: run what is complete above a syntax error in its cell, which Python does not.
 
     Errors: ValueError for a path that is not there or can hold no submission, and if there is none at all. What a
         learner handed in raises nothing: see `troubles`.
@@ -121,7 +126,8 @@ def find_handed_in(
                 continue
             if is_class and note:
                 submission = replace(submission, salvaged=(note, *submission.salvaged))
-            submissions.append(replace(submission, learner=group.learner(learners), handed_in=group.names))
+            whose = group.learner(learners)
+            submissions.append(replace(submission, learner=whose, handed_in=group.names, unfinished=unfinished))
             if roster and group.owner.row is None:
                 unknown[name] = group.owner.why
     if not submissions:
