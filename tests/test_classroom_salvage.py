@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import course_lib
-from course_lib.classroom import submission_reader
+from course_lib.classroom import other_forms, submission_reader
 from course_lib.classroom.folders import OUTSIDE
 from course_lib.classroom.marking import compared
 from course_lib.classroom.notebook_reader import Cell
@@ -179,6 +179,19 @@ def test_what_was_read_as_a_notebook_is_no_helper_that_cannot_be_imported(tmp_pa
     assert [book.path for book in submission.notebooks] == ["02_attention.py", "more.py"]
     assert submission.files == {"own.py": "x = 1\n", "more.py": ANSWER}, "one may import the other"
     assert submission.troubles == ()
+
+
+@pytest.mark.parametrize("name", ["02_attention.py", "02_attention.html", "02_attention.qmd"])
+def test_a_file_in_place_of_a_notebook_that_is_too_large_is_named_once(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(other_forms, "LARGEST_HELPER", 1_000_000)
+    monkeypatch.setattr(other_forms, "LARGEST_NOTEBOOK", 1_000_000)
+    files = {f"ada/{name}": ANSWER + "#" * 1_000_000, "ada/more.py": ANSWER}
+    for laid in (files, {f"ada/{name}": files[f"ada/{name}"]}):
+        submission = the_one(tmp_path / str(len(laid)), laid, one_each=True)
+        assert [book.path for book in submission.notebooks] == [each.partition("/")[2] for each in [*laid][1:]]
+        assert said(submission).count(f"{name} is larger than 1 MB") == 1
+    left = find_handed_in([lay_out(tmp_path / "loose", {"zoe.ipynb": TEXT, name: files[f"ada/{name}"]})]).left
+    assert [each.why.partition(":")[0] for each in left] == ["is larger than 1 MB"]
 
 
 def test_where_there_is_a_notebook_a_script_is_what_it_imports(tmp_path):

@@ -36,7 +36,7 @@ from .folders import (
     unpacked,
 )
 from .notebook_reader import MOST_CELLS, Cell, mended, read_cells, read_notebook
-from .other_forms import CHAPTER_OF_ANSWER, DEFINED, FORMS, LARGEST_HELPER, MARIMO, cells_of_form
+from .other_forms import CHAPTER_OF_ANSWER, DEFINED, FORMS, LARGEST_HELPER, cells_of_form
 from .salvage import MERGE, TEXT_NOTEBOOK, THEIRS, as_notebook, merged, python_version, sides
 
 # For one submission. Sizes are in bytes, those of text in characters.
@@ -250,7 +250,7 @@ class Reading:
                 try:
                     self._read_helper(path, file)
                 except Refused as refused:
-                    if path not in read:
+                    if path not in read and f"{_shown(path)} {refused}" not in self.troubles:
                         self._leave_out(path, str(refused))
         self._read_data({path: file for path, file in self.others if path not in read}, homes)
 
@@ -279,9 +279,8 @@ class Reading:
         for path, file in sorted(self.forms, key=_by_path)[:MOST_NOTEBOOKS]:
             try:
                 cells = [] if "course_lib" in path else cells_of_form(file, self._charge)
-            except Refused as refused:  # otherwise it is said of a script where helpers are read
-                if str(refused) == MARIMO:
-                    self._leave_out(path, MARIMO)
+            except Refused as refused:
+                self._leave_out(path, str(refused))
                 continue
             if cells:
                 troubles = [f"only its first {MOST_CELLS:,} cells were read"] if len(cells) > MOST_CELLS else []

@@ -196,13 +196,14 @@ def _is_salvageable(item: Item) -> bool:
     return False
 
 
-def _is_marimo(item: Item) -> bool:
+def _refused(item: Item) -> str:
+    """Return why a notebook in another form is not read, "" if it is, or is none."""
     try:
-        if isinstance(item, File) and ending(item.name) == ".py":
+        if isinstance(item, File) and ending(item.name) in FORMS:
             cells_of_form(item, lambda size: None)
     except Refused as refused:
-        return str(refused) == MARIMO
-    return False
+        return str(refused)
+    return ""
 
 
 def _is_one_learners(items: Sequence[Item], salvage: bool) -> bool:
@@ -289,8 +290,8 @@ def _not_taken(item: Item, named: set[str], salvage: bool) -> LeftOut:
         why = item.why
     elif salvage and _is_salvageable(item) and _stem(item) in named:
         why = "lies beside a hand-in of the same name, which counts"
-    elif salvage and _is_marimo(item):
-        why = MARIMO
+    elif salvage and (refused := _refused(item)):
+        why = refused if refused == MARIMO else refused + WANTED
     elif salvage and TEXT_NOTEBOOK.search(item.name):
         why = f"is no notebook that can be read{WANTED}"
     elif salvage and ending(item.name) in TELLS:
