@@ -1,6 +1,7 @@
 """What a teacher is asked to act on: answers that did not run because of Python's rule, or because of this Python."""
 
 import json
+import re
 import sys
 from dataclasses import replace
 
@@ -25,10 +26,10 @@ NEWER = 'name = t"{1}"\n' + RIGHT  # a template string, of Python 3.14
 older = pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python knows the syntax that is new")
 
 
-def graded(worker_at, *sources: str, unfinished: bool = False) -> GradedSubmission:
+def graded(worker_at, *sources: str, expected=EXPECTED, helpers=(), unfinished: bool = False) -> GradedSubmission:
     cells = tuple(Cell(number, "code", source) for number, source in enumerate(sources, start=1))
-    submission = Submission("ada", (Notebook("a.ipynb", cells),), {}, (), "", unfinished=unfinished)
-    return mark(submission, EXPECTED, worker_at("bwrap"), SEED)
+    submission = Submission("ada", (Notebook("a.ipynb", cells),), dict(helpers), (), "", unfinished=unfinished)
+    return mark(submission, expected, worker_at("bwrap"), SEED)
 
 
 # --- a syntax error below answers -------------------------------------------------------------------------------------
@@ -92,6 +93,15 @@ def test_a_teacher_is_asked_of_answers_alone_that_are_written_and_not_right_else
     assert [ask.partition("so ")[2].partition(", which")[0] for ask in asks] == [named] * bool(named)
 
 
+def test_of_a_whole_term_in_one_cell_every_answer_is_named(worker_at):
+    """However long the sentence: it is said in several."""
+    expected = [EXERCISES[id] for id, entry in EXERCISES.entries.items() if entry.kind == "code"][:25]
+    asks = graded(
+        worker_at, "\n".join(f"{each.answer_name} = max" for each in expected) + "\n(", expected=expected
+    ).asks
+    assert set(re.findall(r"`(\w+)`", "".join(asks))) == {each.answer_name for each in expected}
+
+
 # --- a newer Python ---------------------------------------------------------------------------------------------------
 @older
 def test_syntax_of_a_newer_python_asks_the_teacher_to_grade_with_it(worker_at):
@@ -100,6 +110,14 @@ def test_syntax_of_a_newer_python_asks_the_teacher_to_grade_with_it(worker_at):
     [ask] = marked.asks
     assert ask.startswith("a.ipynb: cell 1 did not run: it uses a t-string, which came with 3.14")
     assert ask.endswith(". Grade it with Python 3.14 or newer.")
+
+
+@older
+def test_a_helper_file_in_newer_syntax_is_named_as_a_cell_is(worker_at):
+    helpers = {"lib/own.py": 'name = t"{1}"\n', "other.py": "x = 1\n"}
+    marked = graded(worker_at, f"from lib.own import *\n{RIGHT}", "import other", helpers=helpers)
+    [ask] = marked.asks
+    assert ask.startswith("a.ipynb: cell 1 did not run: it uses a t-string, which came with 3.14")
 
 
 @older

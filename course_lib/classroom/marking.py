@@ -3,7 +3,7 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,12 +16,12 @@ from course_lib.grading.run import Failure, Outcome
 from course_lib.grading.show import plural
 
 from .graded import GradedSubmission
-from .notebook_reader import Cell
 from .remote import Ended, Worker
 from .salvage import ABOVE, MOST_VERSIONS, newer_syntax, newest, versions
 from .session import Found, Session
 from .submission_reader import Notebook, Submission
 
+MOST_ASKS = 20  # of one submission
 MOST_TEXT = 10_000  # characters of a reflection that are kept; what is cut off is said
 ABOVE_ERROR = re.compile(r"cell (\d+): " + ABOVE.format(names="((?:`\\w+`(?:, )?)+)"))
 WANTED = {each.answer_name: each.kind in ("code", "experiment") for each in EXERCISES.entries.values()}
@@ -43,7 +43,7 @@ def mark(
     worker.doubted = set()
     all_answers = _Answers()
     troubles, salvaged = list(submission.all_troubles), list(submission.salvaged)
-    run: list[tuple[Notebook, Sequence[str]]] = []  # and what is said of its cells
+    run: list[tuple[Notebook, Sequence[_Newer], Sequence[str]]] = []  # and what is said of its cells
     for notebooks in compared(submission):
         tried: list[tuple[str, _Answers]] = []
         for notebook in notebooks:
@@ -62,11 +62,9 @@ def mark(
             finally:
                 session.close()
             troubles += [f"{notebook.path}: {trouble}" for trouble in session.found.troubles]
-            troubles += [
-                f"{notebook.path}: cell {cell.number} may need a newer Python: {why}"
-                for cell, why in _newer(notebook, session.found.troubles)
-            ]
-            run.append((notebook, session.found.troubles))
+            newer = _newer(notebook, session.found.troubles, submission.files)
+            troubles += [f"{notebook.path}: cell {each.cell} may need a newer Python: {each.why}" for each in newer]
+            run.append((notebook, newer, session.found.troubles))
             saved = (*submission.runs(notebook), *session.found.salvaged)
             salvaged += [f"{notebook.path}: {each}" for each in saved]
             tried.insert(0, (notebook.path, answers))
@@ -84,6 +82,7 @@ def mark(
     texts = {marked.result.exercise_id: marked.text for marked in graded if marked.text}
     worker.doubted -= {result.exercise_id for result in marks if result.passed}
     lost = {each.answer_name for each, result in zip(expected, marks) if not result.passed}
+    asks = [ask for notebook, newer, told in run for ask in _asks(notebook, newer, told, lost)]
     return GradedSubmission(
         submission.name,
         submission.digest,
@@ -92,7 +91,7 @@ def mark(
         texts,
         submission.learner,
         tuple(salvaged),
-        asks=tuple(ask for notebook, told in run for ask in _asks(notebook, told, lost)),
+        asks=tuple(asks[:MOST_ASKS]),
     )
 
 
@@ -160,27 +159,37 @@ def _which(tried: Sequence[tuple[str, _Answers]]) -> list[str]:
     return [f"{rule}: {first}, before {', '.join(others)}"]
 
 
-def _newer(notebook: Notebook, troubles: Sequence[str]) -> list[tuple[Cell, str]]:
-    """Return the cells that cannot be read because they are written for a newer Python, each with the reason."""
-    failed = (re.match(r"cell (\d+): (?:Syntax|Indentation)Error", trouble) for trouble in troubles)
-    numbers = {int(each[1]) for each in failed if each}
-    whys = ((cell, newer_syntax(cell.source, notebook.python)) for cell in notebook.cells if cell.number in numbers)
-    return [(cell, why) for cell, why in whys if why]
+class _Newer(NamedTuple):
+    """A cell that cannot be read because it, or a helper file, is written for a newer Python."""
+
+    cell: int
+    why: str
+    version: str
 
 
-def _asks(notebook: Notebook, troubles: Sequence[str], lost: Set[str]) -> list[str]:
+def _newer(notebook: Notebook, troubles: Sequence[str], files: Mapping[str, str]) -> list[_Newer]:
+    """Return the cells that failed and show that they need a newer Python."""
+    sources = {cell.number: cell.source for cell in notebook.cells}
+    found = []
+    for failed in filter(None, (re.match(r"cell (\d+): (?:Syntax|Indentation)Error", each) for each in troubles)):
+        helpers = [text for path, text in files.items() if f"({path.rpartition('/')[2]}, line " in failed.string]
+        source = "\n".join([sources.get(int(failed[1]), ""), *helpers])
+        if why := newer_syntax(source, notebook.python):
+            found.append(_Newer(int(failed[1]), why, ".".join(map(str, newest(source, notebook.python)))))
+    return found
+
+
+def _asks(notebook: Notebook, newer: Sequence[_Newer], troubles: Sequence[str], lost: Set[str]) -> list[str]:
     """Return what a teacher should look at where answers are lost that did not run. lost: their names."""
-    newer = {cell.number: (cell, why) for cell, why in _newer(notebook, troubles)} if lost else {}
-    asks = []
-    for number, (cell, why) in newer.items():
-        version = ".".join(map(str, newest(cell.source, notebook.python)))
-        asks.append(f"{notebook.path}: cell {number} did not run: {why}. Grade it with Python {version} or newer.")
+    asks = [
+        f"cell {each.cell} did not run: {each.why}. Grade it with Python {each.version} or newer." for each in newer
+    ]
     for found in filter(None, map(ABOVE_ERROR.match, troubles)):
-        names = [name for name in re.findall(r"`(\w+)`", found[2]) if name in lost]
-        if names and int(found[1]) not in newer:
-            what = ABOVE.format(names=", ".join(f"`{name}`" for name in names))
-            asks.append(f"{notebook.path}: cell {found[1]}: {what}. With `--salvage unfinished` they run and count.")
-    return asks
+        names = [f"`{name}`" for name in re.findall(r"`(\w+)`", found[2]) if name in lost]
+        if names and not any(each.cell == int(found[1]) for each in newer):
+            what = ABOVE.format(names=", ".join(names))
+            asks.append(f"cell {found[1]}: {what}. With `--salvage unfinished` they run and count.")
+    return [f"{notebook.path}: {ask}" for ask in asks] if lost else []
 
 
 class Marked(NamedTuple):

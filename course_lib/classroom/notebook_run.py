@@ -31,6 +31,7 @@ BEGINNING = "import math\nimport numpy as np\nimport torch\nimport torch.nn.func
 MOST_TROUBLES = 50  # that are told, of one notebook
 FENCE = re.compile(r"^(```|~~~)(?:python|py)?[ \t]*\n(.*?)^\1", flags=re.MULTILINE | re.DOTALL)
 BEGINS = re.compile(r"(?!(?:else|elif|except|finally)\b)[^\s#)\]}]")  # a statement, as its first line
+MOST_NAMES = 10  # in one sentence
 MOST_CUTS = 20  # that are tried above a syntax error
 SILENT_MAGICS = (
     *("timeit", "prun", "matplotlib", "load_ext", "reload_ext", "unload_ext"),
@@ -197,21 +198,21 @@ class NotebookRun:
         torch.compile = eager
         torch.nn.Module.compile = lambda module, *args, **kwargs: None  # type: ignore[method-assign]
 
-    def _above(self, cell: dict, error: SyntaxError) -> tuple[dict, BaseException | None]:
+    def _above(self, cell: dict, error: Exception) -> tuple[dict, BaseException | None]:
         """Say which answers are complete above a syntax error; run what is, where that is wanted. Returns what ran and
         the error that it ended with."""
         with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
             part = complete_above(self.shell.transform_cell(cell["source"]))
-            names = ", ".join(f"`{name}`" for name in _bound(part, stubs=False) if name in self.wanted)
+            names = [f"`{name}`" for name in dict.fromkeys(_bound(part, stubs=False)) if name in self.wanted]
             if names and self.unfinished:
                 self._complain(cell, error)
-                what = f"has a syntax error: what is complete above it ran ({names})"
+                what = f"has a syntax error: what is complete above it ran ({', '.join(names)})"
                 self.salvaged.append(f"cell {cell['number']} {what}"[:500])
                 part_of_it = {**cell, "source": part}
                 return part_of_it, self._run(part_of_it)
-            if names:
+            for i in range(0, len(names), MOST_NAMES):
                 self._complain(cell, error)
-                return cell, NothingRan(names)
+                error = NothingRan(", ".join(names[i : i + MOST_NAMES]))
         return cell, error
 
     def _without_annotations(self, cell: dict, error: NameError) -> BaseException | None:
