@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import course_lib
-from course_lib.classroom import submission_reader
+from course_lib.classroom import other_forms, submission_reader
 from course_lib.classroom.folders import OUTSIDE
 from course_lib.classroom.marking import compared
 from course_lib.classroom.notebook_reader import Cell
@@ -21,7 +21,7 @@ from course_lib.classroom.other_forms import (
     cells_of_script,
     defines_answer,
 )
-from course_lib.classroom.salvage import MOST_CONFLICTS, newer_syntax, python_version, sides, versions
+from course_lib.classroom.salvage import MOST_CONFLICTS, newer_syntax, newest, python_version, sides, versions
 from course_lib.classroom.submission_reader import Notebook, Submission
 from course_lib.classroom.submissions import find_handed_in
 from tests.grading.archives import packed
@@ -179,6 +179,19 @@ def test_what_was_read_as_a_notebook_is_no_helper_that_cannot_be_imported(tmp_pa
     assert [book.path for book in submission.notebooks] == ["02_attention.py", "more.py"]
     assert submission.files == {"own.py": "x = 1\n", "more.py": ANSWER}, "one may import the other"
     assert submission.troubles == ()
+
+
+@pytest.mark.parametrize("name", ["02_attention.py", "02_attention.html", "02_attention.qmd"])
+def test_a_file_in_place_of_a_notebook_that_is_too_large_is_named_once(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(other_forms, "LARGEST_HELPER", 1_000_000)
+    monkeypatch.setattr(other_forms, "LARGEST_NOTEBOOK", 1_000_000)
+    files = {f"ada/{name}": ANSWER + "#" * 1_000_000, "ada/more.py": ANSWER}
+    for laid in (files, {f"ada/{name}": files[f"ada/{name}"]}):
+        submission = the_one(tmp_path / str(len(laid)), laid, one_each=True)
+        assert [book.path for book in submission.notebooks] == [each.partition("/")[2] for each in [*laid][1:]]
+        assert said(submission).count(f"{name} is larger than 1 MB") == 1
+    left = find_handed_in([lay_out(tmp_path / "loose", {"zoe.ipynb": TEXT, name: files[f"ada/{name}"]})]).left
+    assert [each.why.partition(":")[0] for each in left] == ["is larger than 1 MB"]
 
 
 def test_where_there_is_a_notebook_a_script_is_what_it_imports(tmp_path):
@@ -455,16 +468,39 @@ def test_code_answers_where_it_gives_a_name_of_the_course_more_than_a_stub(text,
         ("type Pair[T] = tuple[T, T]", "`type` statement"),
         ("type Ids = list[int]", "`type` statement"),
         ("""print(f"{row["id"]}")""", "quotes inside of an f-string"),
+        ("""print(f"{x} {{y}} {row["id"]}")""", "quotes inside of an f-string"),
+        (r"""print(rf"{x}: {'\n'.join(rows)}")""", "a backslash inside of an f-string's braces"),
         ("def f(:", ""),
         ("type(x) == int; types = 1", ""),
         ("""print(f"{x}" + "{y}", f'{x["a"]}', f"{{" "a")""", ""),
-        ("\n" * 300_000 + "def" + " " * 300_000 + "f'{{" * 100_000, ""),
+        (r"""print(f"{x}\n{y}\t" + "{'\n'}", f"\{x}", rb"\x{", "don't")""", ""),
+        ("\n" * 300_000 + "def" + " " * 300_000 + "f'{{" * 100_000 + "f'{x}" * 100_000, ""),
     ],
-    ids=range(9),
+    ids=range(12),
 )
 def test_a_newer_pythons_syntax_is_named(source, why):
     assert why in newer_syntax(source, (), (3, 11))
     assert bool(why) == bool(newer_syntax(source, (), (3, 11)))
     assert newer_syntax(source, (), (3, 12)) == ""
+    assert newest(source, ()) == ((3, 12) if why else ())
     assert "was written with Python 3.13" in newer_syntax(source, (3, 13), (3, 12))
     assert newer_syntax(source, (3, 9), (3, 12)) == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "why", "since"),
+    [
+        ("def first[T = int](x: T) -> T: ...", "defaults of type parameters, which came with 3.13", (3, 13)),
+        ("type Pair[T = int] = tuple[T, T]", "defaults of type parameters", (3, 13)),
+        ('html(t"<p>{x}")', "a t-string, which came with 3.14", (3, 14)),
+        ("x = rt'{x}' + T'{y}'", "a t-string", (3, 14)),
+        ("""x = "can't, t" 't' "x t", at"x", t = ''  # t''""", "", ()),
+        ("'''\\" * 200_000 + "'\\\n" * 200_000, "", ()),
+    ],
+    ids=range(6),
+)
+def test_what_came_with_a_later_python_is_named_to_one_that_lacks_it(source, why, since):
+    assert why in newer_syntax(source, (), (3, 12))
+    assert newest(source, ()) == since
+    assert newest(source, (3, 20)) == (3, 20)
+    assert newer_syntax(source, (), (3, 14)) == ""

@@ -80,7 +80,7 @@ def test_grade_keeps_no_text():
 class Session:
     """In place of a notebook that runs: it holds a text for each of some names."""
 
-    def __init__(self, worker, notebook, *_, salvage):
+    def __init__(self, worker, notebook, *_, **options):
         self.written = json.loads(notebook.cells[0].source)
         self.worker, self.doubts = worker, 0
         self.found = SimpleNamespace(answers=dict.fromkeys(self.written, 1), open=frozenset(), troubles=(), salvaged=())

@@ -2,7 +2,7 @@
 
 submissions        which files are one submission; `folders`: files and archives as one tree, which no path leaves
 submission_reader  what one holds, read as text, nothing runs; `notebook_reader`: its cells; `other_forms`:
-                   those of scripts and pages; `salvage`: of what is amiss
+                   those of scripts and pages; `salvage`: of what is amiss; `data_files`: which data comes with it
 worker             the untrusted side: runs a notebook (`notebook_run`) and answers calls; `forkserver` forks it,
                    `isolation` parts it from the next in the kernel's own terms
 protocol           what passes between the two sides: numbers, text and raw arrays, never objects

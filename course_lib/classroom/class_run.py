@@ -104,7 +104,9 @@ def mark_class(
     Errors: ValueError and RuntimeError as `Journal`; SandboxError if the sandbox does not work here.
     """
     quotas = quotas or Quotas()
-    salvage = all(submission.salvage for submission in submissions)
+    salvage: bool | str = all(submission.salvage for submission in submissions)
+    if any(submission.unfinished for submission in submissions):
+        salvage = "unfinished"
     with Journal(folder, expected, quotas, resume, seed, salvage) as journal:
         begun()
         ids = tuple(each.id for each in expected)

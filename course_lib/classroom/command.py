@@ -37,9 +37,9 @@ examples:
   python -m course_lib grade --plan 500                               how long would 500 submissions take here?
 
 exit status: 0 all graded (whatever the points) · 1 something was not taken, is in no row of the roster, could not be
-graded, or not be counted as course.toml says: see what is said, or the report · 2 it could not begin, or not go on, see
-what is said: --resume does, when that is mended · 129, 130, 143 ended by a signal (SIGHUP, Ctrl-C, SIGTERM): what was
-finished is kept in DIR
+graded, or not be counted as course.toml says, or a cell with answers did not run (PLEASE LOOK): see what is said, or
+the report · 2 it could not begin, or not go on, see what is said: --resume does, when that is mended · 129, 130, 143
+ended by a signal (SIGHUP, Ctrl-C, SIGTERM): what was finished is kept in DIR
 """
 
 
@@ -104,9 +104,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="workers at a time (default: %(default)s)")
     how.add_argument(
         "--salvage",
-        choices=("yes", "no"),
+        choices=("yes", "no", "unfinished"),
         default="yes",
-        help="read what is not as it should be but plain in its meaning, with a note (default); no: be strict",
+        help="read what is not as it should be but plain in its meaning, with a note (default); no: be strict; "
+        "unfinished: as yes, and run what is complete above a syntax error in its cell",
     )
     how.add_argument("--resume", action="store_true", help="go on with the run in DIR; what is graded stays")
     how.add_argument("--seed", type=int, help="draw the cases of an earlier run again (its seed is in DIR/run.json)")
@@ -167,7 +168,8 @@ def run(arguments: argparse.Namespace) -> int:
     _require_usable(arguments)
     learners = read_roster(arguments.roster) if arguments.roster else []
     counting = _counting(arguments)
-    handed_in = find_handed_in(arguments.submissions, learners, arguments.one_each, arguments.salvage == "yes")
+    salvage, unfinished = arguments.salvage != "no", arguments.salvage == "unfinished"
+    handed_in = find_handed_in(arguments.submissions, learners, arguments.one_each, salvage, unfinished)
     if taken:
         print(f"from {course}: {', '.join(taken)}", file=Console(sys.stdout))
     return _grade(arguments, quotas, handed_in, learners, counting, term)
@@ -340,6 +342,7 @@ def _told(
     from .grading_policy import apply_policy
     from .handed_in import is_late
     from .outputs import of_an_earlier_run, write_results
+    from .text import one_line
 
     submissions, left, unknown = handed_in
     doubts: list[str] = []
@@ -378,6 +381,9 @@ def _told(
         print(f"NOT TAKEN: {each.name} {each.why}", file=err)
     for doubt in doubts:
         print(f"NOT APPLIED: {doubt}", file=err)
+    asks = [f"{one_line(each.name)}: {one_line(ask)}" for each in outcome.marked for ask in each.asks]
+    for ask in asks:
+        print(f"PLEASE LOOK: {ask}", file=err)
     for name, why in unknown.items():
         print(f"UNKNOWN: {name}: {why}", file=err)
     for name, why in outcome.failed.items():
@@ -386,7 +392,7 @@ def _told(
         again = "the same command with --resume grades them" if arguments.out else "try again"
         print(f"{len(outcome.failed)} could not be graded by this machine; {again}.", file=err)
     err.flush()
-    return 1 if all_left or doubts or any(line.is_doubtful for line in manifest) else 0
+    return 1 if all_left or doubts or asks or any(line.is_doubtful for line in manifest) else 0
 
 
 def _table(marked: list, submitted: int) -> str:

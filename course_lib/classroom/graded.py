@@ -34,7 +34,8 @@ class GradedSubmission:
     Fields: name, that of the folder, zip or notebook · digest, the SHA-256 of what was handed in · results, one for
     every expected exercise in the course's order · troubles, what could not be read or run, in sentences · texts, what
     was written, by the id of the reflection · learner, the id of whose it is, if that is known · salvaged, in
-    sentences, what was read or run although it is not as it should be · counted, where a policy was applied; it is
+    sentences, what was read or run although it is not as it should be · asks, in sentences what a teacher should look
+    at, for answers may be lost · counted, where a policy was applied; it is
     never written to the journal. All text may hold anything that a learner wrote: whoever shows it escapes it.
     """
 
@@ -46,6 +47,7 @@ class GradedSubmission:
     learner: str = ""
     salvaged: tuple[str, ...] = ()
     counted: Counted | None = None
+    asks: tuple[str, ...] = ()
 
     @property
     def earned(self) -> int:
@@ -71,7 +73,8 @@ class GradedSubmission:
         results = tuple(_result(each) for each in data["results"])
         texts = {str(id): str(text) for id, text in data["texts"].items()}
         troubles, salvaged = tuple(data["troubles"]), tuple(data["salvaged"])
-        return cls(data["name"], data["digest"], results, troubles, texts, data["learner"], salvaged)
+        asks = tuple(data["asks"])
+        return cls(data["name"], data["digest"], results, troubles, texts, data["learner"], salvaged, asks=asks)
 
 
 def _result(data: Mapping[str, Any]) -> Result:

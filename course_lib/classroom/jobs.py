@@ -105,6 +105,6 @@ def do_again(
         note = ((SECOND,) if result.passed else (DIFFERS,)) if differs else ()
         results[result.exercise_id] = replace(result, sentences=(*result.sentences, *note))
     texts = {**first.marked.texts, **second.marked.texts}
-    marked = replace(second.marked, results=tuple(results.values()), texts=texts)
+    marked = replace(second.marked, results=tuple(results.values()), texts=texts, asks=first.marked.asks)
     seconds, peak = first.seconds + second.seconds, max(first.peak, second.peak)
     return Done(job.key, marked, seconds=seconds, peak=peak)

@@ -56,7 +56,7 @@ class Journal:
         quotas: Quotas,
         resume: bool = False,
         seed: int | None = None,
-        salvage: bool = True,
+        salvage: bool | str = True,
     ):
         self.folder = Path(folder)
         ids = [each.id for each in expected]

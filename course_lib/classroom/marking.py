@@ -4,7 +4,7 @@ import re
 import time
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,11 +18,13 @@ from course_lib.grading.show import plural
 
 from .graded import GradedSubmission
 from .remote import Ended, Worker
-from .salvage import MOST_VERSIONS, newer_syntax, versions
+from .salvage import ABOVE, MOST_VERSIONS, newer_syntax, newest, versions
 from .session import Found, Session
 from .submission_reader import Notebook, Submission
 
+MOST_ASKS = 20  # of one submission
 MOST_TEXT = 10_000  # characters of a reflection that are kept; what is cut off is said
+ABOVE_ERROR = re.compile(r"cell (\d+): " + ABOVE.format(names="((?:`\\w+`(?:, )?)+)"))
 WANTED = {each.answer_name: each.kind in ("code", "experiment") for each in EXERCISES.entries.values()}
 
 
@@ -42,20 +44,29 @@ def mark(
     worker.doubted = set()
     all_answers = _Answers()
     troubles, salvaged = list(submission.all_troubles), list(submission.salvaged)
+    run: list[tuple[Notebook, Sequence[_Newer], Sequence[str]]] = []  # and what is said of its cells
     chapters = {exercise.chapter for exercise in expected}
     for notebooks in sorted(compared(submission), key=lambda group: not chapters & group[0].chapters):
         tried: list[tuple[str, _Answers]] = []
         for notebook in all_answers.needed(notebooks, expected):
             answers = _Answers() if len(notebooks) > 1 else all_answers
             session = Session(
-                worker, notebook, submission.beside(notebook), WANTED, deadline, salvage=submission.salvage
+                worker,
+                notebook,
+                submission.beside(notebook),
+                WANTED,
+                deadline,
+                salvage=submission.salvage,
+                unfinished=submission.unfinished,
             )
             try:
                 answers.take(session, expected, seed, notebook.chapters)
             finally:
                 session.close()
             troubles += [f"{notebook.path}: {trouble}" for trouble in session.found.troubles]
-            troubles += _newer(notebook, session.found.troubles)
+            newer = _newer(notebook, session.found.troubles, submission.files)
+            troubles += [f"{notebook.path}: cell {each.cell} may need a newer Python: {each.why}" for each in newer]
+            run.append((notebook, newer, session.found.troubles))
             saved = (*submission.runs(notebook), *session.found.salvaged)
             salvaged += [f"{notebook.path}: {each}" for each in saved]
             tried.insert(0, (notebook.path, answers))
@@ -72,8 +83,17 @@ def mark(
     marks = tuple(marked.result for marked in graded)
     texts = {marked.result.exercise_id: marked.text for marked in graded if marked.text}
     worker.doubted -= {result.exercise_id for result in marks if result.passed}
+    lost = {each.answer_name for each, result in zip(expected, marks) if not result.passed}
+    asks = [ask for notebook, newer, told in run for ask in _asks(notebook, newer, told, lost)]
     return GradedSubmission(
-        submission.name, submission.digest, marks, tuple(troubles), texts, submission.learner, tuple(salvaged)
+        submission.name,
+        submission.digest,
+        marks,
+        tuple(troubles),
+        texts,
+        submission.learner,
+        tuple(salvaged),
+        asks=tuple(asks[:MOST_ASKS]),
     )
 
 
@@ -171,15 +191,37 @@ def _which(tried: Sequence[tuple[str, _Answers]]) -> list[str]:
     return [f"{rule}: {first}, before {', '.join(others)}"]
 
 
-def _newer(notebook: Notebook, troubles: Sequence[str]) -> list[str]:
-    """Say it where code cannot be read because it is written for a newer Python."""
-    failed = (re.match(r"cell (\d+): (?:Syntax|Indentation)Error", trouble) for trouble in troubles)
-    numbers = {int(each[1]) for each in failed if each}
-    told = []
-    for cell in notebook.cells:
-        if cell.number in numbers and (why := newer_syntax(cell.source, notebook.python)):
-            told.append(f"{notebook.path}: cell {cell.number} may need a newer Python: {why}")
-    return told
+class _Newer(NamedTuple):
+    """A cell that cannot be read because it, or a helper file, is written for a newer Python."""
+
+    cell: int
+    why: str
+    version: str
+
+
+def _newer(notebook: Notebook, troubles: Sequence[str], files: Mapping[str, str]) -> list[_Newer]:
+    """Return the cells that failed and show that they need a newer Python."""
+    sources = {cell.number: cell.source for cell in notebook.cells}
+    found = []
+    for failed in filter(None, (re.match(r"cell (\d+): (?:Syntax|Indentation)Error", each) for each in troubles)):
+        helpers = [text for path, text in files.items() if f"({path.rpartition('/')[2]}, line " in failed.string]
+        source = "\n".join([sources.get(int(failed[1]), ""), *helpers])
+        if why := newer_syntax(source, notebook.python):
+            found.append(_Newer(int(failed[1]), why, ".".join(map(str, newest(source, notebook.python)))))
+    return found
+
+
+def _asks(notebook: Notebook, newer: Sequence[_Newer], troubles: Sequence[str], lost: Set[str]) -> list[str]:
+    """Return what a teacher should look at where answers are lost that did not run. lost: their names."""
+    asks = [
+        f"cell {each.cell} did not run: {each.why}. Grade it with Python {each.version} or newer." for each in newer
+    ]
+    for found in filter(None, map(ABOVE_ERROR.match, troubles)):
+        names = [f"`{name}`" for name in re.findall(r"`(\w+)`", found[2]) if name in lost]
+        if names and not any(each.cell == int(found[1]) for each in newer):
+            what = ABOVE.format(names=", ".join(names))
+            asks.append(f"cell {found[1]}: {what}. With `--salvage unfinished` they run and count.")
+    return [f"{notebook.path}: {ask}" for ask in asks] if lost else []
 
 
 class Marked(NamedTuple):

@@ -202,7 +202,7 @@ def without_outputs(pieces: Iterable[bytes]) -> Iterator[bytes]:
     steps = 0
     for piece in chain(filter(None, pieces), [b""]):
         data, at = left + piece, 0
-        known = len(data) - _NEAR if piece else len(data)  # before it is seen whether a name is a key
+        known = len(data) - _NEAR if piece else len(data)  # before this place a name shows whether it is a key
         stopped = False
         while not stopped:
             steps += 1

@@ -25,10 +25,14 @@ from course_lib.grading.limits import Exit, Stop, limited
 from course_lib.grading.run import is_the_librarys
 
 from .quotas import Quotas
+from .salvage import ABOVE
 
 BEGINNING = "import math\nimport numpy as np\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
 MOST_TROUBLES = 50  # that are told, of one notebook
 FENCE = re.compile(r"^(```|~~~)(?:python|py)?[ \t]*\n(.*?)^\1", flags=re.MULTILINE | re.DOTALL)
+BEGINS = re.compile(r"(?!(?:else|elif|except|finally)\b)[^\s#)\]}]")  # a statement, as its first line
+MOST_NAMES = 10  # in one sentence
+MOST_CUTS = 20  # that are tried above a syntax error
 SILENT_MAGICS = (
     *("timeit", "prun", "matplotlib", "load_ext", "reload_ext", "unload_ext"),
     *("pip", "conda", "mamba", "uv", "bash", "sh", "script", "system", "sx"),
@@ -115,13 +119,17 @@ def warm_up() -> Shell:
     return shell
 
 
+class NothingRan(Exception):
+    """A cell has a syntax error; the message names the answers that are complete above it."""
+
+
 class NotebookRun:
     """A notebook's names, and every answer that they stood for, in the order in which its cells gave them.
 
     Args:
         wanted: the names that matter, and whether each must be something that can be called.
         tell: called with the number of a cell before it runs. salvage: run what can be run of what is not as it should
-            be, and say so in `salvaged`.
+            be, and say so in `salvaged`. unfinished: so, too, what is complete above a syntax error in its cell.
     """
 
     def __init__(
@@ -131,8 +139,9 @@ class NotebookRun:
         quotas: Quotas,
         tell: Callable[[int], None],
         salvage: bool = True,
+        unfinished: bool = False,
     ):
-        self.salvage, self.salvaged = salvage, list[str]()
+        self.salvage, self.salvaged, self.unfinished = salvage, list[str](), unfinished
         if salvage:
             self._compile_nothing()
         self.shell, self.quotas, self.tell = shell, quotas, tell
@@ -157,6 +166,8 @@ class NotebookRun:
         for cell in cells:
             if cell["kind"] == "code" and cell["number"] not in skip:
                 error = self._run(cell)
+                if isinstance(error, SyntaxError):
+                    cell, error = self._above(cell, error)
                 while isinstance(error, ModuleNotFoundError) and self._do_without(cell, error):
                     error = self._run(cell)
                 if isinstance(error, NameError):
@@ -186,6 +197,23 @@ class NotebookRun:
 
         torch.compile = eager
         torch.nn.Module.compile = lambda module, *args, **kwargs: None  # type: ignore[method-assign]
+
+    def _above(self, cell: dict, error: Exception) -> tuple[dict, BaseException | None]:
+        """Say which answers are complete above a syntax error; run what is, where that is wanted. Returns what ran and
+        the error that it ended with."""
+        with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+            part = complete_above(self.shell.transform_cell(cell["source"]))
+            names = [f"`{name}`" for name in dict.fromkeys(_bound(part, stubs=False)) if name in self.wanted]
+            if names and self.unfinished:
+                self._complain(cell, error)
+                what = f"has a syntax error: what is complete above it ran ({', '.join(names)})"
+                self.salvaged.append(f"cell {cell['number']} {what}"[:500])
+                part_of_it = {**cell, "source": part}
+                return part_of_it, self._run(part_of_it)
+            for i in range(0, len(names), MOST_NAMES):
+                self._complain(cell, error)
+                error = NothingRan(", ".join(names[i : i + MOST_NAMES]))
+        return cell, error
 
     def _without_annotations(self, cell: dict, error: NameError) -> BaseException | None:
         """Run a cell again whose annotations name what nothing has imported, as Python does that never reads them."""
@@ -257,6 +285,8 @@ class NotebookRun:
         return errors[0] if errors and ended == "done" else Stop()
 
     def _said(self, error: BaseException) -> str:
+        if isinstance(error, NothingRan):
+            return ABOVE.format(names=error)
         if isinstance(error, Stop):
             return f"stopped after {self.quotas.cell_timeout:g} seconds"
         if isinstance(error, (SystemExit, Exit)):
@@ -313,12 +343,34 @@ def _annotated(source: str) -> set[str]:
     return {part.id for part in parts if isinstance(part, ast.Name)}
 
 
-def _bound(source: str) -> list[str]:
-    """Return the names that a piece of code gives at its top level."""
+def _bound(source: str, stubs: bool = True) -> list[str]:
+    """Return the names that a piece of code gives at its top level. stubs: also those for which nothing is written."""
     names = []
     for node in ast.parse(source).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            names.append(node.name)
+            names += [node.name] if stubs or not all(map(_is_blank, node.body)) else []
         elif isinstance(node, ast.Assign):
-            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+            is_open = isinstance(node.value, ast.Constant) and node.value.value is ...
+            names += [each.id for each in node.targets if isinstance(each, ast.Name)] if stubs or not is_open else []
     return names
+
+
+def _is_blank(node: ast.stmt) -> bool:
+    return all(map(_empty, node.body)) if isinstance(node, ast.FunctionDef) else _empty(node)
+
+
+def complete_above(source: str) -> str:
+    """Return the lines of the statements that end before the one with the syntax error; "" if there is no such error.
+
+    Of Python's own parser: a statement may end where a line begins that is not indented.
+    """
+    try:
+        ast.parse(source)
+    except SyntaxError as error:
+        lines = source.split("\n")
+        begins = [i for i in range(1, min(error.lineno or 1, len(lines))) if BEGINS.match(lines[i])]
+        for i in begins[: -MOST_CUTS - 1 : -1]:
+            with suppress(SyntaxError):
+                ast.parse(part := "\n".join(lines[:i]))
+                return part
+    return ""

@@ -149,7 +149,9 @@ def _class_page(
 ) -> str:
     missing, unknown = ([line for line in manifest if line.state == state] for state in ("missing", "unknown"))
     look = _look(learners)
-    first = {"left": ("⚠ Not taken", left), "look": ("Please look at these", look)}
+    first: dict[str, tuple[str, Sequence]] = {"left": ("⚠ Not taken", left)}
+    asks = [(each, ask) for each in learners for ask in each.marked.asks]
+    first |= {"look": ("Please look at these", [*look, *asks])}
     first |= {"unknown": ("⚠ In no row", unknown), "missing": ("Missing", missing)}
     sections = {key: f"{title}: {len(which):,}" for key, (title, which) in first.items() if which} | SECTIONS
     if not any(each.marked.texts for each in learners):
@@ -164,6 +166,7 @@ def _class_page(
         "missing": missing,
         "unknown": unknown,
         "look": look,
+        "asks": asks,
         "about": about,
         "sections": sections,
         "most_salvaged": SALVAGED,

@@ -6,10 +6,11 @@ Nothing is guessed of what a learner meant: what is read stands in the file, in 
 import json
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 COPY = re.compile(r"(?: \(theirs\)|-Copy[0-9]+|[ _-]?\([0-9]+\)|-[0-9])+$")  # JupyterLab's, a browser's, Canvas's
 THEIRS = " (theirs)"
+ABOVE = "Python runs nothing of a cell with a syntax error, so {names}, which are complete above it, did not run"
 MOST_VERSIONS = 3  # of one notebook that are compared, the last ones
 MOST_CONFLICTS = 1_000
 TEXT_NOTEBOOK = re.compile(r"\.ipynb\.(?:txt|json)$", re.IGNORECASE)  # what some browsers and mail programs make of it
@@ -84,14 +85,37 @@ def as_notebook(cells: Iterable[tuple[str, str]]) -> str:
 # --- a newer Python ---------------------------------------------------------------------------------------------------
 
 Version = tuple[int, ...]
-_NEWER: list[tuple[Version, str, re.Pattern]] = [  # since when, what, and how it is recognised
-    ((3, 12), "type parameters", re.compile(r"^[ \t]*+(?:async[ \t]++)?(?:def|class)[ \t]++\w++\[", re.MULTILINE)),
+_F = r"""\b(?:[fF][rR]?|[rR][fF])"""
+_FIELDS = r"""(?:[^"'\n{}]|\{\{|\}\}|\{[^"'{}\n]*+\})*+"""  # of an f-string, up to the brace in question
+_STRING = re.compile(  # or a comment; what is never closed ends with the line, or the text
+    r"""#[^\n]*+|("{3}|'{3})(?:\\.|(?!\1).)*+(?:\1|\Z)|(["'])(?:\\.|(?!\2)[^\n\\])*+(?:\2|\n|\Z)""", re.DOTALL
+)
+_IS_T = re.compile(r"(?:\W|^)(?:tr?|rt)$", re.IGNORECASE)
+
+
+def _t_string(source: str) -> bool:
+    return any(_IS_T.search(source[max(0, each.start() - 3) : each.start()]) for each in _STRING.finditer(source))
+
+
+def _found(pattern: str) -> Callable[[str], object]:
+    return re.compile(pattern, re.MULTILINE).search
+
+
+_NEWER: list[tuple[Version, str, Callable[[str], object]]] = [  # since when, what, and how it is recognised
+    ((3, 12), "type parameters", _found(r"^[ \t]*+(?:async[ \t]++)?(?:def|class)[ \t]++\w++\[")),
+    ((3, 12), "a `type` statement", _found(r"^[ \t]*+type[ \t]++\w++(?:\[[^\]\n]*+\])?[ \t]*+=")),
+    ((3, 12), "quotes inside of an f-string's quotes", _found(rf"""{_F}(["']){_FIELDS}\{{(?!\{{)[^"'}}\n]*+\1""")),
     (
         (3, 12),
-        "a `type` statement",
-        re.compile(r"^[ \t]*+type[ \t]++\w++(?:\[[^\]\n]*+\])?[ \t]*+=", re.MULTILINE),
+        "a backslash inside of an f-string's braces",
+        _found(rf"""{_F}(["'])(?!\1){_FIELDS}\{{(?!\{{)[^{{}}\n\\]*+\\[^{{}}\n]*+\}}"""),
     ),
-    ((3, 12), "quotes inside of an f-string's quotes", re.compile(r"""\b[fF](["'])[^"'\n{]*+\{(?!\{)[^"'}\n]*+\1""")),
+    (
+        (3, 13),
+        "defaults of type parameters",
+        _found(r"^[ \t]*+(?:async[ \t]++)?(?:def|class|type)[ \t]++\w++\[[^]=\n]*+="),
+    ),
+    ((3, 14), "a t-string", _t_string),
 ]
 
 
@@ -103,6 +127,11 @@ def python_version(data: bytes) -> Version:
     return tuple(map(int, found.groups())) if found else ()
 
 
+def newest(source: str, said: Version) -> Version:
+    """Return the oldest Python that may read a cell, as far as it shows: the newest of what it uses and says."""
+    return max([said, *(since for since, _, uses in _NEWER if uses(source))])
+
+
 def newer_syntax(source: str, said: Version, ours: Version = sys.version_info[:2]) -> str:
     """Return why a cell with a syntax error may be none in a newer Python than ours; "" if nothing speaks for that.
 
@@ -112,8 +141,8 @@ def newer_syntax(source: str, said: Version, ours: Version = sys.version_info[:2
     told = [f"was written with Python {_dotted(said)}"] if said > ours else []
     told += [
         f"uses {what}, which came with {_dotted(since)}"
-        for since, what, pattern in _NEWER
-        if since > ours and pattern.search(source)
+        for since, what, uses in _NEWER
+        if since > ours and uses(source)
     ]
     return f"it {' and '.join(told)}, and this grader runs {_dotted(ours)}" if told else ""
 

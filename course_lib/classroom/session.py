@@ -47,7 +47,7 @@ class Session:
     """One notebook in one worker, replaced with its child as often as that ends.
 
     Args:
-        deadline: on time.monotonic(), of the whole submission. salvage: as in `find_handed_in`.
+        deadline: on time.monotonic(), of the whole submission. salvage, unfinished: as in `find_handed_in`.
     Errors: Fault, never anything from the notebook.
     """
 
@@ -59,8 +59,9 @@ class Session:
         wanted: Mapping[str, bool],
         deadline: float,
         salvage: bool = True,
+        unfinished: bool = False,
     ):
-        self.salvage = salvage
+        self.salvage, self.unfinished = salvage, unfinished
         self.worker, self.notebook, self.files = worker, notebook, files
         self.wanted, self.deadline = dict(wanted), deadline
         self.skipped: dict[int, str] = {}  # cells that ended the process, and how
@@ -180,6 +181,7 @@ class Session:
             cells = [{"number": cell.number, "kind": cell.kind, "source": cell.source} for cell in self.notebook.cells]
             message: dict[str, Any] = {"do": "load", "cells": cells, "wanted": self.wanted, "salvage": self.salvage}
             files = {name: each.encode() if isinstance(each, str) else each for name, each in self.files.items()}
+            message["unfinished"] = self.unfinished
             message["files"] = [[name, len(content)] for name, content in files.items()]
             running: int | None = (
                 None  # the cell; 0 before the first; None as long as nothing of the learner's has begun

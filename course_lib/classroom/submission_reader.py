@@ -37,7 +37,7 @@ from .folders import (
     unpacked,
 )
 from .notebook_reader import MOST_CELLS, Cell, mended, read_cells, read_notebook
-from .other_forms import CHAPTER_OF_ANSWER, DEFINED, FORMS, LARGEST_HELPER, MARIMO, cells_of_form
+from .other_forms import CHAPTER_OF_ANSWER, DEFINED, FORMS, LARGEST_HELPER, cells_of_form
 from .salvage import MERGE, TEXT_NOTEBOOK, THEIRS, as_notebook, merged, python_version, sides
 
 # For one submission. Sizes are in bytes, those of text in characters.
@@ -90,8 +90,8 @@ class Submission:
     all of these and of the data: equal for equal cells, whatever the outputs and the machine · learner, the id of whose
     it is, if that is known · handed_in, the names of what lay in the class and became this submission · salvaged, in
     sentences what was read all the same · salvage, whether that is wanted · data, other small files beside or below the
-    notebooks that their code names, path -> bytes · unchanged, how many notebooks are left out because they are as the
-    course handed them out.
+    notebooks that their code names, path -> bytes · unfinished, whether what is complete above a syntax error in a cell
+    shall run · unchanged, how many notebooks are left out because they are as the course handed them out.
     """
 
     name: str
@@ -105,6 +105,7 @@ class Submission:
     salvage: bool = True
     data: Mapping[str, bytes] = field(default_factory=dict)
     unchanged: int = 0
+    unfinished: bool = False
 
     def beside(self, notebook: Notebook) -> dict[str, str | bytes]:
         """Return the helper files and the data as a notebook sees them: path from its folder -> text or bytes. If it
@@ -256,7 +257,7 @@ class Reading:
                 try:
                     self._read_helper(path, file)
                 except Refused as refused:
-                    if path not in read:
+                    if path not in read and f"{_shown(path)} {refused}" not in self.troubles:
                         self._leave_out(path, str(refused))
         self._read_data({path: file for path, file in self.others if path not in read}, homes)
 
@@ -297,9 +298,8 @@ class Reading:
         for path, file in sorted(self.forms, key=_by_path)[:MOST_NOTEBOOKS]:
             try:
                 cells = [] if "course_lib" in path else cells_of_form(file, self._charge)
-            except Refused as refused:  # otherwise it is said of a script where helpers are read
-                if str(refused) == MARIMO:
-                    self._leave_out(path, MARIMO)
+            except Refused as refused:
+                self._leave_out(path, str(refused))
                 continue
             if cells:
                 troubles = [f"only its first {MOST_CELLS:,} cells were read"] if len(cells) > MOST_CELLS else []

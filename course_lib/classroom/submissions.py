@@ -61,7 +61,11 @@ def find_submissions(paths: Sequence[Path]) -> list[Submission]:
 
 
 def find_handed_in(
-    paths: Sequence[Path], learners: Sequence[Learner] = (), one_each: bool = False, salvage: bool = True
+    paths: Sequence[Path],
+    learners: Sequence[Learner] = (),
+    one_each: bool = False,
+    salvage: bool = True,
+    unfinished: bool = False,
 ) -> HandedIn:
     """Return every submission among `paths`, in the natural order of their names; and what was not taken, and why.
 
@@ -86,6 +90,7 @@ def find_handed_in(
             is one submission, under the learner's name; what fits nobody, or several, is one by itself, and unknown.
         one_each: each item of a class is one submission, whatever it holds and whatever its name says.
         salvage: read what can be read of what is not as it should be (`salvage`).
+        unfinished: run what is complete above a syntax error in its cell, which Python does not.
 
     Errors: ValueError for a path that is not there or can hold no submission, and if there is none at all. What a
         learner handed in raises nothing: see `troubles`.
@@ -122,7 +127,8 @@ def find_handed_in(
                 continue
             if is_class and note:
                 submission = replace(submission, salvaged=(note, *submission.salvaged))
-            submissions.append(replace(submission, learner=group.learner(learners), handed_in=group.names))
+            whose = group.learner(learners)
+            submissions.append(replace(submission, learner=whose, handed_in=group.names, unfinished=unfinished))
             if roster and group.owner.row is None:
                 unknown[name] = group.owner.why
     if not submissions:
@@ -196,13 +202,14 @@ def _is_salvageable(item: Item) -> bool:
     return False
 
 
-def _is_marimo(item: Item) -> bool:
+def _refused(item: Item) -> str:
+    """Return why a notebook in another form is not read, "" if it is, or is none."""
     try:
-        if isinstance(item, File) and ending(item.name) == ".py":
+        if isinstance(item, File) and ending(item.name) in FORMS:
             cells_of_form(item, lambda size: None)
     except Refused as refused:
-        return str(refused) == MARIMO
-    return False
+        return str(refused)
+    return ""
 
 
 def _is_one_learners(items: Sequence[Item], salvage: bool) -> bool:
@@ -289,8 +296,8 @@ def _not_taken(item: Item, named: set[str], salvage: bool) -> LeftOut:
         why = item.why
     elif salvage and _is_salvageable(item) and _stem(item) in named:
         why = "lies beside a hand-in of the same name, which counts"
-    elif salvage and _is_marimo(item):
-        why = MARIMO
+    elif salvage and (refused := _refused(item)):
+        why = refused if refused == MARIMO else refused + WANTED
     elif salvage and TEXT_NOTEBOOK.search(item.name):
         why = f"is no notebook that can be read{WANTED}"
     elif salvage and ending(item.name) in TELLS:

@@ -56,7 +56,7 @@ def _load(message: dict, contents: memoryview, shell: Shell, quotas: Quotas, cha
     sys.path.insert(0, str(Path.cwd()))  # as in JupyterLab
     settle(0)  # what a notebook draws without a seed is the same in every worker; a fork has seeded `random` anew
     tell = lambda number: channel.announce({"cell": number})  # noqa: E731
-    notebook = NotebookRun(shell, message["wanted"], quotas, tell, message["salvage"])
+    notebook = NotebookRun(shell, message["wanted"], quotas, tell, message["salvage"], message["unfinished"])
     notebook.load(message["cells"], message["skip"])
     found = {name: len(answers) for name, answers in notebook.answers.items()}
     troubles, salvaged = (

@@ -30,10 +30,11 @@ def write_json(
                    wall (what was measured of it before the first submission; of several runs all, " | " between)
     submissions    by name: name, learner (the id, "" if it is not known), counted (with the course's policy: earned,
                    points, chapters, notes, excused [chapter]; null without one), digest, earned, points, troubles
-                   [text], salvaged [text] (what was read or run although it is not as it should be), and results, in
-                   the course's order: exercise, chapter (null if the course no longer has it), title, status (passed,
-                   failed, unanswered, written), earned, points, misconception (text or null), feedback, text (of a
-                   reflection what was written, otherwise null)
+                   [text], salvaged [text] (what was read or run although it is not as it should be), asks [text] (what
+                   a teacher should look at, because answers may be lost), and results, in the course's order: exercise,
+                   chapter (null if the course no longer has it), title, status (passed, failed, unanswered, written),
+                   earned, points, misconception (text or null), feedback, text (of a reflection what was written,
+                   otherwise null)
     manifest       whoever and whatever was found, missing or not taken, as in manifest.csv
     not_taken      what was handed in and has no results: name, why (the end of a sentence that begins with the name)
     summary        of all: submissions, mean and median share of points (null without submissions), hardest
@@ -53,6 +54,7 @@ def write_json(
                 "points": each.points,
                 "troubles": list(each.troubles),
                 "salvaged": list(each.salvaged),
+                "asks": list(each.asks),
                 "results": [_as_object(result, each.texts) for result in each.results],
             }
             for each in in_order(marked)
