@@ -9,10 +9,12 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.show import plural
 
+from .course_file import later_reading
 from .graded import Counted, GradedSubmission
 from .roster import Learner, Roster
 from .text import one_line
@@ -57,7 +59,8 @@ class Policy:
     Fields: weights, by exercise or number of a chapter · due, by chapter, with a zone · grace, percent_per_day, floor:
     after the grace each day begun takes so many percent of what was earned, never below the floor's percent ·
     none_after: after so many days begun nothing counts, whatever the floor; None: never · handed_in, when, by id or
-    name · canvas, the gradebook's column of a chapter · zone, of times that name none.
+    name · canvas, the gradebook's column of a chapter · zone, of times that name none, and of the calendar that counts
+    the days; without it a day is 24 hours.
     """
 
     weights: Mapping[str | int, float] = field(default_factory=dict)
@@ -76,10 +79,21 @@ class Policy:
         late = handed_in - self.due[chapter] - self.grace if handed_in and chapter in self.due else timedelta()
         if late <= timedelta():
             return 1.0, 0
-        days = math.ceil(late / DAY)
+        days = self._days(self.due[chapter], self.due[chapter] + late)
         if self.none_after is not None and days > self.none_after:
             return 0.0, days
         return max(1 - days * self.percent_per_day / 100, self.floor / 100, 0.0), days
+
+    def _days(self, due: datetime, moment: datetime) -> int:
+        """Return the calendar days begun between two moments. A day ends when the clock of the zone shows the due time
+        again: after 23 or 25 hours where clocks are changed, and at the later of two such moments."""
+        if not self.zone:
+            return math.ceil((moment - due) / DAY)
+        zone = ZoneInfo(self.zone)
+        clock, shown = (each.astimezone(zone).replace(tzinfo=None) for each in (due, moment))
+        days = max(math.ceil((shown - clock) / DAY), 1)
+        before = later_reading(clock + (days - 1) * DAY, zone)  # in an hour that comes twice, or never, it may be ahead
+        return days - 1 if days > 1 and moment <= before else days
 
 
 def apply_policy(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from .course_file import LIKE
+from .course_file import LIKE, YEARS
 from .file_names import downloads
 from .roster import Learner, read_roster
 from .spreadsheets import Sheet
@@ -45,16 +45,13 @@ def read_times(path: Path, zone: str = "") -> list[tuple[Learner, datetime]]:
 
 def _moment(text: str, zone: str, where: str) -> datetime:
     time = _written(text)
-    if time is None:
+    if time is None or time.year not in YEARS:
         raise ValueError(f"{where}: {text!r} must be {LIKE}")
     if time.tzinfo is None and not zone:
         raise ValueError(
             f"{where}: {text!r} must be {LIKE}; or say `time_zone`, as in Europe/Berlin, in [grading] of course.toml"
         )
-    try:
-        return (time if time.tzinfo else time.replace(tzinfo=ZoneInfo(zone))).astimezone(UTC)
-    except OverflowError as error:
-        raise ValueError(f"{where}: {text!r} must be {LIKE}") from error
+    return (time if time.tzinfo else time.replace(tzinfo=ZoneInfo(zone))).astimezone(UTC)
 
 
 def _written(text: str) -> datetime | None:
