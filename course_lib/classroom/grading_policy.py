@@ -16,7 +16,7 @@ from course_lib.grading.show import plural
 
 from .course_file import later_reading
 from .graded import Counted, GradedSubmission
-from .roster import Learner, Roster
+from .roster import Learner, Roster, plain_signs
 from .text import one_line
 
 DAY = timedelta(days=1)
@@ -123,13 +123,15 @@ def apply_policy(
 
 
 def _whose(key: str, marked: Sequence[GradedSubmission]) -> list[int]:
-    """Return the submissions of a learner: by id, and where nobody has it, by name.
+    """Return the submissions of a learner: by id, and where nobody has it, by name, with whatever signs it is written.
 
     A number is the name of nobody who has an id: a profile may be called as somebody else's number is.
     """
-    fits = [i for i, each in enumerate(marked) if key == each.learner]
+    fits, name = [i for i, each in enumerate(marked) if key == each.learner], plain_signs(key)
     return fits or [
-        i for i, each in enumerate(marked) if key == each.name and not (each.learner and key.strip().isdigit())
+        i
+        for i, each in enumerate(marked)
+        if name == plain_signs(each.name) and not (each.learner and key.strip().isdigit())
     ]
 
 

@@ -239,7 +239,7 @@ def _by_learner(
     together = defaultdict(list)
     for i, (item, around) in enumerate(handed_in):
         meant = downloads(item.name)
-        owner = roster.owner(item.name, at_an_end=True) if roster else Owner(None)
+        owner = roster.owner(item.name, at_an_end=True) if roster and not ignored(item.name) else Owner(None)
         alone = one_each or (owner.row is None if roster else len(meant) != 1)
         together[i if alone else owner.row if roster else meant[0][:2], alone].append((item, around, owner))
     found: list[_Group] = []
