@@ -159,7 +159,8 @@ def test_moodle_gets_the_worksheets_of_what_is_graded_and_those_to_come_need_not
 
 
 @pytest.mark.parametrize(
-    ("platform", "file"), [("gradescope", "gradescope/ada/results.json"), ("nbgrader", "results.csv")]
+    ("platform", "file"),
+    [("gradescope", "gradescope/ada/results.json"), ("nbgrader", "results.csv"), ("blackboard", "results.csv")],
 )
 def test_other_platforms_get_what_they_read(class_, platform, file):
     assert grade("--out", "out", "--chapters", "2", course=f"[course]\nplatform = '{platform}'\n") == 0

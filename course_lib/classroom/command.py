@@ -225,6 +225,7 @@ def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list, cou
     from .journal import LINES
     from .manifest import chapters as named
     from .manifest import make_manifest, save_manifest, told
+    from .outputs import require_sheets
 
     submissions, left, _ = handed_in
     out, err = Console(sys.stdout), Console(sys.stderr)
@@ -238,6 +239,7 @@ def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list, cou
     for chapter in worksheets(arguments.moodle):
         if chapter is not None and chapter not in chapters:  # nobody gets a zero for what nobody was asked
             raise ValueError(f"--moodle {chapter}=…: {named(chapters)} is graded here; name it with --chapters, too")
+    require_sheets(arguments, chapters, counting and counting[0].canvas)
     manifest = make_manifest(handed_in, chapters, learners)
     if len(submissions) > 1 or left or learners or arguments.manifest:
         print(told(manifest, bool(learners), shutil.get_terminal_size().columns), file=out)
@@ -324,8 +326,8 @@ def _told(
     """Write the results, then say what became of the class. Returns the exit status."""
     from .folders import LeftOut
     from .grading_policy import apply_policy
-    from .handed_in import is_late
-    from .outputs import write_results
+    from .handed_in import is_late, platform_times
+    from .outputs import told_new_columns, write_results
 
     submissions, left, unknown = handed_in
     doubts: list[str] = []
@@ -333,7 +335,16 @@ def _told(
         policy, times, path = counting
         print(f"points count as {path} says, in the report and the files; this table shows them as graded", file=out)
         late = {line.name for line in manifest if any(map(is_late, line.files))}
-        outcome.marked, doubts = apply_policy(policy, outcome.marked, times, late)
+        known = platform_times(submissions, policy.zone) if policy.due else {}
+        if known:
+            print(f"when each handed in: the download tells it of {len(known)} of {len(submissions)}", file=out)
+        elif policy.due.keys() & {*chapters} and not (times or policy.handed_in):
+            print(
+                "note: [grading.due] has dates, and nothing tells when anybody handed in: all are taken as on time "
+                "(--handed-in, [grading.handed_in])",
+                file=out,
+            )
+        outcome.marked, doubts = apply_policy(policy, outcome.marked, times, late, known)
     failed = "could not be graded, and not for a fault of its own"
     all_left = [*left, *(LeftOut(name, f"{failed}: {why}") for name, why in outcome.failed.items())]
     paths = []
@@ -351,6 +362,8 @@ def _told(
         print(_table(outcome.marked, len(submissions)), file=out)
         for path in paths:
             print(f"wrote {path}", file=out)
+        for told in told_new_columns(arguments) if paths else ():
+            print(told, file=out)
         out.flush()
     for path in paths:
         if path.stem.endswith("_unmatched"):

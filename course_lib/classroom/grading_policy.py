@@ -101,15 +101,18 @@ def apply_policy(
     marked: Sequence[GradedSubmission],
     times: Sequence[tuple[Learner, datetime]] = (),
     late: Collection[str] = (),
+    known: Mapping[str, datetime] | None = None,
 ) -> tuple[list[GradedSubmission], list[str]]:
     """Return the submissions with what they count, and in sentences what could not be applied: a person should look.
 
     Args:
-        times: of `read_times`. Whose is not known is taken as on time, and said.
+        times: of `read_times`. A submission whose time is not known is taken as on time, and named; where no time is
+            known at all, only those that are `late`.
         late: the names of submissions that came late, as Canvas says without saying how late.
+        known: of `platform_times`, by the names of submissions; `times` outrank it.
     """
     words, doubts = _words(policy.overrides, marked)
-    when, unknown = _times(policy, marked, times, words, late)
+    when, unknown = _times(policy, marked, times, words, late, known or {})
     doubts += unknown
     counted = []
     for i, each in enumerate(marked):
@@ -178,9 +181,10 @@ def _times(
     times: Sequence[tuple[Learner, datetime]],
     words: Mapping[int, Sequence[Override]],
     late: Collection[str],
+    known: Mapping[str, datetime],
 ) -> tuple[dict[int, datetime], list[str]]:
     """Return when each submission was handed in, and whose time is not known although it matters."""
-    when: dict[int, datetime] = {}
+    when = {i: known[each.name] for i, each in enumerate(marked) if each.name in known}
     doubts = []
     roster = Roster.of([learner for learner, _ in times])
     for i, each in enumerate(marked):
@@ -201,12 +205,11 @@ def _times(
         total = any(word.total for word in words.get(i, ()))
         if i not in when and not total and (_chapters(each) & policy.due.keys()) - decided:
             open.append(each)
-    if open and not times and not policy.handed_in:
-        doubts.append("[grading.due] has dates, and nothing says when anybody handed in: all are taken as on time")
+    if not (times or policy.handed_in or known):  # then nobody can be late, and it is no failure (`_told`)
         open = [each for each in open if each.name in late]
     for each in open:
-        known = "came late, and nothing says how late" if each.name in late else "bears no known time"
-        doubts.append(f"{_named(each)} {known}: it is taken as on time (--handed-in, [grading.handed_in])")
+        why = "came late, and nothing says how late" if each.name in late else "bears no known time"
+        doubts.append(f"{_named(each)} {why}: it is taken as on time (--handed-in, [grading.handed_in])")
     return when, doubts
 
 

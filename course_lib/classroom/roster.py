@@ -17,9 +17,20 @@ from course_lib.classroom.text import in_order, one_line, sanitized, save_text
 from .file_names import STEMS, Download, downloads
 from .graded import GradedSubmission, rounded
 
-# The columns of Canvas, Moodle (worksheet, participants, gradebook), Gradescope, GitHub Classroom, and of lists made by
-# hand, in the order in which they are asked; compared without capitals and signs.
-IDS = ("id", "identifier", "sisuserid", "userid", "studentid", "idnumber", "sid", "number", "identifikationsnummer")
+# The columns of Canvas, Moodle (worksheet, participants, gradebook), Blackboard, Brightspace, Gradescope, GitHub
+# Classroom, and of lists made by hand, in the order in which they are asked; compared without capitals and signs.
+IDS = (
+    "id",
+    "orgdefinedid",
+    "identifier",
+    "sisuserid",
+    "userid",
+    "studentid",
+    "idnumber",
+    "sid",
+    "number",
+    "identifikationsnummer",
+)
 NAMES = ("student", "name", "fullname", "studentname", "displayname")
 FIRST, LAST = ("firstname", "first", "givenname"), ("lastname", "last", "surname", "familyname")
 LOGINS = (
@@ -62,9 +73,10 @@ def read_roster(path: Path) -> list[Learner]:
     """
     sheet = Sheet(path, "a roster")
     heads = [re.sub(r"[^a-z]", "", head.casefold()) for head in sheet.header]
+    marks = "'#" if "endoflineindicator" in heads else "'"  # Brightspace keeps spreadsheets from numbers with a #
 
     def cells(row: Sequence[str], wanted: Iterable[str]) -> list[str]:
-        return [row[heads.index(each)].strip().lstrip("'") for each in wanted if each in heads]
+        return [row[heads.index(each)].strip().lstrip(marks) for each in wanted if each in heads]
 
     if not {*IDS, *NAMES, *LAST, *LOGINS} & {*heads}:
         raise ValueError(
@@ -204,6 +216,17 @@ class Roster:
         last = next((words[-length:] for length in lengths if words[-length:] in self._words), ())
         return [end for end in dict.fromkeys([first, last]) if end]
 
+    def knows(self, id: str) -> set[int]:
+        """Return the rows of which a number, a login or an address is exactly one."""
+        return self._numbers.get(id.strip(), set()) | self._names.get(comparable(id), set())
+
+    def of_person(self, ids: Sequence[str], name: str = "") -> Owner:
+        """Say whose row a person's is, by what a platform knows of them; a name counts where no id is known."""
+        rows = set().union(*map(self.knows, ids)) or self.knows(name)
+        if len(rows) == 1:
+            return Owner(next(iter(rows)))
+        return Owner(None, "it fits several rows" if rows else "no row has this name or number")
+
     def row_of_id(self, id: str) -> int | None:
         """Return the row of a learner's id: the LMS's own number first, for a profile may be called as a number is."""
         rows = self._numbers.get(id.strip(), set())
@@ -220,6 +243,7 @@ class Roster:
     def _rows(self, name: str) -> set[int]:
         named = self._names.get(comparable(name), set()) | self._names.get(comparable(_stem(name)), set())
         meant = downloads(name, *self._kinds)
+        named = named.union(*(self._names.get(comparable(each.called), ()) for each in meant))
         numbered = [(row, each.learner) for each in meant for row in self._numbers.get(each.number, ())]
         rows = named | {row for row, _ in numbered}
         if len(rows) > 1 or len(meant) > 1:  # a profile, or a file, may be called as somebody else's download is

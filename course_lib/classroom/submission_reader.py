@@ -83,8 +83,9 @@ class Submission:
     Fields: name, unique among those found together · notebooks, in the natural order of their paths · files, the .py
     files beside or below them, path -> text · troubles, what else could not be read, in sentences · digest, SHA-256 of
     all of these but the name: equal for equal cells, whatever the outputs and the machine · learner, the id of whose it
-    is, if that is known · handed_in, the names of what lay in the class and became this submission · salvaged, in
-    sentences what was read all the same · salvage, whether that is wanted.
+    is, if that is known · handed_in, the names of what lay in the class and became this submission · times, when each
+    of these came, as its platform writes it, or "" · salvaged, in sentences what was read all the same · salvage,
+    whether that is wanted.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Submission:
     digest: str
     learner: str = ""
     handed_in: tuple[str, ...] = ()
+    times: tuple[str, ...] = ()
     salvaged: tuple[str, ...] = ()
     salvage: bool = True
 
