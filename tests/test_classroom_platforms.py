@@ -156,3 +156,18 @@ def test_the_time_that_a_download_tells_is_the_last_of_the_learners(tmp_path, la
     assert len(platform_times(submissions, "")) == (len(class_) if layout is gradescope else 0), "no zone is guessed"
     if layout is blackboard:
         assert platform_times(submissions, "America/New_York") == {}, "its clocks do not show CEST"
+
+
+@pytest.mark.parametrize(
+    "start", ["Mal Yard_66_assignsubmission_file_", "yardmal_66_203_", "12-34 - Mal Yard - Oct 5, 2026 1159 PM_66_203_"]
+)
+def test_what_looks_like_a_receipt_in_another_platforms_download_tells_nothing(tmp_path, start):
+    """On Moodle a learner's own files begin alike: a false receipt beside a notebook would put it in a neighbour's row."""
+    (tmp_path / "roster.csv").write_text("ID,Username,Name\n22,bo,Bo Roe\n66,mal,Mal Yard\n", encoding="utf-8")
+    files = {f"{start}{BO}.txt": "Name: Bo Roe (bo)\n", f"{start}{BO}_x.ipynb": about(3)}
+    class_ = lay_out(tmp_path / "class", {**files, "66.ipynb": about(3)})
+    for learners in (read_roster(tmp_path / "roster.csv"), []):
+        handed_in = find_handed_in([class_], learners)
+        assert "22" not in {each.learner for each in handed_in.submissions}
+        assert "Bo Roe" not in {each.name for each in handed_in.submissions}
+        assert [each.name for each in handed_in.left] == [f"{start}{BO}.txt"]

@@ -59,7 +59,10 @@ def test_files_are_seen_from_the_course_files_folder(tmp_path):
     ("text", "said"),
     [
         ("[course]\nplatfrom = 'canvas'\n", "line 2: platfrom = 'canvas' is not known here"),
-        ("[course]\nplatform = 'blackboard'\n", "canvas, moodle, gradescope, classroom50, nbgrader are"),
+        (
+            "[course]\nplatform = 'sakai'\n",
+            "canvas, moodle, gradescope, classroom50, nbgrader, blackboard, brightspace are",
+        ),
         ("[course]\ncolumns = 'all'\n", "line 2: columns = 'all' must be"),
         ("[course]\nroster = 3\n", "must be text, in quotes"),
         ("[course]\nchapters = 3\n", "must be a table"),

@@ -20,7 +20,7 @@ and is judged outside of it, on cases drawn from a fresh secret seed. Every expe
 What is handed in: a notebook or a zip file is a submission. A folder given alone is one submission if it holds nothing
 but one notebook, or notebooks under the course's own file names, and a class otherwise: each notebook, zip file and
 folder in it is a submission, with all notebooks below. All else in it is listed as not taken. A zip file given alone is
-read as a folder. Of several paths each is a submission. Files that Canvas or Moodle gave one learner's number are one.
+read as a folder. Of several paths each is a submission. What a learning platform's download gives one learner is one.
 With --roster all that bears one learner's number, login, address or name is that learner's submission. Before anything
 is graded, a manifest says who was found in which files, who is missing, and what was not taken.
 """
@@ -88,7 +88,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--handed-in",
         type=Path,
         metavar="FILE",
-        help="when each handed in: CSV with an id and a column 'handed in', or Moodle's grading worksheet",
+        help="when each handed in: CSV with an id and a column 'handed in', or Moodle's grading worksheet; it outranks "
+        "the times that a download tells",
     )
 
     how = parser.add_argument_group("how")

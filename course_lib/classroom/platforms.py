@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from .file_names import ATTEMPT, BRIGHTSPACE_DOWNLOAD
+from .file_names import ATTEMPT, BRIGHTSPACE_DOWNLOAD, downloads
 from .folders import File, Folder, Item, LeftOut, Refused
 from .roster import Learner
 
@@ -46,7 +46,8 @@ def told_beside(items: Sequence[Item]) -> tuple[list[Item], dict[str, Told]]:
     left: list[Item] = []
     for item in items:
         attempt = ATTEMPT.search(item.name)
-        if isinstance(item, File) and attempt and item.name[attempt.end() :] == ".txt":
+        is_receipt = attempt and item.name[attempt.end() :] == ".txt" and len(downloads(item.name)) == 1
+        if isinstance(item, File) and attempt and is_receipt:
             said = _receipt(item)
             files = [name for name in names if name.startswith(f"{item.name[: attempt.end()]}_")]
             told |= dict.fromkeys(files or [item.name], said)
