@@ -59,7 +59,10 @@ def test_files_are_seen_from_the_course_files_folder(tmp_path):
     ("text", "said"),
     [
         ("[course]\nplatfrom = 'canvas'\n", "line 2: platfrom = 'canvas' is not known here"),
-        ("[course]\nplatform = 'blackboard'\n", "canvas, moodle, gradescope, classroom50, nbgrader are"),
+        (
+            "[course]\nplatform = 'sakai'\n",
+            "canvas, moodle, gradescope, classroom50, nbgrader, blackboard, brightspace are",
+        ),
         ("[course]\ncolumns = 'all'\n", "line 2: columns = 'all' must be"),
         ("[course]\nroster = 3\n", "must be text, in quotes"),
         ("[course]\nchapters = 3\n", "must be a table"),
@@ -159,7 +162,8 @@ def test_moodle_gets_the_worksheets_of_what_is_graded_and_those_to_come_need_not
 
 
 @pytest.mark.parametrize(
-    ("platform", "file"), [("gradescope", "gradescope/ada/results.json"), ("nbgrader", "results.csv")]
+    ("platform", "file"),
+    [("gradescope", "gradescope/ada/results.json"), ("nbgrader", "results.csv"), ("blackboard", "results.csv")],
 )
 def test_other_platforms_get_what_they_read(class_, platform, file):
     assert grade("--out", "out", "--chapters", "2", course=f"[course]\nplatform = '{platform}'\n") == 0

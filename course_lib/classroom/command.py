@@ -22,7 +22,7 @@ and is judged outside of it, on cases drawn from a fresh secret seed. Every expe
 What is handed in: a notebook or a zip file is a submission. A folder given alone is one submission if it holds nothing
 but one notebook, or notebooks under the course's own file names, and a class otherwise: each notebook, zip file and
 folder in it is a submission, with all notebooks below. All else in it is listed as not taken. A zip file given alone is
-read as a folder. Of several paths each is a submission. Files that Canvas or Moodle gave one learner's number are one.
+read as a folder. Of several paths each is a submission. What a learning platform's download gives one learner is one.
 With --roster all that bears one learner's number, login, address or name is that learner's submission. Before anything
 is graded, a manifest says who was found in which files, who is missing, and what was not taken.
 """
@@ -90,7 +90,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--handed-in",
         type=Path,
         metavar="FILE",
-        help="when each handed in: CSV with an id and a column 'handed in', or Moodle's grading worksheet",
+        help="when each handed in: CSV with an id and a column 'handed in', or Moodle's grading worksheet; it outranks "
+        "the times that a download tells",
     )
 
     how = parser.add_argument_group("how")
@@ -230,6 +231,7 @@ def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list, cou
     from .journal import LINES
     from .manifest import chapters as named
     from .manifest import make_manifest, save_manifest, told
+    from .outputs import require_sheets
 
     submissions, left, _ = handed_in
     out, err = Console(sys.stdout), Console(sys.stderr)
@@ -243,6 +245,7 @@ def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list, cou
     for chapter in worksheets(arguments.moodle):
         if chapter is not None and chapter not in chapters:  # nobody gets a zero for what nobody was asked
             raise ValueError(f"--moodle {chapter}=…: {named(chapters)} is graded here; name it with --chapters, too")
+    require_sheets(arguments, chapters, counting and counting[0].canvas)
     manifest = make_manifest(handed_in, chapters, learners)
     if len(submissions) > 1 or left or learners or arguments.manifest:
         print(told(manifest, bool(learners), shutil.get_terminal_size().columns), file=out)
@@ -340,8 +343,8 @@ def _told(
     """Write the results, then say what became of the class. Returns the exit status."""
     from .folders import LeftOut
     from .grading_policy import apply_policy
-    from .handed_in import is_late
-    from .outputs import of_an_earlier_run, write_results
+    from .handed_in import is_late, platform_times
+    from .outputs import of_an_earlier_run, told_new_columns, write_results
     from .text import one_line
 
     submissions, left, unknown = handed_in
@@ -350,7 +353,16 @@ def _told(
         policy, times, path = counting
         print(f"points count as {path} says: the column `counts`, the report and the files show it", file=out)
         late = {line.name for line in manifest if any(map(is_late, line.files))}
-        outcome.marked, doubts = apply_policy(policy, outcome.marked, times, late)
+        known = platform_times(submissions, policy.zone) if policy.due else {}
+        if known:
+            print(f"when each handed in: the download tells it of {len(known)} of {len(submissions)}", file=out)
+        elif policy.due.keys() & {*chapters} and not (times or policy.handed_in):
+            print(
+                "note: [grading.due] has dates, and nothing tells when anybody handed in: all are taken as on time "
+                "(--handed-in, [grading.handed_in])",
+                file=out,
+            )
+        outcome.marked, doubts = apply_policy(policy, outcome.marked, times, late, known)
     failed = "could not be graded, and not for a fault of its own"
     all_left = [*left, *(LeftOut(name, f"{failed}: {why}") for name, why in outcome.failed.items())]
     paths = []
@@ -368,6 +380,8 @@ def _told(
         print(_table(outcome.marked, len(submissions)), file=out)
         for path in paths:
             print(f"wrote {path}", file=out)
+        for told in told_new_columns(arguments) if paths else ():
+            print(told, file=out)
         out.flush()
     for path in paths:
         if path.stem.endswith("_unmatched"):

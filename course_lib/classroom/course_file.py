@@ -14,6 +14,7 @@ from course_lib.contents import CHAPTERS
 
 NAME = "course.toml"  # where a command runs
 LIKE = "a date and time with its zone, as in 2026-10-05T23:59:00+02:00"
+YEARS = range(1900, 9000)  # beyond them a date has no next day, or none in every time zone
 LONGEST = 80  # characters of a value that is shown
 
 
@@ -42,6 +43,12 @@ def zone_of(part: "Part") -> ZoneInfo | None:
         raise part.wrong(
             "time_zone", "is not known on this machine: give a name as in Europe/Berlin, or install tzdata"
         ) from error
+
+
+def later_reading(clock: datetime, zone: ZoneInfo) -> datetime:
+    """Return the moment, in UTC, at which a clock in the zone shows a time: where clocks are changed, the later of the
+    two that may be meant."""
+    return max(clock.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
 
 
 def chapter_number(part: "Part", name: str, key: str = "") -> int:
@@ -126,14 +133,15 @@ class Part:
             pass
         raise self.wrong(key, "must be a date without quotes, as in 2026-10-05, or with a time, 2026-10-05T08:00:00")
 
-    def time(self, key: str, zone: ZoneInfo | None) -> datetime:
-        """Return a moment in UTC, in which differences are true when clocks are changed."""
+    def time(self, key: str, zone: ZoneInfo | None, is_due: bool = False) -> datetime:
+        """Return a moment in UTC, in which seconds are counted; days are counted by the clock of the time zone
+        (`grading_policy`). Where clocks show a time twice, work `is_due` at the later of the two moments."""
         value = self.data.get(key)
-        try:
-            if isinstance(value, datetime) and (value.tzinfo or zone):
-                return (value if value.tzinfo else value.replace(tzinfo=zone)).astimezone(UTC)
-        except OverflowError:
-            pass
+        if isinstance(value, datetime) and value.year in YEARS:
+            if value.tzinfo:
+                return value.astimezone(UTC)
+            if zone:
+                return later_reading(value, zone) if is_due else value.replace(tzinfo=zone).astimezone(UTC)
         raise self.wrong(key, f"must be {LIKE}; or name `time_zone` in [grading] for all")
 
 

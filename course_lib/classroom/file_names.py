@@ -14,6 +14,11 @@ COURSE_FILE = "|".join(rf"0?{number}_{stem}" for number, stem in enumerate(STEMS
 MOODLE_DOWNLOAD = re.compile(r"(?=_([0-9]+)_assignsubmission_(?:file_)?()(.*))", re.DOTALL)
 DATE = "20[0-9]{2}[01][0-9][0-3][0-9]_(?:[0-9]{4}|[0-9]{6})_"
 CANVAS_DOWNLOAD = re.compile(rf"(?=_(?!{DATE})([0-9]{{2,}})_(?!{COURSE_FILE})([0-9]+)_(.*))", re.DOTALL | re.IGNORECASE)
+# Blackboard's: ASSIGNMENT_LOGIN_attempt_2026-10-05-23-58-12_x.ipynb, and .txt for the receipt. Brightspace's, a folder:
+# 397063-2557369 - Ada Lovelace - Oct 5, 2026 1159 PM, whose second number is the assignment's or the learner's own.
+ATTEMPT = re.compile(r"_attempt_20[0-9]{2}(?:-[0-9]{2}){5}(?=_|\.txt$)(?:_(.*))?", re.DOTALL)
+DAY = r"(?:[^\W\d]+\.? [0-9]{1,2}|[0-9]{1,2}\.? [^\W\d]+\.?),? 20[0-9]{2}"
+BRIGHTSPACE_DOWNLOAD = re.compile(rf"([0-9]+-[0-9]+ - (.+)) - ({DAY} [0-9]{{3,4}}(?: [AP]M)?)")
 
 LONGEST = 80  # characters
 MOST_BYTES = 180  # of 255 that a file system takes: an ending comes on top
@@ -23,12 +28,14 @@ RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", 
 
 class Download(NamedTuple):
     """How a learning platform names what it hands to the teacher: Full Name_12345_assignsubmission_file_x.ipynb is
-    Moodle's, lastfirst_12345_678_x.ipynb Canvas's. rest: the file's own name. file: its number, where it has one."""
+    Moodle's, lastfirst_12345_678_x.ipynb Canvas's. rest: the file's own name. file: its number, where it has one.
+    called: the learner's login or name, where the platform gives it in place of a number."""
 
     learner: str
     number: str
     file: str
     rest: str
+    called: str = ""
 
 
 def downloads(name: str, *kinds: re.Pattern) -> list[Download]:
@@ -37,11 +44,25 @@ def downloads(name: str, *kinds: re.Pattern) -> list[Download]:
     If it can mean more than one, the number that counts is not told: what stands before it may be of a learner's choice
     (the name in a profile), and so may what follows (the name of a file).
     """
-    for kind in kinds or (MOODLE_DOWNLOAD, CANVAS_DOWNLOAD):
-        if found := list(kind.finditer(name[:1000])):
-            late = re.compile("[-_]late$", re.IGNORECASE)  # what Canvas puts behind the learner's name
-            return [Download(late.sub("", name[: each.start()]), *each.groups()) for each in found]
-    return []
+    name = name[:1000]
+    marks = next(
+        (found for kind in kinds or (MOODLE_DOWNLOAD, CANVAS_DOWNLOAD) if (found := list(kind.finditer(name)))), []
+    )
+    late = re.compile("[-_]late$", re.IGNORECASE)  # what Canvas puts behind the learner's name
+    meant = [Download(late.sub("", name[: each.start()]), *each.groups()) for each in marks]
+    if kinds:
+        return meant
+    if folder := BRIGHTSPACE_DOWNLOAD.fullmatch(name):
+        meant.insert(0, Download(folder[1], "", "", "", folder[2]))
+    if attempt := ATTEMPT.search(name):  # the first: what follows it is of the learner's own choice
+        before = name[: attempt.start()]
+        is_canvas = bool(marks) and marks[0].re is CANVAS_DOWNLOAD
+        if is_canvas and marks[0].start() > attempt.start():
+            meant = []
+        # Both parts may hold an underscore: of several it is not told where the login begins.
+        login = before.partition("_")[2] if before.count("_") == 1 else ""
+        meant.insert(0, Download(before, "", "", attempt[1] or "", login))
+    return meant
 
 
 def file_name(learner: str, taken: set[str]) -> str:

@@ -9,12 +9,14 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.show import plural
 
+from .course_file import later_reading
 from .graded import Counted, GradedSubmission
-from .roster import Learner, Roster
+from .roster import Learner, Roster, plain_signs
 from .text import one_line
 
 DAY = timedelta(days=1)
@@ -57,7 +59,8 @@ class Policy:
     Fields: weights, by exercise or number of a chapter · due, by chapter, with a zone · grace, percent_per_day, floor:
     after the grace each day begun takes so many percent of what was earned, never below the floor's percent ·
     none_after: after so many days begun nothing counts, whatever the floor; None: never · handed_in, when, by id or
-    name · canvas, the gradebook's column of a chapter · zone, of times that name none.
+    name · canvas, the gradebook's column of a chapter · zone, of times that name none, and of the calendar that counts
+    the days; without it a day is 24 hours.
     """
 
     weights: Mapping[str | int, float] = field(default_factory=dict)
@@ -76,10 +79,21 @@ class Policy:
         late = handed_in - self.due[chapter] - self.grace if handed_in and chapter in self.due else timedelta()
         if late <= timedelta():
             return 1.0, 0
-        days = math.ceil(late / DAY)
+        days = self._days(self.due[chapter], self.due[chapter] + late)
         if self.none_after is not None and days > self.none_after:
             return 0.0, days
         return max(1 - days * self.percent_per_day / 100, self.floor / 100, 0.0), days
+
+    def _days(self, due: datetime, moment: datetime) -> int:
+        """Return the calendar days begun between two moments. A day ends when the clock of the zone shows the due time
+        again: after 23 or 25 hours where clocks are changed, and at the later of two such moments."""
+        if not self.zone:
+            return math.ceil((moment - due) / DAY)
+        zone = ZoneInfo(self.zone)
+        clock, shown = (each.astimezone(zone).replace(tzinfo=None) for each in (due, moment))
+        days = max(math.ceil((shown - clock) / DAY), 1)
+        before = later_reading(clock + (days - 1) * DAY, zone)  # in an hour that comes twice, or never, it may be ahead
+        return days - 1 if days > 1 and moment <= before else days
 
 
 def apply_policy(
@@ -87,15 +101,18 @@ def apply_policy(
     marked: Sequence[GradedSubmission],
     times: Sequence[tuple[Learner, datetime]] = (),
     late: Collection[str] = (),
+    known: Mapping[str, datetime] | None = None,
 ) -> tuple[list[GradedSubmission], list[str]]:
     """Return the submissions with what they count, and in sentences what could not be applied: a person should look.
 
     Args:
-        times: of `read_times`. Whose is not known is taken as on time, and said.
+        times: of `read_times`. A submission whose time is not known is taken as on time, and named; where no time is
+            known at all, only those that are `late`.
         late: the names of submissions that came late, as Canvas says without saying how late.
+        known: of `platform_times`, by the names of submissions; `times` outrank it.
     """
     words, doubts = _words(policy.overrides, marked)
-    when, unknown = _times(policy, marked, times, words, late)
+    when, unknown = _times(policy, marked, times, words, late, known or {})
     doubts += unknown
     counted = []
     for i, each in enumerate(marked):
@@ -109,13 +126,15 @@ def apply_policy(
 
 
 def _whose(key: str, marked: Sequence[GradedSubmission]) -> list[int]:
-    """Return the submissions of a learner: by id, and where nobody has it, by name.
+    """Return the submissions of a learner: by id, and where nobody has it, by name, with whatever signs it is written.
 
     A number is the name of nobody who has an id: a profile may be called as somebody else's number is.
     """
-    fits = [i for i, each in enumerate(marked) if key == each.learner]
+    fits, name = [i for i, each in enumerate(marked) if key == each.learner], plain_signs(key)
     return fits or [
-        i for i, each in enumerate(marked) if key == each.name and not (each.learner and key.strip().isdigit())
+        i
+        for i, each in enumerate(marked)
+        if name == plain_signs(each.name) and not (each.learner and key.strip().isdigit())
     ]
 
 
@@ -162,9 +181,10 @@ def _times(
     times: Sequence[tuple[Learner, datetime]],
     words: Mapping[int, Sequence[Override]],
     late: Collection[str],
+    known: Mapping[str, datetime],
 ) -> tuple[dict[int, datetime], list[str]]:
     """Return when each submission was handed in, and whose time is not known although it matters."""
-    when: dict[int, datetime] = {}
+    when = {i: known[each.name] for i, each in enumerate(marked) if each.name in known}
     doubts = []
     roster = Roster.of([learner for learner, _ in times])
     for i, each in enumerate(marked):
@@ -185,12 +205,11 @@ def _times(
         total = any(word.total for word in words.get(i, ()))
         if i not in when and not total and (_chapters(each) & policy.due.keys()) - decided:
             open.append(each)
-    if open and not times and not policy.handed_in:
-        doubts.append("[grading.due] has dates, and nothing says when anybody handed in: all are taken as on time")
+    if not (times or policy.handed_in or known):  # then nobody can be late, and it is no failure (`_told`)
         open = [each for each in open if each.name in late]
     for each in open:
-        known = "came late, and nothing says how late" if each.name in late else "bears no known time"
-        doubts.append(f"{_named(each)} {known}: it is taken as on time (--handed-in, [grading.handed_in])")
+        why = "came late, and nothing says how late" if each.name in late else "bears no known time"
+        doubts.append(f"{_named(each)} {why}: it is taken as on time (--handed-in, [grading.handed_in])")
     return when, doubts
 
 

@@ -1,30 +1,28 @@
-"""When each learner handed in: from a list, or Moodle's grading worksheet; never from the times of files."""
+"""When each learner handed in: from a list, Moodle's grading worksheet, or what a download tells; never from the times
+of files."""
 
-import re
-import unicodedata
-from datetime import UTC, datetime
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
-from .course_file import LIKE
 from .file_names import downloads
+from .moments import read_moments
 from .roster import Learner, read_roster
 from .spreadsheets import Sheet
+from .submission_reader import Submission
 
-TIMES = ("handed in", "handed_in", "submitted", "submitted at", "submission time", "submitted_at", "time")
-MOODLE = "last modified (submission)"
-MONTH = "January|February|March|April|May|June|July|August|September|October|November|December"
-# Moodle's own way to write a time, English (5 October 2026) and American, with whatever day of the week before it.
-ENGLISH = re.compile(
-    rf"(?:[^\W\d]+, )?(?:(?P<day>\d\d?) (?P<month>{MONTH})|(?P<month_first>{MONTH}) (?P<day_then>\d\d?),) "
-    r"(?P<year>\d{4}), (?P<hour>\d\d?):(?P<minute>\d\d) ?(?P<half>[AaPp][Mm])?"
+TIMES = (
+    *("handed in", "handed_in", "submitted", "submitted at", "submission time", "submitted_at", "time"),
+    *("date submitted", "submission date"),
 )
+MOODLE = "last modified (submission)"
 
 
 def read_times(path: Path, zone: str = "") -> list[tuple[Learner, datetime]]:
     """Return when each learner handed in, in UTC: a CSV with the columns of a roster and one of `TIMES` or `MOODLE`.
 
-    A time is ISO 8601, or as Moodle writes it in English. zone: of those that name none, as "Europe/Berlin".
+    zone: of times that name none, as "Europe/Berlin" (`read_moments`).
     Errors: ValueError that names the line.
     """
     sheet = Sheet(path, "a list of when each handed in")
@@ -39,39 +37,22 @@ def read_times(path: Path, zone: str = "") -> list[tuple[Learner, datetime]]:
         text = sheet.rows[learner.row - 1][column].strip()
         if text in ("", "-"):  # Moodle writes "-" for who handed in nothing
             continue
-        found.append((learner, _moment(text, zone, f"line {learner.row} of {path}")))
+        found.append((learner, (f"line {learner.row} of {path}", text)))
+    moments = read_moments([written for _, written in found], zone)
+    return [(learner, moment) for (learner, _), moment in zip(found, moments)]
+
+
+def platform_times(submissions: Iterable[Submission], zone: str = "") -> dict[str, datetime]:
+    """Return when each was handed in, as its download tells it, by the submission's name: the last of its files.
+
+    What a download does not tell of each file, or not plainly in the course's time zone, is not there.
+    """
+    found = {}
+    for each in submissions:
+        if each.times and all(each.times):
+            with suppress(ValueError):
+                found[each.name] = max(read_moments([(each.name, text) for text in each.times], zone))
     return found
-
-
-def _moment(text: str, zone: str, where: str) -> datetime:
-    time = _written(text)
-    if time is None:
-        raise ValueError(f"{where}: {text!r} must be {LIKE}")
-    if time.tzinfo is None and not zone:
-        raise ValueError(
-            f"{where}: {text!r} must be {LIKE}; or say `time_zone`, as in Europe/Berlin, in [grading] of course.toml"
-        )
-    try:
-        return (time if time.tzinfo else time.replace(tzinfo=ZoneInfo(zone))).astimezone(UTC)
-    except OverflowError as error:
-        raise ValueError(f"{where}: {text!r} must be {LIKE}") from error
-
-
-def _written(text: str) -> datetime | None:
-    """Read a time; None if it is none. A day without an hour is none: its midnight would be a guess."""
-    text = " ".join(unicodedata.normalize("NFKC", text).split())
-    try:
-        if found := ENGLISH.fullmatch(text):
-            hour, half = int(found["hour"]), (found["half"] or "").upper()
-            if half and not 1 <= hour <= 12:
-                return None
-            hour = hour % 12 + (12 if half == "PM" else 0) if half else hour
-            month = MONTH.split("|").index(found["month"] or found["month_first"]) + 1
-            day = int(found["day"] or found["day_then"])
-            return datetime(int(found["year"]), month, day, hour, int(found["minute"]))
-        return datetime.fromisoformat(text) if ":" in text else None
-    except ValueError:
-        return None
 
 
 def is_late(file: str) -> bool:

@@ -91,7 +91,10 @@ class Journal:
         path = self.folder / LINES
         lines = path.read_bytes() if path.exists() else b""
         if lines and not self._resume:
-            raise ValueError(f"{self.folder} holds the results of a run: add --resume to go on, or name another folder")
+            raise ValueError(
+                f"{self.folder} holds the results of a run: add --resume to go on with it, or name another folder "
+                "(another week, or other chapters, has a folder of its own)"
+            )
         run = self._read_run() if lines else {}
         if self._asked is not None and run and run["seed"] != self._asked:
             raise ValueError(f"the run in {self.folder} has the seed {run['seed']}: leave --seed out, or begin anew")

@@ -7,6 +7,7 @@ left the class stays there, and an interruption leaves whole files and whole fol
 import argparse
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -60,8 +61,7 @@ def write_results(
     canvas_columns: how the gradebook calls the columns of chapters, where `course.toml` says so.
     Errors: ValueError if a folder to be written is a link, which may lead out of `arguments.out`.
     """
-    from course_lib.classroom.export import canvas, classroom50, gradescope, junit, moodle, results
-    from course_lib.classroom.text import COURSE
+    from course_lib.classroom.export import classroom50, gradescope, junit, results
     from course_lib.contents import TITLES
 
     from .journal import version
@@ -89,7 +89,6 @@ def write_results(
         return pages[:1] + write_reflections(marked, folder)
 
     put(write_pages, empty="reflections.csv")
-    columns = {number: TITLES[number] for number in chapters} if arguments.columns == "chapters" else None
     if is_wanted("json"):
         put(lambda folder: results.write_json(marked, folder, left, manifest, about))
     if is_wanted("csv"):
@@ -100,17 +99,57 @@ def write_results(
         put(lambda folder: gradescope.write_gradescope(marked, folder)[:1])
     if arguments.classroom50:
         put(lambda folder: classroom50.write_classroom50(marked, folder)[:1])
+    for write, empty in _sheets(arguments, marked, chapters, canvas_columns):
+        put(write, empty)
+    return written
+
+
+def require_sheets(
+    arguments: argparse.Namespace, chapters: list[int], canvas_columns: Mapping[int, str] | None = None
+) -> None:
+    """Raise what writing the gradebook or a worksheet would raise, before anything is graded: they are filled for a
+    class of nobody. Errors: ValueError."""
+    with tempfile.TemporaryDirectory(prefix="course-sheets-") as folder:
+        for write, _ in _sheets(arguments, [], chapters, canvas_columns):
+            write(Path(folder))
+
+
+def _sheets(
+    arguments: argparse.Namespace, marked: list, chapters: list[int], canvas_columns: Mapping[int, str] | None
+) -> Iterator[tuple[Callable[[Path], list[Path]], str]]:
+    """Yield what fills the gradebook and each worksheet in a folder, with the file that it writes only if need be."""
+    from course_lib.classroom.export import canvas, moodle
+    from course_lib.classroom.text import COURSE
+    from course_lib.contents import TITLES
+
+    columns = {number: TITLES[number] for number in chapters} if arguments.columns == "chapters" else None
     if arguments.canvas is not None:
         gradebook = Path(arguments.canvas) if arguments.canvas else None
         title, named = arguments.title or COURSE, canvas_columns or {}
         book = partial(canvas.write_canvas, marked, title=title, gradebook=gradebook, chapters=columns, named=named)
-        put(book, empty="canvas_unmatched.csv")
+        yield book, "canvas_unmatched.csv"
     for chapter, sheet in worksheets(arguments.moodle).items():
         one = partial(
             moodle.write_moodle, marked, worksheet=sheet, chapters=None if chapter else columns, chapter=chapter
         )
-        put(one, empty=f"moodle_{chapter}_unmatched.csv" if chapter else "moodle_unmatched.csv")
-    return written
+        yield one, (f"moodle_{chapter}_unmatched.csv" if chapter else "moodle_unmatched.csv")
+
+
+def told_new_columns(arguments: argparse.Namespace) -> list[str]:
+    """Return a sentence for each column that the gradebook of Canvas did not have: Canvas makes an assignment of it."""
+    from .export.canvas import columns_of
+
+    if not arguments.canvas:
+        return []
+    before = columns_of(Path(arguments.canvas))
+    remedy = "name it in course.toml under [grading.canvas]" if arguments.columns == "chapters" else "name it: --title"
+    others = ", ".join(f"“{each}”" for each in before) or "none"
+    return [
+        f"made a new column “{each}”, of which Canvas makes a new assignment; to fill an existing one, {remedy} "
+        f"(there are: {others})"
+        for each in columns_of(arguments.out / "canvas.csv")
+        if each not in before
+    ]
 
 
 def of_an_earlier_run(out: Path, written: Sequence[Path]) -> list[str]:

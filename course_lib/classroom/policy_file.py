@@ -24,7 +24,7 @@ def read_policy(path: Path) -> Policy:
     last = late.number("none_after_days", 0, 10_000) if "none_after_days" in late.data else None
     return Policy(
         weights={_chapter_or_id(weights, key): weights.number(key, 0, 1000) for key in weights.data},
-        due={chapter_number(due, key): due.time(key, zone) for key in due.data},
+        due={chapter_number(due, key): due.time(key, zone, is_due=True) for key in due.data},
         grace=timedelta(minutes=late.number("grace_minutes", 0, 100_000, 0)),
         percent_per_day=late.number("percent_per_day", 0, 100, 0),
         floor=late.number("floor_percent", 0, 100, 0),

@@ -264,7 +264,7 @@ def _learner_page(marked: GradedSubmission, titles: Mapping[int, str]) -> str:
     platform = meant[0] if len(meant) == 1 and meant[0].learner else None
     return _page(
         "learner.html",
-        name=platform.learner if platform else _shown(marked),
+        name=(platform.called or platform.learner) if platform else _shown(marked),
         number_of=platform.number if platform else "",
         results=marked.results,
         counts=Counter(result.status for result in marked.results),

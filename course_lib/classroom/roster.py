@@ -17,9 +17,20 @@ from course_lib.classroom.text import in_order, one_line, sanitized, save_text
 from .file_names import STEMS, Download, downloads
 from .graded import GradedSubmission, rounded
 
-# The columns of Canvas, Moodle (worksheet, participants, gradebook), Gradescope, GitHub Classroom, and of lists made by
-# hand, in the order in which they are asked; compared without capitals and signs.
-IDS = ("id", "identifier", "sisuserid", "userid", "studentid", "idnumber", "sid", "number", "identifikationsnummer")
+# The columns of Canvas, Moodle (worksheet, participants, gradebook), Blackboard, Brightspace, Gradescope, GitHub
+# Classroom, and of lists made by hand, in the order in which they are asked; compared without capitals and signs.
+IDS = (
+    "id",
+    "orgdefinedid",
+    "identifier",
+    "sisuserid",
+    "userid",
+    "studentid",
+    "idnumber",
+    "sid",
+    "number",
+    "identifikationsnummer",
+)
 NAMES = ("student", "name", "fullname", "studentname", "displayname")
 FIRST, LAST = ("firstname", "first", "givenname"), ("lastname", "last", "surname", "familyname")
 LOGINS = (
@@ -27,8 +38,14 @@ LOGINS = (
     *("studentid", "idnumber", "sid", "identifier", "email", "emailaddress", "mail"),
 )
 NO_ONE = re.compile(r"Points Possible|Student, Test|Test Student", re.IGNORECASE)  # called so by Canvas, and nobody
-# What stands at an end of many a file's name and means no person: a counter, the course's own words.
-WEAK = re.compile(rf"[0-9]{{1,3}}|{'|'.join(word for stem in STEMS for word in stem.split('_'))}")
+# One letter of an alphabet; a sign of Chinese, Japanese or Korean is a whole word.
+LETTER = r"[^\W\d_\u2e80-\U0010ffff]"
+# What stands at an end of many a file's name and means no person: a counter, a letter, the course's own words.
+WEAK = re.compile(rf"[0-9]{{1,3}}|{LETTER}|{'|'.join(word for stem in STEMS for word in stem.split('_'))}")
+INITIALS = re.compile(rf"{LETTER}(?:[\W_]+{LETTER})*[\W_]*")
+APOSTROPHES = "'\u2019\u2018\u201b`\u00b4\u2032\u02b9\u02bb\u02bc\u02c8\u055a\u05f3\ua78c\uff07"
+# What nobody sees: soft hyphens, zero widths, signs that turn the reading order; variation selectors.
+UNSEEN = re.compile(r"[\u034f\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 ROLE, LEARNERS = "role", ("", "student", "learner", "studentenrollment")  # Gradescope lists those who teach, too
 
 
@@ -56,9 +73,10 @@ def read_roster(path: Path) -> list[Learner]:
     """
     sheet = Sheet(path, "a roster")
     heads = [re.sub(r"[^a-z]", "", head.casefold()) for head in sheet.header]
+    marks = "'#" if "endoflineindicator" in heads else "'"  # Brightspace keeps spreadsheets from numbers with a #
 
     def cells(row: Sequence[str], wanted: Iterable[str]) -> list[str]:
-        return [row[heads.index(each)].strip().lstrip("'") for each in wanted if each in heads]
+        return [row[heads.index(each)].strip().lstrip(marks) for each in wanted if each in heads]
 
     if not {*IDS, *NAMES, *LAST, *LOGINS} & {*heads}:
         raise ValueError(
@@ -90,7 +108,7 @@ def read_roster(path: Path) -> list[Learner]:
         raise ValueError(f"{path} names nobody: export the roster again")
     lines = defaultdict(list)
     for each in learners:
-        lines[_comparable(each.id)].append(each)
+        lines[comparable(each.id)].append(each)
     for same in lines.values():
         if len(same) > 1:
             where = " and ".join(str(each.row) for each in same)
@@ -98,18 +116,39 @@ def read_roster(path: Path) -> list[Learner]:
     return learners
 
 
-def _comparable(text: str) -> str:
+def plain_signs(text: str, unseen: str = "") -> str:
+    """Return a name with one kind of apostrophe, dash and space, letters composed, and nothing that nobody sees.
+
+    unseen: what stands for signs that nobody sees: a soft hyphen, or a space of no width, may part two words.
+    """
+    text = sanitized("".join(_sign(each, unseen) for each in text))
+    return " ".join("".join(_sign(each, unseen) for each in unicodedata.normalize("NFKC", text)).split())
+
+
+def comparable(text: str, unseen: str = "") -> str:
     """Return what is equal for what people take for the same name: "Ada_Lovelace", "ada lovelace"."""
-    return " ".join(unicodedata.normalize("NFKC", sanitized(text)).replace("_", " ").casefold().split())
+    text = plain_signs(text, unseen).replace("_", " ").casefold()
+    return " ".join(unicodedata.normalize("NFKC", text).split())
+
+
+def _sign(each: str, unseen: str) -> str:
+    if each in APOSTROPHES:
+        return "'"
+    kind = unicodedata.category(each)
+    if kind == "Pd" or each == "\u2212":  # a minus
+        return "-"
+    return unseen if kind == "Cf" or UNSEEN.match(each) else each
 
 
 def _letters(text: str) -> str:
     """Return the same without spaces and signs, of which Canvas leaves none in the name of a download."""
-    return "".join(filter(str.isalnum, _comparable(text)))
+    return "".join(filter(str.isalnum, comparable(text)))
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(re.findall(r"\w+", _comparable(text).replace("_", " ")))
+def _words(text: str, unseen: str = "") -> tuple[str, ...]:
+    """Return the words of a name: letters with the marks above and below them, which vowels of many scripts are."""
+    text = comparable(text, unseen)
+    return tuple("".join(each if unicodedata.category(each)[0] in "LMN" else " " for each in text).split())
 
 
 @dataclass(frozen=True)
@@ -138,9 +177,11 @@ class Roster:
             if id.strip():
                 self._numbers[id.strip()].add(row)
             for name in (id, *names):
-                if key := _comparable(name):
-                    self._names[key].add(row)
-                    self._words[_words(name)].add(row)
+                if key := comparable(name):
+                    if not INITIALS.fullmatch(key):
+                        self._names[key].add(row)
+                    for unseen in ("", " "):
+                        self._words[_words(name, unseen)].add(row)
         self._words.pop((), None)
 
     @classmethod
@@ -151,19 +192,37 @@ class Roster:
         """Say whose row a name fits.
 
         at_an_end: a name that no platform gave may also begin or end with one learner's name in whole words, as do
-        `ada_02_attention` and `homework-ada`. A counter, or a word of the course, that is a name by chance, can
-        bring doubt and never decide. What follows a platform's number is of the learner's own choice, and says nothing.
+        `ada_02_attention` and `homework-ada`. Of names that begin (or end) it, the longest counts: `Anna Lane` is not
+        `anna`. A counter, a single letter, or a word of the course, that is a name by chance, can bring doubt and never
+        decide. What follows a platform's number is of the learner's own choice, and says nothing.
         """
         rows, meant = self._rows(name), downloads(name, *self._kinds)
         if at_an_end and len(meant) > 1 and not self._is_surely_one(meant):
             return Owner(None, "its name can be read as a download of several learners")
         if at_an_end and not rows and not meant:
-            words = _words(_stem(name))
-            ends = [words[:length] for length in range(1, len(words))] + [words[i:] for i in range(1, len(words))]
+            ends = self._ends(_words(_stem(name))) or self._ends(_words(_stem(name), " "))
             rows = {row for end in ends for row in self._words.get(end, ())}
             sure = {row for end in ends if not all(map(WEAK.fullmatch, end)) for row in self._words.get(end, ())}
             if rows and not sure:
-                return Owner(None, "it bears a number or word of the roster that may stand there by chance")
+                return Owner(None, "it bears a number, a letter or a word of the roster that may stand there by chance")
+        if len(rows) == 1:
+            return Owner(next(iter(rows)))
+        return Owner(None, "it fits several rows" if rows else "no row has this name or number")
+
+    def _ends(self, words: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """Return the longest name with which words begin, and with which they end; if they are one name, only that."""
+        lengths = range(len(words), 0, -1)
+        first = next((words[:length] for length in lengths if words[:length] in self._words), ())
+        last = next((words[-length:] for length in lengths if words[-length:] in self._words), ())
+        return [end for end in dict.fromkeys([first, last]) if end]
+
+    def knows(self, id: str) -> set[int]:
+        """Return the rows of which a number, a login or an address is exactly one."""
+        return self._numbers.get(id.strip(), set()) | self._names.get(comparable(id), set())
+
+    def of_person(self, ids: Sequence[str], name: str = "") -> Owner:
+        """Say whose row a person's is, by what a platform knows of them; a name counts where no id is known."""
+        rows = set().union(*map(self.knows, ids)) or self.knows(name)
         if len(rows) == 1:
             return Owner(next(iter(rows)))
         return Owner(None, "it fits several rows" if rows else "no row has this name or number")
@@ -182,8 +241,9 @@ class Roster:
         return bool(first.file) and named and not any(each.number in self._numbers for each in others)
 
     def _rows(self, name: str) -> set[int]:
-        named = self._names.get(_comparable(name), set()) | self._names.get(_comparable(_stem(name)), set())
+        named = self._names.get(comparable(name), set()) | self._names.get(comparable(_stem(name)), set())
         meant = downloads(name, *self._kinds)
+        named = named.union(*(self._names.get(comparable(each.called), ()) for each in meant))
         numbered = [(row, each.learner) for each in meant for row in self._numbers.get(each.number, ())]
         rows = named | {row for row, _ in numbered}
         if len(rows) > 1 or len(meant) > 1:  # a profile, or a file, may be called as somebody else's download is
@@ -218,8 +278,8 @@ def _stem(name: str) -> str:
 
 def shown_names(learners: Sequence[Learner]) -> list[str]:
     """Return a name of its own for each learner, with the id where two have one name."""
-    counts = Counter(_comparable(each.name) for each in learners)
-    return [f"{each.name} ({each.id})" if counts[_comparable(each.name)] > 1 else each.name for each in learners]
+    counts = Counter(comparable(each.name) for each in learners)
+    return [f"{each.name} ({each.id})" if counts[comparable(each.name)] > 1 else each.name for each in learners]
 
 
 def save_unmatched(path: Path, left: Sequence[tuple[GradedSubmission, str]]) -> list[Path]:

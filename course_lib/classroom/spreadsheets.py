@@ -1,5 +1,6 @@
 """CSV as spreadsheets and learning platforms read and write it: cells that nothing calculates, sheets given back."""
 
+import codecs
 import csv
 import io
 import re
@@ -35,7 +36,8 @@ class Sheet:
     def __init__(self, path: Path, what: str):
         try:
             data = path.read_bytes()
-            text = data.decode("utf-8-sig")
+            is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # Blackboard's
+            text = data.decode("utf-16" if is_wide else "utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(
                 f"{path} cannot be read as {what} ({type(error).__name__}): export it again and do not save it anew "
@@ -43,7 +45,7 @@ class Sheet:
             ) from error
         self.path = path
         # With the mark, or without it, as it came: Moodle passes over it, Canvas wants what Canvas wrote.
-        self._encoding = "utf-8-sig" if data.startswith(b"\xef\xbb\xbf") else "utf-8"
+        self._encoding = "utf-16" if is_wide else "utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-8"
         first = text.partition("\n")[0]
         self._delimiter = max(",;\t", key=first.count)  # Canvas writes ";" for some languages
         try:

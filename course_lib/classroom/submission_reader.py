@@ -88,10 +88,11 @@ class Submission:
     Fields: name, unique among those found together · notebooks, in the natural order of their paths · files, the .py
     files beside or below them, path -> text · troubles, what else could not be read, in sentences · digest, SHA-256 of
     all of these and of the data: equal for equal cells, whatever the outputs and the machine · learner, the id of whose
-    it is, if that is known · handed_in, the names of what lay in the class and became this submission · salvaged, in
-    sentences what was read all the same · salvage, whether that is wanted · data, other small files beside or below the
-    notebooks that their code names, path -> bytes · unfinished, whether what is complete above a syntax error in a cell
-    shall run · unchanged, how many notebooks are left out because they are as the course handed them out.
+    it is, if that is known · handed_in, the names of what lay in the class and became this submission · times, when
+    each of these came, as its platform writes it, or "" · salvaged, in sentences what was read all the same · salvage,
+    whether that is wanted · data, other small files beside or below the notebooks that their code names, path -> bytes
+    · unfinished, whether what is complete above a syntax error in a cell shall run · unchanged, how many notebooks are
+    left out because they are as the course handed them out.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Submission:
     digest: str
     learner: str = ""
     handed_in: tuple[str, ...] = ()
+    times: tuple[str, ...] = ()
     salvaged: tuple[str, ...] = ()
     salvage: bool = True
     data: Mapping[str, bytes] = field(default_factory=dict)

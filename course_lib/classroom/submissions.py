@@ -7,7 +7,7 @@ import os
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +36,7 @@ from .folders import (
 )
 from .notebook_reader import read_cells, read_notebook
 from .other_forms import FORMS, MARIMO, cells_of_form
+from .platforms import Told, people_of, told_beside
 from .roster import TWICE, Learner, Owner, Roster, shown_names
 from .salvage import ENDINGS, TELLS, TEXT_NOTEBOOK, WANTED
 from .submission_reader import (
@@ -80,8 +81,9 @@ def find_handed_in(
     notebooks are looked for at any depth, and in zip files within it; names that begin with a dot, `__MACOSX` and
     installed packages are passed by.
 
-    What Canvas or Moodle says by its file names to be of one learner is one submission. If in doubt, two files are two
-    submissions: what was split is seen, and what was merged is not.
+    What a learning platform says by its file names, or by what it lays beside the files (`platforms`), to be of one
+    learner is one submission; of a group, one for each. If in doubt, two files are two submissions: what was split is
+    seen, and what was merged is not.
 
     Two submissions of one name are told apart by the folder around them, or by a number.
 
@@ -104,21 +106,23 @@ def find_handed_in(
         usual = ending(place.name) in (".ipynb", ".zip") or (salvage and _is_salvageable(on_disk(place)))
         if os.path.isfile(place) and not usual:
             raise ValueError(f"{place} is no submission: name a notebook (.ipynb), a zip file or a folder of them")
-    roster = Roster.of(learners) if learners else None
+    told: dict[str, Told] = {}
     with ExitStack() as until:
         if len(places) == 1:
             [place] = places
             # The teacher's own link to a folder is followed; one inside of it is not.
             alone = Folder(place.name, lambda: items_of(place)) if os.path.isdir(place) else on_disk(place)
             items, note = _split(alone, until, learners or one_each, salvage)
+            items, told = told_beside(items)
             handed_in = [(item, place.name) for item in items]
             is_class = handed_in[0:1] != [(alone, place.name)]
         else:
             handed_in, note = [(on_disk(place), place.parent.name) for place in places], ""
             is_class = False
-        groups, left = _by_learner(handed_in, roster, one_each, salvage)
+        known = learners or people_of(told)
+        groups, left = _by_learner(handed_in, Roster.of(known) if known else None, told, one_each, salvage)
         submissions, unknown = [], {}
-        for name, group in zip(_names(groups, learners), groups):
+        for name, group in zip(_names(groups, known), groups):
             submission = read_submission(name, group.item, salvage, own=not any(map(_is_the_course, places)))
             links = [trouble for trouble in submission.all_troubles if trouble.endswith(LINK)]
             empty = not any(notebook.cells for notebook in submission.notebooks)
@@ -127,9 +131,11 @@ def find_handed_in(
                 continue
             if is_class and note:
                 submission = replace(submission, salvaged=(note, *submission.salvaged))
-            whose = group.learner(learners)
-            submissions.append(replace(submission, learner=whose, handed_in=group.names, unfinished=unfinished))
-            if roster and group.owner.row is None:
+            times = tuple(told[each].time if each in told else "" for each in group.names)
+            learner = group.learner(known)
+            submission = replace(submission, learner=learner, handed_in=group.names, times=times, unfinished=unfinished)
+            submissions.append(submission)
+            if learners and group.owner.row is None:
                 unknown[name] = group.owner.why
     if not submissions:
         why = "; ".join(f"{each.name} {each.why}" for each in left[:5])
@@ -255,15 +261,20 @@ class _Group(NamedTuple):
 
 
 def _by_learner(
-    handed_in: Sequence[tuple[Item, str]], roster: Roster | None, one_each: bool, salvage: bool
+    handed_in: Sequence[tuple[Item, str]],
+    roster: Roster | None,
+    told: Mapping[str, Told],
+    one_each: bool,
+    salvage: bool,
 ) -> tuple[list[_Group], list[LeftOut]]:
     """Return what is one submission each, and the rest. All that a roster, or a download, gives one learner is one."""
     together = defaultdict(list)
     for i, (item, around) in enumerate(handed_in):
         meant = downloads(item.name)
-        owner = roster.owner(item.name, at_an_end=True) if roster else Owner(None)
-        alone = one_each or (owner.row is None if roster else len(meant) != 1)
-        together[i if alone else owner.row if roster else meant[0][:2], alone].append((item, around, owner))
+        for owner in _owners(item, roster, told):
+            alone = one_each or (owner.row is None if roster else len(meant) != 1)
+            key = (i, owner.row) if alone else owner.row if roster else meant[0][:2]
+            together[key, alone].append((item, around, owner))
     found: list[_Group] = []
     left: list[LeftOut] = []
     named = {_stem(item) for item, _ in handed_in if _is_submission(item)}
@@ -288,6 +299,17 @@ def _by_learner(
         each._replace(owner=twice) if each.owner.row is not None and rows[each.owner.row] > 1 else each
         for each in found
     ], left
+
+
+def _owners(item: Item, roster: Roster | None, told: Mapping[str, Told]) -> list[Owner]:
+    """Return whose a thing in a class is: of one learner, or of each of a group."""
+    if not roster or ignored(item.name):
+        return [Owner(None)]
+    if item.name not in told or not (people := told[item.name].people):
+        return [roster.owner(item.name, at_an_end=True)]
+    # A name may be of its bearer's choice: where the roster has the platform's logins, only these count.
+    has_ids = any(roster.knows(id) for each in told.values() for person in each.people for id in person.ids)
+    return list(dict.fromkeys(roster.of_person(person.ids, "" if has_ids else person.name) for person in people))
 
 
 def _not_taken(item: Item, named: set[str], salvage: bool) -> LeftOut:

@@ -15,14 +15,16 @@ from course_lib.contents import CHAPTERS
 from .course_file import Part, chapter_number, read_course_file, zone_of
 from .outputs import FORMATS
 
-# What `grade` writes for a platform, as its options call it. Classroom 50 and nbgrader take points from their own runs
-# alone: a class that is graded here is a table for them.
+# What `grade` writes for a platform, as its options call it. Classroom 50 and nbgrader take points only from their own
+# runs, and no file is known that Blackboard or Brightspace would import: for them a graded class is a table.
 PLATFORMS = {
     "canvas": "canvas",
     "moodle": "moodle",
     "gradescope": "gradescope",
     "classroom50": "csv",
     "nbgrader": "csv",
+    "blackboard": "csv",
+    "brightspace": "csv",
 }
 ALWAYS = datetime.min.replace(tzinfo=UTC)  # of a chapter without a date
 

@@ -314,12 +314,11 @@ HOSTILE_CLASSES = {
         missing={"mal"},
     ),
     "a login that begins as another": Class(
-        "`al` and `al-b` are two people: what may be either's is nobody's.",
-        each("al-b_02_attention.ipynb", "al_02_attention.ipynb"),
-        {"al": {"al_02_attention.ipynb"}},
+        "`al` and `al-b` are two people: the longer name counts, and `al_for_al-b` may be either's.",
+        each("al-b_02_attention.ipynb", "al_02_attention.ipynb", "al_for_al-b.ipynb"),
+        {"al": {"al_02_attention.ipynb"}, "al-b": {"al-b_02_attention.ipynb"}},
         "login\nal\nal-b\n",
-        unknown={"al-b_02_attention"},
-        missing={"al-b"},
+        unknown={"al_for_al-b"},
     ),
     "letters that look alike": Class(
         "A Cyrillic letter in Bo's name is not Bo.",

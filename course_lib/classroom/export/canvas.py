@@ -81,6 +81,12 @@ def write_canvas(
     return [sheet.save(folder / "canvas.csv"), *save_unmatched(folder / "canvas_unmatched.csv", left)]
 
 
+def columns_of(gradebook: Path) -> list[str]:
+    """Return the columns of a gradebook that may be an assignment's."""
+    header = Sheet(gradebook, "a Canvas gradebook").header
+    return header[header.index("Section") + 1 :]
+
+
 def _most(marked: Sequence[GradedSubmission], chapter: int | None) -> float:
     """Return the points that there are, as a whole number where they are one."""
     most = max((points_of(each, chapter)[1] for each in marked), default=0)

@@ -58,23 +58,30 @@ def write_moodle(
         if number
     }
     found, left = Roster(learners, MOODLE_DOWNLOAD).assign(marked)
+    maxima = {number: _maximum(sheet, row) for number, row in enumerate(sheet.rows) if number and any(row)}
     for number, each in found.items():
-        row = sheet.rows[number]
-        maximum: float = points_of(each, chapter)[1]
-        for text in sheet.values(row, "Maximum Grade"):
-            given = amount(text)
-            if given is None:
-                raise ValueError(
-                    f"Maximum Grade is {text!r} in {worksheet}: give the assignment a number of points in Moodle, "
-                    "not a scale, and download the worksheet again"
-                )
-            maximum = given
+        row, maximum = sheet.rows[number], maxima[number]
+        if maximum is None:
+            maximum = points_of(each, chapter)[1]
         row[grade], row[feedback] = scaled(each, maximum, chapter), _moodle_feedback(each, chapter)
     name = "moodle" if chapter is None else f"moodle_{chapter}"
     paths = [sheet.save(folder / f"{name}.csv")]
     if chapters:
         paths.append(_chapters_table(sheet, found, left, chapters, folder / "moodle_chapters.csv"))
     return [paths[0], *save_unmatched(folder / f"{name}_unmatched.csv", left), *paths[1:]]
+
+
+def _maximum(sheet: Sheet, row: Sequence[str]) -> float | None:
+    """Return a row's Maximum Grade; None where there is no such column. Errors: ValueError if it is no number."""
+    for text in sheet.values(row, "Maximum Grade"):
+        given = amount(text)
+        if given is None:
+            raise ValueError(
+                f"Maximum Grade is {text!r} in {sheet.path}: give the assignment a number of points in Moodle, "
+                "not a scale, and download the worksheet again"
+            )
+        return given
+    return None
 
 
 def _chapters_table(
