@@ -42,12 +42,14 @@ def write_results(
     from course_lib.classroom.text import COURSE
     from course_lib.contents import TITLES
 
-    from .journal import version
+    from .journal import scheme_told, version
     from .probe import walls_of
     from .report import write_reflections, write_reports
 
     sandbox = "none: there was no wall around the answers" if arguments.sandbox == "none" else arguments.sandbox
     about = {"chapters": ", ".join(map(str, chapters)), "sandbox": sandbox, "grader": version()}
+    if scheme := scheme_told(arguments.out):
+        about["cases"] = scheme
     if walls := walls_of(arguments.out):
         about["wall"] = " | ".join(walls)
     written = write_reports(marked, arguments.out, titles=TITLES, about=about, left=left, manifest=manifest)[:1]
