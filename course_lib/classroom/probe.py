@@ -307,7 +307,7 @@ def _tried_from_within(worker: Worker) -> tuple[dict[str, Any], bool, dict[str, 
         except Fault as fault:
             raise SandboxError(f"--sandbox {worker.sandbox} does not work here: {fault}") from fault
         try:
-            measured = session.read("wall", 0, STARTING).value if session.found.answers else None
+            measured = session.read("wall", 0, STARTING).value if "wall" in session.found.answers else None
             why = "it runs nothing" + "".join(f" ({each})" for each in session.found.troubles[:1])
             if isinstance(measured, dict) and worker.seed is not None:
                 [outcome] = session.run("seen", 0, call_with_everything(worker.seed), STARTING)
