@@ -22,7 +22,7 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from course_lib.grading.limits import Exit, Stop, limited, no_input
+from course_lib.grading.limits import Exit, Stop, limited
 from course_lib.grading.run import is_the_librarys
 
 from .quotas import Quotas
@@ -142,11 +142,12 @@ class NotebookRun:
         self.open: set[str] = set()  # names that stood for nothing that could be asked
         self.troubles: list[str] = []
         self.runs_a_cell = False
+        self._refuse = builtins.input  # as `exits_closed` has put it there
         builtins.input = getpass.getpass = self._asked  # of this process, which no other notebook gets
 
     def _asked(self, *prompt: Any, **options: Any) -> str:
         """Stand for input() and getpass(). A cell may have kept it under a name that an answer calls."""
-        return "" if self.runs_a_cell else no_input()
+        return "" if self.runs_a_cell else self._refuse()
 
     @property
     def answers(self) -> dict[str, list]:

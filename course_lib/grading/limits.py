@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn, no_type_check
+from typing import Any, no_type_check
 
 import numpy as np
 import torch
@@ -212,8 +212,8 @@ def exits_closed() -> Iterator[None]:
     def no_hard_exit(code: int) -> None:
         real_exit(code) if os.getpid() != here else _no_exit()
 
-    doors = [(os, "_exit", no_hard_exit), (os, "abort", _no_exit), (builtins, "input", no_input)]
-    doors += [(getpass, "getpass", no_input)]
+    doors = [(os, "_exit", no_hard_exit), (os, "abort", _no_exit), (builtins, "input", _no_input)]
+    doors += [(getpass, "getpass", _no_input)]
     doors += [(builtins, name, _no_exit) for name in ("exit", "quit")]
     if "IPython.core.autocall" in sys.modules:
         autocall = sys.modules["IPython.core.autocall"]
@@ -258,6 +258,5 @@ def _no_exit(*_: Any, **__: Any) -> None:
     raise Exit
 
 
-def no_input(*_: Any, **__: Any) -> NoReturn:
-    """Raise where an answer asks its reader something."""
+def _no_input(*_: Any, **__: Any) -> None:
     raise RuntimeError("there is nobody to answer input() or getpass() while an answer is checked")
