@@ -27,7 +27,7 @@ from .submission_reader import Submission
 
 RUN, LINES = "run.json", "marks.jsonl"
 SCHEMES = {
-    1: "scheme 1, of earlier versions: one seed draws the cases of all exercises, and an answer may come to know it",
+    1: "scheme 1, of earlier versions and small seeds: one seed draws all cases, and an answer may come to know it",
     2: "scheme 2: a keyed hash of the run's secret draws the cases of each stage of an exercise",
 }
 
