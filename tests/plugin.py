@@ -87,7 +87,9 @@ def turn(nodeid):
 OF_ONE_EXERCISE = re.compile(
     r"test_(?:grading|grading_cases|classroom_judges|classroom_protocol)\.py::\w+\[(?:[^.]*-)?(\w+\.\w+)"
 )
-SHARE_WORKERS = tuple(f"test_classroom_{name}.py" for name in ("asks", "faults", "grade", "honest", "worker"))
+SHARE_WORKERS = tuple(
+    f"test_classroom_{name}.py" for name in ("asks", "clones", "faults", "grade", "honest", "secrecy", "worker")
+)
 
 
 class Together(LoadScopeScheduling):

@@ -15,12 +15,13 @@ from course_lib.grading.catalogue import EXERCISES
 from course_lib.grading.engine import PUBLIC_SEED, judge_calls, judge_value, ready_trials
 from course_lib.grading.kinds import diagnosis
 from course_lib.grading.run import Failure, Outcome
+from course_lib.grading.seeds import SECRET
 from course_lib.grading.trials import mistaken, summed_up
 from course_lib.grading.values import Foreign
 from tests.confusion import confusion, late
 
 pytestmark = pytest.mark.usefixtures("as_a_learner")  # the verdicts are those that learners get
-ANOTHER_SEED = 20_26
+ANOTHER_SEED = SECRET | 20_26  # as a class's
 by_part = pytest.mark.parametrize(  # both seeds' cases are those of `test_grading.py`: one process makes them for both
     "seed",
     [

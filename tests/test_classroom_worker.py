@@ -162,6 +162,34 @@ found = [type(each).__name__ for each in (explore, guess, show, guess("no.such")
     assert asked(beside, source) == (["Quiet"] * 4, ())
 
 
+def test_a_question_to_the_learner_gets_an_empty_answer_in_a_cell_and_loses_nothing_below_it(beside):
+    source = """
+from getpass import getpass
+import getpass as module
+name = input("Who are you? ")
+ask = input
+found = [name, ask("And you? "), getpass("A password: "), module.getpass(prompt="Another: "), input()]
+"""
+    assert asked(beside, source) == ([""] * 5, ())
+
+
+@pytest.mark.parametrize("call", ["input('k? ')", "ask()", "getpass()", "getpass_module.getpass('k? ')"])
+def test_a_question_in_an_answer_is_an_error_that_says_why(beside, call):
+    source = f"""
+import getpass as getpass_module
+from getpass import getpass
+ask = input
+ask()
+
+def softmax(x, dim):
+    return {call}
+"""
+    submission = Submission("ada", (notebook(source),), {}, (), "")
+    [result] = mark(submission, [EXERCISES["attention.softmax"]], beside, 1).results
+    said = " ".join(result.feedback.split())
+    assert "RuntimeError: there is nobody to answer input() or getpass() while an answer is checked" in said
+
+
 def test_nothing_of_a_notebook_is_left_for_the_next(worker):
     leave = """
 import os, sys, torch

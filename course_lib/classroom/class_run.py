@@ -152,7 +152,7 @@ def _done(
 
         yield from on_cluster(jobs, scheduler)
         return
-    with Slots(sandbox, min(slots, len(jobs)), quotas) as pool:
+    with Slots(sandbox, min(slots, len(jobs)), quotas, jobs[0].seed) as pool:
         measured(pool.wall)
         yield from pool.do(jobs)
 
@@ -169,12 +169,12 @@ class _Hurried(Worker):
 
 
 class Slots:
-    """Workers on this machine, one for each thread that grades."""
+    """Workers on this machine, one for each thread that grades. seed: of the run."""
 
-    def __init__(self, sandbox: str, count: int, quotas: Quotas):
+    def __init__(self, sandbox: str, count: int, quotas: Quotas, seed: int):
         if count < 1:
             raise ValueError(f"jobs={count} must be at least 1")
-        self.sandbox, self.count, self.quotas = sandbox, count, quotas
+        self.sandbox, self.count, self.quotas, self.seed = sandbox, count, quotas, seed
         self.free: Queue[Worker] = Queue()
         self.all: list[Worker] = []
         self.closing = threading.Event()
@@ -184,7 +184,7 @@ class Slots:
         try:
             for slot in range(self.count):
                 worker = _Hurried(self.sandbox, self.quotas, slot, self.stage)
-                worker.ending = self.closing
+                worker.ending, worker.seed = self.closing, self.seed
                 self.all.append(worker)
                 worker.__enter__()
                 if slot == 0:

@@ -91,11 +91,12 @@ def on_worker(job: Job, grader: str, first: Done | None = None) -> Done:
         raise RuntimeError(
             f"this worker has another version of the course ({version()}, not {grader}): install it there"
         )
-    terms: tuple[str, Quotas] = (job.sandbox, job.quotas)
+    terms: tuple[str, Quotas, int] = (job.sandbox, job.quotas, job.seed)
     if getattr(_mine, "terms", None) != terms:
         if getattr(_mine, "worker", None):
             _mine.worker.close()
         _mine.worker = Worker(job.sandbox, job.quotas, slot=next(_slots) % 64).__enter__()
+        _mine.worker.seed = job.seed
         atexit.register(_mine.worker.close)
         require_isolation(_mine.worker)
         _mine.terms = terms

@@ -1,12 +1,12 @@
 """Results on disk as they come: a line of JSON each, appended and synced, so that a killed grader loses nothing.
 
-`run.json` says how the run was made: its secret seed, for marking again, and what must be the same to go on.
+`run.json` says how the run was made: its secret seed, for marking again, by which scheme that draws the cases, and what
+must be the same to go on.
 """
 
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -19,13 +19,17 @@ import torch
 import course_lib
 from course_lib.files import parsed, write_whole
 from course_lib.grading.kinds import Exercise
+from course_lib.grading.seeds import new_secret, scheme_of
 
 from .graded import GradedSubmission
 from .quotas import Quotas
 from .submission_reader import Submission
 
 RUN, LINES = "run.json", "marks.jsonl"
-SEED_BITS = 62
+SCHEMES = {
+    1: "scheme 1, of earlier versions and small seeds: one seed draws all cases, and an answer may come to know it",
+    2: "scheme 2: a keyed hash of the run's secret draws the cases of each stage of an exercise",
+}
 
 
 @cache
@@ -36,6 +40,14 @@ def version() -> str:
     for path in sorted((*root.rglob("*.py"), *root.rglob("*.bin"))):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def scheme_told(folder: Path) -> str:
+    """Return by which scheme the cases of the run in a folder were drawn, in words; nothing where no run says it."""
+    try:
+        return SCHEMES[parsed((folder / RUN).read_text(encoding="utf-8"))["scheme"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 class Journal:
@@ -98,8 +110,7 @@ class Journal:
         run = self._read_run() if lines else {}
         if self._asked is not None and run and run["seed"] != self._asked:
             raise ValueError(f"the run in {self.folder} has the seed {run['seed']}: leave --seed out, or begin anew")
-        fresh = secrets.randbits(SEED_BITS) if self._asked is None else self._asked
-        self.seed = run.get("seed", fresh)
+        self.seed = run.get("seed", new_secret() if self._asked is None else self._asked)
         write_whole(self.folder / RUN, self._write_run)
         whole = lines.rfind(b"\n") + 1  # what follows is torn: the grader was killed while it wrote
         for line in lines[:whole].split(b"\n"):
@@ -111,17 +122,23 @@ class Journal:
         path = self.folder / RUN
         try:
             run = parsed(path.read_text(encoding="utf-8"))
-            return {"seed": int(run["seed"])}
+            seed, scheme = int(run["seed"]), run.get("scheme", 1)  # the first versions did not write it
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"{path} is missing or damaged, and with it the seed of these results: name another folder"
             ) from error
+        if scheme != scheme_of(seed):
+            raise ValueError(
+                f"{path} draws its cases by scheme {scheme!r}, which this version of the course does not do with its "
+                "seed: go on with the version that began the run, or name another folder"
+            )
+        return {"seed": seed}
 
     def _write_run(self, part: Path) -> None:
         part.unlink(missing_ok=True)
         private = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # the class may still be handing in
         with open(private, "w", encoding="utf-8") as file:
-            json.dump({"seed": self.seed, **self.about}, file, indent=1)
+            json.dump({"seed": self.seed, "scheme": scheme_of(self.seed), **self.about}, file, indent=1)
             file.flush()
             os.fsync(private)
 

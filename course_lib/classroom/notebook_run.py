@@ -1,13 +1,14 @@
 """A notebook as it runs in a worker: IPython runs its cells as in JupyterLab, with nobody to see, hear or wait for.
 
 `check` and what shows pictures are stand-ins that do nothing; so are magics and shell lines that would wait, install or
-run another program.
+run another program. `input()` and `getpass()` give "" in a cell.
 """
 
 import __future__
 
 import ast
 import builtins
+import getpass
 import importlib
 import inspect
 import re
@@ -114,7 +115,6 @@ def warm_up() -> Shell:
     shell = Shell.instance(config=config)
     for name in SILENT_MAGICS:
         shell.register_magic_function(_QUIET, "line_cell", name)
-    builtins.input = _QUIET
     shell.run_cell(BEGINNING, silent=True)  # the first cell makes IPython import the rest of itself
     return shell
 
@@ -150,6 +150,13 @@ class NotebookRun:
         self.wanted = wanted
         self.open: set[str] = set()  # names that stood for nothing that could be asked
         self.troubles: list[str] = []
+        self.runs_a_cell = False
+        self._refuse = builtins.input  # as `exits_closed` has put it there
+        builtins.input = getpass.getpass = self._asked  # of this process, which no other notebook gets
+
+    def _asked(self, *prompt: Any, **options: Any) -> str:
+        """Stand for input() and getpass(). A cell may have kept it under a name that an answer calls."""
+        return "" if self.runs_a_cell else self._refuse()
 
     @property
     def answers(self) -> dict[str, list]:
@@ -281,7 +288,9 @@ class NotebookRun:
             result = self.shell.run_cell(cell["source"], silent=True)  # what it prints goes nowhere: see `forkserver`
             errors.append(result.error_before_exec or result.error_in_exec)
 
+        self.runs_a_cell = True
         ended = limited(work, self.quotas.cell_timeout)
+        self.runs_a_cell = False
         return errors[0] if errors and ended == "done" else Stop()
 
     def _said(self, error: BaseException) -> str:

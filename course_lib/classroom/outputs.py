@@ -64,7 +64,7 @@ def write_results(
     from course_lib.classroom.export import classroom50, gradescope, junit, results
     from course_lib.contents import TITLES
 
-    from .journal import version
+    from .journal import scheme_told, version
     from .probe import walls_of
     from .report import write_reflections, write_reports
 
@@ -81,6 +81,8 @@ def write_results(
 
     sandbox = "none: there was no wall around the answers" if arguments.sandbox == "none" else arguments.sandbox
     about = {"chapters": ", ".join(map(str, chapters)), "sandbox": sandbox, "grader": version()}
+    if scheme := scheme_told(out):
+        about["cases"] = scheme
     if walls := walls_of(out):
         about["wall"] = " | ".join(walls)
 

@@ -1,7 +1,7 @@
 """The sandbox, tried from within before anything is graded: each promise of the wall, and each limit, until it stops.
 
 `require_isolation` says what it measured, or refuses. At the level none there is no wall to refuse: there it says what
-is not kept.
+is not kept. Whether an answer can tell the seed of the run: `secrecy`.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ from course_lib.files import write_whole
 from .notebook_reader import Cell
 from .remote import STARTING, Ended, Fault, Worker
 from .sandbox import SandboxError
+from .secrecy import SOURCE, call_with_everything, told_by
 from .session import Session
 from .submission_reader import Notebook
 
@@ -249,8 +250,10 @@ def require_isolation(worker: Worker) -> Wall:
     Errors: SandboxError that names what it does not stop, or what Python lacks in it. The level none is never refused
     for what it does not stop.
     """
-    measured, came = _tried_from_within(worker)
+    measured, came, seen = _tried_from_within(worker)
     holes = [*measured["holes"], *(["it reaches the network (UDP)"] if came else [])]
+    if worker.seed is not None:
+        holes += [f"it learns the seed of the run from {place}" for place in told_by(seen, worker.seed)]
     if holes and worker.sandbox != "none":
         raise SandboxError(f"--sandbox {worker.sandbox} does not hold here: {'; '.join(holes)}. Nothing was graded")
     if lacking := [error for path, error in measured["missing"].items() if worker.sandbox != "docker" and _loads(path)]:
@@ -261,7 +264,7 @@ def require_isolation(worker: Worker) -> Wall:
     counted = "docker" if worker.sandbox == "docker" else "control group" if worker.group else "watcher"
     return Wall(
         worker.sandbox,
-        len(measured["tried"]),
+        len(measured["tried"]) + len(seen),
         tuple(holes),
         measured["memory"],
         worker.quotas.tree,
@@ -271,8 +274,8 @@ def require_isolation(worker: Worker) -> Wall:
     )
 
 
-def _tried_from_within(worker: Worker) -> tuple[dict[str, Any], bool]:
-    """Return what the probe found, and whether its message by UDP came."""
+def _tried_from_within(worker: Worker) -> tuple[dict[str, Any], bool, dict[str, str]]:
+    """Return what the probe found, whether its message by UDP came, and what an answer sees where a seed may show."""
     outside, name = worker.stage.folder / "outside", f"course-grading-{secrets.token_hex(8)}"
     outside.write_text("read by nobody")
     with (
@@ -297,14 +300,18 @@ def _tried_from_within(worker: Worker) -> tuple[dict[str, Any], bool]:
             slack=SLACK,
             **quotas.as_dict(),
         )
-        notebook = Notebook("probe.ipynb", (Cell(1, "code", source),))
+        notebook = Notebook("probe.ipynb", (Cell(1, "code", source), Cell(2, "code", SOURCE)))
+        wanted, seen = {"wall": False, "seen": True}, {}
         try:
-            session = Session(worker, notebook, {}, {"wall": False}, time.monotonic() + STARTING)
+            session = Session(worker, notebook, {}, wanted, time.monotonic() + STARTING)
         except Fault as fault:
             raise SandboxError(f"--sandbox {worker.sandbox} does not work here: {fault}") from fault
         try:
-            measured = session.read("wall", 0, STARTING).value if session.found.answers else None
+            measured = session.read("wall", 0, STARTING).value if "wall" in session.found.answers else None
             why = "it runs nothing" + "".join(f" ({each})" for each in session.found.troubles[:1])
+            if isinstance(measured, dict) and worker.seed is not None:
+                [outcome] = session.run("seen", 0, call_with_everything(worker.seed), STARTING)
+                seen, why = outcome.value, f"an answer is not run ({outcome.failure and outcome.failure.sentence})"
         except Ended as error:
             measured, why = None, str(error)
         finally:
@@ -313,9 +320,9 @@ def _tried_from_within(worker: Worker) -> tuple[dict[str, Any], bool]:
             came = bool(post.recv(100))
         except BlockingIOError:
             came = False
-    if not isinstance(measured, dict):
+    if not (isinstance(measured, dict) and isinstance(seen, dict)):
         raise SandboxError(f"--sandbox {worker.sandbox} does not hold here: {why}. Nothing was graded")
-    return measured, came
+    return measured, came, seen
 
 
 def _loads(path: str) -> bool:

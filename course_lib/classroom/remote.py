@@ -59,6 +59,7 @@ class Worker:
         sandbox: "bwrap", "docker" (a container for every notebook, nothing forks) or "none". quotas: what a submission
         may use. slot: workers of one process that run at the same time need different ones. stage: what they may see,
         shared by the workers of a run; without, one of its own.
+    seed: of the run that it serves, if the probe is to try whether an answer can tell it. It never gets there.
     Errors: ValueError for an unknown sandbox, SandboxError if it does not work here.
     """
 
@@ -67,6 +68,7 @@ class Worker:
             raise ValueError(f"sandbox={sandbox!r} must be one of {', '.join(LEVELS)}")
         require_platform(sandbox)
         self.sandbox, self.quotas, self.slot = sandbox, quotas or Quotas(), slot
+        self.seed: int | None = None
         self._own_stage = stage is None
         self.stage = stage or Stage()
         self.process: subprocess.Popen | None = None

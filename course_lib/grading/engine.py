@@ -17,10 +17,10 @@ from .limits import Interrupted, inside_an_answer, undisturbed
 from .prepare import prepare
 from .result import Hint, Result, show_below
 from .run import RESTART, Outcome, is_the_librarys, read, run
+from .seeds import PUBLIC_SEED
 from .trials import Trial, summed_up
 from .waiting import told_while_it_runs
 
-PUBLIC_SEED = 0
 _one_at_a_time = threading.Lock()
 show_below(show_button)
 

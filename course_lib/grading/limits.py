@@ -7,6 +7,7 @@
 import builtins
 import contextlib
 import ctypes
+import getpass
 import os
 import random
 import sys
@@ -204,14 +205,15 @@ def undisturbed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def exits_closed() -> Iterator[None]:
-    """os._exit, exit() and quit() (IPython's own too) raise, and input() does not wait. Processes that an answer forks
-    may end as they like."""
+    """os._exit, exit() and quit() (IPython's own too) raise, and input() and getpass() do not wait. Processes that an
+    answer forks may end as they like."""
     here, real_exit = os.getpid(), os._exit
 
     def no_hard_exit(code: int) -> None:
         real_exit(code) if os.getpid() != here else _no_exit()
 
     doors = [(os, "_exit", no_hard_exit), (os, "abort", _no_exit), (builtins, "input", _no_input)]
+    doors += [(getpass, "getpass", _no_input)]
     doors += [(builtins, name, _no_exit) for name in ("exit", "quit")]
     if "IPython.core.autocall" in sys.modules:
         autocall = sys.modules["IPython.core.autocall"]
@@ -257,4 +259,4 @@ def _no_exit(*_: Any, **__: Any) -> None:
 
 
 def _no_input(*_: Any, **__: Any) -> None:
-    raise RuntimeError("there is nobody to answer input() while an answer is checked")
+    raise RuntimeError("there is nobody to answer input() or getpass() while an answer is checked")

@@ -6,10 +6,11 @@ import inspect
 import torch
 from torch import nn
 
-from .exercise import Given
+from .exercise import Case, Given
 from .fixtures import generator_at
 from .kinds import Code
 from .run import Call, ready, settle
+from .seeds import scheme_of, seed_of_call, seed_of_stage, without_seed
 from .trials import Trial, size_of
 from .values import fresh, plain
 
@@ -20,21 +21,24 @@ def prepare(exercise: Code, seed: int) -> tuple[Trial, ...]:
 
     Kept, because a learner checks the same exercise again and again, and a class is graded with one seed.
     """
-    trials = []
-    settle(seed)
+    trials: list[Trial] = []
     for stage in exercise.stages:
-        for case in sorted(stage(seed), key=lambda case: size_of(case.args)):
-            settle(seed)
+        drawn = seed_of_stage(seed, exercise.id, stage.__name__)
+        settle(drawn)
+        for case in sorted(stage(drawn), key=lambda case: size_of(case.args)):
+            if scheme_of(seed) != 1:
+                case = Case(*without_seed(case.args, drawn), init=without_seed(case.init, drawn))
+            settle(drawn)
             function, weights = exercise.reference, None
             if exercise.module:
-                function = _moved(exercise.reference(*fresh(case.init)), seed)
+                function = _moved(exercise.reference(*fresh(case.init)), drawn)
                 weights = fresh(function.state_dict())
                 function = ready(function, weights, case.args)
             how = Call(
                 exercise.signature,
                 _told(case.args),
                 argument_names(exercise),
-                seed,
+                seed_of_call(seed, exercise.id, len(trials)),
                 _told(case.init) if exercise.module else None,
                 weights,
                 exercise.probe,
@@ -42,7 +46,7 @@ def prepare(exercise: Code, seed: int) -> tuple[Trial, ...]:
                 tuple(exercise.may_change),
                 tuple(exercise.library),
             )
-            settle(seed)
+            settle(how.seed)
             args = fresh(how.args)
             value = plain(exercise.probe(function, *args) if exercise.probe else function(*args))
             expected = exercise.summary(case, value) if exercise.summary else value

@@ -27,7 +27,8 @@ def write_json(
 
     schema         "transformers-measured/results/1"
     about          of the run: chapters, sandbox (which wall there was, or that there was none), grader (its version),
-                   wall (what was measured of it before the first submission; of several runs all, " | " between)
+                   cases (by which scheme the run's secret seed draws them), wall (what was measured of it before the
+                   first submission; of several runs all, " | " between)
     submissions    by name: name, learner (the id, "" if it is not known), counted (with the course's policy: earned,
                    points, chapters, notes, excused [chapter]; null without one), digest, earned, points, troubles
                    [text], salvaged [text] (what was read or run although it is not as it should be), asks [text] (what
