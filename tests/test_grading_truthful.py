@@ -40,7 +40,7 @@ def test_beside_a_second_mistake_no_sentence_of_a_page_calls_anything_right(exer
         ("The mask is right. You keep too many keys.", "You keep too many keys."),
         ("The output is right. But `x` is lost.", "`x` is lost."),
         ("Your norm is right, and the gradients are too long.", "The gradients are too long."),
-        ("The entries are right; the shape (B, S) is not. Make it square.", "The shape (B, S) is not right. Make it square."),
+        ("The entries are right; the shape (B, S) is not.", "The shape (B, S) is not right."),
         ("The size is right, the unit is not: that is in GB.", "The unit is not right: that is in GB."),
         ("You apply it here, which is right, and there as well.", "You apply it here and there as well."),
         ("`a` is right, and so is `b`. But `b` wrote into x.", "`b` wrote into x."),

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ..judge import compare, counted_as, largest, same
+from ..judge import as_number, compare, counted_as, largest, same
 from ..limits import limited
 from ..pairs import in_company, pairs_of
 from ..result import ALSO, PERHAPS
@@ -137,8 +137,9 @@ class _Search:
             args = [trial.case.args[place] if place < len(trial.case.args) else ... for trial in self.trials]
             if all(_is_just(arg, value) for arg, value in zip(args, values)):
                 return f"In every case your function returns `{name}` as it came."
-        first = values[0]
-        if isinstance(first, (bool, int, float, str)) and all(_is_just(first, value) for value in values[1:]):
+        first, wanted = values[0], [trial.expected for trial in self.trials]
+        varies = any(not same(wanted[0], each) for each in wanted[1:])
+        if varies and _is_scalar(first, wanted[0]) and all(_is_just(first, value) for value in values[1:]):
             return f"In every case your function returns {show(first)}, whatever it is given."
         return ""
 
@@ -234,6 +235,14 @@ def _both(one: Any, other: Any) -> tuple[str, tuple[str, ...]]:
     """The name of two mistakes, and what is said of them."""
     said = (f"{number}. {in_company(mistake.sentence)}" for number, mistake in enumerate((one, other), 1))
     return f"{one.name}{ALSO}{other.name}", ("Two mistakes at once.", *said)
+
+
+def _is_scalar(value: Any, wanted: Any) -> bool:
+    """Is it a number where a number is asked for, a text where a text is?"""
+    numbers = as_number(value) is not None and as_number(wanted) is not None
+    return (numbers and not isinstance(value, torch.Tensor)) or (
+        isinstance(value, (bool, str)) and type(value) is type(wanted)
+    )
 
 
 def _is_just(wanted: Any, value: Any) -> bool:
