@@ -6,6 +6,7 @@ import time
 import nbformat
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
+from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from course_lib.grading import fresh
@@ -45,6 +46,22 @@ def notebook(tmp_path, monkeypatch):
 def test_a_helper_whose_cell_was_deleted_is_told(notebook):
     said = notebook(HELPER, ANSWER, CHECK, saved=[ANSWER, CHECK])
     assert "A fresh run of your notebook will lack `scale`: no cell of the file, as it was last saved" in said
+
+
+def test_in_a_kernel_the_line_stands_below_the_verdict_and_only_there(tmp_path, monkeypatch):
+    path = tmp_path / "02_attention.ipynb"
+    monkeypatch.setenv("JPY_SESSION_NAME", str(path))
+    begin = "from course_lib.grading import check"
+    helper = "def shifted(x, dim):\n    return (x - x.amax(dim, keepdim=True)).exp()"
+    answer = "def softmax(x, dim):\n    e = shifted(x, dim)\n    return e / e.sum(dim, keepdim=True)"
+    for saved, told in (([begin, answer, CHECK], True), ([begin, helper, answer, CHECK], False)):
+        nbformat.write(new_notebook(cells=list(map(new_code_cell, saved))), path)
+        os.utime(path, (time.time() + 1000,) * 2)
+        ran = new_notebook(cells=list(map(new_code_cell, [begin, helper, answer, CHECK])))
+        NotebookClient(ran).execute()
+        said = str(ran.cells[-1].outputs)
+        assert "✓ Passed" in said
+        assert ("A fresh run of your notebook will lack `shifted`" in " ".join(said.split())) == told
 
 
 @pytest.mark.parametrize("lost", ["FACTOR = 2", "import math as FACTOR", "class FACTOR:\n    pass"])
