@@ -2,7 +2,7 @@
 
 The Transformer, in the order of the course: `embeddings attention masks heads positions feed_forward normalization
 blocks gpt counting encoder_decoder training sampling beam cache efficiency pretrained`; what several of them share:
-`config trace arguments checks linear files record`; what training is made of: `gradients processes checkpoints`.
+`config trace arguments checks linear files record told`; what training is made of: `gradients processes checkpoints`.
 `tinytown`: the world of text whose entropy is known. `hub`: public weights, other libraries' formats. `claims`: the
 engine of experiments on what is said about Transformers. `live`: the engine of live figures. `ladder`: the model that
 grows through the course. `grading`: one answer in a notebook, judged. `classroom`: a whole class. `room`: a class live,

@@ -236,9 +236,10 @@ def test_a_value_too_large_for_a_frame_is_named_and_not_sent():
 
 def test_a_failure_is_told_with_what_it_needs():
     failure = Failure("raised", "Your function raised ValueError: no", "ValueError no")
-    told, arrays = pack_outcome(Outcome(None, failure, ("x",), "softmax", "printed", "attention.softmax"))
+    outcome = Outcome(None, failure, ("x",), "softmax", "printed", "attention.softmax", True)
+    told, arrays = pack_outcome(outcome)
     back = unpack_outcome(told, memoryview(b"".join(arrays)))
-    assert back == Outcome(None, failure, ("x",), "softmax", "printed", "attention.softmax")
+    assert back == outcome
 
 
 # --- the line ---------------------------------------------------------------------------------------------------------

@@ -54,6 +54,13 @@ def test_a_control_waits_for_the_cell_that_runs_whatever_thread_it_is_moved_in()
     assert afterwards[0].text == "['a message']\n"
 
 
+def test_a_wrong_id_is_answered_in_a_sentence_without_a_traceback():
+    calls = ("mine('attention.softmaxx')", "guess('attention.sharpnes')")
+    for cell in all_outputs("from course_lib.grading import mine\nfrom course_lib.live import guess", *calls)[1:]:
+        assert [len(output.traceback) for output in cell] == [1]
+        assert cell[0].traceback[0].startswith("There is no ")
+
+
 @pytest.mark.parametrize(
     "slip",
     ["1 / 0", "import there_is_no_such_module", "def f():\n    x += 1\n\n\nf()", "raise NameError('made by hand')"],

@@ -55,6 +55,12 @@ def stale(made, there, committed):
     return made not in (there, committed)
 
 
+@pytest.mark.parametrize("path", SOLUTIONS, ids=name)
+def test_an_exercise_notebook_ends_with_the_command_that_grades_it(path):
+    last = untouched(path).cells[-1].source
+    assert f"```\npython -m course_lib grade exercises/{path.name}\n```" in last
+
+
 def test_a_stale_exercise_notebook_is_told_from_one_with_answers():
     assert not stale("made", there="made", committed="made")
     assert not stale("made", there="solved", committed="made"), "a learner wrote answers"

@@ -35,7 +35,7 @@ def own_record(tmp_path, monkeypatch):
 
 
 def test_what_was_written_is_kept_and_given_back():
-    with pytest.raises(ValueError, match=r"no answer to 'attention\.why_scale' is kept"):
+    with pytest.raises(ValueError, match=r"No answer to 'attention\.why_scale' is kept"):
         mine(REFLECTION)
     assert "Kept" not in check(REFLECTION, ...).feedback
     assert "Kept" not in check(REFLECTION, "too short").feedback

@@ -290,7 +290,8 @@ def pack_outcome(outcome: Outcome) -> tuple[dict[str, Any], list[bytes]]:
         pack, value = Packer(), {"is": "foreign", "of": f"very large {type(outcome.value).__name__}{shape}"}
     failure = outcome.failure and [outcome.failure.kind, outcome.failure.sentence, outcome.failure.behaviour]
     told = {"value": value, "failure": failure, "changed": list(outcome.changed), "forbidden": outcome.forbidden}
-    return {**told, "printed": outcome.printed, "library": outcome.library}, pack.arrays
+    texts = {"printed": outcome.printed, "library": outcome.library}
+    return {**told, **texts, "from_numpy": outcome.from_numpy}, pack.arrays
 
 
 def unpack_outcome(data: Any, arrays: memoryview) -> Outcome:
@@ -304,7 +305,7 @@ def unpack_outcome(data: Any, arrays: memoryview) -> Outcome:
     value = Unpacker(arrays, from_worker=True).value(data.get("value"))
     names = tuple(_require_text(name, 100) for name in changed)
     forbidden, printed, library = (_require_text(data.get(name), most) for name, most in TEXTS.items())
-    return Outcome(value, failure, names, forbidden, printed, library)
+    return Outcome(value, failure, names, forbidden, printed, library, data.get("from_numpy") is True)
 
 
 # --- frames -----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@
     mine("attention.softmax")               # your own answer, once it has passed; of a reflection its text
 
 These four are called by learners: a slip in the id is answered in a sentence, and a long check says how far it is and
-can be interrupted. Programs call `grade(id, answer, seed)`, which keeps nothing and raises KeyError for an unknown id.
+can be interrupted. (`mine` has no Result to return: it raises the sentence, and a notebook shows no traceback.)
+Programs call `grade(id, answer, seed)`, which keeps nothing and raises KeyError for an unknown id.
 
 How to write an exercise: `pages.py`. The exercises: `course_lib/chapters/<slug>/exercises/`, a page each.
 """

@@ -15,8 +15,10 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from course_lib import record
+from course_lib.told import NoId, NothingKept, UnknownId
 
-from .catalogue import meant
+from .asked import LEFT_OUT, asked
+from .result import Result
 
 GIVEN = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional", "np": "numpy", "math": "math"}
 HERE = "mine"  # the module's name of what was kept
@@ -27,21 +29,24 @@ class NotAlone(Exception):
     """An answer that does not run without its notebook; the message says what it lacks."""
 
 
-def mine(exercise_id: str) -> Any:
+def mine(exercise_id: str = LEFT_OUT) -> Any:
     """Return your own answer to an exercise, the last one that passed: a function or a class; of a reflection its text.
 
     It comes from the source that was kept, so it is there in every notebook, on every later day. It is for your own
     experiments and the ladder: a notebook that you hand in is graded elsewhere, without your record.
 
-    Errors: KeyError for an unknown id, with the nearest ids; ValueError if no answer is kept, with what to do.
+    Errors, of which a notebook shows the sentence and no traceback: KeyError for an unknown id, with the nearest ids;
+    TypeError for what is no id; ValueError if no answer is kept, with what to do.
     """
-    exercise = meant(exercise_id)
+    exercise = asked("mine", exercise_id)
+    if isinstance(exercise, Result):
+        raise (UnknownId if isinstance(exercise_id, str) else NoId)(exercise.sentences[0])
     if exercise.kind in ("number", "shapes", "choice"):
-        raise ValueError(f"{exercise.id} asks for no function: mine gives back functions, classes and reflections")
+        raise NothingKept(f"{exercise.id} asks for no function: mine gives back functions, classes and reflections.")
     entry = record.entries("answers").get(exercise.id)
     if not entry or not entry["source"]:
-        raise ValueError(
-            f"no answer to {exercise.id!r} is kept: write it, and run check({exercise.id!r}, …) until it passes. "
+        raise NothingKept(
+            f"No answer to {exercise.id!r} is kept: write it, and run check({exercise.id!r}, …) until it passes. "
             "Until then leave it out: the library's own part is used."
         )
     if exercise.kind == "reflect":
@@ -83,9 +88,9 @@ def _name(thing: Any) -> str:
 
 def _collect(thing: Any, name: str, parts: dict[str, str], begun: set[str]) -> None:
     """Add the names that a function or class takes from outside, then its definition."""
-    text, space = _definition(thing, name)
+    text, space = definition_of(thing, name)
     begun.add(name)
-    for needed in sorted(_taken_from_outside(text) - begun):
+    for needed in sorted(names_from_outside(text) - begun):
         if needed in space:
             _add(needed, space[needed], parts, begun)
         elif needed not in GIVEN and not hasattr(builtins, needed):
@@ -119,7 +124,7 @@ def _is_importable(home: str, value: Any) -> bool:
     return getattr(sys.modules.get(home), getattr(value, "__name__", ""), None) is value
 
 
-def _definition(thing: Any, name: str) -> tuple[str, dict[str, Any]]:
+def definition_of(thing: Any, name: str) -> tuple[str, dict[str, Any]]:
     """The source of a function or class, and the namespace that its names come from."""
     function = inspect.unwrap(thing) if isinstance(thing, FunctionType) else thing  # below a decorator
     if isinstance(thing, type):
@@ -147,7 +152,7 @@ def _spans(node: ast.stmt, code: CodeType) -> bool:
     return first <= code.co_firstlineno <= (node.end_lineno or node.lineno)
 
 
-def _taken_from_outside(text: str) -> set[str]:
+def names_from_outside(text: str) -> set[str]:
     """The names that a definition reads and does not set itself."""
 
     def of(table: symtable.SymbolTable) -> set[str]:

@@ -1,7 +1,7 @@
 """What a learner's call asks for: the exercise; or, where that cannot be told, a `Result` that says so in a sentence.
 
-`check` and `hint` begin here, so that a slip of the pen is answered in a line and never with a traceback. What programs
-call (`grade`, `catalogue.get`) raises instead.
+`check`, `hint` and `mine` begin here, so that a slip of the pen is answered in a line and never with a traceback. What
+programs call (`grade`, `catalogue.get`) raises instead.
 """
 
 from types import FunctionType
@@ -28,7 +28,7 @@ def asked(call: str, exercise_id: Any, answer: Any = None) -> Exercise | Result:
     """Return the exercise that a call names, or what to say of it: an id misspelt, arguments exchanged or left out.
 
     Args:
-        call: "check" or "hint". exercise_id, answer: what it was given; answer is LEFT_OUT where one was needed.
+        call: "check", "hint" or "mine". exercise_id, answer: what it was given; LEFT_OUT where one was needed.
     """
     if isinstance(exercise_id, str):
         try:

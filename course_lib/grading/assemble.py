@@ -76,7 +76,7 @@ def solutions(slug: str) -> NotebookNode:
         f", or on to [{each.number} · {each.title}](../notebooks/{each.notebook})"
         for each in CHAPTERS[chapter.number + 1 : chapter.number + 2]  # none after the last
     ]
-    cells.prose("closing", ["".join([back, *on, "."])])
+    cells.prose("closing", [_grading(chapter), "".join([back, *on, "."])])
     return nbformat.v4.new_notebook(cells=cells.made, metadata=metadata())
 
 
@@ -191,6 +191,17 @@ def _opening(page: Page, chapter: Chapter, exercises: Sequence[Exercise]) -> str
         f'4. `progress()` shows your points, and `mine("{shown}")` gives back, in any notebook, what has passed.\n\n'
         f"The chapter: [{chapter.number} · {chapter.title}](../notebooks/{chapter.notebook}). "
         f"{NUMBERS[len(exercises)]} exercises, {points} points, about {page.head['about']}."
+    )
+
+
+def _grading(chapter: Chapter) -> str:
+    return (
+        "**Before you hand in**, save the notebook and grade it as your class will be graded: in a terminal "
+        "(*File > New > Terminal*), in the folder that holds `exercises`, run\n\n"
+        f"```\npython -m course_lib grade exercises/{chapter.notebook}\n```\n\n"
+        "It runs the saved file from the top and checks your answers on other cases; `exercises` in place of the file "
+        "grades all chapters. The command needs Linux and bubblewrap; without bubblewrap add `--sandbox none`. On "
+        "macOS and Windows, *Kernel > Restart Kernel and Run All Cells* shows what a fresh run lacks."
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from course_lib import record
 
-from . import standing
+from . import fresh, standing
 from .answers import NotAlone, run_alone, source_alone
 from .asked import LEFT_OUT, asked
 from .button import show_button
@@ -23,6 +23,7 @@ from .waiting import told_while_it_runs
 
 _one_at_a_time = threading.Lock()
 show_below(show_button)
+fresh.note_when_cells_run()
 
 
 def check(exercise_id: str = LEFT_OUT, answer: Any = LEFT_OUT) -> Result:
@@ -52,7 +53,16 @@ def check(exercise_id: str = LEFT_OUT, answer: Any = LEFT_OUT) -> Result:
         closing = keep_answer(exercise.id, answer)
     elif isinstance(exercise, Reflection):
         closing = standing.keep_text(exercise, read(answer, exercise.time_limit).value, result)
-    return replace(result, closing="\n".join(filter(None, (result.closing, closing))))
+    lacking = _will_lack(exercise, answer) if result.status == "passed" else ""
+    return replace(result, closing="\n".join(filter(None, (result.closing, closing, lacking))))
+
+
+def _will_lack(exercise: Exercise, answer: Any) -> str:
+    """What a fresh run of the learner's notebook will lack, where that is known."""
+    try:
+        return fresh.will_lack(answer, exercise.answer_name)
+    except Exception:  # names, cells and files may be anything; that must not spoil the verdict
+        return ""
 
 
 def _interrupted(exercise: Exercise, interrupt: KeyboardInterrupt) -> Result:

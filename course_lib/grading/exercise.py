@@ -55,6 +55,14 @@ class Given:
         return self.says
 
 
+class ArgumentChanged(Exception):
+    """Raised by a probe of an answer that changed what the probe gave it; `name` is the argument's."""
+
+    def __init__(self, name: str):
+        super().__init__(name)
+        self.name = name
+
+
 @dataclass(frozen=True)
 class Misconception:
     """A mistake that learners make.

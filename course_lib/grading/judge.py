@@ -8,7 +8,7 @@ OF_THE_LARGEST of that anywhere: sums of large numbers that come out near 0 keep
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -28,7 +28,12 @@ TOLERANCE = {
 }
 OF_THE_LARGEST = 2e-6
 IN_FULL = (1e-9, 1e-10)  # the same, for float64 that has never been anything else
+WHOLE = "your result"  # what a sentence calls all of it
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+class OfAnotherType(str):
+    """A sentence on a value of a type that does not count: it says all that there is to say of the answer."""
 
 
 def compare(
@@ -40,9 +45,9 @@ def compare(
 
     Lenient where a teacher would be: a 0-d tensor is a number, a list is a tuple, any integer dtype is an integer,
     and a list of integers is an integer tensor (ids, indices). A list of floats is not a tensor: it has no dtype,
-    and nothing can be computed with it.
+    and nothing can be computed with it. `counted` says what the learner is told of it.
     """
-    return _compare(expected, got, rtol, atol, list(names), "your result")
+    return _compare(expected, got, rtol, atol, list(names), WHOLE)
 
 
 def same(one: Any, other: Any, rtol: float | None = None, atol: float | None = None) -> bool:
@@ -57,19 +62,48 @@ def counted_as(expected: Any, got: Any) -> Any:
     return got
 
 
+def counted(expected: Any, got: Any, from_numpy: bool = False) -> str:
+    """Return what to say of a right value that is of another type than what is asked for; "" where it is of that type.
+
+    from_numpy: is there a NumPy array in what came back? As plain data it is a tensor.
+    """
+    for wanted, value in _places(expected, got):
+        if isinstance(wanted, Tensor) and wanted.ndim and isinstance(value, (list, tuple)):
+            return "You return a list; a tensor is asked for. It counts."
+        if as_number(wanted) is not None and not isinstance(wanted, Tensor) and isinstance(value, Tensor):
+            whose = "a NumPy array" if from_numpy else "a tensor"
+            return f"You return {whose}; a number is asked for. It counts."
+    if from_numpy and any(isinstance(wanted, Tensor) for wanted, _ in _places(expected, got)):
+        return "You return a NumPy array; a tensor is asked for. It counts."
+    return ""
+
+
+def _places(expected: Any, got: Any) -> Iterator[tuple[Any, Any]]:
+    """What is expected beside what came back, for each value in there."""
+    if isinstance(expected, (tuple, list)) and isinstance(got, (tuple, list)):
+        for wanted, value in zip(expected, got):
+            yield from _places(wanted, value)
+    elif isinstance(expected, dict) and isinstance(got, dict):
+        for key in expected.keys() & got.keys():
+            yield from _places(expected[key], got[key])
+    else:
+        yield expected, got
+
+
 def _compare(expected, got, rtol, atol, names, what, nan_is_nan=False) -> str | None:
     sentence = what[:1].upper() + what[1:]
+    top = what == WHOLE
     if isinstance(expected, (tuple, list)):
         if not isinstance(got, (tuple, list)):
-            return f"Expected {_parts(expected, names)}, and got {kind_of(got)} only."
+            return f"{sentence} should be {_parts(expected, names)}; it is {kind_of(got, top)}."
         if len(got) != len(expected):
-            return f"Expected {_parts(expected, names)}, and got {plural(len(got), 'part')}."
+            return f"{sentence} should be {_parts(expected, names)}; it has {plural(len(got), 'part')}."
         names = [f"`{name}`" for name in names] or [f"part {i} of {what}" for i in range(len(expected))]
         problems = (_compare(e, g, rtol, atol, [], n, nan_is_nan) for e, g, n in zip(expected, got, names))
         return next((problem for problem in problems if problem), None)
     if isinstance(expected, dict):
         if not isinstance(got, dict):
-            return f"{sentence} should be a dictionary; it is {kind_of(got)}."
+            return f"{sentence} should be a dictionary; it is {kind_of(got, top)}."
         for key in expected:
             if key not in got:
                 return f"{sentence} lacks the key {key!r}; it has {', '.join(map(repr, got)) or 'none'}."
@@ -83,7 +117,7 @@ def _compare(expected, got, rtol, atol, names, what, nan_is_nan=False) -> str | 
     if isinstance(expected, (int, float)) and not isinstance(expected, bool):
         value = as_number(got)
         if value is None:
-            return f"{sentence} should be a number; it is {kind_of(got)}."
+            return f"{sentence} should be a number; it is {kind_of(got, top)}."
         kind = torch.float32 if isinstance(got, Tensor) and got.dtype != torch.float64 else torch.float64
         exact = isinstance(expected, int)
         tolerance = (0.0 if exact else TOLERANCE[kind][0], 0.0 if exact else TOLERANCE[kind][1])
@@ -100,10 +134,9 @@ def _compare(expected, got, rtol, atol, names, what, nan_is_nan=False) -> str | 
         if isinstance(got, Tensor) and got.numel() == 1 and got.dtype == torch.bool:
             got = bool(got)
         if not isinstance(got, bool):
-            return f"{sentence} should be True or False; it is {kind_of(got)}."
+            return f"{sentence} should be True or False; it is {kind_of(got, top)}."
     if type(expected) is not type(got):
-        wanted = f"{expected!r}" if expected is None else kind_of(expected)
-        return f"{sentence} should be {wanted}; it is {kind_of(got)}."
+        return f"{sentence} should be {kind_of(expected)}; it is {kind_of(got, top)}."
     return None if expected == got else f"{sentence} is {got!r}; expected {expected!r}."
 
 
@@ -116,7 +149,8 @@ def _compare_tensor(expected, got, rtol, atol, sentence, nan_is_nan) -> str | No
     if not isinstance(got, Tensor):
         many = isinstance(got, (list, tuple)) and len(got) > 0 and all(isinstance(part, Tensor) for part in got)
         stack = " `torch.stack` makes one tensor of many." if many else ""
-        return f"{sentence} should be a tensor of shape {shape_of(expected)}; it is {kind_of(got)}.{stack}"
+        kind = kind_of(got, sentence.lower() == WHOLE)
+        return f"{sentence} should be a tensor of shape {shape_of(expected)}; it is {kind}.{stack}"
     if got.dtype != expected.dtype and not (integer and got.dtype in INTEGERS):
         return f"{sentence} has dtype {_name(got.dtype)}; expected {_name(expected.dtype)}."
     if got.device.type != expected.device.type:
@@ -182,10 +216,11 @@ def as_number(value: Any) -> int | float | None:
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-def kind_of(value: Any) -> str:
-    """A plain value in a few words: 'a tensor of shape (2, 3)', 'None', 'a list'."""
+def kind_of(value: Any, returned: bool = False) -> str:
+    """A plain value in a few words: 'a tensor of shape (2, 3)', 'None', 'a list'; `returned`: all that a function
+    returned, and no part of it."""
     if value is None:
-        return "None (is there a `return`?)"
+        return "None (is there a `return`?)" if returned else "None"
     if isinstance(value, Tensor):
         return f"a tensor of shape {shape_of(value)}"
     if isinstance(value, str):
@@ -195,14 +230,19 @@ def kind_of(value: Any) -> str:
     if isinstance(value, (int, float)):
         return number(value)
     if isinstance(value, (tuple, list)):
-        return f"a {type(value).__name__} of {plural(len(value), 'part')}"
+        return (
+            f"a {type(value).__name__} of {plural(len(value), 'part')}" if value else f"an empty {type(value).__name__}"
+        )
     if isinstance(value, Foreign):
         return f"of type {value.type_name}"
-    return f"a {type(value).__name__}"
+    return KINDS.get(type(value), f"a {type(value).__name__}")
+
+
+KINDS: dict[type, str] = {frozenset: "a set", dict: "a dictionary"}  # a set that was returned is a frozenset by now
 
 
 def _parts(expected: Sequence, names: Sequence[str]) -> str:
-    return f"({', '.join(names)})" if names else plural(len(expected), "part")
+    return f"({', '.join(names)})" if names else kind_of(expected)
 
 
 def _as_integers(value: Any) -> Any:

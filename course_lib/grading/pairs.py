@@ -1,4 +1,4 @@
-"""Two mistakes of a page in one answer: what a learner hands in who makes both.
+"""Two mistakes of a page in one answer: what a learner hands in who makes both, and what is said of each.
 
 Nothing is written for a pair. Two changes of the reference are made one after the other, and an expression or a
 definition that calls the reference, `x + causal_self_attention(x, …)`, calls the one with the other mistake.
@@ -15,6 +15,39 @@ from .mistakes import Along, Change, Definition, Expression, Lines, Reference, W
 
 MOST_LATER = 300  # pairs with a form that stands after "also"
 Written = Change | Lines | Expression | Definition
+
+
+SENTENCE = re.compile(r"(?<=[.!?])\s+")
+APPROVED = re.compile(
+    r"(?P<what>[^.,;:]*?)\s(?:is|are) right(?P<link>[,;] (?:and |but )?| and | but |[.!]?$)", re.DOTALL
+)
+ASIDE = re.compile(r", which (?:is|are) right(?:, |(?=[.;:]))")
+UNFINISHED = re.compile(
+    r"(^(?:[^.:;,(]|\([^)]*\))*? (?:is|are) not)(?=[.:;,])"
+)  # "The unit is not: …", of what was right and what not
+RIGHT_FOR = re.compile(r"^Right,? (?=\w)")
+
+
+def in_company(text: str) -> str:
+    """Return what a mistake says of an answer that makes another one as well: without the sentences and clauses that
+    call a part of the answer right, because the other mistake may be in that part.
+
+    "The mask is right. You keep …" becomes "You keep …", and "The size is right, the unit is not: …" becomes "The unit
+    is not right: …". "Right for small scores, but …" is true of the one mistake and says so.
+    """
+    kept: list[str] = []
+    for sentence in SENTENCE.split(text.strip()):
+        rest = RIGHT_FOR.sub("This part is right ", ASIDE.sub(" ", sentence))
+        if found := APPROVED.match(rest):
+            rest = rest[found.end() :]
+            if found["link"] == " and " and not re.match(r"(?:the|you|your|a|an|it|that|what|so|`)\b", rest):
+                rest = f"{found['what']} {rest}"
+            rest = "" if re.match(r"so (?:is|are)\b", rest) else UNFINISHED.sub(r"\1 right", rest)
+        kept.append(rest if rest == sentence else f"{rest[:1].upper()}{rest[1:]}")
+        if len(kept) > 1 and not kept[-2]:
+            after = kept[-1].removeprefix("But ")
+            kept[-1] = f"{after[:1].upper()}{after[1:]}"
+    return " ".join(filter(None, kept))
 
 
 class Pairs:

@@ -32,9 +32,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from .exercise import ArgumentChanged
 from .limits import Exit, Stop, inside_an_answer, limited, told
 from .show import plural, without_addresses
-from .values import changed, fresh, plain
+from .values import changed, fresh, holds_an_array, plain
 from .watch import LibraryWatch, Watch
 
 PRINTED = 2000  # characters of what an answer prints that are kept
@@ -75,7 +76,7 @@ class Failure:
 @dataclass(frozen=True)
 class Outcome:
     """What one call did: its value as plain data or its failure; inputs it changed; a forbidden operation, or a
-    function of the library's that is the answer, that it used."""
+    function of the library's that is the answer, that it used; was there an array of NumPy in the value?"""
 
     value: Any = None
     failure: Failure | None = None
@@ -83,6 +84,7 @@ class Outcome:
     forbidden: str = ""
     printed: str = ""
     library: str = ""
+    from_numpy: bool = False
 
 
 def run(answer: Any, calls: Sequence[Call], seconds: float) -> list[Outcome]:
@@ -135,7 +137,7 @@ def call(answer: Any, how: Call) -> Outcome:
     paper = _Paper()
     args = fresh(how.args)
     settle(how.seed)
-    value, failure = None, None
+    value, failure, from_numpy = None, None, False
     try:
         with paper, watch, library:
             function = answer
@@ -147,7 +149,7 @@ def call(answer: Any, how: Call) -> Outcome:
                 function = function if failure else ready(function, weights, how.args)
             if not failure:
                 value = how.probe(function, *args) if how.probe else function(*args)
-        value = plain(value)
+        from_numpy, value = holds_an_array(value), plain(value)
         if value is Ellipsis:
             failure = Failure("unanswered", "Your function returns ... here: this case is not answered yet.")
         altered = [name for name, before, after in zip(how.names, how.args, args) if changed(before, after)]
@@ -160,7 +162,7 @@ def call(answer: Any, how: Call) -> Outcome:
     if failure:
         return Outcome(failure=failure, printed=paper.text)
     wrongly = tuple(name for name in altered if name not in how.may_change)
-    return Outcome(value, None, wrongly, watch.used, paper.text, library.used)
+    return Outcome(value, None, wrongly, watch.used, paper.text, library.used, from_numpy)
 
 
 def settle(seed: int) -> None:
@@ -228,6 +230,8 @@ def _explain(error: BaseException) -> Failure:
         not message or "raise NotImplementedError" in where
     ):  # torch raises it, too
         return Failure("unanswered", "Your function raises NotImplementedError here: this case is not answered yet.")
+    if isinstance(error, ArgumentChanged):
+        return Failure("raised", f"Your function changes its argument `{error.name}`. Work on a copy.", error.name)
     if isinstance(error, (SystemExit, Exit)):
         return Failure("exit", f"Your function ends the program. Return the result instead.{where}")
     if isinstance(error, RecursionError):

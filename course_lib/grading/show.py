@@ -3,11 +3,13 @@
 import math
 import re
 import unicodedata
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from .exercise import Given
 from .values import Foreign
 
 DIGITS = 4  # significant ones of a number
@@ -89,7 +91,9 @@ def show(value: Any, digits: int = DIGITS, most: int = MOST_SHOWN) -> str:
     if isinstance(value, Foreign):
         return f"(a value of type {value.type_name})"
     if isinstance(value, nn.Module):
-        return f"(a {type(value).__name__})"
+        return f"(a {type(value).__name__}{_unusual_dtype(value)})"
+    if isinstance(value, Given):
+        return f"{value}{_unusual_dtype(value)}"
     if isinstance(value, torch.Generator):
         return "(a seeded generator)"
     if isinstance(value, (tuple, list)) and any(isinstance(part, Tensor) for part in value):
@@ -102,6 +106,25 @@ def show(value: Any, digits: int = DIGITS, most: int = MOST_SHOWN) -> str:
         return f"(the function {getattr(value, '__name__', type(value).__name__)})"
     text = without_addresses(_plain(value, digits))
     return text if len(text) <= LONGEST else text[:LONGEST] + " …"
+
+
+def _unusual_dtype(value: Any) -> str:
+    """Return ", in float64" where tensors in there are of that dtype; nothing for float32, which is usual."""
+    dtypes = sorted({_dtype(tensor) for tensor in _floating(value)} - {"float32"})
+    untold = [dtype for dtype in dtypes if dtype not in str(value)]
+    return f", in {' and '.join(untold)}" if untold else ""
+
+
+def _floating(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor) and value.is_floating_point():
+        yield value
+    elif isinstance(value, nn.Module):
+        yield from _floating(value.state_dict())
+    elif isinstance(value, Given):
+        yield from _floating(value.data if value.weights is None else value.weights)
+    elif isinstance(value, (tuple, list, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _floating(part)
 
 
 def _is_long(value: dict, digits: int) -> bool:
@@ -129,7 +152,11 @@ def without_addresses(text: str) -> str:
 
 
 def _head(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {shape_of(tensor)}"
+    return f"{_dtype(tensor)} {shape_of(tensor)}"
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _show_tensor(tensor: Tensor, digits: int, most: int) -> str:

@@ -70,6 +70,18 @@ def plain(value: Any, depth: int = 0) -> Any:
     return Foreign(kind.__name__)
 
 
+def holds_an_array(value: Any, depth: int = 0) -> bool:
+    """Is there a NumPy array in a value, where `plain` makes a tensor of it?"""
+    kind = type(value)
+    if issubclass(kind, np.ndarray):
+        return True
+    if depth > 5 or not issubclass(kind, (tuple, list, dict)) or _length(value) > MOST_ENTRIES:
+        return False
+    base = next(base for base in (tuple, list, dict) if issubclass(kind, base))
+    parts = dict.values(value) if base is dict else base.__iter__(value)
+    return any(holds_an_array(part, depth + 1) for part in parts)
+
+
 def _plain_tensor(value: Tensor) -> Tensor:
     with torch._C.DisableTorchFunctionSubclass():
         value = Tensor.detach(value)

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from functools import cache
 
 from course_lib.contents import CHAPTERS
+from course_lib.told import NoId, UnknownId
 
 
 @cache
@@ -33,13 +34,13 @@ def explore(exercise_id: str, function: Callable):
         the function cannot be called.
     """
     if not isinstance(exercise_id, str):
-        raise TypeError(f"the exercise's id comes first, in quotes, got {type(exercise_id).__name__}")
+        raise NoId(f"The exercise's id comes first, in quotes, got {type(exercise_id).__name__}.")
     known = _explorers()
     exercise_id = "".join(exercise_id.split()).lower()
     if exercise_id not in known:
         chapter = [each for each in known if each.partition(".")[0] == exercise_id.partition(".")[0]]
         near = get_close_matches(exercise_id, known, n=3, cutoff=0.7) or chapter or list(known)[:3]
-        raise KeyError(f"no live figure belongs to {exercise_id[:60]!r}; these have one: {', '.join(near)}")
+        raise UnknownId(f"No live figure belongs to {exercise_id[:60]!r}; these have one: {', '.join(near)}.")
     if not callable(function):
-        raise TypeError(f"give your function itself, without calling it, got {type(function).__name__}")
+        raise NoId(f"Give your function itself, without calling it, got {type(function).__name__}.")
     return known[exercise_id](function)

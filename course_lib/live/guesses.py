@@ -40,6 +40,7 @@ from markdown_it.token import Token
 from course_lib import record
 from course_lib.contents import BY_SLUG, CHAPTERS
 from course_lib.live.page import publish
+from course_lib.told import NoId, UnknownId
 
 CHAPTER_FOLDERS = Path(__file__).parent.parent / "chapters"
 MARKDOWN = MarkdownIt("commonmark", {"html": False})
@@ -269,14 +270,15 @@ _SHOWN: dict[str, list["Guess"]] = {}  # question -> where this kernel shows it:
 
 def _find(id: str) -> Question:
     if not isinstance(id, str):
-        raise TypeError(f"a guess is named in quotes, as in guess('attention.sharpness'), got {type(id).__name__}")
+        first = next(iter(questions("attention")))
+        raise NoId(f"Which guess? Write its id in quotes, as in guess({first!r}).")
     id = "".join(id.split()).lower()
     own = questions(slug) if (slug := id.partition(".")[0]) in BY_SLUG else {}
     if id not in own:
         known = [known for chapter in CHAPTERS for known in questions(chapter.slug)]
         near = difflib.get_close_matches(id, known, n=3, cutoff=0.7) or list(own)[:3]
         advice = f"did you mean {' or '.join(map(repr, near))}?" if near else "guesses.md of each chapter holds its own"
-        raise KeyError(f"there is no guess {id[:60]!r}: {advice}")
+        raise UnknownId(f"There is no guess {id[:60]!r}: {advice}.".replace("?.", "?"))
     return own[id]
 
 

@@ -36,7 +36,8 @@ def cross_entropy_in_numpy(x, wanted, ignored=-100):
     x, wanted = x[wanted != ignored], wanted[wanted != ignored]
     x = x - x.max(axis=-1, keepdims=True)
     with np.errstate(divide="ignore"):
-        return np.mean(np.log(np.exp(x).sum(axis=-1)) - x[np.arange(len(wanted)), wanted])
+        loss = np.mean(np.log(np.exp(x).sum(axis=-1)) - x[np.arange(len(wanted)), wanted])
+    return torch.tensor(loss)
 
 
 def cross_entropy_by_one_hot(logits, targets, ignore_index=-100):

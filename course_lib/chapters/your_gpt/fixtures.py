@@ -1,11 +1,14 @@
 """What answers of chapter 17 are given that is no plain data, and how they are used: see `grading/fixtures.py`."""
 
+from course_lib.grading.exercise import ArgumentChanged
+
 
 def gathered(answer, kept, exercises):
     """Return the parts and the list that the answer makes of a record that holds `kept`; "KeyError" if it raises that.
 
-    A part is told by a text here, "your masks.causal" or "the library's mask". An answer that changes the library or
-    the table is told by "changed".
+    A part is told by a text here, "your masks.causal" or "the library's mask".
+
+    Errors: ArgumentChanged where the answer changes the library or the table.
     """
 
     def mine(exercise):
@@ -21,7 +24,11 @@ def gathered(answer, kept, exercises):
         gathered = answer(mine, table, library)
     except KeyError:
         return "KeyError", []
-    return gathered if (library, table) == (before, exercises) else ("changed", [])
+    if library != before:
+        raise ArgumentChanged("library")
+    if table != exercises:
+        raise ArgumentChanged("exercises")
+    return gathered
 
 
 def found_by_grammar(answer, stories, tellable):

@@ -140,7 +140,7 @@ class Valued(Exercise):
 
 def kind_of_value(answer: Any) -> str:
     """Return in a few words what stands in a cell where a value should."""
-    return printable(kind_of(answer).removesuffix(" (is there a `return`?)"), 80)
+    return printable(kind_of(answer), 80)
 
 
 def by_name(reference: Mapping, answer: Any) -> tuple[dict, str | None]:

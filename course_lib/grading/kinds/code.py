@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..exercise import Misconception
-from ..judge import compare, kind_of, rounded, same
+from ..judge import OfAnotherType, compare, counted, kind_of, rounded, same
 from ..result import ALSO, Result
 from ..run import Outcome
 from ..show import plural
@@ -70,13 +70,15 @@ class Code(Exercise):
         failing = next((i for i, problem in enumerate(problems) if problem is not None), None)
         if failing is None and len(outcomes) == len(trials) > 0:
             notes = [LESS_EXACT] if self._lost_digits(trials, outcomes) else []
+            types = (counted(t.expected, each.value, each.from_numpy) for t, each in zip(trials, outcomes))
+            notes += list(filter(None, types))[:1]
             return self.verdict("passed", [f"Right in {plural(len(trials), 'case')}.", *notes])
         if failing is None:  # a worker that is not to be trusted may leave some out
             return self.verdict("failed", [f"{len(outcomes)} of {plural(len(trials), 'case')} were answered."])
         problem = problems[failing]
         assert problem is not None  # that is what failing means
         failure = outcomes[failing].failure
-        if failure and failure.kind in ("type", "signature"):
+        if isinstance(problem, OfAnotherType) or (failure and failure.kind in ("type", "signature")):
             return self.verdict("failed", [problem])
         stages, part = self._by_stage(trials, problems, any(outcome.forbidden for outcome in outcomes))
         found = diagnosis(self, trials, outcomes, problems)
@@ -85,10 +87,10 @@ class Code(Exercise):
         number = list(dict.fromkeys(each.stage for each in trials)).index(trial.stage) + 1
         case_of = f"The case (stage {number}): {trial.stage}" if stages else f"The case: {trial.stage}"
         sentences = [*(found.sentences if found else [problem]), *stages]
-        said, mistakes = [*sentences, case_of], found.name.count(ALSO) + 1 if found else 0
+        said, mistakes = [*sentences, case_of], found.name.count(ALSO) + 1 if found and found.name else 0
         shown_case, sketch = evidence(self, trial, outcome, said, mistakes)
         both = pictures(self, trial, outcome)[0], sketch
-        return self.verdict("failed", sentences, shown_case, found.name if found else None, both, part, case_of)
+        return self.verdict("failed", sentences, shown_case, (found and found.name) or None, both, part, case_of)
 
     def of_the_library(self, name: str) -> Result:
         """Return the verdict on an answer that leaves the work to the library."""
@@ -130,7 +132,7 @@ class Code(Exercise):
             try:
                 problem = self.judge(trial.case, trial.expected, outcome.value)
             except Exception:  # it met a value of a form that its author did not think of
-                problem = f"Your result has not the form that is asked for; it is {kind_of(outcome.value)}."
+                problem = f"Your result has not the form that is asked for; it is {kind_of(outcome.value, True)}."
         else:
             problem = compare(trial.expected, outcome.value, self.rtol, self.atol, self.returns)
         if problem is None and outcome.changed:

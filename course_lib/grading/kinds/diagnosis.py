@@ -1,8 +1,9 @@
 """Which mistake of the page an answer makes: what does the same as the answer, where the right one does not.
 
-Tried in this order: a mistake that does the same in every case; two mistakes at once; a mistake that does the same in
-all ordinary cases, whatever happens in the edge cases; one that does the same in most of them, which is told as a
-likeness. Nothing is named of which a second mistake could be said with equal right.
+Tried in this order: a mistake that does the same in every case; an answer that gives back an argument or a constant,
+which is said and not named; two mistakes at once; a mistake that does the same in all ordinary cases, whatever happens
+in the edge cases; one that does the same in most of them, which is told as a likeness. Nothing is named of which a
+second mistake could be said with equal right.
 """
 
 import functools
@@ -14,11 +15,12 @@ from typing import Any
 
 import torch
 
-from ..judge import counted_as, largest
+from ..judge import as_number, compare, counted_as, largest, same
 from ..limits import limited
-from ..pairs import pairs_of
+from ..pairs import in_company, pairs_of
 from ..result import ALSO, PERHAPS
 from ..run import Outcome, call
+from ..show import show
 from ..trials import Trial, mistaken, size_of, summed_up
 
 ENDED = ("time", "exit")  # ways to fail that no mistake of ours has
@@ -33,8 +35,8 @@ SAME, CAREFUL, OTHER = "same", "careful", "other"  # the answer beside a mistake
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A mistake that was found. name: for the teacher's table · sentences: for the learner · proof: the number of the
-    smallest case in which the answer does what the mistake does, and that is wrong."""
+    """A mistake that was found. name: for the teacher's table, "" for what has none · sentences: for the learner ·
+    proof: the number of the smallest case in which the answer does what the mistake does, and that is wrong."""
 
     name: str
     sentences: tuple[str, ...]
@@ -74,6 +76,8 @@ class _Search:
         outcome = self.outcomes[self.first]
         if not outcome.failure and not _is_alike_in_form(self.trials[self.first].expected, outcome.value):
             return None
+        if said := self._without_work():
+            return Diagnosis("", (said,), self.first)
         likely: list[Diagnosis] = []
 
         def search() -> None:
@@ -121,6 +125,24 @@ class _Search:
 
     # --- what is tried ---
 
+    def _without_work(self) -> str:
+        """What to say of an answer that gives back an argument as it came, or the same in every case; "" of any other.
+
+        Two mistakes together may do that as well, one of which takes away what the other's sentence speaks of.
+        """
+        values = [outcome.value for outcome in self.outcomes]
+        if self.exercise.probe or len(values) < 2 or any(outcome.failure for outcome in self.outcomes):
+            return ""
+        for place, name in enumerate(self.trials[0].call.names):
+            args = [trial.case.args[place] if place < len(trial.case.args) else ... for trial in self.trials]
+            if all(_is_just(arg, value) for arg, value in zip(args, values)):
+                return f"In every case your function returns `{name}` as it came."
+        first, wanted = values[0], [trial.expected for trial in self.trials]
+        varies = any(not same(wanted[0], each) for each in wanted[1:])
+        if varies and _is_scalar(first, wanted[0]) and all(_is_just(first, value) for value in values[1:]):
+            return f"In every case your function returns {show(first)}, whatever it is given."
+        return ""
+
     def _pairs(self, end: float) -> Iterator[Diagnosis]:
         """Two that do the same in every case; where several pairs do, what they have in common."""
         alike: list[tuple[Any, Any, Callable]] = []
@@ -140,7 +162,7 @@ class _Search:
         if len(shared) == 2:
             yield self._told(*_both(*shared), alike[0][2])
         elif shared:
-            yield self._told(shared[0].name, (shared[0].sentence, BESIDES), alike[0][2])
+            yield self._told(shared[0].name, (in_company(shared[0].sentence), BESIDES), alike[0][2])
 
     def _in_ordinary_cases(self, end: float) -> Iterator[Diagnosis]:
         """What does the same in all of them, one mistake rather than two, and of several the one that also does the
@@ -161,12 +183,20 @@ class _Search:
         if not best or (len(best) > 1 and best[0][1][0] == best[1][1][0]):
             return
         name, (_, sentences, wrong) = best[0]
-        rest = (
-            i for i, problem in enumerate(self.problems)
-            if problem and self._beside(_done(wrong, self.trials[i]), i) != SAME
-        )  # fmt: skip
+        rest = (i for i, problem in enumerate(self.problems) if problem and self._fails_further(wrong, i))
         besides = [f"{BESIDES} A case that shows it: {self.trials[i].stage}" for i in rest][:1]
+        if besides:
+            sentences = tuple(map(in_company, sentences))
         yield self._told(name, (*sentences, *besides), wrong)
+
+    def _fails_further(self, wrong: Callable, i: int) -> bool:
+        """Is something wrong in a case that the mistake does not explain: another part of the result, or the same part
+        in another way?"""
+        outcome = _done(wrong, self.trials[i])
+        if self._beside(outcome, i) == SAME:
+            return False
+        expected = self.trials[i].expected
+        return not _faults(expected, self.outcomes[i]) <= _faults(expected, outcome)
 
     def _likenesses(self, end: float) -> Iterator[Diagnosis]:
         found: dict[str, tuple[float, Any, Callable, int, int]] = {}
@@ -183,7 +213,7 @@ class _Search:
         if best and (len(best) == 1 or best[0][0] > best[1][0]):
             _, mistake, wrong, count, of = best[0]
             likeness = f"In {count} of {of} cases that could tell, your answer does what this mistake does:"
-            yield self._told(f"{mistake.name}{PERHAPS}", (f"{likeness} {mistake.sentence}",), wrong)
+            yield self._told(f"{mistake.name}{PERHAPS}", (f"{likeness} {in_company(mistake.sentence)}",), wrong)
 
     def _singles(self, end: float) -> Iterator[tuple[Any, Callable]]:
         for mistake in self.exercise.misconceptions:
@@ -203,7 +233,44 @@ class _Search:
 
 def _both(one: Any, other: Any) -> tuple[str, tuple[str, ...]]:
     """The name of two mistakes, and what is said of them."""
-    return f"{one.name}{ALSO}{other.name}", ("Two mistakes at once.", f"1. {one.sentence}", f"2. {other.sentence}")
+    said = (f"{number}. {in_company(mistake.sentence)}" for number, mistake in enumerate((one, other), 1))
+    return f"{one.name}{ALSO}{other.name}", ("Two mistakes at once.", *said)
+
+
+def _is_scalar(value: Any, wanted: Any) -> bool:
+    """Is it a number where a number is asked for, a text where a text is?"""
+    numbers = as_number(value) is not None and as_number(wanted) is not None
+    return (numbers and not isinstance(value, torch.Tensor)) or (
+        isinstance(value, (bool, str)) and type(value) is type(wanted)
+    )
+
+
+def _is_just(wanted: Any, value: Any) -> bool:
+    """Are these two the same, to the last bit?"""
+    return type(wanted) is type(value) and same(wanted, value, 0.0, 0.0)
+
+
+def _faults(expected: Any, outcome: Outcome) -> set[tuple]:
+    """Which parts of a result are wrong, and in which way: another dtype, another shape, NaN, or other values."""
+    if outcome.failure:
+        return {("failure", outcome.failure.kind)}
+    return {("changed", name) for name in outcome.changed} | set(_parts_at_fault(expected, outcome.value, ()))
+
+
+def _parts_at_fault(expected: Any, got: Any, place: tuple) -> Iterator[tuple]:
+    if isinstance(expected, (tuple, list)) and isinstance(got, (tuple, list)) and len(expected) == len(got):
+        for number, parts in enumerate(zip(expected, got)):
+            yield from _parts_at_fault(*parts, (*place, number))
+    elif isinstance(expected, dict) and isinstance(got, dict) and expected.keys() == got.keys():
+        for key in expected:
+            yield from _parts_at_fault(expected[key], got[key], (*place, key))
+    elif compare(expected, got):
+        if not isinstance(expected, torch.Tensor) or not isinstance(got, torch.Tensor):
+            yield (*place, "type" if type(expected) is not type(got) else "values")
+        elif expected.dtype != got.dtype or expected.shape != got.shape:
+            yield (*place, "dtype" if expected.dtype != got.dtype else "shape")
+        else:
+            yield (*place, "NaN" if bool(got.isnan().any()) else "values")
 
 
 def _done(wrong: Callable, trial: Trial) -> Outcome:

@@ -89,7 +89,7 @@ def judge(case, expected, got):
         shapes = ", ".join(got.values())
         return f"Expected inputs and targets of shape {(batch_size, T)} each, whole numbers. Yours: {shapes}."
     if not isinstance(got, dict):
-        return f"Expected (inputs, targets), two tensors of shape {(batch_size, T)}; got {kind_of(got)}."
+        return f"Expected (inputs, targets), two tensors of shape {(batch_size, T)}; got {kind_of(got, True)}."
     share, steps, shift, differ, after, same, new = got.values()
     _, right_steps, right_shift, right_differ, _, right_same, right_new = expected.values()
     if steps != right_steps:
