@@ -5,11 +5,11 @@ def gathered(answer, kept, exercises):
     """Return the parts and the list that the answer makes of a record that holds `kept`; "KeyError" if it raises that.
 
     A part is told by a text here, "your masks.causal" or "the library's mask". An answer that changes the library or
-    the table is told by "changed".
+    the table is told by "library changed" or "exercises changed".
     """
 
     def mine(exercise):
-        if "no_such" in exercise:
+        if exercise not in exercises.values() or "no_such" in exercise:
             raise KeyError(exercise)
         if exercise not in kept:
             raise ValueError(f"no answer to {exercise!r} is kept")
@@ -21,7 +21,9 @@ def gathered(answer, kept, exercises):
         gathered = answer(mine, table, library)
     except KeyError:
         return "KeyError", []
-    return gathered if (library, table) == (before, exercises) else ("changed", [])
+    if library != before:
+        return "library changed", []
+    return gathered if table == exercises else ("exercises changed", [])
 
 
 def found_by_grammar(answer, stories, tellable):
