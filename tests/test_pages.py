@@ -317,6 +317,13 @@ def test_a_chapters_solutions_come_from_its_pages_and_stay_the_same():
     assert "SOLUTION" not in text
 
 
+@pytest.mark.parametrize("slug", list(dict.fromkeys(exercise_id.partition(".")[0] for exercise_id in EXERCISES)))
+def test_the_opening_says_how_long_its_exercises_take_together(slug):
+    exercises = [EXERCISES[each] for each in EXERCISES if each.startswith(f"{slug}.")]
+    points, minutes = sum(each.points for each in exercises), sum(each.minutes for each in exercises)
+    assert f"exercises, {points} points, about {minutes} minutes." in solutions(slug).cells[0].source
+
+
 def test_a_mistake_does_the_same_every_time_it_is_made():
     exercise = EXERCISES["masks.causal"]
     trial = prepare(exercise, 0)[-1]

@@ -4,7 +4,6 @@
 
     ---
     explore: merge                  # whose hint and explore the opening shows
-    about: two hours                # how long the exercises take together
     ---
     What else the opening says, if anything.
 
@@ -180,7 +179,7 @@ def _opening(page: Page, chapter: Chapter, exercises: Sequence[Exercise]) -> str
     shown = f"{chapter.slug}.{page.head['explore']}"
     if shown not in EXERCISES:
         raise page.error(2, f"explore: {page.head['explore']} is no exercise of this chapter")
-    points = sum(exercise.points for exercise in exercises)
+    points, minutes = sum(each.points for each in exercises), sum(each.minutes for each in exercises)
     return (
         f"# Exercises {chapter.number} · {chapter.title}\n\n"
         "1. Write your answer where a cell says so, and run the cell.\n"
@@ -190,7 +189,7 @@ def _opening(page: Page, chapter: Chapter, exercises: Sequence[Exercise]) -> str
         f'`explore("{shown}", {EXERCISES[shown].answer_name})` lets your own function drive a live figure.\n'
         f'4. `progress()` shows your points, and `mine("{shown}")` gives back, in any notebook, what has passed.\n\n'
         f"The chapter: [{chapter.number} · {chapter.title}](../notebooks/{chapter.notebook}). "
-        f"{NUMBERS[len(exercises)]} exercises, {points} points, about {page.head['about']}."
+        f"{NUMBERS[len(exercises)]} exercises, {points} points, about {minutes} minutes."
     )
 
 

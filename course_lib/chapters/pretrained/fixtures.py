@@ -54,9 +54,11 @@ def adapted(module: Any, x: Tensor) -> dict:
     weights = {name: each.detach().clone() for name, each in module.linear.named_parameters()}
     around = nn.Linear(x.shape[-1], len(weights["weight"]), "bias" in weights, dtype=x.dtype)
     around.load_state_dict(weights)
+    before = around(x).detach()
     new = type(module)(around, rank, 2 * rank).to(x.dtype)
     first = new(x)
-    found = {"output": module(x).detach(), "output of a new one": first.detach()}
+    found: dict[str, Any] = {"output": module(x).detach()}
+    found["a new one gives what the layer gives"] = _agree(first.detach(), before)
     found["trained"] = sorted(name for name, each in new.named_parameters() if each.requires_grad)
     found["a new one learns"] = _sent_back(new, first)
     found |= {f"gradient of {name}": each for name, each in _gradients(module, x).items()}
@@ -65,6 +67,11 @@ def adapted(module: Any, x: Tensor) -> dict:
     found["output of the merged layer"] = merged(x).detach() if isinstance(merged, nn.Module) else None
     found["output after merging"] = module(x).detach()
     return found
+
+
+def _agree(one: Tensor, other: Tensor) -> bool:
+    """Are they equal but for rounding? Two random starts never agree, and differ from each other in every number."""
+    return one.shape == other.shape and torch.allclose(one.to(other), other, rtol=1e-4, atol=1e-6)
 
 
 def _sent_back(module: Any, output: Tensor) -> bool:

@@ -12,7 +12,7 @@ def gathered(answer, kept, exercises):
     """
 
     def mine(exercise):
-        if "no_such" in exercise:
+        if exercise not in exercises.values() or "no_such" in exercise:
             raise KeyError(exercise)
         if exercise not in kept:
             raise ValueError(f"no answer to {exercise!r} is kept")

@@ -51,29 +51,35 @@ def twelve_blocks(seed):
 
 
 # Over 20 seeds the pre-norm model ends at 0.7 to 1.3; the post-norm model, stuck at chance (ln 12 = 2.48), at 2.48 to
-# 2.62. Adam instead of AdamW, or float64, moves the first four losses by less than 0.001, the last three by less than
-# 0.01. Every mistake below that moves the models moves one of the two by more than twice the room.
+# 2.62. float64, or a fused step, moves the losses of pre-norm and the first four of post-norm by less than 0.001, the
+# others by up to 0.03. Other settings of AdamW may hide in that: they are seen when the optimizer steps.
 def judge(case, expected, got):
     if not isinstance(got, dict):
         return "Expected two lists of numbers: the losses of the pre-norm model, and those of the post-norm model."
     for name in ("pre", "post"):
         right, own = (
-            {key: value for key, value in each.items() if key.startswith(f"{name}:")} for each in (expected, got)
+            {key.removeprefix(f"{name}: "): value for key, value in each.items() if key.startswith(f"{name}: ")}
+            for each in (expected, got)
         )
-        (steps, early, late, moved, _), (own_steps, own_early, own_late, own_moved, altered) = (
-            each.values() for each in (right, own)
-        )
-        if own_steps != steps:
-            return f"Expected {steps} losses of the {name}-norm model, one per step; got {own_steps}."
-        if moved != own_moved:
+        if own["losses"] != right["losses"]:
+            return f"Expected {right['losses']} losses of the {name}-norm model, one per step; got {own['losses']}."
+        if not own["moved"]:
             return f"No parameter of the {name}-norm model that you were given has moved."
-        for step, (one, other) in enumerate(zip(early, own_early, strict=True)):
-            if not abs(one - other) < 0.01:
-                return f"Loss {step} of the {name}-norm model is {other:.2f}; expected {one:.2f}."
-        if not abs(late - own_late) < 0.1:
-            return f"The last losses of the {name}-norm model are about {own_late:.2f}; expected {late:.2f}."
-        if altered:
+        if own["moved"] != right["moved"]:
+            return f"{own['moved']} of {right['moved']} parameters of the {name}-norm model have moved: train all."
+        if own["other settings"]:
+            other = ", ".join(own["other settings"])
+            return f"The {name}-norm model needs AdamW with `learning_rate` and its default settings: look at {other}."
+        if own["updates"] not in (right["updates"], [0]):  # of an optimizer that is written by hand none is seen
+            return f"The {name}-norm model takes {own['updates']} steps; expected {right['updates']}, one per batch."
+        if own["gradients altered"]:
             return (
                 f"The {name}-norm model's gradients are altered between `backward` and the step: do without clipping."
             )
+        for step, (one, other) in enumerate(zip(right["followed"], own["followed"], strict=True)):
+            if not abs(one - other) < (0.01 if step < 4 else 0.02):
+                return f"Loss {step} of the {name}-norm model is {other:.2f}; expected {one:.2f}."
+        late, own_late = right["mean of the last three"], own["mean of the last three"]
+        if not abs(late - own_late) < 0.1:
+            return f"The last losses of the {name}-norm model are about {own_late:.2f}; expected {late:.2f}."
     return None

@@ -13,15 +13,23 @@ def quantize_int8(W):
     return q, scale
 
 
+def is_pair(value):
+    return isinstance(value, (tuple, list)) and [type(part) for part in value] == [torch.Tensor] * 2
+
+
+def summary(case, brought):
+    """The scale of a row of zeros is free: every finite one above 0 counts as 1, so that it hides no mistake."""
+    if not is_pair(brought) or brought[1].shape != case.args[0].shape[:1]:
+        return brought
+    q, scale = brought
+    free = (case.args[0] == 0).all(dim=1) & (scale > 0) & scale.isfinite()
+    return q, torch.where(free, torch.ones_like(scale), scale)
+
+
 def judge(case, expected, got):
-    """The scale of a row of zeros is free, and the integers are to be of one byte."""
-    if isinstance(got, (tuple, list)) and len(got) == 2 and all(isinstance(part, torch.Tensor) for part in got):
-        q, scale = got
-        if scale.shape == expected[1].shape and scale.dtype == expected[1].dtype:
-            free = (case.args[0] == 0).all(dim=1) & (scale > 0) & scale.isfinite()
-            got = q, torch.where(free, expected[1], scale)
-        if compare(expected, got) is None and q.dtype != torch.int8:
-            return f"Your `q` is right, and has dtype {q.dtype}: that is no byte per number. Expected torch.int8."
+    """The integers are to be of one byte."""
+    if is_pair(got) and compare(expected, got) is None and got[0].dtype != torch.int8:
+        return f"Your `q` is right, and has dtype {got[0].dtype}: that is no byte per number. Expected torch.int8."
     return compare(expected, got, names=("q", "scale"))
 
 

@@ -56,6 +56,12 @@ def repeated_letters(seed):
 
 
 @stage
+def ends_of_tokens(seed):
+    "A token that ends as the left one of the pair does: only whole tokens are joined."
+    return [Case({"ca": 9, "cab": 1, "ab": 7, "abd": 2}, 3)]
+
+
+@stage
 def within_words(seed):
     "No pair reaches across the end of a word."
     return [Case({"ab": 4, "ba": 1}, 2), Case({"a": 9, "b": 9, "cd": 1}, 1)]

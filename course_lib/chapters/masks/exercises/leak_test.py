@@ -113,6 +113,10 @@ def any_token(seed):
         ids[:, 3:] = token
         cases.append(Case(drawn_model(rng, 5, leaks=[(1, 3)]), ids))
         cases += [Case(one_sided_model(rng, up), ids) for up in (True, False)]
+    # Two texts that differ only in the token that is seen: a token drawn blindly is the one that stood in one of them.
+    ids = torch.randint(2, (1, 3), generator=rng)
+    last = drawn_model(rng, 3, V=2, leaks=[(1, 2)])
+    cases += [Case(last, torch.cat([ids[:, :2], torch.tensor([[token]])], 1)) for token in (0, 1)]
     ids = torch.randint(2, (2, 4), generator=rng)
     return [*cases, Case(drawn_model(rng, 4, V=2), ids), Case(drawn_model(rng, 4, V=2, leaks=[(1, 3)]), ids)]
 

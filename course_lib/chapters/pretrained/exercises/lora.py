@@ -41,7 +41,8 @@ def layer(rng, *shape, d_out, rank, alpha, bias=True, dtype="float32"):
     """One call: x of this shape, a layer from its last axis to d_out."""
     x = torch.randn(shape, generator=rng, dtype=getattr(torch, dtype))
     seed = int(torch.randint(2**31, (), generator=rng))
-    says = f"nn.Linear({shape[-1]}, {d_out}{'' if bias else ', bias=False'})"
+    dtypes = "" if dtype == "float32" else f", dtype=torch.{dtype}"
+    says = f"nn.Linear({shape[-1]}, {d_out}{'' if bias else ', bias=False'}{dtypes})"
     linear = Given(drawn_linear, shape[-1], d_out, seed, bias, dtype, says=says)
     return Case(x, init=(linear, rank, alpha))
 

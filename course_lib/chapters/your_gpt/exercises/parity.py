@@ -59,6 +59,15 @@ def several_differ(seed):
 
 
 @stage
+def large_entries(seed):
+    "Entries near 100,000, of which some differ by more than the tolerance: it is the same for large entries and small."
+    large = 100_000 + 50_000 * torch.rand(3, generator=generator(seed)).round(decimals=2)
+    theirs = {"tokens": torch.tensor([100_000.0, 1.0]), "logits": large}
+    small = {name: tensor + 1 / 16 for name, tensor in theirs.items()}
+    return [Case(theirs | {"tokens": torch.tensor([100_000.5, 1.0])}, theirs, 0.1), Case(small, theirs, 0.1)]
+
+
+@stage
 def not_a_number(seed):
     "A tensor of yours holds a NaN."
     rng = generator(seed)

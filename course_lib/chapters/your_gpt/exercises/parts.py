@@ -1,5 +1,6 @@
 from course_lib.chapters.your_gpt.fixtures import gathered as probe
 from course_lib.grading.exercise import Case, stage
+from course_lib.grading.judge import compare
 
 
 def gather_parts(fetch, exercises, library):
@@ -12,6 +13,22 @@ def gather_parts(fetch, exercises, library):
             parts[name] = library[name]
             lent.append(name)
     return parts, lent
+
+
+TOLD = {  # what the probe tells by a text in place of the parts
+    "KeyError": "Your function raises a KeyError, and all ids of this case exist. What do you pass to `fetch`?",
+    "library changed": "Your function changes `library`, which stays as it is.",
+    "exercises changed": "Your function changes `exercises`, which stays as it is.",
+}
+
+
+def judge(case, expected, got):
+    told, wanted = (parts[0] if isinstance(parts, tuple) and parts else None for parts in (got, expected))
+    if wanted == "KeyError" and isinstance(told, dict):
+        return "`fetch` raised a KeyError, and your function went on. Let it through."
+    if isinstance(told, str) and told != wanted:
+        return TOLD.get(told, f"`parts` should be a dictionary; it is the text {told!r}.")
+    return compare(expected, got, names=("parts", "lent"))
 
 
 TABLE = {
@@ -40,6 +57,7 @@ def several_parts(seed):
         Case(["masks.causal", "sampling.top_k"], TABLE),
         Case([], some("norm", "mask", "block")),
         Case(list(TABLE.values()), TABLE),
+        Case([], TABLE),  # four names: sorted, backwards and by their ids they have four orders
     ]
 
 
