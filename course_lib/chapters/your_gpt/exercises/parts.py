@@ -15,11 +15,7 @@ def gather_parts(fetch, exercises, library):
     return parts, lent
 
 
-TOLD = {  # what the probe tells by a text in place of the parts
-    "KeyError": "Your function raises a KeyError, and all ids of this case exist. What do you pass to `fetch`?",
-    "library changed": "Your function changes `library`, which stays as it is.",
-    "exercises changed": "Your function changes `exercises`, which stays as it is.",
-}
+RAISED = "Your function raises a KeyError, and all ids of this case exist. What do you pass to `fetch`?"
 
 
 def judge(case, expected, got):
@@ -27,7 +23,7 @@ def judge(case, expected, got):
     if wanted == "KeyError" and isinstance(told, dict):
         return "`fetch` raised a KeyError, and your function went on. Let it through."
     if isinstance(told, str) and told != wanted:
-        return TOLD.get(told, f"`parts` should be a dictionary; it is the text {told!r}.")
+        return RAISED if told == "KeyError" else f"`parts` should be a dictionary; it is the text {told!r}."
     return compare(expected, got, names=("parts", "lent"))
 
 
