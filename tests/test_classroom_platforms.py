@@ -162,7 +162,7 @@ def test_the_time_that_a_download_tells_is_the_last_of_the_learners(tmp_path, la
     "start", ["Mal Yard_66_assignsubmission_file_", "yardmal_66_203_", "12-34 - Mal Yard - Oct 5, 2026 1159 PM_66_203_"]
 )
 def test_what_looks_like_a_receipt_in_another_platforms_download_tells_nothing(tmp_path, start):
-    """On Moodle a learner's files begin alike: a false receipt beside a notebook would put it in a neighbour's row."""
+    """On Moodle one learner's files begin alike: a false receipt would put a notebook in a neighbour's row."""
     (tmp_path / "roster.csv").write_text("ID,Username,Name\n22,bo,Bo Roe\n66,mal,Mal Yard\n", encoding="utf-8")
     files = {f"{start}{BO}.txt": "Name: Bo Roe (bo)\n", f"{start}{BO}_x.ipynb": about(3)}
     class_ = lay_out(tmp_path / "class", {**files, "66.ipynb": about(3)})
