@@ -45,7 +45,7 @@ REASONS = {
     "unusual_packing": "unusual way",
     "claims_to_be_a_zip": "no zip archive",
     "deep_json_behind": "brackets",
-    "planted_modules": "course_lib/grading/judge.py was not read",
+    "planted_modules": "course_lib/grading/judge.py were not read",
 }
 
 

@@ -108,6 +108,19 @@ def test_a_damaged_record_is_passed_by(clone, text):
     assert [notebook.path for notebook in submission.notebooks] == [f"exercises/{ATTENTION}"]
 
 
+def test_the_library_in_a_clone_is_no_helper_file_and_takes_one_line_at_most(clone):
+    """Also where a notebook is at the top of the clone, so that the library is below it."""
+    shutil.copy(clone / "exercises" / ATTENTION, clone / "mine.ipynb")
+    [submission] = find_handed_in([clone.parent], one_each=True).submissions
+    assert (submission.files, submission.all_troubles) == ({}, ())
+    for name in ("masks.py", "attention.py", "heads.py", "positions.py"):
+        (clone / "course_lib" / name).write_text("# edited")
+    [submission] = find_handed_in([clone.parent], one_each=True).submissions
+    named = "course_lib/attention.py, course_lib/heads.py, course_lib/masks.py and 1 more"
+    assert submission.all_troubles == (f"{named} were not read: the course's own are used",)
+    assert submission.files == {}
+
+
 def test_exercises_that_nobody_answered_are_still_what_was_handed_in(package, tmp_path):
     (tmp_path / "ada").mkdir()
     shutil.copy(package / "exercises" / ATTENTION, tmp_path / "ada")

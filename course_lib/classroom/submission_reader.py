@@ -37,7 +37,7 @@ from .folders import (
     unpacked,
 )
 from .notebook_reader import MOST_CELLS, Cell, mended, read_cells, read_notebook
-from .other_forms import CHAPTER_OF_ANSWER, DEFINED, FORMS, LARGEST_HELPER, cells_of_form
+from .other_forms import CHAPTER_OF_ANSWER, DEFINED, FORMS, LARGEST_HELPER, cells_of_form, is_of_library
 from .salvage import MERGE, TEXT_NOTEBOOK, THEIRS, as_notebook, merged, python_version, sides
 
 # For one submission. Sizes are in bytes, those of text in characters.
@@ -48,6 +48,7 @@ MOST_HELPERS = 100
 LARGEST_DATA_FILE = 1_000_000
 LARGEST_DATA = 8_000_000  # all data files together
 MOST_DATA = 200
+MOST_NAMED = 3  # modules of a clone's library that were edited
 MOST_FILES = 10_000  # that are looked at: notebooks, helpers, folders, archives
 MOST_LISTED = 200_000  # of any kind
 MOST_ARCHIVES = 20
@@ -254,14 +255,31 @@ class Reading:
             self._read_other_forms()
         self.notebooks.sort(key=_by_path)
         homes, read = {path[:-1] for path, _ in self.notebooks}, {path for path, _ in self.notebooks}
-        for path, file in sorted(self.found[".py"], key=_by_path):
-            if any(path[:depth] in homes for depth in range(len(path))):
+        below = [(path, file) for path, file in self.found[".py"] if any(path[:i] in homes for i in range(len(path)))]
+        self._pass_by_library([(path, file) for path, file in below if "course_lib" in path[:-1]])
+        for path, file in sorted(below, key=_by_path):
+            if "course_lib" not in path[:-1]:
                 try:
                     self._read_helper(path, file)
                 except Refused as refused:
                     if path not in read and f"{_shown(path)} {refused}" not in self.troubles:
                         self._leave_out(path, str(refused))
         self._read_data({path: file for path, file in self.others if path not in read}, homes)
+
+    def _pass_by_library(self, modules: list[tuple[Place, File]]) -> None:
+        """Say in one line which modules of a clone's library are not those of this course; the others are nobody's."""
+        edited = []
+        for path, file in sorted(modules, key=_by_path):
+            try:
+                if not is_of_library(file.read(LARGEST_HELPER, self._charge)):
+                    edited.append(path)
+            except Refused:
+                edited.append(path)
+        if edited:
+            named = ", ".join(map(_shown, edited[:MOST_NAMED]))
+            more = f" and {len(edited) - MOST_NAMED:,} more" if len(edited) > MOST_NAMED else ""
+            was, own = ("was", "is") if len(edited) == 1 else ("were", "are")
+            self.troubles.append(f"{named}{more} {was} not read: the course's own {own} used")
 
     def _leave_out_unchanged(self) -> None:
         """Leave out chapters as they were given, and exercises as they were given beside others that were changed: in a
