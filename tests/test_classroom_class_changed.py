@@ -80,6 +80,7 @@ def test_what_the_teacher_put_there_stays(tmp_path):
         "notes.txt",
         "report/notes.txt",
         "report/learners/Bob.pdf",
+        "report/learners/advice.html",
         "gradescope/Bob/rubric.md",
         "report/a/index.html",
     ]

@@ -186,11 +186,13 @@ def _exchanged(out: Path, empty: str) -> Iterator[Path]:
 
 def _carry_over(old: Path, new: Path, ours: Sequence[str]) -> None:
     """Copy what the teacher put into an old folder into the new one."""
+    from .report import is_page
+
     if old.is_symlink():
         raise ValueError(f"{old} is a link, which may lead anywhere: put a folder in its place, or delete it")
     for path in sorted(old.rglob("*")):
         name = path.relative_to(old)
         is_ours = any(name.match(pattern) and len(name.parts) == pattern.count("/") + 1 for pattern in ours)
-        if path.is_symlink() or not (is_ours or path.is_dir()):
+        if path.is_symlink() or not (path.is_dir() or (is_ours and (path.suffix != ".html" or is_page(path)))):
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, new / name, follow_symlinks=False)

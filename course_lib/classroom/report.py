@@ -84,6 +84,12 @@ def write_reports(
     return paths + [save_text(report / learner.page, _learner_page(learner.marked, titles)) for learner in learners]
 
 
+def is_page(path: Path) -> bool:
+    """Say whether a file is a page that this module wrote, and not a teacher's of the same form of name."""
+    with path.open("rb") as file:
+        return escape(POLICY).encode() in file.read(1000)
+
+
 def write_reflections(marked: Sequence[GradedSubmission], folder: Path) -> list[Path]:
     """Write `report/reflections.html`, the texts of a class under each question with its criteria to tick, and
     `reflections.csv`, a row for each text with a column for each criterion; nothing if nobody has written.
