@@ -62,11 +62,14 @@ def visited(monkeypatch):
 
 @pytest.mark.parametrize("number", ALL_SIGNALS)
 def test_each_vote_is_in_the_file_before_it_is_acknowledged_and_a_signal_ends_the_room_in_order(
-    number, visited, tmp_path, capsys
+    number, visited, tmp_path, capsys, request
 ):
     if number is None:
         pytest.skip("this system has no such signal")
     out = tmp_path / "votes.json"
+    if number != signal.SIGINT:  # below `nohup` the tests inherit that SIGHUP is ignored, and so would the room
+        before = signal.signal(number, signal.SIG_DFL)
+        request.addfinalizer(lambda: signal.signal(number, before))
     asleep = signal.getsignal(number)
 
     def visit(address, code):

@@ -25,9 +25,9 @@ WORDS: dict[State, str] = {"found": "found", "unknown": "UNKNOWN", "missing": "M
 class Line:
     """One learner, or one thing that lay there.
 
-    Fields: state · name, as in the report · learner, the id, if it is known · files, the notebooks and what they may
-    import or read, each below what was handed in · chapters, that these are about · absent, the expected chapters that
-    they are not about · why, what is not as it should be.
+    Fields: state · name, as in the report · learner, the id, if it is known · files, the notebooks and the files beside
+    them that they may use, each below what was handed in · chapters, that these are about · absent, the expected
+    chapters that they are not about · why, what is not as it should be.
     """
 
     state: State

@@ -104,6 +104,8 @@ def write_reflections(marked: Sequence[GradedSubmission], folder: Path) -> list[
         if any(each.texts.get(id) for each in learners)
     ]
     if not questions:
+        for path in paths:
+            path.unlink(missing_ok=True)  # of an earlier class
         return []
     most = max(len(exercise.rubric) for exercise, _ in questions)
     rows = [["learner", "name", "exercise", "title", "text", *(f"criterion {i}" for i in range(1, most + 1))]]
