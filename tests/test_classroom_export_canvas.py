@@ -205,3 +205,15 @@ def test_a_gradebook_that_cannot_be_filled_is_turned_down(tmp_path, text, messag
     with pytest.raises(ValueError, match=message):
         write_canvas([marked("grace")], tmp_path, gradebook=book)
     assert not (tmp_path / "canvas.csv").exists()
+
+
+def test_a_column_with_a_chapters_short_name_is_its_own(tmp_path):
+    book = tmp_path / "book.csv"
+    book.write_text(
+        "Student,ID,SIS User ID,SIS Login ID,Section,Attention (501),Causal masking (502)\nAda,11,,ada,1,,\n"
+    )
+    titles = {2: "Scaled dot-product attention", 3: "Causal masking"}
+    [path] = write_canvas([marked("Ada", (True, True))], tmp_path / "out", gradebook=book, chapters=titles)
+    head, row = csv.reader(io.StringIO(path.read_text("utf-8-sig")))
+    assert head[5:] == ["Attention (501)", "Causal masking (502)"]
+    assert all(row[5:])

@@ -104,6 +104,13 @@ def test_nobody_is_found_by_single_letters(tmp_path, name):
     assert roster.owner(name, at_an_end=True).row is None
     assert roster.owner("hw_Ada Lane.ipynb", at_an_end=True).row == 0
     assert roster.owner("O Poe.ipynb", at_an_end=True).row == 2
+    whole = rows_of(tmp_path, "name,email\nX Æ,x20@x.org\nAda Lane,a@x.org\n")
+    assert [whole.owner(each, at_an_end=True).row for each in ("X Æ", "x_æ.ipynb", "X", "hw x.ipynb")] == [
+        0,
+        0,
+        None,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -148,14 +148,18 @@ def test_the_time_that_a_download_tells_is_the_last_of_the_learners(tmp_path, la
     submissions = find_handed_in(
         [lay_out(tmp_path / "class", layout(class_).files)], read_roster(tmp_path / "roster.csv")
     ).submissions
-    times = platform_times(submissions, "Europe/Berlin")
+    times, unread = platform_times(submissions, "Europe/Berlin")
+    assert unread == {}
     first = class_[0].name
     if layout is brightspace:
         assert times.pop(first) == datetime(2026, 10, 5, 22, 1, tzinfo=UTC), "there were two"
     assert {*times.values()} == {expected}
-    assert len(platform_times(submissions, "")) == (len(class_) if layout is gradescope else 0), "no zone is guessed"
+    assert len(platform_times(submissions, "")[0]) == (len(class_) if layout is gradescope else 0), "no zone is guessed"
     if layout is blackboard:
-        assert platform_times(submissions, "America/New_York") == {}, "its clocks do not show CEST"
+        times, unread = platform_times(submissions, "America/New_York")
+        assert times == {}, "its clocks do not show CEST"
+        assert all("is in CEST, which clocks in America/New_York" in why for why in unread.values())
+        assert len(unread) == len(class_)
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,12 @@ def test_dates_without_any_time_to_judge_by_are_a_note_and_no_failure(marks, tmp
     assert "--handed-in" in said.out
     assert "NOT APPLIED" not in said.err
     (tmp_path / "times.csv").write_text("id,handed in\nada,2026-10-05T21:59:00Z\n")
-    assert main([*arguments, "--handed-in", str(tmp_path / "times.csv")]) == 1, "bert may be late"
-    assert "NOT APPLIED: bert bears no known time" in capsys.readouterr().err
+    out = tmp_path / "out"
+    arguments += ["--handed-in", str(tmp_path / "times.csv"), "--out", str(out), "--json"]
+    assert main(arguments) == 1, "bert may be late"
+    assert "NOT APPLIED: bert has no known time" in capsys.readouterr().err
+    assert "bert has no known time" in (out / "report" / "index.html").read_text("utf-8"), "also for tomorrow's reader"
+    assert "bert has no known time" in (out / "results.json").read_text("utf-8")
 
 
 def test_a_time_that_the_download_tells_counts_and_is_said(marks, tmp_path, capsys):

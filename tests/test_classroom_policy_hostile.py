@@ -168,6 +168,26 @@ def test_whose_time_is_not_known_is_taken_as_on_time_and_said():
     assert [doubt.partition(":")[0] for doubt in doubts] == ["bo (12) came late, and nothing says how late"]
 
 
+def test_where_canvas_marks_what_is_late_the_times_of_those_are_enough():
+    times = [(Learner("12", "bo"), DUE + timedelta(hours=1))]
+    done, doubts = apply_policy(LATE, [marked(), marked("bo", "12")], times, late=["bo"])
+    assert doubts == []
+    assert done[1].counted.chapters[2] < (3, 3)
+
+
+def test_a_time_that_fits_no_submission_is_said():
+    _, doubts = counted_at([marked()], [("11", "ada", -DAYS), ("13", "cy", DAYS)])
+    assert [doubt.rpartition(", fits")[2] for doubt in doubts] == [" no submission"]
+    assert "cy" in doubts[0]
+
+
+def test_a_time_that_came_and_is_not_used_is_said_with_the_reason():
+    _, doubts = apply_policy(LATE, [marked("bo", "12")], unread={"bo": "its clock is another"})
+    assert doubts[0].startswith(
+        "bo (12) came with a time that is not used (its clock is another): it is taken as on time"
+    )
+
+
 # --- what a person reads, and what a formula in `why` does ------------------------------------------------------------
 POLICY = Policy(
     {3: 2.0}, {2: DUE}, percent_per_day=10, overrides=[Override("11", IDS[2], points=1, why=FORMULA, by="-2+3")]

@@ -353,22 +353,23 @@ def _told(
         policy, times, path = counting
         print(f"points count as {path} says: the column `counts`, the report and the files show it", file=out)
         late = {line.name for line in manifest if any(map(is_late, line.files))}
-        known = platform_times(submissions, policy.zone) if policy.due else {}
+        known, unread = platform_times(submissions, policy.zone) if policy.due else ({}, {})
         if known:
             print(f"when each handed in: the download tells it of {len(known)} of {len(submissions)}", file=out)
-        elif policy.due.keys() & {*chapters} and not (times or policy.handed_in):
+        elif policy.due.keys() & {*chapters} and not (times or policy.handed_in or unread):
             print(
                 "note: [grading.due] has dates, and nothing tells when anybody handed in: all are taken as on time "
                 "(--handed-in, [grading.handed_in])",
                 file=out,
             )
-        outcome.marked, doubts = apply_policy(policy, outcome.marked, times, late, known)
+        outcome.marked, doubts = apply_policy(policy, outcome.marked, times, late, known, unread)
     failed = "could not be graded, and not for a fault of its own"
     all_left = [*left, *(LeftOut(name, f"{failed}: {why}") for name, why in outcome.failed.items())]
     paths = []
     try:
         if arguments.out:  # before anything is said
-            paths = write_results(arguments, outcome.marked, chapters, all_left, manifest, counting and policy.canvas)
+            columns = policy.canvas if counting else None
+            paths = write_results(arguments, outcome.marked, chapters, all_left, manifest, columns, doubts)
     except OSError as error:
         raise RuntimeError(
             f"{error.filename or arguments.out} cannot be written ({error.strerror}). Every mark is kept: mend it, and "

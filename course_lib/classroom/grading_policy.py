@@ -102,6 +102,7 @@ def apply_policy(
     times: Sequence[tuple[Learner, datetime]] = (),
     late: Collection[str] = (),
     known: Mapping[str, datetime] | None = None,
+    unread: Mapping[str, str] | None = None,
 ) -> tuple[list[GradedSubmission], list[str]]:
     """Return the submissions with what they count, and in sentences what could not be applied: a person should look.
 
@@ -109,10 +110,11 @@ def apply_policy(
         times: of `read_times`. A submission whose time is not known is taken as on time, and named; where no time is
             known at all, only those that are `late`.
         late: the names of submissions that came late, as Canvas says without saying how late.
-        known: of `platform_times`, by the names of submissions; `times` outrank it.
+        known: of `platform_times`, by the names of submissions; `times` outrank it. unread: why a time that came with a
+            submission is not used.
     """
     words, doubts = _words(policy.overrides, marked)
-    when, unknown = _times(policy, marked, times, words, late, known or {})
+    when, unknown = _times(policy, marked, times, words, late, known or {}, unread or {})
     doubts += unknown
     counted = []
     for i, each in enumerate(marked):
@@ -182,10 +184,12 @@ def _times(
     words: Mapping[int, Sequence[Override]],
     late: Collection[str],
     known: Mapping[str, datetime],
+    unread: Mapping[str, str],
 ) -> tuple[dict[int, datetime], list[str]]:
     """Return when each submission was handed in, and whose time is not known although it matters."""
     when = {i: known[each.name] for i, each in enumerate(marked) if each.name in known}
-    doubts = []
+    doubts: list[str] = []
+    used: set[int] = set()
     roster = Roster.of([learner for learner, _ in times])
     for i, each in enumerate(marked):
         row = roster.row_of_id(each.learner)
@@ -193,6 +197,7 @@ def _times(
             row = roster.owner(each.name).row
         if row is not None:
             when[i] = times[row][1]
+            used.add(row)
     for key, time in policy.handed_in.items():
         fits = _whose(key, marked)
         if len(fits) == 1:
@@ -205,11 +210,20 @@ def _times(
         total = any(word.total for word in words.get(i, ()))
         if i not in when and not total and (_chapters(each) & policy.due.keys()) - decided:
             open.append(each)
-    if not (times or policy.handed_in or known):  # then nobody can be late, and it is no failure (`_told`)
+    if late or not (times or policy.handed_in or known or unread):
+        # Canvas marks what is late. Where nothing tells any time, nobody can be late: no failure (`_told`).
         open = [each for each in open if each.name in late]
     for each in open:
-        why = "came late, and nothing says how late" if each.name in late else "bears no known time"
-        doubts.append(f"{_named(each)} {why}: it is taken as on time (--handed-in, [grading.handed_in])")
+        why = "came late, and nothing says how late" if each.name in late else "has no known time"
+        if each.name in unread:
+            why = f"came with a time that is not used ({unread[each.name]})"
+        remedy = "To give a time: --handed-in FILE, or [grading.handed_in] in course.toml"
+        doubts.append(f"{_named(each)} {why}: it is taken as on time. {remedy}")
+    doubts += [
+        f"the time for {one_line(learner.name)}, line {learner.row} of the list of times, fits no submission"
+        for row, (learner, _) in enumerate(times)
+        if row not in used
+    ]
     return when, doubts
 
 

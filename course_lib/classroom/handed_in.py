@@ -2,7 +2,6 @@
 of files."""
 
 from collections.abc import Iterable
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -42,17 +41,20 @@ def read_times(path: Path, zone: str = "") -> list[tuple[Learner, datetime]]:
     return [(learner, moment) for (learner, _), moment in zip(found, moments)]
 
 
-def platform_times(submissions: Iterable[Submission], zone: str = "") -> dict[str, datetime]:
-    """Return when each was handed in, as its download tells it, by the submission's name: the last of its files.
+def platform_times(submissions: Iterable[Submission], zone: str = "") -> tuple[dict[str, datetime], dict[str, str]]:
+    """Return when each was handed in, as its download tells it, by the submission's name: the last of its files; and
+    why a time is not used that cannot be read plainly in the course's time zone.
 
-    What a download does not tell of each file, or not plainly in the course's time zone, is not there.
+    What a download does not tell of each file is in neither.
     """
-    found = {}
+    found, unread = {}, {}
     for each in submissions:
         if each.times and all(each.times):
-            with suppress(ValueError):
-                found[each.name] = max(read_moments([(each.name, text) for text in each.times], zone))
-    return found
+            try:
+                found[each.name] = max(read_moments([("the download", text) for text in each.times], zone))
+            except ValueError as error:
+                unread[each.name] = str(error)
+    return found, unread
 
 
 def is_late(file: str) -> bool:

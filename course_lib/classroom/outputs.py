@@ -54,11 +54,13 @@ def write_results(
     left: list,
     manifest: "Sequence[Line]" = (),
     canvas_columns: Mapping[int, str] | None = None,
+    doubts: "Sequence[str]" = (),
 ) -> list[Path]:
     """Write the report, and every format that was asked for, or that an earlier run wrote and that needs nothing else;
     return the first file of each.
 
-    canvas_columns: how the gradebook calls the columns of chapters, where `course.toml` says so.
+    canvas_columns: how the gradebook calls the columns of chapters, where `course.toml` says so. doubts: what of the
+    policy could not be applied, a sentence each.
     Errors: ValueError if a folder to be written is a link, which may lead out of `arguments.out`.
     """
     from course_lib.classroom.export import classroom50, gradescope, junit, results
@@ -85,6 +87,8 @@ def write_results(
         about["cases"] = scheme
     if walls := walls_of(out):
         about["wall"] = " | ".join(walls)
+    if doubts:
+        about["not applied"] = " | ".join(doubts)
 
     def write_pages(folder: Path) -> list[Path]:
         pages = write_reports(marked, folder, titles=TITLES, about=about, left=left, manifest=manifest)

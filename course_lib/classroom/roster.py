@@ -42,7 +42,6 @@ NO_ONE = re.compile(r"Points Possible|Student, Test|Test Student", re.IGNORECASE
 LETTER = r"[^\W\d_\u2e80-\U0010ffff]"
 # What stands at an end of many a file's name and means no person: a counter, a letter, the course's own words.
 WEAK = re.compile(rf"[0-9]{{1,3}}|{LETTER}|{'|'.join(word for stem in STEMS for word in stem.split('_'))}")
-INITIALS = re.compile(rf"{LETTER}(?:[\W_]+{LETTER})*[\W_]*")
 APOSTROPHES = "'\u2019\u2018\u201b`\u00b4\u2032\u02b9\u02bb\u02bc\u02c8\u055a\u05f3\ua78c\uff07"
 # What nobody sees: soft hyphens, zero widths, signs that turn the reading order; variation selectors.
 UNSEEN = re.compile(r"[\u034f\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
@@ -178,7 +177,7 @@ class Roster:
                 self._numbers[id.strip()].add(row)
             for name in (id, *names):
                 if key := comparable(name):
-                    if not INITIALS.fullmatch(key):
+                    if not re.fullmatch(LETTER, key):  # a whole name of two letters, X Æ, is somebody's
                         self._names[key].add(row)
                     for unseen in ("", " "):
                         self._words[_words(name, unseen)].add(row)

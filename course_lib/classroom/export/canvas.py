@@ -7,6 +7,7 @@ from pathlib import Path
 from course_lib.classroom.roster import Roster, save_unmatched
 from course_lib.classroom.spreadsheets import Sheet, amount, csv_text, points_of, scaled, spreadsheet_cell
 from course_lib.classroom.text import COURSE, in_order, one_line, save_text
+from course_lib.contents import CHAPTERS
 
 from ..file_names import CANVAS_DOWNLOAD
 from ..graded import GradedSubmission
@@ -122,7 +123,11 @@ def _canvas_column(sheet: Sheet, title: str, assignment_id: str, chapter: int | 
     columns = [i for i, head in heads if head == name or (assignment_id and head.endswith(f" ({assignment_id})"))]
     if not columns and not assignment_id:
         titles = {title, f"Chapter {chapter} · {title}"} if chapter is not None else {title}
-        columns = [i for i, head in heads if re.sub(r" \(\d+\)$", "", head) in titles]
+        plain = [(i, re.sub(r" \(\d+\)$", "", head)) for i, head in heads]
+        columns = [i for i, head in plain if head in titles]
+        if not columns and chapter is not None:  # its short name, as the commands call it: "Attention"
+            short = CHAPTERS[chapter].slug.replace("_", " ")
+            columns = [i for i, head in plain if head.casefold().replace("-", " ") == short]
     if must and not columns:
         raise ValueError(
             f"{sheet.path} has no column {name!r}, which [grading.canvas] names: write it as it stands there, "
