@@ -60,6 +60,12 @@ def visited(monkeypatch):
     return run
 
 
+def heard(number, request) -> None:
+    """Let a signal be heard: below `nohup` the tests inherit that SIGHUP is ignored, and so would a room."""
+    before = signal.signal(number, signal.SIG_DFL)
+    request.addfinalizer(lambda: signal.signal(number, before))
+
+
 @pytest.mark.parametrize("number", ALL_SIGNALS)
 def test_each_vote_is_in_the_file_before_it_is_acknowledged_and_a_signal_ends_the_room_in_order(
     number, visited, tmp_path, capsys, request
@@ -67,9 +73,8 @@ def test_each_vote_is_in_the_file_before_it_is_acknowledged_and_a_signal_ends_th
     if number is None:
         pytest.skip("this system has no such signal")
     out = tmp_path / "votes.json"
-    if number != signal.SIGINT:  # below `nohup` the tests inherit that SIGHUP is ignored, and so would the room
-        before = signal.signal(number, signal.SIG_DFL)
-        request.addfinalizer(lambda: signal.signal(number, before))
+    if number != signal.SIGINT:
+        heard(number, request)
     asleep = signal.getsignal(number)
 
     def visit(address, code):
@@ -204,9 +209,11 @@ def test_what_is_kept_bears_no_token(votes):
 
 @pytest.mark.proof
 @pytest.mark.parametrize("number", [9, *ALL_SIGNALS[1:]])
-def test_a_room_that_is_killed_has_kept_its_votes(number, tmp_path):
+def test_a_room_that_is_killed_has_kept_its_votes(number, tmp_path, request):
     if number is None:
         pytest.skip("this system has no such signal")
+    if number != 9:
+        heard(number, request)
     words = [sys.executable, "-m", "course_lib", "room", "2", "--port", "0", "--out", str(tmp_path / "votes.json")]
     for votes in (1, 2):
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
@@ -215,6 +222,9 @@ def test_a_room_that_is_killed_has_kept_its_votes(number, tmp_path):
             assert sent(address, "join", votes, {"code": code, "token": token(votes)}) == 200
             assert sent(address, "vote", votes, VOTE) == 200
             process.send_signal(number)
-            _, err = process.communicate(timeout=60)
+            try:
+                _, err = process.communicate(timeout=60)
+            finally:
+                process.kill()  # one that did not end would be waited for without end
         assert (process.returncode, err) == (-9 if number == 9 else 128 + number, "")
         assert json.loads((tmp_path / "votes.json").read_text("utf-8"))["guesses"] == told(**{VOTE["answer"]: votes})
