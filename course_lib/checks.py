@@ -898,8 +898,8 @@ def require_special_tokens(special_tokens: object, alphabet: set[str]) -> list[s
     for token in special:
         if alphabet.issuperset(token) and (len(token) == 1 or not token.isascii()):
             raise ValueError(
-                f"special token {token!r} is made of signs with which the byte alphabet writes bytes, so that texts "
-                "would not come back as they were: take at least two ASCII signs, such as '<|end|>'"
+                f"special_tokens must not hold {token!r}: the byte alphabet writes bytes with its signs, so that texts "
+                "would not come back as they were. Take at least two ASCII signs, such as '<|end|>'"
             )
     return special
 

@@ -22,7 +22,7 @@ def prepare(exercise: Code, seed: int) -> tuple[Trial, ...]:
     Kept, because a learner checks the same exercise again and again, and a class is graded with one seed.
     """
     trials: list[Trial] = []
-    for stage in exercise.stages:
+    for place, stage in enumerate(exercise.stages):
         drawn = seed_of_stage(seed, exercise.id, stage.__name__)
         settle(drawn)
         for case in sorted(stage(drawn), key=lambda case: size_of(case.args)):
@@ -38,7 +38,7 @@ def prepare(exercise: Code, seed: int) -> tuple[Trial, ...]:
                 exercise.signature,
                 _told(case.args),
                 argument_names(exercise),
-                seed_of_call(seed, exercise.id, len(trials)),
+                seed_of_call(seed, exercise.id, place),
                 _told(case.init) if exercise.module else None,
                 weights,
                 exercise.probe,

@@ -8,14 +8,13 @@ of them, and then knows everything else that was drawn from the same seed.
 Scheme 1: every stage draws from the seed itself. Seeds that are public do so, and the runs of earlier versions.
 """
 
-import copy
 import hmac
 import secrets
 from typing import Any
 
 import torch
 
-from .exercise import Given, generator
+from .exercise import generator
 
 PUBLIC_SEED = 0  # of the cases that `check` shows to everybody
 SECRET = 1 << 126  # no secret of scheme 2 is smaller; the seeds of earlier versions had 62 bits
@@ -43,22 +42,23 @@ def seed_of_stage(seed: int, exercise_id: str, stage: str) -> int:
     return seed if scheme_of(seed) == 1 else hashed(seed, "cases", exercise_id, stage)
 
 
-def seed_of_call(seed: int, exercise_id: str, number: int) -> int:
-    """Return the seed of the global random numbers for a call of an answer; that of `check` is known anyway."""
-    return seed if seed == PUBLIC_SEED else hashed(seed, "call", exercise_id, number)
+def seed_of_call(seed: int, exercise_id: str, stage: int) -> int:
+    """Return the seed of the global random numbers for each call of an answer in a stage, by its place. It is equal for
+    all, so that an answer that draws blindly draws alike. That of `check` is known anyway."""
+    return seed if seed == PUBLIC_SEED else hashed(seed, "call", exercise_id, stage)
 
 
 def without_seed(value: Any, seed: int) -> Any:
     """Return an argument of a case that tells nothing of the stage's seed: each generator, and each number that is the
-    seed or near it, gives way to one that is hashed from it."""
+    seed or near it, gives way to one that is hashed from it.
+
+    What is made for the answer (`Given`) stays: the stage has chosen the rest of the case to fit it. Its data may be a
+    seed near the stage's own, which tells the cases of this stage and nothing else.
+    """
     if isinstance(value, torch.Generator):
         return generator(hashed(value.initial_seed(), "generator"))
     if isinstance(value, int) and abs(value - seed) < NEAR:
         return hashed(value, "number")
-    if isinstance(value, Given):
-        given = copy.copy(value)
-        given.data = without_seed(value.data, seed)
-        return given
     if isinstance(value, dict):
         return {key: without_seed(part, seed) for key, part in value.items()}
     return type(value)(without_seed(part, seed) for part in value) if type(value) in (list, tuple) else value
