@@ -7,12 +7,13 @@ the time: it is `test_grading.py` that asks for names.
 import pytest
 import torch
 
-from course_lib.grading import EXERCISES
+from course_lib.grading import EXERCISES, grade
 from course_lib.grading.engine import PUBLIC_SEED, ready_trials
 from course_lib.grading.limits import undisturbed
 from course_lib.grading.run import call
 from course_lib.grading.trials import summed_up
 from tests.confusion import SLOW
+from tests.right.sampling import compare_with_a_buffer
 
 pytestmark = [pytest.mark.usefixtures("as_a_learner"), pytest.mark.proof]
 
@@ -90,3 +91,11 @@ def passes(exercise_id, answer, seed):
     trials = ready_trials(exercise, seed)
     with undisturbed():
         return not any(fails(exercise, answer, trial) for trial in trials)
+
+
+def test_a_call_that_draws_equal_counts_by_chance_fails_no_right_answer():
+    """Under this secret 20 texts and the next 20 have equal counts and an equal mean, though all are drawn."""
+    exercise = EXERCISES["sampling.compare"]
+    secret = 127_564_759_527_287_141_330_303_204_573_656_775_365
+    for answer in (exercise.reference, compare_with_a_buffer):
+        assert grade(exercise.id, answer, secret).passed

@@ -1,9 +1,9 @@
 """Which seed draws what: the cases of a run follow from its secret, and nothing beside an answer tells that secret.
 
-Scheme 2: a keyed hash of the secret makes one seed for each stage of an exercise, and another for each call of an
-answer. Nobody can compute the secret, or the seed of another stage, from any of them. A stage needs a seed of its own:
-torch keeps only 32 bits of a CPU generator's seed, so that someone who has seen a few values drawn from it can try all
-of them, and then knows everything else that was drawn from the same seed.
+Scheme 2: a keyed hash of the secret makes one seed for each stage of an exercise, and another for the random numbers
+beside its calls. Nobody can compute the secret, or the seed of another stage, from any of them. A stage needs a seed of
+its own: torch keeps only 32 bits of a CPU generator's seed, so that someone who has seen a few values drawn from it can
+try all of them, and then knows everything else that was drawn from the same seed.
 
 Scheme 1: every stage draws from the seed itself. Seeds that are public do so, and the runs of earlier versions.
 """

@@ -94,20 +94,22 @@ def followed(function, model, ids, max_new_tokens, max_seq_len, temperature, gen
 
 def as_two_rows(function, model, ids, n_tokens, temperatures, generator):
     """Return both lists as tensors (tuples and tensors will do), whether a few texts repeat with the same seed, and
-    whether the next call draws others; where nothing is drawn, it does not."""
+    whether one of the next calls draws others (a single one may give equal counts by chance); where nothing is drawn,
+    none does."""
     result = function(model, ids, n_tokens, list(temperatures), generator)
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         return result
     state = generator.get_state()
     few = [function(model, ids[:20], n_tokens, list(temperatures), generator.set_state(state)) for _ in range(2)]
-    few.append(function(model, ids[:20], n_tokens, list(temperatures), generator))
+    few += [function(model, ids[:20], n_tokens, list(temperatures), generator) for _ in range(4)]
     try:
-        result, one, two, then = (
+        result, one, two, *later = (
             [torch.as_tensor(part, dtype=torch.float64).detach() for part in each] for each in (result, *few)
         )
     except (TypeError, ValueError, RuntimeError):
         return result
-    return (*result, all(map(torch.equal, one, two)), not all(map(torch.equal, one, then)))
+    is_new = any(not all(map(torch.equal, one, then)) for then in later)
+    return (*result, all(map(torch.equal, one, two)), is_new)
 
 
 def _alike(one, other):
