@@ -5,7 +5,6 @@ learner's code does to its process is `Ended`, which is a result (`session`).
 """
 
 import contextlib
-import json
 import os
 import secrets
 import select
@@ -16,6 +15,8 @@ import threading
 import time
 
 import psutil
+
+from course_lib.files import parsed
 
 from . import cgroups
 from .protocol import Channel
@@ -259,8 +260,8 @@ class Worker:
             self._said += said
         line, _, self._said = self._said.partition(b"\n")
         try:
-            message = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            message = parsed(line)
+        except ValueError as error:
             raise Fault("the worker speaks no JSON") from error
         if not isinstance(message, dict) or what not in message:
             raise Fault(f"the worker said {message!r} in place of {what!r}")

@@ -2,7 +2,6 @@
 
 import argparse
 import errno
-import json
 import os
 import signal
 import socket
@@ -111,13 +110,14 @@ def read(out: Path) -> dict[str, Any] | None:
 
     Errors: ValueError for any other file, which is left as it is.
     """
+    from course_lib.files import parsed
     from course_lib.room.tally import require_summary
 
     if not os.path.lexists(out):
         return None
     try:
-        return require_summary(json.loads(out.read_text(encoding="utf-8")))
-    except (ValueError, RecursionError, IsADirectoryError, FileNotFoundError) as error:
+        return require_summary(parsed(out.read_text(encoding="utf-8")))
+    except (ValueError, IsADirectoryError, FileNotFoundError) as error:
         raise ValueError(f"{out} is there already and not a room's file: name another file with --out") from error
 
 

@@ -4,7 +4,6 @@ Every request is small, is over at once, and has a connection of its own; nothin
 """
 
 import asyncio
-import json
 import logging
 import secrets
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
 
+from course_lib.files import parsed
 from course_lib.room.tally import Refused, Tally
 
 PAGES = Path(__file__).parent / "page"
@@ -97,8 +97,8 @@ class Handler(RequestHandler):
         if self.request.headers.get("Content-Type", "").partition(";")[0] != "application/json":
             raise Refused(415, "A message is JSON.")
         try:
-            found = json.loads(self.request.body)
-        except (ValueError, RecursionError):
+            found = parsed(self.request.body)
+        except ValueError:
             raise Refused(400, "That is no JSON.") from None
         if not isinstance(found, dict) or {name: type(value) for name, value in found.items()} != fields:
             raise Refused(422, f"A message here has {' and '.join(fields)}, and nothing else.")
