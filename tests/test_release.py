@@ -21,7 +21,7 @@ from course_lib.cli.release import chapters_of
 from course_lib.contents import named, released
 from course_lib.grading import EXERCISES
 from course_lib.grading.notebook import exercise_text
-from course_lib.grading.release import release
+from course_lib.grading.release import left_out, release
 from course_lib.grading.sealed import NAME
 
 ROOT = Path(__file__).parent.parent
@@ -193,6 +193,13 @@ def test_release_refuses_what_it_might_spoil(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["release", str(tmp_path / "out")]) == 2
     assert "is not the course's repository" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["my_gpt.py", "runs", ".virtual_documents", "mine.ipynb.part"])
+def test_what_somebody_made_beside_the_notebooks_reaches_no_learner(name, tmp_path):
+    """A teacher's own GPT, and models that were trained there: git does not see them, and learners are not to."""
+    (tmp_path / "notebooks").mkdir()
+    assert left_out(str(tmp_path / "notebooks"), [name, "17_your_gpt.ipynb", "glossary.md"]) == {name}
 
 
 def test_answers_in_the_repositorys_own_exercises_reach_no_learner(tmp_path):

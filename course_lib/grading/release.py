@@ -25,7 +25,10 @@ from .sealed import NAME, seal
 
 CHAPTERS = Path("course_lib/chapters")
 WHOLE = ["notebooks", "course_lib", "LICENSE"]
-UNWANTED = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "*.pyc", "*.egg-info", "*.part")
+UNWANTED = shutil.ignore_patterns(
+    *("__pycache__", ".ipynb_checkpoints", ".virtual_documents", "*.pyc", "*.egg-info", "*.part"),
+    *("runs", "my_gpt.py"),  # what somebody trained and wrote beside the notebooks
+)
 IGNORED = f"""\
 .venv/
 my
