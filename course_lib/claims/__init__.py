@@ -1,29 +1,33 @@
-"""Claims: what is said about Transformers, and the engine of the experiments that settle it.
+"""Claims: what is said about Transformers, and the engine of the experiments that test it.
 
-`registry` says what an experiment is; each chapter's stand in `chapters/<slug>/claims.py`. The chapters print the
-findings beside the claims, chapter 16 and `python -m course_lib claims` print them all. `recipes` train the
-models that ship with the course.
+`registry` says what an experiment is, `record` keeps what was found, `card` shows it in a notebook, `rates` finds the
+learning rate of each arm, `stress` repeats a claim with longer training and wider models. The experiments themselves
+are in `chapters/<slug>/claims.py`. The chapters print the findings below the claims; chapter 16 and
+`python -m course_lib claims` print them all. `recipes` train the models that ship with the course.
 """
 
+from course_lib.claims.card import Settled, settle
+from course_lib.claims.rates import Best, at_best_rate
+from course_lib.claims.record import record, record_tried, recorded
 from course_lib.claims.registry import (
     VERDICTS,
     Experiment,
     Finding,
+    Measurement,
+    Size,
     Source,
+    Tried,
     experiment,
     experiments,
     find,
     in_order,
     recipe,
     recipes,
-    record,
-    recorded,
-    settle,
 )
 from course_lib.claims.tinytown import HELD_OUT_SEED, TinytownFigures, TinytownRecipe, measure_tinytown, train_tinytown
 
 __all__ = [
-    "HELD_OUT_SEED", "VERDICTS", "Experiment", "Finding", "Source", "TinytownFigures", "TinytownRecipe", "experiment",
-    "experiments", "find", "in_order", "measure_tinytown", "recipe", "recipes", "record", "recorded", "settle",
-    "train_tinytown",
+    "HELD_OUT_SEED", "VERDICTS", "Best", "Experiment", "Finding", "Measurement", "Settled", "Size", "Source",
+    "TinytownFigures", "TinytownRecipe", "Tried", "at_best_rate", "experiment", "experiments", "find", "in_order",
+    "measure_tinytown", "recipe", "recipes", "record", "record_tried", "recorded", "settle", "train_tinytown",
 ]  # fmt: skip

@@ -1,42 +1,102 @@
-"""The registry: what is said about Transformers, each claim with the experiment that settles it; the models' recipes.
+"""The registry: what is said about Transformers, each claim with the experiment that tests it; the models' recipes.
 
-An experiment is a function without arguments that measures and returns a `Finding`. The decorator `experiment` gives it
-a name, so that the chapters, `python -m course_lib claims` and the tests all run the same code. Before anything is
-measured it says whose claim this is, what is held equal, and which outcome leads to which verdict. A recipe is a
-function recipe(folder, progress) that trains a model that ships with the course from nothing and writes it to the
-folder, so that anybody can train it again. It is resumable, or takes less than two minutes.
+An experiment is a function that measures and returns a `Measurement`. The decorator `experiment` gives it a name, so
+that the chapters, `python -m course_lib claims` and the tests all run the same code. Before anything is measured it
+says whose claim this is, in which words, what is held equal, and which outcome leads to which verdict. A recipe is a
+function recipe(folder, progress) that trains a model that ships with the course from scratch and writes it to the
+folder, so that you can train it again. It is resumable, or takes less than two minutes.
 """
 
 import difflib
-import html
 import inspect
+import re
 import statistics
-import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from course_lib.contents import BY_SLUG, CHAPTERS, Chapter, chapter_of
-from course_lib.files import ASSETS, read_json, save_json
 
-VERDICTS = ("confirmed", "depends", "refuted")
-RECORD = ASSETS / "claims.json"
+VERDICTS = ("confirmed", "depends", "refuted", "not at this size", "by construction")
+FIRM = ("confirmed", "refuted")  # verdicts that must hold at every size that was tried
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much larger than usual an experiment trains: factors of its steps and of its model's width.
+
+    Example: `size.steps(300)` is 300, and 1,200 under `Size(steps=4)`.
+    """
+
+    of_steps: int = 1
+    of_width: int = 1
+    asked: set[str] = field(default_factory=set, compare=False, repr=False)  # which of them the experiment has used
+
+    def steps(self, usual: int) -> int:
+        """Return the number of updates."""
+        self.asked.add("steps")
+        return usual * self.of_steps
+
+    def width(self, usual: int) -> int:
+        """Return the number of features, hidden units or the like."""
+        self.asked.add("width")
+        return usual * self.of_width
+
+    def __str__(self) -> str:
+        larger = (f"{factor} times the {name}" for name, factor in self.factors.items() if factor != 1)
+        return ", ".join(larger) or "the usual size"
+
+    @property
+    def factors(self) -> dict[str, int]:
+        """Name of what is larger -> how many times."""
+        return {"steps": self.of_steps, "width": self.of_width}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What an experiment measured: words for the reader, and figures for the verdict.
+
+    measured: the figures in words, with units, rounded so far that every machine says the same.
+    values: the figures behind it: one for each seed where something is drawn, else those that are compared.
+    figures: what the verdict is decided by: the keyword arguments of the experiment's verdict function.
+    because: one or two sentences that a learner can follow; for "depends" they name what it depends on.
+    """
+
+    measured: str
+    values: Sequence[float]
+    figures: Mapping[str, Any]
+    because: str
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A claim measured again at another size: factors of the steps and of the width, and what was found there."""
+
+    steps: int
+    width: int
+    verdict: str
+    measured: str
+
+    def __str__(self) -> str:
+        return f"{Size(self.steps, self.width)}: {self.verdict} ({self.measured})"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What an experiment measured, and what follows for the claim.
+    """A measurement with its verdict, and what was found at other sizes.
 
-    measured: the figure in words, with its unit, rounded so far that every machine says the same.
-    values: the figures behind it: one for each seed where something is drawn, else those that are compared.
-    verdict: "confirmed", "depends" (true under conditions that `because` names) or "refuted".
-    because: one sentence that a learner can follow.
+    verdict: "confirmed", "refuted", "depends" (true under conditions that `because` names), "not at this size" (models
+    this small cannot decide it) or "by construction" (it could not have come out otherwise).
+    measured, values, because, figures: as in `Measurement`. tried: the same claim at other sizes (`claims --stress`).
     """
 
     measured: str
     values: tuple[float, ...]
     verdict: str
     because: str
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    tried: tuple[Tried, ...] = ()
 
     def __post_init__(self):
         if self.verdict not in VERDICTS:
@@ -54,31 +114,43 @@ class Finding:
         """Standard deviation of the values; 0 if there is one."""
         return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
 
+    @property
+    def turned(self) -> tuple[Tried, ...]:
+        """The sizes at which "confirmed" or "refuted" did not come out again; empty for the other verdicts."""
+        return tuple(each for each in self.tried if self.verdict in FIRM and each.verdict != self.verdict)
+
 
 @dataclass(frozen=True)
 class Source:
-    """Who says it: author and year, title (with the section), and a link that anybody can open."""
+    """Who says it: author and year, title, a link that you can open, their words, and where they are found.
+
+    quote: word for word; "…" marks what was left out. place: section, page, "abstract", …
+    """
 
     author: str
     title: str
     link: str
+    place: str = ""
+    quote: str = ""
 
     def __post_init__(self):
         if not (self.author and self.title and self.link.startswith("https://")):
             raise ValueError(f"a source is an author, a title and a link that begins with https://, got {self}")
 
     def __str__(self) -> str:
-        return f"{self.author}, {self.title}, {self.link}"
+        place = f", {self.place}" if self.place else ""
+        return f"{self.author}, {self.title}{place}, {self.link}"
 
 
 @dataclass(frozen=True)
 class Experiment:
     """A claim, who says it, and the function that measures it.
 
-    control: what is held equal, or what is run beside it, so that nothing else can explain the outcome.
-    threshold: which outcome leads to which verdict, stated before the run.
+    control: what is held equal, or what is run for comparison, so that nothing else can explain the outcome.
+    decide: the verdict function: figures of a measurement -> verdict; its docstring states the outcomes.
     seeds: those that are drawn from, at least three; none where nothing is drawn.
     timed: it measures this machine, so its figures differ elsewhere.
+    trained: it trains, and `run` takes a `Size`.
     """
 
     id: str
@@ -86,32 +158,104 @@ class Experiment:
     claim: str
     source: Source
     control: str
-    threshold: str
+    decide: Callable[..., str]
     seeds: tuple[int, ...]
     timed: bool
-    run: Callable[[], Finding]
+    run: Callable[..., Measurement]
 
     def __post_init__(self):
-        for name in ("claim", "control", "threshold"):
+        for name in ("claim", "control"):
             if len(getattr(self, name).split()) < 3:
                 raise ValueError(f"{self.id}: {name} must be a sentence, got {getattr(self, name)!r}")
+        for name in ("quote", "place") if self.decide.__module__ != __name__ else ():  # OLD FORM: else
+            if not getattr(self.source, name):
+                raise ValueError(f"{self.id}: source.{name} is missing: give the author's words, and where they are")
         if 0 < len(self.seeds) < 3:
             raise ValueError(f"{self.id}: seeds={self.seeds} are too few: draw with three at least, or with none")
+        if not self.outcomes:
+            raise ValueError(
+                f"{self.id}: the docstring of {self.decide.__name__} states no outcome: give each a line such as "
+                '"confirmed: the loss is lower in every seed"'
+            )
 
-    def __call__(self) -> Finding:
-        return self.run()
+    @property
+    def outcomes(self) -> dict[str, str]:
+        """Verdict -> when it is given, as the docstring of the verdict function states it."""
+        found: dict[str, str] = {}
+        last = ""
+        for line in (inspect.getdoc(self.decide) or "").splitlines():
+            stated = re.match(rf"({'|'.join(VERDICTS)}): (\S.*)", line)
+            if stated:
+                last = stated[1]
+                found[last] = stated[2]
+            elif last and line.startswith(" "):
+                found[last] += " " + line.strip()
+            else:
+                last = ""
+        return found
+
+    @property
+    def verbatim(self) -> bool:
+        """Whether the claim is in the author's own words."""
+        words, quote = (re.sub(r"\W+", " ", text).strip().casefold() for text in (self.claim, self.source.quote))
+        return f" {words} " in f" {quote} "
+
+    @property
+    def stated(self) -> str:
+        """The claim in quotation marks if it is the author's own wording, else without."""
+        return f"“{self.claim}”" if self.verbatim else self.claim
+
+    @property
+    def by(self) -> str:
+        """Who says it, in a few words: "Voita et al. 2019", or "after Voita et al. 2019" if the wording is ours."""
+        return self.source.author if self.verbatim else f"after {self.source.author}"
+
+    @property
+    def trained(self) -> bool:
+        """Whether it trains models, so that it can be tried at another size."""
+        return "size" in inspect.signature(self.run).parameters
+
+    @property
+    def could_fail(self) -> bool:
+        """Whether a measurement could have led to another verdict."""
+        return len(self.outcomes) > 1
+
+    def __call__(self, size: Size | None = None) -> Finding:
+        """Measure, and decide.
+
+        Errors: ValueError if a size is given and nothing is trained, or the verdict is none that the docstring states.
+        """
+        if size and not self.trained:
+            raise ValueError(f"{self.id} trains nothing, so that it has no size: leave it out")
+        found = self.run(size or Size()) if self.trained else self.run()
+        if isinstance(found, Finding):  # OLD FORM
+            return found
+        verdict = self.decide(**found.figures)
+        if verdict not in self.outcomes:
+            raise ValueError(
+                f"{self.id}: {self.decide.__name__} says {verdict!r}, and its docstring states only "
+                f"{', '.join(self.outcomes)}"
+            )
+        values = tuple(float(value) for value in found.values)
+        return Finding(found.measured, values, verdict, found.because, dict(found.figures))
 
     def told(self, finding: Finding) -> list[str]:
         """Return the claim and what was found of it as lines of text, each a paragraph of its own."""
-        drawn = f" (seeds {', '.join(map(str, self.seeds))})" if self.seeds else ""
+        ours = "" if self.verbatim else " (the wording above is ours)"
         return [
-            f"“{self.claim}”",
-            f"said by: {self.source}",
-            f"control: {self.control}",
-            f"threshold: {self.threshold}",
-            f"measured: {finding.measured}{drawn}",
-            f"{finding.verdict}: {finding.because}",
+            f"{self.stated} ({self.by})",
+            f"{finding.verdict}: {finding.measured}{self.drawn}",
+            finding.because,
+            f"their words: “{self.source.quote}” {self.source}{ours}",
+            f"held equal: {self.control}",
+            *(f"when {verdict}: {when}" for verdict, when in self.outcomes.items()),
+            *(f"tried at {each}" for each in finding.tried),
         ]
+
+    @property
+    def drawn(self) -> str:
+        """ " (3 seeds)", or nothing if nothing is drawn."""
+        return f" ({len(self.seeds)} seeds)" if self.seeds else ""
 
 
 _REGISTERED: dict[str, Experiment] = {}
@@ -141,26 +285,37 @@ def experiment(
     claim: str,
     source: Source,
     control: str,
-    threshold: str,
+    verdict: Callable[..., str] | None = None,
     seeds: Sequence[int] = (),
     timed: bool = False,
     chapter: int | None = None,
-) -> Callable[[Callable[[], Finding]], Experiment]:
+    threshold: str = "",  # OLD FORM, until every chapter is converted
+) -> Callable[[Callable[..., Measurement]], Experiment]:
     """Decorator: the function below is the experiment on this claim.
 
     Args:
-        id: "slug.what", unique. claim: what is said, one sentence in its strongest reading, right or wrong.
-        source: who says it. control, threshold, seeds: as in `Experiment`.
+        id: "slug.what", unique. claim: one sentence in its strongest reading, right or wrong; the author's own words
+            where one sentence says it.
+        source: who says it, in which words, and where. control, seeds: as in `Experiment`.
+        verdict: decides by the measurement's figures; one line of its docstring for each outcome, stated before the
+            run: "confirmed: the loss is lower in every seed".
         timed: the figures depend on the machine. chapter: its number; that of the slug in the id unless given.
-    Errors: ValueError if the id is taken, or a claim stands without its source, control or threshold. KeyError if
-        neither names a chapter.
+    Errors: ValueError if the id is taken, or a claim is given without its source, the author's words, control or
+        outcomes. KeyError if neither names a chapter.
     """
 
-    def register(run: Callable[[], Finding]) -> Experiment:
+    def register(run: Callable[..., Measurement]) -> Experiment:
         if id in _REGISTERED:
             raise ValueError(f"there are two experiments {id!r}: choose another id")
         number = chapter_of(id).number if chapter is None else chapter
-        _REGISTERED[id] = Experiment(id, number, claim, source, control, threshold, tuple(seeds), timed, run)
+        decide = verdict
+        if decide is None:  # OLD FORM
+
+            def decide() -> str:
+                return "depends"
+
+            decide.__doc__ = "\n".join(f"{each}: {threshold}" for each in VERDICTS[:3])
+        _REGISTERED[id] = Experiment(id, number, claim, source, control, decide, tuple(seeds), timed, run)
         return _REGISTERED[id]
 
     return register
@@ -196,65 +351,8 @@ def find(id: str) -> Experiment:
     return _REGISTERED[id]
 
 
-@dataclass(frozen=True)
-class Settled:
-    """A claim with what was found of it. In a notebook all that led to the verdict can be unfolded below."""
-
-    experiment: Experiment
-    finding: Finding
-
-    def __repr__(self) -> str:
-        claim, *lines = self.experiment.told(self.finding)
-        wrapped = (textwrap.fill(line, width=100, initial_indent="  ", subsequent_indent="    ") for line in lines)
-        return "\n".join([claim, *wrapped])
-
-    # What was found stands in view; who says it, what it is held against and how it was measured unfold below.
-    def _repr_html_(self) -> str:
-        claim, *lines, measured, because = map(html.escape, self.experiment.told(self.finding))
-        measured, because = measured.partition(": ")[2], because.partition(": ")[2]
-        link = html.escape(self.experiment.source.link)
-        lines[0] = lines[0].replace(link, f'<a href="{link}" style="text-decoration:underline">{link}</a>')
-        values = ", ".join(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" for value in self.finding.values)
-        code = html.escape(inspect.getsource(self.experiment.run))
-        return (
-            '<div style="border-left: 4px solid #57606a; padding: 2px 12px; max-width: 62em;">'
-            f"<div>{claim}</div><div><b>{self.finding.verdict}</b>: {measured}</div><div>{because}</div>"
-            "<details><summary>Who says it, the control, the threshold, and the code that measures</summary>"
-            + "".join("<div><i>{}:</i>{}</div>".format(*line.split(":", 1)) for line in lines)
-            + f"<div><i>figures:</i> {values}</div><pre>{code}</pre></details></div>"
-        )
-
-
-def settle(*ids: str, findings: Mapping[str, Finding] | None = None) -> None:
-    """Show the claim of each id, what was measured and the verdict; who says it, its test and its code, folded.
-
-    findings: those that are known already (`recorded()`); without them each experiment runs now.
-    Errors: ValueError if an id is unknown.
-    """
-    from IPython.display import display
-
-    for each in map(find, ids):
-        display(Settled(each, each() if findings is None else findings[each.id]))
-
-
 def in_order(chapters: Sequence[int] = ()) -> list[Experiment]:
     """Return all experiments, or those of these chapters, in the order of the course."""
     load_claims(each for each in CHAPTERS if not chapters or each.number in chapters)
     chosen = [each for each in _REGISTERED.values() if not chapters or each.chapter in chapters]
     return sorted(chosen, key=lambda each: each.chapter)
-
-
-def recorded() -> dict[str, Finding]:
-    """What the experiments found when the course was made, id -> Finding: chapter 16 shows it without measuring again.
-
-    Errors: ValueError if the file is missing or damaged.
-    """
-    return {id: Finding(**fields | {"values": tuple(fields["values"])}) for id, fields in read_json(RECORD).items()}
-
-
-def record(findings: Mapping[str, Finding]) -> None:
-    """Write these findings into the course's record, and drop those whose experiment is gone."""
-    known = recorded() if RECORD.exists() else {}
-    known = {id: finding for id, finding in (known | dict(findings)).items() if id in experiments()}
-    ordered = {each.id: known[each.id] for each in in_order() if each.id in known}
-    save_json(RECORD, {id: asdict(finding) for id, finding in ordered.items()})

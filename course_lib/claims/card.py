@@ -1,0 +1,71 @@
+"""A claim as a card in a notebook: the claim and who says it, the verdict with what was found, all else folded."""
+
+import html
+import inspect
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from course_lib.claims.registry import Experiment, Finding, find
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A claim with what was found of it. In a notebook all that led to the verdict can be unfolded below."""
+
+    experiment: Experiment
+    finding: Finding
+
+    def __repr__(self) -> str:
+        claim, verdict, because = self.experiment.told(self.finding)[:3]
+        folded = f"python -m course_lib claims --about {self.experiment.id}"
+        lines = [claim, *(_wrapped(line) for line in (verdict, because, f"Words, control, outcomes: {folded}"))]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        claim, verdict, because = map(html.escape, self.experiment.told(self.finding)[:3])
+        word, _, measured = verdict.partition(": ")
+        return (
+            '<div style="border-left: 4px solid #57606a; padding: 2px 12px; max-width: 62em;">'
+            f"<div>{claim}</div><div><b>{word}</b>: {measured}</div><div>{because}</div>"
+            "<details><summary>Who says it, word for word; what was held equal; when the verdict would have been "
+            f"another; the code</summary>{self._folded()}</details></div>"
+        )
+
+    def _folded(self) -> str:
+        each, source = self.experiment, self.experiment.source
+        link = f'<a href="{html.escape(source.link)}" style="text-decoration:underline">{html.escape(source.title)}</a>'
+        ours = "" if each.verbatim else " The wording above is ours."
+        outcomes = "".join(f"<li>{verdict}: {html.escape(when)}</li>" for verdict, when in each.outcomes.items())
+        tried = "; ".join(html.escape(str(size)) for size in self.finding.tried)
+        values = ", ".join(map(figure, self.finding.values))
+        return (
+            f"<blockquote>“{html.escape(source.quote)}”</blockquote>"
+            f"<div>{html.escape(source.author)}, {link}, {html.escape(source.place)}.{ours}</div>"
+            f"<div><i>held equal:</i> {html.escape(each.control)}</div>"
+            f"<div><i>what each outcome would have been:</i><ul>{outcomes}</ul></div>"
+            + (f"<div><i>tried as well:</i> {tried}</div>" if tried else "")
+            + f"<div><i>figures:</i> {values}</div>"
+            f"<pre>{html.escape(inspect.getsource(each.decide))}\n\n{html.escape(inspect.getsource(each.run))}</pre>"
+        )
+
+
+def figure(value: float) -> str:
+    """Return a figure with three digits, or whole from 1,000 on."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _wrapped(line: str) -> str:
+    return textwrap.fill(line, width=100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+
+
+def settle(*ids: str, findings: Mapping[str, Finding] | None = None) -> None:
+    """Show the claim of each id, the verdict and what was measured; who says it, its test and its code, folded.
+
+    findings: those that are known already (`recorded()`); without them each experiment runs now.
+    Errors: ValueError if an id is unknown.
+    """
+    from IPython.display import display
+
+    for each in map(find, ids):
+        display(Settled(each, each() if findings is None else findings[each.id]))

@@ -1,0 +1,45 @@
+"""Does a verdict hold when training is longer, or the model wider? Each trained claim is measured again."""
+
+import time
+from collections.abc import Iterator, Sequence
+from multiprocessing import get_context
+
+import torch
+
+from course_lib.claims.registry import Experiment, Size, Tried, find
+
+LONGER, WIDER = Size(of_steps=4), Size(of_width=2)
+WORTH = 120.0  # seconds: the wider models are trained where that is expected to take less
+
+
+def tried_at_other_sizes(each: Experiment) -> list[Tried]:
+    """Measure a trained claim at four times the steps, and at twice the width where that takes under two minutes.
+
+    Four times the steps take about as long as twice the width, which has four times the weights.
+    Errors: ValueError if the claim trains nothing, or never asks its size for the number of steps.
+    """
+    longer = Size(LONGER.of_steps)
+    began = time.perf_counter()
+    found = [(longer, each(longer))]
+    if "steps" not in longer.asked:
+        raise ValueError(f"{each.id} trains, and never asks its size for the steps: write size.steps(300) for 300")
+    if "width" in longer.asked and time.perf_counter() - began < WORTH:
+        found.append((WIDER, each(WIDER)))
+    return [Tried(size.of_steps, size.of_width, finding.verdict, finding.measured) for size, finding in found]
+
+
+def stress(chosen: Sequence[Experiment], jobs: int = 1) -> Iterator[tuple[str, list[Tried]]]:
+    """Yield (id, what was found at other sizes) of each claim, as it comes. jobs: processes, each with one thread.
+
+    Errors: those of `tried_at_other_sizes`.
+    """
+    if jobs == 1:
+        for each in chosen:
+            yield each.id, tried_at_other_sizes(each)
+        return
+    with get_context("spawn").Pool(min(jobs, len(chosen)), torch.set_num_threads, (1,)) as pool:  # its end ends them
+        yield from pool.imap_unordered(_in_a_worker, [each.id for each in chosen])
+
+
+def _in_a_worker(id: str) -> tuple[str, list[Tried]]:
+    return id, tried_at_other_sizes(find(id))
