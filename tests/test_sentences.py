@@ -52,6 +52,12 @@ WITHDRAWN = {
     r"in the last exercise you run it": "the training loop runs in `overfit`, the seventh of nine",
     r"[Rr]ight: 5\.9": "the cell prints 5.8, and ln 343 is 5.84",
     r"teaches what “it” means": "with another word in the place of “it” the answers are the same",
+    # embeddings
+    r"large random start stays|keeps much of its random initial": "longer training, or a higher rate, overwrites it",
+    r"difference decides what the words learn": "two starts come to nearly the same nearness, one of them later",
+    r"nearly one loss, four geometries": "the geometries differ after 400 steps, and approach each other later",
+    r"squeezes related words": "by cosine it does not, by nearest neighbours it does; the source was a small site",
+    r"in the same contexts come to mean the same": "the hypothesis says that such words have similar meanings",
 }
 
 
