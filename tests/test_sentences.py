@@ -52,6 +52,16 @@ WITHDRAWN = {
     r"in the last exercise you run it": "the training loop runs in `overfit`, the seventh of nine",
     r"[Rr]ight: 5\.9": "the cell prints 5.8, and ln 343 is 5.84",
     r"teaches what “it” means": "with another word in the place of “it” the answers are the same",
+    # feed_forward
+    r"[Aa]bout half of (what the network|the) gain": "6% to 68% by learning rate; both get their best rate now",
+    r"half of the gain is left": "what the two matrices alone gain depends on the learning rate",
+    r"unit's weights do not tell what it does": "its value can be read through the output table (Geva et al. 2022)",
+    r"Which feature silences most units": "raising any feature leaves as many units firing as before, or more",
+    # normalization
+    r"as long as the steps are small|if the steps are small enough": "smaller steps are worse without norms, too",
+    r"[Ss]caling each token is what matters": "no model without scaling was trained",
+    r"change the stream more with depth is not explained": "tokens become alike there, and do not cancel in a mean",
+    r"remembered means": "the field says running statistics",
 }
 
 
