@@ -58,6 +58,16 @@ WITHDRAWN = {
     r"nearly one loss, four geometries": "the geometries differ after 400 steps, and approach each other later",
     r"squeezes related words": "by cosine it does not, by nearest neighbours it does; the source was a small site",
     r"in the same contexts come to mean the same": "the hypothesis says that such words have similar meanings",
+    # feed_forward
+    r"[Aa]bout half of (what the network|the) gain": "6% to 68% by learning rate; both get their best rate now",
+    r"half of the gain is left": "what the two matrices alone gain depends on the learning rate",
+    r"unit's weights do not tell what it does": "its value can be read through the output table (Geva et al. 2022)",
+    r"Which feature silences most units": "raising any feature leaves as many units firing as before, or more",
+    # normalization
+    r"as long as the steps are small|if the steps are small enough": "smaller steps are worse without norms, too",
+    r"[Ss]caling each token is what matters": "no model without scaling was trained",
+    r"change the stream more with depth is not explained": "tokens become alike there, and do not cancel in a mean",
+    r"remembered means": "the field says running statistics",
 }
 
 
