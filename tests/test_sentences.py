@@ -68,6 +68,18 @@ WITHDRAWN = {
     r"[Ss]caling each token is what matters": "no model without scaling was trained",
     r"change the stream more with depth is not explained": "tokens become alike there, and do not cancel in a mean",
     r"remembered means": "the field says running statistics",
+    # blocks, gpt, counting
+    r"in the residual stream is ever overwritten": "a branch can cancel it: F(x) = −x leaves nothing",
+    r"fades on its way to the first layers, whatever": "some weights balance it, others make it explode",
+    r"gradient cannot collapse to zero": "He et al. say so of small weights; F(x) = −x cancels it",
+    r"“Post-norm needs it”, says the literature": "at its own best rate it learns without, from small weights as well",
+    r"branches add up, about like the root of the depth": "before training; trained streams grow exponentially",
+    r"300 is far worse than not knowing": "the question says over 500",
+    r"then animals, then the right one": "after block 3 the lens shows a mix, led by a colour",
+    r"With one layer deleted a trained model keeps 72": "half of a finding: the paper names the early and final layers",
+    r"Initialised correctly, a model.s first loss is ln V": "at GPT-2's width it is 0.16 nats more",
+    r"feed-forward layers hold about two thirds\.": "four fifths where keys and values have few heads",
+    r"removes one of the two largest matrices": "an identity, and not Press & Wolf's claim",
 }
 
 
