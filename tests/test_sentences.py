@@ -52,6 +52,12 @@ WITHDRAWN = {
     r"in the last exercise you run it": "the training loop runs in `overfit`, the seventh of nine",
     r"[Rr]ight: 5\.9": "the cell prints 5.8, and ln 343 is 5.84",
     r"teaches what “it” means": "with another word in the place of “it” the answers are the same",
+    # sampling
+    r"runs once per word in every chat": "once per token, and a word may be several",
+    r"Twelve chapters were about one forward pass": "chapter 12 is about training",
+    r"Nucleus sampling \(top-p\) is the best decoding strategy, better than top-k": "judged by people, of long texts",
+    r"already holds: l / r if l is positive": "Keskar et al. divide always; the other case came with transformers",
+    r"changes by more than 0\.000": "it reads as a slip; the probabilities are the same up to rounding",
 }
 
 
