@@ -80,6 +80,12 @@ WITHDRAWN = {
     r"Initialised correctly, a model.s first loss is ln V": "at GPT-2's width it is 0.16 nats more",
     r"feed-forward layers hold about two thirds\.": "four fifths where keys and values have few heads",
     r"removes one of the two largest matrices": "an identity, and not Press & Wolf's claim",
+    # sampling
+    r"runs once per word in every chat": "once per token, and a word may be several",
+    r"Twelve chapters were about one forward pass": "chapter 12 is about training",
+    r"Nucleus sampling \(top-p\) is the best decoding strategy, better than top-k": "judged by people, of long texts",
+    r"already holds: l / r if l is positive": "Keskar et al. divide always; the other case came with transformers",
+    r"changes by more than 0\.000": "it reads as a slip; the probabilities are the same up to rounding",
 }
 
 
