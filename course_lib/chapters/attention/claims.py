@@ -73,7 +73,7 @@ def spread() -> Measurement:
         divided += [value / math.sqrt(d_k) for value, d_k in zip(sizes, D_KS)]
     return Measurement(
         measured=f"d_k from 4 to 1024: the standard deviation of q · k grows like d_k to the power "
-        f"{statistics.fmean(slopes):.1f}; divided by √d_k it is {min(divided):.1f} to {max(divided):.1f}",
+        f"{statistics.fmean(slopes):.1f}; divided by √d_k it is {statistics.fmean(divided):.1f} for each of them",
         values=slopes,
         figures={"slopes": slopes, "divided": divided},
         because="A score is a sum of d_k products. Their variances add, and the standard deviation is the root of the "
