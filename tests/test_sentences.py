@@ -58,6 +58,11 @@ WITHDRAWN = {
     r"nearly one loss, four geometries": "the geometries differ after 400 steps, and approach each other later",
     r"squeezes related words": "by cosine it does not, by nearest neighbours it does; the source was a small site",
     r"in the same contexts come to mean the same": "the hypothesis says that such words have similar meanings",
+    # attention
+    r"learning becomes a lottery": "that was the factor √d_k of the chain rule; none at the scores is far larger",
+    r"a far larger one for a few|one in ten gets a jolt": "the largest twentieth are 1.3 times as large as scaled ones",
+    r"Initialisation does not cause it": "true of numbers of 0.02; with nn.Linear's own, wide heads begin saturated",
+    r"preferably a small one": "a comment that told what the guess below it asks",
 }
 
 
