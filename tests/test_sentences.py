@@ -52,6 +52,11 @@ WITHDRAWN = {
     r"in the last exercise you run it": "the training loop runs in `overfit`, the seventh of nine",
     r"[Rr]ight: 5\.9": "the cell prints 5.8, and ln 343 is 5.84",
     r"teaches what “it” means": "with another word in the place of “it” the answers are the same",
+    # heads
+    r"only an earlier layer can (have told|tell) it": "one layer whose keys are mixed with those before forms one, too",
+    r"values are of similar length, as they are": "in every head the longest value is at least twice the shortest",
+    r"It is not the many heads as such": "at the best rate of each, 1, 4 and 16 heads are too close to call",
+    r"The key of a word must know the word before it, and only": "true of a plain Transformer only: keys can be smeared",
 }
 
 
