@@ -56,7 +56,7 @@ WITHDRAWN = {
     r"only an earlier layer can (have told|tell) it": "one layer whose keys are mixed with those before forms one, too",
     r"values are of similar length, as they are": "in every head the longest value is at least twice the shortest",
     r"It is not the many heads as such": "at the best rate of each, 1, 4 and 16 heads are too close to call",
-    r"The key of a word must know the word before it, and only": "true of a plain Transformer only: keys can be smeared",
+    r"The key of a word must know the word before it": "true of a plain Transformer only: keys can be smeared",
 }
 
 

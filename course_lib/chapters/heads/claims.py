@@ -933,11 +933,11 @@ def loss_with_heads(n_heads: int, seed: int, steps: int = 60, rate: float = 0.03
 def how_many_verdict(one: list[float], sixteen: list[float]) -> str:
     """Compare 1 and 16 heads with 4: how much higher is the loss, in nats, seed by seed?
 
-    confirmed: 1 head and 16 heads both end higher than 4 in every seed
-    depends: only one of the two ends higher than 4 in every seed
+    confirmed: 1 head and 16 heads both end more than 0.01 nats higher than 4 in every seed
+    depends: only one of the two does
     not at this size: neither does; a model this small cannot decide for large ones
     """
-    higher = [min(each) > 0 for each in (one, sixteen)]
+    higher = [min(each) > 0.01 for each in (one, sixteen)]
     return "confirmed" if all(higher) else "depends" if any(higher) else "not at this size"
 
 
@@ -971,5 +971,6 @@ def how_many(size: Size) -> Measurement:
         f"{min(sixteen):+.2f} to {max(sixteen):+.2f}",
         values=tuple(sixteen),
         figures={"one": one, "sixteen": sixteen},
-        because="HOWMANYBECAUSE",
+        because="After few steps all three are level. With four times the steps 16 heads end a little higher, and 1 "
+        "head does not. A model this small cannot decide for large translation models.",
     )
