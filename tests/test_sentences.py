@@ -52,6 +52,22 @@ WITHDRAWN = {
     r"in the last exercise you run it": "the training loop runs in `overfit`, the seventh of nine",
     r"[Rr]ight: 5\.9": "the cell prints 5.8, and ln 343 is 5.84",
     r"teaches what “it” means": "with another word in the place of “it” the answers are the same",
+    # embeddings
+    r"large random start stays|keeps much of its random initial": "longer training, or a higher rate, overwrites it",
+    r"difference decides what the words learn": "two starts come to nearly the same nearness, one of them later",
+    r"nearly one loss, four geometries": "the geometries differ after 400 steps, and approach each other later",
+    r"squeezes related words": "by cosine it does not, by nearest neighbours it does; the source was a small site",
+    r"in the same contexts come to mean the same": "the hypothesis says that such words have similar meanings",
+    # feed_forward
+    r"[Aa]bout half of (what the network|the) gain": "6% to 68% by learning rate; both get their best rate now",
+    r"half of the gain is left": "what the two matrices alone gain depends on the learning rate",
+    r"unit's weights do not tell what it does": "its value can be read through the output table (Geva et al. 2022)",
+    r"Which feature silences most units": "raising any feature leaves as many units firing as before, or more",
+    # normalization
+    r"as long as the steps are small|if the steps are small enough": "smaller steps are worse without norms, too",
+    r"[Ss]caling each token is what matters": "no model without scaling was trained",
+    r"change the stream more with depth is not explained": "tokens become alike there, and do not cancel in a mean",
+    r"remembered means": "the field says running statistics",
     # blocks, gpt, counting
     r"in the residual stream is ever overwritten": "a branch can cancel it: F(x) = −x leaves nothing",
     r"fades on its way to the first layers, whatever": "some weights balance it, others make it explode",
@@ -64,6 +80,12 @@ WITHDRAWN = {
     r"Initialised correctly, a model.s first loss is ln V": "at GPT-2's width it is 0.16 nats more",
     r"feed-forward layers hold about two thirds\.": "four fifths where keys and values have few heads",
     r"removes one of the two largest matrices": "an identity, and not Press & Wolf's claim",
+    # sampling
+    r"runs once per word in every chat": "once per token, and a word may be several",
+    r"Twelve chapters were about one forward pass": "chapter 12 is about training",
+    r"Nucleus sampling \(top-p\) is the best decoding strategy, better than top-k": "judged by people, of long texts",
+    r"already holds: l / r if l is positive": "Keskar et al. divide always; the other case came with transformers",
+    r"changes by more than 0\.000": "it reads as a slip; the probabilities are the same up to rounding",
 }
 
 
