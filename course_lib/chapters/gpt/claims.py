@@ -234,8 +234,8 @@ def tying(size: Size) -> Measurement:
         values=tuple(loss for each in best.values() for loss in each.losses),
         figures={"small": small, "large": large},
         because="It depends on the initial weights, and on the length of training. From small ones tying costs next to "
-        "nothing, even with our small vocabulary; theirs were large. From large ones a tied model begins far above ln V, "
-        "because it predicts its own last token with conviction; a longer run makes up for most of it.",
+        "nothing, even with our small vocabulary; theirs were large. From large ones a tied model begins far above ln "
+        "V, because it predicts its own last token with conviction; a longer run makes up for most of it.",
     )
 
 
