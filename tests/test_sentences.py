@@ -58,6 +58,14 @@ WITHDRAWN = {
     r"Nucleus sampling \(top-p\) is the best decoding strategy, better than top-k": "judged by people, of long texts",
     r"already holds: l / r if l is positive": "Keskar et al. divide always; the other case came with transformers",
     r"changes by more than 0\.000": "it reads as a slip; the probabilities are the same up to rounding",
+    # encoder_decoder
+    r"[Tt]he encoder cannot write|has learned with it cannot write": "masked diffusion models write with an encoder",
+    r"at the price of a pass for every candidate": "a decoder trained to fill in the middle needs one pass",
+    r"serves many other tasks was found later": "the paper of 2017 reports constituency parsing",
+    r"it cannot be exact, because the paper gives": "rounding does not explain it: 65 M would need 40,745 tokens",
+    r"cannot spare a head": "the self-attentions are hardly needed here as a whole, so their heads cannot be",
+    r"does better than a decoder alone": "T5 speaks of equal cost; a toy with unequal work cannot judge it",
+    r"it is the larger and longer trained model": "encoder and decoder are of equal size and training",
 }
 
 
