@@ -96,6 +96,14 @@ WITHDRAWN = {
     r"values are of similar length, as they are": "in every head the longest value is at least twice the shortest",
     r"It is not the many heads as such": "at the best rate of each, 1, 4 and 16 heads are too close to call",
     r"The key of a word must know the word before it": "true of a plain Transformer only: keys can be smeared",
+    # encoder_decoder
+    r"[Tt]he encoder cannot write|has learned with it cannot write": "masked diffusion models write with an encoder",
+    r"at the price of a pass for every candidate": "a decoder trained to fill in the middle needs one pass",
+    r"serves many other tasks was found later": "the paper of 2017 reports constituency parsing",
+    r"it cannot be exact, because the paper gives": "rounding does not explain it: 65 M would need 40,745 tokens",
+    r"cannot spare a head": "the self-attentions are hardly needed here as a whole, so their heads cannot be",
+    r"does better than a decoder alone": "T5 speaks of equal cost; a toy with unequal work cannot judge it",
+    r"it is the larger and longer trained model": "encoder and decoder are of equal size and training",
 }
 
 
