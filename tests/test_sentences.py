@@ -52,6 +52,10 @@ WITHDRAWN = {
     r"in the last exercise you run it": "the training loop runs in `overfit`, the seventh of nine",
     r"[Rr]ight: 5\.9": "the cell prints 5.8, and ln 343 is 5.84",
     r"teaches what “it” means": "with another word in the place of “it” the answers are the same",
+    # efficiency
+    r"the one trick of this chapter that approximates nothing": "the cache and the blocks approximate nothing, either",
+    r"hardly does, until arithmetic becomes the limit": "each text brings a cache, which limits much earlier",
+    r"up to thousands of times its parameters": "open models of today have about a million times as many",
 }
 
 
