@@ -104,6 +104,10 @@ WITHDRAWN = {
     r"cannot spare a head": "the self-attentions are hardly needed here as a whole, so their heads cannot be",
     r"does better than a decoder alone": "T5 speaks of equal cost; a toy with unequal work cannot judge it",
     r"it is the larger and longer trained model": "encoder and decoder are of equal size and training",
+    # efficiency
+    r"the one trick of this chapter that approximates nothing": "the cache and the blocks approximate nothing, either",
+    r"hardly does, until arithmetic becomes the limit": "each text brings a cache, which limits much earlier",
+    r"up to thousands of times its parameters": "open models of today have about a million times as many",
 }
 
 
