@@ -52,6 +52,13 @@ WITHDRAWN = {
     r"in the last exercise you run it": "the training loop runs in `overfit`, the seventh of nine",
     r"[Rr]ight: 5\.9": "the cell prints 5.8, and ln 343 is 5.84",
     r"teaches what “it” means": "with another word in the place of “it” the answers are the same",
+    # masks
+    r"learned one thing, to read the answer": "its last positions teach it something: 3.8 nats, a uniform guess 5.8",
+    r"nothing is learned for inference": "with the last position of each row in the loss something is",
+    r"NaN reaches every weight of the model": "it fills the gradient of W_V; masked_fill stops it",
+    r"have the same attention inside": "T5's does not divide by the root of d_k, and adds a learned number",
+    r"as output, as in PyTorch's function": "that depends on the version and on the device",
+    r"the recurrent network, also names": "recurrences that are linear in the state are trained in parallel by a scan",
 }
 
 
