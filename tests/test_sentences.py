@@ -108,6 +108,13 @@ WITHDRAWN = {
     r"the one trick of this chapter that approximates nothing": "the cache and the blocks approximate nothing, either",
     r"hardly does, until arithmetic becomes the limit": "each text brings a cache, which limits much earlier",
     r"up to thousands of times its parameters": "open models of today have about a million times as many",
+    # masks
+    r"learned one thing, to read the answer": "its last positions teach it something: 3.8 nats, a uniform guess 5.8",
+    r"nothing is learned for inference": "with the last position of each row in the loss something is",
+    r"NaN reaches every weight of the model": "it fills the gradient of W_V; masked_fill stops it",
+    r"have the same attention inside": "T5's does not divide by the root of d_k, and adds a learned number",
+    r"as output, as in PyTorch's function": "that depends on the version and on the device",
+    r"the recurrent network, also names": "recurrences that are linear in the state are trained in parallel by a scan",
 }
 
 
