@@ -86,6 +86,16 @@ WITHDRAWN = {
     r"Nucleus sampling \(top-p\) is the best decoding strategy, better than top-k": "judged by people, of long texts",
     r"already holds: l / r if l is positive": "Keskar et al. divide always; the other case came with transformers",
     r"changes by more than 0\.000": "it reads as a slip; the probabilities are the same up to rounding",
+    # attention
+    r"learning becomes a lottery": "that was the factor √d_k of the chain rule; none at the scores is far larger",
+    r"a far larger one for a few|one in ten gets a jolt": "the largest twentieth are 1.3 times as large as scaled ones",
+    r"Initialisation does not cause it": "true of numbers of 0.02; with nn.Linear's own, wide heads begin saturated",
+    r"preferably a small one": "a comment that told what the guess below it asks",
+    # heads
+    r"only an earlier layer can (have told|tell) it": "one layer whose keys are mixed with those before forms one, too",
+    r"values are of similar length, as they are": "in every head the longest value is at least twice the shortest",
+    r"It is not the many heads as such": "at the best rate of each, 1, 4 and 16 heads are too close to call",
+    r"The key of a word must know the word before it": "true of a plain Transformer only: keys can be smeared",
 }
 
 

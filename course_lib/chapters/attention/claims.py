@@ -73,7 +73,7 @@ def spread() -> Measurement:
         divided += [value / math.sqrt(d_k) for value, d_k in zip(sizes, D_KS)]
     return Measurement(
         measured=f"d_k from 4 to 1024: the standard deviation of q · k grows like d_k to the power "
-        f"{statistics.fmean(slopes):.1f}; divided by √d_k it is {min(divided):.1f} to {max(divided):.1f}",
+        f"{statistics.fmean(slopes):.1f}; divided by √d_k it is {statistics.fmean(divided):.1f} for each of them",
         values=slopes,
         figures={"slopes": slopes, "divided": divided},
         because="A score is a sum of d_k products. Their variances add, and the standard deviation is the root of the "
@@ -133,8 +133,8 @@ def vanishing() -> Measurement:
     return Measurement(
         measured=f"not scaled, at d_k = 1024: the median gradient at the scores is less than a "
         f"{'thousandth' if max(ratios[1024]) < 1e-3 else 'tenth'} of the scaled one; "
-        f"{round(statistics.fmean(fewer), 1):.0%} of the queries get less than a tenth, and the luckiest twentieth get "
-        f"{statistics.fmean(larger):.0f} times as much. At d_k = 64 the median is {statistics.fmean(ratios[64]):.1f} "
+        f"{round(statistics.fmean(fewer), 1):.0%} of the queries get less than a tenth, and the largest twentieth are "
+        f"{statistics.fmean(larger):.1f} times as large. At d_k = 64 the median is {statistics.fmean(ratios[64]):.1f} "
         "times the scaled one",
         values=ratios[1024],
         figures={"median": ratios[1024]},
@@ -374,8 +374,8 @@ def unscaled_training(size: Size) -> Measurement:
         f"{rate[True]:g} with it, and the largest weight of a query ends at {full:.1f}",
         values=costs[wide],
         figures={"wide": costs[wide], "narrow": costs[narrow]},
-        because="Without the division every training step moves a score √d_k times as far. Wide heads saturate, and "
-        "they have to be trained in smaller steps.",
+        because="It depends on the width of the heads, and on how long training goes. Every training step moves an "
+        "undivided score √d_k times as far, until one key gets nearly all the weight of a wide head.",
     )
 
 

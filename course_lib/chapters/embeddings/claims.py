@@ -376,7 +376,7 @@ def factor_verdict(costs: list[float]) -> str:
 
 @experiment(
     "embeddings.times_root_d",
-    claim="Multiplied by √d_model, embeddings do not lose their meaning when positions are added.",
+    claim="Without the factor √d_model the meaning of an embedding is lost when its position is added.",
     source=Source(
         "Lynn-Evans 2018",
         "How to code the Transformer in PyTorch",
