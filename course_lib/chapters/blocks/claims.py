@@ -412,9 +412,9 @@ def why_residual() -> Measurement:
         + f"; cosine of two tokens after 8 {cosines[0]:.2f}, {apart:.1f} if attention starts on its own token",
         values=tuple(ratio for both in ratios.values() for ratio in both),
         figures={"ratios": [max(both) for both in ratios.values()]},
-        because="It depends on the matrix. Values and the feed-forward network get more gradient, not less. But the "
-        "tokens have become alike, so it does not matter which one a query attends to: queries and keys lose their "
-        "gradient, as Noci et al. 2022 prove.",
+        because="It depends on the matrix. Values and the feed-forward network get more gradient. But the "
+        "tokens have become alike, so it no longer matters what a query attends to, and queries "
+        "and keys lose theirs (Noci et al. 2022).",
     )
 
 
@@ -548,9 +548,9 @@ def warmup(size: Size) -> Measurement:
         measured=_without_warmup(steps, **costs),
         values=tuple(loss for each in best.values() for loss in each.losses),
         figures=costs,
-        because="It depends on the initial weights, and on the length of training. From Xavier's large weights "
-        "post-norm without a warm-up learns only at a small rate, and falls far behind in a short run. From GPT-2's "
-        "small ones it loses no more than pre-norm does.",
+        because="It depends on the initial weights, and on the length of training. From Xavier's large "
+        "weights post-norm without a warm-up learns only at a small rate. From GPT-2's small ones "
+        "it loses no more than pre-norm does.",
     )
 
 

@@ -494,9 +494,9 @@ def cache_time() -> Measurement:
             "cached": (round(cached, 2), round(counted_cached, 2)),
             "whole": (round(whole, 2), round(counted_whole, 2)),
         },
-        because="It depends on the length of the text. In short texts the linear layers dominate: without the cache "
-        "they read all tokens again, and with it one token at any length. Only in long texts do the pairs make the "
-        "cost linear and quadratic.",
+        because="It depends on the length of the text. In short texts the linear layers dominate: without "
+        "the cache they read all tokens again. Only in long texts do the pairs make the cost "
+        "linear and quadratic.",
     )
 
 
@@ -567,7 +567,7 @@ def rnn() -> Measurement:
         f"width 64 {plain[2]:.1f} and {lstm[2]:.1f} times the time",
         values=tuple(seed[0] for seed in times[WIDTHS[0], WIDTHS[0] // 2]),
         figures={"operations": operations, "times": tuple(round(each, 2) for each in (*plain[:2], *lstm[:2]))},
-        because="It depends on what is counted. Attention has more operations than a plain recurrent layer, because "
-        "its four linear layers count as well, and fewer than an LSTM. But a recurrent layer has to wait T times for "
-        "itself, and attention does not.",
+        because="It depends on what is counted. Attention has more operations than a plain recurrent layer "
+        "and fewer than an LSTM. But a recurrent layer has to wait T times for itself, and "
+        "attention does not.",
     )

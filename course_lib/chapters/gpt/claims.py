@@ -233,9 +233,9 @@ def tying(size: Size) -> Measurement:
         measured=f"{steps} steps, tied minus untied: {_cost(small)} from N(0, 0.02²), {_cost(large)} from N(0, 1)",
         values=tuple(loss for each in best.values() for loss in each.losses),
         figures={"small": small, "large": large},
-        because="It depends on the initial weights, and on the length of training. From small ones tying costs next to "
-        "nothing, even with our small vocabulary; theirs were large. From large ones a tied model begins far above ln "
-        "V, because it predicts its own last token with conviction; a longer run makes up for most of it.",
+        because="It depends on the initial weights, and on the length of training. From small ones tying "
+        "costs almost nothing. From large ones a tied model starts far above ln V, and a longer "
+        "run makes up for most of it.",
     )
 
 
@@ -481,7 +481,7 @@ def one_block_less() -> Measurement:
         f"replaced by its average for each token it keeps {kept_and_cost(0, instead)[0]:.0%}",
         values=(*kept, *costs),
         figures={"kept": list(kept), "costs": list(costs)},
-        because="The first block is needed most, as in their models, mainly for what it adds to each token by itself. "
-        "Whether the last one stands out depends on the measure: it does in nats, and not in first guesses. Four "
-        "blocks have hardly a middle.",
+        because="The first block is needed most, as in their models, mainly for what it adds to each token "
+        "by itself. Whether the last one stands out depends on the measure. Four blocks hardly "
+        "have a middle.",
     )
