@@ -115,6 +115,10 @@ WITHDRAWN = {
     r"have the same attention inside": "T5's does not divide by the root of d_k, and adds a learned number",
     r"as output, as in PyTorch's function": "that depends on the version and on the device",
     r"the recurrent network, also names": "recurrences that are linear in the state are trained in parallel by a scan",
+    # positions
+    r"Sinusoids allow the model to extrapolate": "the authors wrote that they may",
+    r"Relative encodings, such as RoPE and ALiBi, mitigate": "a paraphrase; the author's sentence is quoted now",
+    r"RoPE \| rotates q and k, every layer": "Llama 4 and SmolLM3 leave some layers out",
 }
 
 
