@@ -56,6 +56,12 @@ WITHDRAWN = {
     r"the one trick of this chapter that approximates nothing": "the cache and the blocks approximate nothing, either",
     r"hardly does, until arithmetic becomes the limit": "each text brings a cache, which limits much earlier",
     r"up to thousands of times its parameters": "open models of today have about a million times as many",
+    # training
+    r"they are not the difference": "without the generator's state the batches differ, by 0.2 nats",
+    r"Every large training does it": "with enough devices data parallelism does without it",
+    r"because both averages remember the outlier: m goes on": "measured now: restoring m and v undoes the harm",
+    r"if the loss does not come near zero, there is a bug": "a rate, a length or a size that is too low does it, too",
+    r"The record shows that a model without attention is found out": "of five faults only this one is",
 }
 
 
