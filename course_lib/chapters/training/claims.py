@@ -374,7 +374,8 @@ def scaling() -> Measurement:
         figures={"near": tuple(round(each, 3) for each in near), "far": tuple(round(each, 3) for each in far)},
         because="It depends on how near the entropy a model comes. One three times as large as the others is still "
         "close to the straight trend in one seed; the shipped one, near the entropy, is far above it. The authors' "
-        "models were far above the entropy of their text. The part above it can go on falling: Hoffmann et al. (2022) fit it.",
+        "models were far above the entropy of their text. The part above it can go on falling: Hoffmann et al. (2022) "
+        "fit it.",
     )
 
 
