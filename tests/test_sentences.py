@@ -119,6 +119,12 @@ WITHDRAWN = {
     r"Sinusoids allow the model to extrapolate": "the authors wrote that they may",
     r"Relative encodings, such as RoPE and ALiBi, mitigate": "a paraphrase; the author's sentence is quoted now",
     r"RoPE \| rotates q and k, every layer": "Llama 4 and SmolLM3 leave some layers out",
+    # training
+    r"they are not the difference": "without the generator's state the batches differ, by 0.2 nats",
+    r"Every large training does it": "with enough devices data parallelism does without it",
+    r"because both averages remember the outlier: m goes on": "measured now: restoring m and v undoes the harm",
+    r"if the loss does not come near zero, there is a bug": "a rate, a length or a size that is too low does it, too",
+    r"The record shows that a model without attention is found out": "of five faults only this one is",
 }
 
 
