@@ -372,10 +372,8 @@ def scaling() -> Measurement:
         f"{statistics.fmean(near_above):.2f} and {statistics.fmean(far_above):.2f}",
         values=tuple(far),
         figures={"near": tuple(round(each, 3) for each in near), "far": tuple(round(each, 3) for each in far)},
-        because="It depends on how near the entropy a model comes. One three times as large as the others is still "
-        "close to the straight trend in one seed; the shipped one, near the entropy, is far above it. The authors' "
-        "models were far above the entropy of their text. The part above it can go on falling: Hoffmann et al. (2022) "
-        "fit it.",
+        because="It depends on how near the entropy a model comes: the shipped one, near it, is far above the trend. "
+        "The authors' models were far above the entropy of their text.",
     )
 
 
@@ -585,7 +583,6 @@ def jump(size: Size) -> Measurement:
         measured=f"of {steps} steps, a quarter and three quarters are right at step: {'; '.join(told)}",
         values=waits[0],
         figures={"rise": rises[0], "rise_of_table": rises[1], "wait": waits[0], "wait_of_table": waits[1]},
-        because="It depends on what you compare it with. Either ability rises steeply once it has begun, and the fixed "
-        "table rises in even fewer steps; only copying has the long wait before. Whether its two parts, finding and "
-        "fetching, must come together is not measured here.",
+        because="It depends on what you compare it with. Both abilities rise steeply once they have begun, the fixed "
+        "table in even fewer steps; only copying waits so long before. Why it waits is not measured here.",
     )
