@@ -1,7 +1,6 @@
 """What a command says when it is interrupted: it promises what it kept, and nothing else."""
 
 import importlib
-import json
 from dataclasses import replace
 
 import nbformat
@@ -10,7 +9,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib import __main__, handout
 from course_lib.__main__ import main
-from course_lib.claims import Finding, in_order, registry
+from course_lib.claims import Measurement, in_order, recorded, registry
 from course_lib.cli import start
 from course_lib.ladder import rungs
 
@@ -54,15 +53,21 @@ def test_a_command_that_has_finished_nothing_says_so(command, monkeypatch, capsy
     assert said(capsys) == NOTHING
 
 
+def decide() -> str:
+    """depends: always"""
+    return "depends"
+
+
 @pytest.fixture
 def three_claims(monkeypatch, tmp_path):
     """Three claims of the course, the third of which is interrupted; a record of the tests' own."""
     ids = [each.id for each in in_order()[:3]]
     for number, id in enumerate(ids):
-        finding = Finding(f"{number} of a thing", (float(number),), "depends", "it is only a test")
-        run = interrupt if number == 2 else lambda finding=finding: finding
-        monkeypatch.setitem(registry._REGISTERED, id, replace(registry._REGISTERED[id], run=run))
-    monkeypatch.setattr(registry, "RECORD", tmp_path / "claims.json")
+        found = Measurement(f"{number} of a thing", (float(number),), {}, "it is only a test")
+        run = interrupt if number == 2 else lambda found=found: found
+        monkeypatch.setitem(registry._REGISTERED, id, replace(registry._REGISTERED[id], run=run, decide=decide))
+    monkeypatch.setattr("course_lib.claims.findings.CHAPTERS_FOLDER", tmp_path)
+    (tmp_path / ids[0].partition(".")[0]).mkdir()
     monkeypatch.setattr("course_lib.chapters.claims.widgets.picture", lambda: "a picture")
     return ids
 
@@ -70,15 +75,15 @@ def three_claims(monkeypatch, tmp_path):
 def test_claims_prints_each_finding_as_it_comes(three_claims, capsys):
     assert main(["claims", *three_claims]) == 130
     seen = capsys.readouterr()
-    assert [f"measured: {number} of a thing" in seen.out for number in range(3)] == [True, True, False]
+    assert [f"depends: {number} of a thing" in seen.out for number in range(3)] == [True, True, False]
     assert "Interrupted. This run measured 2 of 3 claims and printed their findings; it recorded nothing." in seen.err
-    assert not registry.RECORD.exists()
+    assert not recorded()
 
 
 def test_claims_records_what_was_measured_before_it_was_interrupted(three_claims, capsys):
     assert main(["claims", "--record", *three_claims]) == 130
     assert said(capsys) == "Interrupted. This run measured 2 of 3 claims and recorded them."
-    assert [*json.loads(registry.RECORD.read_text())] == three_claims[:2]
+    assert [*recorded()] == three_claims[:2]
 
 
 def test_claims_as_json_keeps_nothing_that_nobody_sees(three_claims, capsys):

@@ -1,14 +1,14 @@
 """Claims: what is said about Transformers, and the engine of the experiments that test it.
 
-`registry` says what an experiment is, `record` keeps what was found, `card` shows it in a notebook, `rates` finds the
+`registry` says what an experiment is, `findings` keeps what was found, `card` shows it in a notebook, `rates` finds the
 learning rate of each arm, `stress` repeats a claim with longer training and wider models. The experiments themselves
 are in `chapters/<slug>/claims.py`. The chapters print the findings below the claims; chapter 16 and
 `python -m course_lib claims` print them all. `recipes` train the models that ship with the course.
 """
 
 from course_lib.claims.card import Settled, settle
+from course_lib.claims.findings import record, record_tried, recorded
 from course_lib.claims.rates import Best, at_best_rate
-from course_lib.claims.record import record, record_tried, recorded
 from course_lib.claims.registry import (
     VERDICTS,
     Experiment,

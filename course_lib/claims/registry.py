@@ -197,7 +197,8 @@ class Experiment:
     @property
     def verbatim(self) -> bool:
         """Whether the claim is in the author's own words."""
-        words, quote = (re.sub(r"\W+", " ", text).strip().casefold() for text in (self.claim, self.source.quote))
+        kept = (text.replace("…", " cut_out ") for text in (self.claim, self.source.quote))
+        words, quote = (re.sub(r"\W+", " ", text).strip().casefold() for text in kept)
         return f" {words} " in f" {quote} "
 
     @property
@@ -290,7 +291,7 @@ def experiment(
     timed: bool = False,
     chapter: int | None = None,
     threshold: str = "",  # OLD FORM, until every chapter is converted
-) -> Callable[[Callable[..., Measurement]], Experiment]:
+) -> Callable[[Callable[..., Any]], Experiment]:  # OLD FORM: Measurement
     """Decorator: the function below is the experiment on this claim.
 
     Args:
@@ -304,7 +305,7 @@ def experiment(
         outcomes. KeyError if neither names a chapter.
     """
 
-    def register(run: Callable[..., Measurement]) -> Experiment:
+    def register(run: Callable[..., Any]) -> Experiment:
         if id in _REGISTERED:
             raise ValueError(f"there are two experiments {id!r}: choose another id")
         number = chapter_of(id).number if chapter is None else chapter

@@ -13,8 +13,8 @@ from urllib.parse import unquote, urlencode
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.claims import in_order, recorded
-from course_lib.claims.registry import Experiment, Finding
+from course_lib.claims import VERDICTS, Experiment, Finding, in_order, recorded
+from course_lib.claims.card import figure
 from course_lib.contents import BY_SLUG, CHAPTERS, Chapter
 from course_lib.glossary import glossary
 from course_lib.gpt import DecoderOnly
@@ -219,22 +219,29 @@ def literal(text: str) -> str:
 def claim(experiment: Experiment, finding: Finding) -> str:
     """Return the page of a claim: statement, verdict, what was measured, the control, how to run it."""
     chapter, who = CHAPTERS[experiment.chapter], experiment.source
-    drawn = f" (seeds {', '.join(map(str, experiment.seeds))})" if experiment.seeds else ""
-    figures = ", ".join(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" for value in finding.values)
+    figures = ", ".join(map(figure, finding.values))
     timed = " Times are of the machine on which the course was made; yours will differ." if experiment.timed else ""
-    return f"""# “{literal(experiment.claim)}”
+    ours = "" if experiment.verbatim else " The wording of the claim is ours."
+    outcomes = "\n".join(f"- **{verdict}**: {literal(when)}" for verdict, when in experiment.outcomes.items())
+    sizes = "\n".join(f"- {literal(str(each))}" for each in finding.tried)
+    tried = f"**Tried as well:**\n\n{sizes}\n\n" if sizes else ""
+    return f"""# {literal(experiment.stated)}
 
 [{finding.verdict}]{{.verdict}} {literal(finding.because)}
 
-**Measured:** {literal(finding.measured)}{drawn}.{timed}
+**Measured:** {literal(finding.measured)}{experiment.drawn}.{timed}
 
-**Said by:** {literal(who.author)}, [{literal(who.title)}](<{who.link}>)
+**Their words:** “{literal(who.quote)}”
 
-**Control:** {literal(experiment.control)}
+{literal(who.author)}, [{literal(who.title)}](<{who.link}>), {literal(who.place)}.{ours}
 
-**Threshold, stated before the run:** {literal(experiment.threshold)}
+**Held equal:** {literal(experiment.control)}
 
-**Run it yourself:**
+**The outcomes, stated before the run:**
+
+{outcomes}
+
+{tried}**Run it yourself:**
 
 ```console
 {PYTHON} course_lib claims {experiment.id}
@@ -247,6 +254,9 @@ It belongs to [{chapter.number} · {literal(chapter.title)}](../notebooks/{chapt
 {figures}
 
 ```python
+{inspect.getsource(experiment.decide).rstrip()}
+
+
 {inspect.getsource(experiment.run).rstrip()}
 ```
 
@@ -256,22 +266,19 @@ It belongs to [{chapter.number} · {literal(chapter.title)}](../notebooks/{chapt
 
 def claims_index(told: list[Experiment], findings: Mapping[str, Finding]) -> str:
     """Return the page that lists all claims, by chapter."""
-    count = {
-        verdict: sum(findings[each.id].verdict == verdict for each in told) for verdict in ("confirmed", "depends")
-    }
+    verdicts = [findings[each.id].verdict for each in told]
+    counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS if verdict in verdicts)
     lines = [
         "# The claims",
         "",
-        f"{len(told)} sentences that are often said about Transformers, each measured beside a control: "
-        f"{count['confirmed']} are confirmed, {count['depends']} depend on conditions, "
-        f"{len(told) - sum(count.values())} are refuted.",
+        f"{len(told)} sentences that are often said about Transformers, each measured against a control: {counts}.",
     ]
     for chapter in CHAPTERS:
         own = [each for each in told if each.chapter == chapter.number]
         if own:
             lines += ["", f"## {chapter.number} · {chapter.title}", "", "| verdict | claim |", "|---|---|"]
             lines += [
-                f"| [{findings[each.id].verdict}]{{.verdict}} | [{literal(each.claim)}](<{each.id}.md>) |"
+                f"| [{findings[each.id].verdict}]{{.verdict}} | [{literal(each.stated)}](<{each.id}.md>) |"
                 for each in own
             ]
     return "\n".join([*lines, "", _toctree("", [each.id for each in told], hidden=True)])

@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
@@ -13,7 +13,13 @@ from course_lib.live.drawing import Drawing, new_figure
 from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED, WIDE
 
 # A verdict is a colour, a sign and a word: none of the three is needed to know it.
-MARKS = {"confirmed": (BLUE, "o"), "depends": (ORANGE, "D"), "refuted": (RED, "X")}
+MARKS = {
+    "confirmed": (BLUE, "o"),
+    "depends": (ORANGE, "D"),
+    "refuted": (RED, "X"),
+    "not at this size": (GREY, "^"),
+    "by construction": (INK, "s"),
+}
 
 
 def way_to_a_verdict(
@@ -73,16 +79,17 @@ def headlines(rows: Sequence[tuple[str, str, str]], title: str) -> Figure:
     for row, (verdict, claim, finding) in enumerate(rows):
         colour, sign = MARKS[verdict]
         axes.plot([0.012], [row], sign, color=colour, markersize=11, markeredgecolor="white")
-        for x, said, width in ((0.035, f"“{claim}”", 52), (0.48, finding, 64)):
+        for x, said, width in ((0.035, claim, 52), (0.48, finding, 64)):
             sentences = SENTENCE.split(said)
             while len(lines := textwrap.wrap(" ".join(sentences), width)) > 3 and len(sentences) > 1:
                 sentences.pop()
             axes.text(x, row, "\n".join(lines), va="center", fontsize=FONT - 2.5, linespacing=1.15, color=INK)
         axes.axhline(row + 0.5, color=LIGHT, linewidth=0.8)
     for place, (verdict, (colour, sign)) in enumerate(MARKS.items()):
-        axes.plot([0.012 + 0.16 * place], [-0.85], sign, color=colour, markersize=9, markeredgecolor="white")
-        axes.text(0.03 + 0.16 * place, -0.85, verdict, va="center", fontsize=FONT - 1, color=INK)
-    axes.text(0.48, -0.85, "what the measurement shows", va="center", fontsize=FONT - 1, color=GREY)
+        x = 0.012 + (0.0, 0.13, 0.235, 0.34, 0.5)[place]
+        axes.plot([x], [-0.85], sign, color=colour, markersize=9, markeredgecolor="white")
+        axes.text(x + 0.018, -0.85, verdict, va="center", fontsize=FONT - 1, color=INK)
+    axes.text(0.72, -0.85, "right: what the measurement shows", va="center", fontsize=FONT - 1, color=GREY)
     axes.set(xlim=(0, 1), ylim=(len(rows) - 0.5, -1.25))
     axes.axis("off")
     axes.set_title(title, loc="left")
@@ -95,20 +102,20 @@ def count(verdicts: Sequence[str], verdict: str) -> int:
 
 def overview_title(verdicts: Sequence[str]) -> str:
     """Say how many of the claims got which verdict."""
-    confirmed, depends, refuted = (count(verdicts, verdict) for verdict in MARKS)
-    return (
-        f"{len(verdicts)} popular claims: {confirmed} confirmed, {depends} depending on conditions, {refuted} refuted"
-    )
+    told = {"depends": "depending on conditions", "not at this size": "undecided at this size"}
+    counts = ((count(verdicts, verdict), told.get(verdict, verdict)) for verdict in MARKS)
+    return f"{len(verdicts)} popular claims: " + ", ".join(f"{n} {verdict}" for n, verdict in counts if n)
 
 
-# The parts of a card: what stands in front, lines allotted, letters in a line.
+# The parts of a card: the word in front, lines allotted, letters in a line.
 PARTS = {
     "claim": ("the claim", 2, 78),
-    "source": ("said by", 3, 104),
-    "control": ("control", 3, 104),
-    "threshold": ("threshold", 3, 104),
     "measured": ("measured", 4, 104),
     "because": ("so", 3, 104),
+    "quote": ("their words", 4, 104),
+    "source": ("found in", 2, 104),
+    "control": ("held equal", 3, 104),
+    "outcomes": ("outcomes", 7, 104),
 }
 SMALL = FONT - 2.4
 LINE, GAP = 0.172, 0.1  # inches
@@ -116,18 +123,18 @@ LINE, GAP = 0.172, 0.1  # inches
 
 @dataclass
 class Card(Drawing):
-    """One claim as a page: what is said and by whom, how it was tested, what was measured, what follows.
+    """One claim as a page: the claim, what was measured, what follows; then the author's words and the test.
 
-    control and threshold were stated before the run. seeds: those that were drawn from; empty where nothing is drawn.
+    control and outcomes were stated before the run. outcomes: verdict -> when it would have been given.
     """
 
     claim: str
-    source: str
-    control: str
-    threshold: str
-    seeds: str
     measured: str
     because: str
+    quote: str
+    source: str
+    control: str
+    outcomes: Mapping[str, str]
     verdict: str
 
     def build(self) -> Figure:
@@ -141,7 +148,7 @@ class Card(Drawing):
         self.texts: dict[str, Text] = {}
         y = whole - 0.1
         for part, (name, _, _) in PARTS.items():
-            if part in ("source", "measured"):
+            if part in ("measured", "quote"):
                 axes.axhline((y + GAP / 2) / whole, 0.03, 0.97, color=LIGHT)
             size = FONT if part == "claim" else SMALL
             axes.text(0.03, y / whole, name, va="top", fontsize=SMALL, color=GREY)
@@ -155,11 +162,9 @@ class Card(Drawing):
 
     def move(self) -> None:
         colour, sign = MARKS[self.verdict]
-        said = {part: getattr(self, part) for part in PARTS}
-        said["claim"] = f"“{self.claim}”"
-        if self.seeds:
-            said["measured"] += f" (seeds {self.seeds})"
+        outcomes = [f"{verdict}: {when}" for verdict, when in self.outcomes.items()]
         for part, (_, _, width) in PARTS.items():
-            self.texts[part].set_text(textwrap.fill(said[part], width))
+            lines = outcomes if part == "outcomes" else [getattr(self, part)]
+            self.texts[part].set_text("\n".join(textwrap.fill(line, width) for line in lines))
         self.mark.set(marker=sign, color=colour)
         self.word.set_text(self.verdict)

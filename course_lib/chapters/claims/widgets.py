@@ -14,7 +14,7 @@ from course_lib.files import ASSETS
 from course_lib.live.figure import LiveFigure, as_html, dropdown, png
 from course_lib.live.page import publish
 
-SIGNS = {"confirmed": "●", "depends": "◆", "refuted": "✕"}
+SIGNS = {"confirmed": "●", "depends": "◆", "refuted": "✕", "not at this size": "▲", "by construction": "■"}
 # A dozen that are often heard, from embeddings to attention maps; with their figures they fit a picture.
 HEADLINES = (
     "embeddings.analogies", "masks.cheating", "heads.slice", "heads.removal", "positions.sinusoids_reach",
@@ -68,10 +68,10 @@ def claim_explorer(findings: Mapping[str, Finding]) -> CardFigure:
 
 
 class ClaimsTable(widgets.VBox):
-    """A list of all claims with their verdicts, to be filtered by verdict, chapter and words.
+    """A table of all claims with their verdicts, filtered by verdict, chapter and words.
 
     findings: id of an experiment -> what it found, such as `recorded()`. Printed, it is short: how many of which
-    verdict in each chapter, and HEADLINES; the page keeps the whole list folded.
+    verdict in each chapter, and HEADLINES; the page keeps the whole table folded.
     Errors: ValueError if there is none, or an id is unknown.
     """
 
@@ -125,7 +125,7 @@ class ClaimsTable(widgets.VBox):
             lines.append(f"{chapter:36}" + "  ".join(f"{SIGNS[each]} {verdicts.count(each):<2}" for each in MARKS))
         for id in filter(self.findings.__contains__, HEADLINES):
             found = self.findings[id]
-            said = f"{SIGNS[found.verdict]} “{find(id).claim}” Measured: {found.measured}"
+            said = f"{SIGNS[found.verdict]} {find(id).stated} Measured: {found.measured}"
             lines += ["", *textwrap.wrap(said, 110, subsequent_indent="  ")]
         return "\n".join(lines)
 
@@ -152,31 +152,55 @@ def _searched(id: str, found: Finding) -> str:
 
 
 def _entries(findings: Mapping[str, Finding], chosen: Iterable[str]) -> str:
-    """Show the chosen claims as a list in HTML: sign, claim, who says it, what was measured, what follows."""
-    entries = []
+    """Show the chosen claims as a table: verdict, claim and who says it, what was measured, could it have failed?"""
+    rows = []
     for id in chosen:
         each, found = find(id), findings[id]
-        said, measured, because = map(html.escape, (each.claim, found.measured, found.because))
+        said, measured, because = map(html.escape, (each.stated, found.measured, found.because))
         link = html.escape(each.source.link)
-        author = f'<a href="{link}" style="text-decoration:underline">{html.escape(each.source.author)}</a>'
+        author = f'<a href="{link}" style="text-decoration:underline">{html.escape(each.by)}</a>'
         where = f"chapter {each.chapter}" + (", times of our machine" if each.timed else "")
-        entries.append(
-            f'<li style="list-style:none;margin:.5em 0">{SIGNS[found.verdict]} <b>{said}</b> ({author}; {where})<br>'
-            f"{measured}. <i>{found.verdict.capitalize()}:</i> {because}</li>"
+        cells = (
+            f"{SIGNS[found.verdict]} {found.verdict}",
+            f"<b>{said}</b> ({author}; {where})",
+            f"{measured}. {because}",
+            could_have_failed(each),
         )
-    return f'<ul style="padding-left:0">{"".join(entries)}</ul>'
+        rows.append("<tr>" + "".join(f'<td style="{CELL}">{cell}</td>' for cell in cells) + "</tr>")
+    head = "".join(f'<th scope="col" style="{CELL}">{name}</th>' for name in COLUMNS)
+    return (
+        f'<table style="border-collapse:collapse"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    )
+
+
+COLUMNS = ("verdict", "claim", "measured", "could it have failed?")
+CELL = "text-align:left;vertical-align:top;padding:.3em .6em;border-bottom:1px solid #d0d7de"
+
+
+def could_have_failed(each: Experiment) -> str:
+    """Say which other verdicts a measurement could have led to: "no" for what holds by construction."""
+    if not each.could_fail:
+        return "no: it holds by construction"
+    return "yes: " + ", ".join(f"{SIGNS[verdict]} {verdict}" for verdict in each.outcomes)
 
 
 def headline_rows(findings: Mapping[str, Finding]) -> list[tuple[str, str, str]]:
     """Return (verdict, claim, what follows from its figures) of HEADLINES, as `headlines` draws them."""
-    return [(findings[id].verdict, find(id).claim, findings[id].because) for id in HEADLINES]
+    return [(findings[id].verdict, find(id).stated, findings[id].because) for id in HEADLINES]
 
 
 def card(experiment: Experiment, found: Finding) -> Card:
     """Return the card of a claim and what was found of it."""
-    seeds = ", ".join(map(str, experiment.seeds))
-    said = experiment.claim, str(experiment.source), experiment.control, experiment.threshold, seeds
-    return Card(*said, found.measured, found.because, found.verdict)
+    return Card(
+        claim=f"{experiment.stated} ({experiment.by})",
+        measured=f"{found.measured}{experiment.drawn}",
+        because=found.because,
+        quote=f"“{experiment.source.quote}”",
+        source=str(experiment.source),
+        control=experiment.control,
+        outcomes=experiment.outcomes,
+        verdict=found.verdict,
+    )
 
 
 def by_chapter(findings: Mapping[str, Finding]) -> dict[str, list[str]]:

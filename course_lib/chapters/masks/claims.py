@@ -225,9 +225,9 @@ def cheating(size: Size) -> Measurement:
             "never_asked": used[NEVER_ASKED],
             "uniform": uniform,
         },
-        because="It depends on the last position of each row. Elsewhere the next word is one position to the right, "
-        "and the model learns to look there. From the last positions it learns something for inference, the more the "
-        "longer it trains; without them it fails.",
+        because="It depends on the last position of each row. Elsewhere the model learns to read the next "
+        "word one position to the right. Only from the last positions does it learn something for "
+        "inference.",
     )
 
 
@@ -287,7 +287,7 @@ def empty_row() -> Measurement:
         f"can hold the numbers, {' and '.join(n for n, f in fits.items() if not f) or 'none'} cannot",
         values=on_hidden,
         figures={"apart": max(apart), "on_hidden": max(on_hidden), "fits": list(fits.values())},
-        because="It depends on the row and on the format of the numbers. In a row without a visible key the weight "
-        "goes to hidden keys, and −∞ gives NaN: such a row needs a rule of its own. The smallest number of the format, "
-        "torch.finfo(dtype).min, can always be written.",
+        because="It depends on the row and on the format of the numbers. A row without a visible key puts "
+        "its weight on hidden keys, and −∞ gives NaN there. The format's smallest number, "
+        "torch.finfo(dtype).min, always fits.",
     )
