@@ -179,7 +179,8 @@ def test_the_explorer_shows_every_claim_with_its_verdict():
         assert ("authors' machine" in explorer.also_text) == find(id).timed
         assert f"{found.verdict.capitalize()}: {found.measured}" in explorer.text
         assert found.because[1:].removesuffix(".") in explorer.text
-        assert not re.search(r"[.?]”?[).]*\.( |$)", explorer.text), "one full stop ends a sentence"
+        ours = explorer.text.replace(find(id).source.quote, "")
+        assert not re.search(r"[.?]”?[).]*\.( |$)", ours), "one full stop ends a sentence"
     with pytest.raises(ValueError, match="at least one"):
         claim_explorer({})
 
