@@ -54,7 +54,7 @@ WITHDRAWN = {
     r"teaches what “it” means": "with another word in the place of “it” the answers are the same",
     # pretrained
     r"noun that stood \*there\*": "the answer goes by the kind of noun, also where the nouns are exchanged",
-    r"it has forgotten \*more\*, in each of three seeds": "that was the learning rate: at its best rate LoRA forgets as much",
+    r"it has forgotten \*more\*, in each of three seeds": "that was the rate; at its best LoRA forgets as much",
     r"random blocks destroy what the words": "on the trained table random blocks keep it",
 }
 

@@ -493,7 +493,8 @@ def referent_texts(
     tokenizer, generator = WordTokenizer(), torch.Generator().manual_seed(seed)
 
     def drawn(kind: str) -> str:
-        return CLASSES[kind][int(torch.randint(len(CLASSES[kind]), (), generator=generator))]
+        words = tuple(CLASSES[kind])
+        return words[int(torch.randint(len(words), (), generator=generator))]
 
     rows, right, wrong = [], [], []
     for i in range(n_texts):
