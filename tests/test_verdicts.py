@@ -11,7 +11,7 @@ from course_lib.claims import find, in_order, recorded
 from course_lib.contents import CHAPTERS
 
 HERE = Path(__file__).parent
-CLAIMS = [each for each in in_order() if each.decide.__module__ != "course_lib.claims.registry"]  # OLD FORM: in_order()
+CLAIMS = in_order()
 IDS = [each.id for each in CLAIMS]
 
 
@@ -57,7 +57,7 @@ UNTRIED = {
     "attention.one_matrix", "attention.unscaled_training", "encoder_decoder.both_sides",
     "encoder_decoder.decoder_alone", "feed_forward.nonlinearity", "heads.induction", "positions.learned_equal",
     "positions.order", "positions.relative_reach", "positions.sinusoids_reach", "training.jump", "training.one_batch",
-    "training.resume",
+    "training.resume", "pretrained.lora_forgets",
 }  # fmt: skip
 
 

@@ -491,6 +491,6 @@ def learned_equal(size: Size) -> Measurement:
         f"and {statistics.fmean(sinusoids):.2f} with sinusoids",
         values=differences,
         figures={"differences": differences},
-        because="A table has to be learned first, so its loss is higher at first. With four times the steps about half of "
-        "the difference is gone; the authors trained far longer.",
+        because="A table has to be learned first, so its loss is higher at first. With four times the steps about half "
+        "of the difference is gone; the authors trained far longer.",
     )

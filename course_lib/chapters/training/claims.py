@@ -171,8 +171,10 @@ def moves_and_signs(
     The rate is constant and nothing decays, so a move is rate · m/√v, whatever the gradient's size.
     one_batch: the same rows in every step, so that no two batches can disagree.
     """
-    model, batches, found, changed = small_model(seed=seed), story_batches(16, seed), [], []
-    signs = None
+    model, batches = small_model(seed=seed), story_batches(16, seed)
+    found: list[float] = []
+    changed: list[float] = []
+    signs: Tensor | None = None  # of the gradients of the step before
     rows = next(batches)
     optimizer = make_optimizer(model, weight_decay=0)
     for group in optimizer.param_groups:
@@ -183,8 +185,9 @@ def moves_and_signs(
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        last, signs = signs, torch.cat([p.grad.sign().flatten() for p in model.parameters() if p.grad is not None])
-        changed.append(0.0 if last is None else (signs != last).float().mean().item())
+        now = torch.cat([p.grad.sign().flatten() for p in model.parameters() if p.grad is not None])
+        changed.append(0.0 if signs is None else (now != signs).float().mean().item())
+        signs = now
         before = nn.utils.parameters_to_vector(model.parameters()).detach()
         optimizer.step()
         moved = nn.utils.parameters_to_vector(model.parameters()).detach() - before
