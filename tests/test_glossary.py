@@ -39,8 +39,9 @@ def test_a_term_is_defined_where_its_chapter_first_uses_it(chapter):
 
 
 def test_every_chapter_that_teaches_a_part_defines_terms():
-    by_chapter = [sum(term.chapter == chapter for term in all_terms()) for chapter in CHAPTERS[1:]]
-    assert min(by_chapter) >= 3, dict(zip([chapter.slug for chapter in CHAPTERS[1:]], by_chapter))
+    teaching = CHAPTERS[1:-1]  # the last one puts parts together that earlier chapters taught
+    by_chapter = [sum(term.chapter == chapter for term in all_terms()) for chapter in teaching]
+    assert min(by_chapter) >= 3, dict(zip([chapter.slug for chapter in teaching], by_chapter))
 
 
 def test_a_page_is_read_as_it_is_written():

@@ -57,7 +57,7 @@ UNTRIED = {
     "attention.one_matrix", "attention.unscaled_training", "encoder_decoder.both_sides",
     "encoder_decoder.decoder_alone", "feed_forward.nonlinearity", "heads.induction", "positions.learned_equal",
     "positions.order", "positions.relative_reach", "positions.sinusoids_reach", "training.jump", "training.one_batch",
-    "training.resume", "pretrained.lora_forgets",
+    "training.resume",
 }  # fmt: skip
 
 
