@@ -65,7 +65,7 @@ def test_pre_norm_streams_grow_like_the_root_of_the_depth():
     finding = find("normalization.any_depth")()
     assert finding.verdict == "confirmed"
     assert math.sqrt(1 + 50 / 2) < min(finding.values) <= max(finding.values) < math.sqrt(1 + 3 * 50 / 2)
-    assert finding.measured.startswith("standard deviation after 50 blocks: 1.0 with post-norm, about 7")
+    assert finding.measured.startswith("standard deviation after 50 untrained blocks: 1.0 with post-norm, about 7")
 
 
 def test_eps_outside_the_root_brings_noise_to_half_of_full_size():

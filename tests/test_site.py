@@ -186,7 +186,7 @@ def test_every_recorded_claim_has_a_page_with_all_that_settles_it():
     for each in in_order():
         finding = findings[each.id]
         text = pages.claim(each, finding)
-        stated = (each.claim, each.control, each.source.quote, finding.measured, finding.because)
+        stated = (each.claim, each.control, each.source.quote, finding.measured.removesuffix("."), finding.because)
         for part in (*stated, *each.outcomes.values()):
             assert pages.literal(part) in text
         assert finding.verdict in text

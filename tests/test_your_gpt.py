@@ -99,6 +99,33 @@ def test_a_planted_fault_is_named_where_it_stands(stage, filled, tmp_path):
     assert f"`{name}`" in repr(found)
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "stage"),
+    [
+        ("self.weight[: x.shape[1]]", "self.weight[-x.shape[1] :]", "Positions"),
+        ("optimizer, 1.0)", "optimizer, 1e9)", "training_step"),
+        ("optimizer, 1.0)", "optimizer, 5.0)", "training_step"),
+    ],
+    ids=["the last positions", "no clipping", "clipping at 5"],
+)
+def test_a_fault_that_shows_only_in_short_texts_or_long_gradients_is_found(right, wrong, stage, filled, tmp_path):
+    assert filled.count(right) == 1
+    assert parity(saved(tmp_path, filled.replace(right, wrong))).first.stage == stage
+
+
+def test_what_is_written_is_compared_with_the_librarys_model_and_not_with_yours(monkeypatch, filled, tmp_path):
+    my_gpt, models = saved(tmp_path, filled), []
+    loop = workshop._write
+
+    def watched(model, *args):
+        models.append(type(model))
+        return loop(model, *args)
+
+    monkeypatch.setattr(workshop, "_write", watched)
+    assert parity(my_gpt).first is None
+    assert models == [DecoderOnly]
+
+
 def test_nan_and_a_wrong_shape_are_differences(filled, tmp_path):
     right, _, _ = FAULTS["Embedding"]
     assert parity(saved(tmp_path, filled.replace(right, f"{right} * float('nan')"))).first.stage == "Embedding"

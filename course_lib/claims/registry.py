@@ -167,7 +167,7 @@ class Experiment:
         for name in ("claim", "control"):
             if len(getattr(self, name).split()) < 3:
                 raise ValueError(f"{self.id}: {name} must be a sentence, got {getattr(self, name)!r}")
-        for name in ("quote", "place") if self.decide.__module__ != __name__ else ():  # OLD FORM: else
+        for name in ("quote", "place"):
             if not getattr(self.source, name):
                 raise ValueError(f"{self.id}: source.{name} is missing: give the author's words, and where they are")
         if 0 < len(self.seeds) < 3:
@@ -229,8 +229,6 @@ class Experiment:
         if size and not self.trained:
             raise ValueError(f"{self.id} trains nothing, so that it has no size: leave it out")
         found = self.run(size or Size()) if self.trained else self.run()
-        if isinstance(found, Finding):  # OLD FORM
-            return found
         verdict = self.decide(**found.figures)
         if verdict not in self.outcomes:
             raise ValueError(
@@ -286,12 +284,11 @@ def experiment(
     claim: str,
     source: Source,
     control: str,
-    verdict: Callable[..., str] | None = None,
+    verdict: Callable[..., str],
     seeds: Sequence[int] = (),
     timed: bool = False,
     chapter: int | None = None,
-    threshold: str = "",  # OLD FORM, until every chapter is converted
-) -> Callable[[Callable[..., Any]], Experiment]:  # OLD FORM: Measurement
+) -> Callable[[Callable[..., Measurement]], Experiment]:
     """Decorator: the function below is the experiment on this claim.
 
     Args:
@@ -305,18 +302,11 @@ def experiment(
         outcomes. KeyError if neither names a chapter.
     """
 
-    def register(run: Callable[..., Any]) -> Experiment:
+    def register(run: Callable[..., Measurement]) -> Experiment:
         if id in _REGISTERED:
             raise ValueError(f"there are two experiments {id!r}: choose another id")
         number = chapter_of(id).number if chapter is None else chapter
-        decide = verdict
-        if decide is None:  # OLD FORM
-
-            def decide() -> str:
-                return "depends"
-
-            decide.__doc__ = "\n".join(f"{each}: {threshold}" for each in VERDICTS[:3])
-        _REGISTERED[id] = Experiment(id, number, claim, source, control, decide, tuple(seeds), timed, run)
+        _REGISTERED[id] = Experiment(id, number, claim, source, control, verdict, tuple(seeds), timed, run)
         return _REGISTERED[id]
 
     return register

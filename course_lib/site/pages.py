@@ -229,7 +229,7 @@ def claim(experiment: Experiment, finding: Finding) -> str:
 
 [{finding.verdict}]{{.verdict}} {literal(finding.because)}
 
-**Measured:** {literal(finding.measured)}{experiment.drawn}.{timed}
+**Measured:** {literal(finding.measured.removesuffix("."))}{experiment.drawn}.{timed}
 
 **Their words:** “{literal(who.quote)}”
 

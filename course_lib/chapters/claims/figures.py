@@ -86,13 +86,13 @@ def headlines(rows: Sequence[tuple[str, str, str]], title: str) -> Figure:
             axes.text(x, row, "\n".join(lines), va="center", fontsize=FONT - 2.5, linespacing=1.15, color=INK)
         axes.axhline(row + 0.5, color=LIGHT, linewidth=0.8)
     for place, (verdict, (colour, sign)) in enumerate(MARKS.items()):
-        x = 0.012 + (0.0, 0.13, 0.235, 0.34, 0.5)[place]
+        x = 0.012 + (0.0, 0.13, 0.245, 0.35, 0.52)[place]
         axes.plot([x], [-0.85], sign, color=colour, markersize=9, markeredgecolor="white")
         axes.text(x + 0.018, -0.85, verdict, va="center", fontsize=FONT - 1, color=INK)
-    axes.text(0.72, -0.85, "right: what the measurement shows", va="center", fontsize=FONT - 1, color=GREY)
+    axes.text(0.99, -0.85, "right: what was found", ha="right", va="center", fontsize=FONT - 1, color=GREY)
     axes.set(xlim=(0, 1), ylim=(len(rows) - 0.5, -1.25))
     axes.axis("off")
-    axes.set_title(title, loc="left")
+    axes.set_title(textwrap.fill(title, 84), loc="left")
     return figure
 
 

@@ -163,7 +163,7 @@ def _entries(findings: Mapping[str, Finding], chosen: Iterable[str]) -> str:
         cells = (
             f"{SIGNS[found.verdict]} {found.verdict}",
             f"<b>{said}</b> ({author}; {where})",
-            f"{measured}. {because}",
+            f"{measured.removesuffix('.')}. {because}",
             could_have_failed(each),
         )
         rows.append("<tr>" + "".join(f'<td style="{CELL}">{cell}</td>' for cell in cells) + "</tr>")

@@ -200,7 +200,7 @@ def forgetting(paths: Mapping[str, Sequence[tuple[float, float]]], entropy: floa
     every look. at: the loss in the new town at which they are compared.
     """
     figure, axes = new_figure(WIDE, 3.9)
-    for (name, seen), color, mark, below in zip(paths.items(), (BLUE, RED), "os", (True, False)):
+    for (name, seen), color, mark, below in zip(paths.items(), (BLUE, RED, INK), "os^", (True, True, False)):
         new, old = zip(*seen)
         axes.plot(new, old, marker=mark, color=color, markersize=5)
         away: dict[str, Any] = {"xytext": (0, -10 if below else 8), "va": "top" if below else "bottom"}

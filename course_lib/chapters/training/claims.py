@@ -171,8 +171,10 @@ def moves_and_signs(
     The rate is constant and nothing decays, so a move is rate · m/√v, whatever the gradient's size.
     one_batch: the same rows in every step, so that no two batches can disagree.
     """
-    model, batches, found, changed = small_model(seed=seed), story_batches(16, seed), [], []
-    signs = None
+    model, batches = small_model(seed=seed), story_batches(16, seed)
+    found: list[float] = []
+    changed: list[float] = []
+    signs: Tensor | None = None  # of the gradients of the step before
     rows = next(batches)
     optimizer = make_optimizer(model, weight_decay=0)
     for group in optimizer.param_groups:
@@ -183,8 +185,9 @@ def moves_and_signs(
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        last, signs = signs, torch.cat([p.grad.sign().flatten() for p in model.parameters() if p.grad is not None])
-        changed.append(0.0 if last is None else (signs != last).float().mean().item())
+        now = torch.cat([p.grad.sign().flatten() for p in model.parameters() if p.grad is not None])
+        changed.append(0.0 if signs is None else (now != signs).float().mean().item())
+        signs = now
         before = nn.utils.parameters_to_vector(model.parameters()).detach()
         optimizer.step()
         moved = nn.utils.parameters_to_vector(model.parameters()).detach() - before
@@ -372,10 +375,8 @@ def scaling() -> Measurement:
         f"{statistics.fmean(near_above):.2f} and {statistics.fmean(far_above):.2f}",
         values=tuple(far),
         figures={"near": tuple(round(each, 3) for each in near), "far": tuple(round(each, 3) for each in far)},
-        because="It depends on how near the entropy a model comes. One three times as large as the others is still "
-        "close to the straight trend in one seed; the shipped one, near the entropy, is far above it. The authors' "
-        "models were far above the entropy of their text. The part above it can go on falling: Hoffmann et al. (2022) "
-        "fit it.",
+        because="It depends on how near the entropy a model comes: the shipped one, near it, is far above the trend. "
+        "The authors' models were far above the entropy of their text.",
     )
 
 
@@ -585,7 +586,6 @@ def jump(size: Size) -> Measurement:
         measured=f"of {steps} steps, a quarter and three quarters are right at step: {'; '.join(told)}",
         values=waits[0],
         figures={"rise": rises[0], "rise_of_table": rises[1], "wait": waits[0], "wait_of_table": waits[1]},
-        because="It depends on what you compare it with. Either ability rises steeply once it has begun, and the fixed "
-        "table rises in even fewer steps; only copying has the long wait before. Whether its two parts, finding and "
-        "fetching, must come together is not measured here.",
+        because="It depends on what you compare it with. Both abilities rise steeply once they have begun, the fixed "
+        "table in even fewer steps; only copying waits so long before. Why it waits is not measured here.",
     )

@@ -33,6 +33,7 @@ from course_lib.training import TrainingDiverged, learning_rate, make_optimizer
 
 SKELETON = ASSETS / "my_gpt.txt"
 TOLERANCE = 1e-5
+GRADIENT = 20.0  # factor of the logits for which the training step is compared
 STAGES = ("Embedding", "Positions", "Norm", "Attention", "FeedForward", "Block", "MyGPT", "training_step", "write")
 
 # Name of a part -> the exercise whose answer can take its place: the ladder's, without the rotation, since your GPT
@@ -227,14 +228,16 @@ def parity(my_gpt: ModuleType, config: TransformerConfig = SMALL) -> Parity:
     """Send the same weights and ids through yours and the library's, stage by stage, and find the first difference.
 
     Every stage is given what the library's stage was given, so that a fault shows where it is made, not after it. The
-    norms are no ones and the biases no zeros. Equal means to 1e-5 in float32.
+    ids have 1, 3 and max_seq_len tokens. The norms are no ones and the biases no zeros, and the gradient is several
+    times as long as a training step lets it be. Equal means to 1e-5 in float32.
     """
     require_config(config, TransformerConfig, "parity")
     theirs, rng = DecoderOnly(config).eval(), torch.Generator().manual_seed(17)
     for weight in theirs.parameters():
         nn.init.normal_(weight, std=0.4, generator=rng)
     ids, targets = torch.randint(config.vocab_size, (2, 3, config.max_seq_len), generator=rng).unbind()
-    seen = _recorded(theirs, ids)
+    lengths = sorted({1, min(3, config.max_seq_len), config.max_seq_len}, reverse=True)
+    seen = {length: _recorded(theirs, ids[:, :length]) for length in lengths}
     equal: dict[str, float] = {}
     absent = still_lent(my_gpt)
     try:
@@ -281,12 +284,15 @@ Check = tuple[str, Callable[[], Any], Callable[[], Any]]
 
 
 def _checks(
-    stage: str, own: Any, theirs: Any, ids: Tensor, targets: Tensor, seen: dict, my_gpt: ModuleType
+    stage: str, own: Any, theirs: Any, ids: Tensor, targets: Tensor, seen: dict[int, dict], my_gpt: ModuleType
 ) -> list[Check]:
     """Name of a tensor, how yours is made, how the library's is."""
     if stage == "MyGPT":
         return [
-            ("logits", lambda: own(ids), lambda: theirs(ids)),
+            *(
+                (_at("logits", length, ids), partial(own, ids[:, :length]), partial(theirs, ids[:, :length]))
+                for length in seen
+            ),
             ("loss", lambda: own(ids, targets)[1], lambda: theirs(ids, targets)[1]),
             ("output.weight of one table", lambda: own.output.weight, lambda: own.token_embedding.weight),
         ]
@@ -297,22 +303,37 @@ def _checks(
         def drawn(write: Callable, model: Any, *draw: Any) -> Tensor:
             return write(model, ids[:, :3], 2 * own.config.max_seq_len, torch.Generator().manual_seed(1), *draw)
 
-        return [("ids", lambda: drawn(my_gpt.write, own), lambda: drawn(_write, own, my_gpt.P.draw))]
+        # The library's loop runs around the library's model: around yours it would share your model's faults.
+        return [("ids", lambda: drawn(my_gpt.write, own), lambda: drawn(_write, theirs, my_gpt.P.draw))]
     # The parts inside a block in the order in which they are done, then the blocks as wholes.
-    names = [name for name in seen if name.rpartition(".")[2] in _WHERE.get(stage, ())]
+    names = [name for name in seen[ids.shape[1]] if name.rpartition(".")[2] in _WHERE.get(stage, ())]
     if stage == "Block":
-        names = [name for name in seen if name.startswith("blocks.") and name.count(".") == 1]
+        names = [name for name in seen[ids.shape[1]] if name.startswith("blocks.") and name.count(".") == 1]
     modules = dict(own.named_modules())
 
-    def given(name: str) -> Tensor:
-        return modules[name](seen[name][0].clone())
+    def given(length: int, name: str) -> Tensor:
+        return modules[name](seen[length][name][0].clone())
 
-    return [(name, partial(given, name), partial(lambda name: seen[name][1], name)) for name in names]
+    def wanted(length: int, name: str) -> Tensor:
+        return seen[length][name][1]
+
+    return [
+        (_at(name, length, ids), partial(given, length, name), partial(wanted, length, name))
+        for length in seen
+        for name in names
+    ]
+
+
+def _at(name: str, length: int, ids: Tensor) -> str:
+    """Name a tensor, and the number of tokens if it is not the largest."""
+    return name if length == ids.shape[1] else f"{name} at {length} token{'s' if length > 1 else ''}"
 
 
 def _step_checks(own: Any, theirs: Any, ids: Tensor, targets: Tensor, my_gpt: ModuleType) -> list[Check]:
     def trained(step: Callable, model: Any) -> dict[str, Any]:
         if not hasattr(model, "taught"):  # once: a second call would be a second step
+            with torch.no_grad():  # large logits: a gradient many times as long as 1, so that clipping shows
+                model.final_norm.weight.mul_(GRADIENT)
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
             losses = [step(model, ids, targets, optimizer) for _ in range(2)]
             model.taught = {f"loss of step {i + 1}": torch.as_tensor(loss) for i, loss in enumerate(losses)}
