@@ -3,17 +3,34 @@
 import pytest
 
 from course_lib.chapters.counting import claims as counting
-from course_lib.claims import find
+from course_lib.claims import find, recorded
 from course_lib.config import PRESETS
+from course_lib.counting import count_parameters
+
+OUTCOMES = {
+    "counting.gpt2_117m": {"confirmed": {"millions": 117.2}, "refuted": {"millions": 124.4}},
+    "counting.tables_hold_most": {
+        "confirmed": {"small": [0.31, 0.26], "large": [0.05, 0.13]},
+        "depends": {"small": [0.31, 0.08], "large": [0.05, 0.13]},
+        "refuted": {"small": [0.10, 0.08], "large": [0.05, 0.13]},
+    },
+    "counting.twice_attention": {
+        "confirmed": {"whole": [0.64, 0.70], "blocks": [0.67, 0.71]},
+        "depends": {"whole": [0.46, 0.80], "blocks": [0.67, 0.82]},
+        "refuted": {"whole": [0.46, 0.80], "blocks": [0.5, 0.82]},
+    },
+    "counting.quadratic": {
+        "confirmed": {"parts": [0.6, 0.8, 0.9]},
+        "depends": {"parts": [0.03, 0.18, 0.78]},
+        "refuted": {"parts": [0.03, 0.18, 0.4]},
+    },
+}
 
 
 def test_gpt2_small_is_larger_than_its_first_label():
-    finding = find("counting.gpt2_117m")()
-    assert finding.verdict == "refuted"
     d = 768
     block = 4 * d * d + 4 * d + 8 * d * d + 5 * d + 4 * d
-    assert finding.values[0] == 50_257 * d + 1024 * d + 12 * block + 2 * d == 124_439_808
-    assert finding.values[1] == 40_478 * d + 1024 * d + 12 * block + 2 * d
+    assert counting.built(PRESETS["gpt2"]) == 50_257 * d + 1024 * d + 12 * block + 2 * d == 124_439_808
 
 
 def test_the_papers_labels_are_the_four_sizes_with_gpt1s_vocabulary():
@@ -25,46 +42,44 @@ def test_the_papers_labels_are_the_four_sizes_with_gpt1s_vocabulary():
     assert [round(n / 1e6) for n in with_gpt1s] == list(sizes.values())
     assert not {round(n / 1e6) for n in own} & set(sizes.values())
     assert f"{own[-1] / 1e9:.1f}" == "1.6", "its label 1.5B is not right after rounding"
-    finding = find("counting.gpt2_117m")()
-    assert finding.values == (own[0], *with_gpt1s)
+    finding = recorded()["counting.gpt2_117m"]
+    assert finding.values == pytest.approx((own[0], *with_gpt1s), rel=1e-5), "the record keeps six digits"
     assert "inference" in finding.because
 
 
-def test_small_models_need_not_have_large_tables():
+def test_published_sub_billion_models_need_not_have_large_tables_and_the_toy_is_not_among_them():
     finding = find("counting.tables_hold_most")()
-    assert finding.verdict == "depends"
-    example, tinytown, gpt2, xl, llama, llama_3 = finding.values
-    assert example == pytest.approx(15_360_000 / 34_537_472)
-    assert tinytown < 0.2, "the smallest model, and not a large share"
-    assert gpt2 > 0.2 > max(xl, llama, llama_3)
-    assert llama == pytest.approx(2 * 131_072_000 / 6_738_415_616)
-    # a tied table outweighs the feed-forward layers while V > 8 · L · d: true of the example, not of GPT-2 small
+    small, large = finding.figures["small"], finding.figures["large"]
+    assert len(small) + len(large) == 7
+    assert "tinytown" not in finding.measured
+    assert small[0] == pytest.approx(50_257 * 768 / 124_439_808)
+    assert min(small) < max(large), "GPT-2 large holds less in its table than Llama-3-8B"
+    assert finding.values[4] == pytest.approx(2 * 131_072_000 / 6_738_415_616)
+    # a tied table outweighs the feed-forward layers while V > 8 · L · d: true of the chapter's example, not of GPT-2
     assert 30_000 > 8 * 6 * 512
     assert 50_257 < 8 * 12 * 768
 
 
-def test_two_thirds_hold_for_blocks_with_plain_heads_and_not_for_whole_small_models():
-    finding = find("counting.twice_attention")()
-    assert finding.verdict == "depends"
-    whole, blocks = finding.values[:3], finding.values[3:]
-    gpt2, llama, llama_3 = (share / (1 - share) for share in blocks)
+def test_two_thirds_became_four_fifths_with_fewer_key_value_heads():
+    whole, blocks = (find("counting.twice_attention")().figures[name] for name in ("whole", "blocks"))
+    gpt2, llama, llama_3, llama_3_large = (part / (1 - part) for part in blocks)
     assert gpt2 == pytest.approx((8 * 768 + 5) / (4 * 768 + 4))
     assert llama == pytest.approx(3 * 11_008 / (4 * 4096))
     assert llama_3 == pytest.approx(3 * 14_336 / (2.5 * 4096)), "keys and values of a quarter the width"
+    assert llama_3_large == pytest.approx(3 * 28_672 / (2.25 * 8192)), "of an eighth"
     assert whole[0] == pytest.approx(56_669_184 / 124_439_808)
+    assert whole[3] == pytest.approx(0.8, abs=0.005)
 
 
-def test_tying_saves_one_table():
-    finding = find("counting.tying_saves")()
-    assert finding.verdict == "confirmed"
-    assert finding.values == (30_000 * 512, 50_257 * 768)
+def test_llama_3_70b_has_the_parameters_of_its_checkpoint():
+    assert count_parameters(counting.LLAMA_3_70B).total == 70_553_706_496
 
 
 def test_the_quadratic_part_passes_one_half_at_six_times_d_model():
-    finding = find("counting.quadratic")()
-    assert finding.verdict == "depends"
     d = PRESETS["gpt2"].d_model
-    assert finding.values == pytest.approx([T / (6 * d + T) for T in (128, 1024, 16_384)], rel=1e-3)
+    assert find("counting.quadratic")().values == pytest.approx(
+        [T / (6 * d + T) for T in (128, 1024, 16_384)], rel=1e-3
+    )
 
 
 def test_counts_of_built_models_need_no_memory():

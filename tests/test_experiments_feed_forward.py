@@ -1,88 +1,72 @@
-"""Chapter 6's claims: the quick experiments whole, the long ones with their sizes cut down; the tools behind them."""
+"""Chapter 6's claims: figures for every outcome, what is mended, and the tools behind the experiments."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from course_lib.chapters.feed_forward import claims
-from course_lib.claims import find, in_order, letters
+from course_lib.claims import find, recorded
+from course_lib.claims.letters import train_on_letters
 from course_lib.config import TransformerConfig, preset
-from course_lib.contents import chapter_of
 from course_lib.gpt import DecoderOnly
 from course_lib.pretrained import load_pretrained
 from course_lib.tinytown import CAPITALS, WordTokenizer
 
+OUTCOMES = {
+    "feed_forward.active_units": {
+        "confirmed": {"after": [0.05, 0.06, 0.09]},
+        "not at this size": {"after": [0.05, 0.06, 0.3]},
+    },
+    "feed_forward.width": {"confirmed": {"apart": 0.02}, "not at this size": {"apart": 0.12}},
+    "feed_forward.nonlinearity": {
+        "confirmed": {"gain_early": 0.02, "gain_late": 0.01},
+        "depends": {"gain_early": 0.02, "gain_late": 0.2},
+        "refuted": {"gain_early": 0.1, "gain_late": 0.2},
+    },
+    "feed_forward.swiglu_size": {"by construction": {}},
+    "feed_forward.swiglu_quality": {
+        "confirmed": {"lead": [0.01, 0.02, 0.05]},
+        "not at this size": {"lead": [0.01, -0.02, 0.05]},
+    },
+    "feed_forward.capitals": {
+        "confirmed": {"lost": [1.0, 1.0, 0.95], "others_kept": [0.99, 0.95, 0.98], "random_kept": 1.0},
+        "depends": {"lost": [1.0, 1.0, 1.0], "others_kept": [0.99, 0.55, 0.98], "random_kept": 1.0},
+        "refuted": {"lost": [1.0, 1.0, 1.0], "others_kept": [0.99, 0.55, 0.98], "random_kept": 0.5},
+    },
+    "feed_forward.facts": {
+        "confirmed": {"by_layer": [0.2, 0.9, 0.3, 0.1]},
+        "depends": {"by_layer": [0.98, 0.3, 0.2, 0.3]},
+        "not at this size": {"by_layer": [0.1, 0.2, 0.1, 0.1]},
+    },
+    "feed_forward.facts_elsewhere": {
+        "confirmed": {"attention": [0.8, 0.7, 0.9], "feed_forward": [0.8, 0.7, 0.9]},
+        "depends": {"attention": [0.8, 0.7, 0.9], "feed_forward": [0.1, 0.2, 0.6]},
+        "not at this size": {"attention": [0.1, 0.1, 0.1], "feed_forward": [0.1, 0.1, 0.6]},
+    },
+}
 UNTRAINED = {"vocab_size": 31, "d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 64, "activation": "relu"}
 
 
-def test_the_chapter_has_its_claims():
-    assert {each.id for each in in_order([chapter_of("feed_forward").number])} == {
-        f"feed_forward.{name}"
-        for name in (
-            "active_units",
-            "width",
-            "nonlinearity",
-            "swiglu_size",
-            "swiglu_quality",
-            "capitals",
-            "facts_elsewhere",
-        )
-    }
-
-
-# ------------------------------------------------------------------------------------------------------ whole
 def test_swiglu_weighs_as_much_as_what_it_replaces():
     finding = find("feed_forward.swiglu_size")()
     llama = preset("llama-7b")
     two = 2 * 4 * llama.d_model**2 + 5 * llama.d_model
     assert finding.values[0] == pytest.approx(3 * llama.d_model * llama.d_ff / two)
-    assert finding.verdict == "confirmed"
+    assert finding.verdict == "by construction"
     assert finding.measured == "1.01 times at LLaMA's width (11,008), 1.50 times at equal width"
 
 
-def test_deleting_a_fact_deletes_that_fact():
-    finding = find("feed_forward.capitals")()
-    assert finding.verdict == "confirmed"
-    assert finding.values[0] < 0.1
-    assert finding.measured == (
-        "96 of 2,048 units removed: 16 of 16 capitals fall below p = 0.5, 15 are no longer the most probable word; of "
-        "the others 99 % keep p > 0.5 (random units: 100 %)"
-    )
+def test_which_capitals_stay_depends_on_the_score_that_chooses_the_units(trained):
+    lead, logit, log_probability = (claims.without_its_units(*trained, score) for score in claims.SCORES)
+    assert lead[0] == logit[0] == log_probability[0] == 1, "the country's own capital is lost by each score"
+    assert logit[1] < 0.7 < 0.9 < min(lead[1], log_probability[1])
+    assert claims.kept_without_random_units(*trained, seed=0) > 0.95
 
 
-@pytest.mark.parametrize(("chance", "verdict"), [(0.02, "confirmed"), (0.45, "depends"), (0.99, "refuted")])
-def test_a_capital_is_gone_only_if_it_is_so_by_both_criteria(monkeypatch, chance, verdict):
-    """p = 0.45 is below a half, and may still be the most probable word by far."""
-    chosen, country = torch.zeros(4, 512, dtype=torch.bool), iter(range(16))
-
-    def next_words(model, ids, removed=None):
-        own = next(country) if removed is chosen else None
-        p = torch.zeros(16, 343)
-        for row, answer in enumerate(claims.capital_questions(claims.WordTokenizer())[1]):
-            p[row, answer] = chance if row == own else 0.99
-            p[row, 0] = 0.1
-        return p
-
-    monkeypatch.setattr(claims, "strongest", lambda contribution, n: chosen if contribution.min() < 0 else ~chosen)
-    monkeypatch.setattr(claims, "next_words", next_words)
-    assert find("feed_forward.capitals")().verdict == verdict
-
-
-@pytest.mark.proof
-def test_facts_are_kept_in_feed_forward_networks_and_need_none():
-    finding = find("feed_forward.facts_elsewhere")()
-    assert finding.verdict == "depends"
-    assert len(finding.values) == 3
-    assert min(finding.values) > 0.95
-
-
-@pytest.mark.parametrize(
-    ("share", "recalled", "verdict"), [(0.98, 1.0, "depends"), (0.98, 0.1, "confirmed"), (0.2, 1.0, "refuted")]
-)
-def test_the_verdict_on_stored_facts_follows_the_exchange_and_the_recall(share, recalled, verdict, monkeypatch):
-    monkeypatch.setattr(claims, "carried", lambda model, tokenizer, at, apart: share)
-    monkeypatch.setattr(claims, "learn_facts", lambda seed, feed_forward=True: 1.0 if feed_forward else recalled)
-    assert find("feed_forward.facts_elsewhere")().verdict == verdict
+def test_the_network_that_carries_a_capital_is_not_in_a_middle_layer():
+    found = recorded()["feed_forward.facts"].figures["by_layer"]
+    assert found[0] > 0.9 > 0.4 > max(found[1:])
+    assert "mid-layer" in find("feed_forward.facts").source.quote
 
 
 def test_a_capital_goes_with_the_first_feed_forward_network(trained):
@@ -94,60 +78,7 @@ def test_a_capital_goes_with_the_first_feed_forward_network(trained):
         assert claims.carried(model, tokenizer, "blocks.3", apart) == pytest.approx(1, abs=1e-3), "the whole stream"
 
 
-# ------------------------------------------------------------------------------------------------------ cut down
-@pytest.fixture
-def small(monkeypatch):
-    monkeypatch.setattr(claims, "SEEDS", (0,))
-    monkeypatch.setattr(letters, "STEPS", 60)
-
-
-@pytest.mark.proof
-@pytest.mark.usefixtures("small")
-class TestShortRuns:
-    def test_training_silences_units(self):
-        finding = find("feed_forward.active_units")()
-        assert finding.measured.startswith("5 of 10 before training"), "a fresh score is as often above 0 as below"
-        assert 0.1 < finding.values[0] < 0.45
-
-    @pytest.mark.proof
-    def test_about_half_of_the_gain_needs_the_nonlinearity(self, monkeypatch):
-        monkeypatch.setattr(letters, "STEPS", 300)
-        finding = find("feed_forward.nonlinearity")()
-        assert 0.1 < finding.values[0] < 0.9
-        assert finding.verdict == "depends"
-
-    @pytest.mark.parametrize("id", ["feed_forward.width", "feed_forward.swiglu_quality"])
-    def test_the_other_trainings_run_and_give_losses_below_guessing(self, id):
-        finding = find(id)()
-        assert 1 < finding.values[0] < 3.4, "ln 31 = 3.43 is the loss of a blind guess"
-
-
-@pytest.mark.parametrize(
-    ("losses", "verdict"),
-    [((1.42, 1.4, 1.41), "confirmed"), ((1.6, 1.4, 1.6), "depends"), ((1.5, 1.4, 1.9), "refuted")],
-)
-def test_the_verdict_on_the_width_follows_the_losses(monkeypatch, losses, verdict):
-    by_ratio = dict(zip((1, 4, 16), losses))
-
-    def pretend(seed, d_model, d_ff, n_heads):
-        assert 11_000 < 4 * d_model**2 + 2 * d_model * d_ff < 15_000, "about as many weights at every ratio"
-        return None, by_ratio[d_ff // d_model]
-
-    monkeypatch.setattr(claims, "train_on_letters", pretend)
-    assert find("feed_forward.width")().verdict == verdict
-
-
-@pytest.mark.parametrize(
-    ("straight", "verdict"), [(1.6, "depends"), (1.79, "confirmed"), (1.41, "refuted"), (2.0, "confirmed")]
-)
-def test_the_verdict_on_the_nonlinearity_follows_the_losses(monkeypatch, straight, verdict):
-    def pretend(seed, nonlinearity=True, prepare=None):
-        return None, 1.8 if prepare else 1.4 if nonlinearity else straight
-
-    monkeypatch.setattr(claims, "train_on_letters", pretend)
-    assert find("feed_forward.nonlinearity")().verdict == verdict
-
-
+# ------------------------------------------------------------------------------------------------------ the tools
 def test_without_feed_forward_networks_they_give_0_and_stay_so():
     model = DecoderOnly(TransformerConfig(**UNTRAINED))
     claims.leave_feed_forward_out(model)
@@ -156,28 +87,21 @@ def test_without_feed_forward_networks_they_give_0_and_stay_so():
         assert not any(parameter.requires_grad for parameter in block.feed_forward.parameters())
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "verdict"), [(0.5, 0.27, "depends"), (0.5, 0.05, "confirmed"), (0.2, 0.6, "refuted")]
-)
-def test_the_verdict_on_active_units_follows_the_shares(monkeypatch, before, after, verdict):
-    def pretend(seed, on_step, **config):
-        on_step(0, before)
-        on_step(1, None)
-        return after, 0.0
-
-    monkeypatch.setattr(claims, "train_on_letters", pretend)
-    monkeypatch.setattr(claims, "active_shares", lambda share, ids: [share, share])
-    assert find("feed_forward.active_units")().verdict == verdict
+def test_shapes_that_are_compared_have_equally_many_weights():
+    sizes = [4 * d_model**2 + 2 * d_model * d_ff for d_model, d_ff in claims.EQUAL_WEIGHTS.values()]
+    assert max(sizes) / min(sizes) < 1.005
+    assert [round(d_ff / d_model) for d_model, d_ff in claims.EQUAL_WEIGHTS.values()] == list(claims.EQUAL_WEIGHTS)
 
 
-@pytest.mark.parametrize(("swiglu", "verdict"), [(1.2, "confirmed"), (1.31, "depends"), (1.5, "refuted")])
-def test_the_verdict_on_swiglu_follows_the_losses(monkeypatch, swiglu, verdict):
-    losses = {"relu": 1.32, "gelu": 1.4, "swiglu": swiglu}
-    monkeypatch.setattr(claims, "train_on_letters", lambda seed, activation, d_ff: (None, losses[activation]))
-    assert find("feed_forward.swiglu_quality")().verdict == verdict
+def test_a_model_without_activations_is_linear_between_its_two_matrices():
+    model, _ = train_on_letters(0, steps=1, nonlinearity=False, n_layers=2)
+    x = torch.randn(3, 32)
+    for block in model.blocks:
+        zero = block.feed_forward(torch.zeros(32))
+        with torch.no_grad():
+            torch.testing.assert_close(block.feed_forward(2 * x) - zero, 2 * (block.feed_forward(x) - zero))
 
 
-# ------------------------------------------------------------------------------------------------------ the tools
 def test_active_shares_count_what_the_first_layer_says():
     torch.manual_seed(0)
     model = DecoderOnly(TransformerConfig(**UNTRAINED)).eval()
@@ -245,6 +169,10 @@ def test_the_strongest_units_are_chosen_over_all_layers():
     assert claims.strongest(contribution, 2).tolist() == [[False, True, False], [True, False, False]]
 
 
-@pytest.mark.proof
-def test_a_feed_forward_network_alone_can_store_facts_too():
-    assert claims.learn_facts(seed=0, elsewhere=False) > 0.2, "guessing finds one in sixty"
+@pytest.mark.parametrize("part", ["attention", "feed_forward"])
+def test_only_the_part_that_is_asked_for_learns_the_facts(part, monkeypatch):
+    seen = []
+    monkeypatch.setattr(claims, "train", lambda model, *arguments, **settings: seen.append(model))
+    claims.learn_facts(0, part, steps=1)
+    for name, parameter in seen[0].named_parameters():
+        assert parameter.requires_grad == (f".{part}." in name), name

@@ -1,4 +1,4 @@
-"""Chapter 7's claims: the quick experiments whole, the long ones with their sizes cut down; the tools behind them."""
+"""Chapter 7's claims: figures for every outcome, what is mended, and the tools behind the experiments."""
 
 import math
 
@@ -6,17 +6,46 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.chapters.normalization import claims as claims
-from course_lib.claims import find, in_order
-from course_lib.contents import chapter_of
+from course_lib.chapters.normalization import claims
+from course_lib.claims import find
+from course_lib.claims.letters import held_out_letters, train_on_letters
 from course_lib.tinytown import Tinytown
 
-
-def test_the_chapter_has_its_claims():
-    names = ("depth", "any_depth", "needed", "rms_quality", "deep_blocks", "eps", "batch", "rms_speed")
-    assert {each.id for each in in_order([chapter_of("normalization").number])} == {
-        f"normalization.{name}" for name in names
-    }
+OUTCOMES = {
+    "normalization.depth": {
+        "confirmed": {"without": [1.0, 0.9, 0.8], "with_norms": [0.3, 0.2, 0.3]},
+        "depends": {"without": [1.0, 0.9, 0.6], "with_norms": [0.3, 0.2, 0.3]},
+        "refuted": {"without": [0.2, 0.3, 0.2], "with_norms": [0.3, 0.2, 0.3]},
+    },
+    "normalization.any_depth": {
+        "confirmed": {"within_bounds": True, "post_steady": True},
+        "depends": {"within_bounds": False, "post_steady": True},
+    },
+    "normalization.needed": {
+        "confirmed": {"behind": 0.5, "behind_with_larger_table": 0.3},
+        "depends": {"behind": 0.5, "behind_with_larger_table": 0.02},
+        "refuted": {"behind": 0.05, "behind_with_larger_table": 0.02},
+    },
+    "normalization.rms_quality": {"confirmed": {"behind": 0.02}, "not at this size": {"behind": 0.2}},
+    "normalization.deep_blocks": {
+        "confirmed": {"pre": [0.1, 0.15, 0.05], "scaled": [0.3, 0.5, 0.2]},
+        "not at this size": {"pre": [0.1, 0.2, 0.05], "scaled": [0.1, 0.1, 0.2]},
+    },
+    "normalization.eps": {
+        "confirmed": {"kernel": 0.5, "outside": 0.5, "usual_gap": 0.0},
+        "depends": {"kernel": 0.001, "outside": 0.5, "usual_gap": 0.0},
+        "refuted": {"kernel": 0.001, "outside": 0.5, "usual_gap": 0.1},
+    },
+    "normalization.batch": {
+        "confirmed": {"behind": [0.2, 0.3, 0.2]},
+        "not at this size": {"behind": [0.2, 0.05, 0.2]},
+    },
+    "normalization.rms_speed": {
+        "confirmed": {"ratios": [0.6, 0.9, 0.9]},
+        "depends": {"ratios": [0.6, 1.3, 0.99]},
+        "refuted": {"ratios": [1.0, 1.3, 0.99]},
+    },
+}
 
 
 # ------------------------------------------------------------------------------------------------------ whole
@@ -32,32 +61,11 @@ def test_evenness_tells_the_exponential_from_the_root():
     assert claims.evenness([math.sqrt(1 + n) for n in range(51)]) < 0.25
 
 
-@pytest.mark.parametrize(
-    ("without", "held", "verdict"),
-    [(1.0, 0.3, "confirmed"), (1.0, 0.9, "depends"), (0.6, 0.3, "depends"), (0.2, 0.2, "refuted")],
-)
-def test_the_verdict_on_exponential_growth_follows_the_halves(without, held, verdict, monkeypatch):
-    def spreads(norm, initialization, seed):
-        return [1.0] + [2.0] * 24 + [2.0] + [2.0 ** (1 + (held if norm else without))] * 25
-
-    monkeypatch.setattr(claims, "spread_by_depth", spreads)
-    assert find("normalization.depth")().verdict == verdict
-
-
 def test_pre_norm_streams_grow_like_the_root_of_the_depth():
     finding = find("normalization.any_depth")()
     assert finding.verdict == "confirmed"
     assert math.sqrt(1 + 50 / 2) < min(finding.values) <= max(finding.values) < math.sqrt(1 + 3 * 50 / 2)
     assert finding.measured.startswith("standard deviation after 50 blocks: 1.0 with post-norm, about 7")
-
-
-def test_a_stream_that_grows_faster_than_the_lemma_says_refutes_it(monkeypatch):
-    monkeypatch.setattr(
-        claims,
-        "spread_by_depth",
-        lambda norm, initialization, seed: [1.0 if norm == "post" else 1.1**n for n in range(51)],
-    )
-    assert find("normalization.any_depth")().verdict == "refuted"
 
 
 def test_eps_outside_the_root_brings_noise_to_half_of_full_size():
@@ -73,20 +81,9 @@ def test_batch_norm_leaks_and_layer_norm_does_not():
         assert claims.leak_between_texts("layer", seed) == 0
 
 
-@pytest.mark.parametrize(("behind", "verdict"), [(0.3, "confirmed"), (0.04, "depends"), (-0.1, "refuted")])
-def test_the_verdict_on_batch_norm_follows_the_losses(behind, verdict, monkeypatch):
-    def pretend(seed, steps, prepare, n_layers):
-        return None, 1.8 + (behind if prepare else 0)
-
-    monkeypatch.setattr(claims, "train_on_letters", pretend)
-    assert find("normalization.batch")().verdict == verdict
-
-
 def test_batch_norm_takes_the_place_of_every_norm_and_remembers_means_for_inference():
     seen = []
-    model, loss = claims.train_on_letters(
-        0, steps=2, prepare=lambda model: (claims.use_batch_norm(model), seen.append(model))
-    )
+    model, loss = train_on_letters(0, steps=2, prepare=lambda model: (claims.use_batch_norm(model), seen.append(model)))
     norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm1d)]
     assert len(norms) == 3
     assert not any(type(module).__name__ == "LayerNorm" for module in model.modules())
@@ -99,11 +96,11 @@ def test_batch_norm_takes_the_place_of_every_norm_and_remembers_means_for_infere
 
 def test_a_block_costs_what_the_loss_rises_without_it():
     torch.manual_seed(0)
-    model, _ = claims.train_on_letters(0, steps=4, n_layers=3)
+    model, _ = train_on_letters(0, steps=4, n_layers=3)
     blocks = list(model.blocks)
     costs = claims.block_costs(model, n_rows=5)
     assert list(model.blocks) == blocks
-    inputs, targets = (each[:5] for each in claims.held_out_letters())
+    inputs, targets = (each[:5] for each in held_out_letters())
     with torch.no_grad():
         whole = model.eval()(inputs, targets)[1].item()
         model.add_module("blocks", nn.ModuleList([blocks[0], blocks[2]]))
@@ -112,71 +109,13 @@ def test_a_block_costs_what_the_loss_rises_without_it():
 
 
 def test_scaled_norms_are_divided_by_the_root_of_the_blocks_number():
-    model, _ = claims.train_on_letters(0, steps=1, n_layers=3)
+    model, _ = train_on_letters(0, steps=1, n_layers=3)
     x = torch.randn(1, 4, 32)
     with torch.no_grad():
         before = [block.norm2(x) for block in model.blocks]
         claims.scale_norms(model)
         for number, (block, plain) in enumerate(zip(model.blocks, before), start=1):
             torch.testing.assert_close(block.norm2(x), plain / math.sqrt(number))
-
-
-@pytest.mark.parametrize(
-    ("pre", "scaled", "verdict"), [(0.1, 0.4, "confirmed"), (0.1, 0.05, "depends"), (0.6, 0.9, "refuted")]
-)
-def test_the_verdict_on_deep_blocks_follows_the_shares(pre, scaled, verdict, monkeypatch):
-    def share(norm_position, seed, prepare):
-        return 0.5 if norm_position == "post" else scaled if prepare else pre
-
-    monkeypatch.setattr(claims, "deep_share", share)
-    assert find("normalization.deep_blocks")().verdict == verdict
-
-
-# ------------------------------------------------------------------------------------------------------ cut down
-@pytest.fixture
-def small(monkeypatch):
-    monkeypatch.setattr(claims, "SEEDS", (0,))
-    monkeypatch.setattr(claims, "STEPS", 8)
-
-
-@pytest.mark.proof
-@pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("id", ["normalization.needed", "normalization.rms_quality"])
-def test_the_trainings_run(id):
-    assert math.isfinite(find(id)().values[0])
-
-
-@pytest.mark.parametrize(
-    ("without", "verdict", "said"),
-    [
-        ({1e-2: 2.2, 1e-1: math.inf}, "depends", "at 0.1 it fails without and learns with"),
-        ({1e-2: 3.0, 1e-1: 3.0}, "confirmed", "at learning rate 0.01 the model fails without norms"),
-        ({1e-2: 1.8, 1e-1: 2.0}, "refuted", "at 0.1 it learns without and learns with"),
-    ],
-)
-def test_the_verdict_on_training_without_norms_follows_the_losses(monkeypatch, without, verdict, said):
-    monkeypatch.setattr(claims, "train_with", lambda norm, peak, seed: 1.7 if norm else without[peak])
-    finding = find("normalization.needed")()
-    assert finding.verdict == verdict
-    assert said in finding.measured
-
-
-@pytest.mark.parametrize(("rms", "verdict"), [(1.52, "confirmed"), (1.3, "confirmed"), (1.7, "refuted")])
-def test_the_verdict_on_rms_norm_follows_the_losses(monkeypatch, rms, verdict):
-    monkeypatch.setattr(claims, "train_with", lambda norm, peak, seed, n_layers: rms if norm == "rms" else 1.5)
-    assert find("normalization.rms_quality")().verdict == verdict
-
-
-@pytest.mark.parametrize(
-    ("hand", "fused", "verdict"),
-    [((0.6, 0.6), (1.3, 1.3), "depends"), ((0.9, 0.88), (0.85, 0.9), "confirmed"), ((1.0, 1.1), (1.3, 1.2), "refuted")],
-)
-def test_the_verdict_on_speed_follows_the_ratios(monkeypatch, hand, fused, verdict):
-    monkeypatch.setattr(claims, "compare_speed", lambda: {"by hand": list(hand), "fused": list(fused)})
-    monkeypatch.setattr(claims, "model_ratio", lambda: fused[0])
-    experiment = find("normalization.rms_speed")
-    assert experiment.timed
-    assert experiment().verdict == verdict
 
 
 # ------------------------------------------------------------------------------------------------------ the tools
@@ -224,12 +163,35 @@ def test_training_that_diverges_counts_as_an_infinite_loss(monkeypatch):
         raise claims.TrainingDiverged("at step 3")
 
     monkeypatch.setattr(claims, "train_on_letters", diverge)
-    assert claims.train_with(None, 1.0, seed=0) == math.inf
+    assert claims.spell(1.0, seed=0) == math.inf
+
+
+def test_the_larger_table_is_ten_times_as_large_and_has_no_norms():
+    seen = []
+    for prepare in (claims.leave_norms_out, claims.no_norms_larger_table):
+        train_on_letters(0, steps=1, peak=1e-9, prepare=lambda model, each=prepare: (each(model), seen.append(model)))
+    usual, larger = (model.token_embedding.weight.std().item() for model in seen)
+    assert larger / usual == pytest.approx(10, rel=0.1)
+    assert not [name for name, _ in seen[1].named_parameters() if "norm" in name]
+
+
+def test_tokens_become_alike_in_untrained_post_norm_blocks():
+    (post, post_sizes), (pre, pre_sizes) = (claims.alike(norm) for norm in ("post", "pre"))
+    assert post[-1] > 0.95 > 0.1 > abs(post[0])
+    assert pre[-1] < post[-1] - 0.3
+    assert post_sizes[-1] > 1.5 * post_sizes[0], "alike tokens do not cancel in the mean that attention takes"
+    assert pre_sizes[-1] < pre_sizes[0]
+
+
+def test_the_mean_cosine_is_that_of_all_pairs():
+    x = torch.randn(4, 6)
+    pairs = [torch.cosine_similarity(x[i], x[j], dim=0) for i in range(4) for j in range(4) if i != j]
+    assert claims.mean_cosine(x) == pytest.approx(sum(pairs).item() / 12, abs=1e-6)
 
 
 def test_norms_are_left_out_everywhere():
     seen = []
-    claims.train_on_letters(0, steps=1, prepare=lambda model: (claims.leave_norms_out(model), seen.append(model)))
+    train_on_letters(0, steps=1, prepare=lambda model: (claims.leave_norms_out(model), seen.append(model)))
     assert not [name for name, _ in seen[0].named_parameters() if "norm" in name]
 
 

@@ -56,6 +56,79 @@ WITHDRAWN = {
     r"noun that stood \*there\*": "the answer goes by the kind of noun, also where the nouns are exchanged",
     r"it has forgotten \*more\*, in each of three seeds": "that was the rate; at its best LoRA forgets as much",
     r"random blocks destroy what the words": "on the trained table random blocks keep it",
+    # embeddings
+    r"large random start stays|keeps much of its random initial": "longer training, or a higher rate, overwrites it",
+    r"difference decides what the words learn": "two starts come to nearly the same nearness, one of them later",
+    r"nearly one loss, four geometries": "the geometries differ after 400 steps, and approach each other later",
+    r"squeezes related words": "by cosine it does not, by nearest neighbours it does; the source was a small site",
+    r"in the same contexts come to mean the same": "the hypothesis says that such words have similar meanings",
+    # feed_forward
+    r"[Aa]bout half of (what the network|the) gain": "6% to 68% by learning rate; both get their best rate now",
+    r"half of the gain is left": "what the two matrices alone gain depends on the learning rate",
+    r"unit's weights do not tell what it does": "its value can be read through the output table (Geva et al. 2022)",
+    r"Which feature silences most units": "raising any feature leaves as many units firing as before, or more",
+    # normalization
+    r"as long as the steps are small|if the steps are small enough": "smaller steps are worse without norms, too",
+    r"[Ss]caling each token is what matters": "no model without scaling was trained",
+    r"change the stream more with depth is not explained": "tokens become alike there, and do not cancel in a mean",
+    r"remembered means": "the field says running statistics",
+    # blocks, gpt, counting
+    r"in the residual stream is ever overwritten": "a branch can cancel it: F(x) = −x leaves nothing",
+    r"fades on its way to the first layers, whatever": "some weights balance it, others make it explode",
+    r"gradient cannot collapse to zero": "He et al. say so of small weights; F(x) = −x cancels it",
+    r"“Post-norm needs it”, says the literature": "at its own best rate it learns without, from small weights as well",
+    r"branches add up, about like the root of the depth": "before training; trained streams grow exponentially",
+    r"300 is far worse than not knowing": "the question says over 500",
+    r"then animals, then the right one": "after block 3 the lens shows a mix, led by a colour",
+    r"With one layer deleted a trained model keeps 72": "half of a finding: the paper names the early and final layers",
+    r"Initialised correctly, a model.s first loss is ln V": "at GPT-2's width it is 0.16 nats more",
+    r"feed-forward layers hold about two thirds\.": "four fifths where keys and values have few heads",
+    r"removes one of the two largest matrices": "an identity, and not Press & Wolf's claim",
+    # sampling
+    r"runs once per word in every chat": "once per token, and a word may be several",
+    r"Twelve chapters were about one forward pass": "chapter 12 is about training",
+    r"Nucleus sampling \(top-p\) is the best decoding strategy, better than top-k": "judged by people, of long texts",
+    r"already holds: l / r if l is positive": "Keskar et al. divide always; the other case came with transformers",
+    r"changes by more than 0\.000": "it reads as a slip; the probabilities are the same up to rounding",
+    # attention
+    r"learning becomes a lottery": "that was the factor √d_k of the chain rule; none at the scores is far larger",
+    r"a far larger one for a few|one in ten gets a jolt": "the largest twentieth are 1.3 times as large as scaled ones",
+    r"Initialisation does not cause it": "true of numbers of 0.02; with nn.Linear's own, wide heads begin saturated",
+    r"preferably a small one": "a comment that told what the guess below it asks",
+    # heads
+    r"only an earlier layer can (have told|tell) it": "one layer whose keys are mixed with those before forms one, too",
+    r"values are of similar length, as they are": "in every head the longest value is at least twice the shortest",
+    r"It is not the many heads as such": "at the best rate of each, 1, 4 and 16 heads are too close to call",
+    r"The key of a word must know the word before it": "true of a plain Transformer only: keys can be smeared",
+    # encoder_decoder
+    r"[Tt]he encoder cannot write|has learned with it cannot write": "masked diffusion models write with an encoder",
+    r"at the price of a pass for every candidate": "a decoder trained to fill in the middle needs one pass",
+    r"serves many other tasks was found later": "the paper of 2017 reports constituency parsing",
+    r"it cannot be exact, because the paper gives": "rounding does not explain it: 65 M would need 40,745 tokens",
+    r"cannot spare a head": "the self-attentions are hardly needed here as a whole, so their heads cannot be",
+    r"does better than a decoder alone": "T5 speaks of equal cost; a toy with unequal work cannot judge it",
+    r"it is the larger and longer trained model": "encoder and decoder are of equal size and training",
+    # efficiency
+    r"the one trick of this chapter that approximates nothing": "the cache and the blocks approximate nothing, either",
+    r"hardly does, until arithmetic becomes the limit": "each text brings a cache, which limits much earlier",
+    r"up to thousands of times its parameters": "open models of today have about a million times as many",
+    # masks
+    r"learned one thing, to read the answer": "its last positions teach it something: 3.8 nats, a uniform guess 5.8",
+    r"nothing is learned for inference": "with the last position of each row in the loss something is",
+    r"NaN reaches every weight of the model": "it fills the gradient of W_V; masked_fill stops it",
+    r"have the same attention inside": "T5's does not divide by the root of d_k, and adds a learned number",
+    r"as output, as in PyTorch's function": "that depends on the version and on the device",
+    r"the recurrent network, also names": "recurrences that are linear in the state are trained in parallel by a scan",
+    # positions
+    r"Sinusoids allow the model to extrapolate": "the authors wrote that they may",
+    r"Relative encodings, such as RoPE and ALiBi, mitigate": "a paraphrase; the author's sentence is quoted now",
+    r"RoPE \| rotates q and k, every layer": "Llama 4 and SmolLM3 leave some layers out",
+    # training
+    r"they are not the difference": "without the generator's state the batches differ, by 0.2 nats",
+    r"Every large training does it": "with enough devices data parallelism does without it",
+    r"because both averages remember the outlier: m goes on": "measured now: restoring m and v undoes the harm",
+    r"if the loss does not come near zero, there is a bug": "a rate, a length or a size that is too low does it, too",
+    r"The record shows that a model without attention is found out": "of five faults only this one is",
 }
 
 

@@ -87,10 +87,10 @@ def test_of_code_a_class_is_shown_and_long_output_is_not():
 
 def test_a_recorded_figure_and_a_settled_claim_have_slides_of_their_own():
     figure, claim = of(
-        new_code_cell("soft_dictionary()"), new_code_cell('settle("attention.soft_dictionary")'), slug="attention"
+        new_code_cell("soft_dictionary()"), new_code_cell('settle("attention.vanishing")'), slug="attention"
     )
     assert figure.body == "<figure>soft_dictionary</figure>"
-    assert "soft dictionary look-up" in seen(claim)
+    assert "extremely small gradients" in seen(claim)
     assert "confirmed" not in seen(claim)
 
 

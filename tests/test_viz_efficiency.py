@@ -94,12 +94,18 @@ def test_the_cache_is_drawn_against_the_weights():
         weights = 2 * (6_738_415_616 - 2 * 32 * 4096 * (4096 - 4096 // group))  # W_K and W_V shrink with the group
         bars = figure.drawing.memory
         assert bars[1].get_width() / bars[0].get_width() == pytest.approx(cache / weights)
+        shared, own = figure.drawing.step
+        assert shared.get_width() == bars[0].get_width(), "all texts share the weights"
+        assert own.get_x() == shared.get_width()
+        assert own.get_width() == bars[1].get_width(), "and each brings a cache"
         assert f"{32 // group} key-value heads" in figure.text
         times = float(figure.figure.get_suptitle().split("a token takes ")[1].split(" times")[0].replace(",", ""))
         assert 0.8 * T < times <= 1.01 * T  # everything once more for each token; the pairs are shared
     figure.render(model="llama-3-8b", T=8192, batch=1, group=4)
     assert kv_cache_bytes(preset("llama-3-8b"), 8192) == 2**30, "1.07 GB"
     assert "Cache 1.07 GB" in figure.figure.get_suptitle()
+    figure.render(model="llama-3-8b", T=8192, batch=16, group=4)
+    assert "fetches both, 33.2 GB" in figure.text, "16.1 GB of weights, 17.2 GB of caches: more than twice one text's"
 
 
 def test_work_on_a_logarithmic_axis_is_told_by_places_and_not_by_lengths():

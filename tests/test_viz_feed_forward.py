@@ -47,6 +47,22 @@ def test_the_small_example_holds_the_numbers_that_are_done_by_hand():
     assert (scores.relu() @ down).tolist() == pytest.approx([0.575, 0.434, -0.103, -0.405], abs=6e-4)
 
 
+def test_the_answers_below_the_questions_on_the_small_example():
+    """Raising a feature leaves at least 5 units firing; no token makes more than 13 fire; flipped signs give 11."""
+    x, up, _ = built.small_example()
+    at_the_end = []
+    for feature in range(4):
+        raised = x.repeat(26, 1)
+        raised[:, feature] = torch.linspace(x[feature].item(), 1.5, 26)
+        firing = (raised @ up > 0).sum(dim=1)
+        assert firing.min() == 5
+        at_the_end.append(firing[-1].item())
+    assert at_the_end == [5, 8, 6, 8]
+    tokens = torch.randn(50_000, 4, generator=torch.Generator().manual_seed(0))
+    assert (tokens @ up > 0).sum(dim=1).max() == 13
+    assert (-x @ up > 0).sum() == 11
+
+
 @pytest.mark.parametrize(("activation", "nonlinearity"), [("relu", F.relu), ("gelu", F.gelu)])
 def test_the_unit_map_shows_scores_units_and_their_sum(activation, nonlinearity):
     unit_map = built.unit_map()

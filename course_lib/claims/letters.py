@@ -34,13 +34,15 @@ def train_on_letters(
     peak: float = 1e-2,
     prepare: Callable[[DecoderOnly], None] | None = None,
     on_step: Callable[[int, nn.Module], None] | None = None,
+    rows: int = 16,
     **config,
 ) -> tuple[DecoderOnly, float]:
     """Train a small decoder on letters; return it and its loss on held-out letters, in nats per letter.
 
     Args:
         steps: updates; STEPS unless given. nonlinearity: False leaves the activation out. peak, on_step: as in
-            `train`. prepare: called with the model before the training. config: further fields of TransformerConfig.
+            `train`. prepare: called with the model before the training. rows: of a batch. config: further fields of
+            TransformerConfig.
     """
     torch.manual_seed(seed)
     ids, vocab_size = letters(1000, seed=0)
@@ -52,7 +54,7 @@ def train_on_letters(
             block.add_module("feed_forward", both)
     if prepare:
         prepare(model)
-    batches = Batches(ids, 16, T, torch.Generator().manual_seed(seed))
+    batches = Batches(ids, rows, T, torch.Generator().manual_seed(seed))
     train(model, batches, steps or STEPS, peak=peak, warmup=20, on_step=on_step, progress=False)
     inputs, targets = held_out_letters()
     with evaluating(model):

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.blocks import TransformerBlock
-from course_lib.claims.registry import Finding, Source, experiment
+from course_lib.claims.rates import at_best_rate
+from course_lib.claims.registry import Measurement, Size, Source, experiment
 from course_lib.claims.short_runs import BATCH, T, final, tinytown_ids
 from course_lib.config import TransformerConfig
 from course_lib.encoder_decoder import EncoderDecoder
@@ -20,19 +21,14 @@ from course_lib.tinytown import Batches, WordTokenizer
 from course_lib.training import TrainingDiverged, train
 
 SEEDS = (0, 1, 2)
-STEPS = 120  # of a small training run
-STACKS = tuple(range(20))  # seeds of the stacks of one layer: they cost next to nothing
+STEPS = 80  # of a small training run
+STACKS = tuple(range(20))  # seeds of the stacks of one layer
 DEPTH, DIM = 50, 64  # a stack of one layer
 ARRANGEMENTS = ("pre-norm", "post-norm", "no norm", "no residual")
 PARTS = ("q_proj", "k_proj", "v_proj", "up_proj")  # matrices of a block whose gradients are compared
-HELPS = {  # what may help a training run with large steps: (initial weights, steps of warm-up)
-    "no help": ("xavier", 0),
-    "warm-up": ("xavier", STEPS // 2),
-    "small weights": ("gpt2", 0),
-    "both": ("gpt2", STEPS // 2),
-}
-
-XIONG = "On Layer Normalization in the Transformer Architecture"
+RATES = (0.0025, 0.01, 0.04)  # peak learning rates that every arm of a comparison is given
+LOWER_RATES = (0.001, 0.004, 0.016)  # of eight blocks, some of them without residuals
+STARTS = {"large weights": "xavier", "small weights": "gpt2"}  # initial weights, as in `start_with`
 
 
 # ------------------------------------------------------------------------------------------------- a stack of one layer
@@ -57,86 +53,141 @@ def tanh_gradients(
     return [gradient.double().norm().item() for gradient in gradients]
 
 
+def arrives(gain: float, skip: bool, seeds: Sequence[int] = STACKS, scale: float = 1.0) -> tuple[float, ...]:
+    """Gradient at the input of 50 layers over the gradient at the loss, for each stack. A 1 for each of 64 features is
+    sent, a vector of length √64."""
+    return tuple(tanh_gradients(DEPTH, skip, gain, scale, seed)[0] / math.sqrt(DIM) for seed in seeds)
+
+
+def vanishing_verdict(width: float) -> str:
+    """Find the weights with which the gradient stays within a tenth and ten times its size (median of the stacks).
+
+    confirmed: the largest such weights are at most twice the smallest
+    depends: they are two to ten times the smallest
+    refuted: they are over ten times the smallest
+    """
+    return "confirmed" if width <= 2 else "depends" if width <= 10 else "refuted"
+
+
 @experiment(
     "blocks.vanishing",
-    claim="Without skips the gradient fades on its way to the first layers, whatever the initial weights.",
+    claim="Without skips the gradient of many layers is unstable: hardly any size of the weights balances it.",
     source=Source(
-        "Deep Learning Notes",
-        "Skip connections",
-        "https://deeplearningnotes-site.pages.dev/deep-nns/vanishing-gradient/skip-connections",
+        "Nielsen 2015",
+        "Neural Networks and Deep Learning",
+        "https://neuralnetworksanddeeplearning.com/chap5.html",
+        place="chapter 5, “The unstable gradient problem”",
+        quote="the gradient in early layers is the product of terms from all the later layers. When there are many "
+        "layers, that's an intrinsically unstable situation. The only way all layers can learn at close to the same "
+        "speed is if all those products of terms come close to balancing out. Without some mechanism or underlying "
+        "reason for that balancing to occur, it's highly unlikely to happen simply by chance.",
     ),
-    control="the same 20 stacks of 50 tanh layers with their weights 1, √3 (Xavier) and 2.4 times as large",
-    threshold="faded: less than 1/10 arrives (median); confirmed if faded at all three sizes, depends if at some, "
-    "refuted if at none",
-    seeds=STACKS,
+    control="the same 5 stacks of 50 tanh layers, their weights drawn as nn.Linear draws them and multiplied by 0.5 "
+    "to 4",
+    verdict=vanishing_verdict,
+    seeds=STACKS[:5],
 )
-def vanishing() -> Finding:
-    arrived = {
-        gain: tuple(tanh_gradients(DEPTH, skip=False, gain=gain, seed=seed)[0] for seed in STACKS)
-        for gain in (1.0, math.sqrt(3), 2.4)
-    }
-    size = math.sqrt(DIM)  # of the gradient at the loss: a 1 for each feature
-    default, xaviers, tuned = (statistics.median(each) for each in arrived.values())
-    faded = [middle < 0.1 * size for middle in (default, xaviers, tuned)]
-    return Finding(
-        f"of a gradient of {size:.0f}, the input gets about {_order(default)} with the weights of nn.Linear, "
-        f"{_order(xaviers)} with Xavier's, √3 times as large, and {tuned:.0f} if they are 2.4 times as large",
-        arrived[1.0],
-        "confirmed" if all(faded) else "depends" if any(faded) else "refuted",
-        "Fifty factors are multiplied, so a little below 1 vanishes and a little above explodes: weights can be tuned "
-        "between the two, but in a narrow range.",
+def vanishing() -> Measurement:
+    gains = [0.5 * 1.2**step for step in range(12)]  # 0.5 to 3.7
+    medians = {gain: statistics.median(arrives(gain, skip=False, seeds=STACKS[:5])) for gain in gains}
+    balanced = [gain for gain, middle in medians.items() if 0.1 < middle < 10]
+    width = max(balanced) / min(balanced) if balanced else 1.0
+    default, xaviers = (statistics.median(arrives(gain, skip=False, seeds=STACKS[:5])) for gain in (1.0, math.sqrt(3)))
+    return Measurement(
+        measured=f"of a gradient of 1, the input gets about {_order(default)} with the weights of nn.Linear and "
+        f"{_order(xaviers)} with Xavier's, √3 times as large; of twelve sizes from 0.5 to 3.7 times, {len(balanced)} "
+        f"leave between a tenth and ten times ({', '.join(f'{gain:.1f}' for gain in balanced)})",
+        values=tuple(medians.values()),
+        figures={"width": width},
+        because="Fifty factors are multiplied, so a little below 1 vanishes and a little above 1 explodes. Weights can "
+        "be tuned between the two, in a narrow range.",
     )
+
+
+def unchanged_verdict(whole: float, divided: float) -> str:
+    """Compare the gradient at the first layer with that at the last, with branches as they are and divided by √50.
+
+    confirmed: it is 0.8 to 1.25 times as large (median) with either size of the branches
+    depends: with one of them
+    refuted: with neither
+    """
+    same = [0.8 < factor < 1.25 for factor in (whole, divided)]
+    return "confirmed" if all(same) else "depends" if any(same) else "refuted"
 
 
 @experiment(
     "blocks.unchanged",
-    claim="Gradients flow through residual connections almost unchanged.",
-    source=Source("Cruxible", "Residual connections", "https://www.cruxible.dev/learn/ml42-residual-connections"),
+    claim="Gradients flow along the residual pathway uninterrupted, so they arrive as they left.",
+    source=Source(
+        "Karpathy 2022",
+        "Lex Fridman Podcast #333",
+        "https://lexfridman.com/andrej-karpathy/",
+        place="on the Transformer",
+        quote="because of the residual pathway in the backward pass, the gradients sort of flow along it uninterrupted "
+        "because addition distributes the gradient equally to all of its branches. So the gradient from the "
+        "supervision at the top just floats directly to the first layer. And all the residual connections are arranged "
+        "so that in the beginning during initialization, they contribute nothing to the residual pathway.",
+    ),
     control="the same 20 stacks of 50 layers with each branch divided by √50, as GPT-2 divides its own, and as it is",
-    threshold="unchanged: 0.8 to 1.25 times as large at the first layer as at the last (median); confirmed if so with "
-    "either size of the branches, depends if with one, refuted if with neither",
+    verdict=unchanged_verdict,
     seeds=STACKS,
 )
-def unchanged() -> Finding:
-    factors, held = (
-        tuple(tanh_gradients(DEPTH, skip=True, scale=scale, seed=seed)[0] / math.sqrt(DIM) for seed in STACKS)
-        for scale in (1.0, 1 / math.sqrt(DEPTH))
+def unchanged() -> Measurement:
+    factors = arrives(1.0, skip=True)
+    whole = statistics.median(factors)
+    divided = statistics.median(arrives(1.0, skip=True, scale=1 / math.sqrt(DEPTH)))
+    return Measurement(
+        measured=f"it arrives about {10 * round(whole / 10)} times as large; with branches divided by √50, "
+        f"{divided:.1f} times",
+        values=factors,
+        figures={"whole": whole, "divided": divided},
+        because="It depends on the size of the branches. The skip adds the gradient of the branch to the one that "
+        "passes by, so it arrives as it left only where branches contribute next to nothing, as Karpathy says too.",
     )
-    whole, divided = statistics.median(factors), statistics.median(held)
-    same = [0.8 < middle < 1.25 for middle in (whole, divided)]
-    return Finding(
-        f"it arrives about {10 * round(whole / 10)} times as large; with branches divided by √50, {divided:.1f} times",
-        factors,
-        "confirmed" if all(same) else "depends" if any(same) else "refuted",
-        "The skip adds the gradient of the branch to the one that passes by. Only where branches are small does it "
-        "arrive as it left.",
-    )
+
+
+def guarantee_verdict(least: float, kept: float) -> str:
+    """Take stacks with skips and weights of four sizes, down to a thousandth.
+
+    least: the smallest gradient that arrives in any stack, of 1. kept: the fraction of stacks in which half arrives.
+
+    confirmed: half of it or more arrives in every stack, with weights of every size
+    depends: in some stacks less arrives
+    refuted: in most stacks less arrives
+    """
+    return "confirmed" if least >= 0.5 else "depends" if kept > 0.5 else "refuted"
 
 
 @experiment(
     "blocks.guarantee",
-    claim="With a skip the factor is 1 + F′, so the gradient cannot collapse to zero.",
+    claim="The gradient of a layer does not vanish even when the weights are arbitrarily small.",
     source=Source(
-        "Interactive Primer",
-        "Residual connections",
-        "https://interactiveprimer.com/concepts/computer-science/deep-learning/training-deep-networks/"
-        "residual-connections.html",
+        "He et al. 2016",
+        "Identity Mappings in Deep Residual Networks",
+        "https://arxiv.org/abs/1603.05027",
+        place="§ 2",
+        quote="it is unlikely for the gradient … to be canceled out for a mini-batch, because in general the term … "
+        "cannot be always -1 for all samples in a mini-batch. This implies that the gradient of a layer does not "
+        "vanish even when the weights are arbitrarily small.",
     ),
-    control="the same x and loss with the branches F(x) = 0, x and −x/2",
-    threshold="refuted if one branch leaves a gradient of 0, else confirmed",
-    seeds=(),
+    control="5 stacks of 50 tanh layers with skips, the weights of nn.Linear times 0.001, 0.1, 1 and 3; the same "
+    "without skips; and the branch F(x) = −x, which is made to cancel",
+    verdict=guarantee_verdict,
+    seeds=STACKS[:5],
 )
-def guarantee() -> Finding:
+def guarantee() -> Measurement:
+    with_skip = [factor for gain in (0.001, 0.1, 1.0, 3.0) for factor in arrives(gain, skip=True, seeds=STACKS[:5])]
+    without = statistics.median(arrives(1.0, skip=False, seeds=STACKS[:5]))
     x = torch.tensor([1.0, -2.0, 3.0], requires_grad=True)
-    reached = []
-    for factor in (0.0, 1.0, -0.5, -1.0):  # F(x) = factor · x
-        (gradient,) = torch.autograd.grad((x + factor * x).sum(), x)
-        reached.append(gradient.abs().max().item())
-    return Finding(
-        f"with F(x) = −x the gradient is {reached[-1]:g}",
-        tuple(reached),
-        "refuted" if min(reached) == 0 else "confirmed",
-        "F′ can be −1. He et al. 2016 say “unlikely”, for a whole batch of samples, and that is all the 1 gives.",
+    (cancelled,) = torch.autograd.grad((x + -x).sum(), x)
+    return Measurement(
+        measured=f"at least {min(with_skip):.1f} of the gradient arrives in all {len(with_skip)} stacks with skips, "
+        f"where without them, with the weights of nn.Linear, {_order(without)} does; through F(x) = −x "
+        f"{cancelled.abs().max().item():g} arrives",
+        values=tuple(with_skip),
+        figures={"least": min(with_skip), "kept": statistics.fmean(factor >= 0.5 for factor in with_skip)},
+        because="Each layer multiplies the gradient by I + J, and a small J leaves I. It is no guarantee: a branch can "
+        "cancel the stream, as F(x) = −x does. Random weights do not, and the paper says “unlikely”.",
     )
 
 
@@ -262,53 +313,83 @@ def beside_an_encoder(order: str, depth: int, seed: int = 0) -> list[float]:
     return [gradient.double().norm().item() for gradient in torch.autograd.grad(loss, matrices)]
 
 
+def post_norm_verdict(alone: list[float], beside: list[float]) -> str:
+    """Divide the first block's gradient by the last one's (median of the seeds): [in post-norm, in pre-norm], for a
+    decoder that reads nothing else and for one that reads an encoder. Vanished is less than a tenth.
+
+    confirmed: it vanishes in post-norm, and not in pre-norm, for both kinds of decoder
+    depends: for one of the two kinds
+    refuted: for neither
+    """
+    vanished = [post < 0.1 <= pre for post, pre in (alone, beside)]
+    return "confirmed" if all(vanished) else "depends" if any(vanished) else "refuted"
+
+
 @experiment(
     "blocks.post_norm_gradient",
-    claim="The norms of post-norm make the gradients of the first blocks vanish; pre-norm prevents it.",
+    claim="The LN in Post-LN is the main source of the vanishing gradient problem that leads to unstable training, "
+    "whereas Pre-LN prevents it.",
     source=Source(
         "Takase et al. 2022",
-        "B2T Connection: Serving Stability and Performance in Deep Transformers, abstract",
+        "B2T Connection: Serving Stability and Performance in Deep Transformers",
         "https://arxiv.org/abs/2206.00330",
+        place="abstract",
+        quote="1, the LN in Post-LN is the main source of the vanishing gradient problem that leads to unstable "
+        "training, whereas Pre-LN prevents it",
     ),
-    control="the same stacks of 18 blocks, tokens and seeds in pre-norm; a decoder alone and one beside an encoder",
-    threshold="vanished: the first block gets less than 1/10 of the last one's gradient (median); confirmed if so in "
-    "post-norm, and not in pre-norm, for both kinds of decoder; depends if for one; refuted if for none",
+    control="the same untrained stacks of 18 blocks, tokens and seeds in pre-norm; a decoder that reads nothing else, "
+    "and one that reads an encoder, as theirs does",
+    verdict=post_norm_verdict,
     seeds=SEEDS,
 )
-def post_norm_gradient() -> Finding:
+def post_norm_gradient() -> Measurement:
     """First block's gradient over the last one's, at the first matrix of the feed-forward network, before training."""
-    alone, beside = {}, {}
+    alone, beside = [], []
     for order in ("post", "pre"):
         stacks = [stack_profile(f"{order}-norm", 18, seed=seed).weight_gradient for seed in SEEDS]
         decoders = [beside_an_encoder(order, 18, seed) for seed in SEEDS]
-        alone[order], beside[order] = (tuple(each[0] / each[-1] for each in kind) for kind in (stacks, decoders))
-    middles = [{order: statistics.median(kind[order]) for order in kind} for kind in (alone, beside)]
-    vanished = [kind["post"] < 0.1 <= kind["pre"] for kind in middles]
-    return Finding(
-        "18 blocks, gradient of the first over that of the last: {:.1g} in a decoder alone, {:.1g} in one beside an "
-        "encoder (in pre-norm: {:.1g}, {:.1g})".format(*(kind[order] for order in ("post", "pre") for kind in middles)),
-        alone["post"] + beside["post"],
-        "confirmed" if all(vanished) else "depends" if any(vanished) else "refuted",
-        "A decoder that reads an encoder loses its gradient in post-norm, the one the paper looks at; a stack of "
-        "self-attention and feed-forward alone does not.",
+        alone.append(statistics.median(each[0] / each[-1] for each in stacks))
+        beside.append(statistics.median(each[0] / each[-1] for each in decoders))
+    return Measurement(
+        measured="18 untrained blocks, gradient of the first over that of the last: in a decoder that reads nothing "
+        "else "
+        f"{alone[0]:.1g} (pre-norm {alone[1]:.1g}), in one that reads an encoder {beside[0]:.1g} ({beside[1]:.1g})",
+        values=(*alone, *beside),
+        figures={"alone": alone, "beside": beside},
+        because="It depends on the kind of decoder. One that reads an encoder, as in the paper, loses its gradient in "
+        "post-norm; a stack of self-attention and feed-forward networks, such as GPT, does not.",
     )
+
+
+def why_residual_verdict(ratios: list[float]) -> str:
+    """Divide each matrix's gradient without residuals by that with them, at 8 and at 24 blocks, and take the larger;
+    one number for queries, keys, values and the feed-forward network. Vanished is less than a fifth.
+
+    confirmed: all four vanish
+    depends: some vanish
+    refuted: none vanishes
+    """
+    vanished = [ratio < 0.2 for ratio in ratios]
+    return "confirmed" if all(vanished) else "depends" if any(vanished) else "refuted"
 
 
 @experiment(
     "blocks.why_residual",
-    claim="A Transformer needs residual connections because without them its gradients vanish.",
+    claim="Without residual connections the gradients of a Transformer vanish.",
     source=Source(
         "Wikipedia",
-        "Transformer (deep learning), § Sublayers",
+        "Transformer (deep learning)",
         "https://en.wikipedia.org/wiki/Transformer_(deep_learning)",
+        place="§ Sublayers",
+        quote="The residual connections are introduced to avoid vanishing gradient issues and stabilize the training "
+        "process.",
     ),
-    control="the same stacks of 8 and 24 blocks with residuals; and without, but each attention on its own token at "
-    "first",
-    threshold="vanished: under 1/5 of the gradient with residuals (median of blocks and seeds) at 8 and at 24 blocks; "
-    "confirmed if so for queries, keys, values and the feed-forward network, depends if for some, refuted if for none",
+    control="the same untrained stacks of 8 and 24 blocks with residuals; and without, but each attention on its own "
+    "token at first",
+    verdict=why_residual_verdict,
     seeds=SEEDS,
 )
-def why_residual() -> Finding:
+def why_residual() -> Measurement:
     """Gradient of four matrices of each block without residuals, over that with them, before training."""
     ratios: dict[str, list[float]] = {part: [] for part in PARTS}
     cosines = []
@@ -324,20 +405,20 @@ def why_residual() -> Finding:
             ratios[part].append(statistics.median(lone / joined for lone, joined in pairs))
         cosines.append(statistics.fmean(each.cosine for each in without))
     apart = statistics.fmean(stack_profile("no residual", 8, seed=seed, start="own token").cosine for seed in SEEDS)
-    vanished = [max(both) < 0.2 for both in ratios.values()]
     names = zip(("queries", "keys", "values", "feed-forward"), ratios.values())
-    return Finding(
-        "gradient without residuals over with, 8 and 24 blocks: "
+    return Measurement(
+        measured="gradient without residuals over with, 8 and 24 blocks: "
         + ", ".join(f"{name} {' and '.join(map(_short, both))}" for name, both in names)
         + f"; cosine of two tokens after 8 {cosines[0]:.2f}, {apart:.1f} if attention starts on its own token",
-        tuple(ratio for both in ratios.values() for ratio in both),
-        "confirmed" if all(vanished) else "depends" if any(vanished) else "refuted",
-        "Values and the feed-forward network get more gradient, not less. But the tokens have become alike, so it no "
-        "longer matters where a query looks: queries and keys lose theirs (Noci et al. 2022).",
+        values=tuple(ratio for both in ratios.values() for ratio in both),
+        figures={"ratios": [max(both) for both in ratios.values()]},
+        because="It depends on the matrix. Values and the feed-forward network get more gradient. But the "
+        "tokens have become alike, so it no longer matters what a query attends to, and queries "
+        "and keys lose theirs (Noci et al. 2022).",
     )
 
 
-# ------------------------------------------------------------------------------------------------------ small trainings
+# ------------------------------------------------------------------------------------------------- small training runs
 def frequency_loss() -> float:
     """Nats per token of a model that knows how frequent each word is, and nothing else: the unigram entropy."""
     shares = tinytown_ids().bincount() / len(tinytown_ids())
@@ -361,10 +442,9 @@ def training_losses(
         return (math.inf,) * steps
 
 
-def _finals(arrangement: str, n_layers: int, peak: float, warmup: int, start: str) -> list[float]:
-    """The final loss of one run for each seed."""
-    runs = [training_losses(arrangement, n_layers, peak, warmup, start, seed, STEPS) for seed in SEEDS]
-    return [final(losses) for losses in runs]
+def trained(arrangement: str, n_layers: int, warmup: float, start: str, steps: int, rate: float, seed: int) -> float:
+    """Return the final loss of one small run. warmup: the fraction of the steps over which the rate rises."""
+    return final(training_losses(arrangement, n_layers, rate, round(warmup * steps), start, seed, steps))
 
 
 def learned(loss: float) -> bool:
@@ -372,101 +452,169 @@ def learned(loss: float) -> bool:
     return loss < frequency_loss() - 0.5
 
 
+def no_residual_verdict(usual: list[float], designed: list[float], frequencies: float) -> str:
+    """Train eight blocks without residuals, with the usual initial weights and with ones that keep the tokens apart,
+    each at its best rate. A run has learned if its loss is half a nat below that of word frequencies.
+
+    confirmed: no run with the usual weights learns, and every run with the designed ones does
+    depends: runs with the usual weights learn, too, or some with the designed ones do not
+    refuted: no run with the designed weights learns
+    """
+    plain, kept = ([loss < frequencies - 0.5 for loss in losses] for losses in (usual, designed))
+    return "confirmed" if all(kept) and not any(plain) else "depends" if any(kept) else "refuted"
+
+
 @experiment(
     "blocks.no_residual",
-    claim="Without residual connections a Transformer of several layers is very hard to train.",
+    claim="A deep Transformer without residual connections can be trained, from initial weights designed for it.",
     source=Source(
-        "AI Niketan",
-        "Dictionary: residual connection",
-        "https://www.ainiketan.in/dictionary/residual-connection/",
+        "He et al. 2023",
+        "Deep Transformers without Shortcuts: Modifying Self-attention for Faithful Signal Propagation",
+        "https://arxiv.org/abs/2302.10322",
+        place="abstract",
+        quote="is it possible to train deep vanilla transformers? We answer this question in the affirmative by "
+        "designing several approaches that use combinations of parameter initialisations, bias matrices and "
+        "location-dependent rescaling to achieve faithful signal propagation in vanilla transformers.",
     ),
-    control="the same 8 blocks, batches and steps with residuals; and without, but each attention on its own token at "
-    "first",
-    threshold="learnt: half a nat below word frequencies; confirmed if runs without residuals learn with neither start "
-    "and runs with them do, depends if with one start, refuted if with both",
+    control="the same 8 blocks (with norms, which theirs lack), batches and steps; with residuals as well, from either "
+    "initialisation; each of the four at its best rate",
+    verdict=no_residual_verdict,
     seeds=SEEDS,
 )
-def no_residual() -> Finding:
-    with_it, stuck, own_token = (
-        _finals(arrangement, 8, 3e-3, STEPS // 6, start)
-        for arrangement, start in (("pre-norm", "xavier"), ("no residual", "xavier"), ("no residual", "own token"))
-    )
-    learn = [all(map(learned, losses)) for losses in (stuck, own_token)]
-    words = map(_half, map(statistics.fmean, (stuck, with_it, own_token)))
-    return Finding(
-        "8 blocks, {} steps: loss about {} without, {} with, {} without but with attention that starts on its own "
-        "token; word frequencies alone {}".format(STEPS, *words, _half(frequency_loss())),
-        (*stuck, *with_it, *own_token),
-        "refuted" if all(learn) else "depends" if any(learn) else "confirmed",
-        "Without x + the eight blocks learn how frequent words are and nothing more, unless the initial weights carry "
-        "each token's own vector through the attention (He et al. 2023 train deep ones so).",
-    )
-
-
-def order_and_help(peak: float) -> dict[tuple[str, str], list[float]]:
-    """Final losses of six blocks, one for each seed: (order, help) -> losses. Each of HELPS is given to both orders."""
-    return {
-        (order, help): _finals(order, 6, peak, HELPS[help][1], HELPS[help][0])
-        for order, help in product(("pre-norm", "post-norm"), HELPS)
+def no_residual(size: Size) -> Measurement:
+    """Final losses of eight blocks with and without residuals, from two initialisations."""
+    steps = size.steps(STEPS)
+    best = {
+        (arrangement, start): at_best_rate(partial(trained, arrangement, 8, 1 / 6, start, steps), LOWER_RATES, SEEDS)
+        for arrangement, start in product(("no residual", "pre-norm"), ("xavier", "own token"))
     }
+    said = {arm: _half(each.mean) for arm, each in best.items()}
+    return Measurement(
+        measured=f"8 blocks, {steps} steps, about {said['no residual', 'xavier']} nats without residuals from Xavier's "
+        f"weights and {said['no residual', 'own token']} from attention on its own token; with residuals "
+        f"{said['pre-norm', 'xavier']} and {said['pre-norm', 'own token']}; word frequencies alone "
+        f"{_half(frequency_loss())}",
+        values=tuple(loss for each in best.values() for loss in each.losses),
+        figures={
+            "usual": list(best["no residual", "xavier"].losses),
+            "designed": list(best["no residual", "own token"].losses),
+            "frequencies": frequency_loss(),
+        },
+        because="Residuals are not the only way to carry a token's own vector past the attention: weights can do it. "
+        "From the same weights the blocks with residuals still end lower.",
+    )
+
+
+def warmup_verdict(post_large: float, post_small: float, pre: float) -> str:
+    """Subtract the final loss with a warm-up from that without, each at its best rate (mean of the seeds): in post-norm
+    from large and from small initial weights, in pre-norm from large ones.
+
+    confirmed: post-norm loses over a nat without a warm-up from either weights, and more than pre-norm does
+    depends: it does so from one of the two
+    refuted: it does so from neither
+    """
+    needed = [cost > max(1.0, pre) for cost in (post_large, post_small)]
+    return "confirmed" if all(needed) else "depends" if any(needed) else "refuted"
 
 
 @experiment(
     "blocks.warmup",
-    claim="A warm-up of the learning rate is essential for post-norm; pre-norm can do without.",
-    source=Source("Xiong et al. 2020", f"{XIONG}, abstract", "https://arxiv.org/abs/2002.04745"),
-    control="both orders with the same weights, batches and peak rate of 0.01, each with every help: none, a warm-up, "
-    "small initial weights, both",
-    threshold="confirmed if every run of post-norm is stuck without a warm-up, with large and with small weights, and "
-    "learns with it, and every run of pre-norm learns without; refuted if post-norm is not stuck without; else depends",
+    claim="The warm-up of the learning rate is essential for Post-LN, and can be removed for Pre-LN.",
+    source=Source(
+        "Xiong et al. 2020",
+        "On Layer Normalization in the Transformer Architecture",
+        "https://arxiv.org/abs/2002.04745",
+        place="abstract",
+        quote="we first study theoretically why the learning rate warm-up stage is essential and show that the "
+        "location of layer normalization matters. … This motivates us to remove the warm-up stage for the training of "
+        "Pre-LN Transformers.",
+    ),
+    control="four blocks, the same batches and steps: post-norm from Xavier's large weights and from GPT-2's small "
+    "ones, pre-norm from the large ones, each with a warm-up over half of the steps and without; each of the six at "
+    "its best rate",
+    verdict=warmup_verdict,
     seeds=SEEDS,
 )
-def warmup() -> Finding:
-    losses = order_and_help(1e-2)
-    cold, warm, small, _ = (losses["post-norm", help] for help in HELPS)
-    need, cure, spared = not any(map(learned, cold)), all(map(learned, warm)), all(map(learned, small))
-    its_own = all(map(learned, losses["pre-norm", "no help"]))  # pre-norm does without: the need is post-norm's
-    return Finding(
-        "6 blocks, loss with no help, warm-up, small weights, both: post-norm {}; pre-norm {}".format(
-            *(
-                ", ".join(f"{statistics.fmean(losses[order, help]):.1f}" for help in HELPS)
-                for order in ("post-norm", "pre-norm")
-            )
-        ),
-        tuple(loss for each in losses.values() for loss in each),
-        "refuted" if not need else "confirmed" if cure and its_own and not spared else "depends",
-        "With the large weights of Xavier's initialisation post-norm needs the warm-up; with GPT-2's small ones it "
-        "does without, at this rate.",
+def warmup(size: Size) -> Measurement:
+    """What leaving the warm-up out costs, in nats."""
+    steps = size.steps(STEPS)
+    arms = {"post_large": ("post-norm", "xavier"), "post_small": ("post-norm", "gpt2"), "pre": ("pre-norm", "xavier")}
+    best = {
+        (name, rise): at_best_rate(partial(trained, order, 4, rise, start, steps), RATES, SEEDS)
+        for (name, (order, start)), rise in product(arms.items(), (0.0, 0.5))
+    }
+    costs = {name: best[name, 0.0].mean - best[name, 0.5].mean for name in arms}
+    return Measurement(
+        measured=_without_warmup(steps, **costs),
+        values=tuple(loss for each in best.values() for loss in each.losses),
+        figures=costs,
+        because="It depends on the initial weights, and on the length of training. From Xavier's large "
+        "weights post-norm without a warm-up learns only at a small rate. From GPT-2's small ones "
+        "it loses no more than pre-norm does.",
     )
+
+
+def _without_warmup(steps: int, post_large: float, post_small: float, pre: float) -> str:
+    return (
+        f"{steps} steps: leaving the warm-up out costs post-norm about {_half(post_large)} nats from large weights and "
+        f"{_half(post_small)} from small ones, pre-norm {_half(pre)} from large ones"
+    )
+
+
+def large_rates_verdict(pre_small: float, post_large: float, post_small: float) -> str:
+    """Find the largest rate at which every run learns without a warm-up: in pre-norm from small weights, and in
+    post-norm from large and from small ones.
+
+    confirmed: pre-norm with small weights allows at least twice the rate that post-norm does with either weights
+    depends: it allows at least twice that of post-norm with large weights, and not of post-norm with small ones
+    refuted: it allows less than twice that of post-norm with large weights
+    """
+    if pre_small < 2 * post_large:
+        return "refuted"
+    return "confirmed" if pre_small >= 2 * post_small else "depends"
+
+
+def largest_rate(arrangement: str, start: str, steps: int) -> float:
+    """Return the largest of six rates at which four blocks learn without a warm-up, with every seed; 0 for none."""
+    for rate in (0.08, 0.04, 0.02, 0.01, 0.005, 0.0025):
+        if all(learned(trained(arrangement, 4, 0.0, start, steps, rate, seed)) for seed in SEEDS):
+            return rate
+    return 0.0
 
 
 @experiment(
     "blocks.large_rates",
-    claim="Pre-norm and smaller initial weights allow large learning rates without warm-up.",
+    claim="Pre-norm residual connections (PreNorm) and smaller initializations enable warmup-free, validation-based "
+    "training with large learning rates.",
     source=Source(
         "Nguyen & Salazar 2019",
-        "Transformers without Tears: Improving the Normalization of Self-Attention, abstract",
+        "Transformers without Tears: Improving the Normalization of Self-Attention",
         "https://arxiv.org/abs/1910.05895",
+        place="abstract",
+        quote="First, we show that pre-norm residual connections (PreNorm) and smaller initializations enable "
+        "warmup-free, validation-based training with large learning rates.",
     ),
-    control="both orders with the same weights, batches and peak rate of 0.02, each with every help: none, a warm-up, "
-    "small initial weights, both",
-    threshold="confirmed if every run of pre-norm with small weights and no warm-up learns and some run of post-norm "
-    "does not; depends if post-norm's learn as well; refuted if pre-norm's do not",
+    control="four blocks in both orders, from large and from small weights, with the same batches and steps and no "
+    "warm-up. The rate itself is what is measured, so no arm has a rate of its own: all are tried at 0.0025 to 0.08",
+    verdict=large_rates_verdict,
     seeds=SEEDS,
 )
-def large_rates() -> Finding:
-    losses = order_and_help(2e-2)
-    whole = {
-        order: [help for help in HELPS if all(map(learned, losses[order, help]))] for order in ("pre-norm", "post-norm")
-    }
-    allowed, other = ("small weights" in whole[order] for order in ("pre-norm", "post-norm"))
-    return Finding(
-        f"rate 0.02: pre-norm learns with every seed in {len(whole['pre-norm'])} of {len(HELPS)} settings, post-norm "
-        f"in {len(whole['post-norm'])} ({', '.join(whole['post-norm']) or 'none'})",
-        tuple(loss for each in losses.values() for loss in each),
-        "refuted" if not allowed else "depends" if other else "confirmed",
-        "Pre-norm learns here even with large weights. Such steps throw post-norm off unless it has small weights and "
-        "a warm-up together.",
+def large_rates(size: Size) -> Measurement:
+    """The largest rate at which four blocks learn without a warm-up."""
+    steps = size.steps(STEPS)
+    arms = product(("pre-norm", "post-norm"), STARTS)
+    rates = {(order, name): largest_rate(order, STARTS[name], steps) for order, name in arms}
+    return Measurement(
+        measured=f"{steps} steps, the largest rate at which every run learns without a warm-up: "
+        + ", ".join(f"{order} with {name} {rate:g}" for (order, name), rate in rates.items()),
+        values=tuple(rates.values()),
+        figures={
+            "pre_small": rates["pre-norm", "small weights"],
+            "post_large": rates["post-norm", "large weights"],
+            "post_small": rates["post-norm", "small weights"],
+        },
+        because="Both help. Small weights let post-norm take a larger rate, and pre-norm takes a still larger one, "
+        "even from large weights.",
     )
 
 
@@ -481,4 +629,4 @@ def _short(number: float) -> str:
 
 
 def _order(number: float) -> str:
-    return f"10^{math.floor(math.log10(number))}"
+    return f"10^{round(math.log10(number))}"

@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.blocks import TransformerBlock
-from course_lib.claims.registry import Finding, Source, experiment
+from course_lib.claims.registry import Measurement, Source, experiment
 from course_lib.claims.timing import best_seconds
 from course_lib.config import TransformerConfig
 from course_lib.counting import forward_flops
@@ -24,12 +24,6 @@ from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.heads import MultiHeadAttention
 
 SEEDS = (0, 1, 2)
-
-FLASH_ATTENTION = Source(
-    "Dao et al. 2022",
-    "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness, abstract",
-    "https://arxiv.org/abs/2205.14135",
-)
 
 
 # ------------------------------------------------------------------------------------------------------------ counted
@@ -58,81 +52,136 @@ def largest_tensor(function: Callable[[], object]) -> int:
 
 
 def pairs_share(T: int, d_model: int) -> float:
-    """Return the share of a block's multiplications that compares pairs of tokens (steps 4 and 6 of attention), counted
-    by torch.
+    """Return the fraction of a block's multiplications that compares pairs of tokens (steps 4 and 6 of attention),
+    counted by torch from shapes: the tensors hold no numbers.
 
     The rest are the linear layers, with d_ff = 4 d_model. By the formula it is T / (T + 6 d_model).
     """
-    block = TransformerBlock(TransformerConfig(vocab_size=8, d_model=d_model, n_heads=1, n_layers=1, max_seq_len=T))
-    q = torch.randn(1, 1, T, d_model)
-    with torch.no_grad():
+    with torch.no_grad(), torch.device("meta"):
+        block = TransformerBlock(TransformerConfig(vocab_size=8, d_model=d_model, n_heads=1, n_layers=1, max_seq_len=T))
+        q = torch.empty(1, 1, T, d_model)
         with FlopCounterMode(display=False) as linear:
             for layer in block.modules():
                 if isinstance(layer, nn.Linear):
-                    layer(torch.randn(1, T, layer.in_features))
+                    F.linear(torch.empty(1, T, layer.in_features), layer.weight)
         with FlopCounterMode(display=False) as pairs:
             scaled_dot_product_attention(q, q, q)
     return pairs.get_total_flops() / (pairs.get_total_flops() + linear.get_total_flops())
 
 
+# Public models: name -> (d_model, the longest text in tokens that each was trained for).
+LONGEST = {
+    "BERT large": (1024, 512),
+    "GPT-2 small": (768, 1024),
+    "Llama 2 7B": (4096, 4096),
+    "Llama 3.1 8B": (4096, 131_072),
+}
+
+
+def quadratic_verdict(shares: Sequence[float]) -> str:
+    """Compare pairs of tokens with the linear layers at the longest text of several models.
+
+    confirmed: pairs are more than half of a block's work in every model
+    refuted: they are less than half in every one
+    depends: they are more than half in some of the models
+    """
+    return "confirmed" if min(shares) > 0.5 else "refuted" if max(shares) < 0.5 else "depends"
+
+
 @experiment(
     "efficiency.quadratic",
-    claim="The main efficiency bottleneck of a Transformer is self-attention, since every token attends to all others.",
+    claim="The main efficiency bottleneck in Transformer models is its self-attention mechanism.",
     source=Source(
-        "Wang et al. 2020", "Linformer: Self-Attention with Linear Complexity, § 1", "https://arxiv.org/abs/2006.04768"
+        "Wang et al. 2020",
+        "Linformer: Self-Attention with Linear Complexity",
+        "https://arxiv.org/abs/2006.04768",
+        place="§ 1",
+        quote="The main efficiency bottleneck in Transformer models is its self-attention mechanism. Here, each "
+        "token’s representation is updated by attending to all other tokens in the previous layer.",
     ),
-    control="The linear layers of the same block on the same text, counted by torch's own counter.",
-    threshold="Confirmed if comparing pairs is more than half of a block's work at every length, refuted if less at "
-    "every one, else it depends.",
+    control="The linear layers of the same block on the same text, with d_ff = 4 · d_model, counted by torch's own "
+    "counter. Each model reads the longest text that it was trained for, where pairs weigh most.",
+    verdict=quadratic_verdict,
 )
-def quadratic() -> Finding:
-    d = 128
-    shares = {T: pairs_share(T, d) for T in (d // 4, d, 6 * d, 24 * d)}
-    return Finding(
-        measured=f"comparing pairs is {shares[d]:.0%} of a block's work at T = d_model, {shares[6 * d]:.0%} at "
-        f"6 · d_model, {shares[24 * d]:.0%} at 24 · d_model",
+def quadratic() -> Measurement:
+    """Count the work of pairs in one block of each public model, at its longest text."""
+    shares = {name: pairs_share(T, d_model) for name, (d_model, T) in LONGEST.items()}
+    told = ", ".join(f"{shares[name]:.0%} in {name} ({T:,} tokens)" for name, (_, T) in LONGEST.items())
+    return Measurement(
+        measured=f"at the longest text of each model, comparing pairs is this fraction of a block's work: {told}",
         values=tuple(shares.values()),
-        verdict="confirmed" if min(shares.values()) > 0.5 else "refuted" if max(shares.values()) < 0.5 else "depends",
-        because="The linear layers grow with T · d², the pairs with T² · d: they are even at T = 6 · d_model.",
+        figures={"shares": tuple(round(share, 3) for share in shares.values())},
+        because="It depends on the length of the text compared with the width of the model: the linear layers grow "
+        "with T · d², the pairs with T² · d. They are equal at T = 6 · d_model.",
     )
+
+
+def by_counting() -> str:
+    """Multiply the number of pairs by the bytes of a number.
+
+    by construction: one number for each pair of tokens is a count, which no experiment could change
+    """
+    return "by construction"
 
 
 @experiment(
     "efficiency.score_memory",
-    claim="The scores of a text of 64K tokens, in 32-bit floats, take 16 GB of memory.",
-    source=Source("Kitaev et al. 2020", "Reformer: The Efficient Transformer, § 2", "https://arxiv.org/abs/2001.04451"),
+    claim="This is a 64K × 64K matrix, which in 32-bit floats would take 16GB of memory.",
+    source=Source(
+        "Kitaev et al. 2020",
+        "Reformer: The Efficient Transformer",
+        "https://arxiv.org/abs/2001.04451",
+        place="§ 2",
+        quote="In the experimental section we train a model on sequences of length 64K – in this case, even at "
+        "batch-size of 1, this is a 64K × 64K matrix, which in 32-bit floats would take 16GB of memory. This is "
+        "impractical and has hindered the use of the Transformer for long sequences. But it is important to note that "
+        "the QKᵀ matrix does not need to be fully materialized in memory.",
+    ),
     control="The input of the layer for the same text, at d_model = 1,024.",
-    threshold="Confirmed if the table of one head takes 16 GB to within a tenth, in GB of 10^9 or of 2^30 bytes; else "
-    "refuted.",
+    verdict=by_counting,
 )
-def score_memory() -> Finding:
-    """Measure the bytes of one head's scores, from shapes alone: the tensors have no numbers."""
+def score_memory() -> Measurement:
+    """Measure the bytes of one head's scores, from shapes: the tensors hold no numbers."""
     T, d_model, d_head = 65_536, 1024, 64
     q = torch.empty(T, d_head, device="meta")
     scores, inputs = (q @ q.T).nbytes, torch.empty(T, d_model, device="meta").nbytes
-    near = any(abs(scores / unit - 16) < 1.6 for unit in (1e9, 2**30))
-    return Finding(
+    return Measurement(
         measured=f"{scores / 2**30:.1f} GiB ({scores / 1e9:.1f} GB) for one head; the input of the layer "
         f"{inputs / 1e9:.2f} GB",
         values=(scores / 1e9, inputs / 1e9),
-        verdict="confirmed" if near else "refuted",
-        because="One number per pair of tokens, whatever d_model is, and each head has a table of its own.",
+        figures={},
+        because="There is one number per pair of tokens, whatever d_model is, and each head has a matrix of its own. "
+        "This is arithmetic. The question is whether the matrix must be stored.",
     )
+
+
+def stored_verdict(plain: float, fused: float) -> str:
+    """Compare the growth of the largest tensor in two ways of computing the same attention, for four times the tokens.
+
+    confirmed: it grows more than 15 times in both ways
+    refuted: it grows less than 5 times in one of them, so that the memory is not required
+    depends: it grows by something in between
+    """
+    return "confirmed" if min(plain, fused) > 15 else "refuted" if min(plain, fused) < 5 else "depends"
 
 
 @experiment(
     "efficiency.stored_scores",
-    claim="Self-attention requires memory that grows with the square of the length.",
+    claim="Self-attention requires O(n²) memory.",
     source=Source(
         "Rabe & Staats 2021",
-        "Self-attention Does Not Need O(n²) Memory, abstract (a frequently stated belief, which they disprove)",
+        "Self-attention Does Not Need O(n²) Memory",
         "https://arxiv.org/abs/2112.05682",
+        place="abstract, as a belief that they disprove",
+        quote="We present a very simple algorithm for attention that requires O(1) memory with respect to sequence "
+        "length and an extension to self-attention that requires O(log n) memory. This is in contrast with the "
+        "frequently stated belief that self-attention requires O(n²) memory.",
     ),
-    control="PyTorch's fused kernel on the same queries, keys and values, with the same result.",
-    threshold="For four times the tokens: confirmed if the largest tensor grows more than 15 times in both ways, "
-    "refuted if less than 5 times in both, else it depends.",
+    control="Plain steps and PyTorch's fused kernel on the same queries, keys and values, with the same result. (A "
+    "test of the course asks PyTorch's allocator what the kernel keeps inside itself.)",
+    verdict=stored_verdict,
 )
-def stored_scores() -> Finding:
+def stored_scores() -> Measurement:
     """Measure the largest tensor on the way, at 512 tokens and at 2,048."""
     growth = []
     for attend in (scaled_dot_product_attention, F.scaled_dot_product_attention):
@@ -141,12 +190,13 @@ def stored_scores() -> Finding:
             largest_tensor(partial(attend, long, long, long)) / largest_tensor(partial(attend, short, short, short))
         )
     plain, fused = growth
-    return Finding(
+    return Measurement(
         measured=f"four times the tokens: the largest tensor grows {plain:.0f} times in plain steps, {fused:.0f} times "
         "in the fused kernel",
         values=(plain, fused),
-        verdict="confirmed" if min(growth) > 15 else "refuted" if max(growth) < 5 else "depends",
-        because="The table of weights need not be stored: softmax works block by block. The work stays quadratic.",
+        figures={"plain": plain, "fused": fused},
+        because="Plain steps store the matrix of weights, but it is not required: softmax can work block by block. The "
+        "work stays quadratic.",
     )
 
 
@@ -205,18 +255,32 @@ def training_bytes(recipe: str, rows: int = 2) -> dict[str, float]:
     }
 
 
+def mixed_verdict(few: float, many: float) -> str:
+    """Divide the memory of a step with 16-bit weights by that of float32, with few tokens and with many.
+
+    confirmed: it is below 0.6 with few tokens and with many
+    refuted: it is above 0.6 with both
+    depends: it is below 0.6 with one of them
+    """
+    return "confirmed" if max(few, many) < 0.6 else "refuted" if min(few, many) > 0.6 else "depends"
+
+
 @experiment(
     "efficiency.mixed_precision",
-    claim="Mixed precision reduces the memory of training by nearly a factor of 2.",
-    source=Source("Micikevicius et al. 2018", "Mixed Precision Training, abstract", "https://arxiv.org/abs/1710.03740"),
-    control="The same model, batch and optimizer in float32; both recipes of mixed precision; few tokens and many.",
-    threshold="Confirmed if both recipes take less than 0.6 of float32's memory with few tokens and with many, refuted "
-    "if neither ever does, else it depends.",
+    claim="Training with half-precision numbers nearly halves memory requirements.",
+    source=Source(
+        "Micikevicius et al. 2018",
+        "Mixed Precision Training",
+        "https://arxiv.org/abs/1710.03740",
+        place="abstract",
+        quote="This nearly halves memory requirements and, on recent GPUs, speeds up arithmetic.",
+    ),
+    control="The same model, batch and optimizer (AdamW) in float32, with 128 tokens and with 16,384. The verdict is "
+    "on the authors' recipe, 16-bit weights with a float32 copy; autocast is measured as well.",
+    verdict=mixed_verdict,
 )
-def mixed_precision() -> Finding:
-    """Measure what a step takes in all, and what of it stays whatever the batch: three recipes, few rows of text and
-    many.
-    """
+def mixed_precision() -> Measurement:
+    """Measure the bytes of a step, and how many do not depend on the batch: three recipes, few rows and many."""
     totals, fixed = {}, {}
     for recipe in RECIPES:
         bills = [training_bytes(recipe, rows) for rows in (2, 256)]
@@ -224,15 +288,15 @@ def mixed_precision() -> Finding:
         fixed[recipe] = sum(bytes for item, bytes in bills[0].items() if item != "activations")
     whole, auto, half = (totals[recipe] for recipe in RECIPES)
     ratios = tuple(other / all for one in (auto, half) for other, all in zip(one, whole))
-    return Finding(
+    return Measurement(
         measured="weights, gradients, moments, copy: "
         + ", ".join(f"{recipe} {fixed[recipe]:.0f}" for recipe in RECIPES)
-        + f" bytes per parameter; with activations, share of float32: autocast {ratios[0]:.1f} with 128 tokens, "
-        f"{ratios[1]:.1f} with 16,384; 16-bit weights {ratios[2]:.1f} and {ratios[3]:.1f}",
+        + f" bytes per parameter; with activations, as a fraction of float32: 16-bit weights {ratios[2]:.1f} with 128 "
+        f"tokens, {ratios[3]:.1f} with 16,384; autocast {ratios[0]:.1f} and {ratios[1]:.1f}",
         values=ratios,
-        verdict="confirmed" if max(ratios) < 0.6 else "refuted" if min(ratios) > 0.6 else "depends",
-        because="Autocast leaves weights, gradients and moments in float32; with 16-bit weights, what they save goes "
-        "into the copy. What shrinks is the activations, so the saving comes with many tokens.",
+        figures={"few": round(ratios[2], 3), "many": round(ratios[3], 3)},
+        because="It depends on the number of tokens in the batch. The 16 bytes per parameter stay: what 16-bit weights "
+        "save goes into the copy. Only the activations shrink, so many tokens are needed.",
     )
 
 
@@ -252,35 +316,58 @@ def cached_equals_whole(seed: int, dtype: torch.dtype = torch.float32, T: int = 
     return ((steps - whole).abs().max() / whole.abs().max()).item()
 
 
+def cache_equal_verdict(double: float, single: float, half: float) -> str:
+    """Compare the largest difference of a logit, relative to the largest logit, in float64, float32 and bfloat16.
+
+    confirmed: it is below 1e-12 and 1e-4 in every seed, and above 1e-3 in bfloat16
+    refuted: it is above 1e-4 in float32, or below 1e-3 in bfloat16
+    depends: it is above 1e-12 in float64, so that more than rounding is at work
+    """
+    if single > 1e-4 or half < 1e-3:
+        return "refuted"
+    return "confirmed" if double < 1e-12 else "depends"
+
+
 @experiment(
     "efficiency.cache_equal",
-    claim="A key-value cache changes the logits: almost imperceptibly in float32, more than negligibly in bfloat16.",
+    claim="Using KV caches changes the logits: almost imperceptibly in FP32, by more than a negligible amount with 16 "
+    "bits.",
     source=Source(
         "Gante 2023",
-        "Possible Bug with KV Caching in Llama, comment in the issues of transformers",
+        "Possible Bug with KV Caching in Llama (original) model",
         "https://github.com/huggingface/transformers/issues/25420",
+        place="comment of 23 October 2023 in an issue of transformers",
+        quote="Using KV caches (and, in some models, left-padding) do change the logits. This happens in most, if not "
+        "all models at all precisions, but it is almost imperceptible in FP32. With 16 bits … the difference becomes "
+        "non-negligible.",
     ),
-    control="The same weights and tokens read at once, without a cache; and the same in float64, where rounding alone "
-    "would all but vanish and an approximation would not.",
-    threshold="Relative to the largest logit: confirmed if in every seed the difference is below 1e-12 in float64, "
-    "below 1e-4 in float32 and above 1e-3 in bfloat16; refuted if it is above 1e-4 in float32; else it depends.",
+    control="The same weights and tokens read at once, without a cache; and the same in float64, where rounding would "
+    "almost vanish and an approximation would not.",
+    verdict=cache_equal_verdict,
     seeds=SEEDS,
 )
-def cache_equal() -> Finding:
+def cache_equal() -> Measurement:
     """Measure the largest difference of the logits with and without the cache, in three precisions."""
     double, single, half = ([cached_equals_whole(seed, dtype) for seed in SEEDS] for dtype in PRECISIONS)
-    rounding = max(double) < 1e-12 and max(single) < 1e-4
-    return Finding(
+    below = [math.ceil(math.log10(max(errors))) for errors in (double, single, half)]
+    return Measurement(
         measured="largest difference of a logit, relative to the largest: "
-        + ", ".join(
-            f"below 1e{math.ceil(math.log10(max(errors)))} in {name}"
-            for errors, name in zip((double, single, half), ("float64", "float32", "bfloat16"))
-        ),
+        + ", ".join(f"below 1e{power} in {name}" for power, name in zip(below, ("float64", "float32", "bfloat16"))),
         values=tuple(round(each, 5) for each in single),  # what is smaller depends on the processor
-        verdict="confirmed" if rounding and min(half) > 1e-3 else "refuted" if max(single) > 1e-4 else "depends",
+        figures={"double": 10.0 ** below[0], "single": 10.0 ** below[1], "half": round(min(half), 4)},
         because="The cache approximates nothing: later tokens never change a token's keys and values. But sums in "
-        "another order round otherwise, and few digits make that visible.",
+        "another order are rounded differently, and with few digits you can see it.",
     )
+
+
+def chance_of_keeping(model: DecoderOnly, draft: DecoderOnly, text: Tensor) -> float:
+    """Return the probability that a draft's guess is kept, Σ min(p, q), as a mean over the positions of a text (1, T).
+
+    It is a property of the two models and of the context; the number of guesses plays no part.
+    """
+    with evaluating(model), evaluating(draft):
+        p, q = (each(text[:, :-1]).softmax(dim=-1) for each in (model, draft))
+    return torch.minimum(p, q).sum(dim=-1).mean().item()
 
 
 # -------------------------------------------------------------------------------------------------------------- timed
@@ -293,33 +380,49 @@ def slope(lengths: Sequence[int], seconds: Sequence[float]) -> float:
     return sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y)) / sum((a - mean_x) ** 2 for a in x)
 
 
+def exponent_verdict(power: float) -> str:
+    """Fit time ≈ c · length^power from 512 to 2,048 tokens, and take the mean over the seeds.
+
+    confirmed: the power is between 1.7 and 2.6
+    depends: it is between 1.2 and 1.7, or above 2.6
+    refuted: it is below 1.2, as for a linear layer
+    """
+    return "confirmed" if 1.7 < power < 2.6 else "depends" if power > 1.2 else "refuted"
+
+
 @experiment(
     "efficiency.time_exponent",
-    claim="The time of self-attention is quadratic in the length of the text.",
-    source=FLASH_ATTENTION,
+    claim="The time of self-attention is quadratic in sequence length.",
+    source=Source(
+        "Dao et al. 2022",
+        "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness",
+        "https://arxiv.org/abs/2205.14135",
+        place="abstract",
+        quote="Transformers are slow and memory-hungry on long sequences, since the time and memory complexity of "
+        "self-attention are quadratic in sequence length.",
+    ),
     control="A linear layer on the same lengths, timed in the same turns; its exponent should be 1.",
-    threshold="Time ≈ c · length^p from 512 to 2,048 tokens, mean over the seeds: confirmed if 1.7 < p < 2.6, depends "
-    "if 1.2 < p, refuted if less.",
+    verdict=exponent_verdict,
     seeds=SEEDS,
     timed=True,
 )
-def time_exponent() -> Finding:
-    """Measure the exponent of the fused kernel alone, without the linear layers around it, and of one linear layer."""
+def time_exponent() -> Measurement:
+    """Measure the exponent of the fused kernel, without the linear layers around it, and of one linear layer."""
     lengths, exponents, linear = (512, 1024, 2048), [], []
     for seed in SEEDS:
         torch.manual_seed(seed)
         queries, inputs = [torch.randn(1, 2, T, 64) for T in lengths], [torch.randn(T, 512) for T in lengths]
         runs: list[Callable[[], object]] = [partial(F.scaled_dot_product_attention, q, q, q) for q in queries]
         layer = nn.Linear(512, 512)
-        seconds = best_seconds(runs + [partial(layer, x) for x in inputs])
+        seconds = best_seconds(runs + [partial(layer, x) for x in inputs], rounds=15)
         exponents.append(slope(lengths, seconds[:3]))
         linear.append(slope(lengths, seconds[3:]))
     mean = sum(exponents) / len(exponents)
-    return Finding(
-        measured=f"time of the fused kernel grows as length to the power {mean:.1f}, of a linear layer as length to "
-        f"the power {sum(linear) / len(linear):.1f}",
+    return Measurement(
+        measured=f"the time of the fused kernel grows as length to the power {mean:.1f}, that of a linear layer as "
+        f"length to the power {sum(linear) / len(linear):.1f}",
         values=tuple(exponents),
-        verdict="confirmed" if 1.7 < mean < 2.6 else "depends" if mean > 1.2 else "refuted",
+        figures={"power": round(mean, 2)},
         because="The kernel saves memory, not work: every pair of tokens is still compared.",
     )
 
@@ -339,22 +442,35 @@ def seconds_of_last_token(model: DecoderOnly, T: int) -> tuple[float, float]:
     return cached, whole
 
 
+def cache_time_verdict(cached: Sequence[float], whole: Sequence[float]) -> str:
+    """Fit cost ≈ c · length^p of one new token: timed from 32 to 512 tokens, counted from 100 to 200 times d_model.
+
+    confirmed: without the cache p is above 1.5, and with it between 0.5 and 1.5, in short texts and in long ones
+    refuted: with the cache p is above 1.5 in short texts or in long ones
+    depends: anything else, such as an exponent of 0 with the cache in short texts
+    """
+    if max(cached) > 1.5:
+        return "refuted"
+    return "confirmed" if min(whole) > 1.5 and min(cached) > 0.5 else "depends"
+
+
 @experiment(
     "efficiency.cache_time",
-    claim="A key-value cache reduces the cost of each new token from quadratic in the length of the text to linear.",
+    claim="Reduces per-token inference to O(seq len) instead of quadratic",
     source=Source(
         "Roy Gosthipaty et al. 2025",
-        "KV Cache from scratch in nanoVLM, summary",
+        "KV Cache from scratch in nanoVLM",
         "https://huggingface.co/blog/kv-cache",
+        place="“Summary: Why KV Caching Matters”, of the key-value cache",
+        quote="Reduces per-token inference to O(seq len) instead of quadratic",
     ),
-    control="The same model and text without the cache; and the operations of both, counted, where length is all.",
-    threshold="Cost ≈ c · length^p of one new token: confirmed if without the cache p > 1.5 and with it 0.5 < p < 1.5, "
-    "timed from 32 to 512 tokens and counted from 100 to 200 times d_model; refuted if with the cache p > 1.5; else it "
-    "depends.",
+    control="The same model and text without the cache; and the operations of both, counted, for texts so long that "
+    "pairs dominate.",
+    verdict=cache_time_verdict,
     seeds=SEEDS,
     timed=True,
 )
-def cache_time() -> Finding:
+def cache_time() -> Measurement:
     """Measure the exponents of one token's cost, with the cache and without: timed for short texts, counted for long
     ones.
     """
@@ -370,15 +486,17 @@ def cache_time() -> Finding:
     config = TransformerConfig(**sizes, max_seq_len=long[-1])
     counted_whole = slope(long, [forward_flops(config, T) for T in long])
     counted_cached = slope(long, [forward_flops(config, 1, cached=T - 1) for T in long])
-    as_said = [p > 1.5 for p in (whole, counted_whole)] + [0.5 < p < 1.5 for p in (cached, counted_cached)]
-    too_dear = max(cached, counted_cached) > 1.5
-    return Finding(
+    return Measurement(
         measured=f"cost of one more token as length^p: up to 512 tokens p = {cached:.1f} with the cache, {whole:.1f} "
         f"without; for very long texts p = {counted_cached:.1f} and {counted_whole:.1f}",
         values=tuple(with_cache for with_cache, _ in timed),
-        verdict="confirmed" if all(as_said) else "refuted" if too_dear else "depends",
-        because="In short texts the linear layers dominate: without the cache they read all tokens again, with it one, "
-        "whatever the length. Linear and quadratic come with the pairs, in long texts.",
+        figures={
+            "cached": (round(cached, 2), round(counted_cached, 2)),
+            "whole": (round(whole, 2), round(counted_whole, 2)),
+        },
+        because="It depends on the length of the text. In short texts the linear layers dominate: without "
+        "the cache they read all tokens again. Only in long texts do the pairs make the cost "
+        "linear and quadratic.",
     )
 
 
@@ -388,38 +506,68 @@ def _there_and_back(layer: nn.Module, x: Tensor, **options) -> None:
     (y[0] if isinstance(y, tuple) else y).sum().backward()
 
 
+def rnn_verdict(operations: Sequence[float], times: Sequence[float]) -> str:
+    """Divide the operations and the time of attention by those of recurrent layers, for texts shorter than the width.
+
+    confirmed: attention needs fewer operations and less time than both recurrent layers, at both widths
+    refuted: it needs more operations and more time than both, at both widths
+    depends: it needs less of one of them, or than one of the layers
+    """
+    ratios = [*operations, *times]
+    return "confirmed" if max(ratios) < 1 else "refuted" if min(ratios) > 1 else "depends"
+
+
+WIDTHS = (64, 256)
+
+
 @experiment(
     "efficiency.rnn",
-    claim="Self-attention layers are faster than recurrent layers when the text is shorter than the layer is wide.",
-    source=Source("Vaswani et al. 2017", "Attention Is All You Need, § 4", "https://arxiv.org/abs/1706.03762"),
-    control="Equal width and batch, forward and backward, timed in turns; two recurrent layers, a plain one and an "
-    "LSTM; and a text sixteen times as long as the layer is wide.",
-    threshold="At 32 tokens and width 64, mean over the seeds: confirmed if attention is faster than both recurrent "
-    "layers, depends if faster than one, refuted if faster than neither.",
+    claim="In terms of computational complexity, self-attention layers are faster than recurrent layers when the "
+    "sequence length n is smaller than the representation dimensionality d",
+    source=Source(
+        "Vaswani et al. 2017",
+        "Attention Is All You Need",
+        "https://arxiv.org/abs/1706.03762",
+        place="§ 4",
+        quote="In terms of computational complexity, self-attention layers are faster than recurrent layers when the "
+        "sequence length n is smaller than the representation dimensionality d, which is most often the case with "
+        "sentence representations used by state-of-the-art models in machine translations, such as word-piece and "
+        "byte-pair representations.",
+    ),
+    control="Equal width and batch. Operations are counted, the linear layers of attention included. Times are forward "
+    "and backward, in turns, on one core: a plain recurrent layer and an LSTM, widths 64 and 256, texts half as "
+    "long as the layer is wide; and a text of 1,024 tokens at width 64.",
+    verdict=rnn_verdict,
     seeds=SEEDS,
     timed=True,
 )
-def rnn() -> Finding:
-    """Measure the time of attention as a share of that of each recurrent layer, in a short text and in a long one."""
-    ratios = []  # for each seed: short and long against the plain layer, short and long against the LSTM
-    for seed in SEEDS:
-        torch.manual_seed(seed)
-        layers = MultiHeadAttention(64, 4), nn.RNN(64, 64, batch_first=True), nn.LSTM(64, 64, batch_first=True)
-        found = []
-        for T in (32, 1024):
-            x = torch.randn(2, T, 64)
+def rnn() -> Measurement:
+    """Measure attention as a fraction of each recurrent layer: operations and time, in short and in long texts."""
+    times: dict[tuple[int, int], list[list[float]]] = {}
+    for width, T in [(width, width // 2) for width in WIDTHS] + [(WIDTHS[0], 1024)]:
+        for seed in SEEDS:
+            torch.manual_seed(seed)
+            x = torch.randn(2, T, width)
+            layers = (
+                MultiHeadAttention(width, 4),
+                nn.RNN(width, width, batch_first=True),
+                nn.LSTM(width, width, batch_first=True),
+            )
             options: tuple[dict[str, bool], ...] = {"is_causal": True}, {}, {}
             runs = [partial(_there_and_back, layer, x, **own) for layer, own in zip(layers, options)]
             attended, *recurred = best_seconds(runs, rounds=5)
-            found.append([attended / seconds for seconds in recurred])
-        ratios.append([ratio for layer in zip(*found) for ratio in layer])
-    plain, plain_long, lstm, lstm_long = (sum(column) / len(column) for column in zip(*ratios))
-    faster = sum(ratio < 1 for ratio in (plain, lstm))
-    return Finding(
-        measured=f"time of attention / time of the layer, width 64: plain recurrence {plain:.1f} at 32 tokens, "
-        f"{plain_long:.1f} at 1,024; LSTM {lstm:.1f} and {lstm_long:.1f}",
-        values=tuple(ratio[0] for ratio in ratios),
-        verdict=("refuted", "depends", "confirmed")[faster],
-        because="A recurrent layer waits T times for itself, attention not once; but its work grows with T². Many "
-        "cores favour attention, one core and a long text the recurrence.",
+            times.setdefault((width, T), []).append([attended / seconds for seconds in recurred])
+    plain, lstm = zip(*([sum(column) / len(SEEDS) for column in zip(*seeds)] for seeds in times.values()))
+    # Operations per token: attention 8 d² + 4 T d, a plain layer 4 d², an LSTM 16 d²; here T = d / 2.
+    operations = ((8 + 4 / 2) / 4, (8 + 4 / 2) / 16)
+    return Measurement(
+        measured=f"attention compared with a plain recurrent layer, in a text half as long as the width: "
+        f"{operations[0]:.1f} times the operations, {plain[0]:.1f} times the time at width 64 and {plain[1]:.1f} at "
+        f"256; compared with an LSTM {operations[1]:.1f} times, {lstm[0]:.1f} and {lstm[1]:.1f}; in 1,024 tokens at "
+        f"width 64 {plain[2]:.1f} and {lstm[2]:.1f} times the time",
+        values=tuple(seed[0] for seed in times[WIDTHS[0], WIDTHS[0] // 2]),
+        figures={"operations": operations, "times": tuple(round(each, 2) for each in (*plain[:2], *lstm[:2]))},
+        because="It depends on what is counted. Attention has more operations than a plain recurrent layer "
+        "and fewer than an LSTM. But a recurrent layer has to wait T times for itself, and "
+        "attention does not.",
     )

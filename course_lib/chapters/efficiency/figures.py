@@ -225,10 +225,11 @@ DOTS = (BLUE, INK)  # with the cache, without
 
 @dataclass
 class Writing(Drawing):
-    """Memory of weights and cache in bytes, and FLOPs of the next token with the cache and without.
+    """Memory of weights and cache in bytes, what a step fetches (both), and FLOPs of the next token with the cache and
+    without.
 
-    The memory as bars from 0. The FLOPs lie up to 131,072 times apart, so they are dots on a logarithmic axis: a
-    bar's length would say nothing there.
+    The memory as bars from 0, the step as both bars in a row. The FLOPs lie up to 131,072 times apart, so they are dots
+    on a logarithmic axis: a bar's length would say nothing there.
     """
 
     weights: int
@@ -241,12 +242,13 @@ class Writing(Drawing):
         figure, (left, right) = new_panels(WIDE, 2.9, 2)
         self.headline, self.left, self.right = headline(figure), left, right
         self.memory = left.barh(range(2), [0, 0], color=[GREY, ORANGE])
+        self.step = left.barh([2, 2], [0, 0], color=[GREY, ORANGE])
         self.work = [right.plot([1e9], [row], "o", color=colour, markersize=11)[0] for row, colour in enumerate(DOTS)]
         for axes, names, label in (
-            (left, ["weights", "cache"], "memory (16 bits)"),
+            (left, ["weights", "cache of all texts", "fetched in a step"], "memory (16 bits)"),
             (right, ["cache", "no cache"], "work for the next tokens (log scale)"),
         ):
-            axes.set(yticks=range(2), ylim=(1.6, -0.6), xticks=[], xlabel=label)
+            axes.set(yticks=range(len(names)), ylim=(len(names) - 0.4, -0.6), xticks=[], xlabel=label)
             axes.set_yticklabels(names, fontsize=FONT)
         left.set_xlim(0, 1.4)
         right.set(xscale="log", xlim=(1e9, 1e22))
@@ -254,16 +256,18 @@ class Writing(Drawing):
         right.minorticks_off()
         right.grid(axis="x", color=LIGHT, linewidth=0.8)
         right.set_axisbelow(True)
-        self.memory_texts = [left.text(0, row, "", va="center", fontsize=FONT, color=INK) for row in range(2)]
+        self.memory_texts = [left.text(0, row, "", va="center", fontsize=FONT, color=INK) for row in range(3)]
         self.work_texts = [right.text(1e9, row, "", va="center", fontsize=FONT, color=INK) for row in range(2)]
         fix_layout(figure)
         return figure
 
     def move(self) -> None:
-        most = max(self.weights, self.cache)
-        for bar, text, amount in zip(self.memory, self.memory_texts, (self.weights, self.cache)):
-            bar.set_width(amount / most)
-            text.set(x=amount / most + 0.02, text=short(amount, "B"))
+        step = self.weights + self.cache
+        for bar, amount in zip((*self.memory, *self.step), (self.weights, self.cache) * 2):
+            bar.set_width(amount / step)
+        self.step[1].set_x(self.weights / step)
+        for text, amount in zip(self.memory_texts, (self.weights, self.cache, step)):
+            text.set(x=amount / step + 0.02, text=short(amount, "B"))
         for dot, text, amount in zip(self.work, self.work_texts, (self.with_cache, self.without)):
             dot.set_xdata([amount])
             text.set(x=2.5 * amount, text=short(amount, "FLOP"))

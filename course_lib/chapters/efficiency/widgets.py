@@ -90,7 +90,7 @@ WRITERS = ("llama-7b", "llama-3-8b")  # both have 32 query heads, and RoPE, whic
 
 
 def cache_sliders() -> LiveFigure:
-    """Show a model, a length, a batch, and how many query heads share a key-value head: memory, work."""
+    """Show for a model, a length, a batch and groups of query heads: memory, bytes of a step, work."""
 
     def look(model, T, batch, group):
         config = preset(model)
@@ -114,11 +114,12 @@ def cache_sliders() -> LiveFigure:
     def describe(model, T, batch, group):
         config, weights, cache, with_cache, without = look(model, T, batch, group)
         heads = f"{config.n_heads} query heads, {config.n_kv_heads} key-value heads"
+        step = f"A step that writes one token of each text fetches both, {short(weights + cache, 'B')}."
         return (
             f"{model}, {batch} text{'s' * (batch > 1)} of {T:,} tokens, {heads}: cache "
             f"{short(cache / (batch * T), 'B')} per token, {short(cache, 'B')} in all; weights "
-            f"{short(weights, 'B')}. The next token of each text costs {short(with_cache / batch, 'FLOP')} with the "
-            f"cache, {short(without / batch, 'FLOP')} without."
+            f"{short(weights, 'B')}. {step} The next token of each text costs {short(with_cache / batch, 'FLOP')} with "
+            f"the cache, {short(without / batch, 'FLOP')} without."
         )
 
     controls = {

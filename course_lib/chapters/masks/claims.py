@@ -1,23 +1,25 @@
 """Chapter 3: what a causal mask guarantees, and what happens without one."""
 
+import math
 import statistics
-from functools import cache
+from functools import cache, partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.blocks import Stack
-from course_lib.claims.registry import Finding, Source, experiment
+from course_lib.claims.rates import at_best_rate
+from course_lib.claims.registry import Measurement, Size, Source, experiment
+from course_lib.claims.short_runs import tinytown_ids
 from course_lib.claims.tinytown import HELD_OUT_SEED
 from course_lib.config import TransformerConfig
-from course_lib.gpt import DecoderOnly, evaluating, initialize, next_token_loss
+from course_lib.gpt import IGNORED, DecoderOnly, evaluating, initialize, next_token_loss
 from course_lib.heads import MultiHeadAttention
 from course_lib.tinytown import Batches, Tinytown, WordTokenizer, encode_stories
 from course_lib.training import train
 
 SEEDS = (0, 1, 2)
-JURAFSKY_MARTIN = "https://web.stanford.edu/~jurafsky/slp3/"
 
 
 # ------------------------------------------------------------------------------------------------------------ leak test
@@ -56,59 +58,96 @@ def moved_by_a_change(model: nn.Module) -> tuple[float, float]:
     return max(earlier), min(own)
 
 
+def leak_verdict(masked: float, own: float, unmasked: float) -> str:
+    """State what a mask guarantees: a weight of exactly 0 lets nothing through, in any layer.
+
+    by construction: no sum contains a later token; only a mistake in the code could let one through
+
+    Errors: ValueError if this code has such a mistake, or if the same weights do not leak without the mask.
+    """
+    if masked > 1e-4 * own or unmasked < 0.01:  # a kernel may add the same numbers in another order: that is rounding
+        raise ValueError(f"earlier outputs move by {masked:.1g} with the mask and by {unmasked:.1g} without it")
+    return "by construction"
+
+
 @experiment(
     "masks.leak",
-    claim="With a causal mask no output depends on a later token.",
-    source=Source("Vaswani et al. 2017", "Attention Is All You Need, § 3.1", "https://arxiv.org/abs/1706.03762"),
-    control="the same weights without the mask; and the changed token's own output, which has to move",
-    threshold="confirmed if with the mask no earlier output moves by a 10,000th of the changed token's own, and "
-    "without it some move by over 0.01; else refuted",
+    claim="With a causal mask no prediction depends on a later token.",
+    source=Source(
+        "Vaswani et al. 2017",
+        "Attention Is All You Need",
+        "https://arxiv.org/abs/1706.03762",
+        place="§ 3.1",
+        quote="This masking, combined with fact that the output embeddings are offset by one position, ensures that "
+        "the predictions for position i can depend only on the known outputs at positions less than i.",
+    ),
+    control="the same weights without the mask; and the output at the changed token, which has to move",
+    verdict=leak_verdict,
     seeds=SEEDS,
 )
-def leak() -> Finding:
-    masked, own, bare = [], [], []
+def leak() -> Measurement:
+    masked, own, unmasked = [], [], []
     for seed in SEEDS:
         earlier, its_own = moved_by_a_change(small_decoder(seed))
         masked.append(earlier)
         own.append(its_own)
-        bare.append(moved_by_a_change(without_mask(small_decoder(seed)))[0])
-    # The kernel may add the same numbers in another order: that is rounding, not information.
-    nothing = max(masked) < 1e-4 * min(own)
-    return Finding(
-        f"changing a token moves earlier outputs by {'0.0' if nothing else f'{max(masked):.1g}'} with the mask and by "
-        f"as much as {max(bare):.1f} without; its own output always moves, by {min(own):.1f} or more",
-        tuple(masked),
-        "confirmed" if nothing and min(bare) > 0.01 else "refuted",
-        "A weight of exactly 0 lets nothing through, in every layer; so no path leads from later to earlier.",
+        unmasked.append(moved_by_a_change(without_mask(small_decoder(seed)))[0])
+    return Measurement(
+        measured=f"changing a token moves earlier outputs by {max(masked):.1f} with the mask and by as much as "
+        f"{max(unmasked):.1f} without it; the output at the token itself always moves, by {min(own):.1f} or more",
+        values=[round(each, 4) for each in masked],
+        figures={"masked": round(max(masked), 4), "own": min(own), "unmasked": min(unmasked)},
+        because="A weight of exactly 0 lets nothing through, in every layer, so no path leads from later to earlier. "
+        "The test is for your own code: it finds a mask that is wrong or missing.",
     )
 
 
 # ------------------------------------------------------------------------------------------------- without a mask
-T, STEPS, STORIES = 32, 250, 4000
+T, STEPS, RATES = 32, 180, (0.01, 0.02, 0.04)
+USUAL = Size()
+MASKED, UNMASKED, NEVER_ASKED = "with a causal mask", "without a mask", "without a mask, last position not counted"
 
 
 class NextWord(nn.Module):
-    """Name the next word at every position. family: "decoder" is masked, "encoder" sees the whole text."""
+    """Predict the next word at every position, with a causal mask or without any.
 
-    def __init__(self, family: str):
+    The last position of a row has no answer to its right. With NEVER_ASKED it does not count in the loss.
+    """
+
+    def __init__(self, kind: str, d_model: int = 48):
         super().__init__()
-        V = len(WordTokenizer())
-        self.stack = Stack(TransformerConfig(V, 48, 4, 2, max_seq_len=T, positions="rope", family=family))
+        family = "decoder" if kind == MASKED else "encoder"
+        self.counts_last = kind != NEVER_ASKED
+        self.stack = Stack(TransformerConfig(len(WordTokenizer()), d_model, 4, 2, T, positions="rope", family=family))
         initialize(self.stack)
 
     def forward(self, ids: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         logits = self.stack(ids) @ self.stack.token_embedding.weight.T  # (B, T, V)
+        if not self.counts_last:
+            targets = torch.cat([targets[:, :-1], torch.full_like(targets[:, -1:], IGNORED)], dim=1)
         return logits, next_token_loss(logits, targets)
 
 
 @cache
-def train_next_word(masked: bool, seed: int) -> NextWord:
-    """Train a model on the next word of Tinytown's stories, with a causal mask or without any."""
+def train_next_word(kind: str, seed: int, rate: float = 0.008, size: Size = USUAL) -> NextWord:
+    """Train a model on the next word of Tinytown's stories. kind: MASKED, UNMASKED or NEVER_ASKED.
+
+    rate: that of the chapter unless given; the claim finds the best one of each kind.
+    """
     torch.manual_seed(seed)
-    ids = encode_stories(Tinytown(0).sample(STORIES), WordTokenizer())
-    model = NextWord("decoder" if masked else "encoder")
-    train(model, Batches(ids, 8, T, torch.Generator().manual_seed(seed)), STEPS, 5e-3, 20, progress=False)
+    model = NextWord(kind, size.width(48))
+    batches = Batches(tinytown_ids(), 8, T, torch.Generator().manual_seed(seed))
+    train(model, batches, size.steps(STEPS), rate, 20, progress=False)
     return model
+
+
+@cache
+def _held_out() -> Tensor:
+    stories = encode_stories(Tinytown(HELD_OUT_SEED).sample(250), WordTokenizer())
+    return stories.unfold(0, T + 1, T + 1)  # (windows, T + 1)
+
+
+ASKED = range(8, T + 1, 8)  # at inference, how many words are given before the one that is asked for
 
 
 def losses_of(model: NextWord) -> tuple[float, float]:
@@ -116,121 +155,139 @@ def losses_of(model: NextWord) -> tuple[float, float]:
 
     At inference the model is given only the words before: the text ends where the next word is asked for.
     """
-    held_out = encode_stories(Tinytown(HELD_OUT_SEED).sample(250), WordTokenizer())
-    windows = held_out.unfold(0, T + 1, T + 1)  # (windows, T + 1)
-    at_inference = []
+    windows = _held_out()
     with evaluating(model):
-        as_trained = model(windows[:, :-1], windows[:, 1:])[1].item()
-        for known in range(8, T + 1, 8):
-            logits, _ = model(windows[:, :known], windows[:, 1 : known + 1])
-            at_inference.append(F.cross_entropy(logits[:, -1], windows[:, known]).item())
-    return as_trained, sum(at_inference) / len(at_inference)
+        in_training = model(windows[:, :-1], windows[:, 1:])[1].item()
+        logits = [
+            model(windows[:, :known], windows[:, 1 : known + 1])[0][:, -1] for known in ASKED
+        ]  # (windows, V) each
+    losses = [F.cross_entropy(each, windows[:, known]).item() for each, known in zip(logits, ASKED)]
+    return in_training, statistics.fmean(losses)
 
 
-def learn_next_word(masked: bool, seed: int) -> tuple[float, float]:
-    """Train, and return (loss as training sees it, loss at inference) in nats per word."""
-    return losses_of(train_next_word(masked, seed))
+def loss_of_word_frequencies() -> float:
+    """Return the loss on the same words of a guess by frequency, which reads no text at all: nats per word."""
+    counts = torch.bincount(tinytown_ids(), minlength=len(WordTokenizer())).float() + 1
+    return -(counts / counts.sum()).log()[_held_out()[:, ASKED]].mean().item()
 
 
-CHEATS, FAILS = 0.7, 0.5  # of the loss with a mask; nats more than with a mask
+def cheating_verdict(cheats: bool, unmasked: list[float], never_asked: list[float], uniform: float) -> str:
+    """Compare losses at inference with that of a uniform guess, which knows nothing.
+
+    confirmed: in training the loss without a mask is under half of that with one, and at inference it is above that of
+        a uniform guess in every seed
+    depends: the training loss is as low; at inference the loss is above that of a uniform guess only where the last
+        position of each row, which has no answer to its right, does not count in training
+    refuted: the training loss is not as low, or at inference the loss is below that of a uniform guess in both cases
+    """
+    fails, fails_unasked = min(unmasked) > uniform, min(never_asked) > uniform
+    if not cheats or not (fails or fails_unasked):
+        return "refuted"
+    return "confirmed" if fails else "depends"
 
 
 @experiment(
     "masks.cheating",
-    claim="Without a mask the next word is easy to guess in training, and nothing is learned for inference.",
+    claim="Without it, your model would cheat during training by looking ahead, and fail catastrophically at "
+    "inference when future tokens don't exist yet.",
     source=Source(
-        "Jurafsky & Martin", "Speech and Language Processing, Transformers: masking the future", JURAFSKY_MARTIN
+        "The Neural Base",
+        "The causal mask: upper triangle",
+        "https://theneuralbase.com/attention-mechanisms/learn/beginner/the-causal-mask-upper-triangle/",
+        place="Why this matters",
+        quote="The causal mask was invented to enforce during training the exact constraint that exists at inference: "
+        "each token can only depend on itself and its past, never its future. … Without it, your model would cheat "
+        "during training by looking ahead, and fail catastrophically at inference when future tokens don't exist yet.",
     ),
-    control="the same model, stories, steps and seeds, with a causal mask",
-    threshold=f"confirmed if without the mask, in every seed, the training loss is below {CHEATS} of that with it and "
-    f"the loss at inference over {FAILS} nats higher; depends if one of the two, else refuted",
+    control="the same model, stories, steps and seeds with a causal mask; the same without a mask where the last "
+    "position of each row does not count; a uniform guess and word frequencies; each model at its best rate",
+    verdict=cheating_verdict,
     seeds=SEEDS,
 )
-def cheating() -> Finding:
-    masked, bare = ([learn_next_word(flag, seed) for seed in SEEDS] for flag in (True, False))
-    cheats = all(b[0] < CHEATS * m[0] for m, b in zip(masked, bare))
-    fails = all(b[1] > m[1] + FAILS for m, b in zip(masked, bare))
-    (seen, used), (seen_masked, used_masked) = (map(statistics.fmean, zip(*each)) for each in (bare, masked))
-    return Finding(
-        f"loss in nats per word without a mask: {seen:.1f} in training, {used:.1f} at inference; with one "
-        f"{seen_masked:.1f} and {used_masked:.1f}",
-        tuple(b[1] - m[1] for m, b in zip(masked, bare)),
-        "confirmed" if cheats and fails else "refuted" if not cheats and not fails else "depends",
-        "The next word stands one position to the right, so the model learns to look there. At inference that position "
-        "is empty.",
-    )
+def cheating(size: Size) -> Measurement:
+    def losses(kind: str, rate: float, seed: int) -> tuple[float, float]:
+        return losses_of(train_next_word(kind, seed, rate, size))
 
-
-# ----------------------------------------------------------------------------------------------------- one pass for all
-def one_pass_against_many(model: nn.Module) -> float:
-    """Return the largest difference of a logit between one pass over 12 tokens and 12, each over what stands before."""
-    ids = torch.randint(50, (1, 12))
-    with torch.no_grad():
-        together = model(ids)[0]  # (12, V): all positions in one pass
-        alone = torch.stack([model(ids[:, : t + 1])[0, -1] for t in range(12)])  # (12, V): one pass for each
-    return (together - alone).abs().max().item()
-
-
-@experiment(
-    "masks.one_pass",
-    claim="All predictions of a training text are made in parallel, in one forward pass.",
-    source=Source("Jurafsky & Martin", "Speech and Language Processing, Transformers: training", JURAFSKY_MARTIN),
-    control="one pass over each beginning of the text; and the same two without the mask",
-    threshold="confirmed if the logits of one pass and of 12 agree to 0.0001 with the mask, and differ by over 0.01 "
-    "without; else refuted",
-    seeds=SEEDS,
-)
-def one_pass() -> Finding:
-    masked, bare = [], []
-    for seed in SEEDS:
-        masked.append(one_pass_against_many(small_decoder(seed)))
-        bare.append(one_pass_against_many(without_mask(small_decoder(seed))))
-    same = max(masked) < 1e-4
-    return Finding(
-        f"one pass over 12 tokens and 12 passes over what stands before give "
-        f"{'the same logits, up to rounding' if same else f'logits that differ by {max(masked):.1g}'}; without the "
-        f"mask they differ by {min(bare):.1f} or more",
-        tuple(round(each, 4) for each in masked),
-        "confirmed" if same and min(bare) > 1e-2 else "refuted",
-        "Behind a causal mask every position computes what it would compute if the text ended there, so one pass "
-        "trains all. It is generating that takes one pass for each token.",
+    kinds = MASKED, UNMASKED, NEVER_ASKED
+    best = {kind: at_best_rate(partial(losses, kind), RATES, SEEDS) for kind in kinds}
+    used = {kind: [at_inference for _, at_inference in best[kind].results] for kind in kinds}
+    uniform = math.log(len(WordTokenizer()))
+    seen, at_inference = best[UNMASKED].mean, {kind: statistics.fmean(used[kind]) for kind in kinds}
+    return Measurement(
+        measured=f"loss in nats per word without a mask: {seen:.1f} in training, {at_inference[UNMASKED]:.0f} at "
+        f"inference, and {at_inference[NEVER_ASKED]:.0f} at inference if the last position of each row did not count "
+        f"in training; with a mask {best[MASKED].mean:.1f} and {at_inference[MASKED]:.1f}; word frequencies give "
+        f"{loss_of_word_frequencies():.1f}, a uniform guess {uniform:.1f}",
+        values=used[UNMASKED],
+        figures={
+            "cheats": max(best[UNMASKED].losses) < min(best[MASKED].losses) / 2,
+            "unmasked": used[UNMASKED],
+            "never_asked": used[NEVER_ASKED],
+            "uniform": uniform,
+        },
+        because="It depends on the last position of each row. Elsewhere the model learns to read the next "
+        "word one position to the right. Only from the last positions does it learn something for "
+        "inference.",
     )
 
 
 # -------------------------------------------------------------------------------------------------------- the empty row
+def empty_row_verdict(apart: float, on_hidden: float, fits: list[bool]) -> str:
+    """Compare a large negative number with −∞.
+
+    confirmed: the weights are those of −∞ wherever a key is visible, a row without one puts no weight on hidden keys,
+        and each format of numbers can hold the number
+    depends: the weights are those of −∞ wherever a key is visible; a row without one, or a format, is an exception
+    refuted: the weights differ where a key is visible
+    """
+    if apart > 1e-6:
+        return "refuted"
+    return "confirmed" if on_hidden < 1e-6 and all(fits) else "depends"
+
+
+def can_hold(number: float, dtype: torch.dtype) -> bool:
+    """Return whether `masked_fill` can write the number into scores of this format."""
+    try:
+        torch.zeros(1, dtype=dtype).masked_fill(torch.ones(1, dtype=torch.bool), number)
+    except RuntimeError:
+        return False
+    return True
+
+
 @experiment(
     "masks.empty_row",
-    claim="A very large negative number in place of a hidden score gives it the weight 0.",
+    claim="Replace masked elements with a very large negative value, whose exponentiation outputs 0.",
     source=Source(
         "Zhang et al.",
-        "Dive into Deep Learning, Attention Scoring Functions: masked softmax",
+        "Dive into Deep Learning",
         "https://d2l.ai/chapter_attention-mechanisms-and-transformers/attention-scoring-functions.html",
+        place="Attention Scoring Functions, a comment in masked_softmax",
+        quote="On the last axis, replace masked elements with a very large negative value, whose exponentiation "
+        "outputs 0",
     ),
-    control="the same scores with −inf in the same places",
-    threshold="confirmed if it does in every row and in float16; depends if in rows where some key may be seen; else "
-    "refuted",
+    control="the same scores with −∞ at the same positions; −1e6, the authors' value, and −1e9",
+    verdict=empty_row_verdict,
     seeds=SEEDS,
 )
-def empty_row() -> Finding:
-    apart, on_forbidden = [], []
+def empty_row() -> Measurement:
+    apart, on_hidden = [], []
     for seed in SEEDS:
         torch.manual_seed(seed)
         scores, mask = torch.randn(6, 6), torch.ones(6, 6, dtype=torch.bool).tril()
-        large, infinite = (scores.masked_fill(~mask, fill).softmax(dim=-1) for fill in (-1e9, -torch.inf))
-        apart.append((large - infinite).abs().max().item())
+        infinite = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
         nothing = torch.zeros(1, 6, dtype=torch.bool)
-        on_forbidden.append(scores[:1].masked_fill(~nothing, -1e9).softmax(dim=-1).sum().item())
-    try:
-        torch.zeros(1, dtype=torch.float16).masked_fill(torch.ones(1, dtype=torch.bool), -1e9)
-        fits = True
-    except RuntimeError:
-        fits = False
-    safe = max(on_forbidden) < 1e-6 and fits
-    return Finding(
-        f"rows with a key differ by {max(apart):.1g}; a row without any key puts {100 * max(on_forbidden):.0f} % of "
-        f"its weight on hidden keys; in float16 −1e9 {'can' if fits else 'cannot'} be written",
-        tuple(on_forbidden),
-        "refuted" if max(apart) > 1e-6 else "confirmed" if safe else "depends",
-        "Where something may be seen the two agree. Where nothing may, −1e9 shares the weight out among the hidden "
-        "keys without a word, and −inf gives NaN: such a row needs a rule of its own.",
+        for value in (-1e6, -1e9):
+            apart.append((scores.masked_fill(~mask, value).softmax(dim=-1) - infinite).abs().max().item())
+            on_hidden.append(scores[:1].masked_fill(~nothing, value).softmax(dim=-1).sum().item())
+    formats = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    fits = {name: all(can_hold(value, dtype) for value in (-1e6, -1e9)) for name, dtype in formats.items()}
+    return Measurement(
+        measured=f"rows with a visible key differ by {max(apart):.1g} from those with −∞; a row without any puts "
+        f"{100 * max(on_hidden):.0f}% of its weight on hidden keys; {' and '.join(n for n, f in fits.items() if f)} "
+        f"can hold the numbers, {' and '.join(n for n, f in fits.items() if not f) or 'none'} cannot",
+        values=on_hidden,
+        figures={"apart": max(apart), "on_hidden": max(on_hidden), "fits": list(fits.values())},
+        because="It depends on the row and on the format of the numbers. A row without a visible key puts "
+        "its weight on hidden keys, and −∞ gives NaN there. The format's smallest number, "
+        "torch.finfo(dtype).min, always fits.",
     )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from course_lib.beam import beam_search
-from course_lib.claims.registry import Finding, Source, experiment
+from course_lib.claims.registry import Measurement, Source, experiment
 from course_lib.claims.tinytown import HELD_OUT_SEED
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.pretrained import load_pretrained
@@ -19,11 +19,25 @@ from course_lib.tinytown import Tinytown, WordTokenizer, join_words, split_words
 
 SEEDS = (0, 1, 2)
 
-HOW_TO_GENERATE = Source(
-    "von Platen 2020",
-    "How to generate text: using different decoding methods for language generation with Transformers",
-    "https://huggingface.co/blog/how-to-generate",
-)
+
+def how_to_generate(place: str, quote: str) -> Source:
+    return Source(
+        "von Platen 2020",
+        "How to generate text: using different decoding methods for language generation with Transformers",
+        "https://huggingface.co/blog/how-to-generate",
+        place=place,
+        quote=quote,
+    )
+
+
+def holtzman(place: str, quote: str) -> Source:
+    return Source(
+        "Holtzman et al. 2020",
+        "The Curious Case of Neural Text Degeneration",
+        "https://arxiv.org/abs/1904.09751",
+        place=place,
+        quote=quote,
+    )
 
 
 @cache
@@ -48,31 +62,42 @@ def entropy_share(logits: Tensor, temperature: float) -> Tensor:
     return torch.special.entr(p).sum(dim=-1) / math.log(logits.shape[-1])
 
 
+def uniform_verdict() -> str:
+    """Say why a measurement adds nothing to this claim.
+
+    by construction: the entropy of softmax(logits / T) rises with T, whatever the logits, unless all of them are equal
+    """
+    return "by construction"
+
+
 @experiment(
     "sampling.more_uniform",
-    claim="Temperatures above 1 make the probabilities of the next token more uniform.",
+    claim="Temperatures greater than 1 will result in more uniformly distributed token probabilities after applying "
+    "the softmax",
     source=Source(
         "Raschka 2024",
-        "Build a Large Language Model (From Scratch), § 5.3.1",
+        "Build a Large Language Model (From Scratch)",
         "https://github.com/rasbt/LLMs-from-scratch/blob/main/ch05/01_main-chapter-code/ch05.ipynb",
+        place="§ 5.3.1",
+        quote="Temperatures greater than 1 will result in more uniformly distributed token probabilities after "
+        "applying the softmax",
     ),
-    control="The same logits at T = 1; and what a uniform choice would give, entropy ln V.",
-    threshold="Confirmed if the entropy rises from T = 1 to T = 2 at every position of the stories, refuted if it "
-    "falls at every one, else it depends.",
+    control="the same logits at T = 1, and a uniform choice among all tokens, whose entropy is ln V",
+    verdict=uniform_verdict,
     seeds=SEEDS,
 )
-def more_uniform() -> Finding:
-    """Measure the trained model's logits at every position of held-out stories: entropy at T = 1 and at T = 2."""
+def more_uniform() -> Measurement:
+    """Measure the entropy at T = 1 and at T = 2 at every position of held-out stories."""
     cool, warm = ([entropy_share(_positions(seed)[0], T) for seed in SEEDS] for T in (1.0, 2.0))
-    rises = torch.cat([two > one for one, two in zip(cool, warm)])
+    assert all((two > one).all() for one, two in zip(cool, warm)), "the theorem is wrong, or this code"
     means = [torch.cat(shares).mean().item() for shares in (cool, warm)]
-    return Finding(
-        measured=f"entropy rises at {rises.double().mean():.0%} of the positions, on average from {means[0]:.0%} to "
-        f"{means[1]:.0%} of that of a uniform choice",
-        values=tuple(shares.mean().item() for shares in warm),
-        verdict="confirmed" if rises.all() else "depends" if rises.any() else "refuted",
-        because="T divides the differences of the logits, which are all that counts. More uniform is far from uniform: "
-        "that is the limit of T without bound.",
+    return Measurement(
+        measured=f"From T = 1 to T = 2 the entropy rises at every position, on average from {means[0]:.0%} to "
+        f"{means[1]:.0%} of the entropy of a uniform choice.",
+        values=[shares.mean().item() for shares in warm],
+        figures={},
+        because="This is a theorem about the softmax, so no logits could have given another result. How much the "
+        "entropy rises is a measurement: at T = 2 the model is still far from uniform.",
     )
 
 
@@ -90,29 +115,48 @@ def kept(seed: int, **setting: Any) -> tuple[float, float]:
     return counts[possible == 1].mean().item(), counts[possible >= OPEN].mean().item()
 
 
+def adapts_verdict(at_one: list[list[float]], at_two: list[list[float]]) -> str:
+    """Compare the tokens that are kept, in each seed: where one word is possible, and where many are.
+
+    A temperature passes if in each seed at most 2 tokens are kept where one word is possible, and at least 3 times as
+    many where many are.
+
+    confirmed: both T = 1 and T = 2 pass
+    depends: one of them passes
+    refuted: neither passes
+    """
+    passed = [all(one <= 2 and many >= 3 * one for one, many in found) for found in (at_one, at_two)]
+    return "confirmed" if all(passed) else "depends" if any(passed) else "refuted"
+
+
 @experiment(
     "sampling.sure_keeps",
-    claim="Top-p keeps only a few words where the next one is predictable, and a wide range where it is not.",
-    source=HOW_TO_GENERATE,
-    control="Top-k at the same positions, with the k that keeps as many tokens as top-p does where the word is open.",
-    threshold="Confirmed if in every seed top-p keeps at most 2 tokens on average where one word is possible, and at "
-    f"least 3 times as many where at least {OPEN} are; refuted if it keeps as many or more where one is; else it "
-    "depends.",
+    claim="Top-p keeps a wide range of words where the next word is less predictable, and only a few words where it is "
+    "more predictable.",
+    source=how_to_generate(
+        "section on top-p",
+        "It can be seen that it keeps a wide range of words where the next word is arguably less predictable, … and "
+        "only a few words when the next word seems more predictable",
+    ),
+    control="top-k at the same positions, with the k that keeps as many tokens as top-p does where many words are "
+    "possible",
+    verdict=adapts_verdict,
     seeds=SEEDS,
 )
-def sure_keeps() -> Finding:
-    """Measure p = 0.9 at positions of held-out stories, sorted by how many words the grammar allows there."""
-    found = [kept(seed, top_p=0.9) for seed in SEEDS]
-    sure, unsure = (statistics.fmean(column) for column in zip(*found))
-    same = round(kept(SEEDS[0], top_k=round(unsure))[0])
-    adapts = all(one <= 2 and many >= 3 * one for one, many in found)
-    return Finding(
-        measured=f"p = 0.9 keeps {sure:.1f} tokens where one word is possible, {unsure:.0f} where at least {OPEN} are; "
-        f"top-k = {round(unsure)} keeps {same} at both",
-        values=tuple(many / one for one, many in found),
-        verdict="confirmed" if adapts else "refuted" if all(many <= one for one, many in found) else "depends",
-        because="The favourite alone may reach p; an even distribution needs most of its tokens to reach it. A fixed k "
-        "cannot tell the two apart.",
+def sure_keeps() -> Measurement:
+    """Count what p = 0.9 keeps at positions of held-out stories, sorted by how many words the grammar allows there."""
+    found = {T: [kept(seed, temperature=T, top_p=0.9) for seed in SEEDS] for T in (1.0, 2.0)}
+    means = {T: [statistics.fmean(column) for column in zip(*pairs)] for T, pairs in found.items()}
+    k = round(means[1.0][1])
+    same = round(kept(SEEDS[0], top_k=k)[0])
+    return Measurement(
+        measured=f"At T = 1, p = 0.9 keeps {means[1.0][0]:.1f} tokens where one word is possible and {k} where at "
+        f"least {OPEN} are; at T = 2 it keeps {means[2.0][0]:.0f} and {means[2.0][1]:.0f}. Top-k with k = {k} keeps "
+        f"{same} at both.",
+        values=[many / one for one, many in found[1.0]],
+        figures={"at_one": [list(pair) for pair in found[1.0]], "at_two": [list(pair) for pair in found[2.0]]},
+        because="It depends on the temperature. Top-p follows the probabilities that it is given: at T = 1 one token "
+        "has nearly all of it where one word is possible, but at T = 2 the tail has a share there, too.",
     )
 
 
@@ -125,122 +169,181 @@ def log_p(model: DecoderOnly, tokenizer: WordTokenizer, story: str) -> float:
 
 
 @cache
-def _stories_in_a_row(temperature: float = 0, seed: int = 0, n_tokens: int = 400) -> list[str]:
-    """Return the whole stories in a text of that length, which does not stop where a story ends, in order."""
+def _stories_in_a_row(temperature: float = 0, seed: int = 0, beginning: str = "", n_tokens: int = 400) -> list[str]:
+    """Return the complete stories in a text of that length, which does not stop where a story ends, in order."""
     model, tokenizer = load_pretrained("tinytown")
-    start, generator = torch.tensor([[tokenizer.bos_id]]), torch.Generator().manual_seed(seed)
+    start = torch.tensor([tokenizer.encode(beginning, end=False)])
+    generator = torch.Generator().manual_seed(seed)
     ids = cast(Tensor, generate(model, start, n_tokens, temperature=temperature, generator=generator))
     words = " ".join(tokenizer.tokens[i] for i in ids[0].tolist())
     parts = [part.split("<eos>")[0] for part in words.split("<bos>")[1:] if "<eos>" in part]
     return [join_words(part.split()) for part in parts]
 
 
+def hidden_verdict(greedy: float, words: int, searched: float, searched_words: int, short: float) -> str:
+    """Compare ln p of the greedy story, of a text that a wider search finds, and of a short one.
+
+    confirmed: the searched text is no shorter than the greedy story and its ln p is higher by more than 1
+    depends: only the short text is more probable by more than 1
+    refuted: neither is
+    """
+    if searched > greedy + 1 and searched_words >= words:
+        return "confirmed"
+    return "depends" if max(searched, short) > greedy + 1 else "refuted"
+
+
 @experiment(
     "sampling.most_probable",
-    claim="Greedy search misses more probable texts that are hidden behind a less probable word.",
-    source=HOW_TO_GENERATE,
-    control="The same model gives every text its ln p; one of the texts held against the greedy one is longer than it, "
-    "so that length alone cannot explain the difference.",
-    threshold="Confirmed if a text that is no shorter has a ln p higher by more than 1; depends if only a shorter one "
-    "has; refuted if none.",
+    claim="Greedy search misses high probability words hidden behind a low probability word.",
+    source=how_to_generate(
+        "section on greedy search",
+        "The major drawback of greedy search though is that it misses high probability words hidden behind a low "
+        "probability word",
+    ),
+    control="the same model scores every text; one of the texts compared with the greedy one is longer than it, so "
+    "that length does not explain the difference",
+    verdict=hidden_verdict,
 )
-def most_probable() -> Finding:
-    """Measure ln p under the model: of the greedy story, of what 16 beams find by mean, and of a short story made by
-    hand.
-    """
+def most_probable() -> Measurement:
+    """Measure ln p of the greedy story, of the text that 16 beams find by mean, and of a short story made by hand."""
     model, tokenizer = load_pretrained("tinytown")
     start = torch.tensor([[tokenizer.bos_id]])
     ids, _ = beam_search(model, start, 60, n_beams=16, stop=tokenizer.eos_id, length_penalty=1)
     texts = [_stories_in_a_row()[0], tokenizer.decode(ids[0])]
     texts.append("once there was a queen called anna . she wore a diadem . then she went to bed .")
     (greedy, words), long, short = ((log_p(model, tokenizer, text), len(split_words(text))) for text in texts)
-    hidden = long[0] > greedy + 1 and long[1] >= words
-    return Finding(
-        measured=f"ln p of the greedy story {greedy:.0f} ({words} words), of one that 16 beams find {long[0]:.0f} "
-        f"({long[1]} words), of a short one {short[0]:.0f} ({short[1]} words)",
-        values=(greedy, long[0], short[0]),
-        verdict="confirmed" if hidden else "depends" if short[0] > greedy + 1 else "refuted",
-        because="The best step each time is not the best text: each step is chosen without a look at what it leads to.",
+    return Measurement(
+        measured=f"ln p of the greedy story is {greedy:.0f} ({words} words). A story that 16 beams find has "
+        f"{long[0]:.0f} ({long[1]} words), a short one {short[0]:.0f} ({short[1]} words).",
+        values=[greedy, long[0], short[0]],
+        figures={
+            "greedy": greedy,
+            "words": words,
+            "searched": long[0],
+            "searched_words": long[1],
+            "short": short[0],
+        },
+        because="Greedy search never looks at what a word leads to. The story that 16 beams find begins with a less "
+        "probable word, and is more probable as a whole.",
     )
 
 
-def repeated(temperature: float, seed: int, n_tokens: int = 400) -> float:
-    """Return the share of the whole stories in that many tokens, written one after the other, that came before word for
+BEGINNINGS = ("once there was a king", "once there was a queen", "once there was a girl")
+
+
+def repeated(temperature: float, seed: int, beginning: str = "", n_tokens: int = 400) -> float:
+    """Return the fraction of the complete stories in that many tokens, one after the other, that came before word for
     word.
     """
-    stories = _stories_in_a_row(temperature, seed, n_tokens)
+    stories = _stories_in_a_row(temperature, seed, beginning, n_tokens)
     return sum(story in stories[:n] for n, story in enumerate(stories)) / len(stories)
+
+
+def circles_verdict(greedy: list[float], drawn: list[float]) -> str:
+    """Compare the fraction of stories that are repeats, for each beginning: greedy, and sampled at T = 1.
+
+    confirmed: at least a fifth of the greedy stories from each beginning, and less than half as many sampled ones
+    depends: repeats from some beginning, but not that many, or as many sampled ones
+    refuted: no greedy story from any beginning is a repeat
+    """
+    if min(greedy) >= 0.2 and max(drawn) < min(greedy) / 2:
+        return "confirmed"
+    return "depends" if max(greedy) > 0 else "refuted"
 
 
 @experiment(
     "sampling.circles",
-    claim="With greedy search a model quickly starts repeating itself.",
-    source=HOW_TO_GENERATE,
-    control="The same model, beginning and number of tokens, but each token drawn at T = 1.",
-    threshold="Confirmed if at least a fifth of the greedy stories are repeats and in every seed less than half as "
-    "many of the drawn ones; refuted if none of the greedy ones is; else it depends.",
+    claim="With greedy search the model quickly starts repeating itself.",
+    source=how_to_generate(
+        "section on greedy search",
+        "The generated words following the context are reasonable, but the model quickly starts repeating itself! This "
+        "is a very common problem in language generation in general and seems to be even more so in greedy and beam "
+        "search",
+    ),
+    control="the same model, beginnings and number of tokens, with each token sampled at T = 1",
+    verdict=circles_verdict,
     seeds=SEEDS,
 )
-def circles() -> Finding:
-    """Measure the share of the stories in 400 tokens that came before, greedy and drawn."""
-    greedy, drawn = repeated(0, SEEDS[0]), [repeated(1.0, seed) for seed in SEEDS]
-    confirmed = greedy >= 0.2 and max(drawn) < greedy / 2
-    return Finding(
-        measured=f"repeats among the stories in 400 tokens: greedy {100 * greedy:.0f} %, drawn at T = 1 "
-        f"{100 * statistics.fmean(drawn):.0f} %",
-        values=(greedy, *drawn),
-        verdict="confirmed" if confirmed else "depends" if greedy > 0 else "refuted",
-        because="A rule without chance that sees a limited past must go in circles once it meets the same past again.",
+def circles() -> Measurement:
+    """Measure the fraction of the stories in 400 tokens that came before, greedy and sampled, from three beginnings."""
+    greedy = [repeated(0, 0, beginning) for beginning in BEGINNINGS]
+    drawn = [repeated(1.0, seed, beginning) for seed, beginning in zip(SEEDS, BEGINNINGS)]
+    return Measurement(
+        measured=f"Of the stories in 400 tokens, {min(greedy):.0%} to {max(greedy):.0%} of the greedy ones are repeats "
+        f"of an earlier one (three beginnings), and {max(drawn):.0%} of those sampled at T = 1.",
+        values=greedy,
+        figures={"greedy": greedy, "drawn": drawn},
+        because="Without randomness the same past leads to the same next word. A model that sees a limited past "
+        "repeats itself once it meets the same past again.",
     )
 
 
 # --------------------------------------------------------------------------------------------- filters and creativity
-def let_through(seed: int, temperature: float, most_lost: float = 0.01, **values: list[float]) -> float:
-    """Return the least probability of impossible words that one kind of filter leaves while it loses at most
-    `most_lost` of the true probability of the possible ones; both averaged over positions. values: top_k=[…], top_p=[…]
-    or min_p=[…].
+def let_through(
+    seed: int, temperature: float, losses: Iterable[float] = (0.01,), **values: Iterable[float]
+) -> list[float]:
+    """Return, for each bound of `losses`, the least probability of impossible words that one kind of filter leaves
+    while it removes at most that much of the true probability of the possible ones; both averaged over positions.
+    values: top_k=[…], top_p=[…] or min_p=[…].
     """
     logits, truth = _positions(seed)
     ((name, settings),) = values.items()
-    left = []
+    found = []
     for setting in settings:
         chosen: dict[str, Any] = {name: setting}
         p = next_token_distribution(logits, temperature, **chosen)
-        if (truth * (p == 0)).sum(dim=1).mean() <= most_lost:
-            left.append((p * (truth == 0)).sum(dim=1).mean().item())
-    return min(left)
+        lost = (truth * (p == 0)).sum(dim=1).mean().item()
+        found.append((lost, (p * (truth == 0)).sum(dim=1).mean().item()))
+    return [min(left for lost, left in found if lost <= most) for most in losses]
+
+
+TEMPERATURES = (1.0, 1.5, 2.0)
+MOST_LOST = (0.005, 0.01, 0.02)  # of the true probability of the possible words
+FILTERS: dict[str, Any] = {"top_k": range(4, 140, 2), "top_p": [1 - 0.01 * i for i in range(40)]}
+
+
+def constant_k_verdict(least_ratio: float, largest_ratio: float) -> str:
+    """Compare impossible words let through, top-k / top-p, over all seeds, temperatures and bounds on what is lost.
+
+    confirmed: top-k lets through at least a fifth more in every case
+    depends: in some cases
+    refuted: in none
+    """
+    return "confirmed" if least_ratio >= 1.2 else "depends" if largest_ratio >= 1.2 else "refuted"
 
 
 @experiment(
     "sampling.top_p_better",
-    claim="Nucleus sampling (top-p) is the best decoding strategy, better than top-k.",
-    source=Source(
-        "Holtzman et al. 2020",
-        "The Curious Case of Neural Text Degeneration, abstract",
-        "https://arxiv.org/abs/1904.09751",
+    claim="The use of a constant k is sub-optimal across varying contexts.",
+    source=holtzman(
+        "§ 3.2",
+        "While top-k sampling leads to considerably higher quality text than either beam search or sampling from the "
+        "full distribution, the use of a constant k is sub-optimal across varying contexts.",
     ),
-    control="The same logits at the same positions; each filter at its best setting among those that lose at most 1 % "
-    "of the true probability of the possible words.",
-    threshold="Better is: at least half a per cent fewer of the draws are impossible words. Confirmed if top-p is "
-    "better at T = 1 and at T = 1.5, depends if at one of them, refuted if at neither.",
+    control="top-p, which keeps another number of tokens at each position: the same logits and positions, each filter "
+    "at its best setting among those that remove at most 0.5%, 1% or 2% of the true probability of the possible words",
+    verdict=constant_k_verdict,
     seeds=SEEDS,
 )
-def top_p_better() -> Finding:
-    """Measure impossible words let through at a loss of at most 1 % of the possible ones, at T = 1 and T = 1.5."""
-    grids: dict[str, Any] = {"top_k": list(range(4, 100, 2)), "top_p": [1 - 0.01 * i for i in range(40)]}
+def top_p_better() -> Measurement:
+    """Measure impossible words let through by top-k and top-p, at T = 1, 1.5 and 2."""
     found = {
-        T: {name: [100 * let_through(seed, T, **{name: grid}) for seed in SEEDS] for name, grid in grids.items()}
-        for T in (1.0, 1.5)
+        T: {name: [let_through(seed, T, MOST_LOST, **{name: grid}) for seed in SEEDS] for name, grid in FILTERS.items()}
+        for T in TEMPERATURES
     }
-    k, p = ({T: statistics.fmean(each[name]) for T, each in found.items()} for name in grids)
-    matters = [k[T] - p[T] > 0.5 for T in found]  # half a per cent of the draws
-    return Finding(
-        measured=f"draws that are impossible words: at T = 1 {k[1.0]:.1f} % with top-k, {p[1.0]:.1f} % with top-p; "
-        f"at T = 1.5 {k[1.5]:.1f} % and {p[1.5]:.1f} %",
-        values=tuple(found[1.5]["top_p"]),
-        verdict="confirmed" if all(matters) else "depends" if any(matters) else "refuted",
-        because="One k must serve places with one possible word and places with sixteen, and p adapts; but where the "
-        "model hardly errs, a filter has little to do.",
+    ratios = [
+        k / p for each in found.values() for of_k, of_p in zip(each["top_k"], each["top_p"]) for k, p in zip(of_k, of_p)
+    ]
+    middle = {
+        T: [100 * statistics.fmean(row[1] for row in each[name]) for name in FILTERS] for T, each in found.items()
+    }
+    said = "; ".join(f"{k:.1f}% and {p:.1f}% at T = {T:g}" for T, (k, p) in middle.items())
+    return Measurement(
+        measured=f"Where at most 1% is lost, impossible words sampled after top-k and after top-p: {said}.",
+        values=[100 * row[1] for row in found[1.5]["top_p"]],
+        figures={"least_ratio": min(ratios), "largest_ratio": max(ratios)},
+        because="One k must serve positions with one possible word and positions with sixteen, and p adapts. At T = 1 "
+        "the model errs so rarely that the difference is a tenth of a per cent.",
     )
 
 
@@ -265,37 +368,51 @@ def sense_and_variety(temperature: float, seed: int, n_texts: int = 30, n_tokens
     return sensible / n_texts, len(words)
 
 
+def creative_verdict(more_words: list[float], sense: list[float]) -> str:
+    """Judge the growth in different words from T = 0 to 1 and from 1 to 1.5, and the fraction of texts with sense at
+    T = 1 and at 1.5.
+
+    confirmed: the words grow by more than a tenth both times, and sense falls by less than a tenth from T = 1 to 1.5
+    depends: the words grow by more than a tenth at least once
+    refuted: they never do
+    """
+    if min(more_words) > 0.1 and sense[1] > sense[0] - 0.1:
+        return "confirmed"
+    return "depends" if max(more_words) > 0.1 else "refuted"
+
+
 @experiment(
     "sampling.creative",
-    claim="Temperature is a language model's creativity parameter: the higher, the more creative.",
+    claim="Temperature is the creativity parameter of a language model: the higher, the more creative its texts.",
     source=Source(
         "Peeperkorn et al. 2024",
-        "Is Temperature the Creativity Parameter of Large Language Models?, abstract (a common claim, which they test)",
+        "Is Temperature the Creativity Parameter of Large Language Models?",
         "https://arxiv.org/abs/2405.00492",
+        place="abstract, which reports the claim and then doubts it",
+        quote="The temperature parameter of an LLM regulates the amount of randomness, leading to more diverse "
+        "outputs; therefore, it is often claimed to be the creativity parameter. … We find that temperature is weakly "
+        "correlated with novelty, and unsurprisingly, moderately correlated with incoherence",
     ),
-    control="The same model, beginning, seeds, number and length of texts; beside the different words, the share of "
-    "the texts that Tinytown could have told.",
-    threshold="Confirmed if the number of different words grows by more than a tenth from T = 0 to 1 and from 1 to 1.5 "
-    "while the share of texts that make sense falls by less than a tenth; refuted if the words grow in neither; else "
-    "it depends.",
+    control="the same model, beginning, seeds, number and length of texts; next to the different words, the "
+    "fraction of the texts that Tinytown could have told",
+    verdict=creative_verdict,
     seeds=SEEDS,
 )
-def creative() -> Finding:
+def creative() -> Measurement:
     """Count the different words in 30 texts of 25 more tokens, and the share that makes sense, at T = 0, 1 and 1.5."""
     found = {T: [sense_and_variety(T, seed) for seed in SEEDS] for T in (0, 1.0, 1.5)}
-    sense = {T: statistics.fmean(pair[0] for pair in pairs) for T, pairs in found.items()}
-    variety = {T: statistics.fmean(pair[1] for pair in pairs) for T, pairs in found.items()}
-    gains = [variety[1.0] / variety[0] - 1, variety[1.5] / variety[1.0] - 1]
-    kept_sense = sense[1.5] > sense[1.0] - 0.1
-    return Finding(
-        measured=f"T = 0, 1, 1.5: about {_tens(variety.values())} different words; "
-        f"{_tens(100 * share for share in sense.values())} % of the texts make sense",
-        values=tuple(pair[0] for pair in found[1.5]),
-        verdict="confirmed" if min(gains) > 0.1 and kept_sense else "depends" if max(gains) > 0.1 else "refuted",
-        because="At T = 0 all texts are the same, here with a mistake. At T = 1 they vary, and most make sense. At "
-        "1.5 words that cannot come, each one rare, together spoil half of the texts.",
+    sense = [statistics.fmean(pair[0] for pair in pairs) for pairs in found.values()]
+    words = [statistics.fmean(pair[1] for pair in pairs) for pairs in found.values()]
+    return Measurement(
+        measured=f"At T = 0, 1 and 1.5 there are about {_tens(words)} different words, and about "
+        f"{_tens(100 * each for each in sense)} per cent of the texts make sense.",
+        values=[pair[0] for pair in found[1.5]],
+        figures={"more_words": [words[1] / words[0] - 1, words[2] / words[1] - 1], "sense": sense[1:]},
+        because="It depends on where you start. From T = 0 to T = 1 variety grows and most texts make sense; from 1 to "
+        "1.5 variety does not grow, and impossible words spoil half of the texts.",
     )
 
 
 def _tens(numbers: Iterable[float]) -> str:
-    return ", ".join(str(10 * round(number / 10)) for number in numbers)
+    *first, last = [str(10 * round(number / 10)) for number in numbers]
+    return f"{', '.join(first)} and {last}"

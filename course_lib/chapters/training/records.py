@@ -77,7 +77,7 @@ def recorded_sweep(shape: str) -> dict[float, list[float | None]]:
 # ------------------------------------------------------------------------------------------ loss over size and tokens
 BUDGETS = (100, 200, 400, 800)  # steps of ROWS rows
 PREDICTED = (64, 1600)  # d_model and steps: wider and longer than what the law is fitted to
-LAW_STORIES, LAW_SEEDS = 400, (0, 1)
+LAW_STORIES, LAW_SEEDS = 400, (0, 1, 2)
 
 
 def scaled(d_model: int, steps: int, seed: int = 0) -> Run:
@@ -101,11 +101,16 @@ def record_scaling(bar: Bar) -> Iterator[dict[str, Any]]:
         yield found
 
 
-def law_runs() -> tuple[list[Run], list[Run], float]:
-    """Return the recorded runs that a law is fitted to, those that it has to predict, and the grammar's own loss."""
+def law_runs(seed: int | None = None) -> tuple[list[Run], list[Run], float]:
+    """Return the recorded runs that a law is fitted to, those that it has to predict, and the grammar's own loss.
+
+    seed: only the runs of this seed.
+    """
     record = recorded("scaling")
     runs: dict[bool, list[Run]] = {True: [], False: []}
     for run in record["runs"]:
+        if seed is not None and run["seed"] != seed:
+            continue
         runs[run["d_model"] in SCALES].append(Run(run["parameters"], run["tokens"], run["loss"]))
     return runs[True], runs[False], record["grammar"]
 
@@ -254,7 +259,7 @@ def record_shakespeare(bar: Bar) -> Iterator[dict[str, Any]]:
 # Name -> what trains it, with more after each run, and what it is.
 RECORDS: dict[str, tuple[Callable[[Bar], Iterator[Any]], str]] = {
     "sweep": (record_sweep, "five learning rates, with and without warm-up, three seeds: about two minutes"),
-    "scaling": (record_scaling, "three widths, four budgets, two seeds, and one run to predict: about four minutes"),
+    "scaling": (record_scaling, "three widths, four budgets, three seeds, and one run to predict: about six minutes"),
     "abilities": (record_abilities, "what a model can do after 27 numbers of steps, three seeds: about four minutes"),
     "shakespeare": (record_shakespeare, "letters of real text: about a minute; needs tinyshakespeare"),
 }
