@@ -52,6 +52,10 @@ WITHDRAWN = {
     r"in the last exercise you run it": "the training loop runs in `overfit`, the seventh of nine",
     r"[Rr]ight: 5\.9": "the cell prints 5.8, and ln 343 is 5.84",
     r"teaches what “it” means": "with another word in the place of “it” the answers are the same",
+    # pretrained
+    r"noun that stood \*there\*": "the answer goes by the kind of noun, also where the nouns are exchanged",
+    r"it has forgotten \*more\*, in each of three seeds": "that was the rate; at its best LoRA forgets as much",
+    r"random blocks destroy what the words": "on the trained table random blocks keep it",
     # embeddings
     r"large random start stays|keeps much of its random initial": "longer training, or a higher rate, overwrites it",
     r"difference decides what the words learn": "two starts come to nearly the same nearness, one of them later",

@@ -162,7 +162,8 @@ def missing_verdict(unseen: float) -> str:
 
 @experiment(
     "pretrained.missing_tensor",
-    claim="If some weights are newly initialized, the model has to be trained before you use it for predictions.",
+    claim="If some weights are newly initialized, you should probably train the model before you use it for "
+    "predictions.",
     source=Source(
         "Hugging Face",
         "transformers 4.40, the warning of from_pretrained",
