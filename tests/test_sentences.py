@@ -129,10 +129,6 @@ WITHDRAWN = {
     r"because both averages remember the outlier: m goes on": "measured now: restoring m and v undoes the harm",
     r"if the loss does not come near zero, there is a bug": "a rate, a length or a size that is too low does it, too",
     r"The record shows that a model without attention is found out": "of five faults only this one is",
-    # pretrained
-    r"noun that stood \*there\*": "the answer goes by the kind of noun, also where the nouns are exchanged",
-    r"it has forgotten \*more\*, in each of three seeds": "that was the rate; at its best LoRA forgets as much",
-    r"random blocks destroy what the words": "on the trained table random blocks keep it",
 }
 
 
