@@ -109,13 +109,13 @@ def overview_title(verdicts: Sequence[str]) -> str:
 
 # The parts of a card: the word in front, lines allotted, letters in a line.
 PARTS = {
-    "claim": ("the claim", 2, 78),
-    "measured": ("measured", 4, 104),
+    "claim": ("the claim", 3, 78),
+    "measured": ("measured", 5, 104),
     "because": ("so", 3, 104),
-    "quote": ("their words", 4, 104),
-    "source": ("found in", 2, 104),
+    "quote": ("their words", 5, 104),
+    "source": ("found in", 3, 104),
     "control": ("held equal", 3, 104),
-    "outcomes": ("outcomes", 7, 104),
+    "outcomes": ("outcomes", 6, 104),
 }
 SMALL = FONT - 2.4
 LINE, GAP = 0.172, 0.1  # inches
