@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from course_lib.chapters.training import claims as training
-from course_lib.chapters.training import records
+from course_lib.chapters.training import power_law, records
 from course_lib.chapters.training.claims import HELD_OUT_SEED
 from course_lib.gpt import IGNORED
 from course_lib.pretrained import load_pretrained
@@ -177,35 +177,35 @@ SIZES, TOKENS = (5_000, 12_000, 36_000), (57_600, 115_200, 230_400)
 
 
 def drawn_from(law):
-    return [training.Run(n, tokens, law(n, tokens)) for n in SIZES for tokens in TOKENS]
+    return [power_law.Run(n, tokens, law(n, tokens)) for n in SIZES for tokens in TOKENS]
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.65])
 def test_a_law_is_found_again_in_runs_that_follow_it(floor):
-    law = training.PowerLaw(A=400.0, a=0.9, B=9000.0, b=0.75, floor=floor)
-    found = training.PowerLaw.fitted(drawn_from(law), floor)
+    law = power_law.PowerLaw(A=400.0, a=0.9, B=9000.0, b=0.75, floor=floor)
+    found = power_law.PowerLaw.fitted(drawn_from(law), floor)
     assert (found.a, found.b) == pytest.approx((0.9, 0.75))
     assert found(1e6, 1e7) == pytest.approx(law(1e6, 1e7), rel=1e-6)
 
 
 def test_the_shipped_model_is_counted_as_it_was_trained():
-    shipped = training.shipped_run()
+    shipped = power_law.shipped_run()
     assert shipped.parameters == sum(p.numel() for p in load_pretrained("tinytown")[0].parameters())
     assert shipped.tokens == 5000 * 24 * 96
 
 
 def test_the_straight_law_of_every_seed_passes_below_the_entropy():
     """So it cannot be asked for the shipped model: its trend has to level off."""
-    larger = training.shipped_run()
+    larger = power_law.shipped_run()
     for seed in training.SEEDS:
-        runs, predicted, _ = records.law_runs(seed)
+        runs, predicted, _ = power_law.law_runs(seed)
         assert (len(runs), len(predicted)) == (12, 1)
-        plain = training.PowerLaw.fitted(runs, 0.0)
+        plain = power_law.PowerLaw.fitted(runs, 0.0)
         assert plain(larger.parameters, larger.tokens) < Tinytown().entropy() < larger.loss
 
 
 def test_the_best_size_has_the_lowest_loss_of_its_compute():
-    law = training.PowerLaw(A=400.0, a=0.9, B=9000.0, b=0.75, floor=0.65)
+    law = power_law.PowerLaw(A=400.0, a=0.9, B=9000.0, b=0.75, floor=0.65)
     parameters, tokens = law.best_size(1e12)
     assert 6 * parameters * tokens == pytest.approx(1e12)
     others = [law(parameters * share, tokens / share) for share in (0.5, 0.9, 1.1, 2)]
@@ -213,15 +213,15 @@ def test_the_best_size_has_the_lowest_loss_of_its_compute():
 
 
 def test_runs_that_follow_a_law_give_it_again_however_they_are_drawn_and_scattered_ones_do_not():
-    law = training.PowerLaw(A=400.0, a=0.9, B=9000.0, b=0.75, floor=0.65)
-    exact = training.PowerLaw.drawn_again(drawn_from(law), 0.65, times=20)
+    law = power_law.PowerLaw(A=400.0, a=0.9, B=9000.0, b=0.75, floor=0.65)
+    exact = power_law.PowerLaw.drawn_again(drawn_from(law), 0.65, times=20)
     assert {(each.a, each.b) for each in exact} == {(0.9, 0.75)}
     noise = torch.Generator().manual_seed(0)
     scattered = [
-        training.Run(run.parameters, run.tokens, 0.65 + (run.loss - 0.65) * math.exp(0.03 * factor))
+        power_law.Run(run.parameters, run.tokens, 0.65 + (run.loss - 0.65) * math.exp(0.03 * factor))
         for run, factor in zip(drawn_from(law), torch.randn(9, generator=noise).tolist())
     ]
-    assert len({each.a for each in training.PowerLaw.drawn_again(scattered, 0.65, times=20)}) > 5
+    assert len({each.a for each in power_law.PowerLaw.drawn_again(scattered, 0.65, times=20)}) > 5
 
 
 def test_the_probe_finds_each_ability_in_the_words_that_show_it():
@@ -273,7 +273,7 @@ def test_what_the_chapter_shows_as_recorded_is_what_training_gives(monkeypatch):
 
 
 def test_the_record_holds_what_the_chapter_asks_it_for():
-    fitted, others, floor = records.law_runs()
+    fitted, others, floor = power_law.law_runs()
     assert {run.parameters for run in fitted}.isdisjoint({run.parameters for run in others})
     assert min(run.loss for run in fitted + others) > floor > 0.6
     assert all(run.tokens % (training.ROWS * training.ROW) == 0 for run in fitted + others)

@@ -5,20 +5,18 @@ import statistics
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from course_lib.chapters.training.power_law import PowerLaw, Run, law_runs, shipped_run
 from course_lib.claims.rates import at_best_rate
 from course_lib.claims.registry import Measurement, Size, Source, experiment
 from course_lib.claims.tinytown import HELD_OUT_SEED
-from course_lib.config import TransformerConfig, preset
-from course_lib.counting import count_parameters
+from course_lib.config import TransformerConfig
 from course_lib.gpt import IGNORED, DecoderOnly, evaluating
-from course_lib.pretrained import shipped_figures
 from course_lib.tinytown import Batches, Tinytown, WordTokenizer, encode_stories
 from course_lib.training import make_optimizer, story_losses, train
 
@@ -227,18 +225,8 @@ def outlier(clipped: bool, seed: int = 0, at: int = 60, after: int = 40, restore
     return found
 
 
-SCALES = (8, 16, 32)  # d_model: the models that a law is fitted to
 PEAKS = {8: 0.05, 16: 0.04, 32: 0.02, 64: 0.01}  # the narrower, the higher: at one rate for all the small ones lag
 ROWS = 16
-
-
-@dataclass(frozen=True)
-class Run:
-    """A trained model: how large, on how many tokens, and its held-out loss in nats per token."""
-
-    parameters: int
-    tokens: int
-    loss: float
 
 
 def train_at_scale(d_model: int, steps: int, seed: int = 0, peak: float | None = None) -> Run:
@@ -252,77 +240,6 @@ def train_at_scale(d_model: int, steps: int, seed: int = 0, peak: float | None =
 
 # The losses of `train_at_scale(d_model, 150)`: shown in the chapter, which would otherwise train for some seconds.
 AT_THEIR_OWN = {8: 1.861, 32: 1.254}
-
-
-@cache
-def shipped_run() -> Run:
-    """Return the model that ships with the course: a hundred times as many tokens as the small ones saw, on average."""
-    kept, config = shipped_figures("tinytown"), preset("tinytown")
-    recipe = kept["recipe"]
-    tokens = recipe["steps"] * recipe["batch_size"] * config.max_seq_len
-    return Run(count_parameters(config).total, tokens, kept["figures"]["loss"])
-
-
-@dataclass(frozen=True)
-class PowerLaw:
-    """loss = floor + A · parameters^−a + B · tokens^−b: with the entropy as the floor, or with none (0).
-
-    Source: Hoffmann et al. 2022, eq. 2. There the floor is fitted as well; here it is known.
-    """
-
-    A: float
-    a: float
-    B: float
-    b: float
-    floor: float
-
-    @staticmethod
-    def fitted(runs: Sequence[Run], floor: float) -> "PowerLaw":
-        """Return the law with the smallest mean square of relative errors of what lies above the floor: exponents by
-        trying, A and B by least squares."""
-        parameters, tokens, losses = torch.tensor(
-            [[run.parameters, run.tokens, run.loss] for run in runs], dtype=torch.float64
-        ).T
-        exponents = torch.arange(1, 251, dtype=torch.float64) / 100  # (E,)
-        # Relative errors: each fraction divided by what it has to explain; the two together should make 1.
-        columns = [sizes[:, None] ** -exponents / (losses - floor)[:, None] for sizes in (parameters, tokens)]
-        lengths = [column.norm(dim=0) for column in columns]  # (E,) each
-        x, y = (column / length for column, length in zip(columns, lengths))  # (runs, E) of unit length
-        together = x.T @ y  # (E, E): a down, b across
-        to_x, to_y = x.sum(dim=0)[:, None], y.sum(dim=0)[None]
-        apart = 1 - together**2
-        along_x, along_y = (to_x - together * to_y) / apart, (to_y - together * to_x) / apart  # least squares of two
-        error = len(runs) - along_x * to_x - along_y * to_y
-        error[(along_x < 0) | (along_y < 0) | (apart < 1e-9)] = math.inf
-        i, j = divmod(int(error.argmin()), len(exponents))
-        if not error[i, j].isfinite():
-            raise ValueError("no law fits: more parameters or more tokens must lower the loss")
-        A, B = (along_x[i, j] / lengths[0][i]).item(), (along_y[i, j] / lengths[1][j]).item()
-        return PowerLaw(A, exponents[i].item(), B, exponents[j].item(), floor)
-
-    @staticmethod
-    def drawn_again(runs: Sequence[Run], floor: float, times: int = 400, seed: int = 0) -> "list[PowerLaw]":
-        """Return the laws of so many samples of the runs, each as large as all of them, drawn with replacement.
-
-        Source: Efron 1979, the bootstrap: how far a figure differs among them says how well the runs determine it.
-        """
-        generator, laws = torch.Generator().manual_seed(seed), []
-        for chosen in torch.randint(len(runs), (times, len(runs)), generator=generator).tolist():
-            with suppress(ValueError):  # a sample of one width alone has no law
-                laws.append(PowerLaw.fitted([runs[i] for i in chosen], floor))
-        return laws
-
-    def best_size(self, compute: float) -> tuple[float, float]:
-        """Return (parameters, tokens) with the lowest loss among those that cost 6 · parameters · tokens = compute.
-
-        Source: Hoffmann et al. 2022, eq. 4.
-        """
-        ratio = (self.a * self.A / (self.b * self.B)) ** (1 / (self.a + self.b))
-        parameters = ratio * (compute / 6) ** (self.b / (self.a + self.b))
-        return parameters, compute / 6 / parameters
-
-    def __call__(self, parameters: float, tokens: float) -> float:
-        return self.floor + self.A * parameters**-self.a + self.B * tokens**-self.b
 
 
 def scaling_verdict(near: Sequence[float], far: Sequence[float]) -> str:
@@ -356,8 +273,6 @@ def scaling_verdict(near: Sequence[float], far: Sequence[float]) -> str:
 )
 def scaling() -> Measurement:
     """Fit both laws to the small runs of each seed, and let them predict two larger models."""
-    from course_lib.chapters.training.records import law_runs
-
     entropy, larger = Tinytown().entropy(), shipped_run()
     near, far, near_above, far_above, straight = [], [], [], [], []
     for seed in SEEDS:

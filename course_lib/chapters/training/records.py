@@ -19,22 +19,20 @@ from course_lib.chapters.training.claims import (
     PEAKS,
     ROW,
     ROWS,
-    SCALES,
     SEEDS,
-    Run,
     held_out_loss,
     small_model,
     story_batches,
 )
+from course_lib.chapters.training.power_law import RECORD, SCALES, Run, recorded
 from course_lib.claims.tinytown import HELD_OUT_SEED, PROBES
 from course_lib.config import TransformerConfig
-from course_lib.files import ASSETS, read_json, save_json
+from course_lib.files import read_json, save_json
 from course_lib.gpt import IGNORED, DecoderOnly, evaluating
 from course_lib.pretrained import load_text
 from course_lib.tinytown import Batches, Tinytown, WordTokenizer
 from course_lib.training import TrainingDiverged, train
 
-RECORD = ASSETS / "training.json"
 Bar = Callable[[Iterable], Iterable]
 
 
@@ -99,20 +97,6 @@ def record_scaling(bar: Bar) -> Iterator[dict[str, Any]]:
         run = scaled(d_model, steps, seed)
         found["runs"].append({"d_model": d_model, "seed": seed, **asdict(run)})
         yield found
-
-
-def law_runs(seed: int | None = None) -> tuple[list[Run], list[Run], float]:
-    """Return the recorded runs that a law is fitted to, those that it has to predict, and the grammar's own loss.
-
-    seed: only the runs of this seed.
-    """
-    record = recorded("scaling")
-    runs: dict[bool, list[Run]] = {True: [], False: []}
-    for run in record["runs"]:
-        if seed is not None and run["seed"] != seed:
-            continue
-        runs[run["d_model"] in SCALES].append(Run(run["parameters"], run["tokens"], run["loss"]))
-    return runs[True], runs[False], record["grammar"]
 
 
 # ------------------------------------------------------------------------------------------------- abilities, in order
@@ -263,11 +247,6 @@ RECORDS: dict[str, tuple[Callable[[Bar], Iterator[Any]], str]] = {
     "abilities": (record_abilities, "what a model can do after 27 numbers of steps, three seeds: about four minutes"),
     "shakespeare": (record_shakespeare, "letters of real text: about a minute; needs tinyshakespeare"),
 }
-
-
-def recorded(name: str) -> Any:
-    """Return one of RECORDS as it is kept."""
-    return read_json(RECORD)[name]
 
 
 def main(argv: list[str] | None = None) -> int:
