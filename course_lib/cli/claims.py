@@ -1,6 +1,7 @@
 """`python -m course_lib claims`: measure what is said about Transformers."""
 
 import argparse
+import sys
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -153,6 +154,7 @@ def _stress(arguments: argparse.Namespace, chosen: Sequence["Experiment"]) -> in
             record({id: find(id)()})
         finding = record_tried(id, tried)
         bar.write(_paragraphs(find(id), finding))
+        sys.stdout.flush()  # a log shows each finding as it comes
         arguments.kept = (
             f"This run measured and recorded {number} of {len(waiting)} claims; the same command does the rest."
         )
