@@ -358,9 +358,7 @@ class Eyesight(Drawing):
         for s, bar in enumerate(self.bars):
             bar.set(height=self.weights[s] if s < T else 0, visible=s < T)
         near = self.weights[-4:].sum()
-        self.headline.set_text(
-            f"Head {self.head} puts {near:.0%} of its weight on the last 4 of {T} tokens"
-        )
+        self.headline.set_text(f"Head {self.head} puts {near:.0%} of its weight on the last 4 of {T} tokens")
 
 
 # --------------------------------------------------------------------------------------------------------------- reach
