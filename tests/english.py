@@ -1,9 +1,9 @@
-"""Is the prose of the course plain English? `.github/ENGLISH.md` has the rules; this finds what can be found by pattern.
+"""Finds what is not plain English in the prose of the course, as far as patterns can. The rules: `.github/ENGLISH.md`.
 
     python -m tests.english [FILE …]        notebooks and Markdown; default: all that CI checks
 
-Grammar and spelling are Harper's, which runs offline. `english.toml` has the turns of phrase that the course avoids, with
-what to write instead, the rules of Harper that do not fit, and the words of the field that it does not know.
+Grammar and spelling are checked by Harper, which runs offline. `english.toml` has the turns of phrase that the course
+avoids, with what to write instead, the rules of Harper that do not fit, and the field's words that it does not know.
 """
 
 import argparse
@@ -125,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         path: [*turns(path, "banned"), *turns(path, "rare"), *(() if arguments.fast else grammar(path))]
         for path in paths
     }
-    for path, found in places.items():
+    for found in places.values():
         print(*found, sep="\n", end="\n" if found else "")
     total, length = sum(map(len, places.values())), sum(map(words, paths))
     print(f"{total} places in {len(paths)} files, {1000 * total / max(1, length):.1f} per 1,000 words")
