@@ -23,7 +23,7 @@ A notebook or a zip file is a submission. A folder on its own is one submission 
 or notebooks under the course's own file names. Otherwise it is a class: each notebook, zip file and folder in it is a
 submission, with all notebooks inside, and everything else is listed as not taken. A zip file on its own is read as a
 folder. Of several paths, each is a submission. A learning platform's download has one submission for each learner.
-With --roster, everything with one learner's number, login, address or name is that learner's submission. First
+With --roster, everything with one learner's number, login, address or name is that learner's submission. First,
 a manifest says who was found in which files, who is missing, and what was not taken.
 """
 EPILOG = """\
