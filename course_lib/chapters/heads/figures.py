@@ -113,14 +113,14 @@ def heads_pipeline(words: Sequence[str], weights: np.ndarray, d_model: int, laye
     arrow((7.18, middle), (7.46, middle))
     box(7.48, middle - 1, 0.82, 2, f"y\n({T}, {d_model})\n\nevery head\nin every\nfeature", LIGHT)
     for x, told in (
-        (1.9, f"× W_Q, W_K, W_V\n{d_model} × {D} each"),
-        (3.85, f"softmax(Q Kᵀ / √{D})\n({T}, {T}) each"),
-        (5.73, "× V"),
-        (7.32, f"× W_O\n{d_model} × {d_model}"),
+        (1.9, f"× $W_Q, W_K, W_V$\n{d_model} × {D} each"),
+        (3.85, rf"softmax($Q\,K^\top / \sqrt{{{D}}}$)" f"\n({T}, {T}) each"),
+        (5.73, "× $V$"),
+        (7.32, f"× $W_O$\n{d_model} × {d_model}"),
     ):
         axes.text(x, 0.5, told, ha="center", va="top", fontsize=9.5, color=INK)
     headline(figure).set_text(
-        f"Layer {layer} reads the sentence: {H} heads mix the words in {H} ways, W_O mixes the heads"
+        f"Layer {layer} reads the sentence: {H} heads mix the words in {H} ways, $W_O$ mixes the heads"
     )
     return figure
 

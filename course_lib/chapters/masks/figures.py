@@ -26,7 +26,7 @@ def masking(tokens: Sequence[str], scores: np.ndarray, mask: np.ndarray, weights
     top, gap = 0.6, 0.5
     infinite = np.where(mask, scores, -np.inf)
     tables = {
-        "scores": ("Q · Kᵀ ÷ √d_k", scores), "mask": ("True = may attend", mask),
+        "scores": (r"$Q\,K^\top / \sqrt{d_k}$", scores), "mask": ("True = may attend", mask),
         "masked scores": ("the rest: −∞", infinite), "weights": ("softmax, row by row", weights),
     }  # fmt: skip
     for column, (name, (origin, numbers)) in enumerate(tables.items()):

@@ -190,7 +190,7 @@ def rotation_in_a_head(
     box(0.05, 3.75, 2.9, f"x  (T, {d_model})", LIGHT)
     for x, name, color in ((0.05, "q", SKY), (1.05, "k", ORANGE), (2.05, "v", LIGHT)):
         arrow((x + 0.45, 3.75), (x + 0.45, 3.29))
-        flow.text(x + 0.5, 3.52, f"W_{name.upper()}", fontsize=9, va="center", color=INK)
+        flow.text(x + 0.5, 3.52, f"$W_{name.upper()}$", fontsize=10, va="center", color=INK)
         box(x, 2.67, 0.9, f"{name} (T, {D})", color)
     for x, color in ((0.05, SKY), (1.05, ORANGE)):
         arrow((x + 0.45, 2.67), (x + 0.45, 2.21))
