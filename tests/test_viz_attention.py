@@ -281,7 +281,7 @@ def test_the_softmax_explorer_shows_what_overflow_does():
     [
         (unanswered, "still empty"),
         (raises, "IndexError"),
-        (lambda x, dim: x.exp(), "they should share out exactly 1"),
+        (lambda x, dim: x.exp(), "they should sum to exactly 1"),
         (lambda x, dim: x.sum(), "Your function returned ()"),
         (lambda x, dim: [0.25] * 4, "Your function returned list"),
     ],
