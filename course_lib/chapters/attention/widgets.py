@@ -264,7 +264,7 @@ def explore_softmax(function: Callable) -> LiveFigure:
 
 # ------------------------------------------------------------------------------------------------------- a trained head
 def head_viewer(model: DecoderOnly, tokenizer: WordTokenizer, text: str, layer: int = 0, head: int = 0) -> LiveFigure:
-    """Show the attention weights of every head of a trained model for one text; the first query shown is the last token.
+    """Show the attention weights of every head of a trained model for one text, at first those of the last token.
 
     Args:
         text: the beginning of a story; `<bos>` is put in front of it. layer, head: where to start, counted from 0.

@@ -30,7 +30,7 @@ def steps_slider(steps: Sequence[int], value: int) -> widgets.SelectionSlider:
 def pick_rows(
     function: Callable[[Tensor, Tensor], Tensor] = lambda weight, ids: F.embedding(ids, weight),
 ) -> LiveFigure:
-    """Three ids to choose, the one-hot rows, the table, and what `function(weight (V, D), ids (1, T))` makes of them."""
+    """Three ids to choose, the one-hot rows, the table, and the result of `function(weight (V, D), ids (1, T))`."""
     weight = torch.tensor([[10 * row + feature for feature in range(3)] for row in range(6)], dtype=torch.float32)
 
     def rows(ids):

@@ -122,8 +122,8 @@ PARTS = (
     ),
     (
         "attention",
-        "Lets each token look at itself and at earlier tokens, and fetch what it needs. No other part passes information "
-        "between tokens.",
+        "Lets each token look at itself and at earlier tokens, and fetch what it needs. No other part passes "
+        "information between tokens.",
         "B, T, d_model",
         "attention",
         "adds",
@@ -151,8 +151,8 @@ PARTS = (
     ),
     (
         "output",
-        "Multiplies each vector by {V} rows, one per token of the vocabulary. The products are the logits, the scores of "
-        "the possible next tokens.{tied}",
+        "Multiplies each vector by {V} rows, one per token of the vocabulary. The products are the logits, the scores "
+        "of the possible next tokens.{tied}",
         "B, T, V",
         "gpt",
         "alone",
@@ -166,8 +166,8 @@ PARTS = (
     ),
     (
         "sampling",
-        "Turns the scores into probabilities and picks one token at random. The text grows by this token, and the model "
-        "runs again.",
+        "Turns the scores into probabilities and picks one token at random. The text grows by this token, and the "
+        "model runs again.",
         "B,",
         "sampling",
         "alone",
