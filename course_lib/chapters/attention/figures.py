@@ -55,7 +55,7 @@ def mechanism(tokens: Sequence[str], tensors: Mapping[str, np.ndarray], query: i
     _arrow(axes, (7.8, at["V"][2]), (7.8, 1.99 + height))
     largest = np.argsort(-tensors["weights"][query], kind="stable")[:2]
     told = " and ".join(f"“{tokens[s]}” ({tensors['weights'][query, s]:.2f})" for s in largest)
-    headline(figure).set_text(f"“{tokens[query]}” looks for an animal, and mixes most from {told}")
+    headline(figure).set_text(f"“{tokens[query]}” looks for an animal, and takes most from {told}")
     return figure
 
 
