@@ -425,5 +425,5 @@ class TokenAndPosition(Drawing):
         size = f"{ratio:.1f} times as large as" if ratio >= 1.05 else f"{1 / ratio:.1f} times as small as"
         size = "as large as" if 1 / 1.05 < ratio < 1.05 else size
         self.headline.set_text(
-            f"The token is {size} its position; the same word at two positions: cosine {self.same_word:.2f}"
+            f"The token is {size} its position; one word at two positions: cosine {self.same_word:.2f}"
         )
