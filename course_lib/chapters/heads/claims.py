@@ -46,9 +46,9 @@ def attention_parameters(n_heads: int, d_head: int, d_model: int = 768) -> int:
 def parameters_verdict(shared_grows: bool, fixed_grows: bool) -> str:
     """Compare the counts of 1 and 64 heads: heads that share d_model, and heads of a fixed size.
 
-    confirmed: the count grows both ways
-    depends: it grows one way only
-    refuted: it grows neither way
+    confirmed: the count grows with both kinds of heads
+    depends: it grows with only one kind
+    refuted: it grows with neither kind
     """
     grows = (shared_grows, fixed_grows)
     return "confirmed" if all(grows) else "depends" if any(grows) else "refuted"
@@ -65,7 +65,7 @@ def parameters_verdict(shared_grows: bool, fixed_grows: bool) -> str:
         quote="Adding more heads will add more parameters. … Just to note, there are other types of implementations of "
         "MultiHeadAttention where parameters amount scales with the number of heads.",
     ),
-    control="d_model is held at 768; once the heads share its features, once each head has 64 features of its own",
+    control="d_model stays at 768; the heads share its features in one count, and have 64 features each in the other",
     verdict=parameters_verdict,
 )
 def parameters() -> Measurement:
@@ -103,8 +103,7 @@ def slice_verdict(moved: list[float], chunked: list[float]) -> str:
         quote="We will break the embedding into `heads` chunks and feed each to a different attention head … We first "
         "compute the k/q/v's on the whole embedding vectors, and then split into the different heads.",
     ),
-    control="a W_Q that does read chunk by chunk (zero outside eight blocks), with the same other features sampled "
-    "again",
+    control="a W_Q that does read chunks (zero outside eight blocks), with the same features sampled again",
     verdict=slice_verdict,
     seeds=SEEDS,
 )
@@ -128,8 +127,8 @@ def input_slice() -> Measurement:
         f"length ({max(chunked):.1f} if W_Q read chunks)",
         values=tuple(moved),
         figures={"moved": moved, "chunked": chunked},
-        because="W_Q comes before the split: each head reads all features of a token and writes a slice of its own. "
-        "The second comment in the same file says so.",
+        because="W_Q comes before the split: each head reads all features of a token and writes its own slice. The "
+        "second comment in the same file says so.",
     )
 
 
@@ -173,7 +172,7 @@ def time_by_heads() -> Measurement:
         values=tuple(ratio for both in ratios.values() for ratio in both),
         figures=dict(zip(("kept", "fused"), ratios.values())),
         because="It depends on how many heads there are and on the kernel. The multiplications stay the same, but "
-        "every head has its own T × T weights, each with an exp and, where it is stored, memory.",
+        "every head has T × T weights, and each of them requires an exp and, where it is stored, memory.",
     )
 
 
@@ -233,8 +232,8 @@ def one_big_head_verdict(one: list[float], two: list[float], itself: list[float]
         quote="Multi-head attention allows the model to jointly attend to information from different representation "
         "subspaces at different positions. With a single attention head, averaging inhibits this.",
     ),
-    control="the same fit with two heads instead of one, and of one head to one; every query has free weights, and "
-    "every fit its best rate",
+    control="the same fit with two heads in place of one, and of one head to one head; every query has free weights, "
+    "and every fit its best rate",
     verdict=one_big_head_verdict,
     seeds=SEEDS,
 )
@@ -253,8 +252,8 @@ def one_big_head(size: Size) -> Measurement:
         f"two heads leave {max(two):.0%} or less",
         values=tuple(one),
         figures={"one": one, "two": two, "itself": itself},
-        because="One head mixes the tokens in one way per query; two mix them in two ways and keep the results apart. "
-        "Whether a task needs that is another question.",
+        because="One head mixes the tokens in only one way per query; two heads mix them in two ways and keep the "
+        "results apart. Whether a task needs that is another question.",
     )
 
 
@@ -472,8 +471,8 @@ def removal() -> Measurement:
         f"to every kind of question count as well ({gentler} with means instead of zeros)",
         values=tuple(each / heads for each in by_both),
         figures={"by_loss": list(by_loss), "by_both": list(by_both), "heads": heads},
-        because="It depends on what counts as performance. An average hides what a head is for: some heads hardly "
-        "change the average, and one ability is lost without them.",
+        because="It depends on what counts as performance. An average hides what a head is for: removing some heads "
+        "hardly changes it, and still one ability is lost.",
     )
 
 
@@ -550,8 +549,8 @@ def looking() -> Measurement:
         f"({most.max():.1f}), can be removed at no cost",
         values=tuple(confident),
         figures={"confident": confident, "others": others},
-        because="A large weight shows where a head reads, and removing the head shows whether the model needs it. "
-        "Voita et al. studied translation models, where the two mostly agreed; it is no general rule.",
+        because="A large weight shows where a head reads; removing the head shows whether the model needs it. Voita et "
+        "al. studied translation models, where the two mostly agreed, but this is no general rule.",
     )
 
 
@@ -636,8 +635,8 @@ def specialise() -> Measurement:
         "that the other is not needed for",
         values=tuple(float(len(each)) for each in pairs),
         figures={"pairs": [len(each) for each in pairs], "always": len(always)},
-        because="Removing one head costs one kind of answer, removing the other head costs another kind. Where the "
-        "heads look does not show it: random heads look as differently.",
+        because="Removing one head costs one kind of answer, and removing another head of its layer costs another "
+        "kind. The attention weights do not show this: random heads differ as much in where they attend.",
     )
 
 
