@@ -152,10 +152,10 @@ def mapping_explorer(function: Callable) -> LiveFigure:
             return problem
         words = [tokenizer.tokens[int(p.argmax())] for p in (right, now)]
         if apart < 1e-3:
-            return f"“… {beginning}”: the original predicts “{words[0]}”, and every logit is the same with your mapping."
+            return f"“… {beginning}”: the original predicts “{words[0]}”; with your mapping every logit is the same."
         return (
-            f"“… {beginning}”: the original predicts “{words[0]}”, with your mapping it predicts “{words[1]}”. Names and "
-            f"shapes fit, and logits differ by up to {apart:.1f}."
+            f"“… {beginning}”: the original predicts “{words[0]}”, with your mapping it predicts “{words[1]}”. Names "
+            f"and shapes fit, and logits differ by up to {apart:.1f}."
         )
 
     first = next(iter(BEGINNINGS))
