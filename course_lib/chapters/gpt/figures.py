@@ -19,7 +19,7 @@ def whole_model(
     shapes: Mapping[str, tuple[int, ...]],
     lens: Sequence[Sequence[tuple[str, float]]] = (),
 ) -> Figure:
-    """Draw a GPT from ids to logits: the residual stream as the spine, branches on the left, the logit lens on the right.
+    """Draw a GPT from ids to logits: residual stream as the spine, branches on the left, the logit lens on the right.
 
     shapes: name of a tensor in the trace -> its shape. lens: for every height of the residual stream, the first one
     before all blocks, the most probable next words with their probabilities; without it, what each part does.
