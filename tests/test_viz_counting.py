@@ -170,7 +170,7 @@ def test_the_curves_are_the_shares_of_built_models(vocab_size, n_layers, tie_wei
 )
 def test_the_title_gives_the_verdict_on_the_claim(state, says):
     title = figures.EmbeddingShare(*state).draw().headline.get_text()
-    assert title == f"At d_model = {state[2]:,} the token tables have {says}"
+    assert title == f"At d_model = {state[2]:,} the token tables make up {says}"
 
 
 @given(

@@ -254,12 +254,12 @@ class EmbeddingShare(Drawing):
 def verdict(shares: Mapping[str, float]) -> str:
     """Return both readings of "embeddings hold the most parameters": more than half, or more than any other part."""
     tables = shares["token tables"]
-    have = f"the token tables have {percent(tables)}"
+    size = f"the token tables make up {percent(tables)}"
     if tables > 0.5:
-        return f"{have}: most of the model"
+        return f"{size}: most of the model"
     if tables == max(shares.values()):
-        return f"{have}: the largest part, but less than half"
-    return f"{have}: less than the {max(shares, key=lambda name: shares[name])} layers"
+        return f"{size}: the largest part, but less than half"
+    return f"{size}: less than the {max(shares, key=lambda name: shares[name])} layers"
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:
@@ -296,7 +296,7 @@ def model_shares(counts: Mapping[str, ParameterCount]) -> Figure:
         axes.text(1.01, row, short(count.total), va="center", fontsize=FONT, weight="bold")
     (name, first), *_, (last_name, last) = counts.items()
     axes.set_title(
-        "The feed-forward layers have "
+        "The feed-forward layers make up "
         f"{percent(first.by_component['feed-forward'] / first.total)} of {name} and "
         f"{percent(last.by_component['feed-forward'] / last.total)} of {last_name}",
         loc="left",
@@ -311,7 +311,7 @@ def towers(models: Mapping[str, TransformerConfig]) -> Figure:
     axes.set(xlim=(0, len(models)), ylim=(-0.03, 1.14), xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     in_blocks = [f"{percent(_tower(axes, x + 0.04, *model))} of {model[0]}" for x, model in enumerate(models.items())]
-    axes.set_title(f"The blocks have {' and '.join(in_blocks)}", loc="left", fontsize=TITLE)
+    axes.set_title(f"The blocks make up {' and '.join(in_blocks)}", loc="left", fontsize=TITLE)
     return figure
 
 
