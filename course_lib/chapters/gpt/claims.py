@@ -204,7 +204,7 @@ def tying_verdict(small: float, large: float) -> str:
 
 @experiment(
     "gpt.tying",
-    claim="Tying the output to the token table does not harm a model's performance.",
+    claim="Tying the output to the embedding table does not harm a model's performance.",
     source=Source(
         "Press & Wolf 2017",
         "Using the Output Embedding to Improve Language Models",
