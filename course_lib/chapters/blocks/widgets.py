@@ -32,7 +32,7 @@ def depth_slider() -> LiveFigure:
     def describe(depth, gain, scale):
         skip, plain = (row[0] for row in measure(depth, gain, scale))
         return (
-            f"{depth} layer{'s' * (depth > 1)}, gain {gain:g}, branch × {scale:g}. The gradient leaves the end with "
+            f"{depth} layer{'s' * (depth > 1)}, gain {gain:g}, branch × {scale:g}. The gradient at the output has "
             f"size 8; the first layer gets {power(skip)} with x + and {power(plain)} without."
         )
 
@@ -188,7 +188,7 @@ def explore_gradients(function: Callable) -> LiveFigure:
         here = depths.index(depth)
         return (
             f"{depth} layer{'s' * (depth > 1)} with {n_features} features: a gradient of √{n_features} = "
-            f"{math.sqrt(n_features):.1f} sets out; by your measure {power(with_skip[here])} reaches the input with "
+            f"{math.sqrt(n_features):.1f} starts at the output; by your measure {power(with_skip[here])} reaches the input with "
             f"x +, {power(without[here])} without."
         )
 
