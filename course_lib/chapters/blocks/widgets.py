@@ -188,7 +188,7 @@ def explore_gradients(function: Callable) -> LiveFigure:
         here = depths.index(depth)
         return (
             f"{depth} layer{'s' * (depth > 1)} with {n_features} features: a gradient of √{n_features} = "
-            f"{math.sqrt(n_features):.1f} starts at the output; by your measure {power(with_skip[here])} reaches the input with "
+            f"{math.sqrt(n_features):.1f} sets out; by your measure {power(with_skip[here])} reaches the input with "
             f"x +, {power(without[here])} without."
         )
 
