@@ -343,7 +343,7 @@ def test_the_sweep_compares_first_and_last_word_at_the_marked_temperature():
 def test_model_and_truth_say_how_far_apart_they_are():
     model, truth = np.array([0.5, 0.3, 0.2]), np.array([0.6, 0.4, 0.0])
     figure = figures.model_and_truth({"one": (list("abc"), model, truth), "two": (list("abc"), truth, truth)}, rows=3)
-    assert figure.get_suptitle() == "20.0 % and 0.0 % of the model's probability is misplaced"
+    assert figure.get_suptitle() == "20.0% and 0.0% of the model's probability is misplaced"
     assert widths(figure.axes[0].patches) == pytest.approx([0.5, 0.3, 0.2])
     assert list(figure.axes[0].lines[0].get_xdata()) == pytest.approx([0.6, 0.4, 0.0])
 
@@ -363,7 +363,7 @@ def test_filter_curves_are_compared_at_one_loss():
     }
     figure = figures.filter_curves(curves, {"a": [2], "b": [], "c": [1]}, temperature=1.5)
     title = figure.axes[0].get_title(loc="left")
-    assert title == "At T = 1.5 and 1 % lost, these let through: a 3.0 %, b 0.5 %, c 7.0 %"
+    assert title == "At T = 1.5 and 1% lost, these let through: a 3.0%, b 0.5%, c 7.0%"
     assert [text.get_text() for text in figure.axes[0].texts] == ["a = 2", "c = 1"]
     near, half, far = figure.axes[0].transData.transform([(0, 0), (2, 0), (8, 0)])[:, 0]
     assert (half - near) / (far - near) == pytest.approx(0.5), "2 lies half way to 8"

@@ -34,7 +34,7 @@ def model_and_truth(panels: Mapping[str, tuple[Sequence[str], np.ndarray, np.nda
         gaps.append(0.5 * np.abs(model - truth).sum())
         one.set_title(f"{heading}", fontsize=FONT, loc="left")
         _say_which_is_which(one, model[chosen], truth[chosen])
-    told = _and([f"{100 * gap:.1f} %" for gap in gaps])
+    told = _and([f"{100 * gap:.1f}%" for gap in gaps])
     figure.suptitle(f"{told} of the model's probability is misplaced", fontsize=TITLE, x=0.01, ha="left")
     return figure
 
@@ -285,7 +285,7 @@ def filter_curves(
                     color=INK,
                     bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
                 )
-        compared.append(f"{name} {np.interp(100 * at, xs, ys):.1f} %")
+        compared.append(f"{name} {np.interp(100 * at, xs, ys):.1f}%")
     axes.axvline(100 * at, color=GREY, linestyle="--", linewidth=1)
     axes.set(xlim=(0, 8), ylim=(0, None), xticks=[0, 0.1, 0.5, 1, 2, 4, 8])
     axes.set_xticklabels(["0", "0.1", "0.5", "1", "2", "4", "8"])
@@ -294,6 +294,6 @@ def filter_curves(
         ylabel="let through: impossible words (%)",
     )
     axes.set_title(
-        f"At T = {temperature:g} and {100 * at:g} % lost, these let through: {', '.join(compared)}", loc="left"
+        f"At T = {temperature:g} and {100 * at:g}% lost, these let through: {', '.join(compared)}", loc="left"
     )
     return figure

@@ -164,7 +164,7 @@ def jump(losses: Sequence[float], right_steps: Sequence[int], right: Sequence[fl
     top.set(ylabel="loss (nats)", xlim=(0, len(losses)), ylim=(0, guessing + 0.9))
     low.plot(right_steps, right, "s-", color=ORANGE, markersize=4)
     low.set(ylabel="right copies", xlabel="step", xlim=(0, len(losses)), ylim=(-0.05, 1.05))
-    low.set_yticks([0, 0.5, 1], ["0 %", "50 %", "100 %"])
+    low.set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
     half = next((step for step, share in zip(right_steps, right) if share >= 0.5), None)
     said = f"near step {half} the copies turn right" if half is not None else "the copies stay wrong"
     headline(figure).set_text(f"The loss lingers, then falls; {said}")
@@ -241,7 +241,7 @@ class Abilities(Drawing):
         for (name, shares), colour, style in zip(self.right.items(), (*COLOURS, RED), ("-", "--", "-.", ":", "-")):
             over.plot(self.steps, shares, style, color=colour, linewidth=1.6, label=name)
         over.set(ylim=(-0.04, 1.04), ylabel="right words")
-        over.set_yticks([0, 0.5, 1], ["0 %", "50 %", "100 %"])
+        over.set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
         for axes in (left, over):
             axes.set_xscale("symlog", linthresh=20)
             axes.set_xlim(0, self.steps[-1] * 1.1)
@@ -254,7 +254,7 @@ class Abilities(Drawing):
         self.shares = [bars.text(0, i, "", va="center", fontsize=FONT - 1, color=INK) for i in range(len(self.right))]
         bars.set_yticks(range(len(self.right)), list(self.right))
         bars.set(xlim=(0, 1.3), xlabel="right words at this step")
-        bars.set_xticks([0, 0.5, 1], ["0 %", "50 %", "100 %"])
+        bars.set_xticks([0, 0.5, 1], ["0%", "50%", "100%"])
         bars.invert_yaxis()
         self.headline = headline(figure)
         fix_layout(figure)
