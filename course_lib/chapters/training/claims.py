@@ -148,8 +148,8 @@ def one_batch(size: Size) -> Measurement:
         f"{unlucky[2]:.1f}; with a bug: {told}",
         values=right.losses,
         figures={"right": round(max(right.losses), 3), "unlucky": tuple(round(each, 3) for each in unlucky)},
-        because="It depends on the rate, the number of steps and the size: if the loss stays high, one of them may be too "
-        "low. A loss near zero does not prove that there is no bug, because only one of the five faults shows.",
+        because="It depends on the rate, the number of steps and the size: if the loss stays high, one of them may be "
+        "too low. A loss near zero does not prove that there is no bug, because only one of the five faults shows.",
     )
 
 
@@ -265,9 +265,9 @@ def scaling_verdict(near: Sequence[float], far: Sequence[float]) -> str:
         quote="We observe no signs of deviation from straight power-law trends at large values of compute, data, or "
         "model size. Our trends must eventually level off, though, since natural language has non-zero entropy.",
     ),
-    control="Computed from recorded runs; nothing is trained. Each seed has twelve runs (three widths, four budgets, each "
-    "width at its own rate). We fit once to the loss, and once to the part of it above the known entropy. Both fits "
-    "predict a model three times as large and the one that ships with the course.",
+    control="Computed from recorded runs; nothing is trained. Each seed has twelve runs (three widths, four budgets, "
+    "each width at its own rate). We fit once to the loss, and once to the part of it above the known entropy. Both "
+    "fits predict a model three times as large and the one that ships with the course.",
     verdict=scaling_verdict,
     seeds=SEEDS,
 )
@@ -366,8 +366,8 @@ def resume_verdict(whole: float, lost: Sequence[float]) -> str:
         "to also save the optimizer’s state_dict, as this contains buffers and parameters that are updated as the "
         "model trains.",
     ),
-    control="The same batches and the same interruption after a third of the steps, with the full checkpoint, and with one "
-    "other piece lost at a time. Each run is compared with itself, at each of three learning rates.",
+    control="The same batches and the same interruption after a third of the steps, with the full checkpoint, and with "
+    "one other piece lost at a time. Each run is compared with itself, at each of three learning rates.",
     verdict=resume_verdict,
     seeds=SEEDS,
 )
@@ -382,8 +382,8 @@ def resume(size: Size) -> Measurement:
         f"checkpoint; {each}",
         values=tuple(optimizer),
         figures={"whole": max(whole), "lost": tuple(round(each, 3) for each in optimizer)},
-        because="AdamW keeps two averages per parameter, which would start at 0 again. The schedule and the batches also "
-        "have a position to return to.",
+        because="AdamW keeps two averages per parameter, which would start at 0 again. The schedule and the batches "
+        "also have a position to return to.",
     )
 
 
@@ -472,9 +472,9 @@ def jump_verdict(
         quote="We find that induction heads develop at precisely the same point as a sudden sharp increase in "
         "in-context learning ability, visible as a bump in the training loss.",
     ),
-    control="The same model, steps and seeds on a task that needs no search: the successor of each letter is in a fixed "
-    "table. Each task is learned at its own best of at least three rates. The authors study language models; ours "
-    "copies letters, from a fixed distance.",
+    control="The same model, steps and seeds on a task that needs no search: the successor of each letter is in a "
+    "fixed table. Each task is learned at its own best of at least three rates. The authors study language models; "
+    "ours copies letters, from a fixed distance.",
     verdict=jump_verdict,
     seeds=SEEDS,
 )
@@ -501,6 +501,6 @@ def jump(size: Size) -> Measurement:
         measured=f"of {steps} steps, a quarter and three quarters are right at step: {'; '.join(told)}",
         values=waits[0],
         figures={"rise": rises[0], "rise_of_table": rises[1], "wait": waits[0], "wait_of_table": waits[1]},
-        because="It depends on the comparison. Both abilities rise steeply once they have begun, the fixed table in even "
-        "fewer steps. Only copying has a long wait before that; we did not measure why.",
+        because="It depends on the comparison. Both abilities rise steeply once they have begun, the fixed table in "
+        "even fewer steps. Only copying has a long wait before that; we did not measure why.",
     )
