@@ -57,7 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m course_lib",
         description="Transformers, Measured: commands for learners, teachers and authors.",
-        epilog="Begin with `python -m course_lib start`. Each command explains itself: add `--help`.",
+        epilog="Start with `python -m course_lib start`. Add `--help` to any command for its explanation.",
     )
     parser.add_argument("--version", action="version", version=f"course_lib {course_lib.__version__}")
     parser.add_argument("--catalogue", metavar="DIR", help="add your own exercises, DIR/slug/name.md (`new exercise`)")

@@ -88,7 +88,7 @@ def readme(text: str, exercises: Path) -> str:
         raise ValueError(
             f"README.md needs the lines {TABLE_BEGIN!r} and {TABLE_END!r}: its chapters stand between them"
         )
-    lines = ["", "", "| | Chapter | What you will be able to measure | Minutes | Notebook | Exercises |"]
+    lines = ["", "", "| | Chapter | What it is about | Minutes | Notebook | Exercises |"]
     lines.append("|---|---|---|---|---|---|")
     for each in CHAPTERS:
         solve = f"[solve](exercises/{each.notebook})" if (exercises / each.notebook).is_file() else "–"

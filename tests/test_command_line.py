@@ -35,7 +35,7 @@ def test_help_is_there(command, capsys):
 
 def test_without_a_command_the_commands_are_listed(capsys):
     assert main([]) == 0
-    assert "learners: copy the course into a folder of your own" in capsys.readouterr().out
+    assert "learners: copy the course into your own folder" in capsys.readouterr().out
 
 
 def test_progress_prints_in_a_terminal_what_progress_shows_in_a_notebook(monkeypatch, tmp_path, capsys):

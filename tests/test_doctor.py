@@ -27,7 +27,7 @@ def test_doctor_finds_this_environment_well(capsys):
     assert main(["doctor"]) == 0
     said = capsys.readouterr().out
     assert "MISSING" not in said
-    assert "All is well" in said
+    assert "Everything is ready" in said
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_doctor_speaks_where_a_package_is_missing(package):
     assert seen.returncode == 1, seen.stderr
     assert "✗ MISSING" in seen.stdout
     assert "pip install" in seen.stdout
-    assert "to mend" in seen.stdout
+    assert "to fix" in seen.stdout
 
 
 def test_help_waits_for_no_package():
@@ -82,14 +82,14 @@ def test_without_torch_the_doctor_blames_torch_and_nothing_that_only_needs_it():
     assert "pip install" in said
     missing = [line.split()[2] for line in said.splitlines() if line.startswith("✗")]
     assert missing == ["torch"], said
-    assert re.search(r"^– unknown Tinytown model +not looked at: it needs torch$", said, flags=re.M), said
-    assert re.search(r"^– unknown exercises +not looked at: it needs torch$", said, flags=re.M), said
-    assert re.search(r"^✓ well +progress file", said, flags=re.M), said
+    assert re.search(r"^– unknown Tinytown model +not checked: it needs torch$", said, flags=re.M), said
+    assert re.search(r"^– unknown exercises +not checked: it needs torch$", said, flags=re.M), said
+    assert re.search(r"^✓ ok +progress file", said, flags=re.M), said
     assert re.search(
         r"^✗ MISSING torch +not installed in this environment\n +→ run `python -m pip", said, flags=re.M
     ), said
     assert "not whole" not in said
-    assert said.splitlines()[-1].startswith("1 to mend"), said
+    assert said.splitlines()[-1].startswith("1 problem to fix"), said
 
 
 @pytest.mark.proof
@@ -97,10 +97,10 @@ def test_a_package_that_only_the_model_needs_is_blamed_by_its_name():
     said = without("jaxtyping", "doctor")
     assert said.returncode == 1
     assert re.search(r"^✗ MISSING jaxtyping .*\n +→ .*pip install", said.stdout, flags=re.M), said.stdout
-    assert re.search(r"^– unknown Tinytown model +not looked at: it needs jaxtyping$", said.stdout, flags=re.M)
-    assert said.stdout.endswith("\n1 to mend, in this order.\n")
+    assert re.search(r"^– unknown Tinytown model +not checked: it needs jaxtyping$", said.stdout, flags=re.M)
+    assert said.stdout.endswith("\n1 problem to fix, in this order.\n")
     assert "not whole" not in said.stdout
-    assert "All is well" not in said.stdout
+    assert "Everything is ready" not in said.stdout
 
 
 def test_the_doctor_blames_the_assets_where_they_are_to_blame(capsys, monkeypatch, tmp_path):
@@ -108,7 +108,7 @@ def test_the_doctor_blames_the_assets_where_they_are_to_blame(capsys, monkeypatc
     assert main(["doctor"]) == 1
     said = capsys.readouterr().out
     assert [line.split()[2] for line in said.splitlines() if line.startswith("✗")] == ["Tinytown"]
-    assert "course_lib/assets is not whole" in said
+    assert "course_lib/assets is incomplete" in said
 
 
 @pytest.mark.proof
@@ -133,9 +133,9 @@ def test_the_doctor_says_each_line_as_soon_as_it_knows_it(monkeypatch):
         so_far = process.stdout.read() or b""
         os.set_blocking(process.stdout.fileno(), True)
         rest, _ = process.communicate(b"\n")
-    assert re.search("✓ well +Python", so_far.decode()), so_far
+    assert re.search("✓ ok +Python", so_far.decode()), so_far
     assert process.returncode == 0
-    assert "All is well" in rest.decode()
+    assert "Everything is ready" in rest.decode()
 
 
 def test_the_doctor_announces_on_a_terminal_what_may_take_a_while(monkeypatch):
@@ -146,7 +146,7 @@ def test_the_doctor_announces_on_a_terminal_what_may_take_a_while(monkeypatch):
     said = Terminal()
     monkeypatch.setattr(sys, "stdout", said)
     assert main(["doctor"]) == 0
-    assert re.search(r"… +torch +\r✓ well +torch", said.getvalue())
+    assert re.search(r"… +torch +\r✓ ok +torch", said.getvalue())
     assert not [line for line in said.getvalue().splitlines() if line.startswith("…") and not line.strip("… ")]
 
 
@@ -159,7 +159,7 @@ def test_an_installation_without_notebooks_is_not_told_to_open_one(tmp_path):
     at = f"sys.path.insert(0, {str(tmp_path / 'packages')!r})"
     well = without("nothing_that_exists", "doctor", cwd=tmp_path, setup=at, PYTHONIOENCODING="ascii")
     assert well.returncode == 0, well.stderr + well.stdout
-    assert "All is well" in well.stdout
+    assert "Everything is ready" in well.stdout
     assert "torch" in well.stdout
     assert "00_start_here" not in well.stdout
     ill = without("matplotlib", "doctor", cwd=tmp_path, setup=at).stdout
@@ -188,7 +188,7 @@ def found(monkeypatch):
 def test_a_library_that_windows_cannot_load_is_not_called_missing(found, monkeypatch):
     monkeypatch.setattr(doctor.platform, "system", lambda: "Windows")
     seen = found(torch=OSError("[WinError 126] The specified module could not be found: c10.dll"))
-    assert seen["torch"].sign == "✗ AMISS  "
+    assert seen["torch"].sign == "✗ PROBLEM"
     assert "installed, but cannot be loaded: OSError: [WinError 126]" in seen["torch"].seen
     assert seen["torch"].remedy.startswith("install Microsoft's Visual C++ Redistributable")
     assert (seen["Tinytown model"].well, seen["progress file"].well) == (None, True)
@@ -203,12 +203,12 @@ def test_what_only_grading_a_class_needs_is_a_note_and_nothing_to_mend(found, mo
     assert seen["grading a class"].sign == "• note   "
     assert "docker" in seen["grading a class"].seen
     assert main(["doctor"]) == 0
-    assert "All is well" in capsys.readouterr().out
+    assert "Everything is ready" in capsys.readouterr().out
 
 
 def test_a_package_that_is_there_and_lacks_another_is_told_from_one_that_is_missing(found):
     seen = found(matplotlib=ModuleNotFoundError("No module named 'kiwisolver'", name="kiwisolver"))
-    assert seen["matplotlib"].sign == "✗ AMISS  "
+    assert seen["matplotlib"].sign == "✗ PROBLEM"
     assert "kiwisolver" in seen["matplotlib"].seen
     seen = found(matplotlib=ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib"))
     assert seen["matplotlib"].sign == "✗ MISSING"
@@ -219,10 +219,10 @@ def test_a_version_that_the_course_does_not_take_is_the_cause_and_what_needs_it_
 
     monkeypatch.setattr(tokenizers, "__version__", "0.10.3")
     seen = found()
-    assert seen["tokenizers"].seen.startswith("0.10.3, and the course takes ")
+    assert seen["tokenizers"].seen.startswith("0.10.3, but the course needs ")
     assert "pip install" in seen["tokenizers"].remedy
     assert [name for name, each in seen.items() if each.well is False] == ["tokenizers"]
-    assert seen["Tinytown model"].seen == "not looked at: it needs tokenizers"
+    assert seen["Tinytown model"].seen == "not checked: it needs tokenizers"
 
 
 def test_whoever_runs_another_python_than_the_courses_own_is_told_that(found, monkeypatch, tmp_path):
@@ -230,7 +230,7 @@ def test_whoever_runs_another_python_than_the_courses_own_is_told_that(found, mo
     (tmp_path / ".venv" / "pyvenv.cfg").touch()
     monkeypatch.setattr(doctor, "COURSE", tmp_path)
     seen = found(torch=ModuleNotFoundError("No module named 'torch'", name="torch"))
-    assert seen["torch"].remedy.startswith(f"this is another Python, {sys.executable}: run the course's own")
+    assert seen["torch"].remedy.startswith(f"this is a different Python, {sys.executable}: run the course's own")
     assert str(tmp_path / ".venv" / "bin" / "python") in seen["torch"].remedy
 
 
@@ -241,7 +241,7 @@ def test_the_doctor_needs_no_network(capsys, monkeypatch):
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     assert main(["doctor"]) == 0
-    assert "All is well" in capsys.readouterr().out
+    assert "Everything is ready" in capsys.readouterr().out
 
 
 def test_an_old_python_is_told_before_anything_that_it_cannot_import():

@@ -132,7 +132,7 @@ TABLE_BEGIN, TABLE_END = "<!-- bench: written by `python -m course_lib refresh` 
 
 
 def readme(text: str, report: Report) -> str:
-    """Return README.md's text with the rows of a report that have a goal in its table.
+    """Return README.md's text with the report's rows that have a goal in its table; the goals are the developers' own.
 
     Errors: ValueError if a line between which the table stands is missing.
     """
@@ -140,11 +140,11 @@ def readme(text: str, report: Report) -> str:
     _, end, after = rest.partition(TABLE_END)
     if not (begin and end):
         raise ValueError(f"README.md needs the lines {TABLE_BEGIN!r} and {TABLE_END!r}: the figures stand between them")
-    lines = ["", "", "| | ours | beside | ratio | quartiles | goal |", "|---|---|---|---|---|---|"]
+    lines = ["", "", "| | ours | compared with | ratio | quartiles |", "|---|---|---|---|---|"]
     for row in report.rows:
         if row.goal:
-            what, beside, ratio, quartiles, goal, reached, ours = _cells(row)
-            lines.append(f"| {row.part}: {what} | {ours} | {beside} | {ratio} | {quartiles} | {goal}, {reached} |")
+            what, beside, ratio, quartiles, *_, ours = _cells(row)
+            lines.append(f"| {row.part}: {what} | {ours} | {beside} | {ratio} | {quartiles} |")
     where = "{cores} cores of an {processor}, torch {torch}, {date}".format(**report.machine)
     lines += ["", f"Measured on {where}."]
     return before + begin + "\n".join([*lines, "", end]) + after

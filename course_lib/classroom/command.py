@@ -16,30 +16,30 @@ from .outputs import FORMATS, worksheets
 OWN = (".lock", "marks.jsonl", "run.json")  # of a run, in the folder of its results, opened where they are
 
 DESCRIPTION = """\
-Grades notebooks of people nobody should trust: their code runs in a sandbox, without network and without your files,
-and is judged outside of it, on cases drawn from a fresh secret seed. Every expected exercise gets a result.
+Grades notebooks that you should not trust: learners' code runs in a sandbox, without network and without access to your
+files. It is judged outside the sandbox, on cases from a fresh secret seed. Every expected exercise gets a result.
 
-What is handed in: a notebook or a zip file is a submission. A folder given alone is one submission if it holds nothing
-but one notebook, or notebooks under the course's own file names, and a class otherwise: each notebook, zip file and
-folder in it is a submission, with all notebooks below. All else in it is listed as not taken. A zip file given alone is
-read as a folder. Of several paths each is a submission. What a learning platform's download gives one learner is one.
-With --roster all that bears one learner's number, login, address or name is that learner's submission. Before anything
-is graded, a manifest says who was found in which files, who is missing, and what was not taken.
+A notebook or a zip file is a submission. A folder on its own is one submission if it has one notebook only,
+or notebooks under the course's own file names. Otherwise it is a class: each notebook, zip file and folder in it is a
+submission, with all notebooks inside, and everything else is listed as not taken. A zip file on its own is read as a
+folder. Of several paths, each is a submission. A learning platform's download has one submission for each learner.
+With --roster, everything with one learner's number, login, address or name is that learner's submission. First,
+a manifest says who was found in which files, who is missing, and what was not taken.
 """
 EPILOG = """\
 examples:
   python -m course_lib grade my_answers.ipynb
   python -m course_lib grade class/ --out results/                    marks, reports for you and for each learner
-  python -m course_lib grade class/ --out results/ --resume           go on after an interruption, or after late ones
+  python -m course_lib grade class/ --out results/ --resume           continue after an interruption, or add late ones
   python -m course_lib grade class/ --out results/ --chapters 2 4     expect these chapters of everyone
   python -m course_lib grade class.zip --out results/ --moodle Grades.csv
-  python -m course_lib grade class/ --roster Grades.csv --manifest    grade nothing: is everybody there?
+  python -m course_lib grade class/ --roster Grades.csv --manifest    grade nothing: is everyone there?
   python -m course_lib grade --plan 500                               how long would 500 submissions take here?
 
 exit status: 0 all graded (whatever the points) · 1 something was not taken, is in no row of the roster, could not be
-graded, or not be counted as course.toml says, or a cell with answers did not run (PLEASE LOOK): see what is said, or
-the report · 2 it could not begin, or not go on, see what is said: --resume does, when that is mended · 129, 130, 143
-ended by a signal (SIGHUP, Ctrl-C, SIGTERM): what was finished is kept in DIR
+graded, or could not be counted as course.toml says, or a cell with answers did not run (PLEASE LOOK): see the messages
+or the report · 2 it could not begin or continue: see the message; --resume continues once the cause is fixed · 129,
+130, 143 ended by a signal (SIGHUP, Ctrl-C, SIGTERM): finished results are kept in DIR
 """
 
 
@@ -64,34 +64,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--exercises", nargs="+", default=[], metavar="ID", help="these exercises")
 
-    who = parser.add_argument_group("who is who: said before anything is graded, in a manifest")
+    who = parser.add_argument_group("who is who, reported in a manifest before anything is graded")
     who.add_argument(
         "--roster",
         type=Path,
         metavar="FILE",
         help="the learners, as CSV: from Canvas, Moodle, Gradescope, GitHub Classroom, or your own with a column ID, "
-        "Name or Email. What fits one learner is one submission, and who is missing is said",
+        "Name or Email. Everything of one learner is one submission, and missing learners are listed",
     )
     who.add_argument(
-        "--one-each", action="store_true", help="each item in the folder is one learner's, whatever it holds"
+        "--one-each", action="store_true", help="each item in the folder is one learner's, whatever its contents"
     )
     who.add_argument("--manifest", action="store_true", help="grade nothing: show who was found, in which files")
     who.add_argument("--confirm", action="store_true", help="show the manifest and ask before grading")
 
-    count = parser.add_argument_group("what the points count")
+    count = parser.add_argument_group("how points are weighted")
     count.add_argument(
         "--course",
         type=Path,
         metavar="FILE",
         help="[grading]: weights, due dates, late rule and overrides; [course]: chapters, roster, platform (default: "
-        "course.toml, if there is one here; a sample: solutions/course.toml). What is named here outranks it",
+        "course.toml, if there is one here; a sample: solutions/course.toml). Command-line options override it",
     )
     count.add_argument(
         "--handed-in",
         type=Path,
         metavar="FILE",
-        help="when each handed in: CSV with an id and a column 'handed in', or Moodle's grading worksheet; it outranks "
-        "the times that a download tells",
+        help="submission times: CSV with an id and a column 'handed in', or Moodle's grading worksheet; they override "
+        "the times in a download",
     )
 
     how = parser.add_argument_group("how")
@@ -99,25 +99,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sandbox",
         choices=("bwrap", "docker", "none"),
         default="bwrap",
-        help="bwrap: bubblewrap, the default; docker: a container per notebook; none: no wall, only for notebooks that "
-        "you would run yourself (what each promises: solutions/README.md)",
+        help="bwrap: bubblewrap, the default; docker: a container per notebook; none: no sandbox, only for notebooks "
+        "that you would run yourself (see solutions/README.md)",
     )
     how.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="workers at a time (default: %(default)s)")
     how.add_argument(
         "--salvage",
         choices=("yes", "no", "unfinished"),
         default="yes",
-        help="read what is not as it should be but plain in its meaning, with a note (default); no: be strict; "
-        "unfinished: as yes, and run what is complete above a syntax error in its cell",
+        help="read malformed but unambiguous files, with a note (default); no: be strict; unfinished: as yes, and also "
+        "run what is complete above a syntax error in its cell",
     )
-    how.add_argument("--resume", action="store_true", help="go on with the run in DIR; what is graded stays")
-    how.add_argument("--seed", type=int, help="draw the cases of an earlier run again (its seed is in DIR/run.json)")
-    how.add_argument("--scheduler", default="", metavar="ADDRESS", help="a Dask scheduler, tcp://host:8786, does it")
+    how.add_argument("--resume", action="store_true", help="continue the run in DIR; finished results stay")
+    how.add_argument(
+        "--seed", type=int, help="generate the cases of an earlier run again (its seed is in DIR/run.json)"
+    )
+    how.add_argument(
+        "--scheduler", default="", metavar="ADDRESS", help="use the workers of a Dask scheduler, tcp://host:8786"
+    )
     how.add_argument("--seconds", type=float, default=0.0, help="computing time of an exercise (default: its own)")
     how.add_argument("--minutes", type=float, default=20.0, help="for a whole submission (default: %(default)g)")
     how.add_argument("--memory", type=float, default=3.0, help="GiB for a submission (default: %(default)g)")
 
-    form = parser.add_argument_group("results in DIR, beside marks.jsonl and report/index.html")
+    form = parser.add_argument_group("results in DIR, in addition to marks.jsonl and report/index.html")
     form.add_argument("--json", action="store_true", help="results.json: everything")
     form.add_argument("--csv", action="store_true", help="results.csv: a row per learner and exercise")
     form.add_argument("--junit", action="store_true", help="junit.xml, as pytest writes it")
@@ -128,7 +132,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="GRADEBOOK",
-        help="canvas.csv for import; with an exported GRADEBOOK its rows are filled",
+        help="canvas.csv for import; with an exported GRADEBOOK, its rows filled in",
     )
     form.add_argument(
         "--columns",
@@ -140,7 +144,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--moodle",
         action="append",
         metavar="WORKSHEET",
-        help="moodle.csv: the exported grading worksheet, filled. Where each chapter is an assignment: "
+        help="moodle.csv: the exported grading worksheet, filled in. If each chapter is an assignment: "
         "--moodle 2=Grades-A.csv --moodle 3=Grades-B.csv (moodle_2.csv, moodle_3.csv)",
     )
 

@@ -11,13 +11,13 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "autograder",
         help="make the autograder zip for Gradescope",
-        description="Writes the zip that a programming assignment on Gradescope takes as its autograder. It holds the "
-        "reference answers. Which settings it needs stands in solutions/README.md.",
+        description="Writes the zip that a programming assignment on Gradescope takes as its autograder. It contains "
+        "the reference answers. solutions/README.md says which settings it needs.",
         epilog="Example: python -m course_lib autograder attention.zip --chapters 2",
     )
     parser.add_argument("file", metavar="FILE.zip")
     add_assignment(parser)
-    parser.set_defaults(run=run, remedy="name a file that you may write")
+    parser.set_defaults(run=run, remedy="name a file that you may write to")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -9,24 +9,25 @@ def add(commands: argparse._SubParsersAction) -> None:
     """Add the command with its arguments."""
     parser = commands.add_parser(
         "bench",
-        help="measure how fast the library is, beside what you would use instead",
+        help="measure how fast the library is, compared with what you would use instead",
         description=(
-            "Times ours and its peers in turns, within one run, and prints their ratios with quartiles: training and "
-            "writing beside transformers, nn.TransformerEncoder and a model in nanoGPT's manner, attention beside "
-            "nn.MultiheadAttention, imports beside torch's, grading beside nbgrader (where NBGRADER_PYTHON names a "
-            "Python that has it), and all of it beside what this machine can do at most; then how long each notebook "
-            "takes, and how much memory an open chapter. It refuses to measure while other programs are busy."
+            "Times the library and its peers in turns, within one run, and prints the ratios with quartiles. It "
+            "compares training and generation with transformers, nn.TransformerEncoder and a model in the style of "
+            "nanoGPT, attention with nn.MultiheadAttention, imports with torch's, grading with nbgrader (if "
+            "NBGRADER_PYTHON names a Python that has it), and all of them with the machine's limit. Then it measures "
+            "how long each notebook takes, and how much memory an open chapter needs. It refuses to measure while "
+            "other programs are busy."
         ),
         epilog="Example: python -m course_lib bench train decode --json figures.json --picture roofline.png",
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"what to measure: {', '.join(PARTS)} (default: all)")
     parser.add_argument("--rounds", type=int, default=7, help="how often each is timed (default: %(default)s)")
     parser.add_argument("--threads", type=int, help="cores to use (default: all)")
-    parser.add_argument("--json", metavar="FILE", help="write all figures there, too")
-    parser.add_argument("--picture", metavar="FILE", help="draw the roofline there (needs train or decode)")
+    parser.add_argument("--json", metavar="FILE", help="also write all figures to this file")
+    parser.add_argument("--picture", metavar="FILE", help="draw the roofline into this file (needs train or decode)")
     parser.add_argument("--record", action="store_true", help="keep the figures that chapter 14 and the README show")
     parser.add_argument("--anyway", action="store_true", help="measure on a busy machine; the table then says so")
-    parser.set_defaults(run=run, remedy="name a file that you may write")
+    parser.set_defaults(run=run, remedy="name a file that you may write to")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -14,12 +14,12 @@ def add(commands: argparse._SubParsersAction) -> None:
     """Add the command with its arguments."""
     parser = commands.add_parser(
         "claims",
-        help="measure what is said about Transformers",
+        help="measure popular claims about Transformers",
         description=(
-            "Runs the experiments of the course, each about a minute at most on one core, and prints for each claim "
-            "what was measured and the verdict. Figures with seeds are the same on every machine; times are not. "
-            "--stress measures the claims that train models again, with four times the steps and with twice the width, "
-            "and ends with status 1 if a claim that was confirmed or refuted comes out differently."
+            "Runs the course's experiments, each about a minute at most on one core, and prints for each claim the "
+            "measurement and the verdict. Figures with seeds are the same on every machine; times are not. --stress "
+            "measures the claims that train models again, with four times the steps and with twice the width. It ends "
+            "with status 1 if a claim that was confirmed or refuted comes out differently."
         ),
         epilog="Examples: python -m course_lib claims --chapter 5 · python -m course_lib claims --stress --jobs 2",
     )
@@ -27,7 +27,7 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--chapter", type=int, action="append", help="only those of this chapter; may be repeated")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--list", action="store_true", help="run nothing: list the claims")
-    what.add_argument("--about", action="store_true", help="run nothing: print what is recorded of each claim")
+    what.add_argument("--about", action="store_true", help="run nothing: print the record of each claim")
     what.add_argument("--json", action="store_true", help="print the findings as JSON")
     what.add_argument(
         "--record", action="store_true", help="authors: keep the findings for the chapters and the README"
@@ -35,12 +35,12 @@ def add(commands: argparse._SubParsersAction) -> None:
     what.add_argument(
         "--stress",
         action="store_true",
-        help="repeat trained claims at other sizes and keep what was found; continues where it was interrupted",
+        help="repeat trained claims at other sizes and keep the findings; continues where it was interrupted",
     )
-    parser.add_argument("--again", action="store_true", help="with --stress: repeat those that are recorded, too")
+    parser.add_argument("--again", action="store_true", help="with --stress: also repeat those that are recorded")
     parser.add_argument("--jobs", type=int, default=1, help="with --stress: processes to use (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=1, help="cores to use (default: %(default)s)")
-    parser.set_defaults(run=run, remedy="see that you may write there")
+    parser.set_defaults(run=run, remedy="check that you may write there")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,6 +1,6 @@
-"""`python -m course_lib doctor`: say whether this environment can run the course, and how to mend it.
+"""`python -m course_lib doctor`: check whether this environment can run the course, and say how to fix it.
 
-It speaks where torch is missing: what it looks at is imported when it is looked at.
+The command works without torch: each package is imported only when it is checked.
 """
 
 import argparse
@@ -29,27 +29,27 @@ def add(commands: argparse._SubParsersAction) -> None:
     """Add the command with its arguments."""
     parser = commands.add_parser(
         "doctor",
-        help="say whether this environment can run the course, and how to mend it",
+        help="check whether this environment can run the course, and say how to fix it",
         description=(
-            "Looks at Python, the packages and their versions, the sliders, the shipped model, the exercises and the "
-            "progress file, and says each as soon as it is known. Needs no network. A note (•) is nothing to mend. "
-            "Exit status 1 if something is missing or amiss."
+            "Checks Python, the packages and their versions, the sliders, the shipped model, the exercises and the "
+            "progress file, and reports each as soon as it is known. Needs no network. A note (•) needs no action. "
+            "Exit status 1 if there is a problem."
         ),
     )
     parser.set_defaults(run=run, remedy="see that it can be used")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Return 0 if all is well, otherwise 1."""
+    """Return 0 if there is no problem, otherwise 1."""
     return 0 if doctor() else 1
 
 
 @dataclass
 class Finding:
-    """One thing that the doctor looked at: whether it is well, and if not, what to do.
+    """One thing that was checked: whether it is in order, and if not, what to do.
 
-    well: None if it was not looked at, because something that it needs is missing. is_missing: not there at all, and
-    not only amiss. is_note: it may be as it is.
+    well: None if it was not checked because something that it needs is missing. is_missing: not installed at all.
+    is_note: needs no action.
     """
 
     name: str
@@ -62,16 +62,18 @@ class Finding:
     @property
     def sign(self) -> str:
         if self.well:
-            return "• note   " if self.is_note else "✓ well   "
+            return "• note   " if self.is_note else "✓ ok     "
         if self.well is None:
             return "– unknown"
-        return "✗ MISSING" if self.is_missing else "✗ AMISS  "
+        return "✗ MISSING" if self.is_missing else "✗ PROBLEM"
 
 
 def examine(announce: Callable[[str], object] = lambda name: None) -> Iterator[Finding]:
-    """Look at everything that the course needs, in the order in which it is needed. `announce` is told the name of each
-    thing before it is looked at: the first import of torch may take a while."""
-    remedy = "install Python 3.11 or newer and make the environment again"
+    """Check everything that the course needs, in the order in which it is needed.
+
+    `announce` gets the name of each thing before it is checked: the first import of torch may take a while.
+    """
+    remedy = "install Python 3.11 or newer and create the environment again"
     yield Finding("Python", sys.version_info >= (3, 11), platform.python_version(), remedy)
     missing: set[str] = set()
     ranges = _ranges()
@@ -99,12 +101,12 @@ def examine(announce: Callable[[str], object] = lambda name: None) -> Iterator[F
                     yield _not_imported(package, error)
                 missing.add(package)
                 needs = (package,)
-        yield Finding(name, None, f"not looked at: it needs {' and '.join(need for need in needs if need in missing)}")
+        yield Finding(name, None, f"not checked: it needs {' and '.join(need for need in needs if need in missing)}")
     yield from _notes()
 
 
 def _ranges() -> dict[str, Any]:
-    """Return which versions of each package the course takes, as far as its installation says so."""
+    """Return which versions of each package the course accepts, as far as its installation says."""
     try:
         from packaging.requirements import Requirement
 
@@ -115,7 +117,7 @@ def _ranges() -> dict[str, Any]:
 
 
 def _package(package: str, accepted: Any) -> Finding:
-    """Look at one package: is it there, can it be imported, is its version one that the course takes?"""
+    """Check one package: is it installed, can it be imported, does the course accept its version?"""
     try:
         if package in PROGRAMS and importlib.util.find_spec(package):
             version = importlib.metadata.version(package)
@@ -124,53 +126,55 @@ def _package(package: str, accepted: Any) -> Finding:
     except Exception as error:
         return _not_imported(package, error)
     if accepted is not None and version != "installed" and not accepted.contains(version, prereleases=True):
-        return Finding(package, False, f"{version}, and the course takes {accepted}", _install(package))
+        return Finding(package, False, f"{version}, but the course needs {accepted}", _install(package))
     return Finding(package, True, version)
 
 
 def _not_imported(package: str, error: Exception) -> Finding:
-    """Tell a package that is not there from one that is, and cannot be loaded."""
+    """Distinguish a package that is not installed from one that cannot be loaded."""
     if isinstance(error, ModuleNotFoundError) and (error.name or package).partition(".")[0] == package:
         return Finding(package, False, "not installed in this environment", _install(package), is_missing=True)
     remedy = f"{_install(package)}, with --force-reinstall"
     if platform.system() == "Windows" and isinstance(error, OSError):  # a DLL of torch, mostly
-        remedy = "install Microsoft's Visual C++ Redistributable (x64) and try again; if that was not it, " + remedy
+        remedy = "install Microsoft's Visual C++ Redistributable (x64) and try again; if that does not help, " + remedy
     return Finding(package, False, f"installed, but cannot be loaded: {type(error).__name__}: {error}", remedy)
 
 
 def _notes() -> Iterator[Finding]:
-    """Say what this installation is, and what of it is for teachers."""
+    """Report what kind of installation this is, and whether it can grade a class."""
     if not (COURSE / "notebooks").is_dir():
-        yield Finding("the course", True, "the library alone, without notebooks", is_note=True)
+        yield Finding("the course", True, "only the library, without notebooks", is_note=True)
     elif (holds := released()) is not None:
         yield Finding("the course", True, f"a learner's package with {named(holds)}", is_note=True)
     if not (COURSE / "solutions").is_dir():
         return
     if platform.system() == "Linux" and shutil.which("bwrap"):
-        yield Finding("grading a class", True, "bubblewrap is there", is_note=True)
+        yield Finding("grading a class", True, "bubblewrap is installed", is_note=True)
     else:
         what = "bubblewrap is not installed" if platform.system() == "Linux" else "bubblewrap needs Linux"
         yield Finding(
-            "grading a class", True, f"{what}; learners need none, `grade --sandbox docker` does", is_note=True
+            "grading a class",
+            True,
+            f"{what}; learners do not need it, and teachers can use `grade --sandbox docker`",
+            is_note=True,
         )
 
 
 def _install(package: str) -> str:
-    """Return how to install a package: with all the others, if the list of them is here. Where the course has an
-    environment of its own and this is another, that is the cause."""
+    """Return how to install a package. If the course has its own environment and this is another, that is the cause."""
     own = COURSE / ".venv"
     if (own / "pyvenv.cfg").is_file() and Path(sys.prefix).resolve() != own.resolve():
         python = own / ("Scripts/python.exe" if platform.system() == "Windows" else "bin/python")
-        return f"this is another Python, {sys.executable}: run the course's own, `{python} -m course_lib doctor`"
+        return f"this is a different Python, {sys.executable}: run the course's own, `{python} -m course_lib doctor`"
     return f"run `python -m pip install {brought_by.install(package) or package}` in the course's environment"
 
 
 def _sliders() -> Finding:
-    """Sliders need their half in the browser, which the package jupyterlab_widgets brings."""
+    """Sliders need a part that runs in the browser, which the package jupyterlab_widgets provides."""
     remedy = "run `python -m pip install --force-reinstall ipywidgets jupyterlab_widgets`, then restart JupyterLab"
     try:
         importlib.import_module("jupyterlab_widgets")
-        return Finding("sliders in JupyterLab", True, "jupyterlab_widgets is there")
+        return Finding("sliders in JupyterLab", True, "jupyterlab_widgets is installed")
     except ImportError:
         return Finding(
             "sliders in JupyterLab", False, "jupyterlab_widgets is missing: sliders would stay blank", remedy, True
@@ -186,14 +190,14 @@ def _model() -> Finding:
         raise
     except Exception as error:
         return Finding(
-            "Tinytown model", False, str(error), "fetch the repository again: course_lib/assets is not whole"
+            "Tinytown model", False, str(error), "download the repository again: course_lib/assets is incomplete"
         )
     count = sum(parameter.numel() for parameter in model.parameters())
     return Finding("Tinytown model", True, f"{count:,} parameters, {len(tokenizer)} tokens")
 
 
 def _exercises() -> Finding:
-    """Read one page: whatever the pages need is there, and they are, in a learner's package sealed in one file."""
+    """Read one page: this shows that the pages, or a learner's sealed file of them, are there and can be read."""
     try:
         from course_lib.grading.catalogue import EXERCISES
 
@@ -201,7 +205,7 @@ def _exercises() -> Finding:
     except ImportError:
         raise
     except Exception as error:
-        remedy = "fetch the course again: its exercises are not whole"
+        remedy = "download the course again: its exercises are incomplete"
         return Finding("exercises", False, f"{type(error).__name__}: {error}", remedy)
     return Finding("exercises", True, f"{len(EXERCISES)} can be checked" if first else "none yet", is_note=True)
 
@@ -220,9 +224,9 @@ def _progress_file() -> Finding:
 
 
 def doctor(versions: bool = True) -> bool:
-    """Print what is well and what is missing, with the remedy, each as soon as it is known; True if all is well.
+    """Print what is in order and what is not, with the remedy, as soon as each is known; True if there is no problem.
     versions=False prints neither version numbers nor notes."""
-    # A terminal also says what is being looked at; the finding is written over it.
+    # A terminal also shows what is being checked; the finding is written over it.
     waits = sys.stdout is not None and sys.stdout.isatty()
 
     def announce(name: str) -> None:
@@ -240,9 +244,13 @@ def doctor(versions: bool = True) -> bool:
         ill += finding.well is False
         unknown += finding.well is None
     if ill or unknown:
-        print(f"{ill} to mend, in this order.")
+        print(f"{ill} {'problem' if ill == 1 else 'problems'} to fix, in this order.")
     elif (COURSE / "notebooks" / "00_start_here.ipynb").is_file():
-        print("All is well: `python -m course_lib start` opens the course." if versions else "All is well.")
+        print(
+            "Everything is ready: `python -m course_lib start` opens the course."
+            if versions
+            else "Everything is ready."
+        )
     else:
-        print("All is well. The notebooks are not part of this installation: they come with the course's repository.")
+        print("Everything is ready. This installation has no notebooks: they come with the course's repository.")
     return not (ill or unknown)

@@ -8,12 +8,12 @@ def add(commands: argparse._SubParsersAction) -> None:
     """Add the command with its arguments."""
     parser = commands.add_parser(
         "glass",
-        help="write a trained model as a page in which every part of it can be opened and removed",
+        help="write a trained model as a web page in which you can open and remove every part",
         description=(
-            "Writes one HTML file: the model itself, at work in the page, each head, unit and block with its numbers. "
-            "It opens in any browser, needs no server, and asks none: mail it, project it, put it on a site. Models "
-            "of up to 200 million weights run in it, real ones too, in 8 bits where they have more than five million: "
-            "stories15m, which tells children's stories in English, makes a page of 21 MB; SmolLM2 one of 183 MB that "
+            "Writes one HTML file in which the model runs, with the numbers of each head, unit and block. It opens in "
+            "any browser and needs no server: mail it, project it, put it on a site. Models of up to 200 million "
+            "weights run in it, including real ones; those of more than five million are stored in 8 bits. stories15m, "
+            "which tells children's stories in English, makes a page of 21 MB. SmolLM2 makes one of 183 MB, which "
             "takes a few seconds to open and a second to read a sentence."
         ),
         epilog=(
@@ -26,7 +26,7 @@ def add(commands: argparse._SubParsersAction) -> None:
         help="a folder that `train` has written, or a name (default: %(default)s, the model of the course)",
     )  # fmt: skip
     parser.add_argument("--out", type=Path, default=Path("glass.html"), help="file to write (default: %(default)s)")
-    parser.add_argument("--force", action="store_true", help="write over a file that is there")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     parser.set_defaults(run=run, remedy="name another file with --out")
 
 

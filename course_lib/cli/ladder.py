@@ -9,9 +9,9 @@ def add(commands: argparse._SubParsersAction) -> None:
         "ladder",
         help="the model that grows through the course, measured after each chapter",
         description=(
-            "Prints the ladder: for each rung the loss per token on held-out stories, and how far that is above the "
-            "entropy, which no honest predictor goes below. With names, these rungs are trained again, with three "
-            "seeds each, in one to five minutes a rung on two cores, and printed beside the record."
+            "Prints the ladder: for each rung the loss per token on held-out stories, and how far it is above the "
+            "entropy, which no honest predictor can beat. With names, trains these rungs again with three seeds each, "
+            "which takes one to five minutes a rung on two cores, and prints them next to the record."
         ),
         epilog="Example: python -m course_lib ladder masks heads",
     )
@@ -19,7 +19,7 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--all", action="store_true", help="train every rung again")
     parser.add_argument("--threads", type=int, default=2, help="cores to use (default: %(default)s)")
     parser.add_argument("--record", action="store_true", help="authors: keep the figures for the chapters")
-    parser.set_defaults(run=run, remedy="see that you may write there")
+    parser.set_defaults(run=run, remedy="check that you may write there")
 
 
 def run(arguments: argparse.Namespace) -> int:

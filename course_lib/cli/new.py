@@ -76,22 +76,22 @@ def add(commands: argparse._SubParsersAction) -> None:
     """Add the command with its arguments."""
     parser = commands.add_parser(
         "new",
-        help="authors and teachers: begin an exercise, and prove it",
+        help="authors and teachers: start an exercise, and test it",
         description=(
-            "Writes DIR/slug/name.md and DIR/slug/name.py, a small exercise that passes at once and shows every part "
-            "of a page, and proves it: the reference passes, each mistake fails and is named, with three seeds. Change "
-            "both files to yours and give the same command again: a page that is there is proved and never written "
-            "over. What is wrong with a page is told with its file, its line and what to do."
+            "Writes DIR/slug/name.md and DIR/slug/name.py, a small exercise that passes immediately and shows every "
+            "part of a page. Then it tests the page with three seeds: the reference passes, each mistake fails and is "
+            "named. Change both files and run the same command again: an existing page is tested and never "
+            "overwritten. Errors in a page are reported with the file, the line and what to do."
         ),
         epilog=(
-            "Examples: python -m course_lib new exercise my_pages/heads/count; in the course itself "
+            "Examples: python -m course_lib new exercise my_pages/heads/count; or, in the course itself, "
             "course_lib/chapters/heads/count. Use your folder with `python -m course_lib --catalogue my_pages grade "
             "…`, in a notebook with COURSE_CATALOGUE=my_pages in the environment."
         ),
     )
-    parser.add_argument("what", choices=["exercise"], help="what to begin")
+    parser.add_argument("what", choices=["exercise"], help="what to start")
     parser.add_argument("path", metavar="DIR/slug/name", help="where; the slug is the chapter's, as in chapters.toml")
-    parser.set_defaults(run=run, remedy="name a folder that you may write")
+    parser.set_defaults(run=run, remedy="name a folder that you may write to")
 
 
 def run(arguments: argparse.Namespace) -> int:

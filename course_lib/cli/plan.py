@@ -11,11 +11,11 @@ def add(commands: argparse._SubParsersAction) -> None:
         help="teachers: plan a course, or one chapter, from the notes in the notebooks",
         description=(
             "Prints a course as a table in Markdown: for each session of 90 minutes its sections, the exercises that "
-            "fit into its last third, what is left for home and what to skip. A day has four sessions; a week has "
+            "fit into its last third, the homework and what to skip. A day has four sessions; a week has "
             "five in a course of up to three weeks, otherwise two. With --chapter it prints the plan of one lesson: "
-            "minutes, the question to ask, what the class will guess, where it stumbles. Where a course.toml here "
-            "names the chapters of a term, the course is made of these. All of it comes from the cells in "
-            "notebooks/ that are tagged “teacher”; learners do not get these."
+            "minutes, the question to ask, what the class will guess, the common mistake. If a course.toml in the "
+            "current folder names the chapters of a term, the course is made of these. Everything comes from the cells "
+            "in notebooks/ with the tag “teacher”, which learners do not get."
         ),
         epilog="Examples: python -m course_lib plan --days 1 · plan --weeks 10 > course.md · plan --chapter attention",
     )
@@ -23,7 +23,7 @@ def add(commands: argparse._SubParsersAction) -> None:
     which.add_argument("--days", type=int, metavar="N", help="a workshop of N days")
     which.add_argument("--weeks", type=int, metavar="N", help="a course of N weeks (default: 10)")
     which.add_argument("--chapter", metavar="X", help="the plan of one chapter: its number or its name")
-    parser.set_defaults(run=run, remedy="see that it can be read")
+    parser.set_defaults(run=run, remedy="check that it can be read")
 
 
 def run(arguments: argparse.Namespace) -> int:

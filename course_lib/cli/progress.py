@@ -11,11 +11,11 @@ def add(commands: argparse._SubParsersAction) -> None:
         description=(
             "Prints each chapter with your points and, once you have begun it, each exercise with the attempts and the "
             "last result; below that, how well your guesses and your confidence in them agree. In a notebook "
-            "`progress()` shows the same as tables. It reads the record in your user folder, or in the file that the "
+            "`progress()` shows the same in tables. It reads the record in your user folder, or in the file that the "
             "environment variable COURSE_PROGRESS names, and changes nothing."
         ),
     )
-    parser.set_defaults(run=run, remedy="see that it can be read")
+    parser.set_defaults(run=run, remedy="check that it can be read")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -8,12 +8,12 @@ def add(commands: argparse._SubParsersAction) -> None:
     """Add the command with its arguments."""
     parser = commands.add_parser(
         "refresh",
-        help="authors: run notebooks again, keep their outputs, make the exercises from their pages",
+        help="authors: run notebooks again, keep their outputs, and make the exercises from their pages",
         description=(
             "Runs the notebooks from top to bottom in fresh kernels and keeps their outputs as the tests compare them."
             " The notebooks in solutions/ and exercises/ are made from the pages in course_lib/chapters/*/exercises/:"
-            " change a page, not these. It also writes the glossary, the courses in the instructor's guide, and the"
-            " README's table of chapters. A notebook that raises stays as it was."
+            " change a page, not the notebooks. The command also writes the glossary, the courses in the instructor's"
+            " guide, and the README's table of chapters. A notebook that raises an error stays unchanged."
         ),
         epilog="Example: python -m course_lib refresh notebooks/01_embeddings.ipynb solutions/01_embeddings.ipynb",
     )
@@ -24,7 +24,7 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--timeout", type=int, default=180, help="seconds that one cell may take (default: %(default)s)"
     )
-    parser.set_defaults(run=run, remedy="see that you may write there")
+    parser.set_defaults(run=run, remedy="check that you may write there")
 
 
 def run(arguments: argparse.Namespace) -> int:

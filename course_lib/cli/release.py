@@ -16,39 +16,41 @@ def add(commands: argparse._SubParsersAction) -> None:
         "release",
         help="teachers: write the package for learners, without solutions and tests",
         description=(
-            "Writes notebooks, exercises and the library into a folder that you can hand out. Solutions and tests\n"
-            "stay here. The catalogue of exercises, with its reference answers and mistakes, is sealed into one file,\n"
-            "so that nobody meets an answer by reading or searching; solutions/README.md says what remains."
+            "Writes notebooks, exercises and the library into a folder that you can give to learners, without\n"
+            "solutions and tests. The exercises' reference answers and mistakes are sealed into one file, so that no\n"
+            "one comes across an answer by reading or searching; solutions/README.md says what learners can still see."
         ),
         epilog=(
             "Examples:\n"
             "  python -m course_lib release ../for-learners                  the course, or what course.toml says\n"
-            "  python -m course_lib release ../for-learners --chapters 0-2   these chapters; the others are announced\n"
-            "  python -m course_lib release ../for-learners --update         what has been released until today\n"
+            "  python -m course_lib release ../for-learners --chapters 0-2   these chapters; the others get a "
+            "placeholder\n"
+            "  python -m course_lib release ../for-learners --update         what is due by today\n"
             "  python -m course_lib release ../for-learners --update --on 2026-10-12\n\n"
-            "Which chapters: --chapters; else [course.chapters] in course.toml, up to today or --on; else what the\n"
-            "package holds already; else all. What is released stays released.\n\n"
+            "The chapters are those of --chapters; otherwise those of [course.chapters] in course.toml, up to today "
+            "or\n"
+            "--on; otherwise those in the package already; otherwise all. What is released stays released.\n\n"
             "With git: make FOLDER a repository that learners clone. After each release commit it and push:\n"
             '  git -C FOLDER add --all && git -C FOLDER commit -m "Week 2" && git -C FOLDER push\n'
-            "Learners fetch it with `python -m course_lib start --pull`, and keep whatever they wrote."
+            "Learners fetch it with `python -m course_lib start --pull`, and keep their work."
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="a folder outside of the repository")
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="a folder outside the repository")
     parser.add_argument(
         "--chapters", nargs="+", metavar="N", default=[], help="these chapters, by number, name or range: 0-4 sampling"
     )
     parser.add_argument(
         "--update",
         action="store_true",
-        help="renew a package in FOLDER: what nobody edited is replaced, what somebody wrote stays, with the newer "
-        "version beside it",
+        help="update a package in FOLDER: replace unedited files, and keep edited ones with the newer version next to "
+        "them",
     )
     parser.add_argument(
         "--course", type=Path, metavar="FILE", help="the term (default: course.toml, if there is one here)"
     )
-    parser.add_argument("--on", type=date.fromisoformat, metavar="DATE", help="as on this day, in place of today")
-    parser.set_defaults(run=run, remedy="name a folder that you may write")
+    parser.add_argument("--on", type=date.fromisoformat, metavar="DATE", help="as if today were this day")
+    parser.set_defaults(run=run, remedy="name a folder that you may write to")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -23,21 +23,21 @@ def add(commands: argparse._SubParsersAction) -> None:
     """Add the command with its arguments."""
     parser = commands.add_parser(
         "room",
-        help="teachers: see a class's guesses together, live, before the measurement is shown",
+        help="teachers: show a class's guesses live, before the measurement",
         description=(
             "Opens a room on your machine. Its projector page shows a guess of the course, an address and a code. "
-            "Learners join by choice and without names: with a phone at that address, or in a notebook with "
-            '`from course_lib.room import join` and `join("ADDRESS", "CODE")`; then the guesses that they commit, and '
-            "the names of the mistakes that check recognises, arrive here, and nothing else. You see how many have "
-            "voted; reveal closes the votes and shows the histogram, what was measured, and why. A second view shows "
-            "the most frequent mistakes by exercise."
+            "Learners join voluntarily and anonymously: by phone at that address, or in a notebook with "
+            '`from course_lib.room import join` and `join("ADDRESS", "CODE")`. Then your machine receives their '
+            "committed guesses and the names of the mistakes that check recognises, and nothing else. You see how many "
+            "have voted. Reveal ends the vote and shows the histogram, the measurement and the reason. A second view "
+            "shows the most frequent mistakes by exercise."
         ),
         epilog=(
             "Example: python -m course_lib room attention --host 192.168.1.20. Keys on the projector page: ← → another "
-            "question, R reveal, M mistakes, B show the bars before the reveal. Counts vanish when the room closes, "
-            "unless --out names a file; then the same command goes on with that file, also after a crash. If strangers "
-            "take seats, New code sends away everybody that has not voted. A room for a conversation, not an election: "
-            "a learner with the code can vote by phone and by notebook."
+            "question, R reveal, M mistakes, B show the bars before the reveal. Counts are lost when the room closes, "
+            "unless --out names a file; then the same command continues with that file, also after a crash. If "
+            "strangers take seats, New code disconnects everyone who has not voted. A room is meant for discussion, "
+            "not for elections: a learner with the code can vote both by phone and in a notebook."
         ),
     )
     parser.add_argument(
@@ -45,10 +45,10 @@ def add(commands: argparse._SubParsersAction) -> None:
     )
     parser.add_argument(
         "--host", default="127.0.0.1",
-        help="address of this machine that learners reach (default: %(default)s, which only this machine does)",
+        help="this machine's address for learners (default: %(default)s, which only this machine can reach)",
     )  # fmt: skip
-    parser.add_argument("--port", type=int, default=PORT, help="where the room answers (default: %(default)s)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="keep the counts, as JSON, as they come")
+    parser.add_argument("--port", type=int, default=PORT, help="the room's port (default: %(default)s)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="keep the counts in a JSON file as they arrive")
     parser.set_defaults(run=run, remedy="choose another --port, --host or --out")
 
 

@@ -10,10 +10,10 @@ def add(commands: argparse._SubParsersAction) -> None:
         "site",
         help="authors: build the web edition, the course as a static site",
         description=(
-            "Builds the whole course as pages for a browser, from the notebooks and their committed outputs: nothing "
-            "of them is run, though a dozen live figures are drawn for each position of a slider. Then every link and "
-            "address is checked. Needs the packages under “The web edition” in requirements.txt; its first page has a "
-            "model in English as well, once `weights stories15m` has fetched one."
+            "Builds the whole course as pages for a browser, from the notebooks and their committed outputs: it runs "
+            "none of them, but draws a dozen live figures for each position of a slider. Then it checks every link and "
+            "address. Needs the packages under “The web edition” in requirements.txt. Its first page also has a model "
+            "in English, if `weights stories15m` has downloaded one."
         ),
         epilog="Example: python -m course_lib site --out build/site, then open build/site/index.html",
     )
@@ -22,8 +22,8 @@ def add(commands: argparse._SubParsersAction) -> None:
         "--large",
         action="store_true",
         help=(
-            "have SmolLM2-135M on its first page as well, for visitors who install nothing and want a model that knows "
-            "something of the world: 120 MB beside the site's 35, fetched by whoever clicks its link. Needs "
+            "add SmolLM2-135M to the first page, for visitors who install nothing and want a model that knows "
+            "something about the world: 120 MB in addition to the site's 35, downloaded only on request. Needs "
             "`weights smollm2-135m`"
         ),
     )
@@ -31,9 +31,9 @@ def add(commands: argparse._SubParsersAction) -> None:
         "--elsewhere",
         type=Path,
         metavar="FOLDER",
-        help="build no site: write there what its links to Colab and Kaggle open, notebooks that install the course",
+        help="build no site: write notebooks that install the course, which the links to Colab and Kaggle open",
     )
-    parser.add_argument("--processes", type=int, default=2, help="that draw and build (default: %(default)s)")
+    parser.add_argument("--processes", type=int, default=2, help="processes to use (default: %(default)s)")
     parser.set_defaults(run=run, remedy="name another folder with --out")
 
 

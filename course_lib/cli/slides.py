@@ -10,18 +10,18 @@ def add(commands: argparse._SubParsersAction) -> None:
         "slides",
         help="teachers: write a chapter's slides, one file for any browser",
         description=(
-            "Writes one HTML file, 1280 × 720, from a chapter's notebook: headings, guesses whose answer waits for a "
-            "key, figures with a slider over their recorded states, the glass model at work, formulas, what was "
-            "measured. It asks no server. Keys: arrows, space, Home, End turn the pages; f fills the screen; p opens "
-            "the presenter's window with your notes, the chapter's prose and a clock; o shows all slides; ? lists the "
-            "keys. To print, or to make a PDF with a slide on each page, print from the browser. Needs the packages "
-            "under “The web edition” in requirements.txt."
+            "Writes one HTML file, 1280 × 720, from a chapter's notebook: headings, guesses whose answers appear at a "
+            "key press, figures with a slider over their recorded states, the glass model at work, formulas, "
+            "measurements. It needs no server. Keys: arrows, space, Home, End turn the pages; f fills the screen; p "
+            "opens the presenter's window with your notes, the chapter's prose and a clock; o shows all slides; ? "
+            "lists the keys. To print, or to make a PDF with a slide on each page, print from the browser. Needs the "
+            "packages under “The web edition” in requirements.txt."
         ),
         epilog="Example: python -m course_lib slides attention --out attention.html",
     )
     parser.add_argument("chapter", metavar="CHAPTER", help="its number or its name")
     parser.add_argument("--out", type=Path, metavar="FILE", help="file to write (default: build/slides/NAME.html)")
-    parser.add_argument("--force", action="store_true", help="write over a file that is there")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     parser.set_defaults(run=run, remedy="name another file with --out")
 
 

@@ -37,27 +37,29 @@ def add(commands: argparse._SubParsersAction) -> None:
     """Add the command with its arguments."""
     parser = commands.add_parser(
         "start",
-        help="learners: copy the course into a folder of your own and open it in JupyterLab",
+        help="learners: copy the course into your own folder and open it in JupyterLab",
         description=(
-            "Copies the notebooks and exercises into my/, beside the course, and opens JupyterLab there. (Where pip "
-            "brought the course without its repository: into my/ where you are.) Run it every time: it opens the "
-            "notebook that you saved last. After an update of the course it renews what you have not edited, and puts "
-            "the newer version beside what you have; nothing of yours is overwritten. To begin a notebook anew, delete "
-            "or rename your copy and run it again."
+            "Copies the notebooks and exercises into my/, next to the course, and opens JupyterLab there. (If you "
+            "installed the course with pip and without its repository: into my/ in the current folder.) Run it every "
+            "time: it opens the notebook that you saved last. After an update of the course it refreshes the files "
+            "that you have not edited, and puts the newer version next to those that you have. It never overwrites "
+            "your work. To start a notebook over, delete or rename your copy and run the command again."
         ),
         epilog='Examples: python -m course_lib start attention · start 2 · start --lab="--no-browser --port=9000"',
     )
     parser.add_argument("page", nargs="?", metavar="CHAPTER", help="a chapter's number or name, or a notebook's path")
-    parser.add_argument("--folder", type=Path, help="your folder (default: my, beside the course)")
+    parser.add_argument("--folder", type=Path, help="your folder (default: my, next to the course)")
     parser.add_argument(
         "--pull",
         action="store_true",
-        help="first fetch with git what your teacher has released since; also in the clone itself what you wrote stays",
+        help="first fetch your teacher's new releases with git; your work stays, also in the clone itself",
     )
-    parser.add_argument("--no-lab", action="store_true", help="copy or update, and open nothing")
-    parser.add_argument("--lab", metavar="OPTIONS", default="", help="options for JupyterLab, in one pair of quotes")
+    parser.add_argument("--no-lab", action="store_true", help="copy or update, but open nothing")
+    parser.add_argument("--lab", metavar="OPTIONS", default="", help="options for JupyterLab, quoted together")
     parser.add_argument(
-        "--projector", action="store_true", help="for a lecture hall: larger type, figures of nearly half as much again"
+        "--projector",
+        action="store_true",
+        help="for a lecture hall: larger type, figures almost one and a half times as large",
     )
     parser.set_defaults(run=run, remedy="name another folder with --folder")
 

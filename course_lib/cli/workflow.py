@@ -11,8 +11,8 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "workflow",
         help="write a GitHub Actions workflow that grades learners' repositories",
-        description="Writes a workflow for learners' repositories, where it lies as .github/workflows/grade.yml: each "
-        "push is graded, and the points are kept as Classroom 50 reads them.",
+        description="Writes a workflow for learners' repositories, .github/workflows/grade.yml. It grades each push "
+        "and keeps the points in the form that Classroom 50 reads.",
         epilog="Example: python -m course_lib workflow grade.yml --chapters 2 4 --course OWNER/NAME@REF",
     )
     parser.add_argument("file", metavar="FILE", help="grade.yml; with --classroom50 autograder.py")
@@ -25,7 +25,7 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--course", required=True, metavar="OWNER/NAME@REF", help="a public repository with the learner's package"
     )
-    parser.set_defaults(run=run, remedy="name a file that you may write")
+    parser.set_defaults(run=run, remedy="name a file that you may write to")
 
 
 def run(arguments: argparse.Namespace) -> int:

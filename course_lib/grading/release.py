@@ -198,12 +198,12 @@ def _readme(text: str) -> str:
     opening = text.partition("\n## ")[0].strip()
     inside = re.sub(r"^\| teachers \|.*\n(?:\| \|.*\n)*", "", _section(text, "What is in it"), flags=re.MULTILINE)
     windows = re.findall(r"^py -m venv .* -m course_lib start$", text, flags=re.MULTILINE)
-    cuda = re.findall(r"^On Linux a plain installation of torch .*\n(?:.+\n)*", text, flags=re.MULTILINE)
+    cuda = re.findall(r"^On Linux, a plain installation of torch .*\n(?:.+\n)*", text, flags=re.MULTILINE)
     licences = re.findall(r"^The code is under .*$", text, flags=re.MULTILINE)
     if not (windows and cuda and licences):
         raise ValueError(
-            "README.md should hold the command that opens the course on Windows, a paragraph that begins with “On "
-            "Linux a plain installation of torch”, and a line on the licences that begins with “The code is under”"
+            "README.md should have the command that opens the course on Windows, a paragraph that begins with “On "
+            "Linux, a plain installation of torch”, and a line on the licences that begins with “The code is under”"
         )
     commands = [
         "## The commands",
@@ -211,10 +211,10 @@ def _readme(text: str) -> str:
         f"```\n{windows[0]}\n```",
         "Where you have cloned the course with git, `.venv/bin/python -m course_lib start --pull` first fetches what "
         "your teacher has released since. Nothing that you wrote is overwritten.",
-        "If anything is amiss, `.venv/bin/python -m course_lib doctor` says what, and how to mend it.",
+        "If something is wrong, `.venv/bin/python -m course_lib doctor` says what it is and how to fix it.",
         cuda[0].strip(),
     ]
-    learners = re.sub(r" The tests of these models [^.]*\.", "", _section(text, "For learners"))
+    learners = re.sub(r"\s+Tests that need these models [^.]*\.", "", _section(text, "For learners"))
     parts = [opening, inside, *commands, _section(text, "The chapters"), learners, *licences[-1:]]
     return "\n\n".join(parts) + "\n"
 

@@ -18,6 +18,7 @@ _HOMES = {
     "reveal": "guesses",
     "show": "figure",
     "source": "figure",
+    "table": "tables",
 }
 __all__ = list(_HOMES)
 

@@ -971,6 +971,6 @@ def how_many(size: Size) -> Measurement:
         f"{min(sixteen):+.2f} to {max(sixteen):+.2f}",
         values=tuple(sixteen),
         figures={"one": one, "sixteen": sixteen},
-        because="In a model this small, too many heads do a little harm, and one head does none: the paper's first half "
-        "is not seen. Large translation models may differ.",
+        because="In a model this small, too many heads do a little harm, and one head does none: the paper's first "
+        "half is not seen. Large translation models may differ.",
     )
