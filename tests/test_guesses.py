@@ -182,7 +182,7 @@ def test_guesses_quote_what_is_measured_elsewhere():
 
 def test_the_answer_on_the_ratio_at_temperature_two_is_measured():
     p = next_token_distribution(LOGITS, temperature=2.0)
-    assert EVERY["sampling.ratio"].answer == f"about {round(float(p[0] / p[-1]), 1)} times"
+    assert EVERY["sampling.ratio"].answer == f"about {round(float(p[0] / p[-1]), 1)} times as often"
 
 
 def test_the_answer_on_the_order_of_steps_is_measured():
