@@ -118,7 +118,10 @@ def test_the_title_counts_what_is_left_and_gives_its_entropy():
     p = by_loops(LOGITS, 1, 4, 1, 0)
     nats = -sum(x * math.log(x) for x in p if x)
     title = figure.drawing.headline.get_text()
-    assert title == f"4 of 7 tokens are possible; entropy {nats:.2f} nats, as in a uniform choice among {math.exp(nats):.1f}"
+    assert (
+        title
+        == f"4 of 7 tokens are possible; entropy {nats:.2f} nats, as in a uniform choice among {math.exp(nats):.1f}"
+    )
     figure.render(top_k=1)
     assert figure.drawing.headline.get_text() == "One token is left: “the” is certain"
     figure.render(top_k=7, top_p=1.0)

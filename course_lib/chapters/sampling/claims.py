@@ -374,7 +374,7 @@ def creative_verdict(more_words: list[float], sense: list[float]) -> str:
     T = 1 and at 1.5.
 
     confirmed: the words grow by more than a tenth both times, and sense falls by less than a tenth from T = 1 to 1.5
-    depends: the words grow by more than a tenth only once, or sense falls
+    depends: the words grow by more than a tenth at least once, but not as above
     refuted: the words never grow by more than a tenth
     """
     if min(more_words) > 0.1 and sense[1] > sense[0] - 0.1:
