@@ -403,7 +403,7 @@ def from_library(my_gpt: ModuleType, theirs: DecoderOnly) -> Any:
     if theirs.config.activation not in ("gelu", "gelu_tanh"):  # two forms of one curve, 0.0005 apart at most
         raise ValueError(f"this model has activation={theirs.config.activation!r}, but my_gpt.py needs 'gelu'")
     if theirs.config.n_kv_heads != theirs.config.n_heads:
-        raise ValueError(f"this model's heads share keys (n_kv_heads={theirs.config.n_kv_heads}); in my_gpt.py they do not")
+        raise ValueError(f"this model's heads share keys (n_kv_heads={theirs.config.n_kv_heads}); my_gpt.py's do not")
     own = my_gpt.MyGPT(theirs.config)
     own.load_state_dict(theirs.state_dict())
     return own.eval()
