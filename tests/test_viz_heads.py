@@ -26,7 +26,7 @@ def asked(trained):
     return built.remove_a_head(*trained, "name", layer=2, head=3)
 
 
-# ---------------------------------------------------------------------------------------------- features dealt to heads
+# ------------------------------------------------------------------------------------------- features split among heads
 @pytest.mark.parametrize(("n_heads", "transpose"), list(product((1, 2, 4, 8), (True, False))))
 def test_each_cell_is_given_to_the_head_that_torch_gives_it(n_heads, transpose):
     split = built.split_sliders()
@@ -61,7 +61,7 @@ def test_every_setting_of_the_explorer_is_drawn_and_told():
         explorer.render(T=T, d_model=d_model, n_heads=n_heads)
         title = explorer.figure.get_suptitle()
         if d_model % n_heads:
-            assert f"cannot be dealt to {n_heads} heads" in title
+            assert f"cannot be divided evenly among {n_heads} heads" in title
             assert "refuses" in explorer.text
             assert {text.get_text() for line in explorer.drawing.texts for text in line[1:]} == {""}
         else:

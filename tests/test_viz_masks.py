@@ -108,7 +108,7 @@ def test_a_masked_row_shares_out_one_and_a_row_zeroed_afterwards_less(query):
         parts = live.drawing
         assert [bar.get_width() for bar in parts.weight_bars] == pytest.approx(weights)
         assert parts.sum.get_text() == f"sum of the weights: {sum(weights):.2f}"
-        assert ("a full share of 1" in title(live.drawing)) == (abs(sum(weights) - 1) < 1e-4)
+        assert title(live.drawing).endswith("the weights sum to 1") == (abs(sum(weights) - 1) < 1e-4)
         hidden = [note.get_text() for note in parts.notes].count("−inf: hidden")
         assert hidden == (3 - query if how == built.BEFORE else 0)
         zeroed = [number.get_text() for number in parts.numbers].count("0.00, zeroed")
@@ -139,7 +139,7 @@ def test_exactly_the_outputs_move_that_a_path_leads_to(mask):
 def test_leaks_are_hatched_and_not_only_red():
     bars = figures.LeakBars(np.array([0.5, 0.0, 2.0, 0.3]), 2, "Some mask").draw()
     assert [bar.get_hatch() for bar in bars.bars] == ["//", "//", None, None]
-    assert title(bars) == "Some mask: changing the token at 2, 1 of the 2 outputs before it move"
+    assert title(bars) == "Some mask, token 2 changed: 1 of the 2 outputs before it move"
 
 
 # ------------------------------------------------------------------------------------------------- with and without
@@ -152,9 +152,9 @@ def test_losses_are_drawn_in_pairs_and_the_worst_at_inference_is_named():
 @pytest.mark.parametrize(
     ("weights", "said"),
     [
-        ([0.1, 0.2, 0.7], "Without a mask 70 % of the weight goes to one position: 1 to the right"),
-        ([0.1, 0.8, 0.1], "Without a mask 80 % of the weight goes to one position: itself"),
-        ([0.9, 0.0, 0.1], "Without a mask 90 % of the weight goes to one position: 1 to the left"),
+        ([0.1, 0.2, 0.7], "Without a mask, 70% of the weight goes to one position: 1 to the right"),
+        ([0.1, 0.8, 0.1], "Without a mask, 80% of the weight goes to one position: itself"),
+        ([0.9, 0.0, 0.1], "Without a mask, 90% of the weight goes to one position: 1 to the left"),
     ],
 )
 def test_weights_over_the_distance_are_drawn_and_the_largest_is_named(weights, said):

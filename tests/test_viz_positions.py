@@ -134,7 +134,7 @@ def test_the_last_token_sees_as_far_as_its_slope_lets_it(head, T):
     heights = [bar.get_height() for bar in live.drawing.bars if bar.get_visible()]
     assert heights == pytest.approx([each / sum(raw) for each in raw], abs=1e-6)
     near = sum(raw[-4:]) / sum(raw)
-    assert f"{100 * near:.0f} % of its attention to the last 4 of {T}" in title(live.drawing)
+    assert f"{near:.0%} of its weight on the last 4 of {T}" in title(live.drawing)
     hidden = np.ma.getmaskarray(live.drawing.image.get_array())
     assert hidden.tolist() == (~np.tri(T, dtype=bool)).tolist()
 

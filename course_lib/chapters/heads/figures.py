@@ -1,4 +1,4 @@
-"""Figures of chapter 4: how features are dealt out to heads, what each step costs, what a head does for an answer."""
+"""Figures of chapter 4: how features are split among heads, what each step costs, what a head does for an answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from course_lib.live.palette import BLUE, FONT, GREEN, GREY, INK, LIGHT, ORANGE,
 HEAD_COLOURS = (SKY, ORANGE, GREEN, PURPLE, YELLOW, GREY, "#B7D7EA", "#F5D08A")
 
 
-# ---------------------------------------------------------------------------------------------- features dealt to heads
+# ------------------------------------------------------------------------------------------- features split among heads
 @dataclass
 class DealtOut(Drawing):
     """A table of features (T, d_model); each cell in the colour and with the name of the head that gets it.
@@ -62,9 +62,9 @@ class DealtOut(Drawing):
 
 # -------------------------------------------------------------------------------------------------- the heads' pipeline
 def heads_pipeline(words: Sequence[str], weights: np.ndarray, d_model: int, layer: int) -> Figure:
-    """Draw multi-head attention: x is projected for each head, each mixes the words in its way, W_O mixes the heads.
+    """Draw multi-head attention: each head projects x and mixes the words in its own way, W_O mixes the heads.
 
-    weights: (H, T, T) of that layer on these T words; beside each map, what the last word looks at.
+    weights: (H, T, T) of that layer on these T words; next to each map, what the last word looks at.
     """
     H, T, _ = weights.shape
     D = d_model // H
@@ -113,21 +113,21 @@ def heads_pipeline(words: Sequence[str], weights: np.ndarray, d_model: int, laye
     arrow((7.18, middle), (7.46, middle))
     box(7.48, middle - 1, 0.82, 2, f"y\n({T}, {d_model})\n\nevery head\nin every\nfeature", LIGHT)
     for x, told in (
-        (1.9, f"× W_Q, W_K, W_V\n{d_model} × {D} each"),
-        (3.85, f"softmax(Q Kᵀ / √{D})\n({T}, {T}) each"),
-        (5.73, "× V"),
-        (7.32, f"× W_O\n{d_model} × {d_model}"),
+        (1.9, f"× $W_Q, W_K, W_V$\n{d_model} × {D} each"),
+        (3.85, rf"softmax($Q\,K^\top / \sqrt{{{D}}}$)" f"\n({T}, {T}) each"),
+        (5.73, "× $V$"),
+        (7.32, f"× $W_O$\n{d_model} × {d_model}"),
     ):
         axes.text(x, 0.5, told, ha="center", va="top", fontsize=9.5, color=INK)
     headline(figure).set_text(
-        f"Layer {layer} reads the sentence: {H} heads mix the words in {H} ways, W_O mixes the heads"
+        f"Layer {layer} reads the sentence: {H} heads mix the words in {H} ways, $W_O$ mixes the heads"
     )
     return figure
 
 
 # ---------------------------------------------------------------------------------------------- two ways to copy a list
 def two_copiers(panels: Sequence[tuple[str, Sequence[str], np.ndarray, int, int]]) -> Figure:
-    """What a head looks at where two rules of copying part, one panel for each head.
+    """Draw what a head looks at where two rules of copying disagree, one panel for each head.
 
     panels: (what to call it, words, weights of the last word (T,), index of the third of the list, index of what
     followed the last word earlier).
@@ -150,7 +150,7 @@ def two_copiers(panels: Sequence[tuple[str, Sequence[str], np.ndarray, int, int]
 class StepsAndCosts(Drawing):
     """The steps of multi-head attention, one line each.
 
-    rows: (step, shape, numbers in the result, parameters, FLOPs); a step without a shape has its name alone.
+    rows: (step, shape, numbers in the result, parameters, FLOPs); of a step without a shape only the name is drawn.
     A bar shows each step's share of the FLOPs.
     """
 
@@ -247,9 +247,9 @@ class HeadAtWork(Drawing):
         self.headline.set_text(self.title)
 
 
-# ----------------------------------------------------------------------------------------- what every head is good for
+# ---------------------------------------------------------------------------------------- what removing each head costs
 def costs_of_removal(costs: np.ndarray, heads: Sequence[str], asked: Sequence[str], title: str) -> Figure:
-    """Nats lost when a head is removed: costs (number of heads, number of columns), the first column is all stories."""
+    """Draw the nats lost when a head is removed: costs (number of heads, columns), the first column is all stories."""
     figure, axes = new_figure(WIDE, 1.9 + 0.3 * len(heads))
     image = axes.imshow(np.clip(costs, 0, None), cmap="Oranges", vmin=0, vmax=3, aspect="auto")
     axes.set_xticks(range(len(asked)), asked, rotation=30, ha="left", fontsize=10)
@@ -273,7 +273,7 @@ def costs_of_removal(costs: np.ndarray, heads: Sequence[str], asked: Sequence[st
 
 
 def loss_by_heads(n_heads: Sequence[int], losses: Sequence[float], d_model: int) -> Figure:
-    """Loss after equal training, one point per number of heads."""
+    """Draw the loss after equal training, one point for each number of heads."""
     figure, axes = new_figure(7.5, 3.6)
     points = range(len(n_heads))
     axes.plot(points, losses, "o-", color=BLUE, markersize=9)
@@ -292,9 +292,9 @@ def loss_by_heads(n_heads: Sequence[int], losses: Sequence[float], d_model: int)
 # ------------------------------------------------------------------------------------------- what carries a difference
 @dataclass
 class CarriedShares(Drawing):
-    """A map of parts by positions: how much of the difference between two texts each part carries there.
+    """A map of parts and positions: how much of the difference between two texts each part carries there.
 
-    shares: (number of parts, number of positions), 1 is all of it, below 0 is against it. At most 16 × 16.
+    shares: (number of parts, number of positions); 1 is all of it, below 0 is in the other direction. At most 16 × 16.
     words: the token at each position, "old → new" where the texts differ.
     """
 
@@ -313,7 +313,7 @@ class CarriedShares(Drawing):
         axes.set_yticks([0], ["layer 0, head 0"], fontsize=10)
         axes.set_xticks([0], ["m" * 12], fontsize=10, rotation=30, ha="left", rotation_mode="anchor")
         bar = figure.colorbar(self.image, ax=axes, fraction=0.04, pad=0.02)
-        bar.set_label("share of the whole change", size=FONT)
+        bar.set_label("fraction of the full change", size=FONT)
         bar.ax.tick_params(labelsize=10)
         self.numbers = [
             [axes.text(x, y, "", ha="center", va="center", fontsize=9) for x in range(16)] for y in range(16)

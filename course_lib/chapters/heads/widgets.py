@@ -21,24 +21,24 @@ from course_lib.tinytown import WordTokenizer
 
 
 def counted(number: int, name: str) -> str:
-    """The number with its noun: 1 head, 2 heads."""
+    """Return the number with its noun: 1 head, 2 heads."""
     return f"{number} {name}{'s' * (number != 1)}"
 
 
 def steps(description: str, values, value) -> widgets.SelectionSlider:
-    """A slider over given whole numbers."""
+    """Return a slider over the given whole numbers."""
     return widgets.SelectionSlider(
         options=[(f"{number:,}", number) for number in values], value=value, description=description
     )
 
 
-# ---------------------------------------------------------------------------------------------- features dealt to heads
+# ------------------------------------------------------------------------------------------- features split among heads
 T, D_MODEL = 4, 8
-NUMBERS = torch.arange(T * D_MODEL).reshape(1, T, D_MODEL) / 10  # 0.0 … 3.1: every number tells where it came from
+NUMBERS = torch.arange(T * D_MODEL).reshape(1, T, D_MODEL) / 10  # 0.0 … 3.1: every number shows where it came from
 
 
 def split_sliders() -> LiveFigure:
-    """Which head gets which number of a (1, 4, 8) tensor, with and without the transpose."""
+    """Show which head gets which number of a (1, 4, 8) tensor, with and without the transpose."""
 
     def split(n_heads: int, transpose: bool) -> torch.Tensor:
         if transpose:
@@ -67,8 +67,8 @@ def split_sliders() -> LiveFigure:
         first = ", ".join(f"{number:.1f}" for number in heads[0, 0].tolist())
         return (
             f"{counted(n_heads, 'head')}, {'with' if transpose else 'without'} the transpose: "
-            f"shape (1, {n_heads}, {T}, {D_MODEL // n_heads}). Head 0 calls [{first}] its token 0, and gets numbers of "
-            f"token{'s' * (len(seen) > 1)} {', '.join(map(str, seen))}."
+            f"shape (1, {n_heads}, {T}, {D_MODEL // n_heads}). Head 0 takes [{first}] as its token 0, and gets numbers "
+            f"from token{'s' * (len(seen) > 1)} {', '.join(map(str, seen))}."
         )
 
     controls = {
@@ -80,7 +80,7 @@ def split_sliders() -> LiveFigure:
 
 # ----------------------------------------------------------------------------------------------------- shapes and costs
 def priced_steps(B: int, T: int, d_model: int, n_heads: int) -> list[tuple[str, str, int, int, int]]:
-    """(step, shape, numbers in the result, parameters, FLOPs) of the eight steps.
+    """Return (step, shape, numbers in the result, parameters, FLOPs) of the eight steps.
 
     The parameters include biases. A multiplication with its addition counts as 2 FLOPs; softmax is left out.
     """
@@ -91,7 +91,7 @@ def priced_steps(B: int, T: int, d_model: int, n_heads: int) -> list[tuple[str, 
         ("1  input x", whole, tokens, 0, 0),
         ("2  project to Q, K, V", f"3 × {whole}", 3 * tokens, 3 * (d * d + d), 6 * tokens * d),
         ("3  split into heads", f"3 × {cut}", 3 * tokens, 0, 0),
-        ("4  scores Q Kᵀ / √D", square, table, 0, 2 * table * D),
+        (r"4  scores $Q\,K^\top / \sqrt{D}$", square, table, 0, 2 * table * D),
         ("5  softmax: weights", square, table, 0, 0),
         ("6  weights · V", cut, tokens, 0, 2 * table * D),
         ("7  merge the heads", whole, tokens, 0, 0),
@@ -100,7 +100,7 @@ def priced_steps(B: int, T: int, d_model: int, n_heads: int) -> list[tuple[str, 
 
 
 def shapes_and_costs() -> LiveFigure:
-    """B, T, d_model and n_heads: every shape of multi-head attention, its parameters, its memory and its work."""
+    """Show every shape of multi-head attention, its parameters, memory and work, for B, T, d_model and n_heads."""
 
     def fits(d_model, n_heads):
         return d_model % n_heads == 0
@@ -111,7 +111,7 @@ def shapes_and_costs() -> LiveFigure:
         return [(step, "", 0, 0, 0) for step, *_ in priced_steps(B, T, d_model, 1)]
 
     def refusal(d_model, n_heads):
-        return f"{d_model:,} features cannot be dealt to {n_heads} heads evenly"
+        return f"{d_model:,} features cannot be divided evenly among {n_heads} heads"
 
     def share_of_pairs(T, d_model):
         return T / (T + 2 * d_model)
@@ -150,9 +150,9 @@ def shapes_and_costs() -> LiveFigure:
 def remove_a_head(
     model: DecoderOnly, tokenizer: WordTokenizer, question: str, layer: int = 0, head: int = 0
 ) -> LiveFigure:
-    """Ask the model a question, look where one head looks, and take the head away.
+    """Ask the model a question, show where one head looks, and remove the head.
 
-    question, layer, head: where the sliders stand at first.
+    question, layer, head: the first values of the controls.
     """
     asked = {name: draw_questions(name, 5) for name in QUESTIONS}
 
@@ -184,7 +184,7 @@ def remove_a_head(
         best = int(weights.argmax())
         story = " ".join(words[1:])
         return (
-            f"{story} ___. Right: {names[0]}. Layer {layer}, head {head} gives {weights[best]:.2f} of its weight to "
+            f"{story} ___. Right: {names[0]}. Layer {layer}, head {head} puts {weights[best]:.2f} of its weight on "
             f"“{words[best]}”. Probability of {names[0]}: {whole[0]:.2f} with this head, {lacking[0]:.2f} without."
         )
 
@@ -199,7 +199,7 @@ def remove_a_head(
 
 # ---------------------------------------------------------------------------------------------- the learner's own split
 def explore_split(function: Callable) -> LiveFigure:
-    """Your `split_heads(x, n_heads)`: which head gets which number of a (1, 4, 8) tensor."""
+    """Show which head gets which number of a (1, 4, 8) tensor from your `split_heads(x, n_heads)`."""
 
     @cache
     def measure(n_heads: int) -> tuple[np.ndarray, str, str]:
@@ -216,11 +216,11 @@ def explore_split(function: Callable) -> LiveFigure:
         wrong = (yours.double() - right.double()).abs().gt(1e-4)
         if not wrong.any():
             features = counted(D_MODEL // n_heads, "feature")
-            return owner, f"Each of your heads gets {features} of every token", "The library deals them out alike."
+            return owner, f"Each of your heads gets {features} of every token", "The library agrees."
         _, head, token, feature = wrong.nonzero()[0].tolist()
         here = yours[0, head, token, feature], right[0, head, token, feature]
         said = f"Head {head}, token {token}, feature {feature}: you have {here[0]:.1f}, the library {here[1]:.1f}."
-        return owner, "Not dealt out as the library does it", said
+        return owner, "Your split differs from the library's", said
 
     def draw(n_heads):
         owner, title, _ = measure(n_heads)
@@ -234,7 +234,7 @@ def explore_split(function: Callable) -> LiveFigure:
 
 # ------------------------------------------------------------------------------------- the learner's own module, poked
 def explore_module(module: Callable) -> LiveFigure:
-    """Your `MultiHeadAttention(d_model, n_heads)`: change one of five tokens, and see whose output moves."""
+    """Change one of five tokens, and see which outputs of your `MultiHeadAttention(d_model, n_heads)` move."""
     length = 5
     rng = torch.Generator().manual_seed(5)
     x, other = torch.randn(1, length, D_MODEL, generator=rng), torch.randn(D_MODEL, generator=rng)
@@ -245,7 +245,7 @@ def explore_module(module: Callable) -> LiveFigure:
     }
 
     def moved(attention: Callable, token: int, mask: Tensor | None) -> tuple[np.ndarray, str]:
-        """How far each output moves when the token is changed, as a share of its length (5,)."""
+        """Return how far each output moves when the token is changed, as a fraction of its length (5,)."""
         changed = x.clone()
         changed[0, token] = other
         outputs = []
@@ -278,7 +278,7 @@ def explore_module(module: Callable) -> LiveFigure:
         still = [name for name, moves in zip(names, yours) if moves < 1e-6]
         said = f"not moved: {', '.join(still)}" if still else "every output moves"
         title = "No outputs to show yet" if problem else f"Token {token} changes; {said}"
-        how_far = "how far the output moves (share of its length)"
+        how_far = "how far the output moves (fraction of its length)"
         return WeightBars(names, yours.clip(0, 1.1), title, how_far)
 
     def describe(token, n_heads, mask):
@@ -288,7 +288,7 @@ def explore_module(module: Callable) -> LiveFigure:
         moves = ", ".join(f"{each:.2f}" for each in yours)
         text = f"Token {token} changed, {counted(n_heads, 'head')}, mask: {mask}. The outputs move by {moves}."
         if np.allclose(yours, library, atol=1e-3):
-            return f"{text} The library's do, too."
+            return f"{text} The library's move alike."
         return f"{text} The library's move by {', '.join(f'{each:.2f}' for each in library)}."
 
     controls = {
@@ -313,9 +313,9 @@ def counterfactuals(
 
     Two texts of one question, such as two countries and the capital asked for. Each cell of the map takes one part at
     one position from the run on the other text (`patch`); its number is the change of the answer, logit of the new
-    answer − logit of the old one, as a share of what the other text itself changes (`swap`).
+    answer − logit of the old one, as a fraction of what the other text itself changes (`swap`).
 
-    question, kind: where the lists stand at first.
+    question, kind: the first values of the lists.
     """
 
     @cache
@@ -328,7 +328,7 @@ def counterfactuals(
         return ids, others, answer, new
 
     def parts(kind: str) -> dict[str, str]:
-        """What stands beside the rows -> the part, as `patch` names it; the last layer at the top."""
+        """Return label of the row -> the part, as `patch` names it; the last layer at the top."""
         layers = range(model.config.n_layers)[::-1]
         if kind == KINDS[-1]:
             heads = range(model.config.n_heads)
@@ -372,7 +372,7 @@ def counterfactuals(
         words, shares = measure(question, example, kind)
         _, _, old, new = texts(question, example)
         part, word, share = most(question, example, kind)
-        title = f"From “{old}” to “{new}”: {part} at “{word}” carries {percent(share)} of it"
+        title = f"From “{old}” to “{new}”: {part} at “{word}” carries {percent(share)} of the change"
         return figures.CarriedShares(list(parts(kind)), words, shares, title)
 
     def describe(question, example, kind):
@@ -380,13 +380,13 @@ def counterfactuals(
         part, word, share = most(question, example, kind)
         story = " ".join(tokenizer.tokens[id] for id in ids[0, 1:].tolist())
         return (
-            f"{story} ___. Right: {old}; in the other text, {new}. Taken over from there alone, {part} at “{word}” "
-            f"does {percent(share)} of what the whole text does."
+            f"{story} ___. Right: {old}; in the other text, {new}. Patched in from there, {part} at “{word}” brings "
+            f"{percent(share)} of the change that the entire text brings."
         )
 
     controls = {
         "question": dropdown("question", list(QUESTIONS), question),
         "example": slider("example", 1, 1, 5, 1),
-        "kind": dropdown("taken over", list(KINDS), kind),
+        "kind": dropdown("patched in", list(KINDS), kind),
     }
     return LiveFigure(draw, controls, describe)

@@ -97,8 +97,8 @@ def leak() -> Measurement:
         f"{max(unmasked):.1f} without it; the output at the token itself always moves, by {min(own):.1f} or more",
         values=[round(each, 4) for each in masked],
         figures={"masked": round(max(masked), 4), "own": min(own), "unmasked": min(unmasked)},
-        because="A weight of exactly 0 lets nothing through, in every layer, so no path leads from later to earlier. "
-        "The test is for your own code: it finds a mask that is wrong or missing.",
+        because="A weight of exactly 0 lets nothing through, in any layer, so no path leads from a later token to an "
+        "earlier one. The test is for your own code: it finds a mask that is wrong or missing.",
     )
 
 
@@ -172,13 +172,13 @@ def loss_of_word_frequencies() -> float:
 
 
 def cheating_verdict(cheats: bool, unmasked: list[float], never_asked: list[float], uniform: float) -> str:
-    """Compare losses at inference with that of a uniform guess, which knows nothing.
+    """Compare the losses at inference with the loss of a uniform guess, which knows nothing.
 
-    confirmed: in training the loss without a mask is under half of that with one, and at inference it is above that of
-        a uniform guess in every seed
-    depends: the training loss is as low; at inference the loss is above that of a uniform guess only where the last
-        position of each row, which has no answer to its right, does not count in training
-    refuted: the training loss is not as low, or at inference the loss is below that of a uniform guess in both cases
+    confirmed: in training the loss without a mask is under half the loss with one, and at inference it is above a
+        uniform guess's in every seed
+    depends: the training loss is as low; at inference the loss is above a uniform guess's only if the last position
+        of each row, which has no answer to its right, does not count in training
+    refuted: the training loss is not as low, or at inference the loss is below a uniform guess's in both cases
     """
     fails, fails_unasked = min(unmasked) > uniform, min(never_asked) > uniform
     if not cheats or not (fails or fails_unasked):
@@ -225,9 +225,8 @@ def cheating(size: Size) -> Measurement:
             "never_asked": used[NEVER_ASKED],
             "uniform": uniform,
         },
-        because="It depends on the last position of each row. Elsewhere the model learns to read the next "
-        "word one position to the right. Only from the last positions does it learn something for "
-        "inference.",
+        because="It depends on the last position of each row. At all others the model learns to read the next word one "
+        "position to the right. Only the last positions teach it something for inference.",
     )
 
 
@@ -287,7 +286,6 @@ def empty_row() -> Measurement:
         f"can hold the numbers, {' and '.join(n for n, f in fits.items() if not f) or 'none'} cannot",
         values=on_hidden,
         figures={"apart": max(apart), "on_hidden": max(on_hidden), "fits": list(fits.values())},
-        because="It depends on the row and on the format of the numbers. A row without a visible key puts "
-        "its weight on hidden keys, and −∞ gives NaN there. The format's smallest number, "
-        "torch.finfo(dtype).min, always fits.",
+        because="It depends on the row and on the number format. In a row without a visible key the weight goes to "
+        "hidden keys, and −∞ gives NaN. The format's smallest number, torch.finfo(dtype).min, always fits.",
     )

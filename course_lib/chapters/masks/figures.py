@@ -1,5 +1,5 @@
-"""Figures of chapter 3: the mechanism, one masked row, the leak test, training with and without a mask, and where a
-model looks that has none."""
+"""Figures of chapter 3: how a mask works, one masked row, the leak test, training with and without a mask, and where a
+model without a mask looks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ def masking(tokens: Sequence[str], scores: np.ndarray, mask: np.ndarray, weights
     top, gap = 0.6, 0.5
     infinite = np.where(mask, scores, -np.inf)
     tables = {
-        "scores": ("Q · Kᵀ ÷ √d_k", scores), "mask": ("True = may attend", mask),
+        "scores": (r"$Q\,K^\top / \sqrt{d_k}$", scores), "mask": ("True = may attend", mask),
         "masked scores": ("the rest: −∞", infinite), "weights": ("softmax, row by row", weights),
     }  # fmt: skip
     for column, (name, (origin, numbers)) in enumerate(tables.items()):
@@ -44,7 +44,7 @@ def masking(tokens: Sequence[str], scores: np.ndarray, mask: np.ndarray, weights
             axes.annotate("", end, (end[0] - gap + 0.1, end[1]), arrowprops=arrow)
     for t, token in enumerate(tokens):
         axes.text(0.66, top + (t + 0.5) * CELL, token, ha="right", va="center", fontsize=FONT, color=INK)
-    headline(figure).set_text("What comes later gets the score −∞ and so the weight 0: a word sees itself and its past")
+    headline(figure).set_text("Later tokens get the score −∞ and so the weight 0: a word sees itself and its past")
     return figure
 
 
@@ -62,9 +62,9 @@ def _cell(axes: Axes, x: float, y: float, name: str, number: float, hidden: bool
 # ----------------------------------------------------------------------------------------------------------- one row
 @dataclass
 class MaskedRow(Drawing):
-    """The scores of one query (S,), of which some are hidden, and the weights (S,) that come of it.
+    """The scores of one query (S,), some of them hidden, and the weights (S,) that result.
 
-    A weight of 0 whose score is not hidden has been zeroed afterwards, and is marked so.
+    A weight of 0 whose score is not hidden has been zeroed afterwards, and is marked as such.
     """
 
     scores: np.ndarray
@@ -100,14 +100,14 @@ class MaskedRow(Drawing):
             self.numbers[s].set(x=weight + 0.02, text=f"{weight:.2f}{zeroed}")
         total = self.weights.sum()
         self.sum.set_text(f"sum of the weights: {total:.2f}")
-        shares = "a full share of 1" if abs(total - 1) < 1e-4 else f"only {total:.2f} in all"
-        self.headline.set_text(f"“{self.tokens[self.query]}”, {self.how}: {shares}")
+        total = "1" if abs(total - 1) < 1e-4 else f"only {total:.2f}"
+        self.headline.set_text(f"“{self.tokens[self.query]}”, {self.how}: the weights sum to {total}")
 
 
 # ------------------------------------------------------------------------------------------------------------ leak test
 @dataclass
 class LeakBars(Drawing):
-    """How far each output (T,) moves when the token at one position is changed; what lies before it must not move."""
+    """How far each output (T,) moves when the token at one position is changed; no output before it may move."""
 
     changes: np.ndarray
     position: int
@@ -138,15 +138,15 @@ class LeakBars(Drawing):
         self.note.set_position((self.position, 0.92 * top))
         leaks = int((self.changes[: self.position] > 1e-5).sum())
         if self.position == 0:
-            said = "nothing stands before position 0"
+            said = "no output comes before it"
         else:
             said = f"{leaks} of the {self.position} outputs before it move" if leaks else "no output before it moves"
-        self.headline.set_text(self.title or f"{self.mask}: changing the token at {self.position}, {said}")
+        self.headline.set_text(self.title or f"{self.mask}, token {self.position} changed: {said}")
 
 
 # ------------------------------------------------------------------------------------------------- with and without
 def losses(names: Sequence[str], training: Sequence[float], inference: Sequence[float]) -> Figure:
-    """Draw the loss as training sees it and the loss at inference, one pair of bars per model."""
+    """Draw the loss in training and the loss at inference, one pair of bars for each model."""
     figure, axes = new_figure(WIDE, 1.2 + 0.95 * len(names))
     for shift, values, color, label in ((-0.2, training, SKY, "in training"), (0.2, inference, ORANGE, "at inference")):
         rows = np.arange(len(names)) + shift
@@ -165,14 +165,14 @@ def losses(names: Sequence[str], training: Sequence[float], inference: Sequence[
 
 
 def where_it_looks(steps: Sequence[int], weights: Sequence[float]) -> Figure:
-    """Draw the mean weight on the token so many positions to the right of the one that looks (below 0: to the left)."""
+    """Draw the mean weight on tokens by their distance to the right of the query (below 0: to the left)."""
     figure, axes = new_figure(WIDE, 3.2)
     axes.bar(steps, weights, color=[ORANGE if step > 0 else BLUE for step in steps], edgecolor=INK, linewidth=0.5)
     for step, weight in zip(steps, weights):
         axes.text(step, weight + 0.015, f"{weight:.2f}", ha="center", va="bottom", fontsize=FONT, color=INK)
     axes.set(xticks=steps, xticklabels=[f"{step:+d}".replace("-", "−") if step else "itself" for step in steps])
-    axes.set(ylim=(0, 1.15), ylabel="mean weight", xlabel="looks at the token so many positions to the right (−: left)")
+    axes.set(ylim=(0, 1.15), ylabel="mean weight", xlabel="distance to the right of the query (tokens; −: to the left)")
     best = int(np.argmax(weights))
     where = "itself" if not steps[best] else f"{abs(steps[best])} to the {'right' if steps[best] > 0 else 'left'}"
-    headline(figure).set_text(f"Without a mask {100 * weights[best]:.0f} % of the weight goes to one position: {where}")
+    headline(figure).set_text(f"Without a mask, {weights[best]:.0%} of the weight goes to one position: {where}")
     return figure

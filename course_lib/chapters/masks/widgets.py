@@ -76,7 +76,7 @@ def masked_row(scores: np.ndarray, tokens: Sequence[str]) -> LiveFigure:
         return f"“{tokens[query]}”, {how}: weights {shares}; sum {weights.sum():.3f}."
 
     controls = {
-        "query": dropdown("who looks", {f"{t}: {token}": t for t, token in enumerate(tokens)}, 2),
+        "query": dropdown("query", {f"{t}: {token}": t for t, token in enumerate(tokens)}, 2),
         "how": dropdown("later tokens are", [BEFORE, AFTER, NONE], AFTER),
     }
     return LiveFigure(draw, controls, describe)
@@ -93,13 +93,13 @@ LEAK_MASKS = {  # name -> (T, T), True = may attend
 
 
 class TwoLayers(nn.Module):
-    """Two untrained layers of attention, enough to show where information can flow."""
+    """Two untrained layers of attention: enough to show where information can flow."""
 
     def __init__(self, d_model: int = 16):
         super().__init__()
         torch.manual_seed(0)
         self.layers = nn.ModuleList(MultiHeadAttention(d_model, 2) for _ in range(2))
-        for parameter in self.parameters():  # large enough for what flows to be seen
+        for parameter in self.parameters():  # large enough to make the flow visible
             nn.init.normal_(parameter, std=0.25)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -139,7 +139,7 @@ def leak_test() -> LiveFigure:
 
 # ----------------------------------------------------------------------------------------------------------- exercises
 def explore_causal(function: Callable) -> LiveFigure:
-    """Draw your `causal_mask(T, S)` beside the library's: its T rows at the foot of an S × S square."""
+    """Draw your `causal_mask(T, S)` next to the library's: its T rows at the foot of an S × S square."""
 
     def compare(T: int, cached: int) -> tuple[np.ndarray | None, np.ndarray, str]:
         S = T + cached

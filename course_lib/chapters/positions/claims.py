@@ -241,8 +241,7 @@ def slowest_hand() -> Measurement:
             "last": [wave / (2 * torch.pi * 10_000) for wave in last.values()],
         },
         because="It depends on d_model. The progression ends one step before 10000 · 2π, and that step is small only "
-        "if there are many: the slowest of d_model / 2 pairs has the divisor 10000 to the power "
-        "(d_model − 2) / d_model.",
+        "if there are many: the slowest of the d_model / 2 pairs has the divisor 10000^((d_model − 2) / d_model).",
     )
 
 
@@ -257,7 +256,7 @@ def near_and_far_verdict(symmetrical: bool, near: float, far: float, rises: int)
     """Look at the cosine of two codes over their distance: at 1, at 100, and in how many steps it rises.
 
     confirmed: it is the same to both sides and falls at every step
-    depends: it is the same to both sides and falls from a neighbour to a hundred positions on, but not at every step
+    depends: it is the same to both sides and lower at distance 100 than at 1, but does not fall at every step
     refuted: it is not the same to both sides, or does not fall
     """
     if not symmetrical or not near > 0.9 > far:
@@ -294,8 +293,8 @@ def near_and_far() -> Measurement:
         f"left {'as' if same else 'other than'} to the right",
         values=(of_100 / 100,),
         figures={"symmetrical": same, "near": curve[1].item(), "far": curve[100].item(), "rises": of_100},
-        because="It depends on how far apart they are: it falls at first, but a sum of cosines goes up and down, so "
-        "further is not always less alike.",
+        because="It depends on how far apart they are: the cosine falls at first, but a sum of cosines goes up and "
+        "down, so greater distance does not always mean less similarity.",
     )
 
 
@@ -416,8 +415,8 @@ def relative_reach_verdict(rope: list[float], alibi: list[float]) -> str:
     """Look at how much less the loss rises than with sinusoids, in nats: the least of the seeds, at 2 and at 4 times.
 
     confirmed: by 0.15 or more, with RoPE and with ALiBi, at both lengths
-    depends: so only with one of them, or at one of the lengths
-    refuted: nowhere
+    depends: by that much only with one of them, or only at one of the lengths
+    refuted: with neither of them, at neither length
     """
     mitigated = [each > WORSE for each in (*rope, *alibi)]
     return "confirmed" if all(mitigated) else "depends" if any(mitigated) else "refuted"

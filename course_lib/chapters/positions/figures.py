@@ -29,18 +29,18 @@ from course_lib.live.palette import (
 
 # -------------------------------------------------------------------------------------------------------------- who bit
 def right_answers(shares: Mapping[str, float], chance: float) -> Figure:
-    """Share of right answers per model, under a line for mere guessing."""
+    """Draw the fraction of right answers of each model, with a line at the level of guessing."""
     figure, axes = new_figure(WIDE, 1.3 + 0.42 * len(shares))
     rows = range(len(shares))
     axes.barh(
         rows, list(shares.values()), color=[BLUE if share > chance + 0.1 else ORANGE for share in shares.values()]
     )
     for row, share in zip(rows, shares.values()):
-        axes.text(share + 0.01, row, f"{100 * share:.0f} %", va="center", fontsize=FONT, color=INK)
+        axes.text(share + 0.01, row, f"{share:.0%}", va="center", fontsize=FONT, color=INK)
     axes.axvline(chance, color=INK, linestyle=":")
     axes.text(chance + 0.01, -0.75, "guessing", fontsize=FONT - 1, color=INK)
     axes.set(yticks=rows, yticklabels=shares, ylim=(len(shares) - 0.5, -1.1), xlim=(0, 1.15))
-    axes.set(xticks=[0, 0.25, 0.5, 0.75, 1], xlabel="share of right answers to “who bit?”")
+    axes.set(xticks=[0, 0.25, 0.5, 0.75, 1], xlabel="fraction of right answers to “who bit?”")
     learnt = [name for name, share in shares.items() if share > chance + 0.1]
     headline(figure).set_text(f"{len(learnt)} of {len(shares)} models can tell who bit; the others guess")
     return figure
@@ -52,7 +52,7 @@ MOST_HANDS = 8
 
 @dataclass
 class ClockHands(Drawing):
-    """The code of one position as clock hands, one for each pair of features, beside the table as a heat map.
+    """The code of one position as clock hands, one for each pair of features, next to the table as a heat map.
 
     table: (positions, d_model) of sines and cosines, d_model even and at most 16. A hand points up at position 0 and
     rotates clockwise: its sine goes to the right, its cosine up.
@@ -112,7 +112,7 @@ class ClockHands(Drawing):
 # ------------------------------------------------------------------------------------------------ likeness and distance
 @dataclass
 class Likeness(Drawing):
-    """Cosine between the codes of two positions over their distance, to both sides. curve: (furthest + 1,)."""
+    """The cosine of the codes of two positions at each distance, to both sides. curve: (furthest + 1,)."""
 
     curve: np.ndarray
     d_model: int
@@ -124,7 +124,7 @@ class Likeness(Drawing):
         (self.line,) = axes.plot([], [], color=BLUE)
         (self.rise,) = axes.plot([], [], "o", color=ORANGE, markersize=8)
         self.note = axes.text(
-            0.02, 0.92, "orange dot: from here it rises for the first time", transform=axes.transAxes, fontsize=FONT
+            0.02, 0.92, "orange dot: the cosine rises for the first time", transform=axes.transAxes, fontsize=FONT
         )
         axes.set(ylim=(-0.75, 1.35), yticks=[-0.5, 0, 0.5, 1], ylabel="cosine of the two codes")
         axes.set_xlabel("distance (tokens); below 0: before")
@@ -145,7 +145,7 @@ class Likeness(Drawing):
 
 
 def learned_likeness(cosines: np.ndarray) -> Figure:
-    """Cosine between the rows of a learned table (P, P), and its mean over the distance."""
+    """Draw the cosine between the rows of a learned table (P, P), and its mean at each distance."""
     P = len(cosines)
     figure, (left, right) = new_panels(WIDE, 3.9, 2, width_ratios=[1, 1.1])
     image = left.imshow(cosines, cmap=DIVERGING, vmin=-1, vmax=1)
@@ -157,7 +157,7 @@ def learned_likeness(cosines: np.ndarray) -> Figure:
     right.axhline(0, color=GREY, linewidth=1)
     right.plot(range(1, P), means, color=BLUE)
     right.set(xlabel="distance (tokens)", ylabel="mean cosine", ylim=(-1, 1))
-    headline(figure).set_text("Nobody told the table that positions have neighbours: it has learned it")
+    headline(figure).set_text("Training has taught the table that positions have neighbours")
     return figure
 
 
@@ -169,7 +169,7 @@ def _rotated(vector: np.ndarray, angle: float) -> np.ndarray:
 def rotation_in_a_head(
     words: Sequence[str], query: np.ndarray, key: np.ndarray, runs: Sequence[tuple[str, int, int]], d_model: int, D: int
 ) -> Figure:
-    """Draw where RoPE works inside a head, and one pair of features of a query and a key at two pairs of positions.
+    """Draw where RoPE acts inside a head, and one pair of features of a query and a key at two pairs of positions.
 
     words: (name of the query's word, of the key's). query, key: (2,), before the rotation, which is one radian per
     token. runs: (what is read, position of the query, position of the key).
@@ -190,7 +190,7 @@ def rotation_in_a_head(
     box(0.05, 3.75, 2.9, f"x  (T, {d_model})", LIGHT)
     for x, name, color in ((0.05, "q", SKY), (1.05, "k", ORANGE), (2.05, "v", LIGHT)):
         arrow((x + 0.45, 3.75), (x + 0.45, 3.29))
-        flow.text(x + 0.5, 3.52, f"W_{name.upper()}", fontsize=9, va="center", color=INK)
+        flow.text(x + 0.5, 3.52, f"$W_{name.upper()}$", fontsize=10, va="center", color=INK)
         box(x, 2.67, 0.9, f"{name} (T, {D})", color)
     for x, color in ((0.05, SKY), (1.05, ORANGE)):
         arrow((x + 0.45, 2.67), (x + 0.45, 2.21))
@@ -205,7 +205,7 @@ def rotation_in_a_head(
     flow.text(2.56, 1.9, "not\nrotated", fontsize=9, va="center", color=INK)
     for plane, (told, t, s) in zip(planes, runs):
         _plane(plane, words, query, key, told, t, s)
-    headline(figure).set_text("Further on in the text both have rotated further; the angle between them is the same")
+    headline(figure).set_text("Further along the text both are rotated further; the angle between them stays the same")
     return figure
 
 
@@ -242,7 +242,7 @@ REACH = 40  # tokens to both sides
 @dataclass
 class RotaryPair(Drawing):
     """One pair of features: a query at position t and a key at position s (both of length 1), each rotated by `angle`
-    degrees per token, and their dot product over the distance."""
+    degrees per token, and their dot product at each distance."""
 
     query: np.ndarray
     key: np.ndarray
@@ -291,7 +291,7 @@ class RotaryPair(Drawing):
 
 @dataclass
 class RotaryScores(Drawing):
-    """Scores of one query and one key over their distance: from two positions of the query, and the library's."""
+    """Scores of one query and one key at each distance: from two positions of the query, and the library's."""
 
     distances: np.ndarray
     yours: np.ndarray
@@ -325,8 +325,8 @@ class RotaryScores(Drawing):
 # --------------------------------------------------------------------------------------------------------------- ALiBi
 @dataclass
 class Eyesight(Drawing):
-    """What ALiBi takes from the scores of one head, as a heat map (T, T), −inf where a later token is hidden; and the
-    weights (T,) that the last query gives if all its scores are equal otherwise."""
+    """What ALiBi adds to the scores of one head, as a heat map (T, T), −inf where a later token is hidden; and the
+    weights (T,) of the last query if all its scores were equal."""
 
     bias: np.ndarray
     weights: np.ndarray
@@ -358,14 +358,12 @@ class Eyesight(Drawing):
         for s, bar in enumerate(self.bars):
             bar.set(height=self.weights[s] if s < T else 0, visible=s < T)
         near = self.weights[-4:].sum()
-        self.headline.set_text(
-            f"Head {self.head} gives {100 * near:.0f} % of its attention to the last 4 of {T} tokens"
-        )
+        self.headline.set_text(f"Head {self.head} puts {near:.0%} of its weight on the last 4 of {T} tokens")
 
 
 # --------------------------------------------------------------------------------------------------------------- reach
 def reach_curves(lengths: Sequence[int], losses: Mapping[str, Sequence[float]], trained: int) -> Figure:
-    """Loss over the length of the text, one line per way of telling positions; the trained length is marked."""
+    """Draw the loss by the length of the text, one line for each position encoding; the trained length is marked."""
     figure, axes = new_figure(WIDE, 4.2)
     axes.axvline(trained, color=GREY, linestyle=":")
     markers = zip(losses.items(), (ORANGE, GREY, BLUE, GREEN), "os^D")

@@ -19,7 +19,7 @@ FURTHEST = 100  # last position of the clock
 
 
 def clock_hands() -> LiveFigure:
-    """Move the hands: one clock for each pair of features, and the row of the table that they stand for."""
+    """Move the hands: one clock for each pair of features, and the row of the table that they show."""
     tables = {d_model: sinusoidal_encoding(FURTHEST + 1, d_model).numpy() for d_model in (4, 8, 12, 16)}
 
     def draw(position, d_model):
@@ -41,7 +41,7 @@ def _clock_controls() -> dict[str, widgets.Widget]:
 
 
 def likeness() -> LiveFigure:
-    """How alike the codes of two positions are, over their distance."""
+    """Show how alike the codes of two positions are, by their distance."""
 
     @cache
     def curve(d_model: int, furthest: int) -> np.ndarray:
@@ -69,7 +69,7 @@ QUERY, KEY = torch.tensor([1.0, 0.0]), torch.tensor([0.6, 0.8])
 
 
 def rotary_pair() -> LiveFigure:
-    """One pair of features under RoPE: move the query and the key, and watch their score."""
+    """Move the query and the key of one pair of features under RoPE, and watch their score."""
 
     def score(t: int, s: int, angle: int) -> float:
         angles = torch.tensor([t, s])[:, None] * math.radians(angle)  # (2, 1)
@@ -95,7 +95,7 @@ def rotary_pair() -> LiveFigure:
 
 
 def eyesight() -> LiveFigure:
-    """ALiBi: how far each of eight heads sees, if nothing but the distance counts."""
+    """Show how far each of eight heads sees with ALiBi, if only the distance counts."""
 
     def measure(head: int, T: int) -> tuple[np.ndarray, np.ndarray]:
         bias = alibi_bias(8, T)[head].masked_fill(~causal_mask(T), -torch.inf)  # (T, T)
@@ -107,8 +107,8 @@ def eyesight() -> LiveFigure:
     def describe(head, T):
         _, weights = measure(head, T)
         return (
-            f"Head {head}: slope 1/{2 ** (head + 1)}. If all scores are equal before, the last of {T} tokens gives "
-            f"itself {weights[-1]:.2f}, the token before {weights[-2]:.2f}, the first {weights[0]:.3f}."
+            f"Head {head}: slope 1/{2 ** (head + 1)}. With equal scores, the last of {T} tokens puts "
+            f"{weights[-1]:.2f} on itself, {weights[-2]:.2f} on the token before, {weights[0]:.3f} on the first."
         )
 
     controls = {
@@ -120,7 +120,7 @@ def eyesight() -> LiveFigure:
 
 # ----------------------------------------------------------------------------------------------------------- exercises
 def explore_sinusoids(function: Callable) -> LiveFigure:
-    """Your `sinusoidal_encoding(max_seq_len, d_model)` moves the clock hands."""
+    """Move the clock hands with your `sinusoidal_encoding(max_seq_len, d_model)`."""
 
     @cache
     def table(d_model: int) -> tuple[np.ndarray, str]:
@@ -152,13 +152,13 @@ def explore_sinusoids(function: Callable) -> LiveFigure:
 
 
 def explore_rotary(function: Callable) -> LiveFigure:
-    """Your `apply_rotary(x, positions, theta)` on one query and one key: their score over the distance."""
+    """Show the score of one query and one key at each distance, by your `apply_rotary(x, positions, theta)`."""
     distances = torch.arange(-20, 21)
     rng = torch.Generator().manual_seed(4)
     query, key = torch.randn(2, 16, generator=rng)
 
     def scores(rotate: Callable, t: int, d_head: int, theta: float) -> tuple[np.ndarray, str]:
-        """The scores (41,) of the query at t with the key at t − distance."""
+        """Return the scores (41,) of the query at t with the key at t − distance."""
         both = []
         for vector, positions in ((query, torch.tensor([t])), (key, t - distances)):
             vector = vector[:d_head] / vector[:d_head].norm()
