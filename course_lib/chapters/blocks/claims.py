@@ -217,7 +217,7 @@ def guarantee() -> Measurement:
             "narrow": 1 - lost / N_NARROW,
             "at_weights": tiny / usual,
         },
-        because="It depends on which gradient is meant. At a layer’s input small weights leave it, by construction: "
+        because="It depends on which gradient is meant. At a layer’s input small weights keep it, by construction: "
         "I + J is nearly I. At the layer’s own weights it shrinks with them. And a branch can cancel the stream: in "
         "narrow stacks some do.",
     )
