@@ -19,7 +19,7 @@ SIGNS = {"confirmed": "●", "depends": "◆", "refuted": "✕", "not at this si
 HEADLINES = (
     "embeddings.analogies", "masks.cheating", "heads.slice", "heads.removal", "positions.sinusoids_reach",
     "feed_forward.capitals", "normalization.depth", "blocks.guarantee", "counting.gpt2_117m", "sampling.creative",
-    "efficiency.quadratic", "pretrained.weights_as_influence",
+    "efficiency.cache_bytes", "pretrained.weights_as_influence",
 )  # fmt: skip
 
 
