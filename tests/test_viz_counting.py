@@ -32,7 +32,7 @@ def test_the_bars_of_a_bill_are_the_shares_of_the_built_model(config):
     biggest = max(parts, key=parts.get)
     assert figures.short(total) in drawn.title.get_text()
     assert figures.percent(parts[biggest] / total) in drawn.title.get_text()
-    assert biggest in drawn.title.get_text()
+    assert figures.shown_as(biggest) in drawn.title.get_text()
 
 
 @pytest.mark.parametrize("config", BUILDABLE)
@@ -118,7 +118,7 @@ def test_a_bill_is_whole_at_every_setting():
         assert sum(widths.values()) == pytest.approx(1)
         assert bill.text.startswith(f"{count.total:,} parameters")
         biggest = max(widths, key=widths.get)
-        assert f"{biggest} {figures.percent(widths[biggest])}" in bill.text
+        assert f"{figures.shown_as(biggest)} {figures.percent(widths[biggest])}" in bill.text
         assert figures.percent(widths[biggest]) in parts.parameters.title.get_text()
         rows = [sum(bar.get_width() for bar in row.values()) for row in parts.memory.bars]
         assert max(rows) == pytest.approx(1)
@@ -162,7 +162,7 @@ def test_the_curves_are_the_shares_of_built_models(vocab_size, n_layers, tie_wei
 @pytest.mark.parametrize(
     ("state", "says"),
     [
-        ((30000, 6, 512, True), "44 %: the largest part, and less than half"),
+        ((30000, 6, 512, True), "44 %: the largest part, but less than half"),
         ((30000, 6, 512, False), "62 %: most of the model"),
         ((50257, 12, 768, True), "31 %: less than the feed-forward layers"),
         ((343, 4, 128, True), "5 %: less than the feed-forward layers"),
@@ -170,7 +170,7 @@ def test_the_curves_are_the_shares_of_built_models(vocab_size, n_layers, tie_wei
 )
 def test_the_title_gives_the_verdict_on_the_claim(state, says):
     title = figures.EmbeddingShare(*state).draw().headline.get_text()
-    assert title == f"At d_model = {state[2]:,} the token tables hold {says}"
+    assert title == f"At d_model = {state[2]:,} the token tables make up {says}"
 
 
 @given(

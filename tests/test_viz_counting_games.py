@@ -59,7 +59,7 @@ def test_the_game_tells_right_from_wrong_for_every_bill_and_guess():
         (name,) = [name for name in PRESETS if count_parameters(PRESETS[name]).total == total]
         answers.append(name)
         assert name not in game.text
-        assert "whose" in game.drawing.headline.get_text()
+        assert "which model" in game.drawing.headline.get_text()
         for guess in PRESETS:
             game.render(bill=bill, guess=guess)
             assert game.text.startswith("✓" if guess == name else "✗")
@@ -71,9 +71,9 @@ def test_the_game_tells_right_from_wrong_for_every_bill_and_guess():
 def test_a_wrong_guess_hears_what_speaks_against_it():
     components = {name: count_parameters(PRESETS[name]).by_component for name in ("gpt2", "llama-7b", "gpt2-xl")}
     reason = widgets._difference("gpt2", components["gpt2"], components["llama-7b"])
-    assert reason == "gpt2 has 786,432 parameters under position embedding, this bill has none."
+    assert reason == "gpt2 has 786,432 parameters in the position table, this one has none."
     reason = widgets._difference("llama-7b", components["llama-7b"], components["gpt2"])
-    assert reason == "this bill has 786,432 parameters under position embedding, llama-7b has none."
+    assert reason == "this one has 786,432 parameters in the position table, llama-7b has none."
     reason = widgets._difference("gpt2-xl", components["gpt2-xl"], components["gpt2"])
     assert "983,424,000" in reason
     assert "56,669,184" in reason
@@ -85,7 +85,7 @@ def test_the_next_bill_forgets_the_guess():
     game._controls["guess"].value = "gpt2-xl"
     game._controls["bill"].value = 3
     assert game._controls["guess"].value == widgets.ASK
-    assert game.text.startswith("Bill 3:")
+    assert game.text.startswith("Count 3:")
 
 
 def right(config):
@@ -119,12 +119,12 @@ def test_the_explorer_shows_the_count_of_the_built_model():
     [
         (
             lambda config: right(replace(config, tie_weights=False)),
-            "too high. The difference is as large as the table of tokens",
+            "too high. The difference is as large as the token table",
         ),
         (lambda config: right(config) - 2 * config.d_model, "128 too low. The difference is as large as one norm"),
         (
             lambda config: right(replace(config, positions="none")),
-            "too low. The difference is as large as the table of positions",
+            "too low. The difference is as large as the position table",
         ),
         (lambda config: right(config) + 1, "is 1 too high."),
     ],

@@ -1,4 +1,4 @@
-"""Chapter 10's claims: sums over closed forms, each compared with a model that is really built."""
+"""Chapter 10's claims: sums over closed forms, each compared with a model that is actually built."""
 
 import statistics
 from dataclasses import replace
@@ -41,11 +41,11 @@ def gpt2_verdict(millions: float) -> str:
         place="table 2, whose columns are parameters, layers and d_model",
         quote="117M 12 768",
     ),
-    control="the built model counted tensor by tensor, and all four sizes with the vocabulary of GPT-1",
+    control="the built model, counted tensor by tensor; all four sizes with the vocabulary of GPT-1",
     verdict=gpt2_verdict,
 )
 def gpt2_117m() -> Measurement:
-    """GPT-2 small as it is, and the four sizes of the family as they would be with GPT-1's vocabulary."""
+    """Count GPT-2 small as it is, and the four sizes of the family with GPT-1's vocabulary."""
     n = built(PRESETS["gpt2"])
     family = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")
     others = [built(replace(PRESETS[name], vocab_size=GPT1_VOCABULARY)) for name in family]
@@ -55,17 +55,17 @@ def gpt2_117m() -> Measurement:
         + " million",
         values=(n, *others),
         figures={"millions": n / 1e6},
-        because="It has 124 million. The paper's labels, 117M, 345M, 762M and 1542M, are the counts with GPT-1's "
-        "vocabulary. OpenAI called its counts an error; that this was the error is our inference.",
+        because="GPT-2 small has 124 million. The paper's labels, 117M, 345M, 762M and 1542M, are the counts with "
+        "GPT-1's vocabulary. OpenAI says that they were an error; that this was the error is our inference.",
     )
 
 
 def tables_verdict(small: list[float], large: list[float]) -> str:
-    """Compare the fraction of parameters that the token tables hold in models below and above a billion parameters.
+    """Compare the token tables' fraction of all parameters in models below and above a billion parameters.
 
     confirmed: in every small model it is at least twice as large as in any large one
     depends: it is so on average only
-    refuted: the average of the small models is less than twice that of the large ones
+    refuted: it is not so on average
     """
     if min(small) >= 2 * max(large):
         return "confirmed"
@@ -85,11 +85,11 @@ def tables_verdict(small: list[float], large: list[float]) -> str:
         "parameter count. … this proportion is considerably lower in larger language models.",
     ),
     control="seven published models, three of them below a billion parameters; input and output tables counted "
-    "together; four of the seven have the same vocabulary. The course's own model, with 343 words, is no part of it",
+    "together; four of the seven have the same vocabulary. The course's model, with 343 words, is left out",
     verdict=tables_verdict,
 )
 def tables_hold_most() -> Measurement:
-    """Fraction that the token tables hold in seven models, by their size."""
+    """Return the token tables' fraction of the parameters of seven models."""
     names = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "llama-7b", "llama-3-8b")
     models = {name: PRESETS[name] for name in names} | {"llama-3-70b": LLAMA_3_70B}
     counts = {name: count_parameters(config) for name, config in models.items()}
@@ -103,18 +103,18 @@ def tables_hold_most() -> Measurement:
         measured="token tables: " + ", ".join(f"{name} {100 * part:.0f}%" for name, part in fractions.items()),
         values=tuple(fractions.values()),
         figures={"small": small, "large": large},
-        because="It depends on the vocabulary and the shape as much as on the size. At one vocabulary the fraction "
-        "falls as models grow, as the paper says (GPT-2), but Llama-3-8B's vocabulary brings it above that of GPT-2 "
+        because="It depends on the vocabulary and the shape as much as on the size. With one vocabulary the fraction "
+        "falls as models grow (GPT-2), as the paper says. Llama-3-8B, with its larger vocabulary, is above GPT-2 "
         "large.",
     )
 
 
 def two_thirds_verdict(whole: list[float], blocks: list[float]) -> str:
-    """Take the fraction that feed-forward layers hold of whole models and of their blocks; near is 62 to 72%.
+    """Take the feed-forward layers' fraction of full models and of their blocks. Near two thirds means 62 to 72%.
 
-    confirmed: it is near two thirds of the whole in every model
-    depends: it is near two thirds of the whole, or of the blocks, in some
-    refuted: in none
+    confirmed: it is near two thirds of the full model in every case
+    depends: it is near two thirds of the full model, or of the blocks, in some cases
+    refuted: it is near two thirds in no case
     """
     near = [[0.62 < part < 0.72 for part in parts] for parts in (whole, blocks)]
     return "confirmed" if all(near[0]) else "depends" if any(near[0] + near[1]) else "refuted"
@@ -131,7 +131,7 @@ def two_thirds_verdict(whole: list[float], blocks: list[float]) -> str:
         quote="Feed-forward layers constitute two-thirds of a transformer model's parameters, yet their role in the "
         "network remains under-explored.",
     ),
-    control="four models, each counted as a whole, with its tables, and by its blocks",
+    control="four models, each counted in full, with its tables, and by its blocks only",
     verdict=two_thirds_verdict,
 )
 def twice_attention() -> Measurement:
@@ -148,18 +148,18 @@ def twice_attention() -> Measurement:
         + ", ".join(f"{label} {100 * a:.0f}%, {100 * b:.0f}%" for label, a, b in zip(models, whole, blocks)),
         values=(*whole, *blocks),
         figures={"whole": whole, "blocks": blocks},
-        because="It depends on two customs: d_ff = 4 d_model, and a key-value head for every query head, which give 8 "
-        "d² of a block's 12 d². With grouped-query attention it is four fifths of the blocks. Small models have large "
-        "tables.",
+        because="It depends on two conventions: d_ff = 4 d_model, and a key-value head for every query head. They give "
+        "8 d² of a block's 12 d². With grouped-query attention it is four fifths of the blocks. Small models have "
+        "large tables.",
     )
 
 
 def quadratic_verdict(parts: list[float]) -> str:
-    """Take the fraction of a forward pass's operations that scores and mixing need, at three lengths.
+    """Take the fraction of a forward pass's operations that attention's scores and sums need, at three lengths.
 
     confirmed: it is over half at every length
-    depends: at some
-    refuted: at none
+    depends: it is over half at some lengths
+    refuted: it is over half at no length
     """
     return "confirmed" if min(parts) > 0.5 else "depends" if max(parts) > 0.5 else "refuted"
 
@@ -180,8 +180,8 @@ def quadratic_verdict(parts: list[float]) -> str:
     verdict=quadratic_verdict,
 )
 def quadratic() -> Measurement:
-    """Fraction of the score and mixing products in the operations of all blocks of GPT-2 small, for three lengths."""
-    config = replace(PRESETS["gpt2"], vocab_size=1, max_seq_len=16_384)  # a head of one word is nothing
+    """Return the fraction of operations for scores and sums in all blocks of GPT-2 small, for three lengths."""
+    config = replace(PRESETS["gpt2"], vocab_size=1, max_seq_len=16_384)  # an output head for one word is negligible
     parts = {}
     for T in (128, 1024, 16_384):
         pairs = config.n_layers * 4 * T * T * config.d_model  # scores and mixing: 2 T² d each
@@ -191,6 +191,6 @@ def quadratic() -> Measurement:
         + ", ".join(f"{100 * part:.0f}% at {T:,} tokens" for T, part in parts.items()),
         values=tuple(parts.values()),
         figures={"parts": list(parts.values())},
-        because="It depends on the length: the fraction is T / (6 d_model + T), so the other products need more until "
-        "T = 6 d_model, here 4,608 tokens.",
+        because="It depends on the length. The fraction is T / (6 d_model + T), so the other products dominate until T "
+        "= 6 d_model, here 4,608 tokens.",
     )

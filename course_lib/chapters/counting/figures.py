@@ -1,4 +1,4 @@
-"""Figures of chapter 10: where the parameters are, what they weigh in memory, and what one token costs."""
+"""Figures of chapter 10: where the parameters are, how much memory they take, and what one token costs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,6 +48,12 @@ MEMORY_COLOURS = {
     "float32 master copy": LIGHT,
 }
 SMALL = FONT - 1
+TABLES = {"token embedding": "token table", "position embedding": "position table"}
+
+
+def shown_as(component: str) -> str:
+    """Return what the chapter calls a component of the library's counts."""
+    return TABLES.get(component, component)
 
 
 def exact(value: int | float) -> str:
@@ -56,7 +62,7 @@ def exact(value: int | float) -> str:
 
 
 def largest(count: ParameterCount) -> str:
-    """Return the component that holds the most."""
+    """Return the component with the most parameters."""
     return max(count.by_component, key=lambda name: count.by_component[name])
 
 
@@ -65,13 +71,13 @@ RUNS = ("run, 16 bits", "train, 32 bits", "train, mixed")
 
 
 def memory_rows(config: TransformerConfig) -> dict[str, Mapping[str, int]]:
-    """Return the three bars of `parameter_bill`: name -> bytes by item. Running holds a cache of max_seq_len tokens."""
-    bills = (
+    """Return the three bars of `parameter_bill`: name -> bytes by item. Running needs a cache of max_seq_len tokens."""
+    counts = (
         inference_memory(config, T=config.max_seq_len),
         training_memory(config),
         training_memory(config, mixed_precision=True),
     )
-    return {name: bill.by_component for name, bill in zip(RUNS, bills)}
+    return {name: count.by_component for name, count in zip(RUNS, counts)}
 
 
 @dataclass
@@ -95,13 +101,13 @@ class ParameterBill(Drawing):
         self.parameters.move(count)
         self.parameters.title.set_text(
             f"{short(count.total)} parameters, {percent(count.by_component[biggest] / count.total)} of them in "
-            + PHRASE.get(biggest, f"the {biggest}")
+            + PHRASE.get(biggest, f"the {shown_as(biggest)}")
         )
         self.memory.move(list(rows.values()))
         run, train = (sum(rows[name].values()) for name in RUNS[:2])
         T = self.config.max_seq_len
         bytes_needed = f"{short(run, 'B')} to run it, {short(train, 'B')} to train it"
-        self.memory.title.set_text(f"{bytes_needed}, activations not counted")
+        self.memory.title.set_text(f"{bytes_needed}, without activations")
         self.memory.note.set_text(
             f"One token of a context of {T:,} costs {short(forward_flops(self.config, T) / T, 'FLOP')} forward"
         )
@@ -130,7 +136,7 @@ class LabelledBar:
             here = (shown.index(name) + 0.5) / len(shown) if name in shown else 0.0
             line.set_data([start + share / 2] * 2 + [here], [0.70, 0.64, 0.48])
             line.set_visible(value > 0)
-            words = name.replace(" ", "\n")
+            words = shown_as(name).replace(" ", "\n")
             text = f"{short(value)}, {percent(share)}\n{words}" if value else f"none\n{words}"
             label.set(x=here, visible=name in shown, text=text, color=INK if value else GREY)
             start += share
@@ -208,7 +214,7 @@ class EmbeddingShare(Drawing):
         figure.set_layout_engine(None)
         axes.set_position((0.09, 0.16, 0.66, 0.68))
         axes.set(xscale="log", xlim=(WIDTHS[0], WIDTHS[-1]), ylim=(0, 1), xlabel="d_model (features of a token)")
-        axes.set_ylabel("share of all parameters")
+        axes.set_ylabel("fraction of all parameters")
         ticks = [64, 128, 256, 512, 1024, 2048, 4096, 8192]
         axes.xaxis.set_major_locator(FixedLocator(ticks))
         axes.xaxis.set_minor_locator(NullLocator())
@@ -248,12 +254,12 @@ class EmbeddingShare(Drawing):
 def verdict(shares: Mapping[str, float]) -> str:
     """Return both readings of "embeddings hold the most parameters": more than half, or more than any other part."""
     tables = shares["token tables"]
-    holds = f"the token tables hold {percent(tables)}"
+    size = f"the token tables make up {percent(tables)}"
     if tables > 0.5:
-        return f"{holds}: most of the model"
+        return f"{size}: most of the model"
     if tables == max(shares.values()):
-        return f"{holds}: the largest part, and less than half"
-    return f"{holds}: less than the {max(shares, key=lambda name: shares[name])} layers"
+        return f"{size}: the largest part, but less than half"
+    return f"{size}: less than the {max(shares, key=lambda name: shares[name])} layers"
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:
@@ -290,7 +296,7 @@ def model_shares(counts: Mapping[str, ParameterCount]) -> Figure:
         axes.text(1.01, row, short(count.total), va="center", fontsize=FONT, weight="bold")
     (name, first), *_, (last_name, last) = counts.items()
     axes.set_title(
-        "The feed-forward layers hold "
+        "The feed-forward layers make up "
         f"{percent(first.by_component['feed-forward'] / first.total)} of {name} and "
         f"{percent(last.by_component['feed-forward'] / last.total)} of {last_name}",
         loc="left",
@@ -305,7 +311,7 @@ def towers(models: Mapping[str, TransformerConfig]) -> Figure:
     axes.set(xlim=(0, len(models)), ylim=(-0.03, 1.14), xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     in_blocks = [f"{percent(_tower(axes, x + 0.04, *model))} of {model[0]}" for x, model in enumerate(models.items())]
-    axes.set_title(f"The blocks hold {' and '.join(in_blocks)}", loc="left", fontsize=TITLE)
+    axes.set_title(f"The blocks make up {' and '.join(in_blocks)}", loc="left", fontsize=TITLE)
     return figure
 
 
@@ -327,7 +333,7 @@ def _tower(axes: Axes, x: float, name: str, config: TransformerConfig) -> float:
         ("attention", tables + L // 4 * block + first, f"{L} × 4 × ({d} × {d})"),
         ("feed-forward", tables + (3 * L // 4 - 1) * block + later, f"{L} × {matrices} × ({d} × {config.d_ff})"),
     ):
-        said = f"{item}\n{text}\n{short(count.by_component[item])}, {percent(part[item])}"
+        said = f"{shown_as(item)}\n{text}\n{short(count.by_component[item])}, {percent(part[item])}"
         axes.plot([x + width, x + width + 0.03], [height] * 2, color=INK, linewidth=1)
         axes.text(x + width + 0.04, height, said, va="center", fontsize=SMALL, color=INK)
     axes.text(x, 1.075, f"{name}: {short(count.total)}", va="center", fontsize=TITLE, weight="bold")
@@ -338,13 +344,13 @@ def _tower(axes: Axes, x: float, name: str, config: TransformerConfig) -> float:
 def _texts(name: str, share: float) -> list[str]:
     """Return what may be written into a segment, from the longest."""
     number = percent(share)
-    return [f"{name} {number}", f"{BRIEF.get(name, name)} {number}", number]
+    return [f"{shown_as(name)} {number}", f"{BRIEF.get(name, name)} {number}", number]
 
 
-# ----------------------------------------------------------------------------------------------------- an itemised bill
+# ---------------------------------------------------------------------------------------------------- an itemised count
 @dataclass
 class ItemisedBill(Drawing):
-    """Every component with its exact count, the total below; `yours` adds a bar for somebody else's total."""
+    """Every component with its exact count, the total below; `yours` adds a bar for another total."""
 
     count: ParameterCount
     title: str
@@ -367,7 +373,7 @@ class ItemisedBill(Drawing):
         return figure
 
     def move(self) -> None:
-        names = [*COLOURS, "total", "your count"]
+        names = [*map(shown_as, COLOURS), "total", "your count"]
         values = [*self.count.by_component.values(), self.count.total, self.yours]
         for row, value in enumerate(values):
             share = 0 if value is None else value / self.count.total

@@ -8,7 +8,7 @@ from typing import Any
 import ipywidgets as widgets
 
 from course_lib.chapters.counting import figures
-from course_lib.chapters.counting.figures import exact
+from course_lib.chapters.counting.figures import exact, shown_as
 from course_lib.config import ACTIVATIONS, NORMS, POSITIONS, PRESETS, TransformerConfig
 from course_lib.counting import count_parameters, forward_flops
 from course_lib.live.attempts import went_wrong
@@ -147,7 +147,7 @@ def parameter_bill(models: Mapping[str, TransformerConfig] = DECODERS, start: st
             {"GPT: GELU, LayerNorm, biases, table": "gpt", "LLaMA: SwiGLU, RMSNorm, RoPE": "llama"},
             first["style"],
         ),
-        "tie_weights": switch("the output head shares the token embedding", first["tie_weights"]),
+        "tie_weights": switch("the output head shares the token table", first["tie_weights"]),
     }
 
     def draw(**state):
@@ -157,9 +157,10 @@ def parameter_bill(models: Mapping[str, TransformerConfig] = DECODERS, start: st
 
 
 def describe_bill(config: TransformerConfig) -> str:
-    """Return the bill in words: exact total, shares, memory, FLOPs."""
+    """Return the count in words: exact total, fractions, memory, FLOPs."""
     count = count_parameters(config)
-    items = [f"{name} {percent(value / count.total)}" for name, value in count.by_component.items() if value]
+    parts = count.by_component.items()
+    items = [f"{shown_as(name)} {percent(value / count.total)}" for name, value in parts if value]
     rows = [sum(items.values()) for items in figures.memory_rows(config).values()]
     T = config.max_seq_len
     per_token = forward_flops(config, T) / T
@@ -176,7 +177,7 @@ def embedding_share() -> LiveFigure:
         "vocab_size": steps("vocabulary", VOCABULARIES, 30000),
         "n_layers": slider("layers", 6, 1, 96, 1),
         "d_model": steps("d_model", [width for width in WIDTHS if width <= figures.WIDTHS[-1]], 512),
-        "tie_weights": switch("the output head shares the token embedding", True),
+        "tie_weights": switch("the output head shares the token table", True),
     }
     for control in controls.values():
         control.layout.width = "410px"  # two of them side by side
@@ -184,7 +185,7 @@ def embedding_share() -> LiveFigure:
 
 
 def describe_share(vocab_size: int, n_layers: int, d_model: int, tie_weights: bool) -> str:
-    """Return the shares in words, and the rule for where the tables stop leading."""
+    """Return the fractions in words, and the rule for where the tables stop being larger."""
     shares = figures.three_shares(count_parameters(figures.gpt_like(vocab_size, n_layers, d_model, tie_weights)))
     tables = 1 if tie_weights else 2
     crossing = tables * vocab_size / (8 * n_layers)
@@ -196,20 +197,20 @@ def describe_share(vocab_size: int, n_layers: int, d_model: int, tie_weights: bo
     )
 
 
-# ----------------------------------------------------------------------------------------- name the model from its bill
+# ---------------------------------------------------------------------------------------- name the model from its count
 ASK = "…"
 
 
 def name_the_model(models: Mapping[str, TransformerConfig]) -> LiveFigure:
-    """Show a guessing game: bills without a name, and a list of names.
+    """Show a guessing game: parameter counts without a name, and a list of names.
 
     Args:
-        models: name -> config. The bills come in an order of their own, always the same.
+        models: name -> config. The counts come in their own order, always the same.
     """
     names = random.Random(10).sample(list(models), len(models))
     counts = {name: count_parameters(config) for name, config in models.items()}
-    bill = slider("bill", 1, 1, len(names), 1)
-    guess = dropdown("whose is it?", [ASK, *models], ASK)
+    bill = slider("count no.", 1, 1, len(names), 1)
+    guess = dropdown("which model?", [ASK, *models], ASK)
 
     def forget(_change):
         guess.value = ASK
@@ -218,14 +219,14 @@ def name_the_model(models: Mapping[str, TransformerConfig]) -> LiveFigure:
 
     def draw(bill, guess):
         name = names[bill - 1]
-        title = f"Bill {bill} of {len(names)}: whose is it?" if guess != name else f"Bill {bill} is {name}"
+        title = f"Count {bill} of {len(names)}: which model is it?" if guess != name else f"Count {bill} is {name}"
         return figures.ItemisedBill(counts[name], title)
 
     def describe(bill, guess):
         name = names[bill - 1]
         if guess == ASK:
             items = _in_words(counts[name].by_component)
-            return f"Bill {bill}: {items}. Divide the token table by vocabularies that you know."
+            return f"Count {bill}: {items}. Divide the token table by vocabularies that you know."
         if guess == name:
             return f"✓ Yes, {name}: {counts[name].total:,} parameters."
         return f"✗ Not {guess}: {_difference(guess, counts[guess].by_component, counts[name].by_component)}"
@@ -234,25 +235,24 @@ def name_the_model(models: Mapping[str, TransformerConfig]) -> LiveFigure:
 
 
 def _in_words(components: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {value:,}" for name, value in components.items() if value)
+    return ", ".join(f"{shown_as(name)} {value:,}" for name, value in components.items() if value)
 
 
 def _difference(name: str, guessed: Mapping[str, int], bill: Mapping[str, int]) -> str:
-    """Return the first thing that speaks against a guess: an item that only one of them has, otherwise the furthest
-    off."""
+    """Return the evidence against a guess: an item that only one of the two has, otherwise the one furthest off."""
     for item in bill:
         if bool(guessed[item]) != bool(bill[item]):
-            has, lacks = (name, "this bill") if guessed[item] else ("this bill", name)
-            return f"{has} has {guessed[item] or bill[item]:,} parameters under {item}, {lacks} has none."
+            has, lacks = (name, "this one") if guessed[item] else ("this one", name)
+            return f"{has} has {guessed[item] or bill[item]:,} parameters in the {shown_as(item)}, {lacks} has none."
     present = [item for item in bill if bill[item]]
     item = max(present, key=lambda item: abs(math.log(guessed[item] / bill[item])))
-    return f"under {item} it has {guessed[item]:,}, and this bill says {bill[item]:,}."
+    return f"{name} has {guessed[item]:,} parameters in {shown_as(item)}, this one has {bill[item]:,}."
 
 
 # -------------------------------------------------------------------------------------------- the learner's own counter
 def count_explorer(function: Callable) -> LiveFigure:
-    """Show switches on a small decoder; the learner's count beside the right one, and what the difference is as large
-    as."""
+    """Show switches on a small decoder; the learner's count next to the right one, and a part that is as large as
+    the difference."""
     controls = {
         "n_layers": slider("layers", 2, 1, 6, 1),
         "n_kv_heads": steps("key-value heads, for 8 query heads", (1, 2, 4, 8), 8),
@@ -309,12 +309,12 @@ def _compared(right: int, yours: int | float) -> str:
 
 
 def _pieces(config: TransformerConfig) -> dict[str, int]:
-    """Return what one forgets or counts twice, and its size."""
+    """Return what is easily forgotten or counted twice, and its size."""
     d, d_kv = config.d_model, config.n_kv_heads * config.d_head
     table = config.vocab_size * d
     pieces = {
-        "the table of tokens": table,
-        "the table of positions": config.max_seq_len * d,
+        "the token table": table,
+        "the position table": config.max_seq_len * d,
         "all attention layers": count_parameters(config).by_component["attention"],
         "all feed-forward layers": count_parameters(config).by_component["feed-forward"],
         "one vector of d_model": d,

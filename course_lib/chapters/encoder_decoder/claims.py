@@ -1,6 +1,6 @@
-"""Chapter 11: what is said about cross-attention, and about reading both sides.
+"""Chapter 11: claims about cross-attention, and about reading both sides.
 
-What the experiments and the chapter use stands beside: `translator` and `masked_reader`, each with its recipe.
+The models of the experiments and the chapter are in `translator` and `masked_reader`, each with its recipe.
 """
 
 import statistics
@@ -85,7 +85,7 @@ LAST = "decoder.blocks.{last}.cross_attention"  # of the decoder's last block
 
 @contextmanager
 def cut_head(model: EncoderDecoder, head: int, attention: str = LAST) -> Iterator[None]:
-    """Silence one head of an attention, the last cross-attention unless named: zeros where it would speak."""
+    """Silence one head of an attention, the last cross-attention unless named: replace its output by zeros."""
     size = model.config.d_head
     attention = attention.format(last=len(model.decoder.blocks) - 1)
 
@@ -132,13 +132,13 @@ def _said(shares: dict[str, float], *kinds: str) -> str:
 
 
 def aligning_head(model: EncoderDecoder, tokenizer: WordTokenizer) -> int:
-    """Return the head that looks most often at the translated word, found on sentences of its own."""
+    """Return the head that looks most often at the translated word, found on separate sentences."""
     found = looked_at(model, tokenizer, HELD_OUT_SEED - 1, 100)
     return int(torch.stack([hit for _, hit, _, _ in found]).mean(dim=0).argmax())
 
 
 def alignment_verdict(aligned: list[float]) -> str:
-    """Judge the fraction of French words at which the best head looks most at the English word behind them.
+    """Judge the fraction of French words for which the best head puts most weight on the corresponding English word.
 
     confirmed: over 95% in every model
     depends: over half in some model
@@ -159,7 +159,7 @@ def alignment_verdict(aligned: list[float]) -> str:
         "generated translation and those in a source sentence.",
     ),
     control="the grammar's own alignment; the word at the same position; the best head of three translators that were "
-    "trained with other seeds, at the best of at least three rates",
+    "trained from other seeds, at the best of at least three learning rates",
     verdict=alignment_verdict,
     seeds=SEEDS,
 )
@@ -188,7 +188,7 @@ def alignment(size: Size) -> Measurement:
 
 
 def _tenths(shares: list[float]) -> str:
-    """Round to tenths what is trained here: from the least to the most."""
+    """Round fractions of models that are trained here to tenths: the smallest to the largest."""
     low, high = (round(10 * bound(shares)) * 10 for bound in (min, max))
     return f"about {low}%" if low == high else f"{low} to {high}%"
 
@@ -224,8 +224,8 @@ def lost_without_heads(model: EncoderDecoder, tokenizer: WordTokenizer, n: int =
 
 
 def heads_verdict(between: list[float], self_attention: list[float], all_of_self: list[float]) -> str:
-    """Compare the words lost without one head, between the stacks and in the self-attention that loses most, and the
-    words lost without all heads of a self-attention, in each seed.
+    """Count the words that go wrong in each seed: without one head between the stacks, without one head of the
+    self-attention that loses most, and without all heads of a self-attention.
 
     confirmed: a head between the stacks loses more in every seed, and each self-attention as a whole loses over a fifth
     depends: a head between the stacks loses more in some seeds only
@@ -251,7 +251,7 @@ def heads_verdict(between: list[float], self_attention: list[float], all_of_self
         "self-attention.",
     ),
     control="the heads of both self-attentions of the same translators, silenced in the same way on the same "
-    "sentences; and all heads of an attention, which says how much it is needed at all",
+    "sentences; and all heads of an attention, which shows how much it is needed at all",
     verdict=heads_verdict,
     seeds=SEEDS,
 )
@@ -332,7 +332,7 @@ def padding() -> Measurement:
         f"{unmasked:.0%} padded without it.",
         values=shares["unmasked"],
         figures={"alone": alone, "masked": masked, "unmasked": unmasked},
-        because="The softmax gives every key some weight, and a padding vector has a value like any other.",
+        because="Softmax gives every key some weight, and a padding vector has a value like any other.",
     )
 
 
@@ -429,8 +429,8 @@ def both_sides_verdict(both: list[float], left: list[float], scored: list[float]
     """Compare the fractions of hidden words guessed correctly: by the encoder, by the decoder from the left, and by the
     decoder that scores the whole sentence. Ahead is: by over 2 points in every seed.
 
-    confirmed: the encoder is ahead of the decoder asked either way
-    depends: it is ahead of the decoder asked one of the two ways
+    confirmed: the encoder is ahead of the decoder, whichever way the decoder is asked
+    depends: it is ahead for one of the two ways
     not at this size: it is ahead of neither; an encoder learns from the hidden words only, and needs more training
     """
     ahead = [min(one - other for one, other in zip(both, rival)) > 0.02 for rival in (left, scored)]
@@ -468,13 +468,13 @@ def both_sides(size: Size) -> Measurement:
         f"from the left, and {said[2]} if it scores the whole sentence.",
         values=[one - other for one, other in zip(both, left)],
         figures={"both": list(both), "left": list(left), "scored": list(scored)},
-        because="It depends on how the decoder is asked. What follows a blank often decides it. A decoder can use that "
-        "as well, at the cost of a pass for each candidate.",
+        because="It depends on how the decoder is asked. The words after a blank often decide it. A decoder can use "
+        "them as well, at the cost of one pass per candidate.",
     )
 
 
 def decoder_pair_batches(tokenizer: WordTokenizer, batch_size: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Return the same pairs as one text for a decoder alone: English <eos> <bos> French <eos>; only French is
+    """Return the same pairs as one text for a decoder-only model: English <eos> <bos> French <eos>; only French is
     predicted."""
     pairs = TinytownPairs(seed).pairs()
     while True:
@@ -518,8 +518,8 @@ def translating_loss(arm: str, steps: int, rate: float, seed: int) -> float:
 def equal_work_verdict(same_cost: list[float], same_size: list[float]) -> str:
     """Judge by how much the decoder's loss is above the encoder–decoder's in each seed, for two decoders.
 
-    depends: the encoder–decoder is ahead of both decoders in every seed, so that it has an advantage here without
-        pretraining, too
+    depends: the encoder–decoder is ahead of both decoders in every seed, so that it has an advantage here even without
+        pretraining
     not at this size: it is not; short training from scratch in one small language decides nothing about large
         pretrained models
     """
@@ -556,5 +556,5 @@ def decoder_alone(size: Size) -> Measurement:
         values=gaps[0],
         figures={"same_cost": gaps[0], "same_size": gaps[1]},
         because="Which one is ahead depends here on how the work is made equal. The claim is about pretrained models "
-        "that are over a thousand times as large, and these runs cannot decide it.",
+        "over a thousand times larger, and these runs cannot decide it.",
     )

@@ -90,8 +90,8 @@ def _arrow(axes: Axes, start: tuple, end: tuple, color: str = INK, width: float 
 
 # ----------------------------------------------------------------------------------------------------- loss of learning
 def translator_curve(losses: Sequence[float], guessing: float) -> Figure:
-    """Draw the loss per step in nats per French token, between guessing among all words and the 0 of a perfect
-    translator."""
+    """Draw the loss per step in nats per French token, between guessing among all words and the loss of a perfect
+    translator, 0."""
     figure, axes = new_figure(WIDE, 3.4)
     axes.plot(range(1, len(losses) + 1), losses, color=BLUE, linewidth=1.2)
     for height in (guessing, 0.0):
@@ -109,7 +109,7 @@ def translator_curve(losses: Sequence[float], guessing: float) -> Figure:
 # ------------------------------------------------------------------------------------------------------------ alignment
 @dataclass
 class AlignmentMap(Drawing):
-    """Cross-attention of one head: weights (T, S), a row for each written word; circles mark the grammar's alignment.
+    """Cross-attention of one head: weights (T, S), a row for each French word; circles mark the grammar's alignment.
 
     aligned: (source index, target index) of each translated word, without <eos>. head: its name, such as "head 0".
     """
@@ -130,7 +130,7 @@ class AlignmentMap(Drawing):
         self.circles = axes.scatter(
             [], [], s=120, marker="o", facecolors="none", edgecolors=ORANGE, linewidths=2.2, clip_on=False
         )
-        axes.set(xlabel="English word looked at (○: the one that is translated)", ylabel="French word being written")
+        axes.set(xlabel="English word looked at (○: the word being translated)", ylabel="French word being written")
         axes.tick_params(length=0)
         bar = figure.colorbar(self.image, cax=figure.add_axes((0.88, 0.27, 0.02, 0.61)))
         bar.set_label("weight", size=FONT)
@@ -154,7 +154,7 @@ class AlignmentMap(Drawing):
 # --------------------------------------------------------------------------------------------------------------- blanks
 @dataclass
 class BlankGuesses(Drawing):
-    """The most probable words for one blank, from both sides and from the left alone.
+    """The most probable words for one blank, from both sides and from the left only.
 
     both, left: (word, probability), best first; the hidden word, `right`, is in both, last if it is not among the best.
     """
@@ -170,7 +170,7 @@ class BlankGuesses(Drawing):
             one.set_position((x, 0.19, 0.36, 0.58))
         self.headline = headline(figure)
         self.bars, self.numbers = [], []
-        names = "reads both sides (encoder)", "reads the left alone (decoder)"
+        names = "reads both sides (encoder)", "reads the left side only (decoder)"
         for one, guesses, name in zip(self.axes, (self.both, self.left), names):
             places = range(len(guesses))
             self.bars.append(one.barh(places, [0.0] * len(guesses), edgecolor=INK, linewidth=0.5))

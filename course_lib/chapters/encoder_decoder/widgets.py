@@ -41,7 +41,7 @@ def sentence(subject: str, size: str, colour: str, predicate: str) -> str:
 class Look(NamedTuple):
     """One translation and where it looked: weights (H, T, S); aligned: nothing if the translation is wrong.
 
-    problem: why there is nothing to show. note: what else should be said.
+    problem: why there is nothing to show. note: a further sentence.
     """
 
     french: str
@@ -74,7 +74,7 @@ def _alignment(english: str, french: str) -> list[tuple[int, int]]:
 
 
 def _translations(look: Callable[..., Look], n_heads: int, **more) -> LiveFigure:
-    """Show the live figure of a translation: look(english, …) says what there is to see. more: further controls of
+    """Show the live figure of a translation: look(english, …) returns what to show. more: further controls of
     it."""
     look = cache(look)
 
@@ -99,8 +99,8 @@ def _translations(look: Callable[..., Look], n_heads: int, **more) -> LiveFigure
             if int(rows[t].argmax()) != s
         ]
         if seen.aligned:
-            said = f"{english} → {seen.french} (right). {name.capitalize()}, looking elsewhere: "
-            said += f"{', '.join(elsewhere)}." if elsewhere else "no word."
+            said = f"{english} → {seen.french} (right). {name.capitalize()}: "
+            said += f"{', '.join(elsewhere)}." if elsewhere else "every word looks at the word that it translates."
         else:
             said = f"{english} → {seen.french} (wrong: it should be {TinytownPairs().translate(english)})."
         return f"{said} {seen.note}" if seen.note else said
@@ -121,7 +121,7 @@ def _translations(look: Callable[..., Look], n_heads: int, **more) -> LiveFigure
 def explore_attention(function: Callable) -> LiveFigure:
     """Show your `cross_attention` with the trained translator's queries and keys: the weights that it gives them.
 
-    A value that is a one-hot vector makes a weight visible: what comes out at a place is the weights themselves.
+    Values that are one-hot vectors make the weights visible: the output at a position is the weights themselves.
     """
     model, tokenizer = load_pretrained("translator")
 
@@ -138,11 +138,11 @@ def explore_attention(function: Callable) -> LiveFigure:
         right = torch.nn.functional.pad(weights[0], (0, padding))  # (H, T, S + padding)
         found, problem = _try_attention(function, query, key, padding, right)
         note = "The library has the same weights." if torch.allclose(found, right, atol=1e-4) else (
-            f"The library has other weights, up to {(found - right).abs().max():.2f} apart."
+            f"The library's weights differ by up to {(found - right).abs().max():.2f}."
         )  # fmt: skip
         lost = found[..., len(source) :].sum(-1).mean().item()
         if lost > 1e-3:
-            note += f" Padding gets {lost:.2f} of each word's weight on average; it should get none."
+            note += f" Padding gets {lost:.2f} of each word's weight on average; it should get 0."
         if (found.sum(-1) - 1).abs().max() > 1e-3:
             note += " Your rows do not sum to 1."
         return Look(french, source + ["<pad>"] * padding, target, found, _alignment(english, french), problem, note)
@@ -227,7 +227,7 @@ def explore_block(function: Callable) -> LiveFigure:
 def blank_explorer(
     encoder: EncoderOnly, tokenizer: WordTokenizer, decoder: DecoderOnly, words: WordTokenizer, story: str, place: int
 ) -> LiveFigure:
-    """Hide one word of a story: what an encoder guesses from both sides, and a decoder from what stands before.
+    """Hide one word of a story: what an encoder guesses from both sides, and a decoder from the left.
 
     Args:
         place: which word is hidden at first, counted from 1.
@@ -238,7 +238,7 @@ def blank_explorer(
     def best(p: Tensor, names: WordTokenizer, hidden: str) -> list[tuple[str, float]]:
         ids = p.topk(N_GUESSES).indices.tolist()
         if names.id(hidden) not in ids:
-            ids[-1] = names.id(hidden)  # what should have been guessed is always shown
+            ids[-1] = names.id(hidden)  # the hidden word is always shown
         return [(names.tokens[i], p[i].item()) for i in ids]
 
     @cache

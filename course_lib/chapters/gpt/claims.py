@@ -29,8 +29,8 @@ FITTED = 300  # stories that a reader is fitted to, or means are taken over
 
 # ------------------------------------------------------------------------------------------------------- how it starts
 def untrained(std: float, tied: bool, seed: int = 0) -> DecoderOnly:
-    """Return the tinytown preset before training, its token table drawn from N(0, std²); the rest as `initialize` has
-    it."""
+    """Return the tinytown preset before training, with its embedding table from N(0, std²) and the rest by
+    `initialize`."""
     torch.manual_seed(seed)
     config = preset("tinytown").to_dict() | {"tie_weights": tied}
     model = DecoderOnly(TransformerConfig.from_dict(config))
@@ -39,10 +39,10 @@ def untrained(std: float, tied: bool, seed: int = 0) -> DecoderOnly:
 
 
 def first_guess(std: float, tied: bool, seed: int = 0) -> tuple[Tensor, float, float]:
-    """Return what an untrained model says about random text.
+    """Return the predictions of an untrained model for random text.
 
-    Returns: logits (B, T, V); its loss on random targets, nats per token; the share of places where the most probable
-    next token is the token that it read last.
+    Returns: logits (B, T, V); its loss on random targets, nats per token; the fraction of positions where the most
+    probable next token is the last token read.
     """
     model = untrained(std, tied, seed)
     ids, targets = torch.randint(model.config.vocab_size, (2, 8, T)).unbind()
@@ -60,7 +60,7 @@ def first_losses(vocab_size: int, d_model: int, std: float, tied: bool = True) -
             vocab_size=vocab_size, d_model=d_model, n_heads=4, n_layers=1, max_seq_len=T, tie_weights=tied
         )
         model = DecoderOnly(config)
-        if std != 0.02:  # as `initialize` has it
+        if std != 0.02:  # the value of `initialize`
             nn.init.normal_(model.token_embedding.weight, std=std)
         ids, targets = torch.randint(vocab_size, (2, 8, T)).unbind()
         with evaluating(model):
@@ -69,11 +69,11 @@ def first_losses(vocab_size: int, d_model: int, std: float, tied: bool = True) -
 
 
 def initial_loss_verdict(small: float, gpt2: float) -> str:
-    """Subtract ln V from the first loss (mean of the seeds), at the sizes of the course's model and of GPT-2.
+    """Compare the first loss (mean of the seeds) with ln V, at the sizes of the course's model and of GPT-2.
 
-    confirmed: it is within 0.1 nats of ln V at both sizes
-    depends: at one of them
-    refuted: at neither
+    confirmed: the two differ by less than 0.1 nats at both sizes
+    depends: they do so at one size only
+    refuted: they do so at neither size
     """
     near = [abs(gap) < 0.1 for gap in (small, gpt2)]
     return "confirmed" if all(near) else "depends" if any(near) else "refuted"
@@ -91,8 +91,8 @@ def initial_loss_verdict(small: float, gpt2: float) -> str:
         quote="Verify that your loss starts at the correct loss value. E.g. if you initialize your final layer "
         "correctly you should measure -log(1/n_classes) on a softmax at initialization.",
     ),
-    control="models of one block on the same random texts, their token table from N(0, 0.02²); the small one with a "
-    "table from N(0, 1) as well, as nn.Embedding draws it, tied and not",
+    control="models of one block on the same random texts, with an embedding table from N(0, 0.02²); the small one "
+    "also with a table from N(0, 1), the default of nn.Embedding, tied and untied",
     verdict=initial_loss_verdict,
     seeds=SEEDS,
 )
@@ -111,7 +111,7 @@ def initial_loss() -> Measurement:
 
 
 def stream_growth(n_layers: int, scaled: bool, seed: int = 0) -> float:
-    """Return the standard deviation of the sum of all branches of an untrained stack, over that of one branch alone.
+    """Return the standard deviation of the sum of all branches of an untrained stack.
 
     scaled: with the division by √(2 · n_layers) that `initialize` makes, or with it undone.
     """
@@ -130,11 +130,11 @@ def stream_growth(n_layers: int, scaled: bool, seed: int = 0) -> float:
 
 
 def branch_scale_verdict(plain: float, divided: float) -> str:
-    """Take the size of what all branches add to the stream, at 32 layers over 2 (mean of the seeds).
+    """Measure how much larger the sum of all branches is at 32 layers than at 2 (mean of the seeds).
 
-    confirmed: it grows less than 1.5 times with the division, and more without
-    depends: the division takes at least a quarter off the growth
-    refuted: it takes less off
+    confirmed: it grows by a factor below 1.5 with the division, and by more without
+    depends: the division makes the factor at least a quarter smaller
+    refuted: it makes the factor less than a quarter smaller
     """
     return "confirmed" if divided < 1.5 < plain else "depends" if divided < 0.75 * plain else "refuted"
 
@@ -151,7 +151,7 @@ def branch_scale_verdict(plain: float, divided: float) -> str:
         "used. We scale the weights of residual layers at initialization by a factor of 1/√N where N is the number of "
         "residual layers.",
     ),
-    control="the same untrained stacks of 2 and 32 layers, tokens and seeds with the division undone",
+    control="the same untrained stacks of 2 and 32 layers, tokens and seeds, without the division",
     verdict=branch_scale_verdict,
     seeds=SEEDS,
 )
@@ -165,8 +165,8 @@ def branch_scale() -> Measurement:
         "with it",
         values=held,
         figures={"plain": plain, "divided": divided},
-        because="Sixteen times as many branches add up to √16 = 4 times the size; the division takes exactly that out. "
-        "This is before training.",
+        because="The sum of sixteen times more branches is √16 = 4 times larger, and the division removes exactly this "
+        "factor. We measured before training.",
     )
 
 
@@ -175,8 +175,8 @@ def branch_scale() -> Measurement:
 def tying_losses(
     tied: bool, std: float, seed: int = 0, steps: int = STEPS, large_output: bool = False, peak: float = 4e-3
 ) -> tuple[float, ...]:
-    """Return the loss of every step of a small run on Tinytown, its token table drawn from N(0, std²). large_output: an
-    output table of its own is drawn from N(0, std²) too, as a tied one is."""
+    """Return the loss of every step of a small run on Tinytown, with an embedding table from N(0, std²). large_output:
+    a separate output table is also initialised from N(0, std²), as a tied one is."""
     tokenizer = WordTokenizer()
     torch.manual_seed(seed)
     config = TransformerConfig(
@@ -192,11 +192,11 @@ def tying_losses(
 
 
 def tying_verdict(small: float, large: float) -> str:
-    """Subtract the untied model's final loss from the tied one's (mean of the seeds): tables from N(0, 0.02²), N(0, 1).
+    """Compare the final losses of tied and untied models (mean of the seeds), with tables from N(0, 0.02²) and N(0, 1).
 
-    confirmed: the tied model is at most 0.1 nats worse from either
-    depends: from one of the two
-    not at this size: from neither, in models far smaller than theirs
+    confirmed: the tied model is at most 0.1 nats worse with either table
+    depends: it is so with one of the two
+    not at this size: it is so with neither; the authors' models are far larger
     """
     harmless = [cost <= 0.1 for cost in (small, large)]
     return "confirmed" if all(harmless) else "depends" if any(harmless) else "not at this size"
@@ -204,7 +204,7 @@ def tying_verdict(small: float, large: float) -> str:
 
 @experiment(
     "gpt.tying",
-    claim="Tying the output to the token table does not harm a model's performance.",
+    claim="Tying the output to the embedding table does not harm a model's performance.",
     source=Source(
         "Press & Wolf 2017",
         "Using the Output Embedding to Improve Language Models",
@@ -213,8 +213,8 @@ def tying_verdict(small: float, large: float) -> str:
         quote="Finally, we show that weight tying can reduce the size of neural translation models to less than half "
         "of their original size without harming their performance.",
     ),
-    control="the same models, batches and steps untied, both tables drawn as the tied one is: from N(0, 0.02²), or "
-    "from N(0, 1); each of the four at its best rate",
+    control="the same models, batches and steps, untied, with both tables from the same distribution as the tied one: "
+    "N(0, 0.02²) or N(0, 1); each of the four at its best learning rate",
     verdict=tying_verdict,
     seeds=SEEDS,
 )
@@ -233,14 +233,14 @@ def tying(size: Size) -> Measurement:
         measured=f"{steps} steps, tied minus untied: {_cost(small)} from N(0, 0.02²), {_cost(large)} from N(0, 1)",
         values=tuple(loss for each in best.values() for loss in each.losses),
         figures={"small": small, "large": large},
-        because="It depends on the initial weights, and on the length of training. From small ones tying "
-        "costs almost nothing. From large ones a tied model starts far above ln V, and a longer "
-        "run makes up for most of it.",
+        because="It depends on the initial weights and on the length of training. With small weights tying costs "
+        "almost nothing. With large ones a tied model starts far above ln V, and a longer run makes up for most of "
+        "it.",
     )
 
 
 def _cost(nats: float) -> str:
-    """Round so far that another machine says the same."""
+    """Round until another machine prints the same."""
     if abs(nats) < 0.1:
         return "less than 0.1 nats apart"
     size = f"{abs(nats):.1f}" if abs(nats) < 0.5 else f"{round(2 * abs(nats)) / 2:g}"
@@ -254,8 +254,8 @@ def stream_names(model: DecoderOnly) -> list[str]:
 
 
 def logit_lens(model: DecoderOnly, ids: Tensor) -> Tensor:
-    """Return what the model would say if it stopped early: logits (n_layers + 1, B, T, V), from the stream at its start
-    and after every block, each through the final norm and the output head.
+    """Return what the model would predict if it stopped early: logits (n_layers + 1, B, T, V), from the stream at its
+    start and after every block, each through the final norm and the output head.
 
     Source: nostalgebraist 2020, "interpreting GPT: the logit lens".
     """
@@ -294,8 +294,8 @@ def _streams_and_targets(model: DecoderOnly, stories: int, seed: int = HELD_OUT_
 
 
 def _of_many(model: DecoderOnly, told: list[list[int]]) -> list[Tensor]:
-    """Return the stream of every token of many texts, (N, d_model) at each height, read at once: what fills up the
-    shorter ones stands after everything that counts."""
+    """Return the stream of every token of many texts, (N, d_model) at each height, read at once: the padding
+    of the shorter ones comes after everything that counts."""
     lengths = torch.tensor([len(ids) for ids in told])
     filled = torch.tensor([ids + [0] * (int(lengths.max()) - len(ids)) for ids in told])  # (B, T)
     counts = torch.arange(filled.shape[1]) < lengths[:, None]  # (B, T)
@@ -312,9 +312,9 @@ def fitted_losses(model: DecoderOnly, stories: int, seed: int = 0, steps: int = 
     height.
 
     A reader is one matrix and a bias before the final norm, trained for some steps to predict the next token of other
-    stories; the model stays as it is. What the logit lens cannot read, because a block keeps it in directions of its
-    own, such a reader may. Source: Belrose et al. 2023, "Eliciting Latent Predictions from Transformers with the Tuned
-    Lens"; theirs learns to say what the last block will say.
+    stories; the model stays as it is. It may find what the logit lens cannot read, because a block keeps
+    it in other directions. Source: Belrose et al. 2023, "Eliciting Latent Predictions from Transformers with the Tuned
+    Lens"; theirs learns to predict the output of the last block.
     """
     known, answers = _streams_and_targets(model, FITTED, seed)
     held_out, targets = _streams_and_targets(model, stories)
@@ -339,11 +339,11 @@ def fitted_losses(model: DecoderOnly, stories: int, seed: int = 0, steps: int = 
 
 
 def lens_verdict(lens: list[float], fitted: list[float]) -> str:
-    """Read the stream before the first block and after each: mean loss through the lens, and through fitted readers.
+    """Read the stream before the first block and after each block, with the lens and with fitted readers (mean loss).
 
-    confirmed: the loss falls with every block, with either way of reading
-    depends: with one of the two
-    refuted: with neither
+    confirmed: the loss falls with every block for both ways of reading
+    depends: it does so for one of the two
+    refuted: it does so for neither
     """
     falls = [all(after < before for before, after in pairwise(losses)) for losses in (lens, fitted)]
     return "confirmed" if all(falls) else "depends" if any(falls) else "refuted"
@@ -360,8 +360,8 @@ def lens_verdict(lens: list[float], fitted: list[float]) -> str:
         quote="We analyze transformers from the perspective of iterative inference, seeking to understand how model "
         "predictions are refined layer by layer.",
     ),
-    control="the same streams read with the model's own last step, and through a matrix fitted to each block, at its "
-    "best rate",
+    control="the same streams, read with the model's own last step and through a matrix fitted to each block at its "
+    "best learning rate",
     verdict=lens_verdict,
     seeds=SEEDS,
 )
@@ -386,8 +386,8 @@ def lens(size: Size) -> Measurement:
         ),
         values=(*means, *readable),
         figures={"lens": means, "fitted": readable},
-        because="On average each block brings the answer nearer, and the first brings most of it: the lens reads early "
-        "blocks badly. For a single token a block may undo what an earlier one wrote.",
+        because="On average each block improves the prediction, and the first block contributes most: the lens reads "
+        "early blocks badly. For a single token a block may undo what an earlier one wrote.",
     )
 
 
@@ -407,7 +407,7 @@ def mean_writes(model: DecoderOnly, block: int) -> Tensor:
 def without_block(
     model: DecoderOnly, block: int | None, stories: int, seed: int = HELD_OUT_SEED, instead: Tensor | None = None
 ) -> tuple[float, float]:
-    """Return loss in nats per token, and the share of tokens that the model's first guess is, with one block left out.
+    """Return loss in nats per token, and the fraction of right first guesses, with one block left out.
 
     instead: what is written in its place after each token (V, d_model); nothing unless given.
     """
@@ -459,8 +459,8 @@ def one_block_verdict(kept: list[float], costs: list[float]) -> str:
         "fine-tuning. We find that performance degradation is not uniform across layers: interventions to the early "
         "and final layers cause the most degradation, while the model is remarkably robust to dropping middle layers.",
     ),
-    control="each block left out in turn, on the same held-out stories; the first replaced by what it writes on "
-    "average after the same token, which it needs no context for",
+    control="each block removed in turn, on the same held-out stories; the first block also replaced by its average "
+    "output for each token, which needs no context",
     verdict=one_block_verdict,
     seeds=HELD_OUT,
 )
@@ -481,7 +481,6 @@ def one_block_less() -> Measurement:
         f"replaced by its average for each token it keeps {kept_and_cost(0, instead)[0]:.0%}",
         values=(*kept, *costs),
         figures={"kept": list(kept), "costs": list(costs)},
-        because="The first block is needed most, as in their models, mainly for what it adds to each token "
-        "by itself. Whether the last one stands out depends on the measure. Four blocks hardly "
-        "have a middle.",
+        because="As in their models, the first block is needed most, mainly for what it adds to single tokens. Whether "
+        "the last block stands out depends on the measure. Four blocks hardly have a middle.",
     )

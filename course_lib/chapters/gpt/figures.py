@@ -19,7 +19,7 @@ def whole_model(
     shapes: Mapping[str, tuple[int, ...]],
     lens: Sequence[Sequence[tuple[str, float]]] = (),
 ) -> Figure:
-    """Draw a GPT from ids to logits: the residual stream as the spine, the branches beside it, the logit lens opposite.
+    """Draw a GPT from ids to logits: residual stream as the spine, branches on the left, the logit lens on the right.
 
     shapes: name of a tensor in the trace -> its shape. lens: for every height of the residual stream, the first one
     before all blocks, the most probable next words with their probabilities; without it, what each part does.
@@ -78,14 +78,14 @@ def whole_model(
                 x + 0.875, y, f"{word} {p:.2f}", ha="center", zorder=4, **style | {"color": "white" if p > 0.6 else INK}
             )
     if lens:
-        axes.text(right + 0.75, top + 0.45, "the logit lens: the last step, asked early", ha="left", **style)
+        axes.text(right + 0.75, top + 0.45, "the logit lens: the last step, applied early", ha="left", **style)
     for y, said in (
         ()
         if lens
         else (
             (0.45, "one vector for each token (ch. 1, 5)"),
-            (bottom + 0.2, "positions exchange contents (ch. 2–5)"),
-            (bottom + 0.84, "each position by itself (ch. 6)"),
+            (bottom + 0.2, "positions exchange information (ch. 2–5)"),
+            (bottom + 0.84, "each position separately (ch. 6)"),
             (bottom + rise + 0.5, "every + is a residual connection (ch. 8)"),
             (top + 0.55, "a steady size for the last step (ch. 7)"),
             (top + 1.22, "a score for each word (ch. 9)"),
@@ -94,12 +94,12 @@ def whole_model(
         axes.text(right + (1.4 if y in (0.45, top + 1.22) else 0.75), y, said, ha="left", **style)
     box(spine, top + 0.55, f"final norm {shape('final_norm')}", "white", 2.7, 0.36)
     arrow((spine, top + 0.75), (spine, top + 1.0))
-    box(spine, top + 1.22, "× the token embedding, transposed", LIGHT, 4.7, 0.36)
+    box(spine, top + 1.22, "× the embedding table, transposed", LIGHT, 4.7, 0.36)
     arrow((spine, top + 1.42), (spine, top + 1.7))
     word, p = lens[-1][0] if lens else ("", 0.0)
-    last = f"; the last row says “{word}”, {p:.3f}" if lens else ": a row for every token"
+    last = f"; the last row predicts “{word}”, {p:.3f}" if lens else ": a row for every token"
     axes.text(spine, top + 1.95, f"logits {shape('output')}{last}", ha="center", **style)
-    points = f"; its last state points to “{word}”" if lens else ", and one last step makes logits of it"
+    points = f"; its last state points to “{word}”" if lens else ", and one last step turns it into logits"
     headline(figure).set_text(f"{n_blocks} blocks add to one residual stream{points}")
     return figure
 
@@ -124,7 +124,7 @@ def statistics(values: np.ndarray) -> dict[str, float]:
 
 @dataclass
 class TensorView(Drawing):
-    """A matrix (T, n) as a heat map, one row per token, and beside it how its numbers are spread.
+    """A matrix (T, n) as a heat map, one row per token, and next to it a histogram of its numbers.
 
     columns: what the columns are, such as "feature". If there are as many columns as tokens and they are keys, they
     carry the tokens' names. Numbers without a sign are drawn from white to blue; others red above 0, blue below.
@@ -143,7 +143,7 @@ class TensorView(Drawing):
         left.tick_params(length=0)
         bar = figure.colorbar(self.image, ax=left, fraction=0.04, pad=0.02)
         bar.ax.tick_params(labelsize=FONT - 1)
-        right.set(xlabel="value", ylabel="share of the numbers (%)")
+        right.set(xlabel="value", ylabel="fraction of the numbers (%)")
         left.set(xlabel="feature", ylabel="token")
         left.set_xticks(
             range(T), self.tokens, rotation=90, fontsize=FONT - 3
@@ -186,7 +186,7 @@ class TensorView(Drawing):
 class LensTable(Drawing):
     """For each depth the most probable next words, best first: a table of words, darker where more probable.
 
-    words, probabilities: (depths, k). rows: names of the depths. answer: framed wherever it stands.
+    words, probabilities: (depths, k). rows: names of the depths. answer: framed wherever it occurs.
     """
 
     words: Sequence[Sequence[str]]
@@ -254,7 +254,7 @@ def lens_curve(losses: Sequence[float], limit: float, title: str, fitted: Sequen
 # ------------------------------------------------------------------------------------------------------ the first guess
 @dataclass
 class FirstGuess(Drawing):
-    """Loss of an untrained model over the spread of its embedding table, ln V dotted; and the logits at one spread.
+    """First loss over the standard deviation of the embedding table, with ln V dotted; and the logits at one of them.
 
     stds, losses: the curve. std: the marked one, with its logits (any shape). name: "tied" or "untied".
     """
@@ -283,7 +283,7 @@ class FirstGuess(Drawing):
         (self.curve,) = left.plot([], [], "o-", color=BLUE, markersize=5)
         (self.here,) = left.plot([], [], "D", color=ORANGE, markersize=11, markeredgecolor=INK)
         self.bars = right.bar(np.arange(40), np.zeros(40), color=BLUE, width=1, align="edge")
-        right.set(xlabel="logit", ylabel="share of the logits (%)")
+        right.set(xlabel="logit", ylabel="fraction of the logits (%)")
         right.set_position((0.64, 0.16, 0.34, 0.70))
         left.set_position((0.09, 0.16, 0.44, 0.70))
         figure.set_layout_engine(None)

@@ -39,17 +39,17 @@ def meaning(name: str) -> str:
     """Return what a recorded tensor is, in a few words, with its dimension letters."""
     kinds = {
         "token_embedding": "the tokens as vectors (B, T, d_model)",
-        "positions": "with their positions: what enters the first block (B, T, d_model)",
+        "positions": "tokens and positions: the input of the first block (B, T, d_model)",
         "norm1": "the residual stream, normalised for attention (B, T, d_model)",
         "query": "the queries of the tokens (B, H, T, D)",
         "key": "the keys of the tokens (B, H, S, D)",
         "value": "the values of the tokens (B, H, S, D)",
         "weights": "attention weights (B, H, T, S)",
-        "heads": "what each head returns (B, H, T, D)",
+        "heads": "the output of each head (B, H, T, D)",
         "attention": "what attention adds to the residual stream (B, T, d_model)",
-        "norm2": "the residual stream, normalised for the feed-forward (B, T, d_model)",
+        "norm2": "the residual stream, normalised for the feed-forward network (B, T, d_model)",
         "hidden": "the hidden units after their activation (B, T, d_ff)",
-        "feed_forward": "what the feed-forward adds to the residual stream (B, T, d_model)",
+        "feed_forward": "what the feed-forward network adds to the residual stream (B, T, d_model)",
         "final_norm": "the residual stream, normalised for the output (B, T, d_model)",
         "output": "logits of the next token (B, T, V)",
     }
@@ -88,8 +88,8 @@ def trace_explorer(
         numbers = figures.statistics(matrix(name, head))
         said = ", ".join(f"{key} {value:.3g}" for key, value in numbers.items() if key != "zeros")
         return (
-            f"{which(name, head)}: {meaning(name)} = {tuple(seen[name].shape)}. Shown numbers: {said}; "
-            f"{100 * numbers['zeros']:.0f} % are exactly 0."
+            f"{which(name, head)}: {meaning(name)} = {tuple(seen[name].shape)}. Numbers shown: {said}; "
+            f"{100 * numbers['zeros']:.0f}% are exactly 0."
         )
 
     controls = {
@@ -123,7 +123,7 @@ def lens_viewer(
         return [[tokenizer.tokens[i] for i in depth[place]] for depth in indices]
 
     def settled(place: int) -> str:
-        """Say after which block the most probable word is that of the whole model, and stays so."""
+        """Say after which block the most probable word is the one that the whole model predicts, and stays so."""
         tops = [row[0] for row in words(place)]
         first = next(i for i in range(len(tops)) if all(top == tops[-1] for top in tops[i:]))
         return f"“{tops[-1]}” {'from the start' if first == 0 else f'from block {first} on'}"
@@ -131,7 +131,7 @@ def lens_viewer(
     def title(place: int) -> str:
         if problem:
             return "No logits to show"
-        return f"After “{tokens[place]}” (position {place}) the model says {settled(place)}"
+        return f"After “{tokens[place]}” (position {place}) the model predicts {settled(place)}"
 
     def draw(place):
         table = words(place)
@@ -142,7 +142,7 @@ def lens_viewer(
             return ""
         apart = [name for name, yours, ours in zip(rows, logits[:, place], right[:, place])
                  if not torch.allclose(yours, ours, atol=1e-3, rtol=1e-4)]  # fmt: skip
-        return f" The library has other logits {', '.join(apart)}." if apart else " The library has the same logits."
+        return f" The library's logits differ {', '.join(apart)}." if apart else " The library has the same logits."
 
     def describe(place):
         if problem:
@@ -199,7 +199,7 @@ STDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 
 
 def start_slider(function: Callable | None = None) -> LiveFigure:
-    """Show how the spread of the embedding table, tied or not, sets the first loss and the first logits.
+    """Show how the standard deviation of the embedding table, tied or not, determines the first loss and logits.
 
     Args:
         function: your own `tie(model)`, which ties where the box is ticked.
@@ -223,7 +223,7 @@ def start_slider(function: Callable | None = None) -> LiveFigure:
         return f"{problem} " * bool(problem) + (
             f"{'Tied' if tied and not problem else 'Untied'}, embedding table from N(0, {std:g}²): first loss "
             f"{loss:.2f} nats, ln V is {ln_v:.2f}; std of the logits {logits.std():.2g}; "
-            f"the favourite is the last token read in {100 * own:.0f} % of the positions."
+            f"the last token read is the most probable one at {100 * own:.0f}% of the positions."
         )
 
     controls = {
