@@ -175,14 +175,14 @@ def test_guesses_quote_what_is_measured_elsewhere():
     vocabulary, entropy = len(WordTokenizer()), Tinytown().entropy()
     assert f"trained for {max(embeddings_by_step())} steps" in EVERY["embeddings.kinds"].text
     assert f"tables of {vocabulary} rows" in plain(EVERY["embeddings.tied_rows"].text)
-    assert f"model of {vocabulary} tokens" in plain(EVERY["training.untrained"].text)
+    assert f"vocabulary of {vocabulary} tokens" in plain(EVERY["training.untrained"].text)
     assert EVERY["training.untrained"].answer == f"About ln {vocabulary}"
     assert f"entropy of the text ({entropy:.2f})" in plain(EVERY["training.memorized"].text)
 
 
 def test_the_answer_on_the_ratio_at_temperature_two_is_measured():
     p = next_token_distribution(LOGITS, temperature=2.0)
-    assert EVERY["sampling.ratio"].answer == f"about {round(float(p[0] / p[-1]), 1)} times"
+    assert EVERY["sampling.ratio"].answer == f"about {round(float(p[0] / p[-1]), 1)} times as often"
 
 
 def test_the_answer_on_the_order_of_steps_is_measured():

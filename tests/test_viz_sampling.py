@@ -118,11 +118,14 @@ def test_the_title_counts_what_is_left_and_gives_its_entropy():
     p = by_loops(LOGITS, 1, 4, 1, 0)
     nats = -sum(x * math.log(x) for x in p if x)
     title = figure.drawing.headline.get_text()
-    assert title == f"4 of 7 tokens can come; entropy {nats:.2f} nats, as in an even choice among {math.exp(nats):.1f}"
+    assert (
+        title
+        == f"4 of 7 tokens are possible; entropy {nats:.2f} nats, as in a uniform choice among {math.exp(nats):.1f}"
+    )
     figure.render(top_k=1)
-    assert figure.drawing.headline.get_text() == "One token is left: “the” comes for sure"
+    assert figure.drawing.headline.get_text() == "One token is left: “the” is certain"
     figure.render(top_k=7, top_p=1.0)
-    assert figure.drawing.headline.get_text().startswith("All 7 tokens can come; entropy 1.56 nats")
+    assert figure.drawing.headline.get_text().startswith("All 7 tokens are possible; entropy 1.56 nats")
 
 
 def test_the_random_number_hits_the_piece_that_holds_it():
@@ -324,7 +327,7 @@ def test_a_text_of_its_own_is_drawn_with_the_models_surprise(trained):
 
 def test_a_greedy_text_that_is_not_greedy_is_told():
     figure = explore("sampling.generate", lambda model, ids, n, *rest: torch.cat([ids, ids.new_full((1, n), 7)], dim=1))
-    assert figure.text == "At temperature 0 there is one right text, and yours is another."
+    assert figure.text == "At temperature 0 there is only one correct text, and yours is different."
     without_prompt = explore("sampling.generate", lambda model, ids, n, *rest: ids.new_full((1, ids.shape[1] + n), 7))
     assert without_prompt.text == "Your text does not begin with the prompt."
 
@@ -334,7 +337,7 @@ def test_the_sweep_compares_first_and_last_word_at_the_marked_temperature():
     temperatures = np.array([0.5, 1.0, 2.0, 4.0])
     curves = np.array([by_loops(LOGITS, T, 7, 1, 0) for T in temperatures])
     figure = figures.temperature_sweep(built.WORDS, temperatures, curves, at=2)
-    assert figure.axes[0].get_title(loc="left") == "At T = 2 “the” still comes 4.5 times as often as “one”"
+    assert figure.axes[0].get_title(loc="left") == "At T = 2 “the” is still 4.5 times as probable as “one”"
     assert np.allclose(figure.axes[0].lines[2].get_ydata(), curves[:, 2])
     with pytest.raises(ValueError, match="at=3 must be one of the temperatures"):
         figures.temperature_sweep(built.WORDS, temperatures, curves, at=3)
@@ -343,7 +346,7 @@ def test_the_sweep_compares_first_and_last_word_at_the_marked_temperature():
 def test_model_and_truth_say_how_far_apart_they_are():
     model, truth = np.array([0.5, 0.3, 0.2]), np.array([0.6, 0.4, 0.0])
     figure = figures.model_and_truth({"one": (list("abc"), model, truth), "two": (list("abc"), truth, truth)}, rows=3)
-    assert figure.get_suptitle() == "20.0 % and 0.0 % of the model's probability is misplaced"
+    assert figure.get_suptitle() == "20.0% and 0.0% of the model's probability is misplaced"
     assert widths(figure.axes[0].patches) == pytest.approx([0.5, 0.3, 0.2])
     assert list(figure.axes[0].lines[0].get_xdata()) == pytest.approx([0.6, 0.4, 0.0])
 
@@ -363,7 +366,7 @@ def test_filter_curves_are_compared_at_one_loss():
     }
     figure = figures.filter_curves(curves, {"a": [2], "b": [], "c": [1]}, temperature=1.5)
     title = figure.axes[0].get_title(loc="left")
-    assert title == "At T = 1.5 and 1 % lost, these let through: a 3.0 %, b 0.5 %, c 7.0 %"
+    assert title == "At T = 1.5 and 1% lost, these let through: a 3.0%, b 0.5%, c 7.0%"
     assert [text.get_text() for text in figure.axes[0].texts] == ["a = 2", "c = 1"]
     near, half, far = figure.axes[0].transData.transform([(0, 0), (2, 0), (8, 0)])[:, 0]
     assert (half - near) / (far - near) == pytest.approx(0.5), "2 lies half way to 8"

@@ -37,7 +37,7 @@ def test_the_schedule_passes_through_points_computed_by_hand(sliders, at, rate):
 def test_without_warm_up_and_with_a_full_floor_the_rate_is_constant(sliders):
     sliders.render(peak=0.002, warmup=0, total=200, floor=1.0)
     assert set(sliders.drawing.line.get_ydata()) == {0.002}
-    assert "Mean over the training: 100% of the peak." in sliders.text
+    assert "Mean over the run: 100% of the peak." in sliders.text
     assert "steady" in sliders.drawing.headline.get_text()
 
 
@@ -90,7 +90,7 @@ def test_static_figures_draw_the_data_they_are_given():
 
     jump = figures.jump([3.2, 3.1, 0.4, 0.2], [0, 2, 4], [0.05, 0.1, 0.9], guessing=math.log(24))
     assert jump.axes[1].lines[0].get_ydata().tolist() == [0.05, 0.1, 0.9]
-    assert jump.texts[0].get_text() == "The loss lingers, then falls; near step 4 the copies turn right"
+    assert jump.texts[0].get_text() == "The loss lingers, then falls; half of the copies are correct at step 4"
     never = figures.jump([3.2, 3.1], [0, 2], [0.05, 0.1], guessing=math.log(24))
     assert never.texts[0].get_text().endswith("the copies stay wrong")
 

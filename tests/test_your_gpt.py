@@ -208,7 +208,7 @@ def test_a_file_that_is_missing_or_lacks_a_stage_says_what_to_do(tmp_path):
     with pytest.raises(ValueError, match="begin"):
         load(tmp_path / "my_gpt.py")
     (tmp_path / "my_gpt.py").write_text("x = 1", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"Embedding.*write: take it over"):
+    with pytest.raises(ValueError, match=r"Embedding.*write: copy it"):
         load(tmp_path / "my_gpt.py")
 
 

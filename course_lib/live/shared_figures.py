@@ -189,9 +189,9 @@ def what_is_left(tokens: Sequence[str], now: np.ndarray) -> str:
     if kept == 0:
         return "No token is left"
     if kept == 1:
-        return f"One token is left: “{tokens[int(now.argmax())]}” comes for sure"
+        return f"One token is left: “{tokens[int(now.argmax())]}” is certain"
     count = f"All {kept} tokens" if kept == len(tokens) else f"{kept} of {len(tokens)} tokens"
-    return f"{count} can come; entropy {nats:.2f} nats, as in an even choice among {math.exp(nats):.1f}"
+    return f"{count} are possible; entropy {nats:.2f} nats, as in a uniform choice among {math.exp(nats):.1f}"
 
 
 def most_probable(model: np.ndarray, truth: np.ndarray | None, rows: int) -> tuple[np.ndarray, np.ndarray]:

@@ -82,7 +82,7 @@ def uniform_verdict() -> str:
         quote="Temperatures greater than 1 will result in more uniformly distributed token probabilities after "
         "applying the softmax",
     ),
-    control="the same logits at T = 1, and a uniform choice among all tokens, whose entropy is ln V",
+    control="The same logits at T = 1, and a uniform choice among all tokens, which has the entropy ln V.",
     verdict=uniform_verdict,
     seeds=SEEDS,
 )
@@ -116,10 +116,10 @@ def kept(seed: int, **setting: Any) -> tuple[float, float]:
 
 
 def adapts_verdict(at_one: list[list[float]], at_two: list[list[float]]) -> str:
-    """Compare the tokens that are kept, in each seed: where one word is possible, and where many are.
+    """Compare the numbers of tokens kept, for each seed: where one word is possible, and where many are.
 
-    A temperature passes if in each seed at most 2 tokens are kept where one word is possible, and at least 3 times as
-    many where many are.
+    A temperature passes if for each seed at most 2 tokens are kept where one word is possible, and at least 3 times
+    that number where many are.
 
     confirmed: both T = 1 and T = 2 pass
     depends: one of them passes
@@ -138,8 +138,8 @@ def adapts_verdict(at_one: list[list[float]], at_two: list[list[float]]) -> str:
         "It can be seen that it keeps a wide range of words where the next word is arguably less predictable, … and "
         "only a few words when the next word seems more predictable",
     ),
-    control="top-k at the same positions, with the k that keeps as many tokens as top-p does where many words are "
-    "possible",
+    control="Top-k at the same positions, with the k that keeps as many tokens as top-p does where many words are "
+    "possible.",
     verdict=adapts_verdict,
     seeds=SEEDS,
 )
@@ -155,8 +155,8 @@ def sure_keeps() -> Measurement:
         f"{same} at both.",
         values=[many / one for one, many in found[1.0]],
         figures={"at_one": [list(pair) for pair in found[1.0]], "at_two": [list(pair) for pair in found[2.0]]},
-        because="It depends on the temperature. Top-p follows the probabilities that it is given: at T = 1 one token "
-        "has nearly all of it where one word is possible, but at T = 2 the tail has a share there, too.",
+        because="It depends on the temperature. Where only one word is possible, it has nearly all the probability at "
+        "T = 1, so top-p keeps little more. At T = 2 part of the probability is in the tail, even there.",
     )
 
 
@@ -200,8 +200,8 @@ def hidden_verdict(greedy: float, words: int, searched: float, searched_words: i
         "The major drawback of greedy search though is that it misses high probability words hidden behind a low "
         "probability word",
     ),
-    control="the same model scores every text; one of the texts compared with the greedy one is longer than it, so "
-    "that length does not explain the difference",
+    control="The same model scores every text. One of the texts is longer than the greedy one, so length does not "
+    "explain the difference.",
     verdict=hidden_verdict,
 )
 def most_probable() -> Measurement:
@@ -223,8 +223,8 @@ def most_probable() -> Measurement:
             "searched_words": long[1],
             "short": short[0],
         },
-        because="Greedy search never looks at what a word leads to. The story that 16 beams find begins with a less "
-        "probable word, and is more probable as a whole.",
+        because="Greedy search never looks ahead. The story that 16 beams find begins with a less probable word, and "
+        "is more probable as a whole.",
     )
 
 
@@ -242,8 +242,8 @@ def repeated(temperature: float, seed: int, beginning: str = "", n_tokens: int =
 def circles_verdict(greedy: list[float], drawn: list[float]) -> str:
     """Compare the fraction of stories that are repeats, for each beginning: greedy, and sampled at T = 1.
 
-    confirmed: at least a fifth of the greedy stories from each beginning, and less than half as many sampled ones
-    depends: repeats from some beginning, but not that many, or as many sampled ones
+    confirmed: at least a fifth of the greedy stories from each beginning, and less than half that fraction when sampled
+    depends: some greedy stories are repeats, but fewer, or just as many when sampled
     refuted: no greedy story from any beginning is a repeat
     """
     if min(greedy) >= 0.2 and max(drawn) < min(greedy) / 2:
@@ -260,7 +260,7 @@ def circles_verdict(greedy: list[float], drawn: list[float]) -> str:
         "is a very common problem in language generation in general and seems to be even more so in greedy and beam "
         "search",
     ),
-    control="the same model, beginnings and number of tokens, with each token sampled at T = 1",
+    control="The same model, beginnings and number of tokens, with each token sampled at T = 1.",
     verdict=circles_verdict,
     seeds=SEEDS,
 )
@@ -274,7 +274,7 @@ def circles() -> Measurement:
         values=greedy,
         figures={"greedy": greedy, "drawn": drawn},
         because="Without randomness the same past leads to the same next word. A model that sees a limited past "
-        "repeats itself once it meets the same past again.",
+        "repeats itself as soon as the same past comes back.",
     )
 
 
@@ -303,7 +303,7 @@ FILTERS: dict[str, Any] = {"top_k": range(4, 140, 2), "top_p": [1 - 0.01 * i for
 
 
 def constant_k_verdict(least_ratio: float, largest_ratio: float) -> str:
-    """Compare impossible words let through, top-k / top-p, over all seeds, temperatures and bounds on what is lost.
+    """Compare impossible words let through, top-k / top-p, over all seeds, temperatures and bounds on the loss.
 
     confirmed: top-k lets through at least a fifth more in every case
     depends: in some cases
@@ -320,8 +320,9 @@ def constant_k_verdict(least_ratio: float, largest_ratio: float) -> str:
         "While top-k sampling leads to considerably higher quality text than either beam search or sampling from the "
         "full distribution, the use of a constant k is sub-optimal across varying contexts.",
     ),
-    control="top-p, which keeps another number of tokens at each position: the same logits and positions, each filter "
-    "at its best setting among those that remove at most 0.5%, 1% or 2% of the true probability of the possible words",
+    control="Top-p, which keeps a different number of tokens at each position. The logits and positions are the same, "
+    "and each filter has its best setting among those that remove at most 0.5%, 1% or 2% of the true probability of "
+    "the possible words.",
     verdict=constant_k_verdict,
     seeds=SEEDS,
 )
@@ -342,8 +343,8 @@ def top_p_better() -> Measurement:
         measured=f"Where at most 1% is lost, impossible words sampled after top-k and after top-p: {said}.",
         values=[100 * row[1] for row in found[1.5]["top_p"]],
         figures={"least_ratio": min(ratios), "largest_ratio": max(ratios)},
-        because="One k must serve positions with one possible word and positions with sixteen, and p adapts. At T = 1 "
-        "the model errs so rarely that the difference is a tenth of a per cent.",
+        because="One k must serve positions with one possible word and positions with sixteen, while p adapts. At T = "
+        "1 the model makes so few errors that the difference is only 0.1%.",
     )
 
 
@@ -373,8 +374,8 @@ def creative_verdict(more_words: list[float], sense: list[float]) -> str:
     T = 1 and at 1.5.
 
     confirmed: the words grow by more than a tenth both times, and sense falls by less than a tenth from T = 1 to 1.5
-    depends: the words grow by more than a tenth at least once
-    refuted: they never do
+    depends: the words grow by more than a tenth at least once, but not as above
+    refuted: the words never grow by more than a tenth
     """
     if min(more_words) > 0.1 and sense[1] > sense[0] - 0.1:
         return "confirmed"
@@ -393,8 +394,8 @@ def creative_verdict(more_words: list[float], sense: list[float]) -> str:
         "outputs; therefore, it is often claimed to be the creativity parameter. … We find that temperature is weakly "
         "correlated with novelty, and unsurprisingly, moderately correlated with incoherence",
     ),
-    control="the same model, beginning, seeds, number and length of texts; next to the different words, the "
-    "fraction of the texts that Tinytown could have told",
+    control="The same model, beginning, seeds, number and length of texts. In addition to the different words, we "
+    "count the texts that Tinytown could have produced.",
     verdict=creative_verdict,
     seeds=SEEDS,
 )
@@ -408,8 +409,8 @@ def creative() -> Measurement:
         f"{_tens(100 * each for each in sense)} per cent of the texts make sense.",
         values=[pair[0] for pair in found[1.5]],
         figures={"more_words": [words[1] / words[0] - 1, words[2] / words[1] - 1], "sense": sense[1:]},
-        because="It depends on where you start. From T = 0 to T = 1 variety grows and most texts make sense; from 1 to "
-        "1.5 variety does not grow, and impossible words spoil half of the texts.",
+        because="It depends on where you start. From T = 0 to T = 1 variety grows, and most texts make sense. From T = "
+        "1 to 1.5 variety does not grow, and impossible words spoil half of the texts.",
     )
 
 

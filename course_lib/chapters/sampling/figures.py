@@ -1,4 +1,4 @@
-"""Figures of chapter 13: the next token's distribution, the draw, and what temperature and filters buy and cost."""
+"""Figures of chapter 13: the next token's distribution, one sample, and the effects of temperature and filters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ def model_and_truth(panels: Mapping[str, tuple[Sequence[str], np.ndarray, np.nda
         gaps.append(0.5 * np.abs(model - truth).sum())
         one.set_title(f"{heading}", fontsize=FONT, loc="left")
         _say_which_is_which(one, model[chosen], truth[chosen])
-    told = _and([f"{100 * gap:.1f} %" for gap in gaps])
+    told = _and([f"{100 * gap:.1f}%" for gap in gaps])
     figure.suptitle(f"{told} of the model's probability is misplaced", fontsize=TITLE, x=0.01, ha="left")
     return figure
 
@@ -52,13 +52,13 @@ def _and(words: Sequence[str]) -> str:
 def way_to_a_word(
     tokens: Sequence[str], logits: np.ndarray, cooled: np.ndarray, p: np.ndarray, kept: np.ndarray, u: float, T: float
 ) -> Figure:
-    """Draw the steps from logits to the next token, one column each: logits, ÷ T, softmax, cut, draw.
+    """Draw the steps from logits to the next token, one column each: logits, ÷ T, softmax, cut, sample.
 
     logits, logits / T, their softmax and what a filter leaves of it (V,), for tokens that are sorted from the most
     probable down; u in [0, 1) is the random number. The first eight tokens have rows; the others share the last one.
     """
     rows, V = 8, len(tokens)
-    columns = ("logits", f"÷ T = {T:g}", "softmax", "cut", "draw")
+    columns = ("logits", f"÷ T = {T:g}", "softmax", "cut", "sample")
     figure, axes = new_panels(8.4, 4.4, len(columns), width_ratios=[1, 1, 1, 1, 0.62])
     names = [*tokens[:rows], f"{V - rows} more"]
     for column, (one, values) in enumerate(zip(axes, (logits, cooled, p, kept))):
@@ -100,7 +100,7 @@ def way_to_a_word(
                 arrowstyle="-|>",
             )
         )
-    headline(figure).set_text(f"Divide, softmax, cut, draw: u = {u:.2f} falls on “{tokens[hit]}”")
+    headline(figure).set_text(f"Divide, softmax, cut, sample: u = {u:.2f} falls on “{tokens[hit]}”")
     return figure
 
 
@@ -134,7 +134,7 @@ def temperature_sweep(tokens: Sequence[str], temperatures: np.ndarray, probabili
     axes.minorticks_off()
     axes.set_ylabel("probability")
     axes.set_title(
-        f"At T = {at:g} “{tokens[0]}” still comes {here[0] / here[-1]:.1f} times as often as “{tokens[-1]}”", loc="left"
+        f"At T = {at:g} “{tokens[0]}” is still {here[0] / here[-1]:.1f} times as probable as “{tokens[-1]}”", loc="left"
     )
     return figure
 
@@ -174,7 +174,7 @@ class UnitInterval(Drawing):
         self.mark.set(x=min(max(self.u, 0.02), 0.98), text=f"u = {self.u:.2f}")
         self.headline.set_text(
             f"u = {self.u:.2f} falls on “{self.tokens[hit]}”, "
-            f"the piece from {starts[hit]:.2f} to {ends[hit]:.2f}: that comes next"
+            f"the piece from {starts[hit]:.2f} to {ends[hit]:.2f}, so it comes next"
         )
 
 
@@ -221,7 +221,7 @@ def trade_off(
     likelihood: Sequence[float],
     town: float,
 ) -> Figure:
-    """Draw over the temperature: share of texts that Tinytown could say, different words, and mean ln p per token.
+    """Draw over the temperature: fraction of texts that Tinytown allows, different words, and mean ln p per token.
 
     town: the mean ln p of Tinytown's own stories under the model. The title compares T = 1 with the last temperature.
     """
@@ -285,7 +285,7 @@ def filter_curves(
                     color=INK,
                     bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
                 )
-        compared.append(f"{name} {np.interp(100 * at, xs, ys):.1f} %")
+        compared.append(f"{name} {np.interp(100 * at, xs, ys):.1f}%")
     axes.axvline(100 * at, color=GREY, linestyle="--", linewidth=1)
     axes.set(xlim=(0, 8), ylim=(0, None), xticks=[0, 0.1, 0.5, 1, 2, 4, 8])
     axes.set_xticklabels(["0", "0.1", "0.5", "1", "2", "4", "8"])
@@ -294,6 +294,6 @@ def filter_curves(
         ylabel="let through: impossible words (%)",
     )
     axes.set_title(
-        f"At T = {temperature:g} and {100 * at:g} % lost, these let through: {', '.join(compared)}", loc="left"
+        f"At T = {temperature:g} and {100 * at:g}% lost, these let through: {', '.join(compared)}", loc="left"
     )
     return figure

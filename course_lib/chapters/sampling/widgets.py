@@ -1,4 +1,4 @@
-"""Chapter 13, sampling: knobs on seven words, a draw by hand, and the trained model with every knob there is."""
+"""Chapter 13, sampling: sliders on seven words, a sample by hand, and the trained model with every setting."""
 
 from collections.abc import Callable
 from functools import cache
@@ -108,7 +108,7 @@ def draw_by_hand() -> LiveFigure:
 
 # ---------------------------------------------------------------------------------------------------- the trained model
 def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
-    """Show the trained model after a prompt: what may come next, beside Tinytown's own chances, and a text.
+    """Show the trained model after a prompt: the next token, with Tinytown's own probabilities, and a text.
 
     The text holds at most 25 new tokens, so that it is written anew whenever a slider moves.
     """
@@ -138,7 +138,7 @@ def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
         now, (_, truth) = distribution(prompt, **settings), known(prompt)
         return (
             f"{what_is_left(tokenizer.tokens, now)}. Tinytown allows {int((truth > 0).sum())} here, "
-            f"{entropy(truth):.2f} nats. Probability of words that cannot come: {now[truth == 0].sum():.3f}."
+            f"{entropy(truth):.2f} nats. Probability of impossible words: {now[truth == 0].sum():.3f}."
         )
 
     def write(prompt, seed, **settings):
@@ -157,7 +157,7 @@ def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
         **knobs(V),
         "seed": slider("seed", 0, 0, 9, 1),
     }
-    controls["temperature"].value = 2.0  # a first state in which the tail is awake
+    controls["temperature"].value = 2.0  # a first state in which the tail is visible
     return LiveFigure(draw, controls, describe, write)
 
 
@@ -225,7 +225,7 @@ def explore_filter(function: Callable, library: Callable, controls: dict) -> Liv
     def right(shuffled, **setting):
         return library(LOGITS, *setting.values()).softmax(dim=-1)
 
-    shuffled = widgets.Checkbox(value=False, description="hand over the logits in another order")
+    shuffled = widgets.Checkbox(value=False, description="pass the logits in a different order")
     return beside_the_library(yours, right, {**controls, "shuffled": shuffled})
 
 
@@ -240,7 +240,7 @@ def explore_top_p(function: Callable) -> LiveFigure:
 
 
 def explore_next_token(function: Callable) -> LiveFigure:
-    """Show how often your `sample_next_token` draws each of the seven words, beside the library's probabilities."""
+    """Show how often your `sample_next_token` samples each of the seven words, with the library's probabilities."""
 
     def yours(seed, temperature, top_k, top_p):
         settings = settings_of(len(WORDS), temperature, top_k, top_p, 0.0)
@@ -280,7 +280,7 @@ def explore_generate(function: Callable) -> LiveFigure:
                 function, model, prompt.clone(), n, model.config.max_seq_len, temperature, generator, shape=shape
             )
         if ids is not None and (ids.is_floating_point() or ids.min() < 0 or ids.max() >= len(tokenizer)):
-            ids, problem = None, "Your text holds something that is no id of the vocabulary."
+            ids, problem = None, "Your text contains something that is no id of the vocabulary."
         if ids is not None and not torch.equal(ids[:, : prompt.shape[1]], prompt):
             problem = "Your text does not begin with the prompt."
         return (torch.zeros(shape, dtype=torch.int64) if ids is None else ids), problem
@@ -305,7 +305,7 @@ def explore_generate(function: Callable) -> LiveFigure:
             right = generate(model, prompt, n, temperature=0)
             assert isinstance(right, Tensor)
             if not torch.equal(ids, right):
-                return "At temperature 0 there is one right text, and yours is another."
+                return "At temperature 0 there is only one correct text, and yours is different."
         nats = surprises(ids)[prompt.shape[1] - 1 :]
         return f"Temperature {temperature:.1f}, seed {seed}: {nats.mean():.2f} nats per new word."
 

@@ -1,4 +1,4 @@
-"""Chapter 12: small models trained on Tinytown, and what is said about training them."""
+"""Chapter 12: small models trained on Tinytown, and popular claims about training them."""
 
 import math
 import statistics
@@ -99,10 +99,10 @@ MEMORIZED = 0.3  # nats per token: half the entropy of the text and less
 def one_batch_verdict(right: float, unlucky: Sequence[float]) -> str:
     """Take the highest loss on the batch over the seeds, of models without a fault.
 
-    confirmed: it is below 0.3 nats at the best rate, at a tenth of it, with a quarter of the steps, and in a model of a
-        quarter of the width: a loss that stays high means a bug
-    depends: it is below 0.3 at the best rate, and above in one of the others, without any bug
-    refuted: it is above 0.3 even at the best rate
+    confirmed: below 0.3 nats at the best rate, at a tenth of it, with a quarter of the steps and with a quarter of the
+        width, so a loss that stays high means a bug
+    depends: below 0.3 at the best rate, but above it under one of the other conditions, without any bug
+    refuted: above 0.3 even at the best rate
     """
     if right > MEMORIZED:
         return "refuted"
@@ -121,9 +121,9 @@ def one_batch_verdict(right: float, unlucky: Sequence[float]) -> str:
         "capacity of our model (e.g. add layers or filters) and verify that we can reach the lowest achievable loss "
         "(e.g. zero). … If they do not, there is a bug somewhere and we cannot continue to the next stage.",
     ),
-    control="The same batch of four rows. The model without a fault at its best of at least three rates, and then with "
-    "one thing changed that is no bug: the rate, the number of steps, the width. Five models with a fault, each at its "
-    "own best rate, show the other direction: what the test does not find.",
+    control="The same batch of four rows. A model without a fault is trained at its best of at least three rates, and "
+    "then with one change that is not a bug: the rate, the number of steps or the width. Five models with a fault, "
+    "each at its own best rate, show what the test does not find.",
     verdict=one_batch_verdict,
     seeds=SEEDS,
 )
@@ -148,8 +148,8 @@ def one_batch(size: Size) -> Measurement:
         f"{unlucky[2]:.1f}; with a bug: {told}",
         values=right.losses,
         figures={"right": round(max(right.losses), 3), "unlucky": tuple(round(each, 3) for each in unlucky)},
-        because="It depends on the rate, the number of steps and the size: a loss that stays high can mean that one of "
-        "them is too low. And a loss near zero does not mean that there is no bug: of the five faults only one shows.",
+        because="It depends on the rate, the number of steps and the size: if the loss stays high, one of them may be "
+        "too low. A loss near zero does not prove that there is no bug, because only one of the five faults shows.",
     )
 
 
@@ -243,11 +243,11 @@ AT_THEIR_OWN = {8: 1.861, 32: 1.254}
 
 
 def scaling_verdict(near: Sequence[float], far: Sequence[float]) -> str:
-    """Divide the measured losses of two larger models by those that a straight power law predicts, for each seed.
+    """Divide the measured losses of two larger models by the predictions of a straight power law, for each seed.
 
-    confirmed: for both models and in every seed the loss is at least 5% above the prediction: the trend levels off
-    refuted: for neither model in any seed
-    depends: for one of the models, or in some of the seeds
+    confirmed: the loss is at least 5% above the prediction for both models and every seed: the trend levels off
+    refuted: the loss is not 5% above the prediction for any model or seed
+    depends: anything else
     """
     above = [ratio > 1.05 for ratio in (*near, *far)]
     return "confirmed" if all(above) else "depends" if any(above) else "refuted"
@@ -265,9 +265,9 @@ def scaling_verdict(near: Sequence[float], far: Sequence[float]) -> str:
         quote="We observe no signs of deviation from straight power-law trends at large values of compute, data, or "
         "model size. Our trends must eventually level off, though, since natural language has non-zero entropy.",
     ),
-    control="Computed from recorded runs, nothing is trained: twelve runs of each seed (three widths, four budgets, "
-    "each width at a rate of its own). The same fit through the loss, and through the part of it above the known "
-    "entropy. Both predict a model three times as large and the one that ships with the course.",
+    control="Computed from recorded runs; nothing is trained. Each seed has twelve runs (three widths, four budgets, "
+    "each width at its own rate). We fit once to the loss, and once to the part of it above the known entropy. Both "
+    "fits predict a model three times as large and the one that ships with the course.",
     verdict=scaling_verdict,
     seeds=SEEDS,
 )
@@ -290,8 +290,8 @@ def scaling() -> Measurement:
         f"{statistics.fmean(near_above):.2f} and {statistics.fmean(far_above):.2f}",
         values=tuple(far),
         figures={"near": tuple(round(each, 3) for each in near), "far": tuple(round(each, 3) for each in far)},
-        because="It depends on how near the entropy a model comes: the shipped one, near it, is far above the trend. "
-        "The authors' models were far above the entropy of their text.",
+        because="It depends on how close to the entropy a model comes: the shipped model is close, and far above the "
+        "trend. The authors' models were far above the entropy of their text.",
     )
 
 
@@ -343,10 +343,10 @@ RESUME_RATES = (0.002, 0.005, 0.0125)
 
 
 def resume_verdict(whole: float, lost: Sequence[float]) -> str:
-    """Compare the losses of a resumed run with those of the uninterrupted one: the largest difference, in nats.
+    """Compare the losses of a resumed and an uninterrupted run: the largest difference, in nats.
 
-    confirmed: none from the whole checkpoint, and above 0.02 without the optimizer's state in every seed at every rate
-    refuted: below 0.001 without it in every seed at every rate
+    confirmed: 0 from the full checkpoint, and above 0.02 without the optimizer's state for every seed and rate
+    refuted: below 0.001 without the optimizer's state for every seed and rate
     depends: anything else
     """
     if whole == 0 and min(lost) > 0.02:
@@ -366,8 +366,8 @@ def resume_verdict(whole: float, lost: Sequence[float]) -> str:
         "to also save the optimizer’s state_dict, as this contains buffers and parameters that are updated as the "
         "model trains.",
     ),
-    control="The same batches and the same interruption after a third of the steps, with the whole checkpoint; and "
-    "with one other piece lost at a time. A run is compared with itself, so all of it is done at three learning rates.",
+    control="The same batches and the same interruption after a third of the steps, with the full checkpoint, and with "
+    "one other piece lost at a time. Each run is compared with itself, at each of three learning rates.",
     verdict=resume_verdict,
     seeds=SEEDS,
 )
@@ -382,8 +382,8 @@ def resume(size: Size) -> Measurement:
         f"checkpoint; {each}",
         values=tuple(optimizer),
         figures={"whole": max(whole), "lost": tuple(round(each, 3) for each in optimizer)},
-        because="AdamW keeps two averages per parameter. They are not all: the schedule has its step, and the batches "
-        "have the state of their generator.",
+        because="AdamW keeps two averages per parameter, which would start at 0 again. The schedule and the batches "
+        "also have a position to return to.",
     )
 
 
@@ -450,10 +450,10 @@ def reached(right: Sequence[float], level: float, every: int = 4) -> int:
 def jump_verdict(
     rise: Sequence[int], rise_of_table: Sequence[int], wait: Sequence[int], wait_of_table: Sequence[int]
 ) -> str:
-    """Count the steps from a quarter to three quarters right (rise), and those up to a quarter (wait), seed by seed.
+    """Count, seed by seed, the steps up to a quarter correct (wait), and from there to three quarters (rise).
 
-    confirmed: copying rises in no more steps than the fixed table, in every seed
-    depends: it takes more steps for the rise in some seed, and waits at least three times as long in every one
+    confirmed: copying rises in no more steps than the fixed table, for every seed
+    depends: copying takes more steps to rise for some seed, and waits at least three times as long for every seed
     refuted: neither of these
     """
     if all(one <= other for one, other in zip(rise, rise_of_table)):
@@ -472,9 +472,9 @@ def jump_verdict(
         quote="We find that induction heads develop at precisely the same point as a sudden sharp increase in "
         "in-context learning ability, visible as a bump in the training loss.",
     ),
-    control="The same model, steps and seeds on a task in which nothing has to be found: the follower of each letter "
-    "is in a fixed table. Each task is learned at its own best of at least three rates. The authors speak of language "
-    "models; ours copies letters, and copies them from a fixed distance.",
+    control="The same model, steps and seeds on a task that needs no search: the successor of each letter is in a "
+    "fixed table. Each task is learned at its own best of at least three rates. The authors study language models; "
+    "ours copies letters, from a fixed distance.",
     verdict=jump_verdict,
     seeds=SEEDS,
 )
@@ -501,6 +501,6 @@ def jump(size: Size) -> Measurement:
         measured=f"of {steps} steps, a quarter and three quarters are right at step: {'; '.join(told)}",
         values=waits[0],
         figures={"rise": rises[0], "rise_of_table": rises[1], "wait": waits[0], "wait_of_table": waits[1]},
-        because="It depends on what you compare it with. Both abilities rise steeply once they have begun, the fixed "
-        "table in even fewer steps; only copying waits so long before. Why it waits is not measured here.",
+        because="It depends on the comparison. Both abilities rise steeply once they have begun, the fixed table in "
+        "even fewer steps. Only copying has a long wait before that; we did not measure why.",
     )

@@ -89,7 +89,7 @@ class Schedule(Drawing):
 
 @dataclass
 class LossCurve(Drawing):
-    """Loss on new text over the steps of a training, between guessing (ln V) and the entropy that nothing can beat.
+    """Loss on new text over the training steps, between guessing (ln V) and the entropy that nothing can beat.
 
     batch_losses: the loss of each step on its own batch, drawn behind the curve."""
 
@@ -156,17 +156,17 @@ def long_run(steps: Sequence[int], losses: Sequence[float], entropy: float, fina
 
 
 def jump(losses: Sequence[float], right_steps: Sequence[int], right: Sequence[float], guessing: float) -> Figure:
-    """Draw the loss and share of right copies over the steps, one above the other."""
+    """Draw the loss and the proportion of correct copies over the steps, one above the other."""
     figure, (top, low) = new_panels(WIDE, 4.4, rows=2)
     top.plot(range(1, len(losses) + 1), losses, color=BLUE, linewidth=1.6)
     top.axhline(guessing, color=GREY, linestyle=":")
     top.text(len(losses), guessing + 0.08, "guessing", ha="right", va="bottom", fontsize=FONT, color=INK)
     top.set(ylabel="loss (nats)", xlim=(0, len(losses)), ylim=(0, guessing + 0.9))
     low.plot(right_steps, right, "s-", color=ORANGE, markersize=4)
-    low.set(ylabel="right copies", xlabel="step", xlim=(0, len(losses)), ylim=(-0.05, 1.05))
-    low.set_yticks([0, 0.5, 1], ["0 %", "50 %", "100 %"])
+    low.set(ylabel="correct copies", xlabel="step", xlim=(0, len(losses)), ylim=(-0.05, 1.05))
+    low.set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
     half = next((step for step, share in zip(right_steps, right) if share >= 0.5), None)
-    said = f"near step {half} the copies turn right" if half is not None else "the copies stay wrong"
+    said = f"half of the copies are correct at step {half}" if half is not None else "the copies stay wrong"
     headline(figure).set_text(f"The loss lingers, then falls; {said}")
     return figure
 
@@ -175,9 +175,9 @@ COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
 
 
 def moves(shares: Mapping[str, Sequence[float]]) -> Figure:
-    """Draw the median move of a parameter over the steps, as a share of the rate, both axes logarithmic.
+    """Draw the median move of a parameter over the steps, as a fraction of the rate, both axes logarithmic.
 
-    shares: name of a training -> the share in each step, from step 1."""
+    shares: name of a run -> the fraction in each step, from step 1."""
     figure, axes = new_figure(WIDE, 3.3)
     axes.set(xscale="log", yscale="log", xlabel="step", ylabel="median move ÷ rate")
     for (name, each), colour, style in zip(shares.items(), COLOURS, ("-", "--")):
@@ -186,7 +186,7 @@ def moves(shares: Mapping[str, Sequence[float]]) -> Figure:
     axes.set_yticks([0.05, 0.1, 0.2, 0.5, 1], ["0.05", "0.1", "0.2", "0.5", "1"])
     axes.set_xticks([1, 10, 100], ["1", "10", "100"])
     axes.minorticks_off()
-    headline(figure).set_text("The first step moves every parameter by the rate; later ones are ever shorter")
+    headline(figure).set_text("The first step moves every parameter by the rate; later steps get shorter and shorter")
     return figure
 
 
@@ -240,8 +240,8 @@ class Abilities(Drawing):
         left.set_ylabel("loss (nats)")
         for (name, shares), colour, style in zip(self.right.items(), (*COLOURS, RED), ("-", "--", "-.", ":", "-")):
             over.plot(self.steps, shares, style, color=colour, linewidth=1.6, label=name)
-        over.set(ylim=(-0.04, 1.04), ylabel="right words")
-        over.set_yticks([0, 0.5, 1], ["0 %", "50 %", "100 %"])
+        over.set(ylim=(-0.04, 1.04), ylabel="correct answers")
+        over.set_yticks([0, 0.5, 1], ["0%", "50%", "100%"])
         for axes in (left, over):
             axes.set_xscale("symlog", linthresh=20)
             axes.set_xlim(0, self.steps[-1] * 1.1)
@@ -253,8 +253,8 @@ class Abilities(Drawing):
         self.bars = bars.barh(range(len(self.right)), [1] * len(self.right), color=(*COLOURS, RED)[: len(self.right)])
         self.shares = [bars.text(0, i, "", va="center", fontsize=FONT - 1, color=INK) for i in range(len(self.right))]
         bars.set_yticks(range(len(self.right)), list(self.right))
-        bars.set(xlim=(0, 1.3), xlabel="right words at this step")
-        bars.set_xticks([0, 0.5, 1], ["0 %", "50 %", "100 %"])
+        bars.set(xlim=(0, 1.3), xlabel="correct answers at this step")
+        bars.set_xticks([0, 0.5, 1], ["0%", "50%", "100%"])
         bars.invert_yaxis()
         self.headline = headline(figure)
         fix_layout(figure)
@@ -290,11 +290,11 @@ def above_entropy(
     floor: float,
     title: str,
 ) -> Figure:
-    """Draw what of the loss lies above the floor, over the tokens, both axes logarithmic.
+    """Draw the part of the loss above the floor over the tokens, both axes logarithmic.
 
     Args:
         widths: name of a width -> (tokens, loss) of each of its runs. lines: the same name -> the same, by the law.
-        others: runs that the law was not fitted to: a star for what was measured, a cross for what was predicted.
+        others: runs that the law was not fitted to: a star for the measured loss, a cross for the predicted one.
     """
     figure, axes = new_figure(WIDE, 4.3)
     axes.set(xscale="log", yscale="log", xlabel="training tokens", ylabel="loss − entropy (nats per token)")
@@ -355,7 +355,7 @@ def best_sizes(
 def letters(
     every: int, runs: Mapping[str, tuple[Sequence[float], Sequence[float]]], counting: Mapping[str, float]
 ) -> Figure:
-    """Draw the losses of trainings on letters, on what is trained on (thin) and on what is held out.
+    """Draw the losses of runs on letters: on the training letters (thin) and on held-out letters.
 
     every: steps from one figure to the next. runs: name -> (losses on its own text, losses on held-out text).
     counting: what two counts of letters give on held-out text, by a name, the higher loss first."""
@@ -363,7 +363,7 @@ def letters(
     for (name, (own, held_out)), colour in zip(runs.items(), COLOURS):
         steps = [every * i for i in range(len(own))]
         axes.plot(steps, held_out, color=colour, linewidth=2.2, label=f"{name}, held-out letters")
-        axes.plot(steps, own, "--", color=colour, linewidth=1.2, label=f"{name}, the letters it trains on")
+        axes.plot(steps, own, "--", color=colour, linewidth=1.2, label=f"{name}, training letters")
     for loss in counting.values():
         axes.axhline(loss, color=GREY, linestyle=":")
     (above, high), (below, low) = counting.items()

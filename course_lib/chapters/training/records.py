@@ -1,6 +1,6 @@
-"""Chapter 12's records: trainings that take minutes, kept as figures in assets/training.json.
+"""Chapter 12's records: runs that take minutes, recorded in assets/training.json.
 
-python -m course_lib.chapters.training.records scaling    trains the runs of one record again, beside what is kept
+python -m course_lib.chapters.training.records scaling    trains the runs of one record again and prints both results
 """
 
 import argparse
@@ -253,12 +253,12 @@ def main(argv: list[str] | None = None) -> int:
     """Train the runs of the records that are named, and print or keep what they gave."""
     parser = argparse.ArgumentParser(
         prog="python -m course_lib.chapters.training.records",
-        description="Trains the recorded runs of chapter 12 again, on one thread. Times are those of a laptop.",
+        description="Trains the recorded runs of chapter 12 again, on one thread. Times are for a laptop.",
         epilog="\n".join(f"{name:<12} {what}" for name, (_, what) in RECORDS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="+", choices=RECORDS, metavar="NAME", help=f"of {', '.join(RECORDS)}")
-    parser.add_argument("--record", action="store_true", help="authors: keep the figures for the chapter")
+    parser.add_argument("--record", action="store_true", help="authors: record the results for the chapter")
     arguments = parser.parse_args(argv)
     torch.set_num_threads(1)
     for name in arguments.names:
@@ -270,7 +270,7 @@ def main(argv: list[str] | None = None) -> int:
             if arguments.record:  # after every run: one that is interrupted has not been in vain
                 save_json(RECORD, (read_json(RECORD) if RECORD.exists() else {}) | {name: found})
         if not arguments.record:
-            print(f"{name}, here and as kept:\n{found}\n{recorded(name)}")
+            print(f"{name}, here and as recorded:\n{found}\n{recorded(name)}")
     return 0
 
 

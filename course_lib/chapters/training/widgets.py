@@ -38,21 +38,21 @@ def schedule_sliders() -> LiveFigure:
         return figures.Schedule(steps, drawn, warmup, step, rate, HIGHEST)
 
     def describe(peak, warmup, total, floor, at):
-        held = " (no more than fit)" * (warmup >= total)
+        held = " (all the steps there are)" * (warmup >= total)
         warmup, step, rate = read(peak, warmup, total, floor, at)
         mean = (
             warmup / 2 + (total - warmup) * (1 + floor) / 2
         ) / total  # a triangle, then half a cosine above the floor
         return (
             f"{total} steps, warm-up {warmup}{held}: the rate climbs to {peak:.4f} and ends at {floor * peak:.4f}. "
-            f"Step {step}: {rate:.4f}. Mean over the training: {mean:.0%} of the peak."
+            f"Step {step}: {rate:.4f}. Mean over the run: {mean:.0%} of the peak."
         )
 
     controls = {
         "peak": slider("peak", 0.003, 0.0005, HIGHEST, 0.0005),
         "warmup": slider("warm-up steps", 100, 0, 500, 25),
-        "total": slider("steps in all", 1000, 100, 3000, 100),
-        "floor": slider("floor (share of the peak)", 0.0, 0.0, 1.0, 0.05),
+        "total": slider("total steps", 1000, 100, 3000, 100),
+        "floor": slider("floor (fraction of peak)", 0.0, 0.0, 1.0, 0.05),
         "at": slider("look at (% of the steps)", 30, 0, 100, 5),
     }
     controls["peak"].readout_format = ".4f"
@@ -72,7 +72,7 @@ def ability_slider(seed: int = 0) -> LiveFigure:
     def describe(at):
         i = steps.index(at)
         shares = ", ".join(f"{name} {shares[i]:.0%}" for name, shares in run["right"].items())
-        return f"After {at:,} steps the loss is {run['loss'][i]:.2f} nats. Right: {shares}."
+        return f"After {at:,} steps the loss is {run['loss'][i]:.2f} nats. Correct: {shares}."
 
     at = widgets.SelectionSlider(options=steps, value=steps[len(steps) // 2], description="training step")
     return LiveFigure(draw, {"at": at}, describe)
@@ -170,8 +170,8 @@ def schedule_explorer(function: Callable) -> LiveFigure:
     controls = {
         "peak": slider("peak", 0.003, 0.0005, HIGHEST, 0.0005),
         "warmup": slider("warm-up steps", 100, 0, 500, 25),
-        "total": slider("steps in all", 1000, 100, 3000, 100),
-        "floor": slider("floor (share of the peak)", 0.2, 0.0, 1.0, 0.05),
+        "total": slider("total steps", 1000, 100, 3000, 100),
+        "floor": slider("floor (fraction of peak)", 0.2, 0.0, 1.0, 0.05),
         "at": slider("look at (% of the steps)", 30, 0, 100, 5),
     }
     controls["peak"].readout_format = ".4f"
@@ -216,11 +216,11 @@ def step_explorer(function: Callable) -> LiveFigure:
             return problem
         text = f"{STEPS} of your steps, learning rate {rate:g}, gradients clipped to {max_norm:g}: "
         if not math.isfinite(new[-1]):
-            return f"{text}the loss on new stories is no number any more."
+            return f"{text}the loss on new stories is no longer a number."
         if abs(losses[0] - new[0]) > 0.5:
             return f"{text}the first loss that you return, {losses[0]:.1f}, is not the model's, about {new[0]:.1f}."
         if new[-1] == new[0]:
-            return f"{text}the loss on new stories is what it was. No parameter has moved."
+            return f"{text}the loss on new stories has not changed: no parameter has moved."
         moved = "fell" if new[-1] < new[0] else "rose"
         return f"{text}the loss on new stories {moved} from {new[0]:.1f} to {new[-1]:.1f} nats per token."
 

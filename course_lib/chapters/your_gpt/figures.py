@@ -1,4 +1,4 @@
-"""Figures of chapter 17: tensor by tensor how far two models lie apart, and the ladder with your own model on it."""
+"""Figures of chapter 17: how far apart two models are, tensor by tensor, and the ladder with your own model on it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -66,8 +66,8 @@ def ladder_with_yours(yours: Mapping[str, Height]) -> tuple[Figure, str]:
 
 
 def letters_curve(losses: Sequence[float], held_out: float, guessing: float, every: int = 25) -> Figure:
-    """Draw the loss per letter over the steps, each a mean of so many steps, between guessing and the loss at the end
-    on letters that were held out."""
+    """Draw the loss per letter over the steps, each a mean of so many steps, between guessing and the final loss on
+    held-out letters."""
     figure, axes = new_figure(WIDE, 3.3)
     steps = [every * (i + 1) for i in range(len(losses))]
     axes.plot(steps, losses, color=BLUE, linewidth=1.8)
@@ -78,6 +78,6 @@ def letters_curve(losses: Sequence[float], held_out: float, guessing: float, eve
     axes.text(steps[-1], held_out, said, ha="right", va="bottom", fontsize=FONT, color=INK)
     axes.set(xlabel="step", ylabel="loss (nats per letter)", xlim=(0, steps[-1]), ylim=(0, guessing + 0.5))
     headline(figure).set_text(
-        f"{steps[-1]:,} steps bring the loss to {held_out:.2f} nats; where its floor is, nobody knows"
+        f"{steps[-1]:,} steps bring the loss to {held_out:.2f} nats; the entropy of this text is not known"
     )
     return figure

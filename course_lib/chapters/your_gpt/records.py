@@ -1,6 +1,6 @@
-"""Chapter 17's records: what a my_gpt.py, filled in and trained in full, came to; kept in assets/your_gpt.json.
+"""Chapter 17's records: the results of a completed my_gpt.py after full training, in assets/your_gpt.json.
 
-python -m course_lib.chapters.your_gpt.records my/notebooks/my_gpt.py    trains yours as long, beside what is kept
+python -m course_lib.chapters.your_gpt.records my/notebooks/my_gpt.py    trains yours for the same time and prints both
 """
 
 import argparse
@@ -95,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
         f"{LETTERS_STEPS:,} on Tiny Shakespeare, and prints where it ends. About four minutes on one thread.",
     )
     parser.add_argument("file", help="your my_gpt.py")
-    parser.add_argument("--record", action="store_true", help="authors: keep the figures for the chapter")
+    parser.add_argument("--record", action="store_true", help="authors: record the results for the chapter")
     arguments = parser.parse_args(argv)
     torch.set_num_threads(1)
     try:
@@ -124,7 +124,7 @@ def main(argv: list[str] | None = None) -> int:
         save_json(RECORD, found)
     else:
         kept = recorded()
-        print(f"As kept: {kept['tinytown']['nats']} and {kept['letters']['held_out']} nats")
+        print(f"As recorded: {kept['tinytown']['nats']} and {kept['letters']['held_out']} nats")
     return 0
 
 

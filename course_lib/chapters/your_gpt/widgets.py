@@ -39,7 +39,7 @@ def fault_slider(function: Callable) -> LiveFigure:
 
     controls = {
         "place": slider("tensor with the fault", 2, 0, len(NAMES) - 1, 1),
-        "size": slider("its size, a power of 10", -2, -7, -1, 1),
+        "size": slider("size (power of 10)", -2, -7, -1, 1),
     }
     return LiveFigure(draw, controls, describe)
 

@@ -1,12 +1,13 @@
-"""The workshop of chapter 17: your parts fetched, my_gpt.py begun, and every stage of it held against the library's.
+"""The workshop of chapter 17: fetch your parts, begin my_gpt.py, and compare each of its stages with the library's.
 
 begin()                        # writes my_gpt.py from a skeleton, if there is none
 my_gpt = load()                # the file as it is now
-parity(my_gpt)                 # the same weights through yours and the library's, stage by stage
+parity(my_gpt)                 # the same weights through your model and the library's, stage by stage
 """
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -63,9 +64,9 @@ LENT: dict[str, Callable[..., Any]] = {
 
 
 class Parts:
-    """The parts of a model by name, `P.norm(…)`: yours where you handed one in, else lent by the library.
+    """The parts of a model by name, `P.norm(…)`: yours if you handed one in, otherwise lent by the library.
 
-    Fields: yours and lent, the names of both kinds. As text it names every part and where it comes from.
+    Fields: yours and lent, the names of the parts of each kind. As text it lists every part and where it comes from.
     """
 
     def __init__(self, own: dict[str, Callable[..., Any]]):
@@ -79,7 +80,7 @@ class Parts:
         return self._all[name]
 
     def draw(self, logits: Tensor, generator: torch.Generator) -> Int[Tensor, "B"]:
-        """Draw the next token of each row from logits (B, V), at temperature 1 and without a filter."""
+        """Sample the next token of each row from logits (B, V), at temperature 1 and without a filter."""
         return self._all["draw"](logits, 1.0, None, None, generator)
 
     def __repr__(self) -> str:
@@ -90,7 +91,7 @@ class Parts:
 
 
 def parts() -> Parts:
-    """Fetch every part by `mine`; what you have not handed in yet is lent by the library, and named as lent."""
+    """Fetch every part by `mine`; the library lends those that you have not handed in yet, and lists them as lent."""
     own = {}
     for name, exercise in EXERCISES.items():
         try:
@@ -105,7 +106,9 @@ def begin(folder: str | Path = ".") -> Path:
     path = Path(folder) / "my_gpt.py"
     with suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
         file.write(SKELETON.read_text(encoding="utf-8"))
-    print(f"{path.name} is here: open it, and replace each `return lent(…)` by your own lines")
+    lent_yet = re.search(r"^\s+return lent\(", path.read_text(encoding="utf-8"), re.MULTILINE)
+    to_do = "open it, and replace each `return lent(…)` with your own lines" if lent_yet else "nothing in it is lent"
+    print(f"{path.name} is here: {to_do}")
     return path
 
 
@@ -118,15 +121,15 @@ def load(path: str | Path = "my_gpt.py") -> ModuleType:
     if not path.is_file():
         raise ValueError(f"there is no file {path}: `begin()` writes one from the skeleton")
     module = ModuleType("my_gpt")
-    # Compiled here: a cached .pyc is told from its source by the second, and a change may come sooner.
+    # Compiled here: a cached .pyc counts as current for a second, and a change may come sooner.
     exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), vars(module))
     if missing := [name for name in STAGES if not hasattr(module, name)]:
-        raise ValueError(f"{path.name} has no {', '.join(missing)}: take it over from the skeleton")
+        raise ValueError(f"{path.name} has no {', '.join(missing)}: copy it from the skeleton")
     return module
 
 
 def lent(stage: Any, *args: Any) -> Any:
-    """Do a stage of my_gpt.py as the library does, until you have written it.
+    """Do a stage of my_gpt.py as the library does until you have written it.
 
     stage: the module whose forward is missing, or the name of a function of the file.
     """
@@ -192,7 +195,7 @@ SMALL = TransformerConfig(vocab_size=11, d_model=12, n_heads=3, n_layers=2, max_
 
 @dataclass(frozen=True)
 class Difference:
-    """The first tensor that differs: its stage, its name, and by how much at most, or in a word why not comparable."""
+    """The first tensor that differs: its stage and name, its largest difference, or why it cannot be compared."""
 
     stage: str
     name: str
@@ -225,11 +228,11 @@ class Parity:
 
 
 def parity(my_gpt: ModuleType, config: TransformerConfig = SMALL) -> Parity:
-    """Send the same weights and ids through yours and the library's, stage by stage, and find the first difference.
+    """Send the same weights and ids through both models, stage by stage, and find the first difference.
 
-    Every stage is given what the library's stage was given, so that a fault shows where it is made, not after it. The
-    ids have 1, 3 and max_seq_len tokens. The norms are no ones and the biases no zeros, and the gradient is several
-    times as long as a training step lets it be. Equal means to 1e-5 in float32.
+    Every stage gets the input of the library's stage, so a fault shows where it occurs. The ids have 1, 3 and
+    max_seq_len tokens. The norms' weights are not 1 and the biases not 0, and the gradient is several times as long as
+    a training step allows. Equal means to 1e-5 in float32.
     """
     require_config(config, TransformerConfig, "parity")
     theirs, rng = DecoderOnly(config).eval(), torch.Generator().manual_seed(17)
@@ -258,7 +261,7 @@ def parity(my_gpt: ModuleType, config: TransformerConfig = SMALL) -> Parity:
 
 
 def _recorded(model: nn.Module, ids: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-    """What went into every module and what came out, by its name, in the order in which they were done."""
+    """The input and output of every module by its name, in the order of the computation."""
     seen: dict[str, tuple[Tensor, Tensor]] = {}
 
     def keep(name: str, _: nn.Module, given: tuple, out: Tensor) -> None:
@@ -286,7 +289,7 @@ Check = tuple[str, Callable[[], Any], Callable[[], Any]]
 def _checks(
     stage: str, own: Any, theirs: Any, ids: Tensor, targets: Tensor, seen: dict[int, dict], my_gpt: ModuleType
 ) -> list[Check]:
-    """Name of a tensor, how yours is made, how the library's is."""
+    """The name of a tensor, how your model makes it, and how the library's does."""
     if stage == "MyGPT":
         return [
             *(
@@ -305,7 +308,7 @@ def _checks(
 
         # The library's loop runs around the library's model: around yours it would share your model's faults.
         return [("ids", lambda: drawn(my_gpt.write, own), lambda: drawn(_write, theirs, my_gpt.P.draw))]
-    # The parts inside a block in the order in which they are done, then the blocks as wholes.
+    # The parts inside a block in the order of the computation, then the complete blocks.
     names = [name for name in seen[ids.shape[1]] if name.rpartition(".")[2] in _WHERE.get(stage, ())]
     if stage == "Block":
         names = [name for name in seen[ids.shape[1]] if name.startswith("blocks.") and name.count(".") == 1]
@@ -357,7 +360,7 @@ def _differs(stage: str, name: str, got: Any, right: Tensor) -> Difference | Non
         return Difference(stage, name, 0.0, f"has the shape {tuple(got.shape)}, not {tuple(right.shape)}")
     if not right.is_floating_point():
         wrong = int((got != right).sum())
-        return Difference(stage, name, float(wrong), f"differ at {wrong} of {right.numel()} places") if wrong else None
+        return Difference(stage, name, float(wrong), f"differ at {wrong} of {right.numel()} ids") if wrong else None
     largest = (got.double() - right.double()).abs().max().item()
     # Written so that NaN differs.
     return None if largest <= TOLERANCE else Difference(stage, name, largest)
@@ -366,9 +369,9 @@ def _differs(stage: str, name: str, got: Any, right: Tensor) -> Difference | Non
 def learn(
     my_gpt: ModuleType, model: Any, batches: Iterator, steps: int, peak: float = 5e-3, warmup: int = 50
 ) -> list[float]:
-    """Train your model by your own `training_step`, at chapter 12's rates; return the loss of every step.
+    """Train your model with your own `training_step`, at chapter 12's rates; return the loss of every step.
 
-    More than 200 steps show a bar. Errors: TrainingDiverged as soon as a loss is no finite number.
+    More than 200 steps show a progress bar. Errors: TrainingDiverged as soon as a loss is not finite.
     """
     optimizer, losses = make_optimizer(model), []
     for step in tqdm(range(1, steps + 1), disable=steps <= 200, desc="training"):
@@ -381,7 +384,7 @@ def learn(
 
 
 def to_library(model: Any) -> DecoderOnly:
-    """Return the library's DecoderOnly with the weights of your model, for what takes one, such as the glass model."""
+    """Return the library's DecoderOnly with the weights of your model, for example for the glass model."""
     theirs = DecoderOnly(model.config)
     theirs.load_state_dict(model.state_dict())
     return theirs.eval()
@@ -390,17 +393,17 @@ def to_library(model: Any) -> DecoderOnly:
 def from_library(my_gpt: ModuleType, theirs: DecoderOnly) -> Any:
     """Return your model with the weights of a DecoderOnly of GPT-2's shape.
 
-    Errors: ValueError for a model that has another shape than my_gpt.py, with the one thing that differs.
+    Errors: ValueError for a model whose shape differs from my_gpt.py, with the first difference.
     """
     wanted = {"norm": "layer", "norm_position": "pre", "positions": "learned", "bias": True, "tie_weights": True}
     wanted |= {"head_dim": None, "window": None, "qk_norm": False, "parallel": False, "output_bias": False}
     for field, value in wanted.items():
         if (found := getattr(theirs.config, field)) != value:
-            raise ValueError(f"this model has {field}={found!r}, and my_gpt.py is written for {value!r}")
+            raise ValueError(f"this model has {field}={found!r}, but my_gpt.py is written for {value!r}")
     if theirs.config.activation not in ("gelu", "gelu_tanh"):  # two forms of one curve, 0.0005 apart at most
-        raise ValueError(f"this model has activation={theirs.config.activation!r}, and my_gpt.py is written for 'gelu'")
+        raise ValueError(f"this model has activation={theirs.config.activation!r}, but my_gpt.py needs 'gelu'")
     if theirs.config.n_kv_heads != theirs.config.n_heads:
-        raise ValueError(f"this model shares keys among heads (n_kv_heads={theirs.config.n_kv_heads}), my_gpt.py not")
+        raise ValueError(f"this model's heads share keys (n_kv_heads={theirs.config.n_kv_heads}); my_gpt.py's do not")
     own = my_gpt.MyGPT(theirs.config)
     own.load_state_dict(theirs.state_dict())
     return own.eval()
