@@ -19,9 +19,9 @@ from course_lib.trace import trace
 OUTCOMES = {
     "attention.spread": {"by construction": {"slopes": [0.5, 0.5, 0.49], "divided": [0.99, 1.01]}},
     "attention.vanishing": {
-        "confirmed": {"median": [0.01, 0.02, 0.01]},
-        "depends": {"median": [0.01, 0.2, 0.01]},
-        "refuted": {"median": [0.7, 0.6, 0.7]},
+        "confirmed": {"median": [0.01, 0.02, 0.01], "mean": [0.05, 0.04, 0.05]},
+        "depends": {"median": [0.01, 0.02, 0.01], "mean": [0.3, 0.3, 0.4]},
+        "refuted": {"median": [0.7, 0.6, 0.7], "mean": [0.8, 0.9, 0.8]},
     },
     "attention.resemblance": {
         "confirmed": {"shares": [0.96, 0.97, 0.99]},
@@ -36,7 +36,7 @@ OUTCOMES = {
         "refuted": {"wide": [0.03, 0.05, 0.0], "narrow": [0.0, 0.0, 0.0]},
     },
     "attention.one_matrix": {
-        "confirmed": {"plain": [0.01, 0.03, 0.0], "published": [0.0, -0.1, 0.02]},
+        "confirmed": {"plain": [0.01, 0.08, 0.0], "published": [0.0, -0.1, 0.02]},
         "depends": {"plain": [0.2, 0.1, 0.2], "published": [0.0, 0.01, 0.02]},
         "not at this size": {"plain": [0.2, 0.1, 0.2], "published": [0.2, 0.01, 0.1]},
     },
@@ -87,6 +87,15 @@ def test_two_layers_are_one_mix_of_one_product_and_not_linear_in_their_input():
     finding = find("attention.linear")()
     assert max(finding.figures["rebuilt"]) < 1e-12
     assert min(finding.values) > 0.3, "x doubled"
+
+
+def test_most_queries_lose_their_gradient_and_the_average_query_keeps_some():
+    """So the median alone would confirm the claim, and the mean alone would not."""
+    figures = find("attention.vanishing")().figures
+    assert max(figures["median"]) < 0.01
+    assert min(figures["mean"]) > 0.2
+    assert attention.vanishing_verdict(figures["median"], figures["median"]) == "confirmed"
+    assert attention.vanishing_verdict(figures["mean"], figures["mean"]) == "refuted"
 
 
 def test_with_keys_that_are_all_alike_attention_would_be_linear(monkeypatch):

@@ -35,14 +35,13 @@ OUTCOMES = {
         "depends": {"one": [0.4] * 3, "two": [0.1] * 3, "itself": [0.2] * 3},
     },
     "heads.removal": {
-        "confirmed": {"by_loss": [11] * 3, "by_both": [9] * 3, "heads": 16},
-        "depends": {"by_loss": [11] * 3, "by_both": [8, 9, 9], "heads": 16},
-        "refuted": {"by_loss": [8] * 3, "by_both": [8] * 3, "heads": 16},
+        "confirmed": {"by_loss": [11] * 3, "by_both": [9] * 3, "strictly": [9] * 3, "heads": 16},
+        "depends": {"by_loss": [11] * 3, "by_both": [9] * 3, "strictly": [6] * 3, "heads": 16},
+        "not at this size": {"by_loss": [8] * 3, "by_both": [8] * 3, "strictly": [6] * 3, "heads": 16},
     },
     "heads.looking": {
-        "confirmed": {"confident": [1.0] * 3, "others": [0.4] * 3},
-        "refuted": {"confident": [0.25] * 3, "others": [0.6] * 3},
-        "depends": {"confident": [0.5, 0.5, 0.75], "others": [0.4, 0.6, 0.3]},
+        "confirmed": {"confident": [1.0] * 3, "others": [0.4] * 3, "above": [0.2] * 3},
+        "not at this size": {"confident": [1.0] * 3, "others": [0.4] * 3, "above": [0.6] * 3},
     },
     "heads.specialise": {
         "confirmed": {"pairs": [4, 5, 4], "always": 4},

@@ -217,7 +217,7 @@ def test_a_wrong_code_and_an_address_where_nobody_is_are_told_in_a_sentence(room
         deaf.listen()
         join(f"127.0.0.1:{deaf.getsockname()[1]}", "ABCD")
         assert capsys.readouterr().out.startswith("Nobody answers at 127.0.0.1:")
-        commit(GUESS, "20.0 °C, east alone")  # goes on as always
+        commit(GUESS, "20.0 °C, only east")  # goes on as always
     assert record.entries("guesses")[GUESS]["right"] == 1
 
 
@@ -295,7 +295,7 @@ def test_a_file_of_counts_holds_no_learner():
 
 
 # ----------------------------------------------------------------------------------------------------- hostile clients
-VOTE = {"guess": GUESS, "answer": "20.0 °C, east alone", "n": 1}
+VOTE = {"guess": GUESS, "answer": "20.0 °C, only east", "n": 1}
 
 
 @pytest.mark.parametrize(

@@ -219,7 +219,7 @@ def test_static_figures_draw_the_data_they_are_given():
     lines = [line.get_ydata().tolist() for line in spread.axes[0].lines]
     assert [2.1, 7.9, 31.6] in lines
     assert [1.05, 0.99, 0.99] in lines
-    assert spread.texts[0].get_text() == "The spread of a score grows to 32; divided by √d_k it is 1 for every d_k"
+    assert spread.texts[0].get_text() == "A typical score grows to 32; divided by √d_k it is 1 for every d_k"
 
     unscaled, scaled = np.array([[1e-1, 1e-2, 1e-9], [0.3, 0.2, 0.01], [1, 3, 5]]), np.full((3, 3), 0.2)
     bands = figures.gradient_range(d_ks, unscaled, scaled)
@@ -240,7 +240,7 @@ def test_the_entropy_explorer_draws_the_learners_curve():
     assert curve.drawing.scaled_line.get_ydata()[here] == pytest.approx(
         Categorical(logits=scores / 16).entropy().mean()
     )
-    assert curve.text.endswith("the most there can be is ln 8 = 2.08.")
+    assert curve.text.endswith("the largest possible entropy is ln 8 = 2.08.")
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_the_softmax_explorer_shows_what_overflow_does():
     [
         (unanswered, "still empty"),
         (raises, "IndexError"),
-        (lambda x, dim: x.exp(), "they should share out exactly 1"),
+        (lambda x, dim: x.exp(), "they should sum to exactly 1"),
         (lambda x, dim: x.sum(), "Your function returned ()"),
         (lambda x, dim: [0.25] * 4, "Your function returned list"),
     ],

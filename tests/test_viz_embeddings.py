@@ -223,7 +223,7 @@ def test_neighbours_are_those_of_a_plain_loop(step, word):
     kind, group = next((name, group) for name, group in KINDS.items() if word in group)
     assert [token for token, (_, filled) in shown.items() if filled] == [token for token in best if token in group]
     of_kind = sum(token in group for token in best)
-    assert figure.text.startswith(f"Step {step}: {of_kind} of the 8 nearest to “{word}” are {kind} too")
+    assert figure.text.startswith(f"Step {step}: {of_kind} of the 8 nearest to “{word}” are also {kind}")
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_analogies_show_the_place_of_the_answer(leave_out):
         wanted = built.fourth_corner(a, b, c)
         assert list(bars(figure)) == order
         if wanted is None:
-            assert "is nobody in Tinytown" in figure.text
+            assert "is no one in Tinytown" in figure.text
         else:
             place = f"rank {order.index(wanted) + 1}." if wanted in order else "no rank among the first 8."
             assert f"“{wanted}” {place}" in figure.text

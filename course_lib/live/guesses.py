@@ -8,8 +8,8 @@ with `guess("attention.sharpness")`:
 
     - [ ] 19.5 °C, the plain average of the four
       That is the other end: scores multiplied by 0.
-    - [x] 20.0 °C, east alone
-      The best score pulls away from the others, until its share is 1.
+    - [x] 20.0 °C, only east
+      The best score moves away from the others, until its share is 1.
 
 A name; the question, one paragraph; the options, each on a line of its own, and below it what is said to whoever picks
 it; where something should be said to everybody, a paragraph after the options. The text is Markdown; an option is shown

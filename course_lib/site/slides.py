@@ -49,7 +49,7 @@ WIDE = """.glass { max-width: none; display: grid; grid-template-columns: 718px 
 .glass > .panel { grid-column: 2; grid-row: 1 / span 9; margin-top: 0; max-height: 620px; overflow: auto; }
 """  # of a slide: the part that is open stands beside the model, not below it
 PRINT = re.compile(r"@media print\s*\{(?:[^{}]*\{[^{}]*\})*\s*\}")  # reveal.js prints a text; slides.css prints slides
-SILENT = ("Further reading", "How to go on")
+SILENT = ("Further reading", "Where to go from here")
 
 
 @dataclass

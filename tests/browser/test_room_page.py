@@ -20,7 +20,7 @@ join("{address}", "{code}")
 def softmax(x, dim):
     return torch.exp(x) / torch.exp(x).sum(dim, keepdim=True)
 check("{exercise}", softmax)"""
-RIGHT = "20.0 °C, east alone"
+RIGHT = "20.0 °C, only east"
 
 
 @pytest.fixture

@@ -29,8 +29,8 @@ def mechanism(tokens: Sequence[str], tensors: Mapping[str, np.ndarray], query: i
     axes.axis("off")
     height = T * CELL_HEIGHT
     places = {  # name: left, top, what it comes from
-        "x": (0.68, 1.94, "token vectors"), "Q": (2.4, 0.42, "x · W_Q: asks"),
-        "K": (2.4, 1.94, "x · W_K: is found"), "V": (2.4, 3.46, "x · W_V: is passed on"),
+        "x": (0.68, 1.94, "token vectors"), "Q": (2.4, 0.42, "x · W_Q: looks for"),
+        "K": (2.4, 1.94, "x · W_K: found by"), "V": (2.4, 3.46, "x · W_V: passed on"),
         "scores": (4.02, 1.18, "Q · Kᵀ ÷ √4"), "weights": (5.68, 1.18, "softmax, row by row"),
         "output": (7.24, 1.94, "weights · V"),
     }  # fmt: skip
@@ -55,12 +55,12 @@ def mechanism(tokens: Sequence[str], tensors: Mapping[str, np.ndarray], query: i
     _arrow(axes, (7.8, at["V"][2]), (7.8, 1.99 + height))
     largest = np.argsort(-tensors["weights"][query], kind="stable")[:2]
     told = " and ".join(f"“{tokens[s]}” ({tensors['weights'][query, s]:.2f})" for s in largest)
-    headline(figure).set_text(f"“{tokens[query]}” looks for an animal, and mixes most from {told}")
+    headline(figure).set_text(f"“{tokens[query]}” looks for an animal, and takes most from {told}")
     return figure
 
 
 def _matrix(axes: Axes, numbers: np.ndarray, left: float, top: float, title: str, origin: str, color: str) -> None:
-    """Draw a table of numbers below its name, each cell the darker the larger its number."""
+    """Draw a table of numbers below its name; a cell is darker if its number is larger."""
     largest = max(1.0, float(np.abs(numbers).max()))
     for (t, i), number in np.ndenumerate(numbers):
         corner = left + i * CELL_WIDTH, top + t * CELL_HEIGHT
@@ -225,7 +225,7 @@ def score_spread(d_ks: Sequence[int], unscaled: Sequence[float], scaled: Sequenc
     axes.text(d_ks[-1] * 1.25, unscaled[-1], "q·k\n(dotted: √d_k)", color=INK, fontsize=FONT, va="center")
     axes.text(d_ks[-1] * 1.25, scaled[-1], "q·k / √d_k", color=INK, fontsize=FONT, va="center")
     headline(figure).set_text(
-        f"The spread of a score grows to {unscaled[-1]:.0f}; divided by √d_k it is {np.mean(scaled):.0f} for every d_k"
+        f"A typical score grows to {unscaled[-1]:.0f}; divided by √d_k it is {np.mean(scaled):.0f} for every d_k"
     )
     return figure
 
@@ -251,7 +251,7 @@ class Saturation(Drawing):
         left.set(ylim=(0, 1.08), xticks=range(S), xlabel="key", ylabel="weight p")
         right.set(ylim=(0, 0.27), xticks=range(S), xlabel="key", ylabel="slope p (1 − p)")
         left.axhline(1 / S, color=GREY, linestyle=":")
-        left.text(S - 0.4, 1 / S + 0.02, "an even share", ha="right", fontsize=FONT - 1, color=INK)
+        left.text(S - 0.4, 1 / S + 0.02, "equal weights", ha="right", fontsize=FONT - 1, color=INK)
         self.mean = right.axhline(0, color=INK, linestyle="--", linewidth=1.2)
         self.entropy = left.set_title(" ", fontsize=FONT)
         self.mean_text = right.set_title(" ", fontsize=FONT)
@@ -268,7 +268,7 @@ class Saturation(Drawing):
         self.mean_text.set_text(f"dashed: mean over many queries, {self.mean_gradient:.4f}")
         how = "divided by √d_k" if self.scaled else "not scaled"
         self.headline.set_text(
-            f"d_k = {self.d_k}, scores {how}: the best key takes {self.weights.max():.2f} of the attention"
+            f"d_k = {self.d_k}, scores {how}: the best key gets {self.weights.max():.2f} of the weight"
         )
 
 
@@ -339,7 +339,7 @@ class EntropyCurve(Drawing):
 # ------------------------------------------------------------------------------------------------------- a trained head
 @dataclass
 class AttentionMap(Drawing):
-    """What one head looks at: weights (T, T) as a heat map, rows are queries; beside it the row of one query as bars.
+    """What one head looks at: weights (T, T) as a heat map, rows are queries; next to it the row of one query as bars.
 
     head: its name for the title, such as "layer 1, head 3".
     """
@@ -365,6 +365,8 @@ class AttentionMap(Drawing):
         self.row = Rectangle((-0.5, 0), T, 1, fill=False, edgecolor=ORANGE, linewidth=2.5)
         left.add_patch(self.row)
         self.bars, self.numbers = empty_bars(right, self.tokens, ORANGE)
+        for number in self.numbers:
+            number.set_fontsize(small)  # so that the numbers of neighbouring rows do not overlap
         right.tick_params(axis="y", labelsize=small)
         self.right = right.set_title(" ", fontsize=FONT, loc="left")
         right.set_xlabel("weight")
@@ -375,10 +377,10 @@ class AttentionMap(Drawing):
     def move(self) -> None:
         self.image.set_data(self.weights)
         self.row.set_xy((-0.5, self.query - 0.5))
-        asks, row = self.tokens[self.query], self.weights[self.query]
+        looks, row = self.tokens[self.query], self.weights[self.query]
         set_bars(self.bars, self.numbers, row)
         for number, weight in zip(self.numbers, row):
             number.set_visible(bool(weight >= 0.05))
-        self.right.set_text(f"“{asks}” looks at")
+        self.right.set_text(f"“{looks}” looks at")
         best = self.tokens[int(row.argmax())]
-        self.headline.set_text(f"{self.head.capitalize()}: “{asks}” looks most at “{best}” ({row.max():.2f})")
+        self.headline.set_text(f"{self.head.capitalize()}: “{looks}” looks most at “{best}” ({row.max():.2f})")

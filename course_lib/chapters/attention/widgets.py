@@ -98,7 +98,7 @@ def walk_through(function: Callable | None = None) -> LiveFigure:
         return f"{text} The library (outlines) has {', '.join(f'{weight:.3f}' for weight in right)}."
 
     controls = {
-        "query": dropdown("who asks", {token: i for i, token in enumerate(TOKENS)}, 0),
+        "query": dropdown("query", {token: i for i, token in enumerate(TOKENS)}, 0),
         "hide_later": widgets.Checkbox(value=False, description="hide later tokens (a mask, chapter 3)", indent=False),
     }
     return LiveFigure(draw, controls, describe)
@@ -166,7 +166,7 @@ def saturation_sliders() -> LiveFigure:
 
 
 def explore_entropy(function: Callable) -> LiveFigure:
-    """Draw your `attention_entropy(scores, d_k, scaled)` over d_k, for 200 drawn queries."""
+    """Draw your `attention_entropy(scores, d_k, scaled)` over d_k, for 200 random queries."""
     queries, keys = _drawn(200, 64)
 
     @cache
@@ -200,12 +200,12 @@ def explore_entropy(function: Callable) -> LiveFigure:
             return problem
         here, most = D_KS.index(d_k), math.log(n_keys)
         text = f"d_k = {d_k}, {n_keys} keys: {scaled[here]:.2f} nats scaled, {unscaled[here]:.2f} not scaled; "
-        text += f"the most there can be is ln {n_keys} = {most:.2f}."
+        text += f"the largest possible entropy is ln {n_keys} = {most:.2f}."
         both = np.concatenate([scaled, unscaled])
         if np.isnan(both).any():
-            return f"{text} Somewhere yours is NaN: a weight of exactly 0 meets ln 0."
+            return f"{text} Yours is NaN at some d_k: a weight of exactly 0 gives 0 · ln 0."
         if both.max() > most + 1e-3:
-            return f"{text} Yours exceeds that somewhere: is it in nats?"
+            return f"{text} Yours is larger at some d_k: is it in nats?"
         if both.min() < -1e-6:
             return f"{text} An entropy is never negative."
         return text
@@ -241,7 +241,7 @@ def explore_softmax(function: Callable) -> LiveFigure:
                 f"NaN at scores up to {scores.max():,.0f}: exp overflows above 88, and inf / inf is not a number.",
             )
         if abs(weights.sum() - 1) > 1e-4:
-            return labels, weights, f"Your weights sum to {weights.sum():.3f}; they should share out exactly 1."
+            return labels, weights, f"Your weights sum to {weights.sum():.3f}; they should sum to exactly 1."
         return labels, weights, ""
 
     def title(weights, problem):
@@ -264,7 +264,7 @@ def explore_softmax(function: Callable) -> LiveFigure:
 
 # ------------------------------------------------------------------------------------------------------- a trained head
 def head_viewer(model: DecoderOnly, tokenizer: WordTokenizer, text: str, layer: int = 0, head: int = 0) -> LiveFigure:
-    """Show the attention weights of every head of a trained model for one text; the last token asks first.
+    """Show the attention weights of every head of a trained model for one text, at first those of the last token.
 
     Args:
         text: the beginning of a story; `<bos>` is put in front of it. layer, head: where to start, counted from 0.
@@ -284,7 +284,7 @@ def head_viewer(model: DecoderOnly, tokenizer: WordTokenizer, text: str, layer: 
     controls = {
         "layer": dropdown("layer", list(range(len(layers))), layer),
         "head": dropdown("head", list(range(len(layers[0]))), head),
-        "query": dropdown("who asks", {f"{i}: {token}": i for i, token in enumerate(tokens)}, len(tokens) - 1),
+        "query": dropdown("query", {f"{i}: {token}": i for i, token in enumerate(tokens)}, len(tokens) - 1),
     }
     return LiveFigure(draw, controls, describe)
 

@@ -69,11 +69,11 @@ SIMILAR = 0.6  # the mean cosine from which rows count as similar
 
 
 def nearness_verdict(small: list[float], large: list[float], longer: list[float]) -> str:
-    """Compare the mean cosine of two animals with 0.6, after a start from rows of 0.02 and from rows of 1.
+    """Compare the mean cosine of two animals with 0.6, after training from rows of 0.02 and from rows of 1.
 
-    confirmed: it is above 0.6 in every seed, from either start
-    depends: it is above 0.6 from one start only, or from rows of 1 only after longer training at a higher rate
-    refuted: it is below 0.6 from either start, after longer training too
+    confirmed: it is above 0.6 for every seed, from small rows and from large rows
+    depends: it is above 0.6 from only one of them, or from large rows only after longer training at a higher rate
+    refuted: it is below 0.6 from both, even after longer training
     """
     near = [min(values) > SIMILAR for values in (small, large)]
     return "confirmed" if all(near) else "depends" if any(near) or min(longer) > SIMILAR else "refuted"
@@ -114,8 +114,9 @@ def similar_words(size: Size) -> Measurement:
         f"{RATES[-1]}: {late:.1f}",
         values=near[1.0],
         figures={"small": near[0.02], "large": near[1.0], "longer": longer},
-        because="It depends on the initialisation and on how far training goes. From small rows animals are similar "
-        "at once; a large start delays it, because many small steps are needed to overwrite its random numbers.",
+        because="It depends on the initialisation and on how far training goes. From small rows, animals become "
+        "similar at once. From large rows it takes longer, because many small steps have to overwrite the random "
+        "numbers.",
     )
 
 
@@ -165,7 +166,7 @@ def first_places(table: Tensor) -> dict[str, float]:
 
 
 def tens(fraction: float) -> str:
-    """Return a fraction in per cent, rounded to tens: a tie in a few of the analogies does not change it."""
+    """Return a fraction in percent, rounded to tens: a tie in a few of the analogies does not change it."""
     return f"{round(fraction, 1):.0%}"
 
 
@@ -173,8 +174,8 @@ def analogies_verdict(trained: float, counted: list[float]) -> str:
     """Count the analogies whose fourth word is the nearest of all rows of the table.
 
     confirmed: over 90% are, in the trained table and in every counted one
-    depends: over 90% are in one kind of table and not in the other
-    refuted: 90% or fewer are, in either kind of table
+    depends: over 90% are, in only one of the two kinds of table
+    refuted: 90% or fewer are, in both kinds of table
     """
     solved = [trained > 0.9, min(counted) > 0.9]
     return "confirmed" if all(solved) else "depends" if any(solved) else "refuted"
@@ -191,8 +192,8 @@ def analogies_verdict(trained: float, counted: list[float]) -> str:
         quote="We find that these representations are surprisingly good at capturing syntactic and semantic "
         "regularities in language, and that each relationship is characterized by a relation-specific vector offset.",
     ),
-    control="the same search with the three words of the sum left out, as is usual, and without the sum: the word "
-    "nearest to the first; tables counted from three samples of stories, in which nothing is trained",
+    control="the same search with the three words of the sum left out, as is usual; the word nearest to the first, "
+    "without the sum; and tables of counts from three samples of stories, which are not trained",
     verdict=analogies_verdict,
     seeds=SEEDS,
 )
@@ -229,11 +230,11 @@ def gradients_of_both_ends(model: DecoderOnly, ids: Tensor) -> tuple[Tensor, Ten
 
 
 def tied_verdict(like_input: list[float], like_output: list[float]) -> str:
-    """Compare the gradient of a tied table with that of an input table and of an output table, by cosine.
+    """Compare the gradient of a tied table with the gradients of an input table and of an output table, by cosine.
 
-    confirmed: it is more like that of the output table in every case
-    refuted: it is more like that of the input table in every case
-    depends: neither
+    confirmed: it is closer to the gradient of the output table in every case
+    refuted: it is closer to the gradient of the input table in every case
+    depends: it is closer to one of them in some cases, and to the other in the rest
     """
     closer = [output > input for input, output in zip(like_input, like_output)]
     return "confirmed" if all(closer) else "depends" if any(closer) else "refuted"
@@ -251,8 +252,8 @@ def tied_verdict(like_input: list[float], like_output: list[float]) -> str:
         quote="We analyze the resulting update rules and show that the tied embedding evolves in a more similar way to "
         "the output embedding than to the input embedding in the untied model.",
     ),
-    control="the same weights and the same story with one table for both ends and with two; small untrained models, "
-    "and the trained model of the course",
+    control="the same weights and the same story with one table at both ends and with two tables; small untrained "
+    "models, and the trained model of the course",
     verdict=tied_verdict,
     seeds=SEEDS,
 )
@@ -283,8 +284,8 @@ def tied_table() -> Measurement:
         f"{looked_up:.0%} of the rows of an input table and {scored:.0%} of an output table",
         values=like_output,
         figures={"like_input": like_input, "like_output": like_output},
-        because="A look-up reaches only the rows that it copies. Every row makes a score, and every score takes part "
-        "in the softmax; a tied table gets both gradients, added.",
+        because="A look-up reaches only the rows that it copies. But every row computes a score, and every score "
+        "takes part in the softmax. A tied table gets the sum of both gradients.",
     )
 
 
@@ -292,7 +293,7 @@ def padding_verdict(zero: dict[str, float], filled: dict[str, float]) -> str:
     """Measure how far a padding row moves in two steps of SGD and of AdamW: one of zeros, and one of ones.
 
     confirmed: neither moves, under either optimizer
-    depends: the row of zeros stays under both, the row of ones moves under one of them
+    depends: the row of zeros stays under both optimizers, the row of ones moves under one of them
     refuted: the row of zeros moves
     """
     if any(zero.values()):
@@ -359,14 +360,14 @@ def words_of_size(ratio: float) -> Callable[[DecoderOnly], None]:
     return prepare
 
 
-DROWNED = 0.1  # nats per letter: what it has to cost if the position drowns the word
+DROWNED = 0.1  # nats per letter: the least cost if the position drowns the word
 
 
 def factor_verdict(costs: list[float]) -> str:
     """Measure how much higher the loss ends without the factor, in nats per letter, each at its best rate.
 
-    confirmed: by more than 0.1 in every seed
-    depends: by more than 0.1 on average, but not in every seed
+    confirmed: by more than 0.1 for every seed
+    depends: by more than 0.1 on average, but not for every seed
     refuted: by no more than 0.1 on average
     """
     if statistics.fmean(costs) <= DROWNED:
@@ -386,8 +387,8 @@ def factor_verdict(costs: list[float]) -> str:
         "relatively smaller. This means the original meaning in the embedding vector won’t be lost when we add them "
         "together.",
     ),
-    control="the same model, letters, steps and seeds; words begin at the size that rows of 0.02 have at d_model = "
-    "768 with the factor, and at the size that they have without it, each at its own best rate",
+    control="the same model, letters, steps and seeds, each at its own best rate; words begin at the size that rows "
+    "of 0.02 have at d_model = 768 with the factor, and at the size that they have without it",
     verdict=factor_verdict,
     seeds=SEEDS,
 )
@@ -415,6 +416,6 @@ def times_root_d(size: Size) -> Measurement:
         f"{round(slow, 1) + 0:.1f} at the rate {RATES[0]}",
         values=costs,
         figures={"costs": costs},
-        because="Nothing is lost: training makes small rows larger within its first steps, as fast as the learning "
-        "rate allows. Only at a rate that is too low does it take noticeably longer.",
+        because="Nothing is lost: training enlarges small rows within its first steps, as fast as the learning rate "
+        "allows. It takes noticeably longer only if the rate is too low.",
     )

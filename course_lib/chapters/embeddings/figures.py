@@ -43,7 +43,7 @@ SHOWN = 4  # features of each vector that the drawing prints
 
 
 def text_to_vectors(words: Sequence[str], ids: Sequence[int], weight: Tensor) -> Figure:
-    """The four stations of a text: characters, tokens, ids, rows of the embedding table `weight` (V, d_model).
+    """The four stages of a text: characters, tokens, ids, rows of the embedding table `weight` (V, d_model).
 
     Equal words have a frame of equal colour, and the same numbers below them.
     """
@@ -80,12 +80,12 @@ def text_to_vectors(words: Sequence[str], ids: Sequence[int], weight: Tensor) ->
     ):
         axes.text(len(words) - 0.35, y, text, va="center", fontsize=FONT, color=INK)
     same = " and ".join(f"“{word}”" for word in repeated)
-    axes.set_title(f"The same token has the same vector, wherever it stands: here {same}", loc="left")
+    axes.set_title(f"The same token always has the same vector: here {same}", loc="left")
     return figure
 
 
 def tokens_per_size(sizes: Sequence[int], tokens: Sequence[float], characters: float, words: float) -> Figure:
-    """How many tokens one story takes, for byte-pair vocabularies of several sizes, between two bounds.
+    """How many tokens one story needs, for byte-pair vocabularies of several sizes, between two bounds.
 
     Args:
         sizes: entries of each vocabulary. tokens: mean tokens per story with each of them.
@@ -108,7 +108,7 @@ def tokens_per_size(sizes: Sequence[int], tokens: Sequence[float], characters: f
 # -------------------------------------------------------------------------------------------------------------- look-up
 @dataclass
 class Lookup(Drawing):
-    """One-hot rows, the table, and what came out: (T, V) × (V, d_model) = (T, d_model).
+    """One-hot rows, the table, and the result: (T, V) × (V, d_model) = (T, d_model).
 
     Args:
         weight: (V, d_model), small. ids: T ids. rows: (T, d_model) what some look-up made of them, right or
@@ -306,7 +306,7 @@ class NearestBars(Drawing):
         slots = range(len(self.labels))
         self.bars = axes.barh(slots, [0.0] * len(self.labels), height=0.72)
         self.values = [axes.text(0, i, "", va="center", color=INK) for i in slots]
-        axes.set(xlim=(-1, 1.12), xlabel="cosine with the vector that was asked for", yticks=list(slots))
+        axes.set(xlim=(-1, 1.12), xlabel="cosine with the chosen vector", yticks=list(slots))
         axes.set_ylim(len(self.labels) - 0.4, -0.6)
         axes.axvline(0, color=INK, linewidth=0.8)
         axes.spines["left"].set_visible(False)
@@ -395,7 +395,7 @@ class GradientRows(Drawing):
 # -------------------------------------------------------------------------------------------------------------- scaling
 @dataclass
 class TokenAndPosition(Drawing):
-    """Typical size of a token's features beside that of its position's features, on a log axis.
+    """Typical size of a token's features and of its position's features, on a log axis.
 
     Args:
         token, position: root mean square of the features. same_word: cosine of one word's vector at two positions.
@@ -425,5 +425,5 @@ class TokenAndPosition(Drawing):
         size = f"{ratio:.1f} times as large as" if ratio >= 1.05 else f"{1 / ratio:.1f} times as small as"
         size = "as large as" if 1 / 1.05 < ratio < 1.05 else size
         self.headline.set_text(
-            f"The token is {size} its position; one word, two positions: cosine {self.same_word:.2f}"
+            f"The token is {size} its position; one word at two positions: cosine {self.same_word:.2f}"
         )

@@ -1,4 +1,4 @@
-"""Chapter 1, embeddings: a look-up to steer, words that find their places in training."""
+"""Chapter 1, embeddings: a look-up to steer, words that move during training."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -30,7 +30,7 @@ def steps_slider(steps: Sequence[int], value: int) -> widgets.SelectionSlider:
 def pick_rows(
     function: Callable[[Tensor, Tensor], Tensor] = lambda weight, ids: F.embedding(ids, weight),
 ) -> LiveFigure:
-    """Three ids to steer, the one-hot rows, the table, and what `function(weight (V, D), ids (1, T))` makes of them."""
+    """Three ids to choose, the one-hot rows, the table, and the result of `function(weight (V, D), ids (1, T))`."""
     weight = torch.tensor([[10 * row + feature for feature in range(3)] for row in range(6)], dtype=torch.float32)
 
     def rows(ids):
@@ -68,7 +68,7 @@ def pick_rows(
 
 
 def _call(function: Callable, *args):
-    """(answer, "") or (None, what went wrong in one sentence): somebody's function may do anything."""
+    """(answer, "") or (None, what went wrong in one sentence): a learner's function may do anything."""
     try:
         return function(*args), ""
     except Exception as error:
@@ -103,7 +103,7 @@ def watch_words(
     def describe(step):
         return (
             f"{title(step)} (by cosine, in all {centre.numel()} dimensions). "
-            f"This plane keeps {kept:.0%} of the finished table's spread: near on the map does not always mean near."
+            f"This plane keeps {kept:.0%} of the finished table's variance: near on the map does not always mean near."
         )
 
     live = LiveFigure(draw, {"step": steps_slider(steps, steps[-1])}, describe)
@@ -182,7 +182,7 @@ def neighbours(
     def speak(words, step, word):
         name, group = kind_of[word]
         own = [found for found in words if found in group]
-        title = f"Step {step}: {len(own)} of the {len(words)} nearest to “{word}” are {name} too"
+        title = f"Step {step}: {len(own)} of the {len(words)} nearest to “{word}” are also {name}"
         return title, f"{title}. Filled: {', '.join(own) or 'none'}.", own
 
     words = [word for group in kinds.values() for word in group]
@@ -208,7 +208,7 @@ def analogies(tables: Mapping[int, Tensor], tokenizer: WordTokenizer, function: 
         wanted = fourth_corner(a, b, c)
         sum_ = f"{a} − {b} + {c}"
         if wanted is None:
-            title = f"Step {step}: {sum_} is nobody in Tinytown"
+            title = f"Step {step}: {sum_} is no one in Tinytown"
             return title, f"{title}. Nearest: {words[0]}.", []
         rank = f"rank {words.index(wanted) + 1}" if wanted in words else f"no rank among the first {len(words)}"
         title = f"Step {step}: {sum_} gives “{wanted}” {rank}"
@@ -231,7 +231,7 @@ def analogies(tables: Mapping[int, Tensor], tokenizer: WordTokenizer, function: 
 
 
 def fourth_corner(a: str, b: str, c: str) -> str | None:
-    """Who differs from c as a differs from b, in gender, age and rank? None if nobody can."""
+    """Who differs from c as a differs from b, in gender, age and rank? None if no one does."""
     corner = []
     for of_a, of_b, of_c in zip(ROLES[a], ROLES[b], ROLES[c]):
         if of_a != of_b and of_c != of_b:
@@ -259,7 +259,7 @@ def reached_rows(stories: Sequence[Sequence[int]], vocab_size: int) -> LiveFigur
         untied, tied = counts(n)
         return (
             f"Untied, {untied} rows were looked up and get a gradient; the other {vocab_size - untied} get exactly 0. "
-            f"Tied, {tied} of {vocab_size} get one, because each row also makes its token's logit."
+            f"Tied, {tied} of {vocab_size} get one, because each row also computes its token's logit."
         )
 
     return LiveFigure(draw, {"n": slider("stories in the batch", 1, 1, len(stories), 1)}, describe)
@@ -287,7 +287,7 @@ STARTS = {"N(0, 1), nn.Embedding's default": 1.0, "N(0, 0.02²), GPT-2's": 0.02,
 
 
 def scaled_tokens() -> LiveFigure:
-    """How large a token's features stand beside its position's: start of the table, d_model, scaled or not."""
+    """How large a token's features are compared with its position's: initial table, d_model, scaled or not."""
 
     def measure(d_model, start, scaled):
         generator = torch.Generator().manual_seed(0)
@@ -307,7 +307,7 @@ def scaled_tokens() -> LiveFigure:
         token, position, same_word = measure(d_model, start, scaled)
         return (
             f"d_model = {d_model}: a token's features have size {token:.3g}, its position's {position:.3g}. "
-            f"The same word at positions 3 and 40 has cosine {same_word:.2f}: 1 means that its position cannot be seen."
+            f"The same word at positions 3 and 40 has cosine {same_word:.2f}: at 1 the position has no effect."
         )
 
     sizes = widgets.SelectionSlider(options=[16, 32, 64, 128, 256, 512, 768, 1024], value=768, description="d_model")

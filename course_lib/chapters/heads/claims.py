@@ -420,9 +420,9 @@ def removal_costs(seed: int = 0, number: int = 12, stories: int = 40, mean: bool
 STORY_HARM, ANSWER_HARM = 0.065, 0.15
 
 
-def unharmed(costs: Float[Tensor, "layers H columns"]) -> tuple[int, int]:
+def unharmed(costs: Float[Tensor, "layers H columns"], story_harm: float = STORY_HARM) -> tuple[int, int]:
     """Count the heads that can go without harm to the stories, and those without harm to any question either."""
-    stories = costs[..., 0] < STORY_HARM  # (layers, H)
+    stories = costs[..., 0] < story_harm  # (layers, H)
     return int(stories.sum()), int((stories & (costs[..., 1:] < ANSWER_HARM).all(-1)).sum())
 
 
@@ -430,18 +430,18 @@ def _span(numbers: Sequence[int]) -> str:
     return f"{min(numbers)}" if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
 
 
-def removal_verdict(by_loss: list[int], by_both: list[int], heads: int) -> str:
+def removal_verdict(by_loss: list[int], by_both: list[int], strictly: list[int], heads: int) -> str:
     """Count the heads that can be removed one at a time, by the stories' loss, and by every kind of question as well.
 
-    Harm is 0.065 nats per token of a story, or 0.15 per answer to a question.
+    Harm is a tenth of the loss of a story (0.065 nats per token), or 0.15 nats per answer to a question; counted
+    strictly, it is a hundredth of the loss.
 
-    confirmed: more than half of the heads can go without either harm in every seed
-    depends: more than half can go in every seed if only the stories' loss counts
-    refuted: no more than half can go even then
+    confirmed: more than half of the heads can go for every seed, by all three counts
+    depends: more than half can go for every seed if a tenth of the stories' loss counts, but not by all three counts
+    not at this size: no more than half can go even then; the paper is about larger models
     """
-    if min(by_both) > heads / 2:
-        return "confirmed"
-    return "depends" if min(by_loss) > heads / 2 else "refuted"
+    most = [min(count) > heads / 2 for count in (by_loss, by_both, strictly)]
+    return "confirmed" if all(most) else "depends" if most[0] else "not at this size"
 
 
 @experiment(
@@ -464,13 +464,15 @@ def removal_verdict(by_loss: list[int], by_both: list[int], heads: int) -> str:
 def removal() -> Measurement:
     """Each head of the trained Tinytown model cut out alone: the loss of whole stories and of nine kinds of answer."""
     by_loss, by_both = zip(*(unharmed(removal_costs(seed)[0]) for seed in SEEDS))
+    strictly = [unharmed(removal_costs(seed)[0], STORY_HARM / 10)[0] for seed in SEEDS]
     _, gentler = unharmed(removal_costs(mean=True)[0])
     heads = removal_costs()[0][..., 0].numel()
     return Measurement(
-        measured=f"{_span(by_loss)} of {heads} heads by the loss over whole stories; {_span(by_both)} if the answers "
-        f"to every kind of question count as well ({gentler} with means instead of zeros)",
+        measured=f"{_span(by_loss)} of {heads} heads, if a tenth of the loss over whole stories counts as harm; "
+        f"{_span(strictly)} if a hundredth does; {_span(by_both)} if the answers to every kind of question count as "
+        f"well ({gentler} with means instead of zeros)",
         values=tuple(each / heads for each in by_both),
-        figures={"by_loss": list(by_loss), "by_both": list(by_both), "heads": heads},
+        figures={"by_loss": list(by_loss), "by_both": list(by_both), "strictly": strictly, "heads": heads},
         because="It depends on what counts as performance. An average hides what a head is for: removing some heads "
         "hardly changes it, and still one ability is lost.",
     )
@@ -504,19 +506,18 @@ def needed_heads(costs: Float[Tensor, "layers H columns"]) -> Bool[Tensor, "laye
     return (costs[..., 0] >= STORY_HARM) | (costs[..., 1:] >= ANSWER_HARM).any(-1)
 
 
-def looking_verdict(confident: list[float], others: list[float]) -> str:
+def looking_verdict(confident: list[float], others: list[float], above: list[float]) -> str:
     """Compare the proportion of confident heads that are needed with that of the other heads, seed by seed.
 
     A head is confident if its largest weight is above 0.5 on average. It is needed if removing it costs 0.065 nats
-    per token of a story, or 0.15 per answer to some kind of question.
+    per token of a story, or 0.15 per answer to some kind of question. No confident head is in layer 0, so the others
+    are counted without layer 0 as well.
 
-    confirmed: confident heads are needed more than twice as often as the others in every seed
-    refuted: confident heads are needed no more often than the others in every seed
-    depends: neither holds
+    confirmed: confident heads are needed more than twice as often as the others, by either count and for every seed
+    not at this size: they are not; one small language model cannot decide what holds in translation models
     """
-    if all(sure > 2 * other for sure, other in zip(confident, others)):
-        return "confirmed"
-    return "refuted" if all(sure <= other for sure, other in zip(confident, others)) else "depends"
+    twice = [sure > 2 * other for each in (others, above) for sure, other in zip(confident, each)]
+    return "confirmed" if all(twice) else "not at this size"
 
 
 @experiment(
@@ -530,25 +531,27 @@ def looking_verdict(confident: list[float], others: list[float]) -> str:
         quote="A confident head is one that usually assigns a high proportion of its attention to a single token. "
         "Intuitively, we might expect confident heads to be important to the translation task.",
     ),
-    control="the heads that are not confident: how many of them are needed? Other stories and questions for each seed",
+    control="the heads that are not confident: how many of them are needed, with layer 0 and without it? Other stories "
+    "and questions for each seed",
     verdict=looking_verdict,
     seeds=SEEDS,
 )
 def looking() -> Measurement:
     """Compare the confidence of each head, as Voita et al. define it, with what its removal costs."""
-    confident, others = [], []
+    confident, others, above = [], [], []
     for seed in SEEDS:
         sure, needed = head_confidence(seed) > CONFIDENT, needed_heads(removal_costs(seed)[0])  # (layers, H) each
         confident.append(needed[sure].float().mean().item())
         others.append(needed[~sure].float().mean().item())
+        above.append(needed[1:][~sure[1:]].float().mean().item())
     most = head_confidence()
     layer, head = divmod(int(most.argmax()), most.shape[1])
     return Measurement(
-        measured=f"{sum(confident) / len(SEEDS):.0%} of the confident heads are needed, and "
-        f"{sum(others) / len(SEEDS):.0%} of the others; the most confident one, head {layer}.{head} "
-        f"({most.max():.1f}), can be removed at no cost",
+        measured=f"in one model of 16 heads {sum(confident) / len(SEEDS):.0%} of the confident heads are needed, and "
+        f"{sum(others) / len(SEEDS):.0%} of the others ({sum(above) / len(SEEDS):.0%} of those above layer 0); the "
+        f"most confident one, head {layer}.{head} ({most.max():.1f}), can be removed at no cost",
         values=tuple(confident),
-        figures={"confident": confident, "others": others},
+        figures={"confident": confident, "others": others, "above": above},
         because="A large weight shows where a head reads; removing the head shows whether the model needs it. Voita et "
         "al. studied translation models, where the two mostly agreed, but this is no general rule.",
     )
@@ -970,6 +973,6 @@ def how_many(size: Size) -> Measurement:
         f"{min(sixteen):+.2f} to {max(sixteen):+.2f}",
         values=tuple(sixteen),
         figures={"one": one, "sixteen": sixteen},
-        because="In a model this small, too many heads do a little harm, and one head does none: the paper's first "
-        "half is not seen. Large translation models may differ.",
+        because="It depends on the number of heads and on the length of training: after four times the steps, 16 heads "
+        "end level with 4. One head does no harm in this small model. Large translation models may differ.",
     )

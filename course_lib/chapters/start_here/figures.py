@@ -1,4 +1,4 @@
-"""Figures of chapter 0: what comes next, by the model and by the grammar; the map of a whole decoder."""
+"""Figures of chapter 0: what comes next, according to the model and to the grammar; the map of a whole decoder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ SMALL = FONT - 1
 # --------------------------------------------------------------------------------------------------------- what is next
 @dataclass
 class NextWords(Drawing):
-    """One bar for each word that may come next: filled as probable as the model finds it, dotted as it truly is."""
+    """One bar for each possible next word: filled, the probability by the model; dotted, the exact probability."""
 
     words: Sequence[str]
     model: Sequence[float]
@@ -32,7 +32,7 @@ class NextWords(Drawing):
         axes.set_position((0.17, 0.18, 0.8, 0.66))
         rows = range(len(self.words))
         axes.set(xlim=(0, 1.12), ylim=(len(self.words) - 0.5, -0.5), xticks=[0, 0.25, 0.5, 0.75, 1])
-        axes.set_xlabel("probability (blue: the model's; dotted outline: the exact one, by the rules)")
+        axes.set_xlabel("probability (blue: by the model; dotted outline: exact, by the rules)")
         self.axes, none = axes, [0.0] * len(rows)
         self.model_bars = axes.barh(rows, none, 0.62, color=SKY, edgecolor=BLUE)
         self.exact_bars = axes.barh(rows, none, 0.84, fill=False, edgecolor=INK, linestyle=":", linewidth=1.6)
@@ -123,7 +123,7 @@ def model_map(parts: Sequence[Part], chosen: str, n_layers: int) -> Figure:
     boxes[chosen].set(facecolor=ORANGE, linewidth=2)
     Rows(bars, rows).mark(chosen)
     bars.set_yticks([])
-    for axes, x, head in ((flow, 3.35, "what leaves it"), (flow, 4.85, "chapter"), (bars, 0, "parameters")):
+    for axes, x, head in ((flow, 3.35, "output shape"), (flow, 4.85, "chapter"), (bars, 0, "parameters")):
         axes.text(x, -0.75, head, fontsize=SMALL, color=INK, style="italic")
     figure.text(0.01, 0.945, _title(parts, chosen), fontsize=TITLE)
     return figure

@@ -26,7 +26,7 @@ N_WORDS = 6  # bars
 
 # --------------------------------------------------------------------------------------------------------- what is next
 def read_along(model: DecoderOnly, tokenizer: WordTokenizer, stories: Mapping[str, str], start: int = 1) -> LiveFigure:
-    """A slider over the words of a story: what the model expects next, beside the exact probabilities.
+    """A slider over the words of a story: what the model expects next, next to the exact probabilities.
 
     Args:
         stories: name -> a Tinytown story; equally many words in each. start: how many words are read at first.
@@ -59,12 +59,11 @@ def read_along(model: DecoderOnly, tokenizer: WordTokenizer, stories: Mapping[st
         came = [*words[name], EOS][n]
         chance = expected[name][n][tokenizer.id(came)].item()
         surprise = f"a surprise of {abs(math.log(chance)):.2f} nats"
-        favourite = f"“{_shown(told[0])}” is expected with {model_says[0]:.2f} (exactly {truth[0]:.2f})"
+        favourite = f"The model gives “{_shown(told[0])}” the probability {model_says[0]:.2f} (exact: {truth[0]:.2f})"
         if came == told[0]:
-            return f"{favourite}, and it comes: {surprise}."
-        return (
-            f"{favourite}. But “{_shown(came)}” comes, {chance:.2f} (exactly {exact[name][n][came]:.2f}): {surprise}."
-        )
+            return f"{favourite}, and this word comes next: {surprise}."
+        second = f"But “{_shown(came)}” comes next, with {chance:.2f} (exact: {exact[name][n][came]:.2f})"
+        return f"{favourite}. {second}: {surprise}."
 
     def also(n, name):
         return f"Read so far: {join_words(words[name][:n])} ▁"
@@ -88,86 +87,87 @@ NOTEBOOKS = COURSE / "notebooks"
 PARTS = (
     (
         "text to ids",
-        "The tokenizer cuts the text into words and replaces each by its number in the vocabulary of {V} tokens.",
+        "Cuts the text into words and replaces each by its number in the vocabulary of {V} tokens.",
         "B, T",
         "embeddings",
         "alone",
     ),
     (
         "token embedding",
-        "Replaces each id by its row of a table: {d_model} learned numbers that stand for this token.",
+        "Replaces each id by its row of a table: {d_model} learned numbers.",
         "B, T, d_model",
         "embeddings",
         "alone",
     ),
     (
         "positions",
-        "Adds a vector that says which position the token has: “dog bites man” is not “man bites dog”.",
+        "Adds a vector for the token's position: “dog bites man” is not “man bites dog”.",
         "B, T, d_model",
         "positions",
         "adds",
     ),
     (
         "residual stream",
-        "One vector per token, from the embedding to the end. The parts read it and add to it; they never replace it.",
+        "One vector per token, from the embedding to the end. The parts read it and add to it.",
         "B, T, d_model",
         "blocks",
         "stream",
     ),
     (
         "norm 1",
-        "Brings every token's vector to a steady size before attention reads it.",
+        "Brings each token's vector to a steady size before attention reads it.",
         "B, T, d_model",
         "normalization",
         "reads",
     ),
     (
         "attention",
-        "Lets each token look at itself and at the tokens before it, and fetch what it needs. Nowhere else do tokens "
-        "exchange information. Chapters {masks} and {heads} go on with it.",
+        "Lets each token look at itself and at earlier tokens, and fetch what it needs. No other part passes "
+        "information between tokens.",
         "B, T, d_model",
         "attention",
         "adds",
     ),
     (
         "norm 2",
-        "Brings every token's vector to a steady size before the feed-forward reads it.",
+        "Brings each token's vector to a steady size before the feed-forward network reads it.",
         "B, T, d_model",
         "normalization",
         "reads",
     ),
     (
         "feed-forward",
-        "Works on each token by itself: {d_ff} hidden units, each of which may add something of its own to the vector.",
+        "Works on each token separately: each of {d_ff} hidden units may add something to the vector.",
         "B, T, d_model",
         "feed_forward",
         "adds",
     ),
     (
         "final norm",
-        "Brings the finished vectors to a steady size, once, after the last block.",
+        "Brings the finished vectors to a steady size.",
         "B, T, d_model",
         "normalization",
         "alone",
     ),
     (
         "output",
-        "Multiplies each vector with {V} rows, one per token of the vocabulary: the products are the logits, the "
-        "scores of what may come next.{tied}",
+        "Multiplies each vector by {V} rows, one per token of the vocabulary. The products are the logits, the scores "
+        "of the possible next tokens.{tied}",
         "B, T, V",
         "gpt",
         "alone",
     ),
     (
         "last logits",
-        "Keeps the scores at the last token alone: only what follows the whole text is still unknown.",
+        "Keeps only the scores at the last token: the tokens that follow the others are known.",
         "B, V",
         "gpt",
         "alone",
     ),
     (
         "sampling",
-        "Makes probabilities of the scores and draws one token. The text grows by it, and the model runs again.",
+        "Turns the scores into probabilities and picks one token at random. The text grows by this token, and the "
+        "model runs again.",
         "B,",
         "sampling",
         "alone",
@@ -233,7 +233,7 @@ def _shapes(model: DecoderOnly, modules: Mapping[str, nn.Module], ids: list[int]
 
 
 class ModelMap(widgets.HBox):
-    """A decoder as a map of buttons: press one to see what the part does, what leaves it, and what it weighs.
+    """A decoder as a map of buttons: press one to see what the part does, the shape of its output, and its parameters.
 
     Args:
         model, tokenizer: the decoder and its tokenizer. text: what it reads while the shapes are taken.
@@ -271,7 +271,7 @@ class ModelMap(widgets.HBox):
 
     @property
     def text(self) -> str:
-        """What the part does, what leaves it and what it weighs: the text under the bars."""
+        """What the part does, the shape of its output and its parameters: the text under the bars."""
         return self._panel.text
 
     def select(self, name: str) -> None:
@@ -291,9 +291,9 @@ class ModelMap(widgets.HBox):
 
     def _describe(self, part: str) -> str:
         it = self.parts[part]
-        where = f" It stands in each of the {self._layers} blocks." if it.in_blocks else ""
+        where = f" There is one in each of the {self._layers} blocks." if it.in_blocks else ""
         weight = figures.weight_of(it, figures.total_of(list(self.parts.values())))
-        return f"{it.does}{where} What leaves it has shape {it.shape}: ({it.letters}). It has {weight}."
+        return f"{it.does}{where} Its output has shape {it.shape}: ({it.letters}). It has {weight}."
 
     def _table(self) -> str:
         widths = [max(len(name) for name in self.parts), max(len(str(part.shape)) for part in self.parts.values())]
