@@ -26,7 +26,7 @@ def test_pairs_and_linear_layers_meet_at_six_times_the_width():
         lengths, pairs = parts.pairs.get_data()
         linear = parts.linear.get_ydata()
         assert np.all((pairs > linear) == (lengths > 6 * d_model))
-        assert f"They are even at T = {6 * d_model:,}." in figure.text
+        assert f"They break even at T = {6 * d_model:,}." in figure.text
         told = re.search(r"pairs is (under )?(\d+) % of", figure.figure.get_suptitle())
         share = 100 * T / (T + 6 * d_model)
         assert share < 0.5 if told[1] else abs(int(told[2]) - share) <= 0.5
@@ -105,7 +105,7 @@ def test_the_cache_is_drawn_against_the_weights():
     assert kv_cache_bytes(preset("llama-3-8b"), 8192) == 2**30, "1.07 GB"
     assert "Cache 1.07 GB" in figure.figure.get_suptitle()
     figure.render(model="llama-3-8b", T=8192, batch=16, group=4)
-    assert "fetches both, 33.2 GB" in figure.text, "16.1 GB of weights, 17.2 GB of caches: more than twice one text's"
+    assert "reads both, 33.2 GB" in figure.text, "16.1 GB of weights, 17.2 GB of caches: more than twice one text's"
 
 
 def test_work_on_a_logarithmic_axis_is_told_by_places_and_not_by_lengths():

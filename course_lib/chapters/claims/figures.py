@@ -62,7 +62,7 @@ def way_to_a_verdict(
     axes.text(8.75, 1.15, verdict, va="center", fontsize=FONT, weight="bold", color=INK)
     axes.set(xlim=(-0.15, 10.1), ylim=(0.1, 4.1))
     axes.axis("off")
-    axes.set_title("A verdict is worked out from figures, by a rule that was there first", loc="left")
+    axes.set_title("A verdict follows from the figures, by a rule that was fixed before the run", loc="left")
     return figure
 
 
@@ -89,7 +89,7 @@ def headlines(rows: Sequence[tuple[str, str, str]], title: str) -> Figure:
         x = 0.012 + (0.0, 0.13, 0.245, 0.35, 0.52)[place]
         axes.plot([x], [-0.85], sign, color=colour, markersize=9, markeredgecolor="white")
         axes.text(x + 0.018, -0.85, verdict, va="center", fontsize=FONT - 1, color=INK)
-    axes.text(0.99, -0.85, "right: what was found", ha="right", va="center", fontsize=FONT - 1, color=GREY)
+    axes.text(0.99, -0.85, "right: the result", ha="right", va="center", fontsize=FONT - 1, color=GREY)
     axes.set(xlim=(0, 1), ylim=(len(rows) - 0.5, -1.25))
     axes.axis("off")
     axes.set_title(textwrap.fill(title, 84), loc="left")
@@ -111,10 +111,10 @@ def overview_title(verdicts: Sequence[str]) -> str:
 PARTS = {
     "claim": ("the claim", 3, 78),
     "measured": ("measured", 5, 104),
-    "because": ("so", 3, 104),
+    "because": ("reason", 3, 104),
     "quote": ("their words", 5, 104),
-    "source": ("found in", 3, 104),
-    "control": ("held equal", 3, 104),
+    "source": ("source", 3, 104),
+    "control": ("control", 3, 104),
     "outcomes": ("outcomes", 6, 104),
 }
 SMALL = FONT - 2.4

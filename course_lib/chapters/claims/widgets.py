@@ -135,7 +135,7 @@ class ClaimsTable(widgets.VBox):
         everything = _entries(self.findings, self.findings)
         short = _entries(self.findings, [id for id in HEADLINES if id in self.findings])
         folded = f"<details><summary>All {len(self.findings)} claims</summary>{everything}</details>"
-        return f"<div>{self._counted}. A dozen of them:</div>{short}{folded}"
+        return f"<div>{self._counted}. Twelve of them:</div>{short}{folded}"
 
     @property
     def _counted(self) -> str:

@@ -100,7 +100,7 @@ def quadratic_verdict(shares: Sequence[float]) -> str:
         "token’s representation is updated by attending to all other tokens in the previous layer.",
     ),
     control="The linear layers of the same block on the same text, with d_ff = 4 · d_model, counted by torch's own "
-    "counter. Each model reads the longest text that it was trained for, where pairs weigh most.",
+    "counter. Each model reads the longest text that it was trained for, where pairs matter most.",
     verdict=quadratic_verdict,
 )
 def quadratic() -> Measurement:
@@ -150,17 +150,17 @@ def score_memory() -> Measurement:
         f"{inputs / 1e9:.2f} GB",
         values=(scores / 1e9, inputs / 1e9),
         figures={},
-        because="There is one number per pair of tokens, whatever d_model is, and each head has a matrix of its own. "
-        "This is arithmetic. The question is whether the matrix must be stored.",
+        because="There is one number per pair of tokens, whatever d_model is, and each head has its own matrix. This "
+        "is arithmetic. The question is whether the matrix must be stored.",
     )
 
 
 def stored_verdict(plain: float, fused: float) -> str:
-    """Compare the growth of the largest tensor in two ways of computing the same attention, for four times the tokens.
+    """Compare the growth of the largest tensor, for four times the tokens, between two ways of computing attention.
 
-    confirmed: it grows more than 15 times in both ways
-    refuted: it grows less than 5 times in one of them, so that the memory is not required
-    depends: it grows by something in between
+    confirmed: it grows by a factor of more than 15 in both ways
+    refuted: it grows by a factor of less than 5 in one of them, so the memory is not required
+    depends: it grows by a factor in between
     """
     return "confirmed" if min(plain, fused) > 15 else "refuted" if min(plain, fused) < 5 else "depends"
 
@@ -178,7 +178,7 @@ def stored_verdict(plain: float, fused: float) -> str:
         "frequently stated belief that self-attention requires O(n²) memory.",
     ),
     control="Plain steps and PyTorch's fused kernel on the same queries, keys and values, with the same result. (A "
-    "test of the course asks PyTorch's allocator what the kernel keeps inside itself.)",
+    "test of the course checks with PyTorch's allocator what the kernel keeps internally.)",
     verdict=stored_verdict,
 )
 def stored_scores() -> Measurement:
@@ -195,8 +195,8 @@ def stored_scores() -> Measurement:
         "in the fused kernel",
         values=(plain, fused),
         figures={"plain": plain, "fused": fused},
-        because="Plain steps store the matrix of weights, but it is not required: softmax can work block by block. The "
-        "work stays quadratic.",
+        because="Plain steps store the matrix of weights, but attention does not require it: softmax can work block by "
+        "block. The work stays quadratic.",
     )
 
 
@@ -256,11 +256,11 @@ def training_bytes(recipe: str, rows: int = 2) -> dict[str, float]:
 
 
 def mixed_verdict(few: float, many: float) -> str:
-    """Divide the memory of a step with 16-bit weights by that of float32, with few tokens and with many.
+    """Divide the memory of a training step with 16-bit weights by the memory of one in float32.
 
-    confirmed: it is below 0.6 with few tokens and with many
-    refuted: it is above 0.6 with both
-    depends: it is below 0.6 with one of them
+    confirmed: the ratio is below 0.6 with few tokens and with many
+    refuted: the ratio is above 0.6 with few tokens and with many
+    depends: the ratio is below 0.6 with only one of the two
     """
     return "confirmed" if max(few, many) < 0.6 else "refuted" if min(few, many) > 0.6 else "depends"
 
@@ -295,8 +295,8 @@ def mixed_precision() -> Measurement:
         f"tokens, {ratios[3]:.1f} with 16,384; autocast {ratios[0]:.1f} and {ratios[1]:.1f}",
         values=ratios,
         figures={"few": round(ratios[2], 3), "many": round(ratios[3], 3)},
-        because="It depends on the number of tokens in the batch. The 16 bytes per parameter stay: what 16-bit weights "
-        "save goes into the copy. Only the activations shrink, so many tokens are needed.",
+        because="It depends on the number of tokens in the batch. The 16 bytes per parameter remain, because the "
+        "master copy takes up what 16-bit weights save. Only the activations shrink, so many tokens are needed.",
     )
 
 
@@ -319,9 +319,9 @@ def cached_equals_whole(seed: int, dtype: torch.dtype = torch.float32, T: int = 
 def cache_equal_verdict(double: float, single: float, half: float) -> str:
     """Compare the largest difference of a logit, relative to the largest logit, in float64, float32 and bfloat16.
 
-    confirmed: it is below 1e-12 and 1e-4 in every seed, and above 1e-3 in bfloat16
+    confirmed: it is below 1e-12 in float64, below 1e-4 in float32 and above 1e-3 in bfloat16, for every seed
     refuted: it is above 1e-4 in float32, or below 1e-3 in bfloat16
-    depends: it is above 1e-12 in float64, so that more than rounding is at work
+    depends: it is above 1e-12 in float64, so there is more than rounding
     """
     if single > 1e-4 or half < 1e-3:
         return "refuted"
@@ -341,8 +341,8 @@ def cache_equal_verdict(double: float, single: float, half: float) -> str:
         "all models at all precisions, but it is almost imperceptible in FP32. With 16 bits … the difference becomes "
         "non-negligible.",
     ),
-    control="The same weights and tokens read at once, without a cache; and the same in float64, where rounding would "
-    "almost vanish and an approximation would not.",
+    control="The same weights, and all tokens read at once without a cache; and the same in float64, where rounding "
+    "would almost vanish and an approximation would not.",
     verdict=cache_equal_verdict,
     seeds=SEEDS,
 )
@@ -355,8 +355,8 @@ def cache_equal() -> Measurement:
         + ", ".join(f"below 1e{power} in {name}" for power, name in zip(below, ("float64", "float32", "bfloat16"))),
         values=tuple(round(each, 5) for each in single),  # what is smaller depends on the processor
         figures={"double": 10.0 ** below[0], "single": 10.0 ** below[1], "half": round(min(half), 4)},
-        because="The cache approximates nothing: later tokens never change a token's keys and values. But sums in "
-        "another order are rounded differently, and with few digits you can see it.",
+        because="The cache approximates nothing: later tokens never change a token's keys and values. But sums "
+        "taken in a different order round differently, and with few digits that becomes visible.",
     )
 
 
@@ -401,7 +401,7 @@ def exponent_verdict(power: float) -> str:
         quote="Transformers are slow and memory-hungry on long sequences, since the time and memory complexity of "
         "self-attention are quadratic in sequence length.",
     ),
-    control="A linear layer on the same lengths, timed in the same turns; its exponent should be 1.",
+    control="A linear layer on the same lengths, timed alternately; its exponent should be 1.",
     verdict=exponent_verdict,
     seeds=SEEDS,
     timed=True,
@@ -445,9 +445,9 @@ def seconds_of_last_token(model: DecoderOnly, T: int) -> tuple[float, float]:
 def cache_time_verdict(cached: Sequence[float], whole: Sequence[float]) -> str:
     """Fit cost ≈ c · length^p of one new token: timed from 32 to 512 tokens, counted from 100 to 200 times d_model.
 
-    confirmed: without the cache p is above 1.5, and with it between 0.5 and 1.5, in short texts and in long ones
-    refuted: with the cache p is above 1.5 in short texts or in long ones
-    depends: anything else, such as an exponent of 0 with the cache in short texts
+    confirmed: for short and long texts, p is above 1.5 without the cache and between 0.5 and 1.5 with it
+    refuted: p is above 1.5 with the cache, for short or long texts
+    depends: anything else, such as an exponent of 0 with the cache for short texts
     """
     if max(cached) > 1.5:
         return "refuted"
@@ -494,9 +494,8 @@ def cache_time() -> Measurement:
             "cached": (round(cached, 2), round(counted_cached, 2)),
             "whole": (round(whole, 2), round(counted_whole, 2)),
         },
-        because="It depends on the length of the text. In short texts the linear layers dominate: without "
-        "the cache they read all tokens again. Only in long texts do the pairs make the cost "
-        "linear and quadratic.",
+        because="It depends on the length of the text. In short texts the linear layers dominate: the cost is linear "
+        "without the cache and flat with it. Only in long texts is it quadratic and linear.",
     )
 
 
@@ -510,8 +509,8 @@ def rnn_verdict(operations: Sequence[float], times: Sequence[float]) -> str:
     """Divide the operations and the time of attention by those of recurrent layers, for texts shorter than the width.
 
     confirmed: attention needs fewer operations and less time than both recurrent layers, at both widths
-    refuted: it needs more operations and more time than both, at both widths
-    depends: it needs less of one of them, or than one of the layers
+    refuted: attention needs more operations and more time than both recurrent layers, at both widths
+    depends: anything else, such as fewer operations than only one of the layers
     """
     ratios = [*operations, *times]
     return "confirmed" if max(ratios) < 1 else "refuted" if min(ratios) > 1 else "depends"
@@ -534,9 +533,9 @@ WIDTHS = (64, 256)
         "sentence representations used by state-of-the-art models in machine translations, such as word-piece and "
         "byte-pair representations.",
     ),
-    control="Equal width and batch. Operations are counted, the linear layers of attention included. Times are forward "
-    "and backward, in turns, on one core: a plain recurrent layer and an LSTM, widths 64 and 256, texts half as "
-    "long as the layer is wide; and a text of 1,024 tokens at width 64.",
+    control="Equal width and batch. Operations are counted, the linear layers of attention included. Times are for a "
+    "forward and a backward pass, taken alternately, on one core: a plain recurrent layer and an LSTM, widths 64 and "
+    "256, texts half as long as the layer is wide; and a text of 1,024 tokens at width 64.",
     verdict=rnn_verdict,
     seeds=SEEDS,
     timed=True,
@@ -567,7 +566,6 @@ def rnn() -> Measurement:
         f"width 64 {plain[2]:.1f} and {lstm[2]:.1f} times the time",
         values=tuple(seed[0] for seed in times[WIDTHS[0], WIDTHS[0] // 2]),
         figures={"operations": operations, "times": tuple(round(each, 2) for each in (*plain[:2], *lstm[:2]))},
-        because="It depends on what is counted. Attention has more operations than a plain recurrent layer "
-        "and fewer than an LSTM. But a recurrent layer has to wait T times for itself, and "
-        "attention does not.",
+        because="It depends on what is counted. Attention needs more operations than a plain recurrent layer and fewer "
+        "than an LSTM. But a recurrent layer takes T sequential steps, and attention takes one.",
     )

@@ -58,13 +58,13 @@ def one_step_with_cache(words: Sequence[str], weights: np.ndarray, first: int, d
         axes.text(-0.25, row, name, ha="right", va="center", fontsize=FONT, color=INK)
     for row, shape in shapes.items():
         axes.text(last + 1.15, row, shape, va="center", fontsize=FONT, color=INK)
-    for row, said in ((0.5, "none of these is computed again"), (2.5, "in the cache"), (3.5, "in the cache")):
+    for row, said in ((0.5, "not computed again"), (2.5, "in the cache"), (3.5, "in the cache")):
         ground = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
         axes.text(last / 2, row, said, ha="center", va="center", fontsize=FONT, color=INK, bbox=ground)
     axes.text(-0.2, 5.85, f"output: the values, mixed by these weights: (1, {d_head})", fontsize=FONT, color=INK)
     axes.set(xlim=(-2.6, last + 3.4), ylim=(6.0, -1.6))
     axes.axis("off")
-    axes.set_title(f"Step {S}: one new query meets {S - 1} kept keys and values, and its own", loc="left")
+    axes.set_title(f"Step {S}: one new query meets {S - 1} stored keys and values, and its own", loc="left")
     return figure
 
 
@@ -156,7 +156,7 @@ class WorkByLength(Drawing):
             name.set_y(line[-1])
         even = 6 * self.d_model
         self.even.set_data([even], [linear[0]])
-        self.even_name.set(x=even / 1.1, y=linear[0] * 1.25, text=f"even at 6 · d_model = {even:,}")
+        self.even_name.set(x=even / 1.1, y=linear[0] * 1.25, text=f"equal at 6 · d_model = {even:,}")
         self.here.set_xdata([self.T, self.T])
         self.here_name.set(x=self.T * 1.25, text=f"your T = {self.T:,}")
         share = percent(self.T / (self.T + even))
@@ -245,7 +245,7 @@ class Writing(Drawing):
         self.step = left.barh([2, 2], [0, 0], color=[GREY, ORANGE])
         self.work = [right.plot([1e9], [row], "o", color=colour, markersize=11)[0] for row, colour in enumerate(DOTS)]
         for axes, names, label in (
-            (left, ["weights", "cache of all texts", "fetched in a step"], "memory (16 bits)"),
+            (left, ["weights", "cache of all texts", "read in a step"], "memory (16 bits)"),
             (right, ["cache", "no cache"], "work for the next tokens (log scale)"),
         ):
             axes.set(yticks=range(len(names)), ylim=(len(names) - 0.4, -0.6), xticks=[], xlabel=label)

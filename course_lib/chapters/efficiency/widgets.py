@@ -35,7 +35,7 @@ def length_sliders() -> LiveFigure:
         linear, pairs = 24 * d_model**2, 4 * T * d_model
         return (
             f"One token in one block: linear layers 24 · {d_model:,}² = {short(linear, 'FLOP')}, "
-            f"pairs 4 · {T:,} · {d_model:,} = {short(pairs, 'FLOP')}. They are even at T = {6 * d_model:,}."
+            f"pairs 4 · {T:,} · {d_model:,} = {short(pairs, 'FLOP')}. They break even at T = {6 * d_model:,}."
         )
 
     controls = {
@@ -64,7 +64,7 @@ def online(scores: np.ndarray, values: np.ndarray, block: int) -> list[tuple[flo
 
 
 def online_softmax() -> LiveFigure:
-    """Read eight keys block by block, and watch the average arrive at the one over all keys."""
+    """Read eight keys block by block, and watch the average approach the one over all keys."""
 
     def look(block: int, share: int):
         states = online(SCORES, VALUES, block)
@@ -114,10 +114,10 @@ def cache_sliders() -> LiveFigure:
     def describe(model, T, batch, group):
         config, weights, cache, with_cache, without = look(model, T, batch, group)
         heads = f"{config.n_heads} query heads, {config.n_kv_heads} key-value heads"
-        step = f"A step that writes one token of each text fetches both, {short(weights + cache, 'B')}."
+        step = f"A step that writes one token of each text reads both, {short(weights + cache, 'B')}."
         return (
             f"{model}, {batch} text{'s' * (batch > 1)} of {T:,} tokens, {heads}: cache "
-            f"{short(cache / (batch * T), 'B')} per token, {short(cache, 'B')} in all; weights "
+            f"{short(cache / (batch * T), 'B')} per token, {short(cache, 'B')} in total; weights "
             f"{short(weights, 'B')}. {step} The next token of each text costs {short(with_cache / batch, 'FLOP')} with "
             f"the cache, {short(without / batch, 'FLOP')} without."
         )
@@ -166,7 +166,7 @@ def explore_blocks(function: Callable) -> LiveFigure:
         wrong = [i for i, (state, average) in enumerate(zip(states, right)) if abs(state[2] - average) > 1e-3]
         told = f"Blocks of {block}, {read} keys read. Your average {states[-1][2]:.2f}, softmax over these keys "
         told += f"{right[len(states) - 1]:.2f}."
-        return told + (f" They part at key {wrong[0] * block}." if wrong else " They agree after every block.")
+        return told + (f" They differ from key {wrong[0] * block} on." if wrong else " They agree after every block.")
 
     controls = {"block": steps("keys in a block", (1, 2, 4, 8), 2), "share": slider("keys read, up to", 4, 1, 8, 1)}
     return LiveFigure(draw, controls, describe)

@@ -107,8 +107,8 @@ def mistake_verdict(right: float, mistaken: list[float]) -> str:
     """Compare the fractions of texts that make sense, loaded correctly and with each mistake.
 
     confirmed: with every mistake, fewer than half as many texts make sense
-    depends: this is so for some of the mistakes
-    refuted: this is so for none
+    depends: this happens with some of the mistakes
+    refuted: this happens with none of them
     """
     fails = [fraction < right / 2 for fraction in mistaken]
     return "confirmed" if all(fails) else "depends" if any(fails) else "refuted"
@@ -127,7 +127,7 @@ def mistake_verdict(right: float, mistaken: list[float]) -> str:
         "text. A tiny mistake in this process would cause the model to fail.",
     ),
     control="The same weights loaded correctly, the same beginning and seeds; three mistakes that no check of names "
-    "and shapes can see.",
+    "and shapes can detect.",
     verdict=mistake_verdict,
     seeds=SEEDS,
 )
@@ -143,7 +143,7 @@ def small_mistake() -> Measurement:
         values=shares["8 heads instead of 4"],
         figures={"right": right, "mistaken": list(means.values())},
         because="It depends on the mistake. Some mistakes ruin the model; with others it still writes coherent text, "
-        "so compare its numbers with those of the model that you copied.",
+        "so compare its numbers with those from the original model.",
     )
 
 
@@ -151,11 +151,11 @@ UNSEEN = 0.05  # a rise of the loss that two samples of 20 stories differ by as 
 
 
 def missing_verdict(unseen: float) -> str:
-    """Count the matrices whose absence is not seen: the loss rises by less than 5%.
+    """Count the missing matrices that the loss does not reveal, because it rises by less than 5%.
 
-    confirmed: every missing matrix is seen
-    depends: some are not seen, at most half of them
-    refuted: more than half are not seen
+    confirmed: the loss reveals every missing matrix
+    depends: at most half of them remain hidden
+    refuted: more than half of them remain hidden
     """
     return "confirmed" if unseen == 0 else "depends" if unseen <= 0.5 else "refuted"
 
@@ -198,8 +198,8 @@ def missing_tensor() -> Measurement:
         f"{UNSEEN:.0%}",
         values=unseen,
         figures={"unseen": fraction},
-        because="It depends on the matrix. The rest of the model makes up for some of them, and then no loss warns "
-        "you: a loader has to count that every tensor was used and every part filled.",
+        because="It depends on the matrix. The rest of the model compensates for some gaps, and then the loss gives no "
+        "warning. A loader must check that every tensor is used and every part filled.",
     )
 
 
@@ -237,7 +237,7 @@ def it_texts(tokenizer: WordTokenizer) -> list[tuple[list[int], list[int], int]]
 def masked_verdict(before: float, after: float) -> str:
     """Compare the attention rows of two texts that differ in one word.
 
-    by construction: a causal mask leaves nothing of a later word that an earlier row could depend on
+    by construction: behind a causal mask, an earlier row cannot depend on a later word
     """
     return "by construction"
 
@@ -268,8 +268,8 @@ def it_in_a_decoder() -> Measurement:
         f"later: {after:.1f}",
         values=[before, after],
         figures={"before": before, "after": after},
-        because="In a causal model no row can depend on a later word. Here the answer is worked out at the adjective "
-        "or after it.",
+        because="In a causal model no row can depend on a later word. Here the model works out the answer at the "
+        "adjective or after it.",
     )
 
 
@@ -342,11 +342,11 @@ def weights_and_influence(seed: int, n_stories: int = 16) -> tuple[float, float,
 
 
 def influence_verdict(by_weight: float, by_place: float) -> str:
-    """Compare two rank correlations with the influence of a word: of its weight, and of how late it is.
+    """Compare how well a word's weight and its position rank words by their influence, as two rank correlations.
 
-    confirmed: that of the weight is above 0.9
-    depends: it is lower, and higher than that of the position by more than 0.05
-    refuted: weights rank no better than the position does
+    confirmed: the correlation with the weight is above 0.9
+    depends: it is lower, but by more than 0.05 above the correlation with the position
+    refuted: weights rank no better than positions do
     """
     return "confirmed" if by_weight > 0.9 else "depends" if by_weight > by_place + 0.05 else "refuted"
 
@@ -362,8 +362,8 @@ def influence_verdict(by_weight: float, by_place: float) -> str:
         quote="models equipped with attention provide a distribution over attended-to input units, and this is often "
         "presented (at least implicitly) as communicating the relative importance of inputs.",
     ),
-    control="Words are exchanged for others that fit, so that every text stays one of Tinytown's. The rule to compare "
-    "with uses no weights: the later a word, the more important.",
+    control="Words are replaced by others that fit, so that every text stays one of Tinytown's. The rule for "
+    "comparison uses no weights: the later a word, the more important.",
     verdict=influence_verdict,
     seeds=SEEDS,
 )
@@ -438,11 +438,11 @@ def topics_found(seed: int) -> dict[str, float]:
 
 
 def encoder_verdict(trained: float, random_blocks: float) -> str:
-    """Compare how often the nearest line has the topic: with the trained blocks, and with random ones on its table.
+    """Compare how often the nearest line has the same topic, with trained blocks and with random ones on its table.
 
     confirmed: the trained blocks gain at most 5 percentage points
-    depends: they gain more, up to 20 points
-    refuted: they gain more than 20 points
+    depends: the trained blocks gain more, up to 20 points
+    refuted: the trained blocks gain more than 20 points
     """
     gain = round(trained - random_blocks, 3)
     return "confirmed" if gain <= 0.05 else "depends" if gain <= 0.2 else "refuted"
@@ -459,8 +459,8 @@ def encoder_verdict(trained: float, random_blocks: float) -> str:
         quote="looking at how much modern sentence embeddings gain over random methods---as it turns out, "
         "surprisingly little",
     ),
-    control="The same lines and the same trained word vectors, with blocks drawn at random. For comparison: the word "
-    "vectors without blocks, words counted, everything random, and chance.",
+    control="The same lines and the same trained word vectors, with random blocks. For comparison: the word vectors "
+    "without blocks, words counted, everything random, and chance.",
     verdict=encoder_verdict,
     seeds=SEEDS,
 )
@@ -472,7 +472,7 @@ def grouped_sentences() -> Measurement:
         measured="nearest line is about the same: " + ", ".join(f"{way} {each:.0%}" for way, each in shares.items()),
         values=[each["trained"] for each in found],
         figures={"trained": shares["trained"], "random_blocks": shares["random blocks on the trained table"]},
-        because="The word vectors already group these lines, and random blocks keep what they tell. Lines on one "
+        because="The word vectors already group these lines, and random blocks preserve that. Lines about the same "
         "topic share words, so counting words is enough here.",
     )
 
@@ -547,11 +547,11 @@ STAND_INS = ("he", "so", ".", "to")  # none of them points at the cat or the mat
 
 
 def referent_verdict(trained: float, untrained: list[float], without_it: float) -> str:
-    """Compare how often the right one of two nouns leads: after training, untrained, and without the word “it”.
+    """Compare how often the correct one of two nouns leads: after training, untrained, and without the word “it”.
 
-    confirmed: in 9 of 10 texts or more after training, in at most 7 of 10 untrained, and in fewer without “it”
-    depends: as in the line above, but as often without “it”: then the model does not need to know what “it” is
-    not at this size: the trained model is right in fewer than 9 of 10 texts, or no better than an untrained one
+    confirmed: in at least 9 of 10 texts after training, in at most 7 of 10 untrained, and in fewer without “it”
+    depends: as above, but equally often without “it”: then the model does not need the word
+    not at this size: the trained model is correct in fewer than 9 of 10 texts, or the untrained one in more than 7
     """
     if trained < 0.9 or max(untrained) > 0.7:
         return "not at this size"
@@ -570,7 +570,7 @@ def referent_verdict(trained: float, untrained: list[float], without_it: float) 
         "trained on a new dataset of millions of webpages called WebText.",
     ),
     control="A choice between the same two nouns for all; the same architecture untrained; the same texts with "
-    "another word in the position of “it”, and with the two nouns exchanged.",
+    "another word in the position of “it”, and with the two nouns swapped.",
     verdict=referent_verdict,
     seeds=SEEDS,
 )
@@ -603,11 +603,11 @@ def referent_learned() -> Measurement:
 
 # ------------------------------------------------------------------------------------------------------- a second town
 def forgetting_verdict(saved: list[float], by_rate: float) -> str:
-    """Compare what both ways forget for the same gain, each at its best rate, and what the rate changes within one way.
+    """Compare how much both methods forget for the same gain, each at its best rate, and how much the rate changes it.
 
-    confirmed: LoRA keeps more by over 0.1 nats in every seed
-    depends: it does not, and within one of the ways the rate changes what is forgotten by more than 0.1 nats
-    not at this size: neither the way nor the rate changes it by more than 0.1 nats
+    confirmed: LoRA forgets less by more than 0.1 nats in every seed
+    depends: LoRA does not, and within one method the rate changes the forgetting by more than 0.1 nats
+    not at this size: neither the method nor the rate changes the forgetting by more than 0.1 nats
     """
     return "confirmed" if min(saved) > 0.1 else "depends" if by_rate > 0.1 else "not at this size"
 
@@ -634,7 +634,7 @@ def at_each_rate(best: Best) -> str:
         quote="LoRA better maintains the base model's performance on tasks outside the target domain",
     ),
     control=f"The same model, stories and batches. Both are compared at the same gain, {SAME} nats in the second town, "
-    "each at the one of its rates that forgets least.",
+    "each at whichever of its rates forgets least.",
     verdict=forgetting_verdict,
     seeds=SEEDS,
 )
@@ -650,6 +650,6 @@ def lora_forgets(size: Size) -> Measurement:
         f"{at_each_rate(thin)}",
         values=saved,
         figures={"saved": saved, "by_rate": round(max(max(losses) - min(losses) for losses in reached), 1)},
-        because="It depends on the learning rate: within each way a lower rate forgets less for the same gain, and it "
-        "needs more steps. At the best rate of each the two ways forget about the same.",
+        because="It depends on the learning rate: with either method, a lower rate forgets less for the same gain and "
+        "needs more steps. At the best rate of each, both methods forget about the same.",
     )

@@ -79,7 +79,7 @@ class AttentionLines(Drawing):
         figure, (left, right) = new_panels(WIDE, max(4.2, 1.6 + 0.21 * self.places), 2, width_ratios=[1, 1.25])
         left.set(xlim=(-0.75, 1.75), ylim=(self.places - 0.3, -1.4), xticks=[], yticks=[])
         left.spines[:].set_visible(False)
-        sides: list[tuple[float, Side, str]] = [(-0.06, "right", "asks"), (1.06, "left", "is looked at")]
+        sides: list[tuple[float, Side, str]] = [(-0.06, "right", "query"), (1.06, "left", "key")]
         for x, side, name in sides:
             left.text(x, -0.95, name, ha=side, fontsize=FONT, color=INK, style="italic")
         self.words = [
@@ -127,7 +127,7 @@ class AttentionLines(Drawing):
         self.row.set_data([-0.5, T - 0.5, T - 0.5, -0.5, -0.5], [row - 0.5, row - 0.5, row + 0.5, row + 0.5, row - 0.5])
         self.mark.set_data([self.places - 0.5 + 0.013 * self.places], [row])
         self.figure.axes[1].set_xticklabels(shown)
-        self.right.set_text(f"“{asks}” in every head ({H} to a layer)")
+        self.right.set_text(f"“{asks}” in every head ({H} per layer)")
         best = int(looks[self.query].argmax())
         self.headline.set_text(
             f"Layer {self.layer}, head {self.head}: “{asks}” looks most at “{self.tokens[best]}” "
@@ -185,9 +185,9 @@ def attention_maps(maps: Mapping[str, tuple[Sequence[str], np.ndarray]], asks: s
         panel.set_yticklabels(tokens)
         panel.tick_params(length=0, labelsize=FONT - 1.5)
         panel.add_patch(Rectangle((-0.5, row - 0.5), T, 1, fill=False, edgecolor=ORANGE, linewidth=2, clip_on=False))
-        panel.set_xlabel("is looked at")
+        panel.set_xlabel("key")
         panel.set_title(name, fontsize=FONT, loc="left")
-    axes[0].set_ylabel("asks")
+    axes[0].set_ylabel("query")
     bar = figure.colorbar(image, ax=list(axes), fraction=0.03, pad=0.02)
     bar.ax.tick_params(labelsize=FONT - 1)
     bar.set_label("weight", size=FONT)

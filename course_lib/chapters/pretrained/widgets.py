@@ -83,7 +83,7 @@ def attention_viewer(
         "sentence": dropdown("sentence", list(seen), first),
         "layer": slider("layer", layer, 0, n_layers - 1, 1),
         "head": slider("head", head, 0, n_heads - 1, 1),
-        "asks": slider("position that asks", drawn_from + asks, drawn_from, drawn_from + places - 1, 1),
+        "asks": slider("position of the query", drawn_from + asks, drawn_from, drawn_from + places - 1, 1),
     }
     return LiveFigure(draw, controls, describe)
 
@@ -152,10 +152,10 @@ def mapping_explorer(function: Callable) -> LiveFigure:
             return problem
         words = [tokenizer.tokens[int(p.argmax())] for p in (right, now)]
         if apart < 1e-3:
-            return f"“… {beginning}”: the original says “{words[0]}”, and every logit is the same with your mapping."
+            return f"“… {beginning}”: the original predicts “{words[0]}”; with your mapping every logit is the same."
         return (
-            f"“… {beginning}”: the original says “{words[0]}”, with your mapping it says “{words[1]}”. Names and "
-            f"shapes fit, and logits differ by up to {apart:.1f}."
+            f"“… {beginning}”: the original predicts “{words[0]}”, with your mapping it predicts “{words[1]}”. Names "
+            f"and shapes fit, and logits differ by up to {apart:.1f}."
         )
 
     first = next(iter(BEGINNINGS))
@@ -201,7 +201,7 @@ def roles_explorer(function: Callable) -> LiveFigure:
 
     def draw(role, model, n):
         scores, problem = measure(model, n)
-        title = f"{model}, {role}; dashed: an even share, {even_share(role, n):.2f}"
+        title = f"{model}, {role}; dashed: a uniform share, {even_share(role, n):.2f}"
         title = "Nothing to show yet" if problem else title
         return figures.HeadScores(names, scores[role], title, even=even_share(role, n))
 
@@ -214,7 +214,7 @@ def roles_explorer(function: Callable) -> LiveFigure:
         best = int(scores[role].argmax())
         return (
             f"{model}, {n} random words twice, {role}: most in {names[best]}, {scores[role][best]:.2f}; the mean of "
-            f"all heads is {scores[role].mean():.2f}, an even share {even_share(role, n):.2f}."
+            f"all heads is {scores[role].mean():.2f}, a uniform share {even_share(role, n):.2f}."
         )
 
     controls = {
