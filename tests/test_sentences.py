@@ -84,6 +84,8 @@ WITHDRAWN = {
     r"Initialised correctly, a model.s first loss is ln V": "at GPT-2's width it is 0.16 nats more",
     r"feed-forward layers hold about two thirds\.": "four fifths where keys and values have few heads",
     r"removes one of the two largest matrices": "an identity, and not Press & Wolf's claim",
+    r"removes exactly this factor": "from a table of N(0, 0.02²) the branches grow by 4.5 to 4.8, and not by 4",
+    r"two conventions: d_ff = 4 d_model": "LLaMA-7B has three matrices of 2.7 d_model, and 8 d² as well",
     # sampling
     r"runs once per word in every chat": "once per token, and a word may be several",
     r"Twelve chapters were about one forward pass": "chapter 12 is about training",
