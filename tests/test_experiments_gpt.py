@@ -27,7 +27,7 @@ OUTCOMES = {
     "gpt.tying": {
         "confirmed": {"small": -0.1, "large": 0.0},
         "depends": {"small": 0.0, "large": 1.0},
-        "not at this size": {"small": 0.2, "large": 1.0},
+        "not at this size": {"small": 0.4, "large": 1.0},
     },
     "gpt.lens": {
         "confirmed": {"lens": [18.0, 2.3, 1.0], "fitted": [2.0, 1.1, 0.7]},
@@ -120,6 +120,14 @@ def test_both_tables_of_an_untied_model_are_drawn_as_a_tied_one_is_and_each_arm_
     monkeypatch.setattr(gpt, "tying_losses", losses)
     assert find("gpt.tying")().figures == {"small": 0.0, "large": 0.0}, "at one rate for both they would differ"
     assert all(rates >= {0.001, 0.004, 0.016} for rates in seen.values())
+
+
+def test_no_figure_of_tying_on_record_lies_near_the_threshold_of_its_verdict():
+    """The threshold was once 0.1 nats, and the figure after four times the steps 0.101."""
+    finding = recorded()["gpt.tying"]
+    (longer,) = finding.tried
+    assert all(abs(cost - 0.2) > 0.08 for cost in finding.figures.values())
+    assert gpt.tying_verdict(finding.figures["small"], 0.101) == gpt.tying_verdict(0.05, 0.099) == longer.verdict
 
 
 def test_a_tied_table_from_n01_starts_far_above_ln_v_and_the_other_three_at_it():

@@ -191,6 +191,6 @@ def quadratic() -> Measurement:
         + ", ".join(f"{100 * part:.0f}% at {T:,} tokens" for T, part in parts.items()),
         values=tuple(parts.values()),
         figures={"parts": list(parts.values())},
-        because="It depends on the length. In a block of 12 d² weights, as here, the fraction is T / (6 d + T): below one "
-        "half until T = 6 d, 4,608 tokens. Llama-3-8B's block has 13 d², and passes one half at 6.5 d, 26,624 tokens.",
+        because="It depends on the length. In a block of 12 d² weights, as here, the fraction is T / (6 d + T): below "
+        "one half until T = 6 d, 4,608 tokens. Llama-3-8B's block has 13 d², and passes one half at 6.5 d, 26,624 tokens.",
     )
