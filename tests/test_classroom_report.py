@@ -131,7 +131,7 @@ def test_learners_stand_by_name_with_their_points(tmp_path, graded):
     found = rows(index, "By name")
     for name, points, percent in found:
         assert points == f"{by_name[name].earned} / {by_name[name].points}"
-        assert percent.strip() == f"{round(100 * by_name[name].earned / by_name[name].points)} %"
+        assert percent.strip() == f"{round(100 * by_name[name].earned / by_name[name].points)}%"
     assert sum(each.earned for each in graded) > 0
     assert "⚠ 1 note<" in index.read_text(encoding="utf-8")
 
@@ -177,7 +177,7 @@ def test_a_share_of_one_hundred_percent_means_all(tmp_path):
     almost = GradedSubmission("almost", "1", (*right, Result(exercise.id, "t", "failed", 1, ())))
     every = GradedSubmission("every", "2", (*right, right[0]))
     index, *_ = write_reports([almost, every], tmp_path, titles={}, about={})
-    assert [row[2].strip() for row in rows(index, "By name")] == ["99 %", "100 %"]
+    assert [row[2].strip() for row in rows(index, "By name")] == ["99%", "100%"]
 
 
 def test_common_mistakes_come_with_their_count_their_learners_and_the_teachers_sentence(tmp_path, graded):
@@ -197,9 +197,9 @@ def test_hardest_exercises_come_with_the_share_of_those_who_tried(tmp_path, grad
     index, *_ = write_reports(graded, tmp_path, titles=TITLES, about=ABOUT)
     found = {cells[0].rpartition(" ")[2]: [cell.strip() for cell in cells[1:]] for cells in rows(index, "Share of")}
     assert found == {
-        "masks.causal": ["0 %", "2 of 3"],
-        "masks.patterns": ["0 %", "1 of 3"],
-        "attention.softmax": ["50 %", "3 of 3"],
+        "masks.causal": ["0%", "2 of 3"],
+        "masks.patterns": ["0%", "1 of 3"],
+        "attention.softmax": ["50%", "3 of 3"],
     }
 
 
@@ -216,7 +216,7 @@ def test_the_histogram_and_its_table_count_every_submission(tmp_path, graded):
 def test_the_histogram_says_what_the_better_half_earned(tmp_path, graded):
     index = next(iter(pages(graded, tmp_path / "a").values()))
     share = sorted(each.earned / each.points for each in graded)[1]
-    assert index.text("figcaption") == f"At least half of the class earned {int(100 * share)} % of the points or more."
+    assert index.text("figcaption") == f"At least half of the class earned {int(100 * share)}% of the points or more."
     index = next(iter(pages([GradedSubmission("a", "", graded[2].results)], tmp_path / "b").values()))
     assert index.text("figcaption") == "At least half of the class earned no points."
 

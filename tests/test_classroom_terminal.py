@@ -61,7 +61,7 @@ def test_the_table_tells_the_worst_chapter_the_troubles_and_what_the_class_finds
 
 
 def test_the_table_shows_the_mark_that_counts_where_the_course_has_a_policy():
-    late = Counted(2.4, 5, {2: (2.4, 3), 3: (0, 2)}, ("2 days late: 80 %.", "Chapter 3 counts half."))
+    late = Counted(2.4, 5, {2: (2.4, 3), 3: (0, 2)}, ("2 days late: 80%.", "Chapter 3 counts half."))
     ada, bo = marked("Ada", (True, False), counted=late), marked("Bo", (True, True), troubles=("Cell 4 is cut off.",))
     head, first, second, *_ = terminal_table([ada, bo]).split("\n")
     assert head.split() == ["learner", "points", "share", "counts"]
@@ -77,7 +77,7 @@ def test_a_learner_of_whom_nothing_counts_is_excused_in_the_table():
 
 
 def test_what_nearly_all_solved_is_not_called_hard():
-    most = [marked(str(number), (number > 0, number > 4)) for number in range(12)]  # 92 % and 58 %
+    most = [marked(str(number), (number > 0, number > 4)) for number in range(12)]  # 92% and 58%
     table = terminal_table(most)
     assert "58% of  12  masks.causal" in table
     assert "attention.softmax ·" not in table.partition("most common")[0]

@@ -31,7 +31,7 @@ def test_the_published_models_have_their_published_sizes(config, billions):
         # Brown et al. 2020, table D.1: 6 N D, without the pairs of attention.
         (GPT_3, 300 * 10**9, 3.14e23),
         # Grattafiori et al. 2024 (Llama 3), section 1: 15.6 trillion tokens. 6 N D as well; at T = 8192 the pairs are
-        # 8 % more, and all of them are counted here, also those that a causal kernel skips.
+        # 8% more, and all of them are counted here, also those that a causal kernel skips.
         (LLAMA_3_405B, 156 * 10**11, 3.8e25),
     ],
 )
@@ -56,7 +56,7 @@ def test_days_on_a_thousand_gpus_are_those_published_within_a_twentieth(config, 
 
 
 def test_gpu_hours_of_llama_3_1_are_those_of_its_model_card_within_an_eighth():
-    """30.84 million hours on H100s (model card), at 38 to 43 % utilisation (Grattafiori et al. 2024, table 4: 400
+    """30.84 million hours on H100s (model card), at 38 to 43% utilisation (Grattafiori et al. 2024, table 4: 400
     TFLOP/s on 16,384). The hours hold interruptions too."""
     hours = training_days(LLAMA_3_405B, 156 * 10**11, 16_384, H100, 400e12 / H100) * 24 * 16_384
     assert hours == pytest.approx(30.84e6, rel=1 / 8)

@@ -100,7 +100,7 @@ def test_its_words_say_what_is_open(tinytown):  # noqa: F811
     sentence = in_a_sentence(seen, tokenizer.tokens.__getitem__, "3.lens")
     assert sentence == f"After layer 3 it would say “{tokenizer.tokens[best.argmax()]}”, {share(best.max().item())}"
     assert "from “" in in_a_sentence(seen, tokenizer.tokens.__getitem__, None)
-    assert [share(p) for p in (1.0, 0.9949, 0.5, 0.0949, 0.0004)] == [">99.9 %", "99.5 %", "50 %", "9.5 %", "<0.1 %"]
+    assert [share(p) for p in (1.0, 0.9949, 0.5, 0.0949, 0.0004)] == [">99.9%", "99.5%", "50%", "9.5%", "<0.1%"]
 
 
 def test_what_a_notebook_keeps_is_the_text_that_was_left_and_the_model_that_was_shown(tinytown, monkeypatch):  # noqa: F811

@@ -887,7 +887,7 @@ def test_a_number_passes_in_any_form(toy, right):
         (Liar(), "it is of type Liar."),
         (lambda: 10**6, "it is of type function."),
         (1.003, "That is in millions."),
-        (999_999, "not 999,999, though it is less than 1 % away."),
+        (999_999, "not 999,999, though it is less than 1% away."),
         (1_999_999.0, "not 1,999,999, though that is the right order of magnitude."),
         (2**900, "not 8.453e+270: that is more than ten times too large."),
         (0, "Your answer is not 0."),

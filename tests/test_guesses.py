@@ -234,7 +234,7 @@ def test_an_answer_and_how_sure_are_wanted_before_a_guess_is_kept(coin):
 )
 def test_a_committed_guess_stays_and_its_reason_comes_after_the_measurement(coin, choice, sign, reason, other):
     commit(coin, choice, 70)
-    assert html.escape(f"Kept: “{choice}”, 70 % sure.") in coin.reply.value
+    assert html.escape(f"Kept: “{choice}”, 70% sure.") in coin.reply.value
     assert not re.search("biased|Look|fall|✓|✗", coin.reply.value + repr(coin) + coin.still)
     assert coin.choices.disabled
     assert coin.sure.disabled
@@ -242,7 +242,7 @@ def test_a_committed_guess_stays_and_its_reason_comes_after_the_measurement(coin
     assert f"(•) {choice}" in repr(coin)
     for told in (revealed(coin)._repr_html_(), repr(revealed(coin))):
         assert sign in told
-        assert "70 % sure" in told
+        assert "70% sure" in told
         assert "All coins fall." in told
         assert other not in told
     assert reason in revealed(coin)._repr_html_()
@@ -283,7 +283,7 @@ def test_the_first_guess_counts_and_is_there_again_after_a_restart(coin):
     again.choices.value = "tails, x[0]"
     again.commit()
     assert record.entries("guesses") == {"toy.coin": {"answer": "heads & 1 < 2", "confidence": 90, "right": 0}}
-    assert repr(revealed(coin)).startswith("✗ You said “heads & 1 < 2”, 90 % sure. Measured: tails, x[0].")
+    assert repr(revealed(coin)).startswith("✗ You said “heads & 1 < 2”, 90% sure. Measured: tails, x[0].")
 
 
 def test_a_record_that_somebody_else_wrote_breaks_no_page(coin, memory):
@@ -347,8 +347,8 @@ def test_progress_says_how_well_confidence_and_being_right_agree(memory):
     for question, sure, answer in zip(questions, (90, 90, 90, 50, 50), ("yes", "yes", "no", "no", "yes")):
         commit(Guess(question), answer, sure)
     for told in (repr(progress()), progress()._repr_html_()):
-        assert "50 % sure: right in 1 of 2 (50%)" in told
-        assert "90 % sure: right in 2 of 3 (67%)" in told
+        assert "50% sure: right in 1 of 2 (50%)" in told
+        assert "90% sure: right in 2 of 3 (67%)" in told
 
 
 def test_a_question_can_be_read_without_a_kernel_and_hides_its_answer(coin):
@@ -387,13 +387,13 @@ def test_a_committed_guess_is_kept_wherever_its_question_was_asked():
         assert still.data["text/plain"].startswith(f"Predict: {asked.text[:20]}")
         for kind, chosen in (("text/html", "◉ "), ("text/plain", "(•) ")):
             assert chosen + asked.options[0].text in still.data[kind]
-            assert "70 % sure" in still.data[kind]
+            assert "70% sure" in still.data[kind]
             assert "Measured: " in still.data[kind], "since it has been revealed"
             assert "Now measure" not in still.data[kind]
             assert plain(asked.options[0].reason) not in still.data[kind]
     (told,) = page["after"]
     chosen = asked.options[0].text.replace("“", "‘").replace("”", "’")  # within others
-    assert told.data["text/plain"].startswith(f"✗ You said “{chosen}”, 70 % sure.")
+    assert told.data["text/plain"].startswith(f"✗ You said “{chosen}”, 70% sure.")
     assert plain(asked.options[0].reason) in told.data["text/plain"]
     assert plain(asked.options[1].reason) not in told.data["text/plain"]
 

@@ -42,7 +42,7 @@ def test_tokens_come_as_often_as_their_probability_says():
     draws = sample_next_token(logits.expand(n, 5), generator=torch.Generator().manual_seed(1))
     observed, expected = torch.bincount(draws, minlength=5), n * logits.exp()
     chi_square = ((observed - expected) ** 2 / expected).sum().item()
-    assert chi_square < 18.5  # 99.9 % of fair samplers stay below, with 4 degrees of freedom
+    assert chi_square < 18.5  # 99.9% of fair samplers stay below, with 4 degrees of freedom
 
 
 @pytest.mark.parametrize("u", [0.0, 1 - 2**-53])
@@ -207,7 +207,7 @@ def test_generated_tokens_follow_the_models_distribution(model):
     possible = expected > 0
     assert observed[~possible].sum() == 0
     chi_square = ((observed - expected)[possible] ** 2 / expected[possible]).sum().item()
-    assert chi_square < 18.5  # 99.9 % of fair samplers stay below, with 4 degrees of freedom
+    assert chi_square < 18.5  # 99.9% of fair samplers stay below, with 4 degrees of freedom
 
 
 def test_generation_follows_the_dtype_of_its_prompt(model):

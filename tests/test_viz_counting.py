@@ -162,10 +162,10 @@ def test_the_curves_are_the_shares_of_built_models(vocab_size, n_layers, tie_wei
 @pytest.mark.parametrize(
     ("state", "says"),
     [
-        ((30000, 6, 512, True), "44 %: the largest part, but less than half"),
-        ((30000, 6, 512, False), "62 %: most of the model"),
-        ((50257, 12, 768, True), "31 %: less than the feed-forward layers"),
-        ((343, 4, 128, True), "5 %: less than the feed-forward layers"),
+        ((30000, 6, 512, True), "44%: the largest part, but less than half"),
+        ((30000, 6, 512, False), "62%: most of the model"),
+        ((50257, 12, 768, True), "31%: less than the feed-forward layers"),
+        ((343, 4, 128, True), "5%: less than the feed-forward layers"),
     ],
 )
 def test_the_title_gives_the_verdict_on_the_claim(state, says):

@@ -29,7 +29,7 @@ def test_a_short_number_has_three_digits_and_a_prefix(value, unit, text):
 
 
 @pytest.mark.parametrize(
-    ("share", "text"), [(0, "0 %"), (0.0001, "under 1 %"), (0.00501, "1 %"), (0.455, "46 %"), (1, "100 %")]
+    ("share", "text"), [(0, "0%"), (0.0001, "under 1%"), (0.00501, "1%"), (0.455, "46%"), (1, "100%")]
 )
 def test_a_share_that_would_read_zero_says_so(share, text):
     assert numbers.percent(share) == text

@@ -204,7 +204,7 @@ def test_every_part_can_be_pressed_and_tells_its_own(course_map, monkeypatch):
             assert title.startswith(f"{name}: {part.parameters:,} parameters, ")
             percent = title.split(", ")[-1].removesuffix(" of the model")
             share = 100 * part.parameters / total
-            assert percent == (f"{share:.0f} %" if share >= 0.5 else "under 1 %")
+            assert percent == (f"{share:.0f}%" if share >= 0.5 else "under 1%")
         else:
             assert title == f"{name}: no parameters of its own"
         marked = [other for other, button in course_map.buttons.items() if button.description.startswith("▸ ")]

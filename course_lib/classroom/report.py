@@ -186,13 +186,13 @@ def _class_results(learners: Sequence[_Learner], titles: Mapping[int, str]) -> d
     marked = [each.marked for each in learners]
     mean, median = average(marked)
     bins = [
-        {"low": f"{100 * low:.0f}", "span": f"{100 * low:.0f} – {100 * high:.0f} %", "count": count}
+        {"low": f"{100 * low:.0f}", "span": f"{100 * low:.0f} – {100 * high:.0f}%", "count": count}
         for low, high, count in distribution(marked, 10)
     ]
     return {
         "mean": mean,
         "median": median,
-        "half": f"{int(100 * median + 1e-9)} % of the points or more" if median else "no points",
+        "half": f"{int(100 * median + 1e-9)}% of the points or more" if median else "no points",
         "bins": bins,
         "troubled": f"{sum(bool(each.troubles) for each in learners):,}",
         "hardest": hardest(marked, HARDEST),

@@ -239,7 +239,7 @@ class Progress:
         if not self.guesses:
             return []
         lines = [
-            f"{sure:>2} % sure: right in {right} of {of} ({right / of:.0%})"
+            f"{sure:>2}% sure: right in {right} of {of} ({right / of:.0%})"
             for sure, (right, of) in self.guesses.items()
         ]
         return ["Your guesses. You are well calibrated if you are right as often as you are sure.", *lines]

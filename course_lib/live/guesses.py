@@ -46,7 +46,7 @@ CHAPTER_FOLDERS = Path(__file__).parent.parent / "chapters"
 MARKDOWN = MarkdownIt("commonmark", {"html": False})
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 NUMBER = re.compile(r"= *(-?[\d.]+) *(±|×÷) *([\d.]+) *(.*)")
-SURE = {"a hunch: 30 %": 30, "50 %": 50, "70 %": 70, "90 %": 90, "certain: 99 %": 99}
+SURE = {"a hunch: 30%": 30, "50%": 50, "70%": 70, "90%": 90, "certain: 99%": 99}
 BOX = re.compile(r"\[([ x])\] +(\S.*)")
 FORM = (
     "a guess is a question in one paragraph, its options (- [ ] and - [x]) or its number (= 5.6 ± 0.3 nats), and at "
@@ -79,7 +79,8 @@ class Number:
     unit: str
 
     def __str__(self) -> str:
-        return f"{self.value:,.6g} {self.unit}".strip()
+        space = "" if self.unit == "%" else " "
+        return f"{self.value:,.6g}{space}{self.unit}".strip()
 
     def near(self, text: str) -> bool:
         """Return whether the number in this text is near enough."""
@@ -338,7 +339,7 @@ class Guess(widgets.VBox):
             return ""
         if record.entries("outcomes").get(self.question.id, record.blank("outcomes"))["seen"]:
             return Revealed(self.question, self.chosen, self.confidence).verdict
-        kept = f"Kept: {_quoted(self.chosen)}, {self.confidence} % sure."
+        kept = f"Kept: {_quoted(self.chosen)}, {self.confidence}% sure."
         return f"{kept} Now measure; then the cell with reveal has the verdict."
 
     def commit(self) -> None:
@@ -408,7 +409,7 @@ class Revealed:
             # A record that is not kept is nobody's: what the course itself shows is the answer alone.
             skipped = "" if str(record.where()) == record.IN_MEMORY else "You made no guess. "
             return f"{skipped}Measured: {answer}."
-        said = f"You said {_quoted(self.chosen)}, {self.confidence} % sure."
+        said = f"You said {_quoted(self.chosen)}, {self.confidence}% sure."
         if self.question.right(self.chosen):
             return f"✓ {said} The measurement agrees."
         return f"✗ {said} Measured: {answer}."

@@ -14,17 +14,17 @@ def short(value: float, unit: str = "") -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as a reader says it: "46 %", and "under 1 %" for what would read 0."""
+    """Return a share as a reader says it: "46%", and "under 1%" for what would read 0."""
     if 0 < share < 0.005:
-        return "under 1 %"
-    return f"{share:.0%}".replace("%", " %")
+        return "under 1%"
+    return f"{share:.0%}"
 
 
 def share(p: float) -> str:
-    """Return a probability in percent with as many digits as say something: "99.7 %", "46 %", "9.3 %", "<0.1 %"."""
+    """Return a probability in percent with as many digits as say something: "99.7%", "46%", "9.3%", "<0.1%"."""
     if p > 0.999 or p < 0.001:
-        return ">99.9 %" if p > 0.999 else "<0.1 %"
-    return f"{100 * p:.{1 if p > 0.99 or p < 0.1 else 0}f} %"
+        return ">99.9%" if p > 0.999 else "<0.1%"
+    return f"{100 * p:.{1 if p > 0.99 or p < 0.1 else 0}f}%"
 
 
 def entropy(p: np.ndarray) -> float:

@@ -199,7 +199,7 @@ def test_sliders_answer_to_keys_and_keys_stay_inside(page):
     assert page.locator(BARS).inner_text() != before
     page.get_by_role("slider", name="top-k").focus()
     page.keyboard.press("Home")
-    assert page.locator(f"{BARS} .bar").first.inner_text().split("\n")[-1] == "100 %"
+    assert page.locator(f"{BARS} .bar").first.inner_text().split("\n")[-1] == "100%"
     for key in ("x", "b", "d", "d"):
         page.keyboard.press(key)
     assert page.locator(".jp-CodeCell").count() in (0, 1)
@@ -504,7 +504,7 @@ def test_an_open_head_is_taken_apart_into_query_keys_and_values(page):
     sizes = met.evaluate_all("(all) => all.map((each) => +each.getAttribute('r'))")
     assert sizes == sorted(sizes, reverse=True)
     met.first.dispatch_event("mouseover")
-    said = re.fullmatch(r"“yellow” asks “.+”: q · k / √D = −?[\d.]+, weight (\d+) %", told.inner_text())
+    said = re.fullmatch(r"“yellow” asks “.+”: q · k / √D = −?[\d.]+, weight (\d+)%", told.inner_text())
     assert float(said[1]) == max(weights)
     assert "query ■ key ■ value" in page.locator(".glass .legend").inner_text()
     page.get_by_role("button", name="Remove this head").click()

@@ -86,7 +86,7 @@ def test_a_saved_page_is_complete_with_a_new_kernel(lab, state):
     asked = page.locator(".course-live", has_text="Commit")
     if not asked.locator("input[type=radio]").first.is_disabled():
         asked.locator("input[type=radio]").nth(1).check()
-        asked.get_by_role("button", name="70 %").click()
+        asked.get_by_role("button", name="70%").click()
         asked.get_by_role("button", name="Commit").click()
     asked.get_by_text("Kept: ").wait_for()
     page.locator(".glass input[type=text]").fill("paul gave emma a yellow dragon")

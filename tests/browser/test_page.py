@@ -49,7 +49,7 @@ def test_after_a_commit_the_next_key_runs_the_next_cell(lab):
     lab.run(page)
     asked = page.locator(".course-live", has_text="Commit")
     asked.locator("input[type=radio]").first.click()
-    asked.get_by_role("button", name="70 %").click()
+    asked.get_by_role("button", name="70%").click()
     asked.get_by_role("button", name="Commit").click()
     asked.get_by_text("Kept: ").wait_for()
     page.locator(".jp-OutputArea-prompt").last.wait_for()
@@ -189,7 +189,7 @@ def test_the_largest_live_figures_fit_their_page(lab):
     figures = page.locator(".course-live")
     assert all(wide <= 848 and high <= 560 and over < 1 for wide, high, over in figures.evaluate_all(SIZES))
     page.get_by_role("tab", name="File Browser").first.click()  # as on a phone: the list of files makes way
-    for width in (853, 390):  # 1280 at 150 %, and a phone
+    for width in (853, 390):  # 1280 at 150%, and a phone
         resize(page, width)
         over = figures.evaluate_all(SIZES)
         assert all(out < 1 for *_, out in over), (width, over)

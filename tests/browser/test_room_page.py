@@ -59,7 +59,7 @@ def test_a_kernel_and_a_phone_vote_the_projector_shows_it_and_the_teacher_reveal
     lab.run(notebook)
     asked = notebook.locator(".course-live", has_text="Commit")
     asked.get_by_label(RIGHT).check()
-    asked.get_by_role("button", name="70 %").click()
+    asked.get_by_role("button", name="70%").click()
     asked.get_by_role("button", name="Commit").click()
 
     phone = screen("", 390, 844, "light")

@@ -60,7 +60,7 @@ def arrives(gain: float, skip: bool, seeds: Sequence[int] = STACKS, scale: float
 
 
 def vanishing_verdict(width: float) -> str:
-    """Find the weights with which the gradient stays within a tenth and ten times its size (median of the stacks).
+    """Find the weights that leave the gradient between a tenth and ten times its size (median of the stacks).
 
     confirmed: the largest such weights are at most twice the smallest
     depends: they are two to ten times the smallest
@@ -82,8 +82,7 @@ def vanishing_verdict(width: float) -> str:
         "speed is if all those products of terms come close to balancing out. Without some mechanism or underlying "
         "reason for that balancing to occur, it's highly unlikely to happen simply by chance.",
     ),
-    control="the same 5 stacks of 50 tanh layers, their weights drawn as nn.Linear draws them and multiplied by 0.5 "
-    "to 4",
+    control="the same 5 stacks of 50 tanh layers, with the weights that nn.Linear draws multiplied by 0.5 to 4",
     verdict=vanishing_verdict,
     seeds=STACKS[:5],
 )
@@ -99,8 +98,8 @@ def vanishing() -> Measurement:
         f"leave between a tenth and ten times ({', '.join(f'{gain:.1f}' for gain in balanced)})",
         values=tuple(medians.values()),
         figures={"width": width},
-        because="Fifty factors are multiplied, so a little below 1 vanishes and a little above 1 explodes. Weights can "
-        "be tuned between the two, in a narrow range.",
+        because="Fifty factors are multiplied, so factors slightly below 1 vanish and factors slightly above 1 "
+        "explode. Weights can be tuned between the two, but only in a narrow range.",
     )
 
 
@@ -108,7 +107,7 @@ def unchanged_verdict(whole: float, divided: float) -> str:
     """Compare the gradient at the first layer with that at the last, with branches as they are and divided by √50.
 
     confirmed: it is 0.8 to 1.25 times as large (median) with either size of the branches
-    depends: with one of them
+    depends: with only one of them
     refuted: with neither
     """
     same = [0.8 < factor < 1.25 for factor in (whole, divided)]
@@ -128,7 +127,7 @@ def unchanged_verdict(whole: float, divided: float) -> str:
         "supervision at the top just floats directly to the first layer. And all the residual connections are arranged "
         "so that in the beginning during initialization, they contribute nothing to the residual pathway.",
     ),
-    control="the same 20 stacks of 50 layers with each branch divided by √50, as GPT-2 divides its own, and as it is",
+    control="the same 20 stacks of 50 layers, once unscaled and once with each branch divided by √50, as in GPT-2",
     verdict=unchanged_verdict,
     seeds=STACKS,
 )
@@ -141,8 +140,8 @@ def unchanged() -> Measurement:
         f"{divided:.1f} times",
         values=factors,
         figures={"whole": whole, "divided": divided},
-        because="It depends on the size of the branches. The skip adds the gradient of the branch to the one that "
-        "passes by, so it arrives as it left only where branches contribute next to nothing, as Karpathy says too.",
+        because="It depends on the size of the branches. The skip adds the branch's gradient to the one that passes "
+        "by, which arrives unchanged only where branches contribute next to nothing, as Karpathy also says.",
     )
 
 
@@ -171,7 +170,7 @@ def guarantee_verdict(least: float, kept: float) -> str:
         "vanish even when the weights are arbitrarily small.",
     ),
     control="5 stacks of 50 tanh layers with skips, the weights of nn.Linear times 0.001, 0.1, 1 and 3; the same "
-    "without skips; and the branch F(x) = −x, which is made to cancel",
+    "without skips; and the branch F(x) = −x, which cancels its input",
     verdict=guarantee_verdict,
     seeds=STACKS[:5],
 )
@@ -186,8 +185,8 @@ def guarantee() -> Measurement:
         f"{cancelled.abs().max().item():g} arrives",
         values=tuple(with_skip),
         figures={"least": min(with_skip), "kept": statistics.fmean(factor >= 0.5 for factor in with_skip)},
-        because="Each layer multiplies the gradient by I + J, and a small J leaves I. It is no guarantee: a branch can "
-        "cancel the stream, as F(x) = −x does. Random weights do not, and the paper says “unlikely”.",
+        because="Each layer multiplies the gradient by I + J, and a small J leaves I. That is no guarantee: a branch "
+        "can cancel the stream, as F(x) = −x does. Random weights do not, and the paper says “unlikely”.",
     )
 
 
@@ -315,7 +314,7 @@ def beside_an_encoder(order: str, depth: int, seed: int = 0) -> list[float]:
 
 def post_norm_verdict(alone: list[float], beside: list[float]) -> str:
     """Divide the first block's gradient by the last one's (median of the seeds): [in post-norm, in pre-norm], for a
-    decoder that reads nothing else and for one that reads an encoder. Vanished is less than a tenth.
+    decoder that reads nothing else and for one that reads an encoder. Below a tenth counts as vanished.
 
     confirmed: it vanishes in post-norm, and not in pre-norm, for both kinds of decoder
     depends: for one of the two kinds
@@ -337,8 +336,8 @@ def post_norm_verdict(alone: list[float], beside: list[float]) -> str:
         quote="1, the LN in Post-LN is the main source of the vanishing gradient problem that leads to unstable "
         "training, whereas Pre-LN prevents it",
     ),
-    control="the same untrained stacks of 18 blocks, tokens and seeds in pre-norm; a decoder that reads nothing else, "
-    "and one that reads an encoder, as theirs does",
+    control="the same untrained stacks of 18 blocks, tokens and seeds in pre-norm; one decoder that reads nothing "
+    "else, and one that also attends to an encoder, as in the paper",
     verdict=post_norm_verdict,
     seeds=SEEDS,
 )
@@ -363,7 +362,7 @@ def post_norm_gradient() -> Measurement:
 
 def why_residual_verdict(ratios: list[float]) -> str:
     """Divide each matrix's gradient without residuals by that with them, at 8 and at 24 blocks, and take the larger;
-    one number for queries, keys, values and the feed-forward network. Vanished is less than a fifth.
+    one number for queries, keys, values and the feed-forward network. Below a fifth counts as vanished.
 
     confirmed: all four vanish
     depends: some vanish
@@ -384,8 +383,8 @@ def why_residual_verdict(ratios: list[float]) -> str:
         quote="The residual connections are introduced to avoid vanishing gradient issues and stabilize the training "
         "process.",
     ),
-    control="the same untrained stacks of 8 and 24 blocks with residuals; and without, but each attention on its own "
-    "token at first",
+    control="the same untrained stacks of 8 and 24 blocks with residuals; and stacks without residuals whose "
+    "attention is initialised to each token itself",
     verdict=why_residual_verdict,
     seeds=SEEDS,
 )
@@ -412,9 +411,9 @@ def why_residual() -> Measurement:
         + f"; cosine of two tokens after 8 {cosines[0]:.2f}, {apart:.1f} if attention starts on its own token",
         values=tuple(ratio for both in ratios.values() for ratio in both),
         figures={"ratios": [max(both) for both in ratios.values()]},
-        because="It depends on the matrix. Values and the feed-forward network get more gradient. But the "
-        "tokens have become alike, so it no longer matters what a query attends to, and queries "
-        "and keys lose theirs (Noci et al. 2022).",
+        because="It depends on the matrix. Values and the feed-forward network get more gradient. But the tokens have "
+        "become alike, so it no longer matters which one a query attends to, and queries and keys lose theirs (Noci et "
+        "al. 2022).",
     )
 
 
@@ -457,7 +456,7 @@ def no_residual_verdict(usual: list[float], designed: list[float], frequencies: 
     each at its best rate. A run has learned if its loss is half a nat below that of word frequencies.
 
     confirmed: no run with the usual weights learns, and every run with the designed ones does
-    depends: runs with the usual weights learn, too, or some with the designed ones do not
+    depends: some runs with the usual weights learn as well, or some with the designed ones do not
     refuted: no run with the designed weights learns
     """
     plain, kept = ([loss < frequencies - 0.5 for loss in losses] for losses in (usual, designed))
@@ -476,8 +475,8 @@ def no_residual_verdict(usual: list[float], designed: list[float], frequencies: 
         "designing several approaches that use combinations of parameter initialisations, bias matrices and "
         "location-dependent rescaling to achieve faithful signal propagation in vanilla transformers.",
     ),
-    control="the same 8 blocks (with norms, which theirs lack), batches and steps; with residuals as well, from either "
-    "initialisation; each of the four at its best rate",
+    control="the same 8 blocks (with norms, which the paper's models lack), batches and steps; with residuals as "
+    "well, from either initialisation; each of the four at its own best rate",
     verdict=no_residual_verdict,
     seeds=SEEDS,
 )
@@ -500,8 +499,8 @@ def no_residual(size: Size) -> Measurement:
             "designed": list(best["no residual", "own token"].losses),
             "frequencies": frequency_loss(),
         },
-        because="Residuals are not the only way to carry a token's own vector past the attention: weights can do it. "
-        "From the same weights the blocks with residuals still end lower.",
+        because="Residuals are not the only way to carry a token's own vector past the attention; suitable weights "
+        "can do it as well. From the same weights, the blocks with residuals still end lower.",
     )
 
 
@@ -510,7 +509,7 @@ def warmup_verdict(post_large: float, post_small: float, pre: float) -> str:
     from large and from small initial weights, in pre-norm from large ones.
 
     confirmed: post-norm loses over a nat without a warm-up from either weights, and more than pre-norm does
-    depends: it does so from one of the two
+    depends: it does so from only one of the two
     refuted: it does so from neither
     """
     needed = [cost > max(1.0, pre) for cost in (post_large, post_small)]
@@ -530,8 +529,8 @@ def warmup_verdict(post_large: float, post_small: float, pre: float) -> str:
         "Pre-LN Transformers.",
     ),
     control="four blocks, the same batches and steps: post-norm from Xavier's large weights and from GPT-2's small "
-    "ones, pre-norm from the large ones, each with a warm-up over half of the steps and without; each of the six at "
-    "its best rate",
+    "ones, pre-norm from the large ones, each without a warm-up and with one over half of the steps; each of the six "
+    "at its own best rate",
     verdict=warmup_verdict,
     seeds=SEEDS,
 )
@@ -548,9 +547,9 @@ def warmup(size: Size) -> Measurement:
         measured=_without_warmup(steps, **costs),
         values=tuple(loss for each in best.values() for loss in each.losses),
         figures=costs,
-        because="It depends on the initial weights, and on the length of training. From Xavier's large "
-        "weights post-norm without a warm-up learns only at a small rate. From GPT-2's small ones "
-        "it loses no more than pre-norm does.",
+        because="It depends on the initial weights and on the length of training. From Xavier's large weights, "
+        "post-norm without a warm-up learns only at a small rate. From GPT-2's small ones it loses no more than "
+        "pre-norm does.",
     )
 
 
@@ -595,7 +594,7 @@ def largest_rate(arrangement: str, start: str, steps: int) -> float:
         "warmup-free, validation-based training with large learning rates.",
     ),
     control="four blocks in both orders, from large and from small weights, with the same batches and steps and no "
-    "warm-up. The rate itself is what is measured, so no arm has a rate of its own: all are tried at 0.0025 to 0.08",
+    "warm-up; the rate itself is measured, so every model is tried at rates from 0.0025 to 0.08",
     verdict=large_rates_verdict,
     seeds=SEEDS,
 )
@@ -613,8 +612,8 @@ def large_rates(size: Size) -> Measurement:
             "post_large": rates["post-norm", "large weights"],
             "post_small": rates["post-norm", "small weights"],
         },
-        because="Both help. Small weights let post-norm take a larger rate, and pre-norm takes a still larger one, "
-        "even from large weights.",
+        because="Pre-norm and small weights both help. Small weights let post-norm take a larger rate, and pre-norm "
+        "takes a still larger one, even from large weights.",
     )
 
 

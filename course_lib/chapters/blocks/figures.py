@@ -69,9 +69,9 @@ def residual_stream(
                 axes.plot([n - 0.34] * 2, [0.7, 4.3], color=LIGHT, linewidth=1, zorder=0)
     for x, size in zip([-0.45, *(2 * n + 1.58 for n in range(n_blocks))], sizes):
         axes.text(x, -0.85, f"{size:.1f}", ha="center", fontsize=FONT, color=BLUE, weight="bold")
-    axes.text(-0.7, -1.75, f"blue: how long the vector of {token} is", fontsize=FONT - 1, color=BLUE)
+    axes.text(-0.7, -1.75, f"blue: length of the vector of {token}", fontsize=FONT - 1, color=BLUE)
     headline(figure).set_text(
-        f"Each branch adds its answer to the vector, which grows from {sizes[0]:.1f} to {sizes[-1]:.1f}"
+        f"Each branch adds its output to the vector, which grows from {sizes[0]:.1f} to {sizes[-1]:.1f}"
     )
     return figure
 
@@ -82,7 +82,7 @@ def block_diagram() -> Figure:
     figure, (left, right) = new_panels(WIDE, 4.9, 2)
     for axes, pre, name in (
         (left, True, "pre-norm: the path from x to x is free"),
-        (right, False, "post-norm: norms stand on it"),
+        (right, False, "post-norm: norms are on that path"),
     ):
         axes.set(xlim=(-0.4, 4.2), ylim=(-0.7, 9.2), xticks=[], yticks=[])
         axes.spines[:].set_visible(False)
@@ -136,7 +136,7 @@ class GradientByLayer(Drawing):
     def build(self) -> Figure:
         figure, axes = new_figure(WIDE, 4.0)
         axes.set_yscale("log")
-        axes.set(xlabel="layer (the loss is at the right end)", ylabel="gradient that arrives there")
+        axes.set(xlabel="layer (the loss is at the right end)", ylabel="size of the gradient there")
         axes.axhline(1, color=LIGHT, zorder=0)
         self.headline, self.axes = headline(figure), axes
         (self.skip,) = axes.plot([], [], "s-", color=BLUE, markersize=4)

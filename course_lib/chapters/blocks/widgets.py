@@ -32,7 +32,7 @@ def depth_slider() -> LiveFigure:
     def describe(depth, gain, scale):
         skip, plain = (row[0] for row in measure(depth, gain, scale))
         return (
-            f"{depth} layer{'s' * (depth > 1)}, gain {gain:g}, branch × {scale:g}. The gradient leaves the end with "
+            f"{depth} layer{'s' * (depth > 1)}, gain {gain:g}, branch × {scale:g}. The gradient at the output has "
             f"size 8; the first layer gets {power(skip)} with x + and {power(plain)} without."
         )
 

@@ -14,7 +14,7 @@ from course_lib.grading.watch import Dispatched
 
 
 class _TiringClock:
-    """Shows the seconds that pretended layers have taken. As on a real machine times waver, by 1 %, and everything
+    """Shows the seconds that pretended layers have taken. As on a real machine times waver, by 1%, and everything
     slows down, by the share `tires` with every reading."""
 
     def __init__(self, seed, tires):

@@ -54,7 +54,7 @@ def active_shares(model: nn.Module, ids: Int[Tensor, "B T"]) -> list[float]:
 def active_units_verdict(after: Sequence[float]) -> str:
     """Judge by the fraction of ReLU units above 0 after training, one for each seed.
 
-    confirmed: less than a tenth of the units fire after training, in every seed
+    confirmed: less than a tenth of the units fire after training, for every seed
     not at this size: more of them fire; the paper's models are far larger and were trained for far longer
     """
     return "confirmed" if max(after) < 0.1 else "not at this size"
@@ -103,7 +103,7 @@ def active_units(size: Size) -> Measurement:
         f"after {size.steps(STEPS)} steps",
         values=after,
         figures={"after": after},
-        because="An untrained unit is as often above 0 as below. Training silences units, and the paper reports that "
+        because="An untrained unit is above 0 as often as below. Training silences units, and the paper reports that "
         "larger models silence more of them.",
     )
 
@@ -132,8 +132,8 @@ def width_verdict(apart: float) -> str:
         quote="Transformer performance depends very weakly on the shape parameters n_layer, n_heads, and d_ff when we "
         "hold the total non-embedding parameter count N fixed.",
     ),
-    control="d_model falls as the ratio rises, so that each block has 12,300 weights within half a per cent; heads, "
-    "steps and batches are equal; each shape has its own best learning rate",
+    control="d_model falls as the ratio rises, so that each block has 12,300 weights to within 0.5%; heads, steps and "
+    "batches are equal; each shape has its own best learning rate",
     verdict=width_verdict,
     seeds=SEEDS,
 )
@@ -165,11 +165,11 @@ def leave_feed_forward_out(model: DecoderOnly) -> None:
 
 
 def nonlinearity_verdict(gain_early: float, gain_late: float) -> str:
-    """Compare two attention layers with one, both without any feed-forward network: how far the mean loss falls.
+    """Compare two attention layers with one, both without any feed-forward network, by how far the mean loss falls.
 
     confirmed: by less than 0.05 nats per letter, after 240 steps and after 960
-    depends: by less than that after 240 steps only; it depends on the length of the training
-    refuted: by more than that after 240 steps already
+    depends: by less than that only after 240 steps; it depends on the length of the training
+    refuted: by more than that already after 240 steps
     """
     if gain_early >= 0.05:
         return "refuted"
@@ -206,7 +206,7 @@ def nonlinearity(size: Size) -> Measurement:
         values=[single - double for single, double in zip(one[late].losses, two[late].losses)],
         figures={"gain_early": one[early].mean - two[early].mean, "gain_late": one[late].mean - two[late].mean},
         because="It depends on the length of the training. The weights of the second layer depend on what the first "
-        "has fetched, so two layers can do more than one, but learning to use that takes long.",
+        "has fetched, so two layers can do more than one, but they need many steps to learn to use that.",
     )
 
 
@@ -238,8 +238,8 @@ def swiglu_size() -> Measurement:
         measured=f"{by_rule:.2f} times at LLaMA's width ({swiglu_width(d_model):,}), {equal:.2f} times at equal width",
         values=(by_rule, equal),
         figures={},
-        because="Three matrices instead of two have 1.5 times the weights if the width stays, and as many at two "
-        "thirds of it. Not every model follows the rule: Llama 3 8B takes 14,336 units.",
+        because="Three matrices instead of two have 1.5 times the weights at the same width, and the same number of "
+        "weights at two thirds of it. Not every model follows the rule: Llama 3 8B takes 14,336 units.",
     )
 
 
@@ -252,7 +252,7 @@ def _parameters_of_two(d_model: int) -> int:
 def swiglu_quality_verdict(lead: Sequence[float]) -> str:
     """Compare SwiGLU's loss with the lower one of ReLU's and GELU's: its lead in nats, one for each seed.
 
-    confirmed: SwiGLU's loss is lower in every seed
+    confirmed: SwiGLU's loss is lower for every seed
     not at this size: it is not; the paper reports a lead of a few hundredths of a nat, after long training
     """
     return "confirmed" if min(lead) > 0 else "not at this size"
@@ -285,8 +285,8 @@ def swiglu_quality(size: Size) -> Measurement:
         measured=f"nats per letter: ReLU {relu.mean:.2f}, GELU {gelu.mean:.2f}, SwiGLU {swiglu.mean:.2f}",
         values=swiglu.losses,
         figures={"lead": lead},
-        because="In this small model SwiGLU is behind. The paper reports a lead of a few hundredths of a nat, in a "
-        "larger model after long training.",
+        because="In this small model SwiGLU has the highest loss. The paper reports a lead of a few hundredths of a "
+        "nat, in a larger model after long training.",
     )
 
 
@@ -400,9 +400,9 @@ def capitals_verdict(lost: Sequence[float], others_kept: Sequence[float], random
     """Judge by three scores that choose the units: fractions of capitals lost (p below 0.5), and of the others kept.
 
     confirmed: by each score nine of ten capitals fall below p = 0.5 and nine of ten others stay above it, and nine of
-        ten stay above it without random units
-    depends: that is so by some of the scores only
-    refuted: it is so by none of them
+        ten stay above it when random units are removed
+    depends: this holds for only some of the scores
+    refuted: this holds for none of them
     """
     erased = [gone > 0.9 and kept > 0.9 and random_kept > 0.9 for gone, kept in zip(lost, others_kept)]
     return "confirmed" if all(erased) else "depends" if any(erased) else "refuted"
@@ -420,8 +420,8 @@ def capitals_verdict(lost: Sequence[float], others_kept: Sequence[float], random
         "the fact. … In our case studies, we attempt to leverage knowledge neurons to edit (such as update, and erase) "
         "specific factual knowledge without fine-tuning.",
     ),
-    control=f"the other 15 capitals without the same {UNITS_REMOVED} units; all of them without as many random units; "
-    "three scores by which the units are chosen",
+    control=f"the other 15 capitals with the same {UNITS_REMOVED} units removed; all of them with the same number of "
+    "random units removed; three scores by which the units are chosen",
     verdict=capitals_verdict,
     seeds=SEEDS,
 )
@@ -486,8 +486,8 @@ def facts_verdict(by_layer: Sequence[float]) -> str:
         quote="Our results confirm an important role for mid-layer feed-forward modules in storing factual "
         "associations",
     ),
-    control="each part's output is exchanged for that of a text on another country, 1, 5 and 9 further in the list; "
-    "all else stays",
+    control="each part's output is replaced by its output for another country, 1, 5 and 9 places later in the list; "
+    "everything else stays the same",
     verdict=facts_verdict,
 )
 def facts() -> Measurement:
@@ -502,16 +502,16 @@ def facts() -> Measurement:
         measured=f"of a change of country the feed-forward networks carry: {told}",
         values=by_layer,
         figures={"by_layer": by_layer},
-        because="A feed-forward network does carry the fact. Which layer it is depends on the model: in this one of "
-        "four layers it is the first, not a middle one.",
+        because="A feed-forward network does carry the fact. Which layer carries it depends on the model: in this "
+        "one, with four layers, it is the first layer, not a middle one.",
     )
 
 
 def facts_elsewhere_verdict(attention: Sequence[float], feed_forward: Sequence[float]) -> str:
     """Judge by the fraction of random facts recalled when only one kind of part is trained, one for each seed.
 
-    confirmed: attention recalls more than half of the facts in every seed, and so do the feed-forward networks
-    depends: only one of the two does, in every seed
+    confirmed: attention recalls more than half of the facts for every seed, and so do the feed-forward networks
+    depends: only one of the two does, for every seed
     not at this size: neither does; a larger one might
     """
     enough = [min(recalled) > 0.5 for recalled in (attention, feed_forward)]
@@ -529,8 +529,8 @@ def facts_elsewhere_verdict(attention: Sequence[float], feed_forward: Sequence[f
         quote="the transformer can trade off between using the value matrices or the MLP as an associative memory to "
         "store the dataset of facts",
     ),
-    control="150 random facts, so that nothing can be guessed; either only attention is trained, with feed-forward "
-    "networks that give 0, or only the feed-forward networks; each at its own best learning rate",
+    control="150 random facts, so that nothing can be guessed; only attention is trained, with feed-forward networks "
+    "that output 0, or only the feed-forward networks; each at its own best learning rate",
     verdict=facts_elsewhere_verdict,
     seeds=SEEDS,
 )

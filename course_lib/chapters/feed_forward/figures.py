@@ -81,7 +81,7 @@ class UnitMap(Drawing):
         self.outlines = left.bar(range(n_units), [0.0] * n_units, fill=False, edgecolor=GREY, linestyle=":", width=0.8)
         self.bars = left.bar(range(n_units), [0.0] * n_units, color=BLUE, width=0.8)
         left.axhline(0, color=INK, linewidth=0.8)
-        left.set(ylim=(-5, 5), xticks=range(n_units), xlabel="hidden unit", ylabel="score, and what is left")
+        left.set(ylim=(-5, 5), xticks=range(n_units), xlabel="hidden unit", ylabel="score and activation")
         self.note = left.set_title("dotted: score before the activation; filled: after it", fontsize=FONT, loc="left")
         self.labels = left.get_xticklabels()
         self.outputs = right.barh(range(n_features), [0.0] * n_features, color=ORANGE, edgecolor=INK, linewidth=0.5)
@@ -120,9 +120,9 @@ class StraightPieces(Drawing):
         axes.plot(self.x, self.target, color=GREY, linewidth=6, alpha=0.45, solid_capstyle="round")
         (self.total_line,) = axes.plot([], [], color=BLUE, linewidth=2.2)
         axes.set(xlim=(self.x[0], self.x[-1]), ylim=(-3, 3), xticks=range(7), xlabel="input x", ylabel="output y")
-        for height, text, color in ((2.3, "thick grey: wanted", INK), (1.7, "blue: what the units make", BLUE)):
+        for height, text, color in ((2.3, "thick grey: target", INK), (1.7, "blue: sum of units", BLUE)):
             axes.text(self.x[-1] * 1.03, height, text, color=color, fontsize=FONT, va="center")
-        axes.text(self.x[-1] * 1.03, 1.1, "thin: each unit's share", color=INK, fontsize=FONT, va="center")
+        axes.text(self.x[-1] * 1.03, 1.1, "thin: single units", color=INK, fontsize=FONT, va="center")
         fix_layout(figure)
         return figure
 
@@ -134,7 +134,7 @@ class StraightPieces(Drawing):
         self.total_line.set_data(self.x, self.total)
         error = float(np.abs(self.total - self.target).mean())
         count = f"{len(self.units)} {'unit' if len(self.units) == 1 else 'units'}"
-        self.headline.set_text(f"{count}: the output misses the wanted curve by {error:.2f} on average")
+        self.headline.set_text(f"{count}: the output misses the target by {error:.2f} on average")
 
 
 # ---------------------------------------------------------------------------------------------------------- activations
@@ -207,7 +207,7 @@ def active_over_training(steps: Sequence[int], shares: np.ndarray) -> Figure:
     for layer, (share, color, marker) in enumerate(zip(shares.T, (BLUE, ORANGE, GREEN, PURPLE), "osD^")):
         axes.plot(steps, share, color=color, marker=marker)
         axes.text(steps[-1] * 1.02, share[-1], f"layer {layer}", fontsize=FONT, va="center", color=INK)
-    axes.set(xlim=(-5, steps[-1] * 1.22), ylim=(0, 0.65), xlabel="training steps", ylabel="share of units above 0")
+    axes.set(xlim=(-5, steps[-1] * 1.22), ylim=(0, 0.65), xlabel="training steps", ylabel="fraction of units above 0")
     headline(figure).set_text(
         f"Training silences units: {shares[0].mean():.0%} are above 0 at the start, {shares[-1].mean():.0%} at the end"
     )

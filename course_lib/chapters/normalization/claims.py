@@ -118,9 +118,9 @@ def mean_cosine(x: Float[Tensor, "T d_model"]) -> float:
 def depth_verdict(without: Sequence[float], with_norms: Sequence[float]) -> str:
     """Compare the growth in blocks 26 to 50 with that in blocks 1 to 25, as logarithms; 1 is exponential.
 
-    confirmed: the ratio is above 0.7 for both initialisations in every seed without norms, and below 0.5 with pre-norm
-    refuted: it is below 0.5 without norms for both initialisations in every seed
-    depends: it is neither, or pre-norm grows as fast
+    confirmed: the ratio is above 0.7 for both initialisations and every seed without norms, and below 0.5 with pre-norm
+    refuted: it is below 0.5 without norms for both initialisations and every seed
+    depends: neither of these, or pre-norm grows as fast
     """
     if min(without) > 0.7 and max(with_norms) < 0.5:
         return "confirmed"
@@ -161,7 +161,7 @@ def depth() -> Measurement:
 
 
 def any_depth_verdict(within_bounds: bool, post_steady: bool) -> str:
-    """Compare the mean square of the stream with Lemma 2 after 10, 25 and 50 blocks, in every seed.
+    """Compare the mean square of the stream with Lemma 2 after 10, 25 and 50 blocks, for every seed.
 
     confirmed: it lies between 1 + l / 2 and 1 + 3 l / 2 with pre-norm, and within a tenth of 1 with post-norm
     depends: it does not; the lemma assumes that attention averages all tokens equally
@@ -260,8 +260,8 @@ def needed_verdict(behind: float, behind_with_larger_table: float) -> str:
         "This work demonstrates that Transformers without normalization can achieve the same or better performance "
         "using a remarkably simple technique.",
     ),
-    control="the same two blocks with their norms; without norms also with an initial token table that is ten times as "
-    "large; seeds, steps and batches are equal, and each has its own best learning rate",
+    control="the same two blocks with their norms; without norms also with an initial token table ten times as large; "
+    "seeds, steps and batches are equal, and each model has its own best learning rate",
     verdict=needed_verdict,
     seeds=SEEDS,
 )
@@ -274,8 +274,8 @@ def needed(size: Size) -> Measurement:
         f"without, {larger.mean:.1f} without and with a token table that starts ten times as large",
         values=[without - with_norms for without, with_norms in zip(none.losses, norms.losses)],
         figures={"behind": none.mean - norms.mean, "behind_with_larger_table": larger.mean - norms.mean},
-        because="It depends on the size of the initial token table. Norms bring small numbers to size; if the table "
-        "starts larger, this small model trains as well without them.",
+        because="It depends on the size of the initial token table. Norms scale small numbers up; if the table starts "
+        "larger, this small model trains as well without them.",
     )
 
 
@@ -352,7 +352,7 @@ def deep_share(
 def deep_blocks_verdict(pre: Sequence[float], scaled: Sequence[float]) -> str:
     """Judge by the deeper half's part of what removing one block costs, summed over all blocks; one for each seed.
 
-    confirmed: below a fifth in every seed with pre-norm, and at least twice as much with scaled norms
+    confirmed: below a fifth for every seed with pre-norm, and at least twice as much with scaled norms
     not at this size: otherwise; the paper's models have 130 million weights and more
     """
     idle, mended = max(pre) < 0.2, all(with_it >= 2 * without for with_it, without in zip(scaled, pre))
@@ -371,8 +371,8 @@ def deep_blocks_verdict(pre: Sequence[float], scaled: Sequence[float]) -> str:
         "the model depth, which undesirably causes the derivative of the deep Transformer blocks to be an identity "
         "matrix, and therefore barely contributes to the training.",
     ),
-    control="post-norm, whose stream does not grow; and the paper's remedy, pre-norm whose norms are divided by the "
-    "root of the block's number; seeds and steps are equal, and each has its own best learning rate",
+    control="post-norm, whose stream does not grow; and the paper's remedy, which divides the norms of a pre-norm "
+    "block by the root of its number; seeds and steps are equal, and each model has its own best learning rate",
     verdict=deep_blocks_verdict,
     seeds=SEEDS,
 )
@@ -392,7 +392,7 @@ def deep_blocks(size: Size) -> Measurement:
         f"with pre-norm, {100 * fmean(scaled):.0f}% with scaled norms and {100 * fmean(post):.0f}% with post-norm",
         values=pre,
         figures={"pre": pre, "scaled": scaled},
-        because="In this small model, too, late pre-norm blocks do little. Scaling the norms did not make them do "
+        because="Late pre-norm blocks do little in this small model as well. Scaling the norms did not make them do "
         "more, but a model of four blocks cannot show what happens in one of thirty.",
     )
 
@@ -408,7 +408,7 @@ def eps_verdict(kernel: float, outside: float, usual_gap: float) -> str:
 
     confirmed: on the nearly constant token the kernel does what eps outside the root does
     depends: it does not, and on a token of deviation 1 both agree to 0.001; it depends on the token
-    refuted: it does not, and they differ on a token of deviation 1, too
+    refuted: it does not, and they also differ on a token of deviation 1
     """
     if abs(kernel - outside) < 0.01 * outside:
         return "confirmed"
@@ -425,7 +425,7 @@ def eps_verdict(kernel: float, outside: float, usual_gap: float) -> str:
         place="Parameters, eps",
         quote="a value added to the denominator for numerical stability. Default: 1e-5",
     ),
-    control="PyTorch's kernel itself, compared with the formulas with eps in the root and outside; eps = 1e-6",
+    control="PyTorch's kernel itself, compared with the formulas with eps inside the root and outside; eps = 1e-6",
     verdict=eps_verdict,
 )
 def eps() -> Measurement:
@@ -475,7 +475,7 @@ def leak_between_texts(name: str, seed: int) -> float:
 def batch_verdict(behind: Sequence[float]) -> str:
     """Judge by how far the held-out loss with BatchNorm is above that with LayerNorm, one for each seed.
 
-    confirmed: more than 0.1 nats per letter in every seed
+    confirmed: more than 0.1 nats per letter for every seed
     not at this size: no more than that in some seed; on these texts of one length BatchNorm does about as well
     """
     return "confirmed" if min(behind) > 0.1 else "not at this size"
@@ -585,8 +585,8 @@ def rms_speed_verdict(ratios: Sequence[float]) -> str:
     "normalization.rms_speed",
     claim="RMSNorm reduces the running time by 7% to 64% on different models.",
     source=RMS_NORM,
-    control="the same tokens and widths, timed in turns; both norms written by hand, both as PyTorch's kernels, and a "
-    "whole model with either",
+    control="the same tokens and widths, timed alternately; both norms written by hand, both as PyTorch's kernels, "
+    "and a complete model with each",
     verdict=rms_speed_verdict,
     timed=True,
 )

@@ -23,7 +23,7 @@ class _PretendNorm:
     """Returns its input, and lets a clock go on by overhead + per_feature · width microseconds.
 
     As on a real machine: the first call of a width takes a millisecond more, the machine slows down by a sixtieth with
-    every call, times waver by 1 %, and if `stumbles`, every ninth call takes forty times as long.
+    every call, times waver by 1%, and if `stumbles`, every ninth call takes forty times as long.
     """
 
     def __init__(self, overhead, per_feature, stumbles):

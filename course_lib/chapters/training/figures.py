@@ -253,7 +253,7 @@ class Abilities(Drawing):
         self.bars = bars.barh(range(len(self.right)), [1] * len(self.right), color=(*COLOURS, RED)[: len(self.right)])
         self.shares = [bars.text(0, i, "", va="center", fontsize=FONT - 1, color=INK) for i in range(len(self.right))]
         bars.set_yticks(range(len(self.right)), list(self.right))
-        bars.set(xlim=(0, 1.3), xlabel="correct answers at this step")
+        bars.set(xlim=(0, 1.3), xlabel="correct, this step")
         bars.set_xticks([0, 0.5, 1], ["0%", "50%", "100%"])
         bars.invert_yaxis()
         self.headline = headline(figure)

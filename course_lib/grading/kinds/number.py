@@ -54,7 +54,7 @@ class Number(Valued):
             size = "large" if abs(value) > abs(expected) else "small"
             return f"{what} is not {said}: that is more than ten times too {size}."
         if abs(value - expected) < NEAR * abs(expected):
-            return f"{what} is not {said}, though it is less than {100 * NEAR:.0f} % away."
+            return f"{what} is not {said}, though it is less than {100 * NEAR:.0f}% away."
         return f"{what} is not {said}, though that is the right order of magnitude."
 
 

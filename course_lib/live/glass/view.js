@@ -7,7 +7,7 @@ const MUCH = 1e5;  // numbers: a logit lens of more, in all blocks together, is 
 const SHOWN = 8, STEP = 900;  // words in a row of bars; ms between two steps of the motion, and until what moved no more is kept
 const few = (numbers) => `(${number(numbers[0], 1)}, ${number(numbers[1], 1)}, …)`;
 const number = (x, digits = 2) => (Math.abs(x) < 0.5 * 10 ** -digits ? 0 : x).toFixed(digits).replace("-", "−");
-const percent = (p) => (p === 1 ? "100" : p > 0.999 ? ">99.9" : p < 0.001 ? "<0.1" : (100 * p).toFixed(p < 0.1 || p > 0.99 ? 1 : 0)) + " %";
+const percent = (p) => (p === 1 ? "100" : p > 0.999 ? ">99.9" : p < 0.001 ? "<0.1" : (100 * p).toFixed(p < 0.1 || p > 0.99 ? 1 : 0)) + "%";
 const named = (words) => new Intl.ListFormat("en").format(
   [...words.slice(0, 5).map((word) => `“${word}”`), ...(words.length > 5 ? [`${words.length - 5} more`] : [])]);
 const escaped = (word) => word.replace(/[&<>"]/g, (letter) => `&#${letter.charCodeAt(0)};`);
@@ -451,7 +451,7 @@ export function mount(box, bytes, about, shown = () => {}) {
       return line(word, key, number(layer.scores[(h * T + t) * T + s]), `<i style="--share: ${share}"></i>${escaped(percent(share))}`, value);
     });
     const later = words.length - t - 1;
-    if (later) rows.push(line(`${later} later ${one}${later === 1 ? "" : "s"}`, "hidden by the mask", "−∞", "0 %", ""));
+    if (later) rows.push(line(`${later} later ${one}${later === 1 ? "" : "s"}`, "hidden by the mask", "−∞", "0%", ""));
     const query = width(layer.query, t, config.d_model).subarray(h * D), mix = width(layer.heads, t, config.d_model).subarray(h * D);
     const table = make("table", {class: "row-of-attention"});
     table.innerHTML = `<tr><th>token<th>its key<th class="step1">q · k / √D${config.alibi_slopes ? " − slope × distance" : ""}

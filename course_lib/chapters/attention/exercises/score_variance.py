@@ -20,7 +20,7 @@ def theory(d_k, n_pairs):
 
 
 def judge(case, expected, got):
-    """Within 10 % of theory, and not equal to it: 10,000 pairs miss the true variance by some 1.5 %.
+    """Within 10% of theory, and not equal to it: 10,000 pairs miss the true variance by some 1.5%.
 
     Of six to 23 pairs a variance is typically off by a third of itself: figures that keep still were not measured.
     """
