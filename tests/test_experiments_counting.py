@@ -1,11 +1,13 @@
 """Chapter 10's experiments: the verdicts, and the exact numbers, worked out here on their own."""
 
+from dataclasses import replace
+
 import pytest
 
 from course_lib.chapters.counting import claims as counting
 from course_lib.claims import find, recorded
 from course_lib.config import PRESETS
-from course_lib.counting import count_parameters
+from course_lib.counting import count_parameters, forward_flops
 
 OUTCOMES = {
     "counting.gpt2_117m": {"confirmed": {"millions": 117.2}, "refuted": {"millions": 124.4}},
@@ -80,6 +82,22 @@ def test_the_quadratic_part_passes_one_half_at_six_times_d_model():
     assert find("counting.quadratic")().values == pytest.approx(
         [T / (6 * d + T) for T in (128, 1024, 16_384)], rel=1e-3
     )
+
+
+def test_a_llama_3_block_has_13_d_squared_weights_and_passes_one_half_later():
+    """It was once counted with the 12 d² of GPT-2's block."""
+    config = replace(PRESETS["llama-3-8b"], vocab_size=1, max_seq_len=200_000)
+    d, T = config.d_model, 26_624
+    assert T == 6.5 * d
+    assert config.n_layers * 4 * T * T * d / forward_flops(config, T) == pytest.approx(0.5, abs=1e-3)
+    assert "13 d²" in find("counting.quadratic")().because
+
+
+def test_llama_7b_has_8_d_squared_in_its_feed_forward_layer_from_three_matrices_and_not_from_4_d():
+    config = PRESETS["llama-7b"]
+    assert config.d_ff / config.d_model == pytest.approx(2.7, abs=0.02)
+    assert 3 * config.d_ff / config.d_model == pytest.approx(8, abs=0.1)
+    assert "three of 2.7 d" in find("counting.twice_attention")().because
 
 
 def test_counts_of_built_models_need_no_memory():

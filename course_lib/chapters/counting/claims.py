@@ -148,8 +148,8 @@ def twice_attention() -> Measurement:
         + ", ".join(f"{label} {100 * a:.0f}%, {100 * b:.0f}%" for label, a, b in zip(models, whole, blocks)),
         values=(*whole, *blocks),
         figures={"whole": whole, "blocks": blocks},
-        because="It depends on two conventions: d_ff = 4 d_model, and a key-value head for every query head. They give "
-        "8 d² of a block's 12 d². With grouped-query attention it is four fifths of the blocks. Small models have "
+        because="It depends on two conventions: 8 d² in a feed-forward layer (GPT-2: two matrices of 4 d, LLaMA: three "
+        "of 2.7 d), and a key-value head per query head. With fewer it is four fifths of the blocks. Small models have "
         "large tables.",
     )
 
@@ -191,6 +191,6 @@ def quadratic() -> Measurement:
         + ", ".join(f"{100 * part:.0f}% at {T:,} tokens" for T, part in parts.items()),
         values=tuple(parts.values()),
         figures={"parts": list(parts.values())},
-        because="It depends on the length. The fraction is T / (6 d_model + T), so the other products dominate until T "
-        "= 6 d_model, here 4,608 tokens.",
+        because="It depends on the length. In a block of 12 d² weights, as here, the fraction is T / (6 d + T): below "
+        "one half until T = 6 d, 4,608 tokens. Llama-3-8B's block has 13 d², and passes one half at 6.5 d, 26,624 tokens.",
     )
