@@ -15,7 +15,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from course_lib.chapters.efficiency import claims as efficiency
 from course_lib.claims import find, in_order, recorded
-from course_lib.config import TransformerConfig
+from course_lib.config import PRESETS, TransformerConfig
 from course_lib.contents import chapter_of
 from course_lib.gpt import DecoderOnly
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 
 # Figures that are possible, for each outcome.
 OUTCOMES = {
-    "efficiency.quadratic": {
+    "efficiency.cache_bytes": {
         "confirmed": {"shares": (0.6, 0.8)},
         "depends": {"shares": (0.1, 0.8)},
         "refuted": {"shares": (0.1, 0.2)},
@@ -40,14 +40,14 @@ OUTCOMES = {
         "refuted": {"few": 0.9, "many": 0.8},
     },
     "efficiency.cache_equal": {
-        "confirmed": {"double": 1e-15, "single": 1e-6, "half": 0.01},
-        "depends": {"double": 1e-8, "single": 1e-6, "half": 0.01},
-        "refuted": {"double": 0.1, "single": 0.1, "half": 0.1},
+        "confirmed": {"double": 1e-15, "single": 0.0, "bfloat16": 0.012, "float16": 0.02},
+        "depends": {"double": 1e-15, "single": 0.0, "bfloat16": 0.012, "float16": 0.003},
+        "refuted": {"double": 1e-15, "single": 0.001, "bfloat16": 0.012, "float16": 0.003},
     },
     "efficiency.time_exponent": {
-        "confirmed": {"power": 2.0},
-        "depends": {"power": 1.4},
-        "refuted": {"power": 1.0},
+        "confirmed": {"kernel": 2.0, "short": 1.8, "layer": 1.8},
+        "depends": {"kernel": 2.0, "short": 1.6, "layer": 1.5},
+        "refuted": {"kernel": 1.5, "short": 1.0, "layer": 1.2},
     },
     "efficiency.cache_time": {
         "confirmed": {"cached": (1.0, 1.0), "whole": (2.0, 2.0)},
@@ -68,9 +68,29 @@ def test_the_counted_share_of_pairs_is_the_formulas(T, d_model):
 
 
 def test_pairs_are_most_of_the_work_of_a_public_model_only_in_very_long_texts():
-    shares = dict(zip(efficiency.LONGEST, find("efficiency.quadratic")().values))
+    """Each with its own block: Llama 3's has 13 d² weights, not 12 d²."""
+    shares = {name: efficiency.model_share(PRESETS[preset], T) for name, (preset, T) in efficiency.LONGEST.items()}
     assert shares["GPT-2 small"] == pytest.approx(1024 / (1024 + 6 * 768))
+    assert shares["Llama 3.1 8B"] == pytest.approx(131_072 / (131_072 + 6.5 * 4096))
     assert [name for name, share in shares.items() if share > 0.5] == ["Llama 3.1 8B"]
+
+
+def test_a_step_reads_the_weights_once_and_each_texts_own_keys_and_values():
+    config = PRESETS["gpt2"]
+    weights = 12 * (12 * 768**2 + 13 * 768) + 2 * 768 + 50_257 * 768  # blocks, last norm, and the table as the head
+    cache = 2 * 12 * 1024 * 768
+    assert efficiency.cache_share(config, 1024, 1) == pytest.approx(cache / (cache + weights))
+    assert efficiency.cache_share(config, 1024, 64) == pytest.approx(64 * cache / (64 * cache + weights))
+    untied = PRESETS["llama-3-8b"]
+    read = 8.03e9 - untied.vocab_size * untied.d_model  # the table that is looked up is not read
+    cache = 2 * 32 * 131_072 * 1024
+    assert efficiency.cache_share(untied, 131_072, 1) == pytest.approx(cache / (cache + read), rel=1e-3)
+
+
+def test_what_a_step_reads_depends_on_how_many_texts_share_the_weights():
+    finding = find("efficiency.cache_bytes")()
+    assert finding.verdict == "depends"
+    assert max(finding.values[::2][:2]) < 0.2 < 0.8 < min(finding.values[1::2])
 
 
 def test_a_heads_scores_have_one_number_per_pair_and_this_is_arithmetic():
@@ -141,6 +161,28 @@ def test_a_cache_that_forgets_is_found_out(monkeypatch):
 
     monkeypatch.setattr(DecoderOnly, "forward", forgets)
     assert efficiency.cached_equals_whole(0) > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("dtype", "least", "most"), [(torch.float32, 0, 0), (torch.bfloat16, 0.005, 0.03), (torch.float16, 0, 0.005)]
+)
+def test_how_many_choices_the_cache_changes_depends_on_the_16_bit_format(dtype, least, most):
+    """A bound on the logits alone confirmed the claim with bfloat16, and would have refuted it with float16."""
+    changed, positions = efficiency.changed_by_cache(0, dtype)
+    assert positions > 1500
+    assert least <= changed / positions <= most
+    assert changed > 0 or dtype == torch.float32
+
+
+def test_a_claim_about_the_cache_is_quoted_with_its_conditions():
+    quote = find("efficiency.cache_equal").source.quote
+    assert "especially in the format the model was NOT meant to be used" in quote
+    assert "greedy decoding often selects the same token" in quote
+
+
+def test_a_whole_layer_that_is_not_quadratic_keeps_the_claim_from_being_confirmed():
+    """The kernel alone confirmed it."""
+    assert find("efficiency.time_exponent").decide(kernel=2.1, short=1.8, layer=1.5) == "depends"
 
 
 def test_the_chance_of_keeping_a_guess_is_1_for_a_draft_that_is_the_model():

@@ -13,8 +13,8 @@ from course_lib.tinytown import Tinytown
 
 OUTCOMES = {
     "normalization.depth": {
-        "confirmed": {"without": [1.0, 0.9, 0.8], "with_norms": [0.3, 0.2, 0.3]},
-        "depends": {"without": [1.0, 0.9, 0.6], "with_norms": [0.3, 0.2, 0.3]},
+        "confirmed": {"without": [1.0, 0.9, 0.8], "with_norms": [0.6, 0.2, 0.3]},
+        "depends": {"without": [1.0, 0.9, 0.8], "with_norms": [0.8, 0.2, 0.3]},
         "refuted": {"without": [0.2, 0.3, 0.2], "with_norms": [0.3, 0.2, 0.3]},
     },
     "normalization.any_depth": {
@@ -26,7 +26,10 @@ OUTCOMES = {
         "depends": {"behind": 0.5, "behind_with_larger_table": 0.02},
         "refuted": {"behind": 0.05, "behind_with_larger_table": 0.02},
     },
-    "normalization.rms_quality": {"confirmed": {"behind": 0.02}, "not at this size": {"behind": 0.2}},
+    "normalization.rms_quality": {
+        "confirmed": {"behind": [0.02, -0.03, 0.01]},
+        "not at this size": {"behind": [0.06, -0.08, 0.01]},
+    },
     "normalization.deep_blocks": {
         "confirmed": {"pre": [0.1, 0.15, 0.05], "scaled": [0.3, 0.5, 0.2]},
         "not at this size": {"pre": [0.1, 0.2, 0.05], "scaled": [0.1, 0.1, 0.2]},
@@ -54,6 +57,16 @@ def test_growth_without_norms_is_exponential_whatever_its_rate():
     assert finding.verdict == "confirmed"
     assert min(finding.values) > 0.8
     assert "harmless" not in finding.because, "whether a growth of forty times harms was not measured"
+    with_norms = finding.figures["with_norms"]
+    assert len(with_norms) == len(finding.values) == 20, "both arms start from both kinds of weights, with ten seeds"
+    assert all(bare > 1.5 * normed for bare, normed in zip(finding.values, with_norms))
+    assert max(with_norms[:10]) > 0.5, "with PyTorch's weights pre-norm grows less evenly than without, by no constant"
+
+
+def test_one_norm_is_not_called_as_good_as_another_by_the_mean_of_seeds_that_disagree():
+    """The mean is below 0.1 and tells nothing: at twice the width it was above, with single seeds 0.26 apart."""
+    assert claims.rms_quality_verdict([0.26, -0.2, 0.02]) == "not at this size"
+    assert claims.rms_quality_verdict([-0.2, -0.2, -0.2]) == "not at this size", "better by far is not comparable"
 
 
 def test_evenness_tells_the_exponential_from_the_root():

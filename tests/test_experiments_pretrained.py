@@ -22,9 +22,9 @@ OUTCOMES = {
         "refuted": {"right": 1.0, "mistaken": [0.8, 0.9, 0.9]},
     },
     "pretrained.missing_tensor": {
-        "confirmed": {"unseen": 0.0},
-        "depends": {"unseen": 0.2},
-        "refuted": {"unseen": 0.6},
+        "confirmed": {"not_worse": 0.0, "small": 0.0},
+        "depends": {"not_worse": 0.0, "small": 0.1},
+        "refuted": {"not_worse": 0.2, "small": 0.4},
     },
     "pretrained.it_in_a_decoder": {"by construction": {"before": 0.0, "after": 0.4}},
     "pretrained.weights_as_influence": {
@@ -33,9 +33,9 @@ OUTCOMES = {
         "refuted": {"by_weight": 0.3, "by_place": 0.3},
     },
     "pretrained.grouped_sentences": {
-        "confirmed": {"trained": 0.95, "random_blocks": 0.96},
-        "depends": {"trained": 0.95, "random_blocks": 0.85},
-        "refuted": {"trained": 0.95, "random_blocks": 0.6},
+        "confirmed": {"topic": -0.01, "who": 0.0, "who_strict": 0.04},
+        "depends": {"topic": -0.01, "who": 0.0, "who_strict": 0.47},
+        "refuted": {"topic": 0.1, "who": 0.2, "who_strict": 0.47},
     },
     "pretrained.referent_learned": {
         "confirmed": {"trained": 1.0, "untrained": [0.5, 0.6, 0.4], "without_it": 0.6},
@@ -43,9 +43,9 @@ OUTCOMES = {
         "not at this size": {"trained": 0.6, "untrained": [0.5, 0.6, 0.4], "without_it": 0.5},
     },
     "pretrained.lora_forgets": {
-        "confirmed": {"saved": [0.2, 0.3, 0.2], "by_rate": 0.4},
-        "depends": {"saved": [0.0, 0.1, 0.0], "by_rate": 0.4},
-        "not at this size": {"saved": [0.0, 0.1, 0.0], "by_rate": 0.1},
+        "confirmed": {"saved": [0.2, 0.3, 0.2], "saved_at_end": [0.4, 0.2, 0.3]},
+        "depends": {"saved": [0.0, 0.1, 0.0], "saved_at_end": [0.4, 0.2, 0.3]},
+        "not at this size": {"saved": [0.0, 0.1, 0.0], "saved_at_end": [-0.9, -0.6, -0.7]},
     },
 }
 
@@ -111,6 +111,21 @@ def test_a_parity_test_speaks_for_the_positions_that_it_ran(tinytown):
         difference = (spoilt(ids) - model(ids)).abs().amax(dim=-1)[0]  # (T,)
     assert difference[:13].max() < 1e-5
     assert difference[13:].max() > 1
+
+
+@pytest.mark.proof
+def test_even_the_matrix_that_is_missed_least_raises_the_loss_on_the_same_stories(tinytown):
+    """Between samples of stories its 1% is lost, so it was said that no loss gives a warning."""
+    model, tokenizer = load_pretrained("tinytown")
+    torch.manual_seed(0)
+    fresh, rises = DecoderOnly(model.config), {}
+    right = measured.mean_loss(model, tokenizer)
+    for name in [f"blocks.1.attention.{part}_proj.weight" for part in "qkv"]:
+        learned = model.get_parameter(name).data
+        model.get_parameter(name).data = fresh.get_parameter(name).data
+        rises[name] = measured.mean_loss(model, tokenizer) / right - 1
+        model.get_parameter(name).data = learned
+    assert 0 < min(rises.values()) < measured.SMALL
 
 
 @pytest.mark.proof
@@ -184,6 +199,26 @@ def test_heads_of_tinytown_lean_on_the_first_token_early_in_a_text_and_not_later
             assert late.mean() < 1.2
 
 
+def test_the_size_of_a_value_is_the_norm_of_what_its_head_adds():
+    model, ids = drawn(DecoderOnly), torch.tensor([[3, 4, 5, 6]])
+    sizes = measured.value_sizes(model, ids)
+    assert sizes.shape == (2, 2, 4)
+    attention = model.blocks[0].attention
+    with torch.no_grad():
+        value = attention.v_proj(model.blocks[0].norm1(model.token_embedding(ids) + model.positions.weight[:4]))[
+            0, 2, 8:
+        ]
+        added = attention.out_proj.weight[:, 8:] @ value
+    assert sizes[0, 1, 2].item() == pytest.approx(added.norm().item(), rel=1e-4)
+
+
+@pytest.mark.proof
+def test_to_count_the_size_of_the_values_as_well_does_not_explain_the_rest():
+    plain, _, _, sized = measured.weights_and_influence(0)
+    assert abs(plain - sized) < 0.1
+    assert max(plain, sized) < 0.8
+
+
 # ---------------------------------------------------------------------------------------------------- sentence vectors
 def test_topics_are_told_by_lines_and_vectors_have_length_one(tinytown):
     story = "once there was a king called tom . the goat said maa . then he went to bed ."
@@ -197,6 +232,22 @@ def test_nearest_neighbours_are_counted_without_the_line_itself():
     vectors = torch.stack([angles.cos(), angles.sin()], dim=-1)
     assert measured.nearest_has_the_topic(vectors, ["a", "a", "b", "b", "c"]) == 0.8
     assert measured.nearest_has_the_topic(vectors, ["a", "b", "a", "b", "c"]) == 0.0
+
+
+def test_a_probe_finds_what_a_straight_line_separates_and_nothing_in_noise():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(4).repeat(50)
+    noise = torch.randn(200, 8, generator=generator)
+    assert min(measured.probed(torch.eye(4)[labels].repeat(1, 2) + 0.1 * noise, labels, 0).values()) == 1
+    assert max(measured.probed(noise, labels, 0).values()) < 0.5
+
+
+def test_what_trained_blocks_gain_on_a_label_that_words_cannot_tell_depends_on_the_probe():
+    """On topics nothing can gain five points over counted words, so that measure alone could not refute the claim."""
+    found = measured.who_chased(0)
+    assert max(found["the table"].values()) < 0.5
+    assert max(found["trained"].values()) - max(found["random blocks"].values()) <= 0.05
+    assert found["trained"][measured.STRICT] - found["random blocks"][measured.STRICT] > 0.2
 
 
 def test_lines_are_counted_word_by_word(tinytown):
@@ -232,9 +283,17 @@ def test_random_blocks_on_the_trained_table_keep_the_topics_that_its_vectors_tel
 
 def test_a_rate_at_which_too_little_is_learned_counts_as_no_run(monkeypatch):
     paths = {1e-3: [(4.0, 0.7), (2.0, 1.0)], 2e-3: [(4.0, 0.7), (0.8, 1.5)]}
-    monkeypatch.setattr(measured, "fine_tuned", lambda way, seed, rate, steps, until: (None, paths[rate]))
+    monkeypatch.setattr(measured, "losses_on_the_way", lambda way, steps, rate, seed: paths[rate])
     assert measured.forgotten("all", 60, 1e-3, 0) == math.inf
     assert measured.forgotten("all", 60, 2e-3, 0) == pytest.approx(0.7 + 0.8 * (4 - measured.SAME) / 3.2)
+    assert measured.at_the_end("all", 60, 2e-3, 0) == (0.8, 1.5)
+
+
+def test_the_comparison_at_the_end_of_training_is_judged_as_well():
+    """LoRA forgets more there, which a comparison at the same gain does not show."""
+    decide = find("pretrained.lora_forgets").decide
+    assert decide(saved=[0.3, 0.3, 0.3], saved_at_end=[-0.9, -0.6, -0.7]) == "depends"
+    assert decide(saved=[0.3, 0.3, 0.3], saved_at_end=[0.2, 0.2, 0.2]) == "confirmed"
 
 
 def test_one_head_of_block_1_carries_the_answer_and_the_head_of_the_map_less_than_half(tinytown):

@@ -164,7 +164,7 @@ def test_a_card_says_who_says_it_how_it_was_tested_and_with_how_many_seeds():
     assert (said["control"], said["quote"]) == (experiment.control, f"“{experiment.source.quote}”")
     assert all(when in said["outcomes"] for when in experiment.outcomes.values())
     assert said["measured"].endswith("(3 seeds)")
-    counted = find("efficiency.quadratic")
+    counted = find("efficiency.cache_bytes")
     assert "seeds" not in card(counted, recorded()[counted.id]).draw().texts["measured"].get_text()
 
 

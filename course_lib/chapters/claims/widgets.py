@@ -18,8 +18,8 @@ SIGNS = {"confirmed": "●", "depends": "◆", "refuted": "✕", "not at this si
 # A dozen that are often heard, from embeddings to attention maps; with their figures they fit a picture.
 HEADLINES = (
     "embeddings.analogies", "masks.cheating", "heads.slice", "heads.removal", "positions.sinusoids_reach",
-    "feed_forward.capitals", "normalization.rms_quality", "blocks.guarantee", "counting.gpt2_117m", "sampling.creative",
-    "efficiency.quadratic", "pretrained.weights_as_influence",
+    "feed_forward.capitals", "normalization.depth", "blocks.guarantee", "counting.gpt2_117m", "sampling.creative",
+    "efficiency.cache_bytes", "pretrained.weights_as_influence",
 )  # fmt: skip
 
 

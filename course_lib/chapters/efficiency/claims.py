@@ -18,10 +18,13 @@ from course_lib.attention import scaled_dot_product_attention
 from course_lib.blocks import TransformerBlock
 from course_lib.claims.registry import Measurement, Source, experiment
 from course_lib.claims.timing import best_seconds
-from course_lib.config import TransformerConfig
-from course_lib.counting import forward_flops
+from course_lib.claims.tinytown import HELD_OUT_SEED
+from course_lib.config import PRESETS, TransformerConfig
+from course_lib.counting import count_parameters, forward_flops, kv_cache_bytes
 from course_lib.gpt import DecoderOnly, evaluating
 from course_lib.heads import MultiHeadAttention
+from course_lib.pretrained import load_pretrained
+from course_lib.tinytown import Tinytown
 
 SEEDS = (0, 1, 2)
 
@@ -69,50 +72,79 @@ def pairs_share(T: int, d_model: int) -> float:
     return pairs.get_total_flops() / (pairs.get_total_flops() + linear.get_total_flops())
 
 
-# Public models: name -> (d_model, the longest text in tokens that each was trained for).
+# Public models: name -> (preset, the longest text in tokens that each was trained for).
 LONGEST = {
-    "BERT large": (1024, 512),
-    "GPT-2 small": (768, 1024),
-    "Llama 2 7B": (4096, 4096),
-    "Llama 3.1 8B": (4096, 131_072),
+    "GPT-2 small": ("gpt2", 1024),
+    "LLaMA-7B": ("llama-7b", 2048),
+    "Llama 3.1 8B": ("llama-3-8b", 131_072),  # of the same shape as Llama 3
 }
 
 
-def quadratic_verdict(shares: Sequence[float]) -> str:
-    """Compare pairs of tokens with the linear layers at the longest text of several models.
+def model_share(config: TransformerConfig, T: int) -> float:
+    """Return the fraction of the operations of a decoder's own blocks that compares pairs of tokens, over T tokens."""
+    blocks = forward_flops(config, T) - 2 * T * config.vocab_size * config.d_model  # without the output head
+    return 4 * config.n_layers * T * T * config.n_heads * config.d_head / blocks
 
-    confirmed: pairs are more than half of a block's work in every model
-    refuted: they are less than half in every one
-    depends: they are more than half in some of the models
+
+def cache_share(config: TransformerConfig, T: int, batch: int) -> float:
+    """Return the fraction of the bytes that one step of generating reads from the cache: `batch` texts of T tokens.
+
+    The rest are the weights, once for all texts; of a table that is only looked up, nothing is counted. Both have 16
+    bits.
+    """
+    count = count_parameters(config)
+    looked_up = count.by_component["position embedding"] + config.vocab_size * config.d_model * (not config.tie_weights)
+    cache = kv_cache_bytes(config, T, batch)
+    return cache / (cache + 2 * (count.total - looked_up))
+
+
+BATCHES = (1, 64)
+
+
+def cache_bytes_verdict(shares: Sequence[float]) -> str:
+    """Compare the bytes of keys and values with the weights that a step reads, in several models, for one text and for
+    many.
+
+    confirmed: keys and values are more than half of the bytes in every case
+    refuted: they are less than half in every case
+    depends: they are more than half in some cases
     """
     return "confirmed" if min(shares) > 0.5 else "refuted" if max(shares) < 0.5 else "depends"
 
 
 @experiment(
-    "efficiency.quadratic",
-    claim="The main efficiency bottleneck in Transformer models is its self-attention mechanism.",
+    "efficiency.cache_bytes",
+    claim="incremental inference … is often slow, due to the memory-bandwidth cost of repeatedly loading the large "
+    "“keys” and “values” tensors.",
     source=Source(
-        "Wang et al. 2020",
-        "Linformer: Self-Attention with Linear Complexity",
-        "https://arxiv.org/abs/2006.04768",
-        place="§ 1",
-        quote="The main efficiency bottleneck in Transformer models is its self-attention mechanism. Here, each "
-        "token’s representation is updated by attending to all other tokens in the previous layer.",
+        "Shazeer 2019",
+        "Fast Transformer Decoding: One Write-Head is All You Need",
+        "https://arxiv.org/abs/1911.02150",
+        place="abstract",
+        quote="incremental inference (where such paralleization is impossible) is often slow, due to the "
+        "memory-bandwidth cost of repeatedly loading the large “keys” and “values” tensors.",
     ),
-    control="The linear layers of the same block on the same text, with d_ff = 4 · d_model, counted by torch's own "
-    "counter. Each model reads the longest text that it was trained for, where pairs matter most.",
-    verdict=quadratic_verdict,
+    control="The weights, which the same step reads as well. Both have 16 bits; each model has its own shape and the "
+    "longest text that it was trained for.",
+    verdict=cache_bytes_verdict,
 )
-def quadratic() -> Measurement:
-    """Count the work of pairs in one block of each public model, at its longest text."""
-    shares = {name: pairs_share(T, d_model) for name, (d_model, T) in LONGEST.items()}
-    told = ", ".join(f"{shares[name]:.0%} in {name} ({T:,} tokens)" for name, (_, T) in LONGEST.items())
+def cache_bytes() -> Measurement:
+    """Count the bytes that one step of generating reads from the cache and from the weights."""
+    one, many = BATCHES
+    shares = {
+        name: [cache_share(PRESETS[preset], T, batch) for batch in BATCHES] for name, (preset, T) in LONGEST.items()
+    }
+    told = ", ".join(
+        f"{name} {shares[name][0]:.0%} with {one} text of {T:,} tokens and {shares[name][1]:.0%} with {many}"
+        for name, (_, T) in LONGEST.items()
+    )
+    flat = [share for each in shares.values() for share in each]
     return Measurement(
-        measured=f"at the longest text of each model, comparing pairs is this fraction of a block's work: {told}",
-        values=tuple(shares.values()),
-        figures={"shares": tuple(round(share, 3) for share in shares.values())},
-        because="It depends on the length of the text compared with the width of the model: the linear layers grow "
-        "with T · d², the pairs with T² · d. They are equal at T = 6 · d_model.",
+        measured=f"keys and values are this fraction of the bytes that a step reads: {told}",
+        values=flat,
+        figures={"shares": [round(share, 3) for share in flat]},
+        because="It depends on the number of texts and on their length. All texts share the weights, but each text "
+        "brings its own keys and values.",
     )
 
 
@@ -300,7 +332,7 @@ def mixed_precision() -> Measurement:
     )
 
 
-PRECISIONS = (torch.float64, torch.float32, torch.bfloat16)
+PRECISIONS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 def cached_equals_whole(seed: int, dtype: torch.dtype = torch.float32, T: int = 48) -> float:
@@ -316,16 +348,34 @@ def cached_equals_whole(seed: int, dtype: torch.dtype = torch.float32, T: int = 
     return ((steps - whole).abs().max() / whole.abs().max()).item()
 
 
-def cache_equal_verdict(double: float, single: float, half: float) -> str:
-    """Compare the largest difference of a logit, relative to the largest logit, in float64, float32 and bfloat16.
-
-    confirmed: it is below 1e-12 in float64, below 1e-4 in float32 and above 1e-3 in bfloat16, for every seed
-    refuted: it is above 1e-4 in float32, or below 1e-3 in bfloat16
-    depends: it is above 1e-12 in float64, so there is more than rounding
+def changed_by_cache(seed: int, dtype: torch.dtype, n_stories: int = 40) -> tuple[int, int]:
+    """Return (positions of held-out stories at which the cache changes the most probable token, all positions), in the
+    Tinytown model.
     """
-    if single > 1e-4 or half < 1e-3:
+    model, tokenizer = load_pretrained("tinytown")
+    rows = [torch.tensor(tokenizer.encode(story)[:-1]) for story in Tinytown(HELD_OUT_SEED + seed).sample(n_stories)]
+    ids = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=tokenizer.pad_id)  # (B, T)
+    with evaluating(model.to(dtype)):
+        whole, cache = model(ids), model.new_cache()
+        steps = torch.cat([model(ids[:, t : t + 1], cache=cache) for t in range(ids.shape[1])], dim=1)
+    real = ids != tokenizer.pad_id  # (B, T)
+    changed = (steps.argmax(dim=-1) != whole.argmax(dim=-1)) & real
+    return int(changed.sum()), int(real.sum())
+
+
+def cache_equal_verdict(double: float, single: float, bfloat16: float, float16: float) -> str:
+    """Count the fraction of positions at which the cache changes the most probable token, in three formats; and take
+    the largest difference of a logit in float64, relative to the largest logit.
+
+    confirmed: nowhere in float32, and at more than 1 position in 200 in both 16-bit formats
+    depends: nowhere in float32, and at more than 1 position in 200 in only one of the 16-bit formats
+    refuted: somewhere in float32, or at fewer in both 16-bit formats, or by more than 1e-12 in float64, which is more
+        than rounding
+    """
+    seen = [fraction > 1 / 200 for fraction in (bfloat16, float16)]
+    if double > 1e-12 or single > 0 or not any(seen):
         return "refuted"
-    return "confirmed" if double < 1e-12 else "depends"
+    return "confirmed" if all(seen) else "depends"
 
 
 @experiment(
@@ -338,25 +388,32 @@ def cache_equal_verdict(double: float, single: float, half: float) -> str:
         "https://github.com/huggingface/transformers/issues/25420",
         place="comment of 23 October 2023 in an issue of transformers",
         quote="Using KV caches (and, in some models, left-padding) do change the logits. This happens in most, if not "
-        "all models at all precisions, but it is almost imperceptible in FP32. With 16 bits … the difference becomes "
-        "non-negligible.",
+        "all models at all precisions, but it is almost imperceptible in FP32. With 16 bits (especially in the format "
+        "the model was NOT meant to be used at inference time, such as bfloat16 for Llama), the difference becomes "
+        "non-negligible. … The effect is more visible when do_sample=True, as greedy decoding often selects the same "
+        "token despite the differences.",
     ),
-    control="The same weights, and all tokens read at once without a cache; and the same in float64, where rounding "
-    "would almost vanish and an approximation would not.",
+    control="The same weights, and all tokens read at once without a cache; and the same in float64 with an untrained "
+    "model, where rounding would almost vanish and an approximation would not.",
     verdict=cache_equal_verdict,
     seeds=SEEDS,
 )
 def cache_equal() -> Measurement:
-    """Measure the largest difference of the logits with and without the cache, in three precisions."""
-    double, single, half = ([cached_equals_whole(seed, dtype) for seed in SEEDS] for dtype in PRECISIONS)
-    below = [math.ceil(math.log10(max(errors))) for errors in (double, single, half)]
+    """Count the changed choices of the Tinytown model in three formats; measure the logits of an untrained one in
+    four.
+    """
+    below = [math.ceil(math.log10(max(cached_equals_whole(seed, dtype) for seed in SEEDS))) for dtype in PRECISIONS]
+    found = [[changed_by_cache(seed, dtype) for seed in SEEDS] for dtype in PRECISIONS[1:]]
+    single, bfloat16, float16 = (sum(changed for changed, _ in each) / sum(n for _, n in each) for each in found)
     return Measurement(
-        measured="largest difference of a logit, relative to the largest: "
-        + ", ".join(f"below 1e{power} in {name}" for power, name in zip(below, ("float64", "float32", "bfloat16"))),
-        values=tuple(round(each, 5) for each in single),  # what is smaller depends on the processor
-        figures={"double": 10.0 ** below[0], "single": 10.0 ** below[1], "half": round(min(half), 4)},
-        because="The cache approximates nothing: later tokens never change a token's keys and values. But sums "
-        "taken in a different order round differently, and with few digits that becomes visible.",
+        measured=f"with the cache another token is the most probable at {single:.0%} of the positions in float32, "
+        f"about {100 * bfloat16:.1g}% in bfloat16 and about {100 * float16:.1g}% in float16. Largest difference of a "
+        "logit, relative to the largest: "
+        + ", ".join(f"below 1e{power} in {str(dtype)[6:]}" for power, dtype in zip(below, PRECISIONS)),
+        values=tuple(changed / n for changed, n in found[1]),
+        figures={"double": 10.0 ** below[0], "single": single, "bfloat16": bfloat16, "float16": float16},
+        because="It depends on the 16-bit format: bfloat16 keeps 8 binary digits of a number, float16 keeps 11. The "
+        "cache approximates nothing, but sums in a different order round differently.",
     )
 
 
@@ -380,14 +437,16 @@ def slope(lengths: Sequence[int], seconds: Sequence[float]) -> float:
     return sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y)) / sum((a - mean_x) ** 2 for a in x)
 
 
-def exponent_verdict(power: float) -> str:
-    """Fit time ≈ c · length^power from 512 to 2,048 tokens, and take the mean over the seeds.
+def exponent_verdict(kernel: float, short: float, layer: float) -> str:
+    """Fit time ≈ c · length^power, and take the mean over the seeds: of the fused kernel from 512 to 2,048 tokens, of
+    the same from 64 to 256, and of a whole self-attention layer from 512 to 2,048.
 
-    confirmed: the power is between 1.7 and 2.6
-    depends: it is between 1.2 and 1.7, or above 2.6
-    refuted: it is below 1.2, as for a linear layer
+    confirmed: all three powers are above 1.7
+    depends: some of them are
+    refuted: none is
     """
-    return "confirmed" if 1.7 < power < 2.6 else "depends" if power > 1.2 else "refuted"
+    quadratic = [power > 1.7 for power in (kernel, short, layer)]
+    return "confirmed" if all(quadratic) else "depends" if any(quadratic) else "refuted"
 
 
 @experiment(
@@ -401,29 +460,37 @@ def exponent_verdict(power: float) -> str:
         quote="Transformers are slow and memory-hungry on long sequences, since the time and memory complexity of "
         "self-attention are quadratic in sequence length.",
     ),
-    control="A linear layer on the same lengths, timed alternately; its exponent should be 1.",
+    control="A linear layer on the same lengths, timed alternately; its exponent should be 1. The whole layer has "
+    "d_model = 512, eight heads and four linear layers.",
     verdict=exponent_verdict,
     seeds=SEEDS,
     timed=True,
 )
 def time_exponent() -> Measurement:
-    """Measure the exponent of the fused kernel, without the linear layers around it, and of one linear layer."""
-    lengths, exponents, linear = (512, 1024, 2048), [], []
+    """Measure the exponent of the fused kernel in long and in short texts, of a whole layer, and of one linear
+    layer.
+    """
+    long, short, exponents = (512, 1024, 2048), (64, 128, 256), []
     for seed in SEEDS:
         torch.manual_seed(seed)
-        queries, inputs = [torch.randn(1, 2, T, 64) for T in lengths], [torch.randn(T, 512) for T in lengths]
-        runs: list[Callable[[], object]] = [partial(F.scaled_dot_product_attention, q, q, q) for q in queries]
-        layer = nn.Linear(512, 512)
-        seconds = best_seconds(runs + [partial(layer, x) for x in inputs], rounds=15)
-        exponents.append(slope(lengths, seconds[:3]))
-        linear.append(slope(lengths, seconds[3:]))
-    mean = sum(exponents) / len(exponents)
+        queries = {T: torch.randn(1, 2, T, 64) for T in (*long, *short)}
+        inputs = {T: torch.randn(1, T, 512) for T in long}
+        linear, layer = nn.Linear(512, 512), MultiHeadAttention(512, 8)
+        runs: list[Callable[[], object]] = [partial(F.scaled_dot_product_attention, q, q, q) for q in queries.values()]
+        with torch.no_grad():
+            kernels = best_seconds(runs + [partial(linear, x) for x in inputs.values()], rounds=15)
+            layers = best_seconds([partial(layer, x) for x in inputs.values()], rounds=5)
+        exponents.append(
+            (slope(long, kernels[:3]), slope(short, kernels[3:6]), slope(long, layers), slope(long, kernels[6:]))
+        )
+    kernel, brief, whole, one = (sum(column) / len(column) for column in zip(*exponents))
     return Measurement(
-        measured=f"the time of the fused kernel grows as length to the power {mean:.1f}, that of a linear layer as "
-        f"length to the power {sum(linear) / len(linear):.1f}",
-        values=tuple(exponents),
-        figures={"power": round(mean, 2)},
-        because="The kernel saves memory, not work: every pair of tokens is still compared.",
+        measured=f"exponent of the length: fused kernel {kernel:.1f} from 512 tokens on, {brief:.1f} from 64 to 256; a "
+        f"whole layer with d_model = 512 {whole:.1f} from 512 tokens on; a linear layer {one:.1f}",
+        values=tuple(each[0] for each in exponents),
+        figures={"kernel": round(kernel, 2), "short": round(brief, 2), "layer": round(whole, 2)},
+        because="It depends on the length and on what is timed. The kernel compares every pair, so its time is "
+        "quadratic in long texts. The four linear layers of attention are linear, and wide ones dominate.",
     )
 
 
