@@ -192,5 +192,6 @@ def quadratic() -> Measurement:
         values=tuple(parts.values()),
         figures={"parts": list(parts.values())},
         because="It depends on the length. In a block of 12 d² weights, as here, the fraction is T / (6 d + T): below "
-        "one half until T = 6 d, 4,608 tokens. Llama-3-8B's block has 13 d², and passes one half at 6.5 d, 26,624 tokens.",
+        "one half until T = 6 d, 4,608 tokens. Llama-3-8B's block has 13 d², and passes one half at 6.5 d, 26,624 "
+        "tokens.",
     )
