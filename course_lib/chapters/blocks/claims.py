@@ -383,9 +383,8 @@ def post_norm_gradient() -> Measurement:
         return [statistics.median(each[0] / each[-1] for each in drawn) for drawn in norms.values()]
 
     alone = first_over_last(lambda order, seed: stack_profile(f"{order}-norm", 18, seed=seed).weight_gradient)
-    beside, shallow = (
-        first_over_last(lambda order, seed, depth=depth: beside_an_encoder(order, depth, seed)) for depth in (18, 6)
-    )
+    beside = first_over_last(lambda order, seed: beside_an_encoder(order, 18, seed))
+    shallow = first_over_last(lambda order, seed: beside_an_encoder(order, 6, seed))
     return Measurement(
         measured="untrained blocks, gradient of the first over that of the last: in a decoder of 18 that reads nothing "
         f"else {alone[0]:.1g} (pre-norm {alone[1]:.1g}), in one of 18 that reads an encoder {beside[0]:.1g} "

@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.blocks import TransformerBlock
 from course_lib.chapters.pretrained.fine_tuning import RATES, SAME, STEPS, fine_tuned, forgotten_at
 from course_lib.claims.interventions import patch, swap
 from course_lib.claims.rates import Best, at_best_rate
@@ -183,7 +182,8 @@ def missing_tensor() -> Measurement:
     """Measure how much the loss on the same stories rises when one matrix stays random."""
     model, tokenizer = load_pretrained("tinytown")
     matrices = [name for name, tensor in model.named_parameters() if tensor.dim() == 2 and name.startswith("blocks.")]
-    reference, rises = mean_loss(model, tokenizer), []
+    reference = mean_loss(model, tokenizer)
+    rises: list[list[float]] = []
     for seed in SEEDS:
         torch.manual_seed(seed)
         fresh = DecoderOnly(model.config)
@@ -318,7 +318,7 @@ def value_sizes(model: DecoderOnly, ids: Tensor) -> Tensor:
         model(ids)
     for block, values in zip(model.blocks, seen.values(), strict=True):
         by_head = values[0].unflatten(-1, (n_heads, -1))  # (T, H, D)
-        out = cast(TransformerBlock, block).attention.out_proj.weight.detach().unflatten(-1, (n_heads, -1))  # (d, H, D)
+        out = block.attention.out_proj.weight.detach().unflatten(-1, (n_heads, -1))  # (d, H, D)
         sizes.append(torch.einsum("thk,dhk->htd", by_head, out).norm(dim=-1))
     return torch.stack(sizes)
 
@@ -489,7 +489,7 @@ def who_chased(seed: int, n_animals: int = 16) -> dict[str, dict[float, float]]:
     fresh = DecoderOnly(TransformerConfig.from_dict(model.config.to_dict())).eval()
     fresh.token_embedding.weight.data = model.token_embedding.weight.data.clone()
     pairs = [(one, other) for one in range(n_animals) for other in range(n_animals) if one != other]
-    before, animals = "once there was a king called tom .", CLASSES["animal"]
+    before, animals = "once there was a king called tom .", tuple(CLASSES["animal"])
     lines = [CHASED.format(one=animals[one], other=animals[other]) for one, other in pairs]
     ids = torch.tensor([tokenizer.encode(f"{before} {line}", end=False) for line in lines])  # (N, T)
     begins, labels = 1 + len(split_words(before)), torch.tensor([one for one, _ in pairs])

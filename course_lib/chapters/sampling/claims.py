@@ -196,8 +196,12 @@ def greedy_and_searched(beginning: str, n_beams: int = 16) -> tuple[Text, Text]:
     room = model.config.max_seq_len - start.shape[1]
     ids = cast(Tensor, generate(model, start, room, temperature=0, stop=tokenizer.eos_id))
     found, _ = beam_search(model, start, room, n_beams=n_beams, stop=tokenizer.eos_id, length_penalty=1)
-    one, other = (tokenizer.decode(row[0]) for row in (ids, found))
-    return tuple((log_p(model, tokenizer, text), len(split_words(text))) for text in (one, other))
+
+    def text(row: Tensor) -> Text:
+        words = tokenizer.decode(row)
+        return log_p(model, tokenizer, words), len(split_words(words))
+
+    return text(ids[0]), text(found[0])
 
 
 def hidden_verdict(greedy: Sequence[Sequence[float]], searched: Sequence[Sequence[float]]) -> str:

@@ -135,10 +135,10 @@ def one_batch(size: Size) -> Measurement:
         return overfit(seed, steps, fault, rate, d_model)[0]
 
     right = at_best_rate(loss, ONE_BATCH_RATES, SEEDS)
-    quarters = ({"steps": steps // 4}, {"d_model": d_model // 4})
+    quarters = (partial(loss, steps=steps // 4), partial(loss, d_model=d_model // 4))
     unlucky = [
         max(loss(right.rate / 10, seed) for seed in SEEDS),
-        *(max(at_best_rate(partial(loss, **less), ONE_BATCH_RATES, SEEDS).losses) for less in quarters),
+        *(max(at_best_rate(less, ONE_BATCH_RATES, SEEDS).losses) for less in quarters),
     ]
     faulty = {fault: at_best_rate(partial(loss, fault=fault), ONE_BATCH_RATES, SEEDS) for fault in FAULTS}
     told = ", ".join(f"{fault} {best.mean:.1f}" for fault, best in faulty.items())
