@@ -27,7 +27,7 @@ def test_pairs_and_linear_layers_meet_at_six_times_the_width():
         linear = parts.linear.get_ydata()
         assert np.all((pairs > linear) == (lengths > 6 * d_model))
         assert f"They break even at T = {6 * d_model:,}." in figure.text
-        told = re.search(r"pairs is (under )?(\d+) % of", figure.figure.get_suptitle())
+        told = re.search(r"pairs is (under )?(\d+)% of", figure.figure.get_suptitle())
         share = 100 * T / (T + 6 * d_model)
         assert share < 0.5 if told[1] else abs(int(told[2]) - share) <= 0.5
 
