@@ -116,7 +116,7 @@ def test_ribbons_lead_to_the_chosen_token_and_follow_what_is_removed(page):
         )
 
     thickest("mouseover")
-    said = re.match(r"Layer (\d), head (\d): “.+” takes from “.+”: weight .+ %, norm \d", told.inner_text())
+    said = re.match(r"Layer (\d), head (\d): “.+” takes from “.+”: weight .+%, norm \d", told.inner_text())
     layer, head = said.groups()
     thickest("click")
     assert panel.locator("h3").inner_text() == f"Layer {layer}, head {head}"
