@@ -88,7 +88,7 @@ def test_a_kernel_and_a_phone_vote_the_projector_shows_it_and_the_teacher_reveal
     found += [*findings(projector), *findings(phone)]
     assert found == []
     projector.keyboard.press("ArrowRight")
-    phone.get_by_text("Which token gets most weight").wait_for()
+    phone.get_by_text("Which token gets the most weight").wait_for()
     assert phone.get_by_role("radio", checked=True).count() == 0
     notebook.close()
 
