@@ -26,7 +26,7 @@ RUN = [*NOTEBOOKS, *SOLUTIONS]
 CALLS = ("check", "hint", "progress", "explore")
 LARGEST = 2_500_000  # bytes
 LONGEST_TEXT = 120  # words in one markdown cell
-LONGEST_LINE = 100  # characters of code: more wrap in a window of 1280 pixels beside the list of files
+LONGEST_LINE = 88  # characters of code: what fits a window of 1280 pixels next to the list of files, and a projector
 
 
 def read(path):
