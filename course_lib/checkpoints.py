@@ -59,5 +59,5 @@ def load_checkpoint(
     except Exception as error:
         raise ValueError(
             f"cannot resume from {path}: {type(error).__name__}: {str(error).splitlines()[0]}. "
-            "It belongs to another model, or is missing or damaged. Move it away to begin anew, or name another one."
+            "It belongs to another model, or is missing or damaged. Move it away to start again, or name another one."
         ) from error

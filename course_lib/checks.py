@@ -181,7 +181,7 @@ def require_heads(
     require_at_least_one(n_kv_heads=n_kv_heads)
     if n_heads % n_kv_heads:
         raise ValueError(
-            f"n_kv_heads={n_kv_heads} must divide n_heads={n_heads}: each key-value head serves as many query heads"
+            f"n_kv_heads={n_kv_heads} must divide n_heads={n_heads}: each key-value head serves the same number of query heads"
         )
 
 
@@ -264,7 +264,7 @@ def require_left(k: int, available: int) -> None:
     """Raise ValueError unless k is a whole number of at least 1, and as many tokens are left besides the input."""
     require_at_least_one(k=k)
     if k > available:
-        raise ValueError(f"k={k} tokens were asked for, but only {available} are left besides the input")
+        raise ValueError(f"k={k} tokens were asked for, but only {available} remain once the inputs are left out")
 
 
 def require_tokens(
@@ -332,7 +332,7 @@ def require_sequences(
 def require_bias(score_bias: Tensor) -> None:
     """Raise ValueError unless what is added to the scores are numbers: a mask says True and False instead."""
     if score_bias.dtype == torch.bool or score_bias.is_complex():
-        raise ValueError(f"score_bias must be numbers, got {score_bias.dtype}: True = may attend is said by a mask")
+        raise ValueError(f"score_bias must be numbers, got {score_bias.dtype}: pass True = may attend as a mask")
 
 
 def require_fitting(query: Tensor, key: Tensor, mask: Tensor | None, score_bias: Tensor | None) -> None:
@@ -685,7 +685,7 @@ def require_prompts(
             f"an encoder-decoder needs source_ids, others take no source: this model is of the {family} family"
         )
     if translates and left_padding is not None:
-        raise ValueError("left_padding is for a decoder alone: begin every target with the same number of tokens")
+        raise ValueError("left_padding is only for a decoder: begin every target with the same number of tokens")
     require_device_of(ids, **optional)
     B, T = ids.shape
     S = source_ids.shape[-1] if source_ids is not None and source_ids.ndim else None

@@ -149,7 +149,7 @@ def parsed(text: str | bytes):
     try:
         return json.loads(text)
     except RecursionError as error:
-        raise ValueError("its brackets stand in each other too deep") from error
+        raise ValueError("its brackets are nested too deeply") from error
 
 
 def read_json(path: Path):

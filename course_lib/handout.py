@@ -245,7 +245,7 @@ def hand(name: str, content: bytes, given: str, folder: Path, entry: dict[str, s
             continue  # the learner works in that one, too
         entry["beside"] = newest
         return Handed(name, "beside", beside)
-    raise ValueError(f"{target} has ninety-nine newer versions beside it: delete those that you do not need")
+    raise ValueError(f"{target} has ninety-nine newer versions next to it: delete those that you do not need")
 
 
 def _renew(target: Path, given: str | None, content: bytes | None, earlier: Path) -> bool:
@@ -326,4 +326,4 @@ def _require_place(course: Path, folder: Path) -> None:
             "outside of the course"
         )
     if (folder / "course_lib").exists():
-        raise ValueError(f"{folder} holds a course of its own: name another folder, or run `start` there")
+        raise ValueError(f"{folder} already has its own course: name another folder, or run `start` there")

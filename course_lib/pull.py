@@ -33,7 +33,7 @@ def fetch_newer(course: Path) -> list[Handed]:
         git(course, "rev-parse", "--verify", "@{upstream}")
     except subprocess.CalledProcessError as error:
         raise ValueError(
-            f"{course} follows no other repository ({_said(error)}): clone the course again, beside it"
+            f"{course} follows no other repository ({_said(error)}): clone the course again, next to it"
         ) from None
     if _is_merging(course) or git(course, "ls-files", "--unmerged"):
         raise ValueError(f"a merge is under way in {course}: end it with `git merge --abort`, then try again")
@@ -51,7 +51,7 @@ def fetch_newer(course: Path) -> list[Handed]:
         why = str(error) if isinstance(error, ValueError) else _said(error)
         raise ValueError(
             f"what was fetched cannot be merged ({why or 'it has no commit in common with this clone'}). Your "
-            "files are as they were; clone the course again beside them and copy your answers"
+            "files are as they were; clone the course again next to them and copy your answers"
         ) from None
 
 

@@ -89,7 +89,7 @@ def penalize_repetition(
     checks.require_penalty(penalty)
     checks.require_ids(ids, logits.shape[-1], like=logits)
     if ids.shape[:-1] != logits.shape[:-1]:
-        raise ValueError(f"ids must be (…, T) beside logits (…, V), got {tuple(ids.shape)} and {tuple(logits.shape)}")
+        raise ValueError(f"ids must be (…, T) and logits (…, V), got {tuple(ids.shape)} and {tuple(logits.shape)}")
     ids, logits = ids.long(), _wide(logits)
     occurring = logits.gather(-1, ids)  # (..., T)
     return logits.scatter(-1, ids, torch.where(occurring < 0, occurring * penalty, occurring / penalty))

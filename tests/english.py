@@ -1,6 +1,6 @@
 """Finds what is not plain English in the prose of the course, as far as patterns can. The rules: `.github/ENGLISH.md`.
 
-    python -m tests.english [FILE …]        notebooks and Markdown; default: all that CI checks
+    python -m tests.english [FILE …]        notebooks, Markdown, Python; default: all that CI checks
 
 Grammar and spelling are checked by Harper, which runs offline. `english.toml` has the turns of phrase that the course
 avoids, with what to write instead, the rules of Harper that do not fit, and the field's words that it does not know.
@@ -10,6 +10,7 @@ import argparse
 import json
 import re
 import sys
+import tokenize
 import tomllib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,7 @@ CHECKED = [
         "course_lib/chapters/*/glossary.md",
         "README.md",
         ".github/*.md",
+        "course_lib/*.py",
     )
     for path in sorted(ROOT.glob(pattern))
 ]
@@ -55,8 +57,12 @@ class Place:
 
 
 def lines_of(path: Path) -> list[tuple[int, str]]:
-    """Return the lines of prose of a Markdown file, or of a notebook's text cells: (number in the file, line)."""
+    """Return the lines of prose: (number in the file, line). Of Markdown all, of a notebook those of its text cells,
+    of Python comments, docstrings and what strings say."""
     raw = path.read_text(encoding="utf-8").splitlines()
+    if path.suffix == ".py":
+        return [line for token in tokenize.generate_tokens(iter([f"{line}\n" for line in raw]).__next__)
+                for line in _said(token)]  # fmt: skip
     if path.suffix != ".ipynb":
         return [(number, "" if line.startswith("also: ") else line) for number, line in enumerate(raw, 1)]
     found, at = [], 0
@@ -69,6 +75,16 @@ def lines_of(path: Path) -> list[tuple[int, str]]:
             found.append((at + 1, line.rstrip("\n")))
         found.append((at + 1, ""))
     return found
+
+
+def _said(token: tokenize.TokenInfo) -> Iterator[tuple[int, str]]:
+    """Yield what a token of Python says to a reader, line by line; a string of one or two words is a name."""
+    if token.type == tokenize.COMMENT:
+        yield token.start[0], token.string.lstrip("#! ")
+    elif token.type in (tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", None)):
+        text = re.sub(r"\{[^{}]*\}", "X", re.sub(r"^[A-Za-z]*[\"']+|[\"']+$", "", token.string))
+        if len(text.split()) > 2:
+            yield from enumerate(map(str.strip, text.splitlines()), token.start[0])
 
 
 def words(path: Path) -> int:

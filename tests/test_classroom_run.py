@@ -72,7 +72,7 @@ def test_what_could_not_be_graded_is_said_and_is_no_success(pretended, tmp_path,
     arguments += ["--exercises", EXERCISE]
     assert main(arguments) == 1
     said = capsys.readouterr()
-    assert "NOT GRADED, and not for a fault of its own: 'bert': the machine is on fire (3 tries)" in said.err
+    assert "NOT GRADED, through no fault of its author: 'bert': the machine is on fire (3 tries)" in said.err
     assert "1 could not be graded by this machine; the same command with --resume grades them" in said.err
     table = said.out[said.out.index("learner") :]
     assert "bert" not in table

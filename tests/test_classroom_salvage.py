@@ -435,7 +435,7 @@ def test_what_runs_a_notebook_finds_it_and_a_million_blank_lines_find_nothing():
         "c.ipynb": ["own.py"],
     }
     assert [submission.runs(each) for each in books[:3]] == [
-        ["it runs helpers.ipynb, which was handed in, too"],
+        ["it runs helpers.ipynb, which was also handed in"],
         [],
         [],
     ]

@@ -212,7 +212,7 @@ def test_a_watch_that_ended_is_a_fault_and_not_a_limit_less():
     worker = Worker.__new__(Worker)
     worker.over, worker._watcher = "", Watcher(Broke(), lambda: 0, lambda look, which: None)
     assert eventually(lambda: worker._watcher.error)
-    with pytest.raises(Fault, match="nobody watches the memory any more: ZeroDivisionError"):
+    with pytest.raises(Fault, match="the process that watches the memory has stopped: ZeroDivisionError"):
         worker._watch()
     worker._watcher.close()
 

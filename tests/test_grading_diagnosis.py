@@ -162,7 +162,7 @@ def test_indices_in_a_list_show_a_mistake_as_those_in_a_tensor_do():
 def test_who_does_something_unknown_in_an_edge_case_is_told_the_mistake_and_the_case():
     result = grade("masks.shares", answer(square=False, dtype=torch.float32), 0)
     assert result.mistakes == ["no squares"]
-    assert "Something else is wrong besides. A case that shows it: Numbers in float64." in result.feedback
+    assert "Something else is wrong as well. A case that shows it: Numbers in float64." in result.feedback
 
 
 def test_two_mistakes_and_something_unknown_in_an_edge_case():

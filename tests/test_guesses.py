@@ -98,7 +98,7 @@ GOOD = "## coin\nHeads?\n\n- [x] yes\n  It was.\n- [ ] no\n  Look.\n"
         (GOOD.replace("[ ] no", "no"), 6, r"begins with - \[ \]"),
         (GOOD.replace("[ ] no", "[]"), 6, r"begins with - \[ \]"),
         (GOOD.replace("[x]", "[X]"), 4, r"begins with - \[ \]"),
-        (GOOD.replace("  Look.\n", ""), 4, "nothing is said to whoever picks 'no'"),
+        (GOOD.replace("  Look.\n", ""), 4, "the option 'no' has no reason"),
     ],
 )
 def test_a_page_that_is_wrong_is_refused_with_file_line_and_remedy(page, line, remedy):

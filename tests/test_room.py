@@ -216,7 +216,7 @@ def test_a_wrong_code_and_an_address_where_nobody_is_are_told_in_a_sentence(room
         deaf.bind(("127.0.0.1", 0))
         deaf.listen()
         join(f"127.0.0.1:{deaf.getsockname()[1]}", "ABCD")
-        assert capsys.readouterr().out.startswith("Nobody answers at 127.0.0.1:")
+        assert capsys.readouterr().out.startswith("There is no answer from 127.0.0.1:")
         commit(GUESS, "20.0 °C, only east")  # goes on as always
     assert record.entries("guesses")[GUESS]["right"] == 1
 

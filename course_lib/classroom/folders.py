@@ -86,7 +86,7 @@ class LeftOut:
 Item = File | Folder | LeftOut
 LINK = "is a symbolic link, which is not followed"
 NO_FILE = "is no ordinary file"
-AMBIGUOUS = "stands in the archive twice: which one counts cannot be told"
+AMBIGUOUS = "is in the archive twice, so it is unclear which one counts"
 TOO_DEEP = f"lies more than {DEEPEST_FOLDER} folders deep"
 ENCRYPTED, UTF8 = 0x1, 0x800  # flags of a member
 BACKSLASHES = "was packed with backslashes between its folders: they were read as folders"

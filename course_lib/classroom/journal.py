@@ -105,11 +105,11 @@ class Journal:
         if lines and not self._resume:
             raise ValueError(
                 f"{self.folder} holds the results of a run: add --resume to go on with it, or name another folder "
-                "(another week, or other chapters, has a folder of its own)"
+                "(each week, and each choice of chapters, needs its own folder)"
             )
         run = self._read_run() if lines else {}
         if self._asked is not None and run and run["seed"] != self._asked:
-            raise ValueError(f"the run in {self.folder} has the seed {run['seed']}: leave --seed out, or begin anew")
+            raise ValueError(f"the run in {self.folder} has the seed {run['seed']}: leave --seed out, or start a new run")
         self.seed = run.get("seed", new_secret() if self._asked is None else self._asked)
         write_whole(self.folder / RUN, self._write_run)
         whole = lines.rfind(b"\n") + 1  # what follows is torn: the grader was killed while it wrote
@@ -164,7 +164,7 @@ class Journal:
         except OSError as error:
             raise RuntimeError(
                 f"results cannot be written to {self.folder} any more ({error.strerror}). Those written before are "
-                "kept: mend it, and go on with --resume"
+                "kept: correct it, and continue with --resume"
             ) from error
         self.marks[key] = marked
 

@@ -122,7 +122,7 @@ class _Cursor:
                 raise _Unreadable
             at, depth = at + 1, depth + step
             if depth > DEEPEST_JSON:
-                raise _Unreadable(f"more than {DEEPEST_JSON:,} brackets stand in each other")
+                raise _Unreadable(f"more than {DEEPEST_JSON:,} brackets are nested")
             if depth <= 0:
                 break
             at = _end(_TO_BRACKET, data, at)
@@ -267,7 +267,7 @@ def read_cells(data: bytes) -> tuple[list[Cell], list[str]]:
         for key in cursor.inside(b"{"):
             if key in cells:
                 cells.clear()
-                raise _Unreadable("its cells stand there twice")
+                raise _Unreadable("it has its cells twice")
             if key == "cells":
                 cells[key] = []
                 _add_cells(cursor, cells[key], troubles)

@@ -151,7 +151,7 @@ def told_new_columns(arguments: argparse.Namespace) -> list[str]:
     remedy = "name it in course.toml under [grading.canvas]" if arguments.columns == "chapters" else "name it: --title"
     others = ", ".join(f"“{each}”" for each in before) or "none"
     return [
-        f"made a new column “{each}”, of which Canvas makes a new assignment; to fill an existing one, {remedy} "
+        f"made a new column “{each}”, which Canvas turns into a new assignment; to fill an existing one, {remedy} "
         f"(there are: {others})"
         for each in columns_of(arguments.out / "canvas.csv")
         if each not in before

@@ -280,7 +280,7 @@ class Worker:
         if self.over:
             raise Ended(self.over)
         if self._watcher and self._watcher.error:
-            raise Fault(f"nobody watches the memory any more: {self._watcher.error}")
+            raise Fault(f"the process that watches the memory has stopped: {self._watcher.error}")
 
     def _seen(self, look: Look, which: int) -> None:
         """End the child if its processes are too many or too large; called by the watcher. which: of the children it

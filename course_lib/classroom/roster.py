@@ -79,7 +79,7 @@ def read_roster(path: Path) -> list[Learner]:
 
     if not {*IDS, *NAMES, *LAST, *LOGINS} & {*heads}:
         raise ValueError(
-            f"{path} has the columns {', '.join(sheet.header) or '(none)'}, none of which says who it is: a roster "
+            f"{path} has the columns {', '.join(sheet.header) or '(none)'}, and none of them says who the learner is: a roster "
             "needs one such as ID, Student, Name, Username or Email, as Canvas, Moodle, Gradescope and GitHub write it"
         )
     learners = []
@@ -100,11 +100,11 @@ def read_roster(path: Path) -> list[Learner]:
         logins += [each.partition("@")[0] for each in logins if "@" in each]
         ids = [re.sub(r"^Participant (?=\d+$)", "", each) for each in cells(row, IDS) if each]
         if not (id := next(iter([*ids, *logins, name]), "")):
-            raise ValueError(f"line {number} of {path} names nobody: give it an id or a name, or delete it")
+            raise ValueError(f"line {number} of {path} has neither an id nor a name: add one, or delete it")
         also = dict.fromkeys(filter(None, [*ids, *logins, *given, *full, *commas]))
         learners.append(Learner(id, name or id, tuple(each for each in also if each not in (id, name)), number))
     if not learners:
-        raise ValueError(f"{path} names nobody: export the roster again")
+        raise ValueError(f"{path} lists no learners: export the roster again")
     lines = defaultdict(list)
     for each in learners:
         lines[comparable(each.id)].append(each)
@@ -203,7 +203,7 @@ class Roster:
             rows = {row for end in ends for row in self._words.get(end, ())}
             sure = {row for end in ends if not all(map(WEAK.fullmatch, end)) for row in self._words.get(end, ())}
             if rows and not sure:
-                return Owner(None, "it bears a number, a letter or a word of the roster that may stand there by chance")
+                return Owner(None, "its name has a number, letter or word of the roster, perhaps by chance")
         if len(rows) == 1:
             return Owner(next(iter(rows)))
         return Owner(None, "it fits several rows" if rows else "no row has this name or number")

@@ -111,7 +111,7 @@ def require_platform(level: str) -> None:
             "WSL 2 (`wsl --install`), which is a Linux"
         )
     if level != "docker" and not sys.platform.startswith("linux"):
-        raise SandboxError(f"--sandbox {level} works on Linux alone: use --sandbox docker here")
+        raise SandboxError(f"--sandbox {level} works only on Linux: use --sandbox docker here")
 
 
 def start_forkserver(

@@ -118,7 +118,7 @@ class Session:
                 if received > MOST_ANSWER:
                     raise Broken("its answers are too large")
                 if answer.get("question") != self.asked:
-                    raise Broken("a message came that nobody asked for")
+                    raise Broken("an unexpected message arrived")
                 if "call" in answer and announced < count:
                     announced += 1
                 elif "outcome" in answer and len(outcomes) < count:
@@ -126,7 +126,7 @@ class Session:
                 elif "end" in answer and outcomes:
                     break
                 else:
-                    raise Broken("a message came that nobody asked for")
+                    raise Broken("an unexpected message arrived")
         except (Broken, Ended) as error:
             raise Ended(self._told(error), max(0, announced - 1), begun=announced > 0) from error
         self.doubts += any(each.failure and _is_the_machines(each.failure) for each in outcomes)
@@ -212,7 +212,7 @@ class Session:
         patience = BUSY * quotas.cell_timeout + PATIENCE + GRACE
         for _ in range(4 * len(self.notebook.cells) + 4):  # a cell may run a second time
             yield channel.receive(patience)[0]
-        raise Broken("a message came that nobody asked for")
+        raise Broken("an unexpected message arrived")
 
     def _understood(self, message: Mapping) -> Found:
         """Read, closely, what the child says of the notebook. Errors: Broken."""

@@ -40,7 +40,7 @@ class Sheet:
             text = data.decode("utf-16" if is_wide else "utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(
-                f"{path} cannot be read as {what} ({type(error).__name__}): export it again and do not save it anew "
+                f"{path} cannot be read as {what} ({type(error).__name__}): export it again and do not save it again "
                 "with a spreadsheet program, or save it as CSV UTF-8"
             ) from error
         self.path = path

@@ -126,7 +126,7 @@ class Submission:
         if not self.salvage or not (lines := _runs(notebook)):
             return []
         paths = [path for path in self.beside(notebook) if path.endswith(".ipynb")]
-        return [f"it runs {path}, which was handed in, too" for path in paths if any(path in line for line in lines)]
+        return [f"it runs {path}, which was also handed in" for path in paths if any(path in line for line in lines)]
 
     @property
     def all_troubles(self) -> tuple[str, ...]:

@@ -317,7 +317,7 @@ def _not_taken(item: Item, named: set[str], salvage: bool) -> LeftOut:
     if isinstance(item, LeftOut):
         why = item.why
     elif salvage and _is_salvageable(item) and _stem(item) in named:
-        why = "lies beside a hand-in of the same name, which counts"
+        why = "is next to a submission of the same name, which counts"
     elif salvage and (refused := _refused(item)):
         why = refused if refused == MARIMO else refused + WANTED
     elif salvage and TEXT_NOTEBOOK.search(item.name):

@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{folder}: {', '.join(told)}, {done['kept']} as they were")
     for each in handed:
         if each.done == "beside":
-            print(f"somebody has edited {each.name}, so it stays; the newer version is {each.path.name} beside it")
+            print(f"{each.name} has been edited, so it stays; the newer version is next to it, as {each.path.name}")
     print(f"it holds {named(holds)}{f', as {path} says' if path and not arguments.chapters and term.is_dated else ''}")
     coming = [f"chapter {number} on {when}" for number, when in term.dates.items() if number not in holds]
     if coming:

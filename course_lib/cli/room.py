@@ -179,7 +179,7 @@ def welcome(code: str, key: str, host: str, port: int, out: Path | None) -> list
     ]
     if reached.startswith("127.") or reached in ("localhost", "::1"):
         lines.append(
-            "Nobody but this machine reaches it. To open it to your class, in its network: "
+            "Only this machine can reach it. To open it to your class, in its network: "
             f"python -m course_lib room --host {local_address()}"
         )
     kept = f"The counts go to {out}." if out else "Nothing is written."

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     if out.exists() and not arguments.force:
         raise ValueError(f"{out} is there already: name another file with --out, or add --force")
     print(
-        f"Making the slides of chapter {chapter.number}: its live figures are drawn anew, state by state …", flush=True
+        f"Making the slides of chapter {chapter.number}: its live figures are being drawn, state by state …", flush=True
     )
     made = slides(root, chapter)
     out.parent.mkdir(parents=True, exist_ok=True)

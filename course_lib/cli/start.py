@@ -173,7 +173,7 @@ def _files(count: int) -> str:
 
 def stayed(each: "Handed") -> str:
     """Return a sentence on a file that the learner edited, and of which there is a newer version."""
-    return f"You have edited {each.name}, so it stays as it is; its newer version is {each.path.name} beside it."
+    return f"You have edited {each.name}, so it stays as it is; the newer version is next to it, as {each.path.name}."
 
 
 def usual_folder() -> Path:

@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.out or f"runs/{arguments.model}")
     if arguments.model != "tinytown":
         if count() > 1:
-            raise ValueError(f"{count()} processes can share the training of tinytown alone: start this one by python")
+            raise ValueError(f"{count()} processes can share only the training of tinytown: start this one by python")
         if arguments.model not in recipes():
             raise ValueError(f"there is no recipe {arguments.model!r}: choose from tinytown, {', '.join(recipes())}")
         if chosen:

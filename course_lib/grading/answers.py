@@ -130,7 +130,7 @@ def definition_of(thing: Any, name: str) -> tuple[str, dict[str, Any]]:
     if isinstance(thing, type):
         methods = [inspect.unwrap(value) for value in vars(thing).values() if isinstance(value, FunctionType)]
         if not methods:
-            raise NotAlone("its source cannot be found: a class needs a method of its own.")
+            raise NotAlone("its source cannot be found: a class needs at least one method.")
         function = methods[0]
     code = function.__code__
     lines = linecache.getlines(code.co_filename)

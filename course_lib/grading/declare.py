@@ -86,12 +86,12 @@ def require_parts(page: Page, kind: str) -> None:
             raise page.error(part.line, f"{problem}. It may have {listed(known)}")
         if part.sections and part.title != "Mistakes":
             raise page.error(
-                part.sections[0].line, f"only ## Mistakes has parts of its own: make {part.title!r} one text"
+                part.sections[0].line, f"only ## Mistakes has subsections: make {part.title!r} one text"
             )
     if missing := sorted(PARTS[kind] - set(page.parts)):
         raise page.error(1, f"a page of kind {kind} lacks ## {missing[0]}")
     if not page.statement:
-        raise page.error(1, "the statement is missing: it stands below the front matter")
+        raise page.error(1, "the statement is missing: write it below the front matter")
     hints = page.items("Hints")
     if len(hints) < FEWEST_HINTS:
         found = (

@@ -259,4 +259,4 @@ def _no_exit(*_: Any, **__: Any) -> None:
 
 
 def _no_input(*_: Any, **__: Any) -> None:
-    raise RuntimeError("there is nobody to answer input() or getpass() while an answer is checked")
+    raise RuntimeError("no one can answer input() or getpass() while an answer is being checked")

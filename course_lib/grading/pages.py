@@ -290,7 +290,7 @@ def read_page(text: str, path: str) -> Page:
                 parts[opened[0]] = opened
             elif level2 is None:
                 raise PageError(
-                    path, opened[1], f"{opened[0]!r} stands in no part: a line such as ## Mistakes is missing"
+                    path, opened[1], f"{opened[0]!r} belongs to no section: a line such as ## Mistakes is missing"
                 )
             else:
                 level3 = opened

@@ -141,7 +141,7 @@ def to_come(chapter: Chapter, when: str = "") -> nbformat.NotebookNode:
         f"# {chapter.number} · {chapter.title}\n\n"
         f"**This chapter is still to come{f': on {when}' if when else ''}.** It is about {chapter.promise}.\n\n"
         "When your course is updated (`python -m course_lib start --pull`, or as your teacher says), the chapter takes "
-        "the place of this page. If you write here, your page stays, and the chapter comes beside it."
+        "the place of this page. If you write here, your page stays, and the chapter is added next to it."
     )
     return nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_markdown_cell(text, id=f"to-come-{chapter.number}")], metadata=metadata()

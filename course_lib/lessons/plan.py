@@ -232,7 +232,7 @@ def guide(text: str, notebooks: Path) -> str:
     before, begin, rest = text.partition(GUIDE_BEGIN)
     _, end, after = rest.partition(GUIDE_END)
     if not (begin and end):
-        raise ValueError(f"the guide needs the lines {GUIDE_BEGIN!r} and {GUIDE_END!r}: its courses stand there")
+        raise ValueError(f"the guide needs the lines {GUIDE_BEGIN!r} and {GUIDE_END!r}: its courses go between them")
     lines = [""]
     for title, unit, count in COURSES:
         sessions = sessions_of(**{unit: count})

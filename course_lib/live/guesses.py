@@ -198,7 +198,7 @@ def _question(id: str, heading: Token, tokens: list[Token], path: str) -> Questi
         raise _wrong(path, heading, "the question is missing: write it between the name and the options")
     if number:
         if not after:
-            raise _wrong(path, heading, "nothing is said of the number: write a paragraph below it")
+            raise _wrong(path, heading, "the number has no explanation: write a paragraph below it")
         return Question(id, before[0], (), after[0], number)
     if options is None or len(options) < 2:
         raise _wrong(path, heading, "there are fewer than two options: write each on a line, - [ ] or, if right, - [x]")
@@ -209,7 +209,7 @@ def _question(id: str, heading: Token, tokens: list[Token], path: str) -> Questi
         raise _wrong(path, listed, f"{right} options are marked as right: mark one, with - [x]")
     silent = next((option.text for option in options if not option.reason), None)
     if silent is not None and not after:
-        raise _wrong(path, listed, f"nothing is said to whoever picks {silent!r}: write it below the option, indented")
+        raise _wrong(path, listed, f"the option {silent!r} has no reason: write it below the option, indented")
     return Question(id, before[0], tuple(options), "".join(after))
 
 
@@ -237,7 +237,7 @@ def _options(tokens: list[Token], path: str) -> list[Option]:
         elif token.type == "inline":
             items[-1][1].append(token.content)
         elif token.type not in ("paragraph_open", "paragraph_close", "list_item_close"):
-            raise _wrong(path, token, "an option is one line of text, and below it what is said of it, in paragraphs")
+            raise _wrong(path, token, "an option is one line of text, with its reason below it, in paragraphs")
     options = []
     for item, paragraphs in items:
         first, _, rest = (paragraphs or [""])[0].partition("\n")

@@ -166,7 +166,7 @@ def join(address: str, code: str) -> None:
     elif seat.heard == 429:
         said = f"Many join the room at {seat.address} just now, and your notebook waits for its turn in the background"
     else:
-        said = f"Nobody answers at {seat.address} yet, and your notebook keeps trying in the background"
+        said = f"There is no answer from {seat.address} yet; your notebook keeps trying in the background"
     _seats.append(seat)
     record.watchers.append(seat.tell)
     print(

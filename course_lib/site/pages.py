@@ -302,7 +302,7 @@ def first_page(root: Path, folder: Path, large: bool = False) -> str:
             "# Transformers, Measured",
             "",
             "An interactive course on the Transformer, from token embeddings to sampling. **Most of what it says about "
-            "Transformers you measure yourself, on a laptop, in a minute.** Guess first, run the experiment beside "
+            "Transformers you measure yourself, on a laptop, in a minute.** Guess first, run the experiment next to "
             "its control, and keep your own functions as parts of a model that grows through the course.",
             "",
             _top(folder, large),
@@ -320,7 +320,7 @@ def first_page(root: Path, folder: Path, large: bool = False) -> str:
             "|---|---|---|---|---|",
             *rows,
             "",
-            "## And beside them",
+            "## Alongside the chapters",
             "",
             "- [The claims](claims/index.md): what is often said, with its source, its control and a verdict.",
             "- [The glossary](notebooks/glossary.md): every term, and where it is defined.",

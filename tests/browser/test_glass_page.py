@@ -61,7 +61,7 @@ def test_a_text_is_followed_from_word_to_word(page):
     page.get_by_role("button", name="Ribbons").click()
     assert page.locator(".glass .chips button").all_inner_texts() == ["<bos>", "the", "laughed"]
     page.locator(".glass .chips button").nth(1).click()
-    assert page.get_by_role("button", name="Choose the last token to write on").is_disabled()
+    assert page.get_by_role("button", name="Choose the last token to continue").is_disabled()
     page.locator(".glass select").select_option(SENTENCES[1])
     assert page.locator(FIRST).first.inner_text() == "owl"
 
@@ -423,7 +423,7 @@ def test_a_model_that_lies_beside_its_page_is_fetched_and_without_a_server_the_p
     path.write_text(html(model, tokenizer, sentences=["the black dog"], beside="small.bin"), encoding="utf-8")
     page = lab.blank()
     page.goto(f"{served}/beside.html")
-    page.get_by_text("The model did not come (the server answered 404)").wait_for()
+    page.get_by_text("The model could not be loaded (the server answered 404)").wait_for()
     (lab.folder / "small.bin").write_bytes(packed_small(model, tokenizer))
     page.add_init_script("""(function look() {  // what each frame shows
         (window.told ??= new Set()).add(document.querySelector(".note")?.textContent);
@@ -433,7 +433,7 @@ def test_a_model_that_lies_beside_its_page_is_fetched_and_without_a_server_the_p
     page.locator(".glass .bar").first.wait_for()
     assert page.locator(".glass .chips button").all_inner_texts() == ["<bos>", "the", "black", "dog"]
     size = f"{(lab.folder / 'small.bin').stat().st_size / 1e6:.1f} MB"
-    assert f"It came, {size}. Now it is unpacked and reads its first sentence …" in page.evaluate("[...told]")
+    assert f"Loaded {size}. Unpacking the model and reading the first sentence …" in page.evaluate("[...told]")
     page.goto(path.as_uri())
     page.get_by_text("run “python -m http.server” in that folder").wait_for()
     page.close()

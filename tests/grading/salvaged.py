@@ -140,7 +140,7 @@ def compiled_by_a_call():
     return notebook(code("import torch\nfrom torch import nn", *cells, f"class RMSNorm(nn.Module):\n{body}"))
 
 
-@saved("it runs helpers.ipynb, which was handed in, too", "counting.flops", "attention.memory")
+@saved("it runs helpers.ipynb, which was also handed in", "counting.flops", "attention.memory")
 def a_notebook_that_runs_another():
     """%run executes a notebook that was handed in beside it: what it names is there."""
     helpers = notebook(code("FORWARD, BACKWARD = 2 + 2, 4", "import math"))
@@ -284,7 +284,7 @@ quick = functools.partial(fast, fullgraph=True)"""
     return notebook(code(settings, f"@quick\n{merge}", mask))
 
 
-@saved("it runs lib/my helpers.ipynb, which was handed in, too", "counting.flops", "attention.memory")
+@saved("it runs lib/my helpers.ipynb, which was also handed in", "counting.flops", "attention.memory")
 def a_notebook_that_runs_one_in_a_folder():
     """%run with quotes and an option; what it runs lies in a folder, and imports a Python file from there."""
     helpers = notebook(code("from lib.constants import *", "def both():\n    return FORWARD + BACKWARD"))

@@ -382,5 +382,5 @@ def reach_curves(lengths: Sequence[int], losses: Mapping[str, Sequence[float]], 
     axes.set(xlabel="tokens of text that the model is given", ylabel="loss on the same last words (nats)")
     holding = [name for name, values in losses.items() if max(values) - values[0] < 0.15]
     told = f"only {holding[0]} keeps" if len(holding) == 1 else f"{len(holding)} of {len(losses)} keep"
-    headline(figure).set_text(f"Trained on {trained} tokens, {told} its loss on four times as many")
+    headline(figure).set_text(f"Trained on {trained} tokens, {told} its loss on four times the length")
     return figure

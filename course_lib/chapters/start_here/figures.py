@@ -80,7 +80,7 @@ def total_of(parts: Sequence[Part]) -> int:
 def weight_of(part: Part, total: int) -> str:
     """How much of the model a part is, in words."""
     if not part.parameters:
-        return "no parameters of its own"
+        return "no parameters"
     return f"{part.parameters:,} parameters, {percent(part.parameters / total)} of the model"
 
 

@@ -173,7 +173,7 @@ PARTS = (
         "alone",
     ),
 )
-TIED = " The rows are those of the token embedding: one table, two uses."
+TIED = " The rows are the token embedding's: one table with two uses."
 IN_BLOCKS = {"norm 1": "norm1", "attention": "attention", "norm 2": "norm2", "feed-forward": "feed_forward"}
 
 

@@ -65,7 +65,7 @@ class Choice(Exercise):
             said = f"Your pick is {'right' if right else 'wrong'}"
         else:
             said = f"{right or 'None'} of your {len(picked)} picks {'is' if right < 2 else 'are'} right"
-        again = "Think each through once more; with other picks than these you will read the reasons."
+        again = "Think each option through again. Once your choice differs from this one, you will see the reasons."
         return self.verdict("failed", [f"{said}, and {self._missing(picked) or 'none is missing'}.", again])
 
     def everything_picked(self) -> Result:

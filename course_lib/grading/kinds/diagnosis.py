@@ -26,7 +26,7 @@ from ..trials import Trial, mistaken, size_of, summed_up
 ENDED = ("time", "exit")  # ways to fail that no mistake of ours has
 SECONDS = 3.0  # of computing for what is tried after the single mistakes
 SMALL = 1000  # elements
-BESIDES = "Something else is wrong besides."
+BESIDES = "Something else is wrong as well."
 COARSE = 3e-2, 1e-2  # rtol and atol of a first look, wider than any tolerance
 LARGE = 100.0  # an ordinary input is smaller
 MOST = 2 / 3  # of the telling cases, for a likeness

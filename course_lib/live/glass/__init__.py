@@ -68,16 +68,17 @@ OF_A_MODEL = {  # sentences to begin with, for those whose world is another
 HEADINGS = {
     "stories15m": (
         '<p>This model of 15 million weights tells children\'s stories: <a href="https://github.com/karpathy/llama2.c">'
-        'Karpathy 2023</a>, trained on <a href="https://arxiv.org/abs/2305.07759">TinyStories</a>, its weights here in '
-        "8 bits. It reads and writes tokens, words or pieces of words: · is the space before a word, &lt;s&gt; the "
-        "beginning of a story.</p>"
+        'Karpathy 2023</a>, trained on <a href="https://arxiv.org/abs/2305.07759">TinyStories</a>; its weights are '
+        "stored here in 8 bits. It reads and writes tokens, which are words or pieces of words: · is the space before "
+        "a word, &lt;s&gt; the beginning of a story.</p>"
     ),
     "smollm2-135m": (
-        "<p>SmolLM2 in its smallest size, 135 million weights, about as many as GPT-2's smallest: "
+        "<p>The smallest SmolLM2, with 135 million weights, about the size of the smallest GPT-2: "
         '<a href="https://arxiv.org/abs/2502.02737">Ben Allal et al. 2025</a>, Hugging Face, under Apache-2.0. It was '
-        "trained on 2 trillion tokens of web text and code, then to follow instructions; its weights came here in 4 "
-        "bits and are held in 8. It knows some facts and gets others wrong: try “Water is made of hydrogen and”. It "
-        "reads and writes tokens, words or pieces of words: · is the space before a word, ↵ a new line.</p>"
+        "trained on 2 trillion tokens of web text and code, then to follow instructions. Its weights were downloaded "
+        "in 4 bits and are stored in 8. It knows some facts and gets others wrong: try “Water is made of hydrogen "
+        "and”. It reads and writes tokens, which are words or pieces of words: · is the space before a word, ↵ a "
+        "new line.</p>"
     ),
 }
 SLIDERS = (  # name in engine.js, label, lowest, highest, step, where it begins; all but the first are off there
@@ -280,11 +281,11 @@ def _either(model: DecoderOnly | None, tokenizer: Words | None) -> tuple[Decoder
 
 
 WHERE_IT_STANDS = {  # how a config's positions reach a token
-    "learned": "a second, learned table says where it stands. Their sum enters the model.",
-    "sinusoidal": "sines and cosines say where it stands. Their sum enters the model.",
-    "rope": "where it stands is told later: every head turns queries and keys by their positions.",
-    "alibi": "where it stands is told later: every head takes something off the scores of what is far.",
-    "none": "nothing but the mask tells where it stands.",
+    "learned": "a second learned table has a row for its position. Their sum enters the model.",
+    "sinusoidal": "sines and cosines encode its position. Their sum enters the model.",
+    "rope": "its position is added later: every head rotates queries and keys by their positions.",
+    "alibi": "its position is used later: every head lowers the scores of distant tokens.",
+    "none": "only the mask gives away its position.",
 }
 
 
@@ -299,25 +300,25 @@ def parts(config: TransformerConfig, one: str = "word") -> dict[str, dict[str, s
         ),
         "head": _part(
             "heads", MultiHeadAttention.forward, "head",
-            "The chosen token asks with its query; it and each earlier token answer with their keys. Softmax turns "
-            "scores into weights, and these mix the values.",
+            "The query of the chosen token is compared with the keys of this token and of all earlier ones. Softmax "
+            "turns the scores into weights, and the head outputs the weighted mean of the values.",
             "weights = softmax(query · keyᵀ / √D), output = weights · value",
         ),
         "feed_forward": _part(
             "feed_forward", SwiGLU.forward if gated else FeedForward.forward, "feed-forward network",
-            "Each unit asks one question of the token's vector, and adds its own answer as far as it fires.",
+            "Each unit compares the token's vector with its own pattern, and adds its own vector in proportion.",
             "W_down (silu(W_gate x) ⊙ W_up x)" if gated else f"W_down {config.activation}(W_up x + b_up) + b_down",
         ),
         "lens": _part(
             "gpt", DecoderOnly.forward, "residual stream and logit lens",
-            "Both branches of the layer add to the residual stream. Read after this layer as if it were the last, the "
-            "stream says what the model would say by now.",
+            "Both branches of the layer add to the residual stream. The logit lens reads the stream as if this layer "
+            "were the last, and shows what the model would predict here.",
             "logits = output(final_norm(x))",
         ),
         "next": _part(
             "sampling", next_token_distribution, f"The next {one}",
-            "The logits are divided by the temperature, the filters take out what is improbable, softmax makes "
-            f"probabilities of what is left, and one {one} is drawn.",
+            "The logits are divided by the temperature, the filters remove improbable candidates, softmax turns the "
+            f"rest into probabilities, and one {one} is sampled.",
             "p = softmax(filters(logits / T))",
         ),
     }  # fmt: skip
@@ -353,36 +354,37 @@ def tour(config: TransformerConfig, head: tuple[int, int] = (0, 0), one: str = "
     last, shown = config.n_layers - 1, f"{head[0]}.head.{head[1]}"
     steps = (
         (None, "tokens", f"""
-            Your text is cut into tokens, small pieces that each have a number. Choose a token, and everything below
-            follows it. Now it is the last one: at its position the next {one} is predicted. (Where a text begins with
-            <bos> or <s>, that token marks the beginning.)"""),
+            Your text is split into tokens, small pieces that each have a number. Choose a token, and everything below
+            shows that token. The last one is chosen now: at its position the model predicts the next {one}. (If a text
+            begins with <bos> or <s>, that token marks the beginning.)"""),
         (None, "path", """
-            From left to right, layer by layer, ribbons bring to the chosen token what other tokens know: one colour
-            for each attention head, and the wider, the greater the norm of the vector that it carries. Press
-            “Play”; click a ribbon, and its head opens: ribbons of query, keys and values."""),
+            From left to right, layer by layer, ribbons carry information from other tokens to the chosen one. Each
+            attention head has its own colour, and a wider ribbon carries a vector of greater norm. Press “Play”.
+            Click a ribbon to open its head, with ribbons for the query, the keys and the values."""),
         ("embedding", "panel", f"""
             Now you see maps instead of ribbons; the two buttons above switch between them. A token's path begins with
-            its id, which picks a row of a table: {config.d_model} numbers, the same wherever the word stands. They
-            enter the model as the token's vector, and every layer adds to it."""),
+            its id, which picks a row of a table: {config.d_model} numbers, the same wherever the word appears. This row
+            enters the model as the token's vector, and every layer adds to it."""),
         (shown, "panel", """
-            Each small map above is an attention head: a row for each token that asks, dark where it looks. This one
-            is open, with all its words. Press “Play this row” and watch query times keys, softmax, mix."""),
+            Each small map above is an attention head. It has one row for each query token, dark where the weight is
+            large. This one is open, with all its words. Press “Play this row” to see the query times the keys, the
+            softmax, and the mixing of the values."""),
         (shown, "panel", f"""
-            “Remove this head”, and every later number follows at once, up to the next {one}. Which heads are missed,
-            and which are not? What you removed is listed above the tokens; click it there to put it back. The next step
-            of this tour does so, too."""),
+            Press “Remove this head”, and every later number changes at once, up to the next {one}. Which heads does
+            the model need? The parts you removed are listed above the tokens; click one there to put it back. The next
+            step of this tour also puts it back."""),
         (f"{last}.feed_forward", "panel", f"""
             The feed-forward network reads what the heads have gathered, one token at a time. It has {config.d_ff}
-            units, and these fire most here. Each can be removed by itself."""),
+            units; the ones that fire most here are listed. You can remove each of them."""),
         ("0.lens", "path", """
-            Each layer adds to the vector that it was given. “Would say” reads the sum as if the model ended there:
-            go down the column, and see in which layer the answer appears."""),
+            Each layer adds to its input vector. “Would say” reads the sum as if the model ended there: go down the
+            column and find the layer in which the answer appears."""),
         ("next", "filters", f"""
             In the end every {one} that the model knows has a probability. Move the temperature, then top-k, top-p
-            and min-p, and see which {one}s are left."""),
+            and min-p, and see which {one}s remain."""),
         ("next", "write", f"""
-            Write the next {one}: it is drawn from the {one}s that are left and joins the text, and the model runs
-            again. What was computed for earlier words is kept; chapter 14 calls that the cache."""),
+            Write the next {one}: it is sampled from the {one}s that remain and is added to the text, and the model runs
+            again. The results for earlier words are kept; chapter 14 calls this the cache."""),
     )  # fmt: skip
     return [
         {"part": part, "view": "maps" if part else "flow", "marks": marks, "text": " ".join(text.split())}

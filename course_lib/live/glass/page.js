@@ -5,7 +5,7 @@ async function inThePage() {
   return new Uint8Array(await packed.arrayBuffer());
 }
 
-/** The model out of a file beside the page, told as it comes; a page without a server around it says what it needs. */
+/** The model out of a file beside the page, with progress; a page that has no server says what it needs. */
 async function fetched(file) {
   const note = document.querySelector(".note"), size = (bytes) => (bytes / 1e6).toFixed(1);
   try {
@@ -14,18 +14,18 @@ async function fetched(file) {
     let came = 0;
     const counted = new TransformStream({transform(part, stream) {
       came += part.length;
-      note.textContent = `The model is on its way: ${size(came)}${all ? ` of ${size(all)}` : ""} MB`;
+      note.textContent = `Loading the model: ${size(came)}${all ? ` of ${size(all)}` : ""} MB`;
       stream.enqueue(part);
     }});
     const whole = answer.body.pipeThrough(counted).pipeThrough(new DecompressionStream("gzip"));
     const bytes = new Uint8Array(await new Response(whole).arrayBuffer());
-    note.textContent = `It came, ${size(came)} MB. Now it is unpacked and reads its first sentence …`;
+    note.textContent = `Loaded ${size(came)} MB. Unpacking the model and reading the first sentence …`;
     // Until that is seen: what follows lets no frame through. A hidden page draws none, and waits for none.
     await new Promise((seen) => { requestAnimationFrame(() => setTimeout(seen)); setTimeout(seen, 300); });
     return bytes;
   } catch (error) {
-    note.textContent = `The model did not come (${error.message}). This page fetches it from its own folder, so it must come `
-      + "from a server: run “python -m http.server” in that folder and open the address that it prints.";
+    note.textContent = `The model could not be loaded (${error.message}). This page loads it from its own folder, and so needs `
+      + "a server: run “python -m http.server” in that folder and open the address that it prints.";
     throw error;
   }
 }

@@ -167,7 +167,7 @@ export function mount(box, bytes, about, shown = () => {}) {
 
   /** The ways of everything that reaches the chosen token, and a line that says how to read them. */
   function showFlow() {
-    const HOW = `${state.position === null ? "" : `It follows “${words[at()]}” now; choose the last token to go back. `}Point to a ribbon to read it; click to open its head.${config.n_layers > 9 ? " Scroll to the left for the first layers." : ""}`;
+    const HOW = `${state.position === null ? "" : `It shows “${words[at()]}” now; choose the last token to go back. `}Point to a ribbon to read it; click to open its head.${config.n_layers > 9 ? " Scroll to the left for the first layers." : ""}`;
     const told = make("p", {class: "shape", role: "status"}, HOW);
     const [l, kind, head] = state.open?.split(".") ?? [], opened = kind === "head" ? [+l, +head] : null;
     const beside = wide >= 400 && bars.getBoundingClientRect().left > path.getBoundingClientRect().right;  // on a phone they stand below
@@ -194,7 +194,7 @@ export function mount(box, bytes, about, shown = () => {}) {
     const heads = about.colours.flatMap((colour, h) => [make("b", {style: `color: ${colour}`}, " ■"), ` ${h}`]);
     const three = ["query", "key", "value"].map((name) => make("b", {class: name}, ` ■ ${name}`));
     const close = make("button", {type: "button", hidden: !opened, click: () => open(state.open)}, "All ribbons");
-    const says = opened ? [`Layer ${opened[0]}, head ${opened[1]}:`, three, " · ● the weight where query and key meet · its numbers stand below"]
+    const says = opened ? [`Layer ${opened[0]}, head ${opened[1]}:`, three, " · ● the weight where query and key meet · its numbers are below"]
       : ["Heads:", heads, " · width: the norm of the vector that a head carries · ● feed-forward"];
     const before = many && path.querySelector(".ribbons"), right = before ? before.scrollWidth - before.scrollLeft : 0;  // at first the chosen token's end
     const region = make("div", {class: "scroll ribbons", tabindex: "0", role: "region", "aria-label": "the flow"}, drawing);
@@ -305,11 +305,11 @@ export function mount(box, bytes, about, shown = () => {}) {
       return `${name || (n === each.length ? "all" : "")} ${n.toLocaleString("en")}`;
     });
     const was = filters.contains(document.activeElement);
-    filters.replaceChildren(stage("next", `${one === "word" ? "Words" : "Tokens"} that can come`, left.join(" → ")));
+    filters.replaceChildren(stage("next", `${one === "word" ? "Words" : "Tokens"} that remain`, left.join(" → ")));
     if (was) filters.firstChild.focus();
     if (state.open === "next") showPanel();
     write.disabled = at() !== ids.length - 1 || ids.length >= T - 1;
-    write.textContent = ids.length >= T - 1 ? "No more tokens fit" : write.disabled ? "Choose the last token to write on" : `Write the next ${one}`;
+    write.textContent = ids.length >= T - 1 ? "No more tokens fit" : write.disabled ? "Choose the last token to continue" : `Write the next ${one}`;
   }
 
   /** The probabilities as they are and after each filter that is on: [its name, (V,)], the last ones are drawn from. */
@@ -392,7 +392,7 @@ export function mount(box, bytes, about, shown = () => {}) {
     const all = Array.from({length: Math.min(tokenizer.size, 1000)}, (_, id) => tokenizer.show(id));
     return [make("table", {}, line(`“${words[at()]}”, id ${ids[at()]}`, token),
                  ...(added ? [line(`position ${at()}`, sum.map((x, i) => x - token[i])), line("together", sum)] : [])),
-            make("details", {}, make("summary", {}, `The tokens it knows: ${config.vocab_size}${all.length < tokenizer.size ? `, of which the first ${all.length}` : ""}`), all.join("  ")),
+            make("details", {}, make("summary", {}, `The tokens it knows: ${config.vocab_size}${all.length < tokenizer.size ? `, the first ${all.length} of them` : ""}`), all.join("  ")),
             shape(`(T, d_model) = (${ids.length}, ${d})`)];
   }
 
