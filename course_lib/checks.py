@@ -181,7 +181,7 @@ def require_heads(
     require_at_least_one(n_kv_heads=n_kv_heads)
     if n_heads % n_kv_heads:
         raise ValueError(
-            f"n_kv_heads={n_kv_heads} must divide n_heads={n_heads}: each key-value head serves the same number of query heads"
+            f"n_kv_heads={n_kv_heads} must divide n_heads={n_heads}: each key-value head serves as many query heads"
         )
 
 

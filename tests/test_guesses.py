@@ -360,7 +360,7 @@ def test_what_is_no_number_is_not_kept(typed, memory):
 def test_a_number_that_cannot_be_read_is_refused(number, remedy):
     with pytest.raises(ValueError, match=rf"^x:4: .*{remedy}"):
         read_questions(NUMBER_PAGE.replace("= 5.6 ± 0.3 nats", number), "toy", "x")
-    with pytest.raises(ValueError, match=r"^x:1: nothing is said of the number"):
+    with pytest.raises(ValueError, match=r"^x:1: the number has no explanation"):
         read_questions(NUMBER_PAGE.replace("\nIt is ln V.\n", ""), "toy", "x")
 
 

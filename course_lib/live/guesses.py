@@ -11,11 +11,11 @@ with `guess("attention.sharpness")`:
     - [x] 20.0 °C, only east
       The best score moves away from the others, until its share is 1.
 
-A name; the question, one paragraph; the options, each on a line of its own, and below it what is said to whoever picks
-it; where something should be said to everybody, a paragraph after the options. The text is Markdown, with formulas such
-as $d_k$; an option is shown as plain text, because a button holds no other. The page's order is for the author: readers see one that is drawn from
-the id, so no option may speak of the one above it. Where a number is asked, the options make way for it and for how
-far off is near enough, by a difference or by a factor:
+A guess is a name; a question of one paragraph; options, one on each line, with the reply to it below; and a closing
+paragraph for every reader, if needed. The text is Markdown with formulas such as $d_k$; an option is shown as plain
+text, because a button cannot show any other. The order on the page is for the author: readers see an order that depends
+on the id, so no option may refer to the one above it. If the answer is a number, it replaces the options, together with
+how close is close enough, as a difference or as a factor:
 
     = 5.6 ± 0.3 nats
     = 4000 ×÷ 2 tokens
