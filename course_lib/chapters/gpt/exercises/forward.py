@@ -79,7 +79,7 @@ def tied_tables(seed):
 
 @stage
 def whole_context(seed):
-    "The text has exactly as many tokens as there are positions."
+    "The number of tokens equals the number of positions."
     rng = generator(seed)
     return [text_for(rng, SMALL, 2, 5, 1), text_for(rng, SQUARE, 4, 4, 2)]
 
