@@ -16,7 +16,7 @@ def scaled_angles(T, d_head, theta, factor, low, high, original):
 
 @stage
 def one_pair(seed):
-    "One pair of features, which turns fast, slowly, or between the two."
+    "One pair of features, which rotates fast, slowly, or at a speed between the two."
     return [
         Case(3, 2, 100.0, 8.0, 1.0, 4.0, 8 * math.pi * 5),
         Case(3, 2, 100.0, 8.0, 1.0, 4.0, math.pi),
@@ -26,7 +26,7 @@ def one_pair(seed):
 
 @stage
 def several_pairs(seed):
-    "Several pairs, of which some are kept, some slowed, and some lie between."
+    "Several pairs: some keep their speed, some are slowed down, and some are between the two."
     rng = generator(seed)
     factor, original = (2 + 6 * torch.rand(2, generator=rng)).tolist()
     return [
@@ -38,5 +38,5 @@ def several_pairs(seed):
 
 @stage
 def as_published(seed):
-    "The numbers of Llama 3.1: heads of 128 features, theta 500,000, factor 8, low 1, high 4, 8,192 tokens originally."
+    "Llama 3.1's settings: 128 features per head, theta 500,000, factor 8, low 1, high 4, original 8,192."
     return [Case(3, 128, 500_000.0, 8.0, 1.0, 4.0, 8192.0)]
