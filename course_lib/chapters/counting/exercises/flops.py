@@ -4,8 +4,8 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def train_flops(n_params, n_tokens):
-    """Return the floating-point operations of a training run with recomputed activations,
-    by the usual rule."""
+    """Return the FLOPs of a training run with recomputed activations, by the usual
+    rule."""
     forward = 2 * n_params * n_tokens
     backward = 2 * forward
     return 2 * forward + backward

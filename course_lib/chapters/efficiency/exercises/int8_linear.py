@@ -4,7 +4,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def int8_linear(x, q, scale):
-    """Return y (…, O) for x (…, I), from whole numbers q (O, I) and a scale per row (O,)."""
+    """Return y (…, O) for x (…, I), from integers q (O, I) and a scale per row (O,)."""
     return x @ q.to(x.dtype).T * scale.to(x.dtype)
 
 

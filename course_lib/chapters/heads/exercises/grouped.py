@@ -4,14 +4,14 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def split_heads(x, n_heads):
-    """(B, T, d_model) -> (B, H, T, D): each token's features, divided among the heads."""
+    """Divide each token's features among the heads: (B, T, d_model) -> (B, H, T, D)."""
     B, T, d_model = x.shape
     return x.reshape(B, T, n_heads, d_model // n_heads).transpose(1, 2)  # (B, T, H, D) -> (B, H, T, D)
 
 
 def repeat_kv(k, n_heads):
-    """(B, H_kv, S, D) -> (B, n_heads, S, D): each key head, repeated once for every query head
-    that shares it."""
+    """Repeat each key head for the query heads that share it: (B, H_kv, S, D) ->
+    (B, n_heads, S, D)."""
     return k.repeat_interleave(n_heads // k.shape[1], dim=1)
 
 

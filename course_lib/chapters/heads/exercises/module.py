@@ -9,13 +9,13 @@ from course_lib.grading.judge import compare
 
 
 def split_heads(x, n_heads):
-    """(B, T, d_model) -> (B, H, T, D): each token's features, divided among the heads."""
+    """Divide each token's features among the heads: (B, T, d_model) -> (B, H, T, D)."""
     B, T, d_model = x.shape
     return x.reshape(B, T, n_heads, d_model // n_heads).transpose(1, 2)  # (B, T, H, D) -> (B, H, T, D)
 
 
 def merge_heads(x):
-    """(B, H, T, D) -> (B, T, H * D): the heads side by side, the inverse of split_heads."""
+    """Undo split_heads, heads side by side: (B, H, T, D) -> (B, T, H * D)."""
     B, H, T, D = x.shape
     return x.transpose(1, 2).reshape(B, T, H * D)  # reshape copies where view would refuse
 

@@ -6,7 +6,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def split_heads(x, n_heads):
-    """(B, T, d_model) -> (B, H, T, D): each token's features, divided among the heads."""
+    """Divide each token's features among the heads: (B, T, d_model) -> (B, H, T, D)."""
     B, T, d_model = x.shape
     return x.reshape(B, T, n_heads, d_model // n_heads).transpose(1, 2)  # (B, T, H, D) -> (B, H, T, D)
 

@@ -4,7 +4,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def causal_mask(T, S=None):
-    """Return a boolean (T, S), True = may attend: each query sees itself and the keys before it."""
+    """Return a boolean (T, S), True = may attend: to itself and all earlier keys."""
     S = T if S is None else S
     query = torch.arange(S - T, S)[:, None]  # (T, 1): the queries' positions among the S positions
     key = torch.arange(S)  # (S,)

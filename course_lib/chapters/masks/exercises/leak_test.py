@@ -5,7 +5,7 @@ from course_lib.grading.exercise import Case, Given, generator, stage
 
 
 def leaks_future(model, ids):
-    """Return True if an output of model(ids) (B, T, V) depends on a later token of ids (B, T)."""
+    """Return True if an output of model(ids) depends on a later token of ids (B, T)."""
     before = model(ids)  # (B, T, V)
     V = before.shape[-1]
     for place in range(1, ids.shape[1]):

@@ -7,7 +7,7 @@ from course_lib.grading.judge import compare
 
 
 def causal_self_attention(x, W_Q, W_K, W_V, W_O, n_heads):
-    """Return the causal multi-head self-attention of x (B, T, d_model), in the same shape."""
+    """Return the causal multi-head self-attention of x: (B, T, d_model) both."""
     B, T, d_model = x.shape
     D = d_model // n_heads
 

@@ -7,7 +7,7 @@ from course_lib.positions import apply_rotary
 
 
 def qk_norm_attention(q, k, v, q_gain, k_gain, angles, eps):
-    """Causal attention of heads whose queries and keys have a norm, before RoPE: (B, H, T, D)."""
+    """Return causal attention (B, H, T, D) with queries and keys normed before RoPE."""
 
     def rms(x, gain):
         return x * torch.rsqrt(x.pow(2).mean(dim=-1, keepdim=True) + eps) * gain  # one size for each head's vector

@@ -6,7 +6,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def scaled_angles(T, d_head, theta, factor, low, high, original):
-    """The angles (T, d_head / 2) of RoPE in Llama 3.1: pairs that turn slowly turn slower still."""
+    """Return Llama 3.1's RoPE angles (T, d_head / 2): slow pairs turn slower still."""
     speed = theta ** (-torch.arange(0, d_head, 2) / d_head)  # (D / 2,), radians per token
     turns = original * speed / (2 * math.pi)  # (D / 2,), within the original length
     kept = ((turns - low) / (high - low)).clamp(0, 1)

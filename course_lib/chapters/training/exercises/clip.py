@@ -8,7 +8,7 @@ from course_lib.grading.exercise import Case, Given, generator, stage
 
 
 def clip_gradients(parameters, max_norm):
-    """Shorten the gradients to max_norm, all by one factor; return their norm before."""
+    """Scale all gradients by one factor to max_norm; return their norm before."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     squares = sum(float(g.double().square().sum()) for g in gradients)
     norm = math.sqrt(squares)

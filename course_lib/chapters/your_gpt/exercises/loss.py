@@ -6,7 +6,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def nats_above(story_nats, story_tokens, grammar_log_probs):
-    """Return the loss above the grammar's in nats per token, over all stories together."""
+    """Return the loss above the grammar's, in nats per token of all stories."""
     return ((story_nats.sum() + grammar_log_probs.sum()) / story_tokens.sum()).item()
 
 

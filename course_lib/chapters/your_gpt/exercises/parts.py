@@ -4,7 +4,7 @@ from course_lib.grading.judge import compare
 
 
 def gather_parts(fetch, exercises, library):
-    """Return (parts, lent): every part by name, and the names that the library lends."""
+    """Return (parts, lent): every part by name, and the names of lent ones."""
     parts, lent = {}, []
     for name, exercise in exercises.items():
         try:
