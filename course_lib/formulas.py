@@ -1,4 +1,4 @@
-"""Formulas in the texts of the course, such as $\\sqrt{d_k}$: drawn on a page, and readable where there is only text."""
+"""Formulas in the texts of the course, such as $\\sqrt{d_k}$: drawn on a page, readable where there is only text."""
 
 import re
 from collections.abc import Callable

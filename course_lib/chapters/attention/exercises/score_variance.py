@@ -8,7 +8,7 @@ from course_lib.grading.judge import as_number, compare
 
 
 def score_variance(d_k, n_pairs):
-    """Return (variance of q·k, variance of q·k / √d_k), measured on n_pairs random pairs."""
+    """Return the variances of q·k and of q·k / √d_k over n_pairs random pairs."""
     q, k = torch.randn(n_pairs, d_k), torch.randn(n_pairs, d_k)
     scores = (q * k).sum(dim=-1)  # (n_pairs,)
     return scores.var(), (scores / math.sqrt(d_k)).var()

@@ -5,7 +5,7 @@ from course_lib.grading.judge import compare
 
 
 def softmax(x, dim):
-    """Return weights that sum to 1 along dim, in the shape and dtype of x, which may have any shape."""
+    """Return weights that sum to 1 along dim, in the shape and dtype of x."""
     largest = x.amax(dim, keepdim=True)  # of each slice, so that no exponent exceeds 0
     raised = (x - largest).exp()
     return raised / raised.sum(dim, keepdim=True)

@@ -6,7 +6,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def most_attended(tokens, embeddings, query_token):
-    """Return the token that query_token attends to most, and its weights over all tokens (S,)."""
+    """Return the token that query_token attends to most, and its weights (S,)."""
     query = embeddings[tokens.index(query_token)]  # (D,)
     scores = embeddings @ query / math.sqrt(len(query))  # (S,)
     weights = scores.softmax(dim=0)

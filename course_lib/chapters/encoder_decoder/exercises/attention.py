@@ -5,8 +5,10 @@ import torch
 from course_lib.grading.exercise import Case, generator, stage
 
 
-def cross_attention(decoder_x, encoder_out, W_Q, W_K, W_V, W_O, n_heads, encoder_lengths=None):
-    """Return what each token of decoder_x (B, T, d) reads from encoder_out (B, S, d): (B, T, d)."""
+def cross_attention(
+    decoder_x, encoder_out, W_Q, W_K, W_V, W_O, n_heads, encoder_lengths=None
+):  # fmt: skip
+    """Return what each token of decoder_x reads from encoder_out: (B, T, d)."""
     B, T, d = decoder_x.shape
     S, D = encoder_out.shape[1], d // n_heads
     q = (decoder_x @ W_Q).view(B, T, n_heads, D).transpose(1, 2)  # (B, H, T, D): the target asks

@@ -5,7 +5,7 @@ from course_lib.grading.exercise import Case, Given, generator, stage
 
 
 def decoder_block(x, encoded, parts, source_mask=None):
-    """Add self-attention, cross-attention and feed-forward to the residual stream, one after the other:
+    """Add self-attention, cross-attention, then feed-forward to the residual stream:
     (B, T, d) -> (B, T, d)."""
     T = x.shape[1]
     causal = torch.ones(T, T, dtype=torch.bool).tril()  # (T, T)
