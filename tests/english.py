@@ -29,6 +29,7 @@ CHECKED = [
         "notebooks/*.ipynb",
         "course_lib/chapters/*/guesses.md",
         "course_lib/chapters/*/glossary.md",
+        "course_lib/chapters/*/exercises/*.md",
         "README.md",
         ".github/*.md",
         "course_lib/*.py",
