@@ -112,7 +112,7 @@ class TestBadInput:
 
     @pytest.mark.parametrize("prefix_len", [1.5, "1", None, True])
     def test_a_prefix_has_a_whole_number_of_tokens(self, prefix_len):
-        with pytest.raises(ValueError, match="prefix_len must be in 0 … T=3, a whole number, got"):
+        with pytest.raises(ValueError, match="prefix_len must be a whole number from 0 to T=3, got"):
             prefix_mask(prefix_len, 3)
 
 
