@@ -126,7 +126,7 @@ class TestBadInput:
             ({"head_dim": 3, "positions": "rope"}, "d_head=3 is odd"),
             ({"positions": "rope", "rotary_share": 1.5}, r"rotary_share must be in \(0, 1\], got 1.5"),
             ({"positions": "rope", "head_dim": 8, "rotary_share": 0.4}, "rotary_share=0.4 of d_head=8 features is 3"),
-            ({"positions": "rope", "head_dim": 8, "rotary_share": 0.1}, "is 0, but RoPE turns pairs"),
+            ({"positions": "rope", "head_dim": 8, "rotary_share": 0.1}, "is 0, but RoPE rotates pairs"),
             ({"rotary_share": 0.5}, "rotary_share=0.5 needs positions='rope', got 'learned'"),
             ({"rope_scaling": (8, 1, 4, 64)}, "needs positions='rope', got 'learned'"),
             (
@@ -139,7 +139,7 @@ class TestBadInput:
             ({"window": 4, "family": "encoder"}, "window=4 needs family='decoder', got 'encoder'"),
             ({"parallel": 1.5}, "parallel=1.5 is not known: choose one of True, False"),
             ({"parallel": True, "norm_position": "post"}, "parallel=True needs norm_position='pre', got 'post'"),
-            ({"parallel": True, "family": "encoder-decoder"}, "leaves no place for cross-attention"),
+            ({"parallel": True, "family": "encoder-decoder"}, "does not support cross-attention"),
             ({"output_bias": True, "family": "encoder"}, "needs an output head, which family='encoder' has not"),
             ({"positions": "rope", "rope_interleaved": True, "n_heads": 24}, "d_head=1 is odd"),
             ({"activation": "swiglu", "d_model": 0}, "d_model must be a whole number of at least 1, got 0"),

@@ -169,7 +169,7 @@ class TestBadInput:
     def test_rows_are_named_by_whole_numbers(self):
         weight = torch.randn(5, 2)
         for index in (1.5, "cat", None, torch.tensor([1, 2])):
-            with pytest.raises(TypeError, match="a token is named by its id, a whole number, got"):
+            with pytest.raises(TypeError, match="a token must be given by its id, a whole number, got"):
                 nearest_tokens(weight, index, 1)
         assert nearest_tokens(weight, torch.tensor(1), 1)[0].tolist() == nearest_tokens(weight, 1, 1)[0].tolist()
 

@@ -320,7 +320,7 @@ class TestBadInput:
             lambda: generate(translator, ids, 3),
             lambda: generate(translator, ids, 3, source_mask=mask),
         ):
-            with pytest.raises(ValueError, match="an encoder-decoder needs source_ids, others take no source"):
+            with pytest.raises(ValueError, match="an encoder-decoder needs source_ids, and other models"):
                 wrong()
         with pytest.raises(ValueError, match=r"source_ids must have shape \(2, 1\), .* got \(1, 1\)"):
             generate(translator, ids, 3, source_ids=ids[:1])
