@@ -149,9 +149,9 @@ class TestBadInput:
             nearest_tokens(torch.randn(5, 2), index, k)
 
     def test_more_neighbours_than_there_are(self):
-        with pytest.raises(ValueError, match="only 4 are left"):
+        with pytest.raises(ValueError, match="only 4 tokens remain"):
             nearest_tokens(torch.randn(5, 2), 0, 5)
-        with pytest.raises(ValueError, match="only 2 are left"):
+        with pytest.raises(ValueError, match="only 2 tokens remain"):
             analogy(torch.randn(5, 2), 0, 1, 2, 3)
 
     def test_a_table_has_two_dimensions(self):

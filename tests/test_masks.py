@@ -91,7 +91,7 @@ class TestBadInput:
 
     @pytest.mark.parametrize("prefix_len", [-1, 4])
     def test_a_prefix_must_fit(self, prefix_len):
-        with pytest.raises(ValueError, match="prefix_len must be in"):
+        with pytest.raises(ValueError, match="prefix_len must be a whole number from 0 to T=3"):
             prefix_mask(prefix_len, 3)
 
     def test_masks_of_numbers_are_refused_with_the_way_out(self):
