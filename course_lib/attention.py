@@ -22,7 +22,7 @@ def scaled_dot_product_attention(
 
     weights = softmax(Q Kᵀ / sqrt(D)),   output = weights V
 
-    Dividing by sqrt(D) keeps the standard deviation of the scores the same for every D. Softmax then does not saturate.
+    Dividing by sqrt(D) gives scores the same standard deviation for every D, so a large D does not saturate softmax.
 
     Args:
         query, key, value: with leading dimensions that are equal or broadcastable. D_v may differ from D.

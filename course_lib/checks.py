@@ -301,7 +301,7 @@ def require_tokens(
     if occurs((left_padding < 0) | (left_padding >= max_seq_len)):
         least, most = left_padding.min().item(), left_padding.max().item()
         wrong = f"at least 0, got {least}" if least < 0 else f"less than max_seq_len={max_seq_len}, got {most}"
-        raise ValueError(f"left_padding counts tokens, so it is {wrong}")
+        raise ValueError(f"left_padding counts tokens, so it must be {wrong}")
 
 
 def require_context(context: Tensor | None, cross_attention: bool) -> None:
@@ -675,7 +675,7 @@ def require_prompts(
             "begin with the start token if there is nothing else"
         )
     if family == "encoder":
-        raise ValueError("an encoder has no logits of a next token: give a decoder or an encoder-decoder")
+        raise ValueError("an encoder does not predict a next token: give a decoder or an encoder-decoder")
     translates = family == "encoder-decoder"
     if translates != (source_ids is not None) or (source_mask is not None and not translates):
         raise ValueError(
@@ -717,7 +717,7 @@ def require_speculation(model: Any, draft: Any, ids: Tensor, max_new_tokens: int
     require_at_least_one(k=k)
     require_count(max_new_tokens=max_new_tokens)
     if (V := model.config.vocab_size) != draft.config.vocab_size:
-        raise ValueError(f"model and draft need one vocabulary, got {V} and {draft.config.vocab_size} tokens")
+        raise ValueError(f"model and draft need the same vocabulary, got {V} and {draft.config.vocab_size} tokens")
     require_prompts(model.config.family, ids, None, None, None)
     require_ids(ids, V)
     if len(ids) != 1:

@@ -33,7 +33,7 @@ class TransformerConfig:
     Choices
         family: "decoder" (GPT, LLaMA), "encoder" (BERT; no output head), "encoder-decoder" (the 2017 original).
         activation: "relu", "silu", "gelu", "gelu_tanh" or "swiglu". norm: "layer" or "rms". norm_position: "pre" or
-        "post". positions: "none", "sinusoidal", "learned", "rope", "alibi" or "relative" (T5's); rope_theta: RoPE's
+        "post". positions: "none", "sinusoidal", "learned", "rope", "alibi" or "relative" (T5's). rope_theta: RoPE's
         base. rope_interleaved: how RoPE pairs features (see positions.apply_rotary).
         rotary_share: the fraction of a head's features that RoPE rotates (GPT-NeoX: a quarter). rope_scaling: the four
         numbers of positions.slowed, for longer texts (Llama 3.1). window: how many keys a query of a decoder sees,

@@ -91,7 +91,7 @@ def forward_flops(config: TransformerConfig, T: int, batch: int = 1, S: int | No
     A matrix product (m, k) @ (k, n) counts as 2 m k n: m k n multiplications and m k n additions. Per token, a weight
     of a linear layer therefore costs 2, including the output head (tied or not). In attention each pair of a query and
     a key costs 4 n_heads · d_head, for Q Kᵀ and weights · V. All pairs are counted, although a causal kernel may skip
-    the masked half; grouped heads save none of them. Lookups, biases, softmax, norms and activations are not counted,
+    the masked half; grouped heads save none of them. Look-ups, biases, softmax, norms and activations are not counted,
     because they are small in comparison.
 
     Args:

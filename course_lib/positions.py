@@ -137,7 +137,7 @@ def slowed(speeds: Float[Tensor, "half"], factor: float, low: float, high: float
 
     A pair that makes more than `high` turns within the original length distinguishes nearby positions and keeps its
     speed. A pair that makes fewer than `low` turns would reach angles that do not occur in training, so its speed is
-    divided by `factor`.
+    divided by `factor`. In between, the speeds are interpolated.
 
     Args:
         speeds: (D / 2,), radians per token. The result has the same shape and unit.
@@ -185,7 +185,7 @@ def alibi_bias(
 
     As in causal_mask, the queries are the last T of the S positions. Each head has its own slope: the first head
     attends to nearby tokens, the last one reaches far. If n_heads is not a power of two, we use all slopes of the next
-    lower power and then every second slope of the next higher one.
+    lower power of two and then every second slope of the next higher one.
 
     Returns: (H, T, S), float32, 0 or less.
     Errors: ValueError if a size is less than 1, or S < T.

@@ -22,7 +22,7 @@ from course_lib.heads import MultiHeadAttention
 def evaluating(model: nn.Module | Sequence[nn.Module]) -> Iterator[None]:
     """Switch dropout and gradients off inside the `with` block, and restore each module's mode afterwards.
 
-    model: the model, or a list of its modules, which saves time if you evaluate it for every token."""
+    model: the model, or a list of its modules, which saves time if you call this for every token."""
     require_modules(model)
     in_training = [module for module in (model.modules() if isinstance(model, nn.Module) else model) if module.training]
     for module in in_training:
@@ -50,7 +50,7 @@ class Trace(dict[str, Tensor]):
 
 @contextmanager
 def trace(model: nn.Module, *patterns: str) -> Iterator[Trace]:
-    """Record all named intermediate results of a model while the `with` block runs, without changing any of them.
+    """Record all named intermediate results of a model while the `with` block runs, without changing the model.
 
     The output of each module is recorded under the module's name, such as "token_embedding", "blocks.0" (the residual
     stream after block 0) or "blocks.0.feed_forward". In addition:

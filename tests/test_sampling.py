@@ -309,7 +309,7 @@ class TestBadInput:
 
     def test_a_reader_cannot_write(self):
         config = TransformerConfig(40, 8, n_heads=2, n_layers=1, max_seq_len=8, family="encoder")
-        with pytest.raises(ValueError, match="an encoder has no logits of a next token"):
+        with pytest.raises(ValueError, match="an encoder does not predict a next token"):
             generate(EncoderOnly(config), torch.tensor([[1]]), 3)
 
     def test_a_source_belongs_to_a_translator_and_only_there(self, model, translator):
