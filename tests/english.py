@@ -81,6 +81,7 @@ def _said(token: tokenize.TokenInfo) -> Iterator[tuple[int, str]]:
     """Yield what a token of Python says to a reader, line by line; a string of one or two words is a name."""
     if token.type == tokenize.COMMENT:
         yield token.start[0], token.string.lstrip("#! ")
+        yield token.start[0], ""
     elif token.type in (tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", None)):
         text = re.sub(r"\{[^{}]*\}", "X", re.sub(r"^[A-Za-z]*[\"']+|[\"']+$", "", token.string))
         if len(text.split()) > 2:

@@ -170,7 +170,7 @@ def test_a_run_keeps_its_seed_and_takes_no_other(pretended, tmp_path):
     assert pretended.seeds == {seed}
     assert run(tmp_path, submitted("late"), resume=True, seed=None).seed == seed
     assert pretended.seeds == {seed}
-    with pytest.raises(ValueError, match=rf"has the seed {seed}: leave --seed out"):
+    with pytest.raises(ValueError, match=rf"has seed {seed}: leave --seed out"):
         run(tmp_path, resume=True, seed=seed + 1)
 
 

@@ -122,7 +122,7 @@ def test_a_folder_that_holds_another_run_is_refused_with_both_remedies(marks, tm
     capsys.readouterr()
     said = refused(capsys, *arguments)
     assert "--resume" in said
-    assert "another week" in said
+    assert "each week" in said
 
 
 @pytest.mark.parametrize("path", ["course.toml", "roster.csv", "Grades.csv", "class/ada.ipynb", "results/marks.jsonl"])

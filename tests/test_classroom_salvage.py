@@ -121,7 +121,7 @@ TOLD = {
     "jan.qmd": "Markdown",
     "kim.org": "Org",
     "ida.ipynb.txt": "no notebook that can be read",
-    "ada.py": "beside a hand-in of the same name",
+    "ada.py": "next to a submission of the same name",
 }
 OPEN = "attention_memory = ...  # your answer\ndef softmax(x, dim):\n    raise NotImplementedError\n"
 

@@ -16,7 +16,10 @@ def test_prose_has_no_banned_turn_and_few_rare_ones(path):
     assert len(rare) <= max(1, RARE * words(path) / 1000), "\n".join(map(str, rare))
 
 
-@pytest.mark.parametrize("path", CHECKED, ids=lambda path: str(path.relative_to(ROOT)))
+# Harper reads code for words and strings for sentences: of Python only the turns are checked.
+@pytest.mark.parametrize(
+    "path", [path for path in CHECKED if path.suffix != ".py"], ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_prose_is_spelt_and_built_as_harper_expects(path):
     places = list(grammar(path))
     assert not places, "\n".join(map(str, places))

@@ -308,7 +308,7 @@ def means_one_after_the_other(rms_norm, layer_norm, widths, rounds, clock):
 
 FALSE = [
     ("gpt.initial_loss", 32 * math.log(50_257), "is what a tied table"),
-    ("gpt.shape_trace", {"position_vectors": (1, 10, 48)}, "The rows are taken once"),
+    ("gpt.shape_trace", {"position_vectors": (1, 10, 48)}, "The rows are looked up only once"),
     ("heads.parameters", 4 * 512**2 + 512, "One bias is missing"),
     (
         "blocks.gradient_norms",

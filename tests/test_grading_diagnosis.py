@@ -168,7 +168,7 @@ def test_who_does_something_unknown_in_an_edge_case_is_told_the_mistake_and_the_
 def test_two_mistakes_and_something_unknown_in_an_edge_case():
     result = grade("masks.shares", answer(square=False, scaled=False, dtype=torch.float32), 0)
     assert result.mistakes == ["no squares", "scale forgotten"]
-    assert "Something else is wrong besides" in result.feedback
+    assert "Something else is wrong as well" in result.feedback
 
 
 def sometimes(x, scale):

@@ -150,7 +150,7 @@ def test_the_parts_count_every_parameter_once_as_the_closed_form_does(tied, toke
         ("output", "output head"),
     ]:
         assert parts[name].parameters == count.by_component[component]
-    assert ("one table, two uses" in parts["output"].does) == tied
+    assert ("one table with two uses" in parts["output"].does) == tied
     assert (parts["output"].instead == "shares the token embedding") == tied
 
 

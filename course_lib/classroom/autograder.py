@@ -32,8 +32,8 @@ TEMPLATES = ASSETS / "autograder"
 YEAR_ONE = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can tell: the same course gives the same bytes
 NOT_ENDED = "grading did not come to its end. The teacher can start it again, and finds the reason in the output."
 NO_WALL = (
-    "sandbox: none. Bubblewrap does not work in this container ({}), so the answers run next to the grader, unprotected. What they "
-    "can spoil is thrown away with the container, after this one submission."
+    "sandbox: none. Bubblewrap does not work in this container ({}), so the answers run without protection. "
+    "What they can spoil is thrown away with the container, after this one submission."
 )
 SPARE = 60.0  # seconds for starting and writing
 TIMEOUT = 600.0  # seconds that Gradescope gives a submission unless the teacher sets another time

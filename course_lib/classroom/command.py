@@ -376,8 +376,8 @@ def _told(
             paths = write_results(arguments, outcome.marked, chapters, all_left, manifest, columns, doubts)
     except OSError as error:
         raise RuntimeError(
-            f"{error.filename or arguments.out} cannot be written ({error.strerror}). Every mark is kept: make it writable, and "
-            "write the rest with --resume"
+            f"{error.filename or arguments.out} cannot be written ({error.strerror}). Every mark is kept: "
+            "make it writable, and write the rest with --resume"
         ) from error
     finally:
         if outcome.known:

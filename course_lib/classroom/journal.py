@@ -109,7 +109,7 @@ class Journal:
             )
         run = self._read_run() if lines else {}
         if self._asked is not None and run and run["seed"] != self._asked:
-            raise ValueError(f"the run in {self.folder} has the seed {run['seed']}: leave --seed out, or start a new run")
+            raise ValueError(f"the run in {self.folder} has seed {run['seed']}: leave --seed out, or start a new run")
         self.seed = run.get("seed", new_secret() if self._asked is None else self._asked)
         write_whole(self.folder / RUN, self._write_run)
         whole = lines.rfind(b"\n") + 1  # what follows is torn: the grader was killed while it wrote

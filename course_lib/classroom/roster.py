@@ -79,8 +79,9 @@ def read_roster(path: Path) -> list[Learner]:
 
     if not {*IDS, *NAMES, *LAST, *LOGINS} & {*heads}:
         raise ValueError(
-            f"{path} has the columns {', '.join(sheet.header) or '(none)'}, and none of them says who the learner is: a roster "
-            "needs one such as ID, Student, Name, Username or Email, as Canvas, Moodle, Gradescope and GitHub write it"
+            f"{path} has the columns {', '.join(sheet.header) or '(none)'}, and none of them says who the learner is: "
+            "a roster needs one such as ID, Student, Name, Username or Email, as Canvas, Moodle, Gradescope and "
+            "GitHub write it"
         )
     learners = []
     for number, row in enumerate(sheet.rows[1:], start=2):

@@ -85,9 +85,7 @@ def require_parts(page: Page, kind: str) -> None:
             problem = f"a page of kind {kind} has no part {part.title!r}{nearest(part.title, known)}"
             raise page.error(part.line, f"{problem}. It may have {listed(known)}")
         if part.sections and part.title != "Mistakes":
-            raise page.error(
-                part.sections[0].line, f"only ## Mistakes has subsections: make {part.title!r} one text"
-            )
+            raise page.error(part.sections[0].line, f"only ## Mistakes has subsections: make {part.title!r} one text")
     if missing := sorted(PARTS[kind] - set(page.parts)):
         raise page.error(1, f"a page of kind {kind} lacks ## {missing[0]}")
     if not page.statement:

@@ -118,7 +118,7 @@ GUIDE_BEGIN, GUIDE_END = "<!-- catalogue: written by `python -m course_lib refre
 def guide(text: str) -> str:
     """The instructor's guide with its catalogue brought up to date: every exercise and its known mistakes."""
     if GUIDE_BEGIN not in text or GUIDE_END not in text:
-        raise ValueError(f"the guide needs the lines {GUIDE_BEGIN!r} and {GUIDE_END!r}: its catalogue goes between them")
+        raise ValueError(f"the guide needs the lines {GUIDE_BEGIN!r} and {GUIDE_END!r}: the catalogue goes between")
     before, rest = text.split(GUIDE_BEGIN)
     lines = []
     for chapter in dict.fromkeys(exercise.chapter for exercise in EXERCISES.values()):

@@ -103,7 +103,7 @@ def build(recorded: Recorded, notebook: Path):
     sources = [cell.source for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"]
     shows = next((source for source in sources if recorded.shown_by(source)), None)
     if shows is None:
-        raise ValueError(f"no cell of {notebook.name} ends with {recorded.call}(…): correct the table in site/states.py")
+        raise ValueError(f"no cell of {notebook.name} ends with {recorded.call}(…): see the table in site/states.py")
     *before, last = ast.parse(shows).body
     names: dict[str, Any] = {}
     exec(sources[0], names)

@@ -156,13 +156,13 @@ def timed_beside(answer, step, attention, lengths, batch, rounds, clock):
     steps, whole = step.walked.total(), step.walked[max(lengths)]
     problem = _not_timed(attention.calls, clock, lengths, rounds)
     if problem or not steps:
-        return problem or "figures without a step of the recurrent layer"
+        return problem or "your function never calls the recurrent layer"
     if steps <= 2 * rounds * len(lengths) and step.walked.keys() == {1}:  # none had a step before it
-        return "figures from single steps of the recurrent layer"
+        return "your function takes only single steps of the recurrent layer"
     if steps < rounds * sum(lengths):
-        return "figures from too few steps of the recurrent layer"
+        return "your function takes too few steps of the recurrent layer"
     if whole < rounds:
-        return "no state was handed on to the end of the text"
+        return "your function does not pass the state on to the end of the text"
     figures = plain(figures)
     if not isinstance(figures, dict):
         return figures
@@ -172,13 +172,13 @@ def timed_beside(answer, step, attention, lengths, batch, rounds, clock):
 def _not_timed(calls, clock, lengths, rounds):
     """Say why a figure cannot be a measurement, in a few words; None if it can."""
     if not calls:
-        return "figures without a call of the attention"
+        return "your function never calls the attention"
     if not clock.readings:
-        return "figures without a look at the clock"
+        return "your function never reads the clock"
     missing = [T for T in lengths if not calls[T]]
     if missing:
-        return f"no call of the attention with T = {missing[0]:,} tokens"
-    return "figures from too few rounds" if min(calls[T] for T in lengths) < rounds else None
+        return f"your function never calls the attention with T = {missing[0]:,} tokens"
+    return "your function measures too few rounds" if min(calls[T] for T in lengths) < rounds else None
 
 
 class _Recall:

@@ -32,6 +32,6 @@ def gathered(answer, kept, exercises):
 
 
 def found_by_grammar(answer, stories, tellable):
-    """Return the answer's two figures for stories; `tellable` says ln P of those that the grammar can tell."""
+    """Return the answer's two figures for stories; `tellable` gives ln P of those that the grammar can generate."""
     known = dict(tellable)
     return answer(stories, lambda story: known.get(story, float("-inf")))

@@ -130,7 +130,7 @@ def _canvas_column(sheet: Sheet, title: str, assignment_id: str, chapter: int | 
             columns = [i for i, head in plain if head.casefold().replace("-", " ") == short]
     if must and not columns:
         raise ValueError(
-            f"{sheet.path} has no column {name!r}, which [grading.canvas] names: write it exactly as it is written there, "
+            f"{sheet.path} has no column {name!r}, which [grading.canvas] names: write it as the file has it, "
             f"one of {', '.join(head for _, head in heads) or '(none)'}"
         )
     if len(columns) > 1:

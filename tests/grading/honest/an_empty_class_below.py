@@ -19,7 +19,7 @@ def layer_norm(x, gamma, beta, eps):
     return (x - mean) / (variance + eps).sqrt() * gamma + beta
 # %%
 class RMSNorm(nn.Module):
-    """x / √(mean(x²) + eps) · weight, per token."""
+    """Compute x / √(mean(x²) + eps) · weight for each token."""
 
     def __init__(self, d_model, eps=1e-6):
         super().__init__()

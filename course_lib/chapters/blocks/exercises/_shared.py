@@ -11,7 +11,7 @@ from course_lib.grading.fixtures import self_attention
 
 
 def paper(x, attention, ffn, norm1, norm2):
-    """A case of functions x · scale + shift, which one can follow on paper."""
+    """Return a case of functions x · scale + shift, which you can follow on paper."""
     names = ("attention", "ffn", "norm1", "norm2")
     functions = [
         Given(affine, scale, shift, says=f"{name}(x) = {on_paper(scale, shift)}")
@@ -29,7 +29,7 @@ def on_paper(scale, shift):
 
 
 def by_hand(seed):
-    "One token with one feature, and functions that one can follow on paper."
+    "One token with one feature, and functions that you can follow on paper."
     return [
         paper(1, (2, 0), (1, 1), (1, 0), (1, 0)),
         paper(1, (2, 0), (1, 1), (3, 0), (1, 10)),
@@ -38,7 +38,7 @@ def by_hand(seed):
 
 
 def silent_branches(seed):
-    "One branch that says nothing, or two: beside it the path from x to x is left."
+    "One or both branches return 0: only the path from x to x remains there."
     return [
         paper(5, (0, 0), (0, 0), (3, 1), (7, -2)),
         paper(5, (2, 1), (0, 0), (3, 1), (7, -2)),
@@ -55,13 +55,13 @@ def parts(rng, B, T, d_model, scale=1.0, dtype=torch.float64):
         (scale * draw(B, T, d_model)).to(dtype),
         Given(self_attention, *attention, None, False, says="an attention, (B, T, d_model) to the same"),
         Given(feed_forward, *ffn, says="a feed-forward network, (..., d_model) to the same"),
-        Given(own_layer_norm, *norms[0], says="a LayerNorm with γ and β of its own"),
+        Given(own_layer_norm, *norms[0], says="a LayerNorm with its own γ and β"),
         Given(own_layer_norm, *norms[1], says="a LayerNorm with another γ and β"),
     )
 
 
 def real_parts(seed):
-    "Attention, a feed-forward network and two LayerNorms with drawn weights."
+    "Attention, a feed-forward network and two LayerNorms with random weights."
     rng = generator(seed)
     sizes = [(1, 1, 3), (1, 4, 2), (3, 3, 3), (2, 5, 4)]
     cases = [parts(rng, *size, dtype=torch.float32) for size in sizes]

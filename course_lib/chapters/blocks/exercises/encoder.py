@@ -57,13 +57,13 @@ def texts(rng, B, T, d_model, dtype=torch.float32):
 
 @stage
 def one_token(seed):
-    "One token, no mask: it can only attend to itself, so all weights are 1."
+    "One token, no mask: it can only attend to itself, so all attention weights are 1."
     return [Case(texts(generator(seed), 1, 1, 4), init=(4, 2, 8))]
 
 
 @stage
 def every_token_sees_all(seed):
-    "Texts without a mask: every token attends to every token, later ones included."
+    "Texts without a mask: every token attends to every token, including later ones."
     rng = generator(seed)
     return [
         Case(texts(rng, 1, 3, 4), init=(4, 1, 6)),
@@ -77,7 +77,7 @@ def every_token_sees_all(seed):
 
 @stage
 def padded(seed):
-    "Padding: the mask (B, 1, 1, T) is False there, and nobody may attend to it."
+    "Padding: the mask (B, 1, 1, T) is False there, and no token may attend to it."
     rng = generator(seed)
     lengths = torch.tensor([3, 1, 5])
     mask = (torch.arange(5) < lengths[:, None])[:, None, None]  # (B, 1, 1, T)
@@ -90,7 +90,7 @@ def padded(seed):
 
 @stage
 def any_mask(seed):
-    "A mask of its own for every head and every token, True = may attend; and large numbers, where one token is seen."
+    "A separate mask for every head and token, True = may attend; and large inputs, with one key for each token."
     rng = generator(seed)
     mask = (torch.rand(2, 3, 4, 4, generator=rng) < 0.5) | torch.eye(4, dtype=torch.bool)
     one = torch.eye(6, dtype=torch.bool).roll(1, 1)
@@ -105,6 +105,6 @@ def double_texts(seed):
 
 @stage
 def in_training_mode(seed):
-    "In training mode, in which dropout would act: there is none. A gradient finds its way back to x (second result)."
+    "In training mode, where dropout would act, there is none. A gradient gets back to x (second result)."
     rng = generator(seed)
     return [Case(texts(rng, 3, 6, 8, torch.float64).requires_grad_(), init=(8, 2, 16))]

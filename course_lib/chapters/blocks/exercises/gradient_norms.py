@@ -19,7 +19,7 @@ def gradient_norms(weights, biases, x):
 
 
 def tanh_layers(rng, depth, B, D, dtype=torch.float32):
-    """Weights and biases as `nn.Linear` starts them, and inputs."""
+    """Return weights and biases initialised as in `nn.Linear`, and inputs."""
     bound = 1 / math.sqrt(D)
     weights = (2 * torch.rand(depth, D, D, generator=rng, dtype=torch.float64) - 1) * bound
     biases = (2 * torch.rand(depth, D, generator=rng, dtype=torch.float64) - 1) * bound
@@ -29,7 +29,7 @@ def tanh_layers(rng, depth, B, D, dtype=torch.float32):
 
 @stage
 def one_layer(seed):
-    "One layer with two features: small enough for paper."
+    "One layer with two features, small enough to compute by hand."
     return [tanh_layers(generator(seed), 1, 1, 2)]
 
 

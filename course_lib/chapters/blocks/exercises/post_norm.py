@@ -3,7 +3,7 @@ from course_lib.grading.exercise import stage
 
 
 def post_norm_block(x, attention, ffn, norm1, norm2):
-    """x (B, T, d_model) after both branches, with a norm after each addition."""
+    """Return x (B, T, d_model) after both branches, with a norm after each addition."""
     x = norm1(x + attention(x))
     return norm2(x + ffn(x))
 

@@ -3,7 +3,7 @@ from course_lib.grading.exercise import stage
 
 
 def pre_norm_block(x, attention, ffn, norm1, norm2):
-    """x (B, T, d_model) after both branches, each of which reads a normalized copy."""
+    """Return x (B, T, d_model) after both branches, which read normalized copies."""
     x = x + attention(norm1(x))  # tokens exchange
     return x + ffn(norm2(x))  # each token by itself
 

@@ -9,8 +9,8 @@ from course_lib.grading.exercise import Case, Given, generator, stage
 
 
 def compare_orders(pre, post, inputs, targets, learning_rate):
-    """(losses of every step of the pre-norm model, the same of the post-norm model);
-    both are trained."""
+    """Train both models; return the losses of every step of the pre-norm model,
+    and of the post-norm model."""
 
     def train(model):
         optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
@@ -39,7 +39,7 @@ SIZES = {"vocab_size": 12, "d_model": 24, "n_blocks": 12}
 
 @stage
 def twelve_blocks(seed):
-    "Two untrained models of twelve blocks, one of each order, Xavier's weights; 16 batches; learning rate 0.01."
+    "Two untrained models of twelve blocks, one of each order, Xavier initialisation; 16 batches; learning rate 0.01."
     rng = generator(seed)
     follows = torch.randperm(12, generator=rng)
     inputs = torch.randint(12, (16, 4, 8), generator=rng)  # (steps, B, T)
@@ -55,7 +55,7 @@ def twelve_blocks(seed):
 # others by up to 0.03. Other settings of AdamW may hide in that: they are seen when the optimizer steps.
 def judge(case, expected, got):
     if not isinstance(got, dict):
-        return "Expected two lists of numbers: the losses of the pre-norm model, and those of the post-norm model."
+        return "Expected two lists of numbers: the losses of the pre-norm model, and of the post-norm model."
     for name in ("pre", "post"):
         right, own = (
             {key.removeprefix(f"{name}: "): value for key, value in each.items() if key.startswith(f"{name}: ")}
@@ -70,12 +70,10 @@ def judge(case, expected, got):
         if own["other settings"]:
             other = ", ".join(own["other settings"])
             return f"The {name}-norm model needs AdamW with `learning_rate` and its default settings: look at {other}."
-        if own["updates"] not in (right["updates"], [0]):  # of an optimizer that is written by hand none is seen
+        if own["updates"] not in (right["updates"], [0]):  # the steps of a hand-written optimizer are not seen
             return f"The {name}-norm model takes {own['updates']} steps; expected {right['updates']}, one per batch."
         if own["gradients altered"]:
-            return (
-                f"The {name}-norm model's gradients are altered between `backward` and the step: do without clipping."
-            )
+            return f"The {name}-norm model's gradients are changed between `backward` and the step: do not clip them."
         for step, (one, other) in enumerate(zip(right["followed"], own["followed"], strict=True)):
             if not abs(one - other) < (0.01 if step < 4 else 0.02):
                 return f"Loss {step} of the {name}-norm model is {other:.2f}; expected {one:.2f}."

@@ -8,7 +8,7 @@ from course_lib.grading.exercise import Case, Given, generator, stage
 
 
 def count_parameters(config):
-    """The number of parameters of the pre-norm decoder that config describes: a whole number."""
+    """Return the number of parameters of the pre-norm decoder that config describes."""
     d, d_kv = config.d_model, config.n_kv_heads * config.d_head
     attention = 2 * d * d + 2 * d * d_kv  # queries and W_O, keys and values
     ups = 2 if config.activation == "swiglu" else 1
@@ -35,13 +35,13 @@ PLAIN = TransformerConfig(
 
 
 def told(config):
-    """A config told as data."""
+    """Return a config that is passed as data."""
     return Given(make_config, asdict(config), says=repr(config))
 
 
 @stage
 def blocks(seed):
-    "Blocks without biases, with RMSNorm and RoPE, tied: matrices and gains only. d_ff is not 4 · d_model."
+    "Tied models without biases, with RMSNorm and RoPE: only matrices and gains. d_ff is not 4 · d_model."
     return [
         Case(told(PLAIN)),
         Case(told(replace(PLAIN, n_layers=3))),
@@ -51,7 +51,7 @@ def blocks(seed):
 
 @stage
 def tables(seed):
-    "The tables: only one of the five position schemes has one, and an output head that is not tied has its own."
+    "The tables: only one of the five position schemes has one, and an untied output head has a separate one."
     schemes = ("none", "sinusoidal", "alibi", "learned")
     return [
         *(Case(told(replace(PLAIN, positions=scheme))) for scheme in schemes),
@@ -61,7 +61,7 @@ def tables(seed):
 
 @stage
 def biases(seed):
-    "Norms and biases: with `bias` every linear layer in a block has one, and so has LayerNorm; RMSNorm never has."
+    "Norms and biases: with `bias` every linear layer in a block and every LayerNorm has a bias; RMSNorm never has one."
     return [
         Case(told(replace(PLAIN, norm="layer"))),
         Case(told(replace(PLAIN, bias=True))),
@@ -72,7 +72,7 @@ def biases(seed):
 
 @stage
 def swiglu(seed):
-    "SwiGLU: the feed-forward has a third matrix, and with `bias` a third bias."
+    "SwiGLU: the feed-forward has a third matrix and, with `bias`, a third bias."
     return [
         Case(told(replace(PLAIN, activation="swiglu"))),
         Case(told(replace(PLAIN, activation="swiglu", bias=True, norm="layer"))),
@@ -92,7 +92,7 @@ def grouped_heads(seed):
 
 @stage
 def whole_models(seed):
-    "A whole model: of drawn sizes, or a published one, GPT-2, LLaMA-7B or Llama-3-8B."
+    "A whole model: of random sizes, or a published one (GPT-2, LLaMA-7B or Llama-3-8B)."
     rng = generator(seed)
 
     def number(low, high):

@@ -54,6 +54,6 @@ def one_parameter_mixed(seed):
 
 @stage
 def whole_models(seed):
-    "A whole model, in either precision: of a drawn size, GPT-2 small or LLaMA-7B."
+    "A whole model in either precision: of random size, GPT-2 small or LLaMA-7B."
     sizes = [int(torch.randint(2, 10**6, (), generator=generator(seed))), GPT2_TOTAL, LLAMA_TOTAL]
     return [Case(size, mixed) for size in sizes for mixed in (False, True)]

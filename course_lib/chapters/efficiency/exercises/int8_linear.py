@@ -4,7 +4,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def int8_linear(x, q, scale):
-    """y (…, O) for x (…, I), from the whole numbers q (O, I) and the scale (O,) of each row."""
+    """Return y (…, O) for x (…, I), from integers q (O, I) and a scale per row (O,)."""
     return x @ q.to(x.dtype).T * scale.to(x.dtype)
 
 
@@ -17,26 +17,26 @@ def drawn(seed, shape, outputs, dtype=torch.float32, of_the_scale=torch.float32,
 
 @stage
 def one_token(seed):
-    "A single token, on paper; and one that is drawn."
+    "A single token: one that you can compute on paper, and a random one."
     paper = torch.tensor([1.0, 2.0]), torch.tensor([[127, -50]], dtype=torch.int8), torch.tensor([0.02])
     return [Case(*paper), drawn(seed, (5,), 3)]
 
 
 @stage
 def square_matrices(seed):
-    "As many outputs as inputs, and as many tokens: every mistake has the right shape, and shows in the numbers."
+    "The same number of outputs, inputs and tokens: mistakes have the right shape, but wrong numbers."
     return [drawn(seed + 1, (3, 3), 3), drawn(seed + 2, (4, 4), 4)]
 
 
 @stage
 def batches(seed):
-    "Any number of axes before the last, other sizes, and a scale that is very small."
+    "Any number of axes before the last, different sizes, and a very small scale."
     small = drawn(seed + 7, (3, 4), 1, step=1e-5)
     return [small, drawn(seed + 3, (2, 3, 5), 4), drawn(seed + 4, (2, 1, 3, 6), 5)]
 
 
 @stage
 def other_dtypes(seed):
-    "float64, and a scale of another dtype than x: the result has the dtype of x."
+    "float64, and a scale with a different dtype from x: the result has the dtype of x."
     half = drawn(seed + 5, (2, 4), 3, torch.float64)
     return [half, drawn(seed + 6, (3, 2), 3, torch.float32, torch.float64)]

@@ -6,8 +6,8 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def cached_attention(q_new, k_new, v_new, cache):
-    """Attention of T new tokens to S cached ones and, causally,
-    to themselves -> output (B, H, T, D_v), new cache."""
+    """Return (output (B, H, T, D_v), new cache): T new tokens attend to S cached tokens
+    and, causally, to themselves."""
     k, v = k_new, v_new
     if cache is not None:
         k, v = torch.cat([cache[0], k], dim=-2), torch.cat([cache[1], v], dim=-2)  # (B, H, S + T, D or D_v)
@@ -27,27 +27,27 @@ def new_tokens(rng, *leading, T, S, D, D_v, dtype=torch.float32):
 
 @stage
 def first_token(seed):
-    "The first token: the cache is None. It can look at itself only, so the output is its own value."
+    "The first token, with None as the cache. It can attend only to itself, so the output is its own value."
     return [Case(*new_tokens(generator(seed), 1, 1, T=1, S=0, D=3, D_v=2))]
 
 
 @stage
 def one_more(seed):
-    "One new token, and a cache: it looks at all cached tokens and at itself."
+    "One new token with a cache: it attends to all cached tokens and to itself."
     rng = generator(seed)
     return [Case(*new_tokens(rng, 1, 1, T=1, S=1, D=2, D_v=3)), Case(*new_tokens(rng, 1, 1, T=1, S=3, D=4, D_v=2))]
 
 
 @stage
 def a_prompt(seed):
-    "A prompt: several tokens at once, and no cache. No token may see a later one."
+    "A prompt: several tokens at once, without a cache. No token may see a later one."
     rng = generator(seed)
     return [Case(*new_tokens(rng, 1, 1, T=2, S=0, D=3, D_v=4)), Case(*new_tokens(rng, 1, 1, T=4, S=0, D=3, D_v=2))]
 
 
 @stage
 def several_more(seed):
-    "Several new tokens, and a cache: each sees all cached tokens, and the new ones up to itself."
+    "Several new tokens with a cache: each sees all cached tokens, and the new tokens up to itself."
     rng = generator(seed)
     return [
         Case(*new_tokens(rng, 1, 1, T=2, S=3, D=4, D_v=5)),
@@ -58,7 +58,7 @@ def several_more(seed):
 
 @stage
 def batch_and_heads(seed):
-    "A batch, and several heads."
+    "A batch and several heads."
     rng = generator(seed)
     return [
         Case(*new_tokens(rng, 2, 3, T=2, S=4, D=5, D_v=6)),
@@ -70,7 +70,7 @@ def batch_and_heads(seed):
 
 @stage
 def large_scores(seed):
-    "Large scores, then all of them far below 0: the largest allowed one takes all, and nothing overflows."
+    "Large scores, then scores far below 0: the largest allowed score gets all the weight, and nothing overflows."
     q, k, v, (k_old, v_old) = new_tokens(generator(seed), 1, 2, T=2, S=3, D=4, D_v=2)
     q, k, k_old = ((x * 64).round() for x in (q, k, k_old))
     low = (4 * x.abs() + 200 for x in (k, k_old))

@@ -9,8 +9,8 @@ from course_lib.grading.judge import compare
 
 
 def blockwise_attention(q, k, v, block_size):
-    """softmax(q kᵀ / √D) v in one pass over blocks of keys -> (..., T, D_v);
-    the T × S table is never there."""
+    """Return softmax(q kᵀ / √D) v, (..., T, D_v), in one pass over blocks of keys,
+    without ever holding the T × S table."""
     q = q / math.sqrt(q.shape[-1])
     largest = q.new_full((*q.shape[:-1], 1), -math.inf)  # (..., T, 1)
     total = torch.zeros_like(largest)  # (..., T, 1)
@@ -28,7 +28,7 @@ def blockwise_attention(q, k, v, block_size):
 
 @stage
 def one_query(seed):
-    "One query, two blocks of two keys; the larger scores are in the second block, or in the first."
+    "One query and two blocks of two keys, with the larger scores in the second block or in the first."
     rising = torch.tensor([[0.0], [1.0], [3.0], [2.0]])
     values = torch.tensor([[10.0], [20.0], [30.0], [0.0]])
     return [Case(torch.ones(1, 1), rising, values, 2), Case(torch.ones(1, 1), rising.flip(0), values, 2)]
@@ -36,7 +36,7 @@ def one_query(seed):
 
 @stage
 def full_blocks(seed):
-    "Blocks of one size: as many as the keys fill, or a single one with room for all of them."
+    "Full blocks of the same size, or a single block that is large enough for all keys."
     rng = generator(seed + 1)
     return [
         Case(*qkv(rng, T=2, S=3, D=4, D_v=5), 3),
@@ -56,7 +56,7 @@ def a_short_last_block(seed):
 
 @stage
 def leading_axes(seed):
-    "Leading axes, one or two: they are only carried along."
+    "One or two leading axes, which do not change the computation."
     rng = generator(seed)
     return [
         Case(*qkv(rng, 3, T=3, S=3, D=3, D_v=3), 2),
@@ -89,7 +89,7 @@ def double_softmax(seed):
 
 @stage
 def long_texts(seed):
-    "A long text, watched: is the T × S table ever there, is each block read once, do smaller blocks mean more steps?"
+    "Long texts: never hold the T × S table, read each block once, and take more steps with smaller blocks."
     rng = generator(seed)
     return [
         Case(*qkv(rng, 2, T=24, S=181, D=4, D_v=4), 16),
@@ -103,8 +103,8 @@ def qkv(rng, *leading, T, S, D, D_v, dtype=torch.float32):
 
 
 def judge(case, expected, got):
-    """The output first; then what the watch has seen. A float32 near 20,000 has steps of 0.002, and where weights come
-    from logarithms they lose as much: a right way."""
+    """Judge the output first, then the operations. A float32 near 20,000 has steps of 0.002: a correct answer that
+    computes its weights from logarithms loses that precision."""
     if not (isinstance(expected, dict) and isinstance(got, dict)):
         far = case.args[1].abs().max() > 10_000
         return compare(expected, got, atol=1e-2 if far else None)
@@ -112,11 +112,9 @@ def judge(case, expected, got):
     if problem:
         return problem
     if got["held T × S"]:
-        return (
-            "Your output is right, but at some moment you hold as many numbers as the whole table has, T · S per head."
-        )
+        return "Your output is right, but at some moment you hold T · S numbers per head, the size of the full table."
     if got["second pass"]:
-        return "Your output is right, but you go over the keys more than once."
+        return "Your output is right, but you read the keys more than once."
     if not got["in blocks"]:
-        return "Your output is right, but `block_size` changes nothing: smaller blocks should mean more steps."
+        return "Your output is right, but `block_size` changes nothing. Smaller blocks should take more steps."
     return None

@@ -11,24 +11,24 @@ from course_lib.grading.judge import compare
 
 
 def time_exponent(attention, lengths, rounds, clock):
-    """The exponent p of time ≈ c · T^p, measured with clock() over so many rounds and fitted over
-    all lengths."""
+    """Return the exponent p of time ≈ c · T^p, measured with clock() in each round and
+    fitted over all lengths."""
     inputs = {T: torch.randn(1, T, 16) for T in lengths}
     seconds = {T: [] for T in lengths}
-    for _ in range(rounds):  # the lengths take turns: a slow stretch hits all alike
+    for _ in range(rounds):  # alternate: a slow period affects all lengths
         for T, x in inputs.items():
             start = clock()
             attention(x)
             seconds[T].append(clock() - start)
     x = torch.tensor([math.log(T) for T in lengths], dtype=torch.float64)
-    y = torch.tensor([math.log(min(seconds[T])) for T in lengths], dtype=torch.float64)  # the shortest: undisturbed
+    y = torch.tensor([math.log(min(seconds[T])) for T in lengths], dtype=torch.float64)  # the shortest: not interrupted
     x, y = x - x.mean(), y - y.mean()
     return (x @ y / (x @ x)).item()
 
 
 @stage
 def known_power(seed):
-    "An attention whose time is c · T^p, with a p that is drawn between 1.5 and 2.4."
+    "An attention that takes c · T^p seconds, with a random p between 1.5 and 2.4."
     rng = generator(seed)
     first = float(1.9 + 0.5 * torch.rand(1, generator=rng))
     second = float(1.5 + 0.3 * torch.rand(1, generator=rng))
@@ -40,7 +40,7 @@ def known_power(seed):
 
 @stage
 def with_overhead(seed):
-    "As on a real machine, each call costs something before it begins: the shortest lengths are bent upwards."
+    "As on a real machine, each call has a fixed overhead, which raises the times of the shortest lengths most."
     rng = generator(seed)
     overhead = float(8e-4 + 8e-4 * torch.rand(1, generator=rng))
     return [Case(*pretended(overhead, 1e-8, 2.2, [256, 64, 1536, 128, 192, 2048], seed + 2))]
@@ -52,9 +52,9 @@ def pretended(overhead, cost, power, lengths, seed):
 
 
 def measured(case, expected, got, *, rtol, atol=0.0):
-    """As compare, and what keeps a figure from being a measurement is said as it is."""
+    """Compare, and report why an answer did not measure if it returned no measurement."""
     if isinstance(got, str) and not isinstance(expected, str):
-        return f"This is not measured: {got}."
+        return f"Your answer is not a measurement: {got}."
     return compare(expected, got, rtol, atol)
 
 

@@ -5,8 +5,8 @@ from course_lib.grading.judge import compare
 
 
 def quantize_int8(W):
-    """Whole numbers (O, I) from −127 to 127, of dtype int8, and a scale per row (O,):
-    row ≈ scale · q."""
+    """Return whole numbers q (O, I) from −127 to 127, of dtype int8, and a scale per
+    row (O,): row ≈ scale · q."""
     largest = W.abs().amax(dim=1)  # (O,)
     scale = torch.where(largest > 0, largest / 127, 1.0)
     q = (W / scale[:, None]).round().to(torch.int8)
@@ -27,9 +27,9 @@ def summary(case, brought):
 
 
 def judge(case, expected, got):
-    """The integers are to be of one byte."""
+    """Require integers of one byte."""
     if is_pair(got) and compare(expected, got) is None and got[0].dtype != torch.int8:
-        return f"Your `q` is right, and has dtype {got[0].dtype}: that is no byte per number. Expected torch.int8."
+        return f"The numbers in `q` are right, but its dtype is {got[0].dtype}. Expected torch.int8."
     return compare(expected, got, names=("q", "scale"))
 
 
@@ -50,25 +50,25 @@ def drawn(seed, rows, columns, dtype=torch.float32, sizes=(1.0,)):
 
 @stage
 def worked_rows(seed):
-    "Rows that one can follow on paper: nearest whole numbers, a scale for each row."
+    "Rows that you can compute on paper: nearest whole numbers, and a scale for each row."
     return [Case(torch.tensor([[2.54, -1.0, 0.046]])), Case(torch.tensor([[0.5, 0.1, 0.3], [-8.0, 3.0, 4.1]]))]
 
 
 @stage
 def drawn_matrices(seed):
-    "Drawn matrices, rows of many sizes; the largest number of a row may be negative."
+    "Random matrices with rows of different sizes. The largest absolute value of a row may belong to a negative number."
     return [Case(drawn(seed, 4, 4, sizes=(0.1, 0.03))), Case(drawn(seed + 1, 3, 7, sizes=(2.0, 0.5, 0.01)))]
 
 
 @stage
 def small_numbers(seed):
-    "Rows of very small numbers, which use the whole range as well."
+    "Rows of very small numbers, which also use the full range."
     return [Case(drawn(seed + 2, 3, 5, sizes=(1e-3, 1e-7, 1e-12)))]
 
 
 @stage
 def rows_of_zeros(seed):
-    "A row of zeros among others: zeros, and nothing divided by zero."
+    "A row of zeros among others: it stays zero, and nothing is divided by zero."
     W = drawn(seed + 3, 3, 4, sizes=(0.2,))
     W[1] = 0.0
     return [Case(W), Case(torch.zeros(1, 3))]
@@ -76,5 +76,5 @@ def rows_of_zeros(seed):
 
 @stage
 def other_dtypes(seed):
-    "float64: the scale is of the dtype of W."
+    "float64: the scale has the dtype of W."
     return [Case(drawn(seed + 4, 2, 6, torch.float64, sizes=(0.3, 4.0)))]

@@ -19,9 +19,9 @@ def stopped(function, x, clock):
 
 
 def measured(case, expected, got, *, rtol, atol=0.0):
-    """As compare, and what keeps a figure from being a measurement is said as it is."""
+    """Compare, and report why an answer did not measure if it returned no measurement."""
     if isinstance(got, str) and not isinstance(expected, str):
-        return f"This is not measured: {got}."
+        return f"Your answer is not a measurement: {got}."
     return compare(expected, got, rtol, atol)
 
 
@@ -98,20 +98,20 @@ def one_text(seed):
 
 @stage
 def several_texts(seed):
-    "A batch of several texts, and lengths in any order: seconds per sequence, not per batch."
+    "A batch of several texts, and lengths in any order: return seconds per sequence, not per batch."
     return [two_layers(seed + 1, 8, [4, 16, 64], 5), two_layers(seed + 2, 50, [100, 6, 200, 25], 3)]
 
 
 @stage
 def one_sided(seed):
-    "Two layers of which one is the faster at every length."
+    "Two layers, one of which is faster at every length."
     return [two_layers(seed + 3, 500, [8, 32, 128], 2), two_layers(seed + 4, 3, [64, 6, 24], 2)]
 
 
 def judge(case, expected, got):
-    """As measured. A crossing that is None was returned, so that nobody is asked for a `return`."""
+    """Judge as `measured` does. A crossing of None was returned, so do not ask for a `return`."""
     problem = measured(case, expected, got, rtol=0.08)
     if problem and isinstance(got, dict) and got.get("crossing", 0) is None and expected["crossing"] is not None:
         others = measured(case, expected | {"crossing": None}, got, rtol=0.08)
-        return others or "`crossing` is None, and there is a length at which attention takes longer."
+        return others or "Your `crossing` is None, but there is a length at which attention takes longer."
     return problem

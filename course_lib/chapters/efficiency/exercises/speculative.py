@@ -9,8 +9,8 @@ from course_lib.grading.exercise import Case, Given, generator, stage
 
 
 def speculative_step(target, draft, ids, k, generator):
-    """The text ids (1, T) with n + 1 tokens more: the n guesses that the target keeps,
-    and one of its own."""
+    """Return the text ids (1, T) with n + 1 more tokens: the n guesses that the target
+    keeps, and one more token."""
     T, guessed, q = ids.shape[1], ids, []
     for _ in range(k):
         q.append(draft(guessed)[0, -1].softmax(dim=-1))  # (V,)
@@ -25,7 +25,7 @@ def speculative_step(target, draft, ids, k, generator):
     return torch.cat([guessed[:, : T + n], new[None]], dim=1)
 
 
-RUNS, FEW = 300, 8  # steps of a case in which something is drawn, and of one where nothing is left to chance
+RUNS, FEW = 300, 8  # steps of a random case, and of one in which nothing is random
 IMPOSSIBLE = 1e-6  # what two tables of float32 differ by
 KEPT, WRITTEN, TOKENS = "n guesses kept", "token v after n kept guesses", "new token i is v"
 
@@ -35,7 +35,8 @@ def summary(case, brought):
 
     -> of few steps, all texts that came. Of many, the share that keeps n guesses (k + 1,), that keeps n and writes v
     after them (k + 1, V), of which new token i is v (k + 1, V), and the tokens that were written where no guess was
-    kept and that cannot come there. Then whether the target was called once, and whether the same seed gives the same.
+    kept, although they are impossible there. Then whether the target was called once, and whether the same seed gives
+    the same.
     """
     if not isinstance(brought, dict):
         return brought
@@ -87,28 +88,27 @@ def probabilities(case):
 
 
 def judge(case, expected, got):
-    """The shares are held against the probabilities themselves."""
+    """Compare the shares with the true probabilities."""
     if not isinstance(got, dict):
         return f"Expected the text with 1 to k + 1 new tokens; got {got}."
     if "new tokens" in expected:
         if got["new tokens"] != expected["new tokens"]:
             wanted = expected["new tokens"][0]
             wrong = next(text for text in got["new tokens"] if text != wanted)
-            return f"Nothing is left to chance here: the new tokens are {wanted}, and a step of yours gives {wrong}."
+            return f"Nothing is random in this case: the new tokens are {wanted}, but your step gives {wrong}."
     elif got["cannot come first"]:
-        return (
-            f"A step of yours keeps no guess and writes token {got['cannot come first'][0]}, which cannot come there."
-        )
+        impossible = got["cannot come first"][0]
+        return f"One of your steps keeps no guess and writes token {impossible}, which has probability 0 there."
     else:
         for name, chances in probabilities(case).items():
             for place in torch.cartesian_prod(*map(torch.arange, chances.shape)).view(-1, chances.ndim).tolist():
                 share, chance = (each[tuple(place)].item() for each in (got[name], chances))
                 if abs(share - chance) > room(chance):
                     what = SAYS[name].format(*place)
-                    return f"{what}: so it is in {share:.0%} of {RUNS} steps of yours; the probability is {chance:.0%}."
+                    return f"{what} in {share:.0%} of your {RUNS} steps. The probability is {chance:.0%}."
     if not got["one pass"]:
-        return "The text is right, but one pass of the target is enough for all guesses."
-    return None if got["repeated"] else "With the same seed your steps are not the same: draw with the generator given."
+        return "The text is right, but you call the target more than once. One pass is enough for all guesses."
+    return None if got["repeated"] else "With the same seed your steps differ. Pass `generator` to all sampling."
 
 
 def room(chance):
@@ -129,7 +129,7 @@ def models(target, draft):
         Given(
             recalling,
             table.clamp(min=1e-17).log(),
-            says=f"after each text, in an order of its own: {in_words(table[0])}",
+            says=f"after each text, in a different order: {in_words(table[0])}",
         )
         for table in (target, draft)
     ]
@@ -164,24 +164,24 @@ def drawn_case(seed, k, p, q):
 
 @stage
 def sure_and_agreed(seed):
-    "Both models are sure, and of the same tokens: all guesses are kept, and the target adds one."
+    "Both models are certain of the same tokens: all guesses are kept, and the target adds one token."
     return [sure_case(seed, 1), sure_case(seed + 1, 3)]
 
 
 @stage
 def sure_and_not_agreed(seed):
-    "Both models are sure, but not always of the same token: where they disagree, the target writes its own."
+    "Both models are certain, but not always of the same token: where they differ, use the target's token."
     return [sure_case(seed + wrong, k, wrong) for k, wrong in ((1, 0), (1, 1), (3, 0), (3, 1), (3, 2))]
 
 
 @stage
 def kept_or_not(seed):
-    "A guess is kept with probability min(1, p / q), each with a number drawn for itself."
+    "A guess is kept with probability min(1, p / q), with a separate random number for each guess."
     half = drawn_case(seed, 1, [1.0, 0.0, 0.0], [0.5, 0.5, 0.0])
     return [half, drawn_case(seed, 3, [0.15] * 4 + [0.25, 0.15], [0.25] * 4 + [0.0, 0.0])]
 
 
 @stage
 def drawn_anew(seed):
-    "Where a guess is not kept, a token is drawn from what the target has more of than the draft."
+    "Where a guess is not kept, a token is sampled from max(0, p − q)."
     return [drawn_case(seed, 1, [0.45, 0.1, 0.25, 0.2], [0.9, 0.1, 0.0, 0.0])]

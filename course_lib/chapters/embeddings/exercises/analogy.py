@@ -5,7 +5,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def analogy(weight, a, b, c, k):
-    """The k rows nearest to a − b + c, the three inputs left out."""
+    """Return the k rows nearest to a − b + c, without the three inputs."""
     target = weight[a] - weight[b] + weight[c]  # (D,)
     cosine = F.cosine_similarity(weight, target, dim=-1)  # (V,)
     cosine[[a, b, c]] = -torch.inf
@@ -18,14 +18,14 @@ def table(rng, V, D, dtype=torch.float32):
 
 @stage
 def parallelogram(seed):
-    "A parallelogram on paper: rows 0, 1, 2, and near its fourth corner row 4. The best two."
+    "A parallelogram on paper with the corners 0, 1 and 2; row 4 is near its fourth corner. The best two are required."
     weight = torch.tensor([[4.0, 1.0], [1.0, 1.0], [1.0, 3.0], [-1.0, 2.0], [4.0, 3.2], [3.0, 0.0], [9.0, 2.0]])
     return [Case(weight, 0, 1, 2, 2)]
 
 
 @stage
 def drawn_analogies(seed):
-    "A drawn table: indices, best first."
+    "A random table: indices, best first."
     rng = generator(seed)
     cases = [
         Case(table(rng, V, D) * (0.2 + torch.rand(V, 1, generator=rng)), V - 1, 1, V // 2, k)
@@ -37,7 +37,7 @@ def drawn_analogies(seed):
 
 @stage
 def answer_is_an_input(seed):
-    "Between b and c lies little, or nothing: then a − b + c is next to a itself, and a is not an answer."
+    "If b and c are close or equal, a − b + c is next to a itself, and a may not be an answer."
     rng = generator(seed)
     weight = table(rng, 10, 4)
     weight[5] = weight[3] + 0.05 * table(rng, 1, 4)[0]
@@ -46,7 +46,7 @@ def answer_is_an_input(seed):
 
 @stage
 def almost_as_near(seed):
-    "Two rows that are almost equally near: half precision does not tell them apart, float32 does."
+    "Two rows that are almost equally near: float32 tells them apart, half precision does not."
     weight = torch.tensor([[1.0, 0.0], [0.5, 0.866], [0.5001, 0.866]])
     return [Case(weight, 0, 0, 0, 2), Case(weight.flip(0), 2, 2, 2, 2)]
 

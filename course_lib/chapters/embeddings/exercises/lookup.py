@@ -7,7 +7,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def embedding_lookup(weight, ids):
-    """The row of each id: weight (V, D), ids (B, T) -> (B, T, D)."""
+    """Return the row of each id: weight (V, D), ids (B, T) -> (B, T, D)."""
     return weight[ids]
 
 
@@ -24,13 +24,13 @@ def drawn_ids(rng, B, T, V):
 
 @stage
 def one_id(seed):
-    "One id: one row, still with its batch and its time axis."
+    "One id gives one row, which keeps its batch axis and its time axis."
     return [Case(torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), torch.tensor([[1]]))]
 
 
 @stage
 def order_and_repeats(seed):
-    "One sequence: the rows come in the order of the ids, and an id that is there twice gives its row twice."
+    "One sequence: the rows are in the order of the ids, and an id that occurs twice gives its row twice."
     weight = torch.arange(12.0).view(4, 3)
     return [Case(weight, torch.tensor([[2, 0, 2]])), Case(weight, torch.tensor([[3, 1, 0, 0, 2]]))]
 
@@ -44,7 +44,7 @@ def first_row(seed):
 
 @stage
 def several_sequences(seed):
-    "A batch of one sequence or several: each keeps its own rows."
+    "A batch of one or more sequences: each keeps its own rows."
     rng = generator(seed)
     return [
         Case(table(rng, 5, 3), drawn_ids(rng, 2, 4, 5)),
@@ -63,6 +63,6 @@ def double_table(seed):
 
 @stage
 def learning_table(seed):
-    "A table that learns: the gradient must find its way back to the rows (second result: the gradient of the table)."
+    "A table that learns: the gradient must flow back to the rows (the second result is the gradient of the table)."
     rng = generator(seed)
     return [Case(table(rng, 5, 2).requires_grad_(), drawn_ids(rng, 2, 2, 5))]

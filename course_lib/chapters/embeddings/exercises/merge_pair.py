@@ -4,7 +4,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def merge_pair(tokens, pair):
-    """Join every place where the two tokens of `pair` stand side by side."""
+    """Join the two tokens of `pair` wherever they occur next to each other."""
     merged, i = [], 0
     while i < len(tokens):
         if tuple(tokens[i : i + 2]) == pair:
@@ -18,31 +18,31 @@ def merge_pair(tokens, pair):
 
 @stage
 def one_place(seed):
-    "One place where the pair stands."
+    "The pair occurs once."
     return [Case(["c", "a", "t"], ("a", "t"))]
 
 
 @stage
 def every_place(seed):
-    "Every place where the pair stands, and the rest as it was."
+    "The pair occurs several times: join every occurrence and keep the rest."
     return [Case(list("thecatsat"), ("a", "t")), Case([*"mat", *"ten", *"tea"], ("t", "e"))]
 
 
 @stage
 def order_counts(seed):
-    "The pair in the other order is another pair."
+    "The same two tokens in the other order are a different pair."
     return [Case(list("tata"), ("a", "t")), Case(list("abba"), ("b", "a"))]
 
 
 @stage
 def overlapping(seed):
-    "From left to right, and no token is used twice: of three equal letters in a row the first two are joined."
+    "From left to right, and no token is used twice: of three equal letters in a row, the first two are joined."
     return [Case(list("aaa"), ("a", "a")), Case(list("baaaab"), ("a", "a"))]
 
 
 @stage
 def drawn_letters(seed):
-    "Drawn letters."
+    "Random letters."
     letters = torch.randint(0, 3, (24,), generator=generator(seed)).tolist()
     tokens = ["abc"[i] for i in letters]
     return [Case(tokens, ("a", "b")), Case(tokens, ("c", "c"))]
@@ -50,7 +50,7 @@ def drawn_letters(seed):
 
 @stage
 def longer_tokens(seed):
-    "Tokens that earlier merges made. Whole tokens are compared: not what two spell together, nor how they begin."
+    "Tokens from earlier merges. Compare whole tokens, not what two tokens spell together or how they begin."
     return [
         Case(["ca", "t"], ("a", "t")),
         Case(["a", "te"], ("a", "t")),
@@ -62,5 +62,5 @@ def longer_tokens(seed):
 
 @stage
 def nothing_to_merge(seed):
-    "Nothing to merge: the same tokens come back, however few there are."
+    "Nothing to merge: return the same tokens, however few there are."
     return [Case(["a"], ("a", "a")), Case([], ("a", "b")), Case(list("cab"), ("b", "c"))]

@@ -28,13 +28,13 @@ def train_bpe(words, n_merges):
 
 @stage
 def one_merge(seed):
-    "One merge: the pair that occurs most often, each word as often as it occurs."
+    "One merge: the most frequent pair, counting each word as often as it occurs."
     return [Case({"low": 3, "lot": 2}, 1), Case({"sat": 1, "mat": 1, "on": 5}, 1)]
 
 
 @stage
 def several_merges(seed):
-    "Several merges: pairs are counted anew after each, and joined tokens take part."
+    "Several merges: pairs are counted again after each merge, including those with joined tokens."
     return [Case({"low": 3, "lot": 2}, 2), Case({"the": 6, "he": 2, "cat": 3, "at": 1}, 4)]
 
 
@@ -51,25 +51,25 @@ def equal_counts(seed):
 
 @stage
 def repeated_letters(seed):
-    "A pair that stands more than once in a word. Where it overlaps with itself, the left one is joined."
+    "A pair that occurs more than once in a word. Where it overlaps with itself, the left one is joined."
     return [Case({"aaa": 2, "bc": 3}, 2), Case({"papapa": 1, "ma": 2}, 3), Case({"aaaaa": 1}, 3)]
 
 
 @stage
 def ends_of_tokens(seed):
-    "A token that ends as the left one of the pair does: only whole tokens are joined."
+    "A token that only ends with the left token of the pair: only whole tokens are joined."
     return [Case({"ca": 9, "cab": 1, "ab": 7, "abd": 2}, 3)]
 
 
 @stage
 def within_words(seed):
-    "No pair reaches across the end of a word."
+    "No pair extends from one word into the next."
     return [Case({"ab": 4, "ba": 1}, 2), Case({"a": 9, "b": 9, "cd": 1}, 1)]
 
 
 @stage
 def drawn_words(seed):
-    "Drawn words."
+    "Random words."
     rng = generator(seed)
     drawn = [torch.randint(0, 3, (int(n),), generator=rng).tolist() for n in torch.randint(2, 8, (12,), generator=rng)]
     words = {"".join("abc"[i] for i in letters): 1 + len(letters) % 4 for letters in drawn}
@@ -78,5 +78,5 @@ def drawn_words(seed):
 
 @stage
 def no_pair_left(seed):
-    "Enough merges, be it none at all, or no pair left before their number is reached: the merges so far."
+    "No merges are requested, or no pair remains before `n_merges` is reached: return the merges so far."
     return [Case({"cat": 1}, 9), Case({"a": 3}, 2), Case({}, 2), Case({"ab": 1, "cd": 1}, 0)]

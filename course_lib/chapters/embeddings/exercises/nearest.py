@@ -5,7 +5,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def nearest_tokens(weight, index, k):
-    """The k rows that point most nearly the same way as row `index`, best first."""
+    """Return the k rows whose direction is closest to row `index`, best first."""
     cosine = F.cosine_similarity(weight, weight[index], dim=-1)  # (V,); 0 for a row of zeros
     cosine[index] = -torch.inf
     return cosine.topk(k).indices
@@ -23,14 +23,14 @@ def four_arrows(seed):
 
 @stage
 def arrows_that_point_away(seed):
-    "An arrow that points away has a negative cosine and comes last, however many neighbours are asked for."
+    "An arrow that points away has a negative cosine and comes last, whatever k is."
     weight = torch.tensor([[1.0, 0.2], [-2.0, -0.3], [0.4, 0.5], [0.1, -0.9]])
     return [Case(weight, 0, 2), Case(weight, 2, 3)]
 
 
 @stage
 def drawn_tables(seed):
-    "A drawn table: indices, best first."
+    "A random table: indices, best first."
     rng = generator(seed)
     return [Case(table(rng, V, D) * (0.2 + torch.rand(V, 1, generator=rng)), V // 2, k) for V, D, k in SIZES]
 
@@ -40,7 +40,7 @@ SIZES = [(8, 3, 2), (7, 12, 6), (6, 6, 5), (30, 5, 4), (40, 16, 39)]
 
 @stage
 def almost_as_near(seed):
-    "Two rows that are almost equally near: half precision does not tell them apart, float32 does."
+    "Two rows that are almost equally near: float32 tells them apart, half precision does not."
     weight = torch.tensor([[1.0, 0.0], [0.5, 0.866], [0.5001, 0.866]])
     return [Case(weight, 0, 2), Case(weight.flip(0), 2, 2)]
 
@@ -54,7 +54,7 @@ def nearest_in_double(seed):
 
 @stage
 def on_one_line(seed):
-    "A row on the token's own line: the same way, it has cosine 1 and comes first; the opposite way, −1 and comes last."
+    "A row parallel to the token's has cosine 1 and comes first; one that points the opposite way has −1 and is last."
     same = torch.tensor([[0.0, 4.0], [3.0, 1.0], [0.0, 2.0], [1.0, 1.0]])
     opposite = torch.tensor([[0.0, -1.0], [3.0, 1.0], [0.0, 2.0], [1.0, 1.0]])
     return [Case(same, index, k) for k in (1, 3) for index in (2, 0)] + [Case(opposite, index, 3) for index in (2, 0)]
@@ -62,7 +62,7 @@ def on_one_line(seed):
 
 @stage
 def rows_of_zeros(seed):
-    "A row of zeros, as padding often has: it points nowhere, and every cosine with it is 0, even the token's own."
+    "A row of zeros, as padding often has: it has no direction, and every cosine with it is 0, even with itself."
     rng = generator(seed)
     weight = table(rng, 6, 3)
     weight[0] = 0

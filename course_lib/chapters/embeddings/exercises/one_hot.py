@@ -5,7 +5,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def one_hot_lookup(weight, ids):
-    """One-hot rows times the table: weight (V, D), ids (B, T) -> (B, T, D)."""
+    """Multiply one-hot rows by the table: weight (V, D), ids (B, T) -> (B, T, D)."""
     rows_of_one_one = F.one_hot(ids, num_classes=len(weight)).to(weight.dtype)  # (B, T, V)
     return rows_of_one_one @ weight  # (B, T, V) @ (V, D) = (B, T, D)
 
@@ -32,7 +32,7 @@ def by_product(seed):
 
 @stage
 def every_row_takes_part(seed):
-    "A row of infinities that nobody asks for. A product meets it as 0 · ∞, which is NaN; a look-up never sees it."
+    "A row of infinities that is not looked up. A product contains 0 · ∞, which is NaN; a look-up never reads the row."
     weight = torch.arange(1.0, 9.0).view(4, 2)
     weight[3] = INF
     return [Case(weight, torch.tensor([[1, 0]]))]
@@ -40,13 +40,13 @@ def every_row_takes_part(seed):
 
 @stage
 def sequence_by_product(seed):
-    "One sequence, in which an id comes twice and the largest id is not the last of the table."
+    "One sequence in which an id occurs twice and the largest id is not the last row of the table."
     return [Case(torch.arange(12.0).view(4, 3), torch.tensor([[2, 0, 2]]))]
 
 
 @stage
 def several_sequences(seed):
-    "A batch of one sequence or several: each keeps its own rows."
+    "A batch of one or more sequences: each keeps its own rows."
     rng = generator(seed)
     return [
         Case(table(rng, 5, 3), drawn_ids(rng, 2, 4, 5)),

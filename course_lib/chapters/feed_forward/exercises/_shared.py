@@ -25,12 +25,12 @@ def from_minus_four_to_four(seed):
 
 
 def far_out(seed):
-    "Far out: a large score passes as it is, a very negative one becomes 0."
+    "Extreme scores: a large one passes unchanged, a very negative one becomes 0."
     return [Case(torch.tensor([-1e4, -100.0, -10.0, -6.0, 6.0, 10.0, 100.0, 1e4]))]
 
 
 def any_shape(seed):
-    "Any shape: a number without an axis, one row, or a transposed view."
+    "Any shape: a single number without an axis, one row, or a transposed view."
     rng = generator(seed)
     return [
         Case(torch.tensor(0.5)),

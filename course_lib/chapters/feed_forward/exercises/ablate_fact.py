@@ -78,7 +78,7 @@ def all_units(rng, n_layers, d_ff):
 
 @stage
 def one_block_three_units(seed):
-    "One block, three units, and the one that matters most."
+    "One block with three units: find the one that matters most."
     rng = generator(seed)
     model = small_model(seed, n_layers=1, d_ff=3, activation="gelu")
     return [cut(model, drawn_ids(rng, 4), 5, 1, all_units(rng, 1, 3))]
@@ -86,7 +86,7 @@ def one_block_three_units(seed):
 
 @stage
 def all_units_of_two_blocks(seed):
-    "All units of two blocks: the five that matter most to one token."
+    "All units of two blocks: find the five that matter most to one token."
     rng = generator(seed)
     model = small_model(seed + 1, activation="gelu", d_ff=8)
     ids, units = drawn_ids(rng, 9), all_units(rng, 2, 8)
@@ -95,14 +95,14 @@ def all_units_of_two_blocks(seed):
 
 @stage
 def all_of_them_ranked(seed):
-    "ReLU units of three blocks, all of them in order."
+    "All ReLU units of three blocks, in order."
     rng = generator(seed)
     return [cut(small_model(seed + 2, n_layers=3, d_ff=6), drawn_ids(rng, 7), 0, 99, all_units(rng, 3, 6))]
 
 
 @stage
 def one_capital(seed):
-    "The trained Tinytown model and one capital: ten units that push it, and five drawn ones."
+    "The trained Tinytown model and one capital: ten units that push it, and five random ones."
     model, tokenizer = load_pretrained("tinytown")
     rng = generator(seed)
     ids, answers = capital_questions(tokenizer, ASKED)
@@ -116,7 +116,7 @@ def one_capital(seed):
 
 @stage
 def training_mode(seed):
-    "A model that comes in training mode, with dropout: measure without it."
+    "A model that arrives in training mode with dropout on: measure with dropout off."
     rng = generator(seed)
     model = small_model(seed + 3, dropout=0.3, activation="gelu", d_ff=8)
     return [cut(model, drawn_ids(rng, 6), 7, 8, all_units(rng, 2, 8))]

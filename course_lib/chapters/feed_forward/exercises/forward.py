@@ -8,7 +8,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def ffn(x, W1, b1, W2, b2, activation):
-    """activation(x W1 + b1) W2 + b2: x (..., d_model) -> the same shape."""
+    """Return activation(x W1 + b1) W2 + b2: x (..., d_model) -> the same shape."""
     nonlinearity = {"relu": F.relu, "gelu": F.gelu}[activation]
     hidden = nonlinearity(x @ W1 + b1)  # (..., d_ff)
     return hidden @ W2 + b2  # (..., d_model)
@@ -36,7 +36,7 @@ def one_token(seed):
 
 @stage
 def a_sentence(seed):
-    "A sentence or a batch of them: every token by itself, all with the same weights."
+    "A sentence or a batch of them: each token separately, all with the same weights."
     rng = generator(seed)
     return [
         Case(*layers(rng, 5, d_model=3, d_ff=8), "relu"),
@@ -55,7 +55,7 @@ def a_token_of_zeros(seed):
 
 @stage
 def all_sizes_equal(seed):
-    "As many tokens as features as hidden units: no shape tells you which is which."
+    "Equal numbers of tokens, features and hidden units: the shapes do not show which axis is which."
     rng = generator(seed)
     return [Case(*layers(rng, 4, d_model=4, d_ff=4), activation) for activation in NONLINEARITIES]
 

@@ -8,7 +8,7 @@ from course_lib.grading.exercise import stage
 
 
 def gelu(x):
-    """x · Φ(x): any shape; same shape and dtype back."""
+    """Return x · Φ(x), with the shape and dtype of x. x: any shape."""
     chance_below = 0.5 * (1 + torch.erf(x / math.sqrt(2)))  # Φ(x)
     return x * chance_below
 

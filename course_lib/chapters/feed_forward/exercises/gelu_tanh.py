@@ -7,7 +7,7 @@ from course_lib.grading.exercise import stage
 
 
 def gelu_tanh(x):
-    """GELU with a tanh for Φ: any shape; same shape and dtype back."""
+    """Return GELU with a tanh for Φ, with the shape and dtype of x. x: any shape."""
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
     return 0.5 * x * (1 + torch.tanh(inner))
 

@@ -12,7 +12,8 @@ from course_lib.trace import trace
 
 
 def active_shares(model, ids, pad_id):
-    """Share of hidden units above 0 per block, over all tokens that are not padding."""
+    """Return for each block the fraction of hidden units above 0,
+    over all tokens that are not padding."""
     with evaluating(model), trace(model, "*.hidden") as seen:
         model(ids)
     real = ids != pad_id  # (B, T)
@@ -21,7 +22,7 @@ def active_shares(model, ids, pad_id):
 
 @stage
 def one_token_in(seed):
-    "One token: how many of eleven units fire, in each of two blocks."
+    "One token: the fraction of eleven units that fire, in each of two blocks."
     return [Case(small_model(seed), drawn_ids(generator(seed), 1), 0)]
 
 
@@ -37,14 +38,14 @@ def a_text_in(seed):
 
 @stage
 def gelu_units(seed):
-    "GELU units: one fires if its score is above 0, whether the others are exactly 0 or not."
+    "GELU units: a unit fires if its score is above 0, whether or not the others are exactly 0."
     ids = drawn_ids(generator(seed), 8, 8)
     return [Case(small_model(seed, activation="gelu", mute=mute), ids, 0) for mute in (0, 3)]
 
 
 @stage
 def padded_texts(seed):
-    "Texts of different lengths, filled up with `pad_id`: padding does not count."
+    "Texts of different lengths, padded with `pad_id`: padding does not count."
     rng = generator(seed)
     ids = drawn_ids(rng, 9, 4, 2)
     return [
@@ -55,7 +56,7 @@ def padded_texts(seed):
 
 @stage
 def before_and_after_training(seed):
-    "A model like Tinytown's, untrained or trained, on stories that it has not seen, cut at 32, 25, 18 and 11."
+    "A model like Tinytown's, untrained or trained, on new stories, cut after 32, 25, 18 and 11 tokens."
     model, tokenizer = load_pretrained("tinytown")
     stories = [tokenizer.encode(story)[: 32 - 7 * i] for i, story in enumerate(Tinytown(50_000 + seed).sample(4))]
     ids = torch.tensor([story + [tokenizer.pad_id] * (32 - len(story)) for story in stories])
@@ -65,5 +66,5 @@ def before_and_after_training(seed):
 
 @stage
 def with_dropout(seed):
-    "A model that comes in training mode, with dropout: measure without it."
+    "A model that arrives in training mode with dropout on: measure with dropout off."
     return [Case(small_model(seed, dropout=0.4), drawn_ids(generator(seed), 9, 6), 0)]

@@ -6,8 +6,8 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def swiglu(x, W_gate, W_up, W_down):
-    """(silu(x W_gate) ⊙ x W_up) W_down: x (..., d_model) -> the same shape."""
-    gate = F.silu(x @ W_gate)  # (..., d_ff): how far is it let through?
+    """Return (silu(x W_gate) ⊙ x W_up) W_down: x (..., d_model) -> the same shape."""
+    gate = F.silu(x @ W_gate)  # (..., d_ff): how much passes?
     proposal = x @ W_up  # (..., d_ff): what is proposed?
     return (gate * proposal) @ W_down  # (..., d_model)
 
@@ -36,7 +36,7 @@ def token_with_units(seed):
 
 @stage
 def gated_sentences(seed):
-    "A sentence or a batch of them: every token by itself."
+    "A sentence or a batch of them: each token separately."
     rng = generator(seed)
     return [
         Case(*gates(rng, 4, d_model=3, d_ff=7)),
@@ -55,7 +55,7 @@ def gated_views(seed):
 
 @stage
 def far_open(seed):
-    "Gates far open and far shut, scores of ±200: what passes is the score itself, or nothing."
+    "Scores as large as ±200: the gate is the score itself if it is large, and 0 if it is very negative."
     x = torch.tensor([[10.0, -10.0], [10.0, 10.0]])
     W_gate = torch.tensor([[10.0, -20.0, 1.0], [-10.0, 0.0, 1.0]])
     W_up, W_down = (torch.randn(shape, generator=generator(seed)) for shape in ((2, 3), (3, 2)))

@@ -9,7 +9,7 @@ from course_lib.grading.judge import compare
 
 
 def gpt_forward(parts, ids):
-    """Logits (B, T, V) of the next token at every place: ids (B, T),
+    """Logits (B, T, V) of the next token at every position: ids (B, T),
     T at most len(parts.position_table)."""
     T, max_seq_len = ids.shape[1], len(parts.position_table)
     if max_seq_len < T:
@@ -52,21 +52,21 @@ def text_for(rng, sizes, B, T, n_blocks, **more):
 
 @stage
 def no_block(seed):
-    "No block at all: look tokens up, add the vectors of their positions, normalise, compare with the output table."
+    "No blocks: look tokens up, add the vectors of their positions, normalise, compare with the output table."
     rng = generator(seed)
     return [text_for(rng, SMALL, 1, 1, 0), text_for(rng, SMALL, 1, 3, 0), text_for(rng, ODD, 2, 4, 0)]
 
 
 @stage
 def one_block(seed):
-    "One block: a token sees itself and what came before, nothing else."
+    "One block: a token sees itself and the tokens before it, nothing else."
     rng = generator(seed)
     return [text_for(rng, SMALL, 1, 2, 1), text_for(rng, SMALL, 3, 4, 1)]
 
 
 @stage
 def several_blocks(seed):
-    "Several blocks, in their order: each reads what the one before has made."
+    "Several blocks, in order: each reads the output of the previous one."
     rng = generator(seed)
     return [text_for(rng, ODD, 1, 3, 2), text_for(rng, ODD, 2, 5, 3), text_for(rng, LLAMA, 2, 3, 2)]
 
@@ -79,14 +79,14 @@ def tied_tables(seed):
 
 @stage
 def whole_context(seed):
-    "As many tokens as there are positions."
+    "The number of tokens equals the number of positions."
     rng = generator(seed)
     return [text_for(rng, SMALL, 2, 5, 1), text_for(rng, SQUARE, 4, 4, 2)]
 
 
 @stage
 def other_ids(seed):
-    "ids that are a transposed view, or of the type int32."
+    "ids are a transposed view, or have the dtype int32."
     rng = generator(seed)
     one, other = (text_for(rng, ODD, 3, T, 2) for T in (2, 4))
     parts, ids = one.args
@@ -101,7 +101,7 @@ def double_parts(seed):
 
 @stage
 def too_long(seed):
-    "A text with more tokens than there are positions: refuse it with a ValueError."
+    "A text has more tokens than there are positions: raise a ValueError."
     rng = generator(seed)
     return [text_for(rng, SMALL, 1, 6, 1), text_for(rng, dict(SMALL, max_seq_len=1), 2, 3, 0)]
 
@@ -111,5 +111,5 @@ def judge(case, expected, got):
         return compare(expected, got)
     if got == expected:
         return None
-    does = f"ends in {got}" if isinstance(got, str) else "goes on as if nothing were wrong"
-    return f"Here there are more tokens than positions. Refuse that with a ValueError; your function {does}."
+    does = f"ends in {got}" if isinstance(got, str) else "continues as if nothing were wrong"
+    return f"This text has more tokens than there are positions. Raise a ValueError; your function {does}."

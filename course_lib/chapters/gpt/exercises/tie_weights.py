@@ -12,7 +12,7 @@ def tie(model):
 
 
 def model_for(rng, V, d_model, T, n_layers=1, dtype="float32", tied=False):
-    """An untied model, if not said otherwise, and two texts of T tokens with their targets."""
+    """Return a case with a model, untied unless `tied`, and two texts of T tokens with their targets."""
     sizes = {"vocab_size": V, "d_model": d_model, "n_heads": 2, "n_layers": n_layers, "max_seq_len": 8, "d_ff": 8}
     says = f"(a GPT, {'tied' if tied else 'untied'}: vocab_size = {V}, d_model = {d_model})"
     seed = int(torch.randint(2**31, (), generator=rng))
@@ -22,7 +22,7 @@ def model_for(rng, V, d_model, T, n_layers=1, dtype="float32", tied=False):
 
 @stage
 def small_model(seed):
-    "A small model: are both tables one tensor, with the values of the token table? Then one step of training."
+    "A small model: are both tables one tensor, with the values of the token table? Then one training step."
     return [model_for(generator(seed), 7, 4, 3)]
 
 
@@ -39,5 +39,5 @@ def other_sizes(seed):
 
 @stage
 def tied_already(seed):
-    "A model that is tied already: it stays as it is."
+    "A model that is already tied: it stays as it is."
     return [model_for(generator(seed), 8, 6, 3, tied=True)]

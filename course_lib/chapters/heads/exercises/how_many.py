@@ -10,7 +10,7 @@ from course_lib.tinytown import Tinytown, WordTokenizer, encode_stories
 
 
 def loss_by_heads(make_model, heads, batches, held_out, lr, seeds):
-    """{n_heads: mean over the seeds of the loss on held_out after one AdamW step per batch}."""
+    """Return {n_heads: mean loss on held_out over seeds}; one AdamW step per batch."""
     losses = {}
     for n_heads in heads:
         found = []
@@ -60,14 +60,14 @@ def equal_steps(seed):
 
 @stage
 def more_steps(seed):
-    "One number of heads, twelve steps: gradients that pile up, or an optimizer that is made anew, show by now."
+    "One number of heads, twelve steps: enough to reveal gradients that add up, or a new optimizer in every step."
     batches, held_out = told_stories(seed + 3, 12)
     return [Case(small_models("models of 16 features"), [2], batches, held_out, 0.016, [seed + 4])]
 
 
 @stage
 def down_and_up(seed):
-    "Rows that count modulo 8, the first three batches down, the others up: what comes last counts, so order matters."
+    "Rows that count modulo 8: down in the first three batches, up in the others. The order of the batches matters."
     rng = generator(seed)
     steps = torch.arange(13).expand(10 * 8 + 24, 13).clone()  # (rows, T + 1)
     steps[: 3 * 8] *= -1
@@ -79,7 +79,7 @@ def down_and_up(seed):
 
 @stage
 def learnt_by_heart(seed):
-    "The same batch again and again: the models learn it by heart, which says little about other stories."
+    "The same batch again and again: the models memorise it, which says little about other stories."
     batches, held_out = told_stories(seed + 2, 1, B=4)
     make_model = small_models("models of 16 features")
     return [Case(make_model, [4], batches * 6, held_out, 0.01, [seed + 1])]
@@ -97,11 +97,11 @@ ROOM = 0.12  # nats per token
 
 
 def judge(case, expected, got):
-    """What is reported must be the loss of the very models that were trained, to 0.002: the spread of float32.
+    """The reported loss must be the loss of the models that were trained, to 0.002: the rounding error of float32.
 
-    And these must be trained as asked, give or take ROOM. Over 24 seeds Adam and AdamW with other decay or other betas
-    ended within 0.06 of the reference; half the steps always showed by 0.48, twice as many by 0.47. Clipping, which is
-    not asked for, moved the twelve steps by up to 0.21.
+    The models must be trained as the exercise asks, to within ROOM. Over 24 seeds Adam and AdamW with other decay
+    or other betas ended within 0.06 of the reference; half the steps always showed by 0.48, twice as many by 0.47.
+    Clipping, which the exercise does not ask for, moved the twelve steps by up to 0.21.
     """
     heads, seeds = case.args[1], case.args[5]
     reported, models, measured = got["reported"], got["models made"], got["loss of the models"]
@@ -113,13 +113,13 @@ def judge(case, expected, got):
         if missing:
             return f"make_model was never called with n_heads={missing[0][0]}, seed={missing[0][1]}."
         extra = next(pair for pair in models if pair not in expected["models made"])
-        return f"You made a model with n_heads={extra[0]}, seed={extra[1]}, which was not asked for."
+        return f"You made a model with n_heads={extra[0]}, seed={extra[1]}, which the exercise does not ask for."
     for n_heads in heads:
         after, said, usual = measured[n_heads], reported[n_heads], expected["loss of the models"][n_heads]
         if not abs(after - usual) < ROOM:
             return (
                 f"After your training, models with n_heads={n_heads} have a loss of {after:.2f} on held_out; after one "
-                f"AdamW step per batch it is {usual:.2f}, give or take {ROOM}."
+                f"AdamW step per batch it is {usual:.2f} ± {ROOM}."
             )
         if not got["all batches read in training mode"]:
             return (

@@ -6,7 +6,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def heads_one_by_one(x, W_Q, W_K, W_V, W_O, n_heads, mask=None):
-    """(B, T, d_model) -> (B, T, d_model): one attention after the other,
+    """(B, T, d_model) -> (B, T, d_model): one attention after another,
     each with its own columns of W_Q, W_K, W_V."""
     ### BEGIN SOLUTION
     D = W_Q.shape[1] // n_heads
@@ -23,20 +23,20 @@ def heads_one_by_one(x, W_Q, W_K, W_V, W_O, n_heads, mask=None):
 
 
 def drawn(rng, B, T, d_model, dtype=torch.float32):
-    """Return x (B, T, d_model) and four matrices whose products keep the features at their size."""
+    """Return x (B, T, d_model) and four matrices whose products keep the size of the features."""
     x = torch.randn(B, T, d_model, generator=rng, dtype=dtype)
     return x, *(torch.randn(4, d_model, d_model, generator=rng, dtype=dtype) / d_model**0.5)
 
 
 def drawn_mask(rng, *shape):
-    """Return a mask in which every query may look at one key or more, and not at all of them."""
+    """Return a mask in which every query may attend to at least one key, but not to all of them."""
     order = torch.rand(shape, generator=rng).argsort(-1)
     return order < torch.randint(1, shape[-1], (*shape[:-1], 1), generator=rng)
 
 
 @stage
 def one_token(seed):
-    "A single token: every weight is 1, and the result is x W_V W_O, whatever the number of heads."
+    "A single token: every weight is 1, and the result is x W_V W_O for any number of heads."
     rng = generator(seed)
     return [Case(*drawn(rng, 1, 1, 4), 1), Case(*drawn(rng, 2, 1, 6), 3)]
 
@@ -62,14 +62,14 @@ def several_heads(seed):
 
 @stage
 def equal_sizes(seed):
-    "Sentences, tokens, heads and features of a head in equal number."
+    "Equal numbers of sentences, tokens, heads and features per head."
     rng = generator(seed)
     return [Case(*drawn(rng, 2, 2, 4), 2), Case(*drawn(rng, 3, 3, 9), 3)]
 
 
 @stage
 def masked_heads(seed):
-    "A mask for all sentences, (T, T), or for each, (B, T, T): True = may attend."
+    "One mask for all sentences, (T, T), or one for each sentence, (B, T, T): True = may attend."
     rng = generator(seed)
     return [
         Case(*drawn(rng, 1, 4, 6), 2, torch.ones(4, 4, dtype=torch.bool).tril()),
@@ -80,7 +80,7 @@ def masked_heads(seed):
 
 @stage
 def large_scores(seed):
-    "Scores in the hundred thousands, of either sign, and one token that each may look at: it gets all the weight."
+    "Scores in the hundred thousands, of either sign. Each token may attend to one token, which gets all the weight."
     x, *matrices = drawn(generator(seed), 2, 6, 6)
     return [Case(1000 * x, *matrices, heads, torch.eye(6, dtype=torch.bool).roll(1, 1)) for heads in (2, 3)]
 

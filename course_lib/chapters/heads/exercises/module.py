@@ -9,19 +9,19 @@ from course_lib.grading.judge import compare
 
 
 def split_heads(x, n_heads):
-    """(B, T, d_model) -> (B, H, T, D): each token's features, shared out among the heads."""
+    """Divide each token's features among the heads: (B, T, d_model) -> (B, H, T, D)."""
     B, T, d_model = x.shape
     return x.reshape(B, T, n_heads, d_model // n_heads).transpose(1, 2)  # (B, T, H, D) -> (B, H, T, D)
 
 
 def merge_heads(x):
-    """(B, H, T, D) -> (B, T, H * D): the heads side by side, the inverse of split_heads."""
+    """Undo split_heads, heads side by side: (B, H, T, D) -> (B, T, H * D)."""
     B, H, T, D = x.shape
     return x.transpose(1, 2).reshape(B, T, H * D)  # reshape copies where view would refuse
 
 
 def drawn_mask(rng, *shape):
-    """A drawn mask in which every query may look at one key or more, and not at all of them."""
+    """Return a random mask in which every query may attend to at least one key, but not to all of them."""
     order = torch.rand(shape, generator=rng).argsort(-1)
     allowed = torch.randint(1, shape[-1], (*shape[:-1], 1), generator=rng)
     return order < allowed
@@ -59,7 +59,7 @@ def tokens_of(rng, *shape, dtype=torch.float32):
 
 @stage
 def one_token(seed):
-    "A single token looks at itself: every weight is 1, so that only the values and the output projection count."
+    "A single token attends to itself: every weight is 1, so only the values and the output projection matter."
     rng = generator(seed)
     return [Case(tokens_of(rng, 2, 1, 4), init=(4, 1)), Case(tokens_of(rng, 3, 1, 6), init=(6, 2))]
 
@@ -107,7 +107,7 @@ def masks_of_their_own(seed):
 
 @stage
 def nothing_to_see(seed):
-    "A token that may look at nothing: its heads give zeros, never NaN, so that only the bias of out_proj is left."
+    "A token that may attend to nothing: its heads return zeros, never NaN, so its output is the bias of out_proj."
     rng = generator(seed)
     mask, masks = drawn_mask(rng, 4, 4), drawn_mask(rng, 2, 3, 4, 4)
     mask[1] = masks[1, 0, 2] = False
@@ -116,7 +116,7 @@ def nothing_to_see(seed):
 
 @stage
 def large_tokens(seed):
-    "Large numbers, in float64: scores in the thousands; then in the hundred thousands, and one token to look at."
+    "Large numbers, in float64: scores in the thousands; then in the hundred thousands, with one token to attend to."
     rng = generator(seed)
     x = 60 * tokens_of(rng, 2, 4, 6, dtype=torch.float64)
     larger, one = 1000 * tokens_of(rng, 2, 6, 6, dtype=torch.float64), torch.eye(6, dtype=torch.bool).roll(1, 1)
@@ -132,12 +132,12 @@ def double_tokens(seed):
 
 @stage
 def in_training(seed):
-    "In training mode: nothing is left out by chance, and a gradient finds its way back to x (second result)."
+    "In training mode: there is no dropout, and the gradient reaches x (second result)."
     rng = generator(seed)
     return [Case(tokens_of(rng, 2, 3, 6, dtype=torch.float64).requires_grad_(), init=(6, 2))]
 
 
 def judge(case, expected, got):
-    """A float32 near 5,000 has steps of 0.0005: a softmax in float32 is a right way, and loses that much there."""
+    """A float32 near 5,000 has steps of 0.0005: a softmax in float32 is correct, and loses that much there."""
     large = case.args[0].abs().max() > 30
     return compare(expected, got, atol=1e-3 * expected.abs().max().item() if large else None)

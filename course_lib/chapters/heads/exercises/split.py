@@ -6,25 +6,25 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def split_heads(x, n_heads):
-    """(B, T, d_model) -> (B, H, T, D): each token's features, shared out among the heads."""
+    """Divide each token's features among the heads: (B, T, d_model) -> (B, H, T, D)."""
     B, T, d_model = x.shape
     return x.reshape(B, T, n_heads, d_model // n_heads).transpose(1, 2)  # (B, T, H, D) -> (B, H, T, D)
 
 
 def numbered(*shape):
-    """0.0, 0.1, 0.2 …: numbers that tell where they came from."""
+    """0.0, 0.1, 0.2 …: numbers that show where they came from."""
     return torch.arange(math.prod(shape)).reshape(shape) / 10
 
 
 @stage
 def numbers_with_a_place(seed):
-    "Numbers that tell where they came from: 0.0, 0.1, 0.2 … Two heads."
+    "Numbers that show where they came from: 0.0, 0.1, 0.2 … Two heads."
     return [Case(numbered(1, 3, 4), 2), Case(numbered(1, 4, 8), 2)]
 
 
 @stage
 def drawn_tokens(seed):
-    "Drawn numbers: several heads, of several features each."
+    "Random numbers: several heads of several features each."
     rng = generator(seed)
     sizes = [((3, 4, 10), 5), ((2, 5, 12), 3), ((1, 7, 6), 3), ((2, 6, 24), 6)]
     return [Case(torch.randn(shape, generator=rng), n_heads) for shape, n_heads in sizes]
@@ -32,21 +32,21 @@ def drawn_tokens(seed):
 
 @stage
 def one_or_all(seed):
-    "As few heads as can be, one, or as many, one for each feature."
+    "A single head, or one head for each feature."
     rng = generator(seed)
     return [Case(torch.randn(2, 3, 4, generator=rng), 1), Case(torch.randn(2, 3, 5, generator=rng), 5)]
 
 
 @stage
 def equal_sizes(seed):
-    "Sentences, tokens, heads and features of a head in equal number: only the order of the axes can go wrong."
+    "Equal numbers of sentences, tokens, heads and features per head: only the order of the axes can go wrong."
     rng = generator(seed)
     return [Case(torch.randn(2, 2, 4, generator=rng), 2), Case(torch.randn(3, 3, 9, generator=rng), 3)]
 
 
 @stage
 def views_of_tokens(seed):
-    "x is a view, transposed or a part of something larger."
+    "x is a view: transposed, or part of a larger tensor."
     rng = generator(seed)
     return [
         Case(torch.randn(2, 6, 5, generator=rng).transpose(1, 2), 3),

@@ -5,7 +5,7 @@ from course_lib.grading.exercise import Case, Given, generator, stage
 
 
 def leaks_future(model, ids):
-    """True if an output of model(ids) (B, T, V) depends on a later token of ids (B, T)."""
+    """Return True if an output of model(ids) depends on a later token of ids (B, T)."""
     before = model(ids)  # (B, T, V)
     V = before.shape[-1]
     for place in range(1, ids.shape[1]):
@@ -23,16 +23,16 @@ V_TOKENS = 6
 def drawn_model(
     rng, T, *, V=V_TOKENS, layers=1, leaks=(), size=2.0, past=1.0, rounding=0.0, favourite=0.0, opened=None
 ):
-    """A model with drawn weights; `leaks` are (query, later key) pairs through which a later token is seen.
+    """Return a model with random weights; `leaks` are the pairs (query, later key) in which the query sees the key.
 
-    opened: (token, place); they are there only in texts with this token at this place.
+    opened: (token, place): the leaks exist only in texts with this token at this place.
     """
     mixes = [past * torch.rand(T, T, generator=rng).add(0.5).tril() / T for _ in range(layers)]
     for query, key in leaks:
         mixes[0][query, key] += size
     bias = torch.zeros(V)
     bias[-1] = favourite
-    # Every token differs from every other by much, so that whichever token is put in its place, it shows.
+    # All tokens differ from each other by much, so that replacing one by any other shows.
     embedding = torch.linalg.qr(torch.randn(V, V, generator=rng))[0]
     output = torch.linalg.qr(torch.randn(V, V, generator=rng))[0]
     says = f"a model of {layers} layer{'s' if layers > 1 else ''}"
@@ -44,13 +44,13 @@ def drawn_model(
 
 
 def drawn_ids(rng, B, T):
-    """Texts without the last token of the vocabulary: who adds 1 and goes beyond it still shows what else is wrong."""
+    """Return texts without the vocabulary's last token: adding 1 stays in range, and other mistakes show first."""
     return torch.randint(V_TOKENS - 1, (B, T), generator=rng)
 
 
 @stage
 def each_on_its_own(seed):
-    "A model in which every token stands alone: nothing to leak, however long the text."
+    "A model in which each output depends only on its own token: there is nothing to leak at any length."
     rng = generator(seed)
     return [
         Case(drawn_model(rng, 4, past=0.0), drawn_ids(rng, 1, 1)),
@@ -60,7 +60,7 @@ def each_on_its_own(seed):
 
 @stage
 def several_models(seed):
-    "A causal model, or one in which tokens see later ones: all of them, or the next one alone."
+    "A causal model, or one in which each token sees later ones: all of them, or only the next one."
     rng = generator(seed)
     everywhere = [(query, key) for key in range(4) for query in range(key)]
     step = [(t, t + 1) for t in range(4)]
@@ -74,7 +74,7 @@ def several_models(seed):
 
 @stage
 def one_hole(seed):
-    "A mask with one hole: one position sees one later token, next door or far away."
+    "A single leak: one position sees one later token, which may be the next one or far away."
     rng = generator(seed)
     holes = [(0, 5), (1, 2), (2, 5), (3, 4), (0, 1), (1, 3)]
     return [Case(drawn_model(rng, 6, leaks=[hole]), drawn_ids(rng, 2, 6)) for hole in holes]
@@ -82,7 +82,7 @@ def one_hole(seed):
 
 @stage
 def in_one_text_of_several(seed):
-    "Three texts, of which one shows later tokens, because of its first token or its second: any but the first text."
+    "Three texts. The model leaks in only one of them, because of its first or second token; never in the first text."
     rng = generator(seed)
     cases = []
     for leaky in (2, 1):
@@ -95,7 +95,7 @@ def in_one_text_of_several(seed):
 
 @stage
 def favourites_that_stay(seed):
-    "A leak that leaves the favourite token, because it is small or because the model always prefers the same token."
+    "A leak that does not change the most probable token, because it is small or the model always prefers one token."
     rng = generator(seed)
     return [
         Case(drawn_model(rng, 5, leaks=[(2, 3)], size=0.01, favourite=9.0), drawn_ids(rng, 2, 5)),
@@ -105,7 +105,7 @@ def favourites_that_stay(seed):
 
 @stage
 def any_token(seed):
-    "The later token that is seen may be any, the first of the vocabulary or the last; and a vocabulary may have two."
+    "The later token may be any one, such as the vocabulary's first or last; a vocabulary may have only two tokens."
     rng = generator(seed)
     cases = []
     for token in (0, V_TOKENS - 1):
@@ -113,7 +113,7 @@ def any_token(seed):
         ids[:, 3:] = token
         cases.append(Case(drawn_model(rng, 5, leaks=[(1, 3)]), ids))
         cases += [Case(one_sided_model(rng, up), ids) for up in (True, False)]
-    # Two texts that differ only in the token that is seen: a token drawn blindly is the one that stood in one of them.
+    # Two texts that differ only in the token that is seen: a random or fixed token is already in one of them.
     ids = torch.randint(2, (1, 3), generator=rng)
     last = drawn_model(rng, 3, V=2, leaks=[(1, 2)])
     cases += [Case(last, torch.cat([ids[:, :2], torch.tensor([[token]])], 1)) for token in (0, 1)]
@@ -122,7 +122,7 @@ def any_token(seed):
 
 
 def one_sided_model(rng, up):
-    """Position 1 sees tokens 3 and 4: the larger they are, the more they move all logits up, or down."""
+    """Return a model whose position 1 sees tokens 3 and 4: larger tokens move all logits further up, or down."""
     size = torch.arange(1, V_TOKENS + 1)[:, None] / V_TOKENS  # (V, 1): tokens from small to large
     mix = torch.eye(5) / 5
     mix[1, 3] = mix[1, 4] = 1.0
@@ -133,7 +133,7 @@ def one_sided_model(rng, up):
 
 @stage
 def nothing_but_rounding(seed):
-    "A causal model whose outputs change in the last digit, as sums in another order do: no leak."
+    "A causal model whose outputs change in the last digit, as sums in a different order do. This is no leak."
     rng = generator(seed)
-    # Whatever is changed, or cut off, moves the outputs by less than 0.00001, the limit that the exercise gives.
+    # Changing a token or shortening a text moves outputs by less than 0.00001, the limit in the exercise.
     return [Case(drawn_model(rng, 5, rounding=1e-5), drawn_ids(rng, 2, 5))]

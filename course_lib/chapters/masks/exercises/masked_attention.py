@@ -7,7 +7,7 @@ from course_lib.grading.judge import compare
 
 
 def causal_self_attention(x, W_Q, W_K, W_V, W_O, n_heads):
-    """Masked multi-head self-attention: x (B, T, d_model) -> (B, T, d_model)."""
+    """Return the causal multi-head self-attention of x: (B, T, d_model) both."""
     B, T, d_model = x.shape
     D = d_model // n_heads
 
@@ -31,7 +31,7 @@ def scaled(q, k, x):
 
 
 def drawn_weights(rng, B, T, d_model, n_heads, *, size=1.0, dtype=torch.float32, view=False):
-    """x and four matrices, of such a size that the scores are spread and far from ties."""
+    """Return a case with random x and matrices, of a size at which the scores differ clearly."""
     x = torch.randn(B, T, d_model, generator=rng, dtype=torch.float64)
     if view:  # the same shape, in another order in memory
         x = x.transpose(0, 1).contiguous().transpose(0, 1)
@@ -66,7 +66,7 @@ def single_head(seed):
 
 @stage
 def several_heads(seed):
-    "Several heads: fewer or more than there are tokens, or as many. x may be a transposed view."
+    "Several heads: fewer than there are tokens, more, or the same number. x may be a transposed view."
     rng = generator(seed)
     return [
         drawn_weights(rng, 1, 3, 4, 2, size=2.0),
@@ -85,14 +85,14 @@ def double(seed):
 
 @stage
 def large(seed):
-    "Scores in the thousands, of either sign, in float64."
+    "Scores in the thousands, positive and negative, in float64."
     case = drawn_weights(generator(seed), 2, 6, 4, 2, size=5000.0, dtype=torch.float64)
     x, W_Q, *others = case.args
     return [case, Case(x, -W_Q, *others)]
 
 
 def judge(case, expected, got):
-    """A float32 near 10,000 has steps of 0.001: a softmax in float32 is a right way, and loses that much there."""
+    """Compare with a larger tolerance for large scores: a softmax in float32 is allowed, and loses digits there."""
     x, W_Q, W_K = case.args[:3]
     largest = float(torch.linalg.vector_norm(x @ W_Q, dim=-1).max() * torch.linalg.vector_norm(x @ W_K, dim=-1).max())
     return compare(expected, got, atol=1e-3 * expected.abs().max().item() if largest > 1000 else None)
@@ -100,7 +100,7 @@ def judge(case, expected, got):
 
 @stage
 def far_below_zero(seed):
-    "All scores, the visible ones, too, lie between −20,000 and −60,000: a low number in place of −inf may be too high."
+    "All scores, visible and hidden, are between −20,000 and −60,000: a low number instead of −inf may be too high."
     rng = generator(seed)
 
     def near_one(*shape):

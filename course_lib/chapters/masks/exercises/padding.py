@@ -4,7 +4,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def padding_mask(lengths, S):
-    """Boolean (B, 1, 1, S), True where row b has a real token: s < lengths[b]."""
+    """Return a boolean (B, 1, 1, S), True where row b has a token: s < lengths[b]."""
     real = torch.arange(S) < lengths[:, None]  # (S,) and (B, 1) -> (B, S)
     return real[:, None, None, :]  # for every head and every query
 

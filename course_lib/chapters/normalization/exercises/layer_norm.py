@@ -5,8 +5,8 @@ from course_lib.grading.judge import compare
 
 
 def layer_norm(x, gamma, beta, eps):
-    """(x − mean) / √(variance + eps) · gamma + beta, per token: x (..., d_model),
-    same shape and dtype back."""
+    """Return (x − mean) / √(variance + eps) · gamma + beta for each token.
+    x: (..., d_model); the result has the same shape and dtype."""
     centred = x - x.mean(dim=-1, keepdim=True)  # (..., d_model)
     variance = centred.pow(2).mean(dim=-1, keepdim=True)  # (..., 1), divided by d_model
     return centred / torch.sqrt(variance + eps) * gamma + beta
@@ -30,7 +30,7 @@ def the_pencil_token(seed):
 
 @stage
 def many_tokens(seed):
-    "Any leading axes: each token is normalized by itself."
+    "Any leading axes: each token is normalized separately."
     rng = generator(seed)
     x, gamma, beta = drawn_token(rng, 5, 4, 3)
     return [
@@ -46,7 +46,7 @@ def many_tokens(seed):
 
 @stage
 def quiet_and_loud(seed):
-    "eps beside variances of all sizes: it decides, or has a share, or does not count."
+    "Variances of all sizes: compared with them, eps is large, similar or negligible."
     rng = generator(seed)
     x, gamma, beta = drawn_token(rng, 6)
     return [
@@ -59,14 +59,14 @@ def quiet_and_loud(seed):
 
 @stage
 def equal_features(seed):
-    "Tokens whose features are all equal: nothing is left after centring, so the result is β. eps keeps 0 / 0 away."
+    "Tokens whose features are all equal: after centring they are 0, so the result is β. eps prevents 0 / 0."
     _, gamma, beta = drawn_token(generator(seed), 4)
     return [Case(torch.full((4,), 8.0), gamma, beta, 1e-5), Case(torch.zeros(2, 4), gamma, beta, 1e-5)]
 
 
 @stage
 def far_from_zero(seed):
-    "Tokens whose features lie near 5,000 and differ by a few units: subtract first, then square."
+    "Tokens whose features are near 5,000 and differ by a few units: subtract first, then square."
     rng = generator(seed)
     _, gamma, beta = drawn_token(rng, 8)
     steps = torch.randint(-8, 9, (4, 8), generator=rng).float()

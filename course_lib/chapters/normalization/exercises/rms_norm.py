@@ -6,7 +6,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 class RMSNorm(nn.Module):
-    """x / √(mean(x²) + eps) · weight, per token."""
+    """Compute x / √(mean(x²) + eps) · weight for each token."""
 
     def __init__(self, d_model, eps=1e-6):
         super().__init__()
@@ -45,14 +45,14 @@ def more_rows(seed):
 
 @stage
 def sizes_of_eps(seed):
-    "Tokens and eps in all sizes. Where eps is not given, it is 1e-6."
+    "Tokens and eps of all sizes. Where eps is not passed, it is 1e-6."
     x = rows(generator(seed), 6)
     return [Case(x * 1e-3, init=(6,)), Case(x * 0.1, init=(6, 1e-3)), Case(x, init=(6, 2.0)), Case(x * 2e4, init=(6,))]
 
 
 @stage
 def zero_token(seed):
-    "Tokens of zeros stay zero: eps keeps 0 / 0 away."
+    "Tokens of zeros stay zero: eps prevents 0 / 0."
     return [Case(torch.zeros(3), init=(3,)), Case(torch.zeros(2, 3), init=(3, 1e-5))]
 
 

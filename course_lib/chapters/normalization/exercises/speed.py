@@ -8,32 +8,32 @@ from course_lib.grading.exercise import Case, Given, generator, stage
 
 
 def layer_norm(x, gamma, beta, eps):
-    """(x − mean) / √(variance + eps) · gamma + beta, per token: x (..., d_model),
-    same shape and dtype back."""
+    """Return (x − mean) / √(variance + eps) · gamma + beta for each token.
+    x: (..., d_model); the result has the same shape and dtype."""
     centred = x - x.mean(dim=-1, keepdim=True)  # (..., d_model)
     variance = centred.pow(2).mean(dim=-1, keepdim=True)  # (..., 1), divided by d_model
     return centred / torch.sqrt(variance + eps) * gamma + beta
 
 
 def compare_speed(rms_norm, layer_norm, widths, rounds, clock):
-    """Time of rms_norm / time of layer_norm for each width,
-    measured with clock() over so many rounds."""
+    """Return the time of rms_norm divided by the time of layer_norm for each width,
+    measured with clock() in `rounds` rounds."""
     ratios = []
     for width in widths:
         x = torch.randn(128, width)
         times = {"rms": [], "layer": []}
-        for _ in range(rounds):  # they take turns: a slow stretch hits both alike
+        for _ in range(rounds):  # they take turns: a slow period affects both equally
             for name, norm in (("rms", rms_norm), ("layer", layer_norm)):
                 start = clock()
                 norm(x)
                 times[name].append(clock() - start)
-        ratios.append(min(times["rms"]) / min(times["layer"]))  # what gets in the way only ever adds time
+        ratios.append(min(times["rms"]) / min(times["layer"]))  # interruptions only add time
     return ratios
 
 
 @stage
 def pretended(seed):
-    "A clock and two norms whose costs are drawn, three widths, 30 rounds. Some calls are slow, and the machine tires."
+    "A clock and two norms with random costs, three widths, 30 rounds. Some calls are slow, and the machine slows down."
     rng = generator(seed)
     one, other = torch.rand(2, 2, generator=rng)
     costs = [(3 + 5 * one[0], 0.004 + 0.004 * one[1]), (1 + 1.5 * other[0], 0.009 + 0.006 * other[1])]

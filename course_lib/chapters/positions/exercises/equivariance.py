@@ -6,7 +6,7 @@ from course_lib.grading.fixtures import self_attention
 
 
 def equivariance_error(f, x, n_shuffles):
-    """The largest |f(Px) − P f(x)| over n_shuffles random orders P of the tokens of x (B, T, D)."""
+    """Return the largest |f(Px) − P f(x)| over n_shuffles random orders P of tokens."""
     plain, largest = f(x), 0.0
     for _ in range(n_shuffles):
         order = torch.randperm(x.shape[1])
@@ -32,7 +32,7 @@ def two_tokens(seed):
 
 @stage
 def without_positions(seed):
-    "Attention without positions: nothing is left but rounding, in float32 or in float64."
+    "Attention without positions: the deviation is only rounding, in float32 or float64."
     rng = generator(seed)
     return [
         Case(*drawn_text(rng, 1, 3, 4, dtype=torch.float32)),
@@ -53,6 +53,6 @@ def with_positions(seed):
 
 @stage
 def behind_a_mask(seed):
-    "Causal attention without positions: it matters who came before."
+    "Causal attention without positions: the output depends on which tokens came before."
     rng = generator(seed)
     return [Case(*drawn_text(rng, 1, 3, 4, causal=True)), Case(*drawn_text(rng, 2, 4, 3, causal=True))]

@@ -5,7 +5,7 @@ from course_lib.grading.judge import compare
 
 
 def apply_rotary(x, positions, theta):
-    """Turn each half-split pair of features of x (B, H, T, D) by its position's angle.
+    """Rotate each half-split pair of x (B, H, T, D) by its position's angle.
     Same shape and dtype."""
     half = x.shape[-1] // 2
     speed = theta ** (-torch.arange(half) / half)  # (D / 2,), radians per token
@@ -37,7 +37,7 @@ def one_pair(seed):
 
 @stage
 def two_pairs(seed):
-    "Two pairs or three, half-split, each with a speed of its own."
+    "Two or three pairs, half-split, each with its own speed."
     rng = generator(seed)
     return [
         Case(torch.tensor([1.0, 0.0, 0.0, 0.0]).view(1, 1, 1, 4), torch.tensor([2]), 100.0),
@@ -60,7 +60,7 @@ def batch_and_heads(seed):
 
 @stage
 def elsewhere(seed):
-    "Positions that do not begin at 0, have gaps or come twice, as with a cache; theta may be another."
+    "Positions that do not start at 0, have gaps or repeat, as with a cache; theta may differ."
     rng = generator(seed)
     apart = torch.randint(20, 60, (3,), generator=rng)
     return [

@@ -36,31 +36,31 @@ def judge(case, expected, got):
 
 @stage
 def no_step(seed):
-    "k = 0: who does not move keeps the code, so the matrix is the identity."
+    "k = 0: the encoding does not change, so the matrix is the identity."
     return [Case(0, 2), Case(0, 6)]
 
 
 @stage
 def one_hand_moves(seed):
-    "One hand, d_model = 2: one token on, or two."
+    "One hand, d_model = 2: one or two tokens forward."
     return [Case(1, 2), Case(2, 2)]
 
 
 @stage
 def several_hands(seed):
-    "Several hands, each with an angle of its own."
+    "Several hands, each with its own angle."
     return [Case(1, 4), Case(5, 8)]
 
 
 @stage
 def back(seed):
-    "A negative k goes back, to tokens before."
+    "A negative k goes back to earlier tokens."
     return [Case(-1, 2), Case(-3, 6)]
 
 
 @stage
 def other_steps(seed):
-    "Other steps, on or back, and other widths: k may be as large as d_model, or far beyond."
+    "Other steps, forward or back, and other widths: k may equal d_model or be far larger."
     rng = generator(seed)
     k, half = (int(torch.randint(low, 20, (1,), generator=rng)) for low in (6, 5))
     return [Case(k, 2 * half), Case(-k, 2 * half + 2), Case(6, 6), Case(700, 16)]

@@ -35,7 +35,7 @@ def the_chapters_table(seed):
 
 @stage
 def other_tables(seed):
-    "Other sizes: more features than positions, more positions than features, or as many."
+    "Other sizes: more features than positions, more positions than features, or equally many."
     rng = generator(seed)
     drawn = [2 * int(torch.randint(3, 17, (1,), generator=rng)) for _ in range(2)]
     return [Case(6, 6), Case(3, 64), Case(19, drawn[0]), Case(2 * drawn[1], drawn[1])]
@@ -49,7 +49,7 @@ def far_tables(seed):
 
 @stage
 def odd_tables(seed):
-    "An odd d_model: the slowest hand has a sine, and no cosine."
+    "An odd d_model: the slowest hand has a sine but no cosine."
     return [Case(4, 1), Case(3, 5), Case(7, 7), Case(2000, 9)]
 
 

@@ -34,7 +34,7 @@ def of_stored_weights(seed, B, n, L, H):
 
 @stage
 def known_heads(seed):
-    "One block, four known heads: they look at the position before, the first, what followed last time, and evenly."
+    "One block with four known heads: previous position, first position, induction, and uniform attention."
     n = 4
     T, places = 2 * n, torch.arange(2 * n)
     rows = torch.eye(T)
@@ -47,7 +47,7 @@ def known_heads(seed):
 
 @stage
 def drawn_heads(seed):
-    "Drawn attention weights, of one block or several, for one text or several."
+    "Random attention weights of one or several blocks, for one or several texts."
     return [
         of_stored_weights(seed, 1, 3, 2, 3),
         of_stored_weights(seed, 4, 5, 3, 2),
@@ -57,7 +57,7 @@ def drawn_heads(seed):
 
 @stage
 def real_decoders(seed):
-    "A decoder whose weights are drawn: its heads look where the words and positions send them."
+    "A decoder with random weights: its attention depends on the words and their positions."
     rng = generator(seed)
     cases = []
     for layers, heads, B, n in ((2, 3, 3, 6), (3, 2, 1, 9)):

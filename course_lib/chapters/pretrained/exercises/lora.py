@@ -9,8 +9,7 @@ from course_lib.grading.exercise import Case, Given, generator, stage
 
 
 class LoRALinear(nn.Module):
-    """A linear layer that stays as it is, and beside it a product of two thin matrices that is
-    trained."""
+    """A frozen linear layer plus the trained product of two thin matrices."""
 
     def __init__(self, linear, rank, alpha):
         super().__init__()
@@ -28,7 +27,7 @@ class LoRALinear(nn.Module):
         ### END SOLUTION
 
     def merge(self):
-        """Return one linear layer that does the same."""
+        """Return one new linear layer that gives the same outputs."""
         ### BEGIN SOLUTION
         merged = copy.deepcopy(self.linear)
         product = (self.B @ self.A).detach()  # (d_out, d_in)
@@ -49,14 +48,14 @@ def layer(rng, *shape, d_out, rank, alpha, bias=True, dtype="float32"):
 
 @stage
 def as_many_as_rank(seed):
-    "alpha = rank, so that the scale is 1: the output, that of a new layer, gradients, and what merge returns."
+    "alpha = rank, so the scale is 1: the output, the output of a new layer, the gradients and the merged layer."
     rng = generator(seed)
     return [layer(rng, 3, 2, d_out=4, rank=1, alpha=1), layer(rng, 2, 5, d_out=3, rank=2, alpha=2)]
 
 
 @stage
 def other_scales(seed):
-    "Other scales: B A counts alpha / rank times."
+    "Other scales: B A is multiplied by alpha / rank."
     rng = generator(seed)
     return [
         layer(rng, 2, 4, d_out=6, rank=2, alpha=8),
@@ -67,7 +66,7 @@ def other_scales(seed):
 
 @stage
 def square_layers(seed):
-    "As many outputs as inputs: no shape tells which way round a matrix is. And a rank as large as both."
+    "Square layers: no shape shows whether a matrix is transposed. In one of them the rank is equally large."
     rng = generator(seed)
     return [layer(rng, 3, 4, d_out=4, rank=2, alpha=4), layer(rng, 3, 3, d_out=3, rank=3, alpha=6)]
 

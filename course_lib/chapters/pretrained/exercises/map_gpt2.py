@@ -57,19 +57,19 @@ def one_block(seed):
 
 @stage
 def everything_square(seed):
-    "d_ff = d_model: now every matrix of the block is square, and no shape tells whether it was turned."
+    "d_ff = d_model: every matrix of a block but c_attn is square, so no shape shows whether you transposed it."
     return [Case(checkpoint(generator(seed), 3, 3))]
 
 
 @stage
 def shapes_that_agree(seed):
-    "d_ff = 3 · d_model: c_attn and c_fc have one shape, and so have norms and biases."
+    "d_ff = 3 · d_model: c_attn and c_fc have the same shape, and so do some of the norms and biases."
     return [Case(checkpoint(generator(seed), 3, 9, blocks=2))]
 
 
 @stage
 def many_blocks(seed):
-    "Thirteen blocks, their names in any order: block 10 is another block than block 1."
+    "Thirteen blocks, with their names in any order: block 10 is not block 1."
     rng = generator(seed)
     tensors = checkpoint(rng, 2, 3, blocks=13)
     order = torch.randperm(len(tensors), generator=rng).tolist()
@@ -88,6 +88,6 @@ def judge(case, expected, got):
     """The numbers are only moved, so they must be equal. The output head is the token table: welcome, not asked for."""
     if isinstance(got, dict) and isinstance(got.get("output.weight"), Tensor):
         if compare(expected["token_embedding.weight"], got["output.weight"], 0.0, 0.0):
-            return "`output.weight` should be the table of tokens: GPT-2 ties the two."
+            return "`output.weight` should equal the table of tokens: GPT-2 ties the two."
         got = {name: tensor for name, tensor in got.items() if name != "output.weight"}
     return compare(expected, got, rtol=0.0, atol=0.0)

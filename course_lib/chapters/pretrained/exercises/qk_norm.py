@@ -7,7 +7,7 @@ from course_lib.positions import apply_rotary
 
 
 def qk_norm_attention(q, k, v, q_gain, k_gain, angles, eps):
-    """Causal attention of heads whose queries and keys have a norm, before RoPE: (B, H, T, D)."""
+    """Return causal attention (B, H, T, D) with queries and keys normed before RoPE."""
 
     def rms(x, gain):
         return x * torch.rsqrt(x.pow(2).mean(dim=-1, keepdim=True) + eps) * gain  # one size for each head's vector
@@ -35,7 +35,7 @@ def heads(rng, B, H, kv_heads, T, D, size=1.0, eps=1e-6, gains=True, turned=True
 
 @stage
 def normed(seed):
-    "One head, gains of 1, nothing rotated: the norms alone."
+    "One head with gains of 1 and no rotation: only the norms matter."
     rng = generator(seed)
     return [
         heads(rng, 1, 1, 1, 3, 4, gains=False, turned=False),
@@ -45,7 +45,7 @@ def normed(seed):
 
 @stage
 def with_gains(seed):
-    "Several heads: each head of each token has a norm of its own, and all heads share the gains."
+    "Several heads: each head of each token is normalised separately, and all heads share the gains."
     rng = generator(seed)
     return [
         heads(rng, 1, 2, 2, 3, 4, turned=False),
@@ -56,21 +56,21 @@ def with_gains(seed):
 
 @stage
 def rotated(seed):
-    "RoPE as well: the norm comes before it."
+    "With RoPE: the norm comes before the rotation."
     rng = generator(seed)
     return [heads(rng, 1, 1, 1, 3, 4), heads(rng, 2, 2, 2, 5, 6), heads(rng, 1, 3, 3, 3, 8, size=2.0)]
 
 
 @stage
 def grouped(seed):
-    "Fewer heads of keys and values than of queries: neighbours share one."
+    "Fewer heads of keys and values than of queries: neighbouring query heads share one."
     rng = generator(seed)
     return [heads(rng, 1, 4, 2, 3, 4), heads(rng, 2, 6, 2, 4, 6), heads(rng, 2, 3, 1, 5, 4)]
 
 
 @stage
 def any_size(seed):
-    "Tiny queries and keys, where eps decides; large ones; and heads of zeros."
+    "Tiny queries and keys, for which eps matters; large ones; and heads of zeros."
     rng = generator(seed)
     tiny, large = heads(rng, 1, 2, 1, 4, 4, size=1e-2, eps=1e-3), heads(rng, 1, 2, 2, 4, 6, size=3e3)
     zeros = heads(rng, 1, 2, 1, 3, 4)

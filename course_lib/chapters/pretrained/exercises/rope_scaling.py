@@ -6,7 +6,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def scaled_angles(T, d_head, theta, factor, low, high, original):
-    """The angles (T, d_head / 2) of RoPE in Llama 3.1: pairs that turn slowly turn slower still."""
+    """Return Llama 3.1's RoPE angles (T, d_head / 2): slow pairs turn slower still."""
     speed = theta ** (-torch.arange(0, d_head, 2) / d_head)  # (D / 2,), radians per token
     turns = original * speed / (2 * math.pi)  # (D / 2,), within the original length
     kept = ((turns - low) / (high - low)).clamp(0, 1)
@@ -16,7 +16,7 @@ def scaled_angles(T, d_head, theta, factor, low, high, original):
 
 @stage
 def one_pair(seed):
-    "One pair of features, which turns fast, slowly, or between the two."
+    "One pair of features, which rotates fast, slowly, or at a speed between the two."
     return [
         Case(3, 2, 100.0, 8.0, 1.0, 4.0, 8 * math.pi * 5),
         Case(3, 2, 100.0, 8.0, 1.0, 4.0, math.pi),
@@ -26,7 +26,7 @@ def one_pair(seed):
 
 @stage
 def several_pairs(seed):
-    "Several pairs, of which some are kept, some slowed, and some lie between."
+    "Several pairs: some keep their speed, some are slowed down, and some are between the two."
     rng = generator(seed)
     factor, original = (2 + 6 * torch.rand(2, generator=rng)).tolist()
     return [
@@ -38,5 +38,5 @@ def several_pairs(seed):
 
 @stage
 def as_published(seed):
-    "The numbers of Llama 3.1: heads of 128 features, theta 500,000, factor 8, low 1, high 4, 8,192 tokens originally."
+    "Llama 3.1's settings: 128 features per head, theta 500,000, factor 8, low 1, high 4, original 8,192."
     return [Case(3, 128, 500_000.0, 8.0, 1.0, 4.0, 8192.0)]

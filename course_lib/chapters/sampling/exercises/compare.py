@@ -73,7 +73,7 @@ def four_temperatures(seed):
 
 @stage
 def longer_than_the_window(seed):
-    "Three texts that begin or grow longer than the model's window: it refuses more than 8 tokens."
+    "Three texts that are, or become, longer than the model's window: it raises an error for more than 8 tokens."
     rng = generator(seed)
     model = Given(sum_of_all, 29, 8)
     return [Case(model, some_ids(rng, 3, T, 29), 6, (0, 0.01), generator(seed)) for T in (5, 10)]

@@ -22,7 +22,7 @@ def generate(model, ids, max_new_tokens, max_seq_len, temperature, generator):
 
 @stage
 def one_more_token(seed):
-    "One new token, at temperature 0: the favourite after the last token of the prompt."
+    "One new token at temperature 0: the most probable one after the prompt."
     rng = generator(seed)
     return [
         Case(Given(sum_of_all, 11, 16), some_ids(rng, 1, 3), 1, 16, 0, generator(seed)),
@@ -32,7 +32,7 @@ def one_more_token(seed):
 
 @stage
 def several_tokens(seed):
-    "Several new tokens: each depends on all before it, the new ones included. For 0 new tokens the prompt comes back."
+    "Several new tokens: each depends on all tokens before it, new ones included. For 0 new tokens return the prompt."
     rng = generator(seed)
     return [
         Case(Given(sum_of_all, 11, 16), some_ids(rng, 1, 2), 4, 16, 0, generator(seed)),
@@ -43,7 +43,7 @@ def several_tokens(seed):
 
 @stage
 def beyond_the_window(seed):
-    "A text longer than max_seq_len: the model sees the last max_seq_len tokens, and the whole text comes back."
+    "A text longer than max_seq_len: the model sees the last max_seq_len tokens, and you return the full text."
     rng = generator(seed)
     return [
         Case(Given(sum_of_all, 11, 4), some_ids(rng, 2, 3), 5, 4, 0, generator(seed)),
@@ -56,7 +56,7 @@ THREE_WORDS = torch.tensor([[0.6, 0.3, 0.1], [0.1, 0.6, 0.3], [0.3, 0.1, 0.6]]).
 
 @stage
 def drawn_tokens(seed):
-    "Above temperature 0 tokens are drawn: how often two new tokens come together in 10,000 texts; logits may be large."
+    "Above temperature 0: how often each pair of new tokens is sampled in 10,000 texts. Logits may be large."
     prompt = torch.randint(3, (1, 2), generator=generator(seed))
     return [
         Case(Given(chain, THREE_WORDS + level), prompt, 2, 8, temperature, generator(seed))

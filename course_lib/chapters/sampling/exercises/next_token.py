@@ -73,7 +73,7 @@ def cases_of_five(seed, *settings):
 
 @stage
 def the_largest(seed):
-    "Temperature 0: the id of the largest logit of each row, shape (B,), be it larger by a little only."
+    "Temperature 0: the id of the largest logit of each row, shape (B,), even if it is only slightly larger."
     rng = generator(seed)
     close = torch.tensor([[2.0, 2.0005, 1.0], [1.0, 2.0005, 2.0]])
     return [
@@ -85,7 +85,7 @@ def the_largest(seed):
 
 @stage
 def plain_draws(seed):
-    "Temperature 1 without filters: each token comes as often as its probability says (1,500 draws per row)."
+    "Temperature 1 without filters: each token is sampled with its probability (1,500 samples per row)."
     return cases_of_five(seed, (1.0, None, None))
 
 
@@ -97,7 +97,7 @@ def warm_draws(seed):
 
 @stage
 def filtered_draws(seed):
-    "Top-k or top-p: what is removed never comes, however low the others are. A k beyond V removes nothing."
+    "Top-k or top-p: removed tokens are never sampled, however low the other logits are. A k above V removes nothing."
     low = shuffled(FIVE, generator(seed), 2) - torch.tensor([[2e4], [-1e3]])
     some = cases_of_five(seed, (1.0, 2, None), (1.0, None, 0.75), (1.0, None, 0.3), (1.0, 50, None))
     return [*some, Case(low, 1.0, 2, None, generator(seed + 1))]
@@ -105,5 +105,5 @@ def filtered_draws(seed):
 
 @stage
 def everything_together(seed):
-    "Temperature first, then top-k, then top-p on what top-k has left."
+    "Temperature first, then top-k, then top-p on the remaining tokens."
     return cases_of_five(seed, (2.0, None, 0.75), (1.0, 3, 0.7), (0.7, 4, 0.8))

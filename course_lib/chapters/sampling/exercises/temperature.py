@@ -32,7 +32,7 @@ def sharper_and_flatter(seed):
 
 @stage
 def rows_of_logits(seed):
-    "Several rows, which may be a transposed view: each is a distribution of its own."
+    "Several rows, which may be a transposed view: each row is a separate distribution."
     rng = generator(seed)
     shapes = (3, 3), (2, 3, 5), (4, 5, 2)
     square, batch, turned = (2 * torch.randn(shape, generator=rng) for shape in shapes)
@@ -48,7 +48,7 @@ def zero_temperature(seed):
 
 @stage
 def large_logits(seed):
-    "Logits in the thousands: exp overflows, the probabilities are ordinary numbers."
+    "Logits in the thousands: exp overflows, but the probabilities are ordinary numbers."
     return [Case(torch.tensor([[1e3, 1e3 + 1, 1e3 - 1], [-1e3, -1e3 + 1, -1e3 - 1]]), 2.0)]
 
 

@@ -39,7 +39,7 @@ def three_of_seven(seed):
 
 @stage
 def in_any_order(seed):
-    "The logits in another order: what counts is how large they are, not where they stand."
+    "The logits in another order: only their sizes matter, not their positions."
     rng = generator(seed)
     return [Case(SEVEN_WORDS[torch.randperm(7, generator=rng)], k) for k in (2, 4)]
 
@@ -65,5 +65,5 @@ def one_and_all(seed):
 
 @stage
 def ties(seed):
-    "Equal logits at the edge: keep them all, or as many as make k."
+    "Equal logits at the threshold: keep all of them, or only enough to make k."
     return [Case(torch.tensor([1.0, 3.0, 1.0, 2.0, 1.0]), 3), Case(torch.tensor([1.0, 1.0, 1.0, 0.0]), 2)]

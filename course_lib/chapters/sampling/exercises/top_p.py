@@ -25,13 +25,13 @@ UNCERTAIN = torch.tensor([1.5, 1.4, 1.3, 1.2, 1.1, 1.0, 0.9, 0.8])
 
 @stage
 def the_crossing_token(seed):
-    "The seven words at p = 0.9: four of them reach 0.89, so the fifth, which crosses 0.9, stays as well."
+    "The seven words at p = 0.9: four of them sum to 0.89, so the fifth, which takes the sum past 0.9, also stays."
     return [Case(SEVEN_WORDS.clone(), 0.9)]
 
 
 @stage
 def never_empty(seed):
-    "A p below the probability of the favourite keeps the favourite: the set is never empty."
+    "If p is below the largest probability, the most probable token stays: the set is never empty."
     return [Case(CONFIDENT.clone(), 0.9), Case(SEVEN_WORDS.clone(), 0.2), Case(SEVEN_WORDS.clone(), 1e-6)]
 
 
@@ -46,7 +46,7 @@ def unsorted_logits(seed):
 
 @stage
 def rows_of_their_own(seed):
-    "Several rows, which may be a transposed view: a sure one keeps few tokens, an unsure one many."
+    "Several rows, which may be a transposed view: a confident row keeps few tokens, an uncertain one many."
     rng = generator(seed)
     sure = shuffled(CONFIDENT, rng, 2)
     unsure = shuffled(UNCERTAIN, rng, 2)
@@ -56,7 +56,7 @@ def rows_of_their_own(seed):
 
 @stage
 def large_logits(seed):
-    "Logits near 1,000, near −1,000 and far below: exp overflows or gives 0, the probabilities are ordinary numbers."
+    "Logits near 1,000, near −1,000 and far below: exp overflows or gives 0, but the probabilities are ordinary."
     logits = shuffled(SEVEN_WORDS, generator(seed), 2)
     low = SEVEN_WORDS - 2e4
     low[2] = -INF
@@ -65,7 +65,7 @@ def large_logits(seed):
 
 @stage
 def close_to_p(seed):
-    "Two tokens have 0.7, three have 0.9, and p is a little more, or a little less: half precision does not tell."
+    "Two tokens sum to 0.7, three to 0.9, and p is slightly above or below: half precision cannot tell these apart."
     logits = torch.tensor([0.4, 0.2, 0.3, 0.1], dtype=torch.float64).log()
     return [Case(logits, p) for p in (0.9005, 0.8995, 0.7005, 0.6995)]
 
@@ -78,7 +78,7 @@ def all_of_them(seed):
 
 @stage
 def after_another_filter(seed):
-    "Logits that another filter has set to −inf have no probability, and stay −inf."
+    "Logits that another filter has set to −inf have probability 0 and stay −inf."
     logits = top_k_filter(SEVEN_WORDS[torch.randperm(7, generator=generator(seed))], 4)
     return [Case(logits, 0.77)]
 

@@ -6,15 +6,15 @@ from course_lib.grading.fixtures import drawn_decoder
 
 
 def accumulated_step(model, micro_batches, optimizer, max_norm):
-    """One update from several small batches, as from one that holds them all; its loss before that,
-    a float."""
+    """Make one update from several micro-batches, as from the whole batch;
+    return the whole batch's loss before it, a float."""
     total = sum(targets.numel() for _, targets in micro_batches)
     whole = 0.0
     optimizer.zero_grad()
     for ids, targets in micro_batches:
         _, loss = model(ids, targets)  # the mean over this one's tokens
         share = targets.numel() / total
-        (loss * share).backward()  # PyTorch adds to what the others have left
+        (loss * share).backward()  # PyTorch adds to the other parts' gradients
         whole += loss.item() * share
     torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
     optimizer.step()
@@ -34,7 +34,7 @@ def some_steps(seed, sizes, optimizer, max_norm, leftover=0.0, steps=1, dtype="f
 
 @stage
 def equal_parts(seed):
-    "Parts of one size, nothing clipped: the step of the whole batch."
+    "Parts of equal size, nothing clipped: the step equals the whole batch's step."
     return [some_steps(seed, [(1, 3), (1, 3)], SGD, 1e3), some_steps(seed, [(2, 4)] * 3, SGD, 1e3)]
 
 
@@ -46,19 +46,19 @@ def a_single_part(seed):
 
 @stage
 def unequal_parts(seed):
-    "Parts of several sizes: every token counts the same, wherever it stands."
+    "Parts of different sizes: every token counts the same, whichever part it is in."
     return [some_steps(seed, [(3, 4), (1, 4)], SGD, 1e3), some_steps(seed, [(2, 6), (1, 2), (3, 3)], SGD, 1e3)]
 
 
 @stage
 def clipped_steps(seed):
-    "The gradient of the whole batch is longer than max_norm; and gradients of something else lie about before."
+    "The gradient of the whole batch is longer than max_norm, and old gradients may be left over from before."
     return [some_steps(seed, [(2, 3), (1, 5)], SGD, 0.1), some_steps(seed, [(1, 4), (2, 4)], SGD, 0.05, 0.3)]
 
 
 @stage
 def steps_in_a_row(seed):
-    "Several steps, with an optimizer that has a memory, in float32 or float64."
+    "Several steps, with an optimizer that has momentum, in float32 or float64."
     return [
         some_steps(seed, [(1, 3), (2, 5)], STEEP, 0.3, 0.0, 3),
         some_steps(seed, [(2, 4), (1, 2), (1, 4)], STEEP, 1e3, 0.0, 2, "float64"),

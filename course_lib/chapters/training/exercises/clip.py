@@ -8,7 +8,7 @@ from course_lib.grading.exercise import Case, Given, generator, stage
 
 
 def clip_gradients(parameters, max_norm):
-    """Shorten the gradients to max_norm, all by one factor; their norm before that, a float."""
+    """Scale all gradients by one factor to max_norm; return their norm before."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     squares = sum(float(g.double().square().sum()) for g in gradients)
     norm = math.sqrt(squares)
@@ -33,7 +33,7 @@ def gradients_case(values, gradients, max_norm, once=False):
 
 
 def drawn_gradients(rng, shapes, norm, dtype=torch.float32):
-    """Values and gradients of these shapes; all gradients together have this length."""
+    """Return values and gradients of these shapes; all gradients together have this norm."""
     values = [torch.randn(shape, generator=rng, dtype=dtype) for shape in shapes]
     gradients = [torch.randn(shape, generator=rng, dtype=dtype) for shape in shapes]
     return values, [gradient * (norm / length(gradients)) for gradient in gradients]
@@ -41,7 +41,7 @@ def drawn_gradients(rng, shapes, norm, dtype=torch.float32):
 
 @stage
 def three_four_five(seed):
-    "One parameter, whose gradient has the norm 5, more than max_norm: it keeps its direction."
+    "One parameter whose gradient has the norm 5, more than max_norm: it keeps its direction."
     values = [torch.tensor([10.0, -20.0])]
     return [
         gradients_case(values, [torch.tensor([3.0, 4.0])], 1.0),
@@ -51,7 +51,7 @@ def three_four_five(seed):
 
 @stage
 def short_gradients(seed):
-    "A gradient that is no longer than max_norm stays as it is; so does one of zeros."
+    "A gradient no longer than max_norm stays as it is, and so does a gradient of zeros."
     values = [torch.tensor([10.0, -20.0])]
     return [
         gradients_case(values, [torch.tensor([3.0, 4.0])], 20.0),
@@ -75,7 +75,7 @@ def several_parameters(seed):
 
 @stage
 def without_gradients(seed):
-    "Some parameters have no gradient (`grad` is None): they are left alone."
+    "Some parameters have no gradient (`grad` is None): skip them."
     rng = generator(seed)
     values, gradients = drawn_gradients(rng, [(2, 3), (3,), (4,)], 5.0)
     return [
@@ -87,7 +87,7 @@ def without_gradients(seed):
 
 @stage
 def walked_once(seed):
-    "`parameters` as `model.parameters()` gives them, a generator: it can be walked through once."
+    "`parameters` is a generator, like `model.parameters()`: you can go through it only once."
     rng = generator(seed)
     return [
         gradients_case([torch.tensor([10.0, -20.0])], [torch.tensor([3.0, 4.0])], 1.0, True),

@@ -22,7 +22,7 @@ def drawn_logits(rng, *leading, V, dtype=torch.float32):
 
 
 def partly_ignored(rng, *leading, V, ignore_index):
-    """Logits and targets, of which rows of different length are left out."""
+    """Return logits and targets, with a different number of ignored positions in each row."""
     logits, targets = drawn_logits(rng, *leading, V=V)
     targets[targets == ignore_index] = 0
     targets[0, leading[1] // 2 :] = ignore_index
@@ -32,13 +32,13 @@ def partly_ignored(rng, *leading, V, ignore_index):
 
 @stage
 def one_token(seed):
-    "One token of three: the one that came had p = ½, so the loss is ln 2 = 0.693."
+    "One position and three tokens: the target has p = ½, so the loss is ln 2 = 0.693."
     return [Case(torch.tensor([[0.5, 0.25, 0.25]]).log(), torch.tensor([0]))]
 
 
 @stage
 def several_tokens(seed):
-    "Several tokens: logits (N, V), targets (N,). Adding a number to all logits of a row changes nothing."
+    "Several positions: logits (N, V), targets (N,). Adding a number to all logits of a row changes nothing."
     rng = generator(seed)
     logits, targets = drawn_logits(rng, 5, V=4)
     return [Case(logits, targets), Case(logits + torch.tensor([[3.0], [-5.0], [1.0], [0.0], [7.0]]), targets)]
@@ -46,7 +46,7 @@ def several_tokens(seed):
 
 @stage
 def batch_of_rows(seed):
-    "A batch: logits (B, T, V), targets (B, T). The result is one number all the same."
+    "A batch: logits (B, T, V), targets (B, T). The result is still one number."
     rng = generator(seed)
     sizes = (2, 3, 5), (3, 3, 3), (1, 4, 2), (2, 7, 3)
     return [Case(*drawn_logits(rng, B, T, V=V)) for B, T, V in sizes]
@@ -54,7 +54,7 @@ def batch_of_rows(seed):
 
 @stage
 def ignored(seed):
-    "Targets that equal ignore_index are left out, of the sum and of the count: −100 unless told otherwise."
+    "Targets equal to ignore_index, −100 by default, are left out of the sum and of the count."
     rng = generator(seed)
     case = partly_ignored(rng, 2, 4, V=5, ignore_index=-100)
     return [Case(*case.args[:2]), case, partly_ignored(rng, 3, 5, V=4, ignore_index=-1)]
@@ -62,7 +62,7 @@ def ignored(seed):
 
 @stage
 def ignored_id(seed):
-    "ignore_index may be an id of the vocabulary, such as that of padding: nothing asks for it, in this call alone."
+    "ignore_index may be an id of the vocabulary, such as padding: its positions are left out, only in this call."
     rng = generator(seed)
     logits, targets = drawn_logits(rng, 5, 6, V=7)
     targets[0] = 6
@@ -76,7 +76,7 @@ def ignored_id(seed):
 
 @stage
 def large_logits(seed):
-    "Logits of hundreds, of 10,000 or of −inf: exp overflows or gives 0, and the loss is a number."
+    "Logits of hundreds, of 10,000 or of −inf: exp overflows or gives 0, but the loss is a finite number."
     logits = torch.tensor([[0.0, 1e4, 9998.0], [-1e4, 0.0, 1e4], [-1e4, -1e4, -9999.0]])
     steps = torch.randint(-3, 4, (2, 3), generator=generator(seed)).float()
     return [
@@ -94,8 +94,8 @@ def double_loss(seed):
 
 
 def judge(case, expected, got):
-    """A float32 near 10,000 has steps of 0.001: logsumexp(x) − x is a right way, and loses that much. A number is not
-    enough here: it has no gradient."""
+    """A float32 near 10,000 has steps of 0.001: logsumexp(x) − x is correct, and loses that much. A number is not
+    enough here, because it has no gradient."""
     if isinstance(got, (int, float)):
         return OfAnotherType(
             f"Your result is the number {number(got)}. Return a tensor of shape (): a number has no gradient."

@@ -6,8 +6,8 @@ from course_lib.grading.judge import compare, kind_of
 
 
 def get_batch(ids, batch_size, T, generator):
-    """Rows of a text ids (N,), and what comes next: (inputs (B, T), targets (B, T))."""
-    places = len(ids) - T  # where a row may begin: its last target is a token, too
+    """Sample rows of a text ids (N,): return inputs (B, T) and targets (B, T)."""
+    places = len(ids) - T  # positions at which a row may begin
     starts = torch.randint(places, (batch_size,), generator=generator)
     rows = ids[starts[:, None] + torch.arange(T + 1)]  # (B, T + 1)
     inputs, targets = rows[:, :-1], rows[:, 1:]
@@ -21,7 +21,7 @@ def a_text(rng, N):
 
 @stage
 def barely_long_enough(seed):
-    "A text of T + 1 tokens: there is one position to begin at, so every row is the same."
+    "A text of T + 1 tokens: a row can begin at only one position, so every row is the same."
     rng = generator(seed)
     return [
         Case(a_text(rng, 3), 3, 2, generator(seed)),
@@ -32,31 +32,31 @@ def barely_long_enough(seed):
 
 @stage
 def two_places(seed):
-    "A text of T + 2 tokens: half of the rows begin at position 0, half of them at position 1."
+    "A text of T + 2 tokens: half of the rows begin at position 0 and half at position 1."
     rng = generator(seed)
     return [Case(a_text(rng, 5), 4, 3, generator(seed + 1)), Case(a_text(rng, 4), 2, 2, generator(seed + 2))]
 
 
 @stage
 def many_places(seed):
-    "A longer text: every position with T + 1 tokens from it on is equally likely, the last of them too."
+    "A longer text: every position from which T + 1 tokens can be read is equally likely, including the last."
     rng = generator(seed)
     return [
         Case(a_text(rng, 9), 5, 3, generator(seed + 3)),
         Case(a_text(rng, 8), 1, 4, generator(seed + 4)),
-        Case(a_text(rng, 8), 3, 3, generator(seed + 7)),  # as many rows as tokens: no shape tells them apart
+        Case(a_text(rng, 8), 3, 3, generator(seed + 7)),  # B equals T: no shape tells the axes apart
         Case(a_text(rng, 7), 50, 1, generator(seed + 5)),
         Case(a_text(rng, 10), 30, 6, generator(seed + 6)),
     ]
 
 
 def summary(case, brought):
-    """Which places of a text of different tokens the batches come from, and what the generator does.
+    """Return which positions of a text of different tokens the batches come from, and what the generator does.
 
-    -> by name: share of rows that begin at each place (N,), steps within a row of inputs, steps from an input to its
-    target, whether the rows of a batch differ, share of rows that begin so many places after the one before (N − T,),
-    around the end, whether batches are the same with the same seed and new at the next call; or what was brought
-    instead.
+    By name: the fraction of rows that begin at each position (N,), steps within a row of inputs, steps from an input to
+    its target, whether the rows of a batch differ, the fraction of rows that begin at each distance after the previous
+    row (N − T,), modulo N − T, whether batches are the same with the same seed and new at the next call. Anything else
+    that was brought is returned as it is.
     """
     if not isinstance(brought, dict) or "again" not in brought:
         return brought
@@ -68,7 +68,7 @@ def summary(case, brought):
         return "tokens that are not in the text"
     inputs, targets = (part.clone().apply_(places.__getitem__) for part in (inputs, targets))
     starts, T = inputs[:, 0], inputs.shape[1]
-    after = starts.diff() % (len(ids) - T)  # of rows drawn by themselves it is even, too, in a batch and between two
+    after = starts.diff() % (len(ids) - T)  # uniform for independent rows, within a batch and between two
     return {
         "begins at": torch.bincount(starts, minlength=len(ids)) / len(starts),
         "steps in a row of inputs": sorted({*inputs.diff().flatten().tolist()}),
@@ -81,32 +81,32 @@ def summary(case, brought):
 
 
 def judge(case, expected, got):
-    """Places are drawn, so that how often each is drawn has room: 0.09, five standard deviations of 600 rows."""
+    """Positions are random, so their frequencies get a tolerance of 0.09, five standard deviations over 600 rows."""
     ids, batch_size, T, _ = case.args
     if isinstance(got, str):
         return f"Your batch holds {got}."
     if isinstance(got, dict) and len(got) == 2:
         shapes = ", ".join(got.values())
-        return f"Expected inputs and targets of shape {(batch_size, T)} each, whole numbers. Yours: {shapes}."
+        return f"Expected inputs and targets, each of shape {(batch_size, T)}, whole numbers. Yours: {shapes}."
     if not isinstance(got, dict):
         return f"Expected (inputs, targets), two tensors of shape {(batch_size, T)}; got {kind_of(got, True)}."
     share, steps, shift, differ, after, same, new = got.values()
     _, right_steps, right_shift, right_differ, _, right_same, right_new = expected.values()
     if steps != right_steps:
-        return "The inputs of a row are not neighbours in the text, one after the other."
+        return "The inputs of a row are not consecutive tokens of the text."
     if shift != right_shift:
-        return f"Each target should stand one place after its input. Yours: {', '.join(f'{x:+d}' for x in shift[:4])}."
+        return f"Each target should be one position after its input. Yours: {', '.join(f'{x:+d}' for x in shift[:4])}."
     places = len(ids) - T
-    even = (torch.arange(len(ids)) < places) / places  # a draw is held against what is exact, not against another draw
+    even = (torch.arange(len(ids)) < places) / places  # exact frequencies, not those of another sample
     if compare(even, share, rtol=0.0, atol=ROOM):
-        return f"Not every place is drawn as often as it should be: there are {places}, equally likely."
+        return f"Some positions come too often or too rarely: there are {places}, all equally likely."
     if differ != right_differ:
-        return "All rows of a batch are the same: draw a place for each."
+        return "All rows of a batch are the same: sample a position for each."
     if compare(torch.full((places,), 1 / places), after, rtol=0.0, atol=ROOM):
-        return "Where one row begins tells where the next one does: draw each row by itself."
+        return "The beginning of one row determines the next one: sample each row independently."
     if same != right_same:
-        return "The same generator state should give the same batches, and it does not."
-    return None if new == right_new else "Every call returns the same batch: draw anew each time."
+        return "The same state of the generator should give the same batches, but it does not."
+    return None if new == right_new else "Every call returns the same batch: sample again each time."
 
 
 ROOM = 0.09

@@ -6,7 +6,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def learning_rate(step, peak, warmup, total, floor):
-    """The learning rate of one step: up on a line, down along a cosine, then flat."""
+    """Return the learning rate of one step: up a line, down a cosine, then flat."""
     if step < warmup:
         return peak * step / warmup
     if step > total:
@@ -29,13 +29,13 @@ def warming_up(seed):
 
 @stage
 def at_the_peak(seed):
-    "At step = warmup the rate is the peak. A warm-up of 0 begins there."
+    "At step = warmup the rate is the peak. With a warm-up of 0, the schedule begins there."
     return [Case(4, 8.0, 4, 12, 0.0), Case(7, 0.5, 7, 20, 0.1), Case(0, 8.0, 0, 10, 0.0), Case(0, 0.3, 0, 5, 0.1)]
 
 
 @stage
 def on_the_way_down(seed):
-    "On the way down: after half of it the rate lies half way between peak and floor, before that higher."
+    "On the way down: halfway, the rate is the mean of peak and floor; before that, it is higher."
     return [
         Case(8, 8.0, 4, 12, 0.0),
         Case(6, 8.0, 4, 12, 0.0),
@@ -47,7 +47,7 @@ def on_the_way_down(seed):
 
 @stage
 def to_the_end_and_after(seed):
-    "At step = total the rate is the floor, and so it stays."
+    "At step = total the rate is the floor, and it stays there."
     return [
         Case(12, 8.0, 4, 12, 0.0),
         Case(12, 8.0, 4, 12, 2.0),
@@ -60,7 +60,7 @@ def to_the_end_and_after(seed):
 
 @stage
 def drawn_schedules(seed):
-    "A drawn schedule, at a step of its warm-up or of its way down."
+    "A random schedule, at a step of its warm-up or of its way down."
     rng = generator(seed)
     cases = []
     for phase in range(10):

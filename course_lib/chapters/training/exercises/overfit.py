@@ -33,20 +33,20 @@ SAME_LOSS = 0.01  # nats per token: a loss that is computed twice differs by far
 
 @stage
 def one_batch(seed):
-    "A small model and one batch of random ids: 120 steps, and nothing but memory can lower the loss."
+    "A small model and one batch of random ids: 120 steps, and only memorising the batch can lower the loss this far."
     rng = generator(seed)
     rows = torch.randint(MEMORY["vocab_size"], (4, 9), generator=rng)
-    rows[:, 0] = torch.randperm(MEMORY["vocab_size"], generator=rng)[:4]  # by its first token a row can be known
+    rows[:, 0] = torch.randperm(MEMORY["vocab_size"], generator=rng)[:4]  # the first token identifies a row
     model = Given(drawn_decoder, MEMORY, seed, says="a small decoder, V = 24")
     return [Case(model, rows[:, :-1], rows[:, 1:], 120)]
 
 
 def summary(case, brought):
-    """What a training on one batch reports, beside what the model itself says before and after.
+    """Compare the losses reported from training on one batch with the model's own loss before and after.
 
-    -> number of losses reported, first of them minus the loss before, whether these two are one, last of them minus
-    the loss after, the loss after, the loss after if inputs were their own targets, whether any parameter moved; or
-    what was reported instead. Losses count no further than MOST.
+    Return the number of losses reported, the first of them minus the loss before, whether these two are equal, the last
+    of them minus the loss after, the loss after, the loss after if inputs were their own targets, whether any parameter
+    moved; or what was reported instead. Losses are clamped to MOST.
     """
     if not isinstance(brought, dict):
         return brought
@@ -74,7 +74,7 @@ def summary(case, brought):
 
 def judge(case, expected, got):
     """With AdamW at 0.005 the loss after 120 steps was 0.007 to 0.009 in 20 seeds, from 3.2: 0.1 leaves room for other
-    optimizers. What is reported must fit what the model itself says, before and after: a first update of AdamW at 0.002
+    optimizers. The reported losses must fit the model's own, before and after: a first update of AdamW at 0.002
     lowers the loss by 0.1 already, so that a loss from after it shows."""
     if not isinstance(got, dict):
         return "Expected a list of numbers: the loss of every step."
@@ -90,5 +90,5 @@ def judge(case, expected, got):
     if count != steps:
         return f"Expected {steps} losses, one per step; got {count}."
     if not from_before:
-        return f"Your first loss differs by {first:+.2f} from the model's loss before the training."
-    return None if abs(last) <= 0.2 else f"Your last loss differs by {last:+.2f} from the model's."
+        return f"Your first loss differs by {first:+.2f} from the model's loss before training."
+    return None if abs(last) <= 0.2 else f"Your last loss differs by {last:+.2f} from the model's loss after training."

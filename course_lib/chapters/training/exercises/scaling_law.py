@@ -7,8 +7,8 @@ from course_lib.grading.judge import compare
 
 
 def scaling_law(runs, E, N, D):
-    """(a, b, loss): the law E + A / N^a + B / D^b that fits runs (N, D, loss) best,
-    and its loss for one more N, D."""
+    """Fit the law E + A / N^a + B / D^b to runs (N, D, loss);
+    return a, b and its loss for another N, D."""
     parameters, tokens, losses = torch.tensor(runs, dtype=torch.float64).T
     above = losses - E  # (runs,)
     tried = torch.arange(0.02, 1.5, 0.01, dtype=torch.float64)
@@ -21,7 +21,7 @@ def scaling_law(runs, E, N, D):
 
 
 def law(seed):
-    """A law as it might be: E, A, a, B, b, with exponents that differ."""
+    """Return a plausible law, E, A, a, B, b, with exponents that differ."""
     drawn = torch.rand(5, generator=generator(seed), dtype=torch.float64).tolist()
     a, b = 0.25 + 0.2 * drawn[0], 0.5 + 0.2 * drawn[1]
     if drawn[2] < 0.5:
@@ -48,24 +48,24 @@ NOISE = 1e-3  # of each loss: it moves an exponent by 0.01 or less
 
 @stage
 def exact_runs(seed):
-    "Nine runs whose losses lie on a law without noise: three sizes, each with three numbers of tokens, in any order."
+    "Nine runs whose losses follow a law without noise: three sizes, each with three numbers of tokens, in any order."
     return [case_of(seed, GRID, 0.0, 2_000_000, 20_000_000), case_of(seed + 1, GRID, 0.0, 1_000_000, 3_000_000)]
 
 
 @stage
 def lopsided_predictions(seed):
-    "A large model that sees few tokens, and a small one that sees many: one of the terms decides."
+    "A large model that sees few tokens, and a small one that sees many: one of the two terms dominates."
     return [case_of(seed + 2, GRID, 0.0, 10_000_000, 60_000), case_of(seed + 3, GRID, 0.0, 6_000, 100_000_000)]
 
 
 @stage
 def noisy_runs(seed):
-    "Other sizes, not every pair of them, and losses that are off by a thousandth, as when a seed changes."
+    "Other sizes, not in every pair, and losses that are off by a thousandth, as when a seed changes."
     return [case_of(seed + 4, MORE, NOISE, 3_000_000, 30_000_000)]
 
 
 def near(case, expected, got, *, exponent, loss):
-    """Exponents within so much of the reference's, and the loss within such a share of it."""
+    """Compare exponents with the reference's within `exponent`, and the loss within the fraction `loss` of it."""
     problem = compare(expected[:2], got[:2], 0.0, exponent, ("a", "b")) if isinstance(got, (tuple, list)) else None
     if problem or not isinstance(got, (tuple, list)) or len(got) != 3:
         return problem or compare(expected, got, names=("a", "b", "loss"))

@@ -6,8 +6,8 @@ from course_lib.grading.fixtures import drawn_decoder
 
 
 def training_step(model, ids, targets, optimizer, max_norm):
-    """One update of the model; its loss before that, a float."""
-    optimizer.zero_grad()  # PyTorch adds to what is there
+    """Update the model once; return its loss before the update, a float."""
+    optimizer.zero_grad()  # PyTorch adds to old gradients
     _, loss = model(ids, targets)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
@@ -39,25 +39,25 @@ def one_step(seed):
 
 @stage
 def clipped_step(seed):
-    "One step, whose gradient is longer than max_norm: it is shortened to it, all parameters by the same factor."
+    "One step with a gradient longer than max_norm: it is shortened, for all parameters by the same factor."
     return [some_steps(seed, 2, 3, SGD, 0.1), some_steps(seed, 3, 3, SGD, 0.02)]
 
 
 @stage
 def left_over_step(seed):
-    "One step, with gradients left over from something else before it."
+    "One step, with gradients left over from another computation."
     return [some_steps(seed, 2, 3, SGD, 1e3, 0.3), some_steps(seed, 2, 4, SGD, 0.1, -0.2)]
 
 
 @stage
 def steps_in_a_row(seed):
-    "Several steps on the same batch: each starts from cleared gradients, and its loss is that before its update."
+    "Several steps on the same batch: each starts from cleared gradients, and its loss is the one before its update."
     return [some_steps(seed, 2, 3, SGD, 1e3, 0.0, 3), some_steps(seed, 3, 4, SGD, 0.3, 0.0, 4)]
 
 
 @stage
 def other_optimizers(seed):
-    "An optimizer with a memory or a decay, a model in float32 or float64: the update is the optimizer's affair."
+    "An optimizer with momentum, averages or weight decay, in float32 or float64: leave the update to it."
     return [
         some_steps(seed, 2, 3, STEEP, 0.5, 0.0, 3),
         some_steps(seed, 2, 5, ADAMW, 0.05, 0.1, 3),

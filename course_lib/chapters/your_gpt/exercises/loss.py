@@ -6,7 +6,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def nats_above(story_nats, story_tokens, grammar_log_probs):
-    """Nats per token above what the grammar pays, over all stories together."""
+    """Return the loss above the grammar's, in nats per token of all stories."""
     return ((story_nats.sum() + grammar_log_probs.sum()) / story_tokens.sum()).item()
 
 
@@ -25,7 +25,7 @@ def one_story(seed):
 
 @stage
 def several_stories(seed):
-    "Several stories of different lengths: every token counts the same."
+    "Several stories of different lengths, in which every token counts the same."
     rng = generator(seed)
     by_hand = Case(torch.tensor([4.0, 6.0]), torch.tensor([2, 8]), torch.tensor([-2.0, -5.0]))
     return [by_hand, told(rng, 3), told(rng, 20)]
@@ -33,5 +33,5 @@ def several_stories(seed):
 
 @stage
 def below_the_grammar(seed):
-    "A few stories in which the model was lucky: below the grammar the figure is negative."
+    "A few stories on which the model was lucky: its loss is below the grammar's, so the result is negative."
     return [Case(torch.tensor([3.0, 5.0]), torch.tensor([4, 9]), torch.tensor([-4.0, -6.0]))]

@@ -6,8 +6,8 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def first_difference(yours, theirs, tolerance):
-    """(name, largest difference) of the first tensor that differs by more than tolerance,
-    or (None, 0.0)."""
+    """Return (name, largest difference) of the first tensor that differs by more than
+    tolerance, or (None, 0.0)."""
     for name in theirs:
         largest = (yours[name] - theirs[name]).abs().max().item()
         if largest != largest:  # NaN
@@ -21,7 +21,7 @@ NAMES = ("tokens", "positions", "blocks.0", "blocks.1", "attention", "logits")
 
 
 def a_run(rng, shape, faults, tolerance=1e-3):
-    """Six tensors, and what faults (place: size) make of them; everywhere rounding noise far below the tolerance."""
+    """Return six tensors with faults (position: size) and rounding noise far below the tolerance."""
     theirs = {name: torch.randn(shape, generator=rng) for name in NAMES}
     yours = {name: tensor + 0.1 * tolerance * torch.rand(shape, generator=rng) for name, tensor in theirs.items()}
     for place, size in faults.items():
@@ -38,7 +38,7 @@ def one_tensor_differs(seed):
 
 @stage
 def none_differs(seed):
-    "None differs by more than the tolerance, though every entry differs a little."
+    "No tensor differs by more than the tolerance, although every entry differs a little."
     rng = generator(seed)
     whole = {name: torch.randint(-5, 6, (4, 3), generator=rng).double() for name in NAMES}
     half_more = {name: tensor + 0.5 for name, tensor in whole.items()}  # exactly the tolerance, which is not more
@@ -47,7 +47,7 @@ def none_differs(seed):
 
 @stage
 def several_differ(seed):
-    "From some tensor on they all differ: the first one counts, and yours may be too small."
+    "Several tensors differ, and the first of them counts. Your entries may also be too small."
     rng = generator(seed)
     return [
         a_run(rng, (2, 3), {2: -0.4, 3: 3.0, 4: 1.0, 5: 9.0}),
@@ -60,7 +60,7 @@ def several_differ(seed):
 
 @stage
 def large_entries(seed):
-    "Entries near 100,000, of which some differ by more than the tolerance: it is the same for large entries and small."
+    "Some entries near 100,000 differ by more than the tolerance, which is the same for large and small entries."
     large = 100_000 + 50_000 * torch.rand(3, generator=generator(seed)).round(decimals=2)
     theirs = {"tokens": torch.tensor([100_000.0, 1.0]), "logits": large}
     small = {name: tensor + 1 / 16 for name, tensor in theirs.items()}
@@ -69,6 +69,6 @@ def large_entries(seed):
 
 @stage
 def not_a_number(seed):
-    "A tensor of yours holds a NaN."
+    "One of your tensors contains a NaN."
     rng = generator(seed)
     return [a_run(rng, (2, 2), {2: math.nan, 5: 1.0}), a_run(rng, (3,), {5: math.nan})]

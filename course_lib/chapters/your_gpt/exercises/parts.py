@@ -4,7 +4,7 @@ from course_lib.grading.judge import compare
 
 
 def gather_parts(fetch, exercises, library):
-    """(parts, lent): every part by name, and the names of those that the library lends."""
+    """Return (parts, lent): every part by name, and the names of lent ones."""
     parts, lent = {}, []
     for name, exercise in exercises.items():
         try:
@@ -15,13 +15,13 @@ def gather_parts(fetch, exercises, library):
     return parts, lent
 
 
-RAISED = "Your function raises a KeyError, and all ids of this case exist. What do you pass to `fetch`?"
+RAISED = "Your function raises a KeyError, although all ids in this case exist. What do you pass to `fetch`?"
 
 
 def judge(case, expected, got):
     told, wanted = (parts[0] if isinstance(parts, tuple) and parts else None for parts in (got, expected))
     if wanted == "KeyError" and isinstance(told, dict):
-        return "`fetch` raised a KeyError, and your function went on. Let it through."
+        return "`fetch` raised a KeyError, and your function caught it. Do not catch this error."
     if isinstance(told, str) and told != wanted:
         return RAISED if told == "KeyError" else f"`parts` should be a dictionary; it is the text {told!r}."
     return compare(expected, got, names=("parts", "lent"))
@@ -41,13 +41,13 @@ def some(*names):
 
 @stage
 def one_part(seed):
-    "One part, kept or not."
+    "One part, which may or may not have been handed in."
     return [Case(["masks.causal"], some("mask")), Case([], some("norm"))]
 
 
 @stage
 def several_parts(seed):
-    "Several parts: some are kept, the others are lent, and named in their order."
+    "Several parts: some were handed in, and the library lends the others, listed in order."
     return [
         Case(["normalization.layer_norm"], some("norm", "mask")),
         Case(["masks.causal", "sampling.top_k"], TABLE),
@@ -59,5 +59,5 @@ def several_parts(seed):
 
 @stage
 def unknown_exercise(seed):
-    "An id that does not exist: its KeyError comes through."
+    "An id that does not exist: the KeyError is not caught."
     return [Case(["masks.causal"], {"mask": "masks.causal", "norm": "norms.no_such"})]

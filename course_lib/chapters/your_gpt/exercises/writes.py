@@ -7,7 +7,7 @@ from course_lib.grading.exercise import Case, generator, stage
 
 
 def judged_by_grammar(stories, log_prob):
-    """(share of stories that the grammar can tell, mean ln P of those)."""
+    """Return (share of the stories that the grammar can generate, their mean ln P)."""
     found = [log_prob(story) for story in stories]
     finite = [p for p in found if math.isfinite(p)]
     mean = sum(finite) / len(finite) if finite else None
@@ -22,14 +22,14 @@ def written(rng, n, tellable):
 
 @stage
 def all_tellable(seed):
-    "Stories that the grammar can tell, all of them."
+    "Only stories that the grammar can generate."
     rng = generator(seed)
     return [written(rng, 1, 1), written(rng, 4, 4)]
 
 
 @stage
 def some_tellable(seed):
-    "Some of them it cannot tell: they count in the share alone."
+    "Some stories that the grammar cannot generate: they count only in the share."
     rng = generator(seed)
     return [written(rng, 3, 2), written(rng, 9, 3), written(rng, 5, 4)]
 
@@ -42,5 +42,5 @@ def written_twice(seed):
 
 @stage
 def none_tellable(seed):
-    "None that the grammar could tell."
+    "No story that the grammar can generate."
     return [written(generator(seed), 3, 0)]
