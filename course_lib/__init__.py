@@ -9,8 +9,8 @@ of experiments on common statements about Transformers. `live`: the engine of in
 that grows through the course. `grading`: checks one answer in a notebook. `classroom`: grades a full class. `room`:
 collects a class's guesses live. `lessons`: teachers' notes and course plans. `bench`: speed compared with other
 libraries. `site`: the web edition and the slides. `cli`: the commands. `chapters`: teaching material, one folder per
-chapter. `contents`: the chapters' order, names and titles, from `chapters.toml`. `glossary`: their terms. `handout`:
-the learner's folder. `pull`: updates a clone. `wheel`: the files that pip installs.
+chapter. `contents`: the chapters' order, names and titles, from `chapters.toml`. `glossary`: their terms. `formulas`:
+mathematics in texts. `handout`: the learner's folder. `pull`: updates a clone. `wheel`: the files that pip installs.
 
 Modules import only from their own or lower layers, and no chapter imports another. The Transformer does not depend
 on the teaching material. `claims` and `live` build on it, then come `grading` and `ladder`, then `bench` and `lessons`,
