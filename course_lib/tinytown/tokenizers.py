@@ -130,7 +130,7 @@ class BytePairTokenizer(SubwordTokenizer):
         Both are byte-pair encoding, but their ids differ.)
 
         Errors: TypeError if text is not a string; ValueError if vocab_size is too small for the bytes and special
-            tokens, or if a special token consists of characters that represent bytes, such as "č" (carriage return).
+            tokens, or if all characters of a special token represent bytes, such as "č" (carriage return).
         """
         checks.require_text(text)
         special = checks.require_special_tokens(special_tokens, ALPHABET)
