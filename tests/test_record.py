@@ -226,7 +226,7 @@ def test_a_record_of_the_old_form_is_taken_over_once_and_kept(toy, capsys):
     old = record.where().with_suffix(".json")
     old.write_text(json.dumps(OLD_FORM))
     assert (row().attempts, row().earned, row().last) == (3, 1, "failed")
-    assert "was taken over from" in capsys.readouterr().err
+    assert "was copied from" in capsys.readouterr().err
     check("toy.double", RIGHT)
     assert row().attempts == 4
     assert json.loads(old.read_text()) == OLD_FORM
@@ -242,7 +242,7 @@ def test_a_named_file_of_the_old_form_is_taken_over_and_kept_aside(toy, capsys, 
     check("toy.double", RIGHT)
     assert row().attempts == 4
     assert json.loads((tmp_path / "mine.old-1.json").read_text()) == OLD_FORM
-    assert "was taken over; it is kept as" in capsys.readouterr().err
+    assert "has been converted; it is kept as" in capsys.readouterr().err
 
 
 def test_a_course_update_keeps_entries_of_exercises_that_it_does_not_know(toy):
