@@ -51,8 +51,8 @@ class Int8Linear(Layer):
 
     `by_hand` computes the formula. It first converts the entire matrix to the dtype of x, which costs more than it
     saves. `forward` uses PyTorch's kernel, which converts the bytes during the multiplication and so reads a quarter of
-    the memory. The kernel needs a CPU, takes x in bfloat16, and requires I to be a multiple of 32. Otherwise, and for x
-    in float64, `forward` uses the formula.
+    the memory. The kernel runs on a CPU, takes x in bfloat16, and requires I to be a multiple of 32. On other devices,
+    for other sizes and for x in float64, `forward` uses the formula.
 
     Parameters: none to train; buffers `q` (O, I), `scale` (O,) and `bias` (O,) or None.
     Shapes: x (…, I) → (…, O).
@@ -117,7 +117,7 @@ def speculate(
        max(0, p − q), rescaled to sum to 1, and the later guesses are dropped. If all are kept, one more token is
        sampled from p.
 
-    Every token therefore has exactly the distribution p. A bad draft costs time but does not change the quality.
+    Every token is therefore sampled exactly from p. A bad draft costs time but does not reduce the quality.
 
     Args:
         model, draft: two `DecoderOnly` with the same vocabulary. ids: the prompt (1, T). Only one row is possible,

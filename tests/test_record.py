@@ -110,7 +110,7 @@ def test_a_place_that_cannot_be_written_is_said_once_and_breaks_nothing(toy, mon
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "file" / "progress.sqlite3"))
     assert check("toy.double", RIGHT).passed
-    assert "Your progress cannot be kept" in capsys.readouterr().err
+    assert "Your progress cannot be saved" in capsys.readouterr().err
     assert not check("toy.double", WRONG).passed
     assert [hint("toy.double").number for _ in range(2)] == [1, 2]
     assert (row().earned, row().attempts) == (2, 2), "it is remembered as long as the kernel lives"
@@ -142,7 +142,7 @@ def test_a_full_disk_leaves_the_old_record_whole_and_what_was_missed_follows(toy
         assert check("toy.double", RIGHT).passed
         assert (row().earned, row().attempts, row().last) == (2, 2, "passed")
     assert record.where().read_bytes() == before
-    assert "cannot be kept" in capsys.readouterr().err
+    assert "cannot be saved" in capsys.readouterr().err
     check("toy.double", WRONG)
     assert entries_in(record.where()) == {"toy.double": (3, 2, 0, "failed")}
 
@@ -193,7 +193,7 @@ def test_what_a_newer_course_or_another_program_wrote_is_left_alone(toy, capsys,
     assert row().attempts == 3, "the record is read, and goes on in memory"
     assert record.where().read_bytes() == before
     said = capsys.readouterr().err
-    assert said.count("cannot be kept") == 1
+    assert said.count("cannot be saved") == 1
     assert "a newer version of the course wrote it" in said or "belongs to another program" in said
 
 
