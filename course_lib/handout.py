@@ -29,7 +29,7 @@ from .files import inside, parsed, write_whole
 
 GIVEN = ("notebooks", "exercises")  # next to each other as in the course, so that links between them work
 ENDINGS = (".ipynb", ".md")
-RECORD = ".course.json"  # for each file, the fingerprints of the version "given" and of a newer one put "beside" it
+RECORD = ".course.json"  # the fingerprints of each file as `given`, and of a newer version put `beside` it
 EARLIER = ".earlier"
 LOCK_SECONDS = 5
 TEACHER = "teacher"  # the tag of cells for teachers only
@@ -38,9 +38,9 @@ HEADING = re.compile(r"^## +(.+?) *$", re.MULTILINE)  # of a section
 
 @dataclass(frozen=True)
 class Handed:
-    """Hold what was done with one file of the learner's folder: "given", "renewed", "beside", "removed", "merged" (only
-    by `pull`), or "kept" if nothing was done. `path` is the written file; for "beside", the newer version next to the
-    learner's file. "skipped" means that the course's file cannot be copied; `why` is the reason."""
+    """Hold what was done with one file of the learner's folder: `given`, `renewed`, `beside`, `removed`, `merged` (only
+    by `pull`), or `kept` if nothing was done. `path` is the written file; for `beside`, the newer version next to the
+    learner's file. `skipped` means that the course's file cannot be copied; `why` is the reason."""
 
     name: str
     done: str

@@ -164,7 +164,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _examine(path: Path) -> None:
-    """Raise sqlite3.DatabaseError if the file is not a database or is damaged; NotOurs if we must not write to it."""
+    """Check a file. Errors: sqlite3.DatabaseError if it is damaged or no database; NotOurs if we must not write it."""
     if not path.exists():
         return
     with open(path, "rb") as file:

@@ -326,7 +326,7 @@ class TestBadInput:
             generate(translator, ids, 3, source_ids=ids[:1])
         with pytest.raises(ValueError, match=r"source_mask must have shape \(2, 1, 1, 1\), .* got \(1,\)"):
             generate(translator, ids, 3, source_ids=ids, source_mask=torch.tensor([True]))
-        with pytest.raises(ValueError, match="left_padding is for a decoder alone"):
+        with pytest.raises(ValueError, match="left_padding is only for a decoder"):
             generate(translator, ids, 3, source_ids=ids, left_padding=torch.tensor([0, 0]))
 
     def test_lists_are_no_tensors(self, model, translator):
