@@ -1,4 +1,4 @@
-"""The command line: `python -m course_lib COMMAND`; `--help` lists the commands. Each has a module in `cli/`."""
+"""The command line: `python -m course_lib COMMAND`. `--help` lists the commands; each has a module in `cli/`."""
 
 import argparse
 import errno
@@ -61,20 +61,20 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"course_lib {course_lib.__version__}")
     parser.add_argument("--catalogue", metavar="DIR", help="add your own exercises, DIR/slug/name.md (`new exercise`)")
-    parser.set_defaults(kept="This run kept nothing.")  # a command says otherwise once it has kept something
+    parser.set_defaults(kept="This run kept nothing.")  # a command replaces this once it has saved something
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add(commands)
     return parser
 
 
-# The machine's own trouble, of which no other folder rids anybody: too many files or processes, no memory.
+# Errors that no other folder would fix: too many open files, too many processes, no memory.
 MACHINES = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 
 
 def main(argv: list[str] | None = None) -> int:
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # a console that lacks a sign shows ? in its place
+        sys.stdout.reconfigure(errors="replace")  # a console without a character shows ? instead
     parser = build_parser()
     if not (sys.argv[1:] if argv is None else argv):
         parser.print_help()
@@ -93,7 +93,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     except ModuleNotFoundError as error:
         what = missing.install(error.name or "", arguments.command)
-        if not what:  # no package of the course's: a learner's own module, or a fault of ours
+        if not what:  # not one of the course's packages: a learner's module, or our bug
             raise
         package = str(error.name).partition(".")[0]
         remedy = f"run `python -m pip install {what}` in the course's environment"
@@ -114,7 +114,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _add_catalogue(folder: str) -> None:
-    """Add a folder of exercises here and in every process that this one starts."""
+    """Add a folder of exercises in this process and in every process that it starts."""
     from course_lib.grading import catalogue
 
     catalogue.add_catalogue(folder)
@@ -122,8 +122,8 @@ def _add_catalogue(folder: str) -> None:
 
 
 def _nobody_reads() -> bool:
-    """Whether standard output leads nowhere, as in `… | head` once head has seen enough. It is then thrown away, or
-    Python would complain once more when it ends."""
+    """Return whether standard output is a closed pipe, as in `… | head` after head has exited. If so, redirect it to
+    the null device, because Python would otherwise report a second error at exit."""
     try:
         print(flush=True)
         return False

@@ -1,6 +1,6 @@
-"""Beam search: keep the best few beginnings instead of one.
+"""Beam search: keep several promising beginnings of a text instead of one.
 
-Chapter 13. Greedy decoding cannot take back a token; a beam that starts worse may end better.
+Chapter 13. Greedy decoding cannot revise a token. A beam that starts less probable may end more probable.
 """
 
 import math
@@ -29,39 +29,39 @@ def beam_search(
     source_mask: Bool[Tensor, "B 1 1 S"] | None = None,
     use_cache: bool | None = None,
 ) -> tuple[Int[Tensor, "B T_new"], Float[Tensor, "B"]]:
-    """Return the most probable continuation of each prompt that a search of n_beams beginnings finds.
+    """Return the continuation of each prompt with the best score that a search with n_beams beams finds.
 
-    score = Σ ln p(token | what came before) / n^length_penalty,   n = number of new tokens, the stop id included
+    score = Σ ln p(token | previous tokens) / n^length_penalty,   n = number of new tokens, including the stop id
 
-    Each step continues every beam by every token and keeps the best n_beams. A continuation that is among these and
-    ends in a stop id is complete: it is noted, and the next best takes its place. At max_new_tokens all are complete.
-    The search ends sooner once no open beam can reach the best complete score, however it goes on. One beam is greedy
-    decoding; V^max_new_tokens beams try everything.
+    Each step extends every beam by every token and keeps the best n_beams. If one of these ends in a stop id, it is
+    complete: its score is recorded, and the next best candidate replaces it. At max_new_tokens all beams are complete.
+    The search ends earlier if no open beam can still beat the best complete score. One beam is greedy decoding;
+    V^max_new_tokens beams are an exhaustive search.
 
     Args:
-        length_penalty: 0 compares sums, which prefers short texts; 1 compares means; more prefers longer ones.
+        length_penalty: 0 compares sums, which favours short texts; 1 compares means; larger values favour longer texts.
         The others: as in generate.
-    Returns: ids (B, T + n), the best text of each row, filled with its last id where another row's is longer, and its
-        score (B,).
-    Errors: ValueError for a bad setting, and as in generate.
-    Source: Wu et al. 2016 (GNMT), section 7, with n^length_penalty for their length normalization; Hugging Face's
+    Returns: ids (B, T + n), the best text of each row, where shorter texts repeat their last id up to the full length;
+        and the scores (B,).
+    Errors: ValueError for an invalid setting, and as in generate.
+    Source: Wu et al. 2016 (GNMT), section 7, with n^length_penalty as the length normalization; Hugging Face's
         transformers, early_stopping="never".
     """
     require_at_least_one(max_new_tokens=max_new_tokens, n_beams=n_beams)
     require_count(max_new_tokens=max_new_tokens)
     require_length_penalty(length_penalty, max_new_tokens)
     max_new_tokens = int(max_new_tokens)
-    length_penalty = float(length_penalty)  # n ** 40 as a whole number would be too long for a tensor
+    length_penalty = float(length_penalty)  # the integer n ** 40 could be too large for a tensor
     draft = Draft(model, ids, left_padding, source_ids, source_mask, use_cache)
     stops = stop_ids(stop, draft.model.config.vocab_size).to(ids.device)
     require_arguments(beam_search, locals())
-    # Every beam has at most one continuation per stop id, so with these spares n_beams stay open. A single beam that
-    # ends has no successor.
+    # Each beam has at most one continuation per stop id, so this many candidates always leave n_beams open. Greedy
+    # decoding (one beam) ends at the stop id, so it needs no extra candidates.
     n_candidates = n_beams * (1 + len(stops)) if n_beams > 1 else 1
 
     best = list(ids)
     best_score = torch.full((len(ids),), -torch.inf, device=ids.device)  # (B,)
-    sums = torch.zeros(len(ids), 1, device=ids.device)  # (B, k): Σ ln p of k open beams; first the prompt alone
+    sums = torch.zeros(len(ids), 1, device=ids.device)  # (B, k): Σ ln p of k open beams; at first k = 1, the prompt
     for n in range(1, max_new_tokens + 1):
         log_p = log_probabilities(draft.next_logits()).unflatten(0, sums.shape)  # (B, k, V)
         B, k, V = log_p.shape
@@ -76,8 +76,8 @@ def beam_search(
             best[b] = torch.cat([draft.ids[rows[b, place[b]]], new[b, place[b], None].to(ids.dtype)])
         best_score = torch.maximum(best_score, score)
 
-        sums, place = sums.masked_fill(ended, -torch.inf).topk(min(n_beams, sums.shape[1]))  # (B, k) of the open ones
-        # A sum can only fall. Divided by the largest possible length it is the most that a beam can still reach.
+        sums, place = sums.masked_fill(ended, -torch.inf).topk(min(n_beams, sums.shape[1]))  # (B, k): the open beams
+        # A sum can only decrease. Dividing it by the largest possible length gives an upper bound on the final score.
         longest = max_new_tokens if length_penalty > 0 else n + 1
         if (best_score >= sums[:, 0] / longest**length_penalty).all():
             break
@@ -88,7 +88,7 @@ def beam_search(
 
 
 def require_length_penalty(length_penalty: object, max_new_tokens: int) -> None:
-    """Raise ValueError unless n^length_penalty stays within 1e±30, so that a sum divided by it is still a float32."""
+    """Raise ValueError unless n^length_penalty is within 1e±30, so that a sum divided by it still fits a float32."""
     largest = int(30 / math.log10(max_new_tokens + 1))
     if not is_number(length_penalty) or not abs(length_penalty) <= largest:
         raise ValueError(

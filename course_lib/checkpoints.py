@@ -1,7 +1,7 @@
-"""Checkpoints: all that a training run needs to go on as if it had never stopped, in one file.
+"""Checkpoints: save a training run in one file, so that it can resume as if it had not been interrupted.
 
-Chapter 12. Weights and optimizer are kept whole and under the names of the plain model, whatever the run was made of:
-one process or many, shards, compiled blocks. So each kind of run goes on from the file of any other.
+Chapter 12. Weights and optimizer state are stored complete and under the plain model's parameter names, whether the run
+used one process or many, shards or compiled blocks. Any kind of run can therefore resume from the file of any other.
 """
 
 from pathlib import Path
@@ -17,18 +17,19 @@ def save_checkpoint(
     path: str | Path, model: nn.Module, optimizer: torch.optim.Optimizer,
     generator: Generator | None = None, history: dict | None = None,
 ) -> None:  # fmt: skip
-    """Write a checkpoint, whole or not at all. All processes call it; the first writes, the others wait for it.
+    """Write a checkpoint; an interruption never leaves an incomplete file. All processes have to call this function:
+    the first one writes, the others wait.
 
     Args:
-        generator: what draws the batches, if it is to go on where it stands. history: plain values by name, such as
-            losses; `load_checkpoint` returns them.
-    Errors: ValueError if there is no such folder; TypeError for another kind of argument.
+        generator: the generator that samples the batches, if its state should be saved.
+        history: plain values by name, such as losses; `load_checkpoint` returns them.
+    Errors: ValueError if the folder does not exist; TypeError for an argument of the wrong type.
     """
     checks.require_checkpoint(path, model, optimizer, generator, history)
     state = {
         "model": processes.whole(model.state_dict()), "optimizer": processes.whole(optimizer.state_dict()),
         "history": history or {}, "generator": generator.get_state() if generator else None,
-        "torch": processes.gather(torch.get_rng_state()),  # what dropout draws from, (processes, bytes)
+        "torch": processes.gather(torch.get_rng_state()),  # the state that dropout uses, (processes, bytes)
     }  # fmt: skip
     if processes.rank() == 0:
         write_whole(Path(path), lambda part: torch.save(state, part))
@@ -38,10 +39,10 @@ def save_checkpoint(
 def load_checkpoint(
     path: str | Path, model: nn.Module, optimizer: torch.optim.Optimizer, generator: Generator | None = None
 ) -> dict:
-    """Bring model, optimizer and random numbers to where a checkpoint was written; return the history until then.
+    """Restore model, optimizer and random state from a checkpoint; return the saved history.
 
-    Errors: ValueError for a file that is damaged, holds numbers that are not finite, or belongs to another model;
-        TypeError for another kind of argument.
+    Errors: ValueError for a file that is missing or damaged, contains numbers that are not finite, or belongs to
+        another model; TypeError for an argument of the wrong type.
     """
     checks.require_checkpoint(path, model, optimizer, generator, None)
     try:
@@ -52,9 +53,9 @@ def load_checkpoint(
         if generator and state["generator"] is not None:
             generator.set_state(state["generator"])
         own = torch.get_rng_state()
-        drawn_from = state.get("torch", own).view(-1, len(own))  # an older file has one, or none
-        if processes.rank() < len(drawn_from):  # one process more than before goes on with what it has
-            torch.set_rng_state(drawn_from[processes.rank()].clone())  # of a view PyTorch reads the first row
+        drawn_from = state.get("torch", own).view(-1, len(own))  # an older file has one state, or none
+        if processes.rank() < len(drawn_from):  # an additional process keeps its own state
+            torch.set_rng_state(drawn_from[processes.rank()].clone())  # PyTorch would read row 0 of a view
         return state["history"]
     except Exception as error:
         raise ValueError(

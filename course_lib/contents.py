@@ -1,4 +1,4 @@
-"""The table of contents: `chapters.toml`, the one place that numbers and names the chapters."""
+"""The table of contents: `chapters.toml`, the only file that defines the chapters' numbers and names."""
 
 import json
 import tomllib
@@ -11,7 +11,7 @@ from types import ModuleType
 
 @dataclass(frozen=True)
 class Chapter:
-    """A chapter: its number, the slug that names all that belongs to it, its title, what it promises, its minutes."""
+    """Hold a chapter's number, the slug used in all its file names and ids, its title, its promise and its minutes."""
 
     number: int
     slug: str
@@ -21,11 +21,11 @@ class Chapter:
 
     @property
     def notebook(self) -> str:
-        """Return the name of its notebook, in every folder: "04_heads.ipynb"."""
+        """Return the name of its notebook, such as "04_heads.ipynb", the same in every folder."""
         return f"{self.number:02d}_{self.slug}.ipynb"
 
     def part(self, name: str) -> ModuleType | None:
-        """Import one of its modules, "claims", "figures" or "widgets"; None if it has none of that name."""
+        """Import one of its modules, "claims", "figures" or "widgets"; return None if it has no such module."""
         module = f"course_lib.chapters.{self.slug}.{name}"
         return import_module(module) if find_spec(module) else None
 
@@ -41,18 +41,18 @@ TITLES = {chapter.number: chapter.title for chapter in CHAPTERS}
 
 
 def chapter_of(name: str) -> Chapter:
-    """Return the chapter of an exercise, a claim or a guess: an id begins with the slug, "heads.merge".
+    """Return the chapter of an exercise, a claim or a guess, from an id such as "heads.merge" or a slug.
 
     Errors: KeyError if no chapter has that slug.
     """
     return BY_SLUG[name.partition(".")[0]]
 
 
-RELEASED = "chapters/released.json"  # of course_lib in a learner's package: the numbers of its chapters
+RELEASED = "chapters/released.json"  # in course_lib of a learner's package: the numbers of its chapters
 
 
 def released(library: Path = Path(__file__).parent) -> list[int] | None:
-    """Return the chapters that a learner's package holds; None for a `course_lib` that is no such package's."""
+    """Return the chapters of a learner's package; None if this `course_lib` is not from such a package."""
     try:
         return [int(each) for each in json.loads((library / RELEASED).read_text(encoding="utf-8"))]
     except (OSError, ValueError, TypeError, RecursionError):
@@ -60,7 +60,7 @@ def released(library: Path = Path(__file__).parent) -> list[int] | None:
 
 
 def named(numbers: list[int]) -> str:
-    """Return chapters in words: "chapters 0–2, 4", "all chapters"."""
+    """Return a description of chapters: "chapters 0–2, 4", "all chapters"."""
     if len(numbers) == len(CHAPTERS):
         return "all chapters"
     runs: list[list[int]] = []
@@ -77,16 +77,16 @@ TABLE_BEGIN, TABLE_END = "<!-- chapters: written by `python -m course_lib refres
 
 
 def readme(text: str, exercises: Path) -> str:
-    """Return README.md's text with its table of chapters as `chapters.toml` has it.
+    """Return README.md's text with its table of chapters updated from `chapters.toml`.
 
-    exercises: the folder of exercises; a chapter without a notebook there gets no link to solve them.
-    Errors: ValueError if a line between which the table stands is missing.
+    exercises: the folder of exercises; a chapter without a notebook there gets no link to exercises.
+    Errors: ValueError if one of the two lines around the table is missing.
     """
     before, begin, rest = text.partition(TABLE_BEGIN)
     _, end, after = rest.partition(TABLE_END)
     if not (begin and end):
         raise ValueError(
-            f"README.md needs the lines {TABLE_BEGIN!r} and {TABLE_END!r}: its chapters stand between them"
+            f"README.md needs the lines {TABLE_BEGIN!r} and {TABLE_END!r}: the table of chapters goes between them"
         )
     lines = ["", "", "| | Chapter | What it is about | Minutes | Notebook | Exercises |"]
     lines.append("|---|---|---|---|---|---|")

@@ -1,7 +1,8 @@
-"""Efficiency: the same text from the same model, sooner and in less memory.
+"""Efficiency: generate text faster and in less memory.
 
-Chapter 14. A model that writes one token at a time waits for its weights, not for arithmetic. Two ways out: weights of
-one byte each, and a small model that guesses ahead, whose guesses the large one checks all at once.
+Chapter 14. Generating one token at a time is limited by reading the weights from memory, not by arithmetic. There are
+two remedies: store each weight in one byte, or let a small model guess several tokens that the large model then checks
+in a single pass.
 """
 
 import copy
@@ -17,16 +18,16 @@ from course_lib.linear import Layer
 from course_lib.sampling import next_token_distribution, sample_next_token
 from course_lib.trace import evaluating
 
-KERNEL_ROW = 32  # numbers: PyTorch's int8 kernel reads so many at once
-LARGEST = 127  # of an int8; −128 stays unused, so that the range is the same on both sides of zero
+KERNEL_ROW = 32  # how many numbers PyTorch's int8 kernel reads at once
+LARGEST = 127  # the largest int8; −128 is not used, so that the range is symmetric around zero
 
 
 def quantize_int8(weight: Float[Tensor, "O I"]) -> tuple[Int8[Tensor, "O I"], Float[Tensor, "O"]]:
-    """Round a matrix to whole numbers from −127 to 127, with one scale per output row: weight ≈ scale · q.
+    """Round a matrix to integers from −127 to 127, with one scale per output row: weight ≈ scale · q.
 
-    scale = max |row| / 127,   q = round(row / scale);   no entry moves by more than half a scale
+    scale = max |row| / 127,   q = round(row / scale);   no entry changes by more than scale / 2
 
-    A row of zeros has scale 1, so that nothing is divided by zero.
+    A row of zeros gets scale 1, to avoid dividing by zero.
 
     Errors: ValueError if weight is not a matrix of finite numbers.
     Source: Dettmers et al. 2022, "LLM.int8()", section 2.1 (absmax quantization, row by row).
@@ -40,17 +41,18 @@ def quantize_int8(weight: Float[Tensor, "O I"]) -> tuple[Int8[Tensor, "O I"], Fl
 def int8_linear(
     x: Float[Tensor, "*batch I"], q: Int8[Tensor, "O I"], scale: Float[Tensor, "O"]
 ) -> Float[Tensor, "*batch O"]:
-    """Multiply x with the matrix that q and scale stand for: y = (x qᵀ) · scale. The scale comes after the sum."""
+    """Multiply x by the quantized matrix: y = (x qᵀ) · scale. One scale per output row, so it is applied to the sum."""
     require_arguments(int8_linear, locals())
     return x @ q.to(x.dtype).T * scale.to(x.dtype)
 
 
 class Int8Linear(Layer):
-    """Do what a linear layer does, from weights of one byte instead of four.
+    """Replace a linear layer by one that stores each weight in one byte instead of four.
 
-    `by_hand` is the formula; it first writes the whole matrix out in x's format, which costs more than it saves.
-    `forward` uses PyTorch's kernel, which widens the bytes on their way into the sum: a quarter of the memory to read.
-    The kernel takes x in bfloat16, and whole rows of 32 numbers: what does not suit it goes by the formula.
+    `by_hand` computes the formula. It first converts the entire matrix to the dtype of x, which costs more than it
+    saves. `forward` uses PyTorch's kernel, which converts the bytes during the multiplication and so reads a quarter of
+    the memory. The kernel runs on a CPU, takes x in bfloat16, and requires I to be a multiple of 32. On other devices,
+    for other sizes and for x in float64, `forward` uses the formula.
 
     Parameters: none to train; buffers `q` (O, I), `scale` (O,) and `bias` (O,) or None.
     Shapes: x (…, I) → (…, O).
@@ -70,7 +72,7 @@ class Int8Linear(Layer):
 
     def forward(self, x: Float[Tensor, "*batch I"]) -> Float[Tensor, "*batch O"]:
         checks.require_fractions(x, self.q.shape[1])
-        # Beyond rows of another size the kernel reads what does not belong to it (torch 2.13).
+        # If the row length is not a multiple of 32, the kernel reads memory beyond the matrix (torch 2.13).
         if x.device.type != "cpu" or x.dtype == torch.float64 or self.q.shape[1] % KERNEL_ROW:
             return self.by_hand(x)
         rows = x.reshape(-1, x.shape[-1]).bfloat16()
@@ -78,16 +80,16 @@ class Int8Linear(Layer):
         return y if self.bias is None else y + self.bias
 
     def by_hand(self, x: Float[Tensor, "*batch I"]) -> Float[Tensor, "*batch O"]:
-        """Compute the formula."""
+        """Compute the formula: `int8_linear`, plus the bias."""
         require_arguments(Int8Linear.by_hand, locals())
         y = int8_linear(x, self.q, self.scale)
         return y if self.bias is None else y + self.bias
 
 
 def to_int8(model: nn.Module) -> nn.Module:
-    """Return a copy of a model in which every linear layer is an `Int8Linear`: for generating, not for training.
+    """Return a copy of a model with every linear layer replaced by an `Int8Linear`, for generating, not for training.
 
-    Embeddings and norms stay as they are: of a table only the rows that are asked for are read.
+    Embeddings and norms are not quantized: a lookup reads only a few rows of an embedding table.
     """
     require_arguments(to_int8, locals())
     model = copy.deepcopy(model).eval()
@@ -107,20 +109,25 @@ def speculate(
     generator: torch.Generator | None = None,
     **settings: Any,
 ) -> tuple[Int[Tensor, "1 T_new"], list[int]]:
-    """Continue a text as `model` would, while a small `draft` model guesses ahead.
+    """Continue a text as `model` would, with a small `draft` model that guesses tokens in advance.
 
-    The draft draws k tokens, one after the other. The model then reads them all in one pass, which takes about as long
-    as one token, and keeps each guess with probability min(1, p / q), where p is its own distribution and q the
-    draft's. The first that is not kept is drawn anew from max(0, p − q), rescaled; if all are kept, one more is drawn
-    from p. A token is thus drawn from p exactly, whatever the draft: a bad draft costs time, never quality.
+    1. The draft samples k tokens, one after the other, each from its distribution q.
+    2. The model reads them all in one pass, which takes about as long as one token, and computes its distribution p.
+    3. Each guess is kept with probability min(1, p / q). The first rejected guess is replaced by a token sampled from
+       max(0, p − q), rescaled to sum to 1, and the later guesses are dropped. If all are kept, one more token is
+       sampled from p.
+
+    Every token is therefore sampled exactly from p. A bad draft costs time but does not reduce the quality.
 
     Args:
-        model, draft: two `DecoderOnly` of one vocabulary. ids: the prompt (1, T); rows would differ in what is kept.
-        max_new_tokens: T + max_new_tokens must fit into the max_seq_len of both.
-        k: guesses per pass. settings: temperature, top_k, top_p, min_p, of `next_token_distribution`, for both models.
+        model, draft: two `DecoderOnly` with the same vocabulary. ids: the prompt (1, T). Only one row is possible,
+            because several rows would keep different numbers of guesses.
+        max_new_tokens: T + max_new_tokens must not exceed the max_seq_len of either model.
+        k: guesses per pass.
         generator: a seeded torch.Generator.
-    Returns: ids (1, T + max_new_tokens), and of each pass how many guesses were kept.
-    Errors: ValueError for a setting that makes no sense.
+        settings: temperature, top_k, top_p and min_p, as in `next_token_distribution`, used in both models.
+    Returns: ids (1, T + max_new_tokens), and the number of guesses kept in each pass.
+    Errors: ValueError for an invalid setting.
     Source: Leviathan et al. 2023; Chen et al. 2023.
     """
     checks.require_speculation(model, draft, ids, max_new_tokens, k)
@@ -130,7 +137,7 @@ def speculate(
     with evaluating(model), evaluating(draft):
         while (T := ids.shape[1]) < end:
             guessed, q = ids, []
-            for _ in range(min(k, end - T - 1)):  # the last token is always the model's own
+            for _ in range(min(k, end - T - 1)):  # the model always samples the last token itself
                 q.append(next_token_distribution(_read(draft, guessed, caches[1])[-1], **settings))  # (V,)
                 guessed = torch.cat([guessed, _draw(q[-1], generator)[None]], dim=1)
             p = next_token_distribution(_read(model, guessed, caches[0])[-len(q) - 1 :], **settings)  # (n + 1, V)
@@ -141,18 +148,19 @@ def speculate(
             ids = torch.cat([guessed[:, : T + n], new[None]], dim=1)
             kept.append(n)
             for block in (*caches[0], *caches[1]):
-                block[0].keep(min(len(block[0]), T + n))  # what was read of the guesses that were not kept
+                block[0].keep(min(len(block[0]), T + n))  # drop the cached rejected guesses
     return ids, kept
 
 
 def left_over(p: Float[Tensor, "V"], q: Float[Tensor, "V"]) -> Float[Tensor, "V"]:
-    """Return what is drawn from when a guess is not kept: max(0, p − q), rescaled to sum to 1.
+    """Return the distribution that replaces a rejected guess: max(0, p − q), rescaled to sum to 1.
 
-    A token's two chances, to be guessed and kept, min(p, q), and to be drawn afterwards, max(0, p − q), sum to p.
+    A token is guessed and kept with probability min(p, q), and sampled as a replacement with probability max(0, p − q).
+    The two sum to p.
     """
     checks.require_probabilities(p=p, q=q)
     rest = (p - q).clamp(min=0)
-    return rest / rest.sum() if rest.any() else p  # p = q up to rounding: a guess is then as good as kept
+    return rest / rest.sum() if rest.any() else p  # p = q up to rounding, and no guess is rejected
 
 
 def _keeps(p: Tensor, q: Tensor, guess: Tensor, generator: torch.Generator | None) -> bool:
@@ -161,10 +169,10 @@ def _keeps(p: Tensor, q: Tensor, guess: Tensor, generator: torch.Generator | Non
 
 
 def _read(model: Any, ids: Tensor, cache: Any) -> Tensor:
-    """Return the logits after each token that the cache has not seen, (n, V)."""
+    """Return the logits after each of the n tokens that are not yet in the cache, (n, V)."""
     return model(ids[:, len(cache[0][0]) :], cache=cache)[0]
 
 
 def _draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Draw one token from (V,), as `sample_next_token` does: (1,)."""
+    """Sample one token from probabilities (V,) with `sample_next_token`; return its id, (1,)."""
     return sample_next_token(probabilities.log()[None], generator=generator)

@@ -1,12 +1,12 @@
-"""The glossary: the terms that a chapter defines, each on one page of its folder, joined into `notebooks/glossary.md`.
+"""The glossary: join the terms that the chapters define into `notebooks/glossary.md`.
 
-`chapters/<slug>/glossary.md` holds the terms of a chapter, in the order in which its notebook defines them:
+`chapters/<slug>/glossary.md` has the terms of a chapter, in the order in which its notebook defines them:
 
     ## self-attention
     also: self attention
     Attention in which queries, keys and values all come from the same sequence.
 
-In the notebook the term, or one of the forms after `also:`, stands in bold where it is defined: that is its section.
+In the notebook, the term or one of the forms after `also:` is in bold where it is defined. The glossary links there.
 """
 
 import json
@@ -24,7 +24,7 @@ SECTION = re.compile(r"^#{2,3} (\S.*)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Term:
-    """A term of the field: name, other forms of it, definition (Markdown, one paragraph), the chapter."""
+    """Hold a term: its name, its other forms, its definition (Markdown, one paragraph) and its chapter."""
 
     name: str
     also: tuple[str, ...]
@@ -33,13 +33,13 @@ class Term:
 
     @property
     def bold(self) -> re.Pattern[str]:
-        """Return what the term looks like where it is defined."""
+        """Return the pattern that finds the term in bold, where it is defined."""
         forms = "|".join(map(re.escape, (self.name, *self.also)))
         return re.compile(rf"\*\*(?:{forms})[.,:;]?\*\*", re.IGNORECASE)
 
 
 def read_terms(text: str, chapter: Chapter) -> list[Term]:
-    """Return the terms of a chapter's page. Errors: ValueError with file and line for what is not written so."""
+    """Return the terms of a chapter's page. Errors: ValueError, with file and line, for a wrong format."""
     where = f"chapters/{chapter.slug}/{PAGE}"
     terms: list[Term] = []
     blocks = re.split(r"^## ", text, flags=re.MULTILINE)
@@ -59,7 +59,7 @@ def read_terms(text: str, chapter: Chapter) -> list[Term]:
 
 
 def all_terms() -> list[Term]:
-    """Return the terms of all chapters, in the order of the course. Errors: ValueError if two chapters define one."""
+    """Return the terms of all chapters, in course order. Errors: ValueError if two chapters define the same term."""
     terms: dict[str, Term] = {}
     for chapter in CHAPTERS:
         path = FOLDERS / chapter.slug / PAGE
@@ -73,7 +73,7 @@ def all_terms() -> list[Term]:
 
 
 def section(term: Term, notebook: Path) -> tuple[str, str]:
-    """Return the heading of the section that defines a term, "" before the first one, and the id of the cell that does.
+    """Return the heading of the section that defines a term ("" before the first heading), and the id of the cell.
 
     Errors: ValueError if no cell has the term in bold.
     """
@@ -94,10 +94,10 @@ def section(term: Term, notebook: Path) -> tuple[str, str]:
 
 
 def glossary(notebooks: Path, by_heading: bool = False) -> str:
-    """Return the text of the glossary: the terms of the chapters that are there, with links to where they are defined.
+    """Return the text of the glossary: the terms of all chapters in `notebooks`, with links to their definitions.
 
     by_heading: link to headings, for the web edition, which has no cells. JupyterLab finds every cell by its id, but
-    headings in ASCII alone by their text.
+        finds headings by their text only if they are ASCII.
     """
     lines = [
         "# Glossary", "",
@@ -111,7 +111,7 @@ def glossary(notebooks: Path, by_heading: bool = False) -> str:
         number = re.match(r"[\d.]*\d", heading)
         place = f"§\N{NO-BREAK SPACE}{number[0]}" if number else heading or f"chapter {term.chapter.number}"
         link = f"[{term.chapter.number} · {term.chapter.title}, {place}]({term.chapter.notebook}#{anchor})"
-        short = [form for form in term.also if sum(map(str.isupper, form)) > 1]  # what it is called in short: LoRA
+        short = [form for form in term.also if sum(map(str.isupper, form)) > 1]  # abbreviations such as LoRA
         name = f"**{term.name}**" + (f" ({', '.join(short)})" if short else "")
         lines.append(f"| {name} | {term.says.replace('|', chr(92) + '|')} | {link} |")
     return "\n".join(lines) + "\n"

@@ -1,6 +1,6 @@
-"""Gradients: those of one update, from one batch or many, in 32 bits or 16, with all activations kept or few.
+"""Gradients: compute one update's gradients from one or several batches, in 32 or 16 bits.
 
-Chapter 12. What is here changes what an update costs, in time or in memory, and not what is learnt.
+Chapter 12. These options change how much time and memory an update takes, but not what the model learns.
 """
 
 import math
@@ -23,19 +23,19 @@ PRECISIONS = ("float32", "bf16")
 
 
 def add_gradients(model: nn.Module, drawn: Sequence[tuple[Tensor | None, ...]], precision: str = "float32") -> float:
-    """Add the gradient of one update to every parameter's, and return the loss, as if all batches were one.
+    """Add the gradient of one update to every parameter's gradient and return the loss, as if all batches were one.
 
-    Each batch's loss is a mean over its predicted tokens; the mean over all is weighed by how many it has:
+    Each batch's loss is a mean over its predicted tokens, so the mean over all batches weights it by their number:
 
         loss = Σ tokens_i · loss_i / Σ tokens_i
 
     Args:
         model: called as model(*batch) -> (logits, loss).
-        drawn: the batches of one update. Process r of n computes those at r, r + n, r + 2n …; all must be given the
-            same. If there are several, the last tensor of each holds its targets.
+        drawn: the batches of one update, the same on every process. Process r of n computes batches r, r + n, r + 2n …
+            If there are several batches, the last tensor of each must be its targets.
         precision: "bf16" multiplies matrices in 16 bits (torch.autocast); weights, sums and loss stay float32.
 
-    Errors: ValueError if there are several batches and one has no targets, or processes have drawn different ones.
+    Errors: ValueError if one of several batches has no targets, or if the processes have different batches.
     """
     require_arguments(add_gradients, locals())
     require_one_of(PRECISIONS, precision=precision)
@@ -48,7 +48,7 @@ def add_gradients(model: nn.Module, drawn: Sequence[tuple[Tensor | None, ...]], 
         with processes.averaging(model, now=i == mine[-1]):
             with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
                 mean = require_loss(model, drawn[i])
-            part = mean * (n * tokens[i] / sum(tokens))  # n: the processes' gradients are averaged, not summed
+            part = mean * (n * tokens[i] / sum(tokens))  # times n, because gradients are averaged over processes
             part.backward()
         loss += part.item()
     if n == 1:
@@ -60,7 +60,7 @@ def add_gradients(model: nn.Module, drawn: Sequence[tuple[Tensor | None, ...]], 
 
 
 def clip(model: nn.Module, max_norm: float | None) -> float:
-    """Scale the gradients down to max_norm if they are longer (None: never); return their norm before."""
+    """Scale the gradients down to max_norm if their norm is larger (None: never); return the norm before scaling."""
     require_arguments(clip, locals())
     require_max_norm(max_norm)
     norm = nn.utils.clip_grad_norm_(model.parameters(), math.inf if max_norm is None else max_norm)
@@ -68,25 +68,27 @@ def clip(model: nn.Module, max_norm: float | None) -> float:
 
 
 def predicted(batch: tuple[Tensor | None, ...]) -> int:
-    """Return how many tokens a batch predicts: targets, its last tensor, that are not −100."""
+    """Return the number of tokens that a batch predicts: entries of its last tensor, the targets, that are not −100."""
     require_arguments(predicted, locals())
     targets = batch[-1] if batch else None
     if not isinstance(targets, Tensor) or targets.is_floating_point() or targets.dtype == torch.bool:
         raise ValueError(
-            "several batches make one update, weighed by their predicted tokens: the last tensor of a batch must hold "
-            f"its targets, got {getattr(targets, 'dtype', targets)}. Put them last, or take one batch per update"
+            "several batches make one update, weighted by their predicted tokens: the last tensor of a batch must be "
+            f"its targets, got {getattr(targets, 'dtype', targets)}. Put them last, or use one batch per update"
         )
     return int((targets != IGNORED).sum())
 
 
 @contextmanager
 def block_options(model: nn.Module, compiled: bool, recomputed: bool) -> Iterator[None]:
-    """Within it, the blocks of a model in training are compiled, or keep of a forward pass nothing but their input.
+    """Compile the blocks of a model within this context, or keep only their inputs for the backward pass. This applies
+    only in training mode.
 
-    compiled: TorchInductor fuses a block's steps into few kernels, once for all blocks and per shape of a batch. What
-        it cannot compile whole it refuses: nothing falls back to slow steps unseen.
-    recomputed: the backward pass computes each block's activations anew, with the same dropout: one more forward pass,
-        for the memory of all blocks but one (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost").
+    compiled: TorchInductor fuses a block's operations into a few kernels, once for all blocks and for each batch shape.
+        A block that it cannot compile as a whole raises an error, so that no operation becomes slow unnoticed.
+    recomputed: the backward pass computes each block's activations again, with the same dropout. This costs one more
+        forward pass, and only one block's activations are in memory at a time (Chen et al. 2016, "Training Deep Nets
+        with Sublinear Memory Cost").
     """
     blocks = [module for module in model.modules() if isinstance(module, TransformerBlock)]
     for block in blocks if compiled or recomputed else []:
@@ -100,16 +102,16 @@ def block_options(model: nn.Module, compiled: bool, recomputed: bool) -> Iterato
         yield
     finally:
         for block in blocks:
-            vars(block).pop("forward", None)  # the class's own again
+            vars(block).pop("forward", None)  # restore the method of the class
 
 
 def _choose(block, plain, trained, *args, **kwargs):
-    """Evaluated, or writing with a cache, a model meets other shapes and no backward pass: its plain steps serve."""
+    """Use the plain forward method outside training: other shapes occur there, and there is no backward pass."""
     return (trained if block.training else plain)(*args, **kwargs)
 
 
 def require_options(model: nn.Module, precision: str, compiled: bool, recomputed: bool) -> None:
-    """Raise ValueError unless model and machine can do what is asked of them; nothing is done instead."""
+    """Raise ValueError unless the model and the machine support these options; there is no fallback."""
     require_one_of(PRECISIONS, precision=precision)
     device = next(model.parameters()).device
     if precision == "bf16":
@@ -121,7 +123,7 @@ def require_options(model: nn.Module, precision: str, compiled: bool, recomputed
 
 
 def require_bf16(device: torch.device) -> None:
-    """Raise ValueError unless the device multiplies bfloat16 itself: others imitate it, slower than float32."""
+    """Raise ValueError unless the device multiplies bfloat16 in hardware: emulation is slower than float32."""
     if device.type == "cuda":
         has = torch.cuda.is_bf16_supported(including_emulation=False)
     else:  # "avx512_bf16", "amx_bf16", or ARM's "bf16"
@@ -129,13 +131,13 @@ def require_bf16(device: torch.device) -> None:
         has = any(able for name, able in abilities.items() if name.endswith("bf16"))
     if not has:
         raise ValueError(
-            f'precision="bf16" needs a device that multiplies bfloat16, and this {device.type} does not say that it '
-            'does (a CPU: avx512_bf16 or amx_bf16): take precision="float32"'
+            f'precision="bf16" needs a device that multiplies bfloat16, and this {device.type} does not report support '
+            'for it (a CPU: avx512_bf16 or amx_bf16): use precision="float32"'
         )
 
 
 def require_compiler(device: torch.device) -> None:
-    """Raise ValueError unless TorchInductor can compile for the device: one addition is tried."""
+    """Raise ValueError unless TorchInductor can compile for the device; this compiles one addition as a test."""
     try:
         torch.compile(lambda x: x + 1, fullgraph=True)(torch.ones(2, device=device))
     except Exception as error:

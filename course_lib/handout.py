@@ -1,15 +1,15 @@
-"""The learner's folder: copies of the notebooks and exercises, renewed without touching what the learner wrote.
+"""The learner's folder: copies of the notebooks and exercises, updated without changing the learner's work.
 
-`python -m course_lib start` is the door to this module; a teacher's `release --update`, and `start --pull` (`pull`),
-go by the same rule. The rule for each file:
+`python -m course_lib start` uses this module. A teacher's `release --update` and `start --pull` (module `pull`) follow
+the same rule for each file:
 
-- one that is not there is given out; so whoever wants to begin a notebook anew deletes or renames it;
-- one that the learner did not edit is renewed when the course has a newer version; the old one, with the outputs of
-  its last run, moves to `.earlier/`;
-- one that the learner edited stays as it is, and the newer version is put beside it, once.
+- A missing file is copied. To start a notebook again, delete or rename it.
+- A file that the learner has not edited is replaced when the course has a newer version. The old one, with the outputs
+  of its last run, moves to `.earlier/`.
+- A file that the learner has edited stays unchanged, and the newer version is put next to it, once.
 
-A notebook is edited if its cells are no longer those that were given out. Running it changes outputs alone. Cells with
-the tag `teacher` are not given out, and no cell looks as if it had run.
+A notebook counts as edited if its cells differ from those that were copied. Running it changes only outputs. Cells with
+the tag `teacher` are not copied, and no copied cell has an execution number.
 """
 
 import hashlib
@@ -27,20 +27,20 @@ from filelock import FileLock, Timeout
 
 from .files import inside, parsed, write_whole
 
-GIVEN = ("notebooks", "exercises")  # side by side as in the course, so that every link between them holds
+GIVEN = ("notebooks", "exercises")  # next to each other as in the course, so that links between them work
 ENDINGS = (".ipynb", ".md")
-RECORD = ".course.json"  # for each file the fingerprint of what was "given", and of what was put "beside" it
+RECORD = ".course.json"  # the fingerprints of each file as `given`, and of a newer version put `beside` it
 EARLIER = ".earlier"
 LOCK_SECONDS = 5
-TEACHER = "teacher"  # the tag of cells that are the teacher's
+TEACHER = "teacher"  # the tag of cells for teachers only
 HEADING = re.compile(r"^## +(.+?) *$", re.MULTILINE)  # of a section
 
 
 @dataclass(frozen=True)
 class Handed:
-    """What was done with one file of the learner's folder: "given", "renewed", "beside", "removed", by `pull` "merged",
-    or nothing, "kept". `path` is what was written: with "beside" the newer version beside the learner's. "skipped":
-    the course's own file cannot be given out, for the reason `why`."""
+    """Hold what was done with one file of the learner's folder: `given`, `renewed`, `beside`, `removed`, `merged` (only
+    by `pull`), or `kept` if nothing was done. `path` is the written file; for `beside`, the newer version next to the
+    learner's file. `skipped` means that the course's file cannot be copied; `why` is the reason."""
 
     name: str
     done: str
@@ -49,12 +49,12 @@ class Handed:
 
 
 def hand_out(course: Path, folder: Path) -> list[Handed]:
-    """Bring the notebooks and exercises of `course` into the learner's `folder`, by the rule of this module.
+    """Copy the notebooks and exercises of `course` to the learner's `folder`, by the rule of this module.
 
-    Killed at any moment, it leaves whole files, and the next call goes on. What the course holds in place of a file,
-    a link or a notebook that cannot be read, is skipped.
-    Errors: ValueError if there is no course, if the folder belongs to a course, if a folder in it is a link, or if it
-        is being filled already; OSError if it cannot be written.
+    An interruption leaves no incomplete file, and the next call continues. Links and unreadable notebooks in the course
+    are skipped.
+    Errors: ValueError if there is no course, if the folder belongs to a course, if a folder in it is a link, or if
+        another process is filling it; OSError if it cannot be written.
     """
     found = {path.relative_to(course).as_posix(): path for path in _sources(course)}
     skipped = [Handed(name, "skipped", path, why) for name, path in found.items() if (why := _unfit(path))]
@@ -63,16 +63,16 @@ def hand_out(course: Path, folder: Path) -> list[Handed]:
         raise ValueError("the notebooks are not part of this installation: they come with the course's repository")
     _require_place(course.resolve(), folder.resolve())
     with _alone(folder):
-        if not (folder / ".gitignore").exists():  # whatever lies around it, git leaves a learner's work alone
+        if not (folder / ".gitignore").exists():  # git ignores the learner's work, even inside a repository
             write(folder / ".gitignore", b"*\n")
         return _hand_all(sources, folder, _changed_in_place(course)) + skipped
 
 
 def hand_package(made: Path, folder: Path) -> list[Handed]:
-    """Bring all files of a package into `folder` by the rule of this module, the library's too. What an earlier package
-    gave and this one lacks goes, unless somebody edited it.
+    """Copy all files of a package, including the library, to `folder` by the rule of this module. A file from an
+    earlier package that this one does not have is removed, unless it was edited.
 
-    Errors: ValueError if the folder is being filled already, or if what its record names leads out of it; OSError if it
+    Errors: ValueError if another process is filling the folder, or if its record names a file outside it; OSError if it
         cannot be written.
     """
     sources = {path.relative_to(made).as_posix(): path for path in sorted(made.rglob("*")) if path.is_file()}
@@ -86,13 +86,13 @@ def hand_package(made: Path, folder: Path) -> list[Handed]:
             del record[name]
         write(folder / RECORD, json.dumps(record, indent=1).encode())
     for each in handed:
-        if each.done in ("renewed", "removed") and each.path.suffix != ".ipynb":  # all of it is known: no outputs in it
+        if each.done in ("renewed", "removed") and each.path.suffix != ".ipynb":  # there are no outputs to keep
             (folder / EARLIER / each.name).unlink(missing_ok=True)
     return handed
 
 
 def last_saved(course: Path, folder: Path) -> Path | None:
-    """Return the notebook of the learner's folder that was saved last, of those that were run or edited there."""
+    """Return the notebook in the learner's folder that was run or edited there and saved most recently, or None."""
     record, saved = _read(folder / RECORD), []
     for path in _sources(course):
         mine = folder / path.relative_to(course)
@@ -104,8 +104,8 @@ def last_saved(course: Path, folder: Path) -> Path | None:
 
 
 def place(content: bytes) -> tuple[str, str]:
-    """Return the heading of the furthest section of a notebook in which a cell was run, and the id of the cell that
-    holds it; ("", "") if there is none."""
+    """Return the heading of the last section of a notebook in which a cell was run, and the id of the heading's cell;
+    ("", "") if there is none."""
     section = reached = ("", "")
     for cell in _cells(content):
         if cell["cell_type"] == "markdown":
@@ -117,9 +117,9 @@ def place(content: bytes) -> tuple[str, str]:
 
 
 def for_learners(content: bytes) -> bytes:
-    """Return a notebook's bytes as nobody has run it yet: no number stands before a cell, and the first shows nothing,
-    since that is the one to begin with. What the others show stays, to be seen before. Cells with the tag `teacher`
-    are left out. Whatever is no notebook comes back as it is."""
+    """Return a notebook's bytes as if it had not been run: without execution numbers, and without the output of the
+    first code cell, which the learner runs first. The other outputs stay, so that learners can see them in advance.
+    Cells with the tag `teacher` are left out. Content that is not a notebook is returned unchanged."""
     if not (cells := _cells(content)):
         return content
     cells = [cell for cell in cells if TEACHER not in cell["metadata"].get("tags", [])]
@@ -135,20 +135,20 @@ def for_learners(content: bytes) -> bytes:
 
 
 def fingerprint(content: bytes) -> str:
-    """Return a hash of what a learner can edit: of a notebook the kinds and texts of its cells, else all of it. Empty
-    cells do not count: Shift + Enter in the last cell adds one."""
+    """Return a hash of what a learner can edit: the types and texts of a notebook's cells, or the entire content of any
+    other file. Empty cells do not count, because Shift + Enter in the last cell adds one."""
     if cells := _cells(content):
         return fingerprint_of_cells((cell["cell_type"], "".join(cell["source"])) for cell in cells)
     return hashlib.sha256(content).hexdigest()
 
 
 def fingerprint_of_cells(cells: Iterable[tuple[str, str]]) -> str:
-    """Return the fingerprint of a notebook whose cells have these kinds and texts."""
+    """Return the fingerprint of a notebook whose cells have these types and texts."""
     return hashlib.sha256(json.dumps([cell for cell in cells if cell[1].strip()]).encode()).hexdigest()
 
 
 def _cells(content: bytes) -> list[dict[str, Any]]:
-    """Return a notebook's cells; none if it is no notebook, or a damaged one."""
+    """Return a notebook's cells; an empty list if it is not a notebook or is damaged."""
     try:
         cells = parsed(content)["cells"]
         return cells if isinstance(cells, list) and all(map(_is_cell, cells)) else []
@@ -171,11 +171,11 @@ def _is_cell(cell: Any) -> bool:
 
 
 def _unfit(source: Path) -> str:
-    """Return why a file of the course is not given out; "" if it is."""
+    """Return why a file of the course cannot be copied; "" if it can."""
     if source.is_symlink():
-        return "it is a link, and what it leads to is not the course's"
+        return "it is a link, and its target does not belong to the course"
     if source.suffix == ".ipynb" and not _cells(source.read_bytes()):
-        return "it is no notebook that can be read"
+        return "it is not a readable notebook"
     return ""
 
 
@@ -185,10 +185,10 @@ def _has_run(cell: dict[str, Any]) -> bool:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Make the folder if need be, and keep others from filling it meanwhile."""
+    """Create the folder if it does not exist, and lock it against other processes."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = folder / f"{RECORD}.lock"
-    if lock.is_symlink():  # older versions of filelock empty what it leads to
+    if lock.is_symlink():  # older versions of filelock empty the target of a link
         raise ValueError(f"{lock} is a link: delete it")
     try:
         with FileLock(lock, timeout=LOCK_SECONDS):
@@ -200,29 +200,29 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _hand_all(sources: Mapping[str, Path], folder: Path, written: Mapping[str, str]) -> list[Handed]:
-    """Hand out files by name. written: the fingerprints of what the course's authors wrote, where another was there."""
-    require_inside(folder, sources)  # before anything is written
+    """Copy files by name. written: the fingerprints of the authors' versions, for files changed in the course."""
+    require_inside(folder, sources)  # before any file is written
     handed, record = [], _read(folder / RECORD)
     for name, source in sources.items():
         content = for_learners(source.read_bytes())
         entry = dict(record.get(name, {}))
         handed.append(hand(name, content, written.get(name, fingerprint(content)), folder, entry))
-        if entry != record.get(name):  # after the file: what is not in the record yet is taken for edited
+        if entry != record.get(name):  # written after the file: a file not in the record counts as edited
             record[name] = entry
             write(folder / RECORD, json.dumps(record, indent=1).encode())
     return handed
 
 
 def require_inside(folder: Path, names: Iterable[str]) -> None:
-    """Raise ValueError if any of these files, or what `.earlier/` keeps of it, is not inside the folder."""
+    """Raise ValueError if any of these files, or its copy in `.earlier/`, is not inside the folder."""
     for name in names:
         inside(folder, name)
         inside(folder, f"{EARLIER}/{name}")
 
 
 def hand(name: str, content: bytes, given: str, folder: Path, entry: dict[str, str]) -> Handed:
-    """Hand out one file and bring `entry`, its line of the record, up to date. given: the fingerprint of the content as
-    the course's authors wrote it."""
+    """Copy one file by the rule of this module and update `entry`, its entry in the record. given: the fingerprint of
+    the authors' version."""
     target, newest = folder / name, fingerprint(content)
     now = _fingerprint_of(target)
     if now is None or now == newest:
@@ -242,15 +242,15 @@ def hand(name: str, content: bytes, given: str, folder: Path, entry: dict[str, s
         if there is None:
             write(beside, content)
         elif there != newest and not _renew(beside, entry.get("beside"), content, folder / EARLIER / beside.name):
-            continue  # the learner works in that one, too
+            continue  # the learner has also edited that one
         entry["beside"] = newest
         return Handed(name, "beside", beside)
     raise ValueError(f"{target} has ninety-nine newer versions next to it: delete those that you do not need")
 
 
 def _renew(target: Path, given: str | None, content: bytes | None, earlier: Path) -> bool:
-    """Replace a file if it still is what was given, or with None remove it. It is moved before it is looked at once
-    more, so that what a notebook's page saves at this very moment is not lost."""
+    """Replace a file that the learner has not edited, or remove it if `content` is None. It is moved first and then
+    checked a second time, so that a save in JupyterLab at the same moment is not lost."""
     if given is None or target.is_symlink() or _fingerprint_of(target) != given:
         return False
     earlier.parent.mkdir(parents=True, exist_ok=True)
@@ -264,15 +264,14 @@ def _renew(target: Path, given: str | None, content: bytes | None, earlier: Path
 
 
 def _fingerprint_of(path: Path) -> str | None:
-    """Return a file's fingerprint; None if there is nothing of that name. A link is nobody's but the learner's, and
-    is not followed."""
+    """Return a file's fingerprint; None if it does not exist. A link belongs to the learner and is not followed."""
     if path.is_symlink():
         return "a link"
     return fingerprint(path.read_bytes()) if os.path.lexists(path) else None
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file whole, with the folders that it needs."""
+    """Write a file completely or not at all, and create the folders that it needs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, lambda part: part.write_bytes(content))
 
@@ -286,7 +285,7 @@ def _sources(course: Path) -> Iterator[Path]:
 
 
 def _read(path: Path) -> dict[str, dict[str, str]]:
-    """Return the record; an empty one if it is missing or damaged: then every file that differs counts as edited."""
+    """Return the record. If it is missing or damaged, return an empty one: every file that differs counts as edited."""
     if path.is_symlink():
         return {}
     try:
@@ -297,8 +296,8 @@ def _read(path: Path) -> dict[str, dict[str, str]]:
 
 
 def _changed_in_place(course: Path) -> dict[str, str]:
-    """Return the fingerprints, as committed, of the files that somebody changed in the course's own folders. Such a
-    change is a learner's work too: its copy counts as edited. Empty without git."""
+    """Return the committed fingerprints of the files that were changed in the course's own folders. Such a change is
+    also a learner's work, so its copy counts as edited. Return an empty dict without git."""
     if not (course / ".git").exists():
         return {}
     try:
@@ -309,12 +308,12 @@ def _changed_in_place(course: Path) -> dict[str, str]:
 
 
 def git(course: Path, *words: str) -> bytes:
-    """Run git in a course and return what it says. Errors: CalledProcessError, OSError without git."""
+    """Run git in a course and return its output. Errors: CalledProcessError; OSError without git."""
     return subprocess.run(["git", "-C", str(course), *words], capture_output=True, check=True).stdout
 
 
 def names_of(listed: bytes) -> list[str]:
-    """Return the names that git lists with -z."""
+    """Return the file names in the output of git with -z."""
     return [name for name in listed.decode().split("\0") if name]
 
 
@@ -322,7 +321,7 @@ def _require_place(course: Path, folder: Path) -> None:
     inside = folder.is_relative_to(course)
     if inside and (folder == course or folder.relative_to(course).parts[0] != "my"):
         raise ValueError(
-            f"{folder} lies in the course itself, whose files an update replaces: take {course / 'my'}, or a folder "
+            f"{folder} is in the course itself, whose files an update replaces: use {course / 'my'}, or a folder "
             "outside of the course"
         )
     if (folder / "course_lib").exists():

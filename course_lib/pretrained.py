@@ -1,7 +1,7 @@
-"""Pretrained models: weights from a folder into our modules, and back.
+"""Pretrained models: load a folder of weights into our modules, and save a model to a folder.
 
-Chapters 1, 13 and 15. `load_pretrained("tinytown")` opens the model that ships with the course; nothing is downloaded.
-How other libraries' weights become ours stands in `course_lib/hub`: their files in `checkpoints`, names in `names`.
+Chapters 1, 13 and 15. `load_pretrained("tinytown")` loads the model that ships with the course, without a download.
+`course_lib/hub` converts the weights of other libraries: `checkpoints` reads their files, `names` maps their names.
 """
 
 from pathlib import Path
@@ -56,9 +56,10 @@ def load_pretrained(name: str | Path) -> tuple[Model, WordTokenizer | SubwordTok
             "minilm", "smollm2-135m" or "stories15m", once `python -m course_lib weights` has fetched them;
             "gpt2", "gpt2-medium", "gpt2-large" or "gpt2-xl", downloaded by huggingface_hub the first time;
             or a folder: one written by `save_pretrained`, or one in Hugging Face's layout (config.json,
-            model.safetensors, tokenizer.json) with a model of a family that `from_hf_state_dict` names.
+            model.safetensors, tokenizer.json) with a model of a family that `from_hf_state_dict` supports.
 
-    Errors: ValueError if there is no such model, a file of it is missing or damaged, or it is not what our models do.
+    Errors: ValueError if there is no such model, one of its files is missing or damaged, or our modules do not support
+        it.
     """
     folder = _folder(name)
     if (folder / GGUF_FILE).is_file():
@@ -75,7 +76,7 @@ def load_pretrained(name: str | Path) -> tuple[Model, WordTokenizer | SubwordTok
 
 
 def load_tokenizer(name: str | Path) -> WordTokenizer | SubwordTokenizer:
-    """Return a tokenizer alone: "gpt2-tokenizer" (once fetched), or that of a model, named as in `load_pretrained`."""
+    """Return only a tokenizer: "gpt2-tokenizer" (once fetched), or a model's, with names as in `load_pretrained`."""
     folder = weights_folder("gpt2-tokenizer") if str(name) == "gpt2-tokenizer" else _folder(name)
     return _read_tokenizer(folder)
 
@@ -88,7 +89,7 @@ def load_text(name: str = "tinyshakespeare") -> str:
 
 def save_pretrained(folder: str | Path, model: Model, tokenizer: WordTokenizer | SubwordTokenizer) -> None:
     """Write a model of any family to `folder`: model.safetensors, config.json, and vocabulary.json or tokenizer.json.
-    Each file is written whole or not at all."""
+    An interruption never leaves an incomplete file."""
     require_arguments(save_pretrained, locals())
     folder = require_folder(folder)
     tied = tied_names(model)
@@ -98,23 +99,23 @@ def save_pretrained(folder: str | Path, model: Model, tokenizer: WordTokenizer |
     if isinstance(tokenizer, WordTokenizer):
         save_json(folder / VOCABULARY_FILE, tokenizer.tokens[3:])
     else:
-        (folder / VOCABULARY_FILE).unlink(missing_ok=True)  # of an earlier model: it would be read first
+        (folder / VOCABULARY_FILE).unlink(missing_ok=True)  # from an earlier model; it would take precedence
         write_whole(folder / TOKENIZER_FILE, lambda part: tokenizer.tokenizer.save(str(part)))
 
 
 def embeddings_by_step(name: str | Path = "tinytown") -> dict[int, Tensor]:
-    """Return the token embedding table (V, d_model) after chosen steps of training, which chapter 1 watches grow."""
+    """Return the token embedding table (V, d_model) after selected training steps, as chapter 1 shows it."""
     tensors = read_tensors(_folder(name) / EARLY_STEPS_FILE)
     return {int(step): tensors[step].float() for step in sorted(tensors, key=int)}
 
 
 def shipped_figures(name: str | Path = "tinytown") -> dict:
-    """Return what was measured on this model when it was trained (`figures.json`), with the recipe that made it."""
+    """Return the results measured on this model when it was trained, and its recipe (`figures.json`)."""
     return read_json(_folder(name) / "figures.json")
 
 
 def _folder(name: str | Path) -> Path:
-    """Return the folder of a model's files. The network is asked only for a name that stands in ON_THE_HUB."""
+    """Return the folder of a model's files. Only a name in ON_THE_HUB uses the network."""
     require_arguments(_folder, locals())
     if name in SHIPPED:
         return ASSETS / name
@@ -137,7 +138,7 @@ def _from_the_hub(name: str) -> Path:
     files = [CONFIG_FILE, "model*.safetensors", f"{MODEL_FILE}.index.json", TOKENIZER_FILE]
     try:
         return Path(snapshot_download(ON_THE_HUB[name], allow_patterns=files))
-    except Exception as error:  # its own errors, the network's and the system's
+    except Exception as error:  # from the package, the network or the system
         raise ValueError(
             f"{name!r} is not in the cache of huggingface_hub, and could not be fetched ({type(error).__name__}): it "
             "needs a network, and HF_HUB_OFFLINE must not be set. Or give the folder of a copy"

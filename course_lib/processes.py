@@ -1,10 +1,10 @@
-"""Processes: one training run shared by several, on one machine or on many.
+"""Processes: distribute one training run over several processes, on one or several machines.
 
-Chapter 12. `torchrun` starts the same script as often as it is told. Each process holds the model and reads its own
-batches; after the backward pass all of them average their gradients, so that all make the same update
-(DistributedDataParallel; Li et al. 2020). With shards no process keeps the whole: weights, gradients and moments are
-split, and a block's weights are gathered when it is their turn (fully_shard; Rajbhandari et al. 2020, ZeRO; Zhao et al.
-2023). Who trains alone never notices any of this.
+Chapter 12. `torchrun` starts the same script in several processes. Each process has a copy of the model and its own
+batches. After the backward pass the processes average their gradients, so that all make the same update
+(DistributedDataParallel; Li et al. 2020). With shards no process stores the entire model: weights, gradients and
+moments are split, and a block's weights are gathered only when they are needed (fully_shard; Rajbhandari et al. 2020,
+ZeRO; Zhao et al. 2023). With a single process none of this applies.
 """
 
 import atexit
@@ -24,10 +24,11 @@ from course_lib.blocks import TransformerBlock
 
 
 def join_processes() -> torch.device:
-    """Join the run that `torchrun` started, and return the device of this process: put model and ids there.
+    """Join the run that `torchrun` started, and return the device of this process. Move model and ids to this device.
 
-    It reads what torchrun has written into the environment. A script that python started by itself is alone: nothing
-    happens, so that the same script serves both. They talk over gloo on CPUs, over nccl on GPUs.
+    The settings come from the environment variables that torchrun sets. A script started by plain python is a single
+    process and joins nothing, so the same script works either way. The processes communicate through gloo on CPUs and
+    nccl on GPUs.
 
         torchrun --nproc-per-node 2 my_script.py
 
@@ -46,23 +47,23 @@ def join_processes() -> torch.device:
 
 
 def leave_processes() -> None:
-    """Leave the run that `join_processes` joined; at the end of a script this happens by itself."""
+    """Leave the run that `join_processes` joined; this happens automatically at the end of a script."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
 def count() -> int:
-    """Return how many processes share the run: 1 for who is alone."""
+    """Return the number of processes in the run, 1 without `torchrun`."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def rank() -> int:
-    """Return which of them this one is: 0, the one that writes files and shows the bar, to count() − 1."""
+    """Return the number of this process, from 0 to count() − 1. Process 0 writes files and shows the progress bar."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
 def gather(numbers: Tensor) -> Tensor:
-    """Return what each process holds, (processes, …), to each of them. All have to call it, with one shape."""
+    """Return the tensors of all processes, (processes, …). All have to call it, with tensors of the same shape."""
     if not dist.is_initialized():
         return numbers[None]
     everyones = [torch.empty_like(numbers) for _ in range(count())]
@@ -71,14 +72,14 @@ def gather(numbers: Tensor) -> Tensor:
 
 
 def require_same(what: str, numbers: list[float], remedy: str) -> None:
-    """Raise ValueError unless all processes hold the same number, of which `numbers` has each one's."""
+    """Raise ValueError unless all processes have the same number; `numbers` has one entry per process."""
     if len(set(numbers)) > 1:
         raise ValueError(f"the processes differ in {what}: {numbers}. {remedy}")
 
 
 def draw_apart() -> None:
-    """Let each process drop other features: from here on it draws other numbers than the first. Weights are drawn
-    before, and batches have a generator of their own."""
+    """Give each process its own random numbers, so that dropout differs between them. Call this after the weights are
+    initialised; batches have their own generator."""
     if rank():
         torch.manual_seed(torch.initial_seed() + rank())
 
@@ -86,11 +87,11 @@ def draw_apart() -> None:
 def share_model(
     model: nn.Module, optimizer: torch.optim.Optimizer, shard: bool, done: int = 0
 ) -> tuple[nn.Module, nn.Module]:
-    """Return (the module that holds what is trained, the module to call): the same weights in all processes, those of
-    the first, and gradients that are averaged over all. Who is alone is given `model` twice.
+    """Return (the module with the trained weights, the module to call). All processes start from the weights of the
+    first one, and their gradients are averaged. A single process gets `model` twice.
 
-    With shard both are a copy of which each process keeps its part, and the optimizer goes over to it; `model` stays
-    whole and as it is, until `give_back`. done: updates done, which must be as many in all of them.
+    With shard, both are a copy whose weights are split among the processes, and the optimizer switches to this copy.
+    `model` then stays unchanged until `give_back`. done: the number of updates so far, the same in all processes.
     """
     if not dist.is_initialized():
         return model, model
@@ -100,7 +101,7 @@ def share_model(
         dist.broadcast(tensor, 0)
     if not shard:
         return model, DistributedDataParallel(model)
-    from torch.distributed.device_mesh import init_device_mesh  # a second to import, and few need it
+    from torch.distributed.device_mesh import init_device_mesh  # slow to import, and rarely needed
     from torch.distributed.fsdp import fully_shard
 
     sharded = copy.deepcopy(model)
@@ -108,30 +109,30 @@ def share_model(
     for module in sharded.modules():
         if isinstance(module, TransformerBlock):
             fully_shard(module, mesh=mesh)
-    fully_shard(sharded, mesh=mesh)  # what stands in no block
+    fully_shard(sharded, mesh=mesh)  # the parameters outside the blocks
     hand_over(optimizer, model, sharded)
     return sharded, sharded
 
 
 def give_back(trained: nn.Module, model: nn.Module) -> None:
-    """Give the model the weights that were trained in shards, and wait for all. All have to call it."""
+    """Copy weights that were trained in shards to the model, and wait for all processes. All have to call it."""
     if trained is not model:
         model.load_state_dict(whole(trained.state_dict()))
     if dist.is_initialized():
-        dist.barrier()  # nobody leaves while others still read what it has sent
+        dist.barrier()  # no process leaves while others still read its data
 
 
 def require_company(shard: bool) -> None:
-    """Raise ValueError if shards are asked for where there is nobody to share with."""
+    """Raise ValueError if `shard` is set but there is only one process."""
     if shard and not dist.is_initialized():
         raise ValueError(
-            "shard=True splits the model among processes, and this one is alone: call join_processes() first, and "
+            "shard=True splits the model among processes, and there is only one: call join_processes() first, and "
             "start the script with torchrun --nproc-per-node 2"
         )
 
 
 def hand_over(optimizer: torch.optim.Optimizer, model: nn.Module, sharded: nn.Module) -> None:
-    """Let the optimizer go on with the shards: its parameters, and of its moments each process's part."""
+    """Switch the optimizer to the sharded parameters; of its moments, each process keeps its own part."""
     from torch.distributed.tensor import distribute_tensor
 
     part_of: dict[Any, Any] = dict(zip(model.parameters(), sharded.parameters()))
@@ -146,14 +147,14 @@ def hand_over(optimizer: torch.optim.Optimizer, model: nn.Module, sharded: nn.Mo
 
 
 def whole(state: Any) -> Any:
-    """Return a tensor, or a state that holds tensors, with all that is split among processes whole. All have to call
+    """Return a tensor or a state dict with every sharded tensor gathered into a full tensor. All processes have to call
     it."""
     return tree_map(lambda each: each.full_tensor() if hasattr(each, "full_tensor") else each, state)
 
 
 @contextmanager
 def averaging(model: Any, now: bool) -> Iterator[None]:
-    """Within it a backward pass averages gradients over processes only if `now`: once per update is enough."""
+    """Average gradients over processes within this context only if `now` is true: once per update is enough."""
     if hasattr(model, "set_requires_gradient_sync"):  # split by fully_shard
         model.set_requires_gradient_sync(now)
     elif isinstance(model, DistributedDataParallel) and not now:

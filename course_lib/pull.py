@@ -1,7 +1,7 @@
-"""A clone of the course, brought up to date with git: what was released since arrives, what a learner wrote stays.
+"""Update a clone of the course with git: fetch the newer files and keep the learner's work.
 
-`python -m course_lib start --pull` is the door to this module. Plain `git pull` does for all who work in `my/`, which
-git does not see; this is for those, too, who wrote into the clone itself, and would meet conflicts.
+`python -m course_lib start --pull` uses this module. Plain `git pull` is enough for learners who work in `my/`, which
+git ignores. This module also works for learners who edited files in the clone itself, where `git pull` would conflict.
 """
 
 import os
@@ -14,18 +14,18 @@ from .handout import Handed, fingerprint, git, hand, names_of, require_inside, w
 
 
 def fetch_newer(course: Path) -> list[Handed]:
-    """Fetch what the repository that `course` was cloned from has, and merge it; returns what was done with each file
-    that is new or newer: "merged" where the learner had edited it elsewhere, else as the rule of `handout` calls it.
+    """Fetch and merge the newer files from the repository that `course` was cloned from. Return what was done with each
+    new or newer file: "merged" if the learner had edited other parts of it, else a word of `handout.Handed`.
 
-    What the learner changed in the clone itself is committed first. A notebook that both changed in different places
-    keeps the learner's cells and gets the new ones; where they meet, the rule of this module decides. A file that the
-    learner deleted comes again.
-    Errors: ValueError if this is no clone, a merge is under way or nothing can be merged; ConnectionError if the other
-        repository cannot be reached.
+    The learner's changes in the clone are committed first. If learner and authors changed different parts of a
+    notebook, it keeps the learner's cells and gets the new ones. If the changes conflict, the rule of `handout`
+    decides. A file that the learner deleted is restored.
+    Errors: ValueError if this is not a clone, a merge is in progress, or the files cannot be merged; ConnectionError if
+        the other repository cannot be reached.
     """
     if not (course / ".git").exists():
         raise ValueError(
-            f"{course} was not cloned with git, so nothing can be fetched: get the newer course as you got this"
+            f"{course} was not cloned with git, so nothing can be fetched: get the newer course as you got this one"
         )
     if not shutil.which("git"):
         raise ValueError("git is not installed here: install it, or leave --pull out")
@@ -36,7 +36,7 @@ def fetch_newer(course: Path) -> list[Handed]:
             f"{course} follows no other repository ({_said(error)}): clone the course again, next to it"
         ) from None
     if _is_merging(course) or git(course, "ls-files", "--unmerged"):
-        raise ValueError(f"a merge is under way in {course}: end it with `git merge --abort`, then try again")
+        raise ValueError(f"a merge is in progress in {course}: end it with `git merge --abort`, then try again")
     try:
         git(course, "fetch", "--quiet")
     except subprocess.CalledProcessError as error:
@@ -50,8 +50,8 @@ def fetch_newer(course: Path) -> list[Handed]:
             git(course, "merge", "--abort")
         why = str(error) if isinstance(error, ValueError) else _said(error)
         raise ValueError(
-            f"what was fetched cannot be merged ({why or 'it has no commit in common with this clone'}). Your "
-            "files are as they were; clone the course again next to them and copy your answers"
+            f"the fetched files cannot be merged ({why or 'they have no commit in common with this clone'}). Your "
+            "files are unchanged; clone the course again next to them and copy your answers"
         ) from None
 
 
@@ -63,12 +63,12 @@ def _is_merging(course: Path) -> bool:
 
 
 def _said(error: subprocess.CalledProcessError) -> str:
-    """Return what git said last; its first lines may be advice."""
+    """Return the last line of git's error output; the first lines may be advice."""
     return (error.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
 
 
 def _merged(course: Path, base: str, theirs: str) -> list[Handed]:
-    """Commit what the learner changed, merge what is theirs, and settle what both changed."""
+    """Commit the learner's changes, merge the authors' version, and resolve files that both changed."""
     held = (set(names_of(git(course, "ls-tree", "-r", "--name-only", "-z", each))) for each in (base, theirs))
     if gone := [name for name in sorted(set.intersection(*held)) if not os.path.lexists(course / name)]:
         git(course, "checkout", "--quiet", theirs, "--", *gone)
@@ -76,7 +76,7 @@ def _merged(course: Path, base: str, theirs: str) -> list[Handed]:
     known = set(names_of(git(course, "ls-files", "-z")))
     own = [name for name in incoming if name not in known and os.path.lexists(course / name)]
     git(course, "add", "--update")
-    if own:  # the learner has a file of that name: both count
+    if own:  # the learner has an untracked file with the name of an incoming one
         git(course, "add", "--force", "--", *own)
     if git(course, "diff", "--cached", "--name-only"):
         git(course, *_as_learner(course), "commit", "--quiet", "--no-verify", "-m", "What I wrote")
@@ -105,12 +105,12 @@ def _merged(course: Path, base: str, theirs: str) -> list[Handed]:
 
 
 def _settled(course: Path, name: str, base: bytes | None, mine: bytes | None, theirs: bytes | None) -> Handed:
-    """Put the learner's version of a file back, and their newer one in its place or beside it, by the rule."""
+    """Restore the learner's version of a file, and put the authors' version in its place or next to it, by the rule."""
     require_inside(course, [name])
     path, given = course / name, fingerprint(base) if base is not None else None
     if mine is not None:
         write(path, mine)
-    if theirs is None:  # they took it away, the learner wrote in it
+    if theirs is None:  # the authors deleted it, the learner edited it
         done = Handed(name, "kept", path)
     else:
         entry = {"given": given, "beside": given} if given else {}
@@ -120,7 +120,7 @@ def _settled(course: Path, name: str, base: bytes | None, mine: bytes | None, th
 
 
 def _is_whole(path: Path) -> bool:
-    """Say whether a merged file can be used: a notebook whose lines were merged may be none any more."""
+    """Return whether a merged file can be used: merging its lines can break a notebook."""
     if path.suffix != ".ipynb" or path.is_symlink():
         return True
     try:
@@ -132,7 +132,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _shown(course: Path, commit: str, name: str) -> bytes | None:
-    """Return a file as it is in a commit; None if it is not there."""
+    """Return a file's content in a commit; None if it is not there."""
     try:
         return git(course, "show", f"{commit}:{name}")
     except subprocess.CalledProcessError:
@@ -140,7 +140,7 @@ def _shown(course: Path, commit: str, name: str) -> bytes | None:
 
 
 def _as_learner(course: Path) -> tuple[str, ...]:
-    """Return options of git for a commit that nobody need sign, also where nobody has told git a name."""
+    """Return git options for an unsigned commit, with a name and an email address if git has none."""
     options: tuple[str, ...] = ("-c", "commit.gpgsign=false")
     try:
         git(course, "config", "user.email")

@@ -1,12 +1,12 @@
 """The learner's record: exercises tried, guesses made, answers kept, rungs of the ladder trained.
 
-One small SQLite file in the user's data folder; the environment variable COURSE_PROGRESS names another, and
-COURSE_PROGRESS=:memory: none: then the record lives as long as the kernel. Every change is one transaction, so that
-two notebooks open at once lose nothing and a power cut leaves the old record or the new one.
+The record is a small SQLite file in the user's data folder. The environment variable COURSE_PROGRESS can name another
+file; with COURSE_PROGRESS=:memory: there is no file, and the record lasts as long as the kernel. Every change is one
+transaction: two open notebooks do not lose each other's changes, and a power cut leaves the old or the new record.
 
-Nothing that goes wrong here may stop a check. What cannot be written is said once, on stderr, kept in memory, and
-written with the next change that can be. A file that is no database is kept under another name, never overwritten; one
-that a newer version of the course or another program wrote is left alone.
+An error here never stops a check. If the file cannot be written, a message on stderr says so once, and the changes stay
+in memory until a later change can be written. A file that is not a database is renamed, never overwritten. A file from
+a newer version of the course or from another program is not changed.
 """
 
 import json
@@ -29,34 +29,34 @@ IN_MEMORY = ":memory:"
 TABLES: dict[str, dict[str, type]] = {
     "exercises": {"attempts": int, "earned": int, "hints": int, "last": str},
     "guesses": {"answer": str, "confidence": int, "right": int},
-    "outcomes": {"seen": int},  # of guesses: has the learner read the verdict?
-    "answers": {"name": str, "source": str},  # what passed, as a program that runs alone; of a reflection its text
-    "mistakes": {"name": str, "hinted": str},  # recognised last; of which a hint was given last
-    "choices": {"first": str, "changed": int},  # the picks that were tried first; were there others since?
+    "outcomes": {"seen": int},  # has the learner read the verdict on this guess?
+    "answers": {"name": str, "source": str},  # a passing answer as a complete program; for a reflection, its text
+    "mistakes": {"name": str, "hinted": str},  # the last recognised mistake; the last one with a hint shown
+    "choices": {"first": str, "changed": int},  # the first choice; has it been changed since?
     "rungs": {
         "nats": float,
         "grammar": float,
         "own": str,
-    },  # of the ladder: what was trained here, with which own parts
+    },  # the ladder's rungs trained here, and the learner's own parts in them
 }
 SQL = {int: "INTEGER NOT NULL DEFAULT 0", str: "TEXT NOT NULL DEFAULT ''", float: "REAL NOT NULL DEFAULT 0"}
 Entry = dict[str, Any]
 Entries = dict[str, Entry]  # by id
 Watcher = Callable[[str, str, str], None]
-watchers: list[Watcher] = []  # each is told of what is committed or recognised here: a live room, where one was joined
+watchers: list[Watcher] = []  # called for every committed guess and recognised mistake, as by a live room
 
 PRACTICE = ":practice:"
 _practising = False
-_memory: dict[tuple[str, str], Entries] = {}  # by place and table: entries that could not be written yet
+_memory: dict[tuple[str, str], Entries] = {}  # (file, table) -> entries that could not be written yet
 _said: set[str] = set()
 
 
 class NotOurs(Exception):
-    """A database that is not for us to write to; the message says why."""
+    """Report a database that we must not write to; the message says why."""
 
 
 def where() -> Path:
-    """The file: COURSE_PROGRESS if it is set, otherwise progress.sqlite3 in the user's data folder."""
+    """Return the file of the record: COURSE_PROGRESS if set, otherwise progress.sqlite3 in the user's data folder."""
     if _practising:
         return Path(PRACTICE)
     chosen = os.environ.get("COURSE_PROGRESS")
@@ -67,8 +67,7 @@ def where() -> Path:
 
 
 def practise(on: bool) -> None:
-    """Keep from here on a record that lasts no longer than the kernel, and is empty at first; or, with False, go back
-    to the learner's own. Twice is no more than once."""
+    """Switch to a temporary, empty record that lasts as long as the kernel; with False, return to the learner's own."""
     global _practising
     _practising = on
     if on:
@@ -80,24 +79,23 @@ def practise(on: bool) -> None:
 
 
 def blank(table: str) -> Entry:
-    """Return the entry of what was never tried."""
+    """Return a new entry with default values."""
     return {name: kind() for name, kind in TABLES[table].items()}
 
 
 def change(table: str, id: str, note: Callable[[Entry], None]) -> Entry:
-    """Apply `note` to one entry, a blank one if there is none, and return the entry."""
+    """Apply `note` to one entry, which starts blank if it does not exist, and return the entry."""
     return entries(table, lambda all: note(all.setdefault(id, blank(table))))[id]
 
 
 def announce(kind: str, id: str, text: str) -> None:
-    """Tell the watchers, of which there is one where a live room was joined: a "guess" and its answer, a "mistake" and
-    its name."""
+    """Call all watchers with a "guess" and its answer, or a "mistake" and its name. A joined live room is a watcher."""
     for watcher in watchers:
         watcher(kind, id, text)
 
 
 def entries(table: str, change: Callable[[Entries], None] | None = None) -> Entries:
-    """Return all entries of a table after `change`; without one they are only read."""
+    """Return all entries of a table, after applying `change` if it is given."""
     path = where()
     waiting = _memory.setdefault((str(path), table), {})
     try:
@@ -120,13 +118,13 @@ def entries(table: str, change: Callable[[Entries], None] | None = None) -> Entr
 
 
 def _merged(table: str, entries: Entries, waiting: Entries) -> Entries:
-    """The entries with what has waited in memory."""
+    """Return the entries of the file, merged with those waiting in memory."""
     merged = {id: dict(entry) for id, entry in entries.items()}
     if table == "guesses":  # the first one counts
         return waiting | merged
     if table != "exercises":  # the last one counts
         return merged | waiting
-    for id, late in waiting.items():  # counts only ever grow, so the larger one is the later one
+    for id, late in waiting.items():  # counts only increase, so the larger one is newer
         early = entries.get(id, blank(table))
         merged[id] = {name: max(early[name], late[name]) for name in ("attempts", "earned", "hints")}
         merged[id]["last"] = late["last"] or early["last"]
@@ -138,12 +136,12 @@ def _merged(table: str, entries: Entries, waiting: Entries) -> Entries:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """The database, open for one transaction; made if there is none, taken over if it is of the old form."""
+    """Open the database for one transaction. Create it if it does not exist, from a record in the old format if any."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         _examine(path)
     except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError):  # busy, full, not to be opened: the file may be well
+        if isinstance(error, sqlite3.OperationalError):  # locked, disk full or not readable: the file may be intact
             raise
         _set_aside(path)
     with closing(_connect(path)) as database:
@@ -166,11 +164,11 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _examine(path: Path) -> None:
-    """Errors: sqlite3.DatabaseError if the file is no database, or a broken one; NotOurs if it is not for us."""
+    """Check a file. Errors: sqlite3.DatabaseError if it is damaged or no database; NotOurs if we must not write it."""
     if not path.exists():
         return
     with open(path, "rb") as file:
-        if file.read(len(HEAD)) not in (HEAD, b""):  # SQLite takes a file of a few bytes for an empty one
+        if file.read(len(HEAD)) not in (HEAD, b""):  # SQLite treats a file of a few bytes as empty
             raise sqlite3.DatabaseError("no database")
     with closing(_connect(path)) as database:
         if database.execute("PRAGMA quick_check").fetchone() != ("ok",):
@@ -198,7 +196,7 @@ def _begin(database: sqlite3.Connection, exercises: Entries) -> None:
 
 
 def _make_tables(database: sqlite3.Connection) -> None:
-    """Make those that are missing: a file of before there were guesses has none for them."""
+    """Create missing tables: an older file lacks the newer ones."""
     for table, fields in TABLES.items():
         columns = ", ".join(f"{name} {SQL[kind]}" for name, kind in fields.items())
         database.execute(f"CREATE TABLE IF NOT EXISTS {table} (id TEXT PRIMARY KEY, {columns})")
@@ -227,7 +225,7 @@ def _write(database: sqlite3.Connection, table: str, entries: Entries) -> None:
 
 
 def _as_far_as_readable(path: Path, table: str) -> Entries:
-    """What a file holds that cannot be written; nothing, if it cannot be read either."""
+    """Return the entries of a file that cannot be written; an empty dict if it cannot be read either."""
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=LOCK_SECONDS)) as database:
             return _read(database, table)
@@ -236,8 +234,8 @@ def _as_far_as_readable(path: Path, table: str) -> Entries:
 
 
 def _set_aside(path: Path) -> None:
-    """Give a file that is no database another name, with what SQLite may have left beside it. Two kernels may notice
-    at once: the second finds the new file of the first well, and leaves it."""
+    """Rename a file that is not a database, together with SQLite's temporary files next to it. If two kernels do this
+    at once, the second finds the new, intact file and leaves it."""
     with FileLock(f"{path}.lock", timeout=LOCK_SECONDS):
         try:
             _examine(path)
@@ -249,18 +247,18 @@ def _set_aside(path: Path) -> None:
         while (aside := path.with_name(f"{path.stem}.{kind}-{number}{path.suffix}")).exists():
             number += 1
         os.replace(path, aside)
-        for ending in ("-journal", "-wal", "-shm"):  # a journal without its file would be played into the next one
+        for ending in ("-journal", "-wal", "-shm"):  # SQLite would apply an old journal to the new file
             if (beside := path.with_name(path.name + ending)).exists():
                 os.replace(beside, aside.with_name(aside.name + ending))
-        with closing(_connect(path)) as database:  # the lock is held: nobody else makes it
+        with closing(_connect(path)) as database:  # the lock prevents a second one
             database.execute("BEGIN IMMEDIATE")
             _begin(database, old or {})
             database.execute("COMMIT")
-    what = "is of the old form and was taken over; it" if old is not None else "could not be read and"
-    print(f"The progress file {what} is kept as {aside}. A new one begins.", file=sys.stderr)
+    what = "was in the old format and has been converted; it" if old is not None else "could not be read and"
+    print(f"The progress file {what} is kept as {aside}. A new file has been started.", file=sys.stderr)
 
 
-# --- the old form, a JSON file ----------------------------------------------------------------------------------------
+# --- the old format, a JSON file --------------------------------------------------------------------------------------
 
 
 def _older(path: Path) -> Path:
@@ -268,15 +266,15 @@ def _older(path: Path) -> Path:
 
 
 def _taken_over(path: Path) -> Entries:
-    """The entries of progress.json beside a file that is new. It stays where it is, and is not read again."""
+    """Return the entries of the progress.json next to a new file. It is kept, but not read again."""
     old = _old_form(_older(path))
     if old:
-        print(f"Your progress was taken over from {_older(path)}, which is kept.", file=sys.stderr)
+        print(f"Your progress was copied from {_older(path)}, which is kept.", file=sys.stderr)
     return old or {}
 
 
 def _old_form(path: Path) -> Entries | None:
-    """What a JSON file of the first version of the course holds; None if it is no such file."""
+    """Return the entries of a JSON file from the first version of the course; None if it is not such a file."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))["exercises"].items()
         fields = TABLES["exercises"].items()
@@ -295,7 +293,7 @@ def _say_once(path: Path, error: Exception) -> None:
         _said.add(str(path))
         reason = str(error) if isinstance(error, (NotOurs, sqlite3.Error)) else type(error).__name__
         print(
-            f"Your progress cannot be kept in {path} ({reason}). Checks work all the same. "
-            "Set COURSE_PROGRESS to a file that you may write.",
+            f"Your progress cannot be saved in {path} ({reason}). Checks still work. "
+            "Set COURSE_PROGRESS to a file that you can write to.",
             file=sys.stderr,
         )

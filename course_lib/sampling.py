@@ -1,7 +1,8 @@
-"""Sampling: from the model's logits to the next token, and on to text.
+"""Sampling: choose the next token from the model's logits, and repeat this to write text.
 
-Chapter 13. A penalty lowers what has been said, temperature reshapes the rest; top-k, top-p and min-p cut its tail.
-Then a draw chooses, again and again: `Draft` holds the texts in the making, and lets the model read each token once.
+Chapter 13. The repetition penalty lowers the logits of tokens that already occur. Temperature makes the distribution
+sharper or flatter. Top-k, top-p and min-p cut off its tail. The next token is then sampled from the remaining tokens.
+`Draft` holds the unfinished texts and runs the model on them; with the cache, the model reads each token only once.
 """
 
 import math
@@ -19,17 +20,17 @@ from course_lib import checks
 from course_lib.arguments import require_arguments
 from course_lib.gpt import evaluating
 
-# A float32 sum of probabilities is right to about this much. A set whose sum is nearer to p than that has reached p;
-# otherwise a distribution such as 0.5, 0.25, 0.125, 0.125 would keep two or three tokens at p = 0.75 by luck.
+# The rounding error of a float32 sum of probabilities. A set whose sum is within this distance of p counts as having
+# reached p; otherwise rounding would decide whether 0.5, 0.25, 0.125, 0.125 keeps two or three tokens at p = 0.75.
 ROUNDING = 1e-6
 
 
 def top_k_filter(logits: Float[Tensor, "*batch V"], k: int) -> Float[Tensor, "*batch V"]:
-    """Keep the k largest logits, set the others to −inf.
+    """Keep the k largest logits and set the others to −inf.
 
-    Tokens that tie with the k-th are kept too, so that the result does not depend on their order. k > V keeps all.
+    Tokens that tie with the k-th are also kept, so the result does not depend on their order. k > V keeps all.
 
-    Errors: ValueError if k < 1, or logits are unusable.
+    Errors: ValueError if k < 1 or the logits are unusable.
     Source: Fan et al. 2018.
     """
     _require_logits(logits)
@@ -41,10 +42,10 @@ def top_k_filter(logits: Float[Tensor, "*batch V"], k: int) -> Float[Tensor, "*b
 def top_p_filter(logits: Float[Tensor, "*batch V"], p: float) -> Float[Tensor, "*batch V"]:
     """Keep the smallest set of most probable tokens whose probabilities sum to at least p; set the others to −inf.
 
-    The token whose probability crosses p stays, so that the set is never empty. p = 1 keeps all. Among equal
-    probabilities at the edge the smaller ids stay.
+    The token with which the sum reaches p is kept, so the set is never empty. p = 1 keeps all. If several tokens with
+    the same probability compete for the last positions in the set, the smaller ids are kept.
 
-    Errors: ValueError if p is outside (0, 1], or logits are unusable.
+    Errors: ValueError if p is outside (0, 1] or the logits are unusable.
     Source: Holtzman et al. 2020 ("nucleus sampling").
     """
     _require_logits(logits)
@@ -52,7 +53,7 @@ def top_p_filter(logits: Float[Tensor, "*batch V"], p: float) -> Float[Tensor, "
     if p == 1:
         return logits
     probabilities, order = _wide(logits).softmax(dim=-1).sort(dim=-1, descending=True, stable=True)
-    sum_before = probabilities.cumsum(dim=-1) - probabilities  # of all tokens more probable than this one
+    sum_before = probabilities.cumsum(dim=-1) - probabilities  # the sum of all tokens sorted before this one
     drop = sum_before > p - ROUNDING
     drop[..., 0] = False
     return logits.masked_fill(torch.zeros_like(drop).scatter(-1, order, drop), -torch.inf)
@@ -61,9 +62,9 @@ def top_p_filter(logits: Float[Tensor, "*batch V"], p: float) -> Float[Tensor, "
 def min_p_filter(logits: Float[Tensor, "*batch V"], p: float) -> Float[Tensor, "*batch V"]:
     """Keep the tokens with at least p times the probability of the most probable one; set the others to −inf.
 
-    The set is small where the model is sure and large where it is not. In logits: keep where l ≥ max(l) + ln p.
+    The set is small where the model is confident and large where it is not. In logits: keep l ≥ max(l) + ln p.
 
-    Errors: ValueError if p is outside (0, 1], or logits are unusable.
+    Errors: ValueError if p is outside (0, 1] or the logits are unusable.
     Source: Nguyen et al. 2024, "Turning Up the Heat: Min-p Sampling".
     """
     _require_logits(logits)
@@ -75,15 +76,15 @@ def min_p_filter(logits: Float[Tensor, "*batch V"], p: float) -> Float[Tensor, "
 def penalize_repetition(
     logits: Float[Tensor, "*batch V"], ids: Int[Tensor, "*batch T"], penalty: float
 ) -> Float[Tensor, "*batch V"]:
-    """Lower the logits of the tokens that occur in ids, once each, however often they occur.
+    """Lower the logits of the tokens in ids. A token that occurs several times is lowered only once.
 
     l → l / penalty where l > 0,   l · penalty where l < 0;   penalty > 1 lowers both, 1 changes nothing
 
-    The result depends on where the model puts its zero, which softmax does not notice: give raw logits, before
-    temperature and the filters.
+    Pass raw logits, before temperature and filters. Adding a constant to all logits does not change their softmax, but
+    it changes the result here, because the penalty depends on the sign of each logit.
 
-    Errors: ValueError if penalty is not a positive number, ids do not fit the logits, or logits are unusable.
-    Source: Keskar et al. 2019 (CTRL), section 4.1; the case l < 0 as in Hugging Face's transformers.
+    Errors: ValueError if penalty is not a positive number, ids do not match the logits, or the logits are unusable.
+    Source: Keskar et al. 2019 (CTRL), section 4.1; for l < 0, Hugging Face's transformers.
     """
     _require_logits(logits)
     checks.require_penalty(penalty)
@@ -96,7 +97,7 @@ def penalize_repetition(
 
 
 def log_probabilities(logits: Float[Tensor, "*batch V"]) -> Float[Tensor, "*batch V"]:
-    """Return ln p = logits − ln Σ exp(logits), in float32 at least. Errors: ValueError for unusable logits."""
+    """Return ln p = logits − ln Σ exp(logits), in at least float32. Errors: ValueError for unusable logits."""
     _require_logits(logits)
     return _wide(logits).log_softmax(dim=-1)
 
@@ -108,22 +109,24 @@ def next_token_distribution(
     top_p: float | None = None,
     min_p: float | None = None,
 ) -> Float[Tensor, "*batch V"]:
-    """Return the probabilities from which the next token is drawn.
+    """Return the probabilities from which the next token is sampled.
 
-    p = softmax(filter(logits / temperature)), filtered by top-k, then top-p, then min-p; None leaves a filter out.
+    p = softmax(filter(logits / temperature))
 
     Args:
         logits: (…, V). −inf forbids a token.
-        temperature: below 1 sharper, above 1 flatter; 0 is greedy: all probability on the largest logit (the first, if
-            several tie).
-    Returns: probabilities (…, V), in float32, or float64 if the logits are.
-    Errors: ValueError for NaN or +inf, a row of −inf alone, temperature < 0, k < 1, p outside (0, 1].
+        temperature: below 1 sharper, above 1 flatter. 0 is greedy: the largest logit gets all the probability (the
+            first, if several tie).
+        top_k, top_p, min_p: the filters, applied in this order. None: leave the filter out.
+    Returns: probabilities (…, V), in float32, or in float64 if the logits are.
+    Errors: ValueError for NaN or +inf, a row that is all −inf, temperature < 0, k < 1, p outside (0, 1].
     """
     _require_logits(logits)
     checks.require_temperature(temperature)
     logits = _wide(logits)
     largest = logits.amax(dim=-1, keepdim=True)  # (..., 1)
-    # Softmax does not notice the shift, and a tiny temperature can then only lead to −inf, never to inf − inf.
+    # Subtracting the largest logit does not change the softmax. No logit is then above 0, so dividing by a tiny
+    # temperature can overflow only to −inf, and softmax never computes inf − inf.
     logits = logits - largest
     if temperature > torch.finfo(logits.dtype).tiny:
         logits = logits / min(temperature, torch.finfo(logits.dtype).max)
@@ -137,7 +140,7 @@ def next_token_distribution(
 
 
 def _wide(logits: Tensor) -> Tensor:
-    """Return logits in float32 at least: half precision cannot tell the probabilities of a large vocabulary apart."""
+    """Convert half precision to float32: it is too coarse to distinguish the probabilities of a large vocabulary."""
     return logits if logits.dtype == torch.float64 else logits.float()
 
 
@@ -145,14 +148,14 @@ def _require_logits(logits: Tensor) -> None:
     checks.require_tensors(logits=logits)
     if logits.ndim == 0 or logits.is_meta or logits.shape[-1] == 0 or not logits.is_floating_point():
         raise ValueError(f"logits must be numbers of shape (…, V), got shape {tuple(logits.shape)}, {logits.dtype}")
-    largest = logits.amax(dim=-1)  # NaN if one logit of the row is
+    largest = logits.amax(dim=-1)  # NaN if any logit in the row is NaN
     if not checks.occurs(~largest.isfinite()):
         return
     if largest.isnan().any():
         raise ValueError("logits contain NaN: the model that made them has diverged, or its input was NaN")
     if (largest == torch.inf).any():
         raise ValueError("logits contain +inf: their softmax is NaN. Logits must be finite, or −inf to forbid a token")
-    raise ValueError("a row of logits is −inf throughout: every token is forbidden, so none can be drawn")
+    raise ValueError("a row of logits is −inf throughout: every token is forbidden, so none can be sampled")
 
 
 def sample_next_token(
@@ -163,15 +166,16 @@ def sample_next_token(
     min_p: float | None = None,
     generator: torch.Generator | None = None,
 ) -> Int[Tensor, "*batch"]:
-    """Draw one token per row from next_token_distribution.
+    """Sample one token per row from next_token_distribution.
 
-    One uniform number u per row, and the first token at which the running sum of probabilities exceeds u. Unlike
-    torch.multinomial, which uses a random number per token of the vocabulary and other streams on other devices, this
-    spends the generator evenly, and a small change of the logits changes the token only if u lies at its edge. The draw
-    happens on the CPU in float64, so the same seed gives the same text on a GPU, as far as the logits agree.
+    Each row takes one uniform random number u and chooses the first token at which the running sum of probabilities
+    exceeds u. torch.multinomial instead uses one random number per token of the vocabulary, and its random numbers
+    differ between devices. With a single u, a small change in the logits changes the token only if u is close to a
+    boundary between two tokens. Sampling runs on the CPU in float64, so the same seed gives the same text on a GPU if
+    the logits agree.
 
     Args:
-        generator: a seeded torch.Generator for text that can be repeated; torch's global one unless given.
+        generator: a seeded torch.Generator, for reproducible text. None: PyTorch's global generator.
     Returns: ids (…).
     """
     checks.require_generator(generator)
@@ -179,7 +183,7 @@ def sample_next_token(
     running_sum = probabilities.detach().cpu().double().cumsum(dim=-1)  # (..., V)
     device = "cpu" if generator is None else generator.device
     u = torch.rand(logits.shape[:-1], dtype=torch.float64, generator=generator, device=device).cpu()
-    threshold = u[..., None] * running_sum[..., -1:]  # the sum is 1 up to rounding
+    threshold = u[..., None] * running_sum[..., -1:]  # rounding can make the full sum differ slightly from 1
     return torch.searchsorted(running_sum, threshold, right=True).squeeze(-1).to(logits.device)
 
 
@@ -204,31 +208,32 @@ def generate(
 ) -> Int[Tensor, "B T_new"] | Iterator[Int[Tensor, "B"]]:
     """Continue each row of ids, one token at a time.
 
-    logits → repetition penalty → temperature → top-k → top-p → min-p → softmax → draw
+    logits → repetition penalty → temperature → top-k → top-p → min-p → softmax → sample
 
-    The model sees at most the last max_seq_len tokens. It runs without dropout and gradients, and is left in the mode
-    in which it was. With the cache the text is the same as without; it comes sooner.
+    The model sees at most the last max_seq_len tokens. It runs without dropout and gradients, and afterwards returns to
+    its previous mode, training or evaluation. The cache makes generation faster and does not change the text.
 
     Args:
         model: a DecoderOnly, an EncoderDecoder, or another module with `.config` and model(ids) -> logits (B, T, V).
         ids: the prompts (B, T), T ≥ 1; for an EncoderDecoder the beginning of the target, such as <bos>.
-        max_new_tokens: longest continuation.
+        max_new_tokens: the maximum number of new tokens per row.
         temperature, top_k, top_p, min_p: as in next_token_distribution.
-        stop: id, or several, that end a row. A row that has stopped is filled with the id that stopped it until the
-            others have stopped too. For any other condition, read the stream and leave the loop.
-        generator: a seeded torch.Generator. The draws of a row depend on its place in the batch.
-        stream: return an iterator over each step's new ids (B,) as they are made, instead of the whole.
-        repetition_penalty: as in penalize_repetition, for the tokens of prompt and text so far, without padding.
+        stop: one or several ids that end a row. A row that has stopped repeats its stop id until all other rows have
+            stopped. For any other condition, use stream=True and leave the loop.
+        generator: a seeded torch.Generator. The random numbers of a row depend on its position in the batch.
+        stream: return an iterator over the new ids (B,) of each step, instead of the complete ids at the end.
+        repetition_penalty: as in penalize_repetition, applied to all tokens of the prompt and the new text, without
+            padding.
         left_padding: (B,), for prompts of different lengths: `ids, left_padding = pad_left(prompts, pad_id)`.
-        source_ids: (B, S), what an EncoderDecoder translates. source_mask: (B, 1, 1, S), as padding_mask makes it.
-        use_cache: keep the keys and values of earlier tokens; needs model.new_cache(). None: if the model has that.
+        source_ids: (B, S), the text that an EncoderDecoder translates. source_mask: (B, 1, 1, S), from padding_mask.
+        use_cache: keep the keys and values of earlier tokens; needs model.new_cache(). None: only if the model has it.
         progress: show a progress bar.
-    Returns: ids (B, T + n), the prompt and n ≤ max_new_tokens new tokens; with stream the iterator.
-    Errors: ValueError for an empty prompt, ids or stop outside the vocabulary, or a bad setting.
+    Returns: ids (B, T + n), the prompt followed by n ≤ max_new_tokens new tokens; with stream=True, the iterator.
+    Errors: ValueError for an empty prompt, ids or stop ids outside the vocabulary, or an invalid setting.
     """
     checks.require_count(max_new_tokens=max_new_tokens)
     settings: Any = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
-    # A bad setting is named here, not at the first step of a stream.
+    # Check the settings now: a stream would otherwise report an invalid one only at its first step.
     next_token_distribution(torch.zeros(1), **settings)
     penalize_repetition(torch.zeros(1), torch.zeros(1, dtype=torch.int64), repetition_penalty)
     draft = Draft(model, ids, left_padding, source_ids, source_mask, use_cache)
@@ -244,7 +249,7 @@ def generate(
             if repetition_penalty != 1:
                 logits = penalize_repetition(logits, draft.real_ids(), repetition_penalty)
             new = sample_next_token(logits, **settings, generator=generator).to(ids.dtype)
-            # A stopped row repeats its last id, the one that stopped it, and so stays stopped.
+            # The last id of a stopped row is its stop id. Repeating it keeps the row stopped.
             draft.append(torch.where(stopped, draft.ids[:, -1], new))
             stopped = torch.isin(draft.ids[:, -1], stops)
             yield draft.ids[:, -1]
@@ -259,13 +264,13 @@ def generate(
 def pad_left(
     prompts: Sequence[Sequence[int] | Int[Tensor, "_"]], pad_id: int
 ) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B"]]:
-    """Return prompts of different lengths as one batch: padding in front, so that all end together and grow together.
+    """Return prompts of different lengths as one batch. Padding comes first, so every prompt ends at the last position.
 
     Args:
-        prompts: ids of each, at least one. pad_id: any id of the vocabulary; the model does not see it.
-    Returns: ids (B, T), T the longest prompt's length, and left_padding (B,), how much padding stands before each.
-        The text of row b is ids[b, left_padding[b] :].
-    Errors: ValueError if there is no prompt, one is empty, or pad_id is not a whole number.
+        prompts: the ids of each prompt; at least one prompt. pad_id: any id of the vocabulary; the model ignores it.
+    Returns: ids (B, T), where T is the length of the longest prompt, and left_padding (B,), the number of padding
+        tokens before each prompt. The text of row b is ids[b, left_padding[b] :].
+    Errors: ValueError if there is no prompt, a prompt is empty, or pad_id is not a whole number.
     """
     rows = checks.require_prompt_rows(prompts, pad_id)
     T = max(len(row) for row in rows)
@@ -274,7 +279,7 @@ def pad_left(
 
 
 def stop_ids(stop: int | Collection[int] | None, vocab_size: int) -> Int[Tensor, "_"]:
-    """Return the ids that end a text, as a tensor. Errors: ValueError if one is outside the vocabulary."""
+    """Return the stop ids as a sorted tensor. Errors: ValueError if one is outside the vocabulary."""
     checks.require_at_least_one(vocab_size=vocab_size)
     stop = [stop] if isinstance(stop, Integral) else () if stop is None else stop
     ids = checks.require_whole(stop, "stop ids")
@@ -284,16 +289,16 @@ def stop_ids(stop: int | Collection[int] | None, vocab_size: int) -> Int[Tensor,
 
 
 class Draft:
-    """A batch of texts in the making, `ids` (B, T), and the model that continues them.
+    """Hold a batch of unfinished texts, `ids` (B, T), and the model that continues them.
 
     Args:
         model: a DecoderOnly, an EncoderDecoder, or another module with config.vocab_size, config.max_seq_len and
             model(ids) -> logits (B, T, V), which takes cache and left_padding if they are used.
         ids: the prompts (B, T), T ≥ 1.
-        left_padding: (B,), as pad_left makes it. source_ids: (B, S), what an EncoderDecoder translates; it is encoded
-            once. source_mask: (B, 1, 1, S), as padding_mask makes it.
-        use_cache: keep keys and values (model.new_cache()) and read new tokens only. None: if the model can.
-    Errors: ValueError for an argument that does not fit the others or the model.
+        left_padding: (B,), from pad_left. source_ids: (B, S), the text that an EncoderDecoder translates; it is encoded
+            only once. source_mask: (B, 1, 1, S), from padding_mask.
+        use_cache: keep keys and values (model.new_cache()) and read only new tokens. None: only if the model has it.
+    Errors: ValueError for an argument that does not match the others or the model.
     """
 
     def __init__(
@@ -319,10 +324,10 @@ class Draft:
                 self.encoded = model.encode(source_ids, source_mask)  # (B, S, d_model)
 
     def next_logits(self) -> Float[Tensor, "B V"]:
-        """Return the logits of the token after each text, (B, V), without dropout and gradients.
+        """Return the logits for the next token of each text, (B, V), without dropout and gradients.
 
-        The model sees the last max_seq_len tokens. Once a text is longer, every step moves every token to another
-        position: cached keys and values are then of no use, and each step reads the whole window.
+        The model sees the last max_seq_len tokens. Once a text is longer, each step moves all visible tokens by one
+        position. Cached keys and values are then no longer valid, and each step reads the entire window.
         """
         T = self.ids.shape[1]
         outside = max(0, T - self.model.config.max_seq_len)
@@ -344,7 +349,7 @@ class Draft:
         self.ids = torch.cat([self.ids, new[:, None].to(self.ids.dtype)], dim=1)  # (B, T + 1)
 
     def select(self, rows: Int[Tensor, "B_new"]) -> None:
-        """Go on with these rows, in this order; a row may come twice."""
+        """Keep these rows, in this order; a row may occur more than once."""
         for name in ("ids", "left_padding", "encoded", "source_mask"):
             if getattr(self, name) is not None:
                 setattr(self, name, getattr(self, name)[rows])
@@ -353,7 +358,7 @@ class Draft:
                 cache.select(rows)
 
     def real_ids(self) -> Int[Tensor, "B T"]:
-        """Return ids in which a row's last token, which occurs anyway, stands where padding was."""
+        """Return ids with each row's padding replaced by its last token, which occurs in the text in any case."""
         if self.left_padding is None:
             return self.ids
         padding = torch.arange(self.ids.shape[1], device=self.ids.device) < self.left_padding[:, None]  # (B, T)

@@ -1,8 +1,7 @@
 """Training: next-token loss, AdamW, warm-up and cosine, clipping; resumable, with a progress bar.
 
-Chapter 12. `train` is one loop of plain PyTorch. The batches bring inputs and targets; the model brings the loss. What
-an update is made of stands in `gradients`, what a run leaves on disk in `checkpoints`, how several share it in
-`processes`.
+Chapter 12. `train` is one loop of plain PyTorch. The batches provide inputs and targets; the model computes the loss.
+`gradients` computes the gradients of an update, `checkpoints` saves and resumes a run, and `processes` distributes it.
 """
 
 import math
@@ -22,13 +21,13 @@ from course_lib.gradients import add_gradients, block_options, clip, require_opt
 
 
 class TrainingDiverged(RuntimeError):
-    """The loss or a gradient stopped being a finite number."""
+    """Report that the loss or the gradient norm is no longer finite."""
 
 
 @dataclass
 class History:
-    """What a training run saw, one entry per step: loss in nats per token, learning rate, gradient norm before
-    clipping."""
+    """Record a training run, with one entry per step: the loss in nats per token, the learning rate, and the gradient
+    norm before clipping."""
 
     losses: list[float] = field(default_factory=list)
     learning_rates: list[float] = field(default_factory=list)
@@ -39,16 +38,16 @@ class History:
 
 
 def learning_rate(step: int, peak: float, warmup: int, total: int, floor: float = 0.0) -> float:
-    """Return the learning rate of a step: warm-up, then cosine.
+    """Return the learning rate of a step: linear warm-up, then cosine decay.
 
-    peak · step / warmup                                            below warmup
+    peak · step / warmup                                            before warmup
     floor + (peak − floor) · ½(1 + cos(π · (step − warmup) / (total − warmup)))    from warmup to total
     floor                                                           after
 
     Args:
-        step: updates are counted from 1, as in `train`. Step 0 lies before the first update: its rate is 0, or the peak
-            where warmup is 0.
-        peak, floor: highest and last learning rate.
+        step: the number of the update, counted from 1 as in `train`. At step 0, before the first update, the rate is 0,
+            or the peak if warmup is 0.
+        peak, floor: highest and final learning rate.
         warmup, total: in steps.
 
     Errors: ValueError if step or warmup is negative, total is not above warmup, or not 0 ≤ floor ≤ peak < ∞.
@@ -64,8 +63,8 @@ def learning_rate(step: int, peak: float, warmup: int, total: int, floor: float 
 def make_optimizer(
     model: nn.Module, weight_decay: float = 0.1, betas: tuple[float, float] = (0.9, 0.95)
 ) -> torch.optim.AdamW:
-    """Return AdamW (Loshchilov & Hutter 2019) that decays matrices only: a norm's gain or a bias has no reason to be
-    pulled to zero."""
+    """Return AdamW (Loshchilov & Hutter 2019) with weight decay for matrices only: there is no reason to pull a norm's
+    gain or a bias towards zero."""
     require_arguments(make_optimizer, locals())
     checks.require_at_least_zero(weight_decay=weight_decay)
     checks.require_betas(betas)
@@ -98,33 +97,35 @@ def train(
 ) -> History:
     """Train `model` for `steps` updates on `batches`.
 
-    Started by `torchrun`, after `join_processes`, every process calls it with the same arguments and the same seeds; an
-    update then takes a batch for each process, and ends where one process with a batch as large as all of them does.
+    To train on several processes, start the script with `torchrun` and call `join_processes` first. Each process then
+    calls `train` with the same arguments and seeds. An update uses one batch per process, and gives the same result as
+    one process with a single batch of that total size.
 
     Args:
         model: called as model(*batch) -> (logits, loss). For a `DecoderOnly` a batch is (ids (B, T), targets (B, T)),
             for an `EncoderDecoder` (source_ids, target_ids, source_mask, targets).
-        batches: an iterator such as `Batches`; if it has a `generator`, its state is kept in the checkpoint.
-        steps: updates in all, those before a resumption counted in.
+        batches: an iterator such as `Batches`; if it has a `generator`, the checkpoint saves its state.
+        steps: the total number of updates, including those before the run was resumed.
         peak, warmup, floor: see `learning_rate`; total is `steps`.
-        max_norm: gradients with a larger norm are scaled down to it; None: never.
-        checkpoint: a file. If it exists, training goes on from it, exactly as if it had never stopped; it is written
-            every `checkpoint_every` steps and at the end, and never half. It holds what dropout draws from on a CPU.
-        on_step: called with (updates done, model) before the first update and after each.
-        progress: show a bar with the loss.
-        precision: "bf16" multiplies matrices in 16 bits, where the processor has that; the weights stay float32.
-        compile: blocks as few fused kernels, made at the first step; refused where there is no compiler.
-        accumulate: batches per process and update, one after another: the update of a larger batch, in less memory.
-        checkpoint_activations: keep each block's input alone, and compute the rest again in the backward pass.
-        shard: weights, gradients and moments are split among the processes; `on_step` is given the split model, and
-            `model` its new weights at the end.
+        max_norm: gradients with a larger norm are scaled down to it. None: no clipping.
+        checkpoint: a file. If it exists, training resumes from it exactly as if it had not been interrupted. It is
+            written every `checkpoint_every` steps and at the end; an interruption never leaves an incomplete file. It
+            includes the CPU's random state, which dropout uses there.
+        on_step: called with (updates done, model) before the first update and after each one.
+        progress: show a progress bar with the loss.
+        precision: "bf16" multiplies matrices in 16 bits, if the processor supports it; the weights stay float32.
+        compile: compile the blocks into a few fused kernels at the first step. Needs a compiler.
+        accumulate: batches per process and update, computed in sequence: like a larger batch, but in less memory.
+        checkpoint_activations: keep only each block's input, and recompute the rest in the backward pass.
+        shard: split weights, gradients and moments among the processes. `on_step` gets the split model; `model` gets
+            the trained weights at the end.
 
-    Errors: ValueError for a setting that makes no sense or that the machine cannot do, before anything is done, or if
-        the batches run out; TrainingDiverged as soon as loss or gradient is not finite, with the step and what to try.
+    Errors: ValueError before training for an invalid setting or one that the machine does not support, and during
+        training if the batches run out. TrainingDiverged as soon as the loss or the gradient norm is not finite.
     """
     checks.require_training_run(batches, steps, max_norm, checkpoint, checkpoint_every, accumulate)
-    checks.require_schedule(0, peak, warmup, math.inf, floor)  # refused, if it must be, before anything is done
-    warmup = min(warmup, steps - 1)  # a run of a few steps still reaches its peak
+    checks.require_schedule(0, peak, warmup, math.inf, floor)  # report an invalid setting before training
+    warmup = min(warmup, steps - 1)  # even a run of a few steps reaches the peak
     require_arguments(train, locals())
     require_options(model, precision, compile, checkpoint_activations)
     processes.require_company(shard)
@@ -135,7 +136,7 @@ def train(
     processes.draw_apart()
     if checkpoint and Path(checkpoint).exists():
         history = History(**load_checkpoint(checkpoint, model, optimizer, generator))
-    trained, shared = processes.share_model(model, optimizer, shard, len(history))  # `model` twice for who is alone
+    trained, shared = processes.share_model(model, optimizer, shard, len(history))  # one process: `model` twice
     on_step = on_step or (lambda step, model: None)
     if not len(history):
         on_step(0, trained)
@@ -144,7 +145,7 @@ def train(
     )
     with block_options(trained, compile, checkpoint_activations):
         for step in range(len(history), steps):
-            rate = learning_rate(step + 1, peak, warmup, steps, floor)  # step + 1: an update at rate 0 would be wasted
+            rate = learning_rate(step + 1, peak, warmup, steps, floor)  # step + 1: at step 0 the rate is 0
             for group in optimizer.param_groups:
                 group["lr"] = rate
             drawn = [checks.require_next(batches, step, steps) for _ in range(accumulate * processes.count())]
@@ -156,7 +157,7 @@ def train(
                 processes.give_back(trained, model)
                 raise TrainingDiverged(
                     f"at step {step} the loss is {loss} and the gradient norm {norm}, at learning rate {rate:.2e}. The "
-                    f"model holds the weights of the step before. Try a lower peak (now {peak}) or a longer warmup "
+                    f"model keeps the weights of the step before. Try a lower peak (now {peak}) or a longer warmup "
                     f"(now {warmup})."
                 )
             optimizer.step()
@@ -176,15 +177,15 @@ def train(
 def story_losses(
     model: nn.Module, stories: list[list[int]], batch_size: int = 64, pad_id: int = 0
 ) -> tuple[Tensor, Tensor]:
-    """Measure how well a model predicts whole stories, each from its own beginning.
+    """Measure how well a model predicts complete stories, each from its beginning.
 
     Args:
-        stories: token ids, each from `<bos>` to `<eos>`.
-        pad_id: any id of the vocabulary. It fills the rows after shorter stories, where nothing is predicted.
+        stories: the token ids of each story, from `<bos>` to `<eos>`.
+        pad_id: any id of the vocabulary. It fills the row after a shorter story; these positions do not count.
 
-    Errors: ValueError if there is no story, or one holds no token to predict.
+    Errors: ValueError if there is no story, or a story has no token to predict.
     Returns: (nats (N,), predicted tokens (N,)): −ln P(story) under the model, and len − 1.
-    The loss per token of the whole set is nats.sum() / tokens.sum().
+        The loss per token of all stories is nats.sum() / tokens.sum().
     """
     require_arguments(story_losses, locals(), numbers=True)
     checks.require_stories(stories, batch_size)
@@ -197,7 +198,7 @@ def story_losses(
         targets = torch.tensor([row[1:] + [IGNORED] * (longest - len(row)) for row in rows], device=device)  # (B, T)
         with evaluating(model):
             logits = checks.require_called(model, (ids[:, :-1],))  # (B, T, V)
-        # (B, T), 0 after the end of a story
+        # (B, T): the loss of each token, 0 after the end of a story
         loss = nn.functional.cross_entropy(logits.transpose(1, 2), targets, ignore_index=IGNORED, reduction="none")
         checks.require_real(loss, logits)
         nats.append(loss.double().sum(dim=1).cpu())

@@ -1,8 +1,8 @@
-"""The wheel: beside the library it brings the notebooks and exercises, so that `start` works without the repository.
+"""The wheel: include the notebooks and exercises with the library, so that `start` works without the repository.
 
-They stand once, at the repository's top. pyproject.toml has this class copy them into the package that a wheel is made
-of; an editable installation finds them where they are, and an sdist takes them along. `handout.course()` finds either.
-It is loaded by itself where a wheel is built: nothing else of the course can be imported there.
+The repository has them only once, at its top level. pyproject.toml makes this class copy them into the package when a
+wheel is built. An editable installation uses them where they are, and an sdist includes them. `files.COURSE` is the
+folder that has them in each case. The build loads this module separately, so it cannot import the rest of the course.
 """
 
 from pathlib import Path
@@ -14,16 +14,16 @@ HANDOUTS = {"notebooks": ("*.ipynb", "*.md"), "exercises": ("*.ipynb",)}
 
 
 class BuildWithHandouts(build_py):
-    """Build the package as it is, and put the notebooks and exercises into its folder `handouts/`."""
+    """Build the package, and copy the notebooks and exercises to its folder `handouts/`."""
 
     def handouts(self) -> dict[str, str]:
-        """Return where each file goes in what is built -> where it stands in the repository."""
+        """Return a dict from each file's path in the built package to its path in the repository."""
         found = [path for part, kinds in HANDOUTS.items() for kind in kinds for path in sorted(Path(part).glob(kind))]
         return {str(Path(self.build_lib, "course_lib", "handouts", path)): str(path) for path in found}
 
     def run(self) -> None:
         super().run()
-        rmtree(Path(self.build_lib, "course_lib", "handouts"), ignore_errors=True)  # of an earlier build
+        rmtree(Path(self.build_lib, "course_lib", "handouts"), ignore_errors=True)  # from an earlier build
         for target, source in {} if self.editable_mode else self.handouts().items():
             self.mkpath(str(Path(target).parent))
             self.copy_file(source, target, preserve_mode=False)

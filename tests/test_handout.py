@@ -311,7 +311,7 @@ def test_whatever_happens_nothing_that_the_learner_wrote_is_lost(tmp_path, monke
 # --------------------------------------------------------------------------------------------------------- the places
 @pytest.mark.parametrize("place", [".", "notebooks", "exercises/mine", "course_lib", "work"])
 def test_the_courses_own_folders_are_refused(course, place):
-    with pytest.raises(ValueError, match="lies in the course itself"):
+    with pytest.raises(ValueError, match="is in the course itself"):
         hand_out(course, course / place)
     assert not (course / place / handout.RECORD).exists()
 

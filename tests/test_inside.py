@@ -165,7 +165,7 @@ def test_a_notebook_of_100000_brackets_is_named_and_skipped(course, tmp_path, mo
     monkeypatch.setattr(start, "COURSE", course)
     for _ in range(2):
         assert main(["start", "--no-lab", "--folder", str(tmp_path / "my")]) == 0
-        assert f"{NAMES[1]} was skipped: it is no notebook that can be read" in capsys.readouterr().out
+        assert f"{NAMES[1]} was skipped: it is not a readable notebook" in capsys.readouterr().out
     assert not (tmp_path / "my" / NAMES[1]).exists()
     notebook(course / NAMES[1], "mended")
     (tmp_path / "my" / NAMES[0]).write_bytes(DEEP)  # and a learner's own stays

@@ -110,7 +110,7 @@ def test_a_place_that_cannot_be_written_is_said_once_and_breaks_nothing(toy, mon
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "file" / "progress.sqlite3"))
     assert check("toy.double", RIGHT).passed
-    assert "Your progress cannot be kept" in capsys.readouterr().err
+    assert "Your progress cannot be saved" in capsys.readouterr().err
     assert not check("toy.double", WRONG).passed
     assert [hint("toy.double").number for _ in range(2)] == [1, 2]
     assert (row().earned, row().attempts) == (2, 2), "it is remembered as long as the kernel lives"
@@ -142,7 +142,7 @@ def test_a_full_disk_leaves_the_old_record_whole_and_what_was_missed_follows(toy
         assert check("toy.double", RIGHT).passed
         assert (row().earned, row().attempts, row().last) == (2, 2, "passed")
     assert record.where().read_bytes() == before
-    assert "cannot be kept" in capsys.readouterr().err
+    assert "cannot be saved" in capsys.readouterr().err
     check("toy.double", WRONG)
     assert entries_in(record.where()) == {"toy.double": (3, 2, 0, "failed")}
 
@@ -193,7 +193,7 @@ def test_what_a_newer_course_or_another_program_wrote_is_left_alone(toy, capsys,
     assert row().attempts == 3, "the record is read, and goes on in memory"
     assert record.where().read_bytes() == before
     said = capsys.readouterr().err
-    assert said.count("cannot be kept") == 1
+    assert said.count("cannot be saved") == 1
     assert "a newer version of the course wrote it" in said or "belongs to another program" in said
 
 
@@ -226,7 +226,7 @@ def test_a_record_of_the_old_form_is_taken_over_once_and_kept(toy, capsys):
     old = record.where().with_suffix(".json")
     old.write_text(json.dumps(OLD_FORM))
     assert (row().attempts, row().earned, row().last) == (3, 1, "failed")
-    assert "was taken over from" in capsys.readouterr().err
+    assert "was copied from" in capsys.readouterr().err
     check("toy.double", RIGHT)
     assert row().attempts == 4
     assert json.loads(old.read_text()) == OLD_FORM
@@ -242,7 +242,7 @@ def test_a_named_file_of_the_old_form_is_taken_over_and_kept_aside(toy, capsys, 
     check("toy.double", RIGHT)
     assert row().attempts == 4
     assert json.loads((tmp_path / "mine.old-1.json").read_text()) == OLD_FORM
-    assert "was taken over; it is kept as" in capsys.readouterr().err
+    assert "has been converted; it is kept as" in capsys.readouterr().err
 
 
 def test_a_course_update_keeps_entries_of_exercises_that_it_does_not_know(toy):

@@ -66,7 +66,7 @@ def test_batches_that_run_out_within_an_update_are_told():
 @pytest.mark.parametrize("last", [None, torch.ones(4, 8), torch.ones(4, 8, dtype=torch.bool)])
 def test_batches_without_targets_cannot_be_weighed(last):
     batches = itertools.repeat((torch.ones(4, 8, dtype=torch.long), last))
-    with pytest.raises(ValueError, match="the last tensor of a batch must hold its targets"):
+    with pytest.raises(ValueError, match="the last tensor of a batch must be its targets"):
         train(make_model(), batches, 2, accumulate=2, progress=False)
 
 

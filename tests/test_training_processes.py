@@ -148,5 +148,5 @@ def test_more_processes_than_gpus_are_refused_with_the_number_that_fits(monkeypa
 
 
 def test_shards_need_somebody_to_share_with():
-    with pytest.raises(ValueError, match=r"shard=True .* this one is alone.*join_processes.*torchrun"):
+    with pytest.raises(ValueError, match=r"shard=True .* there is only one.*join_processes.*torchrun"):
         train(make_model(), Uneven(), 2, shard=True, progress=False)

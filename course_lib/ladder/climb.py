@@ -1,4 +1,4 @@
-"""What a chapter shows at its end: the ladder up to its rung, and a button that trains this rung here and now."""
+"""The widget at the end of a chapter: the ladder up to its rung, and a button that trains this rung."""
 
 import html
 from collections.abc import Callable, Sequence
@@ -21,13 +21,13 @@ SLUGS = [chapter.slug for chapter in CHAPTERS]
 
 
 class Climb(widgets.VBox):
-    """The ladder with a button for each rung of the chapter.
+    """Show the ladder with a button for each rung of the chapter.
 
     Args:
-        rungs: what the picture shows. here: the rungs that can be trained. parts: functions to use in place of the
-            library's. chapter: whose rungs are marked; "" for none.
+        rungs: the rungs in the picture. here: the rungs that can be trained. parts: functions to use instead of the
+            library's. chapter: the chapter whose rungs are highlighted; "" for none.
 
-    `press(id)` is what a button triggers; it works without a browser, for tests.
+    A button calls `press(id)`, which also works without a browser, for tests.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Climb(widgets.VBox):
         }
         for id, button in self.buttons.items():
             button.on_click(lambda _, id=id: self.press(id))
-        self._kept: list[Callable[[str, str], None]] = []  # one for each place of the page that shows it
+        self._kept: list[Callable[[str, str], None]] = []  # one for each place on the page that shows the widget
         self._draw()
         self._say(self._own if self.parts else "")
         row = widgets.Box(list(self.buttons.values()), layout=widgets.Layout(flex_flow="row wrap"))
@@ -55,7 +55,7 @@ class Climb(widgets.VBox):
 
     @property
     def ladder(self) -> Ladder:
-        """What the picture shows now."""
+        """Return the content of the picture now."""
         return Ladder(self.rungs, recorded(), _yours(), self.chapter)
 
     @property
@@ -64,7 +64,7 @@ class Climb(widgets.VBox):
         return f"Own parts in place of the library's: {names}."
 
     def press(self, id: str, steps: int = STEPS) -> None:
-        """Train a rung and draw it beside the recorded one; what goes wrong is said below."""
+        """Train a rung and draw it next to the recorded one; an error is shown below the picture."""
         rung = RUNGS[id]
         parts = {name: part for name, part in self.parts.items() if name in rung.parts}
         self.bar.value, self.bar.max, self.bar.layout.display = 0, steps, ""
@@ -73,12 +73,12 @@ class Climb(widgets.VBox):
         self._say(f"{rung.label}: making the stories, then {steps:,} steps of training.")
         try:
             _, height = train_rung(id, parts=parts, steps=steps, on_step=self._moved)
-        except Exception as error:  # of a learner's own part: it must not vanish in a callback
+        except Exception as error:  # from a learner's own part: a callback would hide it
             self._say(went_wrong(error))
         else:
             _keep(id, height)
             self._draw()
-            for keep in self._kept:  # what the page shows on another day
+            for keep in self._kept:  # the saved page keeps the new picture
                 keep(self._picture.value, repr(self))
             own = f" {self._own}" if parts else ""
             self._say(f"{rung.label}: yours {told(height)}; on record {told(recorded()[id])}.{own}")
@@ -98,7 +98,7 @@ class Climb(widgets.VBox):
     def _say(self, text: str) -> None:
         self._words.value = f'<div role="status" style="line-height:1.5">{html.escape(text)}</div>'
 
-    # In print, on GitHub and without its kernel: the recorded ladder, the same for everybody.
+    # In print, on GitHub and without a kernel, the page shows the recorded ladder as text.
     def __repr__(self) -> str:
         ladder = self.ladder
         return "\n".join([ladder.title, *(f"  {line}" for line in ladder.lines())])
@@ -108,12 +108,12 @@ class Climb(widgets.VBox):
 
 
 def climb(chapter: str, **parts: Callable[..., Any]) -> Climb:
-    """Show the ladder up to the rung of a chapter, and offer to train that rung here.
+    """Show the ladder up to the rung of a chapter, with a button that trains that rung.
 
     Args:
         chapter: its slug, such as "heads".
-        parts: your own functions in place of the library's, by the name of the part, as in
-            climb("masks", mask=mine("masks.causal")). Which parts a rung has: `RUNGS["masks"].parts`.
+        parts: your own functions instead of the library's, by the name of the part, as in
+            climb("masks", mask=mine("masks.causal")). `RUNGS["masks"].parts` lists the parts of a rung.
 
     Errors: ValueError for a chapter without a rung, or a part that its rungs do not have.
     """
@@ -126,18 +126,18 @@ def climb(chapter: str, **parts: Callable[..., Any]) -> Climb:
         raise ValueError(f"the rungs of {chapter!r} have no part {sorted(foreign)}: choose from {sorted(possible)}")
     last = SLUGS.index(chapter)
     rungs = [rung for rung in RUNGS.values() if SLUGS.index(rung.chapter) <= last]
-    # What stood beside the way in an earlier chapter has made its point there.
+    # A rung with `aside` is only shown in its own chapter.
     shown = [rung for rung in rungs if not rung.aside or rung.chapter == chapter]
     return Climb(shown, [rung for rung in here if rung.seconds], parts, chapter)
 
 
 def ladder() -> Climb:
-    """Show the whole ladder: every rung on the way, as recorded, and those that you have trained."""
+    """Show the entire ladder as recorded, without the `aside` rungs, and the rungs that you have trained."""
     return Climb([rung for rung in RUNGS.values() if not rung.aside], [], {}, "")
 
 
 def draw_record(path: Path = PICTURE) -> Path:
-    """Draw the whole ladder as recorded, for the README, and return the file."""
+    """Draw the entire recorded ladder for the README, and return the file."""
     recorded.cache_clear()
     way = [rung for rung in RUNGS.values() if not rung.aside]
     write_whole(path, lambda part: part.write_bytes(png(draw(Ladder(way, recorded(), {})))))
@@ -152,7 +152,7 @@ def _keep(id: str, height: Height) -> None:
 
 
 def _yours() -> dict[str, Height]:
-    """Return the rungs that this learner has trained, the last time each."""
+    """Return the results of the rungs that this learner has trained, the latest for each rung."""
     kept = record.entries("rungs").items()
     return {
         id: Height((entry["nats"],), entry["grammar"], tuple(entry["own"].split())) for id, entry in kept if id in RUNGS

@@ -1,7 +1,7 @@
-"""The model that grows: one switch for each chapter, and nothing besides.
+"""The model of the ladder, with one switch for each chapter.
 
-Chapters 1 to 9. Every rung is this class with one more part switched on. A part is a function of the signature that
-its exercise asks for, so the library's may be exchanged for yours: `climb("masks", mask=mine("masks.causal"))`.
+Chapters 1 to 9. Each rung is this class with one more part switched on. A part is a function with the signature that
+its exercise requires, so you can replace the library's by yours: `climb("masks", mask=mine("masks.causal"))`.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,9 +23,9 @@ D_MODEL, MAX_SEQ_LEN, THETA = 64, 80, 10_000.0  # no story of Tinytown is longer
 
 @dataclass(frozen=True)
 class Shape:
-    """What a model on the ladder is made of; each field is switched on by one chapter."""
+    """Hold the settings of a model on the ladder; each chapter switches on one of them."""
 
-    n_layers: int = 0  # 0: the embedding table and the output table alone
+    n_layers: int = 0  # 0: only the embedding table and the output table
     causal: bool = False
     n_heads: int = 1
     positions: str = "none"  # or "learned", a table added to the tokens; or "rotary", inside the heads
@@ -35,7 +35,7 @@ class Shape:
 
 
 def _attention(q, k, v, mask):
-    return F.scaled_dot_product_attention(q, k, v, mask), None  # the fused kernel never has the weights
+    return F.scaled_dot_product_attention(q, k, v, mask), None  # None: the fused kernel does not return the weights
 
 
 def _rotary(x, positions, theta):
@@ -55,7 +55,7 @@ def _block(x, attention, ffn, norm1, norm2):
     return x + ffn(norm2(x))
 
 
-# Name of a part -> the library's. Each has the signature of an exercise, named in `rungs.EXERCISES`.
+# Name of a part -> the library's function. Each has the signature of its exercise in `rungs.EXERCISES`.
 PARTS: dict[str, Callable[..., Any]] = {
     "lookup": lambda weight, ids: weight[ids],
     "attention": _attention,
@@ -70,7 +70,7 @@ PARTS: dict[str, Callable[..., Any]] = {
 
 
 class Norm(nn.Module):
-    """LayerNorm with its two learned vectors; `function` computes it."""
+    """Apply LayerNorm with its two learned vectors, computed by `function`."""
 
     def __init__(self, function: Callable[..., Tensor]):
         super().__init__()
@@ -83,7 +83,7 @@ class Norm(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention, and from chapter 6 on a feed-forward network; with or without norms and residual connections."""
+    """Apply attention and, from chapter 6, a feed-forward network, with or without norms and residual connections."""
 
     def __init__(self, shape: Shape, parts: Mapping[str, Callable[..., Any]]):
         super().__init__()
@@ -95,7 +95,7 @@ class Layer(nn.Module):
         self.norm1, self.norm2 = (Norm(parts["norm"]) if shape.norms else nn.Identity() for _ in range(2))
 
     def forward(self, x: Float[Tensor, "B T d_model"]) -> Float[Tensor, "B T d_model"]:
-        """Let the tokens exchange what they know, then let each think by itself."""
+        """Exchange information between tokens by attention, then process each token separately."""
         if not self.shape.residuals:
             return self._think(self.norm2(self._attend(self.norm1(x))))
         if self.network is None:
@@ -121,12 +121,13 @@ class Layer(nn.Module):
 
 
 class LadderModel(nn.Module):
-    """A language model of the given shape.
+    """Predict the next token with a model of the given shape.
 
     Args:
-        vocab_size: V. shape: which parts it has. parts: functions to use in place of the library's, by name of PARTS.
+        vocab_size: V. shape: the parts that the model has. parts: functions to use instead of the library's, by their
+            names in PARTS.
 
-    Errors: ValueError for a part that there is not.
+    Errors: ValueError for an unknown part.
     """
 
     def __init__(self, vocab_size: int, shape: Shape, parts: Mapping[str, Callable[..., Any]] | None = None):
@@ -135,7 +136,7 @@ class LadderModel(nn.Module):
         if unknown := parts.keys() - PARTS.keys():
             raise ValueError(f"there is no part {sorted(unknown)}: the parts are {sorted(PARTS)}")
         self.parts = PARTS | parts
-        # Drawn with variance 1, as nn.Embedding does: from small numbers a single layer without norms starts slowly.
+        # Variance 1, as in nn.Embedding: with small values, a single layer without norms trains slowly at first.
         self.embedding = nn.Parameter(torch.randn(vocab_size, D_MODEL))
         self.positions = nn.Parameter(torch.randn(MAX_SEQ_LEN, D_MODEL)) if shape.positions == "learned" else None
         self.layers = nn.ModuleList(Layer(shape, self.parts) for _ in range(shape.n_layers))
@@ -143,7 +144,7 @@ class LadderModel(nn.Module):
         self.output = nn.Linear(D_MODEL, vocab_size, bias=False)
 
     def forward(self, ids: Int[Tensor, "B T"], targets: Int[Tensor, "B T"] | None = None):
-        """Return logits (B, T, V) of the next token; with targets also the loss in nats per token."""
+        """Return logits (B, T, V) for the next token; with targets, (logits, loss in nats per token)."""
         x = self.parts["lookup"](self.embedding, ids)  # (B, T, d_model)
         if self.positions is not None:
             x = x + self.positions[: ids.shape[1]]

@@ -1,4 +1,4 @@
-"""The picture of the ladder: each rung at its loss, and the entropy that no honest predictor goes below."""
+"""The picture of the ladder: the loss of each rung, and the entropy, which no honest predictor can beat."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from course_lib.ladder.rungs import Height, Rung
 from course_lib.live.drawing import new_figure
 from course_lib.live.palette import BLUE, FONT, GREY, INK, LIGHT, ORANGE, RED, WIDE
 
-END = 2.25  # nats; what lies beyond is drawn at the edge, with its number
+END = 2.25  # nats; larger losses are shown at the edge, with their number
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """What the picture shows.
+    """Hold the content of the picture.
 
-    Fields: rungs, from the lowest; heights, those on record, by id; yours, your own by id; here, the chapter whose
-    rungs are marked.
+    Fields: rungs, from the lowest; heights, the recorded results by id; yours, your own results by id; here, the
+    chapter whose rungs are highlighted.
     """
 
     rungs: Sequence[Rung]
@@ -27,7 +27,7 @@ class Ladder:
 
     @property
     def title(self) -> str:
-        """The message of the picture."""
+        """Return the title of the picture, which is its message."""
         above = {rung.id: self.heights[rung.id].above for rung in self.rungs if rung.id in self.heights}
         if min(above.values()) < 0:
             return "One model is below the entropy, which no honest predictor can beat"
@@ -37,14 +37,14 @@ class Ladder:
         return f"From {first:.2f} nats above the entropy to {last:.2f}"
 
     def lines(self) -> list[str]:
-        """The same in words, one line for each rung."""
+        """Return the picture as text, one line for each rung."""
         known = [rung for rung in self.rungs if rung.id in self.heights]
         width = max(len(rung.label) for rung in known)
         return [f"{rung.label:<{width}}  {told(self.heights[rung.id])}" for rung in known]
 
 
 def told(height: Height) -> str:
-    """A height in words: nats, how far above or below the entropy, each seed."""
+    """Return a height as text: nats, the difference from the entropy, and the value for each seed."""
     side = "above" if height.above >= 0 else "BELOW"
     seeds = ", ".join(f"{nats:.2f}" for nats in height.nats)
     each = f" (seeds: {seeds})" if len(height.nats) > 1 else ""
@@ -52,7 +52,7 @@ def told(height: Height) -> str:
 
 
 def draw(ladder: Ladder) -> Figure:
-    """Draw the rungs from the lowest, at the top, to the highest."""
+    """Draw the rungs from top to bottom, the lowest first."""
     rungs = [rung for rung in ladder.rungs if rung.id in ladder.heights]
     figure, axes = new_figure(WIDE, 1.35 + 0.265 * len(rungs))
     figure.suptitle(ladder.title, fontsize=FONT + 1.5, x=0.01, ha="left")
@@ -81,7 +81,7 @@ def draw(ladder: Ladder) -> Figure:
             note += f"   ★ yours {yours.mean:.2f}" + (", own parts" if yours.own else "")
         x, side = (END + 0.05, "right") if beyond else (right + 0.05, "left")
         text = axes.text(x, row + 0.02, note, ha=side, va="center", fontsize=FONT - 1, color=INK, zorder=6)
-        if beyond:  # it stands on the line that leads out of the picture
+        if beyond:  # keep the text readable on the line that leaves the picture
             text.set_bbox({"facecolor": LIGHT if here else "white", "edgecolor": "none", "pad": 1.5})
     axes.set_yticks(range(len(rungs)), [rung.label for rung in rungs], fontsize=FONT - 0.5)
     for label, rung in zip(axes.get_yticklabels(), rungs):
@@ -94,7 +94,7 @@ def draw(ladder: Ladder) -> Figure:
     axes.spines["left"].set_visible(False)
     caption = "nats per token on held-out stories, one mark | for each seed"
     if not all(rung.honest for rung in rungs):
-        # Chapters 0 and 2 pose it as a riddle, which chapter 3 solves.
+        # Chapters 0 and 2 leave the reason open; chapter 3 explains it.
         riddle = ladder.here in ("", "attention")
         why = "chapter 3 says why it does not count" if riddle else "it sees later tokens, so it is no honest predictor"
         caption += f"\nhollow: {why}"

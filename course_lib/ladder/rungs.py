@@ -1,7 +1,7 @@
-"""The rungs: what each chapter adds to the model, and how far that brings it.
+"""The rungs: what each chapter adds to the model, and how much that lowers the loss.
 
-Every rung gets the same budget on the same stories. What it costs is measured on held-out stories, in nats per token,
-beside what the grammar itself costs on them: nobody who predicts honestly can do better on average.
+Every rung is trained with the same budget on the same stories. Its loss is measured on held-out stories, in nats per
+token, and compared with the grammar's own loss on them. No honest predictor can have a lower loss on average.
 """
 
 import json
@@ -30,7 +30,7 @@ FAST = 4 * RATE
 STORIES, HELD_OUT = 12_000, 500
 SHIPPED = "shipped"
 
-# Name of a part of the model -> the exercise whose answer can take its place.
+# Name of a part of the model -> the exercise whose answer can replace it.
 EXERCISES = {
     "lookup": "embeddings.lookup",
     "attention": "attention.scaled_dot_product",
@@ -46,12 +46,12 @@ EXERCISES = {
 
 @dataclass(frozen=True)
 class Rung:
-    """One rung.
+    """Describe one rung.
 
-    Fields: id, as in `train_rung`; chapter, the slug of the chapter that reaches it; label, in a few words; shape;
-    parts, the names of PARTS that it uses; seconds, about how long two cores take to train it, 0 for the model that
-    ships, which has a recipe of its own; peak, the highest learning rate; aside: it stands beside the way up, to be
-    compared, and only its own chapter shows it.
+    Fields: id, as in `train_rung`; chapter, the slug of the chapter that reaches it; label, a short description; shape,
+    the settings of the model; parts, the names in PARTS that it uses; seconds, roughly the training time on two cores,
+    0 for the model that ships, which has its own recipe; peak, the highest learning rate; aside, whether it is only a
+    comparison and is shown only in its own chapter.
     """
 
     id: str
@@ -65,7 +65,7 @@ class Rung:
 
     @property
     def honest(self) -> bool:
-        """Whether this model predicts without seeing what comes."""
+        """Return whether this model predicts without seeing later tokens."""
         return self.shape.causal or not self.shape.n_layers
 
 
@@ -132,26 +132,26 @@ RUNGS = {
 
 @dataclass(frozen=True)
 class Height:
-    """Where a model stands: nats per token on the held-out stories, one figure per seed, and the grammar's own."""
+    """Hold the result of a model: nats per token on the held-out stories, one value per seed, and the grammar's."""
 
     nats: tuple[float, ...]
     grammar: float
-    own: tuple[str, ...] = field(default=())  # parts that were not the library's
+    own: tuple[str, ...] = field(default=())  # the learner's own parts
 
     @property
     def mean(self) -> float:
-        """Mean over the seeds, nats per token."""
+        """Return the mean over the seeds, in nats per token."""
         return statistics.fmean(self.nats)
 
     @property
     def above(self) -> float:
-        """Nats per token above what the grammar itself costs on these stories; below 0: it cannot be honest."""
+        """Return the nats per token above the grammar's own loss. Below 0, the model cannot be an honest predictor."""
         return self.mean - self.grammar
 
 
 @cache
 def _town() -> tuple[WordTokenizer, torch.Tensor, list[list[list[int]]], float]:
-    """The tokenizer, the text to train on, the held-out stories by length, and what they cost the grammar per token."""
+    """Return the tokenizer, the training text, the held-out stories by length, and the grammar's loss per token."""
     tokenizer = WordTokenizer()
     held_out = Tinytown(HELD_OUT_SEED)
     stories = held_out.sample(HELD_OUT)
@@ -165,19 +165,19 @@ def train_rung(
     id: str, seed: int = 0, parts: Mapping[str, Callable[..., Any]] | None = None, steps: int = STEPS,
     progress: bool = False, on_step: Callable[[int, nn.Module], None] | None = None,
 ) -> tuple[LadderModel, Height]:  # fmt: skip
-    """Train the model of a rung with the ladder's budget, and measure it.
+    """Train the model of a rung with the ladder's budget, and measure its loss.
 
     Args:
-        id: a rung of RUNGS. seed: draws the first weights and the batches.
-        parts: functions to use in place of the library's, by name of the rung's parts.
-        steps: updates of the weights. progress: show a bar. on_step: as in `train`.
+        id: a rung of RUNGS. seed: for the initial weights and the batches.
+        parts: functions to use instead of the library's, by the names of the rung's parts.
+        steps: number of updates. progress: show a progress bar. on_step: as in `train`.
 
-    Errors: ValueError for an unknown rung, one that the ladder does not train, or a part that this rung does not have.
+    Errors: ValueError for an unknown rung, the shipped model's rung, or a part that this rung does not have.
     """
     rung, parts = get_rung(id), dict(parts or {})
     if not rung.seconds:
         raise ValueError(
-            f"the rung {id!r} has another budget than the ladder's: train it by `python -m course_lib train`"
+            f"the rung {id!r} has a different budget from the other rungs: train it by `python -m course_lib train`"
         )
     if foreign := parts.keys() - set(rung.parts):
         raise ValueError(f"the rung {id!r} has no part {sorted(foreign)}: its parts are {', '.join(rung.parts)}")
@@ -187,14 +187,14 @@ def train_rung(
     generator = torch.Generator().manual_seed(seed)
     batches = Batches(ids, BATCH, MAX_SEQ_LEN, generator, start_id=tokenizer.bos_id)
     train(model, batches, steps, rung.peak, WARMUP, progress=progress, on_step=on_step)
-    # Stories of one length together: a model that sees every token must not see padding.
+    # Measure stories of the same length together: a model that sees every token must not see padding.
     nats = sum(story_losses(model, equal)[0].sum().item() for equal in held_out)
     tokens = sum(len(ids) - 1 for equal in held_out for ids in equal)
     return model, Height((nats / tokens,), grammar, tuple(parts))
 
 
 def get_rung(id: str) -> Rung:
-    """Return a rung. Errors: ValueError for an unknown one, with all ids."""
+    """Return a rung by its id. Errors: ValueError for an unknown id; the message lists all ids."""
     if id not in RUNGS:
         raise ValueError(f"there is no rung {id!r}: choose from {', '.join(RUNGS)}")
     return RUNGS[id]
@@ -202,14 +202,14 @@ def get_rung(id: str) -> Rung:
 
 @cache
 def recorded() -> dict[str, Height]:
-    """Return the heights on record by the rung's id."""
+    """Return the recorded heights by rung id."""
     record, shipped = read_json(RECORD), shipped_figures()["figures"]
     heights = {id: Height(tuple(nats), record["grammar"]) for id, nats in record["nats"].items()}
     return heights | {SHIPPED: Height((shipped["loss"],), shipped["grammar_loss"])}
 
 
 def write_record(heights: Mapping[str, Height], path: Path = RECORD) -> None:
-    """Write these heights into the record; those of other rungs stay."""
+    """Write these heights to the record; other rungs keep theirs."""
     before = json.loads(path.read_text(encoding="utf-8"))["nats"] if path.exists() else {}
     found = before | {id: [round(nats, 4) for nats in height.nats] for id, height in heights.items()}
     grammar = next(iter(heights.values())).grammar

@@ -1,7 +1,8 @@
-"""Tinytown: a world of text whose entropy is known.
+"""Tinytown: a small world of text whose entropy is known.
 
-`world` is its page, `grammar` its rules, `stories` tells them and knows the probability of each; `french` tells them in
-two languages. `tokenizers` turn text into ids, `batches` cut rows from them.
+`world` defines its words, `grammar` its rules. `stories` generates stories and computes the probability of each.
+`french` generates pairs of English and French sentences. `tokenizers` converts text into ids, and `batches` cuts rows
+from the ids for training.
 """
 
 from course_lib.tinytown.batches import Batches, encode_stories

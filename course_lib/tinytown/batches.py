@@ -1,4 +1,4 @@
-"""Batches: stories as one long row of ids, and rows cut from it for training."""
+"""Batches: join stories into one long row of ids, and cut rows from it for training."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,15 +11,15 @@ from course_lib.tinytown.tokenizers import WordTokenizer
 
 
 class Batches:
-    """An endless supply of (inputs, targets) from one long row of token ids: targets are the inputs one step later.
+    """Yield (inputs, targets) without end from one long row of token ids. The targets are the inputs one step later.
 
     Args:
-        ids: (N,) the whole text as ids.
-        batch_size: rows in a batch.
-        T: tokens in a row.
-        generator: draws the places; same generator state, same batches.
-        start_id: if given, every row begins at a token with this id (such as `<bos>`), so that a story is never cut at
-            its front.
+        ids: (N,) the entire text as ids.
+        batch_size: rows per batch.
+        T: tokens per row.
+        generator: chooses where the rows begin; the same generator state gives the same batches.
+        start_id: if given, every row begins at a token with this id (such as `<bos>`), so that no row begins in the
+            middle of a story.
 
     Each batch: inputs (B, T), targets (B, T), both on the device of `ids`.
     Errors: ValueError if there are not T + 1 tokens, or no row of T + 1 tokens begins with start_id.
@@ -34,7 +34,7 @@ class Batches:
         if len(ids) < T + 1:
             raise ValueError(f"T={T} needs at least {T + 1} ids (a target for the last input), got {len(ids)}")
         self.ids, self.batch_size, self.T, self.generator = ids, batch_size, T, generator
-        last = len(ids) - T  # the last place from which T + 1 tokens can be read, plus one
+        last = len(ids) - T  # one more than the last position at which T + 1 tokens can begin
         self.starts = torch.arange(last) if start_id is None else (ids[:last] == start_id).nonzero().flatten().cpu()
         if len(self.starts) == 0:
             raise ValueError(f"no row of {T + 1} ids begins with start_id={start_id}")
@@ -50,13 +50,13 @@ class Batches:
 
 
 def encode_stories(stories: Iterable[str], tokenizer: WordTokenizer) -> Tensor:
-    """All stories one after another as one row of ids (N,), each from `<bos>` to `<eos>`."""
+    """Return all stories, joined into one row of ids (N,). Each story is encoded from `<bos>` to `<eos>`."""
     require_arguments(encode_stories, locals())
     return torch.tensor([i for story in stories for i in tokenizer.encode(story)], dtype=torch.int64)
 
 
 def require_row(ids: Tensor) -> None:
-    """Raise ValueError unless ids are one row of whole numbers; TypeError if they are no tensor."""
+    """Raise ValueError unless ids are one row of whole numbers; TypeError if ids is not a tensor."""
     require_tensors(ids=ids)
     if ids.ndim != 1:
         raise ValueError(f"ids must be one row of token ids, shape (N,), got shape {tuple(ids.shape)}")

@@ -1,15 +1,15 @@
-"""Tinytown in two languages: short English sentences, and the one French sentence that translates each.
+"""Tinytown in two languages: short English sentences, each with exactly one French translation.
 
-Chapter 11. What a translator must learn here, and where it shows:
+Chapter 11. A translator has to learn these rules here:
 
 - a colour follows its noun, a size precedes it: the big black cat -> le grand chat noir;
-- articles, adjectives and verbs agree: the old mice were happy -> les vieilles souris étaient heureuses;
-- his and her agree with what is owned, not with the owner: his house, her house -> sa maison;
-- one word becomes two: slept -> a dormi; and "not" stands on both sides of the verb: did not bite -> n'a pas mordu;
-- after "not", a is de: did not bite a cat -> n'a pas mordu de chat.
+- articles, adjectives and verbs agree with the noun: the old mice were happy -> les vieilles souris étaient heureuses;
+- his and her agree with the thing owned, not with the owner: his house, her house -> sa maison;
+- one word can become two: slept -> a dormi; and "not" surrounds the verb: did not bite -> n'a pas mordu;
+- after "not", a becomes de: did not bite a cat -> n'a pas mordu de chat.
 
-No French word that can follow le, la, sa, beau or vieux begins with a vowel or an h, so those keep their form. The one
-elision is ne -> n' before a verb; `n'` is a token by itself.
+No French word that can follow le, la, sa, beau or vieux begins with a vowel or an h, so these never change their form.
+The only elision is ne -> n' before a verb; `n'` is a separate token.
 """
 
 import math
@@ -22,14 +22,14 @@ from course_lib.files import read_table
 from course_lib.tinytown.grammar import first, join_words, split_words
 from course_lib.tinytown.tokenizers import WordTokenizer
 
-# What stands in each slot: assets/tables/french.toml.
+# The words for each slot, from assets/tables/french.toml.
 WORDS: dict[str, dict[str, list[str]]] = {}  # slot -> English word -> its French
 for slot, entries in (row.split(maxsplit=1) for row in read_table("french")["words"].strip().splitlines()):
     WORDS[slot] = {english: french for english, *french in map(str.split, entries.split(", "))}
 
 
 def _patterns() -> Iterator[list[str]]:
-    """Every kind of sentence, as its slots in order. A slot with a question mark is filled half of the time."""
+    """Yield every sentence pattern as a list of slots. A slot with a question mark is filled with probability 1/2."""
 
     def phrases(noun, one="one"):
         return [f"{one} size? colour? {noun}", f"many size? colour? {noun}s"]
@@ -44,21 +44,21 @@ def _patterns() -> Iterator[list[str]]:
             yield f"{subject} {predicate} .".split()
 
 
-PATTERNS = list(_patterns())  # each as likely as the next
+PATTERNS = list(_patterns())  # all equally likely
 Said = list[tuple[str, str]]  # (slot, English word) for every word of a sentence
 
 
 class TinytownPairs:
-    """An endless, seeded supply of short sentences, English and French.
+    """Generate pairs of a short English sentence and its French translation.
 
     Args:
-        seed: same seed, same pairs, on any machine and any Python.
+        seed: the same seed gives the same pairs, on any machine and in any version of Python.
 
-    The French is a function of the English: given the English sentence its entropy is 0, and so is the loss of a
-    perfect translator. The other way it is not: sa maison is his house or her house.
+    The English sentence determines the French one: given the English, the entropy of the French is 0, and so is the
+    loss of a perfect translator. The reverse is not true: sa maison can be his house or her house.
 
-    Errors: TypeError if seed is not an integer; ValueError if `translate` or `alignment` is given what is not a
-    sentence of this grammar.
+    Errors: TypeError if seed is not an integer; ValueError if `translate` or `alignment` is given a text that is not a
+        sentence of this grammar.
     Source: this course.
 
     >>> TinytownPairs().translate("the big black cat did not bite his mice.")
@@ -69,8 +69,8 @@ class TinytownPairs:
         self.seed = require_seed(seed)
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """(English, French) without end. The English has 4 to 12 words, the full stop counted; the French one more at
-        the most."""
+        """Yield (English, French) without end. The English sentence has 4 to 12 words, including the full stop; the
+        French sentence has at most one more."""
         random_source = random.Random(self.seed)
 
         def draw(options):
@@ -82,28 +82,28 @@ class TinytownPairs:
             yield _english(said), join_words(word for word, _ in _french(said))
 
     def sample(self, n: int) -> list[tuple[str, str]]:
-        """The first `n` pairs."""
+        """Return the first `n` pairs."""
         return first(n, self.pairs())
 
     def translate(self, english: str) -> str:
-        """The French of an English sentence, exact."""
+        """Return the French translation of an English sentence."""
         return join_words(word for word, _ in _french(_parse(english)))
 
     def alignment(self, english: str) -> list[tuple[int, int]]:
-        """(index of an English word, index of a French word that it became), in French order, over the words that
-        `split_words` gives. Every French word has one English word behind it; an English word has one or two."""
+        """Return pairs (index of an English word, index of its French word) in French order. The indices count the
+        words from `split_words`. Each French word has one English word; an English word has one or two French words."""
         return [(source, i) for i, (_, source) in enumerate(_french(_parse(english)))]
 
     def entropy(self) -> float:
-        """The entropy of an English sentence in nats, exact: that of its pattern and of every slot's own draw."""
+        """Return the exact entropy of an English sentence in nats: its pattern's entropy plus that of its slots."""
         nats = {slot: math.log(len(words)) for slot, words in WORDS.items()}
-        # A slot with a question mark: filled or not, and half the time with what.
+        # A slot with a question mark: ln 2 for whether it is filled, and half the time the entropy of its word.
         nats |= {f"{slot}?": math.log(2) + nats[slot] / 2 for slot in WORDS}
         return math.log(len(PATTERNS)) + sum(nats[slot] for pattern in PATTERNS for slot in pattern) / len(PATTERNS)
 
     def tokenizer(self) -> WordTokenizer:
-        """One token per word of either language: encoder and decoder of `EncoderDecoder` share one table. `n'` is a
-        token by itself."""
+        """Return a tokenizer with one token per word of either language, because the encoder and decoder of an
+        `EncoderDecoder` share one embedding table. `n'` is a separate token."""
         english = {"an"}.union(*WORDS.values())
         french = {form for words in WORDS.values() for forms in words.values() for form in forms} - {"m", "f"} | {"n'"}
         return WordTokenizer(sorted(english | french))
@@ -114,7 +114,7 @@ def _english(said: Said) -> str:
 
 
 def _parse(english: str) -> Said:
-    """What each slot holds. A word can fill one of the slots that may come next, so there is one way at the most."""
+    """Return the word in each slot. A word fits only one of the slots that can come next, so a parse is unique."""
     require_arguments(_parse, locals())
     for pattern in PATTERNS:
         words, said = split_words(english.replace("a old", "?").replace("an old", "a old")), []
@@ -130,7 +130,7 @@ def _parse(english: str) -> Said:
 
 
 def _french(said: Said) -> list[tuple[str, int]]:
-    """The French words, each with the index of its English word."""
+    """Return the French words, each with the index of its English word."""
     translated, before, behind, agreement = [], [], [], 0
 
     def form(french):
@@ -138,7 +138,7 @@ def _french(said: Said) -> list[tuple[str, int]]:
 
     for source, (slot, word) in enumerate(said):
         french = WORDS[slot.rstrip("?")][word]
-        if slot in ("one", "none", "many", "size?"):  # these wait for their noun: it decides the form
+        if slot in ("one", "none", "many", "size?"):  # their form depends on the noun, which comes later
             before.append((french, source))
         elif slot == "colour?":
             behind.append((french, source))

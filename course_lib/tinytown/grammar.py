@@ -1,7 +1,7 @@
-"""How Tinytown's page is read: words, lines and their slots, and what may follow what.
+"""The grammar of Tinytown: its words, its lines with their slots, and which line can follow which.
 
-Chapters 1 and 12. The page itself is `assets/tables/world.toml`. A draw never takes a word that its line, or the hero,
-has drawn already; only the hero's role may come again, for a king may meet a king.
+Chapters 1 and 12. The lines come from `assets/tables/world.toml`. A slot never takes a word that an earlier slot of its
+line or of the opening has taken. The hero's role is the only exception, because a king may meet another king.
 """
 
 import random
@@ -20,49 +20,49 @@ PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
 
 
 def split_words(text: str) -> list[str]:
-    """Words and punctuation marks, each by itself: "yes, it is." -> ["yes", ",", "it", "is", "."]. An elided letter
-    keeps its apostrophe, as French has it: "n'est" -> ["n'", "est"]."""
+    """Split a text into words and punctuation marks: "yes, it is." -> ["yes", ",", "it", "is", "."]. An elided letter
+    in French keeps its apostrophe: "n'est" -> ["n'", "est"]."""
     require_arguments(split_words, locals())
     return re.findall(r"<\w+>|\b\w'|\w+|[^\w\s]", text)
 
 
 def join_words(words: Iterable[str]) -> str:
-    """The inverse of `split_words`: no space before a punctuation mark, none after an elided letter."""
+    """Join words into a text, the inverse of `split_words`: no space before punctuation or after an elided letter."""
     require_arguments(join_words, locals())
     return re.sub(r" (?=[.,:?!;])|(?<=\b\w') ", "", " ".join(words))
 
 
 def first(n: int, endless: Iterator) -> list:
-    """The first `n` of an endless supply. Errors: ValueError if n < 0."""
+    """Return the first `n` items of an endless iterator. Errors: ValueError if n < 0."""
     require_arguments(first, locals())
     require_count(n=n)
     return list(islice(endless, n))
 
 
 def pick(options: dict[Any, float], random_source: random.Random) -> Any:
-    """One of the options, each as likely as the probability beside it."""
-    target = random_source.random()  # this alone is promised to give the same numbers in every Python
+    """Sample one of the options. `options` has the probability of each."""
+    target = random_source.random()  # Python guarantees the same numbers in every version only for random()
     for option, probability in options.items():
         target -= probability
         if target < 0:
             return option
-    return option  # rounding left a sliver: the last option takes it
+    return option  # reached only if rounding makes the probabilities sum to less than 1
 
 
 @dataclass(frozen=True)
 class Word:
-    """One word of a line: a literal; or a draw (`name` and `source` set); or a word said again or derived (`name`
-    alone, `relation`). What does not apply is empty."""
+    """Describe one word of a line. It is a literal, or a new word for a slot (`name` and `source` are set), or a word
+    that repeats a slot (only `name`) or derives from it (`name` and `relation`). Unused fields are empty."""
 
     literal: str = ""
     name: str = ""
-    source: str = ""  # a class, or "slot/relation" with several words to draw from
+    source: str = ""  # a class, or "slot/relation" with several possible words
     relation: str = ""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the page: its words, its topic and the number of its sentences."""
+    """Hold a line of the grammar: its text, its topic, its words and its number of sentences."""
 
     text: str
     topic: str
@@ -84,13 +84,13 @@ class Line:
 
 
 LINES = tuple(Line.parse(row) for row in STORY.strip().splitlines())
-Bindings = dict[str, str]  # what the slots hold
-Plan = tuple[frozenset[str], int]  # topics told, sentences still allowed
+Bindings = dict[str, str]  # slot -> its word
+Plan = tuple[frozenset[str], int]  # (topics already used, sentences still allowed)
 START: Plan = (frozenset(), MAX_SENTENCES)
 
 
 def say(word: Word, bindings: Bindings) -> str:
-    """The word that stands here, once the draws of its line are made."""
+    """Return the text of a word, given the words in the slots."""
     if word.literal:
         return word.literal
     return RELATIONS[word.relation][bindings[word.name]] if word.relation else bindings[word.name]
@@ -98,7 +98,7 @@ def say(word: Word, bindings: Bindings) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """One line as it was said in a story: the line, where it starts (in words), and what its slots hold."""
+    """Hold one line of a story: the line, the position of its first word in the story, and the words in its slots."""
 
     line: Line
     start: int
@@ -106,13 +106,13 @@ class Step:
 
     @property
     def said(self) -> list[tuple[int, Word, str]]:
-        """(position in the story, the word of the line, the word said) for every word."""
+        """Return (position in the story, the word's description, its text) for every word of the line."""
         return [(self.start + i, word, say(word, self.bindings)) for i, word in enumerate(self.line.words)]
 
 
 def choices(word: Word, bindings: Bindings) -> dict[str, float]:
-    """What may stand here, with probabilities. A draw: its class, or what belongs to an earlier word, less the words
-    already drawn."""
+    """Return every text that a word can have, with its probability. A slot takes a word from its class, or a word that
+    belongs to an earlier slot, except for the words already taken."""
     if not word.source:
         return {say(word, bindings): 1.0}
     if "/" in word.source:
@@ -129,7 +129,7 @@ def choices(word: Word, bindings: Bindings) -> dict[str, float]:
 
 @cache
 def support(draw: Word) -> frozenset[str]:
-    """Every word that a draw could ever take."""
+    """Return every word that a slot can take in any story."""
     if "/" not in draw.source:
         return frozenset(CLASSES[draw.source])
     return frozenset(word for options in RELATIONS[draw.source.split("/")[1]].values() for word in options)
@@ -137,7 +137,7 @@ def support(draw: Word) -> frozenset[str]:
 
 @cache
 def next_lines(plan: Plan) -> dict[tuple[Line, Plan], float]:
-    """Each line that may follow, with the plan after it, and its probability; none after a closing."""
+    """Return the probability of each (next line, plan after it). No line follows a closing."""
     told, room = plan
     openings, closings = ([line for line in LINES if line.topic == topic] for topic in ("opening", "closing"))
     beats = [line for line in LINES if line.topic not in told | {"closing"} and line.sentences <= room]

@@ -1,8 +1,8 @@
-"""Tinytown: a world small enough to know exactly.
+"""Tinytown stories: a language small enough to compute every probability exactly.
 
-Chapters 1, 12 and 13. Real text has an entropy that nobody knows, so nobody can say how far a model is from perfect.
-Tinytown is a grammar that fits on one page. It writes short stories, gives the exact probability of each, and
-so its exact entropy: the loss that no model can beat.
+Chapters 1, 12 and 13. The entropy of real text is unknown, so we cannot tell how far a model is from perfect. Tinytown
+is a grammar that fits on one page. It generates short stories and computes the exact probability of each. The exact
+entropy follows: the lowest expected loss that any model can reach.
 """
 
 import math
@@ -29,13 +29,13 @@ from course_lib.tinytown.world import CLASSES, RELATIONS
 
 
 class Tinytown:
-    """The micro-world: an endless, seeded supply of stories whose probabilities are known exactly.
+    """Generate stories whose probabilities are known exactly.
 
     Args:
-        seed: same seed, same stories, on any machine and any Python.
+        seed: the same seed gives the same stories, on any machine and in any version of Python.
 
     Errors: TypeError if seed is not an integer.
-    Source: this course. The grammar is the page `course_lib/assets/tables/world.toml`.
+    Source: this course. The grammar is in `course_lib/assets/tables/world.toml`.
 
     >>> town = Tinytown(seed=0)
     >>> story = next(town.stories())
@@ -46,20 +46,20 @@ class Tinytown:
         self.seed = require_seed(seed)
 
     def stories(self) -> Iterator[str]:
-        """Stories without end, each a string such as "once there was a king called tom. he wore a crown. at last tom
-        went home."."""
+        """Yield stories without end. Each is a string such as "once there was a king called tom. he wore a crown. at
+        last tom went home."."""
         random_source = random.Random(self.seed)
         while True:
             yield join_words(self._story(random_source))
 
     def sample(self, n: int) -> list[str]:
-        """The first `n` stories."""
+        """Return the first `n` stories."""
         return grammar.first(n, self.stories())
 
     @staticmethod
     def _story(random_source: random.Random) -> list[str]:
         words: list[str] = []
-        hero: Bindings = {}  # what the opening drew; every later line knows it
+        hero: Bindings = {}  # the slots of the opening, which every later line can use
         plan = grammar.START
         while lines := grammar.next_lines(plan):
             line, plan = grammar.pick(lines, random_source)
@@ -71,18 +71,19 @@ class Tinytown:
             hero = hero or bindings
         return words
 
-    # Every question about a text is one walk: follow all the ways in which the grammar could have said these words.
+    # `log_prob`, `parse` and `next_word` all use this walk over every way in which the grammar can produce these words.
     @staticmethod
     def _walk(words: list[str], at_end=lambda *_: None) -> Iterator[tuple[float, list[Step]]]:
-        """Every derivation of the whole text as (log probability, steps). `at_end(log_probability, word, bindings)` is
-        called for each way in which the text can go on, where the words run out."""
+        """Yield every derivation of the complete text as (log probability, steps). At the end of the words, call
+        `at_end(log_probability, word, bindings)` for each way in which the text can continue."""
 
         def follow(line, start, log_probability, bindings):
-            """Say `line` from `start` on; None if the text disagrees or ends first."""
+            """Match `line` with the text from `start`; return the log probability, or None if the text differs or ends
+            first."""
             for i, word in enumerate(line.words, start):
                 if i == len(words):
                     return at_end(log_probability, word, bindings)
-                if word.source and words[i] not in support(word):  # the quick no: the chances take longer
+                if word.source and words[i] not in support(word):  # faster than `choices`
                     return None
                 probability = choices(word, bindings).get(words[i])
                 if not probability:
@@ -107,23 +108,24 @@ class Tinytown:
         return tell(grammar.START, {}, 0, 0.0, [])
 
     def log_prob(self, story: str) -> float:
-        """ln P(story) in nats, exact. A text that Tinytown cannot say has probability 0: −inf."""
+        """Return ln P(story) in nats, exactly. A text that is not a Tinytown story has probability 0: −inf."""
         probabilities = [math.exp(log_probability) for log_probability, _ in self._walk(split_words(story))]
         return math.log(sum(probabilities)) if probabilities else -math.inf
 
     def parse(self, story: str) -> list[Step]:
-        """The derivation of a story: which line said which words, and what each slot holds.
+        """Return the derivation of a story: which line produced which words, and the word in each slot.
 
-        Errors: ValueError if Tinytown cannot say this text."""
+        Errors: ValueError if the text is not a Tinytown story."""
         derivations = [steps for _, steps in self._walk(split_words(story))]
         if not derivations:
             raise ValueError(f"this is not a Tinytown story: {story!r}. Tinytown().sample(3) shows what one looks like")
-        return derivations[0]  # there is never a second one: the tests hold the grammar to that
+        return derivations[0]  # there is only one, as the tests check
 
     def next_word(self, prefix: str = "") -> dict[str, float]:
-        """The exact probability of each word after `prefix`, most probable first; `<eos>` where the story may end.
+        """Return the exact probability of each next word after `prefix`, the most probable first. `<eos>` is among them
+        if the story can end here.
 
-        Errors: ValueError if no story begins like this."""
+        Errors: ValueError if no story begins with `prefix`."""
         weights: dict[str, float] = {}
 
         def collect(log_probability, word, bindings):
@@ -138,21 +140,21 @@ class Tinytown:
         return {word: weight / total for word, weight in sorted(weights.items(), key=lambda item: -item[1])}
 
     def entropy(self) -> float:
-        """The entropy of Tinytown in nats per predicted token, the end of the story included: the loss of a perfect
+        """Return the entropy of Tinytown in nats per predicted token, including `<eos>`: the expected loss of a perfect
         model.
 
-        Exact, from the grammar: the expected information of all choices in a story, divided by the expected number of
+        The value is exact: the expected information of all choices in a story, divided by the expected number of
         tokens."""
         nats, tokens = totals(grammar.START)
         return nats / tokens
 
     def story_length(self) -> float:
-        """Expected number of predicted tokens in a story: its words, its punctuation and `<eos>`."""
+        """Return the expected number of predicted tokens in a story: words, punctuation and `<eos>`."""
         return totals(grammar.START)[1]
 
     @property
     def vocabulary(self) -> list[str]:
-        """Every word and sign that Tinytown can say, sorted."""
+        """Return every word and punctuation mark of Tinytown, sorted."""
         words = {word.literal for line in grammar.LINES for word in line.words if word.literal}
         words.update(*CLASSES.values())
         for relation in RELATIONS.values():
@@ -163,8 +165,8 @@ class Tinytown:
 
 @cache
 def totals(plan: Plan, hero: tuple[Word, ...] = ()) -> tuple[float, float]:
-    """(entropy in nats, expected predicted tokens) of what is still to come, by the chain rule over the lines and over
-    every line's draws. `hero`: the draws of the opening."""
+    """Return (entropy in nats, expected number of predicted tokens) of the rest of a story, by the chain rule over the
+    lines and over the slots of each line. `hero`: the slots of the opening."""
     lines = grammar.next_lines(plan)
     nats, tokens = 0.0, 0.0 if lines else 1.0  # 1.0 is <eos>
     for (line, later), probability in lines.items():
@@ -176,14 +178,14 @@ def totals(plan: Plan, hero: tuple[Word, ...] = ()) -> tuple[float, float]:
 
 @cache
 def line_entropy(line: Line, hero: tuple[Word, ...]) -> float:
-    """Entropy of a line's draws in nats, averaged over what earlier draws may hold."""
+    """Return the entropy of the slots of a line in nats, averaged over the possible words in earlier slots."""
     draws = line.draws
     return sum(expected_entropy(draw, relevant(draw, hero + draws[:i]), {}) for i, draw in enumerate(draws))
 
 
 def relevant(draw: Word, earlier: tuple[Word, ...]) -> list[Word]:
-    """Those earlier draws on which this draw's choices depend, directly or not: the slot that it belongs to, and those
-    that may take one of its words."""
+    """Return the earlier slots on which the choices of this slot depend, directly or indirectly: the slot that it
+    belongs to, and every slot that can take one of its words."""
     needed = [draw]
     for other in reversed(earlier):
         links = (word.source.startswith(f"{other.name}/") or support(other) & support(word) for word in needed)

@@ -1,4 +1,4 @@
-"""Tokenizers: text into ids and back, by words or by pieces of words."""
+"""Tokenizers: convert text into ids and back, by words or by subwords."""
 
 import re
 from collections.abc import Iterable, Iterator, Sized
@@ -14,19 +14,19 @@ from course_lib.arguments import require_arguments
 from course_lib.tinytown.grammar import BOS, EOS, PAD, join_words, split_words
 from course_lib.tinytown.stories import Tinytown
 
-ALPHABET = set(pre_tokenizers.ByteLevel.alphabet())  # a sign for each byte
+ALPHABET = set(pre_tokenizers.ByteLevel.alphabet())  # one character for each byte
 
 
 class _Vocabulary(Sized):
-    """What every tokenizer can do: name the id of a token, and refuse what it does not know."""
+    """Look up the id of a token, and raise an error for an unknown one. All tokenizers share this."""
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        """Token -> id."""
+        """Return the ids by token."""
         raise NotImplementedError
 
     def id(self, token: str) -> int:
-        """The id of one token. Errors: ValueError, with the nearest ones, if there is no such token."""
+        """Return the id of one token. Errors: ValueError, with similar tokens, if there is no such token."""
         checks.require_text(token)
         if token not in self.ids:
             near = [repr(other) if " " in other else other for other in get_close_matches(token, self.ids, n=3)]
@@ -36,20 +36,20 @@ class _Vocabulary(Sized):
 
 
 class WordTokenizer(_Vocabulary):
-    """One token per word or punctuation mark. The vocabulary is fixed; the first three ids are `<pad>`, `<bos>`,
-    `<eos>`.
+    """Split text into words and punctuation marks, one token each. The vocabulary is fixed, and its first three ids are
+    `<pad>`, `<bos>` and `<eos>`.
 
     Args:
-        words: the vocabulary, without the three special tokens; Tinytown's if left out.
+        words: the vocabulary, without the three special tokens. None: Tinytown's vocabulary.
 
-    Errors: ValueError for a word outside the vocabulary (with the nearest ones) and for an id outside [0, V).
+    Errors: ValueError for a word outside the vocabulary (with similar words) and for an id outside [0, V).
     """
 
     def __init__(self, words: Iterable[str] | None = None):
         require_arguments(WordTokenizer.__init__, locals())
         words = Tinytown().vocabulary if words is None else list(words)
         if len(set(words)) != len(words):
-            raise ValueError("words must not hold the same word twice")
+            raise ValueError("words must not contain the same word twice")
         self.tokens = [PAD, BOS, EOS, *words]
         self.pad_id, self.bos_id, self.eos_id = 0, 1, 2
 
@@ -61,24 +61,24 @@ class WordTokenizer(_Vocabulary):
         return len(self.tokens)
 
     def encode(self, text: str, end: bool = True) -> list[int]:
-        """`<bos>`, the words, `<eos>`. With end=False there is no `<eos>`: a prompt to be continued."""
+        """Return the ids of `<bos>`, the words and `<eos>`. end=False leaves `<eos>` out, for a prompt."""
         checks.require_text(text, end=end)
         ids = [self.bos_id] + [self.id(token) for token in split_words(text.lower())]
         return [*ids, self.eos_id] if end else ids
 
     def decode(self, ids: Iterable[int] | Tensor) -> str:
-        """The text of these ids (a list or a one-dimensional tensor), without the special tokens."""
+        """Return the text of these ids (a list or a one-dimensional tensor), without the special tokens."""
         return join_words(self.tokens[i] for i in checks.require_known_ids(ids, len(self)) if i > self.eos_id)
 
 
 class SubwordTokenizer(_Vocabulary):
-    """Any tokenizer of the `tokenizers` package, such as a real model's: its tokens are words and pieces of words.
+    """Wrap a tokenizer of the `tokenizers` package, such as a real model's. Its tokens are words and parts of words.
 
     Args:
-        tokenizer: a `tokenizers.Tokenizer`, such as `Tokenizer.from_file("tokenizer.json")`. Many files ask for every
-            text to be cut or padded to one length; this is switched off, so that nothing is lost unseen.
+        tokenizer: a `tokenizers.Tokenizer`, such as `Tokenizer.from_file("tokenizer.json")`. Many files truncate or pad
+            every text to a fixed length. We turn this off, so that no text is lost unnoticed.
 
-    Errors: ValueError for a token that is not in the vocabulary (with the nearest ones) and for an id outside [0, V).
+    Errors: ValueError for a token that is not in the vocabulary (with similar tokens) and for an id outside [0, V).
     """
 
     def __init__(self, tokenizer: Tokenizer):
@@ -91,46 +91,46 @@ class SubwordTokenizer(_Vocabulary):
         return self.tokenizer.get_vocab_size()
 
     def encode(self, text: str, special: bool = False) -> list[int]:
-        """The ids of a text. special=True adds what the model wants around it, such as [CLS] … [SEP]."""
+        """Return the ids of a text. special=True adds the model's special tokens around it, such as [CLS] … [SEP]."""
         checks.require_text(text, special=special)
         return self.tokenizer.encode(text, add_special_tokens=special).ids
 
     def decode(self, ids: Iterable[int] | Tensor, special: bool = False) -> str:
-        """The text of these ids (a list or a one-dimensional tensor). special=True shows the special tokens too."""
+        """Return the text of these ids (a list or a one-dimensional tensor). special=True includes special tokens."""
         checks.require_switches(special=special)
         return self.tokenizer.decode(checks.require_known_ids(ids, len(self)), skip_special_tokens=not special)
 
     def pieces(self, text: str, special: bool = False) -> list[str]:
-        """The text of each token, in order; a character of several bytes that was split shows as �."""
+        """Return the text of each token, in order. A token with only part of a character's bytes is shown as �."""
         return [self.decode([i], special=True) for i in self.encode(text, special)]
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        """Token -> id, each token as `pieces` shows it: " cat" with its space, "##ing", "[CLS]". What is not a text by
-        itself, such as half a character, is left out."""
+        """Return the ids by token, each token as `pieces` shows it: " cat" with its space, "##ing", "[CLS]". Tokens
+        that are not valid text, such as half a character, are left out."""
         pieces = {self.decode([i], special=True): i for i in range(len(self))}
         return {piece: i for piece, i in pieces.items() if "�" not in piece}
 
 
 class BytePairTokenizer(SubwordTokenizer):
-    """Byte-pair encoding (Gage 1994; Sennrich et al. 2016) on bytes, as in GPT-2 (Radford et al. 2019): start from the
-    256 bytes, then merge the commonest neighbours again and again. No text is ever outside its vocabulary.
+    """Tokenize by byte-pair encoding (Gage 1994; Sennrich et al. 2016) on bytes, as in GPT-2 (Radford et al. 2019):
+    start from the 256 bytes, then repeatedly merge the most frequent pair of neighbours. It can encode any text.
 
-    `BytePairTokenizer.train(text, vocab_size)` learns the merges; `from_files` reads the ones that OpenAI learned.
-    Special tokens are one token each wherever they stand, whole; where several begin, the longest is taken.
+    `BytePairTokenizer.train(text, vocab_size)` learns the merges; `from_files` reads the merges that OpenAI learned.
+    Each special token in a text is encoded as one token. If several begin at the same position, the longest is used.
     """
 
     @classmethod
     def train(cls, text: str, vocab_size: int = 512, special_tokens: Iterable[str] = ()) -> "BytePairTokenizer":
-        """Learn merges on `text` until there are `vocab_size` tokens, or nothing occurs twice. The 256 bytes are always
-        there, and have the first ids; special tokens have the last ones, and no merge looks across them.
+        """Learn merges from `text` until there are `vocab_size` tokens or no pair occurs twice. The 256 bytes always
+        have the first ids. The special tokens have the last ids, and no merge crosses them.
 
-        Of pairs that occur equally often, the one whose left part has the smaller id is merged first, and of those the
-        one with the smaller right part: older tokens before younger ones. (Others take the pair that is last in the
-        alphabet; both are byte-pair encoding, and their ids differ.)
+        If several pairs occur equally often, the pair whose left token has the smallest id is merged first, and among
+        these the pair whose right token has the smallest id. (Other implementations merge the alphabetically last pair.
+        Both are byte-pair encoding, but their ids differ.)
 
-        Errors: TypeError if text is no string; ValueError for a vocab_size without room for bytes and special tokens,
-            or a special token in signs of the byte alphabet, such as "č", which stands for a carriage return.
+        Errors: TypeError if text is not a string; ValueError if vocab_size is too small for the bytes and special
+            tokens, or if all characters of a special token represent bytes, such as "č" (carriage return).
         """
         checks.require_text(text)
         special = checks.require_special_tokens(special_tokens, ALPHABET)
@@ -141,12 +141,12 @@ class BytePairTokenizer(SubwordTokenizer):
                 f"{vocab_size}"
             )
         trainer = trainers.BpeTrainer(
-            vocab_size=min(vocab_size - len(special), 256 + len(text)),  # a merge each, at most: room is made for all
+            vocab_size=min(vocab_size - len(special), 256 + len(text)),  # memory is reserved for this many
             initial_alphabet=list(ALPHABET), min_frequency=2, show_progress=False,
         )  # fmt: skip
         self = cls._on_bytes(models.BPE())
         texts = re.split("|".join(map(re.escape, sorted(special, key=len, reverse=True))), text) if special else [text]
-        # Word by word, for the merges never cross a space. A word of a million letters would take minutes: it is cut.
+        # Train on words, because merges never cross a space. Long words are cut: a million letters would take minutes.
         words = (word for each in texts for word in re.findall(r"\s{0,99}\S{1,999}|\s{1,99}", each))
         self.tokenizer.train_from_iterator(words, trainer)
         self.tokenizer.add_special_tokens(special)
@@ -156,10 +156,10 @@ class BytePairTokenizer(SubwordTokenizer):
     def from_files(
         cls, encoder_json: str | Path, vocab_bpe: str | Path, special_tokens: Iterable[str] = ("<|endoftext|>",)
     ) -> "BytePairTokenizer":
-        """The tokenizer of OpenAI's two GPT-2 files. `<|endoftext|>` in a text is one token; a special token that the
-        files lack is left out.
+        """Read the tokenizer from OpenAI's two GPT-2 files. `<|endoftext|>` in a text is one token. A special token
+        that is not in the files is ignored.
 
-        Errors: ValueError if a file is missing or is not what its name says."""
+        Errors: ValueError if a file is missing or does not have the expected content."""
         require_arguments(BytePairTokenizer.from_files, locals())
         try:
             self = cls._on_bytes(models.BPE.from_file(str(encoder_json), str(vocab_bpe)))
@@ -172,13 +172,13 @@ class BytePairTokenizer(SubwordTokenizer):
         return self
 
     def encode_iterable(self, texts: Iterable[str], block: int = 1 << 16) -> Iterator[int]:
-        """Yield the ids of a long text that comes in parts, such as the lines of an open file: those of
-        `encode("".join(texts))`, however the text is cut, without ever holding more than a part of it.
+        """Yield the ids of a long text given in parts, such as the lines of an open file, without keeping the entire
+        text in memory. The ids are the same as `encode("".join(texts))` gives, however the text is divided.
 
-        No token reaches from a letter into the space after it. So what has come is encoded up to the last such place,
-        about every `block` characters; memory depends on the longest stretch without one, not on the text's length.
+        No token contains a letter and the space after it. So about every `block` characters, the text is encoded up to
+        the last such boundary. Memory depends on the longest string without a boundary, not on the length of the text.
 
-        Errors: TypeError for a part that is no string, or one string in place of many.
+        Errors: TypeError if a part is not a string, or if texts is one string instead of several.
         """
         checks.require_texts(texts)
         checks.require_at_least_one(block=block)
@@ -194,7 +194,7 @@ class BytePairTokenizer(SubwordTokenizer):
             cut = _last_cut(whole, inside)
             yield from self.encode(whole[:cut])
             held, size = [whole[cut:]], size - cut
-            wanted = max(block, 2 * size)  # a stretch without a space is not searched again for every part
+            wanted = max(block, 2 * size)  # do not search a long string without spaces for every part
         yield from self.encode("".join(held))
 
     @classmethod
@@ -206,7 +206,8 @@ class BytePairTokenizer(SubwordTokenizer):
 
 
 def _last_cut(text: str, inside: tuple[str, ...]) -> int:
-    """Return the last place where a letter ends and a space begins, and no special token whose beginnings these are."""
+    """Return the last boundary between a letter and a space that is not inside a special token; `inside` has the
+    beginnings of those; 0 if there is none."""
     for cut in range(len(text) - 1, 0, -1):
         if text[cut] in " \n" and text[cut - 1].isalnum() and not text.endswith(inside, 0, cut):
             return cut

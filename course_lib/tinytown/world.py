@@ -1,7 +1,7 @@
-"""Tinytown's world: which words a slot may draw, and what belongs to what.
+"""Tinytown's world: which words a slot can take, and which words belong together.
 
-Chapters 1, 12 and 13. The words and the lines of its stories stand on one page, `assets/tables/world.toml`, which says
-how it is read; what follows from them is here. `grammar` reads the lines, `tinytown` tells stories from them.
+Chapters 1, 12 and 13. The words and lines of the stories are in `assets/tables/world.toml`, which also explains its
+format. This module derives the classes and relations from them. `grammar` reads the lines, `stories` generates stories.
 """
 
 from course_lib.files import read_table
@@ -12,8 +12,8 @@ MEN, WOMEN = tuple(PAGE["people"]["men"]), tuple(PAGE["people"]["women"])
 ROLES: dict[str, tuple[str, str, str]] = {role: tuple(traits) for role, traits in PAGE["roles"].items()}
 ANIMAL_SOUNDS, CAPITALS, OPPOSITES = PAGE["sounds"], PAGE["capitals"], PAGE["opposites"]
 
-# The sentence that goes through the course: each chapter shows its own tensor on it. Whoever answers it must know who
-# chased whom, so it needs order, a way to look back, and a way to tell the two animals apart.
+# The sentence that we use throughout the course: each chapter shows its tensors for it. To answer it, a model has to
+# know who chased whom. It needs word order, access to earlier words, and a way to distinguish the two animals.
 SENTENCE = "once there was a king called tom . the dog chased the cow . who chased the cow ? it was the"
 
 
@@ -22,11 +22,11 @@ def _roles(trait: str) -> tuple[str, ...]:
 
 
 def _by(trait: str, those, others) -> dict:
-    """What belongs to each role: `those` to the roles with this trait, `others` to the rest."""
+    """Return what belongs to each role: `those` for roles with this trait, `others` for the rest."""
     return {role: those if trait in traits else others for role, traits in ROLES.items()}
 
 
-# A class is the set of words a slot may draw. Equal chances, unless weights are given.
+# A class is the set of words that a slot can take, all with the same probability unless weights are given.
 CLASSES: dict[str, tuple[str, ...] | dict[str, float]] = {
     **{name: words if isinstance(words, dict) else tuple(words) for name, words in PAGE["classes"].items()},
     **{trait: _roles(trait) for trait in ("royal", "common", "adult", "child")},
@@ -42,7 +42,7 @@ CLASSES: dict[str, tuple[str, ...] | dict[str, float]] = {
     "feeling": tuple(PAGE["reactions"]),
 }
 
-# A relation says what belongs to a word: one word, or a few to draw from.
+# A relation maps a word to the word that belongs to it, or to several words to choose from.
 RELATIONS: dict[str, dict] = {
     "name": _by("he", MEN, WOMEN),
     "pronoun": _by("he", "he", "she") | dict.fromkeys(MEN, "he") | dict.fromkeys(WOMEN, "she"),
