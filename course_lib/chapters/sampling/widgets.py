@@ -138,7 +138,7 @@ def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
         now, (_, truth) = distribution(prompt, **settings), known(prompt)
         return (
             f"{what_is_left(tokenizer.tokens, now)}. Tinytown allows {int((truth > 0).sum())} here, "
-            f"{entropy(truth):.2f} nats. Probability of impossible words: {now[truth == 0].sum():.3f}."
+            f"with an entropy of {entropy(truth):.2f} nats. Probability of impossible words: {now[truth == 0].sum():.3f}."
         )
 
     def write(prompt, seed, **settings):
