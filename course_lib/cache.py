@@ -48,7 +48,7 @@ class KVCache:
                 f"the cache holds {len(self._room[0])} rows, but {len(key)} were given: a cache serves one batch; "
                 "make a new one for another"
             )
-        # A backward pass needs what earlier steps have read as it was: where gradients flow, nothing is written over.
+        # A backward pass needs the tensors that earlier steps read, unchanged: with gradients, nothing is overwritten.
         learning = any(tensor.requires_grad for tensor in (key, value, *self._room))
         if learning or not self._room or end > self._room[0].shape[-2]:
             size = end if learning else max(2 * end, SMALLEST)
@@ -61,7 +61,7 @@ class KVCache:
         return self._room[0][..., :end, :], self._room[1][..., :end, :]
 
     def once(self, compute: Callable[[Tensor], tuple[Tensor, Tensor]], context: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the keys and values of a context that stays the same: computed at the first step, kept for others."""
+        """Return the keys and values of a context that stays the same: computed at the first step, then kept."""
         if not self._room:
             self._room = list(compute(context))
             self._length = self._room[0].shape[-2]

@@ -70,7 +70,7 @@ class Int8Linear(Layer):
 
     def forward(self, x: Float[Tensor, "*batch I"]) -> Float[Tensor, "*batch O"]:
         checks.require_fractions(x, self.q.shape[1])
-        # Beyond rows of another size the kernel reads what does not belong to it (torch 2.13).
+        # With rows of any other size, the kernel reads memory beyond their end (torch 2.13).
         if x.device.type != "cpu" or x.dtype == torch.float64 or self.q.shape[1] % KERNEL_ROW:
             return self.by_hand(x)
         rows = x.reshape(-1, x.shape[-1]).bfloat16()

@@ -290,7 +290,8 @@ def scaling() -> Measurement:
         values=tuple(straight),
         figures={"straight": tuple(round(each, 3) for each in straight), "entropy": round(entropy, 3)},
         because="A loss cannot stay below the entropy, so a straight law must fail somewhere. We measured where: "
-        "near the runs it was fitted to, it is hardly off. The authors' models were far above the entropy of their text.",
+        "near the runs it was fitted to, it is hardly off. The authors' models were far above the entropy of their "
+        "text.",
     )
 
 
@@ -509,7 +510,8 @@ def jump(size: Size) -> Measurement:
         for name, wait, rise in zip(("copying", "the fixed table"), waits, rises)
     ]
     return Measurement(
-        measured=f"of {steps} steps, a quarter and three quarters of the answers are correct at step: {'; '.join(told)}",
+        measured=f"of {steps} steps, a quarter and three quarters of the answers are correct at step: "
+        f"{'; '.join(told)}",
         values=waits[0],
         figures={"rise": rises[0], "rise_of_table": rises[1], "wait": waits[0], "wait_of_table": waits[1]},
         because="It depends on the comparison. Both abilities rise steeply once they have begun, the fixed table in "
