@@ -562,7 +562,8 @@ def cache_time() -> Measurement:
             "whole": (round(whole, 2), round(counted_whole, 2)),
         },
         because="It depends on the length of the text. In short texts the linear layers dominate: the cost is linear "
-        "without the cache and flat with it. Only in long texts is it quadratic and linear.",
+        "without the cache and flat with it. Only in long texts is it quadratic without the "
+        "cache and linear with it.",
     )
 
 

@@ -45,7 +45,7 @@ def one_step_with_cache(words: Sequence[str], weights: np.ndarray, first: int, d
     arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 1.5}
     axes.annotate("", (last + 0.45, 1.12), (last + 0.45, 0.88), arrowprops=arrow)
     axes.annotate("", (0.1, 1.9), (last + 0.4, 1.9), arrowprops=arrow)
-    axes.text(last / 2, 1.82, "meets every key: scores, softmax", ha="center", va="bottom", fontsize=FONT, color=INK)
+    axes.text(last / 2, 1.82, "one score per key, then softmax", ha="center", va="bottom", fontsize=FONT, color=INK)
     rows = {0.5: "hidden state", 1.5: "query", 2.5: "keys", 3.5: "values", 5.0: "weights"}
     shapes = {
         0.5: "(1, d_model)",
@@ -64,7 +64,7 @@ def one_step_with_cache(words: Sequence[str], weights: np.ndarray, first: int, d
     axes.text(-0.2, 5.85, f"output: the values, mixed by these weights: (1, {d_head})", fontsize=FONT, color=INK)
     axes.set(xlim=(-2.6, last + 3.4), ylim=(6.0, -1.6))
     axes.axis("off")
-    axes.set_title(f"Step {S}: one new query meets {S - 1} stored keys and values, and its own", loc="left")
+    axes.set_title(f"Step {S}: one new query uses {S - 1} stored keys and values, and its own", loc="left")
     return figure
 
 

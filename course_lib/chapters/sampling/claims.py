@@ -445,7 +445,7 @@ def creative() -> Measurement:
     more_words, more_pairs = ([later / before - 1 for before, later in pairwise(each)] for each in (words, pairs))
     return Measurement(
         measured=f"At T = 0, 1 and 1.5 there are about {_tens(words)} different words, about {_tens(pairs)} different "
-        f"pairs of words, and about {_tens(100 * each for each in sense)} per cent of the texts make sense.",
+        f"pairs of words, and about {_tens(100 * each for each in sense)}% of the texts make sense.",
         values=[seed[0] for seed in found[1.5]],
         figures={"more_words": more_words, "more_pairs": more_pairs, "sense": sense[1:]},
         because="It depends on where you start. From T = 0 to T = 1 variety grows, and most texts make sense. From T = "

@@ -137,8 +137,8 @@ def every_knob(model: DecoderOnly, tokenizer: WordTokenizer) -> LiveFigure:
     def describe(prompt, seed, **settings):
         now, (_, truth) = distribution(prompt, **settings), known(prompt)
         return (
-            f"{what_is_left(tokenizer.tokens, now)}. Tinytown allows {int((truth > 0).sum())} here, "
-            f"{entropy(truth):.2f} nats. Probability of impossible words: {now[truth == 0].sum():.3f}."
+            f"{what_is_left(tokenizer.tokens, now)}. Tinytown allows {int((truth > 0).sum())} here, with "
+            f"an entropy of {entropy(truth):.2f} nats. Probability of impossible words: {now[truth == 0].sum():.3f}."
         )
 
     def write(prompt, seed, **settings):

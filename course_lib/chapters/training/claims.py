@@ -289,8 +289,9 @@ def scaling() -> Measurement:
         f"{statistics.fmean(far_above):.2f}",
         values=tuple(straight),
         figures={"straight": tuple(round(each, 3) for each in straight), "entropy": round(entropy, 3)},
-        because="A loss cannot stay below the entropy, so a straight law must end. How early it ends is measured: near "
-        "its runs it is hardly off. The authors' models were far above the entropy of their text.",
+        because="A loss cannot stay below the entropy, so a straight law must fail somewhere. We measured where: "
+        "near the runs it was fitted to, it is hardly off. The authors' models were far above the entropy of their "
+        "text.",
     )
 
 
@@ -390,7 +391,7 @@ def resume(size: Size) -> Measurement:
     return Measurement(
         measured=f"held-out loss after {steps} steps, without the optimizer's averages minus with them: "
         f"{at_the_end}; largest difference from the uninterrupted losses on the way, in nats: "
-        f"{max(differs[PIECES[0]]):.0f} from a whole checkpoint, {each}",
+        f"{max(differs[PIECES[0]]):.0f} from the full checkpoint, {each}",
         values=tuple(ends),
         figures={"whole": max(differs[PIECES[0]]), "worse": tuple(round(each, 3) for each in worse)},
         because="It depends on the learning rate. AdamW's two averages start at 0 again. This always changes the "
@@ -509,7 +510,8 @@ def jump(size: Size) -> Measurement:
         for name, wait, rise in zip(("copying", "the fixed table"), waits, rises)
     ]
     return Measurement(
-        measured=f"of {steps} steps, a quarter and three quarters are right at step: {'; '.join(told)}",
+        measured=f"of {steps} steps, a quarter and three quarters of the answers are correct at step: "
+        f"{'; '.join(told)}",
         values=waits[0],
         figures={"rise": rises[0], "rise_of_table": rises[1], "wait": waits[0], "wait_of_table": waits[1]},
         because="It depends on the comparison. Both abilities rise steeply once they have begun, the fixed table in "
